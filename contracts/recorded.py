@@ -366,7 +366,7 @@ class Bounds(Row):
         "fma", "fp64", "tensor", "issue", "registers", "shared", "l1", "l2", "dram", "tail", "issue_model"
     ] = column(
         "the unit. tail is the largest bound, of the SM with the most blocks. l2 and issue_model are estimates by "
-        "rules that are only models: no bounds"
+        "rules that are only models: no bounds. A unit whose work only an estimate of executions tells has no row"
     )
     minimum_cycles: float = column("averaged over SMs", unit="SM clocks", gt=0)
     amount: float = column("work of the whole launch", ge=0)

@@ -44,6 +44,7 @@ from .errors import (
     report_own_failure,
 )
 from .exec import command as programs
+from .exec.options import number, whole
 from .interface import Kernel, load
 from .machine import faults
 from .machine.arrays import Array
@@ -52,6 +53,7 @@ from .machine.launch import Checks, Limits
 from .machine.observer import Observer
 from .machine.tensor_maps import TensorMap
 from .ptx import sass
+from .ptx.compiler import DEBUG, SOURCES
 from .ptx.loading import prepare, why_not
 from .ptx.sources import require_writable, write_whole
 
@@ -270,6 +272,8 @@ def run(options: argparse.Namespace) -> int:
         fidelity.rows(kernel.program, kernel.machine.origins, executed) if options.fidelity or options.out else []
     )
     faulty = any(found.accepted is None for found in done.faults)
+    if any(found.kind == "trap" for found in done.faults):
+        _with_debug_code(options)
     if not faulty:
         print(summary(kernel, counters))
     if options.fidelity:
@@ -286,6 +290,21 @@ def run(options: argparse.Namespace) -> int:
         np.save(content, argument.value.numpy())
         write_whole(argument.save_as, content.getvalue())
     return NOTES if done.notes else 0
+
+
+def _with_debug_code(options: argparse.Namespace) -> None:
+    """After a trap, the same launch of code that is not optimised (nvcc -G), and what that finds."""
+    if options.kernel.suffix not in SOURCES or not {*options.flags}.isdisjoint(DEBUG):
+        return
+    print("ptxsim: the same launch with -G:", file=sys.stderr)
+    again = argparse.Namespace(**vars(options) | {"flags": [*options.flags, "-G"], "cubin": None})
+    try:
+        done = _launch(_kernel(again), again, _arguments(again), [])
+    except PtxsimError as error:
+        print(f"ptxsim: {error}", file=sys.stderr)
+    else:
+        if not done.faults:
+            print("ptxsim: no fault: only the optimised code traps", file=sys.stderr)
 
 
 def annotate(options: argparse.Namespace) -> int:
@@ -385,33 +404,6 @@ def _over(text: str | None) -> tuple[int, tuple[int, ...]] | None:
         ) from None
 
 
-def _positive(text: str) -> int:
-    """A whole number from 1 on."""
-    return _whole(text, 1)
-
-
-def _whole(text: str, least: int = 0) -> int:
-    """A whole number, in 64 bits."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if not least <= value < 1 << 63:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number from {least} on")
-    return value
-
-
-def _amount(text: str) -> float:
-    """A positive number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no positive number")
-    return value
-
-
 class _Parser(argparse.ArgumentParser):
     """A parser that reports a wrong option in one line."""
 
@@ -466,15 +458,15 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--constant", action="append", default=[], metavar="NAME=ARG", help="what a __constant__ variable holds"
     )
-    parser.add_argument("--shared", type=_whole, default=0, help="bytes of dynamic shared memory")
+    parser.add_argument("--shared", type=whole(0), default=0, help="bytes of dynamic shared memory")
     parser.add_argument("--no-checks", dest="checks", action="store_false", help="do not watch memory and barriers")
     parser.add_argument(
-        "--steps", type=_positive, default=Limits.steps, help="instructions after which a loop is endless"
+        "--steps", type=whole(1), default=Limits.steps, help="instructions after which a loop is endless"
     )
-    parser.add_argument("--lanes", type=_positive, default=Limits.lanes, help="threads that run together")
+    parser.add_argument("--lanes", type=whole(1), default=Limits.lanes, help="threads that run together")
     parser.add_argument(
         "--thread-instructions",
-        type=_amount,
+        type=number(1e-9),
         default=Limits.thread_instructions,
         metavar="N",
         help="what the grid may cost; more, as its first blocks tell, is refused (default: %(default)g)",
@@ -510,15 +502,15 @@ def main(argv: list[str] | None = None) -> int:
     annotated.set_defaults(act=annotate)
     drawn = commands.add_parser("banks", help=banks.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     _source(drawn)
-    drawn.add_argument("--line", type=_positive, required=True, help="of the source")
+    drawn.add_argument("--line", type=whole(1), required=True, help="of the source")
     drawn.add_argument("--file", help="the source file, by name or end of path (default: the kernel's own)")
     drawn.add_argument("--source", type=Path, help="where it is, if not where the PTX says")
-    drawn.add_argument("--warp", type=_whole, help="of the block, from 0 (default: the first that does the access)")
+    drawn.add_argument("--warp", type=whole(0), help="of the block, from 0 (default: the first that does the access)")
     drawn.add_argument("--of-block", default="0", metavar="X[,Y[,Z]]", help="which block (default: 0,0,0)")
     drawn.add_argument(
-        "--occurrence", type=_positive, help="which access of the line, from 1 (default: all that differ)"
+        "--occurrence", type=whole(1), help="which access of the line, from 1 (default: all that differ)"
     )
-    drawn.add_argument("--execution", type=_positive, help="which time of the warp's, from 1 (default: the costliest)")
+    drawn.add_argument("--execution", type=whole(1), help="which time of the warp's, from 1 (default: the costliest)")
     drawn.add_argument("--out", type=Path, help="the same as JSON")
     _common(drawn)
     drawn.set_defaults(act=banks)

@@ -25,12 +25,14 @@ def compute(variant: Variant, kernel: ptxsim.Kernel, cubin: Path, scaled: Scaled
 def rows(
     variant: Variant, problem: ProblemSpec, kernel: ptxsim.Kernel, cubin: Path, scaled: Scaled, machine: Machine
 ) -> list[dict[str, Any]]:
-    """For one problem. Raises `UserError` where there can be none."""
+    """For one problem; without units whose work only an estimate of executions tells. Raises `UserError` where there
+    can be none."""
     found = compute(variant, kernel, cubin, scaled, machine)
     if found.unrated:
         raise UserError(f"{variant.name}: no rate is known for {', '.join(found.unrated)}")
     shape = {"variant": variant.name, **problem.row, "gpu": machine.name}
-    entries = [(b.resource, b.cycles_per_sm, b.amount, b.unit) for b in (*found.bounds, *found.estimates)]
+    modelled = [estimate for estimate in found.estimates if estimate.resource in bounds.ESTIMATES]
+    entries = [(b.resource, b.cycles_per_sm, b.amount, b.unit) for b in (*found.bounds, *modelled)]
     entries.append(("tail", found.tail, found.waves, "waves"))
     return [
         {**shape, "resource": resource, "minimum_cycles": cycles, "amount": amount, "unit": unit}

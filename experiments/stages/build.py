@@ -37,6 +37,7 @@ from kernels.catalogue import Catalogue
 from kernels.occupancy import occupancy
 from ptxsim import PtxsimError
 from ptxsim.ptx import sass
+from ptxsim.ptx.compiler import warnings_in
 
 FLAGS = ["-std=c++17", "-O3", "-lineinfo", SEED]
 
@@ -62,12 +63,23 @@ def compile_source(source: Path, stem: Path, arch: str, compiler: Path) -> str:
         virtual = arch.replace("sm_", "compute_")
         include = f"-I{catalogue.ROOT}"
         to_ptx = [str(compiler), "-ptx", *FLAGS, f"-arch={virtual}", include, str(source), "-o", str(ptx)]
-        _run(to_ptx, source, env={**os.environ, "TMPDIR": str(empty)})
+        said = _run(to_ptx, source, env={**os.environ, "TMPDIR": str(empty)})
         ptx.write_text(relocatable(ptx.read_text(), source, catalogue.ROOT.parent, stem.parent))
         assembler = [str(toolchain.ptxas(compiler).absolute()), "-v", "-O3", "--generate-line-info", f"-arch={arch}"]
         # it notes date and size of each source file that it finds from where it runs: from there, none
         report = _run([*assembler, str(ptx.absolute()), "-o", str(cubin.absolute())], source, cwd=empty)
+    for warning in warnings_in(said + report):
+        logger.warning(f"{source.name}: {warning}")
     return report
+
+
+def compile_debug(source: Path, ptx: Path, arch: str, compiler: Path) -> None:
+    """Compile `source` to PTX that is not optimised (nvcc -G). Raises `UserError` with the compiler's first error."""
+    flags = [flag for flag in FLAGS if flag != "-lineinfo"]
+    virtual = arch.replace("sm_", "compute_")
+    with atomic_write(ptx) as out:
+        command = [str(compiler), "-ptx", "-G", *flags, f"-arch={virtual}", f"-I{catalogue.ROOT}"]
+        _run([*command, str(source), "-o", str(out)], source)
 
 
 def _run(command: list[str], source: Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:

@@ -39,7 +39,7 @@ def cycles(variant: Variant, size: int, build_dir: Path, machine: Machine) -> tu
     kernel = launching.load(variant, build_dir)
     scaled = scaling.emulate(kernel, variant, ProblemSpec.square(size), machine.sms)
     found = bounds.compute(variant, kernel, build_dir / f"{variant.name}.cubin", scaled, machine)
-    modelled = [estimate for estimate in found.estimates if estimate.resource == "issue_model"]
+    modelled = [estimate for estimate in found.estimates if estimate.resource != "l2"]
     most = max((*found.bounds, *modelled), key=lambda bound: bound.cycles_per_sm)
     blocks = found.blocks / machine.sms
     return most.cycles_per_sm * math.ceil(blocks) / blocks, most.resource

@@ -74,6 +74,25 @@ class Global:
 
 
 @dataclass
+class Local:
+    """Requests and sectors of local memory."""
+
+    loads: int = 0
+    stores: int = 0
+    sectors: int = 0
+
+    def add(self, stats: Stats) -> None:
+        if stats.kind == "st":
+            self.stores += stats.requests
+        else:
+            self.loads += stats.requests
+        self.sectors += stats.local_sectors
+
+    def __str__(self) -> str:
+        return f"local memory: {self.loads:,} loads, {self.stores:,} stores, {self.sectors:,} sectors"
+
+
+@dataclass
 class Cost:
     """What one line does. `executed`: its memory instructions, each once for every warp that executes it."""
 
@@ -82,7 +101,7 @@ class Cost:
     reads: Global = field(default_factory=Global)
     writes: Global = field(default_factory=Global)
     executed: int = 0
-    local: bool = False
+    local: Local = field(default_factory=Local)
     merged_loads: float = 0.0  # by warp; each takes fewer wavefronts, and longer to issue
     merged_into: set[Location] = field(default_factory=set)  # lines whose wide load does this line's work
     through: set[str] = field(default_factory=set)  # places of inlined functions, as file:line, that do the accesses
@@ -98,7 +117,8 @@ class Cost:
             (self.loads if stats.kind in READS else self.stores).add(stats)
         if stats.sectors:
             (self.reads if stats.kind in (*READS, "cp_async") else self.writes).add(stats)
-        self.local |= stats.space == "local"
+        if stats.local_sectors:
+            self.local.add(stats)
         self.merged_loads += stats.merged_loads
 
     @property
@@ -119,7 +139,7 @@ def costs(counters: Counters) -> dict[str, dict[int, Cost]]:
     found: dict[str, dict[int, Cost]] = defaultdict(lambda: defaultdict(Cost))
     known = places(counters.program) if counters.program is not None else {}
     for stats in counters.by_instruction():
-        touches = stats.wavefronts or stats.sectors or stats.merged_into is not None or stats.space == "local"
+        touches = stats.wavefronts or stats.sectors or stats.merged_into is not None or stats.local_sectors
         if not touches or stats.space == "const":
             continue
         seen: set[str] = set()
@@ -201,6 +221,12 @@ def _heading(kernel: Launched, counters: Counters, totals: list[Stats]) -> list[
         lines.append(f"shared memory: {waves:,} wavefronts, {ideal:,} would do ({(waves - ideal) / waves:.1%} excess)")
     if sectors:
         lines.append(f"global memory: {sectors:,} sectors, {best:,} would do ({(sectors - best) / sectors:.1%} excess)")
+    local = Local()
+    for stats in totals:
+        if stats.local_sectors:
+            local.add(stats)
+    if local.sectors:
+        lines.append(f"{local}; the arrays take {kernel.program.array_bytes:,} bytes of each thread")
     return lines
 
 
@@ -264,8 +290,8 @@ class _Page:
         notes = []
         if cost.through:
             notes.append("in " + ", ".join(sorted(cost.through)))
-        if cost.local:
-            notes.append("local memory")
+        if cost.local.sectors:
+            notes.append(str(cost.local))
         if cost.merged_loads:
             notes.append(f"{cost.merged_loads:,.0f} merged, {MERGED} issue cycles more each")
         return self._row(cells, text, "; ".join(notes))

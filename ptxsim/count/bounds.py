@@ -64,6 +64,8 @@ LABELS = {
     "issue_model": "issue cycles",
 }
 ESTIMATES = ("l2", "issue_model")  # by rules that are models
+OF_BLOCKS = ("fma", "issue", "registers")  # estimates, too, where too many executions of blocks are
+ESTIMATED = 0.02  # of the instructions; more makes them so
 OF_THE_GPU = ("dram",)  # shared by all SMs: an uneven share of blocks does not slow it
 
 
@@ -212,6 +214,7 @@ class Bounds:
     estimates: list[Bound]  # by rules that are models: no bounds
     instructions: float  # executed by warps
     disagreement: float  # of the SASS's executions with the PTX's, a share
+    estimated: float  # share of the instructions whose executions are an estimate
     blocks_per_sm: int
     unrated: dict[str, float] = field(default_factory=dict)  # executions of tensor instructions without a known rate
     waits: str | None = None  # why a device may execute more instructions; None: they are exact
@@ -219,13 +222,13 @@ class Bounds:
     @property
     def bottleneck(self) -> Bound:
         """The resource that needs the most cycles."""
-        return max(self.bounds, key=lambda bound: bound.cycles_per_sm)
+        return max(self.bounds or self.estimates, key=lambda bound: bound.cycles_per_sm)
 
     @property
     def tail(self) -> float:
         """Least cycles of the launch: as many blocks as there are more than SMs make one SM do a block more."""
         uneven = math.ceil(self.blocks / self.machine.sms) / (self.blocks / self.machine.sms)
-        return max(b.cycles_per_sm * (1 if b.resource in OF_THE_GPU else uneven) for b in self.bounds)
+        return max(b.cycles_per_sm * (1 if b.resource in OF_THE_GPU else uneven) for b in self.bounds or self.estimates)
 
     @property
     def waves(self) -> float:
@@ -244,6 +247,7 @@ class Bounds:
             "instructions": self.instructions,
             "instructions_at_least": self.waits,
             "disagreement": self.disagreement,
+            "estimated": self.estimated,
             "bounds": [asdict(bound) for bound in self.bounds],
             "estimates": [asdict(estimate) for estimate in self.estimates],
             "bottleneck": self.bottleneck.resource,
@@ -271,6 +275,8 @@ class Bounds:
         lines.append(f"the SM with the most blocks: at least {self.tail:,.0f} cycles")
         if self.disagreement > 1e-3:
             lines.append(f"SASS and PTX disagree on {self.disagreement:.1%} of the executions that were matched")
+        if self.estimated > ESTIMATED:
+            lines.append(f"how often {self.estimated:.0%} of the instructions are executed is an estimate")
         if self.waits:
             lines.append(f"a device executes {self.instructions:,.0f} instructions or more: {self.waits}")
         if self.unrated:
@@ -281,10 +287,10 @@ class Bounds:
 def compute(function: sass.Function, program: Program, work: Work, machine: Machine, shared_bytes: int = 0) -> Bounds:
     """The bounds of a launch. `shared_bytes`: its dynamic shared memory, for the blocks that an SM holds.
 
-    Raises `PtxsimError` where PTX and cubin do not belong together or no executions of the SASS fit.
+    Raises `PtxsimError` where PTX and cubin do not belong together.
     """
     require_same(function, program.code, function.name)
-    found = executions(function, program.code, work.executed, work.warps)
+    found = executions(function, program.code, work.executed)
     pipes = _pipes(function, found, machine)
     c = work.counts
     reads, modelled = issue.of_function(function, found, c[MERGED_LOADS])
@@ -304,7 +310,10 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
     bounds = [Bound(name, float(a / (rate * machine.sms)), float(a), unit) for name, a, unit, rate in rows if a > 0]
     # blocks that share an SM may share what they read, through its L1; how a scheduler issues is not documented
     l2 = SECTOR * (c["block_sectors"] + stored)
-    estimates = [Bound("l2", float(l2 / (machine.l2_bytes_per_clock * machine.sms)), float(l2), "bytes")] if l2 else []
+    rough = OF_BLOCKS if found.estimated > ESTIMATED else ()
+    estimates = [bound for bound in bounds if bound.resource in rough]
+    bounds = [bound for bound in bounds if bound.resource not in rough]
+    estimates += [Bound("l2", float(l2 / (machine.l2_bytes_per_clock * machine.sms)), float(l2), "bytes")] if l2 else []
     if max(reads):
         cycles = float(modelled / (machine.issue_per_clock * machine.sms))
         estimates.append(Bound("issue_model", cycles, issued, "instructions"))
@@ -317,6 +326,7 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
         estimates,
         issued,
         found.disagreement,
+        found.estimated,
         held(machine, work.threads, function.registers, function.shared_bytes + shared_bytes),
         pipes,
         _waits(program),

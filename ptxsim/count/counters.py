@@ -39,6 +39,7 @@ class Stats:
     ideal: int = 0
     ways: Counter[int] = field(default_factory=Counter)  # conflict degree to number of requests
     sectors: int = 0
+    local_sectors: int = 0  # of local memory
     ideal_sectors: int = 0
     bytes: int = 0
     space: str = ""
@@ -150,6 +151,8 @@ class Counters(Observer):
             self._global(event, stats)
         else:
             stats.space, stats.kind = event.space, kind
+            if event.space == "local" and not self.merges.is_gone(event.instruction.pc):
+                self._local(event, stats)
 
     def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
         """Sectors of what lies inside the tensor, as L2 moves them."""
@@ -315,6 +318,14 @@ class Counters(Observer):
         stats.ideal_sectors = stats.ideal_sectors + best
         stats.bytes = stats.bytes + wanted
 
+    def _local(self, event: MemoryEvent, stats: Stats) -> None:
+        if "param" in (m.split("::")[0] for m in event.instruction.modifiers):
+            return  # what functions pass is in registers
+        addresses, active = event.addresses()
+        stats.requests = stats.requests + self._sum(np.asarray(active.any(axis=1)))
+        touched = wavefronts.local_sectors(addresses, active, event.width)
+        stats.local_sectors = stats.local_sectors + self._sum(touched)
+
     # results
 
     def by_instruction(self) -> list[Stats]:
@@ -369,6 +380,8 @@ LOWER_BOUNDS = dict.fromkeys(
     "the hardware also counts wavefronts in which accesses of several warps, operands of wgmma or bulk copies meet",
 )
 POLLED = "rounds of a loop that polls are left out: how many a device makes depends on time"
+# Requests and sectors of local memory, which only kernels have that use some
+LOCAL_REQUESTS, LOCAL_SECTORS = (f"l1tex__t_{what}_pipe_lsu_mem_local_op" for what in ("requests", "sectors"))
 BYTES, SECTORS = ":bytes", ":sectors"  # after the name of a ratio: its two sums
 
 
@@ -421,7 +434,14 @@ def sums(stats: list[Stats]) -> dict[str, float]:
     stored = [s for s in stats if s.space == "shared" and s.kind == "st" and s.instruction.opcode != "stmatrix"]
     operands = sum(s.operand_bytes for s in stats) // wavefronts.LINE  # as ncu counts them on an H200
     ideal_sectors = total("ideal_sectors", "global", *read, *written) + total("ideal_sectors", "shared", "cp_async")
-    return {
+    local = {
+        f"{LOCAL_REQUESTS}_{kind}.sum": total("requests", "local", *kinds)
+        for kind, kinds in (("ld", read), ("st", written))
+    } | {
+        f"{LOCAL_SECTORS}_{kind}.sum": total("local_sectors", "local", *kinds)
+        for kind, kinds in (("ld", read), ("st", written))
+    }
+    return (local if np.any([np.any(value) for value in local.values()]) else {}) | {
         f"{prefix}_ld.sum": total("wavefronts", "shared", *load),
         f"{prefix}_st.sum": total("wavefronts", "shared", *store),
         f"{conflicts}_ld.sum": total("wavefronts", "shared", *load) - total("ideal", "shared", *load),

@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..check.defined import Defined
 from ..instructions.matrix import mma_together
 from ..instructions.memory import blind
 from ..instructions.needs import Everything
@@ -31,8 +32,8 @@ CHUNK = 1 << 15  # elements that are computed at once: they stay in a cache
 class Runs:
     """The runs of a machine's program, made as they are met."""
 
-    def __init__(self, machine: Everything, lowering: Lowering) -> None:
-        self.machine, self.lowering = machine, lowering
+    def __init__(self, machine: Everything, lowering: Lowering, defined: Defined) -> None:
+        self.machine, self.lowering, self.defined = machine, lowering, defined
         self._made: dict[tuple[int, int], list[Step]] = {}
         self._counted: dict[tuple[int, int], list[Step]] = {}
         self._same: dict[Variable, Variable] | None = None  # of the launch that `_counted` and `_sliced` are of
@@ -55,6 +56,8 @@ class Runs:
 
     def steps(self, first: int, end: int, values: bool) -> list[Step]:
         """Return the steps of the instructions from `first` up to `end`."""
+        if self.defined.masks and self.defined.concerns(first, end):
+            return self.defined.steps(first, end, self.lowering.steps)
         made = self._made if values else self._counted
         found = made.get((first, end))
         if found is None:

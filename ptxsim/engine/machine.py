@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..check.defined import Defined
 from ..check.flags import Flags
 from ..check.global_memory import GlobalMemory, watched
 from ..check.order import Order
@@ -72,9 +73,11 @@ class Machine:
         )
         self.calls = Calls()
         self.wraps = Wraps(self, self.operands, program)
+        self.events.defined = self.defined = Defined(self)
+        self.defined.whole = {*self.wraps.watched.parts, *self.wraps.watched.widening}
         lowering = Lowering(self, self.wraps)
-        self.runs = Runs(self, lowering)
-        self.scheduler = Scheduler(program, self.state, self.diag, self.events, lowering, self.runs)
+        self.runs = Runs(self, lowering, self.defined)
+        self.scheduler = Scheduler(program, self.state, self.diag, self.events, lowering, self.runs, self.defined)
         self.lane_masks = {
             i.pc: self.operands.reader(i.operands[-1], TYPES["u32"])
             for i in program.code
@@ -135,6 +138,7 @@ class Machine:
         frames = max(self.program.local_bytes * (limits.depth + 1 if self.program.recursive else 1), 16)
         self.calls.start(self.state.lanes, frames, alloca, limits.depth)
         self._make_memory(frames + alloca)
+        self.defined.start()
         self.barriers, self.phases, self.clusters = Barriers(self), Phases(self), Clusters(self)
         self.bulk_groups, self.warpgroups, self.copies = BulkGroups(self), Warpgroups(self, self.watch), Copies(self)
         convergence = Convergence(self, self.lane_masks, self.scheduler.execute)

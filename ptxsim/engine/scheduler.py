@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..check.defined import Defined
 from ..errors import KernelFault, PtxsimError
 from ..instructions.registry import Control, Step
 from ..machine.barriers import Barriers
@@ -49,14 +50,24 @@ class Scheduler:
     executed: int  # instructions, each for all threads that were there
 
     def __init__(
-        self, program: Program, state: State, diagnostics: Diagnostics, events: Events, lowering: Lowering, runs: Runs
+        self,
+        program: Program,
+        state: State,
+        diagnostics: Diagnostics,
+        events: Events,
+        lowering: Lowering,
+        runs: Runs,
+        defined: Defined,
     ) -> None:
         self.program, self.state, self.diag, self.events = program, state, diagnostics, events
-        self.runs = runs
+        self.runs, self.defined = runs, defined
         self.polls = polling.loops(program)
         self.rounds = polling.backward(program, self.polls)  # branches by which a loop polls again
         self.poll_places = frozenset(pc for last, start in self.rounds.items() for pc in range(start, last + 1))
-        self.controls = list(lowering.controls)
+        self.controls = [
+            None if control is None else defined.control(i, control)
+            for i, control in zip(program.code, lowering.controls, strict=True)
+        ]
         for pc in self.rounds:
             self.controls[pc] = self._noting_polls(pc)
         self.tally: dict[tuple[int, int], Any] = {}  # straight runs of instructions, by first and last: warps
@@ -159,7 +170,7 @@ class Scheduler:
 
     def _advance(self, pc: int, threads: np.ndarray, limit: int) -> None:
         """Run a group until it meets another, parts or ends."""
-        controls, run_end, run, values = self.controls, self.run_end, self.runs.steps, self.values
+        controls, run_end = self.controls, self.run_end
         while True:
             end = run_end[pc]
             stop = end if end < limit else limit
@@ -174,11 +185,9 @@ class Scheduler:
             if self.events.observers:
                 last = end + 1 if stop == end and stop != limit else stop
                 self._count(pc, last, threads)
-            for step in run(pc, stop, values):
-                try:
-                    step()
-                except KernelFault as fault:
-                    self._go_on(step, fault, threads)
+            at = pc
+            while at < stop:
+                at = self._steps(at, stop, threads)
             self.executed += stop - pc + 1
             if self.executed > self.limits.steps:
                 raise self.diag.fault(
@@ -212,6 +221,18 @@ class Scheduler:
                 self.state.join(place, threads)
                 return
             pc = place
+
+    def _steps(self, first: int, stop: int, threads: np.ndarray) -> int:
+        """Execute a straight run up to `stop`, or up to a load of something undefined. The place that comes next."""
+        defined = self.defined
+        for step in self.runs.steps(first, stop, self.values):
+            try:
+                step()
+            except KernelFault as fault:
+                self._go_on(step, fault, threads)
+            if defined.found is not None:
+                return defined.settle() + 1
+        return stop
 
     def _go_on(self, step: Step, fault: KernelFault, threads: np.ndarray) -> None:
         """After a fault of some threads, the others execute the instruction. These threads go on after it, with what

@@ -21,7 +21,7 @@ from ..machine.faults import parse_accepted
 from ..ptx.compiler import tool
 from ..ptx.sources import require_writable, write_whole
 from . import build, ci, elf, gpus, supervisor
-from .options import Options
+from .options import Options, number, whole
 from .records import LaunchRecord, counted, load, table
 
 ERRORS = (
@@ -66,7 +66,7 @@ def add(commands: Any) -> None:
         help="check and count only these kernels ('sgemm*', kernel_substring=sgemm); the others run all the same",
     )
     parser.add_argument(
-        "--skip-launches", type=_count, default=0, metavar="N", help="do not check and count the first N"
+        "--skip-launches", type=whole(0), default=0, metavar="N", help="do not check and count the first N"
     )
     parser.add_argument(
         "--once",
@@ -76,7 +76,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--sample",
-        type=_positive,
+        type=whole(1),
         metavar="N",
         help="run only N blocks of larger grids and predict the counters; the program's results are then incomplete",
     )
@@ -95,10 +95,12 @@ def add(commands: Any) -> None:
         metavar="KERNEL",
         help="print the least cycles that each resource of the device needs for its last launch",
     )
-    parser.add_argument("--limit", type=_seconds, metavar="SECONDS", help="end a launch that takes longer to emulate")
+    parser.add_argument(
+        "--limit", type=number(0.001, 1e9), metavar="SECONDS", help="end a launch that takes longer to emulate"
+    )
     parser.add_argument(
         "--error-exitcode",
-        type=_code,
+        type=whole(0, 255),
         metavar="N",
         help="the exit code if there were faults, whatever the program's is",
     )
@@ -120,35 +122,6 @@ def add(commands: Any) -> None:
     )
     compiler.add_argument("arguments", nargs="*")
     compiler.set_defaults(act=lambda options: nvcc(options.arguments))
-
-
-def _number(text: str, least: float, kind: type) -> Any:
-    try:
-        value = kind(text)
-    except ValueError:
-        value = -math.inf
-    if not least <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from {least:g} on")
-    return value
-
-
-def _count(text: str) -> int:
-    return int(_number(text, 0, int))
-
-
-def _positive(text: str) -> int:
-    return int(_number(text, 1, int))
-
-
-def _seconds(text: str) -> float:
-    return float(_number(text, 0.001, float))
-
-
-def _code(text: str) -> int:
-    value = int(_number(text, 0, int))
-    if value > 255:
-        raise argparse.ArgumentTypeError(f"{text} is no exit code; allowed: 0 to 255")
-    return value
 
 
 def execute(given: argparse.Namespace) -> int:

@@ -19,7 +19,8 @@ from ..ptx.syntax import Location
 KINDS = {
     "race": r"race|accesses shared memory of block .* which may have ended",
     "deadlock": r"deadlock|setmaxnreg",
-    "unwritten": r"read of (shared|global) memory that nobody wrote",
+    "unwritten": r"read of (local|shared|global) memory that nobody wrote|register .* which nobody wrote",
+    "space": r"wmma\.\S+ of local memory",
     "wrap": r"a 32-bit index wraps",
     "bounds": r"out-of-bounds|parameter .* is read beyond|accesses shared memory of (a )?block",
     "alignment": r"misaligned|.*is not aligned",

@@ -2,7 +2,8 @@
 
 Generic addresses are numbers in windows: global memory at GLOBAL_BASE, shared, local and parameters at bases of their
 own, so that a generic access finds its space (PTX ISA 5.1). Within shared, local and parameter space an address is an
-offset.
+offset. No space's addresses, cut to 32 bits, coincide with those of another: a pointer that is used in a space that
+is not its own lies outside.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import numpy as np
 
 from ..errors import PtxsimError
 
-GLOBAL_BASE = 0x2000_0000_0000  # free in any program, so that `exec` can have device memory there
+GLOBAL_BASE = 0x2000_6000_0000  # free in any program, so that `exec` can have device memory there
 WINDOW = 1 << 48
-BASES = {"shared": 1 * WINDOW, "local": 2 * WINDOW, "param": 3 * WINDOW}
+BASES = {"shared": 1 * WINDOW + 0x4000_0000, "local": 2 * WINDOW + 0x5000_0000, "param": 3 * WINDOW + 0x5800_0000}
+LOW = (1 << 32) - 1  # the bits of an address that are left of it in 32
 RANK_AT = 24  # the bit of a shared address from which on it has its block's rank in the cluster, as on sm_90
 GUARD = 512  # bytes between allocations
 HEAP = 8 << 20  # bytes that malloc has for all threads, as cudaLimitMallocHeapSize is at first

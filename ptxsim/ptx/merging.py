@@ -25,6 +25,7 @@ from typing import Any
 from ..errors import PtxError
 from . import sass
 from .program import Program
+from .reaching_definitions import named_spaces
 from .syntax import Address, Arguments, Immediate, Instruction, Pair, Register, Symbol, Variable, Vector
 
 Root = tuple[Any, ...]  # what is not constant in an address: an expression over registers and symbols; (): nothing
@@ -33,6 +34,7 @@ Value = Callable[[object], Place]  # of an operand
 
 EMPTY_LOADS = 3
 SASS_OPCODES = {"ld": "LDS", "st": "STS"}
+LOCAL_OPCODES = {"ld": "LDL", "st": "STL"}
 PARTING = ("bar", "barrier", "call", "membar", "fence", "nanosleep", "griddepcontrol", "mbarrier")
 
 
@@ -425,6 +427,7 @@ class _Machine:
     copies: Counter[int]  # cp.async, and fences between proxies
     empty: Counter[int]  # loads that no thread executes
     strangers: int  # accesses whose line holds no such access in the PTX
+    local: set[tuple[str, int]]  # LDL or STL, line
 
 
 def _machine(program: Program, cubin: Path) -> _Machine:
@@ -434,7 +437,7 @@ def _machine(program: Program, cubin: Path) -> _Machine:
     copies: Counter[int] = Counter()
     empty: Counter[int] = Counter()
     known = {(opcode, i.ptx_line) for i in program.code for ptx, opcode in SASS_OPCODES.items() if _is_shared(i, ptx)}
-    strangers = 0
+    strangers, local = 0, set()
     together: dict[tuple[str, int, int], int] = {}
     for block in function.blocks:
         here: Counter[tuple[str, int, int]] = Counter()
@@ -443,12 +446,14 @@ def _machine(program: Program, cubin: Path) -> _Machine:
                 empty[i.ptx_line] += 1
             elif i.name in ("LDGSTS", "FENCE"):
                 copies[i.ptx_line] += 1
+            elif i.name in LOCAL_OPCODES.values():
+                local.add((i.name, i.ptx_line))
             elif i.name in SASS_OPCODES.values():
                 widths[i.name, i.ptx_line][i.bits // 8] += 1
                 here[i.name, i.ptx_line, i.bits // 8] += 1
                 strangers += (i.name, i.ptx_line) not in known
         together |= {key: min(count, together.get(key, count)) for key, count in here.items()}
-    return _Machine(dict(widths), together, copies, empty, strangers)
+    return _Machine(dict(widths), together, copies, empty, strangers, local)
 
 
 def _require_same(program: Program, ptx: str | None, cubin: Path) -> None:
@@ -489,6 +494,10 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
                 merges.parts[i.pc] = near[-1]
             elif i.block not in repeated and not machine.strangers:
                 merges.dropped.add(i.pc)
+    for i in program.code:  # arrays that ptxas keeps in registers are not in local memory
+        opcode = LOCAL_OPCODES.get(i.opcode, "")
+        if "local" in named_spaces(i) and (opcode, i.ptx_line) not in machine.local:
+            merges.dropped.add(i.pc)
     for (opcode, _), found in leaders.items():
         for pc, _, _ in found:
             _lead(program.code[pc], opcode, machine, rule, merges, addresses)

@@ -55,6 +55,11 @@ class Program:
         return self.entry.name
 
     @property
+    def array_bytes(self) -> int:
+        """Bytes of a thread's own arrays in local memory, without what functions are given."""
+        return sum(v.size for v in self.frames if v.space == "local")
+
+    @property
     def title(self) -> str:
         """The entry's name as in the source, with its template arguments; of long ones only their beginning."""
         return shortened(split(self.entry.name)[0])

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import PtxError
-from .compiler import tool
+from .compiler import show_warnings, tool
 from .demangle import demangle, matching
 
 PTX = ".nv_debug_ptx_txt"  # the section with the PTX; nvdisasm gives its name as that of a file
@@ -193,6 +193,7 @@ def assemble(ptx: Path, cubin: Path, arch: str = "sm_90a") -> None:
     if done.returncode:
         lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
         raise PtxError(f"ptxas failed on {ptx.name}: {lines[0].strip()}")
+    show_warnings("ptxas", done.stderr + done.stdout)
 
 
 def held_ptx(cubin: Path) -> str:

@@ -55,7 +55,7 @@ def lines(found):
 @pytest.mark.parametrize("lanes", [64, 16384])
 def test_each_line_and_kind_is_reported_once_with_its_count(source, lanes):
     done, out, x = launch(source, stop_at_first=False, limits=ptxsim.Limits(lanes=lanes))
-    assert lines(done.faults) == {("bounds", 5): 28, ("race", 6): 128, ("unwritten", 8): 64, ("alignment", 10): 1}
+    assert lines(done.faults) == {("bounds", 5): 28, ("race", 6): 128, ("unwritten", 9): 64, ("alignment", 10): 1}
     assert all("\n" not in str(f) and str(f).startswith("several: k.cu:") for f in done.faults)
     assert str(next(f for f in done.faults if f.kind == "bounds")).endswith("[28 times]")
     assert (out == x[np.arange(128) % 100]).all()  # what does not go wrong is computed
@@ -68,7 +68,7 @@ def test_the_first_ends_a_launch_unless_asked_not_to(source):
 
 def test_an_accepted_fault_does_not_hide_others(source):
     accept = [ptxsim.Accepted("race", "k.cu", 6, "a test"), ptxsim.Accepted("bounds", "k.cu", 5, "the last block")]
-    with pytest.raises(ptxsim.KernelFault, match=r"k\.cu:8: .*nobody wrote"):
+    with pytest.raises(ptxsim.KernelFault, match=r"k\.cu:9: .*nobody wrote"):
         launch(source, accept=accept)
     done, *_ = launch(source, accept=accept, stop_at_first=False)
     assert {f.where: f.accepted for f in done.faults if f.accepted} == {"k.cu:5": "the last block", "k.cu:6": "a test"}
@@ -94,7 +94,7 @@ def test_exit_codes(source, capsys):
     assert {(f["kind"], f["count"]) for f in json.loads(Path("report.json").read_text())["faults"]} >= {("race", 128)}
     status, shown = run("several", "--stop-at-first")
     assert status == 1 and len(shown.err.splitlines()) == 1
-    reasons = [f"{kind}@k.cu:{line}=known" for kind, line in (("race", 6), ("unwritten", 8), ("alignment", 10))]
+    reasons = [f"{kind}@k.cu:{line}=known" for kind, line in (("race", 6), ("unwritten", 9), ("alignment", 10))]
     options = [part for text in reasons for part in ("--accept", text)]
     status, shown = run("several", *options)
     assert status == 1 and "ptxsim: accepted: race at k.cu:6 [128 times]: known\n" in shown.err

@@ -10,7 +10,7 @@ import ptxsim
 
 ROOT = Path(ptxsim.__file__).parent
 ROOMS = ("", "check/", "count/", "engine/", "exec/", "instructions/", "machine/", "ptx/")
-NEEDED = {"numpy", "ml_dtypes", "highspy"}  # pyproject.toml's dependencies
+NEEDED = {"numpy", "ml_dtypes"}  # pyproject.toml's dependencies
 
 
 def outside(path: Path) -> set[str]:

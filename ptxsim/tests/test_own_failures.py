@@ -21,7 +21,7 @@ def fails(self, request):
     raise KeyError("planted")
 
 Kernel.run = fails
-sys.exit(main(["exec", sys.argv[1]]))
+sys.exit(main(["exec", "--error-exitcode", "9", sys.argv[1]]))
 """
 
 

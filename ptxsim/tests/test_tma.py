@@ -353,6 +353,11 @@ def test_a_base_offset_that_contradicts_the_start_is_noted(kernel):
     )
 
 
+def test_a_base_offset_that_counts_the_rows_of_a_swizzled_box_from_its_start_is_noted(kernel):
+    (note,), right = multiplied(kernel, at=128, base=1)
+    assert not right and "the box begins in row 1 of the pattern" in note
+
+
 def test_a_bulk_copy_between_blocks_of_a_cluster(kernel):
     x = np.arange(128, dtype=np.int32)
     out = Array(np.zeros(128, np.int32), "out")

@@ -146,7 +146,8 @@ def test_without_checks_the_sums_are_there_at_once(compiled):
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 LINES = """.visible .entry k() {{ .reg .f32 %f<5>; .reg .b32 %r<5>; .reg .b64 %rd<5>; .reg .pred %p;
-.shared .align 1024 .b8 tile[{size}]; mov.u32 %r1, tile; shr.u32 %r1, %r1, 4; cvt.u64.u32 %rd1, %r1; {more}
+.shared .align 1024 .b8 tile[{size}]; mov.u32 %r1, tile; shr.u32 %r1, %r1, 4; cvt.u64.u32 %rd1, %r1;
+mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1; {more}
 wgmma.fence.sync.aligned; {line} wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }}"""
 D4 = "{%f1, %f2, %f3, %f4}"
 
