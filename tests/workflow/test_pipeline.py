@@ -181,6 +181,14 @@ def test_a_sweep_times_no_experiment(own: Tree) -> None:
     assert {"tune", "baseline_checks", "figure_of_tiles"} <= {*planned} and "bench" not in planned
 
 
+def test_locked_legs_are_planned_where_they_are_asked_for(done: Tree) -> None:
+    own = ("sgemm_ladder", "--config", 'variants=["sgemm_naive"]', "lock_clocks=true", "lock_sm_mhz=1260")
+    planned = snakemake(done.folder, "-n", "-p", *own, **WITH_GPU)
+    words = planned.stdout + planned.stderr
+    assert planned.returncode == 0 and "stages.try_lock --lock --sm-mhz 1260 " in words, words
+    assert words.count("--clock-policy locked --sm-mhz 1260") == words.count("--clock-policy boost") > 0
+
+
 def test_a_store_of_another_gpu_model_is_one_line(own: Tree) -> None:
     place = Place("bench", "sgemm_naive", "64x64x64-uniform-boost")
     store = Store(own.folder / "results" / "h200" / "measured")
