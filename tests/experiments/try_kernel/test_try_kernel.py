@@ -90,7 +90,9 @@ def test_a_wrong_kernel_is_explained(out: Path) -> None:
     done = tried(out, *fault(2))
     assert done.returncode == 1, done.stderr
     words = " ".join(done.stdout.split())
-    assert "they lack the last k-step of 7 (k = 96 to 111)" in words and "stored by all threads in every block" in words
+    line = next(n for n, text in enumerate(FAULTS.read_text().splitlines(), 1) if "c[" in text and "=" in text)
+    assert f"stored by all threads in every block at gemm.cu:{line}; C[0, 0] by thread 0 of block (0, 0)" in words
+    assert "they lack the last k-step of 7 (k = 96 to 111)" in words
     assert words.count("FAILED") == 2 and "it fails where alpha is not 0, and nowhere else" in words
     assert len(done.stdout.splitlines()) <= screen.ROWS
 
@@ -215,7 +217,7 @@ def test_watch_runs_again_when_the_file_is_saved_and_ends_by_ctrl_c(tmp_path: Pa
             saved = tmp_path / "saved.cu"
             saved.write_text(FAULTS.read_text())
             os.replace(saved, source)  # as editors save
-            wait_until(lambda: "checked gemm on ptxsim: 23 of 23 cases passed" in log.read_text(), process)
+            wait_until(lambda: "checked gemm on ptxsim: 25 of 25 cases passed" in log.read_text(), process)
             process.send_signal(signal.SIGINT)
             assert process.wait() == 0
         finally:
