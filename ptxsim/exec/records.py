@@ -71,14 +71,17 @@ def counted(number: int, what: str, several: str = "") -> str:
 
 
 LONGEST = 60  # characters of a name
-COLUMNS: dict[str, tuple[str, ...]] = {  # of the table: the counters that each column adds up
+COLUMNS: dict[str, tuple[str, ...]] = {  # of the table: the counters that each column adds up, or takes off
     "shared wavefronts": ("memory_l1_wavefronts_shared",),
-    "conflicts": (
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-    ),
+    "conflicts": ("memory_l1_wavefronts_shared", "-memory_l1_wavefronts_shared_ideal"),  # those of cp.async, too
     "global sectors": ("memory_l2_theoretical_sectors_global",),
     "TMA sectors": ("l2_sectors_bulk_ld.sum", "l2_sectors_bulk_st.sum"),
+}
+PER_REQUEST = {  # sectors by requests
+    f"sectors/req {kind}": tuple(
+        f"l1tex__t_{what}_pipe_lsu_mem_global_op_{kind}.sum" for what in ("sectors", "requests")
+    )
+    for kind in ("ld", "st")
 }
 PER_SECTOR = {  # ratios
     "B/sector ld": "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
@@ -91,7 +94,7 @@ def table(records: list[LaunchRecord]) -> list[str]:
     kernels: dict[str, list[LaunchRecord]] = {}
     for record in records:
         kernels.setdefault(record.title, []).append(record)
-    rows = [["kernel", "launches", *COLUMNS, *PER_SECTOR]]
+    rows = [["kernel", "launches", *COLUMNS, *PER_REQUEST, *PER_SECTOR]]
     for title, launches in kernels.items():
         added: dict[str, float] = {}
         of = [record for record in launches if record.sums is not None]
@@ -99,17 +102,25 @@ def table(records: list[LaunchRecord]) -> list[str]:
             for name, value in (record.sums or {}).items():
                 added[name] = added.get(name, 0) + value
         if not of:
-            rows.append([short(title), str(len(launches)), *["-"] * (len(COLUMNS) + len(PER_SECTOR))])
+            rows.append([short(title), str(len(launches)), *["-"] * (len(rows[0]) - 2)])
             continue
         totals = named(added)
         number = f"{len(of)} of {len(launches)}" if len(of) < len(launches) else str(len(launches))
-        sums = [f"{sum(totals.get(name, 0) for name in names):,.0f}" for names in COLUMNS.values()]
-        rows.append([short(title), number, *sums, *[_ratio(totals, name) for name in PER_SECTOR.values()]])
+        sums = [f"{sum(_signed(totals, name) for name in names):,.0f}" for names in COLUMNS.values()]
+        requests = [
+            f"{totals[sectors] / totals[asked]:.1f}" if totals.get(asked) else "-"
+            for sectors, asked in PER_REQUEST.values()
+        ]
+        rows.append([short(title), number, *sums, *requests, *[_ratio(totals, name) for name in PER_SECTOR.values()]])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
         for row in rows
     ]
+
+
+def _signed(totals: Mapping[str, float], name: str) -> float:
+    return -totals.get(name[1:], 0) if name.startswith("-") else totals.get(name, 0)
 
 
 def _ratio(totals: Mapping[str, float], name: str) -> str:
