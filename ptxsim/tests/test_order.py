@@ -154,3 +154,38 @@ def test_exited_threads_are_noted_at_a_barrier(faults, threads):
     assert all(
         re.search(r"threads of the block, as .*, have exited before this barrier", note) for note in faults.notes
     )
+
+
+SCOPES = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data, .param .u64 flag) {
+.reg .b64 %d, %f; .reg .b32 %b, %t, %v; .reg .pred %p;
+ld.param.u64 %d, [data]; ld.param.u64 %f, [flag];
+mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 0; @%p exit; mov.u32 %b, %ctaid.x;
+setp.eq.u32 %p, %b, 1; @%p bra SECOND; setp.eq.u32 %p, %b, 2; @%p bra THIRD;
+st.global.u32 [%d], 7; st.release.{left}.global.u32 [%f], 1; exit;
+SECOND: ld.relaxed.gpu.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 0; @%p bra SECOND;
+{between} exit;
+THIRD: ld.acquire.{taken}.global.u32 %v, [%f]; setp.ne.u32 %p, %v, {awaited}; @%p bra THIRD;
+ld.global.u32 %v, [%d]; exit;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "taken", "between", "right"),
+    [
+        ("gpu", "gpu", "", True),
+        ("sys", "gpu", "", True),
+        ("cta", "gpu", "", False),
+        ("gpu", "cta", "", False),
+        ("gpu", "gpu", "red.relaxed.gpu.global.add.u32 [%f], 1;", True),  # atomics go on with a release
+        ("gpu", "gpu", "st.relaxed.gpu.global.u32 [%f], 2;", False),  # a store is no part of it
+    ],
+)
+def test_a_release_orders_within_its_scope_until_another_store(left, taken, between, right):
+    awaited = "2" if between else "1"
+    text = SCOPES.replace("{left}", left).replace("{taken}", taken).replace("{between}", between)
+    done = ptxsim.load(text.replace("{awaited}", awaited)).launch(3, 32, [numbers(1), numbers(1)], stop_at_first=False)
+    assert (not done.faults) == right and all(re.search(ACROSS, str(fault)) for fault in done.faults)
