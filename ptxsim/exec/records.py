@@ -77,12 +77,6 @@ COLUMNS: dict[str, tuple[str, ...]] = {  # of the table: the counters that each 
     "global sectors": ("memory_l2_theoretical_sectors_global",),
     "TMA sectors": ("l2_sectors_bulk_ld.sum", "l2_sectors_bulk_st.sum"),
 }
-PER_REQUEST = {  # sectors by requests
-    f"sectors/req {kind}": tuple(
-        f"l1tex__t_{what}_pipe_lsu_mem_global_op_{kind}.sum" for what in ("sectors", "requests")
-    )
-    for kind in ("ld", "st")
-}
 PER_SECTOR = {  # ratios
     "B/sector ld": "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
     "B/sector st": "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",
@@ -94,7 +88,7 @@ def table(records: list[LaunchRecord]) -> list[str]:
     kernels: dict[str, list[LaunchRecord]] = {}
     for record in records:
         kernels.setdefault(record.title, []).append(record)
-    rows = [["kernel", "launches", *COLUMNS, *PER_REQUEST, *PER_SECTOR]]
+    rows = [["kernel", "launches", *COLUMNS, *PER_SECTOR]]
     for title, launches in kernels.items():
         added: dict[str, float] = {}
         of = [record for record in launches if record.sums is not None]
@@ -107,11 +101,7 @@ def table(records: list[LaunchRecord]) -> list[str]:
         totals = named(added)
         number = f"{len(of)} of {len(launches)}" if len(of) < len(launches) else str(len(launches))
         sums = [f"{sum(_signed(totals, name) for name in names):,.0f}" for names in COLUMNS.values()]
-        requests = [
-            f"{totals[sectors] / totals[asked]:.1f}" if totals.get(asked) else "-"
-            for sectors, asked in PER_REQUEST.values()
-        ]
-        rows.append([short(title), number, *sums, *requests, *[_ratio(totals, name) for name in PER_SECTOR.values()]])
+        rows.append([short(title), number, *sums, *[_ratio(totals, name) for name in PER_SECTOR.values()]])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
