@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ptxsim import Array, Observer
+from ptxsim.ptx.sources import places
 
 
 class Owners(Observer):
@@ -24,7 +24,7 @@ class Owners(Observer):
         self.lines: list[str] = []
 
     def begins(self, kernel: Any, grid: Any, block: Any) -> None:
-        self._state = kernel.state
+        self._state, self._places = kernel.state, places(kernel.program)
         arena = kernel.machine.launch.arena
         names = [allocation.name for allocation in arena.allocations]
         self._start = arena.starts[names.index(self.array.name)] + self.array.offset
@@ -47,9 +47,10 @@ class Owners(Observer):
 
     def _place(self, instruction: Any) -> int:
         """The index of an instruction's place; -1 where it has none."""
-        if instruction.location is None:
+        chain = self._places.get(instruction.pc, ())
+        if not chain:
             return -1
-        place = f"{Path(instruction.location.file).name}:{instruction.location.line}"
+        place = str(chain[0]) + (f" (called from {chain[-1]})" if len(chain) > 1 else "")
         if place not in self.lines:
             self.lines.append(place)
         return self.lines.index(place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -90,8 +91,9 @@ def test_a_wrong_kernel_is_explained(out: Path) -> None:
     done = tried(out, *fault(2))
     assert done.returncode == 1, done.stderr
     words = " ".join(done.stdout.split())
-    line = next(n for n, text in enumerate(FAULTS.read_text().splitlines(), 1) if "c[" in text and "=" in text)
-    assert f"stored by all threads in every block at gemm.cu:{line}; C[0, 0] by thread 0 of block (0, 0)" in words
+    line = next(n for n, text in enumerate(FAULTS.read_text().splitlines(), 1) if "update_c(c" in text)
+    assert re.search(rf"stored by all threads in every block at epilogue.cuh:\d+ \(called from gemm.cu:{line}\)", words)
+    assert "; C[0, 0] by thread 0 of block (0, 0)" in words
     assert "they lack the last k-step of 7 (k = 96 to 111)" in words
     assert words.count("FAILED") == 2 and "it fails where alpha is not 0, and nowhere else" in words
     assert len(done.stdout.splitlines()) <= screen.ROWS
@@ -99,7 +101,7 @@ def test_a_wrong_kernel_is_explained(out: Path) -> None:
 
 def test_a_dropped_product_names_its_thread(out: Path) -> None:
     words = " ".join(tried(out, *fault(1)).stdout.split())
-    assert "element [0, 0]; stored by thread 0 (lane 0 of warp 0) in block (0, 0)" in words
+    assert "element [0, 0]; stored by thread 0 (lane 0 of warp 0) in block (0, 0) at epilogue.cuh:" in words
     assert "they lack the product k = 5" in words
 
 
