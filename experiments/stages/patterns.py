@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from contracts.dtypes import dtypes
 from kernels.catalogue import Problem
 
+_finfo: Any = ml_dtypes.finfo  # has no types
 WARP = 32
 LISTED = 4  # indices or remainders that are listed one by one
 CHANCE = 1e-3  # of the elements that a fault reaches, how many may be right all the same
@@ -265,8 +267,8 @@ def _sample(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _tolerance(result: Result, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
     """How far elements may be from what they hold: a wrong one may be larger than the right one, and round further."""
     c = np.abs(np.nan_to_num(result.c[rows, cols].astype(np.float64)))
-    rounding: np.ndarray = c * float(ml_dtypes.finfo(result.c.dtype).eps)
-    return 2 * result.allowed[rows, cols] + rounding
+    allowed: np.ndarray = 2 * result.allowed[rows, cols] + c * float(_finfo(result.c.dtype).eps)
+    return allowed
 
 
 def _alike(found: np.ndarray, expected: np.ndarray, tolerance: np.ndarray) -> bool:

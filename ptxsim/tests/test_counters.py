@@ -148,6 +148,12 @@ def test_a_copy_that_may_fill_with_zeros_counts_twice(copy, waves):
     assert found["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"] == waves
 
 
+def test_matrices_of_an_ldmatrix_are_not_served_together():
+    """All rows at one address: a load of 128 bits would serve two quarters of a warp at once."""
+    found = count("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r0, %r1, %r2, %r3}, [%a];").totals()
+    assert found["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum"] == 4
+
+
 def test_conflicts_of_copies_are_in_the_table_of_a_run():
     """A copy and a load with 32-way conflicts, as Nsight Compute counts them on an H100: 31 of each."""
     counters = count(
