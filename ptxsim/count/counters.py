@@ -329,8 +329,9 @@ class Counters(Observer):
             addresses, active = event.addresses()
             touched, bytes_ = wavefronts.sectors(addresses, active, event.width)
             least = -(-bytes_ // wavefronts.SECTOR)
-            used, threads = np.asarray(active.any(axis=1)), np.asarray(active.sum(axis=1))
-            found = tuple(map(self._sum, (used, touched, least, bytes_, threads * event.width)))
+            threads = self._sum(np.count_nonzero(active, axis=1)) if self.by_block else np.count_nonzero(active)
+            used = np.asarray(active.any(axis=1))
+            found = (*map(self._sum, (used, touched, least, bytes_)), threads * event.width)
             event.cache[key] = found
         requests, sectors, best, distinct, wanted = found
         if event.kind != "cp_async_ld":
