@@ -61,11 +61,10 @@ class Device(Protocol):
         """Blocks of a launch in x, y and z."""
         ...
 
-    def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> np.ndarray | None:
-        """Run again; for each element of C, m x n, block x threads of a block + thread of the last store to it.
-
-        -1 where there was none; None from a device that cannot tell.
-        """
+    def stores(
+        self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int
+    ) -> patterns.Stores | None:
+        """Run again; the last store to each element of C. None from a device that cannot tell."""
         ...
 
 
@@ -100,8 +99,8 @@ class GpuDevice:
         """See `Device.grid`."""
         return kernel.grid(problem, self.sms(kernel, problem) if self.sms else self.gpu.sm_count)
 
-    def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> None:
-        """See `Device.owners`: it cannot tell."""
+    def stores(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> None:
+        """See `Device.stores`: it cannot tell."""
 
 
 def guarded(matrix: np.ndarray, ld: int, offset: int = 0) -> np.ndarray:
@@ -215,10 +214,16 @@ def explain(device: Device, variant: Runnable, inputs: Inputs, after: list[np.nd
     words = [
         f"{int(wrong.sum())} of {wrong.size} elements: {patterns.place(wrong, (kernel.tile['m'], kernel.tile['n']))}"
     ]
-    owner = device.owners(variant, p, inputs.before, case.offset)
-    if owner is not None:
-        words.append(patterns.owners(wrong, owner, kernel.threads, device.grid(kernel, p)))
-    result = patterns.Result(p, kernel.tile["k"], a, b, inputs.c0, c, reference, allowed, wrong)
+    stores = device.stores(variant, p, inputs.before, case.offset)
+    if stores is not None:
+        words.append(patterns.stored_by(wrong, stores, kernel.threads, device.grid(kernel, p)))
+    start = GUARD + case.offset
+    result = patterns.Result(
+        p, kernel.tile["k"], a, b, inputs.c0, c, reference, allowed, wrong,
+        unstored=None if stores is None else stores.owner < 0,
+        memory={"A": inputs.before[0][start:], "B": inputs.before[1][start:], "C": after[2][start:]},
+        sums=variant.types.accumulate.name,
+    )  # fmt: skip
     return "; ".join(filter(None, [*words, patterns.cause(result)]))
 
 
@@ -328,8 +333,8 @@ def _judged(
         table.append(Checked(inputs, after, row))
         if not (result.passed or case.refused or isinstance(after, str)) and case.problem.flop <= WHOLE_FLOP:
             wrong.append((inputs, after, row))
-    if wrong:  # once: of the largest problem, where a pattern shows best
-        inputs, after, row = max(wrong, key=lambda one: one[0].case.problem.flop)
+    if wrong:  # once: of the largest problem, where a pattern shows best, and rather without an old C
+        inputs, after, row = max(wrong, key=lambda one: (one[0].case.problem.flop, one[0].case.problem.beta == 0))
         words = explain(opened, variant, inputs, after)
         row["detail"] = EXPLAINED.join(filter(None, [row["detail"], words]))
     return table

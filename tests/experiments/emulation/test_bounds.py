@@ -145,9 +145,9 @@ def test_one_run_writes_every_table(built: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "n = 4224, left out: sgemm_vectorized: 4224x4224x4224 is not made of whole tiles" in done.stderr
-    assert "checked sgemm_vectorized on ptxsim: 27 of 27 cases passed" in done.stderr
+    assert "checked sgemm_vectorized on ptxsim: 29 of 29 cases passed" in done.stderr
     checks = read_rows(to / "checks.csv", "checks")
-    assert len(checks) == 27 and all(row["passed"] and row["device"] == "ptxsim" for row in checks)
+    assert len(checks) == 29 and all(row["passed"] and row["device"] == "ptxsim" for row in checks)
     for table, schema in (("predictions", "counters"), ("bounds", "bounds")):
         assert {row["n"] for row in read_rows(to / f"{table}.csv", schema)} == {4096}
     least = {row["resource"] for row in read_rows(to / "bounds.csv", "bounds")}

@@ -25,7 +25,7 @@ from contracts.dtypes import Types, dtypes
 from experiments.gpu.worker import DeviceFault
 from experiments.stages import check, verify
 from experiments.stages.cases import Case, cases, packed
-from experiments.stages.check import GUARD, HeldGpu, check_variant, inside, run_case
+from experiments.stages.check import GUARD, HeldGpu, check_variant, inside, run_case, summary
 from experiments.stages.store import Store
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
@@ -57,7 +57,7 @@ class NumpyDevice:
         self.after(p, after, offset)
         return after
 
-    def owners(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+    def stores(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
         """It cannot tell."""
 
     def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
@@ -294,7 +294,7 @@ class WritesItsInput(NumpyDevice):
 
 
 class RefusesNothing(NumpyDevice):
-    def owners(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+    def stores(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
         """It cannot tell."""
 
     def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
@@ -305,7 +305,7 @@ class RefusesNothing(NumpyDevice):
 
 
 class RefusesAll(NumpyDevice):
-    def owners(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+    def stores(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
         """It cannot tell."""
 
     def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
@@ -374,6 +374,15 @@ def test_a_fault_is_a_row_that_says_what_and_where(caplog: pytest.LogCaptureFixt
     assert said[0].startswith(f"FAILED sgemm_vectorized, {explained[0]['case']}, on gpu: 1 elements are not finite")
     assert said[1].startswith(f"FAILED sgemm_vectorized on gpu in {len(failed) - 1} more cases: one tile, one k-step; ")
     assert said[2] == f"checked sgemm_vectorized on gpu: {len(rows) - len(failed)} of {len(rows)} cases passed"
+
+
+@pytest.mark.parametrize(
+    ("device", "ld"), [(PackedA(), "lda is more than k"), (PackedB(), "ldb is more than n"), (LdcForB(), "ld")]
+)
+def test_the_leading_dimension_that_it_is_is_reported(device: NumpyDevice, ld: str) -> None:
+    table = check_variant(nullcontext(device), VECTORIZED, seed=1, large=None, tell=False)
+    assert summary(VECTORIZED, table)[-1].startswith(f"it fails where {ld}")
+    assert any("as if ld" in row["detail"] for row in table)
 
 
 def test_running_what_must_be_refused_fails() -> None:
