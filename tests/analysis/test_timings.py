@@ -91,6 +91,8 @@ def test_the_fraction_per_clock_is_of_cycles_and_a_held_clock_stays_within_one_p
     row = row_of([WINDOW], samples([5.0], [], sm_clock_mhz=1000.0) + samples([], [4.0]))
     assert row["fraction"] == 0.8 and row["fraction_per_clock"] == pytest.approx(4 * 1500 / (5 * 1000))
     assert not row["clock_held"] and row["sm_clock_mhz"] == 1000
+    windows, rows = five([5.0] * 5)  # held in each process but one
+    assert not row_of(windows, rows + samples([5.0] * 9, [4.0] * 9, 3, sm_clock_mhz=1000.0))["clock_held"]
 
 
 def test_throttle_reasons_are_joined_and_a_window_without_samples_is_one_clear_line() -> None:
