@@ -24,7 +24,7 @@ from experiments.stages.check import check_cases, report
 from kernels.catalogue import Baseline, Runnable, Variant
 from kernels.problem import ProblemSpec
 from ptxsim import Kernel
-from ptxsim.machines import Machine
+from ptxsim.count.machines import Machine
 
 logger = logging.getLogger(__name__)
 
