@@ -23,37 +23,7 @@ pytestmark = pytest.mark.browser
 VIEWS = ("ladder", "findings", "sizes", "compare", "roofline", "claims", "banks")
 DESKTOP = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
 PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
-# Every visible text with less contrast than 4.5 to the nearest background behind it (WCAG 2, success criterion 1.4.3)
-FAINT = """
-const light = channel => (channel <= 0.03928 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4);
-const parse = text => text.match(/[\\d.]+/g).map(Number);
-const luminance = ([r, g, b]) => 0.2126 * light(r / 255) + 0.7152 * light(g / 255) + 0.0722 * light(b / 255);
-const behind = element => {
-  for (let at = element; at; at = at.parentElement) {
-    const colour = parse(getComputedStyle(at).backgroundColor);
-    if (colour.length === 3 || colour[3] === 1) return colour;
-  }
-  return [255, 255, 255];
-};
-const found = [];
-const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-  const parent = node.parentElement;
-  if (!node.textContent.trim() || !parent.checkVisibility() || parent.closest('script, style, noscript')) continue;
-  const style = getComputedStyle(parent), colour = style[parent.closest('svg') ? 'fill' : 'color'];
-  if (!colour.startsWith('rgb')) continue;
-  const [a, b] = [parse(colour), behind(parent.closest('svg')?.parentElement ?? parent)].map(luminance);
-  const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-  if (contrast < 4.5) found.push(`${contrast.toFixed(2)} ${node.textContent.trim().slice(0, 40)}`);
-}
-return found;
-"""
-SMALL = """
-return [...document.querySelectorAll('a, button, select, summary, input, .choices label')].filter(element => {
-  const target = element.closest('.choices label') ?? element;
-  return element.checkVisibility() && target.getBoundingClientRect().height < 24;
-}).map(element => element.outerHTML.slice(0, 80));
-"""
+CHECKS = (Path(__file__).with_name("page_checks.js")).read_text()
 
 
 class Shown:
@@ -198,14 +168,14 @@ def test_each_view_fits_a_phone_stands_out_from_its_background_and_names_the_old
     shown.size(PHONE if theme == "dark" else DESKTOP)
     for view in VIEWS:
         shown.open(view=view, theme=theme, gpu="h200")
-        assert shown.script(FAINT) == [], view
+        assert shown.script(f"{CHECKS} return faint()") == [], view
         if view not in ("claims", "banks"):
             assert "older protocol, one process" in shown.text(f"#{view}")
         if theme == "dark":
             assert shown.script("return document.documentElement.scrollWidth") == PHONE["width"], view
             assert not shown.script("return [...document.querySelectorAll('details.fold')].some(fold => fold.open)")
             shown.script("for (const fold of document.querySelectorAll('details')) fold.open = true")
-            assert shown.script(SMALL) == [], view
+            assert shown.script(f"{CHECKS} return small()") == [], view
 
 
 def test_claims_are_filtered_and_their_text_is_never_html(shown: Shown) -> None:

@@ -105,8 +105,12 @@ def test_throttle_reasons_are_joined_and_a_window_without_samples_is_one_clear_l
 
 
 def test_gain_is_the_ratio_of_fractions_or_of_times_with_other_baselines() -> None:
-    old = HEAD | {"variant": "old", "builds_on": None, "baseline": "b", "fraction": 0.4, "time_us": 12.0}
-    new = old | {"variant": "new", "builds_on": "old", "fraction": 0.8, "time_us": 5.0}
-    tf32 = new | {"variant": "tf32", "baseline": "c", "fraction": 0.1, "time_us": 4.0}
+    def timing(**changes: Any) -> dict[str, Any]:
+        ends = {f"{name}{end}": changes[name] for name in ("fraction", "time_us") for end in ("_low", "_high")}
+        return HEAD | {"builds_on": "old", "baseline": "b"} | ends | changes
+
+    old = timing(variant="old", builds_on=None, fraction=0.4, time_us=12.0)
+    new = timing(variant="new", fraction=0.8, time_us=5.0)
+    tf32 = timing(variant="tf32", baseline="c", fraction=0.1, time_us=4.0)
     gains = with_gains(pd.DataFrame([old, new, tf32, new | {"experiment": "f"}]))["gain"].tolist()
     assert gains[1:3] == [2.0, 3.0] and math.isnan(gains[0]) and math.isnan(gains[3])
