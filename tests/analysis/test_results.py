@@ -62,11 +62,11 @@ def test_counters_have_plain_units_and_our_names() -> None:
     head = {"variant": "v", "label": "v", "kind": "kernel", "family": "f", "dtype": "fp32", "tensor": False, "order": 0}
     head |= {"n": 64, "stale": False, "kernel": "k"}
     counted = {"dram__bytes_read.sum": (2.0, "Mbyte"), "dram__bytes_write.sum": (1.0, "Mbyte")}
-    counted |= {"gpu__time_duration.sum": (3.0, "us"), "mine.sum": (4.0, "")}
+    counted |= {"gpu__time_duration.sum": (3.0, "us"), "gpu__time_duration.sum.mine": (4.0, "")}
     rows = pd.DataFrame([head | {"metric": name, "value": v, "unit": unit} for name, (v, unit) in counted.items()])
     (row,) = wide(rows).to_dict("records")
     assert (row["dram_read"], row["dram_bytes"], row["duration"], row["duration_us"]) == (2e6, 3e6, 3e3, 3.0)
-    assert row["dram_gb_per_s"] == 1e3 and row["mine.sum"] == 4 and SCALE["usecond"] == SCALE["us"]
+    assert row["dram_gb_per_s"] == 1e3 and row["gpu__time_duration.sum.mine"] == 4 and SCALE["usecond"] == SCALE["us"]
     assert top_stall({"stall_selected": 9.0, "stall_barrier": 1.0, "stall_long_scoreboard": 2.0}) == (
         "Long scoreboard",
         2.0,

@@ -32,7 +32,7 @@ BORDERS: dict[tuple[str, str], tuple[tuple[int, ...], tuple[int, ...]]] = {
     (PLAIN, "whole_warps"): ((256, 64, 8, 4, 4), (256, 128, 8, 4, 4)),
     (PLAIN, "shared_memory"): ((256, 128, 32, 8, 8), (256, 256, 32, 16, 8)),
     (PLAIN, "thread_registers"): ((128, 128, 8, 16, 8), (128, 128, 8, 16, 16)),
-    (PLAIN, "register_file"): ((256, 128, 8, 8, 4), (256, 256, 8, 8, 8)),
+    (PLAIN, "register_file"): ((256, 192, 8, 4, 12, 768), (256, 256, 8, 8, 8)),
     (WARP, "whole_float4"): ((128, 128, 16, 64, 64, 4, 8, 4, 128), (128, 128, 16, 64, 64, 8, 8, 2, 128)),
     (WARP, "whole_tiles"): ((128, 128, 16, 64, 64, 4, 8, 4, 128), (128, 128, 16, 64, 64, 4, 8, 4, 128, 4160)),
     (WARP, "warp_tiles_divide_block"): ((128, 64, 16, 64, 32, 1, 8, 4, 128), (64, 128, 16, 128, 32, 1, 8, 4, 128)),
@@ -96,7 +96,7 @@ def test_the_compiler_refuses_what_lies_beyond(kernel: str, name: str, said: str
     ("kernel", "values"),
     [
         (PLAIN, BORDERS[PLAIN, "whole_float4"][0]),
-        (PLAIN, BORDERS[PLAIN, "register_file"][0]),
+        (PLAIN, (256, 128, 8, 8, 4)),  # the most threads
         (PLAIN, (96, 64, 12, 8, 8)),  # three full passes for A and two for B, of rows that are no power of two
         (PLAIN, (64, 96, 20, 8, 8)),  # the last pass is a part of one, for both
         (PLAIN, (32, 256, 8, 16, 8)),  # one row of B is longer than a pass
