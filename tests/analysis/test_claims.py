@@ -120,8 +120,9 @@ def test_a_changed_verdict_or_test_is_reported(judged: Callable[..., pd.DataFram
     write_rows(record, "verdicts", [now[0] | {"verdict": "does not hold"}, now[0] | {"id": "boehm_sgemm/gone"}])
     verdict, gone = claims.changes(now, record)
     assert "boehm_sgemm/one: does not hold -> holds" in verdict and "gone: recorded, and no longer a claim" in gone
-    now = claims.records(judged(GOOD | {"test": 'published("naive-gflops") > 1'}), "h100")
-    assert "the claim is new or its test changed" in claims.changes(now, record)[0]
+    for change in ({"test": 'published("naive-gflops") > 1'}, {"quote": "b c"}):
+        now = claims.records(judged(GOOD | change), "h100")
+        assert "the claim is new or its test changed" in claims.changes(now, record)[0]
 
 
 def test_the_command_lists_some_and_refuses_an_unknown_one(variants_csv: Path, made: Path) -> None:
