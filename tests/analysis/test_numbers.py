@@ -104,6 +104,18 @@ def test_what_is_no_expression_is_one_line(numbers: Numbers) -> None:
         assert "\n" not in str(error.value)
 
 
+def test_a_quantity_comes_from_an_experiment_that_measured_it(h100: Results) -> None:
+    """Not every experiment reads the power; other quantities stay those of the best row."""
+    name, own = "sgemm_t128x128x8_texld", Numbers(h100)
+    rows = own._timings(name, "uniform", "boost")
+    first = rows[rows["n"] == 4096].iloc[0]
+    lacks = rows.assign(power_w=rows["power_w"].where(rows["experiment"] != first["experiment"]))
+    own._timings = lambda *_: lacks  # type: ignore[method-assign,assignment]
+    known = lacks[(lacks["n"] == 4096) & lacks["power_w"].notna()].iloc[0]
+    assert own.value(name, "power_w").value == known["power_w"]  # type: ignore[union-attr]
+    assert own.value(name, "fraction").value == first["fraction"]  # type: ignore[union-attr]
+
+
 def test_what_a_gpu_did_not_measure_or_of_another_source_is_missing(
     numbers: Numbers, variants_csv: Path, tmp_path: Path
 ) -> None:
