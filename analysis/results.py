@@ -11,6 +11,7 @@ source changed after it was measured; figures mark such rows with a dagger.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -187,6 +188,18 @@ class Results:
 
     def _counted(self, name: str) -> pd.DataFrame:
         return counters.wide(self.without_failed(squares(self.table(name))))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of every command that reads one results folder; `of_options` makes `Results` of them."""
+    parser.add_argument("--results", required=True, type=Path, metavar="DIR", help="results/GPU or data/GPU")
+    parser.add_argument("--here", type=Path, metavar="DIR", help="this tree's own build and emulation")
+    parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
+
+
+def of_options(options: argparse.Namespace) -> Results:
+    """The results that `add_options` names."""
+    return Results(options.results, options.catalogue, options.here)
 
 
 def of_archives(catalogue: Path, data: Path = Path("data")) -> dict[str, Results]:

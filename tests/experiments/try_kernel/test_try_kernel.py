@@ -87,14 +87,16 @@ def test_the_rung_s_part_is_kept_until_something_changes(
     assert len(made) == 4
 
 
-def test_a_wrong_kernel_is_explained(out: Path) -> None:
-    done = tried(out, *fault(2))
+def test_a_wrong_kernel_is_explained(out: Path, tmp_path: Path) -> None:
+    late = tmp_path / "gemm.cu"
+    late.write_text(FAULTS.read_text().replace("for (int k0 = 0;", "for (int k0 = 32;", 1))
+    done = tried(out, late, *fault(0)[1:])
     assert done.returncode == 1, done.stderr
     words = " ".join(done.stdout.split())
     line = next(n for n, text in enumerate(FAULTS.read_text().splitlines(), 1) if "update_c(c" in text)
     assert re.search(rf"stored by all threads in every block at epilogue.cuh:\d+ \(called from gemm.cu:{line}\)", words)
     assert "; C[0, 0] by thread 0 of block (0, 0)" in words
-    assert "they lack the last k-step of 7 (k = 96 to 111)" in words
+    assert "they lack k = 0 to 31 of 112" in words
     assert words.count("FAILED") == 2 and "it fails where alpha is not 0, and nowhere else" in words
     assert len(done.stdout.splitlines()) <= screen.ROWS
 
