@@ -13,9 +13,10 @@ from contracts import UserError, choose, parse_yaml_value, read_json, read_rows,
 from kernels import catalogue
 from kernels.catalogue import Baseline, Catalogue, Entry, Runnable, Variant
 from kernels.problem import ProblemSpec
-from ptxsim import PtxsimError, machines
-from ptxsim.machines import Machine
-from ptxsim.templates import Template, kernel_templates
+from ptxsim import PtxsimError
+from ptxsim.count import machines
+from ptxsim.count.machines import Machine
+from ptxsim.ptx.templates import Template, kernel_templates
 
 # Options of a kernel that is not in the catalogue: keys of an entry, and how each is read
 OWN = ("entry", "threads", "shared_bytes", "template", "tile", "multiples")

@@ -1,17 +1,17 @@
 """An emulator of PTX in NumPy: runs compiled CUDA kernels without a GPU, checks their use of memory, counts it."""
 
-from . import annotate, banks
 from .api import Kernel, Launch, Struct, load
-from .arrays import Array, Texture
-from .counters import Counters
+from .count import annotate, banks
+from .count.counters import Counters
+from .count.prediction import Prediction, predict
 from .errors import KernelFault, PtxError, PtxsimError
 from .exec.session import device
-from .faults import Accepted, Found
-from .launch import Checks, Limits
-from .observer import Observer
-from .prediction import Prediction, predict
-from .tensor_maps import TensorMap
-from .texture_arrays import TextureArray
+from .machine.arrays import Array, Texture
+from .machine.faults import Accepted, Found
+from .machine.launch import Checks, Limits
+from .machine.observer import Observer
+from .machine.tensor_maps import TensorMap
+from .machine.texture_arrays import TextureArray
 
 __all__ = [
     "Accepted",

@@ -19,28 +19,29 @@ from typing import Any
 
 import numpy as np
 
-from . import bounds, machines, merging, polling, sass, sizes
-from .annotate import listing
-from .arrays import Array, Texture
-from .bounds import Bounds
-from .clusters import in_clusters
-from .counters import Counters
-from .device_memory import DeviceMemory
+from .count import bounds, machines, merging
+from .count.annotate import listing
+from .count.bounds import Bounds
+from .count.counters import Counters
+from .engine.device_memory import DeviceMemory
+from .engine.linking import link, place_globals
+from .engine.machine import Machine, names_special
 from .errors import KernelFault, NoEntryError, PtxsimError
-from .faults import Accepted, Faults, Found
-from .launch import NO_CHECKS, Checks, LaunchConfig, Limits
-from .linking import link, place_globals
-from .machine import Machine, names_special
-from .memory import Arena
-from .observer import Observer
-from .parser import parse
-from .program import align_up
-from .reading import prepare, why_not
-from .state import WARP, State
-from .syntax import Module, Variable, plain_name
-from .tensor_maps import BYTES as MAP_BYTES
-from .tensor_maps import TensorMap, encoded
-from .texture_arrays import TextureArray
+from .machine.arrays import Array, Texture
+from .machine.clusters import in_clusters
+from .machine.faults import Accepted, Faults, Found
+from .machine.launch import NO_CHECKS, Checks, LaunchConfig, Limits
+from .machine.memory import Arena
+from .machine.observer import Observer
+from .machine.state import WARP, State
+from .machine.tensor_maps import BYTES as MAP_BYTES
+from .machine.tensor_maps import TensorMap, encoded
+from .machine.texture_arrays import TextureArray
+from .ptx import polling, sass, sizes
+from .ptx.loading import prepare, why_not
+from .ptx.parser import parse
+from .ptx.program import align_up
+from .ptx.syntax import Module, Variable, plain_name
 
 MOST_CLUSTER = 16  # blocks, of any GPU, where a kernel asks for more than the portable 8
 GRID_WORKSPACE = 64  # bytes that cooperative groups keep for a grid's barrier

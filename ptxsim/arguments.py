@@ -30,11 +30,11 @@ import ml_dtypes
 import numpy as np
 
 from .api import Struct
-from .arrays import Array, Texture
 from .errors import PtxsimError
-from .sizes import require_memory
-from .tensor_maps import TensorMap
-from .texture_arrays import TextureArray
+from .machine.arrays import Array, Texture
+from .machine.tensor_maps import TensorMap
+from .machine.texture_arrays import TextureArray
+from .ptx.sizes import require_memory
 
 DTYPES = {
     "i8": np.int8,

@@ -26,23 +26,25 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from . import bounds as limits
-from . import faults, fidelity, machines, prediction, sass
-from .annotate import listing
 from .api import Kernel, Launch, load
 from .arguments import Argument, parse_argument, parse_constant, parse_size
 from .arguments import __doc__ as ARGUMENTS
-from .arrays import Array
-from .banks import accesses, distinct, draw
-from .counters import Counters, Stats
+from .count import bounds as limits
+from .count import fidelity, machines, prediction
+from .count.annotate import listing
+from .count.banks import accesses, distinct, draw
+from .count.counters import Counters, Stats
 from .errors import KernelFault, NoEntryError, PtxsimError
 from .exec import command as programs
-from .faults import parse_accepted
-from .launch import Checks, Limits
-from .observer import Observer
-from .reading import prepare, why_not
-from .sources import require_writable, write_whole
-from .tensor_maps import TensorMap
+from .machine import faults
+from .machine.arrays import Array
+from .machine.faults import parse_accepted
+from .machine.launch import Checks, Limits
+from .machine.observer import Observer
+from .machine.tensor_maps import TensorMap
+from .ptx import sass
+from .ptx.loading import prepare, why_not
+from .ptx.sources import require_writable, write_whole
 
 FAULTS, USAGE, NOTES = 1, 2, 3  # exit codes: of faults of the kernel, of what cannot be run, of notes alone
 

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .api import Kernel, Launch, load
-from .arrays import Array
-from .counters import Counters, Stats
+from .count.counters import Counters, Stats
 from .errors import PtxsimError
-from .faults import Accepted
-from .launch import Checks, Limits
+from .machine.arrays import Array
+from .machine.faults import Accepted
+from .machine.launch import Checks, Limits
 
 if TYPE_CHECKING:
     import pytest

@@ -18,7 +18,7 @@ from contracts import read_json
 from experiments.gpu import discovery
 from experiments.stages import build
 from kernels import catalogue
-from ptxsim.compiler import compile_ptx
+from ptxsim.ptx.compiler import compile_ptx
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")

@@ -25,7 +25,7 @@ from experiments.stages.machine_code import code_of
 from kernels.catalogue import Baseline, Runnable, Variant
 from kernels.problem import ProblemSpec
 from ptxsim import Kernel
-from ptxsim.machines import Machine
+from ptxsim.count.machines import Machine
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,9 @@ from experiments.emulation.scaling import Scaled
 from experiments.stages.machine_code import code_of
 from kernels.catalogue import Variant
 from kernels.problem import ProblemSpec
-from ptxsim import bounds, sass
-from ptxsim.machines import Machine
+from ptxsim.count import bounds
+from ptxsim.count.machines import Machine
+from ptxsim.ptx import sass
 
 
 def compute(variant: Variant, kernel: ptxsim.Kernel, cubin: Path, scaled: Scaled, machine: Machine) -> bounds.Bounds:

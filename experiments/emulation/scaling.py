@@ -18,9 +18,9 @@ from experiments.emulation import launching
 from kernels import cost
 from kernels.catalogue import Problem, Variant
 from kernels.problem import ProblemSpec
-from ptxsim.bounds import Traffic, Work
-from ptxsim.counters import Counters, named
-from ptxsim.extrapolation import extrapolate
+from ptxsim.count.bounds import Traffic, Work
+from ptxsim.count.counters import Counters, named
+from ptxsim.count.extrapolation import extrapolate
 
 TILES = 2  # of C in each direction
 STRETCH = 32  # of k, or the least multiple of the variant's k-step from there: unrolled loops must come round

@@ -78,7 +78,7 @@ def of_access(kind: str, bytes: int, address: str, lanes: int = LANES, source: s
     """
     import numpy as np
 
-    from ptxsim import wavefronts
+    from ptxsim.count import wavefronts
 
     if (source is not None) != (kind == "cp_async"):
         raise UserError(
@@ -110,7 +110,7 @@ def of_switch(arch: str, slot_bytes: int, used_bytes: int, offset: int = 0) -> d
 
     `offset`: where the first slot begins in the block's shared memory, whose own start the architecture sets.
     """
-    from ptxsim.layout import shared_base
+    from ptxsim.machine.layout import shared_base
 
     if slot_bytes & (slot_bytes - 1):
         raise UserError(f"slot_bytes = {slot_bytes} is not allowed; allowed: a power of two")

@@ -26,7 +26,8 @@ from experiments.stages.relocatable import SEED, relocatable
 from kernels import catalogue
 from kernels.catalogue import Catalogue
 from kernels.occupancy import occupancy
-from ptxsim import PtxsimError, sass
+from ptxsim import PtxsimError
+from ptxsim.ptx import sass
 
 FLAGS = ["-std=c++17", "-O3", "-lineinfo", SEED]
 

@@ -22,8 +22,9 @@ from experiments.stages import build, check, toolchain
 from kernels import catalogue
 from kernels.catalogue import Variant
 from kernels.problem import ProblemSpec
-from ptxsim import Counters, Kernel, PtxsimError, annotate, machines
-from ptxsim.sources import choose_file, find_source
+from ptxsim import Counters, Kernel, PtxsimError, annotate
+from ptxsim.count import machines
+from ptxsim.ptx.sources import choose_file, find_source
 
 MACHINE = "h200"  # whose rates bounds have
 LINES = 8  # of the source that are shown

@@ -14,7 +14,7 @@ from contracts import load_yaml
 from experiments.try_kernel.findings import Findings
 from experiments.try_kernel.on_gpu import Measured
 from kernels.catalogue import Variant
-from ptxsim.bounds import ESTIMATES, LABELS
+from ptxsim.count.bounds import ESTIMATES, LABELS
 
 ROWS, COLUMNS = 50, 120
 MOVED = 0.02  # of the larger value: what differs by less has not moved
@@ -120,7 +120,7 @@ def _bounds(page: _Page, own: Findings, base: Findings | None) -> list[str]:
 def own_machine() -> str:
     """The machine of the bounds, for people."""
     from experiments.try_kernel.findings import MACHINE
-    from ptxsim import machines
+    from ptxsim.count import machines
 
     return machines.find(MACHINE).name
 

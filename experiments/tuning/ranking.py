@@ -23,7 +23,7 @@ from experiments.emulation import bounds, launching, scaling
 from experiments.tuning.space import Configuration
 from kernels.catalogue import Variant
 from kernels.problem import ProblemSpec
-from ptxsim.machines import Machine
+from ptxsim.count.machines import Machine
 
 WAITING = 0.6  # of a warp's cycles, added where it is alone; fitted to the sweep of sgemm_autotuned, tried on the other
 SCHEDULERS, WARP = 4, 32

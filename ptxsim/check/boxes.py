@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..memory import Access
-from ..syntax import Instruction
+from ..machine.memory import Access
+from ..ptx.syntax import Instruction
 from .races import HALF, LOW, PLAIN, Reads, Shadow
 
 

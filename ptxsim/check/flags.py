@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..memory import Access
-from ..syntax import Instruction
+from ..machine.memory import Access
+from ..ptx.syntax import Instruction
 from .clocks import Clock
 from .order import ASYNC, FENCED, FENCED_BLOCK, GENERIC, NOWHERE, WARP, Far, Order, joined, narrowed, wider
 

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..batch import Batch
 from ..instructions.wmma import ELEMENT
-from ..memory import Access
-from ..origins import UNKNOWN, Origins, access_bytes, named_spaces
-from ..program import Program
-from ..syntax import Instruction, Variable
+from ..machine.batch import Batch
+from ..machine.memory import Access
+from ..ptx.program import Program
+from ..ptx.reaching_definitions import UNKNOWN, Origins, access_bytes, named_spaces
+from ..ptx.syntax import Instruction, Variable
 from .flags import Flags
 from .maps import TensorMaps
 from .order import ASYNC, WARP, Order

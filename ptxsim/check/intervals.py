@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ..memory import Access
-from ..syntax import Instruction
+from ..machine.memory import Access
+from ..ptx.syntax import Instruction
 from .races import PLAIN, SWAP, WRITES, granules, same_values, strength
 
 NONE, MANY = -1, -2  # no thread; several threads

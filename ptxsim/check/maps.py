@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..batch import Batch
-from ..syntax import Instruction
+from ..machine.batch import Batch
+from ..ptx.syntax import Instruction
 from .order import Order
 
 

@@ -29,7 +29,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..state import State
+from ..machine.state import State
 from .clocks import EMPTY, Clock
 
 WARP = 32

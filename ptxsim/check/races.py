@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..batch import Batch
-from ..memory import SHIFT, Access
-from ..syntax import Instruction
+from ..machine.batch import Batch
+from ..machine.memory import SHIFT, Access
+from ..ptx.syntax import Instruction
 from .flags import Flags
 from .order import Order
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..batch import Batch
-from ..bulk_groups import Store
-from ..copies import Copy
-from ..memory import Access
-from ..syntax import Instruction
+from ..machine.async_copies import Copy
+from ..machine.batch import Batch
+from ..machine.bulk_groups import Store
+from ..machine.memory import Access
+from ..ptx.syntax import Instruction
 from .boxes import Boxes
 from .flags import Flags
 from .intervals import Interval, Noted

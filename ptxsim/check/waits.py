@@ -9,10 +9,10 @@ import numpy as np
 from ..errors import PtxError
 from ..instructions.compare import COMBINE, comparison
 from ..instructions.registry import Modifiers
-from ..operands import Operands
-from ..origins import access_bytes
-from ..program import Program
-from ..syntax import Immediate, Instruction, Register, Vector, registers_of
+from ..machine.operands import Operands
+from ..ptx.program import Program
+from ..ptx.reaching_definitions import access_bytes
+from ..ptx.syntax import Immediate, Instruction, Register, Vector, registers_of
 from .flags import Condition
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ..device_memory import DeviceMemory
+from ..engine.device_memory import DeviceMemory
 from ..errors import PtxsimError
-from ..memory import GLOBAL_BASE
+from ..machine.memory import GLOBAL_BASE
 from .protocol import Payload
 
 # cudaDataType_t

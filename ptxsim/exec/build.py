@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..compiler import tool
 from ..errors import PtxError, PtxsimError
+from ..ptx.compiler import tool
 
 SOURCES = Path(__file__).parent / "standins"
 FLAGS = ["-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-w"]

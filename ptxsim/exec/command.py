@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import faults
-from ..compiler import tool
 from ..errors import PtxsimError
-from ..faults import parse_accepted
-from ..sources import require_writable, write_whole
+from ..machine import faults
+from ..machine.faults import parse_accepted
+from ..ptx.compiler import tool
+from ..ptx.sources import require_writable, write_whole
 from . import build, elf, gpus, supervisor
 from .options import Options
 from .records import LaunchRecord, counted, load, table

@@ -21,22 +21,23 @@ from typing import IO, Any
 
 import numpy as np
 
-from .. import bounds, machines, polling, prediction, sass
-from ..annotate import listing
 from ..api import Kernel
-from ..arrays import Array, Texture
-from ..clusters import in_clusters
-from ..counters import BYTES, SECTORS, Counters
-from ..demangle import split
-from ..device_memory import DeviceMemory
+from ..count import bounds, machines, prediction
+from ..count.annotate import listing
+from ..count.counters import BYTES, SECTORS, Counters
+from ..engine.device_memory import DeviceMemory
 from ..errors import KernelFault, NoEntryError, PtxError, PtxsimError
-from ..faults import Faults, Found, kind_of
-from ..launch import Checks, Limits
-from ..memory import GLOBAL_BASE, Heap
-from ..observer import Observer
-from ..parser import parse
-from ..syntax import Module, Variable, plain_name
-from ..tensor_maps import MAGIC, TensorMap
+from ..machine.arrays import Array, Texture
+from ..machine.clusters import in_clusters
+from ..machine.faults import Faults, Found, kind_of
+from ..machine.launch import Checks, Limits
+from ..machine.memory import GLOBAL_BASE, Heap
+from ..machine.observer import Observer
+from ..machine.tensor_maps import MAGIC, TensorMap
+from ..ptx import polling, sass
+from ..ptx.demangle import split
+from ..ptx.parser import parse
+from ..ptx.syntax import Module, Variable, plain_name
 from . import blas, elf, fatbin
 from .options import Options, matches
 from .protocol import ANSWERED, Connection, Kind, Message, Note, Ordering, Payload, Place, Reply

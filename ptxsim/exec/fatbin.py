@@ -15,8 +15,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..compiler import tool
 from ..errors import PtxError, PtxsimError
+from ..ptx.compiler import tool
 
 MAGIC = 0xBA55ED50
 PTX, ELF = 1, 2

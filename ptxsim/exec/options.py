@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..faults import Accepted
+from ..machine.faults import Accepted
 from .gpus import GPUS, Gpu
 
 

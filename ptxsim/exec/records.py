@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..counters import named
+from ..count.counters import named
 
 
 @dataclass

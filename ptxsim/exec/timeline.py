@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..device_memory import DeviceMemory
-from ..memory import GLOBAL_BASE, Access
-from ..observer import MemoryEvent, Observer
-from ..syntax import Instruction
+from ..engine.device_memory import DeviceMemory
+from ..machine.memory import GLOBAL_BASE, Access
+from ..machine.observer import MemoryEvent, Observer
+from ..ptx.syntax import Instruction
 
 HOST = -1
 LEGACY, PER_THREAD = 0, 2  # handles of the default streams

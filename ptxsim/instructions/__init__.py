@@ -6,7 +6,7 @@ Sections are those of the PTX ISA of CUDA 12.9 (version 8.8).
 from __future__ import annotations
 
 from ..errors import PtxError
-from ..syntax import Instruction
+from ..ptx.syntax import Instruction
 from . import (  # noqa: F401
     async_copy,
     cluster,

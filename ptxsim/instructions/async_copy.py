@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..copies import NEVER, Copy
 from ..errors import PtxError
-from ..memory import Access
-from ..ptx_types import TYPES
-from ..syntax import Immediate, Instruction, Register
+from ..machine.async_copies import NEVER, Copy
+from ..machine.memory import Access
+from ..ptx.syntax import Immediate, Instruction, Register
+from ..ptx.types import TYPES
 from .bulk import bulk
 from .mbarrier import signal_by_copies
 from .needs import AsyncCopies

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import tensor_maps
-from ..bulk_groups import Store
-from ..copies import Copy
 from ..errors import PtxError, PtxsimError
-from ..memory import BASES, GLOBAL_BASE, WINDOW, Access, Addresses, Space
-from ..phases import State
-from ..ptx_types import TYPES, Type
-from ..syntax import Address, Instruction, Vector
+from ..machine import tensor_maps
+from ..machine.async_copies import Copy
+from ..machine.bulk_groups import Store
+from ..machine.mbarriers import State
+from ..machine.memory import BASES, GLOBAL_BASE, WINDOW, Access, Addresses, Space
+from ..ptx.syntax import Address, Instruction, Vector
+from ..ptx.types import TYPES, Type
 from .mbarrier import objects_at
 from .memory import combination
 from .needs import AsyncCopies

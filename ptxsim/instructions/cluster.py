@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import PtxError
-from ..memory import RANK_AT
-from ..ptx_types import TYPES
-from ..syntax import Instruction
+from ..machine.memory import RANK_AT
+from ..ptx.syntax import Instruction
+from ..ptx.types import TYPES
 from .needs import Waits
 from .registry import NUMBER, RESULT, VALUE, Control, Modifiers, Step, control, effect, takes
 

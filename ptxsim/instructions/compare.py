@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import floats
-from ..ptx_types import BITS, FLOATS, INTEGERS, TYPES, Type
+from ..machine import floats
+from ..ptx.types import BITS, FLOATS, INTEGERS, TYPES, Type
 from .registry import Compute, Elementwise, Modifiers, elementwise
 
 ORDERED = {

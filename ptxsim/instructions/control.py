@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..barriers import Finish, require_barrier_number
 from ..errors import PtxError
-from ..memory import BASES, WINDOW
-from ..ptx_types import TYPES
-from ..syntax import Function, Immediate, Instruction, Register, Symbol, Variable
-from ..values import merged
+from ..machine.barriers import Finish, require_barrier_number
+from ..machine.memory import BASES, WINDOW
+from ..machine.values import merged
+from ..ptx.syntax import Function, Immediate, Instruction, Register, Symbol, Variable
+from ..ptx.types import TYPES
 from .needs import Flow
 from .registry import ARGUMENTS, CALLEE, LABEL, RESULT, VALUE, Control, Modifiers, control, takes
 

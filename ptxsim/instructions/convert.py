@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from .. import floats
-from ..ptx_types import TYPES, Type
+from ..machine import floats
+from ..ptx.types import TYPES, Type
 from .registry import Compute, Elementwise, Modifiers, elementwise
 
 INT_MODES = ("rni", "rzi", "rmi", "rpi")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import floats
-from ..ptx_types import FLOATS, TYPES
+from ..machine import floats
+from ..ptx.types import FLOATS, TYPES
 from .registry import Compute, Elementwise, Modifiers, elementwise
 
 MODES = ("rn", "rz", "rm", "rp")

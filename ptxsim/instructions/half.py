@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import floats
-from ..ptx_types import HALVES, Type
+from ..machine import floats
+from ..ptx.types import HALVES, Type
 from .floating import greatest, least
 from .registry import Compute, Elementwise, Modifiers, elementwise
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ptx_types import INTEGERS, TYPES, Type
+from ..ptx.types import INTEGERS, TYPES, Type
 from .registry import Compute, Elementwise, Modifiers, elementwise
 
 WORDS = ("s32", "u32", "s64", "u64")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ptx_types import BITS, TYPES
+from ..ptx.types import BITS, TYPES
 from .integer import clamped_shift
 from .registry import Elementwise, Modifiers, elementwise
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import floats, tensor_cores
 from ..errors import PtxError
-from ..memory import Access, MixedAccess
-from ..ptx_types import TYPES, Type
-from ..syntax import Instruction, Vector
+from ..machine import floats, tensor_cores
+from ..machine.memory import Access, MixedAccess
+from ..ptx.syntax import Instruction, Vector
+from ..ptx.types import TYPES, Type
 from .needs import Memory
 from .registry import ADDRESS, RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, anything, effect, takes
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..copies import Copy
-from ..memory import MixedAccess
-from ..phases import MOST, State
-from ..ptx_types import TYPES
-from ..syntax import Immediate, Instruction
+from ..machine.async_copies import Copy
+from ..machine.mbarriers import MOST, State
+from ..machine.memory import MixedAccess
+from ..ptx.syntax import Immediate, Instruction
+from ..ptx.types import TYPES
 from .needs import AsyncCopies
 from .registry import ADDRESS, RESULT, VALUE, Control, Modifiers, Step, control, takes
 

@@ -7,13 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from .. import floats
 from ..errors import PtxError
-from ..memory import Access
-from ..ptx_types import TYPES, Type
-from ..syntax import Address, Instruction, Symbol, Vector
+from ..machine import floats
+from ..machine.memory import Access
+from ..ptx.syntax import Address, Instruction, Symbol, Vector
+from ..ptx.types import TYPES, Type
 from .needs import Memory, Tensors
-from .registry import ADDRESS, NUMBER, RESULT, RESULTS, VALUE, VALUES, Compute, Modifiers, Step, anything, effect, takes
+from .registry import (
+    ADDRESS,
+    NUMBER,
+    RESULT,
+    RESULTS,
+    VALUE,
+    VALUES,
+    Compute,
+    Modifiers,
+    Step,
+    anything,
+    effect,
+    takes,
+)
 
 SPACES = (
     "global",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import PtxError
-from ..memory import BASES, RANK_AT, WINDOW
-from ..ptx_types import STORAGE, TYPES, Type
-from ..syntax import Immediate, Instruction, Special, Symbol, Vector
+from ..machine.memory import BASES, RANK_AT, WINDOW
+from ..ptx.syntax import Immediate, Instruction, Special, Symbol, Vector
+from ..ptx.types import STORAGE, TYPES, Type
 from .needs import Clocks
 from .registry import RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, effect, takes
 from .special import CLOCKS, clock_value

@@ -6,20 +6,20 @@ from typing import Protocol
 
 import numpy as np
 
-from ..barriers import Barriers
-from ..batch import Batch
-from ..bulk_groups import BulkGroups
-from ..calls import Calls
-from ..clusters import Clusters
-from ..copies import Copies
-from ..diagnostics import Diagnostics
-from ..launch import LaunchConfig
-from ..operands import Operands
-from ..origins import Origins
-from ..phases import Phases
-from ..program import Program
-from ..state import State
-from ..warpgroups import Warpgroups, Watch
+from ..machine.async_copies import Copies
+from ..machine.barriers import Barriers
+from ..machine.batch import Batch
+from ..machine.bulk_groups import BulkGroups
+from ..machine.calls import Calls
+from ..machine.clusters import Clusters
+from ..machine.diagnostics import Diagnostics
+from ..machine.launch import LaunchConfig
+from ..machine.mbarriers import Phases
+from ..machine.operands import Operands
+from ..machine.state import State
+from ..machine.warpgroups import Warpgroups, Watch
+from ..ptx.program import Program
+from ..ptx.reaching_definitions import Origins
 
 
 class Threads(Protocol):

@@ -23,8 +23,19 @@ from typing import Any, NoReturn, TypeVar, overload
 import numpy as np
 
 from ..errors import PtxError
-from ..ptx_types import TYPES, Type
-from ..syntax import Address, Arguments, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Vector
+from ..ptx.syntax import (
+    Address,
+    Arguments,
+    Immediate,
+    Instruction,
+    Negated,
+    Pair,
+    Register,
+    Special,
+    Symbol,
+    Vector,
+)
+from ..ptx.types import TYPES, Type
 from .needs import Everything
 
 

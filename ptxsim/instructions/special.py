@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from ..errors import PtxError
-from ..layout import RESERVED_SHARED, reserved
+from ..machine.layout import RESERVED_SHARED, reserved
 from .needs import Clocks, Threads
 
 WARP = 32

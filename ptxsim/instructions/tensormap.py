@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import tensor_maps
 from ..errors import PtxError
-from ..memory import GLOBAL_BASE, Access, MixedAccess
-from ..ptx_types import TYPES
-from ..syntax import Immediate, Instruction
+from ..machine import tensor_maps
+from ..machine.memory import GLOBAL_BASE, Access, MixedAccess
+from ..ptx.syntax import Immediate, Instruction
+from ..ptx.types import TYPES
 from .needs import Memory
 from .registry import ADDRESS, NUMBER, VALUE, Modifiers, Step, effect, takes
 

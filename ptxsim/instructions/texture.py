@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import PtxError
-from ..ptx_types import TYPES
-from ..syntax import Address, Instruction, Register, Symbol, Vector
-from ..texture_arrays import TextureArray
+from ..machine.texture_arrays import TextureArray
+from ..ptx.syntax import Address, Instruction, Register, Symbol, Vector
+from ..ptx.types import TYPES
 from .needs import Memory
 from .registry import RESULT_VECTOR, RESULTS, TEXEL, VALUES, Modifiers, Step, effect, takes
 

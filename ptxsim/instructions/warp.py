@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ptx_types import TYPES
-from ..syntax import Instruction, Pair
+from ..ptx.syntax import Instruction, Pair
+from ..ptx.types import TYPES
 from .needs import Threads
 from .registry import PAIR, RESULT, VALUE, Modifiers, Step, effect, takes
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import floats, tensor_cores
 from ..errors import PtxError
-from ..memory import Access, Addresses
-from ..ptx_types import TYPES
-from ..syntax import Immediate, Instruction, Vector
-from ..values import viewed
-from ..warpgroups import WARPGROUP
+from ..machine import floats, tensor_cores
+from ..machine.memory import Access, Addresses
+from ..machine.values import viewed
+from ..machine.warpgroups import WARPGROUP
+from ..ptx.syntax import Immediate, Instruction, Vector
+from ..ptx.types import TYPES
 from .matrix import _elements, _rows_of_words
 from .needs import Tensors
 from .registry import NUMBER, RESULT_VECTOR, VALUE, VALUES, Modifiers, Step, anything, effect, takes

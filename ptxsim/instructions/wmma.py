@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .. import floats, tensor_cores
 from ..errors import PtxError
-from ..ptx_types import TYPES, Type
-from ..syntax import Instruction
+from ..machine import floats, tensor_cores
+from ..ptx.syntax import Instruction
+from ..ptx.types import TYPES, Type
 from .matrix import require_whole_warps
 from .memory import SPACES
 from .needs import Memory

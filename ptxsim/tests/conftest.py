@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, settings
 from running import KERNELS, execute
 
 from ptxsim.api import Kernel
-from ptxsim.compiler import compile_ptx
 from ptxsim.errors import PtxError
-from ptxsim.parser import parse
+from ptxsim.ptx.compiler import compile_ptx
+from ptxsim.ptx.parser import parse
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import ptxsim
-from ptxsim.ptx_types import TYPES
+from ptxsim.ptx.types import TYPES
 
 KERNELS = Path(__file__).parent / "kernels"
 TRIED: set[tuple[str, str | None]] = set()  # opcodes with their types that `execute` ran

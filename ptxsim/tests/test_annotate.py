@@ -11,8 +11,8 @@ import pytest
 import ptxsim
 from ptxsim import annotate
 from ptxsim.cli import main
-from ptxsim.compiler import compile_ptx
-from ptxsim.counters import Counters
+from ptxsim.count.counters import Counters
+from ptxsim.ptx.compiler import compile_ptx
 
 HEADER = """#pragma once
 __device__ inline void put(float* to, float value) {

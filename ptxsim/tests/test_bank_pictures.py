@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim import banks, wavefronts
+from ptxsim import banks
 from ptxsim.cli import main
+from ptxsim.count import wavefronts
 
 HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
 LANE = np.arange(32)

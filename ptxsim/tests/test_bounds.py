@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim import bounds, compiler, executions, machines, sass
 from ptxsim.cli import main
-from ptxsim.counters import Counters
+from ptxsim.count import block_counts as executions
+from ptxsim.count import bounds, machines
+from ptxsim.count.counters import Counters
 from ptxsim.errors import PtxError, PtxsimError
-from ptxsim.reading import prepare
-from ptxsim.sass import Instruction
+from ptxsim.ptx import compiler, sass
+from ptxsim.ptx.loading import prepare
+from ptxsim.ptx.sass import Instruction
 
 SOURCE = """
 extern "C" __global__ void waits(int* flags) {  // each block for the one before

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim import wavefronts
-from ptxsim.counters import Counters, named
-from ptxsim.extrapolation import extrapolate
+from ptxsim.count import wavefronts
+from ptxsim.count.counters import Counters, named
+from ptxsim.count.extrapolation import extrapolate
 
 LANE = np.arange(32)
 ON = np.ones((1, 32), bool)
@@ -165,7 +165,7 @@ def test_stmatrix_is_no_store_instruction(compiled):
     stats = kernel.count(1, 32, args).by_instruction()
     found = [s for s in stats if s.instruction.opcode == "stmatrix"]
     plain = sum(s.executed for s in stats if s.instruction.opcode == "st" and s.space == "shared")
-    totals = ptxsim.counters.totals(stats)
+    totals = ptxsim.count.counters.totals(stats)
     assert found and all(s.executed and s.wavefronts for s in found)
     assert totals["smsp__inst_executed_op_shared_st.sum"] == plain
     assert totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] >= sum(s.wavefronts for s in found) > 0

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from ptxsim.compiler import compile_ptx
-from ptxsim.demangle import demangle, matching, split
+from ptxsim.ptx.compiler import compile_ptx
+from ptxsim.ptx.demangle import demangle, matching, split
 
 # as nvcc 13.0 mangles them, with what they are
 NAMES = {

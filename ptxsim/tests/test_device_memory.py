@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ptxsim.api import Kernel
-from ptxsim.device_memory import MOST_SPANS, OF_LAUNCH, DeviceMemory
+from ptxsim.engine.device_memory import MOST_SPANS, OF_LAUNCH, DeviceMemory
 from ptxsim.errors import PtxsimError
-from ptxsim.memory import GLOBAL_BASE
-from ptxsim.parser import parse
+from ptxsim.machine.memory import GLOBAL_BASE
+from ptxsim.ptx.parser import parse
 
 PTX = """
 .version 8.0

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from exec_programs import PROGRAMS, Programs, alive, children, left, wait_for
 
-from ptxsim.compiler import tool
 from ptxsim.errors import PtxError, PtxsimError
 from ptxsim.exec import elf, fatbin
 from ptxsim.exec.options import matches
+from ptxsim.ptx.compiler import tool
 
 SASS = ["-gencode", "arch=compute_90a,code=sm_90a"]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="stand-ins are shared libraries of Linux")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim import fidelity
 from ptxsim.cli import main
+from ptxsim.count import fidelity
 
 SOURCE = """
 extern "C" __global__ void numbers(float* out, const float* in) {  // sin changes numbers alone

@@ -18,8 +18,8 @@ import pytest
 
 import ptxsim
 from ptxsim.cli import main
-from ptxsim.counters import Counters, totals
-from ptxsim.parser import TOKEN
+from ptxsim.count.counters import Counters, totals
+from ptxsim.ptx.parser import TOKEN
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "250"))
 LONGEST_S = 10  # of processor time: a slow machine does not count

@@ -10,7 +10,7 @@ import pytest
 
 import ptxsim
 from ptxsim.cli import main
-from ptxsim.faults import KINDS, kind_of, parse_accepted
+from ptxsim.machine.faults import KINDS, kind_of, parse_accepted
 
 SOURCE = """
 extern "C" __global__ void several(float* out, const float* in, int n) {
@@ -138,7 +138,7 @@ def test_an_accepted_fault_of_an_inlined_function_may_be_named_by_its_caller():
         12,
         "all write one value",
     )
-    places = (ptxsim.syntax.Location("/a/reduce.cuh", 3), ptxsim.syntax.Location("/a/src/softmax.cu", 12))
+    places = (ptxsim.ptx.syntax.Location("/a/reduce.cuh", 3), ptxsim.ptx.syntax.Location("/a/src/softmax.cu", 12))
     assert (
         accepted.fits("race", places) and not accepted.fits("bounds", places) and not accepted.fits("race", places[:1])
     )

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim import sizes
 from ptxsim.cli import main
 from ptxsim.instructions import registry
+from ptxsim.ptx import sizes
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 DECLARED = ".reg .b64 %a<9>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .pred %p<9>; .shared .b8 s[64];\n"

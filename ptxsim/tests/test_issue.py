@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from ptxsim import executions, issue, sass
-from ptxsim.sass import Instruction
+from ptxsim.count import block_counts as executions
+from ptxsim.count import register_banks as issue
+from ptxsim.ptx import sass
+from ptxsim.ptx.sass import Instruction
 
 
 def ffma(*operands):

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim import merging, sass
-from ptxsim.compiler import tool
+from ptxsim.count import merging
 from ptxsim.errors import PtxError
+from ptxsim.ptx import sass
+from ptxsim.ptx.compiler import tool
 
 SOURCE = Path(__file__).parent / "kernels" / "merging.cu"
 ENTRIES = re.findall(r"^KERNEL (\w+)\(", SOURCE.read_text(), re.M)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim.parser import parse
-from ptxsim.syntax import Immediate, Symbol
+from ptxsim.ptx.parser import parse
+from ptxsim.ptx.syntax import Immediate, Symbol
 
 HEADER = ".version 9.0\n.target sm_90a\n.address_size 64\n"
 ENTRY = (

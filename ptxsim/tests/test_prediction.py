@@ -9,9 +9,9 @@ import pytest
 
 import ptxsim
 from ptxsim.cli import main
-from ptxsim.compiler import compile_ptx
-from ptxsim.prediction import _Apart, sample
-from ptxsim.trips import trip_counts
+from ptxsim.count.prediction import _Apart, sample
+from ptxsim.count.trip_counts import trip_counts
+from ptxsim.ptx.compiler import compile_ptx
 
 SOURCE = """
 extern "C" __global__ void edges(float* out, const float* in, int n) {  // a stencil with ragged edges on both axes

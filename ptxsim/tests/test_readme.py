@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import ptxsim
-from ptxsim.sass import assemble
+from ptxsim.ptx.sass import assemble
 
 ROOT = Path(ptxsim.__file__).parent
 README = (ROOT / "README.md").read_text()
@@ -28,7 +28,7 @@ def test_the_python_example_runs(tmp_path, ptx, monkeypatch, capsys):
     ptx("faults.cu")  # skips where there is no compiler
     monkeypatch.chdir(tmp_path)
     Path("mine.cu").write_text(SOURCE)
-    Path("mine.ptx").write_text(ptxsim.compiler.compile_ptx(Path("mine.cu")))
+    Path("mine.ptx").write_text(ptxsim.ptx.compiler.compile_ptx(Path("mine.cu")))
     assemble(Path("mine.ptx"), Path("mine.cubin"))
     example, _ = re.findall(r"^```python\n(.*?)^```$", README, re.M | re.S)
     exec(compile(example, "README.md", "exec"), {})

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim import bounds, floats, native, origins, runs, slicing
-from ptxsim.counters import Counters
+from ptxsim.count import bounds
+from ptxsim.count.counters import Counters
+from ptxsim.engine import basic_blocks as runs
+from ptxsim.engine import slicing
+from ptxsim.machine import floats, native
+from ptxsim.ptx import reaching_definitions as origins
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 F4 = np.float32

@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 import ptxsim
-from ptxsim import compiler, sass
 from ptxsim.errors import PtxError
-from ptxsim.sass import Instruction
+from ptxsim.ptx import compiler, sass
+from ptxsim.ptx.sass import Instruction
 
 SOURCE = """
 extern "C" __global__ void merged(float* out, const float* in) {

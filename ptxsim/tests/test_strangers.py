@@ -9,9 +9,9 @@ import pytest
 
 import ptxsim
 from ptxsim.cli import main
-from ptxsim.compiler import compile_ptx
-from ptxsim.sass import assemble
-from ptxsim.templates import kernel_templates, split_list
+from ptxsim.ptx.compiler import compile_ptx
+from ptxsim.ptx.sass import assemble
+from ptxsim.ptx.templates import kernel_templates, split_list
 
 HEADER = """#pragma once
 __device__ __forceinline__ void put(float* to, float value) { *to = value; }

@@ -9,7 +9,7 @@ from running import KERNELS
 import ptxsim
 from ptxsim import Array, Struct, TensorMap
 from ptxsim.cli import main
-from ptxsim.compiler import compile_ptx
+from ptxsim.ptx.compiler import compile_ptx
 
 SOURCE = f"""
 #define wait wait_in_tma

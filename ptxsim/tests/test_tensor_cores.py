@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptxsim import native, tensor_cores
+from ptxsim.machine import native, tensor_cores
 
 DTYPES = {
     "f16": np.float16,

@@ -8,7 +8,7 @@ import pytest
 import ptxsim
 from ptxsim import Array, TextureArray
 from ptxsim.cli import main
-from ptxsim.compiler import compile_ptx
+from ptxsim.ptx.compiler import compile_ptx
 
 SOURCE = """
 typedef cudaTextureObject_t T;

@@ -537,14 +537,14 @@ def test_partial_sums_are_handed_over_by_flags(kernel, blocks, fault):
     ],
 )
 def test_faults_of_such_a_handover_are_found(kernel, monkeypatch, fault, message):
-    monkeypatch.setattr("ptxsim.scheduler.IDLE", 500)
+    monkeypatch.setattr("ptxsim.engine.scheduler.IDLE", 500)
     with pytest.raises(PtxsimError, match=message):
         fix_up(kernel, 5, fault)
 
 
 def test_a_grid_that_no_device_holds_at_once_is_reported(kernel, monkeypatch):
-    monkeypatch.setattr("ptxsim.scheduler.IDLE", 500)
-    monkeypatch.setattr("ptxsim.sizes.SMS", 1)
+    monkeypatch.setattr("ptxsim.engine.scheduler.IDLE", 500)
+    monkeypatch.setattr("ptxsim.ptx.sizes.SMS", 1)
     with pytest.raises(PtxsimError, match="32 of the grid's 40 blocks run side by side here, and a block may wait for"):
         fix_up(kernel, 40, limits=ptxsim.Limits(lanes=64))
 

@@ -16,8 +16,8 @@ from contracts.dtypes import Dtype
 from experiments.emulation.launching import FEW_SMS, Arguments
 from experiments.stages import verify
 from kernels import arguments, catalogue
-from ptxsim.counters import Counters, named
-from ptxsim.extrapolation import extrapolate
+from ptxsim.count.counters import Counters, named
+from ptxsim.count.extrapolation import extrapolate
 
 MEASURED = ARCHIVE / "counters.csv"
 N = 4096

@@ -13,7 +13,7 @@ from experiments.stages.cases import Case, cases
 from experiments.stages.check import run_case
 from kernels import catalogue
 from kernels.catalogue import Problem
-from ptxsim.compiler import compile_ptx
+from ptxsim.ptx.compiler import compile_ptx
 
 EDGES = Problem(m=300, n=270, k=70, lda=72, ldb=280, ldc=272, alpha=0.75, beta=-1.5)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from contracts import UserError
-from ptxsim import sass
+from ptxsim.ptx import sass
 
 NBYTES = 16
 KEEPS = 0b1111 << 122

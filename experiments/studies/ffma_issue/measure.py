@@ -24,7 +24,9 @@ from experiments.command_line import add_build_dir
 from experiments.gpu.session import session
 from experiments.studies.ffma_issue.machine_code import Cubin, hot_loop
 from experiments.studies.ffma_issue.orders import Registers, orders
-from ptxsim import issue, sass, wavefronts
+from ptxsim.count import register_banks as issue
+from ptxsim.count import wavefronts
+from ptxsim.ptx import sass
 
 logger = logging.getLogger(__name__)
 

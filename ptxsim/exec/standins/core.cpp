@@ -27,7 +27,7 @@ namespace ptxsim {
 
 namespace {
 
-constexpr uint64_t BASE = 0x200000000000;  // where device memory begins; ptxsim/memory.py has it as GLOBAL_BASE
+constexpr uint64_t BASE = 0x200000000000;  // where device memory begins; ptxsim/machine/memory.py has it as GLOBAL_BASE
 constexpr uint64_t SPAN = 1ull << 38;      // addresses reserved for it
 constexpr uint64_t OF_LAUNCH = 16 << 20;  // for the emulator, as device_memory.py has it
 constexpr uint64_t PAGE = 4096;

@@ -12,7 +12,7 @@ from experiments.emulation import launching, predictions, scaling
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 from kernels.problem import ProblemSpec
-from ptxsim.counters import LOWER_BOUNDS, at_least
+from ptxsim.count.counters import LOWER_BOUNDS, at_least
 
 SIZE, SMS = 4096, 132
 STORED = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"  # differs from run to run on the hardware: within 2%

@@ -12,9 +12,10 @@ import ptxsim
 from contracts import UserError, read_json, write_json
 from experiments.emulation import bank_pictures, launching
 from kernels import catalogue
-from ptxsim import banks, wavefronts
-from ptxsim.counters import Counters
-from ptxsim.sources import places
+from ptxsim import banks
+from ptxsim.count import wavefronts
+from ptxsim.count.counters import Counters
+from ptxsim.ptx.sources import places
 
 COVERED = [
     "sgemm_smem_tile",  # 128-bit loads merged from scalar ones

@@ -13,8 +13,9 @@ from contracts import read_json, read_rows
 from experiments.emulation import bounds, launching, predictions, scaling
 from kernels import catalogue
 from kernels.problem import ProblemSpec
-from ptxsim import bounds as rules
-from ptxsim import machines, polling
+from ptxsim.count import bounds as rules
+from ptxsim.count import machines
+from ptxsim.ptx import polling
 
 SIZE = 4096
 AVERAGE, SLOWEST = "sm__cycles_active.avg", "sm__cycles_active.max"  # of the SMs

@@ -13,8 +13,8 @@ from helpers import ROOT
 import ptxsim
 from experiments.gpu.session import session
 from experiments.stages import build, toolchain
-from ptxsim import tensor_cores
-from ptxsim.parser import parse
+from ptxsim.machine import tensor_cores
+from ptxsim.ptx.parser import parse
 
 KERNELS = ROOT / "ptxsim" / "tests" / "kernels"
 DTYPES = {

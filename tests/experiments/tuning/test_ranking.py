@@ -15,7 +15,7 @@ from experiments.tuning import ranking, space
 from experiments.tuning.space import Configuration
 from experiments.tuning.sweep import Builder
 from kernels.problem import ProblemSpec
-from ptxsim import machines
+from ptxsim.count import machines
 
 NAMES = ("sgemm_autotuned_128x128x8_8x8", "sgemm_autotuned_32x32x8_4x4")
 H200 = machines.find("h200")

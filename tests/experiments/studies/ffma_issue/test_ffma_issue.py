@@ -20,7 +20,8 @@ from experiments.studies.ffma_issue import measure
 from experiments.studies.ffma_issue.machine_code import Cubin, Ffma, hot_loop
 from experiments.studies.ffma_issue.measure import PATTERNS, Case, Loop, cases, compare, loops, operands, rewrite, row
 from experiments.studies.ffma_issue.orders import DISTANCE, Registers, orders
-from ptxsim import issue, sass
+from ptxsim.count import register_banks as issue
+from ptxsim.ptx import sass
 
 READ, WRITTEN = set(range(64, 80)), set(range(64))
 

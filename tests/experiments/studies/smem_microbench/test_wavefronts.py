@@ -1,4 +1,4 @@
-"""The rules of `ptxsim.wavefronts` against what Nsight Compute counted on each archived GPU."""
+"""The rules of `ptxsim.count.wavefronts` against what Nsight Compute counted on each archived GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from helpers import ROOT
 
 from contracts import archives
-from ptxsim import wavefronts
+from ptxsim.count import wavefronts
 
 TABLES = [folder / "smem_microbench.csv" for folder in archives.folders(ROOT)]
 ROWS = [row for table in TABLES for row in csv.DictReader(table.open()) if row["threads"] == "32"]

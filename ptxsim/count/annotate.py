@@ -1,0 +1,296 @@
+"""The CUDA source with, next to each line that touches memory, what the memory system does there.
+
+    counters = ptxsim.Counters()
+    kernel.launch(..., observers=[counters])
+    print("\\n".join(annotate.listing(kernel, counters)))
+
+`costs` gives the figures by source line; `listing` lays them out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from ..errors import PtxsimError
+from ..machine.observer import Launched
+from ..ptx.sources import choose_file, find_source, places, read_source
+from ..ptx.syntax import Location
+from .counters import Counters, Stats
+from .register_banks import MERGED
+
+READS = ("ld", "ldmatrix", "atom", "cp_async_ld")
+CONTEXT = 2  # lines around an annotated one in an excerpt
+HEAVY = 0.25  # of all excess in the kernel: such a line has two marks
+WIDTHS = (2, 8, 8, 4, 4, 7, 4)
+COLOURS = {"": "", "!": "\033[33m", "!!": "\033[1;31m"}
+DIM, RESET = "\033[2m", "\033[0m"
+
+
+@dataclass
+class Shared:
+    """Shared-memory requests of one direction: wavefronts, how many would do, and the worst conflict degree."""
+
+    wavefronts: int = 0
+    ideal: int = 0
+    ways: int = 0
+
+    def add(self, stats: Stats) -> None:
+        self.wavefronts += stats.wavefronts
+        self.ideal += stats.ideal
+        self.ways = max(self.ways, max(stats.ways, default=0))
+
+    @property
+    def excess(self) -> int:
+        return self.wavefronts - self.ideal
+
+    @property
+    def degree(self) -> float:
+        return self.wavefronts / self.ideal if self.ideal else 0.0
+
+
+@dataclass
+class Global:
+    """Global-memory requests of one direction: sectors of 32 bytes, those that would do, and the bytes wanted."""
+
+    sectors: int = 0
+    ideal: int = 0
+    bytes: int = 0
+
+    def add(self, stats: Stats) -> None:
+        self.sectors += stats.sectors
+        self.ideal += stats.ideal_sectors
+        self.bytes += stats.bytes
+
+    @property
+    def excess(self) -> int:
+        return self.sectors - self.ideal
+
+    @property
+    def bytes_per_sector(self) -> float:
+        return self.bytes / self.sectors if self.sectors else 0.0
+
+
+@dataclass
+class Cost:
+    """What one line does. `executed`: its memory instructions, each once for every warp that executes it."""
+
+    loads: Shared = field(default_factory=Shared)
+    stores: Shared = field(default_factory=Shared)
+    reads: Global = field(default_factory=Global)
+    writes: Global = field(default_factory=Global)
+    executed: int = 0
+    local: bool = False
+    merged_loads: float = 0.0  # by warp; each takes fewer wavefronts, and longer to issue
+    merged_into: set[Location] = field(default_factory=set)  # lines whose wide load does this line's work
+    through: set[str] = field(default_factory=set)  # places of inlined functions, as file:line, that do the accesses
+
+    def add(self, stats: Stats) -> None:
+        """Count an instruction that touches memory."""
+        if stats.merged_into is not None:
+            if stats.merged_into.location is not None:
+                self.merged_into.add(stats.merged_into.location)
+            return
+        self.executed += stats.executed
+        if stats.wavefronts:
+            (self.loads if stats.kind in READS else self.stores).add(stats)
+        if stats.sectors:
+            (self.reads if stats.kind in (*READS, "cp_async") else self.writes).add(stats)
+        self.local |= stats.space == "local"
+        self.merged_loads += stats.merged_loads
+
+    @property
+    def excess_wavefronts(self) -> int:
+        return self.loads.excess + self.stores.excess
+
+    @property
+    def excess_sectors(self) -> int:
+        return self.reads.excess + self.writes.excess
+
+
+def costs(counters: Counters) -> dict[str, dict[int, Cost]]:
+    """By file and line: what the instructions of that line do, functions inlined into it included.
+
+    An access of an inlined function counts at its own line, and, marked in `Cost.through`, also at the line that calls
+    it where that is in another file. Sums over a file hold; sums over files do not.
+    """
+    found: dict[str, dict[int, Cost]] = defaultdict(lambda: defaultdict(Cost))
+    known = places(counters.program) if counters.program is not None else {}
+    for stats in counters.by_instruction():
+        touches = stats.wavefronts or stats.sectors or stats.merged_into is not None or stats.space == "local"
+        if not touches or stats.space == "const":
+            continue
+        seen: set[str] = set()
+        for place in known.get(stats.instruction.pc, ()):
+            if place.file not in seen:
+                cost = found[place.file][place.line]
+                cost.add(stats)
+                if seen:
+                    cost.through.add(str(stats.instruction.location))
+            seen.add(place.file)
+    return {file: dict(sorted(lines.items())) for file, lines in found.items()}
+
+
+def listing(
+    kernel: Launched,
+    counters: Counters,
+    source: Path | None = None,
+    near: Sequence[Path] = (),
+    file: str | Path | None = None,
+    colour: bool = False,
+    width: int | None = None,
+) -> list[str]:
+    """The annotated source, as lines of text: the kernel's own file whole, excerpts of the others with accesses.
+
+    Args:
+        kernel, counters: what ran, and what watched it.
+        source: where the file is, if not where the PTX says; `near`: folders in which to look for files.
+        file: another file of the PTX to show instead of the kernel's own.
+        colour: with escape sequences for a terminal.
+        width: cut source lines there; None: leave them whole.
+
+    Raises:
+        PtxsimError: no line information, or the source is not there or is not that of this PTX.
+    """
+    main = choose_file(kernel, file)
+    by_file = costs(counters)
+    totals = [s for s in counters.by_instruction() if s.merged_into is None]
+    whole = (sum(s.conflicts for s in totals), sum(s.excess_sectors for s in totals))
+    page = _Page(whole, colour, width)
+    text = _checked(read_source(main, source, near), main, by_file.get(main, {}))
+    out = [*_heading(kernel, counters, totals), "", *_legend(), ""]
+    out += [_named(main), *page.header(), *page.lines(text, by_file.get(main, {}), range(1, len(text) + 1))]
+    others = {name: lines for name, lines in by_file.items() if name != main}
+    for name, lines in others.items():
+        path = find_source(name, near)
+        out += ["", f"{_named(name)}: lines with accesses"]
+        if path is None:
+            out[-1] += " (source not found)"
+            out += [*page.header(), *page.lines({n: "" for n in lines}, lines, sorted(lines))]
+            continue
+        text = _checked(read_source(name, path), name, lines)
+        out += [*page.header(), *page.lines(text, lines, _around(lines, len(text)))]
+    return out
+
+
+def _named(name: str) -> str:
+    path = Path(name)
+    return f"== {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else name}"
+
+
+def _checked(text: list[str], name: str, lines: dict[int, Cost]) -> list[str]:
+    if lines and max(lines) > len(text):
+        raise PtxsimError(
+            f"the source of {PurePath(name).name} has {len(text)} lines, but the PTX has code of line {max(lines)}: "
+            "it is not what was compiled"
+        )
+    return text
+
+
+def _around(lines: Iterable[int], last: int) -> list[int]:
+    return sorted({n + i for n in lines for i in range(-CONTEXT, CONTEXT + 1) if 1 <= n + i <= last})
+
+
+def _heading(kernel: Launched, counters: Counters, totals: list[Stats]) -> list[str]:
+    waves, ideal = sum(s.wavefronts for s in totals), sum(s.ideal for s in totals)
+    sectors, best = sum(s.sectors for s in totals), sum(s.ideal_sectors for s in totals)
+    lines = [f"{kernel.title}: grid {counters.grid}, block {counters.block}"]
+    if waves:
+        lines.append(f"shared memory: {waves:,} wavefronts, {ideal:,} would do ({(waves - ideal) / waves:.1%} excess)")
+    if sectors:
+        lines.append(f"global memory: {sectors:,} sectors, {best:,} would do ({(sectors - best) / sectors:.1%} excess)")
+    return lines
+
+
+def _legend() -> list[str]:
+    return [
+        "shared ld, st   wavefronts for each that would do; where that is not 1, the worst n-way conflict of a request",
+        "global ld, st   bytes used of each 32-byte sector",
+        "warps           memory instructions of the line, each once for every warp that executes it",
+        f"!  costs more than it must    !!  with at least {HEAVY:.0%} of the kernel's excess wavefronts or sectors",
+        "merged          loads whose neighbouring lanes want the same: fewer wavefronts, but longer to issue",
+        "= N             scalar loads that ptxas makes part of a wide one at line N",
+    ]
+
+
+class _Page:
+    """Rows of the listing: mark, four columns of figures, warps, line number, source."""
+
+    def __init__(self, whole: tuple[int, int], colour: bool, width: int | None) -> None:
+        self.whole, self.colour, self.width = whole, colour, width
+
+    def header(self) -> list[str]:
+        return [
+            f"   {'shared memory':^17} {'global':^9}".rstrip(),
+            self._row(("", "ld", "st", "ld", "st", "warps", "line"), "").rstrip() + " │ source",
+        ]
+
+    def lines(
+        self, text: Sequence[str] | Mapping[int, str], costs: dict[int, Cost], numbers: Iterable[int]
+    ) -> list[str]:
+        """Rows of the given line numbers; a row of dots where some are left out."""
+        out, last = [], None
+        for number in numbers:
+            if last is not None and number != last + 1:
+                out.append(self._row(("", "", "", "", "", "", "..."), ""))
+            last = number
+            line = text[number] if isinstance(text, dict) else text[number - 1]
+            out.append(self._line(number, line.expandtabs(4), costs.get(number)))
+        return out
+
+    def mark(self, cost: Cost) -> str:
+        own, whole = (cost.excess_wavefronts, cost.excess_sectors), self.whole
+        if not any(own):
+            return ""
+        heavy = any(part and part >= HEAVY * total for part, total in zip(own, whole, strict=True))
+        return "!!" if heavy else "!"
+
+    def _line(self, number: int, text: str, cost: Cost | None) -> str:
+        if cost is None:
+            return self._row(("", "", "", "", "", "", str(number)), text)
+        elsewhere = sorted(place.line for place in cost.merged_into if place.line != number)
+        loads = _degree(cost.loads) or (f"= {elsewhere[0]}" if elsewhere else "")
+        cells = (
+            self.mark(cost),
+            loads,
+            _degree(cost.stores),
+            _bytes(cost.reads),
+            _bytes(cost.writes),
+            f"{cost.executed:,}" if cost.executed else "",
+            str(number),
+        )
+        notes = []
+        if cost.through:
+            notes.append("in " + ", ".join(sorted(cost.through)))
+        if cost.local:
+            notes.append("local memory")
+        if cost.merged_loads:
+            notes.append(f"{cost.merged_loads:,.0f} merged, {MERGED} issue cycles more each")
+        return self._row(cells, text, "; ".join(notes))
+
+    def _row(self, cells: Sequence[str], text: str, note: str = "") -> str:
+        gutter = " ".join(
+            [cells[0].ljust(WIDTHS[0]), *(c.rjust(w) for c, w in zip(cells[1:], WIDTHS[1:], strict=True))]
+        )
+        bar = " │ " if cells[-1].isdigit() else "  "
+        note = f"  <- {note}" if note else ""
+        if self.width is not None:
+            room = max(12, self.width - len(gutter) - len(bar) - len(note))
+            text = text if len(text) <= room else text[: room - 1] + "…"
+        if not self.colour:
+            return f"{gutter}{bar}{text}{note}".rstrip()
+        paint = COLOURS[cells[0]]
+        gutter = f"{paint}{gutter}{RESET}" if paint else f"{DIM}{gutter}{RESET}" if not cells[-2] else gutter
+        return f"{gutter}{bar}{text}{f'{DIM}{note}{RESET}' if note else ''}".rstrip()
+
+
+def _degree(shared: Shared) -> str:
+    if not shared.wavefronts:
+        return ""
+    return f"{shared.degree:.3g} {shared.ways}w" if shared.excess else "1"
+
+
+def _bytes(used: Global) -> str:
+    return f"{used.bytes_per_sector:.3g}" if used.sectors else ""

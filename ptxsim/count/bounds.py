@@ -1,0 +1,348 @@
+"""The least cycles that each resource of a GPU needs for a launch, from counts alone: no GPU is needed.
+
+    counters, traffic = Counters(), Traffic()
+    kernel.launch(grid, block, arguments, observers=[counters, traffic])
+    function = sass.read(cubin, kernel.name)
+    print(compute(function, kernel.program, Work.observed(counters, traffic), machines.find("h200")).table())
+
+From the emulator: what the memory system does, and how often each instruction of the PTX is executed. From the cubin:
+the SASS, and with those counts how often each of its instructions is executed (`executions`). Each resource's work over
+its rate is a time that the launch cannot be faster than; the largest names the bottleneck.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..machine.arrays import Texture
+from ..machine.memory import Access
+from ..machine.observer import Launched, MemoryEvent, Observer
+from ..ptx import polling, sass
+from ..ptx.demangle import split
+from ..ptx.program import Program, shortened
+from ..ptx.syntax import Instruction
+from . import register_banks as issue
+from . import wavefronts
+from .block_counts import Executions, executions, require_same
+from .counters import Counters
+from .machines import Machine
+
+WARP = 32
+SECTOR, LINE = wavefronts.SECTOR, wavefronts.LINE
+KEEP = 1 << 20  # numbers of sectors held before they are sorted out
+
+# Clocks of the FMA pipe (of one scheduler) for an instruction. Held against ncu's sm__pipe_fma_cycles_active:
+# docs/hardware.md. Multiplication to 64 bits takes two.
+FMA_PIPE = {"FFMA": 1, "FMUL": 1, "FADD": 1, "IMAD": 1, "VIADD": 1}
+FMA_PIPE_TWICE = ("WIDE", "HI")
+FP64 = ("DFMA", "DMUL", "DADD")
+HMMA_K = {"16816": 16, "1688": 8, "1684": 4}  # of an HMMA's modifiers: k of m16n8k
+GMMA = {"8": "wgmma_tf32_flop_per_clock", "16": "wgmma_flop_per_clock", "32": "wgmma_fp8_flop_per_clock"}  # by k
+TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "IGMMA", "BGMMA", "QGMMA", "QMMA", "OMMA", "UTCHMMA")
+
+# Names of counts that a launch is asked for (`counters.sums`)
+SHARED_WAVEFRONTS = "memory_l1_wavefronts_shared"
+STORED_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
+MERGED_LOADS = "shared_loads_merged.sum"
+
+LABELS = {
+    "fma": "FMA pipe",
+    "fp64": "fp64 pipe",
+    "tensor": "tensor cores",
+    "issue": "issue slots",
+    "registers": "register banks",
+    "shared": "shared memory",
+    "l1": "L1 lookups",
+    "l2": "L2 to SM",
+    "dram": "DRAM reads",
+    "issue_model": "issue cycles",
+}
+ESTIMATES = ("l2", "issue_model")  # by rules that are models
+OF_THE_GPU = ("dram",)  # shared by all SMs: an uneven share of blocks does not slow it
+
+
+class Traffic(Observer):
+    """Counts how often each instruction is executed, and what of global memory must be fetched: lines looked up in L1,
+    and sectors by block and by launch."""
+
+    def __init__(self) -> None:
+        self.executions: Counter[int] = Counter()  # by warp, of the instruction at each place
+        self.lines = 0
+        self._seen: list[np.ndarray] = []  # block and sector in one number
+        self._held = 0
+
+    def begins(self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+        self._state = kernel.state
+
+    def executed(self, instruction: Instruction, warps: int) -> None:
+        self.executions[instruction.pc] += warps
+
+    def memory(self, event: MemoryEvent) -> None:
+        kind = event.kind.removesuffix("_ordered")
+        if event.space not in ("global", "const") or kind not in ("ld", "atom", "cp_async_ld"):
+            return
+        addresses, active = event.addresses()
+        key = ("lines", event.width, event.offset % LINE)
+        if key not in event.cache:
+            event.cache[key] = count_lines(addresses, active, event.width)
+        self.lines += event.cache[key]
+        blocks = np.broadcast_to(event.blocks()[:, None], addresses.shape)
+        self._fetch(blocks[active], addresses[active], event.width)
+
+    def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
+        if kind == "ld":
+            block = self._state.blocks[self._state.block_of[access.lanes]]
+            self._fetch(block, access.flat(), width)
+
+    def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
+        inside = (index >= 0) & (index < texture.elements)
+        lanes = lanes[inside]
+        addresses = texture.address + index[inside].astype(np.int64) * texture.element_bytes
+        full, active = np.zeros(self._state.lanes, np.int64), np.zeros(self._state.lanes, bool)
+        full[lanes], active[lanes] = addresses, True
+        self.lines += count_lines(full.reshape(-1, WARP), active.reshape(-1, WARP), texture.element_bytes)
+        self._fetch(self._state.blocks[self._state.block_of[lanes]], addresses, texture.element_bytes)
+
+    def _fetch(self, blocks: np.ndarray, addresses: np.ndarray, width: int) -> None:
+        """Record which sectors the blocks touch."""
+        first, last = addresses // SECTOR, (addresses + width - 1) // SECTOR
+        for sectors in (first,) if np.array_equal(first, last) else (first, last):
+            self._keep(np.unique((blocks.astype(np.int64) << 40) + sectors))
+
+    def _keep(self, numbers: np.ndarray) -> None:
+        self._seen.append(numbers)
+        self._held += numbers.size
+        if self._held > KEEP:
+            self._seen = [np.unique(np.concatenate(self._seen))]
+            self._held = 0
+
+    def totals(self) -> dict[str, float]:
+        """Lines looked up; different sectors that each block reads, summed; different sectors that the launch reads."""
+        seen = np.unique(np.concatenate(self._seen)) if self._seen else np.zeros(0, np.int64)
+        return {
+            "lines": float(self.lines),
+            "block_sectors": float(seen.size),
+            "sectors": float(np.unique(seen & ((1 << 40) - 1)).size),
+        }
+
+
+def count_lines(addresses: np.ndarray, active: np.ndarray, width: int) -> int:
+    """Different 128-byte lines that each warp's request touches, summed. `addresses` in bytes: [warps, 32]."""
+    lines = np.concatenate([addresses // LINE, (addresses + width - 1) // LINE], axis=1)
+    lines = np.sort(np.where(np.concatenate([active, active], axis=1), lines, -1), axis=1)
+    first = lines >= 0
+    first[:, 1:] &= lines[:, 1:] != lines[:, :-1]
+    return int(first.sum())
+
+
+@dataclass
+class Work:
+    """What a launch asks of the GPU, by names; all but `sectors` add up over blocks."""
+
+    blocks: int
+    threads: int  # a block
+    counts: dict[str, float]
+
+    @classmethod
+    def observed(cls, counters: Counters, traffic: Traffic) -> Work:
+        """The work of the launch that both observed."""
+        counts = {f"executed:{pc}": float(times) for pc, times in traffic.executions.items()}
+        totals = counters.totals()
+        wanted = (SHARED_WAVEFRONTS, STORED_SECTORS, MERGED_LOADS)
+        counts |= {name: float(totals[name]) for name in wanted}
+        return cls(math.prod(counters.grid), math.prod(counters.block), counts | traffic.totals())
+
+    @property
+    def executed(self) -> dict[int, float]:
+        """Executions by warp of the PTX instruction at each place."""
+        return {int(name.partition(":")[2]): n for name, n in self.counts.items() if name.startswith("executed:")}
+
+    @property
+    def warps(self) -> int:
+        return self.blocks * -(-self.threads // WARP)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The least cycles that one resource needs: amount / (rate per clock and SM x SMs)."""
+
+    resource: str
+    cycles_per_sm: float
+    amount: float  # of the whole launch
+    unit: str
+
+
+@dataclass
+class Bounds:
+    """Bounds of a launch. Cycles are of the SM, and of the average SM unless said otherwise."""
+
+    kernel: str
+    machine: Machine
+    blocks: int
+    threads: int
+    bounds: list[Bound]
+    estimates: list[Bound]  # by rules that are models: no bounds
+    instructions: float  # executed by warps
+    disagreement: float  # of the SASS's executions with the PTX's, a share
+    blocks_per_sm: int
+    unrated: dict[str, float] = field(default_factory=dict)  # executions of tensor instructions without a known rate
+    waits: str | None = None  # why a device may execute more instructions; None: they are exact
+
+    @property
+    def bottleneck(self) -> Bound:
+        """The resource that needs the most cycles."""
+        return max(self.bounds, key=lambda bound: bound.cycles_per_sm)
+
+    @property
+    def tail(self) -> float:
+        """Least cycles of the launch: as many blocks as there are more than SMs make one SM do a block more."""
+        uneven = math.ceil(self.blocks / self.machine.sms) / (self.blocks / self.machine.sms)
+        return max(b.cycles_per_sm * (1 if b.resource in OF_THE_GPU else uneven) for b in self.bounds)
+
+    @property
+    def waves(self) -> float:
+        """Blocks over those that the GPU holds at once."""
+        return self.blocks / (self.machine.sms * self.blocks_per_sm) if self.blocks_per_sm else math.inf
+
+    def report(self) -> dict[str, Any]:
+        """Return the report that `--out` writes."""
+        return {
+            "kernel": self.kernel,
+            "machine": asdict(self.machine),
+            "blocks": self.blocks,
+            "threads": self.threads,
+            "blocks_per_sm": self.blocks_per_sm,
+            "waves": self.waves if math.isfinite(self.waves) else None,
+            "instructions": self.instructions,
+            "instructions_at_least": self.waits,
+            "disagreement": self.disagreement,
+            "bounds": [asdict(bound) for bound in self.bounds],
+            "estimates": [asdict(estimate) for estimate in self.estimates],
+            "bottleneck": self.bottleneck.resource,
+            "tail_cycles": self.tail,
+            "unrated": self.unrated,
+        }
+
+    def table(self) -> str:
+        """The bounds, largest first, as text."""
+        lines = [
+            f"{shortened(split(self.kernel)[0])}: {self.blocks:,} blocks of {self.threads} threads",
+            f"{self.machine.name}, {self.machine.sms} SMs, {self.blocks_per_sm} blocks each: {self.waves:.2f} waves",
+            f"  {'resource':<16s}{'cycles per SM':>16s}{'of largest':>12s}  amount",
+        ]
+        most = self.bottleneck.cycles_per_sm
+        for part in (self.bounds, self.estimates):
+            lines += ["estimates, no bounds:"] if part is self.estimates and part else []
+            for bound in sorted(part, key=lambda b: -b.cycles_per_sm):
+                share = bound.cycles_per_sm / most if most else 0.0
+                lines.append(
+                    f"  {LABELS[bound.resource]:<16s}{bound.cycles_per_sm:>16,.0f}{share:>12.1%}"
+                    f"  {bound.amount:,.0f} {bound.unit}"
+                )
+        lines.append(f"bottleneck: {LABELS[self.bottleneck.resource]}, at least {most:,.0f} cycles per SM")
+        lines.append(f"the SM with the most blocks: at least {self.tail:,.0f} cycles")
+        if self.disagreement > 1e-3:
+            lines.append(f"SASS and PTX disagree on {self.disagreement:.1%} of the executions that were matched")
+        if self.waits:
+            lines.append(f"a device executes {self.instructions:,.0f} instructions or more: {self.waits}")
+        if self.unrated:
+            lines.append(f"without a known rate, left out of tensor cores: {', '.join(self.unrated)}")
+        return "\n".join(lines)
+
+
+def compute(function: sass.Function, program: Program, work: Work, machine: Machine, shared_bytes: int = 0) -> Bounds:
+    """The bounds of a launch. `shared_bytes`: its dynamic shared memory, for the blocks that an SM holds.
+
+    Raises `PtxsimError` where PTX and cubin do not belong together or no executions of the SASS fit.
+    """
+    require_same(function, program.code, function.name)
+    found = executions(function, program.code, work.executed, work.warps)
+    pipes = _pipes(function, found, machine)
+    c = work.counts
+    reads, modelled = issue.of_function(function, found, c[MERGED_LOADS])
+    issued = found.total(function)
+    stored = c[STORED_SECTORS]
+    dram_per_clock = machine.dram_gb_per_s * 1e3 / machine.clock_mhz / machine.sms
+    rows = [
+        ("fma", pipes.pop("fma"), "pipe clocks", machine.fma_per_clock),
+        ("fp64", pipes.pop("fp64"), "instructions", machine.fp64_per_clock),
+        ("tensor", pipes.pop("tensor"), "SM clocks", 1.0),
+        ("issue", issued, "instructions", machine.issue_per_clock),
+        ("registers", max(reads), "reads of the busier bank", machine.register_reads_per_clock),
+        ("shared", c[SHARED_WAVEFRONTS], "wavefronts", machine.shared_wavefronts_per_clock),
+        ("l1", c["lines"], "lines", machine.l1_lines_per_clock),
+        ("dram", SECTOR * c["sectors"], "bytes", dram_per_clock),
+    ]
+    bounds = [Bound(name, float(a / (rate * machine.sms)), float(a), unit) for name, a, unit, rate in rows if a > 0]
+    # blocks that share an SM may share what they read, through its L1; how a scheduler issues is not documented
+    l2 = SECTOR * (c["block_sectors"] + stored)
+    estimates = [Bound("l2", float(l2 / (machine.l2_bytes_per_clock * machine.sms)), float(l2), "bytes")] if l2 else []
+    if max(reads):
+        cycles = float(modelled / (machine.issue_per_clock * machine.sms))
+        estimates.append(Bound("issue_model", cycles, issued, "instructions"))
+    return Bounds(
+        function.name,
+        machine,
+        work.blocks,
+        work.threads,
+        bounds,
+        estimates,
+        issued,
+        found.disagreement,
+        held(machine, work.threads, function.registers, function.shared_bytes + shared_bytes),
+        pipes,
+        _waits(program),
+    )
+
+
+def _waits(program: Program) -> str | None:
+    """Why a device may execute more instructions than are counted, in words."""
+    found = polling.waits(program, polling.loops(program))
+    return None if found is None else f"how often {found.where} polls depends on time; once for each wait is counted"
+
+
+def held(machine: Machine, threads: int, registers: int, shared_bytes: int) -> int:
+    """Blocks that one SM holds. Registers are dealt to a warp by 256, and by quarters of the SM; shared memory by 128
+    bytes, with 1024 more for each block (Nsight Compute's occupancy calculator)."""
+    warps = -(-threads // WARP)
+    a_warp = -(-registers * WARP // 256) * 256
+    by_registers = 4 * (machine.registers // 4 // a_warp) // warps if a_warp else machine.blocks
+    by_shared = machine.shared_bytes // (-(-(shared_bytes + 1024) // 128) * 128)
+    return min(by_registers, by_shared, machine.warps // warps, machine.blocks)
+
+
+def _pipes(function: sass.Function, found: Executions, machine: Machine) -> dict[str, float]:
+    """Clocks of the FMA pipe, instructions of the fp64 pipe, clocks of an SM's tensor cores; then the executions of
+    tensor instructions whose rate is not known, by opcode."""
+    clocks: Counter[str] = Counter({"fma": 0.0, "fp64": 0.0, "tensor": 0.0})
+    for block, times in zip(function.blocks, found.blocks, strict=True):
+        for i in block.instructions if times else ():
+            if i.name in FMA_PIPE:
+                clocks["fma"] += times * (2 if set(FMA_PIPE_TWICE) & set(i.modifiers) else FMA_PIPE[i.name])
+            elif i.name in FP64:
+                clocks["fp64"] += times
+            elif (shape := _gmma(i)) is not None:
+                n, t = shape
+                clocks["tensor"] += times * 2 * 64 * n * int(t) / 4 / getattr(machine, GMMA[t])  # a warp's quarter
+            elif i.name in TENSOR:
+                k = next((HMMA_K[m] for m in i.modifiers if m in HMMA_K), None) if i.name == "HMMA" else None
+                if k is None:
+                    clocks[i.opcode] += times
+                else:
+                    tf32 = "TF32" in i.modifiers
+                    rate = machine.mma_tf32_flop_per_clock if tf32 else machine.mma_flop_per_clock
+                    clocks["tensor"] += times * 2 * 16 * 8 * k / rate
+    return {name: float(value) for name, value in clocks.items()}
+
+
+def _gmma(i: sass.Instruction) -> tuple[int, str] | None:
+    """n and k of a wgmma of floats in machine code, 64xNxK; n is 0 of one that ptxas puts in to end a group."""
+    shape = next((m.split("x") for m in i.modifiers if m.startswith("64x")), [])
+    if i.name not in ("HGMMA", "QGMMA") or len(shape) != 3 or shape[2] not in GMMA:
+        return None
+    return 0 if i.operands[0] == "RZ" else int(shape[1]), shape[2]

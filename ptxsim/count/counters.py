@@ -1,0 +1,452 @@
+"""Counts what the memory system would do: per instruction, and per kernel under Nsight Compute's names.
+
+    counters = ptxsim.Counters()
+    kernel.launch(..., observers=[counters])
+    counters.totals()["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"]
+
+ptxas merges neighbouring accesses of shared memory into wider ones (`merging.py`): the counts are of the merged ones,
+as a cubin has them (`load(..., cubin=...)`), or else as the rule predicts them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..machine.memory import Access
+from ..machine.observer import Launched, MemoryEvent, Observer
+from ..machine.state import State
+from ..ptx import polling
+from ..ptx.program import Program
+from ..ptx.syntax import Instruction
+from . import wavefronts
+from .merging import Merges, Unrolled
+
+
+@dataclass
+class Stats:
+    """Counts of one instruction. Wavefronts: of shared memory; requests, sectors and bytes: of global memory."""
+
+    instruction: Instruction
+    executed: int = 0  # by warps
+    polled: int = 0  # the same, of rounds after the first of a loop that polls: they depend on time, see `polling`
+    requests: int = 0  # warps with a thread that accessed memory
+    wavefronts: int = 0
+    ideal: int = 0
+    ways: Counter[int] = field(default_factory=Counter)  # conflict degree to number of requests
+    sectors: int = 0
+    ideal_sectors: int = 0
+    bytes: int = 0
+    space: str = ""
+    kind: str = ""
+    width: int = 0  # bytes a thread, merged as ptxas does
+    merged_into: Instruction | None = None  # the access that does this one's work too
+    operand_bytes: int = 0  # of a wgmma's operands in shared memory, read 128 at a time
+    empty_loads: float = 0  # that ptxas puts before it, see `merging.first_copies`
+
+    @property
+    def merged_loads(self) -> float:
+        """Wide loads of shared memory whose parts were served together; half of one where one half-warp's were."""
+        if self.space != "shared" or self.kind != "ld" or self.width <= wavefronts.WORD:
+            return 0.0
+        return (self.requests * (self.width // wavefronts.WORD) - self.ideal) / (self.width // 8)
+
+    @property
+    def conflicts(self) -> int:
+        return self.wavefronts - self.ideal
+
+    @property
+    def excess_sectors(self) -> int:
+        return self.sectors - self.ideal_sectors
+
+    @property
+    def bytes_per_sector(self) -> float:
+        return self.bytes / self.sectors if self.sectors else 0.0
+
+
+MOST_PATTERNS = 1000  # kept; one holds the addresses of a batch of warps
+Cost = tuple[int, int, int, dict[int, int]]  # of an access: requests, wavefronts, ideal ones, requests by degree
+
+
+@dataclass
+class _Run:
+    """Iterations of a loop in which an access goes on where it ended in the one before."""
+
+    stats: Stats
+    unrolled: Unrolled
+    costs: list[dict[int | None, Cost]] = field(default_factory=list)  # by width, of each iteration
+    last: np.ndarray | None = None
+
+
+BULK = {"ld": "bulk_ld", "st": "bulk_st", "atom": "bulk_st"}  # a bulk copy's kind, by its access of global memory
+
+
+class Counters(Observer):
+    """An observer that counts accesses and instructions."""
+
+    def __init__(self, merge_loads: bool = True, by_block: int = 0) -> None:
+        """`by_block`: count this number of blocks separately: all counts are arrays. 0: count them together."""
+        self.merge_loads, self.blocks = merge_loads, by_block
+        self.by_block = by_block > 0
+        self.stats: dict[int, Stats] = {}
+        self.program: Program | None = None
+        self.grid = self.block = (0, 0, 0)
+        self._source: tuple[np.ndarray, np.ndarray] | None = None
+        self._state: State | None = None
+        self.merges = Merges()
+        self._iterations: dict[tuple[int, int, bytes | None], _Run] = {}  # by place, block and lanes
+        self._patterns: dict[tuple[object, ...], Cost] = {}  # of shared accesses, by their addresses from the first
+        self._boxes: dict[tuple[int, bytes], int] = {}  # sectors of bulk copies, by their pieces' places from the first
+
+    # observing
+
+    def begins(self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+        if self.program is not kernel.program:
+            self.program, self.stats = kernel.program, {}
+            self.merges = kernel.merges if self.merge_loads else Merges()
+            self._empty_loads = kernel.merges.empty_loads
+            self._iterations = {}
+        self.grid, self.block = grid, block
+        self._state = kernel.state
+
+    def _of(self, instruction: Instruction) -> Stats:
+        found = self.stats.get(instruction.pc)
+        if found is None:
+            leader = self.merges.parts.get(instruction.pc)
+            found = self.stats[instruction.pc] = Stats(
+                instruction,
+                empty_loads=self._empty_loads.get(instruction.pc, 0),
+                merged_into=None if leader is None or self.program is None else self.program.code[leader],
+            )
+        return found
+
+    def executed(self, instruction: Instruction, warps: int) -> None:
+        if not self.merges.is_gone(instruction.pc) and instruction.pc not in self.merges.unrolled:
+            stats = self._of(instruction)
+            stats.executed = stats.executed + warps
+
+    def polled(self, instruction: Instruction, warps: int) -> None:
+        self._of(instruction).polled += warps
+
+    def operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
+        self._of(instruction).operand_bytes += warpgroups * size
+
+    def memory(self, event: MemoryEvent) -> None:
+        stats = self._of(event.instruction)
+        kind = event.kind.removesuffix("_ordered")
+        if event.space != "shared" or kind == "cp_async":
+            stats.width = max(stats.width, event.width)
+        if event.space == "shared":
+            stats.space, stats.kind = "shared", kind
+            self._shared(event, stats, kind)
+        elif event.space in ("global", "const"):
+            if kind == "cp_async_ld":
+                self._source = event.addresses()
+            stats.space, stats.kind = stats.space or event.space, stats.kind or kind
+            self._global(event, stats)
+        else:
+            stats.space, stats.kind = event.space, kind
+
+    def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
+        """Sectors of what lies inside the tensor, as L2 moves them."""
+        stats = self._of(instruction)
+        stats.space, stats.kind = "global", BULK[kind]
+        at = access.flat()
+        moved = at - at[0] // wavefronts.SECTOR * wavefronts.SECTOR  # boxes of one shape look alike
+        pattern = width, moved.tobytes()
+        touched = self._boxes.get(pattern)
+        if touched is None:
+            if len(self._boxes) > MOST_PATTERNS:
+                self._boxes.clear()
+            touched = np.unique(np.concatenate([moved, moved + width - 1]) // wavefronts.SECTOR).size
+            self._boxes[pattern] = touched
+        one: Any = 1
+        if self.by_block and self._state is not None:
+            one = np.zeros(self.blocks, np.int64)
+            one[self._state.block_of[np.asarray(access.lanes)[0]]] = 1
+        stats.requests += one
+        stats.sectors += touched * one
+        stats.ideal_sectors += -(-at.size * width // wavefronts.SECTOR) * one
+        stats.bytes += at.size * width * one
+
+    def _shared(self, event: MemoryEvent, stats: Stats, kind: str) -> None:
+        if kind == "cp_async":
+            addresses, active = event.addresses()
+            source, reading = self._source or (addresses, active & False)
+            self._source = None
+            if source.shape != addresses.shape:
+                source, reading = addresses, active & False
+            line, on = source // wavefronts.LINE, active & reading
+            key = (
+                kind,
+                event.width * (1 + (event.width == 16 and _may_fill(event.instruction))),
+                (addresses - addresses.flat[0] // wavefronts.WORD * wavefronts.WORD).tobytes(),
+                active.tobytes(),
+                np.where(on, line - line.flat[int(on.argmax())], -1).tobytes(),
+                on.tobytes(),
+            )
+            cost = self._patterns.get(key)
+            if cost is None:
+                waves = wavefronts.cp_async(addresses, active, event.width, source, reading)
+                if event.width == 16 and _may_fill(event.instruction):
+                    waves = waves[0] * 2, waves[1] * 2
+                cost = self._remember(key, self._summary(waves, active))
+            self._add(stats, cost)
+            return
+        pc = event.instruction.pc
+        width = self.merges.widths.get(pc, 16 if kind == "ldmatrix" else event.width)
+        if self.merges.is_gone(pc):
+            return
+        if pc in self.merges.unrolled:
+            self._iteration(event, stats, width, kind, self.merges.unrolled[pc])
+            return
+        stats.width = event.width if kind == "ldmatrix" else width
+        self._add(stats, self._waves(event, width, kind))
+
+    def _iteration(self, event: MemoryEvent, stats: Stats, width: int, kind: str, unrolled: Unrolled) -> None:
+        """An access that ptxas merges with those of the iterations after it: kept until the run of them has ended."""
+        where = event.access.where
+        stats.width = max(stats.width, unrolled.tiers[0][0])
+        at = where.raw + event.offset
+        widths = (None, *(tier for tier, _ in unrolled.tiers))
+        costs = {w: self._waves(event, w or width, kind) for w in widths}
+        pc = event.instruction.pc
+        if not self.by_block or self._state is None:
+            self._next((pc, 0, None if where.lanes is None else where.lanes.tobytes()), stats, unrolled, at, costs)
+            return
+        state = self._state
+        lanes = np.arange(state.lanes) if where.lanes is None else where.lanes
+        starts = np.flatnonzero(np.diff(lanes // state.padded)) + 1
+        for own, here in zip(np.split(lanes, starts), np.split(at, starts), strict=True):
+            block = int(own[0]) // state.padded  # each goes through the loop as often as it does
+            one = np.arange(self.blocks) == block
+            of_block: dict[int | None, Cost] = {
+                w: (cost[0] * one, cost[1] * one, cost[2] * one, {}) for w, cost in costs.items()
+            }
+            self._next((pc, block, (own % state.padded).tobytes()), stats, unrolled, here, of_block)
+
+    def _next(
+        self,
+        key: tuple[int, int, bytes | None],
+        stats: Stats,
+        unrolled: Unrolled,
+        at: np.ndarray,
+        costs: dict[int | None, Cost],
+    ) -> None:
+        """The next iteration, in which these addresses are accessed."""
+        run = self._iterations.get(key)
+        if run is not None and (run.last is None or not np.array_equal(run.last + unrolled.step, at)):
+            self._end(run)
+            run = None
+        if run is None:
+            run = self._iterations[key] = _Run(stats, unrolled)
+        run.costs.append(costs)
+        run.last = at
+
+    def _end(self, run: _Run) -> None:
+        """Count a run of iterations as the machine code goes through it."""
+        for first, width in run.unrolled.split(len(run.costs)):
+            self._add(run.stats, run.costs[first][width])
+        run.stats.executed = run.stats.requests
+        run.costs.clear()
+
+    def _waves(self, event: MemoryEvent, width: int, kind: str) -> Cost:
+        """Moving all addresses by one offset turns the banks around, and changes no count."""
+        key = (kind, width, event.offset & 3 if width < 4 else 0)
+        found: Cost | None = event.cache.get(key)
+        if found is None:
+            addresses, active = event.addresses()
+            moved = (
+                addresses - addresses.flat[0] // wavefronts.WORD * wavefronts.WORD
+            )  # each stage of a ring looks alike
+            pattern = (kind, width, addresses.shape, moved.tobytes(), active.tobytes())
+            found = self._patterns.get(pattern)
+            if found is None:
+                if kind == "ldmatrix":
+                    result = wavefronts.ldmatrix(addresses, active)
+                else:
+                    result = wavefronts.shared(addresses, active, width, store=kind == "st")
+                found = self._remember(pattern, self._summary(result, active))
+            event.cache[key] = found
+        return found
+
+    def _remember(self, pattern: tuple[object, ...], cost: Cost) -> Cost:
+        if len(self._patterns) > MOST_PATTERNS:
+            self._patterns.clear()
+        self._patterns[pattern] = cost
+        return cost
+
+    def _sum(self, of_warps: np.ndarray) -> Any:
+        """Over warps, or over those of each block."""
+        return of_warps.reshape(self.blocks, -1).sum(axis=1) if self.by_block else int(of_warps.sum())
+
+    def _summary(self, result: tuple[np.ndarray, np.ndarray], active: np.ndarray) -> Cost:
+        """Sums over warps, in place of the arrays."""
+        waves, ideal = result
+        used = np.asarray(active.any(axis=1))
+        if self.by_block:
+            return self._sum(used), self._sum(waves * used), self._sum(ideal * used), {}
+        ways = np.bincount(-(-waves[used] // np.maximum(ideal[used], 1)))
+        histogram = {int(n): int(c) for n, c in enumerate(ways) if c}
+        return int(used.sum()), int(waves[used].sum()), int(ideal[used].sum()), histogram
+
+    def _add(self, stats: Stats, cost: Cost) -> None:
+        requests, waves, ideal, histogram = cost
+        stats.requests = stats.requests + requests
+        stats.wavefronts = stats.wavefronts + waves
+        stats.ideal = stats.ideal + ideal
+        stats.ways.update(histogram)
+
+    def _global(self, event: MemoryEvent, stats: Stats) -> None:
+        key = ("sectors", event.width, event.offset % wavefronts.SECTOR)
+        found = event.cache.get(key)
+        if found is None:
+            addresses, active = event.addresses()
+            touched, bytes_ = wavefronts.sectors(addresses, active, event.width)
+            least = -(-bytes_ // wavefronts.SECTOR)
+            found = (self._sum(np.asarray(active.any(axis=1))), self._sum(touched), self._sum(least), self._sum(bytes_))
+            event.cache[key] = found
+        requests, sectors, best, wanted = found
+        if event.kind != "cp_async_ld":
+            stats.requests = stats.requests + requests
+        stats.sectors = stats.sectors + sectors
+        stats.ideal_sectors = stats.ideal_sectors + best
+        stats.bytes = stats.bytes + wanted
+
+    # results
+
+    def by_instruction(self) -> list[Stats]:
+        """Counts per instruction, in program order, neighbouring shared accesses merged as ptxas does."""
+        for run in self._iterations.values():
+            self._end(run)
+        self._iterations = {}
+        return [stats for _, stats in sorted(self.stats.items())]
+
+    def by_line(self) -> dict[tuple[str, int], list[Stats]]:
+        """Counts of the instructions of each line of the source."""
+        lines: dict[tuple[str, int], list[Stats]] = defaultdict(list)
+        for stats in self.by_instruction():
+            location = stats.instruction.location
+            if location is not None:
+                lines[location.file, location.line].append(stats)
+        return dict(lines)
+
+    def totals(self) -> dict[str, float]:
+        """Counts of the kernel under Nsight Compute's names."""
+        return totals(self.by_instruction())
+
+    def at_least(self) -> dict[str, str]:
+        """The counters of `totals` of which a device may count more, with the reason."""
+        return at_least(self.program)
+
+    def sums(self) -> dict[str, float]:
+        """Return counts that add up over launches, for `extrapolate`; `named` computes totals from them."""
+        return sums(self.by_instruction())
+
+
+def _may_fill(i: Instruction) -> bool:
+    """Whether a cp.async says how much it reads, the rest being zeros: of 16 bytes, ncu counts each of its wavefronts
+    twice, needed and ideal ones (`hgemm_wgmma_smem` on an H200; of 4 bytes, once)."""
+    return len(i.operands) - any("cache_hint" in m for m in i.modifiers) > 3
+
+
+# Counters of what loops look at that poll global memory
+POLLS = (
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "memory_l2_theoretical_sectors_global",
+    "memory_l2_theoretical_sectors_global_ideal",
+)
+# Counters that are lower bounds, with the reason
+LOWER_BOUNDS = dict.fromkeys(
+    (
+        f"l1tex__data_{what}_mem_shared_op_{kind}.sum"
+        for what in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")
+        for kind in ("ld", "st")
+    ),
+    "the hardware also counts wavefronts in which accesses of several warps, operands of wgmma or bulk copies meet",
+)
+POLLED = "rounds of a loop that polls are left out: how many a device makes depends on time"
+BYTES, SECTORS = ":bytes", ":sectors"  # after the name of a ratio: its two sums
+
+
+def at_least(program: Program | None) -> dict[str, str]:
+    """The counters of a program that are lower bounds, with the reason: those of shared memory
+    that the hardware counts itself, and those of global memory where loops poll it."""
+    if program is None or polling.across_blocks(polling.loops(program)) is None:
+        return dict(LOWER_BOUNDS)
+    return LOWER_BOUNDS | dict.fromkeys(POLLS, POLLED)
+
+
+def totals(stats: list[Stats]) -> dict[str, float]:
+    """Counts under Nsight Compute's names."""
+    return named(sums(stats))
+
+
+def named(added: Mapping[str, float]) -> dict[str, float]:
+    """The sums in `added` that Nsight Compute has, and the ratios that follow from the others."""
+    found = {}
+    for name, value in added.items():
+        if name.endswith(BYTES):
+            ratio = name.removesuffix(BYTES)
+            sectors = added[ratio + SECTORS]
+            found[ratio] = value / sectors if sectors else 0.0
+        elif not name.endswith(SECTORS):
+            found[name] = value
+    return found
+
+
+def sums(stats: list[Stats]) -> dict[str, float]:
+    """What adds up over instructions, blocks and launches, under Nsight Compute's names where it has one. An ldmatrix
+    counts among the wavefronts of shared loads, as there; an stmatrix among those of stores, but not among the store
+    instructions (measured on an H100). Bulk copies count by themselves, under names of our own."""
+
+    def total(name: str, space: str, *kinds: str) -> int:
+        return sum(getattr(s, name) for s in stats if s.space == space and s.kind in kinds)
+
+    load, store = ("ld", "ldmatrix", "atom"), ("st",)
+    read, written = ("ld", "atom"), ("st",)
+    copies_sectors = total("sectors", "shared", "cp_async")
+    copies_requests = total("requests", "shared", "cp_async")
+    ld_sectors, st_sectors = total("sectors", "global", *read), total("sectors", "global", *written)
+    ld_bytes, st_bytes = total("bytes", "global", *read), total("bytes", "global", *written)
+    waves = {kind: total("wavefronts", "shared", kind) for kind in ("ld", "st", "atom", "ldmatrix", "cp_async")}
+    best = {kind: total("ideal", "shared", kind) for kind in waves}
+    empty = sum(s.empty_loads * s.executed for s in stats)
+    prefix = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op"
+    per_sector = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
+    conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op"
+    stored = [s for s in stats if s.space == "shared" and s.kind == "st" and s.instruction.opcode != "stmatrix"]
+    operands = sum(s.operand_bytes for s in stats) // wavefronts.LINE  # as ncu counts them on an H200
+    ideal_sectors = total("ideal_sectors", "global", *read, *written) + total("ideal_sectors", "shared", "cp_async")
+    return {
+        f"{prefix}_ld.sum": total("wavefronts", "shared", *load),
+        f"{prefix}_st.sum": total("wavefronts", "shared", *store),
+        f"{conflicts}_ld.sum": total("wavefronts", "shared", *load) - total("ideal", "shared", *load),
+        f"{conflicts}_st.sum": total("wavefronts", "shared", *store) - total("ideal", "shared", *store),
+        "smsp__inst_executed_op_shared_ld.sum": total("executed", "shared", "ld") + empty,
+        "smsp__inst_executed_op_shared_st.sum": sum(s.executed for s in stored),
+        "smsp__inst_executed_op_ldsm.sum": total("executed", "shared", "ldmatrix"),
+        "smsp__inst_executed_op_ldgsts.sum": total("executed", "shared", "cp_async"),
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum": waves["ldmatrix"],
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum": waves["cp_async"],
+        "memory_l1_wavefronts_shared": sum(waves.values()) + operands,
+        "memory_l1_wavefronts_shared_ideal": sum(best.values()) + operands,
+        "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": total("requests", "global", *read) + copies_requests,
+        "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": total("requests", "global", *written),
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": ld_sectors + copies_sectors,
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": st_sectors,
+        per_sector.format("ld") + BYTES: ld_bytes,
+        per_sector.format("ld") + SECTORS: ld_sectors,
+        per_sector.format("st") + BYTES: st_bytes,
+        per_sector.format("st") + SECTORS: st_sectors,
+        "memory_l2_theoretical_sectors_global": ld_sectors + st_sectors + copies_sectors,
+        "memory_l2_theoretical_sectors_global_ideal": ideal_sectors,
+        "shared_loads_merged.sum": sum(s.merged_loads for s in stats),
+        "l2_sectors_bulk_ld.sum": total("sectors", "global", "bulk_ld"),
+        "l2_sectors_bulk_st.sum": total("sectors", "global", "bulk_st"),
+    }

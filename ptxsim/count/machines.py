@@ -1,0 +1,111 @@
+"""The rates of GPUs that bounds need, per clock: presets and files.
+
+A file is TOML with the fields of `Machine`; what it leaves out is taken from the preset that `like` names ("h200"):
+
+    like = "h100-sxm"
+    name = "H100 at 1755 MHz"
+    clock_mhz = 1755
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import PtxsimError
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Rates of one GPU; those "per clock" are of one multiprocessor (SM), in clocks of the SM."""
+
+    name: str
+    sms: int
+    clock_mhz: float  # turns DRAM bytes per second into bytes per clock
+    dram_gb_per_s: float  # of the whole GPU, 10^9 bytes
+    issue_per_clock: float  # instructions of a warp
+    fma_per_clock: float  # instructions of a warp that the FMA pipe takes
+    fp64_per_clock: float  # the same of the fp64 pipe
+    mma_flop_per_clock: float  # of mma.sync with 16-bit inputs
+    mma_tf32_flop_per_clock: float
+    wgmma_flop_per_clock: float  # of wgmma with 16-bit inputs
+    wgmma_tf32_flop_per_clock: float
+    wgmma_fp8_flop_per_clock: float
+    register_reads_per_clock: float  # operands of a warp, from each of the two banks
+    shared_wavefronts_per_clock: float
+    l1_lines_per_clock: float  # 128-byte lines that the L1's tags look up
+    l2_bytes_per_clock: float  # between L2 and one SM
+    # what one SM holds
+    warps: int
+    blocks: int
+    registers: int
+    shared_bytes: int
+
+
+# Compute capability 9.0; docs/hardware.md gives a source for each rate. The L1's, and the tensor cores' 6 clocks of one
+# scheduler for a mma.sync of 4096 FLOP, are from counters of an H200; tf32 is taken as half of 16 bits. Of wgmma the
+# data sheet's; with 16 bits, 4090 were measured there.
+_SM90: dict[str, Any] = {
+    "issue_per_clock": 4,
+    "fma_per_clock": 4,
+    "fp64_per_clock": 2,
+    "mma_flop_per_clock": 4 * 4096 / 6,
+    "mma_tf32_flop_per_clock": 4 * 2048 / 6,
+    "wgmma_flop_per_clock": 4096,
+    "wgmma_tf32_flop_per_clock": 2048,
+    "wgmma_fp8_flop_per_clock": 8192,
+    "register_reads_per_clock": 4,
+    "shared_wavefronts_per_clock": 1,
+    "l1_lines_per_clock": 1,
+    "l2_bytes_per_clock": 64,
+    "warps": 64,
+    "blocks": 32,
+    "registers": 65536,
+    "shared_bytes": 228 * 1024,
+}
+PRESETS = {
+    "h200": Machine("H200 SXM", sms=132, clock_mhz=1980, dram_gb_per_s=4800, **_SM90),
+    "h100-sxm": Machine("H100 SXM", sms=132, clock_mhz=1980, dram_gb_per_s=3350, **_SM90),
+    "h100-pcie": Machine("H100 PCIe", sms=114, clock_mhz=1755, dram_gb_per_s=2000, **_SM90),
+}
+
+
+def find(name: str) -> Machine:
+    """A preset by its name, or a machine from a TOML file. Raises `PtxsimError`, one line, for what is neither."""
+    if name in PRESETS:
+        return PRESETS[name]
+    path = Path(name)
+    if path.suffix != ".toml":
+        raise PtxsimError(f"machine {name!r} is not known; known: {', '.join(PRESETS)}, or a .toml file")
+    try:
+        given = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise PtxsimError(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise PtxsimError(f"{path}: not TOML ({str(error).splitlines()[0][:200]})") from None
+    like = given.pop("like", None)
+    if like is not None and (not isinstance(like, str) or like not in PRESETS):
+        raise PtxsimError(f"{path}: like = {like!r} is not known; known: {', '.join(PRESETS)}")
+    fields = dataclasses.asdict(PRESETS[like]) if like else {}
+    kinds = {f.name: f.type for f in dataclasses.fields(Machine)}
+    for key, value in given.items():
+        if key not in kinds:
+            raise PtxsimError(f"{path}: unknown key {key!r}; known: like, {', '.join(kinds)}")
+        fits = isinstance(value, str) if key == "name" else isinstance(value, int | float) and value > 0
+        if not fits or isinstance(value, bool) or (kinds[key] == "int" and not isinstance(value, int)):
+            wanted = {"str": "text", "int": "a positive whole number"}.get(str(kinds[key]), "a positive number")
+            raise PtxsimError(f"{path}: {key} = {value!r} is not allowed; allowed: {wanted}")
+        fields[key] = value
+    if missing := [key for key in kinds if key not in fields]:
+        raise PtxsimError(f"{path}: {missing[0]} is missing; give it, or like = one of {', '.join(PRESETS)}")
+    return Machine(**fields)
+
+
+def with_sms(machine: Machine, sms: int) -> Machine:
+    """Return the machine with another number of multiprocessors."""
+    if sms < 1:
+        raise PtxsimError(f"sms = {sms} is not allowed; allowed: a positive whole number")
+    return dataclasses.replace(machine, sms=sms)

@@ -1,0 +1,363 @@
+"""Counters of a whole grid from a few of its blocks.
+
+    predict(kernel, grid=(64, 64), block=256, args=[...]).totals
+
+Blocks at the first and the last place of an axis may differ from those between (edges, ragged tiles); blocks between
+must all do the same. So one block represents each combination of places, and further blocks, spread over the grid,
+test the prediction. Where the test fails, a small grid (of a persistent kernel, for example) is run once with its loop
+over k shortened, and blocks with equal counts there are represented together; of any other grid nothing is predicted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..api import Kernel, dimensions
+from ..engine.slicing import PURE
+from ..errors import PtxsimError, TooCostlyError
+from ..instructions import registry
+from ..machine.arrays import Texture
+from ..machine.launch import Limits
+from ..machine.memory import Access
+from ..machine.observer import Launched, MemoryEvent, Observer
+from ..ptx import polling
+from ..ptx.program import Program
+from ..ptx.reaching_definitions import UNKNOWN, Origins, named_spaces
+from ..ptx.syntax import Address, Instruction, Register, registers_of
+from .counters import Counters, at_least, named
+from .extrapolation import NotLinearError, extrapolate
+from .trip_counts import trip_counts
+
+# Values that are tried in turn for a count of trips: the least, and the step from it.
+SHORTER = ((128, 64), (256, 128), (512, 256))
+SHORTEST = 64  # the value with which all blocks of a small grid are run, to find those that do the same
+MORE = 4  # blocks at places drawn (from a fixed seed) to test the prediction, in addition to those next to the edges
+WHOLE = 2e9  # thread-instructions that running all blocks may cost: some seconds
+FEW = 512  # blocks of a grid that is small enough for that
+Sums = dict[str, float]  # counts under the names of `Counters.sums`
+ANYWHERE = {"global", "shared", "local", "param"}
+
+
+class BlocksDifferError(PtxsimError):
+    """A few blocks do not predict the others."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The counters of a launch of `blocks` blocks, predicted from `sampled` of them."""
+
+    totals: dict[str, float]  # under Nsight Compute's names
+    blocks: int
+    sampled: int
+    at_least: dict[str, str]  # those of which a device may count more, with the reason
+    # the place of an argument that counts trips of loops, and the smaller values from whose counts these follow
+    over: tuple[int, tuple[int, ...]] | None = None
+
+
+class _Apart(Observer):
+    """Counts each block by itself."""
+
+    by_block = True
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[np.ndarray, Counters]] = []
+        self.launch: tuple[Launched, tuple[int, int, int], tuple[int, int, int]]
+        self.now: Counters
+
+    def begins(self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+        self.launch = kernel, grid, block
+
+    def batch(self, blocks: np.ndarray) -> None:
+        self.now = Counters(by_block=len(blocks))
+        self.now.begins(*self.launch)
+        self.batches.append((blocks, self.now))
+
+    def sums(self, together: int) -> dict[int, dict[str, float]]:
+        """The sums of each cluster of `together` blocks, by its first."""
+        found: dict[int, dict[str, float]] = {}
+        for blocks, counters in self.batches:
+            firsts = blocks[::together].tolist()
+            for first in firsts:
+                found[first] = {}
+            for name, value in counters.sums().items():
+                each = np.broadcast_to(value, len(blocks)).reshape(-1, together).sum(axis=1)
+                for first, own in zip(firsts, each.tolist(), strict=True):
+                    found[first][name] = own
+        return found
+
+    def executed(self, instruction: Instruction, warps: int) -> None:
+        self.now.executed(instruction, warps)
+
+    def polled(self, instruction: Instruction, warps: int) -> None:
+        self.now.polled(instruction, warps)
+
+    def memory(self, event: MemoryEvent) -> None:
+        self.now.memory(event)
+
+    def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
+        self.now.bulk(instruction, access, width, kind)
+
+    def operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
+        self.now.operands(instruction, warpgroups, size)
+
+    def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
+        self.now.texture(instruction, texture, lanes, index)
+
+
+def waits_for_others(program: Program) -> Instruction | None:
+    """An atomic operation on global memory whose result decides what a thread does next or where it reads: its block
+    does not do the same alone as among others. Followed through registers, and through memory by space."""
+    for i in program.code:
+        if i.opcode == "atom" and "shared" not in named_spaces(i) and decides(program, [i]) is not None:
+            return i
+    return None
+
+
+def decides(
+    program: Program, sources: Sequence[Instruction], origins: Mapping[int, Origins] | None = None
+) -> Instruction | None:
+    """The instruction at which a result of these reaches an address, a branch, a barrier or the predicate of an access;
+    None where none does. Memory is followed by space or, with `origins`, by the variables and buffers that addresses
+    come from, as if no two parameters held one buffer."""
+
+    def memory(i: Instruction) -> set[Any]:
+        """Return what an access may touch, as values that are compared for equality."""
+        found = named_spaces(i) or ANYWHERE
+        if origins is None:
+            return set(found)
+        if found == {"param"} and len(program.functions) == 1:  # what the host passed
+            return set()
+        return set(origins.get(i.pc, (UNKNOWN,)))
+
+    def meets(touched: set[Any]) -> bool:
+        return bool(spaces) and (not touched.isdisjoint(spaces) or UNKNOWN in touched or UNKNOWN in spaces)
+
+    stores = [i for i in sources if isinstance(i.operands[0], Address)]
+    # registers that depend on them, and memory that does
+    known: set[Register] = {r for i in sources if i not in stores for r in registers_of(i.operands[0])}
+    spaces: set[Any] = set().union(*map(memory, stores))
+    before = None
+    while before != (len(known), len(spaces)):
+        before = len(known), len(spaces)
+        for i in program.code:
+            effect = i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS
+            addresses = [operand for operand in i.operands if isinstance(operand, Address)]
+            if i.predicate in known and effect and i.opcode not in PURE:
+                return i
+            if any(known.intersection(registers_of(a)) for a in addresses):
+                return i
+            if i.opcode in registry.CONTROLS and i not in sources and known.intersection(registers_of(i.operands)):
+                return i
+            if i.opcode in ("st", "atom", "red") and known.intersection(
+                *[[r for o in i.operands[i.opcode == "atom" :] if o not in addresses for r in registers_of(o)]]
+            ):
+                spaces |= memory(i)
+            if i.opcode in ("st", "red") or not i.operands:
+                continue
+            loads = i.opcode in ("ld", "ldu", "atom", "ldmatrix") and meets(memory(i))
+            if loads or i.predicate in known or known.intersection(registers_of(i.operands[1:])):
+                known.update(registers_of(i.operands[0]))
+    return None
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Blocks (clusters, where there are some) that are assumed to do the same: `of` has the class of each that is to
+    be run, by its number, and `sizes` how many of the grid each class has."""
+
+    of: dict[int, Any]
+    sizes: dict[Any, int]
+
+
+def sample(grid: Sequence[int]) -> Classes:
+    """Classes by the place in the grid: first, between or last on each axis."""
+
+    def place(at: int, size: int) -> int:  # 0: the first, 1: between, 2: the last
+        return 0 if at == 0 else 2 if at == size - 1 else 1
+
+    def number(at: Sequence[int]) -> int:
+        return at[0] + grid[0] * (at[1] + grid[1] * at[2])
+
+    def classes(at: Sequence[int]) -> tuple[Any, ...]:
+        return tuple(map(place, at, grid))
+
+    axes = [sorted({0, size // 2, size - 1}) for size in grid]
+    counts = [{0: 1, 1: size - 2, 2: 1} if size > 1 else {0: 1} for size in grid]
+    chosen = [*itertools.product(*axes), tuple(min(1, s - 1) for s in grid), tuple(max(0, s - 2) for s in grid)]
+    draw = random.Random(0)
+    chosen += [tuple(draw.randrange(s) for s in grid) for _ in range(MORE)]
+    kinds = {classes(at): 0 for at in chosen}
+    sizes = {kind: math.prod(c[k] for c, k in zip(counts, kind, strict=True)) for kind in kinds}
+    return Classes({number(at): classes(at) for at in chosen}, sizes)
+
+
+def classes_of(sums: Mapping[int, Sums]) -> Classes:
+    """Classes of blocks with equal sums; the first, the last and a drawn one of each class are to be run."""
+    members: dict[Any, list[int]] = {}
+    for number, found in sums.items():
+        members.setdefault(tuple(sorted((name, value) for name, value in found.items() if value)), []).append(number)
+    draw = random.Random(0)
+    chosen = {n: kind for kind, those in members.items() for n in (those[0], those[-1], draw.choice(those))}
+    return Classes(chosen, {kind: len(those) for kind, those in members.items()})
+
+
+def _first_block(number: int, grid: Sequence[int], cluster: Sequence[int]) -> int:
+    """The first block of a cluster, given by its number."""
+    x, y = grid[0] // cluster[0], grid[1] // cluster[1]
+    place = number % x * cluster[0], number // x % y * cluster[1], number // (x * y) * cluster[2]
+    return place[0] + grid[0] * (place[1] + grid[1] * place[2])
+
+
+def _differences(first: Mapping[str, float], other: Mapping[str, float]) -> Iterator[str]:
+    for name in {**first, **other}:
+        if first.get(name, 0.0) != other.get(name, 0.0):
+            yield f"{name} is {first.get(name, 0.0):,.10g} and {other.get(name, 0.0):,.10g}"
+
+
+def predict(
+    kernel: Kernel,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    args: Sequence[Any],
+    shared_bytes: int = 0,
+    constants: Mapping[Any, Any] | None = None,
+    limits: Limits | None = None,
+    cluster: int | Sequence[int] | None = None,
+    over: tuple[int, Sequence[int]] | None = None,
+) -> Prediction:
+    """Counters of the launch, arguments and arrays as for the whole grid (`Kernel.launch`). What addresses and the flow
+    of control depend on must be in them. Of a grid with clusters, whole clusters are run.
+
+    `over`: the place of a whole-number argument by which the work of each block grows linearly (k of a matrix product,
+    say), and three or more smaller values in steps of one size: it is run with these, and what the launch's own value
+    counts follows from them; all of them must lie on one line (`count/extrapolation.py`). Without it, a large argument
+    that does no more than count trips of loops (`count/trip_counts.py`) is shortened so, where the counts lie on a
+    line.
+
+    Raises `PtxsimError`, one line, with the reason where a few blocks do not predict the others, or smaller values the
+    launch's own.
+    """
+    grid, block = dimensions(grid), dimensions(block)
+    if (atom := waits_for_others(kernel.program)) is not None:
+        raise PtxsimError(
+            f"{kernel.title}: {kernel.machine.diag.where(atom)}: what a block does depends on what others did before, "
+            "by the result of this atomic operation: a few blocks do not predict the rest; run the whole grid"
+        )
+    if (looks := polling.across_blocks(kernel.machine.scheduler.polls)) is not None:
+        raise PtxsimError(
+            f"{kernel.title}: {kernel.machine.diag.where(looks)}: a block waits here for what others write: a few "
+            "blocks do not predict the rest; run the whole grid"
+        )
+    cluster = kernel.cluster_of(grid, cluster)
+
+    units = [g // c for g, c in zip(grid, cluster, strict=True)]
+
+    def launch(args: Sequence[Any], chosen: Sequence[int], limits: Limits) -> dict[int, Sums]:
+        """The sums of each of these clusters, by the number of its first block."""
+        apart, firsts = _Apart(), [_first_block(number, grid, cluster) for number in chosen]
+        kernel.launch(
+            grid,
+            block,
+            args,
+            shared_bytes,
+            [apart],
+            False,
+            limits,
+            values=False,
+            constants=constants,
+            blocks=sorted(firsts),
+            cluster=cluster,
+        )
+        found = apart.sums(math.prod(cluster))
+        return {number: found[first] for number, first in zip(chosen, firsts, strict=True)}
+
+    def of_grid(args: Sequence[Any], classes: Classes) -> tuple[Sums, int]:
+        """The sums of the grid, and from how many blocks they follow."""
+        sums = launch(args, list(classes.of), limits or Limits())
+        representative: dict[Any, int] = {}
+        for number, kind in classes.of.items():
+            first = representative.setdefault(kind, number)
+            difference = next(_differences(sums[first], sums[number]), None)
+            if difference is not None:
+                one, other = (kernel.state.block_place(_first_block(n, grid, cluster)) for n in (first, number))
+                raise BlocksDifferError(
+                    f"{kernel.title}: blocks {one} and {other}, neither at another edge of the grid, do not do the "
+                    f"same: {difference}: a few blocks do not predict the rest; run the whole grid"
+                )
+        names = dict.fromkeys(name for found in sums.values() for name in found)
+        kinds = classes.sizes.items()
+        added = {name: sum(size * sums[representative[k]].get(name, 0.0) for k, size in kinds) for name in names}
+        return added, len(classes.of) * math.prod(cluster)
+
+    def from_smaller(place: int, values: Sequence[int], step: int, classes: Classes) -> tuple[Sums, int]:
+        ran = {value: of_grid([*args[:place], value, *args[place + 1 :]], classes) for value in values}
+        sums = {value // step: found for value, (found, _) in ran.items()}
+        return extrapolate(sums, 1, int(args[place]) // step, 1), max(sampled for _, sampled in ran.values())
+
+    def alike(place: int) -> Classes:
+        """Classes of blocks that do the same, found by running all of them with few trips."""
+        few = int(args[place]) % SHORTEST + SHORTEST
+        cheap = replace(limits or Limits(), thread_instructions=min((limits or Limits()).thread_instructions, WHOLE))
+        return classes_of(launch([*args[:place], few, *args[place + 1 :]], range(math.prod(units)), cheap))
+
+    def prediction(added: Sums, sampled: int, over: tuple[int, tuple[int, ...]] | None) -> Prediction:
+        return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program), over)
+
+    classes = sample(units)
+    if over is not None:
+        place, values, step = _steps(kernel, args, over)
+        try:
+            return prediction(*from_smaller(place, values, step, classes), (place, tuple(values)))
+        except NotLinearError as error:
+            raise PtxsimError(f"{kernel.title}: argument {place} in steps of {step}: {error}") from None
+    for place, values in _shorter(kernel.program, args):
+        with contextlib.suppress(NotLinearError):
+            try:
+                found = from_smaller(place, values, 1, classes)
+            except BlocksDifferError as error:
+                if math.prod(grid) > FEW:
+                    raise
+                try:
+                    classes = alike(place)
+                except TooCostlyError:
+                    raise error from None
+                found = from_smaller(place, values, 1, classes)
+            return prediction(*found, (place, tuple(values)))
+    return prediction(*of_grid(args, classes), None)
+
+
+def _shorter(program: Program, args: Sequence[Any]) -> Iterator[tuple[int, list[int]]]:
+    """An argument that counts trips of loops and is large, with smaller values for it, of the same remainder."""
+    for place in trip_counts(program):
+        own = args[place]
+        if isinstance(own, int | np.integer) and not isinstance(own, bool):
+            for least, step in SHORTER:
+                values = [int(own) % step + least + n * step for n in range(3)]
+                if 2 * sum(values) <= own:
+                    yield place, values
+            return
+
+
+def _steps(kernel: Kernel, args: Sequence[Any], over: tuple[int, Sequence[int]]) -> tuple[int, list[int], int]:
+    """The argument that takes several values, these in order, and the step that they and its own are multiples of."""
+    place, values = over[0], sorted({int(value) for value in over[1]})
+    own = args[place] if 0 <= place < len(args) else None
+    if not isinstance(own, int | np.integer) or isinstance(own, bool):
+        raise PtxsimError(f"{kernel.title}: over={over}: argument {place} is no whole number")
+    step = math.gcd(*(b - a for a, b in itertools.pairwise(values))) if len(values) > 2 else 0
+    if not step or values[0] < 1 or any((int(own) - value) % step for value in values) or values[-1] >= own:
+        raise PtxsimError(
+            f"{kernel.title}: over={over}: expected three or more values from 1 to {own} - 1, from which steps of one "
+            f"size lead to {own}"
+        )
+    if values[0] % step:
+        raise PtxsimError(f"{kernel.title}: over={over}: expected multiples of {step}, the step between them")
+    return place, values, step

@@ -1,0 +1,77 @@
+"""Arguments that do no more than say how often each block goes round its loops: k of a matrix product, as a rule.
+
+Counts of a launch with a large one follow from launches with small ones (`prediction.predict`). An argument is such a
+one where, followed through registers, it reaches branches, the predicates and sizes of accesses, but no address and
+nothing that is stored, and meets on its way no value that differs between blocks, or that comes out of memory: so all
+blocks do the same with it. How the counts grow must still be seen.
+"""
+
+from __future__ import annotations
+
+from ..instructions import registry
+from ..ptx.program import Program, targets
+from ..ptx.syntax import Address, Instruction, Register, Special, Symbol, registers_of
+
+COPIES = ("mov", "cvta", "shfl", "elect", "vote", "activemask", "redux", "match")  # of what threads of a block hold
+OF_BLOCK = ("%ctaid", "%clusterid", "%smid", "%gridid", "%clock", "%globaltimer", "%envreg")
+
+
+def trip_counts(program: Program) -> list[int]:
+    """Return the places of the parameters that only count trips of loops."""
+    if len(program.functions) > 1:
+        return []
+    places = {p.variable: n for n, p in enumerate(program.parameters)}
+    loads: dict[int, set[Register]] = {}
+    of_parameter = set()  # places of their loads
+    for i in program.code:
+        source = i.operands[1] if i.opcode == "ld" and "param" in i.modifiers else None
+        if isinstance(source, Address) and isinstance(source.base, Symbol) and source.base.variable in places:
+            of_parameter.add(i.pc)
+            whole = not source.offset and not i.modifiers[-1].startswith("f")
+            if whole and isinstance(i.operands[0], Register):
+                loads.setdefault(places[source.base.variable], set()).add(i.operands[0])
+    varying = _reached(program, {r for i in program.code if _differs(i, of_parameter) for r in registers_of(_first(i))})
+    return [place for place, registers in loads.items() if _counts_trips(program, registers, varying)]
+
+
+def _first(i: Instruction) -> object:
+    """Return the operand that an instruction may write."""
+    return i.operands[0] if i.operands and i.opcode not in ("st", "red", "bra", "brx") else ()
+
+
+def _differs(i: Instruction, of_parameter: set[int]) -> bool:
+    """Whether an instruction's result is another in other blocks, whatever its operands."""
+    if any(isinstance(o, Special) and o.name.startswith(OF_BLOCK) for o in i.operands):
+        return True
+    effect = i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS
+    return effect and i.opcode not in COPIES and i.pc not in of_parameter
+
+
+def _reached(program: Program, registers: set[Register]) -> set[Register]:
+    """Return these registers and all that are computed from them."""
+    found, size = set(registers), -1
+    while size != len(found):
+        size = len(found)
+        for i in program.code:
+            computed = i.opcode in COPIES or not (i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS)
+            if computed and (i.predicate in found or not found.isdisjoint(registers_of(i.operands[1:]))):
+                found.update(registers_of(_first(i)))
+    return found
+
+
+def _counts_trips(program: Program, registers: set[Register], varying: set[Register]) -> bool:
+    found = _reached(program, registers)
+    if not found.isdisjoint(varying):
+        return False
+    goes_back = False
+    for i in program.code:
+        if not (i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS) or i.opcode in COPIES:
+            continue
+        if i.opcode in ("bra", "brx"):
+            goes_back |= i.predicate in found and any(place <= i.pc for place in targets(i))
+        elif i.opcode == "cp":  # its size may depend on it
+            if any(not found.isdisjoint(registers_of(o)) for o in i.operands if isinstance(o, Address)):
+                return False
+        elif not found.isdisjoint(registers_of(i.operands[i.opcode in ("ld", "ldu", "ldmatrix") :])):
+            return False
+    return goes_back

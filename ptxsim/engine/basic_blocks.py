@@ -1,0 +1,184 @@
+"""Straight runs of instructions, from one place to the next branch or meeting point, as lists of steps.
+
+Where values are asked for, neighbouring f32 FMAs that do not depend on each other, as of an outer product, are computed
+together: one array operation for many instructions. Where only counts are, what does not bear on them is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+import numpy as np
+
+from ..instructions.matrix import mma_together
+from ..instructions.memory import blind
+from ..instructions.needs import Everything
+from ..instructions.registry import Step
+from ..machine import floats, native
+from ..machine.values import viewed
+from ..ptx.syntax import Instruction, Register, Variable, registers_of
+from ..ptx.types import TYPES
+from .lowering import Lowering
+from .slicing import slice_of
+
+F32 = TYPES["f32"]
+FMA = ("rn", "f32")
+FEWEST = 4  # FMAs that are worth being computed together
+CHUNK = 1 << 15  # elements that are computed at once: they stay in a cache
+
+
+class Runs:
+    """The runs of a machine's program, made as they are met."""
+
+    def __init__(self, machine: Everything, lowering: Lowering) -> None:
+        self.machine, self.lowering = machine, lowering
+        self._made: dict[tuple[int, int], list[Step]] = {}
+        self._counted: dict[tuple[int, int], list[Step]] = {}
+        self._same: dict[Variable, Variable] | None = None  # of the launch that `_counted` and `_sliced` are of
+
+    def prepare(self, places: Mapping[Variable, int]) -> None:
+        """A launch begins; `places`: addresses of the buffers that parameters hold."""
+        first: dict[int, Variable] = {}
+        same = {variable: first.setdefault(place, variable) for variable, place in places.items()}
+        if same != self._same:
+            self._same, self._counted = same, {}
+            self.__dict__.pop("_sliced", None)
+
+    def steps(self, first: int, end: int, values: bool) -> list[Step]:
+        """Return the steps of the instructions from `first` up to `end`."""
+        made = self._made if values else self._counted
+        found = made.get((first, end))
+        if found is None:
+            make = self._together if values else self._counting
+            found = made[first, end] = make(first, end)
+        return found
+
+    def _counting(self, first: int, end: int) -> list[Step]:
+        return [step for step in self._sliced[first:end] if step is not None]
+
+    @cached_property
+    def _sliced(self) -> list[Step | None]:
+        """The steps of a launch without values, by place; None where nothing needs to be done."""
+        m = self.machine
+        found = slice_of(m.program, m.origins, self._same or {})
+        steps = list(self.lowering.steps)
+        for pc in found.skipped:
+            steps[pc] = None
+        for pc in found.blind:
+            instruction = m.program.code[pc]
+            step = blind(m, instruction)
+            steps[pc] = step if instruction.predicate is None else self.lowering.guarded(instruction, step)
+        return steps
+
+    def _together(self, first: int, end: int) -> list[Step]:
+        m, each = self.machine, self.lowering.steps
+        steps: list[Step] = []
+        group: list[Instruction] = []
+        kind: tuple[str, ...] = ()  # of those in the group
+        written: set[Register] = set()
+
+        def finish() -> None:
+            alone = [step for i in group if (step := each[i.pc]) is not None]
+            if kind == FMA and len(group) >= FEWEST:
+                steps.append(fused(m, group, alone))
+            elif kind != FMA and len(group) > 1:
+                steps.append(_products(m, group, alone))
+            else:
+                steps.extend(alone)
+            group.clear()
+            written.clear()
+
+        for pc in range(first, end):
+            instruction = m.program.code[pc]
+            own = _kind(instruction)
+            if own is None or pc in m.watch.uses:
+                finish()
+                if (step := each[pc]) is not None:
+                    steps.append(step)
+                continue
+            if own != kind or not written.isdisjoint(registers_of(instruction.operands)):
+                finish()
+            kind = own
+            group.append(instruction)
+            written.update(registers_of(instruction.operands[0]))
+        finish()
+        return steps
+
+
+def _kind(i: Instruction) -> tuple[str, ...] | None:
+    """Return the kind of an instruction; those of one kind may be computed together. None: this one may not."""
+    if i.predicate is None and i.opcode == "fma" and i.modifiers == FMA:
+        return FMA if all(isinstance(o, Register) and o.type.bits == 32 for o in i.operands) else None
+    return i.modifiers if i.predicate is None and i.opcode == "mma" else None
+
+
+def _products(m: Everything, group: list[Instruction], alone: list[Step]) -> Step:
+    """mma.sync of one form; where not all threads act, one after the other, as what is wrong is said of each."""
+    together = mma_together(m, group)
+
+    def step() -> None:
+        for one in [together] if m.state.active is None else alone:
+            one()
+
+    return step
+
+
+def fused(m: Everything, group: list[Instruction], alone: list[Step]) -> Step:
+    """FMAs none of which reads or writes what another writes; `alone`: the steps of each by itself."""
+    return _by_rows(m, group, alone) if native.library is None else _native(m, group)
+
+
+def _native(m: Everything, group: list[Instruction]) -> Step:
+    """Return a step that computes all of them in C."""
+    state, sums = m.state, m.operands.rows
+    factors = list(dict.fromkeys(o.slot for i in group for o in i.operands[1:3]))
+    left, right = (np.array([factors.index(i.operands[at].slot) for i in group], np.int32) for at in (1, 2))
+    addends = tuple(i.operands[3].slot for i in group)
+    results = tuple(i.operands[0].slot for i in group)
+    writers = [m.operands.writer(i.operands[0], F32) for i in group]
+    registers, f4 = state.registers, F32.dtype
+
+    def rows_of(slots: Iterable[int]) -> np.ndarray:
+        found = [registers[slot] for slot in slots]
+        return np.stack([x if x.dtype is f4 else viewed(x, f4) for x in found])
+
+    def step() -> None:
+        known = sums.get(addends)  # mostly what another such group left, so that it need not be gathered
+        if known is None or any(registers[slot] is not row for slot, row in zip(addends, known[1], strict=True)):
+            known = rows_of(addends), []
+        found = native.fma_rows(rows_of(factors), left, right, known[0])
+        rows = list(found)
+        if state.mask is None:
+            sums[results] = found, rows
+            for slot, row in zip(results, rows, strict=True):
+                registers[slot] = row
+        else:
+            for write, row in zip(writers, rows, strict=True):
+                write(row)
+
+    return step
+
+
+def _by_rows(m: Everything, group: list[Instruction], alone: list[Step]) -> Step:
+    """Return a step that computes them in NumPy, as many at the same time as stay in a cache."""
+    slots = [tuple(o.slot for o in i.operands[1:]) for i in group]
+    readers = {o.slot: m.operands.reader(o, F32) for i in group for o in i.operands[1:]}
+    factors = {slot for a, b, _ in slots for slot in (a, b)}
+    writers = [m.operands.writer(i.operands[0], F32) for i in group]
+
+    def step() -> None:
+        rows = CHUNK // m.state.lanes
+        if rows < FEWEST:
+            for one in alone:
+                one()
+            return
+        values = {slot: read() for slot, read in readers.items()}
+        wide = {slot: values[slot].astype(np.float64) for slot in factors}
+        for start in range(0, len(slots), rows):
+            part = slots[start : start + rows]
+            results = floats.fma32_rows([(wide[a], wide[b]) for a, b, _ in part], [values[c] for _, _, c in part])
+            for write, value in zip(writers[start:], results, strict=False):
+                write(value)
+
+    return step

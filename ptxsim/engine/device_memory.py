@@ -1,0 +1,243 @@
+"""Device memory that outlives a launch: allocations with addresses of their own, and what is in them.
+
+    kernel = Kernel(module, entry, memory=memory)
+    kernel.launch(grid, block, [raw bytes of each parameter])
+
+`ptxsim exec` keeps a program's device memory so, in pages that it shares with the program.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+
+from ..errors import PtxsimError
+from ..machine.arrays import Texture
+from ..machine.memory import ALIGN, GLOBAL_BASE, GUARD, HEAP, Allocation, Arena, Heap
+from ..machine.tensor_maps import BYTES as MAP_BYTES
+from ..machine.tensor_maps import MAGIC, TensorMap, decoded
+from ..machine.texture_arrays import TextureArray
+from ..ptx.program import Program
+from ..ptx.syntax import Module, Symbol, Variable
+from .linking import initial_bytes
+from .machine import Machine
+
+PAGE = 4096
+OF_LAUNCH = 16 << 20  # bytes at the start that no allocation of the program has: standins/core.cpp leaves them out
+HEAP_START = GLOBAL_BASE + OF_LAUNCH - HEAP  # of malloc; what launches need for themselves lies below
+MOST_SPANS = 4096  # of memory that nobody wrote, within one allocation; of more, none is watched
+MOST_WATCHED = 256 << 20  # bytes of an allocation of which it is known what nobody wrote
+Span = tuple[int, int]  # addresses, from and to
+
+
+class DeviceMemory(Arena):
+    """Allocations in an array of bytes that begins at GLOBAL_BASE, however large: only what is touched takes memory."""
+
+    def __init__(self, whole: np.ndarray) -> None:
+        super().__init__()
+        self.whole = whole
+        self.live: dict[int, Allocation] = {}
+        self.released_last: list[Allocation] = []  # for messages
+        self.of_launch: list[Allocation] = []  # what a launch itself needs, until it ends
+        self.textures: dict[int, Texture | TextureArray] = {}  # by handle
+        self.tensor_maps: list[TensorMap] = []  # by the number in their bytes
+        self.addresses: dict[int, dict[str, int]] = {}  # of variables, by id of their module
+        self._of_functions: dict[int, list[Variable]] = {}  # variables that hold addresses of functions
+        self._starts: list[int] = []
+        self._unwritten: dict[int, list[Span]] = {}  # by the allocation's start
+        self.finish()
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that a launch has to allocate: 0, as device memory exists already."""
+        return 0
+
+    def allocated(self, start: int, size: int, name: str, written: bool = False) -> None:
+        """Memory at an address from now on. `written`: whether reading it at once is no fault."""
+        self.live[start] = Allocation(start, start + size, name)
+        insort(self._starts, start)
+        if not written and size <= MOST_WATCHED:
+            self._unwritten[start] = [(start, start + size)]
+
+    def release(self, start: int) -> None:
+        """Remove an allocation that was freed."""
+        gone = self.live.pop(start)
+        self._starts.remove(start)
+        self._unwritten.pop(start, None)
+        self.released_last = [a for a in self.released_last if a.end <= gone.start or a.start >= gone.end][-100:]
+        self.released_last.append(gone)
+
+    def holder(self, address: int) -> Allocation | None:
+        """The allocation that an address belongs to."""
+        i = bisect_right(self._starts, address) - 1
+        found = self.live[self._starts[i]] if i >= 0 else None
+        return found if found is not None and address < found.end else None
+
+    def allocate(self, size: int, name: str, align: int = ALIGN) -> int:
+        """Memory for one launch: its address, below all that the program has."""
+        start = super().allocate(size, name, align)
+        if self.top > HEAP_START:
+            raise PtxsimError(
+                f"{name}: no room for {size} bytes among the {OF_LAUNCH - HEAP} that a launch may need for itself"
+            )
+        self.of_launch.append(self.allocations.pop())
+        return start
+
+    def make_heap(self) -> None:
+        """The heap of malloc, which outlives launches: a later one may use and free its blocks."""
+        self.heap = self.heap or Heap(HEAP_START)
+
+    def finish(self) -> None:
+        """Rebuild the list of allocations for a launch."""
+        heap = [] if self.heap is None else sorted(self.heap.blocks.values(), key=lambda block: block.start)
+        self.allocations = [*self.of_launch, *heap, *(self.live[start] for start in self._starts)]
+        self.starts = [a.start - GLOBAL_BASE for a in self.allocations]
+        self.ends = [a.end - GLOBAL_BASE for a in self.allocations]
+        self.data = self.whole[: -(-(self.ends[-1] if self.ends else 1) // PAGE) * PAGE + PAGE]
+
+    def onto(self, whole: np.ndarray) -> DeviceMemory:
+        """Return a copy whose bytes lie in another array, such as a private mapping of the pages."""
+        copy = DeviceMemory(whole)
+        copy.__dict__.update(
+            {name: value.copy() if isinstance(value, dict | list) else value for name, value in self.__dict__.items()}
+        )
+        copy.whole, copy.heap = whole, deepcopy(self.heap)
+        copy.finish()
+        return copy
+
+    def nearest(self, offset: int) -> str:
+        at = offset + GLOBAL_BASE
+        for a in reversed(self.released_last):
+            if a.start <= at < a.end:
+                return f"{at - a.start} bytes into {a.name}, which was freed"
+        return super().nearest(offset)
+
+    # variables of modules
+
+    def place(self, module: Module, variables: Iterable[Variable], addresses: dict[str, int]) -> None:
+        """A module's variables are at these addresses, in allocations that exist: puts their initial values there."""
+        self.addresses[id(module)] = addresses
+        self._of_functions[id(module)] = []
+        program = Program(module, next(iter(module.functions.values())))
+        for variable in variables:
+            named = [item.name for item in variable.initial or () if isinstance(item, Symbol)]
+            if any(name in module.functions for name in named):
+                self._of_functions[id(module)].append(variable)
+            elif variable.initial:
+                self.write(addresses[variable.name], initial_bytes(program, variable, addresses))
+            if variable.initial:
+                self.written(addresses[variable.name], variable.size)
+
+    def symbols(self, program: Program) -> dict[str, int]:
+        """Addresses of a program's variables. What its functions' addresses are differs from program to program of a
+        module: variables that hold some get those of this one."""
+        addresses = self.addresses[id(program.module)]
+        for variable in self._of_functions[id(program.module)]:
+            if all(
+                not isinstance(i, Symbol) or i.name in {**addresses, **program.start} for i in variable.initial or ()
+            ):
+                self.write(addresses[variable.name], initial_bytes(program, variable, addresses))
+        return addresses
+
+    def write(self, address: int, data: np.ndarray) -> None:
+        at = address - GLOBAL_BASE
+        self.whole[at : at + data.nbytes] = data.reshape(-1).view(np.uint8)
+
+    def never_written(self, module: Module) -> set[str]:
+        """Variables of a module of which no byte was written."""
+        addresses = self.addresses.get(id(module), {})
+        return {name for name, at in addresses.items() if self._unwritten.get(at) == [(at, self.live[at].end)]}
+
+    # what nobody wrote
+
+    def written(self, address: int, width: int, pitch: int = 0, rows: int = 1) -> None:
+        """Record that the host wrote `width` bytes at an address, `rows` times, `pitch` bytes apart."""
+        holder = self.holder(address)
+        if holder is None or holder.start not in self._unwritten:
+            return
+        if width == pitch:
+            width, rows = width * rows, 1
+        if rows > MOST_SPANS:
+            del self._unwritten[holder.start]
+            return
+        spans = self._unwritten[holder.start]
+        for row in range(rows):
+            start = address + row * pitch
+            spans = [part for span in spans for part in _without(span, (start, start + width))]
+        self._keep(holder.start, spans)
+
+    def _keep(self, start: int, spans: list[Span]) -> None:
+        if spans and len(spans) <= MOST_SPANS:
+            self._unwritten[start] = spans
+        else:
+            self._unwritten.pop(start, None)
+
+    def unwritten(self) -> list[Span]:
+        """Memory that nobody has written; of each allocation also an empty span at its start, by which a launch knows
+        that pointers to it matter. Not of variables, which begin as zeros."""
+        variables = {at for addresses in self.addresses.values() for at in addresses.values()}
+        spans = {start: found for start, found in self._unwritten.items() if start not in variables}
+        return [s for start, found in spans.items() for s in [(start, start), *found]]
+
+    def after(self, machine: Machine) -> None:
+        """Record what a launch that has ended wrote."""
+        self.of_launch, self.top = [], GLOBAL_BASE + GUARD
+        shadow = machine.global_memory
+        variables = {at for addresses in self.addresses.values() for at in addresses.values()}
+        if shadow is None or shadow.unwritten is None:
+            return
+        size = shadow.size
+        for start, spans in list(self._unwritten.items()):
+            if start in variables:
+                continue
+            left: list[Span] = []
+            for first, end in spans:
+                base = (first - GLOBAL_BASE) // size
+                marks = shadow.unwritten[base : -(-(end - GLOBAL_BASE) // size)]
+                if marks.all():
+                    left.append((first, end))
+                    continue
+                flips = np.flatnonzero(marks[1:] != marks[:-1]) + 1
+                if len(flips) > 2 * MOST_SPANS:
+                    left = []
+                    break
+                edges = np.concatenate([[0] if marks[0] else [], flips, [len(marks)] if marks[-1] else []]).astype(int)
+                at = GLOBAL_BASE + (base + edges) * size
+                left += [(max(int(a), first), min(int(b), end)) for a, b in zip(at[::2], at[1::2], strict=True)]
+            self._keep(start, left)
+
+    def all_written(self) -> None:
+        """Treat all memory as written, after writes that were not watched."""
+        variables = {at for addresses in self.addresses.values() for at in addresses.values()}
+        self._unwritten = {start: s for start, s in self._unwritten.items() if start in variables}
+
+    # parameters
+
+    def places(self, program: Program, params: bytes) -> dict[Variable, Any]:
+        """By parameter, the start of the allocation that it points into. None: it holds several pointers, so that what
+        comes from it may be any of them."""
+        found: dict[Variable, Any] = {}
+        for parameter in program.parameters:
+            raw = params[parameter.offset : parameter.offset + parameter.variable.size]
+            if len(raw) == MAP_BYTES and (number := decoded(raw)) is not None and number < len(self.tensor_maps):
+                holders = [self.holder(self.tensor_maps[number].address)]
+            else:
+                words = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64).tolist()
+                holders = [self.holder(word) for word in words]
+                if MAGIC in raw:
+                    holders += [None, None]
+            starts = [holder.start for holder in holders if holder is not None]
+            if len(starts) == 1 and len(holders) == 1:
+                found[parameter.variable] = starts[0]
+            elif starts or len(holders) > 16:
+                found[parameter.variable] = None
+        return found
+
+
+def _without(span: Span, cut: Span) -> list[Span]:
+    parts = [(span[0], min(span[1], cut[0])), (max(span[0], cut[1]), span[1])]
+    return [part for part in parts if part[0] < part[1]] if cut[0] < span[1] and cut[1] > span[0] else [span]

@@ -1,0 +1,218 @@
+"""Lays out an entry of a module with all it can reach, and puts its variables in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .. import instructions
+from ..errors import NoEntryError, PtxError
+from ..machine.layout import shared_base
+from ..machine.memory import Arena
+from ..ptx.demangle import demangle, matching
+from ..ptx.program import Parameter, Program, align_up, function_address, immediate_bytes, shortened, targets
+from ..ptx.sizes import MOST_PARAMETERS
+from ..ptx.syntax import Function, Instruction, Label, Module, Symbol, Variable
+
+# of the device's own runtime, by which kernels launch others
+DEVICE_LAUNCHES = ("cudaGetParameterBuffer", "cudaLaunchDevice", "cudaCDP", "cudaDeviceSynchronize")
+BUILTIN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
+
+
+def callees(module: Module, function: Function) -> Iterator[tuple[Instruction, str]]:
+    """Names that a function calls, or whose address it takes: itself, or out of a variable that it uses (a table of
+    virtual functions, say)."""
+    for instruction in function.code or ():
+        if instruction.opcode == "call" and isinstance(instruction.operands[1], Symbol):
+            yield instruction, instruction.operands[1].name
+        for name in _names(instruction):
+            for reached in reachable_names(module, name):
+                yield instruction, reached
+
+
+def reachable_names(module: Module, name: str) -> list[str]:
+    """A name, and those that the initialisers of variables lead to from there."""
+    found, left = [], [name]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.append(name)
+            variable = module.variables.get(name)
+            left += [item.name for item in (variable.initial or ()) if isinstance(item, Symbol)] if variable else []
+    return found
+
+
+def choose_entry(module: Module, entry: str | None) -> Function:
+    """The entry by its name, mangled or as in the source (`tiled<128, 8>`), or by a part that only its name has.
+
+    Raises `NoEntryError` where there is none, `PtxError` where there are several."""
+    names = module.entries
+    if not names:
+        raise NoEntryError("the PTX has no entry (.entry with a body)")
+    if entry is None:
+        if len(names) > 1:
+            raise PtxError(f"the PTX has {len(names)} entries, name one: {_listed(names)}")
+        return module.functions[names[0]]
+    close = matching(names, entry)
+    if not close:
+        raise NoEntryError(f"no entry {entry!r} in the PTX; it has: {_listed(names)}")
+    if len(close) > 1:
+        raise PtxError(f"{len(close)} entries match {entry!r}: {_listed(close)}")
+    return module.functions[close[0]]
+
+
+def _listed(names: list[str]) -> str:
+    return "; ".join(shortened(demangle(name)) for name in names)
+
+
+def link(module: Module, entry: str | None = None) -> Program:
+    """Lay out an entry. Raises `PtxError` for what is missing or not known, with its source line."""
+    program = Program(module, choose_entry(module, entry))
+    _order(program)
+    for function in program.functions:
+        program.start[function.name] = base = len(program.code)
+        for instruction in function.code or ():
+            instruction.pc = len(program.code)
+            instructions.require_known(instruction)
+            program.code.append(instruction)
+            program.owner.append(function)
+        _shift_labels(function, base)
+        for register in function.registers:
+            register.slot = program.slots
+            program.slots += 1
+        program.saved_slots[function.name] = [register.slot for register in function.registers]
+    _number_blocks(program)
+    _place_variables(program)
+    return program
+
+
+def _order(program: Program) -> None:
+    """Reachable functions, callees first; finds recursion."""
+    done, path = set(), []
+
+    def visit(function: Function) -> None:
+        if function.name in path:
+            program.recursive = True
+            return
+        if function.name in done:
+            return
+        path.append(function.name)
+        for instruction, name in callees(program.module, function):
+            target = program.module.functions.get(name)
+            program.allocates |= name == "malloc"
+            if target is None or name in BUILTIN_CALLS:
+                continue
+            if target.code is None:
+                if name.lstrip("_").startswith(DEVICE_LAUNCHES):
+                    raise PtxError(
+                        f"{instruction.where}: {name} is called: kernels that launch others from the device (dynamic "
+                        "parallelism) are not supported; remedy: launch the inner kernel by itself"
+                    )
+                raise PtxError(f"{instruction.where}: {name} is called but has no body here")
+            visit(target)
+        path.pop()
+        done.add(function.name)
+        program.functions.append(function)
+
+    visit(program.entry)
+
+
+def _shift_labels(function: Function, base: int) -> None:
+    """Labels of a function to places in the program; each label once."""
+    seen: set[Label] = set()
+    for instruction in function.code or ():
+        if instruction.opcode in ("bra", "brx"):
+            last = instruction.operands[-1]
+            for label in last if isinstance(last, tuple) else (last,):
+                if label not in seen:
+                    seen.add(label)
+                    label.place = base + label.pc
+
+
+def _number_blocks(program: Program) -> None:
+    """Number the basic blocks."""
+    leaders = set(program.start.values())
+    for instruction in program.code:
+        places = targets(instruction)
+        leaders.update(places)
+        if places or instruction.opcode in ("ret", "exit", "trap", "call"):
+            leaders.add(instruction.pc + 1)
+    block = -1
+    for instruction in program.code:
+        block += instruction.pc in leaders
+        instruction.block = block
+
+
+def _place_variables(program: Program) -> None:
+    for variable in program.entry.params:
+        if not isinstance(variable, Variable):
+            raise PtxError(f"{program.name}: parameter {variable.name} is a register; those of an .entry are .param")
+        program.parameter_bytes = align_up(program.parameter_bytes, variable.align)
+        program.parameters.append(Parameter(variable, program.parameter_bytes))
+        program.parameter_bytes += variable.size
+        if program.parameter_bytes > MOST_PARAMETERS:
+            raise PtxError(f"{program.name}: more than {MOST_PARAMETERS} bytes of parameters")
+    base = program.shared_base = shared_base(program.module.target)
+    used = program.names = {operand for i in program.code for operand in _names(i)}
+    module_shared = [v for v in program.module.variables.values() if v.space == "shared" and v.name in used]
+    own = [v for f in program.functions for v in f.variables]
+    dynamic = [v for v in module_shared if v.extern or not v.size]
+    for variable in [v for v in module_shared if v not in dynamic] + [v for v in own if v.space == "shared"]:
+        program.static_shared_bytes = align_up(program.static_shared_bytes, variable.align)
+        program.shared[variable] = base + program.static_shared_bytes
+        program.static_shared_bytes += variable.size
+    for variable in dynamic:  # all of them start where the static part ends, which is as long as they are aligned
+        program.static_shared_bytes = align_up(program.static_shared_bytes, max(16, variable.align))
+    for variable in dynamic:
+        program.shared[variable] = base + program.static_shared_bytes
+    locals_ = [v for v in own if v.space in ("local", "param")]
+    called = [f for f in program.functions if f is not program.entry]
+    locals_ += [v for f in called for v in (*f.params, *f.returns) if isinstance(v, Variable)]
+    for variable in locals_:
+        program.local_bytes = align_up(program.local_bytes, max(variable.align, 1))
+        program.frames[variable] = program.local_bytes
+        program.local_bytes += variable.size
+    program.local_bytes = align_up(program.local_bytes, 16)
+
+
+def _names(instruction: Instruction) -> Iterator[str]:
+    stack = list(instruction.operands)
+    while stack:
+        operand = stack.pop()
+        if isinstance(operand, Symbol):
+            yield operand.name
+        elif hasattr(operand, "base"):
+            stack.append(operand.base)
+        elif hasattr(operand, "items") and isinstance(operand.items, tuple):
+            stack.extend(operand.items)
+
+
+def place_globals(program: Program, arena: Arena) -> dict[str, int]:
+    """Put the global and constant variables that the program uses in memory, initialised; their addresses."""
+    placed: dict[str, tuple[Variable, int]] = {}
+    used = {reached for name in program.names for reached in reachable_names(program.module, name)}
+    variables = [variable for name, variable in program.module.variables.items() if name in used]
+    variables += [v for f in program.functions for v in f.variables]
+    for variable in variables:
+        if variable.space in ("global", "const") and not variable.extern and not variable.opaque:
+            placed[variable.name] = (variable, arena.allocate(max(1, variable.size), variable.name, variable.align))
+    addresses = {name: address for name, (_, address) in placed.items()}
+    for variable, address in placed.values():
+        if variable.initial:
+            arena.write(address, initial_bytes(program, variable, addresses))
+    return addresses
+
+
+def initial_bytes(program: Program, variable: Variable, addresses: dict[str, int]) -> np.ndarray:
+    """Return a variable's initial bytes; `addresses`: of the variables that its initialiser may name."""
+    size, parts = variable.type.bytes, []
+    for item in variable.initial or ():
+        if isinstance(item, Symbol):
+            value = addresses.get(item.name, function_address(program, item.name))
+            if value is None:
+                raise PtxError(f"initialiser of {variable.name}: {item.name} has no address")
+            parts.append(((value + item.offset) & (1 << 64) - 1).to_bytes(8, "little")[:size])
+        else:
+            parts.append(immediate_bytes(item, variable.type))
+    return np.frombuffer(b"".join(parts), np.uint8)

@@ -1,0 +1,228 @@
+"""From instructions to steps: functions without arguments that do what an instruction does for the active threads.
+
+While all threads are in one group, as in a GEMM almost always, an instruction is one NumPy operation on whole arrays,
+without masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..errors import PtxError
+from ..instructions import registry
+from ..instructions.needs import Everything
+from ..instructions.registry import Control, Step
+from ..machine.operands import Operand
+from ..machine.values import merged, viewed
+from ..ptx.syntax import Immediate, Instruction, Pair, Register
+from ..ptx.types import Type
+
+
+class Lowering:
+    """The steps of a program, by place; of what ends a straight run of them, the control."""
+
+    def __init__(self, machine: Everything) -> None:
+        self.machine = machine
+        self.state, self.operands = machine.state, machine.operands
+        self.steps: list[Step | None] = []
+        self.controls: list[Control | None] = []
+        for instruction in machine.program.code:
+            self._compile(instruction)
+
+    def _compile(self, instruction: Instruction) -> None:
+        try:
+            step, control = self._built(instruction)
+        except PtxError as error:
+            text = str(error)
+            raise PtxError(text if text.startswith(instruction.where) else f"{instruction.where}: {text}") from None
+        self.steps.append(step)
+        self.controls.append(control)
+
+    def _built(self, instruction: Instruction) -> tuple[Step | None, Control | None]:
+        """Its step, or for one that ends a straight run, its control."""
+        step: Step | None = None
+        control: Control | None = None
+        if instruction.opcode in registry.CONTROLS:
+            control = registry.CONTROLS[instruction.opcode](self.machine, instruction)
+            if instruction.predicate is not None and instruction.opcode != "bra":
+                control = self._guarded_control(instruction, control)
+        else:
+            if instruction.opcode in registry.EFFECTS:
+                step = registry.EFFECTS[instruction.opcode](self.machine, instruction)
+            else:
+                step = self._elementwise(instruction)
+            if instruction.pc in self.machine.watch.uses:
+                step = self._watched(instruction, step)
+            if instruction.predicate is not None:
+                step = self.guarded(instruction, step)
+        return step, control
+
+    def _watched(self, instruction: Instruction, step: Step) -> Step:
+        """The step of an instruction that uses registers which a wgmma may have in flight."""
+        use = self.machine.watch.uses[instruction.pc]
+
+        def watched() -> None:
+            if self.machine.launch.checks.races:
+                self.machine.warpgroups.before(instruction, use)
+            step()
+
+        return watched
+
+    def _elementwise(self, instruction: Instruction) -> Step:
+        modifiers = registry.Modifiers(instruction)
+        build = registry.find_elementwise(instruction)
+        assert build is not None  # the parser asked
+        operation = build(modifiers)
+        modifiers.done()
+        destination, *sources = instruction.operands
+        if len(sources) != len(operation.sources):
+            raise PtxError(
+                f"{instruction.where}: {instruction.name} takes {len(operation.sources) + 1} operands, "
+                f"found {len(instruction.operands)}"
+            )
+        readers = [self.operands.reader(o, t) for o, t in zip(sources, operation.sources, strict=True)]
+        compute, registers = operation.compute, self.state.registers
+        if operation.reads_carry:
+            readers.append(lambda: registers[self.operands.carry])
+        if isinstance(operation.result, tuple) or operation.writes_carry:
+            return self._several(instruction, operation, readers)
+        slot, widen = self.operands.target(destination, operation.result)
+        found = [self._plain(o, t) for o, t in zip(sources, operation.sources, strict=True)]
+        plain = [p for p in found if p is not None]
+        if widen is None and len(plain) == len(readers):
+            return self._fast(compute, slot, plain)
+
+        def step() -> None:
+            value = compute(*[read() for read in readers])
+            if widen is not None:
+                value = widen(value)
+            mask = self.state.mask
+            registers[slot] = value if mask is None else merged(mask, value, registers[slot])
+
+        return step
+
+    def _plain(self, operand: Operand, t: Type) -> tuple[int, np.dtype] | None:
+        """Slot and type of an operand that only needs to be looked at as that type."""
+        if isinstance(operand, Register) and operand.type.bits == t.bits:
+            return operand.slot, t.dtype
+        if isinstance(operand, Immediate):
+            return self.operands.immediate(operand, t), t.dtype
+        return None
+
+    def _fast(self, compute: registry.Compute, slot: int, plain: list[tuple[int, np.dtype]]) -> Step:
+        """Steps of one result and one to three operands."""
+        registers = self.state.registers
+        if len(plain) == 1:
+            ((a, ta),) = plain
+
+            def step() -> None:
+                x = registers[a]
+                if x.dtype is not ta:
+                    x = viewed(x, ta)
+                value, mask = compute(x), self.state.mask
+                registers[slot] = value if mask is None else merged(mask, value, registers[slot])
+
+        elif len(plain) == 2:
+            (a, ta), (b, tb) = plain
+
+            def step() -> None:
+                x, y = registers[a], registers[b]
+                if x.dtype is not ta:
+                    x = viewed(x, ta)
+                if y.dtype is not tb:
+                    y = viewed(y, tb)
+                value, mask = compute(x, y), self.state.mask
+                registers[slot] = value if mask is None else merged(mask, value, registers[slot])
+
+        elif len(plain) == 3:
+            (a, ta), (b, tb), (c, tc) = plain
+
+            def step() -> None:
+                x, y, z = registers[a], registers[b], registers[c]
+                if x.dtype is not ta:
+                    x = viewed(x, ta)
+                if y.dtype is not tb:
+                    y = viewed(y, tb)
+                if z.dtype is not tc:
+                    z = viewed(z, tc)
+                value, mask = compute(x, y, z), self.state.mask
+                registers[slot] = value if mask is None else merged(mask, value, registers[slot])
+
+        else:
+
+            def step() -> None:
+                value = compute(*[viewed(registers[s], t) for s, t in plain])
+                mask = self.state.mask
+                registers[slot] = value if mask is None else merged(mask, value, registers[slot])
+
+        return step
+
+    def _several(
+        self, instruction: Instruction, operation: registry.Elementwise, readers: list[Callable[[], np.ndarray]]
+    ) -> Step:
+        """Several destinations: `p|q`, or a result and the carry flag."""
+        destination = instruction.operands[0]
+        if not isinstance(operation.result, tuple):  # and the carry
+            writers = [
+                self.operands.writer(destination, operation.result),
+                self.operands.write_slot(self.operands.carry),
+            ]
+        else:
+            if not isinstance(destination, Pair):
+                raise PtxError(f"{instruction.where}: {instruction.name} needs two destinations, p|q")
+            pair = (destination.first, destination.second)
+            writers = [self.operands.writer(o, t) for o, t in zip(pair, operation.result, strict=True)]
+        compute = operation.compute
+
+        def step() -> None:
+            for write, value in zip(writers, compute(*[read() for read in readers]), strict=True):
+                write(value)
+
+        return step
+
+    def guarded(self, instruction: Instruction, step: Step) -> Step:
+        assert instruction.predicate is not None
+        registers, slot, negated = self.state.registers, instruction.predicate.slot, instruction.negated
+
+        def guarded() -> None:
+            chosen = registers[slot]
+            if negated:
+                chosen = ~chosen
+            mask, active = self.state.mask, self.state.active
+            threads = chosen if active is None else chosen & active
+            count = int(np.count_nonzero(threads))
+            if count == self.state.count:
+                step()
+            elif count:
+                whole, total = self.state.whole, self.state.count
+                self.state.mask = self.state.active = threads
+                self.state.whole, self.state.count = False, count
+                try:
+                    step()
+                finally:
+                    self.state.mask, self.state.active, self.state.whole, self.state.count = mask, active, whole, total
+
+        return guarded
+
+    def _guarded_control(self, instruction: Instruction, step: Control) -> Control:
+        assert instruction.predicate is not None
+        registers, slot, negated = self.state.registers, instruction.predicate.slot, instruction.negated
+        after = instruction.pc + 1
+
+        def guarded(active: np.ndarray) -> int | None:
+            chosen = active & (~registers[slot] if negated else registers[slot])
+            count = np.count_nonzero(chosen)
+            if count == 0:
+                return after
+            if count == self.state.count:
+                return step(active)
+            self.state.join(after, active & ~chosen)
+            self.state.enter(chosen)
+            place = step(chosen)
+            if place is not None:
+                self.state.join(place, chosen)
+            return None
+
+        return guarded

@@ -1,0 +1,300 @@
+"""Which threads run, and for how long.
+
+Threads of a batch are kept in groups, one for each place in the program where some wait; the group with the least
+place runs until it reaches the place of another, which it joins. Since compilers lay code out so that paths meet
+further on, that is reconvergence (min-PC scheduling); groups that jump back time and again let the others run now and
+then, so that one thread may wait for another in a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from ..errors import KernelFault, PtxsimError
+from ..instructions.registry import Control, Step
+from ..machine.barriers import Barriers
+from ..machine.bulk_groups import BulkGroups
+from ..machine.clusters import Clusters
+from ..machine.convergence import Convergence, width
+from ..machine.diagnostics import Diagnostics
+from ..machine.events import Events
+from ..machine.launch import Limits
+from ..machine.mbarriers import Phases
+from ..machine.state import State
+from ..ptx import polling
+from ..ptx.program import Program
+from .basic_blocks import Runs
+from .lowering import Lowering
+
+FAR = 1 << 60
+MOST_FAULTS = 1000  # faults of one line after which the blocks that are running end
+IDLE = 1 << 16  # turns of loops that look at memory, with nobody else running: then it cannot change any more
+
+
+class Scheduler:
+    """Runs the threads of a batch to their end."""
+
+    limits: Limits
+    values: bool  # whether what does not bear on the launch's counts is computed, too
+    barriers: Barriers
+    phases: Phases
+    clusters: Clusters
+    bulk_groups: BulkGroups
+    convergence: Convergence
+    polling: np.ndarray  # threads that go round a loop that polls once more
+    executed: int  # instructions, each for all threads that were there
+
+    def __init__(
+        self, program: Program, state: State, diagnostics: Diagnostics, events: Events, lowering: Lowering, runs: Runs
+    ) -> None:
+        self.program, self.state, self.diag, self.events = program, state, diagnostics, events
+        self.runs = runs
+        self.polls = polling.loops(program)
+        self.rounds = polling.backward(program, self.polls)  # branches by which a loop polls again
+        self.poll_places = frozenset(pc for last, start in self.rounds.items() for pc in range(start, last + 1))
+        self.controls = list(lowering.controls)
+        for pc in self.rounds:
+            self.controls[pc] = self._noting_polls(pc)
+        self.tally: dict[tuple[int, int], Any] = {}  # straight runs of instructions, by first and last: warps
+        self.polled: dict[tuple[int, int], Any] = {}  # the same, of rounds of loops that poll, after their first
+        end, together = len(program.code), FAR
+        self.run_end = [0] * end
+        # from each place on, the next that a whole warp or warpgroup executes together
+        self.together = [FAR] * (end + 1)
+        for pc in range(end - 1, -1, -1):
+            if self.controls[pc] is not None:
+                end, together = pc, FAR
+            if width(program.code[pc]) is not None:
+                together = pc
+            self.run_end[pc], self.together[pc] = end, together
+
+    def start(
+        self,
+        limits: Limits,
+        values: bool,
+        barriers: Barriers,
+        phases: Phases,
+        clusters: Clusters,
+        bulk_groups: BulkGroups,
+        convergence: Convergence,
+    ) -> None:
+        """Begin a batch, whose threads wait at these objects."""
+        self.limits, self.values = limits, values
+        self.barriers, self.phases, self.clusters = barriers, phases, clusters
+        self.bulk_groups, self.convergence = bulk_groups, convergence
+        self.tally, self.polled = {}, {}
+        self.polling = np.zeros(self.state.lanes, bool)
+        self.events.silent = False
+        self.executed = self.turns = self.idle = self.clock_reads = 0
+
+    def run(self) -> None:
+        """Run all threads to their end."""
+        state = self.state
+        state.groups = {self.program.start[self.program.name]: state.alive}
+        state.enter(state.alive)
+        self._loop()
+
+    def clock(self) -> int:
+        """Instructions executed so far, and some more at each look: the clock of a multiprocessor."""
+        self.clock_reads += 1
+        return self.executed + self.clock_reads
+
+    def execute(self, pc: int) -> None:
+        """Execute one instruction for the active threads."""
+        for step in self.runs.steps(pc, pc + 1, self.values):
+            step()
+
+    def _noting_polls(self, pc: int) -> Control:
+        """The control of a branch by which a loop polls again: notes which threads do."""
+        instruction, start, control = self.program.code[pc], self.rounds[pc], self.controls[pc]
+        assert control is not None  # of a branch
+        predicate, negated = instruction.predicate, instruction.negated
+        forward = instruction.operands[-1].place != start if instruction.opcode == "bra" else True
+
+        def noting(active: np.ndarray) -> int | None:
+            again = active
+            if predicate is not None and not forward:
+                chosen = self.state.registers[predicate.slot]
+                again = active & (~chosen if negated else chosen)
+            self.polling = self.polling | again
+            return control(active)
+
+        return noting
+
+    def _loop(self) -> None:
+        groups = self.state.groups
+        while True:
+            if not groups:
+                if any(w.registers for w in self.clusters.waiting):
+                    self.clusters.stuck()
+                if self.convergence.held:
+                    self.convergence.release()
+                    continue
+                for waits in (self.phases, self.barriers, self.clusters):
+                    if waits.waiting:
+                        waits.stuck()
+                return
+            pc = self._choose()
+            threads = groups.pop(pc)
+            self.state.enter(threads)
+            if self.state.whole:
+                threads = self.state.alive
+            self._advance(pc, threads, min((p for p in groups if p > pc), default=FAR))
+
+    def _choose(self) -> int:
+        """The least place; but now and then another, so that no group waits for ever."""
+        if len(self.state.groups) == 1:
+            return next(iter(self.state.groups))
+        self.turns += 1
+        ready: Collection[int] = self.state.groups.keys()
+        if self.polls and self.turns % 32:
+            ready = (self.state.groups.keys() - self.polls.keys()) or ready
+        if self.turns % 512 >= 480:
+            return sorted(ready)[self.turns % len(ready)]
+        return min(ready)
+
+    def _advance(self, pc: int, threads: np.ndarray, limit: int) -> None:
+        """Run a group until it meets another, parts or ends."""
+        controls, run_end, run, values = self.controls, self.run_end, self.runs.steps, self.values
+        while True:
+            end = run_end[pc]
+            stop = end if end < limit else limit
+            if not self.state.whole and (together := self.together[pc]) < stop:
+                if together == pc:
+                    ready = self._come_together(pc, threads)
+                    if ready is None:
+                        return
+                    threads = ready
+                    together = self.together[pc + 1]
+                stop = min(stop, together)
+            if self.events.observers:
+                last = end + 1 if stop == end and stop != limit else stop
+                self._count(pc, last, threads)
+            for step in run(pc, stop, values):
+                try:
+                    step()
+                except KernelFault as fault:
+                    self._go_on(step, fault, threads)
+            self.executed += stop - pc + 1
+            if self.executed > self.limits.steps:
+                raise self.diag.fault(
+                    self.program.code[min(stop, len(controls) - 1)],
+                    f"more than {self.limits.steps} instructions executed: an endless loop, or raise the limit `steps`",
+                    int(np.flatnonzero(threads)[0]),
+                )
+            if stop == limit:
+                self.state.join(limit, threads)
+                return
+            if stop < end:
+                pc = stop
+                continue
+            if not self.state.whole and self.together[end] == end:
+                ready = self._come_together(end, threads)
+                if ready is None:
+                    return
+                threads = ready
+            control = controls[end]
+            assert control is not None  # a run ends with one
+            place = control(threads)
+            if place in self.polls and place <= end:
+                self.idle += 1
+                if self.idle > IDLE:
+                    raise self._polls_in_vain(place, threads)
+            else:
+                self.idle = 0
+            if place is None:
+                return
+            if place >= limit or (place <= end and limit != FAR) or (place <= end and len(self.state.groups)):
+                self.state.join(place, threads)
+                return
+            pc = place
+
+    def _go_on(self, step: Step, fault: KernelFault, threads: np.ndarray) -> None:
+        """After a fault of some threads, the others execute the instruction. These threads go on after it, with what
+        their registers held; so blocks end that have the fault time and again, as in a loop over freed memory."""
+        while True:
+            if fault.bad is None:
+                raise fault
+            if self.diag.faults.take(fault) > MOST_FAULTS:
+                raise fault
+            bad, together = fault.bad, width(self.program.code[fault.pc])
+            if together and self.state.padded % together == 0:  # what a whole warp executes, its rest does not
+                bad = np.repeat(bad.reshape(-1, together).any(axis=1), together)
+            threads = threads & ~bad
+            if not threads.any():
+                return
+            try:
+                with self.state.acting(threads):
+                    step()
+                return
+            except KernelFault as another:
+                fault = another
+
+    def _count(self, pc: int, last: int, threads: np.ndarray) -> None:
+        """A straight run of instructions is executed: by warps for the first time, or by those that poll again."""
+        self.events.silent = False
+        warps = self.state.active_warps()
+        if self.rounds:
+            if pc not in self.poll_places:
+                self.polling = self.polling & ~threads
+            elif (threads & self.polling).any():
+                first = self.state.warps_with(threads & ~self.polling)
+                polls = warps - first
+                self.events.silent = not np.any(first)
+                if np.any(polls):
+                    self.polled[pc, last] = self.polled.get((pc, last), 0) + polls
+                warps = first
+        if self.state.by_block or warps:
+            self.tally[pc, last] = self.tally.get((pc, last), 0) + warps
+
+    def _polls_in_vain(self, place: int, threads: np.ndarray) -> PtxsimError:
+        """All that can run look at memory time and again, so that it cannot change any more."""
+        what = "deadlock: waits in a loop for memory that nobody changes any more"
+        stuck = np.flatnonzero(self.state.alive & ~np.logical_or.reduce([threads, *self.state.groups.values()]))
+        if len(stuck):
+            lane = int(stuck[0])
+            what += f"; of those that cannot run, {self.state.coordinates(lane)}{self.diag.waits_at(lane)}"
+        total = self.state.grid[0] * self.state.grid[1] * self.state.grid[2]
+        if len(self.state.blocks) < total:
+            what += (
+                f"; {len(self.state.blocks)} of the grid's {total} blocks run side by side here, and a block may wait "
+                "for one that has not begun: on a device, too, only as many as it holds"
+            )
+        return self.diag.fault(self.polls[place], what, int(np.flatnonzero(threads)[0]))
+
+    def _come_together(self, pc: int, threads: np.ndarray) -> np.ndarray | None:
+        """Threads at what a whole warp or warpgroup executes together: those that do so now are entered."""
+        ready = self.convergence.arrive(pc, threads)
+        if ready is not None and ready is not threads:
+            self.state.enter(ready)
+        return ready
+
+    def count_executed(self) -> None:
+        """Pass on to the observers how often each instruction was executed."""
+        code = self.program.code
+        for tally, name in ((self.tally, "executed"), (self.polled, "polled")):
+            total: dict[int, Any] = {}
+            for (first, last), warps in tally.items():
+                for pc in range(first, last):
+                    total[pc] = total.get(pc, 0) + warps
+            tally.clear()
+            for pc, warps in total.items():
+                for observer in self.events.observers:
+                    getattr(observer, name)(code[pc], warps)
+
+    def leave(self, threads: np.ndarray) -> None:
+        """End threads."""
+        self.state.end(threads)
+        self.barriers.after_exit()
+        self.clusters.after_exit()
+        self.bulk_groups.after_exit(threads)
+        if self.events.shared is not None:
+            lanes = np.flatnonzero(threads)
+            living = np.asarray(self.state.alive.reshape(len(self.state.blocks), -1).any(axis=1))
+            for block in np.unique(self.state.block_of[lanes]).tolist():
+                if not living[block]:
+                    self.events.block_ends(block, int(lanes[self.state.block_of[lanes] == block][0]))
+        self.convergence.after_exit()

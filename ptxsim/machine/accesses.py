@@ -1,0 +1,254 @@
+"""Accesses of memory: addresses are resolved, bounds and alignment checked, those who watch and observers notified."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import KernelFault
+from ..ptx.program import Program
+from ..ptx.reaching_definitions import UNKNOWN, Origins
+from ..ptx.syntax import Instruction, plain_name
+from .diagnostics import Diagnostics
+from .events import Events
+from .memory import BASES, Access, Addresses, MixedAccess, Space
+from .operands import ADDRESS
+from .state import State
+from .values import viewed
+
+FAR = 1 << 60
+WINDOWS = {0: "global", **{base >> 48: name for name, base in BASES.items()}}
+VERBS = {
+    "ld": "load",
+    "ld_ordered": "load",
+    "st": "store",
+    "st_ordered": "store",
+    "atom": "atomic",
+    "cp_async": "cp.async store",
+    "cp_async_ld": "cp.async load",
+    "ldmatrix": "ldmatrix",
+    "async_ld": "bulk load",
+}
+
+
+class Accesses:
+    """The memory that the threads of a batch see."""
+
+    param_space: Space  # of a launch
+    own_shared: tuple[int, int]  # what of a block's shared memory is its program's, from and to
+
+    def __init__(
+        self,
+        program: Program,
+        state: State,
+        diagnostics: Diagnostics,
+        events: Events,
+        origins: dict[int, Origins],
+        granule: int,
+    ) -> None:
+        """`granule`: bytes of the smallest access of the program to shared memory."""
+        self.program, self.state, self.diag, self.events = program, state, diagnostics, events
+        self.granule = granule
+        self.within = {pc: part for pc, found in origins.items() if (part := self._part(found)) is not None}
+        self.spaces: dict[str, Space] = {}
+        self.resolved: dict[tuple[object, ...], Addresses] = {}
+        self.givers: dict[tuple[int, int], tuple[np.ndarray | None, np.ndarray]] = {}
+
+    def start(self, spaces: dict[str, Space], own_shared: tuple[int, int]) -> None:
+        """A batch begins, with these spaces by name."""
+        self.spaces, self.own_shared, self.resolved, self.givers = spaces, own_shared, {}, {}
+
+    def release(self) -> None:
+        """Let go of the memory of a launch."""
+        self.spaces, self.resolved, self.givers = {}, {}, {}
+
+    def _part(self, found: Origins) -> tuple[int, int, str] | None:
+        """The part of shared memory that an address stays in: the variables that it may come from."""
+        shared = self.program.shared
+        variables = [v for v in found if v in shared]
+        if UNKNOWN in found or not variables:
+            return None
+        ends = [FAR if v.extern or not v.size else shared[v] + v.size for v in variables]
+        names = " and ".join(sorted(plain_name(v.name) for v in variables))
+        return min(shared[v] for v in variables), max(ends), names
+
+    def addresses(self, space: Space, slot: int) -> Addresses:
+        """Resolve the addresses in a base register; kept while neither the register nor the threads change."""
+        base, active = self.state.registers[slot], self.state.active
+        key = (space.name, slot)
+        found = self.resolved.get(key)
+        if found is None or found.base is not base or found.active is not active:
+            found = self.resolved[key] = space.addresses(base, active)
+        return found
+
+    def access(
+        self,
+        space_name: str,
+        slot: int,
+        offset: int,
+        width: int,
+        instruction: Instruction,
+        kind: str,
+        values: list[np.ndarray] | None = None,
+        observed: bool = True,
+    ) -> Access | MixedAccess:
+        """A checked access of `width` bytes a thread at `[slot + offset]`. `values`: of a store, its elements for every
+        lane. `observed`: whether the load/store unit takes part, so that observers see it."""
+        if space_name == "generic":
+            return self._generic(slot, offset, width, instruction, kind, values)
+        space = self.spaces[space_name]
+        where = self.addresses(space, slot)
+        return self.checked(space, where, offset, width, instruction, kind, values, observed)
+
+    def checked(
+        self,
+        space: Space,
+        where: Addresses,
+        offset: int,
+        width: int,
+        instruction: Instruction,
+        kind: str,
+        values: list[np.ndarray] | None = None,
+        observed: bool = True,
+    ) -> Access:
+        """Check bounds and alignment; pass the access to those who watch and the observers."""
+        self.require_valid(space, where, offset, width, width, instruction, kind)
+        access = Access(space, where, offset)
+        if values is not None:
+            access.values = values if where.lanes is None else [value[where.lanes] for value in values]
+        events = self.events
+        if space.is_shared:
+            if events.shared is not None:
+                events.shared.touch(access, width, instruction, kind)
+        elif events.global_memory is not None and instruction.pc in events.watched and space.name == "global":
+            events.global_memory.touch(access, width, instruction, kind)
+        if observed and events.observers:
+            events.memory(instruction, space.name, kind, width, access)
+        return access
+
+    def require_valid(
+        self, space: Space, where: Addresses, offset: int, size: int, align: int, instruction: Instruction, kind: str
+    ) -> None:
+        """`size` bytes a thread, aligned, within memory and within the variable that the address comes from."""
+        good = space.inside(where, offset, size)
+        if good is not None:
+            self._outside(space, where, offset, size, align, instruction, kind, good)
+        if align > 1 and (where.varying | (where.low_bits + offset)) & (align - 1):
+            self._misaligned(space, where, offset, align, instruction, kind)
+        if space.is_shared:
+            part = self.within.get(instruction.pc)
+            if part is not None and (where.lo + offset < part[0] or where.hi + offset + size > part[1]):
+                self._beyond(space, where, offset, size, part, instruction, kind)
+
+    def _outside(
+        self,
+        space: Space,
+        where: Addresses,
+        offset: int,
+        size: int,
+        align: int,
+        instruction: Instruction,
+        kind: str,
+        good: np.ndarray,
+    ) -> None:
+        self._misaligned(space, where, offset, align, instruction, kind)  # a misaligned one may only end outside
+        bad = int(np.flatnonzero(~good)[0])
+        at = int(where.raw[bad]) + offset
+        what = f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: {space.describe(at)}"
+        raise self._without(self.diag.fault(instruction, what, self._lane(where, bad)), where, ~good)
+
+    def _without(self, fault: KernelFault, where: Addresses, bad: np.ndarray) -> KernelFault:
+        """A fault of some threads of an access, without which it can be made."""
+        threads = np.zeros(self.state.lanes, bool)
+        threads[np.flatnonzero(bad) if where.lanes is None else np.asarray(where.lanes)[bad]] = True
+        fault.bad, fault.count = threads, int(np.count_nonzero(bad))
+        return fault
+
+    def _misaligned(
+        self, space: Space, where: Addresses, offset: int, align: int, instruction: Instruction, kind: str
+    ) -> None:
+        for bad in np.flatnonzero((where.raw + offset) & (align - 1)).tolist():
+            at = int(where.raw[bad]) + offset
+            if space.begins_inside(at):
+                what = f"misaligned {align}-byte {VERBS[kind]} at {space.shown(at)}"
+                what += self.diag.in_shared(at) if space.is_shared else ""
+                wrong = (where.raw + offset) & (align - 1) != 0
+                raise self._without(self.diag.fault(instruction, what, self._lane(where, bad)), where, wrong)
+
+    def _beyond(
+        self,
+        space: Space,
+        where: Addresses,
+        offset: int,
+        size: int,
+        part: tuple[int, int, str],
+        instruction: Instruction,
+        kind: str,
+    ) -> None:
+        start, end, name = part
+        first = where.raw + offset
+        bad = int(np.flatnonzero((first < start) | (first + size > end))[0])
+        at = int(first[bad])
+        owner = next(
+            (plain_name(v.name) for v, a in self.program.shared.items() if a <= at < a + v.size and at >= end), None
+        )
+        far = f"{start - at} bytes before the start of" if at < start else f"{at - end} bytes past the end of"
+        what = f"out-of-bounds shared {VERBS[kind]} of {size} bytes at {space.shown(at)}: {far} {name}"
+        wrong = (first < start) | (first + size > end)
+        fault = self.diag.fault(instruction, what + (f", in {owner}" if owner else ""), self._lane(where, bad))
+        raise self._without(fault, where, wrong)
+
+    @staticmethod
+    def _lane(where: Addresses, index: int) -> int:
+        return int(index if where.lanes is None else where.lanes[index])
+
+    def _generic(
+        self,
+        slot: int,
+        offset: int,
+        width: int,
+        instruction: Instruction,
+        kind: str,
+        values: list[np.ndarray] | None = None,
+    ) -> Access | MixedAccess:
+        """A generic address: in which window it lies says which space is meant (PTX ISA 5.1)."""
+        base = viewed(self.state.registers[slot], ADDRESS)
+        active = self.state.active
+        lanes = np.arange(self.state.lanes) if active is None else np.flatnonzero(active)
+        windows = (base[lanes] + ADDRESS.type(offset & (2**64 - 1))) >> ADDRESS.type(48)
+        if int(windows.min()) == int(windows.max()):
+            name = WINDOWS.get(int(windows[0]))
+            if name is None:
+                at = f"generic address 0x{(int(base[lanes[0]]) + offset) & (2**64 - 1):x}"
+                fault = self.diag.fault(instruction, f"out-of-bounds {VERBS[kind]} at {at}: in no space", int(lanes[0]))
+                fault.bad, fault.count = np.ones(self.state.lanes, bool), len(lanes)
+                raise fault
+            space = self.spaces["shared::cluster" if name == "shared" else name]
+            key = (space.name, "generic", slot)
+            found = self.resolved.get(key)
+            if found is None or found.base is not base or found.active is not active:
+                found = self.resolved[key] = self._windowed(space, base, active)
+            return self.checked(space, found, offset, width, instruction, kind, values)
+        parts = []
+        for window in np.unique(windows).tolist():
+            places = np.flatnonzero(windows == window)
+            threads = np.zeros(self.state.lanes, bool)
+            threads[lanes[places]] = True
+            with self.state.acting(threads):
+                part = self._generic(slot, offset, width, instruction, kind, values)
+                assert isinstance(part, Access)  # one window
+                parts.append((places, part))
+        return MixedAccess(parts, lanes)
+
+    def _windowed(self, space: Space, base: np.ndarray, active: np.ndarray | None) -> Addresses:
+        own = base if space.name == "global" else base - ADDRESS.type(BASES[space.name.split("::")[0]])
+        found = space.addresses(own, active)
+        found.base = base
+        return found
+
+    def row_givers(self, count: int, lanes: np.ndarray) -> np.ndarray:
+        """The threads that give addresses to an ldmatrix of `count` matrices; the same array while threads are."""
+        key = (count, id(self.state.active))
+        if key not in self.givers:
+            mask = np.tile(lanes, self.state.warps)
+            self.givers[key] = (self.state.active, mask if self.state.active is None else mask & self.state.active)
+        return self.givers[key][1]

@@ -1,0 +1,257 @@
+"""Barriers of a block and of a warp (PTX ISA 9.7.13.1 to 9.7.13.4): who waits, who is let go, and who never comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..ptx.syntax import Instruction
+from .batch import Batch
+
+WARP = 32
+
+
+Finish = Callable[[np.ndarray, np.ndarray | None, np.ndarray], None]  # mask, values, the threads of the barrier
+
+
+@dataclass
+class Waiting:
+    """Threads that wait at one instruction."""
+
+    instruction: Instruction
+    threads: np.ndarray  # mask
+    number: np.ndarray | None  # barrier of each thread; -1 for a warp's
+    count: np.ndarray | None  # threads that the barrier waits for, where the instruction says
+    members: np.ndarray | None  # of a warp barrier: mask of lanes, per thread
+    value: np.ndarray | None  # the predicate of bar.red
+    finish: Finish | None  # of bar.red
+
+
+class Barriers:
+    """The waiting threads of a batch."""
+
+    def __init__(self, machine: Batch) -> None:
+        self.machine = machine
+        self.waiting: list[Waiting] = []
+        self.arrived: dict[int, np.ndarray] = {}  # by bar.arrive: barrier number to count per block
+        self.parted: dict[int, str] = {}  # blocks that passed a barrier at several places, and where
+
+    def block(
+        self,
+        instruction: Instruction,
+        threads: np.ndarray,
+        number: np.ndarray,
+        count: np.ndarray | None = None,
+        value: np.ndarray | None = None,
+        finish: Finish | None = None,
+    ) -> int | None:
+        """Threads reach a block's barrier. Where all threads of the batch do, they go on at once."""
+        m = self.machine
+        everyone = m.state.whole and count is None and not self.waiting and not self.arrived
+        if everyone:
+            self._note_exited(instruction, threads)
+            m.events.barrier()
+            if finish is not None:
+                finish(threads, value, threads)
+            return instruction.pc + 1
+        self.waiting.append(Waiting(instruction, threads, number, count, None, value, finish))
+        self._release_blocks()
+        return None
+
+    def arrive(self, instruction: Instruction, threads: np.ndarray, number: np.ndarray) -> None:
+        """bar.arrive: threads are counted at the barrier, but do not wait."""
+        for n in np.unique(number[threads]).tolist():
+            here = threads & (number == n)
+            counts = np.bincount(self.machine.state.block_of[here], minlength=len(self.machine.state.blocks))
+            self.arrived[n] = self.arrived.get(n, 0) + counts
+            self.machine.events.arrive(here, n)
+        # the counted threads of the barrier are those of the instruction that waits
+        self._release_blocks()
+
+    def warp(self, instruction: Instruction, threads: np.ndarray, members: np.ndarray) -> int | None:
+        """bar.warp.sync: threads wait for the named lanes of their warp."""
+        m = self.machine
+        if m.state.whole and not self.waiting:
+            m.events.warp_sync(threads)
+            return instruction.pc + 1
+        self.waiting.append(Waiting(instruction, threads, None, None, members, None, None))
+        self._release_warps()
+        return None
+
+    def after_exit(self) -> None:
+        """Check whether barriers are complete now that fewer threads are alive."""
+        if self.waiting:
+            self._release_blocks()
+            self._release_warps()
+
+    def _expected(self) -> np.ndarray:
+        """How many threads a barrier without a count waits for, in each block: all that have not exited."""
+        state = self.machine.state
+        return np.bincount(state.block_of[state.alive], minlength=len(state.blocks))
+
+    def _note_exited(self, instruction: Instruction, threads: np.ndarray) -> None:
+        """Threads that have exited are not waited for, which is allowed, but may not be meant."""
+        m = self.machine
+        if m.launch.checks.barriers and m.state.exited.any():
+            here = np.unique(m.state.block_of[threads])
+            gone = np.flatnonzero(m.state.exited & np.isin(m.state.block_of, here))
+            if len(gone):
+                thread = m.state.thread_index(int(m.state.thread_of[gone[0]]))
+                m.diag.note(
+                    f"{m.diag.where(instruction)}: threads of the block, as {thread}, have exited before this barrier, "
+                    "which the others pass without them"
+                )
+
+    def _release_blocks(self) -> None:
+        m = self.machine
+        parked = [w for w in self.waiting if w.number is not None]
+        numbers = sorted({n for w in parked for n in np.unique(np.asarray(w.number)[w.threads]).tolist()})
+        for n in numbers:
+            here = [(w, w.threads & (w.number == n)) for w in parked]
+            here = [(w, threads) for w, threads in here if threads.any()]
+            union = np.logical_or.reduce([threads for _, threads in here])
+            counts = np.bincount(m.state.block_of[union], minlength=len(m.state.blocks))
+            expected = self._expected()
+            for w, threads in here:
+                if w.count is not None:
+                    expected[m.state.block_of[threads]] = w.count[threads]
+            total = counts + self.arrived.get(n, 0)
+            done = (counts > 0) & (total >= expected)
+            if not done.any():
+                continue
+            freed = union & done[m.state.block_of]
+            self._require_whole_warps(here, freed)
+            if n in self.arrived:
+                self.arrived[n] = np.where(done, 0, self.arrived[n])
+            if here[0][0].count is None:  # or it is not for the whole block
+                self._note_exited(here[0][0].instruction, freed)
+            self._note_parts(here, done)
+            m.events.barrier(done, freed, n)
+            for w, threads in here:
+                gone = threads & freed
+                if gone.any():
+                    self._let_go(w, gone, freed)
+        self._tidy()
+
+    def _note_parts(self, here: list[tuple[Waiting, np.ndarray]], done: np.ndarray) -> None:
+        """Remember blocks of which parts passed this barrier at different instructions."""
+        if len(here) < 2:
+            return
+        block_of = self.machine.state.block_of
+        for block in np.flatnonzero(done).tolist():
+            found = {w.instruction: None for w, threads in here if (threads & (block_of == block)).any()}
+            places = [self.machine.diag.where(instruction) for instruction in found]
+            if len(places) > 1:
+                self.parted[block] = f"a part of the block passed the barrier at {places[0]}, another at {places[1]}"
+
+    def hint(self, lane: int) -> str:
+        """Return a likely cause of a race in this lane's block: a barrier that only some of its threads reached."""
+        block = int(self.machine.state.block_of[lane])
+        if block in self.parted:
+            return "; " + self.parted[block]
+        for w in self.waiting:
+            if w.number is not None and (w.threads & (self.machine.state.block_of == block)).any():
+                return f"; only a part of the block has reached the barrier at {self.machine.diag.where(w.instruction)}"
+        return ""
+
+    def _require_whole_warps(self, here: list[tuple[Waiting, np.ndarray]], freed: np.ndarray) -> None:
+        """An aligned barrier asks that all threads of a warp execute the same one (PTX ISA 9.7.13.1)."""
+        m = self.machine
+        if not m.launch.checks.barriers:
+            return
+        for w, threads in here:
+            if not _aligned(w.instruction):
+                continue
+            threads = np.logical_or.reduce(
+                [t for o, t in here if o.instruction is w.instruction]
+            )  # also of others' turns
+            warps = (threads & freed).reshape(-1, WARP)
+            alive = (m.state.alive & freed).reshape(-1, WARP)
+            split = warps.any(axis=1) & (alive & ~warps).any(axis=1)
+            if split.any():
+                number = int(np.flatnonzero(split)[0])
+                lane = number * WARP + int(np.flatnonzero((alive & ~warps)[number])[0])
+                other = next(o.instruction for o, t in here if t[lane])
+                raise m.diag.fault(
+                    other,
+                    f"barrier reached by part of a warp here, by the other part at {m.diag.where(w.instruction)}",
+                    lane,
+                )
+
+    def _let_go(self, w: Waiting, gone: np.ndarray, of_barrier: np.ndarray) -> None:
+        m = self.machine
+        w.threads = w.threads & ~gone
+        if w.finish is not None:
+            saved = m.state.mask, m.state.active, m.state.whole, m.state.count
+            m.state.mask = m.state.active = gone
+            w.finish(gone, w.value, of_barrier)
+            m.state.mask, m.state.active, m.state.whole, m.state.count = saved
+        m.state.join(w.instruction.pc + 1, gone)
+
+    def _release_warps(self) -> None:
+        m = self.machine
+        parked = [w for w in self.waiting if w.members is not None]
+        if not parked:
+            return
+        union = np.logical_or.reduce([w.threads for w in parked])
+        lane_bit = np.uint64(1) << (np.arange(m.state.lanes) % WARP).astype(np.uint64)
+        here = np.where(union, lane_bit, np.uint64(0)).reshape(-1, WARP).sum(axis=1)
+        alive = np.where(m.state.alive, lane_bit, np.uint64(0)).reshape(-1, WARP).sum(axis=1)
+        for w in parked:
+            assert w.members is not None  # it waits at a warp barrier
+            needed = w.members.astype(np.uint64) & np.repeat(alive, WARP)
+            gone = w.threads & ((needed & ~np.repeat(here, WARP)) == 0)
+            if gone.any():
+                m.events.warp_sync(gone)
+                w.threads = w.threads & ~gone
+                m.state.join(w.instruction.pc + 1, gone)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        self.waiting = [w for w in self.waiting if w.threads.any()]
+
+    def stuck(self) -> None:
+        """Nobody can run, and some wait: say who is missing."""
+        m = self.machine
+        w = self.waiting[0]
+        lane = int(np.flatnonzero(w.threads)[0])
+        block = m.state.block_of == m.state.block_of[lane]
+        if w.members is not None:
+            block = block & (np.arange(m.state.lanes) // WARP == lane // WARP)
+        waits_here = np.logical_or.reduce(
+            [
+                o.threads & (o.number == w.number[lane])
+                if w.number is not None and o.number is not None
+                else (o.threads if (o.number is None) == (w.number is None) else o.threads & False)
+                for o in self.waiting
+            ]
+        )
+        missing = np.flatnonzero(block & (m.state.thread_of < m.state.threads) & ~waits_here)
+        name = "warp barrier" if w.number is None else f"barrier {int(w.number[lane])}"
+        if not len(missing):
+            raise m.diag.fault(w.instruction, f"deadlock: {name} waits for more threads than the block has", lane)
+        other = int(missing[0])
+        thread = m.state.coordinates(other).split(", thread ")[1]
+        where = next((o for o in self.waiting if o.threads[other]), None)
+        rest = (
+            m.diag.waits_at(other)
+            if where is None
+            else f" waits at another barrier at {m.diag.where(where.instruction)}"
+        )
+        raise m.diag.fault(
+            w.instruction, f"deadlock: {name} is not reached by all threads: thread {thread}{rest}", lane
+        )
+
+
+def _aligned(instruction: Instruction) -> bool:
+    return instruction.opcode == "bar" or "aligned" in instruction.modifiers
+
+
+def require_barrier_number(machine: Batch, instruction: Instruction, number: np.ndarray, threads: np.ndarray) -> None:
+    """Refuse a barrier number outside of 0 to 15."""
+    bad = threads & ((number < 0) | (number > 15))
+    if bad.any():
+        lane = int(np.flatnonzero(bad)[0])
+        raise machine.diag.fault(instruction, f"barrier {int(number[lane])} does not exist (0 to 15 do)", lane)

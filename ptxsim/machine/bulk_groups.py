@@ -1,0 +1,75 @@
+"""Bulk stores under way: groups of each thread, until whose end their source must not change (PTX ISA 9.7.9.25.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..ptx.syntax import Instruction
+from .batch import Batch
+from .memory import Access
+
+NEVER = 1 << 30  # the group of a store that is not committed yet
+
+
+@dataclass
+class Store:
+    """One bulk store of one thread, whose source in shared memory is being read."""
+
+    instruction: Instruction
+    lane: int
+    source: Access  # access of 16-byte pieces
+    group: int = NEVER
+    time: int = 0  # when it began, for the watch over shared memory
+
+
+class BulkGroups:
+    """The bulk stores of a batch."""
+
+    def __init__(self, machine: Batch) -> None:
+        self.machine = machine
+        self.stores: dict[int, list[Store]] = {}  # by lane
+        self.committed: dict[int, int] = {}  # groups of each lane
+
+    def add(self, store: Store) -> None:
+        """Add a store that has been issued."""
+        self.stores.setdefault(store.lane, []).append(store)
+        self.machine.events.store_begins(store)
+
+    def commit(self) -> None:
+        """cp.async.bulk.commit_group: the stores of each active thread since its last commit become a group."""
+        m = self.machine
+        for lane in np.flatnonzero(m.state.alive if m.state.active is None else m.state.active).tolist():
+            number = self.committed.get(lane, 0)
+            self.committed[lane] = number + 1
+            for store in self.stores.get(lane, ()):
+                if store.group == NEVER:
+                    store.group = number
+
+    def wait(self, pending: int) -> None:
+        """cp.async.bulk.wait_group N, with or without .read: all but the last N groups have read their source."""
+        m = self.machine
+        for lane in list(self.stores):
+            if m.state.active is not None and not m.state.active[lane]:
+                continue
+            bound = self.committed.get(lane, 0) - pending
+            left = []
+            for store in self.stores[lane]:
+                if store.group >= bound:
+                    left.append(store)
+                else:
+                    m.events.store_ends(store)
+            if left:
+                self.stores[lane] = left
+            else:
+                del self.stores[lane]
+
+    def after_exit(self, threads: np.ndarray) -> None:
+        """Add a note where threads end while a bulk store of theirs still reads the block's shared memory."""
+        for lane in [lane for lane in self.stores if threads[lane]]:
+            store = self.stores.pop(lane)[0]
+            self.machine.diag.notes[
+                f"{store.instruction.where}: a thread ends without a wait_group for this bulk store: shared memory "
+                "must stay until it has been read"
+            ] = None

@@ -1,0 +1,113 @@
+"""Faults and notes in words: the source line, the block and thread, and what else stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..errors import KernelFault
+from ..ptx.program import Program
+from ..ptx.sources import places
+from ..ptx.syntax import Instruction, Location, Register, plain_name
+from .faults import Faults
+from .state import State
+
+
+class Parked(Protocol):
+    """Threads that wait at an instruction."""
+
+    @property
+    def instruction(self) -> Instruction: ...
+    @property
+    def threads(self) -> np.ndarray: ...
+
+
+class Parks(Protocol):
+    """A place where threads wait for others."""
+
+    @property
+    def waiting(self) -> Sequence[Parked]: ...
+
+
+class Diagnostics:
+    """The faults and notes of a launch."""
+
+    faults: Faults
+    parks: tuple[tuple[str, Parks], ...]  # where threads of the batch may wait, by its name
+    held: Mapping[int, np.ndarray]  # threads that wait for the rest of their warp or warpgroup, by place
+    hint: Callable[[int], str]  # what may lie behind a race of a lane
+
+    def __init__(self, program: Program, state: State) -> None:
+        self.program, self.state = program, state
+        self.notes: dict[str, None] = {}
+        self.shared_size = 0  # bytes at which the shared memory of a block ends
+
+    def prepare(self, faults: Faults) -> None:
+        """Begin a launch."""
+        self.faults, self.notes = faults, {}
+
+    def fault(self, instruction: Instruction, what: str, lane: int, count: int = 1) -> KernelFault:
+        """The error of one thread (and `count` - 1 others), as one line."""
+        where = self.where(instruction)
+        message = f"{self.program.title}: {where}: {self.state.coordinates(lane)}: {what}"
+        found = KernelFault(message, what, where, self._places.get(instruction.pc, ()), count)
+        found.pc = instruction.pc
+        return found
+
+    def report(self, instruction: Instruction, what: str, lane: int, count: int = 1) -> None:
+        """A fault of a thread (and `count` - 1 others) that does not keep the program from going on: it is noted, or
+        raised where the launch ends with its first."""
+        self.faults.take(self.fault(instruction, what, lane, count))
+
+    def note(self, what: str) -> None:
+        """Add a note, once: one line about something that is suspicious, but no fault."""
+        self.notes[what] = None
+
+    def where(self, instruction: Instruction) -> str:
+        """The source line of an instruction and, where its function is inlined, the lines that call it."""
+        chain = list(map(str, self._places.get(instruction.pc, ())))
+        return f"{chain[0]}, called from {', from '.join(chain[1:])}" if len(chain) > 1 else instruction.where
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[Location, ...]]:
+        return places(self.program)
+
+    def definition(self, operand: Any) -> Instruction | None:
+        """What gives a register its value, followed through moves; None where several do, or no register is given."""
+        seen: set[Any] = set()
+        while isinstance(operand, Register) and operand not in seen:
+            seen.add(operand)
+            found = [i for i in self.program.code if i.operands and i.operands[0] is operand and i.opcode != "st"]
+            if len(found) != 1:
+                changes = [i for i in found if i.opcode != "mov"]
+                return changes[0] if len(changes) == 1 else None
+            if found[0].opcode != "mov" or not isinstance(found[0].operands[1], Register):
+                return found[0]
+            operand = found[0].operands[1]
+        return None
+
+    def waits_at(self, lane: int) -> str:
+        """Describe where a thread is that does not go on."""
+        if self.state.exited[lane]:
+            return ", which has ended"
+        for name, park in self.parks:
+            for w in park.waiting:
+                if w.threads[lane]:
+                    name = "setmaxnreg" if getattr(w, "registers", 0) else name
+                    return f", which waits at the {name} at {self.where(w.instruction)}"
+        for pc, threads in (*self.held.items(), *self.state.groups.items()):
+            if threads[lane]:
+                return f", which is at {self.where(self.program.code[pc])}"
+        return ""
+
+    def in_shared(self, at: int) -> str:
+        """Describe the variable that a shared address belongs to; "" where there is none."""
+        for variable, start in self.program.shared.items():
+            end = start + variable.size if variable.size else self.shared_size
+            if start <= at < end:
+                name = plain_name(variable.name)
+                return f", in {name}" if at == start else f", {at - start} bytes into {name}"
+        return ""

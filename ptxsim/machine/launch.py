@@ -1,0 +1,61 @@
+"""The parts of a launch that all its batches share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..ptx.syntax import Variable
+from .arrays import Texture
+from .faults import Faults
+from .memory import Arena
+from .tensor_maps import TensorMap
+from .texture_arrays import TextureArray
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a launch; the fields are arguments of `launch`."""
+
+    steps: int = 20_000_000  # instructions a batch may execute: an endless loop ends here
+    lanes: int = 16_384  # threads that run together
+    thread_instructions: float = 1e10  # that a grid may cost, as its first blocks tell: minutes
+    depth: int = 32  # of recursive calls
+
+
+@dataclass(frozen=True)
+class Checks:
+    """The checks of a launch. Bounds and alignment are always checked."""
+
+    races: bool = True  # in shared memory
+    global_races: bool = True
+    unwritten: bool = True  # reads of shared memory, and of buffers in global memory, that nobody wrote
+    barriers: bool = True  # whether whole warps come to aligned barriers; a note where threads have exited
+
+
+NO_CHECKS = Checks(False, False, False, False)
+
+
+@dataclass
+class LaunchConfig:
+    """Geometry, memory and checks of a launch."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]  # blocks
+    dynamic_shared_bytes: int
+    arena: Arena
+    symbols: Mapping[str, int]  # addresses of variables in global and constant memory
+    params: bytes
+    places: Mapping[Variable, int]  # addresses of the buffers that parameters hold
+    homes: Mapping[int, int] = field(default_factory=dict)  # of these, those that stand for several in a struct
+    unwritten: Sequence[tuple[int, int]] = ()  # addresses, from and to, of buffers that nobody has written
+    textures: Mapping[int, Texture | TextureArray] = field(default_factory=dict)
+    tensor_maps: Sequence[TensorMap] = ()
+    registers: int | None = None  # of a thread when it starts, where that is known; 0: setmaxnreg does nothing
+    grid_workspace: int = 0  # the address of what a grid's barrier needs
+    checks: Checks = Checks()
+    values: bool = True  # whether what does not bear on the launch's counts is computed, too
+    faults: Faults = field(default_factory=Faults)
+    shared_bytes: int = 0  # of a block, static and dynamic
+    constants_read: set[Variable | None] = field(default_factory=set)  # as far as the launch has come

@@ -1,0 +1,168 @@
+"""The threads of a batch of blocks: which there are, which of them act, where they stand, what their registers hold.
+
+A lane is an element of an array: one thread of the batch. Registers are slots of a list, each an array of all lanes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..ptx.program import align_up
+
+WARP = 32
+NOTHING = np.zeros(0, np.uint32)  # what a register holds between launches
+
+
+def split(number: np.ndarray, sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A linear number as x, y and z of a grid of these sizes."""
+    return number % sizes[0], number // sizes[0] % sizes[1], number // (sizes[0] * sizes[1])
+
+
+class State:
+    """The state of a running batch, which all parts of the machine share."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    threads: int  # of a block
+    padded: int  # the same, in whole warps
+    cluster_size: int  # blocks
+    cluster_lanes: int
+    blocks: np.ndarray  # linear numbers in the grid
+    by_block: bool  # whether warps are counted by block
+    lanes: int
+    warps: int
+    # by lane
+    thread_of: np.ndarray  # its number in its block
+    block_of: np.ndarray  # the place of its block in `blocks`
+    rank: np.ndarray  # of its block in its cluster
+    thread_numbers: np.ndarray  # in the grid
+    alive: np.ndarray
+    exited: np.ndarray
+    count: int  # threads that act
+    whole: bool  # whether these are all that live
+
+    def __init__(self, slots: int) -> None:
+        self.registers: list[np.ndarray] = [NOTHING] * slots
+        self.mask: np.ndarray | None = None  # threads whose registers an instruction writes; None: all
+        self.active: np.ndarray | None = None  # threads that act; None: every lane
+        self.groups: dict[int, np.ndarray] = {}  # threads that can go on, by the place where they do
+
+    def new_slot(self) -> int:
+        """Allocate a slot for another register."""
+        self.registers.append(NOTHING)
+        return len(self.registers) - 1
+
+    def prepare(self, grid: tuple[int, int, int], block: tuple[int, int, int], cluster: tuple[int, int, int]) -> None:
+        """Begin a launch."""
+        self.grid, self.block, self.cluster = grid, block, cluster
+        self.threads, self.cluster_size = math.prod(block), math.prod(cluster)
+        self.padded = align_up(self.threads, WARP)
+        self.cluster_lanes = self.cluster_size * self.padded
+
+    def start(self, blocks: np.ndarray, by_block: bool) -> None:
+        """Begin a batch of these blocks."""
+        self.blocks, self.by_block = blocks, by_block
+        self.lanes = len(blocks) * self.padded
+        self.warps = self.lanes // WARP
+        self.thread_of = np.tile(np.arange(self.padded), len(blocks))
+        self.block_of = np.repeat(np.arange(len(blocks)), self.padded)
+        self.rank = self.block_of % self.cluster_size  # blocks of a batch stand in the order of their ranks
+        self.thread_numbers = np.asarray(blocks)[self.block_of] * self.padded + self.thread_of
+        self.alive = self.thread_of < self.threads
+        self.exited = np.zeros(self.lanes, bool)
+        self._counted: np.ndarray | None = None
+        self._warps_of: np.ndarray | None = None
+
+    def release(self) -> None:
+        """Let go of the memory of a launch."""
+        self.registers[:] = [NOTHING] * len(self.registers)
+
+    def uniform(self, value: np.generic) -> np.ndarray:
+        """Return an array with one value for every lane, which is stored once."""
+        return np.broadcast_to(value, self.lanes)
+
+    # which threads act
+
+    def join(self, pc: int, threads: np.ndarray) -> None:
+        """Put threads at a place."""
+        there = self.groups.get(pc)
+        self.groups[pc] = threads if there is None else there | threads
+
+    def enter(self, threads: np.ndarray) -> None:
+        """Make these the active threads."""
+        self.count = int(np.count_nonzero(threads))
+        self.whole = self.count == self.alive_count()
+        if self.whole:
+            self.mask = None
+            self.active = None if self.count == self.lanes else self.alive
+        else:
+            self.mask = self.active = threads
+
+    @contextmanager
+    def acting(self, threads: np.ndarray) -> Iterator[None]:
+        """Make these the active threads within the context."""
+        saved = self.mask, self.active, self.whole, self.count
+        self.mask = self.active = threads
+        self.whole, self.count = False, int(np.count_nonzero(threads))
+        try:
+            yield
+        finally:
+            self.mask, self.active, self.whole, self.count = saved
+
+    def living(self) -> np.ndarray:
+        """The active threads that live, as a mask."""
+        return self.alive if self.active is None else self.active
+
+    def alive_count(self) -> int:
+        """Return the number of live threads."""
+        if self._counted is not self.alive:
+            self._counted, self._alive_count = self.alive, int(np.count_nonzero(self.alive))
+        return self._alive_count
+
+    def end(self, threads: np.ndarray) -> None:
+        """End these threads."""
+        self.alive = self.alive & ~threads
+        self.exited = self.exited | threads
+
+    def active_warps(self) -> Any:
+        """How many warps have an active thread; by block where an observer asks for that."""
+        if self.active is None:
+            return np.full(len(self.blocks), self.padded // WARP) if self.by_block else self.warps
+        if self._warps_of is not self.active:
+            self._warps_of, self._warp_count = self.active, self.warps_with(self.active)
+        return self._warp_count
+
+    def warps_with(self, threads: np.ndarray) -> Any:
+        """How many warps have one of these threads; by block where an observer asks for that."""
+        warps = threads.reshape(len(self.blocks), -1, WARP).any(axis=2)
+        return warps.sum(axis=1) if self.by_block else int(np.count_nonzero(warps))
+
+    # where a thread is
+
+    def coordinates(self, lane: int) -> str:
+        """Block and thread of a lane, in words."""
+        return f"block {self.block_index(lane)}, thread {self.thread_index(int(self.thread_of[lane]))}"
+
+    def thread_index(self, number: int) -> tuple[int, int, int]:
+        """A thread of the block by its number."""
+        x, y, _ = self.block
+        return (number % x, number // x % y, number // (x * y))
+
+    def block_index(self, lane: int) -> tuple[int, int, int]:
+        """The block of a lane."""
+        return self.block_place(int(self.blocks[self.block_of[lane]]))
+
+    def block_place(self, number: int) -> tuple[int, int, int]:
+        """A block of the grid by its number."""
+        gx, gy, _ = self.grid
+        return (number % gx, number // gx % gy, number // (gx * gy))
+
+    def place_in_cluster(self, axis: int) -> np.ndarray:
+        """Return for each lane its block's place in the cluster along an axis."""
+        return split(self.rank, self.cluster)[axis]

@@ -1,0 +1,301 @@
+"""Tensor maps: what cp.async.bulk.tensor takes, in place of cuTensorMapEncodeTiled's CUtensorMap.
+
+    a = ptxsim.Array(np.zeros((512, 256), np.float16), "A")
+    kernel.launch(..., args=[ptxsim.TensorMap(a, box=(64, 64), swizzle=128), ...])
+
+A parameter of 128 bytes takes one, and so does a pointer, which then points at the map in global memory. Its bytes are
+the emulator's own: they name the map, wherever the kernel copies them. Those of a map that the device makes or changes
+(tensormap.replace) hold its fields.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import ml_dtypes
+import numpy as np
+
+from ..errors import PtxsimError
+from .arrays import Array
+
+BYTES = 128  # of a CUtensorMap
+MAGIC = b"ptxsim tensormap"
+SWIZZLES = {"none": 0, "0": 0, "32": 32, "64": 64, "128": 128}
+FILLS = ("zeros",)
+L2_PROMOTIONS = ("none", "64", "128", "256")
+MOST_BOX, MOST_DIM, MOST_STRIDE = 256, 1 << 32, 1 << 40
+TYPES = {
+    np.dtype(t): t
+    for t in (np.uint8, np.uint16, np.uint32, np.int32, np.uint64, np.int64, np.float16, np.float32, np.float64)
+} | {np.dtype(ml_dtypes.bfloat16): ml_dtypes.bfloat16}
+
+
+class TensorMap:
+    """A tensor in global memory, cut into boxes. Dimensions are listed as NumPy's shapes are, the innermost last (the
+    lists of cuTensorMapEncodeTiled and the coordinates in PTX are the other way around).
+
+    Args:
+        array: holds the tensor; its address is the base, `offset` bytes further on.
+        box: elements of a box along each dimension, 1 to 256.
+        shape: elements of the tensor (default: of the array).
+        strides: bytes from one element to the next along each dimension but the innermost (default: the array's, or
+            densely packed where `shape` is given).
+        dtype: of an element (default: the array's). 8-bit floats are copied as uint8.
+        swizzle: "none", 32, 64 or 128 bytes.
+        interleave: "none" only.
+        l2_promotion: "none", 64, 128 or 256 bytes: without an effect here.
+        fill: what is read outside the tensor: "zeros" only.
+        element_strides: 1 along each dimension only.
+
+    Raises `PtxsimError`, one line, for what the driver refuses, or what is not emulated.
+    """
+
+    def __init__(
+        self,
+        array: Array,
+        box: Sequence[int],
+        shape: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None,
+        dtype: np.typing.DTypeLike | None = None,
+        swizzle: str | int = "none",
+        interleave: str = "none",
+        l2_promotion: str | int = "none",
+        fill: str = "zeros",
+        element_strides: Sequence[int] | None = None,
+        offset: int = 0,
+    ) -> None:
+        data = array.numpy()
+        self.array, self.name, self.offset = array, array.name, offset
+        self.dtype = data.dtype if dtype is None else np.dtype(dtype)
+        if self.dtype.itemsize == 1 and self.dtype.kind in "fV":  # 8-bit floats
+            self.dtype = np.dtype(np.uint8)
+        if self.dtype not in TYPES:
+            known = ", ".join(str(t) for t in TYPES)
+            raise self._refused(f"elements of {self.dtype}; a tensor map takes {known}")
+        self.item = self.dtype.itemsize
+        self.shape = tuple(int(n) for n in (data.shape if shape is None else shape))
+        self.box = tuple(int(n) for n in box)
+        self.rank = len(self.shape)
+        if strides is not None:
+            self.strides = tuple(int(n) for n in strides)
+        elif shape is None:
+            self.strides = data.strides[:-1]
+        else:
+            self.strides = tuple(math.prod(self.shape[i + 1 :]) * self.item for i in range(self.rank - 1))
+        self.swizzle = SWIZZLES.get(str(swizzle), -1)
+        self._require(swizzle, interleave, l2_promotion, fill, element_strides)
+        self.inner_bytes = self.box[-1] * self.item
+        self.bytes = math.prod(self.box) * self.item  # of a box
+        self.pitch = max(self.inner_bytes, self.swizzle)  # from one row of a box to the next in shared memory
+        self.span = math.prod(self.box[:-1]) * self.pitch  # of shared memory
+        self.address = 0
+        self.by_device = False  # whether the device made it, so that nobody knows yet that it lies in memory
+
+    def _refused(self, what: str) -> PtxsimError:
+        return PtxsimError(f"tensor map of {self.name}: {what}")
+
+    def _require(
+        self,
+        swizzle: object,
+        interleave: object,
+        l2_promotion: object,
+        fill: object,
+        element_strides: Sequence[int] | None,
+    ) -> None:
+        """Check the requirements of cuTensorMapEncodeTiled."""
+        for name, value, known in (
+            ("swizzle", swizzle, SWIZZLES),
+            ("interleave", interleave, ("none",)),
+            ("l2_promotion", l2_promotion, L2_PROMOTIONS),
+            ("fill", fill, FILLS),
+        ):
+            if str(value) not in known:
+                raise self._refused(f"{name} = {value!r} is not allowed; allowed: {', '.join(known)}")
+        if not 1 <= self.rank <= 5:
+            raise self._refused(f"{self.rank} dimensions; allowed: 1 to 5")
+        if len(self.box) != self.rank:
+            raise self._refused(f"a box of {len(self.box)} dimensions for a tensor of {self.rank}")
+        if len(self.strides) != self.rank - 1:
+            raise self._refused(f"{len(self.strides)} strides; a tensor of {self.rank} dimensions has {self.rank - 1}")
+        if element_strides is not None and any(int(n) != 1 for n in element_strides):
+            raise self._refused(f"element strides {tuple(element_strides)} are not supported, only 1")
+        for size in self.shape:
+            if not 1 <= size <= MOST_DIM:
+                raise self._refused(f"a dimension of {size} elements; allowed: 1 to 2^32")
+        for size in self.box:
+            if not 1 <= size <= MOST_BOX:
+                raise self._refused(f"a box of {size} elements along a dimension; allowed: 1 to {MOST_BOX}")
+        inner = self.box[-1] * self.item
+        if inner % 16:
+            raise self._refused(f"a box of {inner} bytes along the innermost dimension; allowed: multiples of 16")
+        if self.swizzle and inner > self.swizzle:
+            raise self._refused(
+                f"a box of {inner} bytes along the innermost dimension is more than its swizzle of {self.swizzle}"
+            )
+        for stride in self.strides:
+            if stride % 16 or not 0 <= stride < MOST_STRIDE:
+                raise self._refused(f"a stride of {stride} bytes; allowed: multiples of 16 from 0 to 2^40")
+        last = sum((n - 1) * s for n, s in zip(self.shape, (*self.strides, self.item), strict=True))
+        if not 0 <= self.offset <= self.array.nbytes - last - self.item:
+            raise self._refused(
+                f"its last element ends {self.offset + last + self.item} bytes behind its start; the array has "
+                f"{self.array.nbytes}"
+            )
+
+    def place(self, address: int) -> None:
+        """The array is at this address."""
+        self.address = address + self.offset
+        if self.address % 16:
+            raise self._refused(f"its address 0x{self.address:x} is not aligned to 16 bytes")
+
+    def rows(self, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int, int]:
+        """The rows of the box whose first element has these coordinates (the innermost last): for each its address in
+        global memory, whether it is inside; and of all, the elements from and to which a row is inside."""
+        starts = np.zeros(1, np.int64)
+        inside = np.ones(1, bool)
+        for first, length, size, stride in zip(at, self.box, self.shape, self.strides, strict=False):
+            index = first + np.arange(length, dtype=np.int64)
+            starts = (starts[:, None] + index * stride).reshape(-1)
+            inside = (inside[:, None] & (index >= 0) & (index < size)).reshape(-1)
+        first = at[-1]
+        begin = min(max(0, -first), self.box[-1])
+        end = max(min(self.box[-1], self.shape[-1] - first), begin)
+        return self.address + starts + first * self.item, inside, begin, end
+
+    def bytes_inside(self, at: Sequence[int]) -> int:
+        """Where the tensor ends in a row of the box whose first element has these coordinates, in bytes of the row."""
+        return self.rows(at)[3] * self.item
+
+    def shared_offsets(self, base: int) -> np.ndarray:
+        """Where the 16-byte pieces of a box lie, [rows, pieces], if it is at this address of shared memory."""
+        rows = math.prod(self.box[:-1])
+        at = base + np.arange(rows, dtype=np.int64)[:, None] * self.pitch
+        return swizzled(at + np.arange(self.inner_bytes // 16, dtype=np.int64) * 16, self.swizzle)
+
+    def numpy(self) -> np.ndarray:
+        """Return the contents of the map's array, as the last launch left them."""
+        return self.array.numpy()
+
+    def __repr__(self) -> str:
+        return f"TensorMap({self.name!r}, {self.dtype}, {self.shape}, box={self.box}, swizzle={self.swizzle})"
+
+
+def swizzled(addresses: np.ndarray, swizzle: int) -> np.ndarray:
+    """Addresses in shared memory with a swizzle of 0, 32, 64 or 128 bytes: of a row of 128 bytes, which 16-byte piece
+    goes where depends on the row's place among 8."""
+    pieces = swizzle // 16
+    return addresses ^ ((addresses >> 7 & (pieces - 1)) << 4) if swizzle else addresses
+
+
+def encoded(number: int) -> bytes:
+    """The 128 bytes that stand for the map with this number in a launch."""
+    return (MAGIC + number.to_bytes(8, "little")).ljust(BYTES, b"\0")
+
+
+def decoded(raw: bytes) -> int | None:
+    """The number of the map that bytes stand for; None: they are none."""
+    return int.from_bytes(raw[16:24], "little") if raw[:16] == MAGIC else None
+
+
+# maps that the device makes: where each field lies in the 128 bytes, and bytes of one; of the last four one a dimension
+
+MADE = b"ptxsim made here"
+FIELDS = {
+    "global_address": (16, 8),
+    "rank": (24, 1),  # less one
+    "elemtype": (25, 1),
+    "interleave_layout": (26, 1),
+    "swizzle_mode": (27, 1),
+    "fill_mode": (28, 1),
+    "box_dim": (32, 2),
+    "element_stride": (42, 1),
+    "global_dim": (48, 4),
+    "global_stride": (72, 8),
+}
+ORDINALS = ("box_dim", "element_stride", "global_dim", "global_stride")  # 0: the innermost; strides from the next on
+MOST_RANK = 5
+ELEMENT_TYPES = {  # by the number in PTX (ISA 9.7.9.27.1.2)
+    0: np.uint8,
+    1: np.uint16,
+    2: np.uint32,
+    3: np.int32,
+    4: np.uint64,
+    5: np.int64,
+    6: np.float16,
+    7: np.float32,
+    8: np.float32,
+    9: np.float64,
+    10: ml_dtypes.bfloat16,
+    11: np.float32,
+    12: np.float32,
+}
+SWIZZLE_MODES = (0, 32, 64, 128)
+
+
+class _Memory:
+    """Global memory, in place of the array that a map of the host is over."""
+
+    name, nbytes = "memory", 1 << 62
+
+    def numpy(self) -> np.ndarray:
+        return np.zeros(0, np.uint8)
+
+
+def field_at(name: str, ordinal: int) -> tuple[int, int]:
+    """Where a field lies in a map's bytes, and how many it has."""
+    at, size = FIELDS[name]
+    return at + ordinal * size, size
+
+
+def fields_of(found: TensorMap) -> bytes:
+    """A map of the host as the device may change it."""
+    raw = bytearray(MADE.ljust(BYTES, b"\0"))
+
+    def put(name: str, value: int, ordinal: int = 0) -> None:
+        at, size = field_at(name, ordinal)
+        raw[at : at + size] = value.to_bytes(size, "little")
+
+    put("global_address", found.address)
+    put("rank", found.rank - 1)
+    put("elemtype", next(n for n, t in ELEMENT_TYPES.items() if np.dtype(t) == found.dtype))
+    put("swizzle_mode", SWIZZLE_MODES.index(found.swizzle))
+    for i in range(found.rank):
+        put("box_dim", found.box[-1 - i], i)
+        put("element_stride", 1, i)
+        put("global_dim", found.shape[-1 - i] & 0xFFFFFFFF, i)
+    for i in range(found.rank - 1):
+        put("global_stride", found.strides[-1 - i], i)
+    return bytes(raw)
+
+
+def made_by_device(raw: bytes) -> TensorMap:
+    """The map whose fields the device set. Raises `PtxsimError` for what cuTensorMapEncodeTiled would refuse."""
+
+    def get(name: str, ordinal: int = 0) -> int:
+        at, size = field_at(name, ordinal)
+        return int.from_bytes(raw[at : at + size], "little")
+
+    rank, kind, mode = get("rank") + 1, get("elemtype"), get("swizzle_mode")
+    for name, value, known in (
+        ("rank", rank, range(1, MOST_RANK + 1)),
+        ("elemtype", kind, ELEMENT_TYPES),
+        ("swizzle_mode", mode, range(len(SWIZZLE_MODES))),
+        ("interleave_layout", get("interleave_layout"), (0,)),
+        ("fill_mode", get("fill_mode"), (0,)),
+    ):
+        if value not in known:
+            raise PtxsimError(f"tensor map made by the device: {name} = {value} is not supported")
+    places = range(rank - 1, -1, -1)
+    found = TensorMap(
+        _Memory(),  # type: ignore[arg-type]  # nothing else of an array is asked for
+        [get("box_dim", i) for i in places],
+        [get("global_dim", i) for i in places],
+        [get("global_stride", i) for i in places if i < rank - 1],
+        np.dtype(ELEMENT_TYPES[kind]),
+        swizzle=SWIZZLE_MODES[mode] or "none",
+        element_strides=[get("element_stride", i) for i in places],
+    )
+    found.place(get("global_address"))
+    found.by_device = True
+    return found

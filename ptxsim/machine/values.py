@@ -1,0 +1,36 @@
+"""Arrays of register values: their bits in another type, and new values merged with old ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ptx.types import STORAGE, UNSIGNED
+from . import floats
+
+BOOL = np.dtype(bool)
+
+
+def viewed(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The bits of `x` in another type: the lower ones, if it is narrower."""
+    if x.dtype == dtype:
+        return x
+    if x.dtype.kind == "f":
+        x = floats.canonical_bits(x)
+    size = dtype.itemsize
+    if x.dtype == BOOL or dtype == BOOL:
+        return x.astype(dtype)
+    if x.itemsize == size:
+        return x.view(dtype)
+    if x.itemsize > size:
+        return x.astype(UNSIGNED[size]).view(dtype)
+    return x.view(UNSIGNED[x.itemsize]).astype(UNSIGNED[size]).view(dtype)
+
+
+def merged(mask: np.ndarray, value: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """New values where the mask holds, old ones elsewhere; with the bits kept where one side is not a float."""
+    if old.dtype is not value.dtype:
+        if not old.strides[0] and old.dtype.kind == "u" and not old[0]:  # as at the start: zero, in any type
+            return np.where(mask, value, value.dtype.type(0))
+        unsigned = STORAGE[8 * value.itemsize] if value.dtype != BOOL else BOOL
+        value, old = viewed(value, unsigned), viewed(old, unsigned)
+    return np.where(mask, value, old)

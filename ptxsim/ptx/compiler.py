@@ -1,0 +1,53 @@
+"""Finds nvcc and turns CUDA into PTX: the wheel's in this environment, else the one on PATH."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import PtxError
+
+SOURCES = (".cu", ".cuh")
+FLAGS = ("-std=c++17", "-O3", "-lineinfo")
+
+
+def tool(name: str) -> Path:
+    """Path of a CUDA tool. Raises `PtxError` naming the remedy."""
+    spec = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
+    for place in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(place) / "bin" / name).is_file():
+            return Path(place) / "bin" / name
+    if found := shutil.which(name):
+        return Path(found)
+    raise PtxError(f"no {name}: not in the installed wheels and not on PATH; remedy: pip install a CUDA toolkit wheel")
+
+
+def compile_ptx(source: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -> str:
+    """The PTX of a .cu or .cuh file; `flags` are nvcc's (-I, -D). Raises `PtxError` with the compiler's first error."""
+    if not source.is_file():
+        raise PtxError(f"{source}: no such file")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.ptx"
+        virtual = arch.replace("sm_", "compute_")
+        command = [
+            str(tool("nvcc")),
+            "-ptx",
+            *(flag for flag in FLAGS if not (flag.startswith("-std") and any("-std" in given for given in flags))),
+            f"-arch={virtual}",
+            *flags,
+            "-x",
+            "cu",
+            str(source),
+            "-o",
+            str(out),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
+            first = next((line for line in lines if "error" in line.lower()), lines[0])
+            raise PtxError(f"nvcc failed on {source.name}: {first.strip()}")
+        return out.read_text()

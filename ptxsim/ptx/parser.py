@@ -1,0 +1,759 @@
+"""PTX text to a `Module`: a tokenizer and a recursive-descent parser (PTX ISA 4, 5, 10 and 11).
+
+Names are resolved while parsing: every `Register` is an object of its own, so that registers of the nested `{ }`
+scopes that inline assembly makes do not mix with those around them; labels are resolved within their scope.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any
+
+from ..errors import PtxError
+from ..instructions.registry import require_operands
+from .syntax import (
+    Address,
+    Arguments,
+    Function,
+    Immediate,
+    Instruction,
+    Label,
+    Location,
+    Module,
+    Negated,
+    Pair,
+    Register,
+    Special,
+    Symbol,
+    Variable,
+    Vector,
+)
+from .types import TYPES, Type
+
+MOST_ALIGN = 1 << 20
+KNOWN_VERSIONS = range(6, 10)  # major versions of PTX: CUDA 9 to CUDA 13
+
+TOKEN = re.compile(
+    r"""
+    [ \t\r\f\v]*+ (?:
+      (?P<name>[a-zA-Z$_%][\w$]*+(?:\.[a-zA-Z_0-9:]+)*+ )
+    | (?P<sign>[-+!@|,;:{}()\[\]<>=*~?&^] | /(?![/*]))
+    | (?P<newline>\n)
+    | (?P<hexfloat>0[fF][0-9a-fA-F]{8}\b | 0[dD][0-9a-fA-F]{16}\b)
+    | (?P<float>\d+\.\d+(?:[eE][+-]?\d+)? | \d+[eE][+-]?\d+)
+    | (?P<number>0[xX][0-9a-fA-F]+U? | 0[bB][01]+U? | \d+U?)
+    | (?P<directive>\.[a-zA-Z_]\w*(?:::\w+)*)
+    | (?P<string>"(?:[^"\\]|\\.)*")
+    | (?P<space>//[^\n]* | /\*.*?\*/ | (?<=[ \t\r\f\v])(?=\Z) )
+    )
+    """,
+    re.X | re.S,
+)
+
+SPECIAL = re.compile(
+    r"%(?:tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|smid|nsmid|gridid|clock|clock_hi|clock64|globaltimer|globaltimer_lo"
+    r"|globaltimer_hi|lanemask_(?:eq|le|lt|ge|gt)|total_smem_size|dynamic_smem_size|aggr_smem_size"
+    r"|reserved_smem_offset_(?:begin|end|cap|0|1)|envreg\d+|pm\d+"
+    r"|clusterid|nclusterid|cluster_ctaid|cluster_nctaid|cluster_ctarank|cluster_nctarank|is_explicit_cluster)"
+    r"(?:\.[xyzw])?$"
+)
+
+
+class _Token:
+    __slots__ = ("kind", "line", "text")
+
+    def __init__(self, kind: str, text: str, line: int) -> None:
+        self.kind, self.text, self.line = kind, text, line
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens, line, at = [], 1, 0
+    for found in TOKEN.finditer(text):
+        if found.start() != at:
+            break
+        at = found.end()
+        kind = str(found.lastgroup)
+        if kind == "newline":
+            line += 1
+        elif kind == "space":
+            line += found.group().count("\n")
+        else:
+            tokens.append(_Token(kind, found[kind], line))
+    if at < len(text):
+        shown = text[at:].lstrip(" \t\r\f\v")
+        raise PtxError(f"PTX line {line}: unexpected character {shown[:1]!r}")
+    tokens.append(_Token("end", "", line))
+    return tokens
+
+
+class _Scope:
+    """Names of one `{ }`: registers, variables and labels; looked up outwards."""
+
+    def __init__(self, parent: _Scope | None = None) -> None:
+        self.parent = parent
+        self.names: dict[str, Register | Variable | Label] = {}
+        self.ranges: dict[str, tuple[int, Type]] = {}
+
+    def find(self, name: str) -> Register | Variable | Label | None:
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.parent
+        return None
+
+
+_Line = tuple[int, int, Any]  # file, line, and the same of the call where it is inlined, or None
+_Operand = Any  # what `_Parser.operand` makes, one of the classes of `syntax`
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.tokens = _tokens(text)
+        self.at = 0
+        self.variables: dict[str, Variable] = {}
+        self.functions: dict[str, Function] = {}
+        self.files: dict[int, str] = {}
+        self.pragmas: list[str] = []
+        self.locations: dict[_Line, Location] = {}
+        self.location: _Line | None = None  # of the code that follows
+        self.located: list[tuple[Instruction, _Line]] = []
+        self.inlined: dict[tuple[int, int], str] = {}  # the function that was inlined, by file and line in it
+        self.caller: dict[str, _Line] = {}  # of an inlined function, where the latest code of it stands
+        self.function: Function | None = None
+        self.scope = _Scope()
+        self.ends_with_label = False  # the function so far: no instruction after its last label
+
+    # tokens
+
+    @property
+    def token(self) -> _Token:
+        return self.tokens[self.at]
+
+    def error(self, message: str) -> PtxError:
+        return PtxError(f"PTX line {self.token.line}: {message}")
+
+    def next(self) -> _Token:
+        token = self.tokens[self.at]
+        if token.kind == "end":
+            raise self.error("the text ends in the middle of a statement or function (truncated?)")
+        self.at += 1
+        return token
+
+    def accept(self, text: str) -> bool:
+        if self.tokens[self.at].text == text:
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        token = self.next()
+        if token.text != text:
+            self.at -= 1
+            raise self.error(f"expected {text!r}, found {token.text!r}")
+
+    def expect_kind(self, *kinds: str) -> str:
+        token = self.next()
+        if token.kind not in kinds:
+            self.at -= 1
+            raise self.error(f"expected a {kinds[0]}, found {token.text!r}")
+        return token.text
+
+    def integer(self) -> int:
+        sign = -1 if self.accept("-") else 1
+        return sign * self.number(self.expect_kind("number"))
+
+    def number(self, text: str) -> int:
+        """The value of the number token that was just taken."""
+        digits = text.rstrip("U")
+        octal = len(digits) > 1 and digits[0] == "0" and digits.isdigit()
+        try:
+            value: int | None = int(digits, 8 if octal else 0)
+        except ValueError:
+            value = None
+        if value is None or value >= 1 << 64:
+            self.at -= 1
+            shown = text if len(text) <= 40 else text[:37] + "..."
+            raise self.error(f"{shown} is no number of at most 64 bits" + (" (a leading 0: octal)" if octal else ""))
+        return value
+
+    # module
+
+    def module(self) -> Module:
+        version: tuple[int, ...] | None = None
+        target: str | None = None
+        address_size = 64
+        while self.token.kind != "end":
+            token = self.next()
+            match token.text:
+                case ".version":
+                    text = self.expect_kind("float", "number")
+                    version = tuple(map(int, re.findall(r"\d+", text))) if len(text) < 8 else (0,)
+                    if version[0] not in KNOWN_VERSIONS:
+                        known = f"{KNOWN_VERSIONS.start}.x to {KNOWN_VERSIONS.stop - 1}.x"
+                        raise PtxError(f"PTX line {token.line}: PTX version {text} is not known (known: {known})")
+                case ".target":
+                    target = self.expect_kind("name")
+                    while self.accept(","):
+                        self.expect_kind("name")
+                case ".address_size":
+                    address_size = self.integer()
+                case ".file":
+                    self.file()
+                case ".section":
+                    self.section()
+                case ".pragma":
+                    self.pragma()
+                case ".loc":
+                    self.loc()
+                case ".alias":
+                    self.skip_statement()
+                case ".entry" | ".func":
+                    self.require_header(version, target, token)
+                    self.define(token.text == ".entry")
+                case ".visible" | ".extern" | ".weak" | ".common":
+                    self.require_header(version, target, token)
+                    self.linked(extern=token.text == ".extern")
+                case ".global" | ".const" | ".shared" | ".local" | ".tex":
+                    self.require_header(version, target, token)
+                    self.variable(token.text[1:])
+                case ";":
+                    pass
+                case _:
+                    if self.accept(":"):
+                        continue  # labels between sections
+                    self.at -= 1
+                    raise self.error(f"unexpected {token.text!r} at module level")
+        if version is None:
+            raise PtxError("not PTX: no .version directive")
+        if target is None:
+            raise PtxError("not PTX: no .target directive")
+        module = Module(version, target, address_size, self.variables, self.functions, self.files, self.pragmas)
+        self.resolve_files()
+        return module
+
+    def require_header(self, version: tuple[int, ...] | None, target: str | None, token: _Token) -> None:
+        if version is None or target is None:
+            missing = ".version" if version is None else ".target"
+            raise PtxError(f"PTX line {token.line}: no {missing} directive before {token.text}")
+
+    def linked(self, extern: bool) -> None:
+        token = self.next()
+        if token.text in (".entry", ".func"):
+            self.define(token.text == ".entry")
+        elif token.text in (".global", ".const", ".shared", ".local"):
+            self.variable(token.text[1:], extern)
+        else:
+            self.at -= 1
+            raise self.error(f"unexpected {token.text!r} after a linking directive")
+
+    def file(self) -> None:
+        number = self.integer()
+        self.files[number] = self.expect_kind("string")[1:-1]
+        while self.accept(","):
+            self.integer()
+
+    def section(self) -> None:
+        while self.next().text != "{":
+            pass
+        depth = 1
+        while depth:
+            text = self.next().text
+            depth += (text == "{") - (text == "}")
+
+    def pragma(self) -> None:
+        self.pragmas.append(self.expect_kind("string")[1:-1])
+        while self.accept(","):
+            self.pragmas.append(self.expect_kind("string")[1:-1])
+        self.expect(";")
+
+    def skip_statement(self) -> None:
+        while self.next().text != ";":
+            pass
+
+    def loc(self) -> None:
+        """`.loc file line column [, function_name label [+ n], inlined_at file line column]` (PTX ISA 11.5.4).
+
+        Where the calling line is itself in an inlined function, that function's latest `.loc` says where it is called.
+        """
+        file, line, _ = self.integer(), self.integer(), self.integer()
+        name = inlined = None
+        while self.accept(","):
+            word = self.expect_kind("name")
+            if word == "function_name":
+                name = self.expect_kind("name")
+                if self.accept("+"):
+                    name += f"+{self.integer()}"
+            elif word == "inlined_at":
+                call = (self.integer(), self.integer())
+                self.integer()
+                outer = self.caller.get(self.inlined.get(call, ""))
+                if _is_within((file, line), outer) or _is_within(call, outer):  # recursion, inlined
+                    outer = None
+                inlined = (*call, outer)
+            else:
+                raise self.error(f"unknown attribute {word!r} of .loc")
+        if line:  # line 0 marks what the compiler made up: it stays with the line before
+            self.location = (file, line, inlined)
+        if name is not None and inlined is not None:
+            self.inlined[file, line], self.caller[name] = name, inlined
+
+    # declarations
+
+    def declared_type(self) -> tuple[Type, int, int, str | None]:
+        """`[.align n] [.vN] .type`: the type, alignment, vector length, and the opaque type's name."""
+        align, vector = 0, 1
+        opaque: str | None = None
+        found: Type | None = None
+        while self.token.kind == "directive":
+            text = self.next().text[1:]
+            if text == "align":
+                align = self.integer()
+                if align < 1 or align & (align - 1) or align > MOST_ALIGN:
+                    raise self.error(f".align {align}: an alignment is a power of two of at most {MOST_ALIGN}")
+            elif text in ("v2", "v4"):
+                vector = int(text[1])
+            elif text in ("texref", "samplerref", "surfref"):
+                opaque, found = text, TYPES["b64"]
+            elif (
+                text == "ptr"
+                or text in ("global", "const", "shared", "local", "param")
+                or text in ("managed", "unified")
+            ):
+                pass
+            elif text == "attribute":
+                self.expect("(")
+                while self.next().text != ")":
+                    pass
+            elif text in TYPES:
+                found = TYPES[text]
+            elif text in ("b128",):
+                found, vector = TYPES["b64"], 2
+            else:
+                raise self.error(f"unknown type or attribute .{text}")
+        if found is None:
+            raise self.error(f"expected a type, found {self.token.text!r}")
+        return found, align, vector, opaque
+
+    def variable(self, space: str, extern: bool = False) -> list[Variable]:
+        """A declaration up to its semicolon; registers them in the present scope."""
+        made = []
+        type_, align, vector, opaque = self.declared_type()
+        while True:
+            made.append(self.declarator(space, type_, align, vector, opaque, extern))
+            if not self.accept(","):
+                break
+        self.expect(";")
+        for variable in made:
+            if self.function is None:
+                self.variables.setdefault(variable.name, variable)
+            else:
+                self.scope.names[variable.name] = variable
+                self.function.variables.append(variable)
+        return made
+
+    def declarator(
+        self, space: str, type_: Type, align: int, vector: int, opaque: str | None = None, extern: bool = False
+    ) -> Variable:
+        name = self.expect_kind("name")
+        count, unsized = 1, False
+        while self.accept("["):
+            if self.accept("]"):
+                unsized = True
+                continue
+            length = self.integer()
+            if length < 0:
+                raise self.error(f"{name} has a length of {length}")
+            count *= length
+            self.expect("]")
+        element = type_.bytes * vector
+        initial = self.initialiser() if self.accept("=") else None
+        if unsized:
+            count = len(initial) if initial else 0
+        if initial and len(initial) * type_.bytes > count * element:
+            raise self.error(f"{name} holds {count * vector} elements, but is initialised with {len(initial)}")
+        return Variable(name, space, type_, align or element, count * element, initial, extern, opaque)
+
+    def initialiser(self) -> list[Symbol | Immediate]:
+        if not self.accept("{"):
+            return [self.initial_value()]
+        values: list[Symbol | Immediate] = []
+        while not self.accept("}"):
+            if self.token.text == "{":
+                values += self.initialiser()
+            else:
+                values.append(self.initial_value())
+            self.accept(",")
+        return values
+
+    def initial_value(self) -> Symbol | Immediate:
+        if self.token.kind == "name":
+            name = self.next().text
+            if self.accept("("):  # generic(symbol)
+                if name != "generic":
+                    raise self.error(f"initialiser {name}(...) is not supported")
+                name = self.expect_kind("name")
+                offset = self.offset()
+                self.expect(")")
+                return Symbol(name, offset + self.offset())
+            return Symbol(name, self.offset())
+        return self.constant()
+
+    def offset(self) -> int:
+        total = 0
+        while self.token.text in ("+", "-"):
+            sign = 1 if self.next().text == "+" else -1
+            total += sign * self.integer()
+        return total
+
+    def constant(self) -> Immediate:
+        negative = self.accept("-")
+        token = self.next()
+        sign = -1 if negative else 1
+        if token.kind == "number":
+            return Immediate(sign * self.number(token.text))
+        if token.kind == "float":
+            return Immediate(sign * float(token.text))
+        if token.kind == "hexfloat":
+            return _hex_float(token.text, negative)
+        self.at -= 1
+        raise self.error(f"expected a constant, found {token.text!r}")
+
+    # functions
+
+    def define(self, is_entry: bool) -> None:
+        """`.entry name (params) attributes { body }`, `.func (return) name (params) ...`, or only declared: `;`."""
+        function = Function("", is_entry)
+        while self.token.text in (".noreturn", ".attribute"):
+            if self.next().text == ".attribute":
+                self.expect("(")
+                while self.next().text != ")":
+                    pass
+        outer, self.scope, self.function = self.scope, _Scope(self.scope), function
+        if not is_entry and self.token.text == "(":
+            function.returns = self.parameters()
+        function.name = self.expect_kind("name")
+        if self.token.text == "(":
+            function.params = self.parameters()
+        while self.token.kind == "directive":
+            name = self.next().text[1:]
+            if name == "pragma":
+                self.pragma()
+                continue
+            values = []
+            if self.token.kind == "number":
+                values.append(self.integer())
+                while self.accept(","):
+                    values.append(self.integer())
+            function.attributes[name] = tuple(values)
+        if self.accept("{"):
+            function.code = []
+            self.functions[function.name] = function  # may be called from its own body
+            self.location = None
+            self.inlined, self.caller = {}, {}
+            self.body(function)
+        else:
+            self.expect(";")
+            self.functions.setdefault(function.name, function)
+        self.scope, self.function = outer, None
+
+    def parameters(self) -> list[Variable | Register]:
+        self.expect("(")
+        made: list[Variable | Register] = []
+        while not self.accept(")"):
+            space = self.next().text
+            if space not in (".param", ".reg"):
+                self.at -= 1
+                raise self.error(f"expected a parameter, found {space!r}")
+            type_, align, vector, _ = self.declared_type()
+            if space == ".reg":
+                name = self.expect_kind("name")
+                made.append(self.register(name, type_))
+            else:
+                variable = self.declarator("param", type_, align, vector)
+                self.scope.names[variable.name] = variable
+                made.append(variable)
+            self.accept(",")
+        return made
+
+    def register(self, name: str, type_: Type) -> Register:
+        made = self.scope.names[name] = self.numbered(name, type_)
+        return made
+
+    def numbered(self, name: str, type_: Type) -> Register:
+        """A register of the present function."""
+        assert self.function is not None
+        made = Register(name, type_, -1)
+        self.function.registers.append(made)
+        return made
+
+    def body(self, function: Function) -> None:
+        depth = 1
+        fixes: list[tuple[Instruction, _Scope]] = []
+        while depth:
+            token = self.next()
+            text = token.text
+            if token.kind == "name" or text == "@":
+                if token.kind == "name" and self.token.text == ":":
+                    self.at += 1
+                    self.label(text, function)
+                    self.ends_with_label = True
+                    continue
+                self.at -= 1
+                instruction = self.instruction()
+                self.ends_with_label = False
+                function.body.append(instruction)
+                if instruction.opcode in ("bra", "brx"):
+                    fixes.append((instruction, self.scope))
+            elif text == "{":
+                depth += 1
+                self.scope = _Scope(self.scope)
+            elif text == "}":
+                depth -= 1
+                if depth:
+                    self.scope = self.scope.parent or self.scope
+            elif text == ".loc":
+                self.loc()
+            elif text == ".reg":
+                self.registers()
+            elif text in (".shared", ".local", ".global", ".const", ".param"):
+                self.variable(text[1:])
+            elif text == ".pragma":
+                self.pragma()
+            elif text == ".file":
+                self.file()
+            elif text == ";":
+                pass
+            else:
+                self.at -= 1
+                raise self.error(f"unexpected {text!r} in {function.name}")
+        last = function.code[-1] if function.code else None
+        if last is None or last.predicate or last.opcode not in ("ret", "exit", "trap", "bra") or self.ends_with_label:
+            line = self.tokens[self.at - 1].line  # as ptxas does: the end of a function returns
+            function.body.append(self.located_here(Instruction("ret", (), (), None, False, None, line)))
+        for instruction, scope in fixes:
+            self.resolve_labels(instruction, scope)
+
+    def label(self, name: str, function: Function) -> None:
+        made = Label(name, len(function.body))
+        self.scope.names[name] = made
+        if self.token.text == ".branchtargets":
+            self.next()
+            made.targets = [self.expect_kind("name")]
+            while self.accept(","):
+                made.targets.append(self.expect_kind("name"))
+            self.expect(";")
+        elif self.token.text in (".callprototype", ".calltargets"):
+            self.skip_statement()
+
+    def resolve_labels(self, instruction: Instruction, scope: _Scope) -> None:
+        """Put `Label` objects in place of the names that a branch names."""
+
+        def label(symbol: object) -> Label:
+            found = scope.find(symbol.name) if isinstance(symbol, Symbol) else None
+            if not isinstance(found, Label):
+                shown = getattr(symbol, "name", symbol)
+                raise PtxError(f"PTX line {instruction.ptx_line}: no label {shown}")
+            return found
+
+        if instruction.opcode == "bra":
+            instruction.operands = (label(instruction.operands[0]),)
+        else:
+            table = label(instruction.operands[1])
+            targets = tuple(label(Symbol(name)) for name in table.targets or ())
+            instruction.operands = (instruction.operands[0], targets)
+
+    def registers(self) -> None:
+        type_, _, vector, _ = self.declared_type()
+        if vector != 1:
+            raise self.error("vector registers are not supported")
+        while True:
+            name = self.expect_kind("name")
+            if self.accept("<"):
+                count = self.integer()
+                self.expect(">")
+                self.scope.ranges[name] = (count, type_)
+            else:
+                self.register(name, type_)
+            if not self.accept(","):
+                break
+        self.expect(";")
+
+    def find_register(self, name: str) -> Register | Variable | Label | None:
+        """A declared name; `%r7` is made when first used, out of the range `%r<n>`."""
+        scope: _Scope | None = self.scope
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            if scope.ranges:
+                stem = name.rstrip("0123456789")
+                if stem in scope.ranges and stem != name:
+                    count, type_ = scope.ranges[stem]
+                    if int(name[len(stem) :]) < count:
+                        made = scope.names[name] = self.numbered(name, type_)
+                        return made
+            scope = scope.parent
+        return None
+
+    # instructions
+
+    def instruction(self) -> Instruction:
+        line = self.token.line
+        predicate: Register | None = None
+        negated = False
+        if self.accept("@"):
+            negated = self.accept("!")
+            name = self.expect_kind("name")
+            found = self.find_register(name)
+            if not isinstance(found, Register) or found.type.name != "pred":
+                raise self.error(f"{name} is not a predicate register")
+            predicate = found
+        opcode, *modifiers = self.expect_kind("name").split(".")
+        operands: list[_Operand] = []
+        if opcode == "call":
+            operands = self.call_operands()
+        elif self.token.text != ";":
+            operands.append(self.operand())
+            while self.accept(","):
+                operands.append(self.operand())
+        self.expect(";")
+        made = Instruction(opcode, tuple(modifiers), tuple(operands), predicate, negated, None, line)
+        require_operands(made)
+        return self.located_here(made)
+
+    def located_here(self, instruction: Instruction) -> Instruction:
+        """Attach the latest `.loc` to an instruction; `resolve_files` converts it to a `Location`."""
+        if self.location is not None:
+            self.located.append((instruction, self.location))
+        return instruction
+
+    def call_operands(self) -> list[_Operand]:
+        """`call (ret), name, (args), prototype;` and the forms that leave out parts (PTX ISA 9.7.12.5)."""
+        returns: tuple[_Operand, ...] = ()
+        if self.token.text == "(":
+            returns = self.arguments()
+            self.expect(",")
+        target = self.operand()
+        arguments: tuple[_Operand, ...] = ()
+        if self.accept(","):
+            if self.token.text == "(":
+                arguments = self.arguments()
+            else:
+                self.operand()
+        if self.accept(","):
+            self.operand()
+        return [Arguments(returns), target, Arguments(arguments)]
+
+    def arguments(self) -> tuple[_Operand, ...]:
+        self.expect("(")
+        items = []
+        while not self.accept(")"):
+            items.append(self.operand())
+            self.accept(",")
+        return tuple(items)
+
+    def operand(self) -> _Operand:
+        token = self.token
+        text = token.text
+        if token.kind == "name":
+            self.at += 1
+            first = self.named(text)
+            if self.tokens[self.at].text == "|":
+                self.at += 1
+                return Pair(first, self.operand())
+            return first
+        if text == "{":
+            self.at += 1
+            items = []
+            while not self.accept("}"):
+                items.append(self.operand())
+                self.accept(",")
+            return Vector(tuple(items))
+        if text == "[":
+            return self.address()
+        if text == "!":
+            self.at += 1
+            register = self.find_register(self.expect_kind("name"))
+            if not isinstance(register, Register) or register.type.name != "pred":
+                raise self.error("! stands before what is no predicate register")
+            return Negated(register)
+        return self.constant()
+
+    def named(self, text: str) -> Register | Special | Immediate | Symbol | None:
+        if text == "_":
+            return None
+        found = self.find_register(text)
+        if isinstance(found, Register):
+            return found
+        if text.startswith("%") and found is None:
+            if SPECIAL.match(text):
+                return Special(text)
+            self.at -= 1
+            raise self.error(f"register {text} is not declared")
+        if text == "WARP_SZ":
+            return Immediate(32)
+        return Symbol(text, self.offset(), found if isinstance(found, Variable) else None)
+
+    def address(self) -> Address:
+        self.expect("[")
+        begin = self.named(self.next().text) if self.token.kind == "name" else self.constant()
+        base: Register | Symbol | None = None
+        offset = 0
+        if isinstance(begin, Symbol):
+            base, offset = Symbol(begin.name, 0, begin.variable), begin.offset
+        elif isinstance(begin, Immediate):
+            if not isinstance(begin.value, int):
+                raise self.error(f"{begin.value} is no address")
+            offset = begin.value
+        elif isinstance(begin, Register) and begin.type.bits >= 32:
+            base = begin
+        else:
+            raise self.error("an address begins with a register of 32 or 64 bits, a name or a number")
+        index = None
+        while not self.accept("]"):
+            if self.token.text in ("+", "-"):
+                offset += self.offset()
+            elif self.accept(","):
+                index = self.operand()
+            else:
+                raise self.error(f"expected ']', found {self.token.text!r}")
+        if not -(1 << 62) < offset < 1 << 62:
+            raise self.error(f"an offset of {offset} is too large")
+        return Address(base, offset, index)
+
+    def resolve_files(self) -> None:
+        """File numbers of `.loc` to names; the `.file` table stands at the end of the text."""
+
+        def location(key: _Line | None) -> Location | None:
+            if key is None or key[0] not in self.files:
+                return None
+            if key not in self.locations:
+                self.locations[key] = Location(self.files[key[0]], key[1], location(key[2]))
+            return self.locations[key]
+
+        for instruction, line in self.located:
+            instruction.location = location(line)
+
+
+def _is_within(place: tuple[int, int], location: _Line | None) -> bool:
+    """Whether a file and line is among a location's and those of the calls around it."""
+    return location is not None and (location[:2] == place or _is_within(place, location[2]))
+
+
+def _hex_float(text: str, negative: bool) -> Immediate:
+    """0f and 0d literals: the bits of a float32 or float64 (PTX ISA 4.5.2)."""
+    width = 32 if text[1] in "fF" else 64
+    bits = int(text[2:], 16) ^ ((1 << (width - 1)) if negative else 0)
+    code = ("<I", "<f") if width == 32 else ("<Q", "<d")
+    return Immediate(struct.unpack(code[1], struct.pack(code[0], bits))[0], bits, width)
+
+
+def parse(text: str) -> Module:
+    """Parse PTX. Raises `PtxError`, one line, where it is malformed."""
+    if not text.strip():
+        raise PtxError("not PTX: the text is empty")
+    try:
+        return _Parser(text).module()
+    except RecursionError:
+        raise PtxError("not PTX: vectors, initialisers or inlined calls are nested too deeply") from None

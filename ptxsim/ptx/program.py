@@ -1,0 +1,97 @@
+"""A `Program`: one entry of a module with all it can reach, laid out (`linking.link`).
+
+Functions lie one after the other, callees before callers and the entry last, so that of several places where threads
+wait the one with the least pc is the one to run (see scheduler.py). Registers have slots, variables addresses.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+
+from ..errors import PtxError
+from .demangle import split
+from .syntax import Function, Immediate, Instruction, Module, Variable
+from .types import Type
+
+
+def align_up(value: int, to: int) -> int:
+    return -(-value // to) * to
+
+
+@dataclass(eq=False)
+class Parameter:
+    """A parameter of the entry."""
+
+    variable: Variable
+    offset: int
+
+
+@dataclass(eq=False)
+class Program:
+    """A linked program, which `Machine` runs."""
+
+    module: Module
+    entry: Function
+    functions: list[Function] = field(default_factory=list)
+    code: list[Instruction] = field(default_factory=list)
+    start: dict[str, int] = field(default_factory=dict)  # pc of each function
+    owner: list[Function] = field(default_factory=list)  # of each pc
+    slots: int = 0
+    parameters: list[Parameter] = field(default_factory=list)
+    parameter_bytes: int = 0
+    shared_base: int = 0  # where shared memory begins in its window
+    shared: dict[Variable, int] = field(default_factory=dict)  # addresses in the window
+    static_shared_bytes: int = 0
+    frames: dict[Variable, int] = field(default_factory=dict)  # offsets in the thread's local memory
+    local_bytes: int = 0
+    recursive: bool = False
+    allocates: bool = False  # calls malloc
+    saved_slots: dict[str, list[int]] = field(default_factory=dict)  # of each function, for recursion
+    names: set[str] = field(default_factory=set)  # of variables and functions that its instructions name
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    @property
+    def title(self) -> str:
+        """The entry's name as in the source, with its template arguments; of long ones only their beginning."""
+        return shortened(split(self.entry.name)[0])
+
+
+MOST_TITLE = 120  # characters
+
+
+def shortened(title: str) -> str:
+    """A name in at most `MOST_TITLE` characters: those of CuTe's kernels have thousands."""
+    if len(title) <= MOST_TITLE:
+        return title
+    name, bracket, arguments = title.partition("<")
+    name = name if len(name) <= MOST_TITLE // 2 else "..." + name[3 - MOST_TITLE // 2 :]
+    return f"{name}{bracket}{arguments[: MOST_TITLE - len(name) - len(bracket) - 4]}...>" if bracket else name
+
+
+def targets(instruction: Instruction) -> tuple[int, ...]:
+    """Return the places where a branch may go."""
+    if instruction.opcode not in ("bra", "brx"):
+        return ()
+    last = instruction.operands[-1]
+    return tuple(label.place for label in (last if isinstance(last, tuple) else (last,)))
+
+
+def function_address(program: Program, name: str) -> int | None:
+    """The number that stands for a function's address: its pc + 1, so that it is not null."""
+    return program.start[name] + 1 if name in program.start else None
+
+
+def immediate_bytes(item: Immediate, type_: Type) -> bytes:
+    """The bytes of a constant in a type."""
+    if item.bits is not None and item.width == type_.bits:
+        return item.bits.to_bytes(type_.bytes, "little")
+    try:
+        if type_.kind == "f" and type_.name in ("f32", "f64"):
+            return struct.pack("<f" if type_.bits == 32 else "<d", item.value)
+        return (int(item.value) & ((1 << type_.bits) - 1)).to_bytes(type_.bytes, "little")
+    except (OverflowError, ValueError):  # too large, infinite or NaN
+        raise PtxError(f"the constant {item.value} is no {type_}") from None

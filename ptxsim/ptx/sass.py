@@ -1,0 +1,413 @@
+"""Reads the machine code (SASS) of a cubin through `nvdisasm`: instructions, registers, control flow, source lines.
+
+    from ptxsim import sass
+    function = sass.read(Path("kernel.cubin"), "entry")
+    for block in function.blocks: ...
+    sass.shared_accesses(Path("kernel.cubin"), "entry")
+
+A cubin that ptxas made with line information (nvcc -lineinfo) names, for each machine instruction, the line of the
+source and the line of the PTX that it came from, and holds the PTX itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import struct
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import PtxError
+from .compiler import tool
+from .demangle import demangle, matching
+
+PTX = ".nv_debug_ptx_txt"  # the section with the PTX; nvdisasm gives its name as that of a file
+RESERVED, RESERVE = ".nv.shared.reserved.0", 1024  # a cubin with it counts these bytes to each kernel's shared memory
+SHARED = ("LDS", "STS", "LDSM", "STSM", "LDGSTS", "ATOMS")
+
+_SECTION = re.compile(r"\t\.section\t(\S+?),")
+_LABEL = re.compile(r"^([.$\w]+):$")
+_LINE = re.compile(r'\t//## File "(.*)", line (\d+)')
+_INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;\s*$")
+_TARGET = re.compile(r"`\(([^)]+)\)")
+_BRANCH_TARGETS = re.compile(r'\(\*"BRANCH_TARGETS ([^"]+)"\*\)')
+_REGISTER = re.compile(r"[-!~|]?\|?(R\d+|RZ)(\.reuse)?\b")
+
+
+class SharedAccess(NamedTuple):
+    """An access to shared memory in the source, and how often it stands in the SASS."""
+
+    file: str  # "" where the cubin names no source line
+    line: int
+    opcode: str  # LDS, STS, LDSM, STSM, LDGSTS or ATOMS
+    bits: int  # a thread; of LDSM and STSM those that a thread gets or gives
+    count: int  # type: ignore[assignment]  # not the tuple's method: instructions, without those never executed (@!PT)
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A machine instruction."""
+
+    address: int  # bytes from the start of its section
+    opcode: str  # with its modifiers, "LDS.128"
+    operands: tuple[str, ...]  # as nvdisasm writes them, "R12.reuse" or "[R3+0x10]"
+    predicate: str | None  # "P0", "!P0", "!PT"; None where it has none
+    file: str
+    line: int  # of the source; 0 where not known
+    ptx_line: int  # of the PTX; 0 where not known
+    targets: tuple[str, ...] = ()  # labels that it names
+
+    @cached_property
+    def name(self) -> str:
+        """The opcode without modifiers."""
+        return self.opcode.partition(".")[0]
+
+    @cached_property
+    def modifiers(self) -> tuple[str, ...]:
+        return tuple(self.opcode.split(".")[1:])
+
+    @property
+    def never(self) -> bool:
+        """Whether no thread executes it, though a warp issues it."""
+        return self.predicate in ("!PT", "!UPT")
+
+    @property
+    def always(self) -> bool:
+        """Whether every thread that comes to it executes it."""
+        return self.predicate in (None, "PT", "UPT")
+
+    @property
+    def bits(self) -> int:
+        """Bits a thread that a load or store moves."""
+        if self.name in ("LDSM", "STSM"):
+            return 32 * next((int(m) for m in self.modifiers if m in ("2", "4")), 1)
+        for modifier in self.modifiers:
+            if modifier in ("64", "128"):
+                return int(modifier)
+            if modifier in ("U8", "S8", "U16", "S16"):
+                return int(modifier[1:])
+        return 32
+
+    def sources(self) -> list[tuple[int | None, bool]]:
+        """Source operands of an instruction with one destination, in order: number of the register, or None for what
+        is no register (RZ, constants, uniform registers), and whether it is kept in the operand's reuse cache."""
+        found = []
+        for operand in self.operands[1:]:
+            match = _REGISTER.match(operand)
+            number = int(match[1][1:]) if match and match[1] != "RZ" else None
+            found.append((number, bool(match and match[2])))
+        return found
+
+
+@dataclass
+class Block:
+    """A basic block: entered at its first instruction, left after its last."""
+
+    number: int
+    instructions: list[Instruction]
+    successors: list[int] = field(default_factory=list)
+    leaves: bool = False  # whether threads may end, or return, here
+    calls: int | None = None  # the block that a call at its end goes to, before the (only) successor is reached
+
+    @property
+    def branches(self) -> bool:
+        """Whether its last instruction may part the threads of a warp."""
+        return len(self.successors) + self.leaves > 1
+
+
+@dataclass
+class Function:
+    """A kernel's entry with the functions that lie in its section."""
+
+    name: str
+    instructions: list[Instruction]
+    labels: dict[str, int]  # to places in `instructions`
+    registers: int = 0  # of a thread
+    shared_bytes: int = 0  # static
+    ptx: str | None = None  # that the cubin holds; without comments, lines numbered as they were
+
+    @cached_property
+    def blocks(self) -> list[Block]:
+        return _blocks(self)
+
+    def loops(self) -> list[list[Block]]:
+        """Innermost loops: of each backward branch the blocks from its target to it, where no smaller one is inside."""
+        found = []
+        for block in self.blocks:
+            for target in block.successors:
+                if target <= block.number and block.instructions[-1].name != "BSYNC":
+                    found.append((target, block.number))
+        spans = sorted(set(found))
+        loops = [
+            self.blocks[first : last + 1]
+            for first, last in spans
+            if not any(first <= a and b <= last and (a, b) != (first, last) for a, b in spans)
+        ]
+        # the branch to itself that stands behind each kernel's end is no loop
+        return [loop for loop in loops if len(loop) > 1 or len(loop[0].instructions) > 1]
+
+
+def read(cubin: Path, entry: str | None = None) -> Function:
+    """The machine code of an entry: its name, or a part that only it has; None where the cubin has but one.
+
+    Raises `PtxError` where there is no nvdisasm, the file is no cubin, or has no such entry.
+    """
+    sections, entries = _disassemble(cubin)
+    if not entries:
+        raise PtxError(f"{cubin}: no kernel entry in this cubin")
+    name = _choose(entries, entry, cubin)
+    instructions, labels = sections[f".text.{name}"]
+    if not instructions:
+        raise PtxError(f"{cubin}: {name} has no instructions")
+    return Function(name, instructions, labels, *_resources(cubin, name), embedded_ptx(cubin))
+
+
+def read_all(cubin: Path) -> dict[str, Function]:
+    """The machine code of every entry, by its mangled name. Raises `PtxError` as `read` does."""
+    sections, entries = _disassemble(cubin)
+    ptx = embedded_ptx(cubin)
+    return {name: Function(name, *sections[f".text.{name}"], *_resources(cubin, name), ptx) for name in entries}
+
+
+def code_at(cubin: Path, entry: str) -> int:
+    """Where in the file an entry's machine code begins, bytes; `Instruction.address` counts from there.
+
+    Raises `PtxError` where the file is no cubin or has no such entry.
+    """
+    section = _elf_sections(cubin).get(f".text.{entry}")
+    if section is None:
+        raise PtxError(f"{cubin}: no entry {entry} in this cubin")
+    return section[0]
+
+
+def assemble(ptx: Path, cubin: Path, arch: str = "sm_90a") -> None:
+    """Make a cubin with line information of a .ptx file. Raises `PtxError` with the first thing that ptxas says."""
+    command = [str(tool("ptxas")), "-O3", "--generate-line-info", f"-arch={arch}", str(ptx), "-o", str(cubin)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
+        raise PtxError(f"ptxas failed on {ptx.name}: {lines[0].strip()}")
+
+
+def held_ptx(cubin: Path) -> str:
+    """The PTX that a cubin was made from. Raises `PtxError` where it holds none, or is not there."""
+    if not cubin.is_file():
+        raise PtxError(f"{cubin}: no such file")
+    held = embedded_ptx(cubin)
+    if held is None:
+        raise PtxError(f"{cubin}: holds no PTX; remedy: name it with --ptx, or compile with -lineinfo")
+    return held
+
+
+def listing(cubin: Path) -> str:
+    """Return nvdisasm's listing of a cubin, below a line that names it by its hash.
+
+    nvdisasm takes a third of a second to start. What this returned is read again where it is kept next to the cubin, as
+    NAME.sass, and the cubin is still the same. Raises `PtxError` as `read` does.
+    """
+    _elf_sections(cubin)  # says better than nvdisasm what is wrong
+    mark, kept = f"// of the cubin {hashlib.sha256(cubin.read_bytes()).hexdigest()}\n", cubin.with_suffix(".sass")
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if (text := kept.read_text()).startswith(mark):
+            return text
+    done = subprocess.run(
+        [str(tool("nvdisasm")), "-c", "-g", "-gp", str(cubin)], capture_output=True, text=True, errors="replace"
+    )
+    if done.returncode:
+        lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
+        raise PtxError(f"{cubin}: nvdisasm: {lines[0].removeprefix('nvdisasm fatal   : ').strip()}")
+    return mark + done.stdout
+
+
+def shared_accesses(cubin: Path, entry: str | None = None) -> list[SharedAccess]:
+    """The accesses to shared memory in an entry's SASS by source line, opcode and width, in order of appearance."""
+    counts: Counter[tuple[str, int, str, int]] = Counter()
+    for i in read(cubin, entry).instructions:
+        if i.name in SHARED and not i.never:
+            counts[i.file, i.line, i.name, i.bits] += 1
+    return [SharedAccess(*key, count) for key, count in counts.items()]
+
+
+def _choose(entries: list[str], wanted: str | None, cubin: Path) -> str:
+    fitting = entries if wanted is None else matching(entries, wanted)
+    if len(fitting) != 1:
+        what = "entries, name one" if wanted is None else f"entries match {wanted!r}; there"
+        raise PtxError(f"{cubin}: {len(fitting)} {what}: {'; '.join(map(demangle, entries))}")
+    return fitting[0]
+
+
+Sections = dict[str, tuple[list[Instruction], dict[str, int]]]
+
+
+def _disassemble(cubin: Path) -> tuple[Sections, list[str]]:
+    """Instructions and labels of each section of code, and the names of the entries."""
+    if not cubin.is_file():
+        raise PtxError(f"{cubin}: no such file")
+    return _disassembled(cubin, cubin.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=2)
+def _disassembled(cubin: Path, changed: int) -> tuple[Sections, list[str]]:
+    """Read a cubin as it was last `changed`; cached, as answers about one kernel read it several times."""
+    sections: Sections = {}
+    entries: list[str] = []
+    instructions: list[Instruction] = []
+    labels: dict[str, int] = {}
+    file, line, ptx_line = "", 0, 0
+    for text in listing(cubin).splitlines():
+        if match := _INSTRUCTION.match(text):
+            address, predicate, opcode, rest = match.groups()
+            targets = tuple(_TARGET.findall(rest))
+            if listed := _BRANCH_TARGETS.search(rest):
+                targets, rest = tuple(listed[1].split(",")), rest[: listed.start()]
+            operands = tuple(part.strip() for part in rest.split(", ")) if rest else ()
+            instructions.append(
+                Instruction(int(address, 16), opcode, operands, predicate, file, line, ptx_line, targets)
+            )
+        elif match := _LINE.match(text):
+            if match[1] == PTX:
+                ptx_line = int(match[2])
+            else:
+                file, line = match[1], int(match[2])
+        elif match := _LABEL.match(text):
+            labels[match[1]] = len(instructions)
+        elif match := _SECTION.match(text):
+            instructions, labels = [], {}
+            file, line, ptx_line = "", 0, 0
+            sections[match[1].strip('"')] = instructions, labels
+        elif "STO_CUDA_ENTRY" in text:
+            entries.append(text.split()[1].split(",")[0])
+    return sections, [name for name in entries if f".text.{name}" in sections]
+
+
+def _blocks(function: Function) -> list[Block]:
+    code, labels = function.instructions, function.labels
+    ends = {"BRA", "BRX", "JMP", "JMX", "EXIT", "RET", "CALL", "BSYNC", "BREAK", "KILL", "BPT"}
+    starts = {0, *(place for place in labels.values() if place < len(code))}
+    starts |= {place + 1 for place, i in enumerate(code) if i.name in ends and place + 1 < len(code)}
+    bounds = sorted(starts)
+    number = {start: n for n, start in enumerate(bounds)}
+    blocks = [
+        Block(n, code[start:end]) for n, (start, end) in enumerate(zip(bounds, [*bounds[1:], len(code)], strict=True))
+    ]
+
+    def at(label: str) -> int | None:
+        place = labels.get(label)
+        return number.get(place) if place is not None else None
+
+    for block in blocks:
+        last = block.instructions[-1]
+        following = block.number + 1 if block.number + 1 < len(blocks) else None
+        targets = [t for t in map(at, last.targets) if t is not None]
+        if last.name == "BSYNC":
+            falls, targets = False, []  # `_join` has both
+        elif last.name in ("BRA", "BRX", "JMP", "JMX"):
+            # a branch may have a second condition, a predicate among its operands
+            falls = not last.always or any(re.match(r"!?U?P\d", operand) for operand in last.operands)
+        elif last.name in ("EXIT", "RET", "KILL"):
+            block.leaves, falls, targets = True, not last.always, []
+        elif last.name == "CALL":
+            block.calls, falls, targets = (targets[0] if targets else None), True, []
+        else:
+            falls, targets = True, []
+        block.successors = list(dict.fromkeys([*([following] if falls and following is not None else []), *targets]))
+    _join(blocks, at)
+    return blocks
+
+
+def _join(blocks: list[Block], at: Callable[[str], int | None]) -> None:
+    """Let each block that ends with a BSYNC go on where a BSSY that reaches it, with its barrier, says."""
+    places: dict[str, list[tuple[Block, int]]] = defaultdict(list)  # of a barrier's BSSYs, and where they join
+    kept: set[str] = set()  # barriers that a register holds meanwhile: any BSSY of theirs may reach any BSYNC
+    for block in blocks:
+        for i in block.instructions:
+            if i.name == "BSSY" and i.targets and (target := at(i.targets[0])) is not None:
+                places[i.operands[0]].append((block, target))
+            elif i.name == "BMOV":
+                kept.update(i.operands)
+    closing = [block for block in blocks if block.instructions[-1].name == "BSYNC"]
+    for block in closing:
+        barrier = block.instructions[-1].operands[0]
+        block.successors = list(dict.fromkeys(target for _, target in places[barrier])) if barrier in kept else []
+    grown = True
+    while grown:  # a way past a BSYNC is known when its own BSSY has reached it
+        grown = False
+        for barrier in places.keys() - kept:
+            for first, target in places[barrier]:
+                for block in _closed(blocks, first, barrier):
+                    if target not in block.successors:
+                        block.successors.append(target)
+                        grown = True
+    for block in closing:
+        if not block.successors and block.number + 1 < len(blocks):
+            block.successors = [block.number + 1]
+
+
+def _closed(blocks: list[Block], first: Block, barrier: str) -> list[Block]:
+    """Blocks with a BSYNC of the barrier that are reached from `first`, which has its BSSY, before another BSSY."""
+    found, seen, waiting = [], {first.number}, [first]
+    while waiting:
+        block = waiting.pop()
+        if block is not first and any(i.name == "BSSY" and i.operands[0] == barrier for i in block.instructions):
+            continue
+        last = block.instructions[-1]
+        if last.name == "BSYNC" and last.operands[0] == barrier:
+            found.append(block)
+            continue
+        waiting += [blocks[s] for s in block.successors if s not in seen]
+        seen.update(block.successors)
+    return found
+
+
+def _resources(cubin: Path, name: str) -> tuple[int, int]:
+    """Registers of a thread, and static shared memory without what the driver keeps of each block."""
+    found = _read_resources(cubin, cubin.stat().st_mtime_ns).get(name)
+    if found is None:
+        raise PtxError(f"{cubin}: cuobjdump reports no resources of {name}")
+    return found
+
+
+@lru_cache(maxsize=2)
+def _read_resources(cubin: Path, changed: int) -> dict[str, tuple[int, int]]:
+    """Read the resources of each function of a file as it was last `changed`."""
+    done = subprocess.run([str(tool("cuobjdump")), "-res-usage", str(cubin)], capture_output=True, text=True)
+    reserve = RESERVE if RESERVED in _elf_sections(cubin) else 0
+    found = re.findall(r"Function (\S+):\s+REG:(\d+) .*?SHARED:(\d+)", done.stdout)
+    return {name: (int(registers), max(0, int(shared) - reserve)) for name, registers, shared in found}
+
+
+def _elf_sections(cubin: Path) -> dict[str, tuple[int, int]]:
+    """Offset and size of the sections of a 64-bit ELF file by name."""
+    data = cubin.read_bytes()
+    if data[:5] != b"\x7fELF\x02":
+        raise PtxError(f"{cubin}: not a cubin (an ELF file from ptxas or nvcc -cubin)")
+    try:
+        (start,) = struct.unpack_from("<Q", data, 40)
+        entry_size, count, names = struct.unpack_from("<HHH", data, 58)
+        headers = [struct.unpack_from("<IIQQQQ", data, start + n * entry_size) for n in range(count)]
+        table = headers[names][4]
+        return {
+            data[table + name : data.index(b"\0", table + name)].decode(): (offset, size)
+            for name, _, _, _, offset, size in headers
+        }
+    except (struct.error, IndexError, ValueError):
+        raise PtxError(f"{cubin}: truncated or damaged: its table of sections cannot be read") from None
+
+
+def embedded_ptx(cubin: Path) -> str | None:
+    """The PTX that a cubin with line information was made from; None where it holds none.
+
+    Comments are gone, lines keep their numbers.
+    """
+    section = _elf_sections(cubin).get(PTX)
+    if section is None:
+        return None
+    offset, size = section
+    text = cubin.read_bytes()[offset : offset + size]
+    return text.replace(b"\0", b"\n").decode(errors="replace")

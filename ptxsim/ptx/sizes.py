@@ -1,0 +1,110 @@
+"""What a launch needs, against what there is: refused in one line before anything runs, or once its cost is plain."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from pathlib import Path
+
+from ..errors import PtxsimError, TooCostlyError
+from .program import Program
+
+MOST_BLOCKS = (2**31 - 1, 65535, 65535)  # of a grid along x, y and z, and of a block's threads: CUDA, all GPUs
+MOST_THREADS = (1024, 1024, 64)
+MOST_SHARED = 227 * 1024  # bytes a block, of any GPU up to sm_103
+SMS = 132  # multiprocessors of an H100 or H200
+MOST_LOCAL = 512 * 1024  # bytes a thread
+MOST_PARAMETERS = 32764  # bytes
+ARRAYS_A_LANE = 4 * 8  # bytes of intermediate results while one instruction runs
+LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def available_bytes() -> int:
+    """Bytes that this process may still allocate, as far as the system reports it; a very large number otherwise."""
+    found = [1 << 60]
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        found.append(int(lines["MemAvailable"].split()[0]) * 1024)
+    for path in LIMIT_FILES:
+        with contextlib.suppress(OSError, ValueError):
+            found.append(int(Path(path).read_text()))
+    return min(found)
+
+
+def require_memory(what: str, size: int) -> None:
+    """Raise `PtxsimError` where `size` bytes are more than are available."""
+    available = available_bytes()
+    if size > available:
+        raise PtxsimError(f"{what}: {shown_bytes(size)} of memory are needed, {shown_bytes(available)} are available")
+
+
+def shown_bytes(size: int) -> str:
+    """Return a size in words."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:,.4g} {name}"
+    return f"{size} bytes"
+
+
+def require_launch(name: str, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int) -> None:
+    """Grid, block and dynamic shared memory (bytes) within what CUDA takes."""
+    for what, sizes, most in (("grid", grid, MOST_BLOCKS), ("block", block, MOST_THREADS)):
+        if any(size > bound for size, bound in zip(sizes, most, strict=True)):
+            raise PtxsimError(f"{name}: {what} {sizes} is more than CUDA takes: {most}")
+    if math.prod(block) > 1024:
+        raise PtxsimError(f"{name}: a block has at most 1024 threads, not {math.prod(block)}")
+    if not 0 <= shared_bytes <= MOST_SHARED:
+        raise PtxsimError(f"{name}: {shared_bytes} bytes of dynamic shared memory; allowed: 0 to {MOST_SHARED}")
+
+
+def require_batch(name: str, program: Program, shared_bytes: int, lanes: int, padded: int, global_bytes: int) -> None:
+    """Memory of a launch (bytes): global memory, and what the blocks that run together need."""
+    if program.static_shared_bytes + shared_bytes > MOST_SHARED:
+        total = program.static_shared_bytes + shared_bytes
+        raise PtxsimError(f"{name}: {total} bytes of shared memory a block; allowed: at most {MOST_SHARED}")
+    if program.local_bytes > MOST_LOCAL:
+        raise PtxsimError(f"{name}: {program.local_bytes} bytes of local memory a thread; allowed: {MOST_LOCAL}")
+    shared = (program.static_shared_bytes + shared_bytes) * max(1, lanes // padded)
+    registers = 8 * min(program.slots, 255 * 4) + ARRAYS_A_LANE
+    require_memory(
+        f"{name}: {lanes} threads together", global_bytes + shared + lanes * (program.local_bytes + registers)
+    )
+
+
+def resident_blocks(threads: int, shared_bytes: int) -> int:
+    """Blocks that run side by side on a device of compute capability 9.0 with all its multiprocessors, by threads and
+    shared memory a block (their registers may allow fewer)."""
+    return SMS * max(1, min(32, 2048 // threads, 228 * 1024 // (shared_bytes + 1024)))
+
+
+class Cost:
+    """What a grid costs, in thread-instructions: at least one for each thread, and once its first blocks have run, what
+    they took for each block."""
+
+    def __init__(self, name: str, blocks: int, threads: int, limit: float) -> None:
+        self.name, self.blocks, self.limit = name, blocks, limit
+        self.began = time.perf_counter()
+        if blocks * threads > limit:
+            self._refuse(f"{blocks * threads:.3g} threads are more than the limit of {limit:.3g} thread-instructions")
+
+    def after(self, done: int, spent: int) -> None:
+        """`done` blocks have taken `spent` thread-instructions: refuse the rest if it will be too much."""
+        total = spent * self.blocks / done
+        if done < self.blocks and total > self.limit:
+            seconds = (time.perf_counter() - self.began) * (self.blocks / done)
+            self._refuse(
+                f"about {total:.3g} thread-instructions ({shown_time(seconds)}), going by the first {done} of "
+                f"{self.blocks} blocks; the limit is {self.limit:.3g}"
+            )
+
+    def _refuse(self, what: str) -> None:
+        raise TooCostlyError(f"{self.name}: {what}; take a smaller grid, or allow more: --thread-instructions N")
+
+
+def shown_time(seconds: float) -> str:
+    """Return a time in words."""
+    for unit, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:,.3g} {name}"
+    return f"{seconds:.3g} seconds"
