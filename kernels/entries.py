@@ -19,6 +19,7 @@ from kernels.occupancy import capability
 from kernels.problem import Layout, Problem
 from kernels.sources import ROOT, included, without_comments
 
+FAMILIES = ("sgemm", "hgemm", "tf32gemm")
 ALIGNED_BYTES = 16  # of a matrix's beginning and its rows: for TMA, and for products of 8-bit floats in cublasLt
 
 # CUDA C++ Programming Guide, technical specifications per compute capability
@@ -135,8 +136,9 @@ class Variant:
 
     @property
     def family(self) -> str:
-        """The folder of the source: sgemm, hgemm or tf32gemm."""
-        return self.source.parent.name
+        """sgemm, hgemm or tf32gemm: the first word of its name, or else the folder of its source."""
+        first = self.name.partition("_")[0]
+        return first if first in FAMILIES else self.source.parent.name
 
     @property
     def label(self) -> str:

@@ -261,7 +261,7 @@ def read_rows_of(folder: Path, name: str) -> list[dict]:
     ("spoil", "said"),
     [
         (of_another_commit, "of 2 commits: aaaaaaaaaaaa, bbbbbbbbbbbb"),
-        (with_a_stale_row, "measured before the source of"),
+        (with_a_stale_row, "was measured with other machine code"),
         (with_entries("machine", machine="h99"), f"machine.json is of machine 'h99', not '{ARCHIVE.name}'"),
         (with_entries("provenance", gpu="NVIDIA H99"), f"of 2 GPUs: {GPU}, NVIDIA H99"),
         (with_entries("provenance", gpu=" "), "provenance.json names no GPU"),
