@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from contracts import UserError, read_rows
 from kernels import arguments, catalogue, entries, sources, written
@@ -22,13 +21,18 @@ KERNELS = catalogue.load().kernels
 NAMES = list(KERNELS)
 
 
-def edited(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> dict[str, catalogue.Entry]:
-    """Load a copy of the catalogue file with a change; its sources are the real ones."""
+def edited(tmp_path: Path, section: str, name: str, **keys: Any) -> catalogue.Entry:
+    """An entry whose keys are changed, from a copy of the catalogue file; its sources are the real ones."""
     data = copy.deepcopy(catalogue.entries_of(catalogue.CATALOGUE))
-    change(data)
+    data[section][name].update(keys)
     path = tmp_path / "catalogue.yaml"
-    path.write_text(yaml.safe_dump(json.loads(json.dumps(data)), sort_keys=False))  # copied, for no alias is allowed
-    return catalogue.load(path=path)
+    path.write_text(json.dumps(data))  # which is YAML
+    return catalogue.load(path=path)[name]
+
+
+def vectorized(**keys: Any) -> Variant:
+    """sgemm_vectorized with other fields."""
+    return replace(KERNELS["sgemm_vectorized"], **keys)
 
 
 # ---- what is there ----------------------------------------------------------------------------------------------
@@ -63,27 +67,49 @@ def test_a_variant_s_numbers_are_those_of_its_template(variants_csv: Path) -> No
     assert dispatcher["kernels"] == "sgemm_t128x256x8_cpasync sgemm_t128x128x8"
 
 
-def test_template_values_are_written_as_cuda_reads_them(tmp_path: Path) -> None:
-    """A boolean in lower case; a name as it is."""
-
-    def change(data: dict[str, Any]) -> None:
-        data["variants"]["sgemm_naive"]["template"] = {"BLOCK": 32, "SWIZZLE": True, "T": "__half"}
-
-    variant = edited(tmp_path, change)["sgemm_naive"]
-    assert isinstance(variant, Variant) and "sgemm_naive<32, true, __half>(" in variant.translation_unit()
-
-
 @pytest.mark.parametrize(
     ("name", "m", "n", "blocks"),
-    [
-        ("sgemm_naive", 100, 200, (4, 7, 1)),  # x over m
-        ("sgemm_naive", 32, 33, (1, 2, 1)),
-        ("sgemm_vectorized", 256, 1280, (10, 2, 1)),  # x over n
-        ("hgemm_naive_fp16", 128, 129, (2, 1, 1)),
-    ],
+    [("sgemm_naive", 100, 200, (4, 7, 1)), ("sgemm_vectorized", 256, 1280, (10, 2, 1))],  # x over m, x over n
 )
 def test_a_grid_covers_c(name: str, m: int, n: int, blocks: tuple[int, int, int]) -> None:
     assert KERNELS[name].grid(Problem(m, n, 8, 8, n, n), sms=1) == blocks
+
+
+def test_a_persistent_grid_follows_the_gpu_and_has_whole_clusters() -> None:
+    large, small = Problem.square(8 * 128), Problem.square(128)
+    assert vectorized().grid(large, sms=7) == (8, 8, 1)
+    assert vectorized(persistent=2).grid(large, sms=7) == (14, 1, 1)
+    assert vectorized(persistent=1, cluster=(2, 1)).grid(large, sms=7) == (6, 1, 1)
+    assert vectorized(persistent=1).grid(small, sms=7) == (1, 1, 1)
+    assert vectorized(persistent=1, shares_tiles=True).grid(small, sms=7) == (7, 1, 1)
+    assert vectorized(cluster=(2, 1), slices=4).grid(Problem.square(5 * 128), sms=7) == (6, 5, 4)
+
+
+def test_arguments_are_declared_and_packed_in_the_order_that_the_entry_gives(tmp_path: Path) -> None:
+    tensor_map = {"tma_b": {"box": ["BK", 16], "swizzle": 64}}
+    workspace = {"workspace": {"bytes": 256, "bytes_per_block": 1024, "zeroed": "once"}}
+    given = [tensor_map, "k", "alpha", "A", "C", "tile_counter", workspace]
+    template = {"BM": 128, "BN": 128, "BK": 8, "T": "__half", "FLAG": True}
+    variant = edited(tmp_path, "variants", "sgemm_vectorized", arguments=given, template=template)
+    assert isinstance(variant, Variant)
+    unit = re.sub(r"\s+", " ", variant.translation_unit())
+    assert "sgemm_vectorized<128, 128, 8, __half, true>( const __grid_constant__ CUtensorMap tma_b, int k," in unit
+    assert unit.endswith("float* C, unsigned* tile_counter, void* workspace); ")
+    asked: list[Any] = []
+
+    class Makers:
+        def tensor_map(self, matrix: Any, rows: int, columns: int, ld: int, spec: arguments.TensorMap) -> str:
+            asked.append((matrix, rows, columns, ld, spec.box, spec.swizzle))
+            return "map"
+
+        def workspace(self, nbytes: int, spec: arguments.Workspace) -> str:
+            asked.append((nbytes, spec.zeroed))
+            return spec.name
+
+    problem = Problem(5, 8, 7, 8, 12, 8, alpha=2.0)
+    packed = arguments.pack(variant.arguments, problem, {"A": 1, "B": 2, "C": 3}, 10, Makers())
+    assert packed == ("map", 7, 2.0, 1, 3, "tile_counter", "workspace")
+    assert asked == [(2, 7, 8, 12, (8, 16), 64), (4, "always"), (256 + 10 * 1024, "once")]
 
 
 # ---- problems that are refused ----------------------------------------------------------------------------------
@@ -107,21 +133,12 @@ def test_each_requirement_is_named_with_its_value() -> None:
             assert str(variant.refusal(good, addresses)).endswith(said), name
 
 
-@pytest.mark.parametrize(
-    ("problem", "key", "value"),
-    [
-        (Problem(0, 4, 4, 4, 4, 4), "m", 0),
-        (Problem(4, -1, 4, 4, 4, 4), "n", -1),
-        (Problem(4, 4, 0, 4, 4, 4), "k", 0),
-        (Problem(4, 5, 6, 5, 5, 5), "lda", 5),
-        (Problem(4, 5, 6, 6, 4, 5), "ldb", 4),
-        (Problem(4, 5, 6, 6, 5, 5, b_layout="column"), "ldb", 5),
-        (Problem(4, 5, 6, 6, 5, 4), "ldc", 4),
-    ],
-)
-def test_a_problem_that_nothing_can_take_is_refused_by_all(problem: Problem, key: str, value: int) -> None:
-    for entry in catalogue.load().values():
-        assert f"{key} = {value}, but" in entry.refusal(problem)
+def test_a_problem_that_nothing_can_take_is_refused_by_all() -> None:
+    good = Problem(4, 5, 6, 6, 5, 5)
+    for key, value in {"m": 0, "n": -1, "k": 0, "lda": 5, "ldb": 4, "ldc": 4}.items():
+        for entry in catalogue.load().values():
+            assert f"{key} = {value}, but" in str(entry.refusal(replace(good, **{key: value})))
+    assert "a column has 6 elements" in str(Problem(4, 5, 6, 6, 5, 5, b_layout="column").refusal())
 
 
 @pytest.mark.parametrize("axis", "ABC")
@@ -152,70 +169,52 @@ def test_a_column_major_b_lies_in_memory_as_its_transpose() -> None:
     assert by_rows.numbers == by_columns.numbers and list(by_rows.numbers)[-1] == "beta"
 
 
-# ---- dispatchers ------------------------------------------------------------------------------------------------
+# ---- a catalogue that is broken ------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"choices": [{"variant": "sgemm_t128x128x9"}]}, r"variant 'sgemm_t128x128x9' in .*c_texld\.choices; nearest"),
-        ({"choices": [{"variant": "cublas_fp32"}]}, r"unknown variant 'cublas_fp32' in .*c_texld\.choices"),
-        ({"choices": []}, r"c_texld\.choices = \[\] is not allowed; allowed: at least 1 item"),
-        (
-            {"choices": [{"variant": "sgemm_naive"}, {"variant": "hgemm_naive_bf16"}]},
-            r"c_texld\.choices have dtype fp32 and bf16, but it must be one",
-        ),
-        ({"builds_on": "sgemm_c_dispatch"}, r"unknown variant 'sgemm_c_dispatch' in .*c_texld\.builds_on"),
-    ],
+NAIVE, VECTORIZED, TEXLD = (
+    ("variants", "sgemm_naive"),
+    ("variants", "sgemm_vectorized"),
+    ("dispatchers", "sgemm_c_texld"),
 )
-def test_a_broken_dispatcher_names_file_entry_and_key(change: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=said) as error:
-        edited(tmp_path, lambda data: data["dispatchers"]["sgemm_c_texld"].update(change))
-    assert str(tmp_path / "catalogue.yaml") in str(error.value) and "\n" not in str(error.value)
+BROKEN = [  # section and entry, key, value, what the message has beside them
+    (NAIVE, "tile", {"m": "BLOK", "n": 32, "k": 1}, "nearest: BLOCK"),
+    (NAIVE, "multiples", {"m": "BM"}, "'BM'"),
+    (NAIVE, "builds_on", "sgemm_nave", "nearest: sgemm_naive"),
+    (NAIVE, "builds_on", "cublas_fp32", "'cublas_fp32'"),
+    (NAIVE, "baseline", "cublas_fp31", "nearest: cublas"),
+    (NAIVE, "source", "sgemm/nave.cu", "no such file"),
+    (NAIVE, "threads", 2048, "a multiple of 32"),
+    (NAIVE, "dtype", "fp64", "allowed: one of fp32"),
+    (NAIVE, "treads", 64, "nearest: threads"),
+    (NAIVE, "idea", None, "idea"),
+    (VECTORIZED, "arguments", [{"tma_a": {"box": [257, 4]}}], "at most 256"),
+    (VECTORIZED, "arguments", [{"tma_a": {"box": ["BN", 3]}}], "a multiple of 16"),
+    (VECTORIZED, "arguments", [{"tma_c": {"box": [8, 64], "swizzle": 128}}], "256 bytes"),
+    (VECTORIZED, "arguments", ["m", "n", "m"], "twice"),
+    (VECTORIZED, "arguments", ["q"], "q"),
+    (VECTORIZED, "cluster", [4, 4], "at most 8 blocks"),
+    (VECTORIZED, "arch", "90b", "90b"),
+    (TEXLD, "choices", [{"variant": "sgemm_t128x128x9"}], "nearest"),
+    (TEXLD, "choices", [], "at least 1 item"),
+    (TEXLD, "choices", [{"variant": "sgemm_naive"}, {"variant": "hgemm_naive_bf16"}], "fp32 and bf16"),
+    (TEXLD, "builds_on", "sgemm_c_dispatch", "'sgemm_c_dispatch'"),
+]
 
 
-# ---- a catalogue that is broken ---------------------------------------------------------------------------------
+@pytest.mark.parametrize(("entry", "key", "value", "words"), BROKEN)
+def test_a_broken_entry_names_file_entry_and_key(entry: Any, key: str, value: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        edited(tmp_path, *entry, **{key: value})
+    said = str(error.value)
+    assert all(part in said for part in (str(tmp_path / "catalogue.yaml"), entry[1], key.rstrip("s"), words)), said
+    assert "\n" not in said
 
 
-def test_an_unknown_variant_gives_the_nearest_names() -> None:
-    with pytest.raises(
-        UserError, match=r"unknown variant 'sgemm_warptle' in kernels/catalogue\.yaml; nearest: sgemm_w"
-    ):
+def test_names_and_architectures_are_told_apart() -> None:
+    with pytest.raises(UserError, match=r"unknown variant 'sgemm_warptle' in .*nearest: sgemm_warptile"):
         catalogue.load().find("sgemm_warptle")
-
-
-@pytest.mark.parametrize(
-    ("variant", "change", "said"),
-    [
-        ("sgemm_naive", {"tile": {"m": "BLOK", "n": 32, "k": 1}}, r"'BLOK' in .*sgemm_naive\.tile\.m; nearest: BLOCK"),
-        ("hgemm_naive_bf16", {"tile": {"m": "T", "n": 1, "k": 1}}, r"tile\.m = '__nv_bfloat16' is not"),
-        ("sgemm_naive", {"multiples": {"m": "BM"}}, r"parameter 'BM' in .*sgemm_naive\.multiples\.m; valid"),
-        ("sgemm_naive", {"builds_on": "sgemm_nave"}, r"'sgemm_nave' in .*sgemm_naive\.builds_on; nearest: sgemm_naive"),
-        ("sgemm_naive", {"builds_on": "cublas_fp32"}, r"unknown variant 'cublas_fp32' in .*sgemm_naive\.builds_on"),
-        ("sgemm_naive", {"baseline": "cublas_fp31"}, r"baseline 'cublas_fp31' in .*sgemm_naive; nearest: cub"),
-        ("sgemm_naive", {"source": "sgemm/nave.cu"}, r"sgemm_naive\.source = 'sgemm/nave\.cu': no such file"),
-        ("sgemm_naive", {"threads": 2048}, r"sgemm_naive\.threads = 2048 is not allowed; allowed: a multiple of 32"),
-        ("sgemm_naive", {"threads": 100}, r"threads = 100 is not allowed; allowed: a multiple of 32"),
-        ("sgemm_naive", {"dtype": "fp64"}, r'dtype = "fp64" is not allowed; allowed: one of fp32, tf32, bf16, fp16'),
-        ("sgemm_naive", {"grid": "xy"}, r'grid = "xy" is not allowed; allowed: one of mn, nm'),
-        ("sgemm_naive", {"idea": None}, r"sgemm_naive\.idea"),
-        ("sgemm_naive", {"treads": 64}, r"variants\.sgemm_naive: unknown key 'treads'; nearest: threads"),
-    ],
-)  # fmt: skip
-def test_a_broken_entry_names_file_entry_and_key(
-    variant: str, change: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    with pytest.raises(UserError, match=said) as error:
-        edited(tmp_path, lambda data: data["variants"][variant].update(change))
-    assert str(tmp_path / "catalogue.yaml") in str(error.value) and "\n" not in str(error.value)
-
-
-def test_a_name_that_is_variant_and_baseline_is_refused(tmp_path: Path) -> None:
-    def change(data: dict[str, Any]) -> None:
-        data["baselines"]["sgemm_naive"] = data["baselines"]["cublas_fp32"]
-
-    with pytest.raises(UserError, match="'sgemm_naive' is both a variant and a baseline"):
-        edited(tmp_path, change)
+    one = vectorized(arch=90, one_arch=True)
+    assert one.unfit("sm_90a") is None and "arch = sm_100" in str(one.unfit("sm_100"))
 
 
 # ---- hashes -----------------------------------------------------------------------------------------------------
@@ -279,100 +278,10 @@ def test_a_dispatcher_s_hash_is_of_its_choices_and_not_of_its_kernels(tree: Path
     assert {name for name, value in of().items() if value != before[name]} == {"sgemm_c_dispatch"}
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("WNITER: 4, TM: 8,", "WNITER: 4, TM: 4,"),
-        ("THREADS: 128}\n    threads: 128", "THREADS: 128}\n    threads: 96"),
-        ("    idea: a tile", None),
-    ],
-)
-def test_template_values_and_launch_change_a_hash_but_words_do_not(old: str, new: str | None, tree: Path) -> None:
-    expected = {"sgemm_warptile"} if new else set()
-    edit = lambda text: text.replace(old, new or "    idea: another tile")  # noqa: E731
-    assert changed(tree, "catalogue.yaml", edit) == expected
-
-
-def made_of(tmp_path: Path, **keys: Any) -> Variant:
-    """sgemm_vectorized, its entry changed by `keys`."""
-    found = edited(tmp_path, lambda data: data["variants"]["sgemm_vectorized"].update(keys))["sgemm_vectorized"]
-    assert isinstance(found, Variant)
-    return found
-
-
-def test_arguments_are_declared_in_the_order_that_the_entry_gives(tmp_path: Path) -> None:
-    tensor_map = {"tma_b": {"box": ["BK", 16], "swizzle": 64}}
-    workspace = {"workspace": {"bytes": 256, "bytes_per_block": 1024, "zeroed": "once"}}
-    variant = made_of(tmp_path, arguments=[tensor_map, "k", "alpha", "A", "C", "tile_counter", workspace])
-    declared = "(const __grid_constant__ CUtensorMap tma_b, int k, float alpha, const float* A, float* C, "
-    assert declared + "unsigned* tile_counter, void* workspace);" in re.sub(
-        r",\n +", ", ", variant.translation_unit().replace("(\n    ", "(")
-    )
-    asked: list[Any] = []
-
-    class Makers:
-        def texture(self, *given: Any) -> None:
-            pytest.fail("no textures")
-
-        def tensor_map(self, matrix: Any, rows: int, columns: int, ld: int, spec: arguments.TensorMap) -> str:
-            asked.append((matrix, rows, columns, ld, spec.box, spec.swizzle))
-            return "map"
-
-        def workspace(self, nbytes: int, spec: arguments.Workspace) -> str:
-            asked.append((nbytes, spec.zeroed))
-            return spec.name
-
-    problem = Problem(5, 8, 7, 8, 12, 8, alpha=2.0)
-    packed = arguments.pack(variant.arguments, problem, {"A": 1, "B": 2, "C": 3}, 10, Makers())
-    assert packed == ("map", 7, 2.0, 1, 3, "tile_counter", "workspace")
-    assert asked == [(2, 7, 8, 12, (8, 16), 64), (4, "always"), (256 + 10 * 1024, "once")]
-    assert variant.source_hash != made_of(tmp_path).source_hash == KERNELS["sgemm_vectorized"].source_hash
-
-
-def test_a_persistent_grid_follows_the_gpu_and_has_whole_clusters(tmp_path: Path) -> None:
-    problem = Problem.square(8 * 128)
-    assert made_of(tmp_path).grid(problem, sms=7) == (8, 8, 1)
-    assert made_of(tmp_path, persistent=2).grid(problem, sms=7) == (14, 1, 1)
-    assert made_of(tmp_path, persistent=1, cluster=[2, 1]).grid(problem, sms=7) == (6, 1, 1)
-    assert made_of(tmp_path, persistent=1).grid(Problem.square(128), sms=7) == (1, 1, 1)
-    assert made_of(tmp_path, persistent=1, shares_tiles=True).grid(Problem.square(128), sms=7) == (7, 1, 1)
-    assert made_of(tmp_path, cluster=[2, 4]).grid(Problem.square(5 * 128), sms=7) == (6, 8, 1)
-    assert made_of(tmp_path, cluster=[2, 1], slices=4).grid(Problem.square(5 * 128), sms=7) == (6, 5, 4)
-
-
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        ({"arguments": [{"tma_a": {"box": [257, 4]}}]}, "= 257 is not allowed; allowed: at most 256"),
-        (
-            {"arguments": [{"tma_a": {"box": ["BN", 3]}}]},
-            "box = [128, 3]: a row has 12 bytes; allowed: a multiple of 16",
-        ),
-        (
-            {"arguments": [{"tma_c": {"box": [8, 64], "swizzle": 128}}]},
-            "a row has 256 bytes; allowed: a multiple of 16 ",
-        ),
-        ({"arguments": [{"tma_a": {"box": [8, 8]}}], "align_bytes": 8}, "a tensor map needs align_bytes of 16 or more"),
-        ({"arguments": ["m", "n", "m"]}, "sgemm_vectorized.arguments has 'm' twice"),
-        ({"arguments": ["q"]}, "arguments"),
-        ({"arguments": ["m"], "textures": True}, "has both textures and arguments"),
-        ({"textures": True, "b_layout": "column"}, "b_layout = 'column', but a texture's B is row-major"),
-        ({"b_layout": "diagonal"}, "b_layout"),
-        ({"cluster": [4, 4]}, "cluster = [4, 4], but a cluster has at most 8 blocks"),
-        ({"cluster": [2, 2], "slices": 4}, "cluster = [2, 2] and slices = 4, but a cluster has at most 8 blocks"),
-        ({"arch": "90b"}, "arch"),
-    ],
-)
-def test_what_cannot_be_launched_is_refused_in_one_line(keys: dict[str, Any], words: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError) as refused:
-        made_of(tmp_path, **keys)
-    assert words in str(refused.value) and "\n" not in str(refused.value)
-
-
-def test_one_architecture_s_own_features_are_built_for_it_alone(tmp_path: Path) -> None:
-    variant = made_of(tmp_path, arch="90a")
-    assert variant.unfit("sm_90a") is None
-    assert variant.unfit("sm_100") == "sgemm_vectorized needs what sm_90a alone has, but arch = sm_100"
+def test_launch_changes_a_hash_but_words_do_not() -> None:
+    changes = {"template": {"BM": 64}, "threads": 128, "b_layout": "column", "cluster": (2, 1), "slices": 2}
+    hashes = {vectorized(**{key: value}).source_hash for key, value in changes.items()} | {vectorized().source_hash}
+    assert len(hashes) == 1 + len(changes) and vectorized(idea="another").source_hash == vectorized().source_hash
 
 
 # ---- short forms ----------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def one_of_each() -> list[str]:
 
 
 def whole_tiles(variant: Variant) -> Problem:
-    """Two tiles along m and n, or as many as a cluster has, and three steps over k; rows are longer than the matrices."""
+    """Two tiles along m and n, or as many as a cluster has, and three steps over k; rows are longer."""
     clusters = dict(zip(variant.grid_axes, variant.cluster, strict=True))
     m, n = (max(2, clusters[axis]) * variant.tile[axis] for axis in "mn")
     k = 3 * variant.slices * variant.tile["k"] if variant.tile["k"] > 1 else 40
