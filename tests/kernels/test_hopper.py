@@ -90,7 +90,6 @@ FORGOTTEN = [  # kernel, what its source has, what is put there, problem, what i
     (BCOL, "mbarrier::wait(this->full(stage), state.phase);", "", BY_COLUMNS, "not been waited for"),
     (BCOL, "map_b, col + half, k0, this->full(stage)", "map_b, col, k0, this->full(stage)", BY_COLUMNS, "off"),
     ("hgemm_wgmma_store_bf16", "tma::store_wait_read<1>();", "tma::store_wait_read<2>();", TILES, "may still read"),
-    ("hgemm_wgmma_coop_bf16", "tma::fence_proxy_async();", "", TILES, "proxy"),
     (
         *("hgemm_wgmma_coop_256x192_bf16", "(row_of(block) == row_of(rank) || column_of(block) == column_of(rank))"),
         *("block == rank", TILES, "deadlock"),
@@ -101,12 +100,7 @@ FORGOTTEN = [  # kernel, what its source has, what is put there, problem, what i
     ),
     ("tf32gemm_wgmma", "const int half = r / 2 % 2;", "const int half = 0;", DEEP, "elements are not finite"),
     ("tf32gemm_wgmma", PREVIOUS, "wgmma::wait<2>();", DEEP, "wgmma"),
-    ("tf32gemm_wgmma", BARRIER, "", DEEP, "not been waited for"),
-    ("tf32gemm_wgmma", "if (step > 0) release(previous);", "", DEEP, "deadlock"),
-    (SHARING, "mbarrier::wait(full(state.stage), state.phase);", "", SHARED, "not been waited for"),
-    (SHARING, "if (step > first) release(previous);", "", SHARED, "deadlock"),
     (SHARING, "(thread / CX == y || thread % CX == x)", "thread / CX == y", SHARED, "deadlock"),
-    (SHARING, "tma::fence_proxy_async();", "", SHARED, "proxy"),
     (SHARING, "warpgroup::sync(2 + group);", "", SHARED, "without a barrier between"),
     (
         *(SLICED, "barrier.cluster.arrive.release.aligned;", "barrier.cluster.arrive.relaxed.aligned;"),
