@@ -26,15 +26,13 @@ from kernels import catalogue
 from kernels.catalogue import Catalogue
 
 
-def basis_of(command: list[str], entries: list[str], known: Catalogue) -> store.Basis:
-    """What the rows rest on."""
+def basis_of(command: list[str], entries: list[str], known: Catalogue, build_dir: Path | None) -> store.Basis:
+    """What the rows rest on. `build_dir`: of the kernels; None for a sweep, which builds them itself."""
     module = command[command.index("-m") + 1]
     spec = importlib.util.find_spec(module)
     assert spec is not None and spec.origin is not None  # the registry names it
     code = checksum(Path(spec.origin).read_bytes())[:16]
-    build_dir = option(command, "--build-dir")
     found = map(known.find, entries)
-    # a sweep builds its kernels itself
     kernels = {one.name: code_of(one, build_dir) if build_dir else one.source_hash for one in found}
     return store.versions(build_dir) | {"code": code, "kernels": kernels, "command": command}
 
@@ -49,6 +47,7 @@ def main() -> None:
     parser.add_argument("table", help="in contracts/recorded.py")
     parser.add_argument("entries", nargs="*", metavar="VARIANT", help="names in kernels/catalogue.yaml: what it is of")
     add_store(parser)
+    parser.add_argument("--build-dir", type=Path, help="folder of the cubins that the table is of")
     catalogue.add_tuned_argument(parser)
     add_job(parser)
     before, _, command = (list(words) for words in _parted(sys.argv[1:]))
@@ -58,7 +57,7 @@ def main() -> None:
     if out is None or "-m" not in command:
         raise UserError(f"{' '.join(command[:3]) or 'nothing'} after --: expected python -m MODULE ... --out FILE")
     place = Place("table", table.name, options.entries[0] if len(options.entries) == 1 else "all")
-    basis = basis_of(command, options.entries, options.catalogue)
+    basis = basis_of(command, options.entries, options.catalogue, options.build_dir)
     with store.opened(options.store) as kept:
         if one := kept.find(place, basis.__eq__):
             if left_out:

@@ -17,8 +17,8 @@ from contracts import UserError, read_rows
 from kernels import arguments, catalogue, entries, sources, written
 from kernels.catalogue import Problem, Variant
 
-KERNELS = catalogue.load().kernels
-NAMES = list(KERNELS)
+CATALOGUE = catalogue.load()
+KERNELS = CATALOGUE.kernels
 
 
 def edited(tmp_path: Path, section: str, name: str, **keys: Any) -> catalogue.Entry:
@@ -45,7 +45,7 @@ def test_every_variant_is_complete_and_instantiates_its_kernel_once() -> None:
         if variant.one_arch:
             producers = 128 if variant.threads == 384 else variant.threads % 128
         assert variant.tile["m"] * variant.tile["n"] % (variant.threads - producers) == 0, name
-        baseline = catalogue.load()[variant.baseline]
+        baseline = CATALOGUE[variant.baseline]
         assert isinstance(baseline, catalogue.Baseline) and baseline.dtype == variant.dtype, name
         assert variant.idea and variant.entry in variant.source.read_text(), name
         unit = variant.translation_unit()
@@ -55,7 +55,7 @@ def test_every_variant_is_complete_and_instantiates_its_kernel_once() -> None:
 
 def test_a_variant_s_numbers_are_those_of_its_template(variants_csv: Path) -> None:
     rows = {row["variant"]: row for row in read_rows(variants_csv, "variants")}
-    assert list(rows) == list(catalogue.load())
+    assert list(rows) == list(CATALOGUE)
     assert KERNELS["sgemm_warptile"].tile == {"m": 128, "n": 128, "k": 16}
     assert KERNELS["sgemm_blocktile_1d"].multiples == {"m": 64, "n": 64, "k": 8}
     assert KERNELS["tf32gemm_bcf_dbf_rna"].family == "tf32gemm" == rows["tf32gemm_bcf_dbf_rna"]["family"]
@@ -136,7 +136,7 @@ def test_each_requirement_is_named_with_its_value() -> None:
 def test_a_problem_that_nothing_can_take_is_refused_by_all() -> None:
     good = Problem(4, 5, 6, 6, 5, 5)
     for key, value in {"m": 0, "n": -1, "k": 0, "lda": 5, "ldb": 4, "ldc": 4}.items():
-        for entry in catalogue.load().values():
+        for entry in CATALOGUE.values():
             assert f"{key} = {value}, but" in str(entry.refusal(replace(good, **{key: value})))
     assert "a column has 6 elements" in str(Problem(4, 5, 6, 6, 5, 5, b_layout="column").refusal())
 
@@ -149,7 +149,7 @@ def test_a_matrix_beyond_a_32_bit_index_is_refused(axis: str) -> None:
 
 
 def test_a_b_that_lies_otherwise_is_refused_and_libraries_take_both() -> None:
-    for entry in catalogue.load().values():
+    for entry in CATALOGUE.values():
         for layout in ("row", "column"):
             takes = entry.b_layout == layout or getattr(entry, "library", None) in ("cublas", "torch")
             said = entry.refusal(Problem.square(1024, layout))
@@ -212,7 +212,7 @@ def test_a_broken_entry_names_file_entry_and_key(entry: Any, key: str, value: An
 
 def test_names_and_architectures_are_told_apart() -> None:
     with pytest.raises(UserError, match=r"unknown variant 'sgemm_warptle' in .*nearest: sgemm_warptile"):
-        catalogue.load().find("sgemm_warptle")
+        CATALOGUE.find("sgemm_warptle")
     one = vectorized(arch=90, one_arch=True)
     assert one.unfit("sm_90a") is None and "arch = sm_100" in str(one.unfit("sm_100"))
 

@@ -89,7 +89,7 @@ if PICTURES:
 rule analytic:
     input:
         "experiments/stages/analytic.py",
-        "kernels/occupancy.py",
+        "ptxsim/count/occupancy.py",
         cases=sorted(path.as_posix() for path in contracts.worklogs.files("analytic.yaml").values()),
     output:
         "results/analytic.csv",
