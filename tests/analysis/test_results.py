@@ -92,7 +92,11 @@ def test_another_source_of_the_same_machine_code_is_not_stale(copy: Path, varian
     changed.write_text(variants_csv.read_text().replace(own, "0" * 16))
     here.mkdir()
     built = next(row for row in read_rows(copy / "resources.csv", "resources") if row["variant"] == "sgemm_naive")
-    for code, arch, stale in ((built["code_hash"], "sm_90a", False), ("1" * 16, "sm_90a", True), ("1", "sm_80", True)):
+    for code, arch, stale in (
+        (built["code_hash"], "sm_90a", False),
+        ("1" * 16, "sm_90a", True),
+        (built["code_hash"], "sm_80", True),
+    ):
         row = built | {"source_hash": "0" * 16, "code_hash": code, "arch": arch}
         write_rows(here / "resources.csv", "resources", [row])
         rows = Results(copy, changed, here).table("windows")
