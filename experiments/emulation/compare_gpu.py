@@ -35,7 +35,6 @@ from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import store, verify
 from experiments.stages.cases import OTHER_ALPHA, OTHER_BETA, Case, cases
 from experiments.stages.check import Checked, Device, HeldGpu, Inputs, inside, prepare
-from experiments.stages.machine_code import code_of
 from experiments.stages.store import Measurement, Place
 from kernels.catalogue import Problem, Runnable, Variant
 
@@ -139,7 +138,7 @@ def agree(
         row: dict[str, Any] = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
         row |= p.numbers | {"seed": inputs.seed}
         row |= {"elements": p.m * p.n, "differing": differing, "difference_over_bound": worst, "passed": right}
-        table.append(row | {"code_hash": code_of(variant, opened.build_dir)})
+        table.append(row | {"code_hash": opened.code_hash(variant)})
     return table
 
 

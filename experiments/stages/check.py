@@ -32,7 +32,7 @@ from experiments.stages import patterns, store, verify
 from experiments.stages.cases import Case, cases, of_problems
 from experiments.stages.machine_code import code_of
 from experiments.stages.store import Measurement, Place
-from kernels.catalogue import Problem, Runnable, Variant
+from kernels.catalogue import Entry, Problem, Runnable, Variant
 from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,10 @@ class Device(Protocol):
     """What runs a variant: the GPU here, an emulator elsewhere."""
 
     name: str
-    build_dir: Path  # with the kernels that it runs
+
+    def code_hash(self, entry: Entry) -> str:
+        """What was built of an entry (experiments/stages/machine_code.py)."""
+        ...
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """Run on flat host buffers of A, B and C that begin `GUARD + offset` elements in; return them as left.
@@ -97,6 +100,10 @@ class GpuDevice:
         work = self._loaded[variant.name].bind(problem, *starts, **fixed)
         work()
         return [self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)]
+
+    def code_hash(self, entry: Entry) -> str:
+        """See `Device.code_hash`."""
+        return code_of(entry, self.build_dir)
 
     def grid(self, kernel: Variant, problem: Problem) -> tuple[int, int, int]:
         """See `Device.grid`."""
@@ -319,7 +326,7 @@ def _judged(
         case, result = inputs.case, judge(variant, inputs, after)
         row: dict[str, Any] = {
             "variant": variant.name,
-            "code_hash": code_of(variant, opened.build_dir),
+            "code_hash": opened.code_hash(variant),
             "device": opened.name,
             "case": case.name,
         }
