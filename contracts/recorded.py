@@ -975,12 +975,42 @@ class Archived(RootModel[dict[str, Origin]]):
     """archived.json: the origin of each archived file."""
 
 
+class ServedWord(Document):
+    """A word that a bank gives, and the lanes that want it."""
+
+    bank: int = column(ge=0, le=31)
+    lanes: list[int] = column(min_length=1)
+
+
+class ServedPart(Document):
+    """Lanes that are served by themselves."""
+
+    name: str = column("what it is of the access; empty: all of it")
+    wavefronts: list[list[ServedWord]] = column("each with at most one word a bank")
+
+
+class RecordedAccess(Document):
+    """One execution of an access to shared memory by a warp, as ptxsim.banks.Access has it."""
+
+    file: str = column("as the line information names it; in a picture, below kernels/")
+    line: int = column(ge=1)
+    source: str = column("the text of that line")
+    instruction: str = column("its name in the PTX")
+    kind: Literal["ld", "st", "atom", "ldmatrix", "cp_async"]
+    bits: int = column("that a lane loads or stores")
+    wavefronts: int = column("that the access takes")
+    ideal: int = column("that would do without a conflict")
+    summary: str = column("the same in words")
+    about: list[str] = column("which execution it is, a line each")
+    parts: list[ServedPart]
+
+
 class PicturedAccess(Document):
     """An access of one variant that a picture shows, as ptxsim recorded it."""
 
     picture: str = column("name in workflow/bank_pictures.yaml")
     place: int = column("among the picture's accesses", ge=0)
-    access: dict[str, Any] = column("what ptxsim.banks.Access holds")
+    access: RecordedAccess
 
 
 @model("bank_accesses")
@@ -988,21 +1018,12 @@ class BankAccesses(RootModel[list[PicturedAccess]]):
     """bank_accesses.json: the accesses to shared memory of one variant that pictures show."""
 
 
-class ShownAccess(Document):
-    """An access to shared memory and its wavefronts."""
+class ShownAccess(RecordedAccess):
+    """An access of a picture."""
 
     variant: Variant
     label: str = column("of the variant in figures")
     says: str
-    file: str = column("below kernels/")
-    line: int = column(ge=1)
-    source: str = column("the text of that line")
-    instruction: str = column("PTX")
-    kind: Literal["ld", "st", "atom", "ldmatrix", "cp_async"]
-    bits: int = column("that a lane loads or stores")
-    wavefronts: int = column("that the access takes")
-    ideal: int = column("that would do without a conflict")
-    summary: str = column("the same in words")
 
 
 @model("bank_picture")

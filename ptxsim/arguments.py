@@ -29,7 +29,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from .api import Struct
+from .engine.kernel import Struct
 from .errors import PtxsimError
 from .machine.arrays import Array, Texture
 from .machine.tensor_maps import TensorMap

@@ -3,7 +3,7 @@ count what the memory system does.
 
 python -m ptxsim run KERNEL.ptx --entry NAME --grid 2,2 --block 256 --arg i32:256 --arg random:f32:256x256 ...
 python -m ptxsim annotate KERNEL.cu --grid 2,2 --block 256 --arg ...
-python -m ptxsim banks KERNEL.cu --line 57 --out picture.svg --grid 1 --block 256 --arg ...
+python -m ptxsim banks KERNEL.cu --line 57 --grid 1 --block 256 --arg ...
 python -m ptxsim bounds KERNEL.cu --grid 64,64 --block 256 --arg ... --machine h200
 python -m ptxsim predict KERNEL.cuh --entry 'tiled<128, 8>' -I include --grid 64,64 --block 256 --arg ...
 """
@@ -26,16 +26,17 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .api import Kernel, Launch, load
 from .arguments import Argument, parse_argument, parse_constant, parse_size
 from .arguments import __doc__ as ARGUMENTS
 from .count import bounds as limits
 from .count import fidelity, machines, prediction
 from .count.annotate import listing
-from .count.banks import accesses, distinct, draw
+from .count.banks import accesses, distinct, table
 from .count.counters import Counters, Stats
-from .errors import KernelFault, NoEntryError, PtxsimError
+from .engine.kernel import Launch
+from .errors import EMULATOR_FAILED, KernelFault, NoEntryError, PtxsimError, report_own_failure
 from .exec import command as programs
+from .interface import Kernel, load
 from .machine import faults
 from .machine.arrays import Array
 from .machine.faults import parse_accepted
@@ -46,7 +47,7 @@ from .ptx import sass
 from .ptx.loading import prepare, why_not
 from .ptx.sources import require_writable, write_whole
 
-FAULTS, USAGE, NOTES = 1, 2, 3  # exit codes: of faults of the kernel, of what cannot be run, of notes alone
+FAULTS, USAGE, NOTES = 1, 2, 4  # exit codes: of faults of the kernel, of what cannot be run, of notes alone
 
 
 def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
@@ -188,8 +189,8 @@ def _blocks(given: Sequence[str] | None, grid: tuple[int, ...]) -> list[int] | N
 def run(options: argparse.Namespace) -> int:
     """Run a kernel; print the summary, write the report and the arrays that are to be saved.
 
-    All faults are reported, each line and kind once. Exit codes: 0, 1 for faults, 2 for what cannot be run, 3 for
-    notes."""
+    All faults are reported, each line and kind once. Exit codes: 0, 1 for faults, 2 for what cannot be run, 3
+    for a programming error of the emulator, 4 for notes."""
     kernel = _kernel(options)
     arguments = _arguments(options)
     counters, executed = Counters(), fidelity.Executed()
@@ -235,7 +236,7 @@ def annotate(options: argparse.Namespace) -> int:
 
 
 def banks(options: argparse.Namespace) -> int:
-    """Run a kernel; draw which lane's word each bank of shared memory serves in each wavefront of a line's accesses."""
+    """Run a kernel; show which lane's word each bank of shared memory serves in each wavefront of a line's accesses."""
     kernel = _kernel(options)
     arguments = _arguments(options)
     found = accesses(
@@ -262,15 +263,10 @@ def banks(options: argparse.Namespace) -> int:
         if not shown:
             numbers = ", ".join(str(access.number) for access in found)
             raise PtxsimError(f"--occurrence {options.occurrence}: line {options.line} has {numbers}")
-    picture = draw(shown)
-    stream = sys.stdout if options.out else sys.stderr
     for access in shown:
-        alike = f" ({len(access.alike)} more alike)" if access.alike else ""
-        print(f"access {access.number} of {access.of}: {access.summary}{alike}", file=stream)
+        print(f"access {access.number} of {access.of}: {table(access)}\n")
     if options.out:
-        write_whole(options.out, picture)
-    else:
-        sys.stdout.write(picture)
+        write_whole(options.out, json.dumps([access.as_dict() for access in shown], indent=1) + "\n")
     return 0
 
 
@@ -466,7 +462,7 @@ def main(argv: list[str] | None = None) -> int:
         "--occurrence", type=_positive, help="which access of the line, from 1 (default: all that differ)"
     )
     drawn.add_argument("--execution", type=_positive, help="which time of the warp's, from 1 (default: the costliest)")
-    drawn.add_argument("--out", type=Path, metavar="FILE.svg", help="the picture (default: standard output)")
+    drawn.add_argument("--out", type=Path, help="the same as JSON")
     _common(drawn)
     drawn.set_defaults(act=banks)
     least = commands.add_parser("bounds", help=bounds.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
@@ -505,6 +501,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"ptxsim: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception:
+        report_own_failure()
+        return EMULATOR_FAILED
     return USAGE
 
 

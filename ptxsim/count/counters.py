@@ -21,10 +21,10 @@ from ..machine.memory import Access
 from ..machine.observer import Launched, MemoryEvent, Observer
 from ..machine.state import State
 from ..ptx import polling
+from ..ptx.merging import Merges, Unrolled
 from ..ptx.program import Program
 from ..ptx.syntax import Instruction
 from . import wavefronts
-from .merging import Merges, Unrolled
 
 
 @dataclass

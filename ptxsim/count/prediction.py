@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..api import Kernel, dimensions
+from ..engine.kernel import Kernel, dimensions
 from ..engine.slicing import PURE
 from ..errors import PtxsimError, TooCostlyError
 from ..instructions import registry

@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import instructions
 from ..errors import NoEntryError, PtxError
+from ..instructions import registry
 from ..machine.layout import shared_base
 from ..machine.memory import Arena
 from ..ptx.demangle import demangle, matching
@@ -68,6 +69,7 @@ def _listed(names: list[str]) -> str:
 
 def link(module: Module, entry: str | None = None) -> Program:
     """Lay out an entry. Raises `PtxError` for what is missing or not known, with its source line."""
+    _require_operands(module)
     program = Program(module, choose_entry(module, entry))
     _order(program)
     for function in program.functions:
@@ -85,6 +87,15 @@ def link(module: Module, entry: str | None = None) -> Program:
     _number_blocks(program)
     _place_variables(program)
     return program
+
+
+def _require_operands(module: Module) -> None:
+    """Check the operands of all functions, reached or not."""
+    if not module.operands_checked:
+        for function in module.functions.values():
+            for instruction in function.code or ():
+                registry.require_operands(instruction)
+        module.operands_checked = True
 
 
 def _order(program: Program) -> None:

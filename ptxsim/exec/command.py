@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import gpus
-from ..errors import PtxsimError
+from ..errors import EMULATOR_FAILED, PtxsimError
 from ..machine import faults
 from ..machine.faults import parse_accepted
 from ..ptx.compiler import tool
@@ -25,7 +25,13 @@ from . import build, elf, supervisor
 from .options import Options
 from .records import LaunchRecord, counted, load, table
 
-ERRORS = ("api_error", "unsupported", "host_fault", "lost")  # kinds of records that count, in addition to faults
+ERRORS = (
+    "api_error",
+    "unsupported",
+    "host_fault",
+    "lost",
+    "internal",
+)  # kinds of records that count, in addition to faults
 GENCODE = "arch=compute_90a,code=[sm_90a,compute_90a]"  # machine code and PTX
 INCLUDE = Path(__file__).parent / "include"
 ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code")
@@ -37,7 +43,8 @@ def add(commands: Any) -> None:
         "exec",
         help="run a CUDA program as it is, without a GPU: each launch is emulated, checked and counted",
         description="Runs a CUDA program (nvcc -cudart shared -lineinfo) without a GPU; the report goes to standard "
-        "error. Exit code: the program's; 1 if that is 0 and there were faults; 2 if it cannot be run.",
+        "error. Exit code: the program's; 1 if that is 0 and there were faults; 2 if it cannot be run; "
+        "3 if the emulator itself failed.",
     )
     parser.add_argument(
         "--gpu",
@@ -257,6 +264,8 @@ def conclude(outcome: supervisor.Outcome, options: Options, report: Path | None,
             say(f"ptxsim: {error}\n")
             failed = True
     sys.stderr.flush()
+    if any(record["kind"] == "internal" for record in others):
+        return EMULATOR_FAILED
     if failed and error_exitcode is not None:
         return error_exitcode
     return outcome.status or int(failed)

@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -21,12 +20,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..api import Kernel
 from ..count import bounds, machines, prediction
 from ..count.annotate import listing
 from ..count.counters import BYTES, SECTORS, Counters
 from ..engine.device_memory import DeviceMemory
-from ..errors import KernelFault, NoEntryError, PtxError, PtxsimError
+from ..errors import KernelFault, NoEntryError, PtxError, PtxsimError, report_own_failure
+from ..interface import Kernel
 from ..machine.arrays import Array, Texture
 from ..machine.clusters import in_clusters
 from ..machine.faults import Faults, Found, kind_of
@@ -646,17 +645,13 @@ class Emulator:
                     self.once("races in global memory are not looked for where device memory is too large for that")
                     continue
                 return run(FAILURE, f"{kernel.title}: out of memory while it was emulated")
-            except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-                if os.environ.get("PTXSIM_TRACEBACK"):
-                    traceback.print_exc()
-                if isinstance(error.__context__, PtxError):  # while that was put right
-                    return run(NOT_SUPPORTED, f"{kernel.title}: {error.__context__}", nothing_done=True)
-                what = f"{type(error).__name__}: {error}"
-                return run(FAILURE, f"{kernel.title}: the emulator failed at this launch: {what}")
             except KernelFault as fault:  # with --stop-at-first
                 failure, code = str(fault), FATAL.get(kind_of(fault.what), FAILURE)
             except PtxsimError as error:
                 failure, code = str(error), TIMEOUT if isinstance(error, TooLong) else FAILURE
+            except Exception:
+                self.record("internal", {"text": report_own_failure(f"{kernel.title}: ")})
+                return run(FAILURE)
             latest = kernel.machine.diag.faults.found
             found |= latest
             fatal = next((FATAL[f.kind] for f in found.values() if f.kind in FATAL and f.accepted is None), OK)

@@ -20,7 +20,7 @@ from ..machine.values import merged
 from ..ptx.syntax import Function, Immediate, Instruction, Register, Symbol, Variable
 from ..ptx.types import TYPES
 from .needs import Flow
-from .registry import ARGUMENTS, CALLEE, LABEL, RESULT, VALUE, Control, Modifiers, control, takes
+from .registry import ARGUMENTS, CALLEE, LABEL, LABELS, RESULT, VALUE, Control, Modifiers, control, takes
 
 U32, PRED = TYPES["u32"], TYPES["pred"]
 BARRIER = (
@@ -60,7 +60,7 @@ def bra(m: Flow, instruction: Instruction) -> Control:
     return step
 
 
-@control("brx", takes(VALUE, LABEL))
+@control("brx", takes(VALUE, LABELS))
 def brx(m: Flow, instruction: Instruction) -> Control:
     """brx.idx: jump to an entry of a table (PTX ISA 9.7.12.4)."""
     places = np.array([label.place for label in instruction.operands[1]])

@@ -13,8 +13,8 @@ from exec_programs import Programs
 from hypothesis import HealthCheck, settings
 from running import KERNELS, execute
 
-from ptxsim.api import Kernel
 from ptxsim.errors import PtxError
+from ptxsim.interface import Kernel
 from ptxsim.ptx.compiler import compile_ptx
 from ptxsim.ptx.parser import parse
 

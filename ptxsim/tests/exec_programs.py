@@ -25,7 +25,6 @@ def environment(folder: Path) -> dict[str, str]:
     found = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}
     (folder / "tmp").mkdir(exist_ok=True)
     found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ABOVE), os.environ.get("PYTHONPATH", "")]))
-    found.pop("PTXSIM_TRACEBACK", None)
     return found
 
 

@@ -153,7 +153,7 @@ def test_constants_from_the_command_line(convolution, tmp_path, capsys):
     out = f"out={tmp_path / 'out.npy'}=zeros:f32:32"
     assert main(convolution("convolve", out, "--constant", f"taps={tmp_path / 'taps.npy'}")) == 0
     assert (np.load(tmp_path / "out.npy") == 2.5).all() and "note" not in capsys.readouterr().err
-    assert main(convolution("convolve", out)) == 3
+    assert main(convolution("convolve", out)) == 4
     assert (np.load(tmp_path / "out.npy") == 0).all()
     assert capsys.readouterr().err.startswith("ptxsim: note: constant taps (8 bytes) is read, but has no initialiser")
     for wrong in ("taps", "taps=", "=ones:f32:2", "taps=1"):

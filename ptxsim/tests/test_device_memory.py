@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxsim.api import Kernel
 from ptxsim.engine.device_memory import MOST_SPANS, OF_LAUNCH, DeviceMemory
 from ptxsim.errors import PtxsimError
+from ptxsim.interface import Kernel
 from ptxsim.machine.memory import GLOBAL_BASE
 from ptxsim.ptx.parser import parse
 

@@ -105,7 +105,7 @@ def test_exit_codes(source, capsys):
     status, shown = run("several", "--accept", "rice@k.cu:6=x")
     assert status == 2 and "kind 'rice' is not known; known: race, " in shown.err
     status, shown = run("noted", arrays=["zeros:f32:64"])
-    assert status == 3 and shown.err.startswith("ptxsim: note: constant factor")
+    assert status == 4 and shown.err.startswith("ptxsim: note: constant factor")
     status, shown = run("noted", "--constant", "factor=f32:2", arrays=["zeros:f32:64"])
     assert status == 0 and shown.err == ""
 

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim.count import merging
 from ptxsim.errors import PtxError
-from ptxsim.ptx import sass
+from ptxsim.ptx import merging, sass
 from ptxsim.ptx.compiler import tool
 
 SOURCE = Path(__file__).parent / "kernels" / "merging.cu"

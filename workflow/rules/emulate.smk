@@ -79,11 +79,12 @@ if PICTURES:
         params:
             emulator=EMULATOR,
             pictures=list(PICTURES),
+            data=[f"results/figures/banks_{name}.json" for name in PICTURES],
             accesses=f"--emulated {RESULTS}/parts/emulate" if _are_there else f"--arch {ARCH} {NVCC} {TUNED}",
             out=subpath(output[0], parent=True),
         shell:
-            "python -m experiments.emulation.bank_pictures {params.pictures} {params.accesses} --out-dir {params.out}"
-            " 2>&1 | tee {log}"
+            "(python -m experiments.emulation.bank_pictures {params.pictures} {params.accesses} --out-dir {params.out}"
+            " && python -m analysis.banks {params.data}) 2>&1 | tee {log}"
 
 
 rule analytic:

@@ -1,47 +1,34 @@
-"""The Python interface: load a program, make arrays, launch.
-
-import numpy as np, ptxsim
-program = ptxsim.load("kernel.ptx")
-c = ptxsim.Array(np.zeros((128, 128), np.float32), "C")
-program.launch(grid=(1, 1), block=256, args=[128, c])
-c.numpy()
-"""
+"""A kernel that can be launched: its parameters are packed, its arrays placed, its blocks run batch by batch."""
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from .count import bounds, machines, merging
-from .count.annotate import listing
-from .count.bounds import Bounds
-from .count.counters import Counters
-from .engine.device_memory import DeviceMemory
-from .engine.linking import link, place_globals
-from .engine.machine import Machine, names_special
-from .errors import KernelFault, NoEntryError, PtxsimError
-from .machine.arrays import Array, Texture
-from .machine.clusters import in_clusters
-from .machine.faults import Accepted, Faults, Found
-from .machine.launch import NO_CHECKS, Checks, LaunchConfig, Limits
-from .machine.memory import Arena
-from .machine.observer import Observer
-from .machine.state import WARP, State
-from .machine.tensor_maps import BYTES as MAP_BYTES
-from .machine.tensor_maps import TensorMap, encoded
-from .machine.texture_arrays import TextureArray
-from .ptx import polling, sass, sizes
-from .ptx.loading import prepare, why_not
-from .ptx.parser import parse
-from .ptx.program import align_up
-from .ptx.syntax import Module, Variable, plain_name
+from ..errors import KernelFault, PtxsimError
+from ..machine.arrays import Array, Texture
+from ..machine.clusters import in_clusters
+from ..machine.faults import Accepted, Faults, Found
+from ..machine.launch import NO_CHECKS, Checks, LaunchConfig, Limits
+from ..machine.memory import Arena
+from ..machine.observer import Observer
+from ..machine.state import WARP, State
+from ..machine.tensor_maps import BYTES as MAP_BYTES
+from ..machine.tensor_maps import TensorMap, encoded
+from ..machine.texture_arrays import TextureArray
+from ..ptx import merging, polling, sass, sizes
+from ..ptx.program import align_up
+from ..ptx.syntax import Module, Variable, plain_name
+from .device_memory import DeviceMemory
+from .linking import link, place_globals
+from .machine import Machine, names_special
 
 MOST_CLUSTER = 16  # blocks, of any GPU, where a kernel asks for more than the portable 8
 GRID_WORKSPACE = 64  # bytes that cooperative groups keep for a grid's barrier
@@ -76,6 +63,63 @@ class Struct:
 Argument = Any  # an Array, Texture, TensorMap or Struct, a number of Python's or NumPy's, or bytes
 Constant = Array | np.ndarray | np.generic | bytes
 Placed = dict[int, tuple[Array, int]]  # arrays and their addresses, by id
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a kernel is to be launched with.
+
+    Attributes:
+        grid, block: one to three sizes.
+        args: one for each parameter, in order.
+        shared_bytes: of dynamic shared memory.
+        observers: what watches the launch.
+        checks: False leaves out the watch over memory and barriers; bounds and alignment are always checked.
+        limits: None: the defaults of `Limits`.
+        values: False computes only what addresses and the flow of control depend on: observers see the same, several
+            times sooner, but arrays stay as they were. It goes without checks.
+        constants: what `__constant__` variables (and `__device__` ones) hold, by name, from their first byte on.
+        blocks: run only those, with their clusters, by their linear number in the grid.
+        cluster: blocks of one, as the launch attribute; a kernel with `__cluster_dims__` needs none.
+        stop_at_first: False: go on after a fault, without the threads that cannot; `Launch.faults` has them all. After
+            one that nobody can go on from, a deadlock say, the blocks of other batches are run.
+        accept: faults that are none, each with its reason.
+    """
+
+    grid: int | Sequence[int]
+    block: int | Sequence[int]
+    args: Sequence[Argument]
+    shared_bytes: int = 0
+    observers: Iterable[Observer] = ()
+    checks: Checks | bool = True
+    limits: Limits | None = None
+    values: bool = True
+    constants: Mapping[str, Constant] | None = None
+    blocks: Sequence[int] | None = None
+    cluster: int | Sequence[int] | None = None
+    stop_at_first: bool = True
+    accept: Sequence[Accepted] = ()
+
+
+Owner = TypeVar("Owner")
+Value = TypeVar("Value")
+Result = TypeVar("Result")
+Fields = ParamSpec("Fields")
+
+
+def takes_fields(
+    make: Callable[Fields, Value],
+) -> Callable[[Callable[[Owner, Value], Result]], Callable[Concatenate[Owner, Fields], Result]]:
+    """Let a method of one value be called with the fields of that value."""
+
+    def decorate(method: Callable[[Owner, Value], Result]) -> Callable[Concatenate[Owner, Fields], Result]:
+        @wraps(method)
+        def called(owner: Owner, /, *args: Fields.args, **named: Fields.kwargs) -> Result:
+            return method(owner, make(*args, **named))
+
+        return called
+
+    return decorate
 
 
 @dataclass(frozen=True)
@@ -142,49 +186,33 @@ class Kernel:
     def parameters(self) -> list[Variable]:
         return [p.variable for p in self.program.parameters]
 
-    def launch(
-        self,
-        grid: int | Sequence[int],
-        block: int | Sequence[int],
-        args: Sequence[Argument],
-        shared_bytes: int = 0,
-        observers: Iterable[Observer] = (),
-        checks: Checks | bool = True,
-        limits: Limits | None = None,
-        values: bool = True,
-        constants: Mapping[str, Constant] | None = None,
-        blocks: Sequence[int] | None = None,
-        cluster: int | Sequence[int] | None = None,
-        stop_at_first: bool = True,
-        accept: Sequence[Accepted] = (),
-    ) -> Launch:
-        """Run the grid to its end. `shared_bytes`: dynamic shared memory. `checks=False` leaves out the watch over
-        memory and barriers; bounds and alignment are always checked. `values=False` computes only what addresses and
-        the flow of control depend on: observers see the same, several times sooner, but arrays stay as they were. It
-        goes without checks. `constants`: what `__constant__` variables (and `__device__` ones) hold, by name, from
-        their first byte on. `blocks`: run only those, with their clusters, by their linear number in the grid.
-        `cluster`: blocks of one, as the launch attribute; a kernel with `__cluster_dims__` needs none.
-        `stop_at_first=False`: go on after a fault, without the threads that cannot; `Launch.faults` has them all. After
-        one that nobody can go on from, a deadlock say, the blocks of other batches are run. `accept`: faults that are
-        none, each with its reason.
+    @takes_fields(Request)
+    def launch(self, request: Request) -> Launch:
+        """Run the grid to its end; the fields of a `Request` are the arguments.
+
         Raises `PtxsimError`, one line; of a fault of the kernel, `KernelFault`."""
-        grid, block = dimensions(grid), dimensions(block)
+        return self.run(request)
+
+    def run(self, request: Request) -> Launch:
+        """Run the grid of a request to its end. Raises as `launch` does."""
+        grid, block, shared_bytes = dimensions(request.grid), dimensions(request.block), request.shared_bytes
         sizes.require_launch(self.title, grid, block, shared_bytes)
         self._require_block(block)
-        cluster = self.cluster_of(grid, cluster)
+        checks, values, blocks = request.checks, request.values, request.blocks
+        cluster = self.cluster_of(grid, request.cluster)
         if not isinstance(checks, Checks):
             checks = Checks() if checks else NO_CHECKS
         if not values and checks != NO_CHECKS:
             raise PtxsimError(f"{self.title}: values=False goes with checks=False only")
-        limits = limits or Limits()
+        limits = request.limits or Limits()
         memory = self.memory
         arena = Arena() if memory is None else memory
         arrays: Placed = {}
         textures: dict[int, Texture | TextureArray] = {} if memory is None else memory.textures
         maps: list[TensorMap] = [] if memory is None else memory.tensor_maps
-        params = self._parameters(args, arena, arrays, textures, maps)
+        params = self._parameters(request.args, arena, arrays, textures, maps)
         symbols = place_globals(self.program, arena) if memory is None else memory.symbols(self.program)
-        given = self._set_variables(constants or {}, arena, symbols)
+        given = self._set_variables(request.constants or {}, arena, symbols)
         padded = align_up(math.prod(block), WARP)
         together = math.prod(cluster)
         chosen: range | np.ndarray = range(math.prod(grid))  # an array only where it must be: a grid can be huge
@@ -208,36 +236,36 @@ class Kernel:
             arena.make_heap()
         arena.finish()
         machine = self.machine
-        places, homes = self._places(args, arrays)
+        places, homes = self._places(request.args, arrays)
         unwritten = [(at, at + array.nbytes) for array, at in arrays.values() if array.unwritten]
         if memory is not None:
             places |= memory.places(self.program, params)
             unwritten += memory.unwritten()
             given |= set(symbols) - memory.never_written(self.module)
-        faults = Faults(stop_at_first, accept)
+        faults = Faults(request.stop_at_first, request.accept)
         machine.prepare(
             LaunchConfig(
-                grid,
-                block,
-                cluster,
-                shared_bytes,
-                arena,
-                symbols,
-                params,
-                places,
-                homes,
-                unwritten,
-                textures,
-                maps,
-                self._registers(block),
-                grid_workspace,
-                checks,
-                values,
-                faults,
+                grid=grid,
+                block=block,
+                cluster=cluster,
+                dynamic_shared_bytes=shared_bytes,
+                arena=arena,
+                symbols=symbols,
+                params=params,
+                places=places,
+                homes=homes,
+                unwritten=unwritten,
+                textures=textures,
+                tensor_maps=maps,
+                registers=self._registers(block),
+                grid_workspace=grid_workspace,
+                checks=checks,
+                values=values,
+                faults=faults,
             )
         )
         steps = lanes = 0
-        watching = tuple(observers)
+        watching = tuple(request.observers)
         for observer in watching:
             observer.begins(self, grid, block)
         kept = [(t, t.numpy().copy()) for t in textures.values() if isinstance(t, TextureArray) and not values]
@@ -264,51 +292,6 @@ class Kernel:
             array._data = raw.view(array._data.dtype).reshape(array._data.shape).copy()
         notes = (*machine.diag.notes, *self._unset_constants(given))
         return Launch(self.name, grid, block, steps, notes, tuple(faults.found.values()))
-
-    def count(
-        self,
-        grid: int | Sequence[int],
-        block: int | Sequence[int],
-        args: Sequence[Argument],
-        shared_bytes: int = 0,
-        constants: Mapping[str, Constant] | None = None,
-        cluster: int | Sequence[int] | None = None,
-    ) -> Counters:
-        """The counters of a launch. Nothing but addresses and the flow of control is computed, so it is several times
-        sooner than `launch`; arrays stay as they were, and only bounds and alignment are checked."""
-        counters = Counters()
-        self.launch(
-            grid, block, args, shared_bytes, [counters], False, values=False, constants=constants, cluster=cluster
-        )
-        return counters
-
-    def bounds(
-        self,
-        grid: int | Sequence[int],
-        block: int | Sequence[int],
-        args: Sequence[Argument],
-        shared_bytes: int = 0,
-        constants: Mapping[str, Constant] | None = None,
-        machine: str = "h200",
-        cluster: int | Sequence[int] | None = None,
-    ) -> Bounds:
-        """The least cycles that each resource of a GPU needs for a launch. `machine`: a preset or a .toml file.
-
-        Raises `PtxsimError` for a kernel that was loaded without a cubin.
-        """
-        if self.cubin is None:
-            raise PtxsimError(f"{self.title}: bounds are of machine code: load it with cubin=..., or from a .cubin")
-        counters, traffic = Counters(), bounds.Traffic()
-        seen = [counters, traffic]
-        self.launch(grid, block, args, shared_bytes, seen, False, values=False, constants=constants, cluster=cluster)
-        work = bounds.Work.observed(counters, traffic)
-        function = sass.read(self.cubin, self.name)
-        return bounds.compute(function, self.program, work, machines.find(machine), shared_bytes)
-
-    def annotate(self, counters: Counters, source: str | Path | None = None, near: Sequence[Path] = ()) -> str:
-        """The CUDA source with, next to each line, what its memory accesses cost by these counters. `source`: the file,
-        if it is not where the PTX says; `near`: folders to look in for it."""
-        return "\n".join(listing(self, counters, Path(source) if source else None, near)) + "\n"
 
     def _require_cooperative(self, chosen: int, blocks: int, padded: int, shared_bytes: int) -> None:
         """All blocks of a grid that synchronises must run at a time, as of a cooperative launch."""
@@ -569,34 +552,3 @@ class Kernel:
             arena.write(address, np.ascontiguousarray(array.numpy()))
             arrays[id(array)] = (array, address)
         return arrays[id(array)][1]
-
-
-def load(
-    source: str | Path,
-    entry: str | None = None,
-    cubin: str | Path | None = None,
-    ptx: str | Path | None = None,
-    arch: str = "sm_90a",
-    flags: Sequence[str] = (),
-) -> Kernel:
-    """A kernel out of PTX: the text itself, or the path of a .ptx, .cubin, .cu or .cuh file.
-
-    Args:
-        source: text or path. CUDA goes through nvcc, with `arch` and `flags` ("-Iinclude", "-DTILE=8").
-        entry: the kernel's name, mangled or as in the source (`tiled<128, 8>`), or a part that only it has.
-        cubin: what ptxas made of that PTX with line information. Where neighbouring accesses of shared memory were
-            merged, counters then follow the cubin instead of a rule; what the kernel computes comes from the PTX all
-            the same.
-        ptx: of a .cubin, what it was made from, if not the PTX that it holds.
-
-    Raises `PtxError`, one line.
-    """
-    cubin, ptx = (Path(p) if p else None for p in (cubin, ptx))
-    if isinstance(source, str) and ("\n" in source or source.lstrip().startswith(".version")):
-        return Kernel(parse(source), entry, cubin)
-    path = Path(source)
-    text, cubin = prepare(path, ptx, cubin, arch, flags)
-    try:
-        return Kernel(parse(text), entry, cubin)
-    except NoEntryError as error:
-        raise why_not(path, entry, flags, error) from None

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import PtxError
-from ..ptx import sass
-from ..ptx.program import Program
-from ..ptx.syntax import Address, Arguments, Immediate, Instruction, Pair, Register, Symbol, Variable, Vector
+from . import sass
+from .program import Program
+from .syntax import Address, Arguments, Immediate, Instruction, Pair, Register, Symbol, Variable, Vector
 
 Root = tuple[Any, ...]  # what is not constant in an address: an expression over registers and symbols; (): nothing
 Place = tuple[Root, int]  # and the offset in bytes

@@ -1,10 +1,9 @@
-"""Pictures of bank conflicts: what they show is what the counters count, for every access of every kernel."""
+"""Bank conflicts in detail: what is shown is what the counters count."""
 
 from __future__ import annotations
 
 import json
 import re
-import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from ptxsim.count import wavefronts
 HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
 LANE = np.arange(32)
 ON = np.ones(32, bool)
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 # ---- which lanes go in which wavefront ----------------------------------------------------------------------------
@@ -99,18 +97,18 @@ def access(lines: str, width: int = 32, **chosen) -> list[banks.Access]:
     return banks.accesses(kernel, 1, width, [ptxsim.Array(np.zeros(9999, np.uint8))], **{"line": 7} | chosen)
 
 
-def test_a_conflict_in_words_and_colours() -> None:
+def test_a_conflict_as_a_table() -> None:
     (found,) = access("shl.b32 %r0, %t, 5; st.shared.b32 [%r0], %t;")
     assert found.summary == "store, 32-bit, 8-way conflict: 8 wavefronts where 1 would do"
     assert [word.lanes for word in found.parts[0].wavefronts[1]] == [(4,), (5,), (6,), (7,)]
-    root = ET.fromstring(banks.draw([found]))
-    cells = [group for group in root.iter(f"{SVG}g")]
-    assert len(cells) == 32 and sorted(int(cell.find(f"{SVG}text").text) for cell in cells) == list(range(32))
-    fills = [cell.find(f"{SVG}rect").get("fill") for cell in cells]
-    assert fills.count(banks.FIRST) == 4 and fills.count(banks.MORE) == 28
-    words = [element.text for element in root.iter(f"{SVG}text")]
-    assert found.summary in words and "made-up.cu:7 · st.shared.b32 [%r0], %t;" in words
-    assert root.get("viewBox") and root.find(f"{SVG}title").text and found.summary in root.find(f"{SVG}desc").text
+    lines = banks.table(found).splitlines()
+    assert lines[:2] == [found.summary, "made-up.cu:7 · st.shared.b32"]
+    rows = [line.split() for line in lines if line.split() and line.split()[0].isdigit()]
+    assert [row[0] for row in rows] == [str(number) for number in range(1, 9)]
+    assert [[cell for cell in row[1:] if cell != "."] for row in rows] == [
+        [str(4 * row + i) for i in range(4)] for row in range(8)
+    ]
+    assert rows[1][1::8] == ["4", "5", "6", "7"]  # every eighth bank
 
 
 @pytest.mark.parametrize(
@@ -142,22 +140,20 @@ def test_a_conflict_in_words_and_colours() -> None:
 def test_each_kind_in_words(lines: str, summary: str) -> None:
     (found,) = access(lines)
     assert found.summary.startswith(summary)
-    ET.fromstring(banks.draw([found]))
 
 
 def test_lanes_that_share_a_word_share_a_cell() -> None:
     (found,) = access("shr.u32 %r0, %t, 4; shl.b32 %r0, %r0, 2; ld.shared.b32 %r1, [%r0];")
     assert [word.lanes for word in found.parts[0].wavefronts[0]] == [tuple(range(16)), tuple(range(16, 32))]
-    titles = [element.text for element in ET.fromstring(banks.draw([found])).iter(f"{SVG}title")]
-    assert "lanes 0–15: bank 0, address 0" in titles and "lanes 16–31: bank 1, address 4" in titles
+    assert "  0+ 16+  . " in banks.table(found)
 
 
 def test_lanes_that_do_not_act_are_named() -> None:
     (found,) = access("setp.lt.u32 %q, %t, 30; shl.b32 %r0, %t, 2; @%q st.shared.b32 [%r0], %t;")
-    assert "not active: lanes 30, 31" in banks.draw([found])
+    assert "not active: lanes 30, 31" in banks.table(found)
 
 
-def test_accesses_that_look_alike_are_drawn_once() -> None:
+def test_accesses_that_look_alike_are_shown_once() -> None:
     store = "st.shared.b32 [%r0{}], %t;"
     found = access(
         "shl.b32 %r0, %t, 2;"
@@ -213,40 +209,19 @@ __global__ void transpose(float* out, const float* in) {
 
 
 @pytest.mark.parametrize(("pad", "said"), [(0, "32-way conflict: 32 wavefronts where 1 would do"), (1, "no conflict")])
-def test_the_command_draws_a_cuda_file(pad: int, said: str, compiled, tmp_path, capsys) -> None:
+def test_the_command_shows_a_cuda_file(pad: int, said: str, compiled, tmp_path, capsys) -> None:
     compiled("faults.cu", "trap_good")  # skips where there is no compiler
-    source, out = tmp_path / "transpose.cu", tmp_path / "deep" / "picture.svg"
+    source, out = tmp_path / "transpose.cu", tmp_path / "deep" / "accesses.json"
     source.write_text(TRANSPOSE.replace("PAD", str(pad)))
     options = ["--grid", "1", "--block", "32,32", "--arg", "zeros:f32:1024", "--arg", "ones:f32:1024"]
     assert main(["banks", str(source), "--line", "6", *options, "--out", str(out)]) == 0
-    assert said in capsys.readouterr().out
-    words = [element.text for element in ET.fromstring(out.read_text()).iter(f"{SVG}text")]
-    assert "out[threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x][threadIdx.y];" in words
-    assert [p.name for p in out.parent.iterdir()] == ["picture.svg"]
-
-    assert main(["banks", str(source), "--line", "6", *options]) == 0  # the picture itself is the output
-    shown = capsys.readouterr()
-    assert ET.fromstring(shown.out).tag == f"{SVG}svg" and said in shown.err
+    shown = capsys.readouterr().out
+    assert said in shown and "out[threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x][threadIdx.y];" in shown
+    (kept,) = json.loads(out.read_text())
+    assert kept["summary"] in shown and kept["wavefronts"] == sum(len(part["wavefronts"]) for part in kept["parts"])
 
     assert main(["banks", str(source), "--line", "6", *options, "--occurrence", "2"]) == 2
     assert "--occurrence 2: line 6 has 1" in capsys.readouterr().err
     assert main(["banks", str(source), "--line", "5", *options]) == 2
     error = capsys.readouterr().err
     assert "transpose.cu:5: no access to shared memory; lines that have one: 4, 6" in error and error.count("\n") == 1
-
-
-def test_an_access_is_the_same_after_json() -> None:
-    """A store, and a cp.async, whose parts follow from its source too."""
-    text = """.version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p) {
-    .reg .b32 %r<9>; .reg .b64 %rd<9>; .shared .align 16 .b8 s[8192];
-    mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 4; mov.u32 %r3, s; add.s32 %r3, %r3, %r2; ld.param.u64 %rd1, [p];
-    mul.wide.u32 %rd2, %r1, 64; add.s64 %rd2, %rd2, %rd1; .file 1 "k.cu"
-    .loc 1 7 1\nst.shared.b32 [%r3], %r1; cp.async.cg.shared.global [%r3+4096], [%rd2], 16; ret; }"""
-    found = banks.accesses(ptxsim.load(text), 1, 32, [ptxsim.Array(np.zeros(2048, np.uint8))], line=7, file="k.cu")
-    assert [access.kind for access in found] == ["st", "cp_async"]
-    for access in found:
-        again = banks.Access.from_dict(json.loads(json.dumps(access.as_dict())))
-        assert again.as_dict() == access.as_dict() and again.parts == access.parts
-        assert again.addresses.dtype == access.addresses.dtype and (again.active == access.active).all()
-    again = [banks.Access.from_dict(access.as_dict()) for access in found]
-    assert banks.draw(again) == banks.draw(found)
