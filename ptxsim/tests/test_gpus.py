@@ -48,6 +48,7 @@ def test_the_rates_of_an_h100_are_its_own():
     [
         # 65536 registers, 64 warps, 2048 threads: 32 registers a thread is the most at full occupancy
         ("sm_90", 256, 32, 0, 8, 64, "registers"),
+        ("sm_90", 256, 33, 0, 6, 48, "registers"),  # 40 by the unit of 256 a warp: 12 warps a scheduler
         ("sm_80", 1024, 16, 0, 2, 64, "threads"),
         ("sm_86", 1024, 16, 0, 1, 32, "threads"),  # 48 warps: the second block of 32 does not fit
         ("sm_90", 32, 16, 0, 32, 32, "blocks"),
