@@ -125,30 +125,25 @@ class ExperimentFile(Document):
         "inputs; several kinds are timed one after another at each size"
     )
     flush_l2: bool = column("overwrite the L2 cache before each sample", default=True)
-    warmup_s: float = optional("back-to-back runs before the first sample", unit="s", ge=0, le=60)
+    warmup_s: float = optional("back-to-back runs before the first sample of a process", unit="s", ge=0, le=60)
     window_s: float = optional(
-        "the longest time to sample a variant and its baseline on one problem", unit="s", gt=0, le=600
+        "the longest time that a process samples a variant and its baseline", unit="s", gt=0, le=600
     )
-    samples: int = optional("the most samples of a variant on one problem", ge=5, le=10_000)
-    least_samples: int = optional("the fewest, however long they take", ge=6, le=10_000)
+    samples: int = optional("the most samples of each of them in a process", ge=5, le=10_000)
     precision: float = optional(
         "a window ends before its longest time once half of the 95% interval of the fraction of the baseline is at "
         "most this part of it",
         gt=0,
         le=1,
     )
-    power_s: float = optional("the longest time that a variant runs alone, for its power", unit="s", gt=0, le=600)
-    power_precision: float = optional(
-        "that window ends earlier once two standard errors of the power are at most this part of it", gt=0, le=1
-    )
-    worklog_budget_s: float = optional(
-        "longest time for the protocol of sgemm_cu on one problem; 0: leave it out", unit="s", ge=0, le=600
+    power_s: float = optional(
+        "the longest time over which the power of a variant that runs alone is averaged, in two processes; 0: not read",
+        unit="s",
+        ge=0,
+        le=600,
     )
     processes: int = optional(
-        "fresh processes that measure each row, one after the other, and share its times and samples: its interval is "
-        "what they differ by; 1: that comes from the spread between cards",
-        ge=1,
-        le=20,
+        "fresh processes that measure each row, one after the other: its interval is what they differ by", ge=1, le=20
     )
     by_name: bool = column(
         "no part of `all`: measured where its name is given; its rows then join the other tables", default=False

@@ -156,7 +156,7 @@ class Windows(Row):
     KEY = ("experiment", "variant", "m", "n", "k", "alpha", "beta", "clock_policy", "data", "process")
     ADDED = (
         *("alpha", "beta", "b_layout", "baseline_call", "session", "ci_half_width", "ended", "process"),
-        "baseline_run_us",
+        *("baseline_run_us", "power_error_w", "throttle_fractions"),
     )
     experiment: str
     variant: Variant
@@ -180,13 +180,22 @@ class Windows(Row):
     passed: bool = column("outputs of variant and baseline passed their check after timing; otherwise nothing counts")
     left_out: str | None = optional("why it does not count, though both passed")
     power_w: float | None = optional(
-        "energy over time while this variant ran alone; empty where NVML gives no energy", unit="W", ge=0
+        "energy over time while this variant ran alone; empty where it was not read, or NVML gives no energy",
+        unit="W",
+        ge=0,
     )
+    power_error_w: float | None = optional("two standard errors of that; empty in older tables", unit="W", ge=0)
     power_run_us: float | None = optional(
-        "time of one run meanwhile, back to back: the kernel alone, sustained", unit="us", gt=0
+        "time of one run alone, back to back, in the same process as the baseline's", unit="us", gt=0
     )
-    temperature_c: float | None = optional("of the GPU at the end of that", unit="degrees Celsius")
-    throttle_reasons: str = column("NVML clock event reasons seen meanwhile, joined by +; 'none'")
+    temperature_c: float | None = optional("of the GPU after its power was read", unit="degrees Celsius")
+    throttle_reasons: str | None = optional(
+        "NVML clock event reasons that any poll showed while the power was read, joined by +; 'none'"
+    )
+    throttle_fractions: str | None = optional(
+        "REASON=FRACTION of those polls that showed it, joined by +; 'none'; empty in older tables",
+        pattern=r"^(none|[a-z_]+=[01]\.\d{3}(\+[a-z_]+=[01]\.\d{3})*)$",
+    )
     code_hash: CodeHash
     session: str | None = optional("one card on one boot of its host; empty in older tables", pattern=SESSION)
     ci_half_width: float | None = optional(
@@ -599,35 +608,6 @@ class BaselineChecks(Row):
 
 
 # ---- side studies ----------------------------------------------------------------------------------------------------
-
-
-@table(
-    "cross_checks",
-    target="cross_validation",
-    command=Command(
-        "experiments.studies.cross_checks.measure",
-        "variant",
-        ("sgemm_vectorized", "sgemm_warptile", "sgemm_at_swizzle_dbf_rw", "hgemm_naive_bf16"),
-        "--size 1024 --size 4096 --size 8192",
-    ),
-    archive="if there",
-)
-class CrossChecks(Row):
-    """One row for each variant and size that was also timed by another tool, in the same process."""
-
-    KEY = ("variant", "m", "n", "k", "method")
-    variant: Variant
-    m: M
-    n: N
-    k: K
-    method: Literal["nvbench"]
-    time_us: float = column("our median", unit="us", gt=0)
-    sm_clock_mhz: float = column("during our samples", **MHZ)
-    samples: int = column(ge=1)
-    other_time_us: float = column("the other tool's median", unit="us", gt=0)
-    other_sm_clock_mhz: float | None = optional(**MHZ)
-    other_samples: int = column(ge=1)
-    code_hash: CodeHash
 
 
 @table(

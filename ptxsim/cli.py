@@ -21,6 +21,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -34,7 +35,14 @@ from .count.annotate import listing
 from .count.banks import accesses, distinct, table
 from .count.counters import Counters, Stats
 from .engine.kernel import Launch
-from .errors import EMULATOR_FAILED, KernelFault, NoEntryError, PtxsimError, report_own_failure
+from .errors import (
+    EMULATOR_FAILED,
+    KernelFault,
+    NoEntryError,
+    PtxsimError,
+    TooCostlyError,
+    report_own_failure,
+)
 from .exec import command as programs
 from .interface import Kernel, load
 from .machine import faults
@@ -144,7 +152,11 @@ def _arguments(options: argparse.Namespace) -> list[Argument]:
 
 
 def _launch(
-    kernel: Kernel, options: argparse.Namespace, arguments: list[Argument], observers: Sequence[Observer]
+    kernel: Kernel,
+    options: argparse.Namespace,
+    arguments: list[Argument],
+    observers: Sequence[Observer],
+    blocks: Sequence[int] | None = None,
 ) -> Launch:
     checks = Checks() if options.checks else False
     limits = _limits(options)
@@ -157,8 +169,8 @@ def _launch(
         checks,
         limits,
         constants=dict(map(parse_constant, options.constant)),
-        cluster=parse_size(options.cluster) if options.cluster else None,
-        blocks=_blocks(getattr(options, "blocks", None), parse_size(options.grid)),
+        cluster=_cluster(options),
+        blocks=blocks,
         stop_at_first=getattr(options, "stop_at_first", True),
         accept=[parse_accepted(text) for text in getattr(options, "accept", ())],
     )
@@ -171,6 +183,51 @@ def _launch(
     for note in done.notes:
         print(f"ptxsim: note: {note}", file=sys.stderr)
     return done
+
+
+def _cluster(options: argparse.Namespace) -> tuple[int, ...] | None:
+    return parse_size(options.cluster) if options.cluster else None
+
+
+def _counted(kernel: Kernel, options: argparse.Namespace, arguments: list[Argument]) -> tuple[Counters, limits.Work]:
+    """Counts of the whole grid: it is executed and checked, or if that takes long, they follow from a few blocks."""
+    found, why = None, ""
+    if math.prod(parse_size(options.grid)) > prediction.FEW:
+        try:
+            found = _predicted(kernel, options, arguments, by_instruction=True)
+        except PtxsimError as error:
+            why = f"; not predicted, either: {error}"
+    if found is not None and limits.WARP * sum(found.work.executed.values()) > prediction.WHOLE:
+        print(f"ptxsim: note: {_sampled(kernel, found)}; nothing is checked", file=sys.stderr)
+        return found.counters, found.work
+    counters, traffic = Counters(), limits.Traffic()
+    try:
+        _launch(kernel, options, arguments, [counters, traffic])
+    except TooCostlyError as error:
+        raise PtxsimError(f"{error}{why}") from None
+    return counters, limits.Work.observed(counters, traffic)
+
+
+def _predicted(
+    kernel: Kernel, options: argparse.Namespace, arguments: list[Argument], by_instruction: bool = False
+) -> prediction.Prediction:
+    return prediction.predict(
+        kernel,
+        parse_size(options.grid),
+        parse_size(options.block),
+        [a.value for a in arguments],
+        options.shared,
+        dict(map(parse_constant, options.constant)),
+        _limits(options),
+        _cluster(options),
+        _over(getattr(options, "over", None)),
+        by_instruction,
+    )
+
+
+def _sampled(kernel: Kernel, found: prediction.Prediction) -> str:
+    smaller = f", run with {', '.join(map(str, found.over[1]))} for argument {found.over[0]}" if found.over else ""
+    return f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them{smaller}"
 
 
 def _blocks(given: Sequence[str] | None, grid: tuple[int, ...]) -> list[int] | None:
@@ -194,7 +251,21 @@ def run(options: argparse.Namespace) -> int:
     kernel = _kernel(options)
     arguments = _arguments(options)
     counters, executed = Counters(), fidelity.Executed()
-    done = _launch(kernel, options, arguments, [counters, executed])
+    blocks = _blocks(options.blocks, parse_size(options.grid))
+    try:
+        done = _launch(kernel, options, arguments, [counters, executed], blocks)
+    except TooCostlyError as error:
+        if blocks is not None or any(given.saved for given in arguments):
+            raise
+        blocks = prediction.edges(kernel, parse_size(options.grid), _cluster(options))
+        print(
+            f"ptxsim: note: {error}. Instead {len(blocks)} blocks are run, at the edges of the grid and between, and "
+            "the counts are theirs",
+            file=sys.stderr,
+        )
+        counters, executed = Counters(), fidelity.Executed()
+        done = _launch(kernel, options, arguments, [counters, executed], blocks)
+        done = replace(done, notes=(*done.notes, str(error)))
     exactness = (
         fidelity.rows(kernel.program, kernel.machine.origins, executed) if options.fidelity or options.out else []
     )
@@ -221,8 +292,7 @@ def annotate(options: argparse.Namespace) -> int:
     """Run a kernel; print its CUDA source with, next to each line, what its memory accesses cost."""
     kernel = _kernel(options)
     arguments = _arguments(options)
-    counters = Counters()
-    _launch(kernel, options, arguments, [counters])
+    counters, _ = _counted(kernel, options, arguments)
     terminal = options.out is None and sys.stdout.isatty()
     colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     width = shutil.get_terminal_size().columns if terminal else None
@@ -255,7 +325,7 @@ def banks(options: argparse.Namespace) -> int:
         checks=options.checks,
         limits=_limits(options),
         constants=dict(map(parse_constant, options.constant)),
-        cluster=parse_size(options.cluster) if options.cluster else None,
+        cluster=_cluster(options),
     )
     shown = distinct(found)
     if options.occurrence is not None:
@@ -280,9 +350,7 @@ def bounds(options: argparse.Namespace) -> int:
         assert kernel.cubin is not None  # it was made there
         function = sass.read(kernel.cubin, kernel.name)
     arguments = _arguments(options)
-    counters, traffic = Counters(), limits.Traffic()
-    _launch(kernel, options, arguments, [counters, traffic])
-    work = limits.Work.observed(counters, traffic)
+    _, work = _counted(kernel, options, arguments)
     found = limits.compute(function, kernel.program, work, machine, options.shared)
     print(found.table())
     if options.out:
@@ -294,19 +362,8 @@ def predict(options: argparse.Namespace) -> int:
     """Predict the counters of a whole grid from a few of its blocks, or say why that cannot be."""
     kernel = _kernel(options)
     arguments = _arguments(options)
-    found = prediction.predict(
-        kernel,
-        parse_size(options.grid),
-        parse_size(options.block),
-        [a.value for a in arguments],
-        options.shared,
-        dict(map(parse_constant, options.constant)),
-        _limits(options),
-        parse_size(options.cluster) if options.cluster else None,
-        _over(options.over),
-    )
-    smaller = f", run with {', '.join(map(str, found.over[1]))} for argument {found.over[0]}" if found.over else ""
-    print(f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them{smaller}")
+    found = _predicted(kernel, options, arguments)
+    print(_sampled(kernel, found))
     print("\n".join(_figures(found.totals, found.at_least)))
     if options.out:
         content = {"kernel": kernel.name, "blocks": found.blocks, "sampled": found.sampled, "totals": found.totals}

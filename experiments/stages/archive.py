@@ -5,7 +5,7 @@ and has its checksum, by which whoever reads an archive knows it again.
 
 python -m experiments.stages.archive --measured results/h200 --data data/h200
 python -m experiments.stages.archive --measured results/h200 --data data/h200-2      # a second machine of that model
-python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv cross_checks.csv
+python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv timeline.csv
 python -m experiments.stages.archive --measured results/no-gpu --data data/h200 --only bounds.csv    # emulated
 python -m experiments.stages.archive --check data/h200            # whole: every table, no stale row
 """

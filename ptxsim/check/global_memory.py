@@ -16,7 +16,7 @@ import numpy as np
 
 from ..instructions.wmma import ELEMENT
 from ..machine.batch import Batch
-from ..machine.memory import Access
+from ..machine.memory import Access, zeros
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins, access_bytes, named_spaces
 from ..ptx.syntax import Instruction, Variable
@@ -80,11 +80,11 @@ class GlobalMemory(Shadow):
         if any(code[pc].opcode == "cp" for pc in pcs):
             size = min(size, 4)
         super().__init__(machine, order, flags, size, total if self.races else 0)
-        nobody = np.zeros(total >> self.shift if unwritten else 0, bool)
+        nobody = zeros(total >> self.shift if unwritten else 0, bool)
         for start, end in unwritten:
             nobody[start >> self.shift : -(-end >> self.shift)] = True
         self.unwritten = nobody if unwritten else None
-        self.reads = np.zeros(len(self.writes), np.int64)
+        self.reads = zeros(len(self.writes), np.int64)
         self.padded = machine.state.padded
         self.maps = TensorMaps(machine, order)
 

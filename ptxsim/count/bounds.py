@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -72,9 +73,11 @@ class Traffic(Observer):
     """Counts how often each instruction is executed, and what of global memory must be fetched: lines looked up in L1,
     and sectors by block and by launch."""
 
-    def __init__(self) -> None:
+    def __init__(self, by_block: int = 0) -> None:
+        """`by_block`: so many blocks are counted by themselves: executions and lines are arrays."""
+        self.blocks, self.by_block = by_block, by_block > 0
         self.executions: Counter[int] = Counter()  # by warp, of the instruction at each place
-        self.lines = 0
+        self.lines: Any = 0
         self._seen: list[np.ndarray] = []  # block and sector in one number
         self._held = 0
 
@@ -91,8 +94,8 @@ class Traffic(Observer):
         addresses, active = event.addresses()
         key = ("lines", event.width, event.offset % LINE)
         if key not in event.cache:
-            event.cache[key] = count_lines(addresses, active, event.width)
-        self.lines += event.cache[key]
+            event.cache[key] = self._sum(count_lines(addresses, active, event.width))
+        self.lines = self.lines + event.cache[key]
         blocks = np.broadcast_to(event.blocks()[:, None], addresses.shape)
         self._fetch(blocks[active], addresses[active], event.width)
 
@@ -107,8 +110,13 @@ class Traffic(Observer):
         addresses = texture.address + index[inside].astype(np.int64) * texture.element_bytes
         full, active = np.zeros(self._state.lanes, np.int64), np.zeros(self._state.lanes, bool)
         full[lanes], active[lanes] = addresses, True
-        self.lines += count_lines(full.reshape(-1, WARP), active.reshape(-1, WARP), texture.element_bytes)
+        lines = count_lines(full.reshape(-1, WARP), active.reshape(-1, WARP), texture.element_bytes)
+        self.lines = self.lines + self._sum(lines)
         self._fetch(self._state.blocks[self._state.block_of[lanes]], addresses, texture.element_bytes)
+
+    def _sum(self, of_warps: np.ndarray) -> Any:
+        """Over warps, or over those of each block."""
+        return of_warps.reshape(self.blocks, -1).sum(axis=1) if self.by_block else int(of_warps.sum())
 
     def _fetch(self, blocks: np.ndarray, addresses: np.ndarray, width: int) -> None:
         """Record which sectors the blocks touch."""
@@ -123,9 +131,21 @@ class Traffic(Observer):
             self._seen = [np.unique(np.concatenate(self._seen))]
             self._held = 0
 
+    def sectors_of(self, blocks: Sequence[int]) -> np.ndarray:
+        """The different sectors that these blocks read, by their numbers."""
+        seen = self._distinct()
+        parts = [seen[slice(*np.searchsorted(seen, (block << 40, block + 1 << 40)))] for block in blocks]
+        return np.unique(np.concatenate(parts) & ((1 << 40) - 1))
+
+    def _distinct(self) -> np.ndarray:
+        """The blocks and sectors seen so far, in order."""
+        if len(self._seen) != 1:
+            self._seen = [np.unique(np.concatenate(self._seen))] if self._seen else [np.zeros(0, np.int64)]
+        return self._seen[0]
+
     def totals(self) -> dict[str, float]:
         """Lines looked up; different sectors that each block reads, summed; different sectors that the launch reads."""
-        seen = np.unique(np.concatenate(self._seen)) if self._seen else np.zeros(0, np.int64)
+        seen = self._distinct()
         return {
             "lines": float(self.lines),
             "block_sectors": float(seen.size),
@@ -133,13 +153,13 @@ class Traffic(Observer):
         }
 
 
-def count_lines(addresses: np.ndarray, active: np.ndarray, width: int) -> int:
-    """Different 128-byte lines that each warp's request touches, summed. `addresses` in bytes: [warps, 32]."""
+def count_lines(addresses: np.ndarray, active: np.ndarray, width: int) -> np.ndarray:
+    """Different 128-byte lines that each warp's request touches. `addresses` in bytes: [warps, 32]."""
     lines = np.concatenate([addresses // LINE, (addresses + width - 1) // LINE], axis=1)
     lines = np.sort(np.where(np.concatenate([active, active], axis=1), lines, -1), axis=1)
     first = lines >= 0
     first[:, 1:] &= lines[:, 1:] != lines[:, :-1]
-    return int(first.sum())
+    return np.asarray(first.sum(axis=1))
 
 
 @dataclass
@@ -154,10 +174,13 @@ class Work:
     def observed(cls, counters: Counters, traffic: Traffic) -> Work:
         """The work of the launch that both observed."""
         counts = {f"executed:{pc}": float(times) for pc, times in traffic.executions.items()}
-        totals = counters.totals()
-        wanted = (SHARED_WAVEFRONTS, STORED_SECTORS, MERGED_LOADS)
-        counts |= {name: float(totals[name]) for name in wanted}
+        counts |= cls.counts_of(counters.totals())
         return cls(math.prod(counters.grid), math.prod(counters.block), counts | traffic.totals())
+
+    @staticmethod
+    def counts_of(totals: Mapping[str, float]) -> dict[str, float]:
+        """What bounds need of a launch's totals."""
+        return {name: float(totals[name]) for name in (SHARED_WAVEFRONTS, STORED_SECTORS, MERGED_LOADS)}
 
     @property
     def executed(self) -> dict[int, float]:

@@ -225,7 +225,7 @@ class Counters(Observer):
             block = int(own[0]) // state.padded  # each goes through the loop as often as it does
             one = np.arange(self.blocks) == block
             of_block: dict[int | None, Cost] = {
-                w: (cost[0] * one, cost[1] * one, cost[2] * one, {}) for w, cost in costs.items()
+                w: (cost[0] * one, cost[1] * one, cost[2] * one, cost[3]) for w, cost in costs.items()
             }
             self._next((pc, block, (own % state.padded).tobytes()), stats, unrolled, here, of_block)
 
@@ -288,11 +288,9 @@ class Counters(Observer):
         """Sums over warps, in place of the arrays."""
         waves, ideal = result
         used = np.asarray(active.any(axis=1))
-        if self.by_block:
-            return self._sum(used), self._sum(waves * used), self._sum(ideal * used), {}
         ways = np.bincount(-(-waves[used] // np.maximum(ideal[used], 1)))
         histogram = {int(n): int(c) for n, c in enumerate(ways) if c}
-        return int(used.sum()), int(waves[used].sum()), int(ideal[used].sum()), histogram
+        return self._sum(used), self._sum(waves * used), self._sum(ideal * used), histogram
 
     def _add(self, stats: Stats, cost: Cost) -> None:
         requests, waves, ideal, histogram = cost

@@ -218,6 +218,12 @@ class Kernel:
         chosen: range | np.ndarray = range(math.prod(grid))  # an array only where it must be: a grid can be huge
         if blocks is not None:
             chosen = in_clusters(grid, cluster, np.asarray(blocks))
+        places, homes = self._places(request.args, arrays)
+        machine = self.machine
+        if values or machine.runs.reads_contents(places):
+            for array, address in arrays.values():
+                if not array.blank:
+                    arena.write(address, np.ascontiguousarray(array.numpy()))
         total = len(chosen)
         cost = sizes.Cost(self.title, total, padded, limits.thread_instructions)  # refuses what is too much
         if blocks is None and together > 1:
@@ -235,8 +241,6 @@ class Kernel:
         if self.program.allocates:
             arena.make_heap()
         arena.finish()
-        machine = self.machine
-        places, homes = self._places(request.args, arrays)
         unwritten = [(at, at + array.nbytes) for array, at in arrays.values() if array.unwritten]
         if memory is not None:
             places |= memory.places(self.program, params)
@@ -289,7 +293,7 @@ class Kernel:
                 texture.numpy()[...] = content
         for array, address in arrays.values() if values else ():
             raw = arena.read(address, array.nbytes)
-            array._data = raw.view(array._data.dtype).reshape(array._data.shape).copy()
+            array.keep(raw)
         notes = (*machine.diag.notes, *self._unset_constants(given))
         return Launch(self.name, grid, block, steps, notes, tuple(faults.found.values()))
 
@@ -549,6 +553,5 @@ class Kernel:
         """The device address of an array; one that is passed twice is placed once."""
         if id(array) not in arrays:
             address = arena.allocate(array.offset + max(1, array.nbytes), array.name) + array.offset
-            arena.write(address, np.ascontiguousarray(array.numpy()))
             arrays[id(array)] = (array, address)
         return arrays[id(array)][1]

@@ -16,6 +16,7 @@ from ..check.global_memory import GlobalMemory, watched
 from ..check.order import Order
 from ..check.shared_memory import SharedMemory
 from ..check.waits import conditions, unseen
+from ..check.wraps import Wraps
 from ..errors import PtxsimError
 from ..instructions import registry
 from ..instructions.memory import STACK
@@ -70,7 +71,8 @@ class Machine:
             program, self.state, self.diag, self.events, self.origins, smallest_shared_access(program)
         )
         self.calls = Calls()
-        lowering = Lowering(self)
+        self.wraps = Wraps(self, self.operands, program)
+        lowering = Lowering(self, self.wraps)
         self.runs = Runs(self, lowering)
         self.scheduler = Scheduler(program, self.state, self.diag, self.events, lowering, self.runs)
         self.lane_masks = {
@@ -122,6 +124,7 @@ class Machine:
         """Let go of the memory of a launch."""
         for held in (self.state, self.memory, self.calls):
             held.release()
+        self.wraps.clear()
         self.copies.release()
         self.events.subscribe(None, None, None, None, set())
         self.order = self.global_memory = None
@@ -143,6 +146,7 @@ class Machine:
         self.diag.held, self.diag.hint = convergence.held, self.barriers.hint
         self._start_checks()
         self.operands.start()
+        self.wraps.clear()
         self.scheduler.start(
             limits, self.launch.values, self.barriers, self.phases, self.clusters, self.bulk_groups, convergence
         )

@@ -21,6 +21,7 @@ from ..machine.clusters import Clusters
 from ..machine.convergence import Convergence, width
 from ..machine.diagnostics import Diagnostics
 from ..machine.events import Events
+from ..machine.faults import kind_of
 from ..machine.launch import Limits
 from ..machine.mbarriers import Phases
 from ..machine.state import State
@@ -218,7 +219,7 @@ class Scheduler:
         while True:
             if fault.bad is None:
                 raise fault
-            if self.diag.faults.take(fault) > MOST_FAULTS:
+            if not self._follows_a_wrap(fault) and self.diag.faults.take(fault) > MOST_FAULTS:
                 raise fault
             bad, together = fault.bad, width(self.program.code[fault.pc])
             if together and self.state.padded % together == 0:  # what a whole warp executes, its rest does not
@@ -232,6 +233,11 @@ class Scheduler:
                 return
             except KernelFault as another:
                 fault = another
+
+    def _follows_a_wrap(self, fault: KernelFault) -> bool:
+        """Whether an access is out of bounds because of an index that wrapped, as has been reported."""
+        wrapped = self.state.wrapped
+        return kind_of(fault.what) == "bounds" and wrapped is not None and not (fault.bad & ~wrapped).any()
 
     def _count(self, pc: int, last: int, threads: np.ndarray) -> None:
         """A straight run of instructions is executed: by warps for the first time, or by those that poll again."""

@@ -21,7 +21,7 @@ from ..machine import faults
 from ..machine.faults import parse_accepted
 from ..ptx.compiler import tool
 from ..ptx.sources import require_writable, write_whole
-from . import build, elf, supervisor
+from . import build, ci, elf, supervisor
 from .options import Options
 from .records import LaunchRecord, counted, load, table
 
@@ -52,6 +52,11 @@ def add(commands: Any) -> None:
         help=f"the device that the program sees: {', '.join(gpus.GPUS)} (default: %(default)s)",
     )
     parser.add_argument("--report", type=Path, metavar="FILE", help="all launches, with counters and faults, as JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="a test for each kernel, as JUnit's XML")
+    parser.add_argument("--sarif", type=Path, metavar="FILE", help="a result for each fault, as SARIF")
+    parser.add_argument(
+        "--leak-check", action="store_true", help="note memory that was allocated and not freed when the program ends"
+    )
     parser.add_argument(
         "--only",
         "--kernel-name",
@@ -63,6 +68,12 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--skip-launches", type=_count, default=0, metavar="N", help="do not check and count the first N"
+    )
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="check and count the first launch of each kernel and shape; later ones only execute (with --sample, in "
+        "part)",
     )
     parser.add_argument(
         "--sample",
@@ -157,6 +168,8 @@ def run(given: argparse.Namespace) -> int:
         only=tuple(given.only),
         skip_launches=given.skip_launches,
         sample=given.sample,
+        once=given.once,
+        leaks=given.leak_check,
         checks=given.checks,
         stop_at_first=given.stop_at_first,
         accept=tuple(map(parse_accepted, given.accept)),
@@ -166,7 +179,7 @@ def run(given: argparse.Namespace) -> int:
         destroy_context=given.destroy_on_device_error == "context",
         quiet=given.quiet,
     )
-    require_writable([path for path in (given.report, given.log_file) if path])
+    require_writable([path for path in (given.report, given.junit, given.sarif, given.log_file) if path])
     program = find_program(given.program)
     standins = build.standins()
     require_runnable(program, standins)
@@ -181,7 +194,7 @@ def run(given: argparse.Namespace) -> int:
         os.close(log)
     try:
         outcome = supervisor.run(program, [given.program, *given.arguments], options, standins, own)
-        return conclude(outcome, options, given.report, given.error_exitcode)
+        return conclude(outcome, options, given)
     finally:
         if own is not None:
             sys.stderr.flush()
@@ -223,8 +236,8 @@ def require_runnable(program: Path, standins: Path) -> None:
         )
 
 
-def conclude(outcome: supervisor.Outcome, options: Options, report: Path | None, error_exitcode: int | None) -> int:
-    """The table, the summary and the report of a run; its exit code."""
+def conclude(outcome: supervisor.Outcome, options: Options, given: argparse.Namespace) -> int:
+    """The table, the summary and the reports of a run; its exit code."""
     launches = [load(record) for record in outcome.records if record["kind"] == "launch"]
     faults = sum(len(launch.faults) for launch in launches)
     others = [record for record in outcome.records if record["kind"] in ERRORS]
@@ -246,28 +259,36 @@ def conclude(outcome: supervisor.Outcome, options: Options, report: Path | None,
     for line in report_lines(launches, len(others), options.quiet):
         say(f"{line}\n")
     failed = bool(faults or others)
-    if report is not None:
+    errors = [record["text"] for record in others]
+    reports: dict[Path, str] = {}
+    if given.junit is not None:
+        reports[given.junit] = ci.junit(launches, errors)
+    if given.sarif is not None:
+        reports[given.sarif] = ci.sarif(launches, errors)
+    if given.report is not None:
         content = {
             "exit_status": outcome.status,
             "gpu": options.gpu.name,
             "faults": faults,
-            "errors": [record["text"] for record in others],
+            "errors": errors,
             "launches": [launch.json() for launch in launches],
             "library_calls": [
                 {k: v for k, v in r.items() if k != "kind"} for r in outcome.records if r["kind"] == "library"
             ],
             "notes": [record["text"] for record in outcome.records if record["kind"] == "note"],
         }
+        reports[given.report] = json.dumps(content, indent=1) + "\n"
+    for path, content_of in reports.items():
         try:
-            write_whole(report, json.dumps(content, indent=1) + "\n")
+            write_whole(path, content_of)
         except PtxsimError as error:
             say(f"ptxsim: {error}\n")
             failed = True
     sys.stderr.flush()
     if any(record["kind"] == "internal" for record in others):
         return EMULATOR_FAILED
-    if failed and error_exitcode is not None:
-        return error_exitcode
+    if failed and given.error_exitcode is not None:
+        return int(given.error_exitcode)
     return outcome.status or int(failed)
 
 

@@ -19,6 +19,8 @@ class Options:
     only: tuple[str, ...] = ()
     skip_launches: int = 0
     sample: int | None = None
+    once: bool = False  # whether only the first launch of each kernel and shape is checked and counted
+    leaks: bool = False  # whether memory that is not freed is noted
     checks: bool = True
     stop_at_first: bool = False  # whether a launch ends with its first fault
     accept: tuple[Accepted, ...] = ()

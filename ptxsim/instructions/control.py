@@ -17,6 +17,7 @@ from ..errors import PtxError
 from ..machine.barriers import Finish, require_barrier_number
 from ..machine.memory import BASES, WINDOW
 from ..machine.values import merged
+from ..ptx.program import function_address
 from ..ptx.syntax import Function, Immediate, Instruction, Register, Symbol, Variable
 from ..ptx.types import TYPES
 from .needs import Flow
@@ -400,7 +401,8 @@ def _indirect(m: Flow, instruction: Instruction, target: Register) -> Control:
         fits = len(function.params) == len(arguments.items) and len(given) == len(formal)
         fits = fits and all(_size(m, a) in (None, _size(m, b)) for a, b in zip(given, formal, strict=True))
         if function is not m.program.entry and fits:
-            number = m.program.start[function.name] + 1
+            number = function_address(m.program, function.name)
+            assert number is not None  # it has a body
             steps[number] = _direct(m, instruction, function, returns.items, arguments.items)
 
     def step(active: np.ndarray) -> int | None:

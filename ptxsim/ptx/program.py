@@ -60,6 +60,7 @@ class Program:
         return shortened(split(self.entry.name)[0])
 
 
+FUNCTIONS = 0x1000  # the address of a module's first function
 MOST_TITLE = 120  # characters
 
 
@@ -81,8 +82,11 @@ def targets(instruction: Instruction) -> tuple[int, ...]:
 
 
 def function_address(program: Program, name: str) -> int | None:
-    """The number that stands for a function's address: its pc + 1, so that it is not null."""
-    return program.start[name] + 1 if name in program.start else None
+    """The number that stands for a function's address: the same in all kernels of a module, and not null."""
+    found = program.module.functions.get(name)
+    if found is None or found.code is None:
+        return None
+    return FUNCTIONS + 16 * list(program.module.functions).index(name)
 
 
 def immediate_bytes(item: Immediate, type_: Type) -> bytes:

@@ -17,7 +17,14 @@ import ptxsim
 
 PROGRAMS = Path(__file__).parent / "programs"
 ABOVE = Path(ptxsim.__file__).parent.parent
-FLAGS = {"blas": ["-lcublas", "-lcublasLt"], "driver": ["-lcuda"], "missing": ["--no-compress"]}
+FLAGS = {
+    "blas": ["-lcublas", "-lcublasLt"],
+    "driver": ["-lcuda"],
+    "epilogues": ["-lcublas", "-lcublasLt"],
+    "missing": ["--no-compress"],
+    "nested": ["-rdc=true", "-lcudadevrt"],
+    "optimised": ["-O3"],
+}
 
 
 def environment(folder: Path) -> dict[str, str]:

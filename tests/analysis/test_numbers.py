@@ -106,6 +106,20 @@ def test_what_a_gpu_did_not_measure_is_missing(numbers: Numbers, expression: str
         numbers.evaluate(expression)
 
 
+def test_a_quantity_comes_from_an_experiment_that_measured_it(numbers: Numbers) -> None:
+    """Not every experiment reads the power; other quantities stay those of the best row."""
+    name = "sgemm_t128x128x8_texld"
+    rows = numbers._timings(name, "uniform", "boost")
+    first = rows[rows["n"] == 4096].iloc[0]
+    lacks = rows.assign(power_w=rows["power_w"].where(rows["experiment"] != first["experiment"]))
+    assert lacks.loc[lacks["n"] == 4096, "power_w"].isna().any()
+    other = Numbers(numbers.results)
+    other._timings = lambda *_: lacks  # type: ignore[method-assign,assignment]
+    known = lacks[(lacks["n"] == 4096) & lacks["power_w"].notna()].iloc[0]
+    assert other.value(name, "power_w").value == known["power_w"]  # type: ignore[union-attr]
+    assert other.value(name, "fraction").value == first["fraction"]  # type: ignore[union-attr]
+
+
 def test_a_number_of_an_older_source_is_missing(archive: Path, variants_csv: Path, tmp_path: Path) -> None:
     text = variants_csv.read_text()
     own = next(row["source_hash"] for row in read_rows(variants_csv, "variants") if row["variant"] == "sgemm_naive")

@@ -96,10 +96,23 @@ def test_the_fraction_per_clock_is_of_cycles_and_a_held_clock_stays_within_one_p
     assert row_of([window()], samples([5.0], [4.0]))["clock_held"]
 
 
-def test_worklog_time_is_the_mean_of_the_second_half_and_throttle_reasons_are_joined() -> None:
-    rows = samples([5.0], [4.0]) + samples([9.0, 9.0, 6.0, 8.0], [], window="worklog")
-    row = row_of([window(throttle_reasons="power_cap+thermal")], rows)
-    assert row["time_worklog_us"] == 7 and row["throttle_reasons"] == "power_cap+thermal"
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (["power_cap=0.500+sw_thermal=0.400", "power_cap=0.600"], "power_cap"),  # at least half of the polls
+        (["power_cap=0.499", "none"], "none"),
+        ([None, None], "power_cap+thermal"),  # an older table: any poll
+    ],
+)
+def test_a_throttle_reason_counts_from_half_of_the_polls_on(shown: list[str | None], expected: str) -> None:
+    windows = [
+        window(process, throttle_reasons="power_cap+thermal", throttle_fractions=fractions)
+        for process, fractions in enumerate(shown)
+    ]
+    rows = [sample for process in range(2) for sample in samples([5.0], [4.0], process)]
+    assert row_of(windows, rows)["throttle_reasons"] == expected
+    unread = [one | {"throttle_reasons": None, "throttle_fractions": None} for one in windows]
+    assert row_of(unread, rows)["throttle_reasons"] is None
 
 
 def test_a_window_without_samples_is_one_clear_line() -> None:

@@ -103,7 +103,7 @@ def test_experiments(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 for n in (
                     *(n for problem in found.problems for n in problem.row.values()),
                     found.samples,
-                    found.least_samples,
+                    found.processes,
                 )
             )
 

@@ -22,7 +22,7 @@ from kernels.problem import ProblemSpec
 
 PLACE = Place("bench", "sgemm_naive", "64x64x64-uniform-boost")
 BASIS = {"code": "a"}
-PROTOCOL = declarations.Experiment("e", "t", "q?", ()).protocol
+PROTOCOL = Protocol()
 
 
 def kept(store: Store, session: str = "0000000a", **changes: object) -> Measurement:
@@ -110,9 +110,8 @@ def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(t
         ({"samples": 1000}, False),
         ({"precision": 0.01}, True),
         ({"precision": 0.0001}, False),
-        ({"power_precision": 0.001}, False),
+        ({"power_s": 1.0}, False),
         ({"flush_l2": False}, False),
-        ({"worklog_budget_s": 1.0}, False),
     ],
 )
 def test_a_measurement_serves_who_asks_for_no_more(changes: dict[str, float], covers: bool) -> None:
@@ -124,15 +123,13 @@ def test_a_measurement_serves_who_asks_for_no_more(changes: dict[str, float], co
 
 def test_an_item_has_the_protocol_that_serves_every_experiment_of_a_run() -> None:
     """What several experiments ask for is measured once, so that one measurement must serve them all."""
-    loaded = {name: declarations.load(name) for name in declarations.names()}
-    shared: dict[tuple[str, ProblemSpec, str], list[Protocol]] = {}
-    for experiment in loaded.values():
-        if not experiment.by_name:
-            for item in declarations.items(experiment, experiment.variants, "boost"):
-                assert item.protocol.covers(experiment.protocol)
-                shared.setdefault((item.variant, item.problem, item.data), []).append(item.protocol)
-    assert sum(len(protocols) > 1 for protocols in shared.values()) > 20
-    assert all(len(set(protocols)) == 1 for protocols in shared.values())
+    of = {}
+    for name in ("sgemm_ladder", "power_limit"):  # which alone reads the power
+        experiment = declarations.load(name)
+        for item in declarations.items(experiment, ["sgemm_t128x128x8"], "boost"):
+            assert item.protocol.covers(experiment.protocol) and item.protocol.power_s > 0
+            of[name, item.problem.n] = item.protocol
+    assert of["sgemm_ladder", 4096] == of["power_limit", 4096]
 
 
 def test_a_stricter_protocol_or_another_code_is_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -144,6 +141,8 @@ def test_a_stricter_protocol_or_another_code_is_measured_again(monkeypatch: pyte
     serves = bench._serves(item, asked)
     assert serves(basis) and not serves(basis | {"code": "other"}) and not serves(basis | {"baseline": "other"})
     assert not bench._serves(replace(item, protocol=replace(PROTOCOL, samples=999)), asked)(basis)
+    older = basis | {"protocol": basis["protocol"] | {"least_samples": 10}}  # of another version
+    assert not serves(older)
     locked = replace(item, clock_policy="locked")
     other = json.loads(json.dumps(bench.basis_of(locked, replace(asked, sm_mhz=1400))))
     assert not bench._serves(locked, replace(asked, sm_mhz=1500))(other)
