@@ -139,6 +139,7 @@ def test_a_stricter_protocol_or_another_code_is_measured_again(monkeypatch: pyte
     asked = bench.Asked(catalogue.load(), tmp_path)
     basis = json.loads(json.dumps(bench.basis_of(item, asked)))  # as it is read from its file
     serves = bench._serves(item, asked)
+    assert basis["code"] == "code of sgemm_naive" and basis["baseline"]["code"] == "code of cublas_fp32"
     assert serves(basis) and not serves(basis | {"code": "other"}) and not serves(basis | {"baseline": "other"})
     assert not bench._serves(replace(item, protocol=replace(PROTOCOL, samples=999)), asked)(basis)
     older = basis | {"protocol": basis["protocol"] | {"least_samples": 10}}  # of another version
