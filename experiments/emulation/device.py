@@ -13,9 +13,10 @@ from contracts import UserError
 from experiments.emulation import launching
 from experiments.emulation.owners import Owners
 from experiments.stages.check import GUARD
+from experiments.stages.machine_code import code_of
 from experiments.stages.patterns import Stores
 from kernels import arguments
-from kernels.catalogue import Problem, Runnable, Variant
+from kernels.catalogue import Entry, Problem, Runnable, Variant
 
 
 class EmulatedDevice:
@@ -40,6 +41,10 @@ class EmulatedDevice:
         for buffer, span, array in zip(after, spans, arrays, strict=True):
             buffer[span] = array.numpy()
         return after
+
+    def code_hash(self, entry: Entry) -> str:
+        """See `experiments.stages.check.Device.code_hash`."""
+        return code_of(entry, self.build_dir)
 
     def grid(self, kernel: Variant, problem: Problem) -> tuple[int, int, int]:
         """See `experiments.stages.check.Device.grid`."""

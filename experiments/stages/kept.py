@@ -20,19 +20,21 @@ from contracts.archives import checksum
 from experiments.command_line import add_job, add_store
 from experiments.gpu.session import UNKNOWN, names_here
 from experiments.stages import store
+from experiments.stages.machine_code import code_of
 from experiments.stages.store import Measurement, Place
 from kernels import catalogue
 from kernels.catalogue import Catalogue
 
 
-def basis_of(command: list[str], entries: list[str], known: Catalogue) -> store.Basis:
-    """What the rows rest on."""
+def basis_of(command: list[str], entries: list[str], known: Catalogue, build_dir: Path | None) -> store.Basis:
+    """What the rows rest on. `build_dir`: of the kernels; None for a sweep, which builds them itself."""
     module = command[command.index("-m") + 1]
     spec = importlib.util.find_spec(module)
     assert spec is not None and spec.origin is not None  # the registry names it
     code = checksum(Path(spec.origin).read_bytes())[:16]
-    kernels = {name: known.find(name).source_hash for name in entries}
-    return store.versions() | {"code": code, "kernels": kernels, "command": command}
+    found = map(known.find, entries)
+    kernels = {one.name: code_of(one, build_dir) if build_dir else one.source_hash for one in found}
+    return store.versions(build_dir) | {"code": code, "kernels": kernels, "command": command}
 
 
 def option(command: list[str], name: str) -> Path | None:
@@ -45,6 +47,7 @@ def main() -> None:
     parser.add_argument("table", help="in contracts/recorded.py")
     parser.add_argument("entries", nargs="*", metavar="VARIANT", help="names in kernels/catalogue.yaml: what it is of")
     add_store(parser)
+    parser.add_argument("--build-dir", type=Path, help="folder of the cubins that the table is of")
     catalogue.add_tuned_argument(parser)
     add_job(parser)
     before, _, command = (list(words) for words in _parted(sys.argv[1:]))
@@ -54,7 +57,7 @@ def main() -> None:
     if out is None or "-m" not in command:
         raise UserError(f"{' '.join(command[:3]) or 'nothing'} after --: expected python -m MODULE ... --out FILE")
     place = Place("table", table.name, options.entries[0] if len(options.entries) == 1 else "all")
-    basis = basis_of(command, options.entries, options.catalogue)
+    basis = basis_of(command, options.entries, options.catalogue, options.build_dir)
     with store.opened(options.store) as kept:
         if one := kept.find(place, basis.__eq__):
             if left_out:

@@ -12,7 +12,7 @@ import pytest
 from analysis.counters import DERIVED, SCALE, top_stall, wide
 from analysis.results import Results, described, of_archives, usual
 from analysis.timings import KEY
-from contracts import UserError
+from contracts import UserError, read_rows, write_rows
 
 
 @pytest.fixture
@@ -49,11 +49,9 @@ def test_a_kernel_that_failed_a_check_is_in_nothing_that_shows_its_speed(
         assert len(rows) and "sgemm_warptile" not in set(rows["variant"])
 
 
-def test_a_row_of_another_source_is_stale_and_one_of_no_kernel_is_left_out(h100: Results) -> None:
-    rows = pd.DataFrame({"variant": ["sgemm_naive", "sgemm_tma", "gone"], "source_hash": ["other", "x", "x"]})
-    now = h100.variants.assign(
-        source_hash=h100.variants["source_hash"].mask(h100.variants["variant"] == "sgemm_tma", "x")
-    )
+def test_a_row_of_other_machine_code_is_stale_and_one_of_no_kernel_is_left_out(h100: Results) -> None:
+    rows = pd.DataFrame({"variant": ["sgemm_naive", "sgemm_tma", "gone"], "code_hash": ["other", "x", "x"]})
+    now = h100.variants.assign(code_hash=h100.variants["code_hash"].where(h100.variants["variant"] != "sgemm_tma", "x"))
     stale = described(rows, now).set_index("variant")["stale"].to_dict()
     assert stale == {"sgemm_naive": True, "sgemm_tma": False}
 
@@ -93,6 +91,24 @@ def test_tables_of_this_tree_come_first_and_measurements_stay_those_of_the_folde
     joined = Results(copied, variants_csv, here)
     assert joined.path("resources") == here / "resources.csv" and joined.path("checks") == copied / "checks.csv"
     assert joined.path("bounds") == copied / "bounds.csv"  # it was not made here
+
+
+def test_another_source_of_the_same_machine_code_is_not_stale(copied: Path, variants_csv: Path, tmp_path: Path) -> None:
+    """What this tree builds says which machine code a changed source stands for; without it, none is known."""
+    own = next(row for row in read_rows(variants_csv, "variants") if row["variant"] == "sgemm_naive")["source_hash"]
+    changed, here = tmp_path / "variants.csv", tmp_path / "here"
+    changed.write_text(variants_csv.read_text().replace(own, "0" * 16))
+    here.mkdir()
+    built = next(row for row in read_rows(copied / "resources.csv", "resources") if row["variant"] == "sgemm_naive")
+    for code, arch, stale in (
+        (built["code_hash"], "sm_90a", False),
+        ("1" * 16, "sm_90a", True),
+        (built["code_hash"], "sm_80", True),
+    ):
+        row = built | {"source_hash": "0" * 16, "code_hash": code, "arch": arch}
+        write_rows(here / "resources.csv", "resources", [row])
+        rows = Results(copied, changed, here).table("windows")
+        assert set(rows[rows["variant"] == "sgemm_naive"]["stale"]) == {stale}
 
 
 def test_what_is_wrong_with_a_folder_is_one_clear_line(copied: Path, variants_csv: Path, tmp_path: Path) -> None:

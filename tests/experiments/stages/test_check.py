@@ -40,6 +40,9 @@ class NumpyDevice:
 
     name = "gpu"
 
+    def code_hash(self, entry: object) -> str:
+        return "0" * 16
+
     def run(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """See `experiments.stages.check.Device`."""
         byte = 2**20 + (GUARD + offset) * buffers[0].itemsize
@@ -666,6 +669,8 @@ def test_a_kernel_that_spoils_the_context_fails_its_own_rows_and_no_neighbour_s(
 ) -> None:
     variants = [catalogue.load().kernels[name] for name in ("sgemm_coalesced", "sgemm_naive", "sgemm_smem_tile")]
     monkeypatch.setattr(check, "HeldGpu", lambda *_: SpoiltBy("sgemm_naive"))
+    monkeypatch.setattr(check, "code_of", lambda entry, build_dir: "0" * 16)
+    monkeypatch.setattr(check.store, "basis_of", lambda entry, build_dir: {"code": entry.name})
     monkeypatch.setattr(check, "LARGE", 512)
     found = check.measured(variants, tmp_path, Store(tmp_path / "measured"), seed=1)
     rows = {name: one.rows["checks"] for name, one in found.items()}
