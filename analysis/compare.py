@@ -21,7 +21,7 @@ import pandas as pd
 from analysis import counters
 from analysis.counters import Counter
 from analysis.estimates import number
-from analysis.results import DAGGER, Results, described, records, squares, usual
+from analysis.results import DAGGER, Results, add_options, described, of_options, records, squares, usual
 from analysis.tables.steps import UNITS
 from analysis.tabulate import as_csv
 from contracts import UserError, choose, read_json, read_rows, run_command, write_text
@@ -211,15 +211,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--a", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml")
     parser.add_argument("--b", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml")
-    parser.add_argument("--results", required=True, type=Path, metavar="DIR", help="results/GPU or data/GPU")
-    parser.add_argument("--here", type=Path, metavar="DIR", help="this tree's own build and emulation")
-    parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
+    add_options(parser)
     words = "folders with predictions.csv and bounds.csv, as the emulator leaves them"
     parser.add_argument("--emulated", type=Path, nargs="+", default=[], metavar="DIR", help=words)
     parser.add_argument("--built", type=Path, metavar="DIR", help="folder of VARIANT.json, as the build leaves them")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.csv", help="FILE.txt is written, too")
     args = parser.parse_args()
-    results = Results(args.results, args.catalogue, args.here)
+    results = of_options(args)
     found = known(results, args.a, args.b, args.emulated, args.built)
     of_variant = dict(zip(results.variants["variant"], results.variants["label"], strict=True))
     labels = (of_variant[args.a], of_variant[args.b])

@@ -8,15 +8,16 @@ no sweep, the factors come from the rates of a card (`typical`).
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contracts.codes import Codes, digest
 from kernels.problem import Problem
-from kernels.sources import digest
 
 if TYPE_CHECKING:
     from kernels.entries import Variant
@@ -174,6 +175,22 @@ def _least_squares(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return found
 
 
+class Factors(Mapping[str, tuple[float, ...]]):
+    """Factors of kernels by name, each fitted when it is first asked for: most who load the catalogue ask for none."""
+
+    def __init__(self, fits: Mapping[str, Callable[[], tuple[float, ...]]]) -> None:
+        self.fits = {name: functools.cache(one) for name, one in fits.items()}
+
+    def __getitem__(self, name: str) -> tuple[float, ...]:
+        return self.fits[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.fits)
+
+    def __len__(self) -> int:
+        return len(self.fits)
+
+
 @dataclass(frozen=True)
 class Model:
     """Factors of kernels by name, and the blocks or clusters that run at a time; `fitted`: those of a sweep.
@@ -181,7 +198,7 @@ class Model:
     `source`: a hash of what they were fitted to, for the factors differ in their last bits from host to host.
     """
 
-    factors: dict[str, tuple[float, ...]]
+    factors: Mapping[str, tuple[float, ...]]
     resident: dict[str, int] = field(default_factory=dict)
     sms: int = SMS
     source: str = ""
@@ -196,20 +213,30 @@ class Model:
 LEAST_ROWS = 3 * len(TERMS)  # of a kernel, below which its factors are those of `typical`
 
 
-def fitted(rows: Sequence[dict[str, Any]], variants: Sequence[Variant], sms: int = SMS) -> Model:
-    """The model behind rows of dispatch.csv: of each kernel those of its source as it is now, and not held out."""
-    factors, units, used = {}, {}, []
+def fitted(
+    rows: Sequence[dict[str, Any]], variants: Sequence[Variant], sms: int = SMS, codes: Codes | None = None
+) -> Model:
+    """The model behind rows of dispatch.csv: of each kernel those of its code as it is now, and not held out.
+
+    `codes`: the machine code of sources; a row of another source counts where it is of the same code.
+    """
+    factors: dict[str, Callable[[], tuple[float, ...]]] = {}
+    units, used = {}, []
     for variant in variants:
-        head = (variant.name, variant.source_hash)  # reads all sources: once, not for each row
-        own = [row for row in rows if (row["variant"], row["source_hash"]) == head and not row["held_out"]]
+        now = variant.source_hash  # reads all sources: once, not for each row
+        same = {now, (codes or {}).get((variant.name, now), now)}
+        of_kernel = [row for row in rows if row["variant"] == variant.name and not row["held_out"]]
+        own = [row for row in of_kernel if same & {row["source_hash"], row.get("code_hash")}]
         if len(own) >= LEAST_ROWS:
             if resident := own[0].get("resident"):
                 units[variant.name] = int(resident)
-            problems = (Problem.packed(row["m"], row["n"], row["k"], variant.b_layout) for row in own)
-            found = fit(
-                np.array([terms(variant, problem, sms, units.get(variant.name)) for problem in problems]),
-                np.array([row["time_us"] for row in own]),
-            )
-            factors[variant.name] = tuple(float(factor) for factor in found)
+            factors[variant.name] = functools.partial(_factors, variant, own, sms, units.get(variant.name))
             used += [[row.get(key) for key in ("variant", "m", "n", "k", "time_us", "resident")] for row in own]
-    return Model(factors, units, sms, digest(repr(used)))
+    return Model(Factors(factors), units, sms, digest(repr(used)))
+
+
+def _factors(variant: Variant, rows: list[dict[str, Any]], sms: int, units: int | None) -> tuple[float, ...]:
+    """The factors of one kernel, fitted to its rows of dispatch.csv."""
+    problems = (Problem.packed(row["m"], row["n"], row["k"], variant.b_layout) for row in rows)
+    of_problems = np.array([terms(variant, problem, sms, units) for problem in problems])
+    return tuple(float(factor) for factor in fit(of_problems, np.array([row["time_us"] for row in rows])))

@@ -9,21 +9,32 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from contracts import UserError
+from contracts.codes import digest
 from contracts.dtypes import Types
 from kernels.arguments import SIGNATURE, TEXEL_BYTES, TEXTURES, Argument, declaration
-from kernels.occupancy import capability
 from kernels.problem import Layout, Problem
-from kernels.sources import ROOT, digest, included, without_comments
+from kernels.sources import ROOT, included, without_comments
 
+FAMILIES = ("sgemm", "hgemm", "tf32gemm")
 ALIGNED_BYTES = 16  # of a matrix's beginning and its rows: for TMA, and for products of 8-bit floats in cublasLt
 
 # CUDA C++ Programming Guide, technical specifications per compute capability
 MAX_GRID = (2**31 - 1, 65535)
 MAX_TEXELS = 2**27  # of a 1-D texture over linear memory
 TEXTURE_ALIGNMENT = 512  # CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT: where linear memory of a texture must begin
+
+
+def _number(arch: str) -> int:
+    """90 for "sm_90a". Raises `UserError` for what names no architecture."""
+    from ptxsim import PtxsimError, gpus  # imports the whole emulator: only where it is needed
+
+    try:
+        return gpus.architecture(arch)
+    except PtxsimError as error:
+        raise UserError(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -63,7 +74,7 @@ class Baseline:
 
     def unfit(self, arch: str) -> str | None:
         """Why it cannot run on `arch`, as "sm_90a"; None where it can."""
-        if capability(arch) < self.arch:
+        if _number(arch) < self.arch:
             return f"{self.name} needs compute capability {self.arch / 10:.1f}, but arch = {arch}"
         return None
 
@@ -134,8 +145,9 @@ class Variant:
 
     @property
     def family(self) -> str:
-        """The folder of the source: sgemm, hgemm or tf32gemm."""
-        return self.source.parent.name
+        """sgemm, hgemm or tf32gemm: the first word of its name, or else the folder of its source."""
+        first = self.name.partition("_")[0]
+        return first if first in FAMILIES else self.source.parent.name
 
     @property
     def label(self) -> str:
@@ -228,7 +240,7 @@ class Variant:
         """Why it cannot be built for `arch`, as "sm_90a"; None where it can."""
         if self.one_arch and arch != f"sm_{self.arch}a":
             return f"{self.name} needs what sm_{self.arch}a alone has, but arch = {arch}"
-        if capability(arch) < self.arch:
+        if _number(arch) < self.arch:
             return f"{self.name} needs compute capability {self.arch / 10:.1f}, but arch = {arch}"
         return None
 
@@ -249,30 +261,34 @@ class Variant:
         )
 
     @property
+    def launch(self) -> str:
+        """What a launch needs beside the machine code: block, dynamic shared memory, grid, cluster and arguments."""
+        return json.dumps([self.dtype, *self._launch])
+
+    @property
     def source_hash(self) -> str:
         """Changes with the sources, template values or launch; not with comments or white space."""
-        launch = json.dumps(
-            [
-                self.entry,
-                self.dtype,
-                dict(self.template),
-                self.threads,
-                self.shared_bytes,
-                dict(self.tile),
-                self.grid_axes,
-                *(["textures"] if self.textures else []),
-                *(["B column-major"] if self.b_layout == "column" else []),
-                *([repr(self.arguments)] if set(self.arguments) - {*SIGNATURE, *TEXTURES} else []),
-                *(
-                    [self.persistent, self.cluster, self.cooperative]
-                    if self.persistent or self.cluster != (1, 1) or self.cooperative
-                    else []
-                ),
-                *(["shares tiles"] if self.shares_tiles else []),
-                *([f"{self.slices} slices"] if self.slices > 1 else []),
-            ]
-        )
-        return digest(launch, *(without_comments(path.read_text()) for path in self.sources()))
+        head = json.dumps([self.entry, self.dtype, dict(self.template), *self._launch])
+        return digest(head, *(without_comments(path.read_text()) for path in self.sources()))
+
+    @property
+    def _launch(self) -> list[Any]:
+        return [
+            self.threads,
+            self.shared_bytes,
+            dict(self.tile),
+            self.grid_axes,
+            *(["textures"] if self.textures else []),
+            *(["B column-major"] if self.b_layout == "column" else []),
+            *([repr(self.arguments)] if set(self.arguments) - {*SIGNATURE, *TEXTURES} else []),
+            *(
+                [self.persistent, self.cluster, self.cooperative]
+                if self.persistent or self.cluster != (1, 1) or self.cooperative
+                else []
+            ),
+            *(["shares tiles"] if self.shares_tiles else []),
+            *([f"{self.slices} slices"] if self.slices > 1 else []),
+        ]
 
 
 @dataclass(frozen=True)
@@ -397,9 +413,8 @@ class Dispatcher:
 
     @property
     def source_hash(self) -> str:
-        """Changes with its choices, with their kernels, and with the model."""
-        choices = (f"{choice} {choice.variant.source_hash}" for choice in self.choices)
-        return digest(*choices, *([self.model.source] if self.model else []))
+        """Changes with its choices and with the model; not with the sources of its kernels."""
+        return digest(*map(str, self.choices), *([self.model.source] if self.model else []))
 
 
 Runnable = Variant | Dispatcher

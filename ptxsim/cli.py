@@ -94,6 +94,7 @@ def _row(s: Stats) -> dict[str, Any]:
         "sectors": s.sectors,
         "sectors_excess": s.excess_sectors,
         "bytes_per_sector": round(s.bytes_per_sector, 3),
+        "pattern": s.pattern if s.sectors else None,
         "merged_into_pc": s.merged_into.pc if s.merged_into else None,
     }
 
@@ -111,12 +112,10 @@ def summary(kernel: Kernel, counters: Counters) -> str:
     costly = []
     for (file, line), stats in counters.by_line().items():
         waves, ideal = sum(s.wavefronts for s in stats), sum(s.ideal for s in stats)
-        sectors, excess = sum(s.sectors for s in stats), sum(s.excess_sectors for s in stats)
         if waves > ideal:
             costly.append(f"  {Path(file).name}:{line}: {waves / ideal:.3g} wavefronts for each that would do")
-        if excess:
-            wanted = sum(s.bytes for s in stats)
-            costly.append(f"  {Path(file).name}:{line}: {wanted / sectors:.3g} of 32 bytes used in each sector")
+        found = dict.fromkeys(s.sectors_in_words() for s in stats if s.excess_sectors)
+        costly += [f"  {Path(file).name}:{line}: {words}" for words in found if words]
     return "\n".join(lines + (["accesses that cost more than they must:", *costly] if costly else []))
 
 

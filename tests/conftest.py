@@ -58,14 +58,25 @@ def archived_gpu(archive: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """A function: names in the catalogue to the folder in which they are built for sm_90a; not to be written to.
-
-    Each is built once for all tests, by the first of pytest-xdist's processes that asks.
-    """
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """A function: a name and what fills a folder, to that folder, filled by the first of pytest-xdist's processes."""
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "builds"
-    folder.mkdir(exist_ok=True)
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def of(name: str, fill: Callable[[Path], None]) -> Path:
+        with FileLock(base / f".{name}.lock"):
+            if not (base / f".{name}.filled").exists():
+                fill(base / name)
+                (base / f".{name}.filled").touch()
+        return base / name
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def builds(once: Callable[..., Path]) -> Callable[..., Path]:
+    """A function: names in the catalogue to the folder in which they are built for sm_90a; not to be written to."""
+    folder = once("builds", Path.mkdir)
 
     def of(*names: str) -> Path:
         for name in names:

@@ -23,9 +23,11 @@ from experiments.command_line import add_build_dir, add_problems, add_variants, 
 from experiments.emulation import RESULTS, bank_pictures, bounds, compare_gpu, launching, predictions, scaling, widths
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages.check import Shared, check_cases, report
+from experiments.stages.machine_code import code_of
 from kernels.catalogue import Runnable, Variant
 from kernels.problem import ProblemSpec
 from ptxsim import Kernel
+from ptxsim.count import machines
 from ptxsim.count.machines import Machine
 
 logger = logging.getLogger(__name__)
@@ -44,7 +46,7 @@ def predicted_and_least(
             variant = entry.pick(problem.of(entry.b_layout))
             kernel = kernels[variant.name]
             scaled = scaling.emulate(kernel, variant, problem, machine.sms)
-            predicted += predictions.rows(entry, problem, kernel.name, scaled)
+            predicted += predictions.rows(entry, problem, kernel.name, scaled, code_of(entry, build_dir))
             if variant is entry:
                 least += bounds.rows(variant, problem, kernel, build_dir / f"{variant.name}.cubin", scaled, machine)
         except UserError as reason:
@@ -86,12 +88,19 @@ def main() -> None:
     words = "a variant, and problems that are predicted of it alone; may be given several times"
     parser.add_argument("--predict", nargs="+", action="append", default=[], metavar="WORD", help=words)
     add_build_dir(parser)
-    parser.add_argument("--machine", default="h200", help="whose rates bounds have: one of ptxsim's, or a .toml file")
+    parser.add_argument(
+        "--machine",
+        nargs="+",
+        default=["h100"],
+        help="whose rates bounds have: the first that ptxsim knows, or a .toml file",
+    )
     parser.add_argument("--seed", type=int, help="of the first check; drawn afresh when left out")
     parser.add_argument("--results", action="store_true", help="keep results, for experiments.emulation.compare_gpu")
     parser.add_argument("--out-dir", required=True, type=Path)
     options = parser.parse_args()
-    machine, build_dir, problems = find_machine(options.machine), options.build_dir, problems_of(options)
+    known = [name for name in options.machine if name in machines.PRESETS]
+    machine = find_machine(*known[:1] or options.machine[-1:])
+    build_dir, problems = options.build_dir, problems_of(options)
     pictures, shared, found = bank_pictures.load(options.catalogue).values(), Shared(), Found()
     for name in options.variants:
         entry = find_runnable(options.catalogue, name, "there is no PTX to run")

@@ -140,7 +140,7 @@ def agree(
         row: dict[str, Any] = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
         row |= p.numbers | {"seed": inputs.seed}
         row |= {"elements": p.m * p.n, "differing": differing, "difference_over_bound": worst, "passed": right}
-        table.append(row | {"source_hash": variant.source_hash})
+        table.append(row | {"code_hash": opened.code_hash(variant)})
     return table
 
 
@@ -166,7 +166,8 @@ def measured(
         return Place("compare", variant.name, "cases")
 
     def basis(variant: Variant) -> store.Basis:
-        return store.basis_of(variant) | {"emulator": _emulator(), "sms": [launching.FEW_SMS, launching.MORE_SMS]}
+        of_emulator = {"emulator": _emulator(), "sms": [launching.FEW_SMS, launching.MORE_SMS]}
+        return store.basis_of(variant, build_dir) | of_emulator
 
     @contextmanager
     def opened(watch: Watch) -> Iterator[Callable[[Variant], Measurement]]:

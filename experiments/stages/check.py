@@ -30,8 +30,9 @@ from experiments.gpu.session import UNKNOWN
 from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
 from experiments.stages import patterns, store, verify
 from experiments.stages.cases import Case, cases, of_problems
+from experiments.stages.machine_code import code_of
 from experiments.stages.store import Measurement, Place
-from kernels.catalogue import Problem, Runnable, Variant
+from kernels.catalogue import Entry, Problem, Runnable, Variant
 from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
@@ -50,6 +51,10 @@ class Device(Protocol):
 
     name: str
 
+    def code_hash(self, entry: Entry) -> str:
+        """What was built of an entry (experiments/stages/machine_code.py)."""
+        ...
+
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """Run on flat host buffers of A, B and C that begin `GUARD + offset` elements in; return them as left.
 
@@ -61,11 +66,10 @@ class Device(Protocol):
         """Blocks of a launch in x, y and z."""
         ...
 
-    def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> np.ndarray | None:
-        """Run again; for each element of C, m x n, block x threads of a block + thread of the last store to it.
-
-        -1 where there was none; None from a device that cannot tell.
-        """
+    def stores(
+        self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int
+    ) -> patterns.Stores | None:
+        """Run again; the last store to each element of C. None from a device that cannot tell."""
         ...
 
 
@@ -80,7 +84,7 @@ class GpuDevice:
     def __init__(self, build_dir: Path, sms: Sms | None = None) -> None:
         from experiments.gpu.device import Gpu
 
-        self.gpu, self.sms = Gpu(build_dir), sms
+        self.gpu, self.build_dir, self.sms = Gpu(build_dir), build_dir, sms
         self._loaded: dict[str, Any] = {}
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
@@ -96,12 +100,16 @@ class GpuDevice:
         work()
         return [self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)]
 
+    def code_hash(self, entry: Entry) -> str:
+        """See `Device.code_hash`."""
+        return code_of(entry, self.build_dir)
+
     def grid(self, kernel: Variant, problem: Problem) -> tuple[int, int, int]:
         """See `Device.grid`."""
         return kernel.grid(problem, self.sms(kernel, problem) if self.sms else self.gpu.sm_count)
 
-    def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> None:
-        """See `Device.owners`: it cannot tell."""
+    def stores(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> None:
+        """See `Device.stores`: it cannot tell."""
 
 
 def guarded(matrix: np.ndarray, ld: int, offset: int = 0) -> np.ndarray:
@@ -215,10 +223,16 @@ def explain(device: Device, variant: Runnable, inputs: Inputs, after: list[np.nd
     words = [
         f"{int(wrong.sum())} of {wrong.size} elements: {patterns.place(wrong, (kernel.tile['m'], kernel.tile['n']))}"
     ]
-    owner = device.owners(variant, p, inputs.before, case.offset)
-    if owner is not None:
-        words.append(patterns.owners(wrong, owner, kernel.threads, device.grid(kernel, p)))
-    result = patterns.Result(p, kernel.tile["k"], a, b, inputs.c0, c, reference, allowed, wrong)
+    stores = device.stores(variant, p, inputs.before, case.offset)
+    if stores is not None:
+        words.append(patterns.stored_by(wrong, stores, kernel.threads, device.grid(kernel, p)))
+    start = GUARD + case.offset
+    result = patterns.Result(
+        p, kernel.tile["k"], a, b, inputs.c0, c, reference, allowed, wrong,
+        unstored=None if stores is None else stores.owner < 0,
+        memory={"A": inputs.before[0][start:], "B": inputs.before[1][start:], "C": after[2][start:]},
+        sums=variant.types.accumulate.name,
+    )  # fmt: skip
     return "; ".join(filter(None, [*words, patterns.cause(result)]))
 
 
@@ -317,7 +331,7 @@ def _judged(
         case, result = inputs.case, judge(variant, inputs, after)
         row: dict[str, Any] = {
             "variant": variant.name,
-            "source_hash": variant.source_hash,
+            "code_hash": opened.code_hash(variant),
             "device": opened.name,
             "case": case.name,
         }
@@ -328,8 +342,8 @@ def _judged(
         table.append(Checked(inputs, after, row))
         if not (result.passed or case.refused or isinstance(after, str)) and case.problem.flop <= WHOLE_FLOP:
             wrong.append((inputs, after, row))
-    if wrong:  # once: of the largest problem, where a pattern shows best
-        inputs, after, row = max(wrong, key=lambda one: one[0].case.problem.flop)
+    if wrong:  # once: of the largest problem, where a pattern shows best, and rather without an old C
+        inputs, after, row = max(wrong, key=lambda one: (one[0].case.problem.flop, one[0].case.problem.beta == 0))
         words = explain(opened, variant, inputs, after)
         row["detail"] = EXPLAINED.join(filter(None, [row["detail"], words]))
     return table
@@ -415,7 +429,7 @@ def measured(
     found: dict[str, Measurement] = {}
     failed = []
     for variant in variants:
-        if one := kept.find(_place(variant, problems), basis_of(variant, problems).__eq__):
+        if one := kept.find(_place(variant, problems), basis_of(variant, problems, build_dir).__eq__):
             found[variant.name] = one
 
     @contextmanager
@@ -423,11 +437,11 @@ def measured(
         shared, device = Shared(), HeldGpu(build_dir, watch)
 
         def check(variant: Runnable) -> Measurement:
-            if one := kept.find(_place(variant, problems), basis_of(variant, problems).__eq__):
+            if one := kept.find(_place(variant, problems), basis_of(variant, problems, build_dir).__eq__):
                 return one  # another job asked for it meanwhile
             rows = [one.row for one in check_cases(device, variant, seed, LARGE, shared, problems)]
             device.require_sound(next((row["case"] for row in rows if not row["passed"]), ""))
-            return Measurement(basis_of(variant, problems), device.session.name, {"checks": rows})
+            return Measurement(basis_of(variant, problems, build_dir), device.session.name, {"checks": rows})
 
         yield check
 
@@ -436,8 +450,8 @@ def measured(
             if not result.of_kernel:
                 failed.append(f"{variant.name}: {result.reason}")
                 continue
-            rows = [_lost(variant, result.reason)]
-            result = Measurement(basis_of(variant, problems), UNKNOWN, {"checks": rows})
+            rows = [_lost(variant, result.reason, build_dir)]
+            result = Measurement(basis_of(variant, problems, build_dir), UNKNOWN, {"checks": rows})
         report(variant, result.rows["checks"])
         found[variant.name] = result if result.measured else kept.keep(_place(variant, problems), result)
     if failed:
@@ -445,9 +459,9 @@ def measured(
     return found
 
 
-def basis_of(variant: Runnable, problems: Sequence[ProblemSpec]) -> store.Basis:
+def basis_of(variant: Runnable, problems: Sequence[ProblemSpec], build_dir: Path) -> store.Basis:
     """What its checks rest on."""
-    return store.basis_of(variant) | ({"problems": list(map(str, problems))} if problems else {})
+    return store.basis_of(variant, build_dir) | ({"problems": list(map(str, problems))} if problems else {})
 
 
 def _place(variant: Runnable, problems: Sequence[ProblemSpec] = ()) -> Place:
@@ -455,10 +469,10 @@ def _place(variant: Runnable, problems: Sequence[ProblemSpec] = ()) -> Place:
     return Place("check", variant.name, f"problems-{checksum(named.encode())[:8]}" if problems else "cases")
 
 
-def _lost(variant: Runnable, reason: str) -> dict[str, Any]:
+def _lost(variant: Runnable, reason: str, build_dir: Path) -> dict[str, Any]:
     """The row of a variant that ended the process in which it was checked."""
     first = next(iter(cases(variant)))
-    row: dict[str, Any] = {"variant": variant.name, "source_hash": variant.source_hash, "device": GpuDevice.name}
+    row: dict[str, Any] = {"variant": variant.name, "code_hash": code_of(variant, build_dir), "device": GpuDevice.name}
     row |= {"case": "all cases", **first.problem.numbers, "seed": 0}
     return row | {"error_over_bound": None, "passed": False, "detail": reason}
 

@@ -146,9 +146,10 @@ def cost_in_words(cost: annotate.Cost) -> str:
         if shared.excess
     ]
     parts += [
-        f"global {name} {used.bytes_per_sector:.3g} of 32 bytes a sector"
+        f"global {name} {words}"
         for name, used in (("load", cost.reads), ("store", cost.writes))
         if used.excess
+        for words in used.in_words
     ]
     return ", ".join(parts)
 

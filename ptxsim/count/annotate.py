@@ -22,6 +22,7 @@ from .counters import Counters, Stats
 from .register_banks import MERGED
 
 READS = ("ld", "ldmatrix", "atom", "cp_async_ld")
+SHORTEST = 12  # characters of a line of the source where its note is long
 CONTEXT = 2  # lines around an annotated one in an excerpt
 HEAVY = 0.25  # of all excess in the kernel: such a line has two marks
 WIDTHS = (2, 8, 8, 4, 4, 7, 4)
@@ -58,8 +59,11 @@ class Global:
     sectors: int = 0
     ideal: int = 0
     bytes: int = 0
+    in_words: dict[str, None] = field(default_factory=dict)  # what each access costs; a set in order
 
     def add(self, stats: Stats) -> None:
+        if words := stats.sectors_in_words():
+            self.in_words[words] = None
         self.sectors += stats.sectors
         self.ideal += stats.ideal_sectors
         self.bytes += stats.bytes
@@ -220,7 +224,11 @@ def _heading(kernel: Launched, counters: Counters, totals: list[Stats]) -> list[
     if waves:
         lines.append(f"shared memory: {waves:,} wavefronts, {ideal:,} would do ({(waves - ideal) / waves:.1%} excess)")
     if sectors:
-        lines.append(f"global memory: {sectors:,} sectors, {best:,} would do ({(sectors - best) / sectors:.1%} excess)")
+        used = sum(s.bytes for s in totals) / sectors
+        lines.append(
+            f"global memory: {sectors:,} sectors, {best:,} would do ({(sectors - best) / sectors:.1%} excess), "
+            f"{used:.3g} of 32 bytes used of each"
+        )
     local = Local()
     for stats in totals:
         if stats.local_sectors:
@@ -233,7 +241,9 @@ def _heading(kernel: Launched, counters: Counters, totals: list[Stats]) -> list[
 def _legend() -> list[str]:
     return [
         "shared ld, st   wavefronts for each that would do; where that is not 1, the worst n-way conflict of a request",
-        "global ld, st   bytes used of each 32-byte sector",
+        "global ld, st   bytes used of each 32-byte sector; right of the line, for each access: sectors a request of",
+        "                a warp, the fewest that its bytes fill (ideal), and whether that is coalesced, a broadcast",
+        "                (threads want the same bytes), strided (bytes lie apart) or misaligned (one sector more)",
         "warps           memory instructions of the line, each once for every warp that executes it",
         f"!  costs more than it must    !!  with at least {HEAVY:.0%} of the kernel's excess wavefronts or sectors",
         "merged          loads whose neighbouring lanes want the same: fewer wavefronts, but longer to issue",
@@ -287,7 +297,9 @@ class _Page:
             f"{cost.executed:,}" if cost.executed else "",
             str(number),
         )
-        notes = []
+        notes = [
+            f"{name} {words}" for name, used in (("ld", cost.reads), ("st", cost.writes)) for words in used.in_words
+        ]
         if cost.through:
             notes.append("in " + ", ".join(sorted(cost.through)))
         if cost.local.sectors:
@@ -303,7 +315,9 @@ class _Page:
         bar = " │ " if cells[-1].isdigit() else "  "
         note = f"  <- {note}" if note else ""
         if self.width is not None:
-            room = max(12, self.width - len(gutter) - len(bar) - len(note))
+            space = self.width - len(gutter) - len(bar)
+            note = note if len(note) <= space - SHORTEST else note[: max(0, space - SHORTEST - 1)] + "…"
+            room = max(SHORTEST, space - len(note))
             text = text if len(text) <= room else text[: room - 1] + "…"
         if not self.colour:
             return f"{gutter}{bar}{text}{note}".rstrip()

@@ -21,7 +21,7 @@ from ..machine.memory import Access
 from ..machine.observer import Launched, MemoryEvent, Observer
 from ..machine.state import State
 from ..ptx import polling
-from ..ptx.merging import Merges, Unrolled
+from ..ptx.merging import Cycle, Merges, Unrolled
 from ..ptx.program import Program
 from ..ptx.syntax import Instruction
 from . import wavefronts
@@ -41,7 +41,8 @@ class Stats:
     sectors: int = 0
     local_sectors: int = 0  # of local memory
     ideal_sectors: int = 0
-    bytes: int = 0
+    bytes: int = 0  # distinct ones of each request
+    wanted: int = 0  # bytes that threads ask for; more than `bytes` where several ask for the same
     space: str = ""
     kind: str = ""
     width: int = 0  # bytes a thread, merged as ptxas does
@@ -68,6 +69,26 @@ class Stats:
     def bytes_per_sector(self) -> float:
         return self.bytes / self.sectors if self.sectors else 0.0
 
+    @property
+    def pattern(self) -> str:
+        """How the warps' global addresses lie, in one word: strided (they touch more sectors than their bytes fill),
+        misaligned (one more, as the bytes begin within a sector), broadcast (threads ask for the same bytes), else
+        coalesced."""
+        if self.excess_sectors > self.requests:
+            return "strided"
+        if self.excess_sectors > 0:
+            return "strided" if self.sectors >= 2 * self.ideal_sectors else "misaligned"
+        return "broadcast" if self.wanted > self.bytes else "coalesced"
+
+    def sectors_in_words(self) -> str:
+        """Sectors of a request beside the fewest that its bytes fill, bytes used of each, and the pattern."""
+        if not self.requests or not self.sectors:
+            return ""
+        each, ideal = self.sectors / self.requests, self.ideal_sectors / self.requests
+        unit = "sector" if each == 1 else "sectors"
+        used = f"{self.bytes_per_sector:.3g} of 32 bytes used"
+        return f"{each:.3g} {unit} a request (ideal {ideal:.3g}), {used}, {self.pattern}"
+
 
 MOST_PATTERNS = 1000  # kept; one holds the addresses of a batch of warps
 Cost = tuple[int, int, int, dict[int, int]]  # of an access: requests, wavefronts, ideal ones, requests by degree
@@ -78,7 +99,7 @@ class _Run:
     """Iterations of a loop in which an access goes on where it ended in the one before."""
 
     stats: Stats
-    unrolled: Unrolled
+    unrolled: Unrolled | Cycle
     costs: list[dict[int | None, Cost]] = field(default_factory=list)  # by width, of each iteration
     last: np.ndarray | None = None
 
@@ -210,7 +231,7 @@ class Counters(Observer):
         stats.width = event.width if kind == "ldmatrix" else width
         self._add(stats, self._waves(event, width, kind))
 
-    def _iteration(self, event: MemoryEvent, stats: Stats, width: int, kind: str, unrolled: Unrolled) -> None:
+    def _iteration(self, event: MemoryEvent, stats: Stats, width: int, kind: str, unrolled: Unrolled | Cycle) -> None:
         """An access that ptxas merges with those of the iterations after it: kept until the run of them has ended."""
         where = event.access.where
         stats.width = max(stats.width, unrolled.tiers[0][0])
@@ -236,7 +257,7 @@ class Counters(Observer):
         self,
         key: tuple[int, int, bytes | None],
         stats: Stats,
-        unrolled: Unrolled,
+        unrolled: Unrolled | Cycle,
         at: np.ndarray,
         costs: dict[int | None, Cost],
     ) -> None:
@@ -309,14 +330,17 @@ class Counters(Observer):
             addresses, active = event.addresses()
             touched, bytes_ = wavefronts.sectors(addresses, active, event.width)
             least = -(-bytes_ // wavefronts.SECTOR)
-            found = (self._sum(np.asarray(active.any(axis=1))), self._sum(touched), self._sum(least), self._sum(bytes_))
+            threads = self._sum(np.count_nonzero(active, axis=1)) if self.by_block else np.count_nonzero(active)
+            used = np.asarray(active.any(axis=1))
+            found = (*map(self._sum, (used, touched, least, bytes_)), threads * event.width)
             event.cache[key] = found
-        requests, sectors, best, wanted = found
+        requests, sectors, best, distinct, wanted = found
         if event.kind != "cp_async_ld":
             stats.requests = stats.requests + requests
         stats.sectors = stats.sectors + sectors
         stats.ideal_sectors = stats.ideal_sectors + best
-        stats.bytes = stats.bytes + wanted
+        stats.bytes = stats.bytes + distinct
+        stats.wanted = stats.wanted + wanted
 
     def _local(self, event: MemoryEvent, stats: Stats) -> None:
         if "param" in (m.split("::")[0] for m in event.instruction.modifiers):

@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import gpus
 from ..errors import EMULATOR_FAILED, PtxsimError
 from ..machine import faults
 from ..machine.faults import parse_accepted
 from ..ptx.compiler import tool
 from ..ptx.sources import require_writable, write_whole
-from . import build, ci, elf, gpus, supervisor
+from . import build, ci, elf, supervisor
 from .options import Options, number, whole
 from .records import LaunchRecord, counted, load, table
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..gpus import GPUS, Gpu
 from ..machine.faults import Accepted
-from .gpus import GPUS, Gpu
 
 
 @dataclass(frozen=True)

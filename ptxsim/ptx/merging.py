@@ -16,6 +16,7 @@ there is one: `from_cubin`. `compare` puts the two side by side.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -66,6 +67,34 @@ class Unrolled:
             done += 1 if self.alone else narrowest // self.step
 
 
+@dataclass(frozen=True)
+class Cycle:
+    """An access of a loop that ptxas unrolls, where it merges other words in each of the copies.
+
+    `step`: bytes from an iteration's address to the next one's. `widths`: bytes a thread of the access in each copy; 0
+    where an access of another place does its work. `alone`: whether an iteration that is left over has it.
+    """
+
+    step: int
+    widths: tuple[int, ...]
+    alone: bool
+
+    @property
+    def tiers(self) -> tuple[tuple[int, int], ...]:
+        """The widths, widest first."""
+        return tuple((width, 1) for width in sorted(set(self.widths) - {0}, reverse=True)) or ((0, 1),)
+
+    def split(self, iterations: int) -> Iterator[tuple[int, int | None]]:
+        """As `Unrolled.split`."""
+        whole = iterations - iterations % len(self.widths)
+        for done in range(iterations):
+            width = self.widths[done % len(self.widths)]
+            if done >= whole and self.alone:
+                yield done, None
+            elif done < whole and width:
+                yield done, width
+
+
 @dataclass
 class Merges:
     """What ptxas makes of a program's shared accesses, by their places: of one that leads a merged one its bytes a
@@ -74,7 +103,9 @@ class Merges:
     widths: dict[int, int] = field(default_factory=dict)
     parts: dict[int, int] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
-    unrolled: dict[int, Unrolled] = field(default_factory=dict)  # leaders that merge across a loop's iterations, too
+    unrolled: dict[int, Unrolled | Cycle] = field(
+        default_factory=dict
+    )  # leaders that merge across a loop's iterations, too
     # of each cp.async, and of each fence.proxy.async after some, the empty loads that come with every execution: see
     # `first_copies`; those of fences are only known from a cubin
     empty_loads: dict[int, float] = field(default_factory=dict)
@@ -239,6 +270,18 @@ class Addresses:
         """A power of two, up to 16, that the root is a multiple of."""
         return max(1 << min(4, self._zeros_of_root(root)), self._needed.get(root, 1))
 
+    def step(self, access: Instruction) -> int:
+        """Bytes from the address of an access to that of the next iteration of the loop that its block is; 0 where
+        they are not known, or there is none."""
+        added: dict[Register, int] = {}
+        for register, definitions in self.definitions.items():
+            for i in definitions:
+                if i.block == access.block and i.opcode == "add" and i.operands[1] == register:
+                    amount = i.operands[2]
+                    added[register] = int(amount.value) if isinstance(amount, Immediate) else 0
+        inside = {i.pc for i in self.program.code if i.block == access.block}
+        return _growth(self.of(access)[0], added, inside) or 0
+
     def _zeros_of_root(self, root: Root) -> int:
         match root:
             case ():
@@ -379,6 +422,32 @@ class Addresses:
         return isinstance(register, Register) and 0 <= bits < 1 << self._zeros.get(register, 0)
 
 
+def _growth(root: Root, added: dict[Register, int], inside: set[int]) -> int | None:
+    """By how much an expression grows where registers do; None where that is not constant, as for what instructions
+    at the places `inside` give."""
+    match root:
+        case ("register", register, _):
+            return added.get(register, 0)
+        case ("+", *terms):
+            parts = [_growth(term, added, inside) for term in terms]
+            return None if None in parts else sum(part for part in parts if part is not None)
+        case ("*", term, factor):
+            part = _growth(term, added, inside)
+            return None if part is None else part * int(factor)
+        case () | ("symbol", _):
+            return 0
+        case ("result", pc, *_):
+            return None if pc in inside else 0
+    return None if any(register in _registers(root) for register in added) else 0
+
+
+def _registers(root: object) -> set[Register]:
+    """The registers in an expression."""
+    if isinstance(root, Register):
+        return {root}
+    return set().union(*map(_registers, root)) if isinstance(root, tuple) else set()
+
+
 MOST = 32  # trailing zeros
 
 
@@ -494,17 +563,76 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
                 merges.parts[i.pc] = near[-1]
             elif i.block not in repeated and not machine.strangers:
                 merges.dropped.add(i.pc)
+    cycles = _cycles(program, machine, rule, addresses)
+    merges.parts = {pc: leader for pc, leader in merges.parts.items() if pc not in cycles}
+    merges.dropped -= set(cycles)
+    merges.widths |= {pc: width for pc, width in rule.widths.items() if pc in cycles}
+    merges.unrolled |= cycles
     for i in program.code:  # arrays that ptxas keeps in registers are not in local memory
         opcode = LOCAL_OPCODES.get(i.opcode, "")
         if "local" in named_spaces(i) and (opcode, i.ptx_line) not in machine.local:
             merges.dropped.add(i.pc)
     for (opcode, _), found in leaders.items():
         for pc, _, _ in found:
+            if pc in cycles:
+                continue
             _lead(program.code[pc], opcode, machine, rule, merges, addresses)
     for i in program.code:
         if i.opcode in ("cp", "fence") and machine.copies[i.ptx_line] and machine.empty[i.ptx_line]:
             merges.empty_loads[i.pc] = machine.empty[i.ptx_line] / machine.copies[i.ptx_line]
     return merges
+
+
+COPIES = (2, 4, 8, 16)  # of a loop's body, that are tried
+
+
+def _cycles(program: Program, machine: _Machine, rule: Merges, addresses: Addresses) -> dict[int, Cycle]:
+    """Accesses of unrolled loops that merge otherwise in each copy of the loop's body, by their places.
+
+    The rule is tried on the words of several iterations. It holds where it gives the widths that the cubin has.
+    """
+    found: dict[int, Cycle] = {}
+    for group in groups(program):
+        members = [program.code[pc] for _, _, pc in group.accesses]
+        opcode = SASS_OPCODES[group.opcode]
+        widths = sum((machine.widths.get((opcode, i.ptx_line), Counter()) for i in members), Counter[int]())
+        step = addresses.step(members[0])
+        if not step or _multiple(widths, _copy(group, 1, step, group.alignment)):
+            continue
+        for copies, alignment in itertools.product(COPIES, (16, 8)):
+            tried = _copy(group, copies, step, alignment)
+            if not _multiple(widths, tried):
+                continue
+            for i in members:
+                each = tuple(tried.get((copy, i.pc), 0) for copy in range(copies))
+                found[i.pc] = Cycle(step, each, i.pc not in rule.parts)
+            break
+    return found
+
+
+def _copy(group: Group, copies: int, step: int, alignment: int) -> dict[tuple[int, int], int]:
+    """By copy and place, bytes a thread of the accesses that the rule makes of so many iterations."""
+    keys = {
+        n: (copy, pc)
+        for n, (copy, pc) in enumerate(itertools.product(range(copies), sorted(a[2] for a in group.accesses)))
+    }
+    numbers = {key: n for n, key in keys.items()}
+    words = [
+        (offset + copy * step, size, numbers[copy, pc]) for copy in range(copies) for offset, size, pc in group.accesses
+    ]
+    sizes = {numbers[copy, pc]: size for copy in range(copies) for _, size, pc in group.accesses}
+    for width, (leader, *others) in Group(group.opcode, group.element, alignment, words).merged():
+        sizes[leader] = width
+        for other in others:
+            del sizes[other]
+    return {keys[n]: size for n, size in sizes.items()}
+
+
+def _multiple(widths: Counter[int], accesses: dict[tuple[int, int], int]) -> bool:
+    """Whether machine code with so many accesses of each width consists of these, once or several times."""
+    counts = Counter(accesses.values())
+    times = sum(widths.values()) // max(1, sum(counts.values()))
+    return times > 0 and widths == Counter({width: times * count for width, count in counts.items()})
 
 
 def _lead(i: Instruction, opcode: str, machine: _Machine, rule: Merges, merges: Merges, addresses: Addresses) -> None:

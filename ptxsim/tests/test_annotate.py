@@ -87,19 +87,46 @@ def test_each_line_has_its_figures(folder: Path, capsys) -> None:
     assert found[7][:2] == ("!!", ["32 32w", "32 32w", "", "", "128"])  # loads and stores apart
     assert found[9][:2] == ("", ["1", "", "", "", "64"])
     assert found[10][:2] == ("", ["", "", "", "32", "64"])
-    assert found[11][:2] == ("!!", ["", "", "", "4", "64"]) and found[11][2].endswith("<- in put.cuh:3")
+    assert found[11][:2] == ("!!", ["", "", "", "4", "64"]) and found[11][2].endswith("; in put.cuh:3")
     head = text.split("== ")[0]
     assert "mixed: grid (2, 1, 1), block (32, 32, 1)" in head
     assert "shared memory: 4,224 wavefronts, 256 would do (93.9% excess)" in head
-    assert "global memory: 2,560 sectors, 768 would do (70.0% excess)" in head
+    assert "global memory: 2,560 sectors, 768 would do (70.0% excess), 9.6 of 32 bytes used of each" in head
+
+
+@pytest.mark.parametrize(
+    ("instruction", "words"),
+    [
+        ("mov.u32 %i, %t;", "4 sectors a request (ideal 4), 32 of 32 bytes used, coalesced"),
+        ("mov.u32 %i, 0;", "1 sector a request (ideal 1), 4 of 32 bytes used, broadcast"),
+        ("shr.u32 %i, %t, 3;", "1 sector a request (ideal 1), 16 of 32 bytes used, broadcast"),
+        ("add.u32 %i, %t, 1;", "5 sectors a request (ideal 4), 25.6 of 32 bytes used, misaligned"),
+        ("shl.b32 %i, %t, 1;", "8 sectors a request (ideal 4), 16 of 32 bytes used, strided"),
+        ("shl.b32 %i, %t, 5;", "32 sectors a request (ideal 4), 4 of 32 bytes used, strided"),
+        ("shr.u32 %i, %t, 4; shl.b32 %i, %i, 6;", "2 sectors a request (ideal 1), 4 of 32 bytes used, strided"),
+    ],
+)
+def test_sectors_have_one_word(instruction: str, words: str) -> None:
+    text = f""".version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 p) {{ .reg .b32 %t, %i, %x; .reg .b64 %a;
+mov.u32 %t, %tid.x; {instruction}
+ld.param.u64 %a, [p]; mad.wide.u32 %a, %i, 4, %a; ld.global.u32 %x, [%a];
+ret; }}
+"""
+    counters = Counters()
+    ptxsim.load(text).launch(1, 32, [ptxsim.Array(np.zeros(1024, np.int32))], observers=[counters], checks=False)
+    assert [s.sectors_in_words() for s in counters.by_instruction() if s.space == "global"] == [words]
 
 
 def test_an_inlined_function_is_shown_where_it_stands_too(folder: Path, capsys) -> None:
     found = rows(show(folder, capsys), "put.cuh")
     assert list(found) == [1, 2, 3, 4]
-    assert found[3] == ("!!", ["", "", "", "4", "64"], "    *to = value;")
+    strided = "st 32 sectors a request (ideal 4), 4 of 32 bytes used, strided"
+    assert found[3] == ("!!", ["", "", "", "4", "64"], f"    *to = value;  <- {strided}")
     found = rows(show(folder, capsys, "--file", "put.cuh"), "put.cuh")
-    assert [source for _, _, source in found.values()] == HEADER.splitlines()
+    assert [source.partition("  <- ")[0] for _, _, source in found.values()] == HEADER.splitlines()
 
 
 def test_sums_over_the_own_file_are_the_counters(folder: Path) -> None:

@@ -9,6 +9,7 @@ import ptxsim
 from ptxsim.count import wavefronts
 from ptxsim.count.counters import Counters, named
 from ptxsim.count.extrapolation import extrapolate
+from ptxsim.exec import records
 
 LANE = np.arange(32)
 ON = np.ones((1, 32), bool)
@@ -36,6 +37,19 @@ ON = np.ones((1, 32), bool)
 def test_shared_wavefronts(addresses, width, waves, ideal):
     got = wavefronts.shared(addresses[None], ON, width)
     assert (int(got[0][0]), int(got[1][0])) == (waves, ideal)
+
+
+def test_halves_of_a_store_are_not_served_together():
+    assert wavefronts.shared((LANE // 2 * 8)[None], ON, 8, store=True)[0].tolist() == [2]
+    assert wavefronts.shared((LANE * 0)[None], ON, 16, store=True)[0].tolist() == [4]
+
+
+def test_each_line_of_a_cp_async_arrives_by_itself():
+    far, near = (LANE * 128)[None], (LANE * 4)[None]
+    assert [int(x[0]) for x in wavefronts.cp_async(near, ON, 4, near, ON)] == [1, 1]
+    assert [int(x[0]) for x in wavefronts.cp_async(near, ON, 4, far, ON)] == [32, 1]
+    assert [int(x[0]) for x in wavefronts.cp_async(far, ON, 4, near, ON)] == [32, 1]
+    assert [int(x[0]) for x in wavefronts.cp_async(near, ON, 4, far, ON & False)] == [1, 1]  # zeros: no line
 
 
 def test_inactive_lanes_want_nothing():
@@ -118,6 +132,40 @@ def test_cp_async_is_preceded_by_three_empty_loads():
     line = "cp.async.ca.shared.global [%a], [%x], 4;"
     totals = count(f"ld.param.u64 %x, [p]; {line}{line} bar.sync 0; {line}").totals()
     assert totals[LD] == 6 and totals["smsp__inst_executed_op_ldgsts.sum"] == 3
+
+
+@pytest.mark.parametrize(
+    ("copy", "waves"),
+    [
+        ("cp.async.cg.shared.global [%a], [%x], 16;", 4),
+        ("cp.async.cg.shared.global.L2::cache_hint [%a], [%x], 16, %x;", 4),
+        ("cp.async.cg.shared.global [%a], [%x], 16, %t;", 8),  # that may fill: each is counted twice
+        ("cp.async.cg.shared.global.L2::cache_hint [%a], [%x], 16, %t, %x;", 8),
+    ],
+)
+def test_a_copy_that_may_fill_with_zeros_counts_twice(copy, waves):
+    found = count(f"ld.param.u64 %x, [p]; mad.lo.u32 %a, %t, 16, %a; mov.u32 %t, 16; {copy}").totals()
+    assert found["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"] == waves
+
+
+def test_matrices_of_an_ldmatrix_are_not_served_together():
+    """All rows at one address: a load of 128 bits would serve two quarters of a warp at once."""
+    found = count("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r0, %r1, %r2, %r3}, [%a];").totals()
+    assert found["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum"] == 4
+
+
+def test_conflicts_of_copies_are_in_the_table_of_a_run():
+    """A copy and a load with 32-way conflicts, as Nsight Compute counts them on an H100: 31 of each."""
+    counters = count(
+        "ld.param.u64 %x, [p]; mad.wide.u32 %x, %t, 4, %x; mad.lo.u32 %a, %t, 128, %a;"
+        "cp.async.ca.shared.global [%a], [%x], 4;"
+        "cp.async.wait_all; ld.shared.f32 %f0, [%a];"
+    )
+    made = records.LaunchRecord(1, 1, "k", "k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 0, 0.0, True, 1, False)
+    made.sums = counters.sums()
+    head, row = (line.split("  ") for line in records.table([made]))
+    cells = dict(zip([part.strip() for part in head if part], [part.strip() for part in row if part], strict=True))
+    assert cells["conflicts"] == "62"
 
 
 def test_predicated_off_instructions_are_executed_but_ask_nothing():

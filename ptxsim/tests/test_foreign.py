@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from pathlib import Path
@@ -75,15 +76,39 @@ def test_a_trap_names_its_line(kernel):
 # functions, objects, local memory
 
 
-def test_virtual_functions(kernel):
-    def area(x, i):
-        return (x % 20) ** 2 * 10 + 4 if x & 1 else (x % 30) ** 2 // 2 * 10
-
-    check(kernel, "virtuals", area)
+def sort(x, i):
+    v = sorted(x * (j + 7) % 101 for j in range(16))
+    return v[x % 16] * 1000 + v[15 - x % 16]
 
 
-def test_pointers_to_functions(kernel):
-    check(kernel, "pointers_to_functions", lambda x, i: [2 * x, x * x, -x][x % 3])
+def many(x, i):
+    bits = signed(x, 8) + (~x % 2**32 >> 28) + bool(x & 4)
+    return x + int(x * 0.5 * 2) + int(x * 1.5) + (x * 100 >> 3) + (x - 500) * 3 + bits
+
+
+def stack(x, i):
+    return functools.reduce(lambda total, j: wrap(total * 2 + j * x), reversed(range(x % 9 + 1)), 0)
+
+
+def constants(x, i):
+    return functools.reduce(lambda total, j: total * 7 + [3, 1, 4, 1, 5][(j + x) % 5], range(5), 5) + x
+
+
+SIMPLE = {
+    "virtuals": lambda x, i: (x % 20) ** 2 * 10 + 4 if x & 1 else (x % 30) ** 2 // 2 * 10,
+    "pointers_to_functions": lambda x, i: [2 * x, x * x, -x][x % 3],
+    "insertion_sort": sort,
+    "big_structs": lambda x, i: x + (x % 12) ** 2 + int(x * 0.25 * 4),
+    "many_arguments": many,
+    "variable_stack": stack,
+    "constants": constants,
+    "cache_hints": lambda x, i: 255 * x,
+}
+
+
+@pytest.mark.parametrize("entry", SIMPLE)
+def test_what_each_thread_computes_by_itself(kernel, entry):
+    check(kernel, entry, SIMPLE[entry])
 
 
 def ackermann(m, n):
@@ -94,35 +119,6 @@ def ackermann(m, n):
 
 def test_deep_recursion(kernel):
     check(kernel, "deep_recursion", lambda x, i: ackermann(x % 3, x % 4), limits=ptxsim.Limits(depth=64))
-
-
-def test_sorting_in_local_memory(kernel):
-    def sort(x, i):
-        v = sorted(x * (j + 7) % 101 for j in range(16))
-        return v[x % 16] * 1000 + v[15 - x % 16]
-
-    check(kernel, "insertion_sort", sort)
-
-
-def test_big_structs_by_value(kernel):
-    check(kernel, "big_structs", lambda x, i: x + (x % 12) ** 2 + int(x * 0.25 * 4))
-
-
-def test_arguments_of_many_types(kernel):
-    def many(x, i):
-        char = (x + 128) % 256 - 128
-        return (
-            x
-            + int(x * 0.5 * 2)
-            + int(x * 1.5)
-            + (x * 100 >> 3)
-            + (x - 500) * 3
-            + char
-            + (~x % 2**32 >> 28)
-            + bool(x & 4)
-        )
-
-    check(kernel, "many_arguments", many)
 
 
 def test_lambdas(kernel):
@@ -137,31 +133,7 @@ def test_lambdas(kernel):
     check(kernel, "lambdas", fold, x)
 
 
-def test_alloca(kernel):
-    def stack(x, i):
-        total = 0
-        for j in reversed(range(x % 9 + 1)):
-            total = wrap(total * 2 + j * x)
-        return total
-
-    check(kernel, "variable_stack", stack)
-
-
 # memory
-
-
-def test_constant_managed_and_global_variables(kernel):
-    def constants(x, i):
-        total = 5
-        for j in range(5):
-            total = total * 7 + [3, 1, 4, 1, 5][(j + x) % 5]
-        return total + x
-
-    check(kernel, "constants", constants)
-
-
-def test_cache_hints_and_policies(kernel):
-    check(kernel, "cache_hints", lambda x, i: 255 * x)
 
 
 def test_dynamic_shared_memory(kernel):

@@ -17,24 +17,10 @@ WORDS = {
     16: [0, 1, 2, 7, 8, 15, 16, 17, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF, 0x1234, 0xABCD],
     32: [0, 1, 2, 3, 5, 7, 31, 32, 33, 64, 255, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFF, 0xFFFFFFFE, 0xDEADBEEF],
     64: [
-        0,
-        1,
-        3,
-        31,
-        32,
-        63,
-        64,
-        65,
-        2**31,
-        2**32,
-        2**63 - 1,
-        2**63,
-        2**63 + 1,
-        2**64 - 1,
-        2**64 - 2,
+        0, 1, 3, 31, 32, 63, 64, 65, 2**31, 2**32, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1, 2**64 - 2,
         0xFEDCBA9876543210,
     ],
-}
+}  # fmt: skip
 F32 = [
     0.0, -0.0, 1.0, -1.0, 1.5, -2.5, 0.5, -0.5, 3.0, 1e10, -1e10, 1e-10, 2.0**-126, -(2.0**-126), 2.0**-149,
     -(2.0**-149), 2.0**-140, 3.4028234663852886e38, -3.4028234663852886e38, math.inf, -math.inf, math.nan,
@@ -131,33 +117,12 @@ def test_mad_and_sad(bits, kind):
     check(f"sad.{t} %o0, %i0, %i1, %i2;", columns, w, lambda a, b, c: c + abs(read(a) - read(b)), bits)
 
 
-def test_saturating_and_24_bit():
+def test_saturating_sums():
     columns = grid(WORDS[32], WORDS[32])
     clamp = lambda x: max(-(2**31), min(2**31 - 1, x))  # noqa: E731
     s = lambda x: signed(x, 32)  # noqa: E731
     check("add.sat.s32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: clamp(s(a) + s(b)), 32)
     check("sub.sat.s32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: clamp(s(a) - s(b)), 32)
-    low = lambda x: signed(x, 24)  # noqa: E731
-    check("mul24.lo.s32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: low(a) * low(b), 32)
-    check("mul24.hi.u32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: (a & 0xFFFFFF) * (b & 0xFFFFFF) >> 16, 32)
-
-
-def test_carry_chains():
-    columns = grid(WORDS[32][::2], WORDS[32][1::2], WORDS[32][::3], WORDS[32][1::3])
-    both = lambda lo, hi: lo | hi << 32  # noqa: E731
-    lines = "add.cc.u32 %o0, %i0, %i2; addc.u32 %o1, %i1, %i3;"
-    split = lambda x: (x, x >> 32)  # noqa: E731
-    check(lines, columns, [32] * 4, lambda a, b, c, d: split(both(a, b) + both(c, d)), [32, 32])
-    lines = "sub.cc.u32 %o0, %i0, %i2; subc.u32 %o1, %i1, %i3;"
-    check(lines, columns, [32] * 4, lambda a, b, c, d: split(both(a, b) - both(c, d)), [32, 32])
-    lines = (
-        "mul.lo.u32 %o0, %i0, %i2; mul.hi.u32 %o1, %i0, %i2;"
-        "mad.lo.cc.u32 %o1, %i1, %i2, %o1; madc.hi.u32 %o2, %i1, %i2, 0;"
-    )
-    columns = columns[:3]
-    check(
-        lines, columns, [32] * 3, lambda a, b, c: (both(a, b) * c, both(a, b) * c >> 32, both(a, b) * c >> 64), [32] * 3
-    )
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -173,8 +138,6 @@ def test_bit_counting(bits):
     check(f"bfind.s{bits} %o0, %i0;", columns, w, lambda a: top(magnitude(a)), 32)
     check(f"abs.s{bits} %o0, %i0;", columns, w, lambda a: abs(signed(a, bits)), bits)
     check(f"neg.s{bits} %o0, %i0;", columns, w, lambda a: -a, bits)
-    check(f"not.b{bits} %o0, %i0;", columns, w, lambda a: ~a, bits)
-    check(f"cnot.b{bits} %o0, %i0;", columns, w, lambda a: int(a == 0), bits)
 
 
 @pytest.mark.parametrize("bits", [16, 32, 64])
@@ -257,19 +220,9 @@ def test_bit_fields(bits):
     check(f"bfi.b{bits} %o0, %i0, %i1, %i2, %i3;", columns, [bits, bits, 32, 32], insert, bits)
 
 
-def test_masks_dots_and_others():
+def test_masks_and_nth_bits():
     columns = grid([0, 1, 8, 31, 32, 40], [0, 1, 8, 31, 32, 40])
     check("bmsk.clamp.b32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32), 32)
-    columns = grid(WORDS[32], [0, 1, 8, 31, 32, 40])
-    check("szext.clamp.s32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: signed(a, min(b, 32)) if b else 0, 32)
-    columns = grid(WORDS[32], WORDS[32][::2], [0, 7, 2**32 - 1])
-    octets = lambda x, s: [signed(x >> 8 * i, 8) if s else x >> 8 * i & 255 for i in range(4)]  # noqa: E731
-    dot = lambda a, b, c, sa, sb: c + sum(p * q for p, q in zip(octets(a, sa), octets(b, sb), strict=True))  # noqa: E731
-    check("dp4a.u32.u32 %o0, %i0, %i1, %i2;", columns, [32] * 3, lambda a, b, c: dot(a, b, c, 0, 0), 32)
-    check("dp4a.s32.u32 %o0, %i0, %i1, %i2;", columns, [32] * 3, lambda a, b, c: dot(a, b, c, 1, 0), 32)
-    half = lambda x, i: signed(x >> 16 * i, 16)  # noqa: E731
-    check("dp2a.lo.s32.s32 %o0, %i0, %i1, %i2;", columns, [32] * 3,
-          lambda a, b, c: c + half(a, 0) * octets(b, 1)[0] + half(a, 1) * octets(b, 1)[1], 32)  # fmt: skip
     check("fns.b32 %o0, %i0, %i1, %i2;", grid([0b1011010, 0xFFFFFFFF, 0], [0, 3, 31], [0, 1, 2]), [32] * 3,
           lambda m, b, n: fns(m, b, n), 32)  # fmt: skip
 
@@ -292,15 +245,6 @@ INT_TESTS = {
     "gt": lambda a, b: a > b,
     "ge": lambda a, b: a >= b,
 }
-
-
-@pytest.mark.parametrize("name", INT_TESTS)
-def test_setp_integers(name):
-    columns = grid(WORDS[32], WORDS[32])
-    s = lambda x: signed(x, 32)  # noqa: E731
-    lines = "setp.{}.{}32 %p, %i0, %i1; selp.b32 %o0, 1, 0, %p;"
-    check(lines.format(name, "s"), columns, [32] * 2, lambda a, b: INT_TESTS[name](s(a), s(b)), 32)
-    check(lines.format(name, "u"), columns, [32] * 2, INT_TESTS[name], 32)
 
 
 def test_setp_unsigned_names_combination_and_two_destinations():
@@ -480,24 +424,6 @@ def test_flush_and_saturate():
     check("add.sat.f32 %o0, %i0, %i1;", columns, [32] * 2, saturated, 32)
 
 
-def test_f32_min_max():
-    def least(a, b):
-        x, y = f32(a), f32(b)
-        if math.isnan(x) or math.isnan(y):
-            return bits32(y if math.isnan(x) else x)
-        return bits32(x if (x, math.copysign(1, x)) < (y, math.copysign(1, y)) else y)
-
-    columns = grid(F32_BITS, F32_BITS)
-    check("min.f32 %o0, %i0, %i1;", columns, [32] * 2, least, 32)
-    flip = lambda a: a if math.isnan(f32(a)) else a ^ 0x80000000  # noqa: E731
-    check("max.f32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: flip(least(flip(a), flip(b))), 32)
-
-    def with_nan(a, b):
-        return 0x7FFFFFFF if math.isnan(f32(a)) or math.isnan(f32(b)) else least(a, b)
-
-    check("min.NaN.f32 %o0, %i0, %i1;", columns, [32] * 2, with_nan, 32)
-
-
 def test_moves_keep_the_bits_of_nan():
     columns = [[0x7FC12345, 0xFFFFFFFF, 0x7F800001, 0x3F800000]]
     check("mov.f32 %f, %i0; mov.b32 %o0, %f;", columns, [32], lambda a: a, 32, ".reg .f32 %f;")
@@ -524,22 +450,9 @@ def test_f32_approximations(name):
 
 
 F64 = [
-    0.0,
-    -0.0,
-    1.0,
-    -1.5,
-    math.pi,
-    1e300,
-    -1e300,
-    5e-324,
-    2.0**-1022,
-    math.inf,
-    -math.inf,
-    0.1,
-    1 + 2.0**-52,
-    1e16,
+    0.0, -0.0, 1.0, -1.5, math.pi, 1e300, -1e300, 5e-324, 2.0**-1022, math.inf, -math.inf, 0.1, 1 + 2.0**-52, 1e16,
     -7.25,
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
@@ -648,16 +561,9 @@ def narrow(value: float, name: str, mode: str = "rn") -> int:
 
 
 TIES = [
-    1 + 2.0**-11,
-    1 + 3 * 2.0**-11,
-    1 + 2.0**-8,
-    1 + 3 * 2.0**-8,
-    2.0**-24,
-    2.0**-25,
-    1.5 * 2.0**-24,
-    65519.0,
+    1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 2.0**-24, 2.0**-25, 1.5 * 2.0**-24, 65519.0,
     1 + 2.0**-12,
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -936,34 +842,17 @@ def test_carries_through_two_words(name):
     columns = grid(values, values, values[::2], values[::2])  # low a, low b, high a, high b
     mask = 2**bits - 1
 
-    def wide(operation):
+    def check_words(lines, operation, words):
         def oracle(a, b, c, d):
             total = operation(c << bits | a, d << bits | b)
-            return total & mask, total >> bits & mask
+            return tuple(total >> n * bits & mask for n in range(words))
 
-        return oracle
+        check(lines, columns, [bits] * 4, oracle, [bits] * words)
 
-    check(
-        f"add.cc.{name} %o0, %i0, %i1; addc.{name} %o1, %i2, %i3;",
-        columns,
-        [bits] * 4,
-        wide(lambda x, y: x + y),
-        [bits] * 2,
-    )
-    check(
-        f"sub.cc.{name} %o0, %i0, %i1; subc.{name} %o1, %i2, %i3;",
-        columns,
-        [bits] * 4,
-        wide(lambda x, y: x - y),
-        [bits] * 2,
-    )
-    lines = f"add.cc.{name} %o0, %i0, %i1; addc.cc.{name} %o1, %i2, %i3; addc.{name} %o2, 0, 0;"
-
-    def three(a, b, c, d):
-        total = (c << bits | a) + (d << bits | b)
-        return total & mask, total >> bits & mask, total >> 2 * bits
-
-    check(lines, columns, [bits] * 4, three, [bits] * 3)
+    for name_, operation in {"add": lambda x, y: x + y, "sub": lambda x, y: x - y}.items():
+        first = f"{name_}.cc.{name} %o0, %i0, %i1; {name_}c"
+        check_words(f"{first}.{name} %o1, %i2, %i3;", operation, 2)
+        check_words(f"{first}.cc.{name} %o1, %i2, %i3; {name_}c.{name} %o2, 0, 0;", operation, 3)
     lines = f"mad.lo.cc.{name} %o0, %i0, %i1, %i2; madc.hi.{name} %o1, %i0, %i1, %i3;"
 
     def product(a, b, c, d):
@@ -986,7 +875,7 @@ def test_comparisons_and_choices_of_integers(name):
     read = (lambda x: signed(x, bits)) if name[0] == "s" else (lambda x: x)
     tests = {"eq": lambda a, b: a == b, "ne": lambda a, b: a != b}
     if name[0] != "b":
-        tests |= {"lt": lambda a, b: a < b, "ge": lambda a, b: a >= b}
+        tests = INT_TESTS
     for test, oracle in tests.items():
         truth = lambda a, b, o=oracle: o(read(a), read(b))  # noqa: E731
         check(f"setp.{test}.{name} %p, %i0, %i1; selp.b32 %o0, 1, 0, %p;", columns, [bits] * 2, truth, 32)
@@ -1061,10 +950,13 @@ def test_integers_of_16_bits_and_bits_of_all_sizes():
 def test_products_of_24_bits_and_dot_products():
     columns = grid(WORDS[32], WORDS[32], WORDS[32][::5])
     for kind, read in {"s": lambda x: signed(x, 24), "u": lambda x: x & 0xFFFFFF}.items():
-        lo = lambda a, b, c, r=read: (r(a) * r(b) & 0xFFFFFFFF) + c  # noqa: E731
-        check(f"mad24.lo.{kind}32 %o0, %i0, %i1, %i2;", columns, [32] * 3, lo, 32)
-        hi = lambda a, b, c, r=read: (r(a) * r(b) >> 16 & 0xFFFFFFFF) + c  # noqa: E731
-        check(f"mad24.hi.{kind}32 %o0, %i0, %i1, %i2;", columns, [32] * 3, hi, 32)
+        for part, shift in {"lo": 0, "hi": 16}.items():
+            product = lambda a, b, c, r=read, n=shift: r(a) * r(b) >> n  # noqa: E731
+            check(
+                f"mul24.{part}.{kind}32 %o0, %i0, %i1;", columns[:2], [32] * 2, lambda a, b, p=product: p(a, b, 0), 32
+            )
+            total = lambda a, b, c, p=product: p(a, b, c) + c  # noqa: E731
+            check(f"mad24.{part}.{kind}32 %o0, %i0, %i1, %i2;", columns, [32] * 3, total, 32)
 
     def parts(x, bits, sign):
         fields = [x >> s & (1 << bits) - 1 for s in range(0, 32, bits)]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import ptxsim
+from ptxsim.count import wavefronts
 from ptxsim.errors import PtxError
 from ptxsim.ptx import merging, sass
 from ptxsim.ptx.compiler import tool
@@ -153,12 +154,49 @@ def test_loads_that_merge_across_iterations_are_counted_as_in_the_cubin(words, i
     assert by_block.sums()[LD].tolist() == [loads] * 3
 
 
+@pytest.mark.parametrize(
+    ("pitch", "words", "iterations"), [(37, 8, 8), (34, 8, 8), (33, 4, 12), (39, 6, 16), (36, 8, 8)]
+)
+def test_words_that_merge_otherwise_in_each_copy_of_a_loop_are_counted_as_in_the_cubin(
+    pitch, words, iterations, tmp_path
+):
+    """Rows of a pitch that is no multiple of 16 bytes begin elsewhere in a piece of 16 bytes in each iteration."""
+    body = "\n".join(f"ld.shared.f32 %f{i}, [%r5+{4 * i - 4}];" for i in range(1, words + 1))
+    body += "\n".join(f" fma.rn.f32 %f0, %f{i}, %f0, %f{i};" for i in range(1, words + 1))
+    loop = f"""mov.u32 %r6, 0; mov.f32 %f0, 0f00000000;
+    L: mad.lo.s32 %r5, %r6, {4 * pitch}, %r3; {body}
+    add.s32 %r6, %r6, 1; setp.lt.s32 %p1, %r6, {iterations}; @%p1 bra L;"""
+    ptx = tmp_path / "loop.ptx"
+    ptx.write_text(HEADER + ENTRY.format(name="k", lines=loop).replace(".reg .b32", ".reg .pred %p<2>; .reg .b32"))
+    try:
+        cubin = assemble(ptx, "sm_90")
+        function = sass.read(cubin, "k")
+    except PtxError as error:
+        pytest.skip(str(error))
+    assert not function.loops()
+    lanes = np.arange(32)[None] * 32
+    waves = loads = 0
+    for i in function.instructions:
+        if i.name == "LDS":
+            offset = int((re.search(r"\+0x(\w+)", i.operands[1]) or ["", "0"])[1], 16)
+            waves += int(wavefronts.shared(lanes + offset, np.ones((1, 32), bool), i.bits // 8)[0].sum())
+            loads += 1
+    counters = ptxsim.Counters()
+    ptxsim.load(ptx, cubin=cubin).launch(
+        1, 32, [ptxsim.Array(np.zeros(32, np.float32))], observers=[counters], checks=False
+    )
+    totals = counters.totals()
+    assert (totals[LD], totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"]) == (loads, waves)
+
+
 def test_a_run_of_iterations_splits_as_the_machine_code_goes_through_it():
     """A loop unrolled four times, with two loads of 128 bits; what is left over goes by pairs, then one by one."""
     unrolled = merging.Unrolled(step=8, tiers=((16, 2),), alone=True)
     assert list(unrolled.split(11)) == [(0, 16), (2, 16), (4, 16), (6, 16), (8, None), (9, None), (10, None)]
     thrice = merging.Unrolled(step=4, tiers=((16, 2), (8, 1)), alone=True)
     assert list(thrice.split(11)) == [(0, 16), (4, 16), (8, 8), (10, None)]
+    cycle = merging.Cycle(step=20, widths=(16, 0, 4), alone=True)
+    assert list(cycle.split(7)) == [(0, 16), (2, 4), (3, 16), (5, 4), (6, None)]
     assert list(merging.Unrolled(step=8, tiers=((16, 1),), alone=False).split(3)) == [(0, 16), (2, 16)]
 
 

@@ -154,3 +154,57 @@ def test_exited_threads_are_noted_at_a_barrier(faults, threads):
     assert all(
         re.search(r"threads of the block, as .*, have exited before this barrier", note) for note in faults.notes
     )
+
+
+SCOPES = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data, .param .u64 flag) {
+.reg .b64 %d, %f; .reg .b32 %b, %t, %v; .reg .pred %p;
+ld.param.u64 %d, [data]; ld.param.u64 %f, [flag];
+mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 0; @%p exit; mov.u32 %b, %ctaid.x;
+setp.eq.u32 %p, %b, 1; @%p bra SECOND; setp.eq.u32 %p, %b, 2; @%p bra THIRD;
+st.global.u32 [%d], 7; st.release.{left}.global.u32 [%f], 1; exit;
+SECOND: ld.relaxed.gpu.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 0; @%p bra SECOND;
+{between} exit;
+THIRD: ld.acquire.{taken}.global.u32 %v, [%f]; setp.ne.u32 %p, %v, {awaited}; @%p bra THIRD;
+ld.global.u32 %v, [%d]; exit;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "taken", "between", "right"),
+    [
+        ("gpu", "gpu", "", True),
+        ("sys", "gpu", "", True),
+        ("cta", "gpu", "", False),
+        ("gpu", "cta", "", False),
+        ("gpu", "gpu", "red.relaxed.gpu.global.add.u32 [%f], 1;", True),  # atomics go on with a release
+        ("gpu", "gpu", "st.relaxed.gpu.global.u32 [%f], 2;", False),  # a store is no part of it
+    ],
+)
+def test_a_release_orders_within_its_scope_until_another_store(left, taken, between, right):
+    awaited = "2" if between else "1"
+    text = SCOPES.replace("{left}", left).replace("{taken}", taken).replace("{between}", between)
+    done = ptxsim.load(text.replace("{awaited}", awaited)).launch(3, 32, [numbers(1), numbers(1)], stop_at_first=False)
+    assert (not done.faults) == right and all(re.search(ACROSS, str(fault)) for fault in done.faults)
+
+
+def test_a_named_barrier_waits_for_its_count():
+    """Of three warps, one writes late; all meet at a barrier of 96 threads, after which each reads."""
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .b64 %o; .reg .b32 %t, %i, %a; .reg .pred %p, %q; .shared .align 4 .b8 s[384];
+ld.param.u64 %o, [out]; mov.u32 %t, %tid.x; mov.u32 %a, s; mad.lo.u32 %a, %t, 4, %a; mov.u32 %i, 0;
+setp.lt.u32 %p, %t, 32; @%p bra LATE;
+MEET: st.shared.u32 [%a], %t; bar.sync 1, 96;
+mov.u32 %a, s; sub.u32 %i, 95, %t; mad.lo.u32 %a, %i, 4, %a; ld.shared.u32 %i, [%a];
+mad.wide.u32 %o, %t, 4, %o; st.global.u32 [%o], %i; ret;
+LATE: add.u32 %i, %i, 1; setp.lt.u32 %q, %i, 9; @%q bra LATE; bra MEET;
+}"""
+    out = numbers(96)
+    ptxsim.load(text).launch(1, 96, [out])
+    assert (out.numpy() == np.arange(96)[::-1]).all()

@@ -428,6 +428,8 @@ A = Array(np.zeros((64, 64), np.float16), "A")
         ({"box": (8, 64), "swizzle": 96}, "swizzle = 96 is not allowed; allowed: none, 0, 32, 64, 128"),
         ({"box": (8,)}, "a box of 1 dimensions for a tensor of 2"),
         ({"box": (8, 8), "shape": (64, 60), "strides": (120,)}, "a stride of 120 bytes; allowed: multiples of 16"),
+        ({"box": (257, 8)}, "a box of 257 elements along a dimension; allowed: 1 to 256"),
+        ({"box": (8, 8), "offset": 2}, "its last element ends 8194 bytes behind its start; the array has 8192"),
         ({"box": (8, 8), "shape": (65, 64)}, "its last element ends 8320 bytes behind its start; the array has 8192"),
         ({"box": (8, 8), "interleave": "16B"}, "interleave = '16B' is not allowed; allowed: none"),
         ({"box": (8, 8), "fill": "nan"}, "fill = 'nan' is not allowed; allowed: zeros"),
@@ -458,9 +460,20 @@ def test_copies_that_do_not_fit_their_map_are_found(kernel, options, message):
         fetched(kernel, TensorMap(A, (8, 64), swizzle=128), (0, 0), **options)
 
 
+TWO_STORES = (
+    "{.reg .pred %p; mov.u32 %r4, %tid.x; setp.ne.u32 %p, %r4, 0; @%p exit; "
+    "st.shared.v4.u32 [%r1], {%r3, %r3, %r3, %r3}; st.shared.v4.u32 [%r1+16], {%r3, %r3, %r3, %r3};"
+    "fence.proxy.async; cp.async.bulk.global.shared::cta.bulk_group [%rd3], [%r1], 16; cp.async.bulk.commit_group;"
+    "cp.async.bulk.global.shared::cta.bulk_group [%rd3+16], [%r1+16], 16; cp.async.bulk.commit_group;"
+    "cp.async.bulk.wait_group.read 1; st.shared.u32 [%r1+AT], %r3; cp.async.bulk.wait_group 0;}"
+)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        (TWO_STORES.replace("AT", "0"), None),
+        (TWO_STORES.replace("AT", "16"), "may still read: no cp.async.bulk.wait_group.read"),
         ("cp.async.bulk.prefetch.tensor.2d.L2.global [%rd2, {%r3, %r3}];", None),
         ("cp.async.bulk.prefetch.L2.global [%rd3], 64;", None),
         ("cp.async.bulk.prefetch.tensor.1d.L2.global [%rd2, {%r3}];", "1 coordinates, but the tensor map of A has 2"),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from kernels import catalogue, cost
-from kernels.catalogue import Dispatcher, Problem, Variant
+from kernels.catalogue import Dispatcher, Problem
 
 CATALOGUE = catalogue.load()
 BEST = CATALOGUE["sgemm_best"]
@@ -33,12 +32,6 @@ def test_slices_of_a_cluster_divide_the_steps_of_a_tile() -> None:
     assert (found.tiles, found.steps, found.blocks, found.busiest) == (1, 5, 15, 5)
     waves = cost.schedule(variant, Problem.packed(144 * 16, 256, 64 * 10), units=15)
     assert (waves.tiles, waves.busiest) == (16, 10)
-
-
-def test_large_clusters_leave_multiprocessors_idle_where_no_sweep_asked_the_driver() -> None:
-    kernels = CATALOGUE.kernels
-    names = {"64x64": 264, "192x192_c1x2": 66, "112x128_c2x2": 30, "144x64_c4x1_k2": 15}  # on an H100, by the driver
-    assert {name: cost.resident(kernels[f"hgemm_transposed_{name}_bf16"]) for name in names} == names
 
 
 def test_a_sweep_s_count_of_clusters_decides_in_how_many_waves_a_kernel_runs() -> None:
@@ -67,15 +60,6 @@ def test_the_fit_finds_the_factors_behind_exact_times() -> None:
     assert np.allclose(cost.fit(rows, rows @ factors), factors, atol=1e-6)
 
 
-def test_a_fit_reads_the_sources_of_each_kernel_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every command that loads the catalogue fits the models, to thousands of rows."""
-    asked = []
-    monkeypatch.setattr(Variant, "source_hash", property(lambda self: asked.append(self.name) or "a"))
-    row = {"variant": SMALL.name, "source_hash": "b", "held_out": False}
-    cost.fitted([row] * 1000, [SMALL])
-    assert asked == [SMALL.name]
-
-
 def test_a_dispatcher_takes_the_kernel_that_a_sweep_shows_to_be_fastest() -> None:
     assert isinstance(BEST, Dispatcher)
     rng = np.random.default_rng(2)
@@ -93,5 +77,7 @@ def test_a_dispatcher_takes_the_kernel_that_a_sweep_shows_to_be_fastest() -> Non
     assert replace(swept, model=replace(swept.model, factors=rounded)).source_hash == swept.source_hash
     rows[0]["time_us"] *= 1.01
     assert replace(BEST, model=cost.fitted(rows, BEST.variants)).source_hash != swept.source_hash
-    stale = [row | {"source_hash": "of another source"} for row in rows]
+    stale = [row | {"source_hash": "of another source", "code_hash": f"code of {row['variant']}"} for row in rows]
     assert cost.fitted(stale, BEST.variants).factors == {}
+    codes = {(variant.name, variant.source_hash): f"code of {variant.name}" for variant in BEST.variants}
+    assert cost.fitted(stale, BEST.variants, codes=codes).factors == cost.fitted(rows, BEST.variants).factors

@@ -27,10 +27,11 @@ if not PLAN.drawing:
             built=BUILT,
             emulator=EMULATOR,
             out=subpath(output[0], parent=True),
+            rates=[MACHINE, config["archive"]],  # of this GPU, or of the one whose archive stands in for it
             results="--results" if PLAN.measuring else "",
         shell:
             "python -m experiments.emulation {params.variants} {params.built} {params.predict} {params.results}"
-            " --out-dir {params.out} 2>&1 | tee {log}"
+            " --machine {params.rates} --out-dir {params.out} 2>&1 | tee {log}"
 
     rule predictions_table:
         input:
@@ -144,7 +145,7 @@ if PICTURES:
 rule analytic:
     input:
         "experiments/stages/analytic.py",
-        "kernels/occupancy.py",
+        "ptxsim/count/occupancy.py",
         cases=sorted(path.as_posix() for path in contracts.worklogs.files("analytic.yaml").values()),
     output:
         "results/analytic.csv",

@@ -80,7 +80,7 @@ def measure(device: Device, entry: Entry, k: int, seed: int = SEED) -> Iterator[
             raise UserError(f"{entry.name}, k = {k}, {kind} data: C is not finite")
         yield {
             "variant": entry.name,
-            "source_hash": entry.source_hash,
+            "code_hash": device.code_hash(entry),
             "device": device.name,
             "data": kind,
             "k": k,

@@ -21,6 +21,7 @@ import numpy as np
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.session import session
+from experiments.stages.machine_code import code_of
 from kernels.catalogue import Entry, Problem
 
 logger = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
     for protocol, description in DEPARTURES.items():
         time_us, clock, count = methods.by(protocol)
         row = {"variant": entry.name, "m": n, "n": n, "k": n, "protocol": protocol, "description": description}
-        row |= {"time_us": time_us, "sm_clock_mhz": clock, "replays": count, "source_hash": entry.source_hash}
+        row |= {"time_us": time_us, "sm_clock_mhz": clock, "replays": count, "code_hash": code_of(entry, build_dir)}
         rows.append(row)
     return rows
 

@@ -72,7 +72,7 @@ def test_every_archived_prediction_is_exact_or_a_lower_bound(archived, measured)
     assert [line for line in found if not (STORES in line and line.startswith("hgemm_wgmma_"))] == []
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in AGAIN else pytest.mark.slow) for n in KERNELS])
+@pytest.mark.parametrize("name", AGAIN)
 def test_what_is_predicted_now_is_exact_or_a_lower_bound(name, builds, measured, archive) -> None:
     """Loads of flags among the sectors are polls, of which the device has more."""
     variant = KERNELS[name]
@@ -83,9 +83,8 @@ def test_what_is_predicted_now_is_exact_or_a_lower_bound(name, builds, measured,
         pytest.skip(f"{name}: its counts at n = {SIZE} do not follow from small launches")
     kernel = launching.load(variant, builds(name))
     scaled = scaling.emulate(kernel, variant, ProblemSpec.square(SIZE), SMS)
-    predicted = {
-        row["metric"]: row["value"] for row in predictions.rows(variant, ProblemSpec.square(SIZE), kernel.name, scaled)
-    }
+    rows = predictions.rows(variant, ProblemSpec.square(SIZE), kernel.name, scaled, "")
+    predicted = {row["metric"]: row["value"] for row in rows}
     bounds = set(at_least(kernel.program))
     if divides(variant):
         assert predicted["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] > 0

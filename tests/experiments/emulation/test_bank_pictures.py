@@ -44,10 +44,7 @@ def kernels(builds):
     return get
 
 
-REST = [pytest.param(name, marks=pytest.mark.slow) for name in catalogue.load().kernels if name not in COVERED]
-
-
-@pytest.mark.parametrize("name", [*COVERED, *REST])
+@pytest.mark.parametrize("name", COVERED)
 def test_pictures_add_up_to_the_counters(name: str, kernels) -> None:
     """Over all warps and executions of each access of each line: as many wavefronts and as many that would do."""
     kernel, launch = kernels(name)

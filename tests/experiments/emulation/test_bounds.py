@@ -1,4 +1,4 @@
-"""One run of the emulator for a kernel: what it predicts at n = 4096, against the archived counters of an H200."""
+"""One run of the emulator for a kernel: what it predicts at n = 4096, against the archived counters of an H100."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from helpers import assert_one_line, run_module
 
 from contracts import read_json, read_rows
 from experiments.emulation import bounds, launching, predictions, scaling
+from experiments.stages.machine_code import code_of
 from kernels import catalogue
 from kernels.problem import ProblemSpec
 from ptxsim.count import bounds as rules
@@ -31,9 +32,12 @@ EXACT = [
     "memory_l1_wavefronts_shared_ideal",
     "memory_l2_theoretical_sectors_global",
 ]
-# one of each kind; the rest with -m slow
-QUICK = {"sgemm_vectorized", "hgemm_naive_bf16", "sgemm_t128x128x8_cpasync", "sgemm_t128x128x8_texld"}
-EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in catalogue.load().kernels]
+EACH = [
+    "sgemm_vectorized",
+    "hgemm_naive_bf16",
+    "sgemm_t128x128x8_cpasync",
+    "sgemm_t128x128x8_texld",
+]  # one of each kind
 
 
 @pytest.fixture(scope="module")
@@ -45,25 +49,25 @@ def found(builds):
         variant, folder = catalogue.load().kernels[name], builds(name)
         kernel = launching.load(variant, folder)
         scaled = scaling.emulate(kernel, variant, PROBLEM, 132)
-        predicted = predictions.rows(variant, PROBLEM, kernel.name, scaled)
-        least = bounds.rows(variant, PROBLEM, kernel, folder / f"{name}.cubin", scaled, machines.find("h200"))
+        predicted = predictions.rows(variant, PROBLEM, kernel.name, scaled, code_of(variant, folder))
+        least = bounds.rows(variant, PROBLEM, kernel, folder / f"{name}.cubin", scaled, machines.find("h100"))
         return {row["metric"]: row["value"] for row in predicted}, {row["resource"]: row for row in least}
 
     return of
 
 
 @pytest.fixture(scope="module")
-def counted(archive: Path):
-    """A function: name of a kernel to its archived counters; skips where its source was changed since."""
+def counted(archive: Path, builds):
+    """A function: name of a kernel to its archived counters; skips where its machine code was changed since."""
     values, hashes = defaultdict(dict), defaultdict(set)
     for row in read_rows(archive / "counters.csv", "counters"):
         if row["n"] == SIZE:
             values[row["variant"]][row["metric"]] = row["value"]
-            hashes[row["variant"]].add(row["source_hash"])
+            hashes[row["variant"]].add(row["code_hash"])
 
     def of(name: str) -> dict[str, float]:
-        if hashes[name] != {catalogue.load().kernels[name].source_hash}:
-            pytest.skip(f"{name}: not measured since its source changed")
+        if hashes[name] != {code_of(catalogue.load().kernels[name], builds(name))}:
+            pytest.skip(f"{name}: not measured since its code changed")
         return values[name]
 
     return of
@@ -83,7 +87,7 @@ def test_instructions_and_pipes_are_ncu_s(name: str, found, counted, builds) -> 
     ncu, least = counted(name), found(name)[1]
     program = launching.load(catalogue.load().kernels[name], builds(name), cubin=False).program
     if "issue" not in least:  # too many of its executions are an estimate
-        assert name in ("hgemm_naive_bf16", "hgemm_naive_fp16") or name not in QUICK
+        assert name == "hgemm_naive_bf16"
         least = {resource: row for resource, row in least.items() if resource == "tensor"}
     exact = not polling.waits(program, polling.loops(program)) and all(i.opcode != "wgmma" for i in program.code)
     if "issue" not in least:
@@ -111,9 +115,8 @@ def test_no_kernel_is_faster_than_its_bounds(name: str, found, counted) -> None:
     assert least["tail"]["amount"] == pytest.approx(ncu["launch__waves_per_multiprocessor"], rel=1e-6)
 
 
-# Those that issue, and nothing else, holds up: their share of the measured cycles by the model
-@pytest.mark.parametrize("name", ["sgemm_at_swizzle_dbf_rw", pytest.param("sgemm_t128x128x8", marks=pytest.mark.slow)])
-def test_the_model_of_issue_predicts_their_cycles(name: str, found, counted) -> None:
+def test_the_model_of_issue_predicts_the_cycles_of_what_nothing_else_holds_up(found, counted) -> None:
+    name = "sgemm_at_swizzle_dbf_rw"
     ncu, least = counted(name), found(name)[1]
     assert least["issue_model"]["minimum_cycles"] == pytest.approx(ncu[AVERAGE], rel=0.03)
     assert least["issue"]["minimum_cycles"] < 0.9 * ncu[AVERAGE]
@@ -145,9 +148,9 @@ def test_one_run_writes_every_table(built: Path, tmp_path: Path) -> None:
     done = run_module("experiments.emulation", *names, *options)
     assert done.returncode == 0, done.stderr
     assert "n = 4224, left out: sgemm_vectorized: 4224x4224x4224 is not made of whole tiles" in done.stderr
-    assert "checked sgemm_vectorized on ptxsim: 27 of 27 cases passed" in done.stderr
+    assert "checked sgemm_vectorized on ptxsim: 29 of 29 cases passed" in done.stderr
     checks = read_rows(to / "checks.csv", "checks")
-    assert [row["variant"] for row in checks].count("sgemm_vectorized") == 27
+    assert [row["variant"] for row in checks].count("sgemm_vectorized") == 29
     assert all(row["passed"] and row["device"] == "ptxsim" for row in checks)
     for table, schema in (("predictions", "counters"), ("bounds", "bounds")):
         rows = read_rows(to / f"{table}.csv", schema)

@@ -25,7 +25,7 @@ from contracts.dtypes import Types, dtypes
 from experiments.gpu.worker import DeviceFault
 from experiments.stages import check, verify
 from experiments.stages.cases import Case, cases, packed
-from experiments.stages.check import GUARD, HeldGpu, check_variant, inside, run_case
+from experiments.stages.check import GUARD, HeldGpu, check_variant, inside, run_case, summary
 from experiments.stages.store import Store
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
@@ -39,6 +39,9 @@ class NumpyDevice:
     """A GEMM with the meaning of the catalogue's kernels: inputs of their precision, fp32 sums, C rounded once."""
 
     name = "gpu"
+
+    def code_hash(self, entry: object) -> str:
+        return "0" * 16
 
     def run(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """See `experiments.stages.check.Device`."""
@@ -57,7 +60,7 @@ class NumpyDevice:
         self.after(p, after, offset)
         return after
 
-    def owners(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+    def stores(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
         """It cannot tell."""
 
     def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
@@ -294,7 +297,7 @@ class WritesItsInput(NumpyDevice):
 
 
 class RefusesNothing(NumpyDevice):
-    def owners(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+    def stores(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
         """It cannot tell."""
 
     def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
@@ -305,7 +308,7 @@ class RefusesNothing(NumpyDevice):
 
 
 class RefusesAll(NumpyDevice):
-    def owners(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+    def stores(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
         """It cannot tell."""
 
     def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
@@ -374,6 +377,15 @@ def test_a_fault_is_a_row_that_says_what_and_where(caplog: pytest.LogCaptureFixt
     assert said[0].startswith(f"FAILED sgemm_vectorized, {explained[0]['case']}, on gpu: 1 elements are not finite")
     assert said[1].startswith(f"FAILED sgemm_vectorized on gpu in {len(failed) - 1} more cases: one tile, one k-step; ")
     assert said[2] == f"checked sgemm_vectorized on gpu: {len(rows) - len(failed)} of {len(rows)} cases passed"
+
+
+@pytest.mark.parametrize(
+    ("device", "ld"), [(PackedA(), "lda is more than k"), (PackedB(), "ldb is more than n"), (LdcForB(), "ld")]
+)
+def test_the_leading_dimension_that_it_is_is_reported(device: NumpyDevice, ld: str) -> None:
+    table = check_variant(nullcontext(device), VECTORIZED, seed=1, large=None, tell=False)
+    assert summary(VECTORIZED, table)[-1].startswith(f"it fails where {ld}")
+    assert any("as if ld" in row["detail"] for row in table)
 
 
 def test_running_what_must_be_refused_fails() -> None:
@@ -657,6 +669,8 @@ def test_a_kernel_that_spoils_the_context_fails_its_own_rows_and_no_neighbour_s(
 ) -> None:
     variants = [catalogue.load().kernels[name] for name in ("sgemm_coalesced", "sgemm_naive", "sgemm_smem_tile")]
     monkeypatch.setattr(check, "HeldGpu", lambda *_: SpoiltBy("sgemm_naive"))
+    monkeypatch.setattr(check, "code_of", lambda entry, build_dir: "0" * 16)
+    monkeypatch.setattr(check.store, "basis_of", lambda entry, build_dir: {"code": entry.name})
     monkeypatch.setattr(check, "LARGE", 512)
     found = check.measured(variants, tmp_path, Store(tmp_path / "measured"), seed=1)
     rows = {name: one.rows["checks"] for name, one in found.items()}
