@@ -56,7 +56,9 @@ def test_ldmatrix_after_loops_of_uneven_length():
 
 
 MMA = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r1}, {%r1}, {%f1, %f2, %f3, %f4};"
+ZEROS = "".join(f"mov.f32 %f{i}, 0f00000000; " for i in (1, 2, 3, 4))
 HALF = "and.b32 %r9, %r1, 31; setp.ge.u32 %p1, %r9, 16; @%p1 bra OTHERS; {here} bra AFTER; OTHERS: {there} AFTER:"
+HALF = ZEROS + HALF
 
 
 def test_who_is_missing_is_reported():
