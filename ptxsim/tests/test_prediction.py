@@ -306,7 +306,7 @@ def test_blocks_that_wait_for_others_are_predicted_from_whole_launches(tmp_path)
         turn = ptxsim.Array(np.eye(1, blocks + 1, dtype=np.int32)[0])  # the first block may begin
         work = blocks, blocks - 1, blocks * steps, tiles, tiles * steps  # the first does not wait
         launch = {"grid": blocks, "block": 32, "args": [a, c, turn, tiles, steps]}
-        return prediction.Sample(launch, work, (tiles * steps,))
+        return prediction.Sample(launch, work, (tiles * steps, 1))
 
     large, small = sample(6, 24, 64), [sample(b, t, s) for b, t in ((1, 4), (4, 4), (4, 8)) for s in (16, 32)]
     counters, traffic = ptxsim.Counters(), bounds.Traffic()
@@ -314,7 +314,9 @@ def test_blocks_that_wait_for_others_are_predicted_from_whole_launches(tmp_path)
     found = prediction.predict_from(kernel, large, small)
     assert found.totals == pytest.approx(counters.totals())
     assert found.counters.totals() == pytest.approx(counters.totals())
-    assert found.work.executed == pytest.approx(bounds.Work.observed(counters, traffic).executed)
+    work = bounds.Work.observed(counters, traffic)
+    assert found.work.executed == pytest.approx(work.executed)
+    assert found.work.counts["sectors"] == pytest.approx(work.counts["sectors"])
     wrong = prediction.Sample({**small[1].arguments}, (*small[1].work[:4], 500), small[1].area)
     with pytest.raises(ptxsim.PtxsimError, match="follows from the others"):
         prediction.predict_from(kernel, large, [small[0], wrong, *small[2:]])
