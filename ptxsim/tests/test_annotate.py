@@ -13,7 +13,6 @@ import ptxsim
 from ptxsim import annotate
 from ptxsim.cli import main
 from ptxsim.count.counters import Counters
-from ptxsim.ptx.compiler import compile_ptx
 
 INCLUDED = """#pragma once
 __device__ inline void put(float* to, float value) {
@@ -39,14 +38,9 @@ RUN += ["--no-checks"]  # the second block writes what the first has written
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, request) -> Path:
+def folder(built) -> Path:
     """A folder with the source, its header and its PTX."""
-    request.getfixturevalue("compiled")("faults.cu", "trap_good")  # skips where there is no compiler
-    made = tmp_path_factory.mktemp("annotate")
-    (made / "put.cuh").write_text(INCLUDED)
-    (made / "mixed.cu").write_text(SOURCE)
-    (made / "mixed.ptx").write_text(compile_ptx(made / "mixed.cu"))
-    return made
+    return built(SOURCE, {"put.cuh": INCLUDED}).parent
 
 
 def rows(text: str, file: str) -> dict[int, tuple[str, list[str], str]]:
@@ -63,13 +57,13 @@ def rows(text: str, file: str) -> dict[int, tuple[str, list[str], str]]:
 
 
 def show(folder: Path, capsys, *options: str) -> str:
-    assert main(["annotate", str(folder / "mixed.ptx"), *RUN, *options]) == 0
+    assert main(["annotate", str(folder / "k.ptx"), *RUN, *options]) == 0
     return capsys.readouterr().out
 
 
 def test_each_line_has_its_figures(folder: Path, capsys) -> None:
     text = show(folder, capsys)
-    found = rows(text, "mixed.cu")
+    found = rows(text, "k.cu")
     assert [source.partition("  <- ")[0] for _, _, source in found.values()] == SOURCE.splitlines()
     nothing = ("", ["", "", "", "", ""])
     assert found[2][:2] == found[12][:2] == nothing
@@ -112,11 +106,11 @@ ret; }}
 
 
 def test_sums_over_the_own_file_are_the_counters(folder: Path) -> None:
-    kernel = ptxsim.load(folder / "mixed.ptx")
+    kernel = ptxsim.load(folder / "k.ptx")
     counters = Counters()
     arrays = [ptxsim.Array(np.zeros(size, np.float32)) for size in (1024, 1024, 8192)]
     kernel.launch(2, (32, 32), arrays, observers=[counters], checks=False)
-    lines = next(lines for file, lines in annotate.costs(counters).items() if file.endswith("mixed.cu")).values()
+    lines = next(lines for file, lines in annotate.costs(counters).items() if file.endswith("k.cu")).values()
     stats = counters.by_instruction()
     assert sum(c.loads.wavefronts + c.stores.wavefronts for c in lines) == sum(s.wavefronts for s in stats) == 4224
     assert sum(c.reads.sectors + c.writes.sectors for c in lines) == sum(s.sectors for s in stats)
@@ -147,14 +141,14 @@ def test_merged_loads_count_at_the_line_of_the_wide_one(tmp_path: Path, capsys) 
 
 def test_the_source_may_be_named(folder: Path, tmp_path: Path, capsys) -> None:
     moved = tmp_path / "kernel.ptx"
-    moved.write_text((folder / "mixed.ptx").read_text().replace(str(folder), "/nowhere"))
+    moved.write_text((folder / "k.ptx").read_text().replace(str(folder), "/nowhere"))
     assert main(["annotate", str(moved), *RUN]) == 2
-    assert "source /nowhere/mixed.cu (named by the PTX) is not there" in capsys.readouterr().err
-    assert main(["annotate", str(moved), *RUN, "--source", str(folder / "mixed.cu")]) == 0
+    assert "source /nowhere/k.cu (named by the PTX) is not there" in capsys.readouterr().err
+    assert main(["annotate", str(moved), *RUN, "--source", str(folder / "k.cu")]) == 0
     text = capsys.readouterr().out
-    assert rows(text, "mixed.cu")[7][1][0] == "32 32w"
+    assert rows(text, "k.cu")[7][1][0] == "32 32w"
     assert "put.cuh: lines with accesses (source not found)" in text and rows(text, "put.cuh")[3][1][3] == "4"
-    (tmp_path / "mixed.cu").write_text(SOURCE)  # next to the PTX it is found by its name
+    (tmp_path / "k.cu").write_text(SOURCE)  # next to the PTX it is found by its name
     assert main(["annotate", str(moved), *RUN]) == 0
 
 
@@ -174,7 +168,7 @@ def test_what_cannot_be_shown_is_reported_in_one_line(
     monkeypatch.chdir(tmp_path)
     Path("short.cu").write_text("// nothing\n")
     Path("taken").write_text("")
-    Path("k.ptx").write_text(change((folder / "mixed.ptx").read_text()))
+    Path("k.ptx").write_text(change((folder / "k.ptx").read_text()))
     assert main(["annotate", "k.ptx", *RUN, *options]) == 2
     shown = capsys.readouterr()
     assert message in shown.err and shown.err.count("\n") == 1 and shown.out == ""

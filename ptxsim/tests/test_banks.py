@@ -199,10 +199,8 @@ __global__ void transpose(float* out, const float* in) {
 """
 
 
-def test_the_command_shows_a_cuda_file(compiled, tmp_path, capsys) -> None:
-    compiled("faults.cu", "trap_good")  # skips where there is no compiler
-    source, out = tmp_path / "transpose.cu", tmp_path / "deep" / "accesses.json"
-    source.write_text(TRANSPOSE)
+def test_the_command_shows_a_cuda_file(built, tmp_path, capsys) -> None:
+    source, out = built(TRANSPOSE).with_suffix(".cu"), tmp_path / "deep" / "accesses.json"
     command = ["banks", str(source), *launch_options(1, "32,32", "zeros:f32:1024", "ones:f32:1024")]
     assert main([*command, "--line", "6", "--out", str(out)]) == 0
     shown = capsys.readouterr().out

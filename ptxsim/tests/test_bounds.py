@@ -90,12 +90,10 @@ extern "C" __global__ void multiplies(float* out, int n) {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory, compiled):
+def made(tmp_path_factory, built):
     """A function: entry, grid, block, arguments to the kernel, its SASS and its work."""
-    compiled("faults.cu", "trap_good")  # skips where there is no compiler
     folder = tmp_path_factory.mktemp("bounds")
-    (folder / "all.cu").write_text(SOURCE)
-    ptx, cubin = prepare(folder / "all.cu", folder=folder)
+    ptx, cubin = prepare(built(SOURCE).with_suffix(".cu"), folder=folder)
 
     def run(entry, grid, block, arguments):
         kernel = ptxsim.load(ptx, entry)

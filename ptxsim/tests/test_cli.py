@@ -11,7 +11,6 @@ from running import launch_options
 from ptxsim import PtxsimError
 from ptxsim.arguments import parse_argument
 from ptxsim.cli import main
-from ptxsim.ptx.compiler import compile_ptx
 
 SOURCE = """#if defined(WANTED) && __cplusplus < 202002L
 #error no C++20
@@ -31,13 +30,9 @@ extern "C" __global__ void accumulate(float* out, const float* in, float beta) {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, request):
+def folder(built):
     """A folder with the source, k.cu, and its PTX, k.ptx."""
-    request.getfixturevalue("compiled")("faults.cu", "trap_good")  # skips where there is no compiler
-    made = tmp_path_factory.mktemp("cli")
-    (made / "k.cu").write_text(SOURCE)
-    (made / "k.ptx").write_text(compile_ptx(made / "k.cu"))
-    return made
+    return built(SOURCE).parent
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from running import launch_options
 import ptxsim
 from ptxsim.cli import main
 from ptxsim.count import fidelity
-from ptxsim.ptx.compiler import compile_ptx
 
 SOURCE = """
 extern "C" __global__ void numbers(float* out, const float* in) {  // sin changes numbers alone
@@ -32,13 +31,8 @@ extern "C" __global__ void plain(float* out, const float* in) { out[threadIdx.x]
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory, request):
-    """The PTX of SOURCE."""
-    request.getfixturevalue("compiled")("faults.cu", "trap_good")  # skips where there is no compiler
-    source = tmp_path_factory.mktemp("fidelity") / "k.cu"
-    source.write_text(SOURCE)
-    source.with_suffix(".ptx").write_text(compile_ptx(source))
-    return source.with_suffix(".ptx")
+def path(built):
+    return built(SOURCE)
 
 
 @pytest.fixture
