@@ -67,7 +67,7 @@ def constants(x):
 def warp_intrinsics(x, i):
     warp, lane = x[i // 32 * 32 :][:32], i % 32
     r = warp[(lane + 5) % 32]
-    r = r * 3 + (warp[lane - 3] if lane >= 3 else x[i])
+    r = r * 3 + (warp[lane - 3] if lane % 16 >= 3 else x[i])
     r = r * 3 + (warp[lane + 7] if lane % 16 + 7 < 16 else x[i])
     r = r * 3 + (warp[lane ^ 9] if (lane ^ 9) // 8 <= lane // 8 else x[i])
     r = r * 3 + sum(v & 1 for v in warp) + any(v > 990 for v in warp) + 2

@@ -166,7 +166,7 @@ KERNEL half_atomics(float* out, const int* in) {
 KERNEL warp_intrinsics(int* out, const int* in) {
     const int x = in[ME], lane = threadIdx.x % 32;
     int r = __shfl_sync(~0u, x, (lane + 5) % 32);
-    r = r * 3 + __shfl_up_sync(~0u, x, 3);
+    r = r * 3 + __shfl_up_sync(~0u, x, 3, 16);
     r = r * 3 + __shfl_down_sync(~0u, x, 7, 16);
     r = r * 3 + __shfl_xor_sync(~0u, x, 9, 8);
     r = r * 3 + __popc(__ballot_sync(~0u, x & 1)) + __any_sync(~0u, x > 990) + 2 * __all_sync(~0u, x < 1000);
