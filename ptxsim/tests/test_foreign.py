@@ -161,6 +161,17 @@ def test_an_assert_or_a_trap_names_itself_and_the_thread(kernel, entry, value, m
 # arithmetic
 
 
+def test_atomics_of_all_kinds(kernel):
+    x = ints()
+    got = launch(kernel, "all_atomics", x)
+    bits = int(np.bitwise_or.reduce(1 << (x.astype(np.int64) & 31)))
+    total, counted = int(x.sum()), BLOCK % 41
+    want = [total, -total, x.max(), x.min(), wrap(bits), np.bitwise_xor.reduce(x), counted, (x % 3).sum()]
+    assert got[:8].tolist() == want
+    assert got[8:11].tolist() == [128 + 2500, 128, 128 + 1000 * x.max()]  # of 32 and 64 bits, floats and not
+    assert got[16:18].tolist() == [128, 256]  # of block and system scope
+
+
 def test_atomics_on_halves(kernel):
     x = ints()
     got = launch(kernel, "half_atomics", x, np.zeros(8, np.float32))

@@ -144,6 +144,43 @@ KERNEL cache_hints(int* out, const int* in) {
 
 // atomics
 
+KERNEL all_atomics(int* out, const int* in) {
+    __shared__ unsigned s[8];
+    __shared__ float f[2];
+    __shared__ double d;
+    __shared__ unsigned long long l[3];
+    if (threadIdx.x < 8) s[threadIdx.x] = threadIdx.x == 3 ? ~0u : 0;
+    if (threadIdx.x < 2) f[threadIdx.x] = 0;
+    if (threadIdx.x < 3) l[threadIdx.x] = 0;
+    if (threadIdx.x == 0) d = 0;
+    __syncthreads();
+    const unsigned x = in[ME];
+    atomicAdd(&s[0], x);
+    atomicSub(&s[1], x);
+    atomicMax(&s[2], x);
+    atomicMin(&s[3], x);
+    atomicOr(&s[4], 1u << (x & 31));
+    atomicXor(&s[5], x);
+    atomicInc(&s[6], 40);
+    atomicAdd(&f[0], 0.5f);
+    atomicAdd(&d, 0.25);
+    atomicAdd(&l[0], 1ull << 33);
+    atomicMax(&l[1], static_cast<unsigned long long>(x) << 20);
+    for (unsigned seen = s[7];;) {  // a compare-and-swap loop
+        const unsigned before = atomicCAS(&s[7], seen, seen + x % 3);
+        if (before == seen) break;
+        seen = before;
+    }
+    atomicExch(&f[1], 2.5f);
+    __syncthreads();
+    atomicAdd_block(out + 16, 1);
+    atomicAdd_system(out + 17, 2);
+    if (threadIdx.x < 8) out[threadIdx.x] = s[threadIdx.x];
+    if (threadIdx.x == 8) out[8] = static_cast<int>(f[0] * 2 + f[1] * 1000);
+    if (threadIdx.x == 9) out[9] = static_cast<int>(d * 4);
+    if (threadIdx.x == 10) out[10] = static_cast<int>(l[0] >> 33) + static_cast<int>(l[1] >> 20) * 1000;
+}
+
 KERNEL half_atomics(float* out, const int* in) {
     __shared__ __half2 h;
     __shared__ __nv_bfloat162 b;
