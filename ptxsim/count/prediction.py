@@ -56,6 +56,8 @@ OF_INSTRUCTION = (
     "sectors",
     "ideal_sectors",
     "bytes",
+    "wanted",
+    "local_sectors",
     "operand_bytes",
 )
 OF_TRAFFIC = ("lines", "block_sectors", "sectors")
