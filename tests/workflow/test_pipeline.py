@@ -97,7 +97,7 @@ def test_two_variants_are_compared_and_printed_every_time(own: Tree) -> None:
         ("kernels/sgemm/vectorized.cu", "float", "float ", 1, 1),
         ("kernels/include/tma.cuh", "\n", "\n// edited\n", 0, 0),  # none of the four includes it
         ("kernels/catalogue.yaml", "    template: {BLOCK: 32}\n", "    template: {BLOCK: 16}\n", 1, 1),
-        ("ptxsim/api.py", "\n", "\n# edited\n", 0, 2),
+        ("ptxsim/engine/kernel.py", "\n", "\n# edited\n", 0, 2),
     ],
 )
 def test_an_edit_makes_again_what_rests_on_it(
