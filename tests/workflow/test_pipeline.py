@@ -208,8 +208,6 @@ def test_a_store_of_another_gpu_model_is_one_line(own: Tree) -> None:
         ("all --config varients=1", ["unknown key 'varients'", "nearest: variants"]),
         ("all --config sizes_step=100", ["sizes_step = 100"]),
         ("all --config arch=pascal", ['arch = "pascal"']),
-        ("all --config archive=foo", ["archive = 'foo'", "h100, h200"]),
-        ("all --config mode=measure", ["mode = 'measure'", "auto, redraw"]),
         ("all --config nvcc=/no/such/nvcc", ["nvcc", "/no/such/nvcc"]),
         ("all --config nvcc=/bin/false", ["/bin/false"]),
         ("sgemm_laddr", ["'sgemm_laddr'", "sgemm_ladder"]),
