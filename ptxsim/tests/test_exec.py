@@ -54,26 +54,23 @@ def test_a_matrix_product(programs, tmp_path):
         ("wgmma", ["hgemm"]),
         ("features", ["smooth", "fetch", "on_managed", "nothing"]),
         ("driver", ["add"]),
+        ("linked", ["apply"]),
         ("launches", ["neighbours", "add", "(anonymous namespace)::hidden", "put"]),
     ],
 )
 def test_a_program(programs, name, kernels, tmp_path):
     report = tmp_path / "report.json"
+    if name == "linked":  # relocatable device code
+        programs.path(name, PROGRAMS / "linked.cu", ["-rdc=true", str(PROGRAMS / "linked_other.cu")])
     done = programs.run(name, options=["--report", str(report)])
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "PASS" in done.stdout and "no faults" in done.stderr
+    assert ("42\n" if name == "linked" else "PASS") in done.stdout and "no faults" in done.stderr
     launches = json.loads(report.read_text())["launches"]
     assert list(dict.fromkeys(launch["title"] for launch in launches)) == kernels
     if name == "wgmma":
         assert launches[0]["cluster"] == [2, 1, 1]
         # of each of 4 blocks and 3 steps a tile of A, and half a tile of B for both: 64 x 64 and 64 x 32 halves
         assert launches[0]["counters"]["l2_sectors_bulk_ld.sum"] == 4 * 3 * (64 * 64 + 64 * 32) * 2 / 32
-
-
-def test_relocatable_device_code(programs):
-    programs.path("linked", PROGRAMS / "linked.cu", ["-rdc=true", str(PROGRAMS / "linked_other.cu")])
-    done = programs.run("linked")
-    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
 
 
 def test_cublas(programs, tmp_path):
@@ -291,13 +288,6 @@ def test_a_launch_that_never_ends(programs):
     done = programs.run("robust", "spin", options=["--limit", "0.5", "-q"])
     assert done.returncode == 1 and done.stdout.splitlines()[0] == "cudaErrorLaunchTimeout"
     assert "forever: the launch took longer than 0.5 seconds (--limit) and was ended" in done.stderr
-
-
-def test_many_launches(programs):
-    done = programs.run("robust", "launches", "300")
-    lines = done.stderr.splitlines()
-    assert done.returncode == 0 and len(lines) == 100 + 4 and "300 launches of 1 kernel" in lines[-1]
-    assert float(re.search(r"([\d.]+) s of emulation", lines[-1])[1]) / 300 < 0.3
 
 
 def test_a_report_that_cannot_be_written(programs, tmp_path):

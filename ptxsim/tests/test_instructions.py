@@ -113,7 +113,7 @@ def arrays(columns, widths):
 
 
 def check(lines, columns, widths, oracle, out, declare=""):
-    """Run `lines` on the columns; `oracle` takes and gives integers (bit patterns). One width is that of all columns."""
+    """Run `lines` on the columns, all of one width or each of its own; `oracle` takes and gives bit patterns."""
     inputs = arrays(columns, widths)
     outs = out if isinstance(out, list) else [out]
     got = execute(lines, inputs, outs, declare)
@@ -412,7 +412,7 @@ def round_to(value: Fraction, precision: int, least: int, most: int, mode: str) 
 
 def rounded(value: float | Fraction, name: str, mode: str = "rn") -> float:
     """A number to a format, exactly; zeros, infinities and NaN stay as they are."""
-    if value == 0 or isinstance(value, float) and not math.isfinite(value):
+    if value == 0 or (isinstance(value, float) and not math.isfinite(value)):
         return float(value)
     return round_to(Fraction(value), *FORMATS[name], mode)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from running import execute
 
 import ptxsim
 
@@ -258,8 +257,3 @@ def test_an_array_passed_twice_is_one():
     )
     ptxsim.load(text).launch(1, 1, [a, a])
     assert a.numpy()[0] == 7
-
-
-def test_execute_helper_reads_and_writes():
-    (got,) = execute("mov.b32 %o0, %i0;", [np.arange(70, dtype=np.uint32)], [32])
-    assert got.tolist() == list(range(70))
