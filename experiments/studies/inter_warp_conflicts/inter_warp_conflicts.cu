@@ -8,7 +8,7 @@
     template __global__ void NAME<__VA_ARGS__>(int, int, int, float, const float*, int, const float*, int, float,  \
                                                float*, int);
 
-GEMM(sgemm_blocktile_2d, 64, 32, 8, 8, 8, 0, false)
-GEMM(sgemm_blocktile_2d, 128, 128, 8, 8, 8, 0, false)
+GEMM(sgemm_blocktile_2d, 64, 32, 8, 8, 8, 0, false, 0, 0)
+GEMM(sgemm_blocktile_2d, 128, 128, 8, 8, 8, 0, false, 0, 0)
 GEMM(sgemm_at_swizzle, 128, 128, 16, Order::rows)
 GEMM(sgemm_at_swizzle, 128, 128, 16, Order::rows, false)
