@@ -7,13 +7,14 @@ import re
 
 import numpy as np
 import pytest
+from running import launch_options
 
 import ptxsim
 from ptxsim import banks
 from ptxsim.cli import main
 from ptxsim.count import wavefronts
 
-HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
+HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"  # there shared memory begins at 0
 LANE = np.arange(32)
 ON = np.ones(32, bool)
 
@@ -120,10 +121,6 @@ def test_a_conflict_as_a_table() -> None:
             "load, 128-bit, no conflict: 4 wavefronts, one a quarter-warp",
         ),
         (
-            "shl.b32 %r0, %t, 3; st.shared.v2.f32 [%r0], {%f0, %f1};",
-            "store, 64-bit, no conflict: 2 wavefronts, one a half-warp",
-        ),
-        (
             "shl.b32 %r0, %t, 3; atom.shared.add.u32 %r1, [%r0], 1;",
             "atomic, 32-bit, 2-way conflict: 2 wavefronts where 1",
         ),
@@ -142,27 +139,22 @@ def test_each_kind_in_words(lines: str, summary: str) -> None:
     assert found.summary.startswith(summary)
 
 
-def test_lanes_that_share_a_word_share_a_cell() -> None:
-    (found,) = access("shr.u32 %r0, %t, 4; shl.b32 %r0, %r0, 2; ld.shared.b32 %r1, [%r0];")
-    assert [word.lanes for word in found.parts[0].wavefronts[0]] == [tuple(range(16)), tuple(range(16, 32))]
-    assert "  0+ 16+  . " in banks.table(found)
-
-
-def test_lanes_that_do_not_act_are_named() -> None:
-    (found,) = access("setp.lt.u32 %q, %t, 30; shl.b32 %r0, %t, 2; @%q st.shared.b32 [%r0], %t;")
-    assert "not active: lanes 30, 31" in banks.table(found)
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        ("shr.u32 %r0, %t, 4; shl.b32 %r0, %r0, 2; ld.shared.b32 %r1, [%r0];", "  0+ 16+  . "),
+        ("setp.lt.u32 %q, %t, 30; shl.b32 %r0, %t, 2; @%q st.shared.b32 [%r0], %t;", "not active: lanes 30, 31"),
+    ],
+)
+def test_lanes_that_share_a_cell_or_do_not_act(lines: str, shown: str) -> None:
+    (found,) = access(lines)
+    assert shown in banks.table(found)
 
 
 def test_accesses_that_look_alike_are_shown_once() -> None:
-    store = "st.shared.b32 [%r0{}], %t;"
-    found = access(
-        "shl.b32 %r0, %t, 2;"
-        + store.format("")
-        + store.format("+512")
-        + store.format("+4")
-        + "shl.b32 %r0, %t, 3;"
-        + store.format("")
-    )
+    stores = [f"st.shared.b32 [%r0{at}], %t;" for at in ("", "+512", "+4", "")]
+    stores[0], stores[3] = "shl.b32 %r0, %t, 2;" + stores[0], "shl.b32 %r0, %t, 3;" + stores[3]
+    found = access("".join(stores))
     assert [a.alike for a in found] == [(2, 3), (1, 3), (1, 2), ()]
     assert [a.number for a in banks.distinct(found)] == [1, 4]
 
@@ -175,32 +167,31 @@ def test_the_costliest_execution_is_taken_unless_one_is_named() -> None:
     assert access(loop, execution=1)[0].wavefronts == 1
 
 
+STORE = "shl.b32 %r0, %t, 2; st.shared.b32 [%r0], %t;"
+
+
 @pytest.mark.parametrize(
-    ("chosen", "message"),
+    ("lines", "chosen", "message"),
     [
-        ({"line": 9}, "made-up.cu:9: no access to shared memory; lines that have one: 7"),
-        ({"warp": 1}, "warp 1 is not in a block of 1 warps"),
-        ({"of_block": (1, 0)}, "block (1, 0, 0) is not in the grid (1, 1, 1)"),
-        ({"execution": 2}, "accesses shared memory there 2 times; warps that do: 0"),
-        ({"file": "other.cu"}, "other.cu is no file of k; its line information names: made-up.cu"),
+        (STORE, {"line": 9}, "made-up.cu:9: no access to shared memory; lines that have one: 7"),
+        (STORE, {"warp": 1}, "warp 1 is not in a block of 1 warps"),
+        (STORE, {"of_block": (1, 0)}, "block (1, 0, 0) is not in the grid (1, 1, 1)"),
+        (STORE, {"execution": 2}, "accesses shared memory there 2 times; warps that do: 0"),
+        (STORE, {"file": "other.cu"}, "other.cu is no file of k; its line information names: made-up.cu"),
+        ("ld.global.b32 %r0, [%x];", {}, "accesses only global memory, which has no banks"),
     ],
 )
-def test_what_is_not_there_is_reported(chosen: dict, message: str) -> None:
+def test_what_is_not_there_is_reported(lines: str, chosen: dict, message: str) -> None:
     with pytest.raises(ptxsim.PtxsimError, match=re.escape(message)) as caught:
-        access("shl.b32 %r0, %t, 2; st.shared.b32 [%r0], %t;", **chosen)
+        access(lines, **chosen)
     assert "\n" not in str(caught.value)
-
-
-def test_global_memory_has_no_banks() -> None:
-    with pytest.raises(ptxsim.PtxsimError, match="accesses only global memory, which has no banks"):
-        access("ld.global.b32 %r0, [%x];")
 
 
 # ---- the command line ----------------------------------------------------------------------------------------------
 
 TRANSPOSE = """
 __global__ void transpose(float* out, const float* in) {
-    __shared__ float tile[32][32 + PAD];
+    __shared__ float tile[32][32];
     tile[threadIdx.y][threadIdx.x] = in[threadIdx.y * 32 + threadIdx.x];
     __syncthreads();
     out[threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x][threadIdx.y];
@@ -208,20 +199,13 @@ __global__ void transpose(float* out, const float* in) {
 """
 
 
-@pytest.mark.parametrize(("pad", "said"), [(0, "32-way conflict: 32 wavefronts where 1 would do"), (1, "no conflict")])
-def test_the_command_shows_a_cuda_file(pad: int, said: str, compiled, tmp_path, capsys) -> None:
-    compiled("faults.cu", "trap_good")  # skips where there is no compiler
-    source, out = tmp_path / "transpose.cu", tmp_path / "deep" / "accesses.json"
-    source.write_text(TRANSPOSE.replace("PAD", str(pad)))
-    options = ["--grid", "1", "--block", "32,32", "--arg", "zeros:f32:1024", "--arg", "ones:f32:1024"]
-    assert main(["banks", str(source), "--line", "6", *options, "--out", str(out)]) == 0
+def test_the_command_shows_a_cuda_file(built, tmp_path, capsys) -> None:
+    source, out = built(TRANSPOSE).with_suffix(".cu"), tmp_path / "deep" / "accesses.json"
+    command = ["banks", str(source), *launch_options(1, "32,32", "zeros:f32:1024", "ones:f32:1024")]
+    assert main([*command, "--line", "6", "--out", str(out)]) == 0
     shown = capsys.readouterr().out
-    assert said in shown and "out[threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x][threadIdx.y];" in shown
+    assert "32-way conflict" in shown and "out[threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x]" in shown
     (kept,) = json.loads(out.read_text())
     assert kept["summary"] in shown and kept["wavefronts"] == sum(len(part["wavefronts"]) for part in kept["parts"])
-
-    assert main(["banks", str(source), "--line", "6", *options, "--occurrence", "2"]) == 2
+    assert main([*command, "--line", "6", "--occurrence", "2"]) == 2
     assert "--occurrence 2: line 6 has 1" in capsys.readouterr().err
-    assert main(["banks", str(source), "--line", "5", *options]) == 2
-    error = capsys.readouterr().err
-    assert "transpose.cu:5: no access to shared memory; lines that have one: 4, 6" in error and error.count("\n") == 1

@@ -12,10 +12,8 @@ N = 256
 
 def run(compiled, entry, inputs, out, block=128, **options):
     result = ptxsim.Array(out, "out")
-    kernel = compiled("features.cu", entry)
-    kernel.launch(
-        -(-len(inputs) // block) if inputs.dtype != np.int64 else 1, block, [result, ptxsim.Array(inputs)], **options
-    )
+    grid = -(-len(inputs) // block)
+    compiled("features.cu", entry).launch(grid, block, [result, ptxsim.Array(inputs)], **options)
     return result.numpy()
 
 
@@ -23,22 +21,8 @@ def ints(low=0, high=1000, seed=0):
     return np.random.default_rng(seed).integers(low, high, N).astype(np.int32)
 
 
-def check(compiled, entry, inputs, expected, **options):
-    got = run(compiled, entry, inputs, np.zeros(len(inputs), np.int32), **options)
-    want = np.array([expected(int(v)) for v in inputs], np.int64).astype(np.int32)
-    assert (got == want).all(), np.flatnonzero(got != want)[:5]
-
-
-def test_recursion(compiled):
-    fibonacci = [0, 1]
-    for _ in range(20):
-        fibonacci.append(fibonacci[-1] + fibonacci[-2])
-    check(compiled, "recursion", ints(0, 12), lambda n: fibonacci[n])
-
-
-def test_recursion_has_a_limit(compiled):
-    with pytest.raises(ptxsim.PtxsimError, match="calls nest deeper than 8"):
-        run(compiled, "recursion", ints(20, 21), np.zeros(N, np.int32), limits=ptxsim.Limits(depth=8))
+def fibonacci(n):
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
 
 
 def collatz(n):
@@ -48,8 +32,8 @@ def collatz(n):
     return steps
 
 
-def test_calls_with_divergent_loops(compiled):
-    check(compiled, "calls", ints(0, 500), lambda x: collatz(x + 1) if x % 3 else collatz(27) - 1)
+def calls(x):
+    return collatz(x + 1) if x % 3 else collatz(27) - 1
 
 
 def nested(x):
@@ -66,16 +50,35 @@ def nested(x):
     return total
 
 
-def test_nested_divergence_with_break_continue_and_return(compiled):
-    check(compiled, "nested", ints(0, 25), nested)
+def switches(x):
+    cases = [x * 3, x ^ 77, x - 1000, x.bit_count(), 32 - x.bit_length(), int(f"{x:032b}"[::-1], 2), x // 7, -x, 5]
+    return cases[x % 9]
 
 
-def test_switch(compiled):
-    def expected(x):
-        cases = [x * 3, x ^ 77, x - 1000, x.bit_count(), 32 - x.bit_length(), int(f"{x:032b}"[::-1], 2), x // 7, -x, 5]
-        return cases[x % 9]
+def inline_scopes(x):
+    return (x + 5 if x > 10 else 0) * 1000000 + (x if x < 10 else x + 1000)
 
-    check(compiled, "switches", ints(), expected)
+
+@pytest.mark.parametrize(
+    ("entry", "inputs", "expected", "options"),
+    [
+        ("recursion", ints(0, 12), fibonacci, {}),
+        ("switches", ints(), switches, {}),
+        ("inline_scopes", ints(0, 20), inline_scopes, {}),
+        ("nested", ints(0, 25), nested, {}),
+        ("nested", ints(0, 25)[:90], nested, {"block": 45}),  # no multiple of a warp
+        *[("calls", ints(0, 500), calls, {"limits": ptxsim.Limits(lanes=lanes)}) for lanes in (128, 256, 4096)],
+    ],
+)
+def test_what_each_thread_computes(compiled, entry, inputs, expected, options):
+    got = run(compiled, entry, inputs, np.zeros(len(inputs), np.int32), **options)
+    want = np.array([expected(int(v)) for v in inputs], np.int64).astype(np.int32)
+    assert (got == want).all(), np.flatnonzero(got != want)[:5]
+
+
+def test_recursion_has_a_limit(compiled):
+    with pytest.raises(ptxsim.PtxsimError, match="calls nest deeper than 8"):
+        run(compiled, "recursion", ints(20, 21), np.zeros(N, np.int32), limits=ptxsim.Limits(depth=8))
 
 
 def test_generic_addresses_into_several_spaces(compiled):
@@ -107,50 +110,25 @@ def test_named_barriers_with_arrive(compiled):
     assert (got[:, :64] == 0).all()
 
 
-def test_inline_assembly_with_scopes(compiled):
-    def expected(x):
-        return (x + 5 if x > 10 else 0) * 1000000 + (x if x < 10 else x + 1000)
-
-    check(compiled, "inline_scopes", ints(0, 20), expected)
-
-
-def test_texture_fetch_out_of_range_gives_zero(compiled):
+@pytest.mark.parametrize(
+    ("array", "texture", "first", "last"),
+    [
+        ({}, {}, 2, 102),  # out of range it gives zero
+        # at an aligned address before its array, as CUDA asks of linear memory; its end is given in bytes
+        ({"offset": 48}, {"align": 256, "nbytes": 90 * 16}, 5, 95),
+    ],
+)
+def test_texture_fetch(compiled, array, texture, first, last):
     data = np.random.default_rng(0).random((100, 4), np.float32)
     out = ptxsim.Array(np.full((128, 4), np.nan, np.float32))
-    compiled("features.cu", "texture").launch(1, 128, [out, ptxsim.Texture(ptxsim.Array(data), 4)])
-    assert (out.numpy()[2:102] == data).all()
-    assert (out.numpy()[:2] == 0).all() and (out.numpy()[102:] == 0).all()
-
-
-def test_texture_begins_at_an_aligned_address_before_its_array(compiled):
-    """What CUDA asks of linear memory; its end is reported in bytes."""
-    data = np.random.default_rng(0).random((100, 4), np.float32)
-    out = ptxsim.Array(np.full((128, 4), np.nan, np.float32))
-    array = ptxsim.Array(data, offset=48)  # of an address that is a multiple of 256
-    compiled("features.cu", "texture").launch(1, 128, [out, ptxsim.Texture(array, 4, align=256, nbytes=90 * 16)])
-    assert (out.numpy()[5:95] == data[:90]).all() and (out.numpy()[95:] == 0).all()
+    given = ptxsim.Texture(ptxsim.Array(data, **array), 4, **texture)
+    compiled("features.cu", "texture").launch(1, 128, [out, given])
+    got = out.numpy()
+    assert (got[first:last] == data[: last - first]).all()
+    assert (got[last:] == 0).all() and (texture or (got[:first] == 0).all())
 
 
 def test_one_warp_waits_for_another(compiled):
     out, flag = ptxsim.Array(np.zeros(64, np.int32)), ptxsim.Array(np.zeros(1, np.int32))
     compiled("features.cu", "spin_between_warps").launch(1, 64, [out, flag])
     assert out.numpy().tolist() == [1] * 32 + [2] * 32
-
-
-def test_exchange_through_shared_memory_within_a_warp(compiled):
-    x = ints()[:32]
-    got = run(compiled, "volatile_shared", x, np.zeros(32, np.int32), block=32)
-    assert (got == x[::-1]).all()
-
-
-@pytest.mark.parametrize("lanes", [128, 256, 4096])
-def test_batches_do_not_show(compiled, lanes):
-    x = ints(0, 500)
-    got = run(compiled, "calls", x, np.zeros(N, np.int32), limits=ptxsim.Limits(lanes=lanes))
-    assert got.tolist() == [collatz(int(v) + 1) if v % 3 else collatz(27) - 1 for v in x]
-
-
-def test_a_block_that_is_no_multiple_of_a_warp(compiled):
-    x = ints(0, 25)[:90]
-    got = run(compiled, "nested", x, np.zeros(90, np.int32), block=45)
-    assert got.tolist() == [nested(int(v)) for v in x]

@@ -17,19 +17,6 @@ __device__ __noinline__ int collatz(int n) {
     return steps;
 }
 
-struct Pair {
-    int a;
-    double b;
-};
-__device__ __noinline__ Pair swap_scale(Pair p, int factor) { return Pair{static_cast<int>(p.b) * factor, p.a * 0.5}; }
-
-__device__ __noinline__ int plus_one(int x) { return x + 1; }
-__device__ __noinline__ int times_two(int x) { return x * 2; }
-
-__constant__ int table[8] = {3, 1, 4, 1, 5, 9, 2, 6};
-__device__ int counter = 100;
-__device__ float lookup[4] = {0.5f, 1.5f, 2.5f, 3.5f};
-
 extern "C" {
 
 __global__ void recursion(int* out, const int* in) { out[GID] = fibonacci(in[GID]); }
@@ -136,13 +123,6 @@ __global__ void spin_between_warps(int* out, volatile int* flag) {
         __threadfence();
         flag[0] = 1;
     }
-}
-
-__global__ void volatile_shared(int* out, const int* in) {
-    __shared__ int s[32];
-    s[threadIdx.x] = in[threadIdx.x];
-    __syncwarp();
-    out[threadIdx.x] = s[31 - threadIdx.x];
 }
 }
 
