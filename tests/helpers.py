@@ -45,7 +45,7 @@ LIBRARIES += ["smart_open", "snakemake.cli", "snakemake.profiles", "snakemake.re
 OURS = [
     "analysis.results",
     "analysis.figures.style",
-    "experiments.emulation.scaling",
+    "experiments.emulation.predictions",
     "experiments.stages.check",
     "kernels.catalogue",
     "ptxsim.cli",

@@ -4,7 +4,7 @@ accesses, and those of them that pictures show.
     python -m experiments.emulation sgemm_warptile sgemm_naive --problem 4096 --build-dir DIR --out-dir OUT
 
 writes checks.csv, predictions.csv, bounds.csv, shared_widths.csv and bank_accesses.json (for
-`experiments.emulation.bank_pictures`). Where small launches do not predict a large one, predictions and bounds have no
+`experiments.emulation.bank_pictures`). Where a few blocks do not predict a problem, predictions and bounds have no
 rows for that problem, and the reason is logged. A dispatcher has checks and predictions, of the kernels that it picks.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 from contracts import UserError, choose, run_command, write_json, write_rows
 from experiments.command_line import add_build_dir, add_problems, add_variants, find_machine, find_runnable
-from experiments.emulation import RESULTS, bank_pictures, bounds, compare_gpu, launching, predictions, scaling, widths
+from experiments.emulation import RESULTS, bank_pictures, bounds, compare_gpu, launching, predictions, widths
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages.check import Shared, check_cases, report
 from experiments.stages.machine_code import code_of
@@ -45,10 +45,10 @@ def predicted_and_least(
         try:
             variant = entry.pick(problem.of(entry.b_layout))
             kernel = kernels[variant.name]
-            scaled = scaling.emulate(kernel, variant, problem, machine.sms)
-            predicted += predictions.rows(entry, problem, kernel.name, scaled, code_of(entry, build_dir))
+            found = predictions.predict(kernel, variant, problem, machine.sms)
+            predicted += predictions.rows(entry, problem, kernel.name, found, code_of(entry, build_dir))
             if variant is entry:
-                least += bounds.rows(variant, problem, kernel, build_dir / f"{variant.name}.cubin", scaled, machine)
+                least += bounds.rows(variant, problem, kernel, build_dir / f"{variant.name}.cubin", found, machine)
         except UserError as reason:
             logger.warning(f"{entry.name}, {problem.shown}, left out: {reason}")
     return predicted, least

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, read_json, write_text
-from experiments.emulation import bounds, launching, scaling
+from experiments.emulation import bounds, launching, predictions
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages import build, check, toolchain
 from experiments.stages.cases import cases
@@ -52,8 +52,8 @@ def folder_of(root: Path, arch: str) -> Path:
 
 
 def common_size(size: int, *variants: Variant) -> int:
-    """The size nearest to `size` that is made of whole tiles and stretches of k of all these kernels."""
-    unit = math.lcm(*(scaling.unit(variant) for variant in variants))
+    """The size nearest to `size` that is made of whole tiles and steps of k of all these kernels."""
+    unit = math.lcm(*(predictions.unit(variant) for variant in variants))
     return max(1, round(size / unit)) * unit
 
 
@@ -76,13 +76,13 @@ def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, n
                 checks.append(with_debug_code(variant, arch, build_dir, nvcc, failed))
         machine = machines.find(MACHINE)
         problem = ProblemSpec.square(size)
-        scaled = scaling.emulate(kernel, variant, problem, machine.sms)
-        rows = bounds.rows(variant, problem, kernel, cubin, scaled, machine)
+        predicted = predictions.predict(kernel, variant, problem, machine.sms)
+        rows = bounds.rows(variant, problem, kernel, cubin, predicted, machine)
     except UserError as error:
         return Findings(variant.name, size, resources, why_not=str(error), checks=checks, passed=passed)
     cycles = {row["resource"]: float(row["minimum_cycles"]) for row in rows}
-    totals = {name: float(value) for name, value in scaled.totals.items()}
-    lines = costly(kernel, scaled.counters, variant)
+    totals = {name: float(value) for name, value in predicted.totals.items()}
+    lines = costly(kernel, predicted.counters, variant)
     return Findings(variant.name, size, resources, totals, cycles, lines, None, checks, passed)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..gpus import KIB, Limits
 from ..machine.arrays import Texture
-from ..machine.memory import Access
+from ..machine.memory import GLOBAL_BASE, Access
 from ..machine.observer import Launched, MemoryEvent, Observer
 from ..ptx import polling, sass
 from ..ptx.demangle import split
@@ -109,7 +109,7 @@ class Traffic(Observer):
     def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
         inside = (index >= 0) & (index < texture.elements)
         lanes = lanes[inside]
-        addresses = texture.address + index[inside].astype(np.int64) * texture.element_bytes
+        addresses = texture.address - GLOBAL_BASE + index[inside].astype(np.int64) * texture.element_bytes
         full, active = np.zeros(self._state.lanes, np.int64), np.zeros(self._state.lanes, bool)
         full[lanes], active[lanes] = addresses, True
         lines = count_lines(full.reshape(-1, WARP), active.reshape(-1, WARP), texture.element_bytes)

@@ -35,7 +35,7 @@ from ..ptx.reaching_definitions import UNKNOWN, Origins, named_spaces
 from ..ptx.syntax import Address, Instruction, Register, registers_of
 from .bounds import SECTOR, Traffic, Work
 from .counters import Counters, Stats, at_least, named
-from .extrapolation import NotLinearError, extrapolate
+from .extrapolation import EXACT, NotLinearError, extrapolate
 from .trip_counts import trip_counts
 
 # Values that are tried in turn for a count of trips: the least, and the step from it.
@@ -423,11 +423,8 @@ def predict(
         if not by_instruction:
             return replace(found, totals=named(added))
         counters = seen.counters(kernel, grid, block, added)
-        of_traffic = {name: value for name, value in added.items() if name.startswith("executed:")}
-        of_traffic |= {name: added[name] for name in OF_TRAFFIC}
         totals = counters.totals()
-        work = Work(blocks, math.prod(block), Work.counts_of(totals) | of_traffic)
-        return replace(found, totals=totals, counters=counters, work=work)
+        return replace(found, totals=totals, counters=counters, work=_work(grid, block, totals, added))
 
     classes = sample(units)
     if over is not None:
@@ -450,6 +447,101 @@ def predict(
                 found = from_smaller(place, values, 1, classes)
             return prediction(*found, (place, tuple(values)))
     return prediction(*of_grid(args, classes), None)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A whole launch, and what it does.
+
+    `arguments`: of `Kernel.launch`. `work`: amounts, each of which costs the same in every launch (blocks, tiles, and
+    steps of all tiles, for example). `area`: amounts that the sectors read from DRAM are a sum of. `varies`: how often
+    it executes single instructions (copies of an unrolled loop) may differ from what follows from other launches.
+    """
+
+    arguments: Mapping[str, Any]
+    work: Sequence[float]
+    area: Sequence[float]
+    varies: bool = False
+
+
+def predict_from(kernel: Kernel, launch: Sample, samples: Sequence[Sample]) -> Prediction:
+    """Counters of `launch` from smaller launches: for kernels whose blocks wait for others (stream-K).
+
+    The amounts of the launch are a combination of those of the samples, and its counts the same combination of their
+    counts. Samples that the combination does not need test it: their counts must follow exactly from those of others.
+
+    Raises `PtxsimError`, one line: a sample fails, its counters do not follow from the others (`NotLinearError`), or
+    no combination of the samples has the amounts of the launch.
+    """
+    seen = _Seen()
+    ran, sums = [], []  # all counts by sample, and those of them that must be exact
+    for sample in samples:
+        counters, traffic = Counters(), Traffic()
+        kernel.launch(**{**sample.arguments, "checks": False, "values": False}, observers=[counters, traffic])
+        seen.stats |= {s.instruction.pc: s for s in counters.by_instruction()}
+        of_instruction = {
+            _named(pc, name): getattr(s, name)
+            for pc, s in ((s.instruction.pc, s) for s in counters.by_instruction())
+            for name in OF_INSTRUCTION
+            if name != "polled"  # depends on the order in which warps run
+        }
+        sums.append(counters.sums())
+        ran.append(Work.observed(counters, traffic).counts | counters.sums() | of_instruction)
+    work = Amounts(kernel, [sample.work for sample in samples])
+    for number in sorted(set(range(len(samples))) - set(work.needed)):
+        follow = work.combined(samples[number].work, ran)
+        for name, counted in (sums if samples[number].varies else ran)[number].items():
+            expected = follow.get(name, 0.0)
+            if abs(expected - counted) > EXACT * max(1.0, abs(counted)):
+                numbers = f"{counted:,.0f} in a small launch, but {expected:,.0f} follows from the others"
+                raise NotLinearError(f"{kernel.title}: {name} is {numbers}")
+    # Where executions of instructions vary, the least of what follows with and without the last sample is a bound.
+    last = Amounts(kernel, [samples[-1].work, *(sample.work for sample in samples[:-1])])
+    first, other = work.combined(launch.work, ran), last.combined(launch.work, [ran[-1], *ran[:-1]])
+    added = {name: float(max(0, round(min(value, other.get(name, 0.0))))) for name, value in first.items()}
+    area = Amounts(kernel, [sample.area for sample in samples])
+    added["sectors"] = area.combined(launch.area, ran)["sectors"]
+    grid, block = dimensions(launch.arguments["grid"]), dimensions(launch.arguments["block"])
+    totals = named({name: added[name] for name in dict.fromkeys(name for found in sums for name in found)})
+    return Prediction(
+        totals,
+        math.prod(grid),
+        sum(math.prod(dimensions(sample.arguments["grid"])) for sample in samples),
+        at_least(kernel.program),
+        counters=seen.counters(kernel, grid, block, added),
+        work=_work(grid, block, totals, added),
+    )
+
+
+class Amounts:
+    """Amounts of several launches; `needed`: places of those whose amounts are independent, the first ones."""
+
+    def __init__(self, kernel: Kernel, amounts: Sequence[Sequence[float]]) -> None:
+        self.kernel = kernel
+        rows = np.array(amounts, float)
+        self.scale = np.abs(rows).max(axis=0).clip(1.0)
+        rows /= self.scale
+        self.needed: list[int] = []
+        for number in range(len(rows)):
+            if np.linalg.matrix_rank(rows[[*self.needed, number]]) > len(self.needed):
+                self.needed.append(number)
+        self.rows = rows[self.needed]
+
+    def combined(self, amounts: Sequence[float], counts: Sequence[Mapping[str, float]]) -> Sums:
+        """The counts of a launch with these amounts; `counts` of all launches. Raises `PtxsimError`: there are none."""
+        wanted = np.array(amounts, float) / self.scale
+        parts = np.linalg.lstsq(self.rows.T, wanted)[0]
+        if not np.allclose(parts @ self.rows, wanted):
+            raise PtxsimError(f"{self.kernel.title}: no combination of the samples has the amounts {list(amounts)}")
+        names = dict.fromkeys(name for number in self.needed for name in counts[number])
+        each = list(zip(parts.tolist(), self.needed, strict=True))
+        return {name: sum(part * counts[number].get(name, 0.0) for part, number in each) for name in names}
+
+
+def _work(grid: Sequence[int], block: Sequence[int], totals: Mapping[str, float], added: Sums) -> Work:
+    """What bounds need, from the counts of a whole grid."""
+    of_traffic = {name: value for name, value in added.items() if name.startswith("executed:") or name in OF_TRAFFIC}
+    return Work(math.prod(grid), math.prod(block), Work.counts_of(totals) | of_traffic)
 
 
 def edges(kernel: Kernel, grid: Sequence[int], cluster: int | Sequence[int] | None) -> list[int]:

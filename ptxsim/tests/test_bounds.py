@@ -246,9 +246,11 @@ def test_tensor_cores_of_wgmma_by_hand(made):
 
 def test_textures_are_fetched_too(made):
     """Three blocks fetch the same 64 elements of 16 bytes: 8 lines and 32 sectors each."""
-    _, _, work = made("fetch", 3, 64, [array(4 * 192), ptxsim.Texture(array(4 * 64))])
-    assert work.counts["lines"] == 3 * 8
-    assert work.counts["block_sectors"] == 3 * 32 and work.counts["sectors"] == 32
+    args = [array(4 * 192), ptxsim.Texture(array(4 * 64))]
+    kernel, _, work = made("fetch", 3, 64, args)
+    for counts in (work.counts, ptxsim.predict(kernel, 3, 64, args, by_instruction=True).work.counts):
+        assert counts["lines"] == 3 * 8
+        assert counts["block_sectors"] == 3 * 32 and counts["sectors"] == 32
 
 
 def test_instructions_of_a_kernel_that_waits_are_a_least(made):

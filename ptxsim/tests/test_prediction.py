@@ -10,6 +10,7 @@ import pytest
 
 import ptxsim
 from ptxsim.cli import main
+from ptxsim.count import bounds, prediction
 from ptxsim.count.prediction import _Apart, sample
 from ptxsim.count.trip_counts import trip_counts
 from ptxsim.ptx.compiler import compile_ptx
@@ -254,3 +255,44 @@ def test_each_block_is_of_one_class(grid):
     chosen, sizes = classes.of, classes.sizes
     assert sum(sizes.values()) == grid[0] * grid[1] * grid[2] and set(chosen.values()) == set(sizes)
     assert all(0 <= number < sum(sizes.values()) for number in chosen)
+
+
+TAKES_TURNS = """
+extern "C" __global__ void turns(const float* a, float* c, volatile int* turn, int tiles, int steps) {
+    if (threadIdx.x == 0) while (turn[blockIdx.x] == 0) {}
+    __syncthreads();
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        float sum = 0;
+        for (int k = 0; k < steps; ++k) sum += a[(tile * steps + k) * 32 + threadIdx.x];
+        c[tile * 32 + threadIdx.x] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) turn[blockIdx.x + 1] = 1;
+}
+"""
+
+
+def test_blocks_that_wait_for_others_are_predicted_from_whole_launches(tmp_path):
+    """Five launches say what a block, its wait, a step of it, a tile and a step of it cost; one more tests that."""
+    (tmp_path / "turns.cu").write_text(TAKES_TURNS)
+    kernel = ptxsim.load(tmp_path / "turns.cu", "turns")
+
+    def sample(blocks, tiles, steps):
+        a, c = (ptxsim.Array(np.zeros(size * 32, np.float32)) for size in (tiles * steps, tiles))
+        turn = ptxsim.Array(np.eye(1, blocks + 1, dtype=np.int32)[0])  # the first block may begin
+        work = blocks, blocks - 1, blocks * steps, tiles, tiles * steps  # the first does not wait
+        launch = {"grid": blocks, "block": 32, "args": [a, c, turn, tiles, steps]}
+        return prediction.Sample(launch, work, (tiles * steps, 1))
+
+    large, small = sample(6, 24, 64), [sample(b, t, s) for b, t in ((1, 4), (4, 4), (4, 8)) for s in (16, 32)]
+    counters, traffic = ptxsim.Counters(), bounds.Traffic()
+    kernel.launch(**large.arguments, observers=[counters, traffic], checks=False)
+    found = prediction.predict_from(kernel, large, small)
+    assert found.totals == pytest.approx(counters.totals())
+    assert found.counters.totals() == pytest.approx(counters.totals())
+    work = bounds.Work.observed(counters, traffic)
+    assert found.work.executed == pytest.approx(work.executed)
+    assert found.work.counts["sectors"] == pytest.approx(work.counts["sectors"])
+    wrong = prediction.Sample({**small[1].arguments}, (*small[1].work[:4], 500), small[1].area)
+    with pytest.raises(ptxsim.PtxsimError, match="follows from the others"):
+        prediction.predict_from(kernel, large, [small[0], wrong, *small[2:]])

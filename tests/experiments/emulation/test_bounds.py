@@ -10,7 +10,7 @@ import pytest
 from helpers import assert_one_line, run_module
 
 from contracts import read_json, read_rows
-from experiments.emulation import bounds, launching, predictions, scaling
+from experiments.emulation import bounds, launching, predictions
 from experiments.stages.machine_code import code_of
 from kernels import catalogue
 from kernels.problem import ProblemSpec
@@ -48,9 +48,9 @@ def found(builds):
     def of(name: str) -> tuple[dict[str, float], dict[str, dict]]:
         variant, folder = catalogue.load().kernels[name], builds(name)
         kernel = launching.load(variant, folder)
-        scaled = scaling.emulate(kernel, variant, PROBLEM, 132)
-        predicted = predictions.rows(variant, PROBLEM, kernel.name, scaled, code_of(variant, folder))
-        least = bounds.rows(variant, PROBLEM, kernel, folder / f"{name}.cubin", scaled, machines.find("h100"))
+        launch = predictions.predict(kernel, variant, PROBLEM, 132)
+        predicted = predictions.rows(variant, PROBLEM, kernel.name, launch, code_of(variant, folder))
+        least = bounds.rows(variant, PROBLEM, kernel, folder / f"{name}.cubin", launch, machines.find("h100"))
         return {row["metric"]: row["value"] for row in predicted}, {row["resource"]: row for row in least}
 
     return of
@@ -143,11 +143,11 @@ def test_no_archived_bound_is_above_the_measured_cycles(archive: Path) -> None:
 
 def test_one_run_writes_every_table(built: Path, tmp_path: Path) -> None:
     to = tmp_path / "out"
-    names, each = ("sgemm_vectorized", "hgemm_naive_bf16"), ("--predict", "sgemm_vectorized", 4224)
+    names, each = ("sgemm_vectorized", "hgemm_naive_bf16"), ("--predict", "sgemm_vectorized", 4100)
     options = ("--problem", 4096, *each, "--build-dir", built, "--out-dir", to)
     done = run_module("experiments.emulation", *names, *options)
     assert done.returncode == 0, done.stderr
-    assert "n = 4224, left out: sgemm_vectorized: 4224x4224x4224 is not made of whole tiles" in done.stderr
+    assert "n = 4100, left out: sgemm_vectorized cannot take this problem" in done.stderr
     assert "checked sgemm_vectorized on ptxsim: 29 of 29 cases passed" in done.stderr
     checks = read_rows(to / "checks.csv", "checks")
     assert [row["variant"] for row in checks].count("sgemm_vectorized") == 29

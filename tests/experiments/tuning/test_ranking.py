@@ -8,7 +8,7 @@ import pytest
 from helpers import run_module
 
 from contracts import read_rows
-from experiments.emulation import bounds, launching, scaling
+from experiments.emulation import bounds, launching, predictions
 from experiments.stages import toolchain
 from experiments.tuning import ranking, space
 from experiments.tuning.space import Configuration
@@ -39,9 +39,9 @@ def test_the_tile_with_fewer_cycles_comes_first_and_what_cannot_be_ranked_last(b
     assert other["minimum_cycles"] > 1.2 * row["minimum_cycles"] > 0
     assert row["estimate"] == pytest.approx(row["minimum_cycles"] * (1 + ranking.WAITING / row["warps"]))
     assert row["warps"] == builds[NAMES[0]]["blocks_per_sm"] * 8 / 4  # 256 threads are 8 warps
-    (first, row), (last, other) = ranking.rank(builds, configurations, 640, folder, H200, 1)  # 2.5 times two tiles
+    (first, row), (last, other) = ranking.rank(builds, configurations, 672, folder, H200, 1)  # 5.25 tiles of 128
     assert (first.name, last.name) == NAMES[::-1] and "estimate" in row
-    assert "estimate" not in other and "is not made of whole tiles" in other["reason"]
+    assert "estimate" not in other and "must be a multiple of" in other["reason"]
 
 
 def test_the_cycles_are_those_of_the_bounds(built: Built) -> None:
@@ -50,8 +50,8 @@ def test_the_cycles_are_those_of_the_bounds(built: Built) -> None:
     variant = next(c for c in configurations if c.name == NAMES[1]).variant()
     least, resource = ranking.cycles(variant, 1024, folder, H200)
     kernel, problem = launching.load(variant, folder), ProblemSpec.square(1024)
-    scaled = scaling.emulate(kernel, variant, problem, H200.sms)
-    rows = bounds.rows(variant, problem, kernel, folder / f"{variant.name}.cubin", scaled, H200)
+    predicted = predictions.predict(kernel, variant, problem, H200.sms)
+    rows = bounds.rows(variant, problem, kernel, folder / f"{variant.name}.cubin", predicted, H200)
     most = {row["resource"]: row["minimum_cycles"] for row in rows if row["resource"] not in ("l2", "tail")}
     assert most[resource] == max(most.values()) and least == pytest.approx(most[resource] * 8 / (1024 / 132))
 
