@@ -45,7 +45,7 @@ from experiments.declarations import Item, Protocol
 from experiments.gpu import clocks, discovery, power
 from experiments.gpu.device import Gpu
 from experiments.gpu.libraries import Gemm, how_called, import_early, load_gemm
-from experiments.gpu.session import UNKNOWN, Session
+from experiments.gpu.session import UNKNOWN, Session, require_gpu
 from experiments.gpu.timing import Samples, Stopwatch, Work, duration_us, warm_up
 from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import store, verify
@@ -555,6 +555,8 @@ def run(options: argparse.Namespace) -> Record:
     for name in wrong.keys() & set(options.variants):
         logger.warning(f"{name} is not timed: it failed {len(wrong[name])} checks, first: {wrong[name][0]['case']}")
     passed = [name for name in options.variants if name not in wrong]
+    if passed:
+        require_gpu()
     record = Record(experiment)
     items = declarations.items(experiment, passed, options.clock_policy, options.sizes_step, options.catalogue)
     with store.opened(options.store) as kept:

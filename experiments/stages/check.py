@@ -26,7 +26,7 @@ from contracts import UserError, run_command, write_rows
 from contracts.archives import checksum
 from contracts.dtypes import Types
 from experiments.command_line import add_build_dir, add_problems, add_store, add_variants, find_runnable
-from experiments.gpu.session import UNKNOWN
+from experiments.gpu.session import UNKNOWN, require_gpu
 from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
 from experiments.stages import patterns, store, verify
 from experiments.stages.cases import Case, cases, of_problems
@@ -489,6 +489,7 @@ def main() -> None:
     variants = [
         find_runnable(options.catalogue, name, "its output is checked where it is timed") for name in options.variants
     ]
+    require_gpu()
     with store.opened(options.store) as kept:
         found = measured(variants, options.build_dir, kept, options.seed, options.problem)
     rows = [row for variant in variants for row in found[variant.name].rows["checks"]]

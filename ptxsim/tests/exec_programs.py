@@ -22,7 +22,6 @@ FLAGS = {
     "driver": ["-lcuda"],
     "epilogues": ["-lcublas", "-lcublasLt"],
     "missing": ["--no-compress"],
-    "nested": ["-rdc=true", "-lcudadevrt"],
     "optimised": ["-O3"],
 }
 

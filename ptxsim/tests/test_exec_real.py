@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from xml.etree import ElementTree
 
@@ -50,11 +49,6 @@ def test_once_with_a_sample_runs_later_launches_in_part(programs, tmp_path):
 def test_libraries_do_what_those_of_cuda_do(programs):
     done = programs.run("epilogues")
     assert done.stdout.splitlines() == ["0 wrong", "0 differ"], done.stderr
-
-
-def test_dynamic_parallelism_is_refused_for_its_own_reason(programs):
-    done = programs.run("nested", options=["-q"])
-    assert re.search(r"outer: .*GetParameterBuffer\w* is called: .*\(dynamic parallelism\)", done.stderr), done.stderr
 
 
 def test_places_in_optimised_host_code(programs):

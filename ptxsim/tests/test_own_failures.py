@@ -41,13 +41,6 @@ def test_of_a_single_kernel(error, tmp_path, monkeypatch, capsys) -> None:
     assert last.startswith("ptxsim: the emulator itself failed; please report this traceback")
 
 
-def test_a_wrong_input_is_none(tmp_path, capsys) -> None:
-    path = tmp_path / "k.ptx"
-    path.write_text(KERNEL)
-    assert main(["run", str(path), "--grid", "1", "--block", "32", "--arg", "5", "--arg", "6"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-
-
 def test_of_a_whole_program(programs) -> None:
     command = [sys.executable, "-c", PATCHED, str(programs.path("gemm"))]
     done = subprocess.run(command, env=programs.environment, cwd=programs.folder, capture_output=True, text=True)

@@ -37,10 +37,7 @@ WRONG = {
     "generic shared as global": ("ld.global.u32 %r3, [%d3];", "a generic address of shared memory"),
     "generic local as global": ("st.global.u32 [%d5], %r2;", "a generic address of local memory"),
     "store, too": (CUT.format("%d3") + "st.shared.u32 [%r4], %r2;", "cut to 32 bits: __cvta_generic_to_shared"),
-    "atomic": (
-        CUT.format("%d3") + "red.shared.add.u32 [%r4], %r2;",
-        "generic address of shared memory cut to 32 bits",
-    ),
+    "atomic": (CUT.format("%d3") + "red.shared.add.u32 [%r4], %r2;", "generic address of shared memory cut to 32"),
 }  # fmt: skip
 RIGHT = {
     "generic": "ld.u32 %r3, [%d3];",

@@ -85,6 +85,18 @@ class Host:
         self.started.append(start(wait_s, visible, code, **env | changes))
         return self.started[-1]
 
+    def holding(self) -> subprocess.Popen[str]:
+        """A process that has taken the first card."""
+        process = self.start()
+        assert taken(process) == CARDS[0]
+        return process
+
+    def waiting(self, visible: str | None = None) -> subprocess.Popen[str]:
+        """A process that waits for a card."""
+        process = self.start(visible=visible)
+        assert line(process.stderr) == WAITING
+        return process
+
     def takes(self, **options: str) -> str:
         """Which card a process takes, as CUDA knows it, or its error; it does not keep it."""
         process = self.start(2, **options)
@@ -105,7 +117,7 @@ def taken(process: subprocess.Popen[str]) -> str:
 
 
 def ends(*processes: subprocess.Popen[str]) -> None:
-    """They receive a signal to end, and end well."""
+    """They receive the end of their input, and end well."""
     for process in processes:
         process.communicate()
         assert process.returncode == 0
@@ -124,46 +136,32 @@ def host(tmp_path: Path, library: Path) -> Iterator[Host]:
 # ---- taking turns ---------------------------------------------------------------------------------------------------
 
 
-def test_a_second_process_waits_until_the_first_is_done(host: Host) -> None:
-    first = host.start()
-    assert taken(first) == CARDS[0]
-    second = host.start()
-    assert line(second.stderr) == WAITING
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_second_process_waits_until_the_first_is_done_or_killed(killed: bool, host: Host) -> None:
+    first, second = host.holding(), host.waiting()
     with pytest.raises(subprocess.TimeoutExpired):
         second.wait(0.6)
-    ends(first)
-    assert taken(second) == CARDS[0]
-    ends(second)
-
-
-def test_a_process_that_was_killed_holds_nothing(host: Host) -> None:
-    first = host.start()
-    assert taken(first) == CARDS[0]
-    second = host.start()
-    assert line(second.stderr) == WAITING
-    first.kill()
+    if killed:
+        first.kill()
+    else:
+        ends(first)
     assert taken(second) == CARDS[0]
     ends(second)
 
 
 def test_waiting_has_an_end(host: Host) -> None:
-    first = host.start()
-    assert taken(first) == CARDS[0]
+    host.holding()
     second = host.start(0.3)
     words = second.communicate()[1].splitlines()
     assert second.returncode == 2
     assert words[-1] == "error: every visible GPU stayed taken for 0 s; wait for the other run to end"
-    ends(first)
 
 
 def test_of_three_on_two_cards_the_third_waits_for_the_one_that_comes_free(host: Host) -> None:
     host.cards(2)
     first, second = host.start(), host.start()
     has = {taken(first): first, taken(second): second}
-    third = host.start()
-    assert line(third.stderr) == WAITING
-    with pytest.raises(subprocess.TimeoutExpired):
-        third.wait(0.6)
+    third = host.waiting()
     ends(has[CARDS[1]])
     assert taken(third) == CARDS[1]
     ends(has[CARDS[0]], third)
@@ -172,47 +170,39 @@ def test_of_three_on_two_cards_the_third_waits_for_the_one_that_comes_free(host:
 def test_who_chooses_a_card_without_holding_it_spreads_evenly(host: Host) -> None:
     """Whoever holds one at that moment; a process that has ended no longer counts."""
     host.cards(2)
-    holder = host.start()
-    assert taken(holder) == CARDS[0]
-    chosen = []
+    host.holding()
+    processes, chosen = [], []
     for _ in range(4):
-        process = host.start(code=CHOOSE)
-        chosen.append((line(process.stdout), process))
-    assert [card for card, _ in chosen] == CARDS[:2] * 2
-    ends(*(process for card, process in chosen if card == CARDS[1]))
+        processes.append(host.start(code=CHOOSE))
+        chosen.append(line(processes[-1].stdout))
+    assert chosen == CARDS[:2] * 2
+    ends(*processes[1::2])
     assert line(host.start(code=CHOOSE).stdout) == CARDS[1]
-    ends(holder)
 
 
 def test_a_process_that_goes_on_gives_the_gpu_back(host: Host) -> None:
-    first = host.start()
-    assert taken(first) == CARDS[0]
+    first = host.holding()
     assert first.stdin and first.stdout
     first.stdin.write("\n")
     first.stdin.flush()
     assert line(first.stdout) == "free"
-    second = host.start()
-    assert taken(second) == CARDS[0]
-    ends(first, second)
+    ends(host.holding(), first)
 
 
-def test_runs_with_different_temporary_folders_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_with_different_temporary_folders_meet_and_a_lock_does_not_show_the_uuid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As where each user or Slurm job has a TMPDIR of its own."""
     monkeypatch.delenv(LOCKS, raising=False)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    assert lock_path("GPU-x").parent == Path("/tmp")
+    path = lock_path("GPU-7c0ffee7")
+    assert path.parent == Path("/tmp") and "7c0ffee7" not in path.name and path != lock_path("GPU-7c0ffee8")
 
 
 def test_a_folder_for_locks_that_is_none_is_one_line(host: Host, tmp_path: Path) -> None:
-    process = host.start(**{LOCKS: str(tmp_path / "cards")})
-    errors = process.communicate()[1].splitlines()
-    assert process.returncode == 2 and len(errors) == 1
-    assert errors[0].startswith(f"error: cannot lock {tmp_path}/cards/gemm-ladder-gpu-") and LOCKS in errors[0]
-
-
-def test_a_lock_does_not_show_the_uuid() -> None:
-    path = lock_path("GPU-7c0ffee7")
-    assert "7c0ffee7" not in str(path) and path != lock_path("GPU-7c0ffee8")
+    errors = host.takes(**{LOCKS: str(tmp_path / "cards")})
+    assert errors.startswith(f"error: cannot lock {tmp_path}/cards/gemm-ladder-gpu-") and LOCKS in errors
+    assert "\n" not in errors
 
 
 # ---- which cards may be taken ---------------------------------------------------------------------------------------
@@ -225,10 +215,8 @@ def test_a_lock_does_not_show_the_uuid() -> None:
         ("2,0", CARDS[2]),  # in this order
         (" 1 , 0", CARDS[1]),
         (CARDS[2], CARDS[2]),
-        (f"{CARDS[1]},{CARDS[0]}", CARDS[1]),
         ("GPU-stand", "no GPU is visible (CUDA_VISIBLE_DEVICES = 'GPU-stand')"),  # could be any of them
         ("7,0", "no GPU is visible"),  # as CUDA reads it: nothing after an unknown one
-        ("-1", "no GPU is visible"),
         ("", "no GPU is visible"),
         ("²", "no GPU is visible"),
     ],
@@ -239,17 +227,10 @@ def test_cuda_visible_devices_says_which(visible: str, expected: str, host: Host
 
 
 def test_a_card_of_another_model_does_not_stand_in(host: Host) -> None:
-    """The first visible one is what the run is about; a different one would fill the same tables."""
+    """A run is about the model that Snakemake planned for, or the first visible one's."""
     host.cards(2, model1=1)
-    first = host.start()
-    assert taken(first) == CARDS[0]
-    second = host.start()
-    assert line(second.stderr) == WAITING
-    ends(first, second)
-
-
-def test_the_model_that_snakemake_planned_for_is_taken(host: Host) -> None:
-    host.cards(2, model1=1)
+    host.holding()
+    host.waiting()
     known = {discovery.KNOWN: json.dumps({"gpu": "NVIDIA Stand-in 1"})}
     assert host.takes(**known) == CARDS[1]
     said = host.takes(visible="0", **known)
@@ -264,21 +245,15 @@ def test_a_card_that_slurm_gave_to_another_job_is_not_counted(host: Host) -> Non
 
 
 def test_an_instance_of_a_gpu_takes_all_of_its_lock(host: Host) -> None:
-    """MIG: CUDA sees the instance; lock, power and clocks are the GPU's."""
+    """MIG: CUDA sees the instance; lock, power and clocks are the GPU's. The GPU itself is its first instance."""
     host.cards(2, mig0=2)
+    assert [host.takes(visible=visible) for visible in ("0", CARDS[0])] == ["MIG-stand-in-0-0"] * 2
     first = host.start(visible="MIG-stand-in-0-1")
     assert line(first.stdout) == f"MIG-stand-in-0-1 {CARDS[0]}"
-    second = host.start(visible="MIG-stand-in-0-0")
-    assert line(second.stderr) == WAITING
+    second = host.waiting("MIG-stand-in-0-0")
     ends(first)
     assert taken(second) == "MIG-stand-in-0-0"
     ends(second)
-
-
-@pytest.mark.parametrize("visible", ["0", CARDS[0]])
-def test_a_gpu_in_mig_mode_is_its_first_instance(visible: str, host: Host) -> None:
-    host.cards(1, mig0=2)
-    assert host.takes(visible=visible) == "MIG-stand-in-0-0"
 
 
 # ---- real GPUs ------------------------------------------------------------------------------------------------------

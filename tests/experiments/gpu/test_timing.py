@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -235,47 +235,30 @@ def test_the_fraction_of_polls_that_showed_a_reason() -> None:
 # ---- warming up ----------------------------------------------------------------------------------------------------
 
 
-class Card:
-    """A device on which one run takes the next of `times` in microseconds, then the last; and the time that passes."""
+@pytest.mark.parametrize(
+    ("times", "least_s", "most_s", "ends_s", "chunks"),
+    [
+        ([1000.0], 0.5, 3.0, (0.5, 0.65), None),
+        # a clock that falls in steps: two chunks are alike at each, and that is not steady
+        ([1000.0, 1000.0, 1100.0, 1100.0, 1200.0, 1200.0, 1300.0, 1301.0, 1300.0], 0.1, 3.0, (0.8, 0.9), 9),
+        ([1000.0, 1100.0] * 1000, 0.3, 1.5, (1.5, 1.75), None),  # never steady
+    ],
+)
+def test_warming_up_ends_once_the_work_runs_steadily_or_the_time_is_over(
+    times: list[float], least_s: float, most_s: float, ends_s: tuple[float, float], chunks: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """One run takes the next of `times` in microseconds, then the last of them."""
+    now, taken = 0.0, []
 
-    def __init__(self, times: Iterable[float], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.times, self.now, self.chunks = self._endless(times), 0.0, 0
-        monkeypatch.setattr(timing, "duration_us", self.duration_us)
-        monkeypatch.setattr(timing.time, "monotonic", lambda: self.now)
+    def duration_us(_: Any, work: Any, count: int = 1) -> float:
+        nonlocal now
+        taken.append(times[min(len(taken), len(times) - 1)])
+        now += count * taken[-1] / 1e6
+        return taken[-1]
 
-    def _endless(self, times: Iterable[float]) -> Iterator[float]:
-        last = 0.0
-        for last in times:
-            yield last
-        while True:
-            yield last
-
-    def duration_us(self, gpu: Any, work: Any, count: int = 1) -> float:
-        self.chunks += 1
-        time_us = next(self.times)
-        self.now += count * time_us / 1e6
-        return time_us
-
-
-def warm_up(card: Card, seconds: float, most: float = 3.0) -> float:
-    return timing.warm_up(None, lambda: None, seconds, most, chunk_s=0.1)  # type: ignore[arg-type]
-
-
-def test_steady_work_takes_the_least_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    card = Card([1000.0], monkeypatch)
-    assert warm_up(card, 0.5) == 1000.0
-    assert 0.5 <= card.now <= 0.65
-
-
-def test_a_clock_that_falls_in_steps_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two chunks are alike at each step: that is not steady."""
-    falling = [1000.0, 1000.0, 1100.0, 1100.0, 1200.0, 1200.0, 1300.0, 1301.0, 1300.0]
-    card = Card(falling, monkeypatch)
-    assert warm_up(card, 0.1) == 1300.0
-    assert card.chunks == len(falling)
-
-
-def test_what_never_runs_steadily_has_the_longest_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    card = Card([1000.0, 1100.0] * 1000, monkeypatch)
-    warm_up(card, 0.3, most=1.5)
-    assert 1.5 <= card.now <= 1.75
+    monkeypatch.setattr(timing, "duration_us", duration_us)
+    monkeypatch.setattr(timing.time, "monotonic", lambda: now)
+    steady = timing.warm_up(None, lambda: None, least_s, most_s, chunk_s=0.1)  # type: ignore[arg-type]
+    assert steady == taken[-1] and ends_s[0] <= now <= ends_s[1]
+    assert chunks in (None, len(taken))

@@ -76,13 +76,6 @@ def test_a_variant_that_failed_its_check_is_not_timed(tmp_path: Path, archive: P
     assert read_rows(tmp_path / "out" / "windows", "windows") == []
 
 
-def test_a_part_that_is_not_whole_is_not_merged(tmp_path: Path, archive: Path) -> None:
-    (tmp_path / "part.csv").write_bytes((archive / "checks.csv").read_bytes()[:5000])
-    done = run_module("experiments.stages.merge", "checks", tmp_path / "part.csv", "--out", tmp_path / "all.csv")
-    assert_one_line(done, "part.csv", "truncated")
-    assert not (tmp_path / "all.csv").exists()
-
-
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "results").write_text("")
     done = run_module("kernels.catalogue", "--out", tmp_path / "results" / "variants.csv")

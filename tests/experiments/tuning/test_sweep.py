@@ -5,10 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import ARCH, ROOT, assert_one_line, environment, run_module, wait_until
+from helpers import ARCH, ROOT, assert_one_line, run_module
 
 from contracts import UserError, read_json, read_rows, write_json
 from experiments.gpu import discovery
@@ -112,19 +108,17 @@ def test_a_stopped_sweep_goes_on_where_it_was_also_after_a_line_that_was_cut(tmp
             tune.Parts(path)
 
 
-def test_kill_9_leaves_what_was_measured(tmp_path: Path) -> None:
-    code = "import runpy, signal, sys\nfrom pathlib import Path\ndef stuck(item):\n"
-    code += "    return signal.pause() if len(gpu.calls) == 4 else measure(item)\n"
-    code += f"test = runpy.run_path({str(Path(__file__))!r})\ngpu = test['NoGpu']()\n"
-    code += f"measure, gpu.measure = gpu.measure, stuck\ntest['sweep_run'](Path({str(tmp_path)!r}), gpu)\n"
-    env = environment(PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=env)
-    path = tmp_path / "parts.jsonl"
-    wait_until(lambda: path.is_file() and path.read_text().count("\n") == 4, process)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    gpu = NoGpu()
-    assert len(sweep_run(tmp_path, gpu)) == 8 and len(gpu.calls) == 4 + 3
+def test_each_row_is_in_the_file_before_the_next_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a kill leaves what was measured."""
+    path, rows, measured = tmp_path / "parts.jsonl", [], NoGpu.measure
+
+    def counted(gpu: NoGpu, item: Any) -> Any:
+        rows.append(path.read_text().count("\n") if path.is_file() else 0)
+        return measured(gpu, item)
+
+    monkeypatch.setattr(NoGpu, "measure", counted)
+    sweep_run(tmp_path, NoGpu())
+    assert rows == list(range(11))
 
 
 def test_another_compiler_or_source_is_measured_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,13 +135,11 @@ def test_a_failure_is_a_row_with_its_reason_and_does_not_win(tmp_path: Path) -> 
     crash = Failure("illegal address", of_kernel=True)
     faults = {best: {"checked": False, "reason": "check after timing: 1 wrong"}, crashed: crash}
     rows = sweep_run(tmp_path, NoGpu(faults), NoCompiler(unbuilt))
-    reasons = {name: (rows[name]["checked"], rows[name]["reason"]) for name in (best, crashed, unbuilt)}
-    assert list(reasons.values()) == [
-        (False, "check after timing: 1 wrong"), (None, "run: illegal address"), (None, "build: nvcc failed on it"),
-    ]  # fmt: skip
+    reasons = [(rows[name]["checked"], rows[name]["reason"]) for name in (best, crashed, unbuilt)]
+    wrong = (False, "check after timing: 1 wrong")
+    assert reasons == [wrong, (None, "run: illegal address"), (None, "build: nvcc failed on it")]
     assert rows[best]["tflops"] is None
-    won = tune.winners(CONFIGURATIONS, rows)["sgemm_autotuned"]
-    assert won["template"] == WINNER | {"BK": 8}
+    assert tune.winners(CONFIGURATIONS, rows)["sgemm_autotuned"]["template"] == WINNER | {"BK": 8}
     again = NoGpu()
     sweep_run(tmp_path, again)  # what could not run is tried again; what was wrong stays wrong
     assert {name for name, samples in again.calls if samples == 11} == {unbuilt, crashed}
@@ -166,9 +158,10 @@ def test_a_configuration_that_spoils_the_context_keeps_its_row_and_a_fresh_proce
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """One of the four passes, one fails its check with a fault, one faults while it is timed, one is refused."""
+    fault = DeviceFault("CUDA: illegal address")
     row = {"checked": True, "reason": None}
-    outcomes = {"good": row, "wrong": row | {"checked": False, "reason": "check: CUDA: illegal address"}}
-    outcomes |= {"faulty": DeviceFault("CUDA: illegal address"), "refused": UserError("GPU out of memory")}
+    outcomes = {"good": row, "wrong": row | {"checked": False, "reason": f"check: {fault}"}}
+    outcomes |= {"faulty": fault, "refused": UserError("GPU out of memory")}
 
     class Measurer:
         def __init__(self, *_: object) -> None:
@@ -182,17 +175,17 @@ def test_a_configuration_that_spoils_the_context_keeps_its_row_and_a_fresh_proce
 
         def sync(self) -> None:
             if self.last in ("wrong", "faulty"):
-                raise DeviceFault("CUDA: illegal address")
+                raise fault
 
     monkeypatch.setattr(measure, "GpuMeasurer", Measurer)
+    names = ("good", "wrong", "good", "faulty", "good", "refused", "good")
     with Worker(functools.partial(measure.opened, SMALL, tmp_path, tmp_path)) as worker:
-        found = [worker.do((name, 5)) for name in ("good", "wrong", "good", "faulty", "good", "refused", "good")]
-    first, wrong, second, faulty, third, refused, fourth = found
+        first, wrong, second, faulty, third, refused, fourth = (worker.do((name, 5)) for name in names)
     assert (wrong["checked"], wrong["reason"]) == (False, "check: CUDA: illegal address")
     assert faulty == Failure("CUDA: illegal address", of_kernel=True)
     assert refused == Failure("GPU out of memory", of_kernel=False)
-    processes = [one["process"] for one in (first, wrong, second, third, fourth)]
-    assert processes[0] == processes[1] and processes[3] == processes[4] and len(set(processes)) == 3
+    assert first["process"] == wrong["process"] != second["process"]
+    assert second["process"] != third["process"] == fourth["process"]
 
 
 def test_a_build_that_is_there_is_kept_and_an_unfinished_one_is_not(built: Path, tmp_path: Path) -> None:
@@ -207,10 +200,9 @@ def test_a_build_that_is_there_is_kept_and_an_unfinished_one_is_not(built: Path,
     write_json(row, "resources", read_json(row, "resources") | {"source_hash": "0" * 16})
     assert builder.build(variant) == first
     builder.close()
-    # At the tile that both take, its general copies cost what the vectorized kernel's do
-    theirs = read_json(built / "sgemm_vectorized.json", "resources")
+    of_rung = read_json(built / "sgemm_vectorized.json", "resources")  # the same tile, with copies for it alone
     same = ["registers", "shared_bytes", "spill_bytes", "lds_128", "sts_32", "sts_128", "ldg_128", "stg_128"]
-    assert {key: first[key] for key in same} == {key: theirs[key] for key in same}
+    assert [first[key] for key in same] == [of_rung[key] for key in same]
 
 
 # ---- the record and the catalogue -------------------------------------------------------------------------------
@@ -225,37 +217,28 @@ def record(**changes: Any) -> dict[str, Any]:
     return head | {"date": "2026-01-02", "size": 4096, "kernels": kernels}
 
 
-@pytest.fixture
-def catalogue_with(tmp_path: Path) -> Callable[..., catalogue.Variant]:
-    """Loads the catalogue as it is with a record (a dict, or a file's text), or with none anywhere."""
+def autotuned(folder: Path, content: str | None) -> catalogue.Variant:
+    """The rung in the catalogue as it is, with a record of this content, or with none anywhere."""
     entries = json.loads(json.dumps(catalogue.entries_of(catalogue.CATALOGUE)))  # a copy without aliases
     entries["variants"]["sgemm_autotuned"]["tuned"] = "no-such-archive"
-    path, tuned = tmp_path / "catalogue.yaml", tmp_path / "tuned.json"
+    path, tuned = folder / "catalogue.yaml", folder / "tuned.json"
     path.write_text(yaml.safe_dump(entries, sort_keys=False))
-
-    def load(content: dict[str, Any] | str | None) -> catalogue.Variant:
-        if isinstance(content, dict):
-            write_json(tuned, "tuned", content)
-        elif content is not None:
-            tuned.write_text(content)
-        return catalogue.load(None if content is None else tuned, path).kernels["sgemm_autotuned"]
-
-    return load
+    tuned.write_text(content or "")
+    return catalogue.load(tuned if content else None, path).kernels["sgemm_autotuned"]
 
 
-def test_the_autotuned_rung_takes_template_and_threads_from_the_record(
-    catalogue_with: Callable[..., catalogue.Variant],
-) -> None:
-    own, chosen = catalogue_with(None), catalogue_with(record())
+def test_the_autotuned_rung_takes_template_and_threads_from_the_record(tmp_path: Path) -> None:
+    own, chosen = autotuned(tmp_path, None), autotuned(tmp_path, json.dumps(record()))
     assert (own.template, own.tuned) == (WINNER, None)
     assert chosen.template == record()["kernels"]["sgemm_autotuned"]["template"]
     assert (chosen.threads, chosen.tile, chosen.multiples["n"]) == (256, {"m": 64, "n": 256, "k": 16}, 256)
     assert chosen.tuned == "toy" and "<64, 256, 16, 8, 8>" in chosen.translation_unit()
     assert chosen.source_hash != own.source_hash
-    refused = {"has template values BM, BN, but .* BM, BN, BK,": record(template={"BM": 64, "BN": 64})}
-    for said, content in (refused | {"not JSON, truncated": "{", "'machine' is missing": "{}"}).items():
+    short = json.dumps(record(template={"BM": 64, "BN": 64}))
+    refused = {"has template values BM, BN, but .* BM, BN, BK,": short, "not JSON, truncated": "{"}
+    for said, content in refused.items():
         with pytest.raises(UserError, match=rf"tuned\.json: .*{said}"):
-            catalogue_with(content)
+            autotuned(tmp_path, content)
 
 
 def test_a_command_takes_the_record_that_it_is_given(tmp_path: Path) -> None:
@@ -286,16 +269,15 @@ def test_a_sweep_of_three_configurations_on_the_gpu(tmp_path: Path) -> None:
     here = discovery.gpu()
     assert here is not None
     build.compile_source(ROOT / "experiments/gpu/harness.cu", tmp_path / "harness", here.arch, toolchain.nvcc())
-    arguments = ["--machine", "trial", "--arch", here.arch, "--build-dir", tmp_path, "--out-dir", tmp_path / "out"]
-    code = [sys.executable, "-m", "experiments.tuning.sweep", *map(str, arguments), "--limit", "3"]
-    env = environment(CUDA_VISIBLE_DEVICES=os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
-    code += ["--kernel", "sgemm_autotuned"]
-    done = subprocess.run(code, cwd=ROOT, env=env, capture_output=True, text=True)
+    command = ["experiments.tuning.sweep", "--machine", "trial", "--arch", here.arch, "--build-dir", tmp_path]
+    command += ["--out-dir", tmp_path / "out", "--limit", 3, "--kernel", "sgemm_autotuned"]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+    done = run_module(*command, CUDA_VISIBLE_DEVICES=visible)
     assert done.returncode == 0, done.stderr
     rows = [row for row in read_rows(tmp_path / "out" / "tuning.csv", "tuning") if row["time_us"]]
     assert len(rows) == 3 and all(row["checked"] and 0 < row["fraction_of_cublas"] < 1.2 for row in rows)
     assert all(row["round"] == 2 and row["samples"] >= 30 for row in rows)
     won = read_json(tmp_path / "out" / "tuned.json", "tuned")["kernels"]["sgemm_autotuned"]
     assert won["tflops"] == pytest.approx(max(row["tflops"] for row in rows), rel=1e-6)  # the table has nine digits
-    again = subprocess.run(code, cwd=ROOT, env=env, capture_output=True, text=True)
+    again = run_module(*command, CUDA_VISIBLE_DEVICES=visible)
     assert again.returncode == 0 and "3 of 3 configurations are measured already" in again.stderr
