@@ -188,11 +188,16 @@ class Numbers:
         return Estimate.around(begins("value"), (begins("low"), begins("high")))
 
     def minimum_cycles(self, variant: str, resource: str, n: int = SIZE) -> Estimate:
-        """Cycles of an SM that a unit needs at least, by the emulator's count of its work."""
+        """Cycles of an SM that a unit needs at least, by the emulator's count of its work.
+
+        A unit without work has no row. Where not even `issue` has one, executions are estimates and none are told.
+        """
         rows = squares(self.results.table("bounds"))
         rows = rows[(rows["variant"] == variant) & (rows["n"] == n)]
         self._first(rows, f"no minimum cycles of {variant} at n = {n}")
         found = rows.loc[rows["resource"] == resource, "minimum_cycles"]
+        if found.empty and "issue" not in set(rows["resource"]):
+            raise Missing(f"the {resource} cycles of {variant} at n = {n} are an estimate")
         return Estimate.of(float(found.iloc[0]) if len(found) else 0.0)
 
     def cell(self, table: str, column: str, **where: Any) -> Estimate | str:

@@ -127,3 +127,12 @@ def test_what_a_gpu_did_not_measure_or_of_another_source_is_missing(
     (tmp_path / "variants.csv").write_text(variants_csv.read_text().replace(own, "0" * len(own)))
     with pytest.raises(Missing, match="of its current source"):
         Numbers(Results(numbers.results.folder, tmp_path / "variants.csv")).evaluate("fraction(sgemm_naive)")
+
+
+def test_cycles_that_are_an_estimate_are_missing_and_those_of_an_idle_unit_are_none(
+    h100: Results, changed: Callable[..., Results]
+) -> None:
+    assert Numbers(h100).minimum_cycles("sgemm_warptile", "tensor") == Estimate.of(0.0)
+    estimated = changed(h100, bounds=lambda rows: rows[~rows["resource"].isin(["issue", "fma", "registers"])])
+    with pytest.raises(Missing, match="estimate"):
+        Numbers(estimated).minimum_cycles("sgemm_warptile", "fma")
