@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ import pandas as pd
 from analysis.estimates import Estimate, Missing, Truth, number
 from analysis.numbers import Numbers
 from analysis.results import Results, of_archives
-from contracts import UserError, choose, read_rows, read_yaml, run_command, worklogs, write_rows
+from contracts import UserError, choose, read_rows, read_yaml, rules, run_command, worklogs, write_rows
 from contracts.claims import Entry, TableRow
 
 QUOTE_WORDS = 25  # at most, of a text that is not ours
@@ -59,7 +58,7 @@ class Claim:
     @property
     def rule_hash(self) -> str:
         """Of test and quotation: what a recorded verdict answers."""
-        return hashlib.sha256(f"{self.entry.test}\n{self.entry.quote}".encode()).hexdigest()[:16]
+        return rules.of_claim({"test": self.entry.test, "quote": self.entry.quote})
 
 
 def read_claims(numbers: Numbers, root: Path = worklogs.FOLDER) -> list[Claim]:

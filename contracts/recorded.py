@@ -110,6 +110,7 @@ class Provenance(Document):
     sources: dict[str, str] = column("variant to source hash")
     sessions: list[Session] = optional("the cards that the run had; a row of windows.csv names its own")
     left_out: dict[str, str] = optional("stage that did not run, and why")
+    rules: dict[str, str] = optional("claim, finding or module of statistics to its hash (contracts/rules.py)")
 
 
 @table("samples", "samples.parquet", parts="bench", archive="always")

@@ -27,6 +27,7 @@ from contracts import (
     read_json,
     read_rows,
     registry,
+    rules,
     run_command,
     write_json,
 )
@@ -40,7 +41,7 @@ from kernels import catalogue
 logger = logging.getLogger(__name__)
 
 TESTS = "gpu-tests.txt"  # what `make test-gpu` printed, if it was run
-LIMIT_BYTES = 16_000_000
+LIMIT_BYTES = 6_000_000
 
 
 def main() -> None:
@@ -143,6 +144,15 @@ def require_whole(folder: Path) -> None:
     logger.info(f"{folder} is whole: {len(tables)} tables of commit {commits[0] if commits else 'none'}")
     for commit, measurements in measured_at(folder).items():
         logger.info(f"measured at {commit}: {measurements} measurements of sessions that ran there")
+    recorded = read_json(folder / "provenance.json", "provenance").get("rules")
+    if recorded is None:
+        logger.info("rules: not recorded; they may be younger than the measurements")
+    elif changed := rules.changed(recorded, rules.hashes(catalogue.ROOT.parent)):
+        logger.info(
+            f"rules that changed after they were measured: {', '.join(changed)}; docs/changes-after-data.md says why"
+        )
+    else:
+        logger.info(f"rules: all {len(recorded)} are those that stood when it was measured")
 
 
 def measured_at(folder: Path) -> dict[str, int]:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import ARCHIVE, assert_one_line, run_module
+from helpers import ARCHIVE, ROOT, assert_one_line, run_module
 
-from contracts import UserError, read_rows, registry, write_rows
+from contracts import UserError, read_rows, registry, rules, write_rows
 from experiments.stages import archive as stage
 from kernels import catalogue
 
@@ -191,6 +191,19 @@ def test_an_archive_of_one_run_is_whole(whole: Path, monkeypatch: pytest.MonkeyP
     assert amiss(whole, monkeypatch) == ""
 
 
+def test_rules_that_changed_since_it_was_measured_are_listed(
+    whole: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    now = rules.hashes(ROOT)
+    for recorded, said in (
+        (now, f"all {len(now)} are"),
+        (now | {"ours/hgemm-best": "0"}, "measured: ours/hgemm-best;"),
+    ):
+        with_entries("provenance.json", rules=recorded)(whole)
+        assert amiss(whole, monkeypatch) == "" and said in caplog.text
+
+
 def test_a_tuned_kernel_is_the_one_of_the_archive_s_own_sweep(tmp_path: Path, archive: Path) -> None:
     """On another GPU another tile wins, which is no change of the kernel."""
     record = json.loads((archive / "tuned.json").read_text())
@@ -226,7 +239,7 @@ def with_a_stale_row(folder: Path) -> None:
     change_origin(folder, "counters.csv")
 
 
-def with_entries(name: str, **changes: str) -> Callable[[Path], None]:
+def with_entries(name: str, **changes: object) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | changes))
         change_origin(folder, name)
