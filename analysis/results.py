@@ -6,7 +6,7 @@
     results.table("resources")            # any recorded table (contracts) as a frame, with the catalogue's columns
 
 Rows of a kernel that failed a check are left out of everything that shows its speed. A row is stale where the kernel's
-source changed after it was measured; figures mark such rows with a dagger.
+machine code or launch changed after it was measured; figures mark such rows with a dagger.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ import pandas as pd
 
 from analysis import counters
 from analysis.timings import timings
-from contracts import UserError, read_json, read_rows, registry
+from contracts import UserError, codes, read_json, read_rows, registry
 from contracts.samples import read_samples
 
+BUILT = "resources.csv"  # has the machine code of each source
 DAGGER = "†"  # stands at every label whose rows are stale
 OF_CATALOGUE = ["label", "kind", "family", "dtype", "tensor", "order", "builds_on", "baseline"]
 
@@ -62,16 +63,7 @@ class Results:
     def _frame(self, name: str) -> pd.DataFrame:
         table, path = registry.find(name, "a table's name"), self.path(name)
         rows = read_rows(path, table.schema) if path.is_file() else []
-        return self._with_current_hashes(pd.DataFrame(rows, columns=registry.columns(table.schema)))
-
-    def _with_current_hashes(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Rows with today's source_hash where a kernel's source changed since, but not its machine code (same_code)."""
-        path = self.folder / "same_code.csv"
-        if "source_hash" not in rows or "variant" not in rows or not path.is_file():
-            return rows
-        same = {(row["variant"], row["measured_hash"]): row["source_hash"] for row in read_rows(path, "same_code")}
-        keys = zip(rows["variant"], rows["source_hash"], strict=True)
-        return rows.assign(source_hash=[same.get(key, key[1]) for key in keys])
+        return pd.DataFrame(rows, columns=registry.columns(table.schema))
 
     @cached_property
     def _read(self) -> dict[str, pd.DataFrame]:
@@ -99,13 +91,37 @@ class Results:
     @cached_property
     def variants(self) -> pd.DataFrame:
         """The catalogue: variant, label (unique), kind ("kernel", "dispatcher" or "baseline"), family, dtype, tensor,
-        builds_on, baseline, source, idea, source_hash, and `order`."""
+        builds_on, baseline, source, idea, source_hash, code_hash, and `order`.
+
+        code_hash is of what this tree builds. It is None where neither this tree's build nor the folder's resources.csv
+        has this source: then nothing shows that what was measured is what this tree builds.
+        """
         rows = pd.DataFrame(read_rows(self.catalogue, "variants"))
         own = rows["archived_hashes"].astype("string").str.extract(rf"(?:^| ){self.name}=(\S+)", expand=False)
         rows = rows.assign(source_hash=own.fillna(rows["source_hash"]), order=range(len(rows)))
+        rows = rows.assign(code_hash=self._code_hashes(rows))
         for longer in (rows["label"] + " " + rows["dtype"], rows["variant"]):
             rows["label"] = rows["label"].where(~rows["label"].duplicated(keep=False), longer)
         return rows
+
+    def _code_hashes(self, entries: pd.DataFrame) -> pd.Series:
+        """The code hash of each entry of the catalogue; None where it is not known."""
+        arch = self.machine["arch"] if self.has("machine") else None
+        built = dict(codes.recorded(self.folder / BUILT, arch))
+        if self.here:
+            built |= codes.recorded(self.here / BUILT, arch)
+        sources = dict(zip(entries["variant"], entries["source_hash"], strict=True))
+
+        def of(entry: Any) -> str | None:
+            if entry.kind == "baseline":
+                return str(entry.source_hash)
+            kernels = [entry.variant] if entry.kind == "kernel" else entry.kernels.split()
+            found = [built.get((kernel, sources[kernel])) for kernel in kernels]
+            if entry.kind == "kernel" or None in found:
+                return found[0] if entry.kind == "kernel" else None
+            return codes.of_dispatcher(entry.source_hash, map(str, found))
+
+        return pd.Series([of(entry) for entry in records(entries)], entries.index, object)
 
     # ---- what is measured -------------------------------------------------------------------------------------------
 
@@ -197,10 +213,10 @@ def of_archives(catalogue: Path, data: Path = Path("data")) -> dict[str, Results
 def described(rows: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
     """Rows of variants in the catalogue, in its order, with `OF_CATALOGUE` and `stale` joined."""
     columns = [name for name in OF_CATALOGUE if name not in rows or name == "variant"]
-    now = variants[["variant", *columns, "source_hash"]].rename(columns={"source_hash": "source_hash_now"})
+    now = variants[["variant", *columns, "code_hash"]].rename(columns={"code_hash": "code_hash_now"})
     joined = rows.merge(now, on="variant", how="inner").sort_values("order", kind="stable", ignore_index=True)
-    hash_now = joined.pop("source_hash_now")
-    stale = joined["source_hash"] != hash_now if "source_hash" in joined else False
+    hash_now = joined.pop("code_hash_now")
+    stale = joined["code_hash"] != hash_now if "code_hash" in joined else False
     return joined.assign(stale=stale)
 
 

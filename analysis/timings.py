@@ -23,7 +23,7 @@ from contracts.samples import SHORT_US
 
 # What names a row; a window has its process, too
 KEY = ["experiment", "variant", "m", "n", "k", "alpha", "beta", "clock_policy", "data"]
-COPIED = ["dtype", "b_layout", "clock_source", "baseline", "temperature_c", "source_hash"]
+COPIED = ["dtype", "b_layout", "clock_source", "baseline", "temperature_c", "code_hash"]
 PROCESSES = 5  # fresh processes whose range is an interval; the median of all lies inside with a probability of 94%
 HELD = 0.01  # a clock is held where 90% of the samples of both kernels lie within this of their median
 # Half-width of the interval of a row with one process, relative: the 90th percentile over rows of how far apart six

@@ -35,6 +35,13 @@ Device = Annotated[Literal["gpu", "ptxsim"], Field(description="where it ran: on
 SourceHash = Annotated[
     str, Field(description="hash of source, included headers and template values, without comments and white space")
 ]
+CodeHash = Annotated[
+    str,
+    Field(
+        description="hash of what ran: machine code and launch of a kernel, kernels and choices of a dispatcher, "
+        "the entry of a library; in older rows that of a source that has changed since"
+    ),
+]
 ALPHA = "C = alpha A B + beta C; 1 in older tables"
 BETA = "C is read where it is not 0; 0 in older tables"
 
@@ -180,7 +187,7 @@ class Windows(Row):
     )
     temperature_c: float | None = optional("of the GPU at the end of that", unit="degrees Celsius")
     throttle_reasons: str = column("NVML clock event reasons seen meanwhile, joined by +; 'none'")
-    source_hash: SourceHash
+    code_hash: CodeHash
     session: str | None = optional("one card on one boot of its host; empty in older tables", pattern=SESSION)
     ci_half_width: float | None = optional(
         "half of the 95% interval of the fraction of the baseline when the window ended, relative to it", ge=0
@@ -203,7 +210,7 @@ class Checks(Row):
 
     KEY = ("variant", "device", "case", "m", "n", "k")
     variant: Variant
-    source_hash: SourceHash
+    code_hash: CodeHash
     device: Device
     case: str = column("what the case tries; 'after timing EXPERIMENT' for the outputs of timed runs")
     m: M
@@ -264,7 +271,7 @@ class GpuMedians(Row):
     baseline_time_us_median: float = column("of the baseline, interleaved", unit="us", gt=0)
     sm_clock_mhz: float = column("the variant's median", unit="MHz", gt=0)
     samples: int = column("the variant's that count", ge=1)
-    source_hash: SourceHash
+    code_hash: CodeHash
 
 
 @table("predictions", schema="counters", parts="emulate", needs_gpu=False, archive="if there")
@@ -281,7 +288,7 @@ class Counters(Row):
     value: float
     unit: str = column("ncu's unit; empty for a plain number")
     kernel: str = column("the function that ran, as ncu names it")
-    source_hash: SourceHash
+    code_hash: CodeHash
 
 
 @table("counters_with_beta", parts="profile", archive="if there")
@@ -298,7 +305,7 @@ class CountersWithBeta(Row):
     value: float
     unit: str = column("ncu's unit; empty for a plain number")
     kernel: str = column("the function that ran, as ncu names it")
-    source_hash: SourceHash
+    code_hash: CodeHash
 
 
 # ---- what needs no GPU -----------------------------------------------------------------------------------------------
@@ -314,6 +321,7 @@ class Resources(Row):
     arch: str = column(pattern=ARCH)
     compiler: str = column("nvcc and ptxas, with versions")
     source_hash: SourceHash
+    code_hash: CodeHash
     registers: int = column("per thread", ge=1, le=255)
     shared_bytes: int = column("per block, static and dynamic, without the driver's reserve", unit="bytes", ge=0)
     stack_bytes: int = column("per thread", unit="bytes", ge=0)
@@ -363,7 +371,7 @@ class Bounds(Row):
     amount: float = column("work of the whole launch", ge=0)
     unit: str = column("of the amount")
     disagreement: float = column("fraction of the matched executions on which SASS and PTX differ", ge=0)
-    source_hash: SourceHash
+    code_hash: CodeHash
 
 
 @table("shared_widths", parts="emulate", needs_gpu=False)
@@ -410,7 +418,7 @@ class EmulatorNextToGpu(Row):
         "largest difference over twice the rounding bound; empty where it is not finite", ge=0
     )
     passed: bool = column("no bit differs in fp32; within twice the bound for what tensor cores compute")
-    source_hash: SourceHash
+    code_hash: CodeHash
 
 
 @table(
@@ -429,7 +437,7 @@ class Sanitizer(Row):
     errors: int = column("errors or hazards reported", ge=0)
     detail: str | None = optional("the first thing reported")
     passed: bool = column("nothing was reported")
-    source_hash: SourceHash
+    code_hash: CodeHash
 
 
 @table("tuning", target="tile_autotune", parts="tune", archive="if there")
@@ -550,7 +558,8 @@ class Dispatch(Row):
     variant: str = column("one of its kernels, or their baseline")
     time_us: float = column("median", unit="us", gt=0)
     fraction: float = column("of cuBLAS, interleaved: the baseline's median time over it", gt=0)
-    source_hash: str = column("of the kernel, as in variants.csv; the catalogue leaves out rows of others")
+    source_hash: str = column("of the kernel, as in variants.csv; the catalogue leaves out rows of other code")
+    code_hash: CodeHash | None = None
     shape: Literal["square", "random", "tall", "wide", "deep"] | None = optional("what the problem was drawn as")
     held_out: bool | None = optional("the fit does not see it: it shows what the fit is worth")
     call: str | None = optional("of the baseline: the fastest of its calls whose output is right")
@@ -589,22 +598,6 @@ class BaselineChecks(Row):
     passed: bool
 
 
-@table("same_code", target="by hand", archive="if there")
-class SameCode(Row):
-    """Kernels of an archive whose source has changed since, but not their machine code and launch
-    (experiments.stages.same_code). Rows with measured_hash are not stale while the source has source_hash."""
-
-    KEY = ("variant", "measured_hash")
-    variant: Variant
-    measured_hash: str = column("source_hash of the archived rows")
-    source_hash: str = column("that of the source now")
-    arch: str | None = optional(
-        "for which both were built; a dispatcher has none of the rest: its kernels are the same"
-    )
-    compiler: str | None = optional("nvcc and ptxas, with versions; that of the archive")
-    code: str | None = optional("SHA-256 of both cubins' instructions and constants", pattern=SHA256)
-
-
 # ---- side studies ----------------------------------------------------------------------------------------------------
 
 
@@ -634,7 +627,7 @@ class CrossChecks(Row):
     other_time_us: float = column("the other tool's median", unit="us", gt=0)
     other_sm_clock_mhz: float | None = optional(**MHZ)
     other_samples: int = column(ge=1)
-    source_hash: SourceHash
+    code_hash: CodeHash
 
 
 @table(
@@ -664,7 +657,7 @@ class ErrorOverK(Row):
 
     KEY = ("variant", "device", "data", "k")
     variant: Variant
-    source_hash: SourceHash
+    code_hash: CodeHash
     device: Device
     data: Literal["uniform", "normal", "positive", "wide"] = column(
         "uniform on [-1, 1]; standard normal; uniform on [0, 1]; of either sign, exponents uniform from -30 to 30"
@@ -809,7 +802,7 @@ class Timeline(Row):
     max_us: float = column(unit="us", ge=0)
     stddev_us: float | None = optional(unit="us", ge=0)
     bytes: int | None = optional("moved; of memory operations only", unit="bytes", ge=0)
-    source_hash: SourceHash
+    code_hash: CodeHash
 
 
 @table(
@@ -836,7 +829,7 @@ class TimingMethods(Row):
     time_us: float = column("what it reports for one launch", unit="us", gt=0)
     sm_clock_mhz: float | None = optional("median during it; empty where it takes no stamps", **MHZ)
     replays: int = column(ge=1)
-    source_hash: SourceHash
+    code_hash: CodeHash
 
 
 # ---- files of no GPU, and what a run keeps for itself ----------------------------------------------------------------
@@ -845,7 +838,7 @@ class TimingMethods(Row):
 @model("variants")
 class Variants(Row):
     """results/variants.csv: one row for each entry of kernels/catalogue.yaml, in its order, with the hash of its source
-    in this tree, by which stale measurements are recognized."""
+    in this tree. What machine code that stands for, resources.csv says."""
 
     KEY = ("variant",)
     variant: str
@@ -869,7 +862,11 @@ class Variants(Row):
     choices: str | None = optional(
         "of a dispatcher: its kernels and from which sizes each is taken; the first that suits"
     )
-    source_hash: SourceHash
+    kernels: str | None = optional("of a dispatcher: the names of its kernels, joined by spaces")
+    source_hash: str = column(
+        "of a kernel: hash of source, included headers, template values and launch, without comments and white space; "
+        "of a dispatcher: of its choices and its model of time; of a library: of the entry and its source, if there"
+    )
     archived_hashes: str | None = optional(
         "the hash that it has by the sweeps of an archive, where those tune it otherwise: ARCHIVE=HASH, joined by "
         "spaces"

@@ -14,7 +14,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, archives, choose, read_json, read_rows, read_yaml, run_command, validate, write_rows
+from contracts import (
+    UserError,
+    archives,
+    choose,
+    codes,
+    read_json,
+    read_rows,
+    read_yaml,
+    run_command,
+    validate,
+    write_rows,
+)
 from contracts.dtypes import SUMS, Types, dtypes
 from kernels import cost, written
 from kernels.arguments import SIGNATURE, TEXTURES, TILE_COUNTER, WORKSPACES, Argument, TensorMap, Workspace
@@ -31,6 +42,7 @@ from kernels.sources import included as included
 
 CATALOGUE = ROOT / "catalogue.yaml"
 TUNED, SWEPT = "tuned.json", "dispatch.csv"  # of the sweeps behind tuned kernels and behind dispatchers, in one folder
+BUILT = "resources.csv"  # of the same folder: the machine code that sources stand for
 
 # CUDA driver API, cuTensorMapEncodeTiled; CUDA C++ Programming Guide, thread block clusters
 MAX_BOX = 256  # rows or columns of a tensor map's box
@@ -109,6 +121,7 @@ class Catalogue(Mapping[str, Entry]):
                 }
             if isinstance(entry, Dispatcher):
                 row |= {"choices": "; else ".join(map(str, entry.choices))}
+                row |= {"kernels": " ".join(variant.name for variant in entry.variants)}
             if isinstance(entry, Variant):
                 row |= {
                     "kind": "kernel",
@@ -203,7 +216,9 @@ def _record(chosen: Path | None, archive: str, name: str) -> Path | None:
 def _model(name: str, archive: str, variants: tuple[Variant, ...], chosen: Path | None) -> cost.Model:
     """The model behind the dispatcher `name`, fitted to the sweep's rows of these kernels as they are now."""
     record = _record(chosen, archive, SWEPT)
-    return cost.fitted(_swept(record).get(name, []) if record else [], variants)
+    if record is None:
+        return cost.fitted([], variants)
+    return cost.fitted(_swept(record).get(name, []), variants, codes=codes.recorded(record.with_name(BUILT)))
 
 
 def _swept(record: Path) -> dict[str, list[dict[str, Any]]]:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contracts.codes import Codes, digest
 from kernels.problem import Problem
-from kernels.sources import digest
 
 if TYPE_CHECKING:
     from kernels.entries import Variant
@@ -196,12 +196,19 @@ class Model:
 LEAST_ROWS = 3 * len(TERMS)  # of a kernel, below which its factors are those of `typical`
 
 
-def fitted(rows: Sequence[dict[str, Any]], variants: Sequence[Variant], sms: int = SMS) -> Model:
-    """The model behind rows of dispatch.csv: of each kernel those of its source as it is now, and not held out."""
+def fitted(
+    rows: Sequence[dict[str, Any]], variants: Sequence[Variant], sms: int = SMS, codes: Codes | None = None
+) -> Model:
+    """The model behind rows of dispatch.csv: of each kernel those of its code as it is now, and not held out.
+
+    `codes`: the machine code of sources; a row of another source counts where it is of the same code.
+    """
     factors, units, used = {}, {}, []
     for variant in variants:
-        head = (variant.name, variant.source_hash)  # reads all sources: once, not for each row
-        own = [row for row in rows if (row["variant"], row["source_hash"]) == head and not row["held_out"]]
+        now = variant.source_hash  # reads all sources: once, not for each row
+        same = {now, (codes or {}).get((variant.name, now), now)}
+        of_kernel = [row for row in rows if row["variant"] == variant.name and not row["held_out"]]
+        own = [row for row in of_kernel if same & {row["source_hash"], row.get("code_hash")}]
         if len(own) >= LEAST_ROWS:
             if resident := own[0].get("resident"):
                 units[variant.name] = int(resident)

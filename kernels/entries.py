@@ -9,15 +9,17 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from contracts import UserError
+from contracts.codes import digest
 from contracts.dtypes import Types
 from kernels.arguments import SIGNATURE, TEXEL_BYTES, TEXTURES, Argument, declaration
 from kernels.occupancy import capability
 from kernels.problem import Layout, Problem
-from kernels.sources import ROOT, digest, included, without_comments
+from kernels.sources import ROOT, included, without_comments
 
+FAMILIES = ("sgemm", "hgemm", "tf32gemm")
 ALIGNED_BYTES = 16  # of a matrix's beginning and its rows: for TMA, and for products of 8-bit floats in cublasLt
 
 # CUDA C++ Programming Guide, technical specifications per compute capability
@@ -134,8 +136,9 @@ class Variant:
 
     @property
     def family(self) -> str:
-        """The folder of the source: sgemm, hgemm or tf32gemm."""
-        return self.source.parent.name
+        """sgemm, hgemm or tf32gemm: the first word of its name, or else the folder of its source."""
+        first = self.name.partition("_")[0]
+        return first if first in FAMILIES else self.source.parent.name
 
     @property
     def label(self) -> str:
@@ -249,30 +252,34 @@ class Variant:
         )
 
     @property
+    def launch(self) -> str:
+        """What a launch needs beside the machine code: block, dynamic shared memory, grid, cluster and arguments."""
+        return json.dumps([self.dtype, *self._launch])
+
+    @property
     def source_hash(self) -> str:
         """Changes with the sources, template values or launch; not with comments or white space."""
-        launch = json.dumps(
-            [
-                self.entry,
-                self.dtype,
-                dict(self.template),
-                self.threads,
-                self.shared_bytes,
-                dict(self.tile),
-                self.grid_axes,
-                *(["textures"] if self.textures else []),
-                *(["B column-major"] if self.b_layout == "column" else []),
-                *([repr(self.arguments)] if set(self.arguments) - {*SIGNATURE, *TEXTURES} else []),
-                *(
-                    [self.persistent, self.cluster, self.cooperative]
-                    if self.persistent or self.cluster != (1, 1) or self.cooperative
-                    else []
-                ),
-                *(["shares tiles"] if self.shares_tiles else []),
-                *([f"{self.slices} slices"] if self.slices > 1 else []),
-            ]
-        )
-        return digest(launch, *(without_comments(path.read_text()) for path in self.sources()))
+        head = json.dumps([self.entry, self.dtype, dict(self.template), *self._launch])
+        return digest(head, *(without_comments(path.read_text()) for path in self.sources()))
+
+    @property
+    def _launch(self) -> list[Any]:
+        return [
+            self.threads,
+            self.shared_bytes,
+            dict(self.tile),
+            self.grid_axes,
+            *(["textures"] if self.textures else []),
+            *(["B column-major"] if self.b_layout == "column" else []),
+            *([repr(self.arguments)] if set(self.arguments) - {*SIGNATURE, *TEXTURES} else []),
+            *(
+                [self.persistent, self.cluster, self.cooperative]
+                if self.persistent or self.cluster != (1, 1) or self.cooperative
+                else []
+            ),
+            *(["shares tiles"] if self.shares_tiles else []),
+            *([f"{self.slices} slices"] if self.slices > 1 else []),
+        ]
 
 
 @dataclass(frozen=True)
@@ -397,9 +404,8 @@ class Dispatcher:
 
     @property
     def source_hash(self) -> str:
-        """Changes with its choices, with their kernels, and with the model."""
-        choices = (f"{choice} {choice.variant.source_hash}" for choice in self.choices)
-        return digest(*choices, *([self.model.source] if self.model else []))
+        """Changes with its choices and with the model; not with the sources of its kernels."""
+        return digest(*map(str, self.choices), *([self.model.source] if self.model else []))
 
 
 Runnable = Variant | Dispatcher

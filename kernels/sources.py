@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from pathlib import Path
 
@@ -29,11 +28,6 @@ def included(source: Path) -> list[Path]:
 def _includes(source: Path, changed: int, size: int) -> list[str]:
     """What a file includes in quotes, as it was last `changed`."""
     return re.findall(r'^\s*#\s*include\s*"([^"]+)"', source.read_text(), re.M)
-
-
-def digest(*parts: str) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of these texts."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 @functools.cache

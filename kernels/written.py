@@ -1,6 +1,6 @@
 """catalogue.yaml as it is written, and what its short forms stand for.
 
-An entry has the defaults of its source's folder, then those of its source, then its own keys; template values are
+An entry has the defaults of its family (the first word of its name), then those of its source, then its own keys; template values are
 merged one by one. With `dtypes`, it stands for one entry of each: {dtype} is its name and {type} its C++ type.
 """
 
@@ -23,7 +23,7 @@ def expanded(data: Mapping[str, Any], source: object) -> dict[str, Any]:
     Raises `UserError`, naming `source`, for two entries of one name and for a dtype that is none.
     """
     defaults = data.get("defaults", {})
-    variants = {name: _with_defaults(entry, defaults) for name, entry in data["variants"].items()}
+    variants = {name: _with_defaults(name, entry, defaults) for name, entry in data["variants"].items()}
     found: dict[str, Any] = {"variants": _by_dtype(variants, source)}
     found["dispatchers"] = _by_dtype(data.get("dispatchers", {}), source)
     for entry in found["dispatchers"].values():
@@ -31,10 +31,10 @@ def expanded(data: Mapping[str, Any], source: object) -> dict[str, Any]:
     return found | {"baselines": data["baselines"]}
 
 
-def _with_defaults(entry: Entry, defaults: Mapping[str, Entry]) -> Entry:
+def _with_defaults(name: str, entry: Entry, defaults: Mapping[str, Entry]) -> Entry:
     source = entry.get("source", "")
     found: Entry = {"builds_on": None, "origin": None}
-    for part in (defaults.get(source.partition("/")[0], {}), defaults.get(source, {}), entry):
+    for part in (defaults.get(name.partition("_")[0], {}), defaults.get(source, {}), entry):
         template = found.get("template", {}) | part.get("template", {})
         found |= part | ({"template": template} if template else {})
     return found

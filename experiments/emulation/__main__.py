@@ -21,6 +21,7 @@ from experiments.command_line import add_build_dir, add_problems, add_variant, f
 from experiments.emulation import RESULTS, bank_pictures, bounds, compare_gpu, launching, predictions, scaling, widths
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages.check import check_cases, report
+from experiments.stages.machine_code import code_of
 from kernels.catalogue import Baseline, Runnable, Variant
 from kernels.problem import ProblemSpec
 from ptxsim import Kernel
@@ -42,7 +43,7 @@ def predicted_and_least(
             variant = entry.pick(problem.of(entry.b_layout))
             kernel = kernels[variant.name]
             scaled = scaling.emulate(kernel, variant, problem, machine.sms)
-            predicted += predictions.rows(entry, problem, kernel.name, scaled)
+            predicted += predictions.rows(entry, problem, kernel.name, scaled, code_of(entry, build_dir))
             if variant is entry:
                 least += bounds.rows(variant, problem, kernel, build_dir / f"{variant.name}.cubin", scaled, machine)
         except UserError as reason:

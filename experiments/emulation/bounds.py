@@ -9,6 +9,7 @@ import ptxsim
 from contracts import UserError
 from experiments.emulation import launching
 from experiments.emulation.scaling import Scaled
+from experiments.stages.machine_code import code_of
 from kernels.catalogue import Variant
 from kernels.problem import ProblemSpec
 from ptxsim.count import bounds
@@ -34,6 +35,6 @@ def rows(
     entries.append(("tail", found.tail, found.waves, "waves"))
     return [
         {**shape, "resource": resource, "minimum_cycles": cycles, "amount": amount, "unit": unit}
-        | {"disagreement": found.disagreement, "source_hash": variant.source_hash}
+        | {"disagreement": found.disagreement, "code_hash": code_of(variant, cubin.parent)}
         for resource, cycles, amount, unit in entries
     ]

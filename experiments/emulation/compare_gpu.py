@@ -35,6 +35,7 @@ from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import store, verify
 from experiments.stages.cases import OTHER_ALPHA, OTHER_BETA, Case, cases
 from experiments.stages.check import Checked, Device, HeldGpu, Inputs, inside, prepare
+from experiments.stages.machine_code import code_of
 from experiments.stages.store import Measurement, Place
 from kernels.catalogue import Problem, Runnable, Variant
 
@@ -138,7 +139,7 @@ def agree(
         row: dict[str, Any] = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
         row |= p.numbers | {"seed": inputs.seed}
         row |= {"elements": p.m * p.n, "differing": differing, "difference_over_bound": worst, "passed": right}
-        table.append(row | {"source_hash": variant.source_hash})
+        table.append(row | {"code_hash": code_of(variant, opened.build_dir)})
     return table
 
 
@@ -164,7 +165,8 @@ def measured(
         return Place("compare", variant.name, "cases")
 
     def basis(variant: Variant) -> store.Basis:
-        return store.basis_of(variant) | {"emulator": _emulator(), "sms": [launching.FEW_SMS, launching.MORE_SMS]}
+        of_emulator = {"emulator": _emulator(), "sms": [launching.FEW_SMS, launching.MORE_SMS]}
+        return store.basis_of(variant, build_dir) | of_emulator
 
     @contextmanager
     def opened(watch: Watch) -> Iterator[Callable[[Variant], Measurement]]:

@@ -14,8 +14,8 @@ from kernels.problem import ProblemSpec
 UNITS = {"inst_executed": "inst", "bytes_per_sector": "byte/sector", "sectors": "sector"}
 
 
-def rows(entry: Runnable, problem: ProblemSpec, kernel: str, scaled: Scaled) -> list[dict[str, Any]]:
-    """For one problem; `kernel` is the name of the function that runs."""
+def rows(entry: Runnable, problem: ProblemSpec, kernel: str, scaled: Scaled, code: str) -> list[dict[str, Any]]:
+    """For one problem; `kernel` is the name of the function that runs, `code` the entry's code hash."""
     shape = {"variant": entry.name, **problem.row}
     return [
         {
@@ -24,7 +24,7 @@ def rows(entry: Runnable, problem: ProblemSpec, kernel: str, scaled: Scaled) -> 
             "value": float(value),
             "unit": next((unit for part, unit in UNITS.items() if part in metric), ""),
             "kernel": kernel,
-            "source_hash": entry.source_hash,
+            "code_hash": code,
         }
         for metric, value in scaled.totals.items()
     ]

@@ -7,7 +7,7 @@ python -m experiments.stages.archive --measured results/h200 --data data/h200
 python -m experiments.stages.archive --measured results/h200 --data data/h200-2      # a second machine of that model
 python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv cross_checks.csv
 python -m experiments.stages.archive --measured results/no-gpu --data data/h200 --only bounds.csv    # emulated
-python -m experiments.stages.archive --check data/h200            # whole: one commit, every table, no stale row
+python -m experiments.stages.archive --check data/h200            # whole: every table, no stale row
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from contracts import (
     UserError,
     atomic_write,
     choose,
+    codes,
     read_json,
     read_rows,
     registry,
     run_command,
     write_json,
-    write_rows,
 )
 from contracts.archives import ORIGINS, checksum
 from contracts.files import read_bytes
 from contracts.samples import read_samples
+from experiments.stages.machine_code import code_by
 from experiments.stages.provenance import origin
 from kernels import catalogue
 
@@ -56,10 +57,10 @@ def main() -> None:
     if not (options.measured and options.data):
         parser.error("--measured and --data are needed")
     known = {table.file: table for table in registry.tables().values() if table.archive != "never"}
-    optional = {file: table for file, table in known.items() if table.optional}
+    optional = {file: table for file, table in known.items() if table.optional or not table.needs_gpu}
     for name in options.only or []:
         choose(optional, name, "file", "--only")
-    whole = [file for file in known if file not in optional]
+    whole = [file for file, table in known.items() if not table.optional]
     emulated = bool(options.only) and all(is_emulated(options.measured / name, known[name]) for name in options.only)
     by_name = bool(options.only) and not (options.measured / "provenance.json").is_file()
     missing = [name for name in options.only or whole if not (options.measured / name).is_file()]
@@ -91,7 +92,6 @@ def main() -> None:
         with atomic_write(options.data / name) as temporary:
             shutil.copyfile(options.measured / name, temporary)
     record_origin(options.data, names, provenance)
-    drop_same_code(options.data)
     if (tests := options.measured.parent / TESTS).is_file():
         with atomic_write(options.data / TESTS) as temporary:
             shutil.copyfile(tests, temporary)
@@ -114,7 +114,8 @@ def require_whole(folder: Path) -> None:
 
     It is where its folder, machine.json and provenance.json name one machine and one GPU, every table that the registry
     marks is there, of one commit and a clean tree, as it was archived (by its checksum) and as its model has it, and
-    no row is of a kernel whose source has changed since.
+    no row is of other machine code than resources.csv has for this tree's sources. Tables that need no GPU may be of
+    another commit.
     """
     origins = read_json(folder / ORIGINS, "archived")
     tables = {t.file: t for t in registry.tables().values() if t.archive != "never" and t.target != "by hand"}
@@ -124,7 +125,7 @@ def require_whole(folder: Path) -> None:
     if unknown := [file for file in tables if file not in origins and file not in missing]:
         amiss.append(f"of no run that {ORIGINS} knows: {', '.join(unknown)}")
     runs = {file: run for file, run in origins.items() if file in tables and file not in missing}
-    if len(commits := sorted({run["commit"][:12] for run in runs.values()})) > 1:
+    if len(commits := sorted({run["commit"][:12] for file, run in runs.items() if tables[file].needs_gpu})) > 1:
         amiss.append(f"of {len(commits)} commits: {', '.join(commits)}")
     if dirty := [file for file, run in runs.items() if not run["commit_clean"]]:
         amiss.append(f"of a tree with changes: {', '.join(dirty)}")
@@ -200,17 +201,30 @@ def require_sound(path: Path, schema: str) -> None:
             raise UserError(f"{path.parent}: {failed[0]['variant']} failed its check {check!r}; not archived")
 
 
-def hashes_of(folder: Path) -> dict[str, str]:
-    """The hash of the source of each entry as it is now, with the tuned kernels of this folder's sweeps."""
-    return {name: entry.source_hash for name, entry in catalogue.load(catalogue.record_in(folder)).items()}
+def hashes_of(folder: Path) -> dict[str, str | None]:
+    """The code hash of each entry as it is now, with the tuned kernels of this folder's sweeps.
+
+    The folder's resources.csv says which machine code the sources of this tree stand for; None where it has another
+    source.
+    """
+    built = codes.recorded(folder / "resources.csv")
+
+    def of_kernel(kernel: catalogue.Variant) -> str | None:
+        return built.get((kernel.name, kernel.source_hash))
+
+    entries = catalogue.load(catalogue.record_in(folder))
+    return {name: code_by(entry, of_kernel) for name, entry in entries.items()}
 
 
-def require_current(path: Path, schema: str, now: Mapping[str, str]) -> None:
-    """Raises `UserError` for a table with a row of a kernel whose source is not that of `now`: it has changed since."""
+def require_current(path: Path, schema: str, now: Mapping[str, str | None]) -> None:
+    """Raises `UserError` for a table with a row of machine code that is not that of `now`."""
     rows = [row for row in read_rows(path, schema) if "variant" in row] if path.suffix == ".csv" else []
-    changed = [row for row in rows if row.get("source_hash") and row["source_hash"] != now.get(row["variant"])]
+    changed = [row for row in rows if row.get("code_hash") and row["code_hash"] != now.get(row["variant"])]
     if changed:
-        raise UserError(f"{path}: measured before the source of {changed[0]['variant']} changed; measure it again")
+        raise UserError(
+            f"{path}: {changed[0]['variant']} was measured with other machine code than resources.csv has for its "
+            "source as it is now; build it, and archive resources.csv again or measure the kernel again"
+        )
 
 
 def record_origin(folder: Path, names: list[str], provenance: dict[str, Any]) -> None:
@@ -219,31 +233,6 @@ def record_origin(folder: Path, names: list[str], provenance: dict[str, Any]) ->
     run = {key: provenance[key] for key in ("date", "commit", "commit_clean", "command")}
     of_run = {name: run | {"sha256": checksum_of(folder / name)} for name in names}
     write_json(folder / ORIGINS, "archived", dict(sorted((origins | of_run).items())))
-
-
-def drop_same_code(folder: Path) -> None:
-    """Leave out of same_code.csv what no archived row was measured with any more; without rows the file goes."""
-    path = folder / registry.tables()["same_code"].file
-    if not path.is_file():
-        return
-    tables = {folder / table.file: table.schema for table in registry.tables().values() if table.suffix == ".csv"}
-    measured = {
-        (row.get("variant"), row.get("source_hash"))
-        for table, kind in tables.items()
-        if table != path and table.is_file()
-        for row in read_rows(table, kind)
-    }
-    rows = read_rows(path, "same_code")
-    kept = [row for row in rows if (row["variant"], row["measured_hash"]) in measured]
-    if kept == rows:
-        return
-    origins = read_json(folder / ORIGINS, "archived")
-    own = origins.pop(path.name)
-    write_json(folder / ORIGINS, "archived", origins)
-    path.unlink()
-    if kept:
-        write_rows(path, "same_code", kept)
-        record_origin(folder, [path.name], own)
 
 
 def checksum_of(path: Path) -> str:

@@ -50,6 +50,7 @@ from experiments.gpu.timing import Samples, Stopwatch, Work, duration_us, warm_u
 from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import store, verify
 from experiments.stages.library_calls import LibraryCalls
+from experiments.stages.machine_code import code_of
 from experiments.stages.store import Measurement, Place, Store
 from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, turns_until
 from kernels.catalogue import Baseline, Catalogue, Dispatcher, Entry, Problem
@@ -64,9 +65,13 @@ AS_FOUND = "back to back until steady, clocks as found"
 
 @dataclass(frozen=True)
 class Asked:
-    """What all items of a process share: the catalogue, and the SM and memory clock to lock (None: the usual one)."""
+    """What all items of a process share: the catalogue, the folder of its builds, and the SM and memory clock to lock.
+
+    A clock of None: the usual one.
+    """
 
     entries: Catalogue
+    build_dir: Path
     sm_mhz: int | None = None
     memory_mhz: int | None = None
 
@@ -239,7 +244,7 @@ def measurement(item: Item, taken: Taken, target: clocks.Target | None, asked: A
         "power_run_us": taken.power.run_us,
         "temperature_c": taken.power.temperature_c,
         "throttle_reasons": taken.power.throttle_reasons,
-        "source_hash": entry.source_hash,
+        "code_hash": code_of(entry, asked.build_dir),
         "session": session,
         "ci_half_width": taken.ci_half_width,
         "ended": taken.ended,
@@ -265,8 +270,8 @@ def basis_of(item: Item, asked: Asked) -> dict[str, Any]:
     """What the measurement rests on."""
     entry, baseline = asked.pair(item)
     locked = list(asked.clocks) if item.clock_policy == "locked" else None
-    own = {"baseline": store.basis_of(baseline), "locked_mhz": locked, "protocol": asdict(item.protocol)}
-    return store.basis_of(entry) | own
+    of_entry, of_baseline = (store.basis_of(one, asked.build_dir) for one in (entry, baseline))
+    return of_entry | {"baseline": of_baseline, "locked_mhz": locked, "protocol": asdict(item.protocol)}
 
 
 def _serves(item: Item, asked: Asked) -> Callable[[store.Basis], bool]:
@@ -298,7 +303,7 @@ def _check(item: Item, asked: Asked, p: Problem, role: str, seed: int, result: v
     timed = entry if role == ROLES[0] else baseline
     return {
         "variant": timed.name,
-        "source_hash": timed.source_hash,
+        "code_hash": code_of(timed, asked.build_dir),
         "device": "gpu",
         "case": ("" if role == ROLES[0] else f" next to {entry.name}")
         + (f" in process {item.process}" if item.process else ""),
@@ -483,7 +488,8 @@ def _opened(
             handle = stack.enter_context(discovery.nvml())
             locks = items[0].clock_policy == "locked"
             target = stack.enter_context(clocks.locked(handle, *asked.clocks)) if locks else None
-            return Bench(options.build_dir, handle, LibraryCalls(kept, asked.entries), asked, target), target
+            calls = LibraryCalls(kept, asked.entries, asked.build_dir)
+            return Bench(options.build_dir, handle, calls, asked, target), target
 
         def measure(item: Item) -> Measurement:
             if not opened:
@@ -508,7 +514,7 @@ def _opened(
 
 def asked_by(options: argparse.Namespace) -> Asked:
     """What the command's options ask of all items."""
-    return Asked(options.catalogue, options.sm_mhz, options.memory_mhz)
+    return Asked(options.catalogue, options.build_dir, options.sm_mhz, options.memory_mhz)
 
 
 def _place(item: Item) -> Place:
@@ -546,7 +552,7 @@ def run(options: argparse.Namespace) -> Record:
             if item in found:
                 record.add(item, found[item])
         if options.algorithm_search:
-            LibraryCalls(kept, options.catalogue).write(options.algorithm_search, items)
+            LibraryCalls(kept, options.catalogue, options.build_dir).write(options.algorithm_search, items)
     return record
 
 

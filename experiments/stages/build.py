@@ -21,6 +21,7 @@ from typing import Any
 from contracts import UserError, atomic_write, read_json, run_command, scratch, write_json, write_text
 from experiments.command_line import add_job, templates
 from experiments.stages import toolchain
+from experiments.stages.machine_code import code_hash
 from experiments.stages.relocatable import SEED, relocatable
 from kernels import catalogue
 from kernels.catalogue import Catalogue
@@ -110,6 +111,7 @@ def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path,
         "arch": arch,
         "compiler": compiler_name(compiler),
         "source_hash": variant.source_hash,
+        "code_hash": code_hash(variant, stem.with_suffix(".cubin")),
         "registers": registers,
         "shared_bytes": shared,
         "stack_bytes": _number(r"(\d+) bytes stack frame", report),

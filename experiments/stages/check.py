@@ -30,6 +30,7 @@ from experiments.gpu.session import UNKNOWN
 from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
 from experiments.stages import patterns, store, verify
 from experiments.stages.cases import Case, cases, of_problems
+from experiments.stages.machine_code import code_of
 from experiments.stages.store import Measurement, Place
 from kernels.catalogue import Problem, Runnable, Variant
 from kernels.problem import ProblemSpec
@@ -49,6 +50,7 @@ class Device(Protocol):
     """What runs a variant: the GPU here, an emulator elsewhere."""
 
     name: str
+    build_dir: Path  # with the kernels that it runs
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """Run on flat host buffers of A, B and C that begin `GUARD + offset` elements in; return them as left.
@@ -80,7 +82,7 @@ class GpuDevice:
     def __init__(self, build_dir: Path, sms: Sms | None = None) -> None:
         from experiments.gpu.device import Gpu
 
-        self.gpu, self.sms = Gpu(build_dir), sms
+        self.gpu, self.build_dir, self.sms = Gpu(build_dir), build_dir, sms
         self._loaded: dict[str, Any] = {}
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
@@ -317,7 +319,7 @@ def _judged(
         case, result = inputs.case, judge(variant, inputs, after)
         row: dict[str, Any] = {
             "variant": variant.name,
-            "source_hash": variant.source_hash,
+            "code_hash": code_of(variant, opened.build_dir),
             "device": opened.name,
             "case": case.name,
         }
@@ -415,7 +417,7 @@ def measured(
     found: dict[str, Measurement] = {}
     failed = []
     for variant in variants:
-        if one := kept.find(_place(variant, problems), basis_of(variant, problems).__eq__):
+        if one := kept.find(_place(variant, problems), basis_of(variant, problems, build_dir).__eq__):
             found[variant.name] = one
 
     @contextmanager
@@ -423,11 +425,11 @@ def measured(
         shared, device = Shared(), HeldGpu(build_dir, watch)
 
         def check(variant: Runnable) -> Measurement:
-            if one := kept.find(_place(variant, problems), basis_of(variant, problems).__eq__):
+            if one := kept.find(_place(variant, problems), basis_of(variant, problems, build_dir).__eq__):
                 return one  # another job asked for it meanwhile
             rows = [one.row for one in check_cases(device, variant, seed, LARGE, shared, problems)]
             device.require_sound(next((row["case"] for row in rows if not row["passed"]), ""))
-            return Measurement(basis_of(variant, problems), device.session.name, {"checks": rows})
+            return Measurement(basis_of(variant, problems, build_dir), device.session.name, {"checks": rows})
 
         yield check
 
@@ -436,8 +438,8 @@ def measured(
             if not result.of_kernel:
                 failed.append(f"{variant.name}: {result.reason}")
                 continue
-            rows = [_lost(variant, result.reason)]
-            result = Measurement(basis_of(variant, problems), UNKNOWN, {"checks": rows})
+            rows = [_lost(variant, result.reason, build_dir)]
+            result = Measurement(basis_of(variant, problems, build_dir), UNKNOWN, {"checks": rows})
         report(variant, result.rows["checks"])
         found[variant.name] = result if result.measured else kept.keep(_place(variant, problems), result)
     if failed:
@@ -445,9 +447,9 @@ def measured(
     return found
 
 
-def basis_of(variant: Runnable, problems: Sequence[ProblemSpec]) -> store.Basis:
+def basis_of(variant: Runnable, problems: Sequence[ProblemSpec], build_dir: Path) -> store.Basis:
     """What its checks rest on."""
-    return store.basis_of(variant) | ({"problems": list(map(str, problems))} if problems else {})
+    return store.basis_of(variant, build_dir) | ({"problems": list(map(str, problems))} if problems else {})
 
 
 def _place(variant: Runnable, problems: Sequence[ProblemSpec] = ()) -> Place:
@@ -455,10 +457,10 @@ def _place(variant: Runnable, problems: Sequence[ProblemSpec] = ()) -> Place:
     return Place("check", variant.name, f"problems-{checksum(named.encode())[:8]}" if problems else "cases")
 
 
-def _lost(variant: Runnable, reason: str) -> dict[str, Any]:
+def _lost(variant: Runnable, reason: str, build_dir: Path) -> dict[str, Any]:
     """The row of a variant that ended the process in which it was checked."""
     first = next(iter(cases(variant)))
-    row: dict[str, Any] = {"variant": variant.name, "source_hash": variant.source_hash, "device": GpuDevice.name}
+    row: dict[str, Any] = {"variant": variant.name, "code_hash": code_of(variant, build_dir), "device": GpuDevice.name}
     row |= {"case": "all cases", **first.problem.numbers, "seed": 0}
     return row | {"error_over_bound": None, "passed": False, "detail": reason}
 

@@ -20,6 +20,7 @@ from contracts.archives import checksum
 from experiments.command_line import add_job, add_store
 from experiments.gpu.session import UNKNOWN, names_here
 from experiments.stages import store
+from experiments.stages.machine_code import code_of
 from experiments.stages.store import Measurement, Place
 from kernels import catalogue
 from kernels.catalogue import Catalogue
@@ -31,8 +32,11 @@ def basis_of(command: list[str], entries: list[str], known: Catalogue) -> store.
     spec = importlib.util.find_spec(module)
     assert spec is not None and spec.origin is not None  # the registry names it
     code = checksum(Path(spec.origin).read_bytes())[:16]
-    kernels = {name: known.find(name).source_hash for name in entries}
-    return store.versions() | {"code": code, "kernels": kernels, "command": command}
+    build_dir = option(command, "--build-dir")
+    found = map(known.find, entries)
+    # a sweep builds its kernels itself
+    kernels = {one.name: code_of(one, build_dir) if build_dir else one.source_hash for one in found}
+    return store.versions(build_dir) | {"code": code, "kernels": kernels, "command": command}
 
 
 def option(command: list[str], name: str) -> Path | None:

@@ -18,10 +18,19 @@ from kernels.catalogue import Baseline, Catalogue, Entry, Problem
 
 
 class LibraryCalls:
-    """The algorithm searches that a store has, and those that are made when it lacks them."""
+    """The algorithm searches that a store has, and those that are made when it lacks them.
 
-    def __init__(self, kept: Store, entries: Catalogue) -> None:
-        self.kept, self.entries = kept, entries
+    build_dir: with the harness, which they rest on.
+    """
+
+    def __init__(self, kept: Store, entries: Catalogue, build_dir: Path) -> None:
+        self.kept, self.entries, self.build_dir = kept, entries, build_dir
+
+    def _found(self, entry: Entry, p: Problem) -> Measurement | None:
+        """The search that is kept of a library and a problem; None for a kernel of ours."""
+        if not isinstance(entry, Baseline):
+            return None
+        return self.kept.find(_place(entry, p), store.basis_of(entry, self.build_dir).__eq__)
 
     def settle(self, gemm: Gemm, matrices: Matrices, session: str) -> None:
         """Let `gemm`, where it has several calls, use the fastest: kept, or found by a search on `matrices`.
@@ -37,12 +46,12 @@ class LibraryCalls:
         choice = gemm.choice(p)
         assert choice is not None
         rows = {"algorithm_search": [_row(gemm.entry, p, choice)]}
-        self.kept.keep(_place(gemm.entry, p), Measurement(store.basis_of(gemm.entry), session, rows))
+        self.kept.keep(_place(gemm.entry, p), Measurement(store.basis_of(gemm.entry, self.build_dir), session, rows))
         self.known(gemm, p)  # a job on another GPU may have been first
 
     def known(self, gemm: FastestCall, p: Problem) -> bool:
         """Use the call that is kept for this problem; whether there is one."""
-        one = self.kept.find(_place(gemm.entry, p), store.basis_of(gemm.entry).__eq__)
+        one = self._found(gemm.entry, p)
         if one is None:
             return False
         (row,) = one.rows["algorithm_search"]
@@ -56,9 +65,7 @@ class LibraryCalls:
             entry = self.entries.find(item.variant)
             p = item.problem.of(entry.b_layout)
             for one in (entry, self.entries[entry.baseline]):
-                found = (
-                    self.kept.find(_place(one, p), store.basis_of(one).__eq__) if isinstance(one, Baseline) else None
-                )
+                found = self._found(one, p)
                 for row in found.rows["algorithm_search"] if found else ():
                     rows[row["baseline"], row["b_layout"], row["m"], row["n"], row["k"]] = row
         write_rows(path, "algorithm_search", rows.values())

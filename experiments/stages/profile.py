@@ -30,6 +30,7 @@ from contracts.archives import checksum
 from experiments.command_line import add_build_dir, add_checked, add_problems, add_store, add_variants, failures
 from experiments.gpu.session import UNKNOWN
 from experiments.stages import store
+from experiments.stages.machine_code import code_of
 from experiments.stages.store import Measurement, Place
 from kernels.catalogue import Catalogue, Entry
 from kernels.problem import ProblemSpec
@@ -103,7 +104,9 @@ def of_entries(kernels: Kernels) -> list[Kernels]:
     return groups
 
 
-def longest_kernel(kernels: Kernels, entry: Entry, problem: ProblemSpec, names: list[str]) -> list[dict[str, Any]]:
+def longest_kernel(
+    kernels: Kernels, entry: Entry, problem: ProblemSpec, names: list[str], build_dir: Path
+) -> list[dict[str, Any]]:
     """Rows of `table_of(problem)` from the longest of an entry's kernels; a counter that it lacks has no row."""
     action = max(kernels, key=lambda kernel: kernel["metrics"]["gpu__time_duration.sum"][0])
     rows = []
@@ -120,7 +123,7 @@ def longest_kernel(kernels: Kernels, entry: Entry, problem: ProblemSpec, names: 
                 "value": value,
                 "unit": unit,
                 "kernel": action["name"],
-                "source_hash": entry.source_hash,
+                "code_hash": code_of(entry, build_dir),
             }
         )
     return rows
@@ -190,7 +193,7 @@ class Session:
                 raise LeftOut(f"{error}; remedy: one installation of Nsight Compute on PATH, whole") from error
         found: list[Counted | str] = []
         for entry, one, group in zip(entries, done or [{}], groups, strict=False):
-            rows = longest_kernel(group, entry, self.problem, names) if group else []
+            rows = longest_kernel(group, entry, self.problem, names, self.build_dir) if group else []
             read = {row["metric"] for row in rows}
             missing = unknown + [name for name in names if name not in read]
             found.append(Counted(rows, missing, one.get("session", UNKNOWN)))
@@ -286,7 +289,7 @@ def measured(entries: list[Entry], session: Session, kept: store.Store) -> tuple
         return Place("profile", entry.name, str(session.problem))
 
     def basis(entry: Entry) -> store.Basis:
-        return store.basis_of(entry) | {"metrics": checksum(" ".join(session.names).encode())[:16]}
+        return store.basis_of(entry, session.build_dir) | {"metrics": checksum(" ".join(session.names).encode())[:16]}
 
     for entry in entries:
         if one := kept.find(place(entry), basis(entry).__eq__):

@@ -64,7 +64,7 @@ class Target:
         ]
         gemm = load_gemm(gpu, entry)
         if self.store and isinstance(gemm, FastestCall):
-            LibraryCalls(Store(self.store), self.entries).known(gemm, problem)
+            LibraryCalls(Store(self.store), self.entries, self.build_dir).known(gemm, problem)
         a, b, c = (memory.address for memory in matrices)
         work = bind_for_timing(gemm, problem, a, b, c, by_events)
         work()

@@ -25,6 +25,7 @@ from experiments.command_line import add_build_dir
 from experiments.gpu.session import session
 from experiments.stages import verify
 from experiments.stages.cases import Case, cases
+from experiments.stages.machine_code import code_of
 from kernels.catalogue import Catalogue, Variant
 
 logger = logging.getLogger(__name__)
@@ -108,7 +109,7 @@ def sanitize(tool: Path, names: list[str], build_dir: Path, known: Catalogue) ->
             alone = run_tool(tool, check, [name], build_dir, known) if errors else (0, "")
             variant = known.kernels[name]
             row: dict[str, Any] = {"variant": name, "tool": check, "launches": len(chosen(variant)), "errors": alone[0]}
-            table.append(row | {"detail": alone[1], "passed": alone[0] == 0, "source_hash": variant.source_hash})
+            table.append(row | {"detail": alone[1], "passed": alone[0] == 0, "code_hash": code_of(variant, build_dir)})
         found = sum(row["errors"] for row in table if row["tool"] == check)
         if errors and not found:
             raise UserError(f"{check}: {errors} errors in all kernels together, none in any alone; run it again")

@@ -3,8 +3,9 @@
     results/h200/measured/bench/sgemm_warptile/4096x4096x4096-uniform-boost.1f0c22d9.json (and .parquet: its samples)
 
 A measurement belongs to a variant, a problem, a kind of data and a clock policy, not to the experiment that asked for
-it. It serves as long as its `basis`, what the result rests on, is the same as today's: the kernel's source, for one.
-The last part of a name is the session that it comes from (`experiments.gpu.session.name_of`).
+it. It serves as long as its `basis`, what the result rests on, is the same as today's: the kernel's machine code and
+launch, the library's version, the machine code of the harness, the GPU's model. No text of a source is in it. The last
+part of a name is the session that it comes from (`experiments.gpu.session.name_of`).
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from contracts.archives import checksum
 from contracts.files import read_bytes
 from contracts.validation import LIMIT_BYTES
 from experiments.stages import provenance, toolchain
-from kernels import catalogue
+from experiments.stages.machine_code import code_of, hash_of_cubin
 from kernels.catalogue import Baseline, Entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-HARNESS = catalogue.ROOT.parent / "experiments" / "gpu" / "harness.cu"
+HARNESS = "harness.cubin"  # in the build folder
 PACKAGE = {"cublas": "nvidia-cublas", "torch": "torch", "triton": "triton"}  # that brings a baseline's library
 FOLDER = "measured"  # of a machine's results
 Basis = Mapping[str, Any]
@@ -116,18 +117,20 @@ class Store:
 
 
 @functools.cache
-def versions() -> dict[str, str | None]:
-    """The versions of what builds and runs kernels, and of the harness."""
-    known = toolchain.known_or_found(None, "", None)
-    harness = "".join(path.read_text() for path in [HARNESS, *catalogue.included(HARNESS)])
-    return {key: known[key] for key in ("nvcc", "ptxas", "arch", "gpu")} | {"harness": checksum(harness.encode())[:16]}
+def versions(build_dir: Path | None) -> dict[str, str | None]:
+    """The GPU's model, and the hash of the machine code of the harness in `build_dir`, if there is one."""
+    gpu = toolchain.known_or_found(None, "", None)["gpu"]
+    return {"gpu": gpu, "harness": hash_of_cubin((build_dir / HARNESS).read_bytes())[:16] if build_dir else None}
 
 
-def basis_of(entry: Entry) -> dict[str, Any]:
-    """What every measurement of this entry rests on: its source, or its library's version; the compiler, the GPU's
-    model, the harness."""
+def basis_of(entry: Entry, build_dir: Path) -> dict[str, Any]:
+    """What every measurement of this entry rests on.
+
+    It is the machine code and launch of its kernels, or its library's version; the GPU's model; and the machine code of
+    the harness, which fills, checks and times.
+    """
     library = {"library": provenance.packages().get(PACKAGE[entry.library])} if isinstance(entry, Baseline) else {}
-    return {"source": entry.source_hash, **library, **versions()}
+    return {"code": code_of(entry, build_dir), **library, **versions(build_dir)}
 
 
 def _read(path: Path) -> Measurement:

@@ -25,6 +25,7 @@ import numpy as np
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir
 from experiments.gpu.session import session
+from experiments.stages.machine_code import code_of
 from kernels import cost
 from kernels.catalogue import Dispatcher, Entry, Problem
 
@@ -129,6 +130,7 @@ def measure(dispatcher: Dispatcher, baseline: Entry, sizes: list[Drawn], build_d
             logger.warning(f"{one.m} x {one.n} x {one.k} is left out: no call of the library is right")
             continue
         of_library = {"variant": baseline.name, "call": best, "source_hash": baseline.source_hash}
+        of_library["code_hash"] = code_of(baseline, build_dir)
         yield columns | of_library | {"time_us": medians[best], "fraction": 1.0}
         fractions = []
         for name in names:
@@ -141,6 +143,7 @@ def measure(dispatcher: Dispatcher, baseline: Entry, sizes: list[Drawn], build_d
             fraction = medians[best] / medians[name]
             fractions.append((fraction, name))
             known = {"variant": name, "source_hash": kernels[name].source_hash, "resident": resident[name]}
+            known["code_hash"] = code_of(kernels[name], build_dir)
             yield columns | known | {"time_us": medians[name], "fraction": fraction}
         best_three = ", ".join(f"{name} {fraction:.3f}" for fraction, name in sorted(fractions, reverse=True)[:3])
         logger.info(f"{one.m} x {one.n} x {one.k}: {best} {medians[best]:.1f} us; fractions of it: {best_three}")

@@ -19,20 +19,23 @@
 // A byte from L2 feeds a third fewer FLOP than with 256 columns, but there are twice as many tiles, which fill a GPU
 // more evenly.
 //
-// Template:  T: __nv_bfloat16 or __half; BM, BN, BK: a tile; STAGES: of the pipeline; STRIP: tile columns of a strip
+// COLUMN_MAJOR_B: as many public kernels require, which multiply a matrix by the transpose of another. The tiles of A and
+// B are then both K-major: wgmma transposes neither, and a tile of B is one box.
+//
+// Template:  T: __nv_bfloat16 or __half; COLUMN_MAJOR_B; BM, BN, BK: a tile; STAGES: of the pipeline; STRIP: tile columns of a strip
 //            (include/tile_scheduler.cuh); FIXUP, WAYS: see include/stream_k.cuh.
 // Launch:    384 threads (1-D); clusters of two blocks in x, no more blocks than are resident at the same time; dynamic
 //            shared memory: the pipeline, two mbarriers and 32 KB for C. Workspace: BM x BN floats a block; flags: one
 //            a block, zero before the first launch, and zero again after each.
-// Requires:  as wgmma_streamk.
+// Requires:  as wgmma_streamk; if COLUMN_MAJOR_B, ldb from column to column of B, and boxes of BN / 2 x BK of its columns.
 
 #include "include/stream_k.cuh"
-#include "include/tile_pipeline.cuh"
+#include "include/tile_pipeline_k_major.cuh"
 #include "include/tile_scheduler.cuh"
 #include "include/tma_epilogue.cuh"
 #include "include/warpgroup.cuh"
 
-template <typename T, int BM, int BN, int BK, int STAGES, int STRIP, int FIXUP, int WAYS>
+template <typename T, bool COLUMN_MAJOR_B, int BM, int BN, int BK, int STAGES, int STRIP, int FIXUP, int WAYS>
 __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
 hgemm_wgmma_pingpong(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap tma_a,
                     const __grid_constant__ CUtensorMap tma_b, float beta, T* C, int ldc,
@@ -58,7 +61,7 @@ hgemm_wgmma_pingpong(int m, int n, int k, float alpha, const __grid_constant__ C
 
     extern __shared__ uint8_t memory[];
     using Epilogue = TmaEpilogue<T, BN>;
-    using Pipeline = TilePipeline<T, BM, BN, BK, STAGES>;
+    using Pipeline = TilePipelineFor<COLUMN_MAJOR_B, T, BM, BN, BK, STAGES>;
     const int group = threadIdx.x / wgmma::THREADS;
     const int thread = threadIdx.x % wgmma::THREADS;
     // The buffers of C come first in shared memory, then the pipeline.

@@ -2,6 +2,8 @@
 // any element width without transposing: a tile of B is BN rows along k like those of A, and arrives as one box.
 #pragma once
 
+#include <type_traits>
+
 #include "include/tile_pipeline.cuh"
 
 namespace wgmma {
@@ -48,10 +50,10 @@ struct TilePipelineKMajor : TilePipeline<T, BM, BN, BK, STAGES> {
         tma::load_multicast(this->b(stage) + half * wgmma::ROW_BYTES, map_b, col + half, k0, this->full(stage), 0b11);
     }
 
-    // As TilePipeline::mainloop, for a warp group that has a tile to itself.
+    // As TilePipeline::mainloop.
     template <int HEIGHT, typename Release, typename Issued>
-    __device__ __forceinline__ void mainloop(float (&sum)[HEIGHT][BN / 2], PipelineState<STAGES>& state, int steps,
-                                             Release release, Issued issued) const {
+    __device__ __forceinline__ void mainloop(float (&sum)[HEIGHT][BN / 2], PipelineState<STAGES>& state, int group,
+                                             int steps, Release release, Issued issued) const {
         constexpr int K = 32 / sizeof(T);  // per instruction
         int previous = 0;
         for (int step = 0; step < steps; ++step, state.advance()) {
@@ -62,7 +64,7 @@ struct TilePipelineKMajor : TilePipeline<T, BM, BN, BK, STAGES> {
             for (int p = 0; p < BK; p += K) {
 #pragma unroll
                 for (int h = 0; h < HEIGHT; ++h) {
-                    const uint32_t rows = this->a(stage) + h * wgmma::ROWS * wgmma::ROW_BYTES;
+                    const uint32_t rows = this->a(stage) + (group * HEIGHT + h) * wgmma::ROWS * wgmma::ROW_BYTES;
                     wgmma::mma_k_major<T>(sum[h], wgmma::descriptor_k_major<T>(rows, p),
                                           wgmma::descriptor_k_major<T>(this->b(stage), p), step > 0 || p > 0);
                 }
@@ -77,3 +79,8 @@ struct TilePipelineKMajor : TilePipeline<T, BM, BN, BK, STAGES> {
         release(previous);
     }
 };
+
+// The pipeline for either layout of B.
+template <bool COLUMN_MAJOR_B, typename T, int BM, int BN, int BK, int STAGES>
+using TilePipelineFor = std::conditional_t<COLUMN_MAJOR_B, TilePipelineKMajor<T, BM, BN, BK, STAGES>,
+                                           TilePipeline<T, BM, BN, BK, STAGES>>;

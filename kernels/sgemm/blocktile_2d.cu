@@ -15,19 +15,33 @@
 //        |  |  |    TN    |
 //        +--+  +----------+
 //
-// Two proposals of the profiling worklog are values here, and no part of the rung: MIN_BLOCKS holds the registers to
-// what so many blocks an SM leave each thread, and STAGED sends C through shared memory.
+// Proposals of the profiling worklog are values here, and no part of the rung: MIN_BLOCKS holds the registers to
+// what so many blocks an SM leave each thread, STAGED sends C through shared memory, and A_PAD and B_PAD are words that
+// nobody uses at the end of each row of a tile.
+//
+// A_PAD is meant against bank conflicts. A warp has two rows of patches, so it reads two words of A at one p, TM rows
+// apart: 8 * 8 words unpadded, which is one bank. Copying a tile, it stores four such rows at once: 32 words in a run
+// unpadded, and with three gaps padded, so that three of them fall on banks that others use.
+//
+//     bank of [row][p]       BK = 8     p          BK + 1 = 9    p
+//         row 0              0          + p        0             + p
+//         row 8              64 % 32    = 0        72 % 32       = 8
+//
+// B_PAD moves no word of a read to another bank, for all lanes of a warp read one row. But rows are no longer aligned
+// to 16 bytes, and ptxas cannot merge a thread's reads along the row into 128-bit ones.
 //
 // Template:  BM, BN, BK: the block's tile; TM, TN: a thread's patch of C; MIN_BLOCKS: how many blocks
-//            shall fit on an SM, 0 for no wish; STAGED: C in whole rows (include/store_stage.cuh).
+//            shall fit on an SM, 0 for no wish; STAGED: C in whole rows (include/store_stage.cuh);
+//            A_PAD, B_PAD: unused words at the end of each row of a_tile and of b_tile.
 // Launch:    (BM / TM) * (BN / TN) threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK.
-// Source:    boehm_sgemm, Kernel 5; the values: the profiling worklog, Head-to-Head Summary and Key Takeaways.
+// Source:    boehm_sgemm, Kernel 5; the values: the profiling worklog, Memory Workload Analysis, Head-to-Head Summary
+//            and Key Takeaways.
 
 #include "include/epilogue.cuh"
 #include "include/store_stage.cuh"
 
-template <int BM, int BN, int BK, int TM, int TN, int MIN_BLOCKS, bool STAGED>
+template <int BM, int BN, int BK, int TM, int TN, int MIN_BLOCKS, bool STAGED, int A_PAD, int B_PAD>
 __global__ void __launch_bounds__(BM * BN / (TM * TN), MIN_BLOCKS)
 sgemm_blocktile_2d(int m, int n, int k, float alpha, const float* A, int lda, const float* B,
                    int ldb, float beta, float* C, int ldc) {
@@ -39,8 +53,8 @@ sgemm_blocktile_2d(int m, int n, int k, float alpha, const float* A, int lda, co
     static_assert(THREADS % BK == 0 && THREADS % BN == 0, "a pass copies whole rows");
     static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the last pass is a full one");
 
-    __shared__ alignas(16) float a_tile[BM][BK];  // aligned, so that ptxas may merge neighbours' reads
-    __shared__ alignas(16) float b_tile[BK][BN];
+    __shared__ alignas(16) float a_tile[BM][BK + A_PAD];  // aligned, so that ptxas may merge neighbours' reads
+    __shared__ alignas(16) float b_tile[BK][BN + B_PAD];
 
     // The words that this thread copies (in the first pass).
     const unsigned load_a_row = threadIdx.x / BK;

@@ -12,21 +12,33 @@
 //      w  . . .             z . . .
 //                           w . . .
 //
-// Two proposals of the profiling worklog are values here, and no part of the rung: MIN_BLOCKS holds the registers to
-// what so many blocks an SM leave each thread, and STAGED sends C through shared memory.
+// Proposals of two worklogs are values here, and no part of the rung: MIN_BLOCKS holds the registers to what so many
+// blocks an SM leave each thread, STAGED sends C through shared memory, and A_PAD are words that nobody uses at the end
+// of each row of a_tile. Two lanes of a warp hold the halves of one row of A (BK = 8), and store to rows p and p + 4 of
+// the tile: 4 * 128 words apart unpadded, which is one bank, and a 2-way conflict.
+//
+//     bank of [p][row]       BM = 128     row 0 .. 15        BM + 4 = 132    row 0 .. 15
+//         p = 0              0            0 .. 15            0               0 .. 15
+//         p = 4              512 % 32     0 .. 15            528 % 32        16 .. 31
+//
+// 4 words, by which sgemm_cu pads its own tile of A, are a whole float4: every row still begins at a multiple of 16
+// bytes, as the 128-bit reads want. 1 word, as the profiling worklog proposes, moves the second of these rows by 4 banks
+// only, and leaves ptxas to read A word by word. b_tile is written by explicit 128-bit accesses, which must stay
+// aligned, and without conflicts: it is not padded.
 //
 // Template:  BM, BN, BK: the block's tile; TM, TN: a thread's patch of C; MIN_BLOCKS: how many blocks
-//            shall fit on an SM, 0 for no wish; STAGED: C in whole rows (include/store_stage.cuh).
+//            shall fit on an SM, 0 for no wish; STAGED: C in whole rows (include/store_stage.cuh);
+//            A_PAD: unused words at the end of each row of a_tile.
 // Launch:    (BM / TM) * (BN / TN) threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
 // Source:    boehm_sgemm, Kernel 6; the values: the profiling worklog, Head-to-Head Summary and Key
-//            Takeaways.
+//            Takeaways, and sgemm_cu, section 5.1.
 
 #include "include/epilogue.cuh"
 #include "include/store_stage.cuh"
 
-template <int BM, int BN, int BK, int TM, int TN, int MIN_BLOCKS, bool STAGED>
+template <int BM, int BN, int BK, int TM, int TN, int MIN_BLOCKS, bool STAGED, int A_PAD>
 __global__ void __launch_bounds__(BM * BN / (TM * TN), MIN_BLOCKS)
 sgemm_vectorized(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb,
                  float beta, float* C, int ldc) {
@@ -39,7 +51,7 @@ sgemm_vectorized(int m, int n, int k, float alpha, const float* A, int lda, cons
     static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the last pass is a full one");
     static_assert(TM % 4 == 0 && TN % 4 == 0, "patches made of float4");
 
-    __shared__ alignas(16) float a_tile[BK][BM];  // transposed
+    __shared__ alignas(16) float a_tile[BK][BM + A_PAD];  // transposed
     __shared__ alignas(16) float b_tile[BK][BN];
 
     // The four words that this thread copies (in the first pass).

@@ -2,7 +2,7 @@
 //
 // The one idea it adds to `wgmma`: with a column-major B both tiles are K-major, as wgmma requires for TF32. It reads
 // both where TMA has put them, without a detour through registers, and the kernel becomes that of
-// hgemm/wgmma_pingpong_bcol.cu: clusters of two that share the tile of B, stream-K, and mainloops that alternate with
+// hgemm/wgmma_pingpong.cu with its B column-major: clusters of two that share the tile of B, stream-K, and mainloops that alternate with
 // epilogues. A pair of sums is 8 bytes of C and four lanes have a whole sector, so the epilogue stores straight from
 // the fragments.
 //
@@ -98,7 +98,7 @@ tf32gemm_wgmma_bcol(int m, int n, int k, float alpha, const __grid_constant__ CU
             if (unit++ % CONSUMERS != group) return state.advance(last - first);
             mbarrier::wait(order_barrier(group), group == 0 ? round + 1 & 1 : round & 1);  // group 0 enters first
             float sum[HEIGHT][BN / 2];
-            pipeline.mainloop(sum, state, last - first, release, [&] {
+            pipeline.mainloop(sum, state, 0, last - first, release, [&] {
                 if (thread == 0) mbarrier::arrive(order_barrier(1 - group));
             });
             if (first > 0) return partial.store(sum, 0, 1 + group);

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.results import Results, described, of_archives, usual
 from analysis.timings import KEY
-from contracts import UserError
+from contracts import UserError, read_rows, write_rows
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +61,10 @@ def test_a_kernel_that_failed_a_check_is_in_nothing_that_shows_its_speed(copy: P
         assert len(rows) and "sgemm_warptile" not in set(rows["variant"])
 
 
-def test_a_row_of_another_source_is_stale(results: Results) -> None:
-    rows = pd.DataFrame({"variant": ["sgemm_naive", "sgemm_tma"], "source_hash": ["other", "x"]})
+def test_a_row_of_other_machine_code_is_stale(results: Results) -> None:
+    rows = pd.DataFrame({"variant": ["sgemm_naive", "sgemm_tma"], "code_hash": ["other", "x"]})
     variants = results.variants.assign(
-        source_hash=results.variants["source_hash"].where(results.variants["variant"] != "sgemm_tma", "x")
+        code_hash=results.variants["code_hash"].where(results.variants["variant"] != "sgemm_tma", "x")
     )
     assert described(rows, variants).set_index("variant")["stale"].to_dict() == {
         "sgemm_naive": True,
@@ -83,6 +83,20 @@ def test_tables_of_this_tree_come_first_and_measurements_stay_those_of_the_folde
     joined = Results(copy, variants_csv, here)
     assert joined.path("resources") == here / "resources.csv" and joined.path("checks") == copy / "checks.csv"
     assert joined.path("bounds") == copy / "bounds.csv"  # it was not made here
+
+
+def test_another_source_of_the_same_machine_code_is_not_stale(copy: Path, variants_csv: Path, tmp_path: Path) -> None:
+    """What this tree builds says which machine code a changed source stands for; without it, none is known."""
+    own = next(row for row in read_rows(variants_csv, "variants") if row["variant"] == "sgemm_naive")["source_hash"]
+    changed, here = tmp_path / "variants.csv", tmp_path / "here"
+    changed.write_text(variants_csv.read_text().replace(own, "0" * 16))
+    here.mkdir()
+    built = next(row for row in read_rows(copy / "resources.csv", "resources") if row["variant"] == "sgemm_naive")
+    for code, arch, stale in ((built["code_hash"], "sm_90a", False), ("1" * 16, "sm_90a", True), ("1", "sm_80", True)):
+        row = built | {"source_hash": "0" * 16, "code_hash": code, "arch": arch}
+        write_rows(here / "resources.csv", "resources", [row])
+        rows = Results(copy, changed, here).table("windows")
+        assert set(rows[rows["variant"] == "sgemm_naive"]["stale"]) == {stale}
 
 
 def test_archives_are_found_by_name(variants_csv: Path, archive: Path) -> None:

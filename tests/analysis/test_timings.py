@@ -16,7 +16,7 @@ SMS = 10
 HEAD = {"experiment": "e", "variant": "v", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0}
 HEAD |= {"clock_policy": "boost", "data": "uniform"}
 WINDOW = HEAD | {"dtype": "fp32", "b_layout": "row", "clock_source": "as found", "baseline": "b", "temperature_c": 40.0}
-WINDOW |= {"source_hash": "0", "throttle_reasons": "none", "passed": True, "left_out": None, "process": 0}
+WINDOW |= {"code_hash": "0", "throttle_reasons": "none", "passed": True, "left_out": None, "process": 0}
 WINDOW |= {"power_w": 500.0, "power_run_us": 200.0, "baseline_run_us": 150.0}
 FLOP = 2 * 64**3
 

@@ -1,4 +1,4 @@
-"""The archives are of the tree that they lie in: no row is of a kernel that has changed since."""
+"""The archives are of the tree that they lie in: no row is of machine code that has changed since."""
 
 from __future__ import annotations
 
@@ -54,46 +54,19 @@ def every_archive(waits_for: pytest.MarkDecorator | None = None) -> pytest.MarkD
     )
 
 
-def entries_of(archive: Path) -> catalogue.Catalogue:
-    """The catalogue with the tuned kernels of this archive's sweep."""
-    return catalogue.load(catalogue.record_in(archive))
-
-
 @every_archive()
-def test_no_archived_row_is_of_another_source(archive: Path) -> None:
-    """What fails is listed by table and variant: measure these again (snakemake --cores 1 all, then archive), or show
-    that their code is the same (python -m experiments.stages.same_code)."""
-    now = {name: {entry.source_hash} for name, entry in entries_of(archive).items()}
-    for row in same_code(archive):
-        now[row["variant"]].add(row["measured_hash"])
+def test_no_archived_row_is_of_other_machine_code(archive: Path) -> None:
+    """What fails is listed by table and variant: build it, and archive resources.csv again where only its source
+    changed, or measure it again (snakemake --cores 1 all, then archive)."""
+    now = stage.hashes_of(archive)
     stale = {
         f"{table.name}: {row['variant']}"
         for table in archive.glob("*.csv")
         for row in rows(table)
-        if "variant" in row and "source_hash" in row and row["source_hash"] not in now.get(row["variant"], ())
+        if "variant" in row and "code_hash" in row and row["code_hash"] != now.get(row["variant"])
     }
     awaited = AWAITED if archive.name == WAITING else set()
     assert stale == awaited, "\n".join(sorted(stale ^ awaited))
-
-
-@every_archive(CUT)
-def test_the_provenance_is_of_these_sources(archive: Path) -> None:
-    recorded = read_json(archive / "provenance.json", "provenance")["sources"]
-    kernels = entries_of(archive)
-    assert [name for name, measured in recorded.items() if measured != kernels[name].source_hash] == []
-
-
-@every_archive()
-def test_what_is_recorded_as_the_same_code_is_of_these_sources(archive: Path) -> None:
-    kernels = entries_of(archive)
-    assert [
-        row["variant"] for row in same_code(archive) if row["source_hash"] != kernels[row["variant"]].source_hash
-    ] == []
-
-
-def same_code(archive: Path) -> list[dict[str, Any]]:
-    table = archive / "same_code.csv"
-    return read_rows(table, "same_code") if table.is_file() else []
 
 
 @every_archive(CUT)

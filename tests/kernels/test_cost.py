@@ -93,5 +93,7 @@ def test_a_dispatcher_takes_the_kernel_that_a_sweep_shows_to_be_fastest() -> Non
     assert replace(swept, model=replace(swept.model, factors=rounded)).source_hash == swept.source_hash
     rows[0]["time_us"] *= 1.01
     assert replace(BEST, model=cost.fitted(rows, BEST.variants)).source_hash != swept.source_hash
-    stale = [row | {"source_hash": "of another source"} for row in rows]
+    stale = [row | {"source_hash": "of another source", "code_hash": f"code of {row['variant']}"} for row in rows]
     assert cost.fitted(stale, BEST.variants).factors == {}
+    codes = {(variant.name, variant.source_hash): f"code of {variant.name}" for variant in BEST.variants}
+    assert cost.fitted(stale, BEST.variants, codes=codes).factors == cost.fitted(rows, BEST.variants).factors

@@ -20,6 +20,7 @@ import numpy as np
 from contracts import UserError, run_command, scratch, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.session import session
+from experiments.stages.machine_code import code_of
 from kernels.catalogue import Entry, Problem
 
 logger = logging.getLogger(__name__)
@@ -75,10 +76,10 @@ def cross_check(entry: Entry, sizes: list[int], build_dir: Path) -> list[dict[st
         from cuda.bench.results import BenchmarkResult
 
         states = list(BenchmarkResult.from_json(report)[entry.name])
-    return [_row(entry, state, taken) for state in states]
+    return [_row(entry, state, taken, code_of(entry, build_dir)) for state in states]
 
 
-def _row(entry: Entry, state: Any, taken: dict[int, list[tuple[np.ndarray, np.ndarray]]]) -> dict[str, Any]:
+def _row(entry: Entry, state: Any, taken: dict[int, list[tuple[np.ndarray, np.ndarray]]], code: str) -> dict[str, Any]:
     n = int(next(axis["value"] for axis in state.axis_values if axis["name"] == "n"))
     if state.is_skipped or not state.samples:
         raise UserError(f"NVBench skipped {entry.name} at n = {n}: {state.skip_reason or 'no samples'}")
@@ -89,7 +90,7 @@ def _row(entry: Entry, state: Any, taken: dict[int, list[tuple[np.ndarray, np.nd
     row |= {"time_us": float(np.median(times)), "sm_clock_mhz": float(np.median(clocks)), "samples": len(times)}
     row |= {"other_time_us": float(np.median(theirs_us)), "other_samples": len(theirs_us)}
     row["other_sm_clock_mhz"] = float(np.median(theirs_mhz)) if theirs_mhz is not None else None
-    return row | {"source_hash": entry.source_hash}
+    return row | {"code_hash": code}
 
 
 def main() -> None:

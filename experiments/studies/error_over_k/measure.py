@@ -23,6 +23,7 @@ import numpy as np
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.stages.check import Device, guarded, held_gpu, inside
+from experiments.stages.machine_code import code_of
 from kernels.catalogue import Baseline, Entry, Problem, Runnable
 
 logger = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ def measure(device: Device, entry: Entry, k: int, seed: int = SEED) -> Iterator[
             raise UserError(f"{entry.name}, k = {k}, {kind} data: C is not finite")
         yield {
             "variant": entry.name,
-            "source_hash": entry.source_hash,
+            "code_hash": code_of(entry, device.build_dir),
             "device": device.name,
             "data": kind,
             "k": k,

@@ -23,6 +23,7 @@ import numpy as np
 from contracts import UserError, run_command, scratch, write_rows
 from experiments.command_line import add_build_dir
 from experiments.gpu.session import session
+from experiments.stages.machine_code import code_of
 from kernels.catalogue import Problem, Variant
 
 logger = logging.getLogger(__name__)
@@ -39,8 +40,11 @@ TABLES = {
 }
 
 
-def summarise(events: Iterable[Mapping[str, Any]], variant: Variant) -> list[dict[str, Any]]:
-    """Rows of timeline.csv, the longest of each table first, from the events of a Chrome trace (times in us)."""
+def summarise(events: Iterable[Mapping[str, Any]], variant: Variant, code: str) -> list[dict[str, Any]]:
+    """Rows of timeline.csv, the longest of each table first, from the events of a Chrome trace (times in us).
+
+    code: the kernel's code hash.
+    """
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for event in events:
         if event.get("ph") == "X" and event.get("cat") in TABLES:
@@ -66,7 +70,7 @@ def summarise(events: Iterable[Mapping[str, Any]], variant: Variant) -> list[dic
                 "max_us": max(times),
                 "stddev_us": statistics.stdev(times) if len(times) > 1 else None,
                 "bytes": sum(moved) if table == "memory" else None,
-                "source_hash": variant.source_hash,
+                "code_hash": code,
             }
         )
     order = list(dict.fromkeys(TABLES.values()))
@@ -112,7 +116,7 @@ def record(variant: Variant, build_dir: Path) -> list[dict[str, Any]]:
         trace = folder / "trace.json"
         recorded.export_chrome_trace(str(trace))
         events = json.loads(trace.read_text())["traceEvents"]
-    rows = summarise(events, variant)
+    rows = summarise(events, variant, code_of(variant, build_dir))
     launches = sum(row["calls"] for row in rows if row["table"] == "kernel" and variant.entry in row["name"])
     expected = len(SIZES) * (1 + LAUNCHES)
     if launches != expected:

@@ -22,6 +22,7 @@ from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.session import session
 from experiments.stages.bench import worklog_replays
+from experiments.stages.machine_code import code_of
 from kernels.catalogue import Entry, Problem
 
 logger = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
                 "time_us": time_us,
                 "sm_clock_mhz": clock,
                 "replays": count,
-                "source_hash": entry.source_hash,
+                "code_hash": code_of(entry, build_dir),
             }
         )
     return rows

@@ -173,10 +173,10 @@ def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
     experiment = declarations.Experiment("short", "t", "q?", (variant.name,), **short)
     item = declarations.Item(variant.name, ProblemSpec.square(1024), data, "boost", experiment.protocol)
     shipped = catalogue.load()
-    asked = Asked(replace(shipped, entries={**shipped, variant.name: variant}))
+    asked = Asked(replace(shipped, entries={**shipped, variant.name: variant}), folder)
     record = Record(experiment)
     with discovery.nvml() as handle:
-        calls = LibraryCalls(Store(folder / "measured"), asked.entries)
+        calls = LibraryCalls(Store(folder / "measured"), asked.entries, folder)
         taken = Bench(folder, handle, calls, asked).measure(item, "0" * 8)
         record.add(item, measurement(item, taken, None, asked, "0" * 8))
     return record

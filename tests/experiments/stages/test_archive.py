@@ -74,24 +74,6 @@ def test_a_file_of_an_earlier_run_keeps_that_run_s_origin(measured: Path, archiv
     )
 
 
-def test_what_is_measured_again_needs_no_same_code(measured: Path, archive: Path, tmp_path: Path) -> None:
-    """Rows of the old source stay as long as an archived row is of it."""
-    now = catalogue.load().kernels["sgemm_naive"].source_hash
-    record = {"variant": "sgemm_naive", "source_hash": now}
-    data = tmp_path / "data"
-    data.mkdir()
-    stored = [record | {"measured_hash": value} for value in ("0" * 16, now)]  # `now`: a source that checks.csv is of
-    write_rows(data / "same_code.csv", "same_code", stored)
-    run = json.loads((archive / "archived.json").read_text())["checks.csv"]
-    content = (data / "same_code.csv").read_bytes()
-    origin = {"same_code.csv": run | {"sha256": hashlib.sha256(content).hexdigest()}}
-    (data / "archived.json").write_text(json.dumps(origin))
-    done = run_module("experiments.stages.archive", "--measured", measured, "--data", data)
-    assert done.returncode == 0, done.stderr
-    assert [row["measured_hash"] for row in read_rows(data / "same_code.csv", "same_code")] == [now]
-    assert json.loads((data / "archived.json").read_text())["same_code.csv"]["command"] == run["command"]
-
-
 def test_one_table_alone_leaves_the_others_as_they_are(measured: Path, archive: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     shutil.copytree(archive, data)
@@ -118,7 +100,7 @@ def test_an_emulated_table_goes_with_its_own_commit_and_a_gpu_s_with_that_run_s(
     measured, data = tmp_path / "no-gpu", tmp_path / "data"
     measured.mkdir()
     shutil.copytree(archive, data)
-    row = {"variant": "sgemm_naive", "source_hash": "x", "data": "wide", "k": 64, "elements": 1, "worst": 2, "rms": 1}
+    row = {"variant": "sgemm_naive", "code_hash": "x", "data": "wide", "k": 64, "elements": 1, "worst": 2, "rms": 1}
     command = ["experiments.stages.archive", "--measured", measured, "--data", data, "--only", "error_over_k.csv"]
     write_rows(measured / "error_over_k.csv", "error_over_k", [row | {"device": "ptxsim"}])
     done = run_module(*command)
@@ -131,9 +113,10 @@ def test_an_emulated_table_goes_with_its_own_commit_and_a_gpu_s_with_that_run_s(
     record = json.loads((data / "archived.json").read_text())["bounds.csv"]
     assert record["command"] == "snakemake --cores 1 all"
     write_rows(measured / "error_over_k.csv", "error_over_k", [row | {"device": "gpu"}])
-    assert_one_line(run_module(*command), "measured before the source of sgemm_naive changed")
-    now = catalogue.load()["sgemm_naive"].source_hash
-    write_rows(measured / "error_over_k.csv", "error_over_k", [row | {"device": "gpu", "source_hash": now}])
+    assert_one_line(run_module(*command), "sgemm_naive was measured with other machine code")
+    shutil.copyfile(archive / "resources.csv", measured / "resources.csv")
+    now = stage.hashes_of(archive)["sgemm_naive"]
+    write_rows(measured / "error_over_k.csv", "error_over_k", [row | {"device": "gpu", "code_hash": now}])
     assert run_module(*command).returncode == 0
     assert read_rows(data / "error_over_k.csv", "error_over_k")[0]["device"] == "gpu"
 
@@ -184,10 +167,10 @@ def test_a_library_s_wrong_call_is_a_result(measured: Path, tmp_path: Path) -> N
 
 @pytest.fixture
 def whole(tmp_path: Path, archive: Path) -> Path:
-    """An archive of one run: the tables that are there now, with today's sources, as if of one commit."""
+    """An archive of one run: the tables that are there now, with today's machine code, as if of one commit."""
     folder = tmp_path / archive.name
-    shutil.copytree(archive, folder, ignore=shutil.ignore_patterns("archived.json", "same_code.csv"))
-    now = {name: entry.source_hash for name, entry in catalogue.load().items()}
+    shutil.copytree(archive, folder, ignore=shutil.ignore_patterns("archived.json"))
+    now = stage.hashes_of(archive)
     origins = {}
     for table in registry.tables().values():
         path = folder / table.file
@@ -202,8 +185,8 @@ def whole(tmp_path: Path, archive: Path) -> Path:
     return folder
 
 
-def own_hash(row: dict, now: dict[str, str]) -> dict:
-    return {"source_hash": now[row["variant"]]} if "source_hash" in row and "variant" in row else {}
+def own_hash(row: dict, now: dict[str, str | None]) -> dict:
+    return {"code_hash": now[row["variant"]]} if "code_hash" in row and "variant" in row else {}
 
 
 def amiss(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -223,17 +206,21 @@ def test_an_archive_of_one_run_is_whole(whole: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_tuned_kernel_is_the_one_of_the_archive_s_own_sweep(tmp_path: Path, archive: Path) -> None:
-    """On another GPU another tile wins, which is no change of the source."""
+    """On another GPU another tile wins, which is no change of the kernel."""
     record = json.loads((archive / "tuned.json").read_text())
     record["kernels"]["sgemm_autotuned"]["template"]["BK"] += 8
     (tmp_path / "tuned.json").write_text(json.dumps(record))
+    entry = catalogue.load(tmp_path / "tuned.json").kernels["sgemm_autotuned"]
+    built = next(row for row in read_rows_of(archive, "resources") if row["variant"] == entry.name)
+    own = built | {"source_hash": entry.source_hash, "code_hash": "1" * 16}
+    write_rows(tmp_path / "resources.csv", "resources", [own])
     hashes = stage.hashes_of(tmp_path)
-    assert hashes["sgemm_autotuned"] != stage.hashes_of(archive)["sgemm_autotuned"]
+    assert hashes["sgemm_autotuned"] == "1" * 16 != stage.hashes_of(archive)["sgemm_autotuned"]
     row = next(row for row in read_rows_of(archive, "checks") if row["variant"] == "sgemm_autotuned")
     path = tmp_path / "checks.csv"
-    write_rows(path, "checks", [row | {"source_hash": hashes["sgemm_autotuned"]}])
+    write_rows(path, "checks", [row | {"code_hash": hashes["sgemm_autotuned"]}])
     stage.require_current(path, "checks", hashes)
-    with pytest.raises(UserError, match="before the source of sgemm_autotuned changed"):
+    with pytest.raises(UserError, match="sgemm_autotuned was measured with other machine code"):
         stage.require_current(path, "checks", stage.hashes_of(archive))
 
 
@@ -248,7 +235,7 @@ def of_another_commit(folder: Path) -> None:
 
 def with_a_stale_row(folder: Path) -> None:
     rows = read_rows_of(folder, "counters")
-    write_rows(folder / "counters.csv", "counters", [rows[0] | {"source_hash": "old"}, *rows[1:]])
+    write_rows(folder / "counters.csv", "counters", [rows[0] | {"code_hash": "old"}, *rows[1:]])
     origins = json.loads((folder / "archived.json").read_text())
     origins["counters.csv"]["sha256"] = hashlib.sha256((folder / "counters.csv").read_bytes()).hexdigest()
     (folder / "archived.json").write_text(json.dumps(origins))
@@ -274,7 +261,7 @@ def read_rows_of(folder: Path, name: str) -> list[dict]:
     ("spoil", "said"),
     [
         (of_another_commit, "of 2 commits: aaaaaaaaaaaa, bbbbbbbbbbbb"),
-        (with_a_stale_row, "measured before the source of"),
+        (with_a_stale_row, "was measured with other machine code"),
         (with_entries("machine", machine="h99"), f"machine.json is of machine 'h99', not '{ARCHIVE.name}'"),
         (with_entries("provenance", gpu="NVIDIA H99"), f"of 2 GPUs: {GPU}, NVIDIA H99"),
         (with_entries("provenance", gpu=" "), "provenance.json names no GPU"),

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import assert_one_line, run_module
+from helpers import ARCHIVE, assert_one_line, run_module
 
-from contracts import UserError, read_rows
+from contracts import UserError, read_rows, write_json
 from experiments.stages import profile
 from kernels import catalogue
 from kernels.problem import ProblemSpec
@@ -40,11 +40,13 @@ def test_counters_with_beta_are_a_table_of_their_own(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert read_rows(tmp_path / "out" / "with-beta", "counters_with_beta") == []
     entry, names = catalogue.load().find("sgemm_naive"), ["gpu__time_duration.sum"]
+    write_json(tmp_path / "sgemm_naive.json", "resources", read_rows(ARCHIVE / "resources.csv", "resources")[0])
     kernels = [{"name": "k", "metrics": {"gpu__time_duration.sum": (5.0, "ns")}}]
     assert [
-        row.get("beta") for row in profile.longest_kernel(kernels, entry, ProblemSpec(64, 32, 16, beta=1.5), names)
+        row.get("beta")
+        for row in profile.longest_kernel(kernels, entry, ProblemSpec(64, 32, 16, beta=1.5), names, tmp_path)
     ] == [1.5]
-    assert "beta" not in profile.longest_kernel(kernels, entry, SQUARE, names)[0]
+    assert "beta" not in profile.longest_kernel(kernels, entry, SQUARE, names, tmp_path)[0]
 
 
 def fake_ncu(tmp_path: Path, says: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from kernels import catalogue
 from kernels.problem import ProblemSpec
 
 PLACE = Place("bench", "sgemm_naive", "64x64x64-uniform-boost")
-BASIS = {"source": "a"}
+BASIS = {"code": "a"}
 PROTOCOL = declarations.Experiment("e", "t", "q?", ()).protocol
 
 
@@ -41,13 +41,13 @@ def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
     assert found is not None and found.samples is not None and one.samples is not None
     assert found.samples.equals(one.samples) and found.rows == {"windows": [{"n": 64}]}
     assert found.note == "a note" and found.measured
-    assert store.find(PLACE, {"source": "b"}.__eq__) is None
+    assert store.find(PLACE, {"code": "b"}.__eq__) is None
     assert store.find(replace(PLACE, item="65x65x65"), BASIS.__eq__) is None
 
 
 def test_the_first_that_serves_is_found(tmp_path: Path) -> None:
     for session, source in (("0000000c", "old"), ("0000000b", "a"), ("0000000a", "a")):
-        kept(Store(tmp_path / session), session, basis={"source": source})
+        kept(Store(tmp_path / session), session, basis={"code": source})
         shutil.copytree(tmp_path / session, tmp_path / "joined", dirs_exist_ok=True)
     found = Store(tmp_path / "joined").find(PLACE, BASIS.__eq__)
     assert found is not None and found.session == "0000000b"
@@ -58,19 +58,17 @@ def test_of_two_that_measured_the_same_the_first_is_kept_and_both_get_it(tmp_pat
     first = kept(store, note="first")
     second = kept(store, note="second")
     assert first == second and second.note == "first"
-    other = kept(store, basis={"source": "b"}, note="third")
+    other = kept(store, basis={"code": "b"}, note="third")
     assert other.note == "third" and store.find(PLACE, BASIS.__eq__) is None
 
 
 def test_what_another_harness_measured_does_not_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = tmp_path / "harness.cu"
-    monkeypatch.setattr(storing, "HARNESS", harness)
+    monkeypatch.setattr(storing, "hash_of_cubin", lambda content: content.hex())
     found = []
-    for text in ("// one", "// another"):
-        harness.write_text(text)
-        storing.versions.cache_clear()
-        found.append(storing.versions())
-    storing.versions.cache_clear()
+    for folder in (tmp_path / "one", tmp_path / "another"):
+        folder.mkdir()
+        (folder / "harness.cubin").write_bytes(folder.name.encode())
+        found.append(storing.versions(folder))
     assert found[0] != found[1] and found[0] | {"harness": ""} == found[1] | {"harness": ""}
 
 
@@ -137,12 +135,14 @@ def test_an_item_has_the_protocol_that_serves_every_experiment_of_a_run() -> Non
     assert all(len(set(protocols)) == 1 for protocols in shared.values())
 
 
-def test_a_stricter_protocol_or_another_source_is_measured_again() -> None:
+def test_a_stricter_protocol_or_another_code_is_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(storing, "code_of", lambda entry, build_dir: f"code of {entry.name}")
+    monkeypatch.setattr(storing, "versions", lambda build_dir: {"gpu": "H100", "harness": "a"})
     item = Item("sgemm_naive", ProblemSpec.square(64), "uniform", "boost", PROTOCOL)
-    asked = bench.Asked(catalogue.load())
+    asked = bench.Asked(catalogue.load(), tmp_path)
     basis = json.loads(json.dumps(bench.basis_of(item, asked)))  # as it is read from its file
     serves = bench._serves(item, asked)
-    assert serves(basis) and not serves(basis | {"source": "other"}) and not serves(basis | {"baseline": "other"})
+    assert serves(basis) and not serves(basis | {"code": "other"}) and not serves(basis | {"baseline": "other"})
     assert not bench._serves(replace(item, protocol=replace(PROTOCOL, samples=999)), asked)(basis)
     locked = replace(item, clock_policy="locked")
     other = json.loads(json.dumps(bench.basis_of(locked, replace(asked, sm_mhz=1400))))

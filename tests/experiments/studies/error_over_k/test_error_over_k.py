@@ -45,7 +45,7 @@ def test_the_emulator_gives_the_archived_rows(name: str, ptx) -> None:
         pytest.skip("a GPU's table")
     for row in measure(EmulatedDevice(ptx(name)), catalogue.load().find(name), KS[0]):
         before = archived[name, row["data"], row["k"]]
-        assert row["source_hash"] == before["source_hash"] and row["elements"] == before["elements"]
+        assert row["code_hash"] == before["code_hash"] and row["elements"] == before["elements"]
         assert row["rms"] == pytest.approx(before["rms"], rel=1e-6)
         assert row["worst"] == pytest.approx(before["worst"], rel=1e-6)
 

@@ -12,5 +12,5 @@ def test_timeline_rows_carry_the_hash_of_their_source() -> None:
         {"ph": "X", "cat": "kernel", "name": "k", "dur": 4.0},
     ]
     variant = catalogue.load().kernels["sgemm_vectorized"]
-    (row,) = summarise(events, variant)
-    assert (row["variant"], row["source_hash"], row["mean_us"]) == (variant.name, variant.source_hash, 3.0)
+    (row,) = summarise(events, variant, "a1")
+    assert (row["variant"], row["code_hash"], row["mean_us"]) == (variant.name, "a1", 3.0)
