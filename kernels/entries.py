@@ -15,7 +15,6 @@ from contracts import UserError
 from contracts.codes import digest
 from contracts.dtypes import Types
 from kernels.arguments import SIGNATURE, TEXEL_BYTES, TEXTURES, Argument, declaration
-from kernels.occupancy import capability
 from kernels.problem import Layout, Problem
 from kernels.sources import ROOT, included, without_comments
 
@@ -26,6 +25,16 @@ ALIGNED_BYTES = 16  # of a matrix's beginning and its rows: for TMA, and for pro
 MAX_GRID = (2**31 - 1, 65535)
 MAX_TEXELS = 2**27  # of a 1-D texture over linear memory
 TEXTURE_ALIGNMENT = 512  # CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT: where linear memory of a texture must begin
+
+
+def _number(arch: str) -> int:
+    """90 for "sm_90a". Raises `UserError` for what names no architecture."""
+    from ptxsim import PtxsimError, gpus  # imports the whole emulator: only where it is needed
+
+    try:
+        return gpus.architecture(arch)
+    except PtxsimError as error:
+        raise UserError(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,7 @@ class Baseline:
 
     def unfit(self, arch: str) -> str | None:
         """Why it cannot run on `arch`, as "sm_90a"; None where it can."""
-        if capability(arch) < self.arch:
+        if _number(arch) < self.arch:
             return f"{self.name} needs compute capability {self.arch / 10:.1f}, but arch = {arch}"
         return None
 
@@ -231,7 +240,7 @@ class Variant:
         """Why it cannot be built for `arch`, as "sm_90a"; None where it can."""
         if self.one_arch and arch != f"sm_{self.arch}a":
             return f"{self.name} needs what sm_{self.arch}a alone has, but arch = {arch}"
-        if capability(arch) < self.arch:
+        if _number(arch) < self.arch:
             return f"{self.name} needs compute capability {self.arch / 10:.1f}, but arch = {arch}"
         return None
 

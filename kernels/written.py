@@ -1,7 +1,8 @@
 """catalogue.yaml as it is written, and what its short forms stand for.
 
-An entry has the defaults of its family (the first word of its name), then those of its source, then its own keys; template values are
-merged one by one. With `dtypes`, it stands for one entry of each: {dtype} is its name and {type} its C++ type.
+An entry has the defaults of its family (the first word of its name), then those of its source, then its own keys;
+template values are merged one by one. With `dtypes`, it stands for one entry of each: {dtype} is its name and {type}
+its C++ type.
 """
 
 from __future__ import annotations

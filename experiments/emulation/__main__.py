@@ -25,6 +25,7 @@ from experiments.stages.machine_code import code_of
 from kernels.catalogue import Baseline, Runnable, Variant
 from kernels.problem import ProblemSpec
 from ptxsim import Kernel
+from ptxsim.count import machines
 from ptxsim.count.machines import Machine
 
 logger = logging.getLogger(__name__)
@@ -56,7 +57,12 @@ def main() -> None:
     add_variant(parser)
     add_problems(parser, "that are predicted")
     add_build_dir(parser)
-    parser.add_argument("--machine", default="h200", help="whose rates bounds have: one of ptxsim's, or a .toml file")
+    parser.add_argument(
+        "--machine",
+        nargs="+",
+        default=["h100"],
+        help="whose rates bounds have: the first that ptxsim knows, or a .toml file",
+    )
     parser.add_argument("--seed", type=int, help="of the first check; drawn afresh when left out")
     parser.add_argument("--results", action="store_true", help="keep results, for experiments.emulation.compare_gpu")
     parser.add_argument("--out-dir", required=True, type=Path)
@@ -64,7 +70,8 @@ def main() -> None:
     entry = options.catalogue.find(options.variant)
     if isinstance(entry, Baseline):
         raise UserError(f"{entry.name} is a library baseline: there is no PTX to run")
-    machine = find_machine(options.machine)
+    known = [name for name in options.machine if name in machines.PRESETS]
+    machine = find_machine(*known[:1] or options.machine[-1:])
     kernels = {variant.name: launching.load(variant, options.build_dir) for variant in entry.variants}
     emulator = nullcontext(EmulatedDevice(options.build_dir, kernels))
     checked = check_cases(emulator, entry, options.seed, large=None)

@@ -4,7 +4,7 @@ addresses. No GPU is needed.
     python -m experiments.stages.analytic --out results/analytic.csv
 
 The cases are those of paper/worklogs/*/analytic.yaml (contracts/declared.py, `AnalyticCases`), each called
-FOLDER/KEY in the table. Occupancy is by kernels/occupancy.py. Wavefronts, and where shared memory begins, are by
+FOLDER/KEY in the table. Occupancy is by ptxsim/count/occupancy.py. Wavefronts, and where shared memory begins, are by
 ptxsim's rules (docs/hardware.md).
 """
 
@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, read_yaml, run_command, worklogs, write_rows
-from kernels.occupancy import occupancy
+from ptxsim import PtxsimError, gpus
+from ptxsim.count.occupancy import occupancy
 
 OPERATORS = (
     ast.Add,
@@ -60,7 +61,7 @@ def addresses(expression: str) -> list[int]:
 
 def of_occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> dict[str, Any]:
     """Theoretical occupancy, and the blocks per SM that each resource alone would allow."""
-    found = occupancy(arch, threads, registers, shared_bytes)
+    found = occupancy(gpus.limits_of(arch), threads, registers, shared_bytes)
     return {
         "blocks_per_sm": found.blocks_per_sm,
         "warps_per_sm": found.warps_per_sm,
@@ -145,7 +146,7 @@ def rows(cases: dict[str, Any], source: object) -> list[dict[str, Any]]:
         ((kind, options),) = case.items()
         try:
             values = OF[kind](**options)
-        except UserError as error:
+        except (UserError, PtxsimError) as error:
             faults.append(f"{source}: {name}: {error}")
             continue
         found += [{"case": name, "quantity": quantity, "value": value} for quantity, value in values.items()]

@@ -25,8 +25,8 @@ from experiments.stages.machine_code import code_hash
 from experiments.stages.relocatable import SEED, relocatable
 from kernels import catalogue
 from kernels.catalogue import Catalogue
-from kernels.occupancy import occupancy
-from ptxsim import PtxsimError
+from ptxsim import PtxsimError, gpus
+from ptxsim.count.occupancy import occupancy
 from ptxsim.ptx import sass
 
 FLAGS = ["-std=c++17", "-O3", "-lineinfo", SEED]
@@ -99,13 +99,13 @@ def compiler_name(compiler: Path) -> str:
 def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path, report: str) -> dict[str, Any]:
     """The variant's row of resources.csv. Keeps what nvdisasm says of the cubin next to it."""
     try:
-        listing = sass.listing(stem.with_suffix(".cubin"))
+        listing, limits = sass.listing(stem.with_suffix(".cubin")), gpus.limits_of(arch)
     except PtxsimError as error:
         raise UserError(str(error)) from error
     write_text(stem.with_suffix(".sass"), listing)
     registers = _number(r"Used (\d+) registers", report)
     shared = _number(r"(\d+) bytes smem", report) + variant.shared_bytes
-    held = occupancy(arch, variant.threads, registers, shared)
+    held = occupancy(limits, variant.threads, registers, shared)
     return {
         "variant": variant.name,
         "arch": arch,

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..gpus import KIB, Limits
 from ..machine.arrays import Texture
 from ..machine.memory import Access
 from ..machine.observer import Launched, MemoryEvent, Observer
@@ -31,6 +32,7 @@ from . import wavefronts
 from .block_counts import Executions, executions, require_same
 from .counters import Counters
 from .machines import Machine
+from .occupancy import occupancy
 
 WARP = 32
 SECTOR, LINE = wavefronts.SECTOR, wavefronts.LINE
@@ -307,13 +309,9 @@ def _waits(program: Program) -> str | None:
 
 
 def held(machine: Machine, threads: int, registers: int, shared_bytes: int) -> int:
-    """Blocks that one SM holds. Registers are dealt to a warp by 256, and by quarters of the SM; shared memory by 128
-    bytes, with 1024 more for each block (Nsight Compute's occupancy calculator)."""
-    warps = -(-threads // WARP)
-    a_warp = -(-registers * WARP // 256) * 256
-    by_registers = 4 * (machine.registers // 4 // a_warp) // warps if a_warp else machine.blocks
-    by_shared = machine.shared_bytes // (-(-(shared_bytes + 1024) // 128) * 128)
-    return min(by_registers, by_shared, machine.warps // warps, machine.blocks)
+    """Blocks that one SM holds."""
+    limits = Limits(machine.warps, machine.blocks, machine.shared_bytes, machine.shared_bytes, KIB, machine.registers)
+    return occupancy(limits, threads, registers, shared_bytes).blocks_per_sm
 
 
 def _pipes(function: sass.Function, found: Executions, machine: Machine) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 A file is TOML with the fields of `Machine`; what it leaves out is taken from the preset that `like` names ("h200"):
 
-    like = "h100-sxm"
+    like = "h100"
     name = "H100 at 1755 MHz"
     clock_mhz = 1755
 """
@@ -13,8 +13,8 @@ import dataclasses
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from .. import gpus
 from ..errors import PtxsimError
 
 
@@ -45,38 +45,31 @@ class Machine:
     shared_bytes: int
 
 
-# Compute capability 9.0; docs/hardware.md gives a source for each rate. The L1's, and the tensor cores' 6 clocks of one
-# scheduler for a mma.sync of 4096 FLOP, are from counters of an H200; tf32 is taken as half of 16 bits. Of wgmma the
-# data sheet's; with 16 bits, 4090 were measured there.
-_SM90: dict[str, Any] = {
-    "issue_per_clock": 4,
-    "fma_per_clock": 4,
-    "fp64_per_clock": 2,
-    "mma_flop_per_clock": 4 * 4096 / 6,
-    "mma_tf32_flop_per_clock": 4 * 2048 / 6,
-    "wgmma_flop_per_clock": 4096,
-    "wgmma_tf32_flop_per_clock": 2048,
-    "wgmma_fp8_flop_per_clock": 8192,
-    "register_reads_per_clock": 4,
-    "shared_wavefronts_per_clock": 1,
-    "l1_lines_per_clock": 1,
-    "l2_bytes_per_clock": 64,
-    "warps": 64,
-    "blocks": 32,
-    "registers": 65536,
-    "shared_bytes": 228 * 1024,
-}
-PRESETS = {
-    "h200": Machine("H200 SXM", sms=132, clock_mhz=1980, dram_gb_per_s=4800, **_SM90),
-    "h100-sxm": Machine("H100 SXM", sms=132, clock_mhz=1980, dram_gb_per_s=3350, **_SM90),
-    "h100-pcie": Machine("H100 PCIe", sms=114, clock_mhz=1755, dram_gb_per_s=2000, **_SM90),
-}
+def of_gpu(gpu: gpus.Gpu) -> Machine:
+    """The rates of a GPU. Raises `PtxsimError` where those of its architecture are not known."""
+    if gpu.rates is None:
+        raise PtxsimError(f"the rates of the {gpu.name} are not known")
+    limits = gpu.limits
+    return Machine(
+        gpu.name,
+        gpu.sms,
+        gpu.clock_mhz,
+        gpu.dram_gb_per_s,
+        **dataclasses.asdict(gpu.rates),
+        warps=limits.warps,
+        blocks=limits.blocks,
+        registers=limits.registers,
+        shared_bytes=limits.shared_bytes,
+    )
+
+
+PRESETS = {name: of_gpu(gpu) for name, gpu in gpus.GPUS.items() if gpu.rates}
 
 
 def find(name: str) -> Machine:
     """A preset by its name, or a machine from a TOML file. Raises `PtxsimError`, one line, for what is neither."""
-    if name in PRESETS:
-        return PRESETS[name]
+    if (known := gpus.ALSO.get(name, name)) in PRESETS:
+        return PRESETS[known]
     path = Path(name)
     if path.suffix != ".toml":
         raise PtxsimError(f"machine {name!r} is not known; known: {', '.join(PRESETS)}, or a .toml file")
@@ -87,6 +80,7 @@ def find(name: str) -> Machine:
     except (ValueError, RecursionError) as error:
         raise PtxsimError(f"{path}: not TOML ({str(error).splitlines()[0][:200]})") from None
     like = given.pop("like", None)
+    like = gpus.ALSO.get(like, like) if isinstance(like, str) else like
     if like is not None and (not isinstance(like, str) or like not in PRESETS):
         raise PtxsimError(f"{path}: like = {like!r} is not known; known: {', '.join(PRESETS)}")
     fields = dataclasses.asdict(PRESETS[like]) if like else {}

@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import gpus
 from ..errors import PtxsimError
 from ..machine import faults
 from ..machine.faults import parse_accepted
 from ..ptx.compiler import tool
 from ..ptx.sources import require_writable, write_whole
-from . import build, elf, gpus, supervisor
+from . import build, elf, supervisor
 from .options import Options
 from .records import LaunchRecord, counted, load, table
 

@@ -210,11 +210,14 @@ class Emulator:
         self.memory = DeviceMemory(np.frombuffer(shared, np.uint8))
         gpu = self.options.gpu
         reply = Reply().text(gpu.name)
-        for value in (*gpu.capability, gpu.sms, gpu.clock_khz, gpu.memory_clock_khz, gpu.bus_bits, gpu.l2_bytes):
+        clocks = (round(gpu.clock_mhz * 1000), round(gpu.memory_clock_mhz * 1000))
+        for value in (*divmod(gpu.architecture, 10), gpu.sms, *clocks, gpu.bus_bits, gpu.l2_bytes):
             reply.u32(value)
-        for value in (gpu.shared_per_sm, gpu.shared_optin, gpu.registers_per_sm, gpu.threads_per_sm, gpu.blocks_per_sm):
+        held = gpu.limits
+        of_sm = (held.registers, 32 * held.warps, held.blocks)
+        for value in (held.shared_bytes, held.shared_bytes_of_block, *of_sm):
             reply.u32(value)
-        return reply.u64(gpu.memory)
+        return reply.u64(gpu.memory_bytes)
 
     def note(self, payload: Payload) -> None:
         kind, call = Note(payload.u32()), payload.text()
@@ -786,11 +789,9 @@ class Emulator:
         kernel, gpu = work.kernel, self.options.gpu
         if kernel.cubin is None:
             raise PtxsimError(f"{kernel.title}: the program has no machine code for it with line information")
-        if not gpu.machine:
-            raise PtxsimError(f"the rates of the {gpu.name} are not known")
         function = sass.read(kernel.cubin, kernel.name)
         seen = bounds.Work.observed(counters, traffic)
-        return bounds.compute(function, kernel.program, seen, machines.find(gpu.machine), work.shared).table()
+        return bounds.compute(function, kernel.program, seen, machines.of_gpu(gpu), work.shared).table()
 
 
 @dataclass

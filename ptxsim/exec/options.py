@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..gpus import GPUS, Gpu
 from ..machine.faults import Accepted
-from .gpus import GPUS, Gpu
 
 
 @dataclass(frozen=True)

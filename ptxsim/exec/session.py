@@ -20,8 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from .. import gpus
 from ..errors import PtxsimError
-from . import build, gpus
+from . import build
 from .options import Options
 from .records import LaunchRecord, load
 from .supervisor import SOCKET, PrivateFolder, Supervisor, die_with_parent

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..gpus import number
+
 RESERVED_SHARED = 1024  # bytes of shared memory that the system keeps in each block, from sm_80 on
 GRANULE = 128  # bytes in which shared memory is given to blocks
 SCRATCH = 288  # bytes of these that cooperative groups use, from %reserved_smem_offset_1 on (details/memory.h)
@@ -15,13 +17,7 @@ def shared_base(target: str) -> int:
     sm_89, which address shared memory by constants; from sm_80 on the system's part lies there behind the block's own.
     The alignment that a variable asks for counts from this base.
     """
-    return RESERVED_SHARED if architecture(target) >= 90 else 0
-
-
-def architecture(target: str) -> int:
-    """The number in `sm_90a`; 0 where there is none."""
-    digits = target.removeprefix("sm_").rstrip("abcdefghijklmnopqrstuvwxyz")
-    return int(digits) if digits.isdigit() else 0
+    return RESERVED_SHARED if number(target) >= 90 else 0
 
 
 def reserved(target: str, shared_bytes: int, what: str) -> int:
@@ -31,13 +27,13 @@ def reserved(target: str, shared_bytes: int, what: str) -> int:
     cooperative groups keep the barriers of tiles of several warps. Offset 1 is taken to lie next to the block's own
     memory, before it or behind it as the system's part does, so that accesses beyond either are still found.
     """
-    before = architecture(target) >= 90
+    before = number(target) >= 90
     begin = 0 if before else -(-shared_bytes // GRANULE) * GRANULE
     places = {
         "begin": begin,
         "end": begin + RESERVED_SHARED,
         "cap": begin + RESERVED_SHARED,
-        "0": begin + (64 if architecture(target) >= 100 else 0),
+        "0": begin + (64 if number(target) >= 100 else 0),
         "1": RESERVED_SHARED - SCRATCH if before else begin,
     }
     return places[what]

@@ -297,7 +297,7 @@ def test_a_machine_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('like = "h300"', "like = 'h300' is not known; known: h200"),
+        ('like = "h300"', "like = 'h300' is not known; known: h100"),
         ("sms = 132", "is missing"),
         ('like = "h200"\nsmss = 1', "unknown key 'smss'"),
         ('like = "h200"\nsms = 1.5', "sms = 1.5 is not allowed; allowed: a positive whole number"),
@@ -314,7 +314,7 @@ def test_a_machine_that_cannot_be(tmp_path, text, words):
 
 
 def test_an_unknown_machine():
-    with pytest.raises(PtxsimError, match=r"machine 'h300' is not known; known: h200, h100-sxm, h100-pcie, or a .toml"):
+    with pytest.raises(PtxsimError, match=r"machine 'h300' is not known; known: h100, h100-pcie, h200, or a .toml"):
         machines.find("h300")
 
 

@@ -212,7 +212,7 @@ def test_annotated_source(programs):
     )
     assert "shared memory: 13,312 wavefronts" in done.stderr
     done = programs.run("gemm", options=["--annotate", "other", "--bounds", "sgemm"])
-    assert "bottleneck: " in done.stderr and "H100 SXM" in done.stderr
+    assert "bottleneck: " in done.stderr and "NVIDIA H100" in done.stderr
     assert "--annotate: no kernel 'other' was launched and counted; launched: sgemm" in done.stderr
 
 

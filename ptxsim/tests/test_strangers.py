@@ -170,4 +170,4 @@ def test_the_python_interface(folder):
     with pytest.raises(ptxsim.PtxsimError, match="bounds are of machine code"):
         kernel.bounds(**launch)
     found = ptxsim.load(folder / "user.cubin", "tiled<64, 8>").bounds(**launch)
-    assert found.bottleneck.cycles_per_sm > 0 and found.machine.name == "H200 SXM"
+    assert found.bottleneck.cycles_per_sm > 0 and found.machine.name == "NVIDIA H200"

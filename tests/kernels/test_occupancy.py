@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from contracts import UserError, read_rows
-from kernels.occupancy import SHARED_RESERVE, capability, occupancy
+from contracts import read_rows
+from ptxsim import gpus
+from ptxsim.count.occupancy import Occupancy
+from ptxsim.count.occupancy import occupancy as of_limits
 
 # Shared-memory capacities that an SM of capability 9.0 can be set to, in KB (CUDA C++ Programming Guide, "Compute
 # Capability 9.x, Shared Memory"). The driver takes a small one where that is enough, and ncu's limit is of that one.
 CARVEOUTS_90 = (0, 8, 16, 32, 64, 100, 132, 164, 196, 228)
+
+
+def occupancy(arch: str, *block: int) -> Occupancy:
+    return of_limits(gpus.limits_of(arch), *block)
 
 
 @pytest.mark.parametrize(("threads", "blocks", "percent"), [(128, 12, 75), (320, 4, 62.5)])
@@ -82,22 +88,8 @@ def test_shared_memory_of_a_block_agrees_with_ncu(archive: Path) -> None:
     assert len(counted) > 60
     for row in counted:
         held = occupancy(row["arch"], row["threads"], row["registers"], row["shared_bytes"])
-        possible = {size * 1024 // (row["shared_bytes"] + SHARED_RESERVE) for size in CARVEOUTS_90}
+        possible = {
+            size * 1024 // (row["shared_bytes"] + gpus.LIMITS[90].shared_bytes_reserved) for size in CARVEOUTS_90
+        }
         assert limits[row["variant"]] in possible, row["variant"]
         assert held.blocks_per_sm <= limits[row["variant"]] <= held.blocks_by["shared"], row["variant"]
-
-
-@pytest.mark.parametrize(("arch", "expected"), [("sm_90a", 90), ("sm_120", 120), ("sm_100f", 100), ("sm_86", 86)])
-def test_capability(arch: str, expected: int) -> None:
-    assert capability(arch) == expected
-
-
-@pytest.mark.parametrize("arch", ["pascal", "sm_", "sm_9x", "90"])
-def test_what_is_no_architecture_is_refused(arch: str) -> None:
-    with pytest.raises(UserError, match=f"arch = '{arch}' is not allowed; allowed: sm_ and a number"):
-        capability(arch)
-
-
-def test_an_architecture_without_known_limits_is_refused() -> None:
-    with pytest.raises(UserError, match=r"arch = 'sm_61': limits unknown; known: sm_75, sm_80, sm_86"):
-        occupancy("sm_61", 128, 32, 0)

@@ -22,10 +22,11 @@ if "emulate" not in PLAN.kept:
             emulator=EMULATOR,
             problems=lambda wildcards: PLAN.predicted(wildcards.variant),
             out=subpath(output[0], parent=True),
+            rates=[MACHINE, config["archive"]],  # of this GPU, or of the one whose archive stands in for it
             results="--results" if PLAN.measuring else "",
         shell:
             "python -m experiments.emulation {wildcards.variant} --job {params.job} --problem {params.problems}"
-            " {params.results} --out-dir {params.out} 2>&1 | tee {log}"
+            " --machine {params.rates} {params.results} --out-dir {params.out} 2>&1 | tee {log}"
 
 
 # The grid of the sweep over tiles, in the order that the emulator gives it.

@@ -10,7 +10,7 @@ from helpers import assert_one_line, run_module
 
 from contracts import UserError, read_rows
 from experiments.stages import analytic
-from kernels.occupancy import LIMITS
+from ptxsim.gpus import LIMITS
 
 
 def of(case: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,42 @@
+"""The table of GPUs, and the one reading of an architecture's name."""
+
+import pytest
+
+from ptxsim import PtxsimError, gpus
+from ptxsim.count import machines
+
+
+@pytest.mark.parametrize(("target", "number"), [("sm_90a", 90), ("sm_120", 120), ("sm_100f", 100), ("sm_86", 86)])
+def test_an_architecture_s_number(target, number):
+    assert gpus.architecture(target) == gpus.number(target) == number
+
+
+@pytest.mark.parametrize("target", ["pascal", "sm_", "sm_9x", "90", "sm_90aa", "compute_90"])
+def test_what_is_no_architecture_is_refused(target):
+    assert gpus.number(target) == 0
+    with pytest.raises(PtxsimError, match=f"arch = '{target}' is not allowed; allowed: sm_ and a number"):
+        gpus.architecture(target)
+
+
+def test_an_architecture_without_known_limits_is_refused():
+    with pytest.raises(PtxsimError, match=r"arch = 'sm_61': limits unknown; known: sm_75, sm_80, sm_86"):
+        gpus.limits_of("sm_61")
+
+
+def test_every_architecture_from_sm_75_to_sm_120_has_a_gpu():
+    assert {gpu.architecture for gpu in gpus.GPUS.values()} == {75, 80, 86, 89, 90, 100, 120}
+
+
+@pytest.mark.parametrize("name", gpus.GPUS)
+def test_a_gpu_s_memory_is_as_fast_as_its_bus(name):
+    """A pin moves two bits a clock; data sheets round, and some state a lower clock."""
+    gpu = gpus.GPUS[name]
+    assert gpu.dram_gb_per_s == pytest.approx(2 * gpu.memory_clock_mhz * gpu.bus_bits / 8e3, rel=0.03)
+
+
+def test_the_rates_of_an_h100_are_its_own():
+    h100, h200 = machines.find("h100"), machines.find("h200")
+    assert machines.find("h100-sxm") == h100
+    assert (h100.name, h100.dram_gb_per_s, h200.dram_gb_per_s) == ("NVIDIA H100 80GB HBM3", 3350, 4800)
+    with pytest.raises(PtxsimError, match="the rates of the NVIDIA L4 are not known"):
+        machines.of_gpu(gpus.find("l4"))
