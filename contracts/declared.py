@@ -345,10 +345,7 @@ class DispatcherEntry(Document):
     not refuse the problem."""
 
     choices: list[Choice] = column(min_length=1)
-    swept: str = optional(
-        "the choice that is fastest by a model of its time (kernels/cost.py) is taken. Folder of data/ whose "
-        "dispatch.csv, where there is one, the model is fitted to; another GPU's own goes before it"
-    )
+    predicted: bool = optional("the choice whose predicted time is shortest (kernels/cost.py) is taken")
     builds_on: str | None = optional("the rung before, if any")
     idea: str = column("what it adds to that, in a few words")
     origin: Origin | None = None
@@ -377,12 +374,12 @@ class BaselineEntry(Document):
 
 
 EntryName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}$")]
-ShortName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}([{]dtype[}])?$")]
+ShortName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}([{]tile[}]_?)?([{]dtype[}])?$")]
 
 
 def _merges(value: dict[str, Any]) -> dict[str, Any]:
     """An entry as it is written: what is merged and repeated has the right kind; `Entries` checks the rest."""
-    for key, kind in (("source", str), ("template", dict), ("choices", list), ("dtypes", list)):
+    for key, kind in (("source", str), ("template", dict), ("tiles", dict), ("choices", list), ("dtypes", list)):
         if key in value and not isinstance(value[key], kind):
             raise ValueError({str: "text", dict: "a mapping", list: "a list"}[kind] + f" in {key}")
     return value

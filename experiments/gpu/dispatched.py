@@ -1,0 +1,34 @@
+"""A dispatcher as measurements run it: of its likeliest kernels, the fastest on this card."""
+
+from __future__ import annotations
+
+from experiments.gpu.device import CatalogueKernel, Gpu
+from experiments.gpu.fastest_call import Call, FastestCall
+from kernels.catalogue import Dispatcher, Problem
+
+TIMED = 8  # kernels, the likeliest first: the fastest of all is among them within 1% in the mean (docs/dispatch.md)
+
+
+class DispatchedGemm(FastestCall):
+    """The kernel that a dispatcher predicts to be fastest or, with `bind_fastest`, the fastest of TIMED by a search."""
+
+    def __init__(self, gpu: Gpu, entry: Dispatcher) -> None:
+        super().__init__(gpu)
+        self.entry, self._kernel = entry, CatalogueKernel(gpu, entry)
+
+    def bind(self, problem: Problem, a: int, b: int, c: int) -> Call:
+        """See `FastestCall.bind`; raises `UserError` where no kernel takes the problem."""
+        return self._kernel.bind(problem, a, b, c)
+
+    def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
+        """See `FastestCall.calls`; raises `UserError` where no kernel takes the problem."""
+        likely = self.entry.candidates(problem, {"A": a, "B": b, "C": c})[:TIMED]
+        found = {variant.name: self._kernel.bind(problem, a, b, c, variant=variant) for variant in likely}
+        for call in found.values():
+            call()
+        return found
+
+    def named(self, name: str, problem: Problem, a: int, b: int, c: int) -> Call | None:
+        """See `FastestCall.named`; the others are not run."""
+        variant = next((one for one in self.entry.candidates(problem) if one.name == name), None)
+        return self._kernel.bind(problem, a, b, c, variant=variant) if variant else None
