@@ -3,7 +3,7 @@
 # make test  the tests (those that need a GPU are skipped where there is none)
 # make lint  linters, formatters, types and import layers, as .ci/run and pre-commit run them
 # make try   one kernel built, checked, emulated, measured: make try KERNEL=sgemm_mine (WATCH=1: whenever it is saved)
-# make fuzz  ten thousand mutations of what each reader reads
+# make fuzz  ten thousand mutations of the PTX and SASS that ptxsim reads
 # make bench how long the common commands take (COLD=1: `make all` from nothing, too)
 # They set up .venv first, from the pins in pyproject.toml. Needed before: Python 3.11 or newer with venv, make, g++.
 
@@ -14,15 +14,8 @@ unexport PYTHONDONTWRITEBYTECODE  # as in many containers: hundreds of processes
 
 .PHONY: all report test lint try test-gpu fuzz bench clean
 
-# Snakemake's lock outlives a run that is killed. A living run holds a file lock on Snakefile (workflow/rules/common.smk), and
-# make all one on Makefile, which Snakemake's process inherits: the kernel drops both however that process ends.
-UNDER_WAY = { echo "error: a run is under way in this folder; wait for its end" >&2; exit 2; }
 all: .venv/installed
-	@exec 9<>Makefile; flock -n -E 75 9; [ $$? -ne 75 ] || $(UNDER_WAY); \
-	if ls .snakemake/locks/* >/dev/null 2>&1; then \
-	    flock -n -E 75 Snakefile rm -rf .snakemake/locks; [ $$? -ne 75 ] || $(UNDER_WAY); \
-	fi; \
-	exec $(BIN)/snakemake --cores $(CORES) all
+	$(BIN)/snakemake --cores $(CORES) all
 
 report: .venv/installed
 	$(BIN)/snakemake --cores $(CORES) report
@@ -41,7 +34,7 @@ try: .venv/installed
 	$(BIN)/python -m experiments.try_kernel $(or $(KERNEL),$(error name one: make try KERNEL=sgemm_mine)) $(if $(WATCH),--watch)
 
 fuzz: .venv/installed
-	FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest tests/fuzz ptxsim/tests/test_fuzz.py -n 2 --timeout 7200
+	FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest ptxsim/tests/test_fuzz.py -n 2 --timeout 7200
 
 # On a machine with a GPU: the tests that need one. `snakemake archive` keeps what they printed.
 test-gpu: .venv/installed

@@ -9,7 +9,6 @@ snakemake --cores 1 explorer       the same for results/explorer.html, on which 
 snakemake --cores 1 claims         what the worklogs claim and what holds, of what is there; fails where a verdict changed
 snakemake --cores 1 report         the browsable report, results/report.html
 snakemake --cores 1 readme         README's table, findings and figure, of the archives
-snakemake --cores 1 pack           what was measured so far into one file; another machine: --config resume=FILE
 snakemake --cores 1 archive        put this machine's measurements under data/
 """
 
@@ -24,7 +23,6 @@ configfile: "config.yaml"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/paths.smk"
 include: "workflow/rules/build.smk"
 include: "workflow/rules/emulate.smk"
 
@@ -34,10 +32,8 @@ if PLAN.measuring:
     include: "workflow/rules/measure.smk"
 
 
-include: "workflow/rules/commands.smk"
-include: "workflow/rules/tables.smk"
-include: "workflow/rules/draw.smk"
-include: "workflow/rules/claims.smk"
+include: "workflow/rules/studies.smk"
+include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
 
 
@@ -76,30 +72,16 @@ rule explorer:
         "results/explorer.html",
 
 
+# One experiment: its kernels, its figures and, where anything is measured or emulated for it, its checks
 for _name in PLAN.experiments:
 
     rule:
         name:
             _name
         input:
-            built_for(PLAN.experiments[_name].variants),
+            built(*PLAN.experiments[_name].variants) if PLAN.measuring else [],
             figures_of(_name),
             f"{RESULTS}/only/{_name}/passed.txt" if PLAN.checking else [],
-
-
-# Tables that `all` does not make, by the name that the registry gives them; what is there is drawn without a GPU, too.
-for _name in sorted({table.target for table in registry.tables().values()} - set(registry.MADE_BY_OTHERS)):
-
-    rule:
-        name:
-            _name
-        input:
-            [
-                f"{RESULTS}/{registry.tables()[name].file}"
-                for name in PLAN.made
-                if registry.tables()[name].target == _name
-            ],
-            "results/figures/tiles.svg" if _name == "tile_autotune" else [],
 
 
 # Any two variants side by side. There is no output: it prints every time (the table: rules/report.smk).
@@ -115,9 +97,25 @@ if PLAN.compared:
             "cat {input} 2>&1 | tee {log}"
 
 
+# This machine's measurements into data/MACHINE, from where they stand in on machines without a GPU: all tables that `all`
+# and the other targets of the same command make, which need not be drawn for that.
+rule archive:
+    input:
+        PLAN.to_archive,
+    log:
+        "results/logs/archive.log",
+    localrule: True
+    params:
+        measured=RESULTS,
+        data=f"data/{MACHINE}",
+    shell:
+        "python -m experiments.stages.archive --measured {params.measured} --data {params.data} 2>&1 | tee {log}"
+
+
 # Snakemake itself says only that no rule makes a misspelt name.
 for _word in TARGETS:
     _rules = [rule.name for rule in workflow.rules]
     if _word.isidentifier() and _word not in _rules:
-        if _near := difflib.get_close_matches(_word, _rules, n=3, cutoff=0.8):
-            sys.exit(f"error: unknown target {_word!r} in Snakefile, experiments/; nearest: {', '.join(_near)}")
+        _near = difflib.get_close_matches(_word, _rules, n=3)
+        _known = f"nearest: {', '.join(_near)}" if _near else "allowed: those that snakemake --list names, and files"
+        sys.exit(f"error: unknown target {_word!r} in Snakefile, experiments/; {_known}")

@@ -21,7 +21,7 @@ import pandas as pd
 from analysis import counters
 from analysis.counters import Counter
 from analysis.estimates import number
-from analysis.results import DAGGER, Results, described, records, squares, usual
+from analysis.results import DAGGER, Results, add_options, described, of_options, records, squares, usual
 from analysis.tables.steps import UNITS
 from analysis.tabulate import as_csv
 from contracts import UserError, choose, read_json, read_rows, run_command, write_text
@@ -69,7 +69,7 @@ class Known:
     stale: frozenset[str] = field(default_factory=frozenset)
 
 
-def known(results: Results, a: str, b: str, emulated: Path | None = None, built: Path | None = None) -> Known:
+def known(results: Results, a: str, b: str, emulated: Sequence[Path] = (), built: Path | None = None) -> Known:
     """Everything that is known of both. Raises `UserError` where no size has counters or predictions of both."""
     for name in (a, b):
         choose(dict.fromkeys(results.variants["variant"]), name, "variant", "kernels/catalogue.yaml")
@@ -99,10 +99,10 @@ def known(results: Results, a: str, b: str, emulated: Path | None = None, built:
     )
 
 
-def _own(results: Results, table: str, schema: str, emulated: Path | None, a: str, b: str) -> pd.DataFrame:
+def _own(results: Results, table: str, schema: str, emulated: Sequence[Path], a: str, b: str) -> pd.DataFrame:
     """Rows of both variants: of this tree's own runs of the emulator where those are there, else recorded ones."""
-    paths = [emulated / name / f"{table}.csv" for name in (a, b)] if emulated else []
-    rows = [row for path in paths if path.is_file() for row in read_rows(path, schema)]
+    paths = (folder / f"{table}.csv" for folder in emulated)
+    rows = [row for path in paths if path.is_file() for row in read_rows(path, schema) if row["variant"] in (a, b)]
     if rows:
         return described(pd.DataFrame(rows), results.variants)
     found = results.table(table)
@@ -211,14 +211,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--a", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml")
     parser.add_argument("--b", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml")
-    parser.add_argument("--results", required=True, type=Path, metavar="DIR", help="results/GPU or data/GPU")
-    parser.add_argument("--here", type=Path, metavar="DIR", help="this tree's own build and emulation")
-    parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
-    parser.add_argument("--emulated", type=Path, metavar="DIR", help="the emulator's tables, in a folder a variant")
+    add_options(parser)
+    words = "folders with predictions.csv and bounds.csv, as the emulator leaves them"
+    parser.add_argument("--emulated", type=Path, nargs="+", default=[], metavar="DIR", help=words)
     parser.add_argument("--built", type=Path, metavar="DIR", help="folder of VARIANT.json, as the build leaves them")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.csv", help="FILE.txt is written, too")
     args = parser.parse_args()
-    results = Results(args.results, args.catalogue, args.here)
+    results = of_options(args)
     found = known(results, args.a, args.b, args.emulated, args.built)
     of_variant = dict(zip(results.variants["variant"], results.variants["label"], strict=True))
     labels = (of_variant[args.a], of_variant[args.b])

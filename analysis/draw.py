@@ -14,7 +14,7 @@ import importlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.results import Results
+from analysis.results import Results, add_options, of_options
 from contracts import UserError, choose, run_command
 
 FIGURES = {path.stem: path for path in sorted(Path(__file__).with_name("figures").glob("*.py"))}
@@ -44,13 +44,11 @@ def draw(results: Results, names: Sequence[str], out: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--results", required=True, type=Path, metavar="DIR", help="results/GPU or data/GPU")
-    parser.add_argument("--here", type=Path, metavar="DIR", help="this tree's own build and emulation")
-    parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
+    add_options(parser)
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="for NAME.svg and NAME.pdf")
     parser.add_argument("names", nargs="+", metavar="NAME[:EXPERIMENT]", help=f"figures: {', '.join(FIGURES)}")
     args = parser.parse_args()
-    draw(Results(args.results, args.catalogue, args.here), args.names, args.out)
+    draw(of_options(args), args.names, args.out)
 
 
 if __name__ == "__main__":

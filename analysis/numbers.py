@@ -33,7 +33,7 @@ SIZE = 4096  # n where none is given: the size that the experiments profile
 # Columns of timings with an interval, and those without: a quantity of the same name each
 TIMED: tuple[str, ...] = ("fraction", "fraction_isolated", "fraction_per_clock", "time_us", "tflops")
 TIMED += ("flop_per_clock_sm", "sm_clock_mhz", "power_w", "gflop_per_j")
-PLAIN = ("time_worklog_us", "time_isolated_us", "temperature_c", "throttle_reasons", "clock_held")
+PLAIN = ("time_isolated_us", "temperature_c", "throttle_reasons", "clock_held")
 BUILT: tuple[str, ...] = ("registers", "shared_bytes", "stack_bytes", "spill_bytes", "threads", "blocks_per_sm")
 BUILT += ("occupancy", "limiter", "sass_total", "ffma", "hmma", "ldgsts", "ldsm", "bar", "tex")
 BUILT += tuple(f"{access}_{bits}" for access in ("lds", "sts", "ldg", "stg") for bits in (32, 64, 128))
@@ -87,19 +87,22 @@ class Numbers:
         self, variant: str, quantity: str, n: int, data: str = "uniform", experiment: str | None = None,
         clock_policy: str = "boost",
     ) -> Estimate | str:  # fmt: skip
-        row = self._timing(variant, n, data, experiment, clock_policy)
+        row = self._timing(variant, n, data, experiment, clock_policy, quantity)
         if quantity in TIMED and not math.isnan(row[quantity]):
             return timed(row, quantity)
         return _cell(row, quantity, f"no {quantity} of {variant}, n = {n}, {data}, {clock_policy}")
 
     def _timing(
-        self, variant: str, n: int, data: str, experiment: str | None = None, clock_policy: str = "boost"
-    ) -> pd.Series:
+        self, variant: str, n: int, data: str, experiment: str | None = None, clock_policy: str = "boost",
+        quantity: str = "fraction",
+    ) -> pd.Series:  # fmt: skip
+        """The best row of `best_measured` that has the quantity: not every experiment reads the power."""
         rows = self._timings(variant, data, clock_policy)
         rows = rows[rows["n"] == n]
         if experiment is not None:
             rows = rows[rows["experiment"] == experiment]
         words = f"{variant}, n = {n}, {data}, {clock_policy}" + (f", in {experiment}" if experiment else "")
+        rows = known if len(known := rows[rows[quantity].notna()]) else rows
         return self._first(rows, f"no timing of {words}")
 
     @functools.cache  # noqa: B019 - as long as the object itself
@@ -185,11 +188,16 @@ class Numbers:
         return Estimate.around(begins("value"), (begins("low"), begins("high")))
 
     def minimum_cycles(self, variant: str, resource: str, n: int = SIZE) -> Estimate:
-        """Cycles of an SM that a unit needs at least, by the emulator's count of its work."""
+        """Cycles of an SM that a unit needs at least, by the emulator's count of its work.
+
+        A unit without work has no row. Where not even `issue` has one, executions are estimates and none are told.
+        """
         rows = squares(self.results.table("bounds"))
         rows = rows[(rows["variant"] == variant) & (rows["n"] == n)]
         self._first(rows, f"no minimum cycles of {variant} at n = {n}")
         found = rows.loc[rows["resource"] == resource, "minimum_cycles"]
+        if found.empty and "issue" not in set(rows["resource"]):
+            raise Missing(f"the {resource} cycles of {variant} at n = {n} are an estimate")
         return Estimate.of(float(found.iloc[0]) if len(found) else 0.0)
 
     def cell(self, table: str, column: str, **where: Any) -> Estimate | str:

@@ -11,6 +11,7 @@ machine code or launch changed after it was measured; figures mark such rows wit
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -33,7 +34,7 @@ class Results:
 
     folder: results/<gpu>, results/<gpu>/only/<experiment> or data/<gpu>. catalogue: variants.csv of this tree.
     here: where this tree's own build and emulation are, results/no-gpu on a machine without a GPU; its tables
-    (resources, predictions, bounds, checks on the emulator) come before those of `folder`.
+    (resources, predictions, bounds, checks on the emulator) come before those of `folder`, variant by variant.
     """
 
     def __init__(self, folder: Path, catalogue: Path, here: Path | None = None) -> None:
@@ -63,6 +64,10 @@ class Results:
     def _frame(self, name: str) -> pd.DataFrame:
         table, path = registry.find(name, "a table's name"), self.path(name)
         rows = read_rows(path, table.schema) if path.is_file() else []
+        recorded = self.folder / table.file
+        if path != recorded and recorded.is_file():  # of variants that this tree's own run left out
+            own = {row["variant"] for row in rows}
+            rows += [row for row in read_rows(recorded, table.schema) if row["variant"] not in own]
         return pd.DataFrame(rows, columns=registry.columns(table.schema))
 
     @cached_property
@@ -203,6 +208,18 @@ class Results:
 
     def _counted(self, name: str) -> pd.DataFrame:
         return counters.wide(self.without_failed(squares(self.table(name))))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of every command that reads one results folder; `of_options` makes `Results` of them."""
+    parser.add_argument("--results", required=True, type=Path, metavar="DIR", help="results/GPU or data/GPU")
+    parser.add_argument("--here", type=Path, metavar="DIR", help="this tree's own build and emulation")
+    parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
+
+
+def of_options(options: argparse.Namespace) -> Results:
+    """The results that `add_options` names."""
+    return Results(options.results, options.catalogue, options.here)
 
 
 def of_archives(catalogue: Path, data: Path = Path("data")) -> dict[str, Results]:

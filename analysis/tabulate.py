@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.results import Results
+from analysis.results import Results, add_options, of_options
 from analysis.tables import counters, coverage, emulator, gpus, kernels, published, steps, summary, timings
 from contracts import choose, run_command, write_text
 
@@ -75,14 +75,12 @@ def archives_of(folders: Sequence[Path], own: Results, catalogue: Path) -> dict[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--results", required=True, type=Path, metavar="DIR", help="results/GPU or data/GPU")
-    parser.add_argument("--here", type=Path, metavar="DIR", help="this tree's own build and emulation")
-    parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
+    add_options(parser)
     parser.add_argument("--archives", nargs="*", default=[], type=Path, metavar="DIR", help="data/GPU of each model")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR")
     parser.add_argument("names", nargs="*", metavar="NAME", help="those to write (if left out: all)")
     args = parser.parse_args()
-    results = Results(args.results, args.catalogue, args.here)
+    results = of_options(args)
     write(Sources(results, archives_of(args.archives, results, args.catalogue)), args.names, args.out)
 
 

@@ -12,7 +12,6 @@ A row of one process has no range. Its interval is the spread between GPUs of on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,8 @@ HELD = 0.01  # a clock is held where 90% of the samples of both kernels lie with
 SINGLE_PROCESS = {"fp32": 0.003, "tf32": 0.039, "bf16": 0.085, "fp16": 0.086}
 # The same of power, which one process of a row reads: how far apart experiments lie that measured the same row.
 POWER = 0.1
+# A throttle reason counts where at least this part of the polls showed it, as the median over processes
+THROTTLED = 0.5
 POWERS = ("power_w", "gflop_per_j")
 RANGES: tuple[str, ...] = ("time_us", "tflops", "fraction", "fraction_isolated", "fraction_per_clock")
 RANGES += ("flop_per_clock_sm", "sm_clock_mhz", *POWERS)
@@ -41,8 +42,8 @@ def timings(windows: pd.DataFrame, samples: pd.DataFrame, sm_count: int, source:
 
     windows, samples: the recorded tables of one folder, with clock_policy and clock_source. sm_count: of the GPU.
     Returned columns: `KEY`, `COPIED`, processes, samples, rejected, throttle_reasons, clock_held, time_isolated_us,
-    time_worklog_us, and for each name of `RANGES` NAME, NAME_low and NAME_high. Times in microseconds, fractions of
-    one, power in watts, clocks in MHz; NaN where a value was not measured.
+    and for each name of `RANGES` NAME, NAME_low and NAME_high. Times in microseconds, fractions of one, power in
+    watts, clocks in MHz; NaN where a value was not measured.
     A window that failed its check or was left out excludes its row. Raises `UserError`, naming `source`, where a
     window that counts has no samples.
     """
@@ -60,9 +61,8 @@ def timings(windows: pd.DataFrame, samples: pd.DataFrame, sm_count: int, source:
     sizes = grouped.size().to_numpy()
     rows = rows.assign(processes=sizes, samples=grouped["samples"].sum().to_numpy())
     rows["rejected"] = grouped["rejected"].sum().to_numpy()
-    rows["throttle_reasons"] = grouped["throttle_reasons"].agg(_joined).to_numpy()
+    rows["throttle_reasons"] = [throttle_reasons(windows) for _, windows in grouped]
     rows["clock_held"] = grouped["clock_held"].all().to_numpy()
-    rows["time_worklog_us"] = grouped["time_worklog_us"].first().to_numpy()
     rows["time_isolated_us"] = (
         grouped["power_run_us"].median().where(rows["processes"].to_numpy() >= PROCESSES).to_numpy()
     )
@@ -112,15 +112,20 @@ def _of_windows(samples: pd.DataFrame) -> pd.DataFrame:
     clocks = interleaved[kept].groupby(by_process, **groups)["sm_clock_mhz"]
     low, middle, high = (clocks.quantile(part) for part in (0.05, 0.5, 0.95))
     found["clock_held"] = (low >= (1 - HELD) * middle) & (high <= (1 + HELD) * middle)
-    replays = samples[samples["window"] == "worklog"]
-    place = replays.groupby(by_process, **groups)["index"].rank(method="first") - 1
-    count = replays.groupby(by_process, **groups)["index"].transform("size")
-    second_half = replays[(place >= count // 2) & replays["kept"].astype(bool)]
-    found["time_worklog_us"] = second_half.groupby(by_process, **groups)["time_us"].mean()
     return found.reset_index().astype({name: str for name in ("experiment", "variant", "clock_policy", "data")})
 
 
-def _joined(reasons: Iterable[str]) -> str:
-    """All reasons of several windows, joined by +."""
-    seen = {reason for one in reasons for reason in one.split("+")} - {"none"}
+def throttle_reasons(windows: pd.DataFrame) -> str | None:
+    """What held the clock in the windows of one row, joined by +; "none"; None where the power was not read.
+
+    A reason counts from `THROTTLED` of the polls on. In older windows, which lack the fractions, any poll counts.
+    """
+    if "throttle_fractions" in windows and (texts := windows["throttle_fractions"].dropna()).size:
+        shown = [dict(part.split("=") for part in text.split("+") if text != "none") for text in texts]
+        names = {name for one in shown for name in one}
+        seen = {name for name in names if np.median([float(one.get(name, 0)) for one in shown]) >= THROTTLED}
+    elif (texts := windows["throttle_reasons"].dropna()).size:
+        seen = {reason for text in texts for reason in text.split("+")} - {"none"}
+    else:
+        return None
     return "+".join(sorted(seen)) or "none"

@@ -40,41 +40,21 @@ Dtype = Annotated[str, AfterValidator(_known_dtype)]
 
 @model("config")
 class Config(Document):
-    """config.yaml. A key that is left out has its default. A key that no rule interprets reaches, by itself, the option
-    of its name of every stage that has one."""
+    """config.yaml, which says what each key is for and has its default."""
 
-    machine: Folder | None = optional("name of the folders in results/ and data/; null: from the GPU's name")
-    archive: Folder = column("the folder of data/ that stands in where nothing is measured", default="h100")
-    mode: Literal["auto", "measure", "redraw"] = column(
-        "auto: measure where there is a GPU; measure: it is an error where there is none; redraw: draw what is "
-        "measured or archived already, even with a GPU",
-        default="auto",
-    )
-    arch: str = column("what to build for where there is no GPU", default="sm_90a", pattern=ARCH, max_length=16)
-    nvcc: FileName | None = optional("path of the compiler; null: the pinned wheel, else the one on PATH")
-    gpu_node: FileName | None = optional(
-        "toolchain.json that `python -m experiments.stages.toolchain --out FILE` wrote on a node with the GPU that "
-        "jobs get, where Snakemake runs on one without it; null: the GPU is here"
-    )
-    sizes_step: int | None = optional(
-        "step of swept sizes; null: as the experiment says", ge=128, le=32768, multiple_of=128
-    )
-    lock_clocks: bool = column(
-        "also measure with SM and memory clocks locked through NVML: needs root, and sets the GPU's clocks for "
-        "everybody on it while it measures; the run stops where that is refused",
-        default=False,
-    )
-    lock_sm_mhz: int | None = optional("SM clock to lock; null: the base clock", unit="MHz", ge=1, le=10_000)
-    lock_memory_mhz: int | None = optional(
-        "memory clock to lock; null: the highest that goes with the SM clock", unit="MHz", ge=1, le=100_000
-    )
-    resume: FileName | None = optional(
-        "a pack of measurements of this commit on this GPU model, as `snakemake pack` writes it: what it holds is not "
-        "measured again"
-    )
-    variants: NonEmptyNames | None = optional("variants that take part; null: all of the catalogue")
-    variant_a: str | None = optional("what the target compare sets next to variant_b")
-    variant_b: str | None = None
+    machine: Folder | None
+    archive: Folder
+    mode: Literal["auto", "measure", "redraw"]
+    arch: Annotated[str, Field(pattern=ARCH, max_length=16)]
+    nvcc: FileName | None
+    gpu_node: FileName | None
+    sizes_step: Annotated[int, Field(ge=128, le=32768, multiple_of=128)] | None
+    lock_clocks: bool
+    lock_sm_mhz: Annotated[int, Field(ge=1, le=10_000)] | None
+    lock_memory_mhz: Annotated[int, Field(ge=1, le=100_000)] | None
+    variants: NonEmptyNames | None
+    variant_a: str | None
+    variant_b: str | None
 
 
 class SizeRange(Document):
@@ -125,30 +105,25 @@ class ExperimentFile(Document):
         "inputs; several kinds are timed one after another at each size"
     )
     flush_l2: bool = column("overwrite the L2 cache before each sample", default=True)
-    warmup_s: float = optional("back-to-back runs before the first sample", unit="s", ge=0, le=60)
+    warmup_s: float = optional("back-to-back runs before the first sample of a process", unit="s", ge=0, le=60)
     window_s: float = optional(
-        "the longest time to sample a variant and its baseline on one problem", unit="s", gt=0, le=600
+        "the longest time that a process samples a variant and its baseline", unit="s", gt=0, le=600
     )
-    samples: int = optional("the most samples of a variant on one problem", ge=5, le=10_000)
-    least_samples: int = optional("the fewest, however long they take", ge=6, le=10_000)
+    samples: int = optional("the most samples of each of them in a process", ge=5, le=10_000)
     precision: float = optional(
         "a window ends before its longest time once half of the 95% interval of the fraction of the baseline is at "
         "most this part of it",
         gt=0,
         le=1,
     )
-    power_s: float = optional("the longest time that a variant runs alone, for its power", unit="s", gt=0, le=600)
-    power_precision: float = optional(
-        "that window ends earlier once two standard errors of the power are at most this part of it", gt=0, le=1
-    )
-    worklog_budget_s: float = optional(
-        "longest time for the protocol of sgemm_cu on one problem; 0: leave it out", unit="s", ge=0, le=600
+    power_s: float = optional(
+        "the longest time over which the power of a variant that runs alone is averaged, in two processes; 0: not read",
+        unit="s",
+        ge=0,
+        le=600,
     )
     processes: int = optional(
-        "fresh processes that measure each row, one after the other, and share its times and samples: its interval is "
-        "what they differ by; 1: that comes from the spread between cards",
-        ge=1,
-        le=20,
+        "fresh processes that measure each row, one after the other: its interval is what they differ by", ge=1, le=20
     )
     by_name: bool = column(
         "no part of `all`: measured where its name is given; its rows then join the other tables", default=False

@@ -1,9 +1,8 @@
-"""Reads the text of JSON and YAML: finite numbers, and each key once."""
+"""Reads the text of JSON and YAML."""
 
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -63,26 +62,8 @@ def _yaml(text: str, source: str) -> Any:
 def json_value(text: str, source: object) -> Any:
     """What a JSON text holds. A `UserError` names `source` and what is wrong."""
     try:
-        return json.loads(text, parse_constant=_constant, parse_float=_finite, object_pairs_hook=_each_key_once)
+        return json.loads(text)
     except RecursionError as error:
         raise UserError(f"{source}: nested too deeply") from error
     except ValueError as error:
         raise UserError(f"{source}: not JSON, truncated or foreign ({one_line(str(error))})") from error
-
-
-def _constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(value := float(text)):
-        raise ValueError(f"{quoted(text, bare=True)} is too large; allowed: finite numbers")
-    return value
-
-
-def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {quoted(next(key for key in keys if keys.count(key) > 1))} stands twice")
-    return found

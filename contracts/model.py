@@ -1,6 +1,6 @@
 """What the models of files have in common: `Row` of a table, `Document` of JSON and YAML, and how a table is declared.
 
-    @table("sanitizer", archive="if there", command=Command(...))
+    @table("sanitizer", target="sanitize", archive="if there")
     class Sanitizer(Row):
         '''One row for each kernel and tool.'''
 
@@ -63,23 +63,6 @@ def optional(description: str = "", *, unit: str | None = None, **limits: Any) -
 
 
 @dataclass(frozen=True)
-class Command:
-    """A measurement of its own: `python -m MODULE [NAMES] OPTIONS --build-dir DIR --out FILE`."""
-
-    module: str
-    each: str  # "run": one job for all; "kernel": one for each kernel; "variant": one for each of `over`
-    over: str | tuple[str, ...] = ()  # entries of the catalogue: "kernels", or their names
-    options: str = ""
-    builds: tuple[str, ...] = ()  # further cubins that it loads
-    emulates: bool = False  # it runs the emulator, too: another emulator makes it anew
-    without_gpu: bool = False  # its target makes it on the emulator where there is no GPU: it takes --emulated
-    kept: bool = False  # it takes --store: what it measures is kept, and not measured again
-    emulated: bool = False  # it takes --emulated DIR: what the emulator made of each kernel
-    left_out: bool = False  # it takes --left-out FILE and writes there why it has no rows
-    minutes: int | None = None  # at most, on a cluster
-
-
-@dataclass(frozen=True)
 class Table:
     """A recorded table or document: its file, its model, how it is made and whether it is archived."""
 
@@ -90,7 +73,7 @@ class Table:
     needs_gpu: bool = True
     target: str = "all"  # what is asked of Snakemake to make it
     parts: str | None = None  # the stage whose jobs write its parts
-    command: Command | None = None
+    emulates: bool = False  # its target makes it on the emulator where there is no GPU
     archive: str = "never"  # whether data/GPU has it: "always", "if there" or "never"
 
     @property
@@ -101,7 +84,7 @@ class Table:
     @property
     def without_gpu(self) -> bool:
         """Whether its own target makes it on a computer without a GPU, too."""
-        return bool(self.command and self.command.without_gpu) or not (self.needs_gpu or self.target in MADE_BY_OTHERS)
+        return self.emulates or not (self.needs_gpu or self.target in MADE_BY_OTHERS)
 
     @property
     def suffix(self) -> str:

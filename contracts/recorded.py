@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, RootModel
 
 from contracts.dtypes import types_pattern
-from contracts.model import Command, Document, Row, column, model, optional, table
+from contracts.model import Document, Row, column, model, optional, table
 
 LARGEST = 2**31 - 1
 ARCH = "^sm_[0-9]+[af]?$"
@@ -156,7 +156,7 @@ class Windows(Row):
     KEY = ("experiment", "variant", "m", "n", "k", "alpha", "beta", "clock_policy", "data", "process")
     ADDED = (
         *("alpha", "beta", "b_layout", "baseline_call", "session", "ci_half_width", "ended", "process"),
-        "baseline_run_us",
+        *("baseline_run_us", "power_error_w", "throttle_fractions"),
     )
     experiment: str
     variant: Variant
@@ -180,13 +180,22 @@ class Windows(Row):
     passed: bool = column("outputs of variant and baseline passed their check after timing; otherwise nothing counts")
     left_out: str | None = optional("why it does not count, though both passed")
     power_w: float | None = optional(
-        "energy over time while this variant ran alone; empty where NVML gives no energy", unit="W", ge=0
+        "energy over time while this variant ran alone; empty where it was not read, or NVML gives no energy",
+        unit="W",
+        ge=0,
     )
+    power_error_w: float | None = optional("two standard errors of that; empty in older tables", unit="W", ge=0)
     power_run_us: float | None = optional(
-        "time of one run meanwhile, back to back: the kernel alone, sustained", unit="us", gt=0
+        "time of one run alone, back to back, in the same process as the baseline's", unit="us", gt=0
     )
-    temperature_c: float | None = optional("of the GPU at the end of that", unit="degrees Celsius")
-    throttle_reasons: str = column("NVML clock event reasons seen meanwhile, joined by +; 'none'")
+    temperature_c: float | None = optional("of the GPU after its power was read", unit="degrees Celsius")
+    throttle_reasons: str | None = optional(
+        "NVML clock event reasons that any poll showed while the power was read, joined by +; 'none'"
+    )
+    throttle_fractions: str | None = optional(
+        "REASON=FRACTION of those polls that showed it, joined by +; 'none'; empty in older tables",
+        pattern=r"^(none|[a-z_]+=[01]\.\d{3}(\+[a-z_]+=[01]\.\d{3})*)$",
+    )
     code_hash: CodeHash
     session: str | None = optional("one card on one boot of its host; empty in older tables", pattern=SESSION)
     ci_half_width: float | None = optional(
@@ -365,7 +374,7 @@ class Bounds(Row):
         "fma", "fp64", "tensor", "issue", "registers", "shared", "l1", "l2", "dram", "tail", "issue_model"
     ] = column(
         "the unit. tail is the largest bound, of the SM with the most blocks. l2 and issue_model are estimates by "
-        "rules that are only models: no bounds"
+        "rules that are only models: no bounds. A unit whose work only an estimate of executions tells has no row"
     )
     minimum_cycles: float = column("averaged over SMs", unit="SM clocks", gt=0)
     amount: float = column("work of the whole launch", ge=0)
@@ -393,7 +402,6 @@ class SharedWidths(Row):
 
 @table(
     "emulator_next_to_gpu",
-    command=Command("experiments.emulation.compare_gpu", "run", "kernels", kept=True, emulated=True),
     archive="if there",
 )
 class EmulatorNextToGpu(Row):
@@ -424,7 +432,6 @@ class EmulatorNextToGpu(Row):
 @table(
     "sanitizer",
     target="sanitize",
-    command=Command("experiments.stages.sanitize", "run", "kernels", left_out=True, minutes=240),
     archive="if there",
 )
 class Sanitizer(Row):
@@ -542,7 +549,6 @@ class TuningRanked(Row):
 @table(
     "dispatch",
     target="dispatch",
-    command=Command("experiments.tuning.dispatch", "run", ("sgemm_best", "hgemm_best_bf16", "hgemm_best_fp16")),
     archive="if there",
 )
 class Dispatch(Row):
@@ -574,9 +580,6 @@ class Dispatch(Row):
 @table(
     "baseline_checks",
     target="baseline_checks",
-    command=Command(
-        "experiments.tuning.baseline_checks", "run", ("cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16")
-    ),
     archive="if there",
 )
 class BaselineChecks(Row):
@@ -602,53 +605,9 @@ class BaselineChecks(Row):
 
 
 @table(
-    "cross_checks",
-    target="cross_validation",
-    command=Command(
-        "experiments.studies.cross_checks.measure",
-        "variant",
-        ("sgemm_vectorized", "sgemm_warptile", "sgemm_at_swizzle_dbf_rw", "hgemm_naive_bf16"),
-        "--size 1024 --size 4096 --size 8192",
-    ),
-    archive="if there",
-)
-class CrossChecks(Row):
-    """One row for each variant and size that was also timed by another tool, in the same process."""
-
-    KEY = ("variant", "m", "n", "k", "method")
-    variant: Variant
-    m: M
-    n: N
-    k: K
-    method: Literal["nvbench"]
-    time_us: float = column("our median", unit="us", gt=0)
-    sm_clock_mhz: float = column("during our samples", **MHZ)
-    samples: int = column(ge=1)
-    other_time_us: float = column("the other tool's median", unit="us", gt=0)
-    other_sm_clock_mhz: float | None = optional(**MHZ)
-    other_samples: int = column(ge=1)
-    code_hash: CodeHash
-
-
-@table(
     "error_over_k",
     target="error_over_k",
-    command=Command(
-        "experiments.studies.error_over_k.measure",
-        "variant",
-        (
-            "sgemm_naive",
-            "sgemm_3xtf32_mma",
-            "sgemm_3xtf32_mma_outside",
-            "sgemm_3xtf32_wgmma",
-            "sgemm_3xtf32_wgmma_outside",
-            "tf32gemm_bcf_dbf",
-            "tf32gemm_bcf_dbf_rna",
-            "cublas_fp32",
-            "cublas_tf32",
-        ),
-        without_gpu=True,
-    ),
+    emulates=True,
     archive="if there",
 )
 class ErrorOverK(Row):
@@ -671,7 +630,6 @@ class ErrorOverK(Row):
 @table(
     "ffma_issue",
     target="ffma_issue",
-    command=Command("experiments.studies.ffma_issue.measure", "run", builds=("ffma_issue",)),
     archive="if there",
 )
 class FfmaIssue(Row):
@@ -724,9 +682,6 @@ class FfmaIssue(Row):
 @table(
     "inter_warp_conflicts",
     target="inter_warp_conflicts",
-    command=Command(
-        "experiments.studies.inter_warp_conflicts.measure", "run", builds=("inter_warp_conflicts",), emulates=True
-    ),
     archive="if there",
 )
 class InterWarpConflicts(Row):
@@ -758,7 +713,6 @@ class InterWarpConflicts(Row):
 @table(
     "smem_microbench",
     target="smem_microbench",
-    command=Command("experiments.studies.smem_microbench.measure", "run", builds=("smem_microbench",)),
     archive="if there",
 )
 class SmemMicrobench(Row):
@@ -783,7 +737,6 @@ class SmemMicrobench(Row):
 @table(
     "timeline",
     target="cross_validation",
-    command=Command("experiments.studies.timeline.measure", "variant", ("sgemm_blocktile_2d", "sgemm_vectorized")),
     archive="if there",
 )
 class Timeline(Row):
@@ -808,12 +761,6 @@ class Timeline(Row):
 @table(
     "timing_methods",
     target="cross_validation",
-    command=Command(
-        "experiments.studies.timing_methods.measure",
-        "variant",
-        ("sgemm_warptile", "cublas_fp32", "cublas_bf16"),
-        "--size 1024 --size 4096 --size 8192",
-    ),
     archive="if there",
 )
 class TimingMethods(Row):
@@ -915,22 +862,6 @@ class Toolchain(Document):
     arch: str = column(pattern=ARCH)
 
 
-@model("job")
-class Job(Document):
-    """results/<gpu>/job.json: what a run's plan resolved for all of its jobs, by the options that take it (`--job`).
-    Further keys are those of config.yaml that no rule interprets."""
-
-    model_config = ConfigDict(extra="allow")
-    arch: str = column("what kernels are built for")
-    nvcc: str | None = column("path of the compiler")
-    build_dir: str = column("folder of the cubins")
-    store: str = column("where measurements are kept")
-    tuned: str | None = column("tuned.json behind the catalogue's tuned entries")
-    lock: bool = column("whether clocks may be locked")
-    sm_mhz: int | None = column("SM clock to lock", unit="MHz")
-    memory_mhz: int | None = column("memory clock to lock", unit="MHz")
-
-
 @model("measurement")
 class Measurement(Document):
     """measured/STAGE/VARIANT/ITEM.SESSION.json: one measurement, as `experiments.stages.store` keeps it. Its rows are
@@ -950,16 +881,6 @@ class Measurement(Document):
     samples_sha256: str = optional("of ITEM.SESSION.parquet", pattern=SHA256)
 
 
-@model("pack")
-class Pack(Document):
-    """pack.json: what a pack of measurements holds, and which run may go on from it."""
-
-    format: Literal[1]
-    commit: str = column("of the tree that packed", pattern="^[0-9a-f]{40,64}$")
-    gpu: str = column("the model")
-    files: dict[str, Annotated[str, Field(pattern=SHA256)]] = column("SHA-256 by name")
-
-
 class Origin(Document):
     """The run that an archived file is from, as in that run's provenance.json, and its checksum."""
 
@@ -975,12 +896,42 @@ class Archived(RootModel[dict[str, Origin]]):
     """archived.json: the origin of each archived file."""
 
 
+class ServedWord(Document):
+    """A word that a bank gives, and the lanes that want it."""
+
+    bank: int = column(ge=0, le=31)
+    lanes: list[int] = column(min_length=1)
+
+
+class ServedPart(Document):
+    """Lanes that are served by themselves."""
+
+    name: str = column("what it is of the access; empty: all of it")
+    wavefronts: list[list[ServedWord]] = column("each with at most one word a bank")
+
+
+class RecordedAccess(Document):
+    """One execution of an access to shared memory by a warp, as ptxsim.banks.Access has it."""
+
+    file: str = column("as the line information names it; in a picture, below kernels/")
+    line: int = column(ge=1)
+    source: str = column("the text of that line")
+    instruction: str = column("its name in the PTX")
+    kind: Literal["ld", "st", "atom", "ldmatrix", "cp_async"]
+    bits: int = column("that a lane loads or stores")
+    wavefronts: int = column("that the access takes")
+    ideal: int = column("that would do without a conflict")
+    summary: str = column("the same in words")
+    about: list[str] = column("which execution it is, a line each")
+    parts: list[ServedPart]
+
+
 class PicturedAccess(Document):
     """An access of one variant that a picture shows, as ptxsim recorded it."""
 
     picture: str = column("name in workflow/bank_pictures.yaml")
     place: int = column("among the picture's accesses", ge=0)
-    access: dict[str, Any] = column("what ptxsim.banks.Access holds")
+    access: RecordedAccess
 
 
 @model("bank_accesses")
@@ -988,21 +939,12 @@ class BankAccesses(RootModel[list[PicturedAccess]]):
     """bank_accesses.json: the accesses to shared memory of one variant that pictures show."""
 
 
-class ShownAccess(Document):
-    """An access to shared memory and its wavefronts."""
+class ShownAccess(RecordedAccess):
+    """An access of a picture."""
 
     variant: Variant
     label: str = column("of the variant in figures")
     says: str
-    file: str = column("below kernels/")
-    line: int = column(ge=1)
-    source: str = column("the text of that line")
-    instruction: str = column("PTX")
-    kind: Literal["ld", "st", "atom", "ldmatrix", "cp_async"]
-    bits: int = column("that a lane loads or stores")
-    wavefronts: int = column("that the access takes")
-    ideal: int = column("that would do without a conflict")
-    summary: str = column("the same in words")
 
 
 @model("bank_picture")

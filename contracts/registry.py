@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contracts import recorded as recorded  # which fills the list
 from contracts.errors import choose
-from contracts.model import MADE_BY_OTHERS, MODELS, TABLES, Command, Table
+from contracts.model import MADE_BY_OTHERS, MODELS, TABLES, Table
 
-__all__ = ["MADE_BY_OTHERS", "Command", "Table", "columns", "find", "tables"]
+__all__ = ["MADE_BY_OTHERS", "Table", "columns", "find", "tables"]
 
 
 def tables() -> dict[str, Table]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, choose, parse_yaml_value, read_json, read_rows, validate
+from contracts import UserError, choose, parse_yaml_value, read_rows, validate
 from kernels import catalogue
 from kernels.catalogue import Baseline, Catalogue, Entry, Runnable, Variant
 from kernels.problem import ProblemSpec
@@ -23,29 +23,8 @@ OWN = ("entry", "threads", "shared_bytes", "template", "tile", "multiples")
 PAIRS = ("template", "tile", "multiples")
 
 
-class _Job(argparse.Action):
-    """The option --job: what its file says stands for every option of its name that is left out."""
-
-    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, path: Any, *_: Any) -> None:
-        job = read_json(path, "job")
-        for action in parser._actions:
-            key = max(action.option_strings, default="", key=len).removeprefix("--").replace("-", "_")
-            if job.get(key) is None:
-                continue
-            action.required = False
-            if getattr(namespace, action.dest, None) is action.default:
-                setattr(namespace, action.dest, action.type(job[key]) if callable(action.type) else job[key])
-
-
-def add_job(parser: argparse.ArgumentParser) -> None:
-    """--job, a file with values of further options: what a run's plan resolved (workflow/plan.py), for all its jobs."""
-    words = "values of options that are left out, as a run of the pipeline leaves them in results/MACHINE/job.json"
-    parser.add_argument("--job", type=Path, action=_Job, metavar="job.json", help=words)
-
-
 def add_build_dir(parser: argparse.ArgumentParser) -> None:
-    """--job; --build-dir, the folder of the cubins; and --tuned, which says which templates the tuned ones have."""
-    add_job(parser)
+    """--build-dir, the folder of the cubins; and --tuned, which says which templates the tuned ones have."""
     parser.add_argument("--build-dir", required=True, type=Path, help="folder of the cubins and their PTX")
     catalogue.add_tuned_argument(parser)
 

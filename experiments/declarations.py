@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from contracts import UserError, choose, read_yaml
@@ -15,36 +14,25 @@ from kernels.catalogue import Catalogue
 from kernels.problem import ProblemSpec
 
 FOLDER = Path(__file__).resolve().parent
-LEAST_EACH = 3  # samples of each role in a process
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How one variant is timed on one problem: the fields of `Experiment` of these names."""
+    """How a process times one variant on one problem: the fields of `Experiment` of these names; times in seconds.
 
-    flush_l2: bool
-    warmup_s: float
-    window_s: float
-    samples: int
-    least_samples: int
-    precision: float
-    power_s: float
-    power_precision: float
-    worklog_budget_s: float
-    processes: int = 1  # fresh ones, which share the times and samples
+    flush_l2: overwrite L2 before each sample. warmup_s: back-to-back pairs before the first sample. window_s: the
+    longest time of sampling, and samples the most of each kernel; it ends early once half of the 95% interval of the
+    fraction is at most precision, a part of the fraction. power_s: the longest time over which power is averaged; 0: it
+    is not read. processes: how many fresh processes measure a row.
+    """
 
-    @property
-    def each(self) -> Protocol:
-        """What one of the processes does: its part of the times and samples, and as much less precisely."""
-        part = self.processes
-        return replace(
-            self,
-            warmup_s=self.warmup_s / part,
-            window_s=self.window_s / part,
-            samples=math.ceil(self.samples / part),
-            least_samples=max(math.ceil(self.least_samples / part), min(self.least_samples, LEAST_EACH)),
-            precision=self.precision * part**0.5,
-        )
+    flush_l2: bool = True
+    warmup_s: float = 0.06
+    window_s: float = 0.12
+    samples: int = 40
+    precision: float = 0.0033
+    power_s: float = 0.0
+    processes: int = 5
 
     def covers(self, other: Protocol) -> bool:
         """Whether a measurement by this protocol serves where `other` is asked for."""
@@ -53,7 +41,7 @@ class Protocol:
     def joined(self, other: Protocol) -> Protocol:
         """The protocol that serves where either is asked for; both flush, or neither does."""
         both = {name: (getattr(self, name), getattr(other, name)) for name in PROTOCOL}
-        return Protocol(**{name: min(pair) if "precision" in name else max(pair) for name, pair in both.items()})
+        return Protocol(**{name: min(pair) if name == "precision" else max(pair) for name, pair in both.items()})
 
 
 PROTOCOL = tuple(field.name for field in fields(Protocol))
@@ -68,7 +56,7 @@ class Item:
     data: str
     clock_policy: str
     protocol: Protocol
-    process: int = 0  # the first one also measures power and, if asked to, by sgemm_cu's own protocol
+    process: int = 0
 
     @property
     def stem(self) -> str:
@@ -78,9 +66,9 @@ class Item:
         return f"{self.problem}-{self.data}-{self.clock_policy}{flushed}{process}"
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """What an experiment measures; times in seconds."""
+@dataclass(frozen=True, kw_only=True)
+class Experiment(Protocol):
+    """What an experiment measures, and how."""
 
     name: str
     title: str
@@ -90,16 +78,6 @@ class Experiment:
     profiled: tuple[ProblemSpec, ...] = ()  # whose hardware counters are read
     swept: bool = False  # sizes were given as a range
     data: tuple[str, ...] = ("uniform",)
-    flush_l2: bool = True
-    warmup_s: float = 0.5
-    window_s: float = 1.0
-    samples: int = 300
-    least_samples: int = 10
-    precision: float = 0.0015
-    power_s: float = 0.5
-    power_precision: float = 0.01
-    worklog_budget_s: float = 0.0
-    processes: int = 5
     by_name: bool = False  # no part of `all`
 
     @property
@@ -128,7 +106,7 @@ def load(
     """
     paths = {name: FOLDER / f"{name}.yaml" for name in names()}
     path = choose(paths, name, "experiment", "experiments/")
-    data = read_yaml(path, "experiment")
+    data = {key: value for key, value in read_yaml(path, "experiment").items() if value is not None}
     shown = path.relative_to(FOLDER.parent)
     sizes, drawn = data.pop("sizes", []), data.pop("random", None)
     swept = isinstance(sizes, dict)

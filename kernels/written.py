@@ -1,8 +1,8 @@
 """catalogue.yaml as it is written, and what its short forms stand for.
 
-An entry has the defaults of its family (the first word of its name), then those of its source, then its own keys;
-template values are merged one by one. With `dtypes`, it stands for one entry of each: {dtype} is its name and {type}
-its C++ type.
+An entry has the defaults of its family, then those of its source, then its own keys; template values are merged one by
+one. Its family is the first word of its name or, where that has no defaults, the folder of its source. With `dtypes`,
+an entry stands for one of each: {dtype} is its name and {type} its C++ type.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def _by_tile(entries: Mapping[str, Entry]) -> dict[str, Entry]:
 def _with_defaults(name: str, entry: Entry, defaults: Mapping[str, Entry]) -> Entry:
     source = entry.get("source", "")
     found: Entry = {"builds_on": None, "origin": None}
-    for part in (defaults.get(name.partition("_")[0], {}), defaults.get(source, {}), entry):
+    family = name.partition("_")[0]
+    of_family = defaults.get(family if family in defaults else source.partition("/")[0], {})
+    for part in (of_family, defaults.get(source, {}), entry):
         template = found.get("template", {}) | part.get("template", {})
         found |= part | ({"template": template} if template else {})
     return found

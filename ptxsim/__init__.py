@@ -1,11 +1,12 @@
 """An emulator of PTX in NumPy: runs compiled CUDA kernels without a GPU, checks their use of memory, counts it."""
 
-from .api import Kernel, Launch, Struct, load
 from .count import annotate, banks
 from .count.counters import Counters
 from .count.prediction import Prediction, predict
+from .engine.kernel import Launch, Request, Struct
 from .errors import KernelFault, PtxError, PtxsimError
 from .exec.session import device
+from .interface import Kernel, load
 from .machine.arrays import Array, Texture
 from .machine.faults import Accepted, Found
 from .machine.launch import Checks, Limits
@@ -27,6 +28,7 @@ __all__ = [
     "Prediction",
     "PtxError",
     "PtxsimError",
+    "Request",
     "Struct",
     "TensorMap",
     "Texture",

@@ -17,6 +17,9 @@ tex=ARRAY[:components=1]                         a texture object over linear me
                                                  address=wrap, filter=linear, normalized=1, read=normalized
 out=ARG                                          an array that is saved as ARGn.npy after the launch
 out=result.npy=ARG                               ... under this name
+
+Arrays take memory where they are touched: zeros and uninit of any size cost nothing, the others once their contents
+are needed, which counting alone rarely does.
 """
 
 from __future__ import annotations
@@ -29,12 +32,13 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from .api import Struct
+from .engine.kernel import Struct
 from .errors import PtxsimError
-from .machine.arrays import Array, Texture
+from .machine.arrays import Array, LazyArray, Texture
+from .machine.memory import LARGE
 from .machine.tensor_maps import TensorMap
 from .machine.texture_arrays import TextureArray
-from .ptx.sizes import require_memory
+from .ptx.sizes import require_memory, shown_bytes
 
 DTYPES = {
     "i8": np.int8,
@@ -54,6 +58,7 @@ LISTS = ("box", "shape", "strides")  # keys of a tensor map that have a number f
 MAP_KEYS = (*LISTS, "swizzle", "offset", "l2_promotion")
 TEXTURE_NUMBERS = ("components", "dims", "layered", "cube", "normalized")  # keys of a texture that are numbers
 TEXTURE_KEYS = (*TEXTURE_NUMBERS, "address", "filter", "read")
+MOST_BYTES = 1 << 38  # of an array
 MAKERS = ("zeros", "ones", "nan", "random", "uninit")
 
 
@@ -187,15 +192,20 @@ def _array(kind: str, parts: list[str], number: int) -> Array:
         raise ValueError("no whole number is NaN")
     if any(size < 0 for size in shape):
         raise ValueError("a negative size")
-    require_memory(f"an array of {parts[0]} {parts[1]}", math.prod(shape) * (8 + 3 * dtype.itemsize))
-    if kind == "random":
-        generator = np.random.default_rng(int(parts[2]) if len(parts) > 2 else number)
-        values = generator.integers(0, 100, shape) if dtype.kind in "iu" else generator.uniform(-1, 1, shape)
-    elif kind == "uninit":
-        values = np.full(shape, 0 if dtype.kind in "iu" else np.nan)
-    else:
-        values = np.full(shape, {"zeros": 0, "ones": 1, "nan": np.nan}[kind])
-    return Array(values.astype(dtype), f"argument {number}", unwritten=kind == "uninit")
+    seed = int(parts[2]) if len(parts) > 2 else number
+
+    def make() -> np.ndarray:
+        if kind == "random":
+            generator = np.random.default_rng(seed)
+            values = generator.integers(0, 100, shape) if dtype.kind in "iu" else generator.uniform(-1, 1, shape)
+            return values.astype(dtype)
+        return np.full(shape, 1 if kind == "ones" else 0 if dtype.kind in "iu" else np.nan, dtype)
+
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes > MOST_BYTES:
+        raise ValueError(f"{shown_bytes(nbytes)} are more than any GPU has")
+    blank = kind == "zeros" or (kind == "uninit" and nbytes > LARGE)
+    return LazyArray(shape, dtype, None if blank else make, f"argument {number}", unwritten=kind == "uninit")
 
 
 def parse_constant(text: str) -> tuple[str, Array | np.generic]:

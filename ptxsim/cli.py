@@ -3,7 +3,7 @@ count what the memory system does.
 
 python -m ptxsim run KERNEL.ptx --entry NAME --grid 2,2 --block 256 --arg i32:256 --arg random:f32:256x256 ...
 python -m ptxsim annotate KERNEL.cu --grid 2,2 --block 256 --arg ...
-python -m ptxsim banks KERNEL.cu --line 57 --out picture.svg --grid 1 --block 256 --arg ...
+python -m ptxsim banks KERNEL.cu --line 57 --grid 1 --block 256 --arg ...
 python -m ptxsim bounds KERNEL.cu --grid 64,64 --block 256 --arg ... --machine h200
 python -m ptxsim predict KERNEL.cuh --entry 'tiled<128, 8>' -I include --grid 64,64 --block 256 --arg ...
 """
@@ -21,21 +21,31 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
-from .api import Kernel, Launch, load
 from .arguments import Argument, parse_argument, parse_constant, parse_size
 from .arguments import __doc__ as ARGUMENTS
 from .count import bounds as limits
 from .count import fidelity, machines, prediction
 from .count.annotate import listing
-from .count.banks import accesses, distinct, draw
+from .count.banks import accesses, distinct, table
 from .count.counters import Counters, Stats
-from .errors import KernelFault, NoEntryError, PtxsimError
+from .engine.kernel import Launch
+from .errors import (
+    EMULATOR_FAILED,
+    KernelFault,
+    NoEntryError,
+    PtxsimError,
+    TooCostlyError,
+    report_own_failure,
+)
 from .exec import command as programs
+from .exec.options import number, whole
+from .interface import Kernel, load
 from .machine import faults
 from .machine.arrays import Array
 from .machine.faults import parse_accepted
@@ -43,10 +53,11 @@ from .machine.launch import Checks, Limits
 from .machine.observer import Observer
 from .machine.tensor_maps import TensorMap
 from .ptx import sass
+from .ptx.compiler import DEBUG, SOURCES
 from .ptx.loading import prepare, why_not
 from .ptx.sources import require_writable, write_whole
 
-FAULTS, USAGE, NOTES = 1, 2, 3  # exit codes: of faults of the kernel, of what cannot be run, of notes alone
+FAULTS, USAGE, NOTES = 1, 2, 4  # exit codes: of faults of the kernel, of what cannot be run, of notes alone
 
 
 def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
@@ -83,6 +94,7 @@ def _row(s: Stats) -> dict[str, Any]:
         "sectors": s.sectors,
         "sectors_excess": s.excess_sectors,
         "bytes_per_sector": round(s.bytes_per_sector, 3),
+        "pattern": s.pattern if s.sectors else None,
         "merged_into_pc": s.merged_into.pc if s.merged_into else None,
     }
 
@@ -100,12 +112,10 @@ def summary(kernel: Kernel, counters: Counters) -> str:
     costly = []
     for (file, line), stats in counters.by_line().items():
         waves, ideal = sum(s.wavefronts for s in stats), sum(s.ideal for s in stats)
-        sectors, excess = sum(s.sectors for s in stats), sum(s.excess_sectors for s in stats)
         if waves > ideal:
             costly.append(f"  {Path(file).name}:{line}: {waves / ideal:.3g} wavefronts for each that would do")
-        if excess:
-            wanted = sum(s.bytes for s in stats)
-            costly.append(f"  {Path(file).name}:{line}: {wanted / sectors:.3g} of 32 bytes used in each sector")
+        found = dict.fromkeys(s.sectors_in_words() for s in stats if s.excess_sectors)
+        costly += [f"  {Path(file).name}:{line}: {words}" for words in found if words]
     return "\n".join(lines + (["accesses that cost more than they must:", *costly] if costly else []))
 
 
@@ -143,7 +153,11 @@ def _arguments(options: argparse.Namespace) -> list[Argument]:
 
 
 def _launch(
-    kernel: Kernel, options: argparse.Namespace, arguments: list[Argument], observers: Sequence[Observer]
+    kernel: Kernel,
+    options: argparse.Namespace,
+    arguments: list[Argument],
+    observers: Sequence[Observer],
+    blocks: Sequence[int] | None = None,
 ) -> Launch:
     checks = Checks() if options.checks else False
     limits = _limits(options)
@@ -156,8 +170,8 @@ def _launch(
         checks,
         limits,
         constants=dict(map(parse_constant, options.constant)),
-        cluster=parse_size(options.cluster) if options.cluster else None,
-        blocks=_blocks(getattr(options, "blocks", None), parse_size(options.grid)),
+        cluster=_cluster(options),
+        blocks=blocks,
         stop_at_first=getattr(options, "stop_at_first", True),
         accept=[parse_accepted(text) for text in getattr(options, "accept", ())],
     )
@@ -170,6 +184,51 @@ def _launch(
     for note in done.notes:
         print(f"ptxsim: note: {note}", file=sys.stderr)
     return done
+
+
+def _cluster(options: argparse.Namespace) -> tuple[int, ...] | None:
+    return parse_size(options.cluster) if options.cluster else None
+
+
+def _counted(kernel: Kernel, options: argparse.Namespace, arguments: list[Argument]) -> tuple[Counters, limits.Work]:
+    """Counts of the whole grid: it is executed and checked, or if that takes long, they follow from a few blocks."""
+    found, why = None, ""
+    if math.prod(parse_size(options.grid)) > prediction.FEW:
+        try:
+            found = _predicted(kernel, options, arguments, by_instruction=True)
+        except PtxsimError as error:
+            why = f"; not predicted, either: {error}"
+    if found is not None and limits.WARP * sum(found.work.executed.values()) > prediction.WHOLE:
+        print(f"ptxsim: note: {_sampled(kernel, found)}; nothing is checked", file=sys.stderr)
+        return found.counters, found.work
+    counters, traffic = Counters(), limits.Traffic()
+    try:
+        _launch(kernel, options, arguments, [counters, traffic])
+    except TooCostlyError as error:
+        raise PtxsimError(f"{error}{why}") from None
+    return counters, limits.Work.observed(counters, traffic)
+
+
+def _predicted(
+    kernel: Kernel, options: argparse.Namespace, arguments: list[Argument], by_instruction: bool = False
+) -> prediction.Prediction:
+    return prediction.predict(
+        kernel,
+        parse_size(options.grid),
+        parse_size(options.block),
+        [a.value for a in arguments],
+        options.shared,
+        dict(map(parse_constant, options.constant)),
+        _limits(options),
+        _cluster(options),
+        _over(getattr(options, "over", None)),
+        by_instruction,
+    )
+
+
+def _sampled(kernel: Kernel, found: prediction.Prediction) -> str:
+    smaller = f", run with {', '.join(map(str, found.over[1]))} for argument {found.over[0]}" if found.over else ""
+    return f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them{smaller}"
 
 
 def _blocks(given: Sequence[str] | None, grid: tuple[int, ...]) -> list[int] | None:
@@ -188,16 +247,32 @@ def _blocks(given: Sequence[str] | None, grid: tuple[int, ...]) -> list[int] | N
 def run(options: argparse.Namespace) -> int:
     """Run a kernel; print the summary, write the report and the arrays that are to be saved.
 
-    All faults are reported, each line and kind once. Exit codes: 0, 1 for faults, 2 for what cannot be run, 3 for
-    notes."""
+    All faults are reported, each line and kind once. Exit codes: 0, 1 for faults, 2 for what cannot be run, 3
+    for a programming error of the emulator, 4 for notes."""
     kernel = _kernel(options)
     arguments = _arguments(options)
     counters, executed = Counters(), fidelity.Executed()
-    done = _launch(kernel, options, arguments, [counters, executed])
+    blocks = _blocks(options.blocks, parse_size(options.grid))
+    try:
+        done = _launch(kernel, options, arguments, [counters, executed], blocks)
+    except TooCostlyError as error:
+        if blocks is not None or any(given.saved for given in arguments):
+            raise
+        blocks = prediction.edges(kernel, parse_size(options.grid), _cluster(options))
+        print(
+            f"ptxsim: note: {error}. Instead {len(blocks)} blocks are run, at the edges of the grid and between, and "
+            "the counts are theirs",
+            file=sys.stderr,
+        )
+        counters, executed = Counters(), fidelity.Executed()
+        done = _launch(kernel, options, arguments, [counters, executed], blocks)
+        done = replace(done, notes=(*done.notes, str(error)))
     exactness = (
         fidelity.rows(kernel.program, kernel.machine.origins, executed) if options.fidelity or options.out else []
     )
     faulty = any(found.accepted is None for found in done.faults)
+    if any(found.kind == "trap" for found in done.faults):
+        _with_debug_code(options)
     if not faulty:
         print(summary(kernel, counters))
     if options.fidelity:
@@ -216,12 +291,26 @@ def run(options: argparse.Namespace) -> int:
     return NOTES if done.notes else 0
 
 
+def _with_debug_code(options: argparse.Namespace) -> None:
+    """After a trap, the same launch of code that is not optimised (nvcc -G), and what that finds."""
+    if options.kernel.suffix not in SOURCES or not {*options.flags}.isdisjoint(DEBUG):
+        return
+    print("ptxsim: the same launch with -G:", file=sys.stderr)
+    again = argparse.Namespace(**vars(options) | {"flags": [*options.flags, "-G"], "cubin": None})
+    try:
+        done = _launch(_kernel(again), again, _arguments(again), [])
+    except PtxsimError as error:
+        print(f"ptxsim: {error}", file=sys.stderr)
+    else:
+        if not done.faults:
+            print("ptxsim: no fault: only the optimised code traps", file=sys.stderr)
+
+
 def annotate(options: argparse.Namespace) -> int:
     """Run a kernel; print its CUDA source with, next to each line, what its memory accesses cost."""
     kernel = _kernel(options)
     arguments = _arguments(options)
-    counters = Counters()
-    _launch(kernel, options, arguments, [counters])
+    counters, _ = _counted(kernel, options, arguments)
     terminal = options.out is None and sys.stdout.isatty()
     colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     width = shutil.get_terminal_size().columns if terminal else None
@@ -235,7 +324,7 @@ def annotate(options: argparse.Namespace) -> int:
 
 
 def banks(options: argparse.Namespace) -> int:
-    """Run a kernel; draw which lane's word each bank of shared memory serves in each wavefront of a line's accesses."""
+    """Run a kernel; show which lane's word each bank of shared memory serves in each wavefront of a line's accesses."""
     kernel = _kernel(options)
     arguments = _arguments(options)
     found = accesses(
@@ -254,7 +343,7 @@ def banks(options: argparse.Namespace) -> int:
         checks=options.checks,
         limits=_limits(options),
         constants=dict(map(parse_constant, options.constant)),
-        cluster=parse_size(options.cluster) if options.cluster else None,
+        cluster=_cluster(options),
     )
     shown = distinct(found)
     if options.occurrence is not None:
@@ -262,15 +351,10 @@ def banks(options: argparse.Namespace) -> int:
         if not shown:
             numbers = ", ".join(str(access.number) for access in found)
             raise PtxsimError(f"--occurrence {options.occurrence}: line {options.line} has {numbers}")
-    picture = draw(shown)
-    stream = sys.stdout if options.out else sys.stderr
     for access in shown:
-        alike = f" ({len(access.alike)} more alike)" if access.alike else ""
-        print(f"access {access.number} of {access.of}: {access.summary}{alike}", file=stream)
+        print(f"access {access.number} of {access.of}: {table(access)}\n")
     if options.out:
-        write_whole(options.out, picture)
-    else:
-        sys.stdout.write(picture)
+        write_whole(options.out, json.dumps([access.as_dict() for access in shown], indent=1) + "\n")
     return 0
 
 
@@ -284,9 +368,7 @@ def bounds(options: argparse.Namespace) -> int:
         assert kernel.cubin is not None  # it was made there
         function = sass.read(kernel.cubin, kernel.name)
     arguments = _arguments(options)
-    counters, traffic = Counters(), limits.Traffic()
-    _launch(kernel, options, arguments, [counters, traffic])
-    work = limits.Work.observed(counters, traffic)
+    _, work = _counted(kernel, options, arguments)
     found = limits.compute(function, kernel.program, work, machine, options.shared)
     print(found.table())
     if options.out:
@@ -298,19 +380,8 @@ def predict(options: argparse.Namespace) -> int:
     """Predict the counters of a whole grid from a few of its blocks, or say why that cannot be."""
     kernel = _kernel(options)
     arguments = _arguments(options)
-    found = prediction.predict(
-        kernel,
-        parse_size(options.grid),
-        parse_size(options.block),
-        [a.value for a in arguments],
-        options.shared,
-        dict(map(parse_constant, options.constant)),
-        _limits(options),
-        parse_size(options.cluster) if options.cluster else None,
-        _over(options.over),
-    )
-    smaller = f", run with {', '.join(map(str, found.over[1]))} for argument {found.over[0]}" if found.over else ""
-    print(f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them{smaller}")
+    found = _predicted(kernel, options, arguments)
+    print(_sampled(kernel, found))
     print("\n".join(_figures(found.totals, found.at_least)))
     if options.out:
         content = {"kernel": kernel.name, "blocks": found.blocks, "sampled": found.sampled, "totals": found.totals}
@@ -330,33 +401,6 @@ def _over(text: str | None) -> tuple[int, tuple[int, ...]] | None:
         raise PtxsimError(
             f"--over {text!r}: expected the number of an argument and values, as in 2=96,128,160"
         ) from None
-
-
-def _positive(text: str) -> int:
-    """A whole number from 1 on."""
-    return _whole(text, 1)
-
-
-def _whole(text: str, least: int = 0) -> int:
-    """A whole number, in 64 bits."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if not least <= value < 1 << 63:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number from {least} on")
-    return value
-
-
-def _amount(text: str) -> float:
-    """A positive number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no positive number")
-    return value
 
 
 class _Parser(argparse.ArgumentParser):
@@ -413,15 +457,15 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--constant", action="append", default=[], metavar="NAME=ARG", help="what a __constant__ variable holds"
     )
-    parser.add_argument("--shared", type=_whole, default=0, help="bytes of dynamic shared memory")
+    parser.add_argument("--shared", type=whole(0), default=0, help="bytes of dynamic shared memory")
     parser.add_argument("--no-checks", dest="checks", action="store_false", help="do not watch memory and barriers")
     parser.add_argument(
-        "--steps", type=_positive, default=Limits.steps, help="instructions after which a loop is endless"
+        "--steps", type=whole(1), default=Limits.steps, help="instructions after which a loop is endless"
     )
-    parser.add_argument("--lanes", type=_positive, default=Limits.lanes, help="threads that run together")
+    parser.add_argument("--lanes", type=whole(1), default=Limits.lanes, help="threads that run together")
     parser.add_argument(
         "--thread-instructions",
-        type=_amount,
+        type=number(1e-9),
         default=Limits.thread_instructions,
         metavar="N",
         help="what the grid may cost; more, as its first blocks tell, is refused (default: %(default)g)",
@@ -457,16 +501,16 @@ def main(argv: list[str] | None = None) -> int:
     annotated.set_defaults(act=annotate)
     drawn = commands.add_parser("banks", help=banks.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     _source(drawn)
-    drawn.add_argument("--line", type=_positive, required=True, help="of the source")
+    drawn.add_argument("--line", type=whole(1), required=True, help="of the source")
     drawn.add_argument("--file", help="the source file, by name or end of path (default: the kernel's own)")
     drawn.add_argument("--source", type=Path, help="where it is, if not where the PTX says")
-    drawn.add_argument("--warp", type=_whole, help="of the block, from 0 (default: the first that does the access)")
+    drawn.add_argument("--warp", type=whole(0), help="of the block, from 0 (default: the first that does the access)")
     drawn.add_argument("--of-block", default="0", metavar="X[,Y[,Z]]", help="which block (default: 0,0,0)")
     drawn.add_argument(
-        "--occurrence", type=_positive, help="which access of the line, from 1 (default: all that differ)"
+        "--occurrence", type=whole(1), help="which access of the line, from 1 (default: all that differ)"
     )
-    drawn.add_argument("--execution", type=_positive, help="which time of the warp's, from 1 (default: the costliest)")
-    drawn.add_argument("--out", type=Path, metavar="FILE.svg", help="the picture (default: standard output)")
+    drawn.add_argument("--execution", type=whole(1), help="which time of the warp's, from 1 (default: the costliest)")
+    drawn.add_argument("--out", type=Path, help="the same as JSON")
     _common(drawn)
     drawn.set_defaults(act=banks)
     least = commands.add_parser("bounds", help=bounds.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
@@ -505,6 +549,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"ptxsim: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception:
+        report_own_failure()
+        return EMULATOR_FAILED
     return USAGE
 
 

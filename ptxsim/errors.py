@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from typing import Any
+
+EMULATOR_FAILED = 3  # the exit code of a programming error of the emulator
+
+
+def report_own_failure(place: str = "") -> str:
+    """Print the traceback of the exception that is handled, a programming error of the emulator, and a line that says
+    where to report it. Return that line."""
+    text = f"{place}the emulator itself failed; please report this traceback, with the program, as an issue of ptxsim"
+    print(f"{traceback.format_exc()}ptxsim: {text}", file=sys.stderr, flush=True)
+    return text
 
 
 class PtxsimError(Exception):

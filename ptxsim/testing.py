@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .api import Kernel, Launch, load
 from .count.counters import Counters, Stats
+from .engine.kernel import Launch
 from .errors import PtxsimError
+from .interface import Kernel, load
 from .machine.arrays import Array
 from .machine.faults import Accepted
 from .machine.launch import Checks, Limits

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from helpers import ARCH, ARCHIVE, ROOT
+from helpers import ARCH, ARCHIVE, ROOT, copy_tree, snakemake
 from hypothesis import HealthCheck, settings
+from trees import OF_SOME
 
 from contracts import read_json
 from experiments.gpu import discovery
@@ -57,14 +58,25 @@ def archived_gpu(archive: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """A function: names in the catalogue to the folder in which they are built for sm_90a; not to be written to.
-
-    Each is built once for all tests, by the first of pytest-xdist's processes that asks.
-    """
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """A function: a name and what fills a folder, to that folder, filled by the first of pytest-xdist's processes."""
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "builds"
-    folder.mkdir(exist_ok=True)
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def of(name: str, fill: Callable[[Path], None]) -> Path:
+        with FileLock(base / f".{name}.lock"):
+            if not (base / f".{name}.filled").exists():
+                fill(base / name)
+                (base / f".{name}.filled").touch()
+        return base / name
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def builds(once: Callable[..., Path]) -> Callable[..., Path]:
+    """A function: names in the catalogue to the folder in which they are built for sm_90a; not to be written to."""
+    folder = once("builds", Path.mkdir)
 
     def of(*names: str) -> Path:
         for name in names:
@@ -123,3 +135,17 @@ def variants_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("catalogue") / "variants.csv"
     write_rows(path, "variants", catalogue.load().rows())
     return path
+
+
+@pytest.fixture(scope="session")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project in which `snakemake all` was made of four kernels and an archive; not to be written to."""
+    base = tmp_path_factory.getbasetemp()
+    tree = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "pipeline"
+    with FileLock(f"{tree}.lock"):
+        if not (tree / "results" / "no-gpu" / "passed.txt").is_file():
+            shutil.rmtree(tree, ignore_errors=True)
+            offline = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")  # nobody answers there
+            done = snakemake(copy_tree(tree), "all", *OF_SOME, **offline)
+            assert done.returncode == 0, done.stdout + done.stderr
+    return tree

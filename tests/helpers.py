@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from contracts import read_yaml
+from contracts import read_yaml, write_json
+from contracts.recorded import Resources
 from experiments.stages import toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,7 +45,7 @@ LIBRARIES += ["smart_open", "snakemake.cli", "snakemake.profiles", "snakemake.re
 OURS = [
     "analysis.results",
     "analysis.figures.style",
-    "experiments.emulation.scaling",
+    "experiments.emulation.predictions",
     "experiments.stages.check",
     "kernels.catalogue",
     "ptxsim.cli",
@@ -115,6 +116,15 @@ def wait_until(ready: Callable[[], object], process: subprocess.Popen | None = N
         assert not ended, f"it ended too early, with exit code {process.returncode}"  # type: ignore[union-attr]
         ended = process is not None and process.poll() is not None
         time.sleep(0.01)
+
+
+def pretend_build(folder: Path, *names: str) -> None:
+    """Leave in `folder` what a build of these kernels records, and a harness without code, where nothing will run."""
+    (folder / "harness.cubin").write_bytes(bytes(64))
+    hashes = {"source_hash": "5" * 16, "code_hash": "c" * 16}
+    for name in names:
+        own = {"variant": name, "arch": ARCH, "compiler": "nvcc 0, ptxas 0", "limiter": "threads", **hashes}
+        write_json(folder / f"{name}.json", "resources", dict.fromkeys(Resources.model_fields, 1) | own)
 
 
 def stuck_nvcc(folder: Path, after: int = 0) -> Path:

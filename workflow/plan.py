@@ -1,23 +1,23 @@
 """What a run does, worked out from configuration, the machine and what is on disk: a value, with no Snakemake in it.
 
-`plan(config, device, inventory, targets)` is pure: it reads the project's declarations (catalogue, experiments, the
-registries of tables and figures), and otherwise nothing but its arguments. The rules read the `Plan` and decide
-nothing.
+`plan(config, device, inventory, targets)` reads the project's declarations (catalogue, experiments, the registry of
+tables), and otherwise nothing but its arguments. The rules read the `Plan` and decide nothing.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, choose, declared, registry, validate
+from contracts import UserError, choose, registry, validate
+from contracts.declared import Config
 from experiments import declarations
 from experiments.declarations import Experiment
-from experiments.stages import store
 from kernels import catalogue
 from kernels.catalogue import Catalogue
 from kernels.problem import ProblemSpec
@@ -28,21 +28,11 @@ DRAWING = ("paper", "explorer", "claims", "readme")
 DRAWN = re.compile(r"results/((figures|tables|report)/.+|[a-z]+\.(pdf|html))")  # files that are drawn, too; but those
 PICTURED = re.compile(r"results/figures/banks_.+")  # that show what the emulator does today
 COMPARE = "compare"
-# Keys of the configuration that say what a run is about, or that `Plan.job` has under the name of an option
-INTERPRETED = (
-    *("machine", "archive", "mode", "gpu_node", "resume", "variants", "variant_a", "variant_b"),
-    *("lock_clocks", "lock_sm_mhz", "lock_memory_mhz"),
-)
-SWEEP = "tile_autotune"
 COMPARED_PROBLEM = ProblemSpec.square(4096)
+SWEEP = "tile_autotune"
+BATCH = 6  # kernels that one job builds or emulates: starting a process takes about as long as half a kernel
 PART = 8  # variants that one job checks or times
 WINDOWS = 120  # about so many does one job time, so that several GPUs end at about the same time
-# What a job that times leaves behind
-TIMED = (".csv", ".checks.csv", ".parquet", ".algorithm_search.csv")
-# What the stages that need no GPU leave behind for each kernel
-BUILT = (".cu", ".ptx", ".cubin", ".sass", ".json")
-EMULATED = ("checks.csv", "predictions.csv", "bounds.csv", "shared_widths.csv", "bank_accesses.json")
-
 
 # Words of a GPU's name that a folder's leaves out: maker, brand, and the memory's size and kind
 UNNAMED = re.compile(r"nvidia|geforce|\d+gb|hbm\d*e?")
@@ -71,8 +61,7 @@ class Device:
         if not self.gpu:
             return "no-gpu"
         words = re.findall(r"[a-z0-9]+", self.gpu.lower())
-        kept = [word for word in words if not UNNAMED.fullmatch(word)]
-        return "-".join(kept or words)
+        return "-".join([word for word in words if not UNNAMED.fullmatch(word)] or words)
 
 
 @dataclass(frozen=True)
@@ -106,22 +95,18 @@ class Plan:
     inventory: Inventory
     machine: str
     measuring: bool
-    drawing: bool  # of tables that need no GPU, too, those that are there are read as they are
+    drawing: bool  # only of what is there: nothing is built or emulated
     archived: bool  # the tables of measurements are an archive's
     source: str  # folder of the tables of measurements: results/MACHINE or data/ARCHIVE
-    why_archived: str | None
     experiments: Mapping[str, Experiment]
     planned: tuple[str, ...]  # experiments that are measured, where anything is
     variants: tuple[str, ...]  # of the catalogue, as far as the configuration limits them
-    runnable: tuple[str, ...]  # kernels of ours, and dispatchers over them
-    kernels: tuple[str, ...]  # what is built
     unfit: Mapping[str, str]  # of the catalogue, left out for want of another architecture or a library: why
-    made: tuple[str, ...]  # recorded tables that the run makes
+    made: tuple[str, ...]  # recorded tables of targets of their own that the run makes
     clock_policies: tuple[str, ...]
     catalogue: Catalogue  # with the record of the sweep over tiles that stands behind its tuned entries, if any
     records: tuple[str, ...]  # that record and the sweep behind dispatchers next to it, where they are there
     tuning: str | None  # folder of the sweep that is drawn
-    sweeping: bool
     compared: Experiment | None  # the pair of `snakemake compare`
     counters_required: bool  # counters are all that was asked for: without them the run fails
     archives: tuple[str, ...]  # folders data/X with provenance, that which stands in first
@@ -136,21 +121,64 @@ class Plan:
         """Folder of the cubins."""
         return f"results/build/{self.device.arch}"
 
-    @property
-    def job(self) -> Mapping[str, Any]:
-        """What the stages take as `--job`: options by name, resolved, with the keys of the configuration that nothing
-        here interprets."""
-        return {key: value for key, value in self.config.items() if key not in INTERPRETED} | {
-            "arch": self.device.arch,
-            "build_dir": self.build,
-            "store": f"{self.results}/{store.FOLDER}",
-            "tuned": str(self.catalogue.record) if self.catalogue.record else None,
-            "lock": self.config["lock_clocks"],
-            "sm_mhz": self.config["lock_sm_mhz"],
-            "memory_mhz": self.config["lock_memory_mhz"],
-        }
+    # ---- what is built and emulated -------------------------------------------------------------------------------
 
-    @property
+    @functools.cached_property
+    def runnable(self) -> tuple[str, ...]:
+        """Kernels of ours, and dispatchers over them."""
+        return tuple(name for name in self.variants if name in self.catalogue.runnable)
+
+    @functools.cached_property
+    def named(self) -> tuple[str, ...]:
+        """The kernels and dispatchers that this run's experiments name, in the catalogue's order."""
+        experiments = [*self.in_scope(""), *([self.compared] if self.compared else [])]
+        names = {name for experiment in experiments for name in experiment.variants}
+        return tuple(name for name in self.runnable if name in names)
+
+    @functools.cached_property
+    def emulated(self) -> tuple[str, ...]:
+        """Those that run on the emulator. A dispatcher does where experiments name all of its kernels."""
+        kernels = {name: {one.name for one in self.catalogue.runnable[name].variants} for name in self.named}
+        return tuple(name for name in self.named if kernels[name] <= {*self.named})
+
+    @functools.cached_property
+    def kernels(self) -> tuple[str, ...]:
+        """What is built for experiments: the kernels that they name and, for a GPU, those that dispatchers pick."""
+        names = self.named if self.measuring else self.emulated
+        return tuple(dict.fromkeys(kernel for name in names for kernel in self.kernels_of(name)))
+
+    def kernels_of(self, name: str) -> tuple[str, ...]:
+        """The kernels that running an entry needs; none for a library."""
+        entry = self.catalogue.runnable.get(name) if name in self.runnable else None
+        return tuple(kernel.name for kernel in entry.variants) if entry else ()
+
+    @functools.cached_property
+    def builds(self) -> Mapping[str, tuple[str, ...]]:
+        """Every kernel, in the batches that one job builds: EXPERIMENT-NUMBER or DISPATCHER-NUMBER to names."""
+        return dict(_batches([name for name in self.runnable if name in self.catalogue.kernels], self._groups))
+
+    @functools.cached_property
+    def emulations(self) -> Mapping[str, tuple[str, ...]]:
+        """What runs on the emulator, in the batches that one job emulates."""
+        return dict(_batches(self.emulated, self._groups))
+
+    @functools.cached_property
+    def _groups(self) -> Mapping[str, tuple[str, ...]]:
+        """Names that belong together; a name belongs to the first group that has it."""
+        largest_first = sorted(self.everything.values(), key=lambda one: -len(one.variants))
+        dispatchers = [name for name in self.runnable if name not in self.catalogue.kernels]
+        groups = {experiment.name: experiment.variants for experiment in largest_first}
+        return groups | {name: self.kernels_of(name) for name in dispatchers} | {"others": self.runnable}
+
+    def predicted(self, variant: str) -> tuple[ProblemSpec, ...]:
+        """The problems whose counters are wanted of a variant, and so predicted; C is not read in a prediction."""
+        asked = (e for e in self.everything.values() if not e.by_name or e.name in self.planned)
+        wanted = (p for e in asked if variant in e.variants for p in e.profiled)
+        return tuple(dict.fromkeys(replace(problem, beta=ProblemSpec.beta) for problem in wanted))
+
+    # ---- what is measured -----------------------------------------------------------------------------------------
+
+    @functools.cached_property
     def everything(self) -> Mapping[str, Experiment]:
         """The experiments, and the pair to compare as one that only profiles."""
         return {**self.experiments, **({COMPARE: self.compared} if self.compared else {})}
@@ -160,10 +188,10 @@ class Plan:
         names = [scope.rpartition("/")[2]] if scope else self.planned
         return tuple(self.everything[name] for name in names)
 
-    def variants_in(self, scope: str) -> tuple[str, ...]:
-        """The kernels and dispatchers that take part in a scope, each once."""
-        names = (variant for experiment in self.in_scope(scope) for variant in experiment.variants)
-        return tuple(dict.fromkeys(name for name in names if name in self.runnable))
+    def emulated_in(self, scope: str) -> tuple[str, ...]:
+        """What the emulator runs of a scope, each once."""
+        names = dict.fromkeys(name for experiment in self.in_scope(scope) for name in experiment.variants)
+        return tuple(name for name in names if name in self.emulated)
 
     def folder_of(self, experiment: str) -> str:
         """The folder whose tables an experiment's own figures are drawn from."""
@@ -176,9 +204,9 @@ class Plan:
         for name in self.everything[experiment].variants:
             by_dtype.setdefault(self.catalogue.find(name).dtype, []).append(name)
         return {
-            f"{dtype}-{first // PART + 1}": tuple(names[first : first + PART])
-            for dtype, names in by_dtype.items()
-            for first in range(0, len(names), PART)
+            f"{dtype}-{number}": tuple(names)
+            for dtype, all_names in by_dtype.items()
+            for number, names in enumerate(_chunks(all_names, PART), start=1)
         }
 
     def slices(self, experiment: str, part: str) -> list[str]:
@@ -189,69 +217,50 @@ class Plan:
         count = min(-(-windows // WINDOWS), len(asked.problems))
         return [f"{number}of{count}" for number in range(1, count + 1)]
 
-    def timed(self, scope: str) -> tuple[str, ...]:
-        """What is timed in a scope, as EXPERIMENT/PART-SLICE-CLOCK_POLICY, with what earlier runs left by name."""
-        found = [stem for e in self.in_scope(scope) if e.problems for stem in self._timed(e.name)]
-        return (*found, *(() if scope else self.timed_before))
-
-    def _timed(self, experiment: str) -> list[str]:
+    def timed(self, scope: str) -> list[str]:
+        """What is timed in a scope, as EXPERIMENT/PART-SLICE-CLOCK_POLICY."""
         return [
-            f"{experiment}/{part}-{slice_}-{clock_policy}"
-            for part in self.parts(experiment)
-            for slice_ in self.slices(experiment, part)
+            f"{experiment.name}/{part}-{slice_}-{clock_policy}"
+            for experiment in self.in_scope(scope)
+            if experiment.problems
+            for part in self.parts(experiment.name)
+            for slice_ in self.slices(experiment.name, part)
             for clock_policy in self.clock_policies
         ]
 
-    @functools.cached_property
-    def timed_before(self) -> tuple[str, ...]:
-        """What earlier runs timed of experiments not planned now: it joins the tables, and is not made again."""
-        folder, found = f"{self.results}/parts", []
-        for name in self.experiments:
-            left = [f"{folder}/check/{name}/{part}.csv" for part in self.parts(name) if self.runnable_of(name, part)]
-            if name in self.planned or not self.inventory.has(*left):
-                continue
-            for stem in self._timed(name):
-                if self.inventory.has(*(f"{folder}/bench/{stem}{suffix}" for suffix in TIMED)):
-                    found.append(stem)
-        return tuple(found)
-
-    def checked(self, scope: str) -> tuple[str, ...]:
-        """The parts whose checks a scope's table holds, as EXPERIMENT/PART: those that take part, and those that
-        earlier runs timed."""
-        before = () if scope else tuple(dict.fromkeys(stem.partition("/")[0] for stem in self.timed_before))
-        names = (*(experiment.name for experiment in self.in_scope(scope)), *before)
-        return tuple(f"{name}/{part}" for name in names for part in self.parts(name) if self.runnable_of(name, part))
+    def checked(self, scope: str) -> list[str]:
+        """The parts whose checks a scope's table holds, as EXPERIMENT/PART."""
+        names = [experiment.name for experiment in self.in_scope(scope)]
+        return [f"{name}/{part}" for name in names for part in self.parts(name) if self.runnable_of(name, part)]
 
     def runnable_of(self, experiment: str, part: str) -> tuple[str, ...]:
         """The kernels and dispatchers of a part: it may be of libraries alone."""
         return tuple(name for name in self.parts(experiment)[part] if name in self.runnable)
 
-    def predicted(self, variant: str) -> tuple[ProblemSpec, ...]:
-        """The problems whose counters are wanted of a variant in this run, and so predicted; C is not read in a
-        prediction."""
-        asked = (e for e in self.everything.values() if not e.by_name or e.name in self.planned)
-        wanted = (p for e in asked if variant in e.variants for p in e.profiled)
-        return tuple(dict.fromkeys(replace(problem, beta=ProblemSpec.beta) for problem in wanted))
+    @property
+    def checking(self) -> bool:
+        """Whether the run ends with all checks passed: on the GPU, or, with an archive, on the emulator."""
+        return self.measuring or self.archived
+
+    # ---- the recorded tables --------------------------------------------------------------------------------------
 
     @functools.cached_property
     def tables(self) -> Mapping[str, str]:
         """The source of each recorded table that is there or is made: name to path."""
-        found = {}
-        for table in registry.tables().values():
-            if table.parts in ("build", "emulate"):
-                alone = table.name != "emulated_checks" or self.archived  # the GPU's checks hold the emulator's, too
-                folder: str | None = self._folder_without_gpu(table) if alone else None
-            elif table.target == SWEEP:
-                folder = self.tuning
-            elif table.without_gpu and self._made_or_there(table):
-                folder = self.results
-            elif table.name in self.made or self.inventory.has(f"{self.source}/{table.file}"):
-                folder = self.source
-            else:
-                folder = None
-            if folder:
-                found[table.name] = f"{folder}/{table.file}"
-        return found
+        folders = {table: self._folder_of(table) for table in registry.tables().values()}
+        return {table.name: f"{folder}/{table.file}" for table, folder in folders.items() if folder}
+
+    def _folder_of(self, table: registry.Table) -> str | None:
+        own, archived = (self.inventory.has(f"{folder}/{table.file}") for folder in (self.results, self.source))
+        if table.name == "emulated_checks" and not self.archived:
+            return None  # the GPU's checks hold the emulator's, too
+        if table.target == SWEEP:
+            return self.tuning
+        if table.parts in ("build", "emulate"):
+            return self.results if own or not self.drawing else self.source if archived else None
+        if table.name in self.made or (own and table.without_gpu):
+            return self.results
+        return self.source if archived or (self.measuring and table.target == "all") else None
 
     @property
     def to_archive(self) -> list[str]:
@@ -260,50 +269,27 @@ class Plan:
         made = (t.name for t in wanted if t.archive == "always" or t.target == "all" or t.name in self.made)
         return [] if self.archived else [self.tables[name] for name in made if name in self.tables]
 
-    def _folder_without_gpu(self, table: registry.Table) -> str | None:
-        """Where a table of a stage that needs no GPU is; None where drawing does without it."""
-        if not self.joins(table.name):
-            return self.source
-        complete = not self.drawing or table.parts in self.kept
-        return self.results if complete or table.archive != "never" else None
 
-    def joins(self, name: str) -> bool:
-        """Whether a table of a stage that needs no GPU is joined from its parts, rather than read where it is."""
-        table = registry.tables()[name]
-        there = self.inventory.has(f"{self.source}/{table.file}")
-        return not self.drawing or table.parts in self.kept or not there
+def _chunks(names: Iterable[str], size: int) -> Iterator[list[str]]:
+    """The names in lists of at most `size`."""
+    rest = iter(names)
+    return iter(lambda: list(itertools.islice(rest, size)), [])
 
-    @functools.cached_property
-    def kept(self) -> frozenset[str]:
-        """The stages that need no GPU of which drawing takes the parts as they are: those that ran for every kernel."""
-        parts = {
-            "build": [f"{self.build}/{name}{suffix}" for name in self.kernels for suffix in BUILT],
-            "emulate": [f"{self.results}/parts/emulate/{name}/{file}" for name in self.runnable for file in EMULATED],
-        }
-        return frozenset(stage for stage, files in parts.items() if self.drawing and self.inventory.has(*files))
 
-    def _made_or_there(self, table: registry.Table) -> bool:
-        """Whether a table is made in this machine's folder, or is there from before."""
-        return table.name in self.made or self.inventory.has(f"{self.results}/{table.file}")
-
-    @property
-    def checking(self) -> bool:
-        """Whether the run ends with all checks passed: on the GPU, or, with an archive, on the emulator."""
-        return self.measuring or self.archived
+def _batches(names: Iterable[str], groups: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each of `names` in one batch of at most `BATCH`, with others of the first group that has it."""
+    left = dict.fromkeys(names)
+    for group, members in groups.items():
+        own = [name for name in dict.fromkeys(members) if name in left]
+        for number, chunk in enumerate(_chunks(own, BATCH), start=1):
+            yield f"{group}-{number}", tuple(chunk)
+        for name in own:
+            del left[name]
 
 
 def drawn(target: str) -> bool:
     """Whether a target is drawn of tables: one of `DRAWING`, a figure, a report table or a document."""
     return target in DRAWING or bool(DRAWN.fullmatch(target) and not PICTURED.fullmatch(target))
-
-
-def mode_for(mode: str, targets: Iterable[str]) -> str:
-    """The mode that targets imply: `auto` becomes `redraw` where all that is asked for is drawing (`DRAWING`).
-
-    With another target next to them (`all paper`), the run is what the other one asks for.
-    """
-    asked = list(targets)
-    return "redraw" if mode == "auto" and asked and all(target in DRAWING for target in asked) else mode
 
 
 def named_in(targets: Iterable[str], names: Iterable[str]) -> list[str]:
@@ -312,66 +298,41 @@ def named_in(targets: Iterable[str], names: Iterable[str]) -> list[str]:
     return [name for name in names if any(stem == name or stem.endswith(f"_{name}") for stem in stems)]
 
 
-def whole_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with the default of each key that it lacks. Raises `UserError` for one that is not allowed."""
-    validate(dict(config), "config", CONFIG)
-    return declared.Config(**config).model_dump()
-
-
 def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, targets: Iterable[str] = ()) -> Plan:
     """What a run does. `targets` are those that Snakemake was called with; none stands for `all`.
 
+    Where all that is asked for is one of `DRAWING`, mode `auto` only draws; next to another target it does not.
     Raises `UserError`, one line that names key, value and what is accepted, for what cannot be run here.
     """
     targets = list(targets) or ["all"]
-    config = whole_config(config)
-    config |= {"mode": mode_for(config["mode"], targets)}
-    if config["mode"] == "measure" and not device.gpu:
-        raise UserError(
-            f"{CONFIG}: mode = 'measure' needs an NVIDIA GPU, and none is visible here; allowed: auto, redraw"
-        )
-    measuring = device.gpu is not None and config["mode"] != "redraw"
-    machine = config["machine"] or device.machine
-    results, archive = f"results/{machine}", f"data/{config['archive']}"
-
+    validate(dict(config), "config", CONFIG)
+    asked = Config(**config)
+    _require_sound(asked, device, targets)
+    redraw = asked.mode == "redraw" or (asked.mode == "auto" and all(target in DRAWING for target in targets))
+    measuring = device.gpu is not None and not redraw
+    machine = asked.machine or device.machine
+    results, archive = f"results/{machine}", f"data/{asked.archive}"
     needed = [table.file for table in registry.tables().values() if table.archive == "always" and table.needs_gpu]
     archived = not measuring and not inventory.has(*(f"{results}/{file}" for file in needed))
-    source = archive if archived else results
-    if archived and not any(path.startswith(f"{archive}/") for path in inventory.files):
-        there = sorted(
-            {Path(path).parts[1] for path in inventory.files if path.startswith("data/") and path.count("/") > 1}
-        )
-        raise UserError(
-            f"{CONFIG}: archive = {config['archive']!r}: no such folder in data/; there: {', '.join(there) or 'none'}"
-        )
-    why = "only drawn again" if device.gpu else "no NVIDIA GPU is visible here"
+    if archived:
+        _require_archive(asked.archive, inventory)
 
-    folders = dict.fromkeys([results, f"data/{machine}", archive])
     swept = (catalogue.TUNED, catalogue.SWEPT)
+    folders = dict.fromkeys([results, f"data/{machine}", archive])
     record = next((folder for folder in folders if any(inventory.has(f"{folder}/{name}") for name in swept)), None)
     entries = catalogue.load(Path(record, catalogue.TUNED) if record else None)
-    sweeping = measuring and SWEEP in targets
-    tuning = results if sweeping else record if record and inventory.has(f"{record}/tuning.csv") else None
+    swept_here = record if record and inventory.has(f"{record}/tuning.csv") else None
+    tuning = results if measuring and SWEEP in targets else swept_here
     if SWEEP in targets and tuning is None:
         raise UserError(f"{SWEEP} needs a GPU: none here, and no sweep to draw in {results} or {archive}")
 
-    chosen = config["variants"]
-    for name in chosen or []:
+    for name in asked.variants or []:
         choose(entries, name, "variant", f"{CONFIG}: variants")
-    unfit = _unfit(entries, device.arch, device.missing if measuring else {}, chosen)
-    fit = [name for name in entries if name not in unfit and (chosen is None or name in chosen)]
-    loaded = {name: declarations.load(name, config["sizes_step"], fit, entries) for name in declarations.names()}
+    unfit = _unfit(entries, device.arch, device.missing if measuring else {}, asked.variants)
+    fit = [name for name in entries if name not in unfit and (asked.variants is None or name in asked.variants)]
+    loaded = {name: declarations.load(name, asked.sizes_step, fit, entries) for name in declarations.names()}
     experiments = {name: experiment for name, experiment in loaded.items() if experiment.variants}
     named = named_in(targets, experiments)
-    planned = tuple(name for name, e in experiments.items() if not e.by_name or name in named)
-    variants = tuple(fit)
-    runnable = tuple(name for name in variants if name in entries.runnable)
-    built = dict.fromkeys(kernel.name for name in runnable for kernel in entries.runnable[name].variants)
-    _require_lock(config)
-    own = registry.tables().values()
-    made = tuple(t.name for t in own if t.needs_gpu and measuring and (t.target == "all" or t.target in targets))
-    emulated = [t for t in own if t.without_gpu and t.target in targets]
-    made += tuple(t.name for t in emulated if not t.needs_gpu or device.gpu is None)
     return Plan(
         config=config,
         device=device,
@@ -380,24 +341,51 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         measuring=measuring,
         drawing=not measuring and all(map(drawn, targets)),
         archived=archived,
-        source=source,
-        why_archived=why if archived else None,
+        source=archive if archived else results,
         experiments=experiments,
-        planned=planned,
-        variants=variants,
-        runnable=runnable,
-        kernels=tuple(built),
-        made=made,
-        clock_policies=("boost", "locked") if config["lock_clocks"] else ("boost",),
+        planned=tuple(name for name, e in experiments.items() if not e.by_name or name in named),
+        variants=tuple(fit),
+        made=_made(targets, measuring, device.gpu is not None),
+        clock_policies=("boost", "locked") if asked.lock_clocks else ("boost",),
         catalogue=entries,
         records=tuple(f"{record}/{name}" for name in swept if record and inventory.has(f"{record}/{name}")),
         tuning=tuning,
-        sweeping=sweeping,
-        compared=_pair(config, entries, COMPARE in targets),
+        compared=_pair(asked, entries, COMPARE in targets),
         unfit=unfit,
         counters_required=any(not experiments[name].problems for name in named),
-        archives=tuple(dict.fromkeys([*([source] if archived else []), *inventory.folders_with("provenance.json")])),
+        archives=tuple(dict.fromkeys([*([archive] if archived else []), *inventory.folders_with("provenance.json")])),
     )
+
+
+def _require_sound(config: Config, device: Device, targets: list[str]) -> None:
+    """Raises `UserError` for keys and targets that do not go with this machine or with each other."""
+    gpus = {table.target for table in registry.tables().values() if table.needs_gpu and not table.without_gpu}
+    for target in {*targets} & gpus - {"all", SWEEP}:
+        if not device.gpu:
+            raise UserError(f"{target} needs a GPU, and none is visible here")
+    if config.mode == "measure" and not device.gpu:
+        raise UserError(
+            f"{CONFIG}: mode = 'measure' needs an NVIDIA GPU, and none is visible here; allowed: auto, redraw"
+        )
+    for key in ("lock_sm_mhz", "lock_memory_mhz"):
+        if (clock := getattr(config, key)) and not config.lock_clocks:
+            raise UserError(f"{CONFIG}: {key} = {clock} needs lock_clocks = true")
+
+
+def _require_archive(name: str, inventory: Inventory) -> None:
+    """Raises `UserError` where data/ has no such folder."""
+    there = sorted({Path(path).parts[1] for path in inventory.files if re.match("data/.+/", path)})
+    if name not in there:
+        known = ", ".join(there) or "none"
+        raise UserError(f"{CONFIG}: archive = {name!r}: no such folder in data/; there: {known}")
+
+
+def _made(targets: list[str], measuring: bool, gpu: bool) -> tuple[str, ...]:
+    """The recorded tables of targets of their own that a run makes, and those that only a GPU's `all` has."""
+    tables = registry.tables().values()
+    of_gpu = [t for t in tables if t.needs_gpu and measuring and t.target in ("all", *targets)]
+    of_any = [t for t in tables if t.without_gpu and t.target in targets and not (t.needs_gpu and gpu)]
+    return tuple(dict.fromkeys(table.name for table in of_gpu + of_any))
 
 
 def _unfit(entries: Catalogue, arch: str, missing: Mapping[str, str], chosen: list[str] | None) -> dict[str, str]:
@@ -415,16 +403,9 @@ def _unfit(entries: Catalogue, arch: str, missing: Mapping[str, str], chosen: li
     return found
 
 
-def _require_lock(config: Mapping[str, Any]) -> None:
-    """Clocks are named only where locking is asked for."""
-    named = [key for key in ("lock_sm_mhz", "lock_memory_mhz") if config[key]]
-    if named and not config["lock_clocks"]:
-        raise UserError(f"{CONFIG}: {named[0]} = {config[named[0]]} needs lock_clocks = true")
-
-
-def _pair(config: Mapping[str, Any], entries: Catalogue, asked: bool) -> Experiment | None:
+def _pair(config: Config, entries: Catalogue, asked: bool) -> Experiment | None:
     """The two variants to set side by side, as an experiment that only profiles; None where none are named."""
-    pair = {key: config[key] for key in ("variant_a", "variant_b")}
+    pair = {"variant_a": config.variant_a, "variant_b": config.variant_b}
     for key, name in pair.items():
         if name is not None:
             choose(entries, name, "variant", f"{CONFIG}: {key}")
@@ -434,7 +415,10 @@ def _pair(config: Mapping[str, Any], entries: Catalogue, asked: bool) -> Experim
             given = ", ".join(f"{key} = {name or 'null'}" for key, name in pair.items())
             raise UserError(f"{CONFIG}: {given}; compare needs two variants: --config variant_a=NAME variant_b=NAME")
         return None
-    return replace(
-        Experiment(name=COMPARE, title="Two variants head to head", question="Which counters differ?", variants=names),
+    return Experiment(
+        name=COMPARE,
+        title="Two variants head to head",
+        question="Which counters differ?",
+        variants=names,
         profiled=(COMPARED_PROBLEM,),
     )

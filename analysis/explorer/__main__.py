@@ -22,7 +22,7 @@ import vl_convert
 
 from analysis.explorer.charts import charts
 from analysis.explorer.content import Sources, core, parts
-from analysis.results import Results
+from analysis.results import Results, add_options, of_options
 from contracts import UserError, run_command, write_text
 
 HERE = Path(__file__).resolve().parent
@@ -55,16 +55,14 @@ def as_json(data: Any) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--results", required=True, type=Path, metavar="DIR", help="results/GPU or data/GPU")
-    parser.add_argument("--here", type=Path, metavar="DIR", help="this tree's own build and emulation")
+    add_options(parser)
     parser.add_argument("--archives", nargs="*", default=[], type=Path, metavar="DIR", help="further GPUs, data/GPU")
-    parser.add_argument("--catalogue", required=True, type=Path, metavar="variants.csv")
     parser.add_argument("--tables", required=True, type=Path, metavar="DIR", help="claims.csv, findings.json, ...")
     parser.add_argument("--figures", required=True, type=Path, metavar="DIR", help="bank pictures, banks_NAME.svg")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.html")
     args = parser.parse_args()
     others = [path for path in args.archives if path.resolve() != args.results.resolve()]
-    gpus = [Results(args.results, args.catalogue, args.here), *(Results(path, args.catalogue) for path in others)]
+    gpus = [of_options(args), *(Results(path, args.catalogue) for path in others)]
     text = page(Sources(gpus, args.tables, args.figures))
     if (size := len(text.encode())) > LARGEST:
         raise UserError(f"{args.out}: {size:,} bytes is not allowed; allowed: at most {LARGEST:,}")

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import counters, ladders
-from analysis.results import Results, squares
+from analysis.results import Results, best_measured, squares
 from analysis.tables.steps import UNITS
 from contracts import UserError, load_yaml
 from contracts import worklogs as texts
@@ -41,6 +41,7 @@ ROOFS = {
     "bf16_mma_tflops": ("16-bit mma.sync", ["bf16", "fp16"]),
     "bf16_wgmma_tflops": ("16-bit wgmma", ["bf16", "fp16"]),
 }
+STEP = ("variant", "over", "changed", "counters")
 # The experiments that are ladders, in the order of the menu; other experiments follow by title
 LADDERS = ["sgemm_ladder", "hgemm_ladder", "tf32_ladder", "hopper_ladder"]
 # The view that shows a finding's numbers: the state in the URL's hash
@@ -97,7 +98,7 @@ def core(sources: Sources) -> Row:
         "kernels": kernels(variants),
         "worklogs": worklogs(variants),
         "ladders": experiments(sources.gpus),
-        "steps": [{key: step[key] for key in ("variant", "over", "changed", "counters")} for step in steps(variants)],
+        "steps": [{key: step[key] for key in STEP} for step in ladders.steps(variants)],
         "findings": [findings_row(row) for row in sources.findings],
         "quantities": [dict(zip(("key", "label", "unit"), one, strict=True)) for one in QUANTITIES],
         "sections": {title: [one.key for one in section] for title, section in counters.SECTIONS.items()},
@@ -137,10 +138,6 @@ def worklogs(variants: pd.DataFrame) -> dict[str, Row]:
         name: {key: known.get(name, {}).get(key) for key in wanted if known.get(name, {}).get(key)}
         for name in ladders.ladders(variants)
     }
-
-
-def steps(variants: pd.DataFrame) -> list[Row]:
-    return [{"counters": [], **step} for step in ladders.steps(variants)]
 
 
 def experiments(gpus: list[Results]) -> list[Row]:
@@ -201,9 +198,8 @@ def measured(results: Results) -> Row:
     keys = [key for key, *_ in QUANTITIES]
     columns = ["experiment", "variant", "n", "data", "clock_policy", "stale", "processes", "samples", "clock_held"]
     columns += ["throttle_reasons", *keys, *(f"{key}{end}" for key in keys for end in ("_low", "_high"))]
-    order = ["stale", "processes", "samples", "experiment"]
-    timed = results.squares.sort_values(order, ascending=[True, False, False, True], kind="stable")
-    timed = timed.sort_values(["order", "n"], kind="stable")  # the first row of a variant and size is its usual timing
+    # The first row of a variant and size is its usual timing
+    timed = best_measured(results.squares).sort_values(["order", "n"], kind="stable")
     counted = results.counters
     shown = [key for key in counters.shown() if key in counted and counted[key].notna().any()]
     extra = [key for key in ("sm_cycles_mean",) if key in counted and key not in shown]

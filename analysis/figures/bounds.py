@@ -1,7 +1,7 @@
 """Minimum cycles of each unit of an SM, in percent of the cycles that were measured, for the kernels of an experiment.
 
 The unit with the most minimum cycles limits the kernel from below; what is missing to 100% is latency and
-scheduling. Rates of DRAM are of the model that the emulator assumed, so DRAM is left out where that is another GPU.
+scheduling.
 """
 
 from __future__ import annotations
@@ -28,19 +28,16 @@ LOOKS = {
 }
 
 
-def fractions(results: Results, rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Minimum cycles over measured ones: variant, place, unit, percent; and the GPU whose rates were assumed.
+def fractions(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
+    """Minimum cycles over measured ones: variant, place, unit, percent.
 
     rows: of `counted`, whose cycles are the average over SMs.
     """
-    bounds = results.table("bounds").rename(columns={"gpu": "rates"})
+    bounds = results.table("bounds")
     bounds = bounds[~bounds["stale"] & bounds["resource"].isin(list(UNITS))]
-    assumed = str(bounds["rates"].iloc[0]) if "rates" in bounds and len(bounds) else ""
-    if results.model not in assumed.upper():
-        bounds = bounds[bounds["resource"] != "dram"]
     bounds = bounds.assign(unit=bounds["resource"].map(UNITS))[["variant", "n", "unit", "minimum_cycles"]]
     both = rows[["variant", "n", "place", "sm_cycles_mean"]].merge(bounds, on=["variant", "n"])
-    return both.assign(percent=100 * both["minimum_cycles"] / both["sm_cycles_mean"]), assumed
+    return both.assign(percent=100 * both["minimum_cycles"] / both["sm_cycles_mean"])
 
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
@@ -49,7 +46,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     rows = rows[rows["kind"] != "baseline"] if len(rows) else rows
     if rows.empty or "sm_cycles_mean" not in rows or results.raw("bounds").empty:
         return style.empty(results, f"Minimum cycles of {experiment or EXPERIMENT}", "Counters and bounds are needed.")
-    found, assumed = fractions(results, rows)
+    found = fractions(results, rows)
     rows = rows[rows["variant"].isin(found["variant"])].reset_index(drop=True)
     places = {variant: place for place, variant in enumerate(rows["variant"])}
     figure, axes = plt.subplots(figsize=(style.WIDE, 0.9 + style.ROW * len(rows)))
@@ -67,6 +64,5 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     figure.legend(loc="outside upper left", ncols=8, handletextpad=0.1, columnspacing=0.9)
     title = f"Minimum cycles of each unit: {experiment or EXPERIMENT}"
     style.describe(figure, title, "A mark for each unit of an SM; the largest, named at the right, limits the kernel.")
-    facts = [f"n = {rows['n'].iloc[0]}", f"rates of an SM of the {assumed}" if assumed else ""]
-    style.provenance(figure, results, *facts, stale=rows["stale"].any())
+    style.provenance(figure, results, f"n = {rows['n'].iloc[0]}", stale=rows["stale"].any())
     return figure

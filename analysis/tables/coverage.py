@@ -26,7 +26,6 @@ PARTS: tuple[tuple[str, str, dict[str, str], str], ...] = (
     ("compute-sanitizer", "sanitizer", {}, "sanitizer"),
     ("GPU results next to the emulator's", "emulator_next_to_gpu", {}, "emulator_next_to_gpu"),
     ("sweep over tiles", "tuning", {}, "tuning"),
-    ("cross checks with other benchmarks", "cross_checks", {}, "cross_checks"),
 )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.ladders import worklog_of
+from analysis.numbers import gain
 from analysis.results import Results
 
 SAME = ["experiment", "m", "n", "k", "alpha", "beta", "clock_policy", "data"]
@@ -21,19 +22,12 @@ COLUMNS += ["power_w", "gflop_per_j", "throttle_reasons", "processes", "samples"
 
 
 def with_gains(rows: pd.DataFrame) -> pd.DataFrame:
-    """Timings with `gain`; NaN where the kernel that one builds on was not timed in the same experiment.
-
-    The ratio is of fractions where both have one baseline, since drift of the clock cancels in them; else of times.
-    """
-    before = rows.drop_duplicates([*SAME, "variant"])[[*SAME, "variant", "baseline", "fraction", "time_us"]]
-    before = before.rename(columns={"variant": "builds_on"})
-    found = rows[[*SAME, "builds_on", "baseline", "fraction", "time_us"]].merge(
-        before, on=[*SAME, "builds_on"], how="left", suffixes=("", "_before")
-    )
-    of_fractions = found["fraction"] / found["fraction_before"]
-    of_times = found["time_us_before"] / found["time_us"]
-    gain = of_fractions.where(found["baseline"] == found["baseline_before"], of_times)
-    return rows.assign(gain=gain.to_numpy())
+    """Timings with `gain`; NaN where the kernel that one builds on was not timed in the same experiment."""
+    table = rows.to_dict("records")
+    known = {(*(row[key] for key in SAME), row["variant"]): row for row in reversed(table)}  # the first of several
+    before = [known.get((*(row[key] for key in SAME), row["builds_on"])) for row in table]
+    pairs = zip(table, before, strict=True)
+    return rows.assign(gain=[gain(row, other).value if other else float("nan") for row, other in pairs])
 
 
 def timings_table(results: Results) -> pd.DataFrame:

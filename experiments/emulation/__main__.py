@@ -1,10 +1,10 @@
-"""One run of the emulator for a kernel: correctness checks, predictions of its counters, bounds on its cycles, widths
-of its shared accesses, and those of them that pictures show.
+"""Runs kernels on the emulator: correctness checks, predictions of counters, bounds on cycles, widths of shared
+accesses, and those of them that pictures show.
 
-    python -m experiments.emulation sgemm_warptile --problem 4096 64x8192x512 --build-dir DIR --out-dir warptile
+    python -m experiments.emulation sgemm_warptile sgemm_naive --problem 4096 --build-dir DIR --out-dir OUT
 
 writes checks.csv, predictions.csv, bounds.csv, shared_widths.csv and bank_accesses.json (for
-`experiments.emulation.bank_pictures`). Where small launches do not predict a large one, predictions and bounds have no
+`experiments.emulation.bank_pictures`). Where a few blocks do not predict a problem, predictions and bounds have no
 rows for that problem, and the reason is logged. A dispatcher has checks and predictions, of the kernels that it picks.
 """
 
@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import argparse
 import logging
+from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, run_command, write_json, write_rows
-from experiments.command_line import add_build_dir, add_problems, add_variant, find_machine
-from experiments.emulation import RESULTS, bank_pictures, bounds, compare_gpu, launching, predictions, scaling, widths
+from contracts import UserError, choose, run_command, write_json, write_rows
+from experiments.command_line import add_build_dir, add_problems, add_variants, find_machine, find_runnable
+from experiments.emulation import RESULTS, bank_pictures, bounds, compare_gpu, launching, predictions, widths
 from experiments.emulation.device import EmulatedDevice
-from experiments.stages.check import check_cases, report
+from experiments.stages.check import Shared, check_cases, report
 from experiments.stages.machine_code import code_of
-from kernels.catalogue import Baseline, Runnable, Variant
+from kernels.catalogue import Runnable, Variant
 from kernels.problem import ProblemSpec
 from ptxsim import Kernel
 from ptxsim.count import machines
@@ -43,19 +45,48 @@ def predicted_and_least(
         try:
             variant = entry.pick(problem.of(entry.b_layout))
             kernel = kernels[variant.name]
-            scaled = scaling.emulate(kernel, variant, problem, machine.sms)
-            predicted += predictions.rows(entry, problem, kernel.name, scaled, code_of(entry, build_dir))
+            found = predictions.predict(kernel, variant, problem, machine.sms)
+            predicted += predictions.rows(entry, problem, kernel.name, found, code_of(entry, build_dir))
             if variant is entry:
-                least += bounds.rows(variant, problem, kernel, build_dir / f"{variant.name}.cubin", scaled, machine)
+                least += bounds.rows(variant, problem, kernel, build_dir / f"{variant.name}.cubin", found, machine)
         except UserError as reason:
             logger.warning(f"{entry.name}, {problem.shown}, left out: {reason}")
     return predicted, least
 
 
+@dataclass
+class Found:
+    """The rows of each file that is written."""
+
+    checks: Rows = field(default_factory=list)
+    predictions: Rows = field(default_factory=list)
+    bounds: Rows = field(default_factory=list)
+    shared_widths: Rows = field(default_factory=list)
+    bank_accesses: Rows = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        """Write them all."""
+        write_rows(folder / "checks.csv", "checks", self.checks)
+        write_rows(folder / "predictions.csv", "counters", self.predictions)
+        write_rows(folder / "bounds.csv", "bounds", self.bounds)
+        write_rows(folder / "shared_widths.csv", "shared_widths", self.shared_widths)
+        write_json(folder / "bank_accesses.json", "bank_accesses", self.bank_accesses)
+
+
+def problems_of(options: argparse.Namespace) -> Mapping[str, list[ProblemSpec]]:
+    """The problems that are predicted of each variant. Raises `UserError` for a name that is not run."""
+    found = {name: list(options.problem) for name in options.variants}
+    for name, *texts in options.predict:
+        choose(found, name, "variant", "--predict").extend(map(ProblemSpec.parse, texts))
+    return found
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Run one variant on the emulator, and report what that shows.")
-    add_variant(parser)
+    parser = argparse.ArgumentParser(description="Run variants on the emulator, and report what that shows.")
+    add_variants(parser)
     add_problems(parser, "that are predicted")
+    words = "a variant, and problems that are predicted of it alone; may be given several times"
+    parser.add_argument("--predict", nargs="+", action="append", default=[], metavar="WORD", help=words)
     add_build_dir(parser)
     parser.add_argument(
         "--machine",
@@ -67,28 +98,26 @@ def main() -> None:
     parser.add_argument("--results", action="store_true", help="keep results, for experiments.emulation.compare_gpu")
     parser.add_argument("--out-dir", required=True, type=Path)
     options = parser.parse_args()
-    entry = options.catalogue.find(options.variant)
-    if isinstance(entry, Baseline):
-        raise UserError(f"{entry.name} is a library baseline: there is no PTX to run")
     known = [name for name in options.machine if name in machines.PRESETS]
     machine = find_machine(*known[:1] or options.machine[-1:])
-    kernels = {variant.name: launching.load(variant, options.build_dir) for variant in entry.variants}
-    emulator = nullcontext(EmulatedDevice(options.build_dir, kernels))
-    checked = check_cases(emulator, entry, options.seed, large=None)
-    report(entry, [one.row for one in checked])
-    predicted, least = predicted_and_least(entry, options.problem, kernels, options.build_dir, machine)
-    kernel = kernels[entry.name] if isinstance(entry, Variant) else None
-    found = widths.rows(entry.name, kernel, options.build_dir / f"{entry.name}.cubin") if kernel else []
-    pictured = []
-    if isinstance(entry, Variant):
-        pictured = bank_pictures.recorded(entry, kernels[entry.name], bank_pictures.load(options.catalogue).values())
-    if options.results:
-        compare_gpu.keep(options.out_dir / RESULTS, entry, checked)
-    write_rows(options.out_dir / "checks.csv", "checks", [one.row for one in checked])
-    write_rows(options.out_dir / "predictions.csv", "counters", predicted)
-    write_rows(options.out_dir / "bounds.csv", "bounds", least)
-    write_rows(options.out_dir / "shared_widths.csv", "shared_widths", found)
-    write_json(options.out_dir / "bank_accesses.json", "bank_accesses", pictured)
+    build_dir, problems = options.build_dir, problems_of(options)
+    pictures, shared, found = bank_pictures.load(options.catalogue).values(), Shared(), Found()
+    for name in options.variants:
+        entry = find_runnable(options.catalogue, name, "there is no PTX to run")
+        kernels = {variant.name: launching.load(variant, build_dir) for variant in entry.variants}
+        emulator = nullcontext(EmulatedDevice(build_dir, kernels))
+        checked = check_cases(emulator, entry, options.seed, large=None, shared=shared)
+        report(entry, [one.row for one in checked])
+        if options.results:
+            compare_gpu.keep(options.out_dir / RESULTS / f"{name}.npz", entry, checked)
+        predicted, least = predicted_and_least(entry, problems[name], kernels, build_dir, machine)
+        found.checks += [one.row for one in checked]
+        found.predictions += predicted
+        found.bounds += least
+        if isinstance(entry, Variant):
+            found.shared_widths += widths.rows(name, kernels[name], build_dir / f"{name}.cubin")
+            found.bank_accesses += bank_pictures.recorded(entry, kernels[name], pictures)
+    found.write(options.out_dir)
 
 
 if __name__ == "__main__":

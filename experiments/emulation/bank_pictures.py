@@ -1,11 +1,10 @@
-"""Draws accesses to shared memory, with and without what mends their bank conflicts, on ptxsim: no GPU is needed.
+"""Chooses accesses to shared memory, with and without what mends their bank conflicts, for pictures of their banks.
 
     python -m experiments.emulation.bank_pictures ldmatrix --arch sm_90a --out-dir .
 
 The pictures are listed in workflow/bank_pictures.yaml. `experiments.emulation` records the accesses that they show, for
-`--emulated FOLDER`; with `--arch` the kernels are built and emulated here, one tile of C each.
-Beside banks_NAME.svg it writes banks_NAME.pdf, the same picture for the paper, and banks_NAME.json, what the picture
-shows (contracts/recorded.py, `BankPicture`).
+`--emulated FILES`; with `--arch` the kernels are built and emulated here, one tile of C each. What is written,
+banks_NAME.json (contracts/recorded.py, `BankPicture`), is drawn by `analysis.banks`.
 """
 
 from __future__ import annotations
@@ -13,14 +12,12 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contracts import (
     UserError,
-    atomic_write,
     choose,
     read_json,
     read_yaml,
@@ -134,8 +131,8 @@ def recorded(variant: Variant, kernel: ptxsim.Kernel, pictures: Iterable[Picture
     ]
 
 
-def record(pictures: Iterable[Picture], arch: str, nvcc: str | None, emulated: Path) -> None:
-    """Build the variants of some pictures in the folder `emulated`, and write each one's VARIANT/bank_accesses.json.
+def record(pictures: Iterable[Picture], arch: str, nvcc: str | None, folder: Path) -> Path:
+    """Build the variants of some pictures in `folder`, and write its bank_accesses.json; return the path of that.
 
     Raises `UserError` with the compiler's first error.
     """
@@ -143,89 +140,44 @@ def record(pictures: Iterable[Picture], arch: str, nvcc: str | None, emulated: P
     from experiments.stages import build, toolchain
 
     compiler = toolchain.nvcc(nvcc)
-    shown = list(pictures)
+    shown, accesses = list(pictures), []
     for name, variant in {name: kernel for picture in shown for name, kernel in picture.kernels.items()}.items():
-        unit = emulated / f"{name}.cu"
+        unit = folder / f"{name}.cu"
         write_text(unit, variant.translation_unit())
-        build.compile_source(unit, emulated / name, arch, compiler)
-        accesses = recorded(variant, launching.load(variant, emulated), shown)
-        write_json(emulated / name / "bank_accesses.json", "bank_accesses", accesses)
+        build.compile_source(unit, folder / name, arch, compiler)
+        accesses += recorded(variant, launching.load(variant, folder), shown)
+    write_json(folder / "bank_accesses.json", "bank_accesses", accesses)
+    return folder / "bank_accesses.json"
 
 
-def find(picture: Picture, emulated: Path) -> list[banks.Access]:
-    """Its accesses, out of what `experiments.emulation` left for each variant in `emulated`/VARIANT."""
-    from ptxsim import banks
-
-    found: dict[int, banks.Access] = {}
-    for variant in picture.variants:
-        path = emulated / variant / "bank_accesses.json"
+def find(picture: Picture, emulated: Iterable[Path]) -> list[dict[str, Any]]:
+    """Its accesses, out of files bank_accesses.json that `experiments.emulation` left."""
+    found: dict[int, dict[str, Any]] = {}
+    for path in emulated:
         for entry in read_json(path, "bank_accesses"):
             if entry["picture"] == picture.name:
-                found[entry["place"]] = banks.Access.from_dict(entry["access"])
+                found[entry["place"]] = entry["access"]
     missing = [wanted.variant for place, wanted in enumerate(picture.accesses) if place not in found]
     if missing:
-        raise UserError(f"{emulated / missing[0]}: no access of picture {picture.name}; emulate {missing[0]} again")
+        raise UserError(f"no access of picture {picture.name} was recorded; emulate {missing[0]} again")
     return [found[place] for place in range(len(picture.accesses))]
 
 
-def facts(picture: Picture, found: list[banks.Access]) -> dict[str, Any]:
-    """What FILE.json holds."""
+def facts(picture: Picture, found: list[dict[str, Any]]) -> dict[str, Any]:
+    """What banks_NAME.json holds."""
     rows = []
-    for wanted, one in zip(picture.accesses, found, strict=True):
+    for wanted, access in zip(picture.accesses, found, strict=True):
         variant = picture.kernels[wanted.variant]
-        rows.append(
-            {
-                "variant": variant.name,
-                "label": variant.label,
-                "says": wanted.says,
-                "file": variant.source.relative_to(catalogue.ROOT).as_posix(),
-                "line": one.line,
-                "source": one.text,
-                "instruction": one.ptx,
-                "kind": one.kind,
-                "bits": 8 * one.width,
-                "wavefronts": one.wavefronts,
-                "ideal": one.ideal,
-                "summary": one.summary,
-            }
-        )
+        names = {"variant": variant.name, "label": variant.label, "says": wanted.says}
+        rows.append(names | access | {"file": variant.source.relative_to(catalogue.ROOT).as_posix()})
     return {"title": picture.title, "text": picture.text, "accesses": rows}
 
 
-def to_pdf(svg: Path, pdf: Path) -> None:
-    """The same picture as PDF, on a page of its size, in the font of the other figures."""
-    import matplotlib
-    import typst
-
-    page = f'#set page(width: auto, height: auto, margin: 0pt)\n#image("/{svg.name}")\n'
-    with atomic_write(pdf) as temporary:
-        typst.compile(  # type: ignore[call-overload]  # its stub wants text, output and root of one type
-            page.encode(),
-            output=temporary,
-            root=svg.parent.resolve(),
-            font_paths=[Path(matplotlib.get_data_path()) / "fonts" / "ttf"],
-            ignore_system_fonts=True,
-            format="pdf",
-            timestamp=0,
-        )
-
-
-def draw(picture: Picture, emulated: Path, out: Path) -> None:
-    """The picture as SVG, as PDF, and in words, for `out` and its siblings."""
-    from ptxsim import banks
-
-    found = find(picture, emulated)
-    headings = [f"{picture.kernels[w.variant].label}: {w.says}" for w in picture.accesses]
-    write_text(out, banks.draw(found, headings, picture.title))
-    to_pdf(out, out.with_suffix(".pdf"))
-    write_json(out.with_suffix(".json"), "bank_picture", facts(picture, found))
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Draw accesses to shared memory on their banks.")
+    parser = argparse.ArgumentParser(description="Choose accesses to shared memory that are drawn on their banks.")
     parser.add_argument("pictures", nargs="*", help="names in workflow/bank_pictures.yaml; all, if none is given")
     origin = parser.add_mutually_exclusive_group(required=True)
-    origin.add_argument("--emulated", type=Path, metavar="FOLDER", help="with VARIANT/bank_accesses.json")
+    origin.add_argument("--emulated", type=Path, nargs="+", metavar="FILE", help="bank_accesses.json of its variants")
     origin.add_argument("--arch", help="build the kernels for it, for instance sm_90a, and emulate them")
     parser.add_argument("--nvcc", help="path of the compiler")
     parser.add_argument("--out-dir", required=True, type=Path)
@@ -233,11 +185,11 @@ def main() -> None:
     options = parser.parse_args()
     known = load(options.catalogue)
     chosen = [choose(known, name, "picture", PICTURES.relative_to(ROOT)) for name in options.pictures or known]
-    with scratch() if options.arch else nullcontext(options.emulated) as emulated:
-        if options.arch:
-            record(chosen, options.arch, options.nvcc, emulated)
+    with scratch() as folder:
+        emulated = options.emulated or [record(chosen, options.arch, options.nvcc, folder)]
         for picture in chosen:
-            draw(picture, emulated, options.out_dir / f"banks_{picture.name}.svg")
+            shown = facts(picture, find(picture, emulated))
+            write_json(options.out_dir / f"banks_{picture.name}.json", "bank_picture", shown)
 
 
 if __name__ == "__main__":

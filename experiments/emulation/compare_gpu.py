@@ -16,7 +16,7 @@ import argparse
 import functools
 import logging
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +29,12 @@ from contracts import UserError, atomic_write, run_command, write_rows
 from contracts.archives import checksum
 from contracts.dtypes import Types
 from experiments.command_line import add_build_dir, add_store, add_variants
-from experiments.emulation import RESULTS, launching
+from experiments.emulation import launching
 from experiments.emulation.device import EmulatedDevice
 from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import store, verify
 from experiments.stages.cases import OTHER_ALPHA, OTHER_BETA, Case, cases
 from experiments.stages.check import Checked, Device, HeldGpu, Inputs, inside, prepare
-from experiments.stages.machine_code import code_of
 from experiments.stages.store import Measurement, Place
 from kernels.catalogue import Problem, Runnable, Variant
 
@@ -102,8 +101,10 @@ def keep(path: Path, entry: Runnable, checked: Iterable[Checked]) -> None:
         np.savez(file, allow_pickle=False, **found)
 
 
-def kept(path: Path, variant: Variant) -> dict[str, Emulated]:
-    """What `keep` wrote, by the name of the case. Raises `UserError` for another file."""
+def kept(folders: Sequence[Path], variant: Variant) -> dict[str, Emulated]:
+    """What `keep` wrote in one of these folders, by the name of the case. Raises `UserError` for another file."""
+    paths = [folder / f"{variant.name}.npz" for folder in folders]
+    path = next(filter(Path.is_file, paths), paths[-1])
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key].view(variant.types.c.numpy) for key in file.files}
@@ -139,7 +140,7 @@ def agree(
         row: dict[str, Any] = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
         row |= p.numbers | {"seed": inputs.seed}
         row |= {"elements": p.m * p.n, "differing": differing, "difference_over_bound": worst, "passed": right}
-        table.append(row | {"code_hash": code_of(variant, opened.build_dir)})
+        table.append(row | {"code_hash": opened.code_hash(variant)})
     return table
 
 
@@ -154,7 +155,7 @@ def _c_of(inputs: Inputs, after: list[np.ndarray]) -> np.ndarray:
 
 
 def measured(
-    variants: list[Variant], build_dir: Path, emulated: Path | None, store_: store.Store, seed: int
+    variants: list[Variant], build_dir: Path, emulated: Sequence[Path], store_: store.Store, seed: int
 ) -> Iterator[tuple[Place, Measurement]]:
     """The comparison of each variant, kept or made now.
 
@@ -173,8 +174,7 @@ def measured(
         gpu = HeldGpu(build_dir, watch, launching.sms_of)
 
         def compared(variant: Variant) -> Measurement:
-            path = emulated / variant.name / RESULTS if emulated else None
-            made = kept(path, variant) if path else emulate(variant, EmulatedDevice(build_dir), seed)
+            made = kept(emulated, variant) if emulated else emulate(variant, EmulatedDevice(build_dir), seed)
             rows = agree(variant, gpu, made)
             return Measurement(basis(variant), gpu.session.name, {TABLE: rows})
 
@@ -199,9 +199,8 @@ def main() -> None:
     add_variants(parser)
     add_build_dir(parser)
     add_store(parser)
-    parser.add_argument(
-        "--emulated", type=Path, metavar="DIR", help="where the emulator's results are kept, by variant"
-    )
+    words = "folders in which the emulator's results are kept; default: they are made now"
+    parser.add_argument("--emulated", type=Path, nargs="+", default=[], metavar="DIR", help=words)
     parser.add_argument("--seed", type=int, help="of the first case of each; drawn afresh when left out")
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()

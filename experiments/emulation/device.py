@@ -13,8 +13,10 @@ from contracts import UserError
 from experiments.emulation import launching
 from experiments.emulation.owners import Owners
 from experiments.stages.check import GUARD
+from experiments.stages.machine_code import code_of
+from experiments.stages.patterns import Stores
 from kernels import arguments
-from kernels.catalogue import Problem, Runnable, Variant
+from kernels.catalogue import Entry, Problem, Runnable, Variant
 
 
 class EmulatedDevice:
@@ -40,12 +42,16 @@ class EmulatedDevice:
             buffer[span] = array.numpy()
         return after
 
+    def code_hash(self, entry: Entry) -> str:
+        """See `experiments.stages.check.Device.code_hash`."""
+        return code_of(entry, self.build_dir)
+
     def grid(self, kernel: Variant, problem: Problem) -> tuple[int, int, int]:
         """See `experiments.stages.check.Device.grid`."""
         return kernel.grid(problem, self.sms or launching.sms_of(kernel, problem))
 
-    def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> np.ndarray:
-        """See `experiments.stages.check.Device.owners`."""
+    def stores(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> Stores:
+        """See `experiments.stages.check.Device.stores`."""
         seen: list[Owners] = []
 
         def observe(c: ptxsim.Array) -> list[Owners]:
@@ -53,7 +59,8 @@ class EmulatedDevice:
             return seen
 
         self._launch(variant, problem, buffers, offset, observe)
-        return seen[0].found.reshape(problem.m, problem.ldc)[:, : problem.n]
+        owner, line = (flat.reshape(problem.m, problem.ldc)[:, : problem.n] for flat in (seen[0].found, seen[0].line))
+        return Stores(owner, line, tuple(seen[0].lines))
 
     def _launch(
         self,

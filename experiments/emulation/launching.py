@@ -66,8 +66,13 @@ def load(variant: Variant, build_dir: Path, cubin: bool = True) -> ptxsim.Kernel
     path = build_dir / f"{variant.name}.ptx"
     if not path.is_file():
         raise UserError(f"{path}: not built; run the build first (snakemake --cores 1 build)")
+    return load_file(path, path.with_suffix(".cubin") if cubin else None)
+
+
+def load_file(path: Path, cubin: Path | None = None) -> ptxsim.Kernel:
+    """The kernel in a .ptx file. Raises `UserError` where it cannot be emulated."""
     with refusals():
-        return ptxsim.load(path, cubin=path.with_suffix(".cubin") if cubin else None)
+        return ptxsim.load(path, cubin=cubin)
 
 
 def sms_of(kernel: Variant, problem: Problem) -> int:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from contracts import choose, run_command, scratch, worklogs, write_rows
-from experiments.emulation import launching, scaling
+from experiments.emulation import launching, predictions
 from experiments.stages.build import build_variant
 from kernels import catalogue
 from kernels.problem import ProblemSpec
@@ -40,12 +40,12 @@ def rows(
         with scratch() as folder:
             build_variant(variant.name, ARCH, folder, configured_nvcc)
             problem = replace(ProblemSpec.square(case["size"]), beta=case["beta"])
-            scaled = scaling.emulate(launching.load(variant, folder), variant, problem, SMS)
-        logger.info(f"{variant.name}, n = {case['size']}, beta = {case['beta']:g}: {len(scaled.totals)} counters")
+            predicted = predictions.predict(launching.load(variant, folder), variant, problem, SMS)
+        logger.info(f"{variant.name}, n = {case['size']}, beta = {case['beta']:g}: {len(predicted.totals)} counters")
         shape = {"variant": variant.name, "size": case["size"], "beta": case["beta"], "arch": ARCH}
         found += [
             {**shape, "metric": metric, "value": float(value), "source_hash": variant.source_hash}
-            for metric, value in scaled.totals.items()
+            for metric, value in predicted.totals.items()
         ]
     return found
 

@@ -1,4 +1,4 @@
-"""Which thread stored each element of C, by the emulator."""
+"""Which thread stored each element of C, and at which line, by the emulator."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from typing import Any
 import numpy as np
 
 from ptxsim import Array, Observer
+from ptxsim.ptx.sources import places
 
 
 class Owners(Observer):
     """Remembers the last thread that stored to each element of an array, of `element_bytes` each.
 
-    `found` after a launch: for each element block x threads of a block + thread, -1 where no thread stored to it.
+    After a launch, `found` has for each element block x threads of a block + thread, and `line` the index in `lines` of
+    the store's place in the source; -1 where no thread stored, or no line is known.
     """
 
     def __init__(self, array: Array, element_bytes: int) -> None:
         self.array, self.element_bytes = array, element_bytes
         self.found = np.full(array.nbytes // element_bytes, -1, np.int64)
+        self.line = self.found.copy()
+        self.lines: list[str] = []
 
     def begins(self, kernel: Any, grid: Any, block: Any) -> None:
-        self._state = kernel.state
+        self._state, self._places = kernel.state, places(kernel.program)
         arena = kernel.machine.launch.arena
         names = [allocation.name for allocation in arena.allocations]
         self._start = arena.starts[names.index(self.array.name)] + self.array.offset
@@ -39,3 +43,14 @@ class Owners(Observer):
             index = (at + part) // self.element_bytes
             inside = (index >= 0) & (index < len(self.found))
             self.found[index[inside]] = who[inside]
+            self.line[index[inside]] = self._place(event.instruction)
+
+    def _place(self, instruction: Any) -> int:
+        """The index of an instruction's place; -1 where it has none."""
+        chain = self._places.get(instruction.pc, ())
+        if not chain:
+            return -1
+        place = str(chain[0]) + (f" (called from {chain[-1]})" if len(chain) > 1 else "")
+        if place not in self.lines:
+            self.lines.append(place)
+        return self.lines.index(place)

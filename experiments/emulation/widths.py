@@ -1,7 +1,7 @@
 """Widths of a kernel's shared-memory accesses by source line, predicted from its PTX and found in its cubin: rows of
 shared_widths.csv.
 
-ptxas merges neighbouring accesses; the emulator's counters rest on knowing which (the rule: ptxsim/count/merging.py).
+ptxas merges neighbouring accesses; the emulator's counters rest on knowing which (the rule: ptxsim/ptx/merging.py).
 That the two differ on a line is no fault of the kernel.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import ptxsim
 from experiments.emulation import launching
-from ptxsim.count import merging
+from ptxsim.ptx import merging
 
 
 def shown(counts: dict[int, int]) -> str:

@@ -1,10 +1,16 @@
-"""Power, energy, temperature and throttle reasons through NVML, in a window where one kernel runs alone."""
+"""Power, temperature and throttle reasons, by NVML, while one kernel runs back to back.
+
+NVML's energy counter moves every 100 ms on an H100, and a GPU may draw more than its limit until its clock has come
+down. At the limit power swings around it for about a second: there, means over one second differ by up to 8%, and
+elsewhere by less than 1%. So the mean is taken after `SETTLE_S`, over at least `LEAST_S`, and until it is precise.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,109 +33,135 @@ REASONS = {
     0x0080: "hw_power_brake",
     0x0100: "display_clocks",
 }
-
+SETTLE_S, LEAST_S = 0.5, 1.0  # of running before anything is read, and then at least
+PRECISION = 0.01  # of the mean: what two standard errors may be
 POLL_S = 0.001
 BATCH_US = 50_000  # of work that is queued at a time
+LEAST_TICKS = 8  # changes of the energy counter, without which there is no mean
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What NVML reported while a kernel ran; None where it was not asked or does not answer.
+
+    power_w: energy over time, in W; error_w: two standard errors of that. run_us: time of one run, back to back.
+    throttled: the fraction of polls that showed each throttle reason, without "idle".
+    """
+
+    power_w: float | None = None
+    error_w: float | None = None
+    temperature_c: float | None = None
+    run_us: float | None = None
+    throttled: dict[str, float] | None = None
+
+    @property
+    def throttle_reasons(self) -> str | None:
+        """The reasons that any poll showed, joined by +; "none"."""
+        return None if self.throttled is None else "+".join(sorted(self.throttled)) or "none"
+
+    @property
+    def throttle_fractions(self) -> str | None:
+        """The fraction of polls that showed each reason: "power_cap=0.93+sw_thermal=0.02"; "none"."""
+        if self.throttled is None:
+            return None
+        return "+".join(f"{reason}={part:.3f}" for reason, part in sorted(self.throttled.items())) or "none"
 
 
 @dataclass
-class Window:
-    """What NVML said while work ran; None where it does not say."""
+class Polls:
+    """Answers of NVML: when the energy counter moved, in seconds and millijoules, and throttle reasons."""
 
-    power_w: float | None = None
-    temperature_c: float | None = None
-    run_us: float | None = None
-    reasons: set[str] = field(default_factory=set)
+    ticks: list[tuple[float, int]] = field(default_factory=list)
+    masks: list[int] = field(default_factory=list)
+    _energy: int | None = None
+
+    def add_energy(self, now: float, millijoules: int) -> None:
+        """One answer; the first shows no change, for it is not known since when the counter stands there."""
+        if self._energy is not None and millijoules != self._energy:
+            self.ticks.append((now, millijoules))
+        self._energy = millijoules
+
+    def power(self) -> tuple[float | None, float | None]:
+        """The slope of energy over time through all ticks, and two standard errors of it, in W.
+
+        Through all, since single ones come up to 16 ms early or late (H200). None for fewer than `LEAST_TICKS`.
+        """
+        ticks = self.ticks.copy()  # the meter may add to them meanwhile
+        if len(ticks) < LEAST_TICKS:
+            return None, None
+        fit = linregress(*np.array(ticks, np.float64).T)
+        return float(fit.slope) / 1e3, 2 * float(fit.stderr) / 1e3
 
     @property
-    def throttle_reasons(self) -> str:
-        """Joined by +, without "idle"; "none" where nothing held the clock."""
-        return "+".join(sorted(self.reasons - {"idle"})) or "none"
+    def precise(self) -> bool:
+        """Whether the mean is known to `PRECISION`."""
+        watts, error = self.power()
+        return watts is not None and error is not None and error <= PRECISION * watts
+
+    def throttled(self) -> dict[str, float] | None:
+        """The fraction of polls that showed each reason but "idle"; None without an answer."""
+        if not self.masks:
+            return None
+        seen = Counter(name for mask in self.masks for bit, name in REASONS.items() if mask & bit)
+        return {name: count / len(self.masks) for name, count in seen.items() if name != "idle"}
 
 
 class Meter(threading.Thread):
-    """Reads NVML in a thread of its own: a call takes milliseconds, in which the queue must not run dry."""
+    """Polls NVML in a thread of its own: a call takes milliseconds, in which the queue must not run dry."""
 
     def __init__(self, handle: object) -> None:
         super().__init__(daemon=True)
-        self.handle, self.reasons = handle, set[str]()
-        self.ticks: list[tuple[float, int]] = []  # time and millijoules, whenever the energy counter moved
+        self.handle, self.polls = handle, Polls()
         self._done = threading.Event()
 
     def run(self) -> None:
-        """See `threading.Thread`; what NVML does not tell is left out."""
-        before = None
+        """See `threading.Thread`; what NVML does not answer is left out."""
         while not self._done.is_set():
             with contextlib.suppress(pynvml.NVMLError):
-                energy, now = pynvml.nvmlDeviceGetTotalEnergyConsumption(self.handle), time.perf_counter()
-                if before is not None and energy != before:
-                    self.ticks.append((now, energy))
-                before = energy
+                energy = pynvml.nvmlDeviceGetTotalEnergyConsumption(self.handle)
+                self.polls.add_energy(time.perf_counter(), energy)
             with contextlib.suppress(pynvml.NVMLError):
-                mask = pynvml.nvmlDeviceGetCurrentClocksEventReasons(self.handle)
-                self.reasons |= {name for bit, name in REASONS.items() if mask & bit}
+                self.polls.masks.append(pynvml.nvmlDeviceGetCurrentClocksEventReasons(self.handle))
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        """Read no more."""
+        """Poll no more."""
         self._done.set()
-        self.join()
-
-    @property
-    def error(self) -> float:
-        """The standard error of the slope, as a part of it; infinite for few ticks."""
-        ticks = self.ticks.copy()
-        if len(ticks) < LEAST_TICKS:
-            return float("inf")
-        fit = linregress(*np.array(ticks, np.float64).T)
-        return float(fit.stderr / fit.slope) if fit.slope > 0 else float("inf")
-
-    @property
-    def power_w(self) -> float | None:
-        """The slope of energy over time through all ticks: single ones come up to 16 ms early or late (H200)."""
-        if len(self.ticks) < 2:
-            return None
-        times, millijoules = np.array(self.ticks, np.float64).T
-        return float(np.polynomial.Polynomial.fit(times, millijoules, 1).convert().coef[1] / 1e3)
+        if self.ident:
+            self.join()
 
 
-LEAST_TICKS = 8  # of the energy counter, before its slope is believed
+def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) -> Reading:
+    """Run `work` back to back for `SETTLE_S`, and then while NVML is polled: for `LEAST_S`, until the mean is precise.
 
-
-def watch(
-    gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float, precision: float | None = None
-) -> Window:
-    """Run `work` back to back for `seconds` or a little more; power, temperature and throttle reasons meanwhile.
-
-    With `precision`, it ends earlier once two standard errors of the power are at most that part of it. The queue is
-    never empty: the next batch is queued while the one before runs. `run_us` is of runs back to back.
+    work_us: about how long one run takes. seconds: the longest time of polling. The queue is never empty: a batch is
+    queued while the one before runs.
     """
     batch = max(1, round(BATCH_US / work_us))
     stream = gpu.stream.handle
     begin, *ends = [cuda(driver.cuEventCreate(0)) for _ in range(3)]
-    window, meter = Window(), Meter(handle)
+    temperature, meter = None, Meter(handle)
     cuda(driver.cuEventRecord(begin, stream))
     start, count = time.perf_counter(), 0
     try:
-        while count < 2 or time.perf_counter() - start < seconds:
-            if precision and count >= 2 and 2 * meter.error <= precision:
+        while (polled := time.perf_counter() - start - SETTLE_S) < seconds or count < 2:
+            if polled >= 0 and not meter.ident:
+                meter.start()
+            if polled >= LEAST_S and meter.polls.precise:
                 break
-            for i in range(batch):
+            for _ in range(batch):
                 work()
-                if count == i == 0:
-                    meter.start()  # not before there is work
             cuda(driver.cuEventRecord(ends[count % 2], stream))
             count += 1
             if count >= 2:
                 cuda(driver.cuEventSynchronize(ends[count % 2]))  # the batch before; the latest stays queued
         with contextlib.suppress(pynvml.NVMLError):
-            window.temperature_c = float(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
+            temperature = float(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
     finally:
-        if meter.ident:
-            meter.stop()  # while work is left
+        meter.stop()  # while work is left
         gpu.sync()
-    window.power_w, window.reasons = meter.power_w, meter.reasons
-    window.run_us = cuda(driver.cuEventElapsedTime(begin, ends[(count - 1) % 2])) * 1e3 / (count * batch)
+    run_us = cuda(driver.cuEventElapsedTime(begin, ends[(count - 1) % 2])) * 1e3 / (count * batch)
     for event in (begin, *ends):
         cuda(driver.cuEventDestroy(event))
-    return window
+    power_w, error_w = meter.polls.power()
+    return Reading(power_w, error_w, temperature, float(run_us), meter.polls.throttled())

@@ -98,6 +98,15 @@ def session(wait_s: float = 3600.0) -> AbstractContextManager[None]:
     return Session().held(wait_s)
 
 
+def require_gpu() -> None:
+    """Raises `UserError` where `Session.held` would find no GPU; it waits for none.
+
+    For commands that read their builds before they hold a GPU: without one, a missing build is not what to mend first.
+    """
+    if not os.environ.get(HELD):
+        _candidates()
+
+
 def name_of(uuid: str) -> str:
     """A name for one card on one boot of its machine, which reveals neither: eight hexadecimal digits."""
     with contextlib.suppress(OSError):

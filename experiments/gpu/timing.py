@@ -123,12 +123,12 @@ def warm_up(gpu: Gpu, work: Work, seconds: float, most: float = 3.0, chunk_s: fl
 
     Two chunks are not enough where power binds: the card lowers its clock in steps, between which it looks steady.
     """
+    start = time.monotonic()
     work()
     last = [duration_us(gpu, work)]
-    start = time.monotonic()
-    while True:
-        last = [*last, duration_us(gpu, work, max(1, round(chunk_s * 1e6 / last[-1])))][-CHUNKS:]
-        spent = time.monotonic() - start
+    while (spent := time.monotonic() - start) < most:
         steady = len(last) == CHUNKS and max(last) - min(last) <= STEADY * min(last)
-        if spent >= most or (spent >= seconds and steady):
-            return float(np.median(last))
+        if steady and spent >= seconds:
+            break
+        last = [*last, duration_us(gpu, work, max(1, round(chunk_s * 1e6 / last[-1])))][-CHUNKS:]
+    return float(np.median(last))

@@ -5,7 +5,7 @@ and has its checksum, by which whoever reads an archive knows it again.
 
 python -m experiments.stages.archive --measured results/h200 --data data/h200
 python -m experiments.stages.archive --measured results/h200 --data data/h200-2      # a second machine of that model
-python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv cross_checks.csv
+python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv timeline.csv
 python -m experiments.stages.archive --measured results/no-gpu --data data/h200 --only bounds.csv    # emulated
 python -m experiments.stages.archive --check data/h200            # whole: every table, no stale row
 """
@@ -180,7 +180,7 @@ def is_emulated(path: Path, table: registry.Table) -> bool:
     emulator can make and that holds nothing else."""
     if not table.needs_gpu:
         return True
-    if not (table.command and table.command.without_gpu and path.is_file()):
+    if not (table.emulates and path.is_file()):
         return False
     return {row["device"] for row in read_rows(path, table.schema)} == {"ptxsim"}
 

@@ -3,13 +3,13 @@
     python -m experiments.stages.bench sgemm_ladder sgemm_warptile sgemm_naive --build-dir results/build/sm_90a \
         --windows windows.csv --samples samples.parquet --checks checks.csv
 
-For each variant, problem and kind of data of the experiment, in each process: the variant alone and the baseline
-alone, one directly after the other, for the share that a user sees, unless a run is too short for that; a window in
-which both take turns (which comes first in a pair is drawn), for the share next to each other and per clock; and the
-outputs of that window checked where they lie. The first process also watches power while the variant runs alone and,
-within the experiment's budget, follows the protocol of sgemm_cu. The baseline is the fastest call that its library has
-for the problem, by an algorithm search that is made once and kept. A window ends once the fraction of the baseline is
-known well enough, or at its longest time. What was measured is written as it came; analysis/timings.py derives from it.
+For each variant, problem and kind of data of the experiment, each process measures: the variant alone and the baseline
+alone, one directly after the other, for the isolated fraction, unless a run is too short for that; then a window in
+which both alternate (which of a pair comes first is drawn), for the interleaved fraction and the one per clock. The
+outputs of that window are checked where they lie. Two processes also read the power while the variant runs alone, if
+the experiment asks for it. The baseline is the fastest call that its library has for the problem, by an algorithm
+search that is made once and kept. A window ends once the fraction of the baseline is known well enough, or at its
+longest time. What was measured is written as it came; analysis/timings.py derives from it.
 
 With --store, a measurement is kept as soon as it is made, and one that is there is not made again, whichever experiment
 asked for it: a run that is cut loses one window. A kernel that faults or hangs loses its own rows; a fresh process
@@ -45,7 +45,7 @@ from experiments.declarations import Item, Protocol
 from experiments.gpu import clocks, discovery, power
 from experiments.gpu.device import Gpu
 from experiments.gpu.libraries import Gemm, how_called, import_early, load_gemm
-from experiments.gpu.session import UNKNOWN, Session
+from experiments.gpu.session import UNKNOWN, Session, require_gpu
 from experiments.gpu.timing import Samples, Stopwatch, Work, duration_us, warm_up
 from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import store, verify
@@ -58,8 +58,11 @@ from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
 
-SETTLE_S, ALONE_S = 0.08, 0.06  # of one kernel back to back: until its clock has settled, and the time that counts
-WARM_MOST_S, WARM_AFTER_ALONE_S = 0.4, 0.1  # of pairs back to back, before the window in which they take turns
+SETTLE_S, ALONE_S = 0.05, 0.04  # of one kernel back to back: until its clock has settled, and the time that counts
+WARM_MOST_S, WARM_AFTER_ALONE_S = 0.4, 0.06  # of pairs back to back, before the window in which they alternate
+POWER_PROCESSES = 2  # that read the power: a value, and whether it repeats
+CHECK_S = 0.08  # of checking both outputs, and of the host meanwhile
+LONG_US = 20_000.0  # a run above which one run alone is long enough to plan by
 AS_FOUND = "back to back until steady, clocks as found"
 
 
@@ -95,8 +98,7 @@ class Taken:
     seed: int
     turns: Turns
     checked: dict[str, verify.CheckResult]
-    power: power.Window  # of the variant alone; without watts in all but the first process
-    worklog: Samples | None = None
+    power: power.Reading  # of the variant alone
     memory: str | None = None  # why the memory clock, if locked, did not stay
     baseline_call: str | None = None  # which of its library's calls the baseline was
     ci_half_width: float | None = None  # of the share, when the window ended
@@ -117,6 +119,13 @@ def each_alone(gpu: Gpu, works: Mapping[str, Work], first_us: Mapping[str, float
     return found
 
 
+def planned_us(gpu: Gpu, work: Work) -> float:
+    """About how long a run takes, in microseconds; the first run loads the kernel, and does not count."""
+    duration_us(gpu, work)
+    found = duration_us(gpu, work)
+    return found if found > LONG_US else min(found, duration_us(gpu, work))
+
+
 class Bench:
     """Measures on the GPU that is held; `target`: what its clocks are locked at, if they are."""
 
@@ -131,7 +140,7 @@ class Bench:
 
     def measure(self, item: Item, session: str) -> Taken:
         """Measure one variant next to its baseline; `session`: what the GPU that is held is called."""
-        gpu, protocol = self.gpu, item.protocol.each
+        gpu, protocol = self.gpu, item.protocol
         entry, baseline_entry = self.asked.pair(item)
         problem = item.problem.of(entry.b_layout)
         matrices = self._filled(problem, entry.types, item.data)
@@ -145,35 +154,32 @@ class Bench:
             variant()
             baseline()
 
-        first_us = {role: min(duration_us(gpu, work) for _ in range(3)) for role, work in works.items()}
+        first_us = {role: planned_us(gpu, work) for role, work in works.items()}
         alone = {}
         if min(first_us.values()) >= SHORT_US:
             alone = each_alone(gpu, works, first_us, flip=item.process % 2 == 1)
-        window = power.Window(run_us=alone.get("variant"))
-        if item.process == 0:
-            run_us = first_us["variant"]
-            window = power.watch(gpu, self.handle, variant, run_us, protocol.power_s, protocol.power_precision)
-            window.run_us = alone.get("variant", window.run_us)  # next to the baseline's, for their share
+        reading = power.Reading(run_us=alone.get("variant"))
+        if protocol.power_s and item.process < POWER_PROCESSES:
+            reading = power.watch(gpu, self.handle, variant, first_us["variant"], protocol.power_s)
+            reading = replace(reading, run_us=alone.get("variant", reading.run_us))  # next to the baseline's
         most_s = WARM_AFTER_ALONE_S if alone else WARM_MOST_S
         pair_us = warm_up(gpu, pair, protocol.warmup_s, most_s, chunk_s=max(protocol.warmup_s, 0.03) / 3)
         for role in works:  # what is checked below was written by timed runs
             matrices.poison(gpu, role)
-        stopwatch = self._stopwatch(protocol, item.problem)
+        stopwatch = self._stopwatch(protocol)
         turns, half_width, ended = turns_until(stopwatch, works, pair_us, protocol, matrices.seed)
         memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
         checked = {
             role: check_output(gpu, matrices, role, work, isinstance(one, Baseline))
             for (role, work), one in zip(works.items(), (entry, baseline_entry), strict=True)
         }
-        worklog = self._worklog(item, variant) if item.process == 0 else None
         return Taken(
             problem,
             item.data,
             matrices.seed,
             turns,
             checked,
-            window,
-            worklog,
+            reading,
             memory,
             baseline_call=how_called(gemms["baseline"], problem),
             ci_half_width=half_width if np.isfinite(half_width) else None,
@@ -194,19 +200,12 @@ class Bench:
             self._gemms[entry.name] = load_gemm(self.gpu, entry)
         return self._gemms[entry.name]
 
-    def _stopwatch(self, protocol: Protocol, problem: ProblemSpec) -> Stopwatch:
-        most = max(2 * protocol.samples, worklog_replays(problem.n) if protocol.worklog_budget_s else 0)
+    def _stopwatch(self, protocol: Protocol) -> Stopwatch:
         known = self._stopwatches.get(protocol.flush_l2)
-        if known is None or known.capacity < most:
-            self._stopwatches[protocol.flush_l2] = known = Stopwatch(self.gpu, most, protocol.flush_l2)
+        if known is None or known.capacity < 2 * protocol.samples:
+            known = Stopwatch(self.gpu, 2 * protocol.samples, protocol.flush_l2)
+            self._stopwatches[protocol.flush_l2] = known
         return known
-
-    def _worklog(self, item: Item, work: Work) -> Samples | None:
-        replays = worklog_replays(item.problem.n)
-        expected = replays * (duration_us(self.gpu, work, 3) + self.gpu.l2_bytes / 3e6)
-        if expected > item.protocol.worklog_budget_s * 1e6:
-            return None
-        return self._stopwatch(item.protocol, item.problem).run([work] * replays)
 
 
 def measurement(item: Item, taken: Taken, target: clocks.Target | None, asked: Asked, session: str) -> Measurement:
@@ -219,7 +218,7 @@ def measurement(item: Item, taken: Taken, target: clocks.Target | None, asked: A
     passed = all(result.passed for result in taken.checked.values())
     left_out = None
     if passed and target:
-        left_out = taken.memory or off_target(taken.turns, reasons, target, taken.power.throttle_reasons)
+        left_out = taken.memory or off_target(taken.turns, reasons, target, taken.power.throttle_fractions)
     kept = [len(taken.turns.of(role, reasons == "").time_us) for role in ROLES]
     if passed and not left_out and min(kept) < LEAST_KEPT:
         spoilt, unknown = (int((reasons == reason).sum()) for reason in (GAP, NO_CLOCK))
@@ -227,9 +226,6 @@ def measurement(item: Item, taken: Taken, target: clocks.Target | None, asked: A
             f"{entry.name} at {item.problem.shown}: launch gaps spoilt {spoilt} of {len(reasons)} samples, "
             f"and the clock of {unknown} is not known; leave the host's processor to the measurement"
         )
-    samples = [_samples(item, "interleaved", taken.turns.samples, taken.turns.roles, reasons)]
-    if taken.worklog:
-        samples.append(_samples(item, "worklog", taken.worklog, ROLES[0], why_rejected(taken.worklog, target)))
     window = _head(item) | {
         "dtype": entry.dtype,
         "b_layout": taken.problem.b_layout,
@@ -241,9 +237,11 @@ def measurement(item: Item, taken: Taken, target: clocks.Target | None, asked: A
         "passed": passed,
         "left_out": left_out,
         "power_w": taken.power.power_w,
+        "power_error_w": taken.power.error_w,
         "power_run_us": taken.power.run_us,
         "temperature_c": taken.power.temperature_c,
         "throttle_reasons": taken.power.throttle_reasons,
+        "throttle_fractions": taken.power.throttle_fractions,
         "code_hash": code_of(entry, asked.build_dir),
         "session": session,
         "ci_half_width": taken.ci_half_width,
@@ -256,7 +254,7 @@ def measurement(item: Item, taken: Taken, target: clocks.Target | None, asked: A
         if item.process == 0 or not taken.checked[role].passed  # one row says that all of them passed
     ]
     rows = {"windows": [window], "checks": checks}
-    return Measurement(basis_of(item, asked), session, rows, samples=pa.concat_tables(samples))
+    return Measurement(basis_of(item, asked), session, rows, samples=_samples(item, taken.turns, reasons))
 
 
 def lost(item: Item, reason: str, asked: Asked) -> Measurement:
@@ -280,7 +278,8 @@ def _serves(item: Item, asked: Asked) -> Callable[[store.Basis], bool]:
 
     def serves(basis: store.Basis) -> bool:
         same = {**basis, "protocol": None} == {**wanted, "protocol": None}
-        return same and Protocol(**basis["protocol"]).covers(item.protocol)
+        known = basis["protocol"].keys() == wanted["protocol"].keys()  # not of an older version's protocol
+        return same and known and Protocol(**basis["protocol"]).covers(item.protocol)
 
     return serves
 
@@ -291,10 +290,11 @@ def _head(item: Item) -> dict[str, Any]:
     return {**key, "clock_policy": item.clock_policy, "data": item.data, "process": item.process}
 
 
-def _samples(item: Item, window: str, samples: Samples, roles: Any, reasons: np.ndarray) -> pa.Table:
-    columns = {"window": window, "role": roles, "index": np.arange(len(reasons)), "time_us": samples.time_us}
-    columns |= {"sm_clock_mhz": samples.sm_clock_mhz.astype(np.float32)}
-    columns |= {"kept": reasons == "", "reason": np.where(reasons == "", np.array(None), reasons)}
+def _samples(item: Item, turns: Turns, reasons: np.ndarray) -> pa.Table:
+    samples, counts = turns.samples, reasons == ""
+    columns = {"window": "interleaved", "role": turns.roles, "index": np.arange(len(reasons))}
+    columns |= {"time_us": samples.time_us, "sm_clock_mhz": samples.sm_clock_mhz.astype(np.float32)}
+    columns |= {"kept": counts, "reason": np.where(counts, np.array(None), reasons)}
     return samples_table(len(reasons), {"experiment": ""} | _head(item) | columns)
 
 
@@ -385,7 +385,7 @@ def why_rejected(samples: Samples, target: clocks.Target | None) -> np.ndarray:
     return reasons
 
 
-def off_target(turns: Turns, reasons: np.ndarray, target: clocks.Target, throttle_reasons: str) -> str | None:
+def off_target(turns: Turns, reasons: np.ndarray, target: clocks.Target, throttled: str | None) -> str | None:
     """Why a locked window counts for nothing: of the samples without a launch gap, too few kept the clock.
 
     None where enough are left of both roles, or where it is launch gaps that left too few.
@@ -400,20 +400,25 @@ def off_target(turns: Turns, reasons: np.ndarray, target: clocks.Target, throttl
     off = no_gap & ~kept
     return (
         f"{int(off.sum())} of {len(off)} samples were more than 1% off the locked {target.sm_mhz} MHz "
-        f"(their median: {np.nanmedian(turns.samples.sm_clock_mhz[off]):.0f} MHz; throttle reasons: {throttle_reasons})"
+        f"(their median: {np.nanmedian(turns.samples.sm_clock_mhz[off]):.0f} MHz; "
+        f"throttle reasons: {throttled or 'not read'})"
     )
 
 
-def expected_s(protocol: Protocol | declarations.Experiment, problem: ProblemSpec) -> float:
-    """A guess at the seconds of a problem with one kind of data, in all processes, at 40 TFLOP/s."""
-    pair = 2 * problem.flop / 40e12
-    least = max(protocol.least_samples, LEAST_KEPT * protocol.processes)
-    return protocol.warmup_s + protocol.power_s + max(protocol.window_s, least * pair) + protocol.processes * 5 * pair
+def expected_s(protocol: Protocol, run_us: float, baseline_us: float, process: int = 0) -> float:
+    """About how many seconds a process holds the GPU for one variant and problem, without an algorithm search.
 
-
-def worklog_replays(n: int) -> int:
-    """How often sgemm_cu runs a problem of size n (section 2 of its text)."""
-    return int(800000 / n)
+    run_us, baseline_us: one run of the variant and of its baseline.
+    """
+    runs = run_us / 1e6, baseline_us / 1e6
+    pair = sum(runs)
+    first = sum(run * (2 if run * 1e6 > LONG_US else 3) for run in runs)
+    alone = sum(max(SETTLE_S, run) + max(ALONE_S, run) for run in runs) if min(runs) * 1e6 >= SHORT_US else 0.0
+    reads_power = protocol.power_s > 0 and process < POWER_PROCESSES
+    watched = power.SETTLE_S + max(protocol.power_s, power.LEAST_S) / 2 + power.LEAST_S / 2 if reads_power else 0.0
+    warm = max(WARM_AFTER_ALONE_S if alone else protocol.warmup_s, 2 * pair)
+    sampled = pair + max(min(protocol.window_s, protocol.samples * pair), LEAST_KEPT * pair)
+    return first + alone + watched + warm + sampled + CHECK_S
 
 
 def in_order(items: Iterable[Item], asked: Asked) -> list[Item]:
@@ -440,7 +445,7 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store) -> Fou
             found[item] = one
     failed, spoilt = [], {replace(item, process=0) for item, one in found.items() if not counts(one)}
     todo = [item for item in in_order(items, asked) if item not in found]
-    start, done, whole = time.monotonic(), 0.0, sum(expected_s(item.protocol, item.problem) for item in todo)
+    start, done, whole = time.monotonic(), 0.0, sum(map(_guessed_s, todo))
 
     def by_process() -> Iterator[tuple[Item, Measurement | Failure]]:
         for number in sorted({item.process for item in todo}):
@@ -455,13 +460,19 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store) -> Fou
         if not counts(one):
             spoilt.add(replace(item, process=0))  # and no further process need measure it
         found[item] = one = one if one.measured else kept.keep(_place(item), one)
-        done += expected_s(item.protocol, item.problem)
+        done += _guessed_s(item)
         left = (time.monotonic() - start) * (whole / done - 1)
         shown = f"{item.variant}{_picked(item, asked)}, {item.problem.shown}, {item.data} ({len(found)}/{len(items)})"
         logger.info(f"{shown}: {outcome(item, one)}; about {left:.0f} s left")
     if failed:
         raise UserError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if failed[3:] else ""))
     return found
+
+
+def _guessed_s(item: Item) -> float:
+    """`expected_s` at 40 TFLOP/s, for the time that is left."""
+    run_us = item.problem.flop / 40e6
+    return expected_s(item.protocol, run_us, run_us, item.process)
 
 
 def counts(one: Measurement) -> bool:
@@ -544,6 +555,8 @@ def run(options: argparse.Namespace) -> Record:
     for name in wrong.keys() & set(options.variants):
         logger.warning(f"{name} is not timed: it failed {len(wrong[name])} checks, first: {wrong[name][0]['case']}")
     passed = [name for name in options.variants if name not in wrong]
+    if passed:
+        require_gpu()
     record = Record(experiment)
     items = declarations.items(experiment, passed, options.clock_policy, options.sizes_step, options.catalogue)
     with store.opened(options.store) as kept:

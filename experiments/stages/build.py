@@ -1,9 +1,10 @@
-"""Compiles one variant to PTX and a cubin, and reads its resources from them.
+"""Compiles variants to PTX and cubins, and reads their resources from them.
 
-    python -m experiments.stages.build sgemm_warptile --arch sm_90a --out-dir results/build/sm_90a
+    python -m experiments.stages.build sgemm_warptile sgemm_naive --arch sm_90a --out-dir results/build/sm_90a
 
-writes NAME.cu (the instantiation), NAME.ptx, NAME.cubin, NAME.sass (what nvdisasm says of that, which the emulator
-reads, too) and NAME.json (its row of resources.csv). The cubin is made from the very PTX next to it.
+writes for each NAME.cu (the instantiation), NAME.ptx, NAME.cubin, NAME.sass (what nvdisasm says of that, which the
+emulator reads, too) and NAME.json (its row of resources.csv). The cubin is made from the very PTX next to it.
+With `--toolchain FILE`, a variant is left as it is where it was built from the same source after FILE was written.
 `--source FILE.cu` compiles a whole file instead (the harness), without a row.
 """
 
@@ -18,8 +19,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, atomic_write, read_json, run_command, scratch, write_json, write_text
-from experiments.command_line import add_job, templates
+from contracts import (
+    UserError,
+    atomic_write,
+    read_json,
+    run_command,
+    scratch,
+    write_json,
+    write_rows,
+    write_text,
+)
+from experiments.command_line import templates
 from experiments.stages import toolchain
 from experiments.stages.machine_code import code_hash
 from experiments.stages.relocatable import SEED, relocatable
@@ -28,6 +38,7 @@ from kernels.catalogue import Catalogue
 from ptxsim import PtxsimError, gpus
 from ptxsim.count.occupancy import occupancy
 from ptxsim.ptx import sass
+from ptxsim.ptx.compiler import warnings_in
 
 FLAGS = ["-std=c++17", "-O3", "-lineinfo", SEED]
 
@@ -53,12 +64,23 @@ def compile_source(source: Path, stem: Path, arch: str, compiler: Path) -> str:
         virtual = arch.replace("sm_", "compute_")
         include = f"-I{catalogue.ROOT}"
         to_ptx = [str(compiler), "-ptx", *FLAGS, f"-arch={virtual}", include, str(source), "-o", str(ptx)]
-        _run(to_ptx, source, env={**os.environ, "TMPDIR": str(empty)})
+        said = _run(to_ptx, source, env={**os.environ, "TMPDIR": str(empty)})
         ptx.write_text(relocatable(ptx.read_text(), source, catalogue.ROOT.parent, stem.parent))
         assembler = [str(toolchain.ptxas(compiler).absolute()), "-v", "-O3", "--generate-line-info", f"-arch={arch}"]
         # it notes date and size of each source file that it finds from where it runs: from there, none
         report = _run([*assembler, str(ptx.absolute()), "-o", str(cubin.absolute())], source, cwd=empty)
+    for warning in warnings_in(said + report):
+        logger.warning(f"{source.name}: {warning}")
     return report
+
+
+def compile_debug(source: Path, ptx: Path, arch: str, compiler: Path) -> None:
+    """Compile `source` to PTX that is not optimised (nvcc -G). Raises `UserError` with the compiler's first error."""
+    flags = [flag for flag in FLAGS if flag != "-lineinfo"]
+    virtual = arch.replace("sm_", "compute_")
+    with atomic_write(ptx) as out:
+        command = [str(compiler), "-ptx", "-G", *flags, f"-arch={virtual}", f"-I{catalogue.ROOT}"]
+        _run([*command, str(source), "-o", str(out)], source)
 
 
 def _run(command: list[str], source: Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
@@ -166,7 +188,7 @@ def build_kernel(variant: catalogue.Variant, arch: str, out_dir: Path, configure
 
 def current(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path) -> dict[str, Any] | None:
     """The row of what `build_kernel` left at `stem`; None where that is not whole, or of another source or compiler."""
-    if not all(stem.with_suffix(suffix).is_file() for suffix in (".json", ".ptx", ".cubin")):
+    if not all(stem.with_suffix(suffix).is_file() for suffix in (".json", ".ptx", ".cubin", ".sass")):
         return None
     try:
         row: dict[str, Any] = read_json(stem.with_suffix(".json"), "resources")
@@ -176,23 +198,66 @@ def current(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path) -
     return row if now.items() <= row.items() else None
 
 
+def build_batch(
+    names: list[str],
+    arch: str,
+    out_dir: Path,
+    configured_nvcc: str | None,
+    known: Catalogue,
+    toolchain_file: Path | None,
+) -> list[dict[str, Any]]:
+    """Build several variants in `out_dir`; return their rows of resources.csv, in the order of `names`.
+
+    toolchain_file: what was built from the same source since this file was written is left as it is; None: nothing is.
+    Raises `UserError` with the first error of each variant that failed, once the others are built.
+    """
+    compiler = toolchain.nvcc(configured_nvcc)
+    rows, failed = [], []
+    for name in names:
+        variant, stem = known.find(name), out_dir / name
+        try:
+            row = None
+            if isinstance(variant, catalogue.Variant) and toolchain_file and _is_newer(stem, toolchain_file):
+                row = current(variant, stem, arch, compiler)
+            if row is None:
+                build_variant(name, arch, out_dir, configured_nvcc, known)
+                row = read_json(stem.with_suffix(".json"), "resources")
+            rows.append(row)
+        except UserError as error:
+            failed.append(str(error))
+    if failed:
+        raise UserError("; ".join(failed))
+    return rows
+
+
+def _is_newer(stem: Path, than: Path) -> bool:
+    """Whether a variant's row was written after the file `than`."""
+    row = stem.with_suffix(".json")
+    return row.is_file() and row.stat().st_mtime_ns > than.stat().st_mtime_ns
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Compile one variant.")
-    parser.add_argument("variant", nargs="?", help="name in kernels/catalogue.yaml")
-    parser.add_argument("--source", type=Path, help="compile this file as it is, instead of a variant")
+    parser = argparse.ArgumentParser(description="Compile variants.")
+    parser.add_argument("variants", nargs="*", metavar="VARIANT", help="names in kernels/catalogue.yaml")
+    parser.add_argument("--source", type=Path, help="compile this file as it is, instead of variants")
     parser.add_argument("--arch", required=True, help="for instance sm_90a")
     parser.add_argument("--nvcc", help="path of the compiler")
     parser.add_argument("--out-dir", required=True, type=Path)
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="written last: their rows of resources.csv")
+    parser.add_argument("--toolchain", type=Path, metavar="FILE", help="toolchain.json: what is older is built again")
     catalogue.add_tuned_argument(parser)
-    add_job(parser)
     options = parser.parse_args()
-    if (options.variant is None) == (options.source is None):
-        raise UserError("name one variant, or one file with --source")
+    if bool(options.variants) == bool(options.source):
+        raise UserError("name variants, or one file with --source")
     if options.source:
         stem = options.out_dir / options.source.stem
         compile_source(options.source, stem, options.arch, toolchain.nvcc(options.nvcc))
-    else:
-        build_variant(options.variant, options.arch, options.out_dir, options.nvcc, options.catalogue)
+        return
+    rows = build_batch(
+        options.variants, options.arch, options.out_dir, options.nvcc, options.catalogue, options.toolchain
+    )
+    if options.rows:
+        write_rows(options.rows, "resources", rows)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,8 @@ def _of_variant(variant: Variant, large: int | None) -> Iterator[Case]:
     pads = {"lda": 3, "ldb": 4, "ldc": 5}  # no two alike, or one taken for another would go unseen
     wider = replace(rows, **{ld: getattr(rows, ld) + pad * _up(5, multiple(variant, ld)) for ld, pad in pads.items()})
     yield Case("leading dimensions beyond the row", wider)
-    yield Case("leading dimensions beyond the row, beta = 0", replace(wider, beta=0.0))
+    for ld in pads:
+        yield Case(f"{ld} beyond the row, beta = 0", replace(rows, beta=0.0, **{ld: getattr(wider, ld)}))
     yield Case("nine grid columns", packed(variant, tm, 9 * tn, 2 * tk))
     align, smallest = variant.align_bytes, min(variant.types.ab.bytes, variant.types.c.bytes)
     least = packed(variant, tm, tn, 2 * tk)

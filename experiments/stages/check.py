@@ -26,13 +26,13 @@ from contracts import UserError, run_command, write_rows
 from contracts.archives import checksum
 from contracts.dtypes import Types
 from experiments.command_line import add_build_dir, add_problems, add_store, add_variants, find_runnable
-from experiments.gpu.session import UNKNOWN
+from experiments.gpu.session import UNKNOWN, require_gpu
 from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
 from experiments.stages import patterns, store, verify
 from experiments.stages.cases import Case, cases, of_problems
 from experiments.stages.machine_code import code_of
 from experiments.stages.store import Measurement, Place
-from kernels.catalogue import Problem, Runnable, Variant
+from kernels.catalogue import Entry, Problem, Runnable, Variant
 from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,10 @@ class Device(Protocol):
     """What runs a variant: the GPU here, an emulator elsewhere."""
 
     name: str
-    build_dir: Path  # with the kernels that it runs
+
+    def code_hash(self, entry: Entry) -> str:
+        """What was built of an entry (experiments/stages/machine_code.py)."""
+        ...
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """Run on flat host buffers of A, B and C that begin `GUARD + offset` elements in; return them as left.
@@ -63,11 +66,10 @@ class Device(Protocol):
         """Blocks of a launch in x, y and z."""
         ...
 
-    def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> np.ndarray | None:
-        """Run again; for each element of C, m x n, block x threads of a block + thread of the last store to it.
-
-        -1 where there was none; None from a device that cannot tell.
-        """
+    def stores(
+        self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int
+    ) -> patterns.Stores | None:
+        """Run again; the last store to each element of C. None from a device that cannot tell."""
         ...
 
 
@@ -98,12 +100,16 @@ class GpuDevice:
         work()
         return [self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)]
 
+    def code_hash(self, entry: Entry) -> str:
+        """See `Device.code_hash`."""
+        return code_of(entry, self.build_dir)
+
     def grid(self, kernel: Variant, problem: Problem) -> tuple[int, int, int]:
         """See `Device.grid`."""
         return kernel.grid(problem, self.sms(kernel, problem) if self.sms else self.gpu.sm_count)
 
-    def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> None:
-        """See `Device.owners`: it cannot tell."""
+    def stores(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> None:
+        """See `Device.stores`: it cannot tell."""
 
 
 def guarded(matrix: np.ndarray, ld: int, offset: int = 0) -> np.ndarray:
@@ -217,10 +223,16 @@ def explain(device: Device, variant: Runnable, inputs: Inputs, after: list[np.nd
     words = [
         f"{int(wrong.sum())} of {wrong.size} elements: {patterns.place(wrong, (kernel.tile['m'], kernel.tile['n']))}"
     ]
-    owner = device.owners(variant, p, inputs.before, case.offset)
-    if owner is not None:
-        words.append(patterns.owners(wrong, owner, kernel.threads, device.grid(kernel, p)))
-    result = patterns.Result(p, kernel.tile["k"], a, b, inputs.c0, c, reference, allowed, wrong)
+    stores = device.stores(variant, p, inputs.before, case.offset)
+    if stores is not None:
+        words.append(patterns.stored_by(wrong, stores, kernel.threads, device.grid(kernel, p)))
+    start = GUARD + case.offset
+    result = patterns.Result(
+        p, kernel.tile["k"], a, b, inputs.c0, c, reference, allowed, wrong,
+        unstored=None if stores is None else stores.owner < 0,
+        memory={"A": inputs.before[0][start:], "B": inputs.before[1][start:], "C": after[2][start:]},
+        sums=variant.types.accumulate.name,
+    )  # fmt: skip
     return "; ".join(filter(None, [*words, patterns.cause(result)]))
 
 
@@ -319,7 +331,7 @@ def _judged(
         case, result = inputs.case, judge(variant, inputs, after)
         row: dict[str, Any] = {
             "variant": variant.name,
-            "code_hash": code_of(variant, opened.build_dir),
+            "code_hash": opened.code_hash(variant),
             "device": opened.name,
             "case": case.name,
         }
@@ -330,8 +342,8 @@ def _judged(
         table.append(Checked(inputs, after, row))
         if not (result.passed or case.refused or isinstance(after, str)) and case.problem.flop <= WHOLE_FLOP:
             wrong.append((inputs, after, row))
-    if wrong:  # once: of the largest problem, where a pattern shows best
-        inputs, after, row = max(wrong, key=lambda one: one[0].case.problem.flop)
+    if wrong:  # once: of the largest problem, where a pattern shows best, and rather without an old C
+        inputs, after, row = max(wrong, key=lambda one: (one[0].case.problem.flop, one[0].case.problem.beta == 0))
         words = explain(opened, variant, inputs, after)
         row["detail"] = EXPLAINED.join(filter(None, [row["detail"], words]))
     return table
@@ -477,6 +489,7 @@ def main() -> None:
     variants = [
         find_runnable(options.catalogue, name, "its output is checked where it is timed") for name in options.variants
     ]
+    require_gpu()
     with store.opened(options.store) as kept:
         found = measured(variants, options.build_dir, kept, options.seed, options.problem)
     rows = [row for variant in variants for row in found[variant.name].rows["checks"]]

@@ -22,7 +22,7 @@ from contracts.dtypes import dtypes
 from experiments.command_line import add_build_dir, add_store
 from experiments.gpu import discovery
 from experiments.gpu.device import Gpu, Memory, allow_shared, load_cubin
-from experiments.gpu.session import Session
+from experiments.gpu.session import Session, require_gpu
 from experiments.gpu.timing import Stopwatch, Work, warm_up
 from experiments.stages import store
 from experiments.stages.machine_code import hash_of_cubin
@@ -119,6 +119,7 @@ def main() -> None:
     add_store(parser)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
+    require_gpu()
     place = Place("machine", "ceilings", options.machine)
     loops = hash_of_cubin((options.build_dir / "ceilings.cubin").read_bytes())[:16]
     basis = store.versions(options.build_dir) | {"ceilings": loops}

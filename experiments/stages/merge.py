@@ -3,17 +3,16 @@
     python -m experiments.stages.merge checks part1.csv part2.csv --out results/h200/checks.csv
 
 A row that stands in several parts, each the same, is there once: what one kernel's check, or one measurement, gave is
-asked for by several experiments. For resources the parts are the .json files next to the cubins; for samples, Parquet
-files.
+asked for by several experiments. For samples the parts are Parquet files. With --variants, only their rows are
+taken, in this order.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from contracts import read_json, read_rows, registry, run_command, write_rows
+from contracts import read_rows, registry, run_command, write_rows
 
 
 def main() -> None:
@@ -21,6 +20,8 @@ def main() -> None:
     joined = [name for name, table in registry.tables().items() if table.suffix in (".csv", ".parquet")]
     parser.add_argument("table", choices=joined, metavar="TABLE", help="in contracts/recorded.py")
     parser.add_argument("parts", nargs="*", type=Path)
+    words = "take the rows of these alone, in this order"
+    parser.add_argument("--variants", nargs="+", default=[], metavar="VARIANT", help=words)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     table = registry.tables()[options.table]
@@ -29,13 +30,10 @@ def main() -> None:
 
         write_samples(options.out, map(read_samples, options.parts))
     else:
-        every = (row for part in options.parts for row in rows(part, table.schema))
+        every = [row for part in options.parts for row in read_rows(part, table.schema)]
+        if order := {name: place for place, name in enumerate(options.variants)}:
+            every = sorted((row for row in every if row["variant"] in order), key=lambda row: order[row["variant"]])
         write_rows(options.out, table.schema, {tuple(row.items()): row for row in every}.values())
-
-
-def rows(part: Path, schema: str) -> list[dict[str, Any]]:
-    """A part's rows; a JSON file is one."""
-    return [read_json(part, schema)] if part.suffix == ".json" else read_rows(part, schema)
 
 
 if __name__ == "__main__":

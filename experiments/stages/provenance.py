@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, read_json, run_command, write_json
-from experiments.command_line import add_job
 from kernels import catalogue
 
 PACKAGES = [
@@ -121,7 +120,6 @@ def main() -> None:
     parser.add_argument("--store", type=Path, metavar="DIR", help="where measurements are kept: names their sessions")
     parser.add_argument("--out", required=True, type=Path)
     catalogue.add_tuned_argument(parser)
-    add_job(parser)
     options = parser.parse_args()
     machine = read_json(options.machine_json, "machine")
     toolchain = read_json(options.toolchain, "toolchain")

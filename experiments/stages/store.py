@@ -4,8 +4,9 @@
 
 A measurement belongs to a variant, a problem, a kind of data and a clock policy, not to the experiment that asked for
 it. It serves as long as its `basis`, what the result rests on, is the same as today's: the kernel's machine code and
-launch, the library's version, the machine code of the harness, the GPU's model. No text of a source is in it. The last
-part of a name is the session that it comes from (`experiments.gpu.session.name_of`).
+launch, the library's version, the machine code of the harness, the GPU's model. No text of a source is in it. The
+folder can be copied: on another machine of the same GPU model a run goes on from it. The last part of a name is the
+session that it comes from (`experiments.gpu.session.name_of`).
 """
 
 from __future__ import annotations
@@ -131,6 +132,14 @@ def basis_of(entry: Entry, build_dir: Path) -> dict[str, Any]:
     """
     library = {"library": provenance.packages().get(PACKAGE[entry.library])} if isinstance(entry, Baseline) else {}
     return {"code": code_of(entry, build_dir), **library, **versions(build_dir)}
+
+
+def require_gpu(folder: Path, gpu: str) -> None:
+    """Raises `UserError` where what is kept in `folder` was measured on another GPU model than `gpu`."""
+    path = next(folder.rglob("*.json"), None)
+    known = read_json(path, "measurement")["basis"].get("gpu", gpu) if path else gpu
+    if known != gpu:
+        raise UserError(f"{folder}: measured on {known}, and the GPU here is {gpu}; allowed: measurements of its model")
 
 
 def _read(path: Path) -> Measurement:

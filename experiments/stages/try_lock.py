@@ -10,7 +10,6 @@ import logging
 from pathlib import Path
 
 from contracts import run_command, write_text
-from experiments.command_line import add_job
 from experiments.gpu import clocks, discovery
 from experiments.gpu.session import session
 
@@ -21,7 +20,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Try whether the clocks can be locked, or say why they are not.")
     parser.add_argument("--lock", action="store_true", help="lock them for a moment; an error where that is refused")
     clocks.lock_arguments(parser)
-    add_job(parser)
     parser.add_argument("--left-out", required=True, type=Path, help="written: why they are not locked, or nothing")
     options = parser.parse_args()
     reason = clocks.NOT_ASKED

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from cuda.bindings import driver
 
 from contracts.dtypes import Dtype, Types
-from experiments.declarations import LEAST_EACH
+from experiments.declarations import Protocol
 from experiments.gpu.device import Gpu, Memory, cuda
 from experiments.gpu.libraries import Gemm, bind_for_timing
 from experiments.gpu.timing import Samples, Stopwatch, Work
@@ -19,7 +19,7 @@ from kernels.catalogue import Problem
 
 T = TypeVar("T")
 ROLES = ("variant", "baseline")
-LEAST_KEPT = LEAST_EACH  # samples of each, below which a process says nothing
+LEAST_KEPT = 3  # samples of each, below which a process says nothing
 SAMPLED_ROWS = 8
 
 
@@ -87,15 +87,15 @@ LEVEL = 0.95
 
 
 def turns_until(
-    stopwatch: Stopwatch, works: Mapping[str, Work], pair_us: float, limits: Limits, seed: int
+    stopwatch: Stopwatch, works: Mapping[str, Work], pair_us: float, limits: Protocol, seed: int
 ) -> tuple[Turns, float, str]:
     """Turns of two works until the share of the second is known well enough.
 
     Returns them, half of the share's 95% interval as a part of the share, and why they ended: "precise" (the half width
     is at most `limits.precision`), "longest time" or "most samples".
     """
-    longest = int(np.clip(limits.window_s * 1e6 / pair_us, limits.least_samples, limits.samples))
-    chunk = max(int(CHUNK_S * 1e6 / pair_us), limits.least_samples)
+    longest = int(np.clip(limits.window_s * 1e6 / pair_us, LEAST_KEPT, limits.samples))
+    chunk = max(int(CHUNK_S * 1e6 / pair_us), LEAST_KEPT)
     turns, half_width = Turns.none(), np.inf
     while (taken := len(turns.roles) // 2) < longest:
         more = take_turns(stopwatch, works, min(chunk, longest - taken), seed + taken)
@@ -104,19 +104,6 @@ def turns_until(
         if half_width <= limits.precision:
             return turns, half_width, "precise"
     return turns, half_width, "most samples" if longest == limits.samples else "longest time"
-
-
-class Limits(Protocol):
-    """When turns end: `experiments.declarations.Protocol` is one."""
-
-    @property
-    def window_s(self) -> float: ...
-    @property
-    def samples(self) -> int: ...
-    @property
-    def least_samples(self) -> int: ...
-    @property
-    def precision(self) -> float: ...
 
 
 def half_width_of(ours: np.ndarray, theirs: np.ndarray) -> float:

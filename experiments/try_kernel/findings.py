@@ -7,18 +7,18 @@ import functools
 import hashlib
 import json
 import math
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from contracts import UserError, read_json, write_text
-from experiments.emulation import bounds, launching, scaling
+from experiments.emulation import bounds, launching, predictions
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages import build, check, toolchain
+from experiments.stages.cases import cases
 from kernels import catalogue
 from kernels.catalogue import Variant
 from kernels.problem import ProblemSpec
@@ -52,8 +52,8 @@ def folder_of(root: Path, arch: str) -> Path:
 
 
 def common_size(size: int, *variants: Variant) -> int:
-    """The size nearest to `size` that is made of whole tiles and stretches of k of all these kernels."""
-    unit = math.lcm(*(scaling.unit(variant) for variant in variants))
+    """The size nearest to `size` that is made of whole tiles and steps of k of all these kernels."""
+    unit = math.lcm(*(predictions.unit(variant) for variant in variants))
     return max(1, round(size / unit)) * unit
 
 
@@ -68,32 +68,22 @@ def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, n
     try:
         kernel = launching.load(variant, build_dir)
         if checked:
-            checks, passed = check_on(nullcontext(EmulatedDevice(build_dir, {variant.name: kernel})), variant, None)
+            device = EmulatedDevice(build_dir, {variant.name: kernel})
+            table = check.check_variant(nullcontext(device), variant, large=None, tell=False)
+            checks, failed = check.summary(variant, table), {row["case"] for row in table if not row["passed"]}
+            passed = not failed
+            if failed and not any(names_fault(line) for line in checks):
+                checks.append(with_debug_code(variant, arch, build_dir, nvcc, failed))
         machine = machines.find(MACHINE)
         problem = ProblemSpec.square(size)
-        scaled = scaling.emulate(kernel, variant, problem, machine.sms)
-        with no_stdout():
-            rows = bounds.rows(variant, problem, kernel, cubin, scaled, machine)
+        predicted = predictions.predict(kernel, variant, problem, machine.sms)
+        rows = bounds.rows(variant, problem, kernel, cubin, predicted, machine)
     except UserError as error:
         return Findings(variant.name, size, resources, why_not=str(error), checks=checks, passed=passed)
     cycles = {row["resource"]: float(row["minimum_cycles"]) for row in rows}
-    totals = {name: float(value) for name, value in scaled.totals.items()}
-    lines = costly(kernel, scaled.counters, variant)
+    totals = {name: float(value) for name, value in predicted.totals.items()}
+    lines = costly(kernel, predicted.counters, variant)
     return Findings(variant.name, size, resources, totals, cycles, lines, None, checks, passed)
-
-
-@contextlib.contextmanager
-def no_stdout() -> Iterator[None]:
-    """Nothing reaches stdout: the solver of integer programmes behind the bounds writes there, past Python."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    try:
-        with open(os.devnull, "w") as nothing:
-            os.dup2(nothing.fileno(), 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 def check_on(
@@ -102,6 +92,31 @@ def check_on(
     """The checks of a kernel, in words, and whether all passed."""
     table = check.check_variant(device, variant, large=large, tell=False)
     return check.summary(variant, table), all(row["passed"] for row in table)
+
+
+def names_fault(line: str) -> bool:
+    """Whether a failed check says what is wrong where. A trap, a wrong address or an undefined
+    register may be the optimizer's doing."""
+    optimizers = r": trap$|: out-of-bounds (?!local)|: misaligned |: register "
+    return "on ptxsim: ptxsim: " in line and not re.search(optimizers, line)
+
+
+def with_debug_code(variant: Variant, arch: str, build_dir: Path, nvcc: str | None, failed: set[str]) -> str:
+    """What the smallest of the cases that failed finds in code that is not optimised (nvcc -G), in words.
+
+    Compilers may drop what is undefined, such as an access past the end of an array; this code still has it.
+    """
+    ptx = build_dir / f"{variant.name}.debug.ptx"
+    try:
+        build.compile_debug(build_dir / f"{variant.name}.cu", ptx, arch, toolchain.nvcc(nvcc))
+        device = EmulatedDevice(build_dir, {variant.name: launching.load_file(ptx)})
+    except UserError as error:
+        return f"the same with -G: {error}"
+    case = min((case for case in cases(variant) if case.name in failed), key=lambda case: case.problem.flop)
+    result = check.run_case(device, variant, case, seed=0)
+    if result.passed:
+        return f"{case.name} passes with -G, so the optimised code differs: look for undefined behaviour"
+    return f"the same with -G, {case.name}: {result.detail or 'a wrong result, and no fault'}"
 
 
 def costly(kernel: Kernel, counters: Counters, variant: Variant) -> list[str]:
@@ -131,9 +146,10 @@ def cost_in_words(cost: annotate.Cost) -> str:
         if shared.excess
     ]
     parts += [
-        f"global {name} {used.bytes_per_sector:.3g} of 32 bytes a sector"
+        f"global {name} {words}"
         for name, used in (("load", cost.reads), ("store", cost.writes))
         if used.excess
+        for words in used.in_words
     ]
     return ", ".join(parts)
 

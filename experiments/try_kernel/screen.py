@@ -23,11 +23,17 @@ LONGEST = 4  # lines of one failure
 RESOURCES = {
     "registers": "registers per thread",
     "shared_bytes": "shared memory, bytes a block",
+    "stack_bytes": "stack (local memory), bytes a thread",
     "spill_bytes": "spilled, bytes",
     "blocks_per_sm": "blocks per SM",
     "occupancy": "theoretical occupancy",
     "limiter": "limited by",
     "sass_total": "instructions in the SASS",
+}
+LOCAL = {  # counters of arrays in local memory
+    f"l1tex__t_{what}_pipe_lsu_mem_local_op_{kind}.sum": f"local {verb}, {what}"
+    for kind, verb in (("ld", "loads"), ("st", "stores"))
+    for what in ("requests", "sectors")
 }
 NOT_SHOWN = ("sm_frequency",)  # differs from launch to launch
 
@@ -90,12 +96,16 @@ def _resources(page: _Page, own: Findings, base: Findings | None) -> list[str]:
     lines = []
     for key, label in RESOURCES.items():
         one, other = (found.resources[key] if found else None for found in (own, base))
-        if key == "spill_bytes" and not (one or other):
+        if key in ("stack_bytes", "spill_bytes") and not (one or other):
             continue
         if key == "occupancy":
             one, other = (None if share is None else 100 * share for share in (one, other))
             lines.append(page.row(label, one, other, "%"))
         else:
+            lines.append(page.row(label, one, other))
+    for name, label in LOCAL.items():
+        one, other = (found.counters.get(name, 0) if found else None for found in (own, base))
+        if one or other:
             lines.append(page.row(label, one, other))
     return lines
 

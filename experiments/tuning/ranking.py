@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError
-from experiments.emulation import bounds, launching, scaling
+from experiments.emulation import bounds, launching, predictions
 from experiments.tuning.space import Configuration
 from kernels.catalogue import Variant
 from kernels.problem import ProblemSpec
@@ -37,9 +37,9 @@ def cycles(variant: Variant, size: int, build_dir: Path, machine: Machine) -> tu
     Raises `UserError` where the emulator cannot tell.
     """
     kernel = launching.load(variant, build_dir)
-    scaled = scaling.emulate(kernel, variant, ProblemSpec.square(size), machine.sms)
-    found = bounds.compute(variant, kernel, build_dir / f"{variant.name}.cubin", scaled, machine)
-    modelled = [estimate for estimate in found.estimates if estimate.resource == "issue_model"]
+    predicted = predictions.predict(kernel, variant, ProblemSpec.square(size), machine.sms)
+    found = bounds.compute(variant, kernel, build_dir / f"{variant.name}.cubin", predicted, machine)
+    modelled = [estimate for estimate in found.estimates if estimate.resource != "l2"]
     most = max((*found.bounds, *modelled), key=lambda bound: bound.cycles_per_sm)
     blocks = found.blocks / machine.sms
     return most.cycles_per_sm * math.ceil(blocks) / blocks, most.resource

@@ -7,6 +7,7 @@ that does not hold counts. The numbers are of CUDA's compute capabilities 7.5 to
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -168,7 +169,7 @@ class Configuration:
 
     def variant(self) -> Variant:
         """The catalogue's kernel with these values."""
-        return catalogue.load().retiled(self.kernel, self.name, self.values, self.threads)
+        return _catalogue().retiled(self.kernel, self.name, self.values, self.threads)
 
 
 @dataclass(frozen=True)
@@ -195,11 +196,17 @@ class Sweep:
                 yield Configuration(kernel, values, broken)
 
 
+@functools.cache
+def _catalogue() -> catalogue.Catalogue:
+    """The catalogue, loaded once for the hundreds of configurations of a sweep."""
+    return catalogue.load()
+
+
 def load(path: Path = SWEEP) -> Sweep:
     """The sweep. Raises `UserError` naming the file, the key and what is accepted."""
     sweep = Sweep(**read_yaml(path, "tune"))
     for kernel, grid in sweep.kernels.items():
-        parameters = list(catalogue.load().kernels[kernel].template)
+        parameters = list(_catalogue().kernels[kernel].template)
         if list(grid) != parameters:
             raise UserError(f"{path}: kernels.{kernel} has {', '.join(grid)}; expected: {', '.join(parameters)}")
     return sweep

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, read_json, registry, run_command, validate, write_json, write_rows, write_text
-from experiments.command_line import add_job, find_machine
+from experiments.command_line import find_machine
 from experiments.gpu import discovery
 from experiments.gpu.worker import Failure, Worker
 from experiments.stages import build, toolchain
@@ -361,7 +361,6 @@ def main() -> None:
         "--rates", default="h200", help="whose rates the emulator's are: one of ptxsim's, or a .toml file"
     )
     parser.add_argument("--jobs", type=int, default=max(1, processors() - 1), help="builds at a time (%(default)s)")
-    add_job(parser)
     options = parser.parse_args()
     sweep = space.load()
     if options.kernel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ class Boxes:
         """`of_block`: granules of a block."""
         self.memory, self.of_block = memory, of_block
         self.pattern: np.ndarray | None = None  # rows of the swizzle by which a tensor copy wrote; 0: something else
+        self.phase: np.ndarray | None = None  # rows of the swizzle's pattern that lie before the box
         self.covered: np.ndarray | None = None  # what boxes that were stored have taken
         self.stored: dict[int, tuple[Instruction, str]] = {}  # by block: the last tensor store, and its box in words
 
@@ -27,13 +29,44 @@ class Boxes:
             self.pattern = np.zeros(len(self.memory.writes), np.uint8)
         if self.pattern is not None:
             self.pattern[g] = pattern
+            self._note_phase(g, pattern)
+
+    def _note_phase(self, g: np.ndarray, pattern: int) -> None:
+        """The pattern follows the bits of the address: a box may begin within it, with another row than its first."""
+        start = int(g.min()) % self.of_block << self.memory.shift
+        phase = start >> 7 & _rows(pattern)
+        if phase and self.phase is None:
+            self.phase = np.zeros(len(self.memory.writes), np.uint8)
+        if self.phase is not None:
+            self.phase[g] = phase
+
+    def read(self, access: Access, instruction: Instruction) -> None:
+        """Threads read rows of 16 bytes, eight at a time: a note where these are of one column only if the swizzle's
+        pattern began at the box."""
+        if self.phase is None or self.pattern is None or access.where.raw.size % 8:
+            return
+        at = access.where.raw + access.offset
+        g = access.flat() >> self.memory.shift
+        phase, rows = self.phase.take(g).astype(np.int64), _rows(self.pattern.take(g).astype(np.int64))
+        line, piece = at >> 7 & rows, at >> 4 & rows
+        by_address = (piece ^ line).reshape(-1, 8)
+        by_box = (piece ^ (line - phase & rows)).reshape(-1, 8)
+        wrong = (by_address.min(axis=1) != by_address.max(axis=1)) & (by_box.min(axis=1) == by_box.max(axis=1))
+        wrong &= (phase.reshape(-1, 8) != 0).all(axis=1)
+        if wrong.any():
+            self._contradicts(instruction, int(phase.reshape(-1, 8)[wrong][0, 0]))
+
+    def _contradicts(self, instruction: Instruction, phase: int) -> None:
+        what = f"reads a swizzled box as if the pattern began with it, but the box begins in row {phase} of the pattern"
+        remedy = "align it to 1024 bytes (128-byte swizzle), 512 or 256, or take the row from the shared address"
+        self.memory.machine.diag.note(f"{instruction.where}: {instruction.opcode} {what}: {remedy}")
 
     def overwritten(self, g: np.ndarray) -> None:
         """Threads write granules."""
         if self.pattern is not None:
             self.pattern[g] = 0
 
-    def read_by_pattern(self, access: Access, row: int, instruction: Instruction) -> None:
+    def read_by_pattern(self, access: Access, row: int, instruction: Instruction, base: int = 0) -> None:
         """A wgmma reads its operand with this swizzle (bytes): a note where a tensor copy wrote it with another."""
         if self.pattern is None:
             return
@@ -43,6 +76,8 @@ class Boxes:
             swizzles = {n: f"a swizzle of {n} bytes" if n > 16 else "no swizzle" for n in (int(other[0]), row)}
             what = f"wgmma reads with {swizzles[row]} what a tensor copy wrote with {swizzles[int(other[0])]}"
             self.memory.machine.diag.note(f"{instruction.where}: {what}")
+        elif base & _rows(row) and found.any():
+            self._contradicts(instruction, base & _rows(row))
 
     def box_stored(self, access: Access, instruction: Instruction, box: str) -> None:
         """A tensor store reads a box from shared memory: its elements, those outside of the tensor included."""
@@ -79,3 +114,8 @@ class Boxes:
                     f"{diag.where(instruction)} stores: is the box of its tensor map smaller than the tile?"
                 )
                 return
+
+
+def _rows(pattern: Any) -> Any:
+    """The bits that number the rows of a swizzle's pattern, by the bytes of one: 7, 3 or 1; 0 without a swizzle."""
+    return np.maximum(pattern, 16) // 16 - 1

@@ -10,16 +10,17 @@ meet a write are watched (see `watched`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from ..instructions.wmma import ELEMENT
 from ..machine.batch import Batch
-from ..machine.memory import Access
+from ..machine.memory import Access, zeros
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins, access_bytes, named_spaces
 from ..ptx.syntax import Instruction, Variable
+from .defined import LOADS, of_granules
 from .flags import Flags
 from .maps import TensorMaps
 from .order import ASYNC, WARP, Order
@@ -80,11 +81,11 @@ class GlobalMemory(Shadow):
         if any(code[pc].opcode == "cp" for pc in pcs):
             size = min(size, 4)
         super().__init__(machine, order, flags, size, total if self.races else 0)
-        nobody = np.zeros(total >> self.shift if unwritten else 0, bool)
+        nobody = zeros(total >> self.shift if unwritten else 0, bool)
         for start, end in unwritten:
             nobody[start >> self.shift : -(-end >> self.shift)] = True
         self.unwritten = nobody if unwritten else None
-        self.reads = np.zeros(len(self.writes), np.int64)
+        self.reads = zeros(len(self.writes), np.int64)
         self.padded = machine.state.padded
         self.maps = TensorMaps(machine, order)
 
@@ -102,7 +103,11 @@ class GlobalMemory(Shadow):
         for g in parts:
             who = lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])  # many of one thread
             if self.unwritten is not None:
-                if reading and np.count_nonzero(self.unwritten.take(g)):
+                if instruction.opcode in LOADS and np.count_nonzero(self.unwritten.take(g)):
+                    bad = np.split(self.unwritten.take(g), max(1, width >> self.shift))
+                    masks = of_granules(bad, self.size, width, instruction)
+                    self.machine.events.defined.read(access, instruction, masks, "global", self._words(access))
+                elif reading and np.count_nonzero(self.unwritten.take(g)):
                     place = int(np.flatnonzero(self.unwritten.take(g))[0])
                     what = f"read of global memory that nobody wrote ({self._place(access, place)})"
                     self.machine.diag.report(instruction, what, int(who[place]))
@@ -296,6 +301,10 @@ class GlobalMemory(Shadow):
             verb = "writes" if _writes(instruction) else "reads"
         what = f"race in global memory: {verb} what {self._name(who, lane)} {did} at {self.at(other & LOW)}, {between}"
         m.diag.report(instruction, f"{what} ({self._place(access, place)}){m.diag.hint(lane)}", lane)
+
+    @staticmethod
+    def _words(access: Access) -> Callable[[int], str]:
+        return lambda at: f"{access.space.shown(at)}, {access.space.describe(at)}"
 
     def _place(self, access: Access, place: int) -> str:
         at = int(access.flat()[min(place, len(access.flat()) - 1)])

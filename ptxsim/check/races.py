@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..machine.batch import Batch
-from ..machine.memory import SHIFT, Access
+from ..machine.memory import SHIFT, Access, zeros
 from ..ptx.syntax import Instruction
 from .flags import Flags
 from .order import Order
@@ -109,7 +109,7 @@ class Shadow:
         """`size`: bytes of a granule; `total`: of the memory."""
         self.machine, self.order, self.flags = machine, order, flags
         self.size, self.shift = size, SHIFT[size]
-        self.writes = np.zeros(total >> self.shift, np.int64)
+        self.writes = zeros(total >> self.shift, np.int64)
         self.events: list[tuple[Instruction, int, int]] = [(machine.program.code[0], 0, 0)]  # the first is nobody's
         self.times, self.strengths = np.zeros(64, np.int32), np.zeros(64, np.int8)
 

@@ -19,6 +19,7 @@ from ..machine.bulk_groups import Store
 from ..machine.memory import Access
 from ..ptx.syntax import Instruction
 from .boxes import Boxes
+from .defined import LOADS, of_granules
 from .flags import Flags
 from .intervals import Interval, Noted
 from .order import ASYNC, PLANES, WARP, Order
@@ -74,6 +75,8 @@ class SharedMemory(Shadow):
             return
         lanes = self.all_lanes if access.lanes is None else access.lanes
         noted = Noted(access, self.first_granule(access), max(1, width >> self.shift), lanes, instruction, kind)
+        if kind == "ldmatrix" or (kind == "ld" and width == 16):
+            self.boxes.read(access, instruction)
         released = False
         if noted.strength != PLAIN and self.watch_races and instruction.opcode not in OBJECTS:
             released = self.flags.access(access, width, instruction, kind, lanes)
@@ -120,7 +123,10 @@ class SharedMemory(Shadow):
         key, cache = ("written", noted.first, noted.number), noted.access.where.cache
         if key in cache:
             return
-        if noted.kind not in ("st", "st_ordered"):
+        if noted.instruction.opcode in LOADS:
+            if not self._defined(noted):
+                return
+        elif noted.kind not in ("st", "st_ordered"):
             for g in noted.indices(self.shift):
                 good = self.written.take(g)
                 if np.count_nonzero(good) != len(good):
@@ -130,6 +136,18 @@ class SharedMemory(Shadow):
             for g in noted.indices(self.shift):
                 self.written[g] = True
         cache[key] = True
+
+    def _defined(self, noted: Noted) -> bool:
+        """Whether all that a load reads was written; else its registers are undefined."""
+        bad = [~self.written.take(g) for g in noted.indices(self.shift)]
+        if not any(np.count_nonzero(part) for part in bad):
+            return True
+        masks = of_granules(bad, self.size, noted.number << self.shift, noted.instruction)
+        self.machine.events.defined.read(noted.access, noted.instruction, masks, "shared", self._place)
+        return False
+
+    def _place(self, at: int) -> str:
+        return f"shared address 0x{at:x}{self.machine.diag.in_shared(at)}"
 
     def _require_landed(self, noted: Noted) -> bool:
         """Report an access of what a copy under way is to write; whether it is one."""

@@ -22,6 +22,7 @@ from .counters import Counters, Stats
 from .register_banks import MERGED
 
 READS = ("ld", "ldmatrix", "atom", "cp_async_ld")
+SHORTEST = 12  # characters of a line of the source where its note is long
 CONTEXT = 2  # lines around an annotated one in an excerpt
 HEAVY = 0.25  # of all excess in the kernel: such a line has two marks
 WIDTHS = (2, 8, 8, 4, 4, 7, 4)
@@ -58,8 +59,11 @@ class Global:
     sectors: int = 0
     ideal: int = 0
     bytes: int = 0
+    in_words: dict[str, None] = field(default_factory=dict)  # what each access costs; a set in order
 
     def add(self, stats: Stats) -> None:
+        if words := stats.sectors_in_words():
+            self.in_words[words] = None
         self.sectors += stats.sectors
         self.ideal += stats.ideal_sectors
         self.bytes += stats.bytes
@@ -74,6 +78,25 @@ class Global:
 
 
 @dataclass
+class Local:
+    """Requests and sectors of local memory."""
+
+    loads: int = 0
+    stores: int = 0
+    sectors: int = 0
+
+    def add(self, stats: Stats) -> None:
+        if stats.kind == "st":
+            self.stores += stats.requests
+        else:
+            self.loads += stats.requests
+        self.sectors += stats.local_sectors
+
+    def __str__(self) -> str:
+        return f"local memory: {self.loads:,} loads, {self.stores:,} stores, {self.sectors:,} sectors"
+
+
+@dataclass
 class Cost:
     """What one line does. `executed`: its memory instructions, each once for every warp that executes it."""
 
@@ -82,7 +105,7 @@ class Cost:
     reads: Global = field(default_factory=Global)
     writes: Global = field(default_factory=Global)
     executed: int = 0
-    local: bool = False
+    local: Local = field(default_factory=Local)
     merged_loads: float = 0.0  # by warp; each takes fewer wavefronts, and longer to issue
     merged_into: set[Location] = field(default_factory=set)  # lines whose wide load does this line's work
     through: set[str] = field(default_factory=set)  # places of inlined functions, as file:line, that do the accesses
@@ -98,7 +121,8 @@ class Cost:
             (self.loads if stats.kind in READS else self.stores).add(stats)
         if stats.sectors:
             (self.reads if stats.kind in (*READS, "cp_async") else self.writes).add(stats)
-        self.local |= stats.space == "local"
+        if stats.local_sectors:
+            self.local.add(stats)
         self.merged_loads += stats.merged_loads
 
     @property
@@ -119,7 +143,7 @@ def costs(counters: Counters) -> dict[str, dict[int, Cost]]:
     found: dict[str, dict[int, Cost]] = defaultdict(lambda: defaultdict(Cost))
     known = places(counters.program) if counters.program is not None else {}
     for stats in counters.by_instruction():
-        touches = stats.wavefronts or stats.sectors or stats.merged_into is not None or stats.space == "local"
+        touches = stats.wavefronts or stats.sectors or stats.merged_into is not None or stats.local_sectors
         if not touches or stats.space == "const":
             continue
         seen: set[str] = set()
@@ -200,14 +224,26 @@ def _heading(kernel: Launched, counters: Counters, totals: list[Stats]) -> list[
     if waves:
         lines.append(f"shared memory: {waves:,} wavefronts, {ideal:,} would do ({(waves - ideal) / waves:.1%} excess)")
     if sectors:
-        lines.append(f"global memory: {sectors:,} sectors, {best:,} would do ({(sectors - best) / sectors:.1%} excess)")
+        used = sum(s.bytes for s in totals) / sectors
+        lines.append(
+            f"global memory: {sectors:,} sectors, {best:,} would do ({(sectors - best) / sectors:.1%} excess), "
+            f"{used:.3g} of 32 bytes used of each"
+        )
+    local = Local()
+    for stats in totals:
+        if stats.local_sectors:
+            local.add(stats)
+    if local.sectors:
+        lines.append(f"{local}; the arrays take {kernel.program.array_bytes:,} bytes of each thread")
     return lines
 
 
 def _legend() -> list[str]:
     return [
         "shared ld, st   wavefronts for each that would do; where that is not 1, the worst n-way conflict of a request",
-        "global ld, st   bytes used of each 32-byte sector",
+        "global ld, st   bytes used of each 32-byte sector; right of the line, for each access: sectors a request of",
+        "                a warp, the fewest that its bytes fill (ideal), and whether that is coalesced, a broadcast",
+        "                (threads want the same bytes), strided (bytes lie apart) or misaligned (one sector more)",
         "warps           memory instructions of the line, each once for every warp that executes it",
         f"!  costs more than it must    !!  with at least {HEAVY:.0%} of the kernel's excess wavefronts or sectors",
         "merged          loads whose neighbouring lanes want the same: fewer wavefronts, but longer to issue",
@@ -261,11 +297,13 @@ class _Page:
             f"{cost.executed:,}" if cost.executed else "",
             str(number),
         )
-        notes = []
+        notes = [
+            f"{name} {words}" for name, used in (("ld", cost.reads), ("st", cost.writes)) for words in used.in_words
+        ]
         if cost.through:
             notes.append("in " + ", ".join(sorted(cost.through)))
-        if cost.local:
-            notes.append("local memory")
+        if cost.local.sectors:
+            notes.append(str(cost.local))
         if cost.merged_loads:
             notes.append(f"{cost.merged_loads:,.0f} merged, {MERGED} issue cycles more each")
         return self._row(cells, text, "; ".join(notes))
@@ -277,7 +315,9 @@ class _Page:
         bar = " │ " if cells[-1].isdigit() else "  "
         note = f"  <- {note}" if note else ""
         if self.width is not None:
-            room = max(12, self.width - len(gutter) - len(bar) - len(note))
+            space = self.width - len(gutter) - len(bar)
+            note = note if len(note) <= space - SHORTEST else note[: max(0, space - SHORTEST - 1)] + "…"
+            room = max(SHORTEST, space - len(note))
             text = text if len(text) <= room else text[: room - 1] + "…"
         if not self.colour:
             return f"{gutter}{bar}{text}{note}".rstrip()

@@ -1,49 +1,34 @@
-"""Pictures of bank conflicts: which lane's word each bank of shared memory serves in each wavefront of an access.
+"""Bank conflicts in detail: which lane's word each bank of shared memory serves in each wavefront of an access.
 
     from ptxsim import banks
-    found = banks.accesses(kernel, grid=1, block=256, args=[...], line=57)   # data: one `Access` an instruction
-    text = banks.draw(found)                                                # the picture, as SVG text
+    found = banks.accesses(kernel, grid=1, block=256, args=[...], line=57)   # one `Access` an instruction
+    print(banks.table(found[0]))
 
 `accesses` launches the kernel; an `Access` holds the addresses of one warp's 32 lanes and how they are served, by the
-rules of `wavefronts.py`, so that it has as many wavefronts as `Counters` counts for it. `draw` takes accesses of any
-kernels and puts their pictures one below the other.
+rules of `wavefronts.py`, so that it has as many wavefronts as `Counters` counts for it.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
-from ..api import Argument, Constant, Kernel, dimensions
+from ..engine.kernel import Argument, Constant, Kernel, dimensions
 from ..errors import PtxsimError
 from ..machine.launch import Checks, Limits
 from ..machine.observer import MemoryEvent, Observer
 from ..ptx.sources import choose_file, find_source, places
-from ..ptx.syntax import (
-    Address,
-    Arguments,
-    Immediate,
-    Instruction,
-    Label,
-    Negated,
-    Pair,
-    Register,
-    Special,
-    Symbol,
-    Vector,
-)
+from ..ptx.syntax import Instruction
 from . import wavefronts
 from .counters import Counters, Stats
-from .wavefronts import BANKS, WORD, Part, Word
+from .wavefronts import BANKS, WORD, Part
 
-Run = tuple[int, int, tuple[int, ...], int]  # first bank, how many, lanes, address of the first
 VERBS = {"ld": "load", "st": "store", "atom": "atomic", "cp_async": "cp.async write"}
 
 
@@ -55,13 +40,13 @@ class Access:
         kernel: name of the entry.
         file, line: of the CUDA source, as `.loc` gives them; `file` is None without line information.
         text: that source line, stripped; empty where the source was not found.
-        pc, ptx, ptx_line: place, text and line of the PTX instruction; of a merged load, of the one that leads it.
+        pc, ptx, ptx_line: place, name and line of the PTX instruction; of a merged load, of the one that leads it.
         merged: places of the other scalar loads that ptxas merges into it, in program order.
         kind: ld, st, atom, ldmatrix or cp_async.
         width: bytes a lane; of a merged load, all of them.
         block, warp: which warp, of which block (x, y, z).
         number, of: this is the `number`-th of `of` shared-memory accesses on its line, from 1.
-        alike: the numbers of the others whose pictures differ from this one's in nothing, or by a shift of all banks.
+        alike: the numbers of the others that are served as this one, or with a shift of all banks.
         execution, executions: this is the `execution`-th of `executions` times that the warp does this, from 1.
         least, most: wavefronts of the cheapest and the costliest of these executions.
         addresses: [32] int64, bytes within the block's shared memory; undefined for lanes that are not active.
@@ -96,24 +81,26 @@ class Access:
     ideal: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a dictionary for JSON, from which `from_dict` builds the access again."""
-        plain = asdict(self)
-        return plain | {"addresses": self.addresses.tolist(), "active": self.active.tolist()}
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Access:
-        """Build an access from the dictionary that `as_dict` returned."""
-
-        def part(kept: dict[str, Any]) -> Part:
-            rows = tuple(tuple(Word(w["address"], tuple(w["lanes"])) for w in row) for row in kept["wavefronts"])
-            return Part(tuple(kept["lanes"]), rows)
-
-        made: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()
+        """What a picture shows, for JSON: each part has a name and wavefronts, each of these a list of words."""
+        return {
+            "file": self.file,
+            "line": self.line,
+            "source": self.text,
+            "instruction": self.ptx,
+            "kind": self.kind,
+            "bits": 8 * self.width,
+            "wavefronts": self.wavefronts,
+            "ideal": self.ideal,
+            "summary": self.summary,
+            "about": self.about,
+            "parts": [
+                {
+                    "name": self.part_name(index),
+                    "wavefronts": [[{"bank": w.bank, "lanes": list(w.lanes)} for w in row] for row in part.wavefronts],
+                }
+                for index, part in enumerate(self.parts)
+            ],
         }
-        made |= {"addresses": np.array(plain["addresses"], np.int64), "active": np.array(plain["active"], bool)}
-        made["parts"] = tuple(map(part, plain["parts"]))
-        return cls(**made)
 
     @property
     def ways(self) -> int:
@@ -139,7 +126,7 @@ class Access:
 
     @property
     def pattern(self) -> tuple[str, int, str]:
-        """Equal for accesses whose pictures differ in nothing, or by a shift of all banks."""
+        """Equal for accesses that are served alike, but for a shift of all banks."""
         first = self.parts[0].wavefronts[0]
         origin = min(first, key=lambda word: (word.lanes, word.address)).bank
         rows = [
@@ -147,6 +134,45 @@ class Access:
             for part in self.parts
         ]
         return (self.kind, self.width, repr(rows))
+
+    @property
+    def place(self) -> str:
+        """The line of the source, or of the PTX."""
+        return f"PTX line {self.ptx_line}" if self.file is None else f"{PurePath(self.file).name}:{self.line}"
+
+    def part_name(self, index: int) -> str:
+        """What a part is of the access; empty where it is all of it."""
+        if len(self.parts) == 1:
+            return ""
+        if self.kind == "ldmatrix":
+            return f"matrix {index}"
+        if self.kind == "cp_async":
+            return f"from line {index + 1}"
+        size = 32 * WORD // self.width  # lanes of a half- or quarter-warp
+        lanes = self.parts[index].lanes
+        return f"lanes {lanes[0] // size * size}–{lanes[-1] // size * size + size - 1}"
+
+    @property
+    def about(self) -> list[str]:
+        """The access in two lines: its instruction, and which execution it is."""
+        instruction = f"{self.place} · {self.ptx}"
+        if self.merged:
+            more = _some(len(self.merged), "load")
+            instruction += f" and {more} more, made one LDS.{8 * self.width} by ptxas"
+        which = f"block ({', '.join(map(str, self.block))}), warp {self.warp}"
+        if self.executions > 1:
+            others = "all cost the same" if self.least == self.most else f"{self.least} to {self.most} wavefronts"
+            which += f", execution {self.execution} of {self.executions} ({others})"
+        parts = [which]
+        if self.of > 1:
+            alike = f" ({_some(len(self.alike), 'other')} the same or shifted)" if self.alike else ""
+            parts.append(f"access {self.number} of {self.of} on this line{alike}")
+        off = np.flatnonzero(~self.active).tolist()
+        if self.kind == "ldmatrix":
+            off = [lane for lane in off if lane < 8 * len(self.parts)]
+        if off:
+            parts.append(f"not active: {'lane' if len(off) == 1 else 'lanes'} {ranges(off)}")
+        return [instruction, " · ".join(parts)]
 
 
 def _some(count: int, one: str, many: str | None = None) -> str:
@@ -322,7 +348,7 @@ def _touches_shared(by_pc: dict[int, Stats], pc: int) -> bool:
 def _no_access(
     kernel: Kernel, file: str, line: int, stats: list[Stats], here: list[Instruction], by_pc: dict[int, Stats]
 ) -> str:
-    """Why there is nothing to draw, and where there is."""
+    """Why there is no access, and where there is one."""
     touching = {s.merged_into or s.instruction for s in stats if s.wavefronts or s.merged_into}
     known = places(kernel.program)
     lines = {place.line for i in touching for place in known.get(i.pc, ()) if place.file == file}
@@ -359,7 +385,7 @@ def _access(
     parts = wavefronts.serve(chosen.addresses, chosen.active, width, kind, chosen.source, chosen.reading)
     return {
         "pc": pc,
-        "ptx": ptx_text(stats.instruction),
+        "ptx": stats.instruction.name,
         "ptx_line": stats.instruction.ptx_line,
         "merged": merged,
         "kind": kind,
@@ -402,334 +428,24 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(parts)
 
 
-def ptx_text(instruction: Instruction) -> str:
-    """The instruction as PTX writes it."""
-    guard = ""
-    if instruction.predicate is not None:
-        guard = f"@{'!' if instruction.negated else ''}{instruction.predicate.name} "
-    operands = ", ".join(_operand(o) for o in instruction.operands)
-    return f"{guard}{instruction.name} {operands};".replace(" ;", ";")
-
-
-def _operand(operand: object) -> str:
-    match operand:
-        case None:
-            return "_"
-        case Register() | Special() | Label():
-            return operand.name
-        case Symbol():
-            return f"{operand.name}+{operand.offset}" if operand.offset else operand.name
-        case Negated():
-            return f"!{_operand(operand.register)}"
-        case Immediate():
-            return (
-                f"0{'f' if operand.width == 32 else 'd'}{operand.bits:0{operand.width // 4}X}"
-                if operand.width
-                else str(operand.value)
-            )
-        case Vector():
-            return "{" + ", ".join(_operand(item) for item in operand.items) + "}"
-        case Arguments():
-            return "(" + ", ".join(_operand(item) for item in operand.items) + ")"
-        case Pair():
-            return f"{_operand(operand.first)}|{_operand(operand.second)}"
-        case Address():
-            base = _operand(operand.base) if operand.base is not None else ""
-            offset = f"+{operand.offset}" if operand.offset or not base else ""
-            return f"[{base}{offset}]".replace("[+", "[")
-    return str(operand)
-
-
-# drawing; lengths in points, type of 7 points or more: it is printed at this size
-
-
-WIDTH = 468.0  # 6.5 inches
-LEFT = 58.0
-CELL = (WIDTH - LEFT - 2) / BANKS
-INK, GREY, GRID = "#1a1a1a", "#4d4d4d", "#c8c8c8"
-ONE, FIRST, MORE, SHARED = "#cfe3f5", "#fbd9b5", "#ee9a4d", "#00664b"  # distinct to colour-blind readers, and in grey
-WARNING = "#9c3d00"
-SANS, MONO = "DejaVu Sans, Verdana, Arial, sans-serif", "DejaVu Sans Mono, Menlo, Consolas, monospace"
-
-
 def distinct(found: Sequence[Access]) -> list[Access]:
     """The first of each group of accesses of one line that are alike."""
     return [access for access in found if not access.alike or access.number < min(access.alike)]
 
 
-def draw(found: Sequence[Access], headings: Sequence[str] | None = None, title: str | None = None) -> str:
-    """SVG text: a picture of each access, one below the other.
-
-    `headings` stand above each; `title` is not drawn, but what a screen reader and a tooltip say. Widths are made for
-    DejaVu Sans; where that is not installed, similar fonts take its place.
-    """
-    if not found:
-        raise PtxsimError("no access to draw")
-    return _Picture(title, found, headings or [""] * len(found)).text()
-
-
-class _Picture:
-    def __init__(self, title: str | None, found: Sequence[Access], headings: Sequence[str]) -> None:
-        self.root = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "font-family": SANS})
-        names = ET.SubElement(self.root, "title")
-        names.text = title or "Banks of shared memory: " + "; ".join(dict.fromkeys(_place(a) for a in found))
-        ET.SubElement(self.root, "desc").text = " ".join(
-            f"{heading + ': ' if heading else ''}{_place(a)}: {a.summary}."
-            for a, heading in zip(found, headings, strict=True)
-        )
-        self.background = ET.SubElement(self.root, "rect", {"width": _n(WIDTH), "fill": "#ffffff"})
-        self.y = 4.0
-        self.used: set[str] = set()
-        for index, (access, heading) in enumerate(zip(found, headings, strict=True)):
-            if index:
-                self.y += 10
-            self.panel(access, heading)
-        self.legend()
-        height = self.y + 3
-        self.background.set("height", _n(height))
-        self.root.set("width", f"{_n(WIDTH)}pt")
-        self.root.set("height", f"{_n(height)}pt")
-        self.root.set("viewBox", f"0 0 {_n(WIDTH)} {_n(height)}")
-
-    def text(self) -> str:
-        ET.indent(self.root, " ")
-        return ET.tostring(self.root, encoding="unicode") + "\n"
-
-    # pieces
-
-    def put(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        size: float,
-        fill: str = INK,
-        anchor: str = "start",
-        parent: ET.Element | None = None,
-        **more: object,
-    ) -> None:
-        given = {"x": _n(x), "y": _n(y), "font-size": _n(size), "fill": fill}
-        if anchor != "start":
-            given["text-anchor"] = anchor
-        given |= {key.replace("_", "-"): str(value) for key, value in more.items()}
-        made = ET.SubElement(self.root if parent is None else parent, "text", given)
-        made.text = text
-
-    def line(self, text: str, size: float, fill: str = INK, mono: bool = False, weight: str = "") -> None:
-        """A line of text, cut where it would leave the picture."""
-        self.y += size * 1.25
-        more: dict[str, Any] = {"font_family": MONO} if mono else {}
-        more |= {"font_weight": weight} if weight else {}
-        per_character = 0.603 if mono else 0.64 if weight else 0.54
-        self.put(0.5, self.y, _cut(text, int((WIDTH - 1) / (per_character * size))), size, fill, **more)
-        self.y += size * 0.15
-
-    def panel(self, access: Access, heading: str) -> None:
-        if heading:
-            self.line(heading, 9, weight="bold")
-        conflict = access.wavefronts > access.ideal
-        self.line(access.summary, 8.5, fill=WARNING if conflict else INK, weight="bold")
-        if access.text:
-            self.line(access.text, 7.5, mono=True)
-        for words in _about(access):
-            self.line(words, 7, fill=GREY)
-        self.grid(access)
-
-    def grid(self, access: Access) -> None:
-        self.y += 10
-        self.put(LEFT, self.y - 1, "bank, and below it the lanes that it serves", 7, GREY)
-        self.y += 9
-        self.put(LEFT - 4, self.y - 1.5, "wavefront", 7, GREY, "end")
-        for bank in range(BANKS):
-            self.put(LEFT + (bank + 0.5) * CELL, self.y - 1.5, str(bank), 7, GREY, "middle")
-        self.y += 1
-        blocks = [[_blocks(row, access.width) for row in part.wavefronts] for part in access.parts]
-        two_lines = any(len(b[2]) > 1 and _one_line(b) is None for part in blocks for row in part for b in row)
-        height = 19.5 if two_lines else 13.0
-        number = 0
-        for index, (part, rows) in enumerate(zip(access.parts, blocks, strict=True)):
-            top = self.y
-            crowded = {bank for row in part.wavefronts[1:] for bank in (word.bank for word in row)}
-            for turn, row in enumerate(rows):
-                number += 1
-                self.row(row, turn, crowded, height)
-                heavy: dict[str, Any] = {"font_weight": "bold"} if turn else {}
-                self.put(LEFT - 4, self.y + height / 2 + 2.5, str(number), 7, WARNING if turn else INK, "end", **heavy)
-                self.y += height
-            if len(access.parts) > 1:
-                self.put(0.5, top + height / 2 + 2.5, _part_name(access, index), 7, INK)
-                if index:
-                    self.stroke(0, top, WIDTH - 2, top, INK, 0.9)
-
-    def stroke(self, x1: float, y1: float, x2: float, y2: float, colour: str, width: float) -> None:
-        places = {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "stroke-width": width}
-        ET.SubElement(self.root, "line", {k: _n(v) for k, v in places.items()} | {"stroke": colour})
-
-    def row(self, blocks: list[Run], turn: int, crowded: set[int], height: float) -> None:
-        right = LEFT + BANKS * CELL
-        frame = "".join(f"M{_n(LEFT + i * CELL)} {_n(self.y)}v{_n(height)}" for i in range(BANKS + 1))
-        frame += f"M{_n(LEFT)} {_n(self.y)}H{_n(right)}M{_n(LEFT)} {_n(self.y + height)}H{_n(right)}"
-        ET.SubElement(self.root, "path", {"d": frame, "stroke": GRID, "stroke-width": "0.5", "fill": "none"})
-        for block in blocks:
-            bank, count, lanes, address = block
-            fill = MORE if turn else FIRST if bank in crowded else ONE
-            self.used.add(fill)
-            group = ET.SubElement(self.root, "g")
-            who = f"lane {lanes[0]}" if len(lanes) == 1 else f"lanes {ranges(lanes)}"
-            where = f"bank {bank}" if count == 1 else f"banks {bank}–{bank + count - 1}"
-            ET.SubElement(group, "title").text = f"{who}: {where}, address {address}"
-            box = {
-                "x": LEFT + bank * CELL + (0.65 if len(lanes) > 1 else 0),
-                "y": self.y + (0.65 if len(lanes) > 1 else 0),
-                "width": count * CELL - (1.3 if len(lanes) > 1 else 0),
-                "height": height - (1.3 if len(lanes) > 1 else 0),
-                "stroke-width": 0.4,
-            }
-            shape = ET.SubElement(group, "rect", {k: _n(v) for k, v in box.items()} | {"fill": fill, "stroke": GREY})
-            if len(lanes) > 1:
-                self.used.add(SHARED)
-                shape.set("stroke", SHARED)
-                shape.set("stroke-width", "1.3")
-            self.label(group, block, height)
-
-    def label(self, group: ET.Element, block: Run, height: float) -> None:
-        bank, count, lanes, _ = block
-        x, y = LEFT + (bank + count / 2) * CELL, self.y + height / 2
-        weight: dict[str, Any] = {"font_weight": "bold"} if len(lanes) > 1 else {}
-        one = _one_line(block)
-        if one is not None:
-            text, size = one
-            self.put(x, y + size * 0.36, text, size, INK, "middle", group, **weight)
-            return
-        whole = lanes[-1] - lanes[0] == len(lanes) - 1
-        first, second = str(lanes[0]), str(lanes[1])
-        if len(lanes) == 2:
-            first += ","
-        elif whole:
-            first, second = f"{lanes[0]}-", str(lanes[-1])  # a hyphen: a dash leaves the cell
-        else:
-            second = f"+{len(lanes) - 1}"
-        self.put(x, y - 1, first, 7, INK, "middle", group)
-        self.put(x, y + 6.5, second, 7, INK, "middle", group)
-
-    def legend(self) -> None:
-        texts = {
-            ONE: "lane that is served",
-            FIRST: "first of a bank's several words",
-            MORE: "each further one: a wavefront more",
-            SHARED: "one word for several lanes",
-        }
-        self.y += 6
-        x, size = 0.5, 7
-        for colour, text in texts.items():
-            if colour not in self.used:
-                continue
-            width = 13 + _width(text, size) + 12
-            if x + width > WIDTH:
-                x, self.y = 0.5, self.y + 11
-            box = {
-                "x": _n(x + 0.7),
-                "y": _n(self.y + 0.7),
-                "width": "8",
-                "height": "8",
-                "stroke": GREY,
-                "stroke-width": "0.4",
-            }
-            if colour == SHARED:
-                box |= {"fill": "#ffffff", "stroke": SHARED, "stroke-width": "1.3"}
-            else:
-                box["fill"] = colour
-            ET.SubElement(self.root, "rect", box)
-            self.put(x + 13, self.y + 7.3, text, size, INK)
-            x += width
-        self.y += 10
-
-
-def _n(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def _width(text: str, size: float) -> float:
-    """Width of text in DejaVu Sans, about."""
-    narrow = {
-        ",": 0.32,
-        " ": 0.32,
-        "–": 0.5,
-        "+": 0.84,
-        "i": 0.28,
-        "l": 0.28,
-        "t": 0.4,
-        "f": 0.36,
-        ".": 0.32,
-        ":": 0.34,
-    }
-    return size * sum(narrow.get(c, 0.64 if c.isdigit() else 0.6) for c in text)
-
-
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
-
-
-def _one_line(block: Run) -> tuple[str, float] | None:
-    """Its lanes in one line and the size of the type; None where they do not fit its width."""
-    _, count, lanes, _ = block
-    room = count * CELL - 2
-    text = ranges(lanes)
-    for size in (7.5, 7):
-        for form in (text, text.replace(", ", ",")):
-            if _width(form, size) * (1.1 if len(lanes) > 1 else 1) <= room:
-                return form, size
-    return None
-
-
-def _blocks(row: Sequence[wavefronts.Word], width: int) -> list[Run]:
-    """A wavefront's words as (first bank, banks, lanes, address): words of one access side by side are one block."""
-    made: list[tuple[int, int, tuple[int, ...], int]] = []
-    for word in row:
-        if made:
-            bank, count, lanes, address = made[-1]
-            if lanes == word.lanes and word.address == address + count * WORD and count < width // WORD:
-                made[-1] = (bank, count + 1, lanes, address)
-                continue
-        made.append((word.bank, 1, word.lanes, word.address))
-    return made
-
-
-def _part_name(access: Access, index: int) -> str:
-    if access.kind == "ldmatrix":
-        return f"matrix {index}"
-    if access.kind == "cp_async":
-        return f"from line {index + 1}"
-    size = 32 * WORD // access.width  # lanes of a half- or quarter-warp
-    lanes = access.parts[index].lanes
-    first, last = lanes[0] // size * size, lanes[-1] // size * size + size - 1
-    return f"lanes {first}–{last}"
-
-
-def _place(access: Access) -> str:
-    if access.file is None:
-        return f"PTX line {access.ptx_line}"
-    return f"{PurePath(access.file).name}:{access.line}"
-
-
-def _about(access: Access) -> list[str]:
-    """Describe the access in two or three lines."""
-    lines = [f"{_place(access)} · {access.ptx}"]
-    if access.merged:
-        more = _some(len(access.merged), "load")
-        lines[0] += f" and {more} more, made one LDS.{8 * access.width} by ptxas"
-    which = f"block ({', '.join(map(str, access.block))}), warp {access.warp}"
-    if access.executions > 1:
-        others = "all cost the same" if access.least == access.most else f"{access.least} to {access.most} wavefronts"
-        which += f", execution {access.execution} of {access.executions} ({others})"
-    parts = [which]
-    if access.of > 1:
-        alike = f" ({_some(len(access.alike), 'other')} the same or shifted)" if access.alike else ""
-        parts.append(f"access {access.number} of {access.of} on this line{alike}")
-    off = np.flatnonzero(~access.active).tolist()
-    if access.kind == "ldmatrix":
-        off = [lane for lane in off if lane < 8 * len(access.parts)]
-    if off:
-        parts.append(f"not active: {'lane' if len(off) == 1 else 'lanes'} {ranges(off)}")
-    together = " · ".join(parts)
-    return [*lines, *([together] if len(together) <= 122 else parts)]
+def table(access: Access) -> str:
+    """An access as a table: a row a wavefront, a column a bank, with the lane that the bank serves (the first of
+    several is marked +)."""
+    names = [access.part_name(index) for index in range(len(access.parts))]
+    width = max(9, *map(len, names))
+    head = "".join(f"{bank:3d} " for bank in range(BANKS))
+    lines = [access.summary, *access.about, *([access.text] if access.text else []), f"{'':{width}} bank"]
+    lines.append(f"{'wavefront':<{width}}      {head.rstrip()}")
+    number = 0
+    for name, part in zip(names, access.parts, strict=True):
+        for turn, row in enumerate(part.wavefronts):
+            number += 1
+            cells = dict.fromkeys(range(BANKS), "  . ")
+            cells |= {word.bank: f"{word.lanes[0]:3d}{'+' if len(word.lanes) > 1 else ' '}" for word in row}
+            lines.append(f"{name if not turn else '':<{width}} {number:3d}  {''.join(cells.values())}".rstrip())
+    return "\n".join(lines)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from ..gpus import KIB, Limits
 from ..machine.arrays import Texture
-from ..machine.memory import Access
+from ..machine.memory import GLOBAL_BASE, Access
 from ..machine.observer import Launched, MemoryEvent, Observer
 from ..ptx import polling, sass
 from ..ptx.demangle import split
@@ -65,6 +66,8 @@ LABELS = {
     "issue_model": "issue cycles",
 }
 ESTIMATES = ("l2", "issue_model")  # by rules that are models
+OF_BLOCKS = ("fma", "issue", "registers")  # estimates, too, where too many executions of blocks are
+ESTIMATED = 0.02  # of the instructions; more makes them so
 OF_THE_GPU = ("dram",)  # shared by all SMs: an uneven share of blocks does not slow it
 
 
@@ -72,9 +75,11 @@ class Traffic(Observer):
     """Counts how often each instruction is executed, and what of global memory must be fetched: lines looked up in L1,
     and sectors by block and by launch."""
 
-    def __init__(self) -> None:
+    def __init__(self, by_block: int = 0) -> None:
+        """`by_block`: so many blocks are counted by themselves: executions and lines are arrays."""
+        self.blocks, self.by_block = by_block, by_block > 0
         self.executions: Counter[int] = Counter()  # by warp, of the instruction at each place
-        self.lines = 0
+        self.lines: Any = 0
         self._seen: list[np.ndarray] = []  # block and sector in one number
         self._held = 0
 
@@ -91,8 +96,8 @@ class Traffic(Observer):
         addresses, active = event.addresses()
         key = ("lines", event.width, event.offset % LINE)
         if key not in event.cache:
-            event.cache[key] = count_lines(addresses, active, event.width)
-        self.lines += event.cache[key]
+            event.cache[key] = self._sum(count_lines(addresses, active, event.width))
+        self.lines = self.lines + event.cache[key]
         blocks = np.broadcast_to(event.blocks()[:, None], addresses.shape)
         self._fetch(blocks[active], addresses[active], event.width)
 
@@ -104,11 +109,16 @@ class Traffic(Observer):
     def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
         inside = (index >= 0) & (index < texture.elements)
         lanes = lanes[inside]
-        addresses = texture.address + index[inside].astype(np.int64) * texture.element_bytes
+        addresses = texture.address - GLOBAL_BASE + index[inside].astype(np.int64) * texture.element_bytes
         full, active = np.zeros(self._state.lanes, np.int64), np.zeros(self._state.lanes, bool)
         full[lanes], active[lanes] = addresses, True
-        self.lines += count_lines(full.reshape(-1, WARP), active.reshape(-1, WARP), texture.element_bytes)
+        lines = count_lines(full.reshape(-1, WARP), active.reshape(-1, WARP), texture.element_bytes)
+        self.lines = self.lines + self._sum(lines)
         self._fetch(self._state.blocks[self._state.block_of[lanes]], addresses, texture.element_bytes)
+
+    def _sum(self, of_warps: np.ndarray) -> Any:
+        """Over warps, or over those of each block."""
+        return of_warps.reshape(self.blocks, -1).sum(axis=1) if self.by_block else int(of_warps.sum())
 
     def _fetch(self, blocks: np.ndarray, addresses: np.ndarray, width: int) -> None:
         """Record which sectors the blocks touch."""
@@ -123,9 +133,21 @@ class Traffic(Observer):
             self._seen = [np.unique(np.concatenate(self._seen))]
             self._held = 0
 
+    def sectors_of(self, blocks: Sequence[int]) -> np.ndarray:
+        """The different sectors that these blocks read, by their numbers."""
+        seen = self._distinct()
+        parts = [seen[slice(*np.searchsorted(seen, (block << 40, block + 1 << 40)))] for block in blocks]
+        return np.unique(np.concatenate(parts) & ((1 << 40) - 1))
+
+    def _distinct(self) -> np.ndarray:
+        """The blocks and sectors seen so far, in order."""
+        if len(self._seen) != 1:
+            self._seen = [np.unique(np.concatenate(self._seen))] if self._seen else [np.zeros(0, np.int64)]
+        return self._seen[0]
+
     def totals(self) -> dict[str, float]:
         """Lines looked up; different sectors that each block reads, summed; different sectors that the launch reads."""
-        seen = np.unique(np.concatenate(self._seen)) if self._seen else np.zeros(0, np.int64)
+        seen = self._distinct()
         return {
             "lines": float(self.lines),
             "block_sectors": float(seen.size),
@@ -133,13 +155,13 @@ class Traffic(Observer):
         }
 
 
-def count_lines(addresses: np.ndarray, active: np.ndarray, width: int) -> int:
-    """Different 128-byte lines that each warp's request touches, summed. `addresses` in bytes: [warps, 32]."""
+def count_lines(addresses: np.ndarray, active: np.ndarray, width: int) -> np.ndarray:
+    """Different 128-byte lines that each warp's request touches. `addresses` in bytes: [warps, 32]."""
     lines = np.concatenate([addresses // LINE, (addresses + width - 1) // LINE], axis=1)
     lines = np.sort(np.where(np.concatenate([active, active], axis=1), lines, -1), axis=1)
     first = lines >= 0
     first[:, 1:] &= lines[:, 1:] != lines[:, :-1]
-    return int(first.sum())
+    return np.asarray(first.sum(axis=1))
 
 
 @dataclass
@@ -154,10 +176,13 @@ class Work:
     def observed(cls, counters: Counters, traffic: Traffic) -> Work:
         """The work of the launch that both observed."""
         counts = {f"executed:{pc}": float(times) for pc, times in traffic.executions.items()}
-        totals = counters.totals()
-        wanted = (SHARED_WAVEFRONTS, STORED_SECTORS, MERGED_LOADS)
-        counts |= {name: float(totals[name]) for name in wanted}
+        counts |= cls.counts_of(counters.totals())
         return cls(math.prod(counters.grid), math.prod(counters.block), counts | traffic.totals())
+
+    @staticmethod
+    def counts_of(totals: Mapping[str, float]) -> dict[str, float]:
+        """What bounds need of a launch's totals."""
+        return {name: float(totals[name]) for name in (SHARED_WAVEFRONTS, STORED_SECTORS, MERGED_LOADS)}
 
     @property
     def executed(self) -> dict[int, float]:
@@ -191,6 +216,7 @@ class Bounds:
     estimates: list[Bound]  # by rules that are models: no bounds
     instructions: float  # executed by warps
     disagreement: float  # of the SASS's executions with the PTX's, a share
+    estimated: float  # share of the instructions whose executions are an estimate
     blocks_per_sm: int
     unrated: dict[str, float] = field(default_factory=dict)  # executions of tensor instructions without a known rate
     waits: str | None = None  # why a device may execute more instructions; None: they are exact
@@ -198,13 +224,13 @@ class Bounds:
     @property
     def bottleneck(self) -> Bound:
         """The resource that needs the most cycles."""
-        return max(self.bounds, key=lambda bound: bound.cycles_per_sm)
+        return max(self.bounds or self.estimates, key=lambda bound: bound.cycles_per_sm)
 
     @property
     def tail(self) -> float:
         """Least cycles of the launch: as many blocks as there are more than SMs make one SM do a block more."""
         uneven = math.ceil(self.blocks / self.machine.sms) / (self.blocks / self.machine.sms)
-        return max(b.cycles_per_sm * (1 if b.resource in OF_THE_GPU else uneven) for b in self.bounds)
+        return max(b.cycles_per_sm * (1 if b.resource in OF_THE_GPU else uneven) for b in self.bounds or self.estimates)
 
     @property
     def waves(self) -> float:
@@ -223,6 +249,7 @@ class Bounds:
             "instructions": self.instructions,
             "instructions_at_least": self.waits,
             "disagreement": self.disagreement,
+            "estimated": self.estimated,
             "bounds": [asdict(bound) for bound in self.bounds],
             "estimates": [asdict(estimate) for estimate in self.estimates],
             "bottleneck": self.bottleneck.resource,
@@ -250,6 +277,8 @@ class Bounds:
         lines.append(f"the SM with the most blocks: at least {self.tail:,.0f} cycles")
         if self.disagreement > 1e-3:
             lines.append(f"SASS and PTX disagree on {self.disagreement:.1%} of the executions that were matched")
+        if self.estimated > ESTIMATED:
+            lines.append(f"how often {self.estimated:.0%} of the instructions are executed is an estimate")
         if self.waits:
             lines.append(f"a device executes {self.instructions:,.0f} instructions or more: {self.waits}")
         if self.unrated:
@@ -260,10 +289,10 @@ class Bounds:
 def compute(function: sass.Function, program: Program, work: Work, machine: Machine, shared_bytes: int = 0) -> Bounds:
     """The bounds of a launch. `shared_bytes`: its dynamic shared memory, for the blocks that an SM holds.
 
-    Raises `PtxsimError` where PTX and cubin do not belong together or no executions of the SASS fit.
+    Raises `PtxsimError` where PTX and cubin do not belong together.
     """
     require_same(function, program.code, function.name)
-    found = executions(function, program.code, work.executed, work.warps)
+    found = executions(function, program.code, work.executed)
     pipes = _pipes(function, found, machine)
     c = work.counts
     reads, modelled = issue.of_function(function, found, c[MERGED_LOADS])
@@ -283,7 +312,10 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
     bounds = [Bound(name, float(a / (rate * machine.sms)), float(a), unit) for name, a, unit, rate in rows if a > 0]
     # blocks that share an SM may share what they read, through its L1; how a scheduler issues is not documented
     l2 = SECTOR * (c["block_sectors"] + stored)
-    estimates = [Bound("l2", float(l2 / (machine.l2_bytes_per_clock * machine.sms)), float(l2), "bytes")] if l2 else []
+    rough = OF_BLOCKS if found.estimated > ESTIMATED else ()
+    estimates = [bound for bound in bounds if bound.resource in rough]
+    bounds = [bound for bound in bounds if bound.resource not in rough]
+    estimates += [Bound("l2", float(l2 / (machine.l2_bytes_per_clock * machine.sms)), float(l2), "bytes")] if l2 else []
     if max(reads):
         cycles = float(modelled / (machine.issue_per_clock * machine.sms))
         estimates.append(Bound("issue_model", cycles, issued, "instructions"))
@@ -296,6 +328,7 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
         estimates,
         issued,
         found.disagreement,
+        found.estimated,
         held(machine, work.threads, function.registers, function.shared_bytes + shared_bytes),
         pipes,
         _waits(program),

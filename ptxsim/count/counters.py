@@ -21,10 +21,10 @@ from ..machine.memory import Access
 from ..machine.observer import Launched, MemoryEvent, Observer
 from ..machine.state import State
 from ..ptx import polling
+from ..ptx.merging import Cycle, Merges, Unrolled
 from ..ptx.program import Program
 from ..ptx.syntax import Instruction
 from . import wavefronts
-from .merging import Merges, Unrolled
 
 
 @dataclass
@@ -39,8 +39,10 @@ class Stats:
     ideal: int = 0
     ways: Counter[int] = field(default_factory=Counter)  # conflict degree to number of requests
     sectors: int = 0
+    local_sectors: int = 0  # of local memory
     ideal_sectors: int = 0
-    bytes: int = 0
+    bytes: int = 0  # distinct ones of each request
+    wanted: int = 0  # bytes that threads ask for; more than `bytes` where several ask for the same
     space: str = ""
     kind: str = ""
     width: int = 0  # bytes a thread, merged as ptxas does
@@ -67,6 +69,26 @@ class Stats:
     def bytes_per_sector(self) -> float:
         return self.bytes / self.sectors if self.sectors else 0.0
 
+    @property
+    def pattern(self) -> str:
+        """How the warps' global addresses lie, in one word: strided (they touch more sectors than their bytes fill),
+        misaligned (one more, as the bytes begin within a sector), broadcast (threads ask for the same bytes), else
+        coalesced."""
+        if self.excess_sectors > self.requests:
+            return "strided"
+        if self.excess_sectors > 0:
+            return "strided" if self.sectors >= 2 * self.ideal_sectors else "misaligned"
+        return "broadcast" if self.wanted > self.bytes else "coalesced"
+
+    def sectors_in_words(self) -> str:
+        """Sectors of a request beside the fewest that its bytes fill, bytes used of each, and the pattern."""
+        if not self.requests or not self.sectors:
+            return ""
+        each, ideal = self.sectors / self.requests, self.ideal_sectors / self.requests
+        unit = "sector" if each == 1 else "sectors"
+        used = f"{self.bytes_per_sector:.3g} of 32 bytes used"
+        return f"{each:.3g} {unit} a request (ideal {ideal:.3g}), {used}, {self.pattern}"
+
 
 MOST_PATTERNS = 1000  # kept; one holds the addresses of a batch of warps
 Cost = tuple[int, int, int, dict[int, int]]  # of an access: requests, wavefronts, ideal ones, requests by degree
@@ -77,7 +99,7 @@ class _Run:
     """Iterations of a loop in which an access goes on where it ended in the one before."""
 
     stats: Stats
-    unrolled: Unrolled
+    unrolled: Unrolled | Cycle
     costs: list[dict[int | None, Cost]] = field(default_factory=list)  # by width, of each iteration
     last: np.ndarray | None = None
 
@@ -150,6 +172,8 @@ class Counters(Observer):
             self._global(event, stats)
         else:
             stats.space, stats.kind = event.space, kind
+            if event.space == "local" and not self.merges.is_gone(event.instruction.pc):
+                self._local(event, stats)
 
     def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
         """Sectors of what lies inside the tensor, as L2 moves them."""
@@ -207,7 +231,7 @@ class Counters(Observer):
         stats.width = event.width if kind == "ldmatrix" else width
         self._add(stats, self._waves(event, width, kind))
 
-    def _iteration(self, event: MemoryEvent, stats: Stats, width: int, kind: str, unrolled: Unrolled) -> None:
+    def _iteration(self, event: MemoryEvent, stats: Stats, width: int, kind: str, unrolled: Unrolled | Cycle) -> None:
         """An access that ptxas merges with those of the iterations after it: kept until the run of them has ended."""
         where = event.access.where
         stats.width = max(stats.width, unrolled.tiers[0][0])
@@ -225,7 +249,7 @@ class Counters(Observer):
             block = int(own[0]) // state.padded  # each goes through the loop as often as it does
             one = np.arange(self.blocks) == block
             of_block: dict[int | None, Cost] = {
-                w: (cost[0] * one, cost[1] * one, cost[2] * one, {}) for w, cost in costs.items()
+                w: (cost[0] * one, cost[1] * one, cost[2] * one, cost[3]) for w, cost in costs.items()
             }
             self._next((pc, block, (own % state.padded).tobytes()), stats, unrolled, here, of_block)
 
@@ -233,7 +257,7 @@ class Counters(Observer):
         self,
         key: tuple[int, int, bytes | None],
         stats: Stats,
-        unrolled: Unrolled,
+        unrolled: Unrolled | Cycle,
         at: np.ndarray,
         costs: dict[int | None, Cost],
     ) -> None:
@@ -288,11 +312,9 @@ class Counters(Observer):
         """Sums over warps, in place of the arrays."""
         waves, ideal = result
         used = np.asarray(active.any(axis=1))
-        if self.by_block:
-            return self._sum(used), self._sum(waves * used), self._sum(ideal * used), {}
         ways = np.bincount(-(-waves[used] // np.maximum(ideal[used], 1)))
         histogram = {int(n): int(c) for n, c in enumerate(ways) if c}
-        return int(used.sum()), int(waves[used].sum()), int(ideal[used].sum()), histogram
+        return self._sum(used), self._sum(waves * used), self._sum(ideal * used), histogram
 
     def _add(self, stats: Stats, cost: Cost) -> None:
         requests, waves, ideal, histogram = cost
@@ -308,14 +330,25 @@ class Counters(Observer):
             addresses, active = event.addresses()
             touched, bytes_ = wavefronts.sectors(addresses, active, event.width)
             least = -(-bytes_ // wavefronts.SECTOR)
-            found = (self._sum(np.asarray(active.any(axis=1))), self._sum(touched), self._sum(least), self._sum(bytes_))
+            threads = self._sum(np.count_nonzero(active, axis=1)) if self.by_block else np.count_nonzero(active)
+            used = np.asarray(active.any(axis=1))
+            found = (*map(self._sum, (used, touched, least, bytes_)), threads * event.width)
             event.cache[key] = found
-        requests, sectors, best, wanted = found
+        requests, sectors, best, distinct, wanted = found
         if event.kind != "cp_async_ld":
             stats.requests = stats.requests + requests
         stats.sectors = stats.sectors + sectors
         stats.ideal_sectors = stats.ideal_sectors + best
-        stats.bytes = stats.bytes + wanted
+        stats.bytes = stats.bytes + distinct
+        stats.wanted = stats.wanted + wanted
+
+    def _local(self, event: MemoryEvent, stats: Stats) -> None:
+        if "param" in (m.split("::")[0] for m in event.instruction.modifiers):
+            return  # what functions pass is in registers
+        addresses, active = event.addresses()
+        stats.requests = stats.requests + self._sum(np.asarray(active.any(axis=1)))
+        touched = wavefronts.local_sectors(addresses, active, event.width)
+        stats.local_sectors = stats.local_sectors + self._sum(touched)
 
     # results
 
@@ -371,6 +404,8 @@ LOWER_BOUNDS = dict.fromkeys(
     "the hardware also counts wavefronts in which accesses of several warps, operands of wgmma or bulk copies meet",
 )
 POLLED = "rounds of a loop that polls are left out: how many a device makes depends on time"
+# Requests and sectors of local memory, which only kernels have that use some
+LOCAL_REQUESTS, LOCAL_SECTORS = (f"l1tex__t_{what}_pipe_lsu_mem_local_op" for what in ("requests", "sectors"))
 BYTES, SECTORS = ":bytes", ":sectors"  # after the name of a ratio: its two sums
 
 
@@ -423,7 +458,14 @@ def sums(stats: list[Stats]) -> dict[str, float]:
     stored = [s for s in stats if s.space == "shared" and s.kind == "st" and s.instruction.opcode != "stmatrix"]
     operands = sum(s.operand_bytes for s in stats) // wavefronts.LINE  # as ncu counts them on an H200
     ideal_sectors = total("ideal_sectors", "global", *read, *written) + total("ideal_sectors", "shared", "cp_async")
-    return {
+    local = {
+        f"{LOCAL_REQUESTS}_{kind}.sum": total("requests", "local", *kinds)
+        for kind, kinds in (("ld", read), ("st", written))
+    } | {
+        f"{LOCAL_SECTORS}_{kind}.sum": total("local_sectors", "local", *kinds)
+        for kind, kinds in (("ld", read), ("st", written))
+    }
+    return (local if np.any([np.any(value) for value in local.values()]) else {}) | {
         f"{prefix}_ld.sum": total("wavefronts", "shared", *load),
         f"{prefix}_st.sum": total("wavefronts", "shared", *store),
         f"{conflicts}_ld.sum": total("wavefronts", "shared", *load) - total("ideal", "shared", *load),

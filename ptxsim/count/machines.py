@@ -18,26 +18,14 @@ from .. import gpus
 from ..errors import PtxsimError
 
 
-@dataclass(frozen=True)
-class Machine:
+@dataclass(frozen=True, kw_only=True)
+class Machine(gpus.Rates):
     """Rates of one GPU; those "per clock" are of one multiprocessor (SM), in clocks of the SM."""
 
     name: str
     sms: int
     clock_mhz: float  # turns DRAM bytes per second into bytes per clock
     dram_gb_per_s: float  # of the whole GPU, 10^9 bytes
-    issue_per_clock: float  # instructions of a warp
-    fma_per_clock: float  # instructions of a warp that the FMA pipe takes
-    fp64_per_clock: float  # the same of the fp64 pipe
-    mma_flop_per_clock: float  # of mma.sync with 16-bit inputs
-    mma_tf32_flop_per_clock: float
-    wgmma_flop_per_clock: float  # of wgmma with 16-bit inputs
-    wgmma_tf32_flop_per_clock: float
-    wgmma_fp8_flop_per_clock: float
-    register_reads_per_clock: float  # operands of a warp, from each of the two banks
-    shared_wavefronts_per_clock: float
-    l1_lines_per_clock: float  # 128-byte lines that the L1's tags look up
-    l2_bytes_per_clock: float  # between L2 and one SM
     # what one SM holds
     warps: int
     blocks: int
@@ -51,10 +39,10 @@ def of_gpu(gpu: gpus.Gpu) -> Machine:
         raise PtxsimError(f"the rates of the {gpu.name} are not known")
     limits = gpu.limits
     return Machine(
-        gpu.name,
-        gpu.sms,
-        gpu.clock_mhz,
-        gpu.dram_gb_per_s,
+        name=gpu.name,
+        sms=gpu.sms,
+        clock_mhz=gpu.clock_mhz,
+        dram_gb_per_s=gpu.dram_gb_per_s,
         **dataclasses.asdict(gpu.rates),
         warps=limits.warps,
         blocks=limits.blocks,

@@ -15,16 +15,17 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ..api import Kernel, dimensions
+from ..engine.kernel import Kernel, dimensions
 from ..engine.slicing import PURE
 from ..errors import PtxsimError, TooCostlyError
 from ..instructions import registry
 from ..machine.arrays import Texture
+from ..machine.clusters import in_clusters
 from ..machine.launch import Limits
 from ..machine.memory import Access
 from ..machine.observer import Launched, MemoryEvent, Observer
@@ -32,8 +33,9 @@ from ..ptx import polling
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins, named_spaces
 from ..ptx.syntax import Address, Instruction, Register, registers_of
-from .counters import Counters, at_least, named
-from .extrapolation import NotLinearError, extrapolate
+from .bounds import SECTOR, Traffic, Work
+from .counters import Counters, Stats, at_least, named
+from .extrapolation import EXACT, NotLinearError, extrapolate
 from .trip_counts import trip_counts
 
 # Values that are tried in turn for a count of trips: the least, and the step from it.
@@ -44,6 +46,21 @@ WHOLE = 2e9  # thread-instructions that running all blocks may cost: some second
 FEW = 512  # blocks of a grid that is small enough for that
 Sums = dict[str, float]  # counts under the names of `Counters.sums`
 ANYWHERE = {"global", "shared", "local", "param"}
+# counts of an instruction (`Stats`), under the names of `_named`; they need not be equal in blocks that do the same
+OF_INSTRUCTION = (
+    "executed",
+    "polled",
+    "requests",
+    "wavefronts",
+    "ideal",
+    "sectors",
+    "ideal_sectors",
+    "bytes",
+    "wanted",
+    "local_sectors",
+    "operand_bytes",
+)
+OF_TRAFFIC = ("lines", "block_sectors", "sectors")
 
 
 class BlocksDifferError(PtxsimError):
@@ -60,6 +77,13 @@ class Prediction:
     at_least: dict[str, str]  # those of which a device may count more, with the reason
     # the place of an argument that counts trips of loops, and the smaller values from whose counts these follow
     over: tuple[int, tuple[int, ...]] | None = None
+    # by instruction, and what bounds need: filled where `by_instruction` was asked for
+    counters: Counters = field(default_factory=Counters)
+    work: Work = field(default_factory=lambda: Work(0, 0, {}))
+
+
+def _named(pc: int, name: str) -> str:
+    return f"@{pc} {name}"
 
 
 class _Apart(Observer):
@@ -67,49 +91,103 @@ class _Apart(Observer):
 
     by_block = True
 
-    def __init__(self) -> None:
+    def __init__(self, by_instruction: bool = False) -> None:
+        self.by_instruction = by_instruction
         self.batches: list[tuple[np.ndarray, Counters]] = []
+        self.traffic: list[tuple[np.ndarray, Traffic]] = []
         self.launch: tuple[Launched, tuple[int, int, int], tuple[int, int, int]]
-        self.now: Counters
+        self.now: Sequence[Observer]
 
     def begins(self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
         self.launch = kernel, grid, block
 
     def batch(self, blocks: np.ndarray) -> None:
-        self.now = Counters(by_block=len(blocks))
-        self.now.begins(*self.launch)
-        self.batches.append((blocks, self.now))
+        counters = Counters(by_block=len(blocks))
+        self.batches.append((blocks, counters))
+        self.now = [counters]
+        if self.by_instruction:
+            self.traffic.append((blocks, Traffic(by_block=len(blocks))))
+            self.now = [counters, self.traffic[-1][1]]
+        for observer in self.now:
+            observer.begins(*self.launch)
 
     def sums(self, together: int) -> dict[int, dict[str, float]]:
         """The sums of each cluster of `together` blocks, by its first."""
         found: dict[int, dict[str, float]] = {}
-        for blocks, counters in self.batches:
+        for number, (blocks, counters) in enumerate(self.batches):
             firsts = blocks[::together].tolist()
             for first in firsts:
                 found[first] = {}
-            for name, value in counters.sums().items():
+            sums: dict[str, Any] = dict(counters.sums())
+            if self.by_instruction:
+                traffic = self.traffic[number][1]
+                sums |= {f"executed:{pc}": times for pc, times in traffic.executions.items()} | {"lines": traffic.lines}
+                for s in counters.by_instruction():
+                    sums |= {_named(s.instruction.pc, name): getattr(s, name) for name in OF_INSTRUCTION}
+            for name, value in sums.items():
                 each = np.broadcast_to(value, len(blocks)).reshape(-1, together).sum(axis=1)
                 for first, own in zip(firsts, each.tolist(), strict=True):
                     found[first][name] = own
         return found
 
     def executed(self, instruction: Instruction, warps: int) -> None:
-        self.now.executed(instruction, warps)
+        for observer in self.now:
+            observer.executed(instruction, warps)
 
     def polled(self, instruction: Instruction, warps: int) -> None:
-        self.now.polled(instruction, warps)
+        for observer in self.now:
+            observer.polled(instruction, warps)
 
     def memory(self, event: MemoryEvent) -> None:
-        self.now.memory(event)
+        for observer in self.now:
+            observer.memory(event)
 
     def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
-        self.now.bulk(instruction, access, width, kind)
+        for observer in self.now:
+            observer.bulk(instruction, access, width, kind)
 
     def operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
-        self.now.operands(instruction, warpgroups, size)
+        for observer in self.now:
+            observer.operands(instruction, warpgroups, size)
 
     def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
-        self.now.texture(instruction, texture, lanes, index)
+        for observer in self.now:
+            observer.texture(instruction, texture, lanes, index)
+
+
+@dataclass
+class _Seen:
+    """What is known of single instructions, over all launches of a prediction."""
+
+    stats: dict[int, Stats] = field(default_factory=dict)
+    fetched: dict[int, dict[int, np.ndarray]] = field(default_factory=dict)  # sectors by cluster and array, of the last
+
+    def take(self, number: int, apart: _Apart, blocks: Sequence[int], starts: Sequence[int]) -> None:
+        """Note what a cluster of these blocks fetched; `starts`: of the arrays in memory."""
+        sectors = next(traffic.sectors_of(blocks) for those, traffic in apart.traffic if blocks[0] in those)
+        arrays = np.searchsorted(np.asarray(starts), sectors * SECTOR, side="right")
+        self.fetched[number] = {int(n): sectors[arrays == n] for n in np.unique(arrays)}
+
+    def sectors(self, middle: int, beside: Sequence[tuple[int, int]]) -> float:
+        """Different sectors that the grid reads: of each array those of a block, and as many more along each axis
+        (`beside`: a block next to it there, and how many there are) as that block has for itself."""
+        total = 0.0
+        for array, own in self.fetched[middle].items():
+            many = float(own.size)
+            for number, size in beside:
+                new = np.setdiff1d(self.fetched[number].get(array, own[:0]), own, assume_unique=True).size
+                many *= 1 + (size - 1) * new / own.size
+            total += many
+        return total
+
+    def counters(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int], sums: Sums) -> Counters:
+        """Counters of the whole grid, with these sums."""
+        found = Counters()
+        found.begins(kernel, grid, block)
+        for pc, stats in sorted(self.stats.items()):
+            whole: dict[str, Any] = {name: round(sums.get(_named(pc, name), 0)) for name in OF_INSTRUCTION}
+            found.stats[pc] = replace(stats, **whole)
+        return found
 
 
 def waits_for_others(program: Program) -> Instruction | None:
@@ -199,11 +277,20 @@ def sample(grid: Sequence[int]) -> Classes:
     return Classes({number(at): classes(at) for at in chosen}, sizes)
 
 
+def _neighbours(grid: Sequence[int]) -> list[int]:
+    """The number of a place in the middle of a grid, and of its neighbour along each axis that has several."""
+    steps = (1, grid[0], grid[0] * grid[1])
+    middle = sum(size // 2 * step for size, step in zip(grid, steps, strict=True))
+    beside = [(size, step) for size, step in zip(grid, steps, strict=True) if size > 1]
+    return [middle, *(middle + step if size > 2 else middle - step for size, step in beside)]
+
+
 def classes_of(sums: Mapping[int, Sums]) -> Classes:
     """Classes of blocks with equal sums; the first, the last and a drawn one of each class are to be run."""
     members: dict[Any, list[int]] = {}
     for number, found in sums.items():
-        members.setdefault(tuple(sorted((name, value) for name, value in found.items() if value)), []).append(number)
+        kept = ((n, v) for n, v in found.items() if v and not (n.startswith("@") or n in OF_TRAFFIC))
+        members.setdefault(tuple(sorted(kept)), []).append(number)
     draw = random.Random(0)
     chosen = {n: kind for kind, those in members.items() for n in (those[0], those[-1], draw.choice(those))}
     return Classes(chosen, {kind: len(those) for kind, those in members.items()})
@@ -218,6 +305,8 @@ def _first_block(number: int, grid: Sequence[int], cluster: Sequence[int]) -> in
 
 def _differences(first: Mapping[str, float], other: Mapping[str, float]) -> Iterator[str]:
     for name in {**first, **other}:
+        if name.startswith("@") or name in OF_TRAFFIC:
+            continue
         if first.get(name, 0.0) != other.get(name, 0.0):
             yield f"{name} is {first.get(name, 0.0):,.10g} and {other.get(name, 0.0):,.10g}"
 
@@ -232,6 +321,7 @@ def predict(
     limits: Limits | None = None,
     cluster: int | Sequence[int] | None = None,
     over: tuple[int, Sequence[int]] | None = None,
+    by_instruction: bool = False,
 ) -> Prediction:
     """Counters of the launch, arguments and arrays as for the whole grid (`Kernel.launch`). What addresses and the flow
     of control depend on must be in them. Of a grid with clusters, whole clusters are run.
@@ -241,6 +331,9 @@ def predict(
     counts follows from them; all of them must lie on one line (`count/extrapolation.py`). Without it, a large argument
     that does no more than count trips of loops (`count/trip_counts.py`) is shortened so, where the counts lie on a
     line.
+
+    `by_instruction`: the result has `counters` and `work`, too. Of what a launch reads from DRAM, how much more the
+    blocks along each axis of the grid read than one block does is taken from two neighbours.
 
     Raises `PtxsimError`, one line, with the reason where a few blocks do not predict the others, or smaller values the
     launch's own.
@@ -260,9 +353,12 @@ def predict(
 
     units = [g // c for g, c in zip(grid, cluster, strict=True)]
 
+    seen = _Seen()
+
     def launch(args: Sequence[Any], chosen: Sequence[int], limits: Limits) -> dict[int, Sums]:
-        """The sums of each of these clusters, by the number of its first block."""
-        apart, firsts = _Apart(), [_first_block(number, grid, cluster) for number in chosen]
+        """The sums of each of these clusters, by its number."""
+        firsts = [_first_block(number, grid, cluster) for number in chosen]
+        apart = _Apart(by_instruction)
         kernel.launch(
             grid,
             block,
@@ -277,11 +373,23 @@ def predict(
             cluster=cluster,
         )
         found = apart.sums(math.prod(cluster))
+        if by_instruction:
+            for number, first in zip(chosen, firsts, strict=True):
+                blocks = in_clusters(grid, cluster, np.asarray([first])).tolist()
+                seen.take(number, apart, blocks, kernel.machine.launch.arena.starts)
+                found[first]["block_sectors"] = sum(part.size for part in seen.fetched[number].values())
+            for _, counters in apart.batches:
+                for stats in counters.by_instruction():
+                    pc = stats.instruction.pc
+                    stats.ways.update(seen.stats[pc].ways if pc in seen.stats else {})
+                    seen.stats[pc] = stats
         return {number: found[first] for number, first in zip(chosen, firsts, strict=True)}
 
     def of_grid(args: Sequence[Any], classes: Classes) -> tuple[Sums, int]:
         """The sums of the grid, and from how many blocks they follow."""
-        sums = launch(args, list(classes.of), limits or Limits())
+        middle, *beside = _neighbours(units)
+        more = [number for number in (middle, *beside) if number not in classes.of] if by_instruction else []
+        sums = launch(args, [*classes.of, *more], limits or Limits())
         representative: dict[Any, int] = {}
         for number, kind in classes.of.items():
             first = representative.setdefault(kind, number)
@@ -295,6 +403,9 @@ def predict(
         names = dict.fromkeys(name for found in sums.values() for name in found)
         kinds = classes.sizes.items()
         added = {name: sum(size * sums[representative[k]].get(name, 0.0) for k, size in kinds) for name in names}
+        if by_instruction:
+            along = [size for size in units if size > 1]
+            added["sectors"] = seen.sectors(middle, list(zip(beside, along, strict=True)))
         return added, len(classes.of) * math.prod(cluster)
 
     def from_smaller(place: int, values: Sequence[int], step: int, classes: Classes) -> tuple[Sums, int]:
@@ -309,7 +420,13 @@ def predict(
         return classes_of(launch([*args[:place], few, *args[place + 1 :]], range(math.prod(units)), cheap))
 
     def prediction(added: Sums, sampled: int, over: tuple[int, tuple[int, ...]] | None) -> Prediction:
-        return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program), over)
+        blocks = math.prod(grid)
+        found = Prediction({}, blocks, sampled, at_least(kernel.program), over)
+        if not by_instruction:
+            return replace(found, totals=named(added))
+        counters = seen.counters(kernel, grid, block, added)
+        totals = counters.totals()
+        return replace(found, totals=totals, counters=counters, work=_work(grid, block, totals, added))
 
     classes = sample(units)
     if over is not None:
@@ -332,6 +449,109 @@ def predict(
                 found = from_smaller(place, values, 1, classes)
             return prediction(*found, (place, tuple(values)))
     return prediction(*of_grid(args, classes), None)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A whole launch, and what it does.
+
+    `arguments`: of `Kernel.launch`. `work`: amounts, each of which costs the same in every launch (blocks, tiles, and
+    steps of all tiles, for example). `area`: amounts that the sectors read from DRAM are a sum of. `varies`: how often
+    it executes single instructions (copies of an unrolled loop) may differ from what follows from other launches.
+    """
+
+    arguments: Mapping[str, Any]
+    work: Sequence[float]
+    area: Sequence[float]
+    varies: bool = False
+
+
+def predict_from(kernel: Kernel, launch: Sample, samples: Sequence[Sample]) -> Prediction:
+    """Counters of `launch` from smaller launches: for kernels whose blocks wait for others (stream-K).
+
+    The amounts of the launch are a combination of those of the samples, and its counts the same combination of their
+    counts. Samples that the combination does not need test it: their counts must follow exactly from those of others.
+
+    Raises `PtxsimError`, one line: a sample fails, its counters do not follow from the others (`NotLinearError`), or
+    no combination of the samples has the amounts of the launch.
+    """
+    seen = _Seen()
+    ran, sums = [], []  # all counts by sample, and those of them that must be exact
+    for sample in samples:
+        counters, traffic = Counters(), Traffic()
+        kernel.launch(**{**sample.arguments, "checks": False, "values": False}, observers=[counters, traffic])
+        seen.stats |= {s.instruction.pc: s for s in counters.by_instruction()}
+        of_instruction = {
+            _named(pc, name): getattr(s, name)
+            for pc, s in ((s.instruction.pc, s) for s in counters.by_instruction())
+            for name in OF_INSTRUCTION
+            if name != "polled"  # depends on the order in which warps run
+        }
+        sums.append(counters.sums())
+        ran.append(Work.observed(counters, traffic).counts | counters.sums() | of_instruction)
+    work = Amounts(kernel, [sample.work for sample in samples])
+    for number in sorted(set(range(len(samples))) - set(work.needed)):
+        follow = work.combined(samples[number].work, ran)
+        for name, counted in (sums if samples[number].varies else ran)[number].items():
+            expected = follow.get(name, 0.0)
+            if abs(expected - counted) > EXACT * max(1.0, abs(counted)):
+                numbers = f"{counted:,.0f} in a small launch, but {expected:,.0f} follows from the others"
+                raise NotLinearError(f"{kernel.title}: {name} is {numbers}")
+    # Where executions of instructions vary, the least of what follows with and without the last sample is a bound.
+    last = Amounts(kernel, [samples[-1].work, *(sample.work for sample in samples[:-1])])
+    first, other = work.combined(launch.work, ran), last.combined(launch.work, [ran[-1], *ran[:-1]])
+    added = {name: float(max(0, round(min(value, other.get(name, 0.0))))) for name, value in first.items()}
+    area = Amounts(kernel, [sample.area for sample in samples])
+    added["sectors"] = area.combined(launch.area, ran)["sectors"]
+    grid, block = dimensions(launch.arguments["grid"]), dimensions(launch.arguments["block"])
+    totals = named({name: added[name] for name in dict.fromkeys(name for found in sums for name in found)})
+    return Prediction(
+        totals,
+        math.prod(grid),
+        sum(math.prod(dimensions(sample.arguments["grid"])) for sample in samples),
+        at_least(kernel.program),
+        counters=seen.counters(kernel, grid, block, added),
+        work=_work(grid, block, totals, added),
+    )
+
+
+class Amounts:
+    """Amounts of several launches; `needed`: places of those whose amounts are independent, the first ones."""
+
+    def __init__(self, kernel: Kernel, amounts: Sequence[Sequence[float]]) -> None:
+        self.kernel = kernel
+        rows = np.array(amounts, float)
+        self.scale = np.abs(rows).max(axis=0).clip(1.0)
+        rows /= self.scale
+        self.needed: list[int] = []
+        for number in range(len(rows)):
+            if np.linalg.matrix_rank(rows[[*self.needed, number]]) > len(self.needed):
+                self.needed.append(number)
+        self.rows = rows[self.needed]
+
+    def combined(self, amounts: Sequence[float], counts: Sequence[Mapping[str, float]]) -> Sums:
+        """The counts of a launch with these amounts; `counts` of all launches. Raises `PtxsimError`: there are none."""
+        wanted = np.array(amounts, float) / self.scale
+        parts = np.linalg.lstsq(self.rows.T, wanted)[0]
+        if not np.allclose(parts @ self.rows, wanted):
+            raise PtxsimError(f"{self.kernel.title}: no combination of the samples has the amounts {list(amounts)}")
+        names = dict.fromkeys(name for number in self.needed for name in counts[number])
+        each = list(zip(parts.tolist(), self.needed, strict=True))
+        return {name: sum(part * counts[number].get(name, 0.0) for part, number in each) for name in names}
+
+
+def _work(grid: Sequence[int], block: Sequence[int], totals: Mapping[str, float], added: Sums) -> Work:
+    """What bounds need, from the counts of a whole grid."""
+    of_traffic = {name: value for name, value in added.items() if name.startswith("executed:") or name in OF_TRAFFIC}
+    return Work(math.prod(grid), math.prod(block), Work.counts_of(totals) | of_traffic)
+
+
+def edges(kernel: Kernel, grid: Sequence[int], cluster: int | Sequence[int] | None) -> list[int]:
+    """Blocks at the edges of a grid and between, with their clusters: the first of each, by its number."""
+    sizes = dimensions(grid)
+    together = kernel.cluster_of(sizes, cluster)
+    units = [g // c for g, c in zip(sizes, together, strict=True)]
+    return sorted(_first_block(number, sizes, together) for number in sample(units).of)
 
 
 def _shorter(program: Program, args: Sequence[Any]) -> Iterator[tuple[int, list[int]]]:

@@ -101,6 +101,22 @@ def distinct(values: np.ndarray, active: np.ndarray) -> np.ndarray:
     return new.sum(axis=1) + (marked[:, 0] >= 0)
 
 
+def local_sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> np.ndarray:
+    """Sectors of local memory that each warp touches [warps]; `addresses` [warps, 32] within each thread's own.
+
+    Words of the same address lie next to each other for the 32 threads of a warp (CUDA's programming guide), so that a
+    sector has one word of eight threads.
+    """
+    lane = np.arange(addresses.shape[1]) // (SECTOR // WORD)
+    words = range(0, max(width, WORD), WORD)
+    touched = np.stack([(addresses + word) // WORD * 4 + lane for word in words], axis=-1)
+    touched = np.where(active[..., None], touched, -1).reshape(len(addresses), -1)
+    ordered = np.sort(touched, axis=1)
+    first = np.ones(ordered.shape, bool)
+    first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    return np.asarray((first & (ordered >= 0)).sum(axis=1))
+
+
 def sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Sectors of 32 bytes that each request touches, and the distinct bytes it wants."""
     return distinct(addresses // SECTOR, active), distinct(addresses, active) * width

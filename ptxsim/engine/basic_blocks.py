@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..check.defined import Defined
 from ..instructions.matrix import mma_together
 from ..instructions.memory import blind
 from ..instructions.needs import Everything
@@ -20,7 +21,7 @@ from ..machine.values import viewed
 from ..ptx.syntax import Instruction, Register, Variable, registers_of
 from ..ptx.types import TYPES
 from .lowering import Lowering
-from .slicing import slice_of
+from .slicing import Slice, reads_memory, slice_of
 
 F32 = TYPES["f32"]
 FMA = ("rn", "f32")
@@ -31,8 +32,8 @@ CHUNK = 1 << 15  # elements that are computed at once: they stay in a cache
 class Runs:
     """The runs of a machine's program, made as they are met."""
 
-    def __init__(self, machine: Everything, lowering: Lowering) -> None:
-        self.machine, self.lowering = machine, lowering
+    def __init__(self, machine: Everything, lowering: Lowering, defined: Defined) -> None:
+        self.machine, self.lowering, self.defined = machine, lowering, defined
         self._made: dict[tuple[int, int], list[Step]] = {}
         self._counted: dict[tuple[int, int], list[Step]] = {}
         self._same: dict[Variable, Variable] | None = None  # of the launch that `_counted` and `_sliced` are of
@@ -44,9 +45,19 @@ class Runs:
         if same != self._same:
             self._same, self._counted = same, {}
             self.__dict__.pop("_sliced", None)
+            self.__dict__.pop("_slice", None)
+
+    def reads_contents(self, places: Mapping[Variable, int]) -> bool:
+        """Whether counts depend on what is in memory: an index that a kernel loads, say."""
+        self.prepare(places)
+        left_out = self._slice.skipped | self._slice.blind
+        executed = [i for i in self.machine.program.code if i.pc not in left_out]
+        return any(i.opcode in ("tex", "tensormap") or reads_memory(i) for i in executed)
 
     def steps(self, first: int, end: int, values: bool) -> list[Step]:
         """Return the steps of the instructions from `first` up to `end`."""
+        if self.defined.masks and self.defined.concerns(first, end):
+            return self.defined.steps(first, end, self.lowering.steps)
         made = self._made if values else self._counted
         found = made.get((first, end))
         if found is None:
@@ -58,10 +69,14 @@ class Runs:
         return [step for step in self._sliced[first:end] if step is not None]
 
     @cached_property
+    def _slice(self) -> Slice:
+        return slice_of(self.machine.program, self.machine.origins, self._same or {})
+
+    @cached_property
     def _sliced(self) -> list[Step | None]:
         """The steps of a launch without values, by place; None where nothing needs to be done."""
         m = self.machine
-        found = slice_of(m.program, m.origins, self._same or {})
+        found = self._slice
         steps = list(self.lowering.steps)
         for pc in found.skipped:
             steps[pc] = None

@@ -22,7 +22,7 @@ from ..machine.tensor_maps import BYTES as MAP_BYTES
 from ..machine.tensor_maps import MAGIC, TensorMap, decoded
 from ..machine.texture_arrays import TextureArray
 from ..ptx.program import Program
-from ..ptx.syntax import Module, Symbol, Variable
+from ..ptx.syntax import Module, Variable
 from .linking import initial_bytes
 from .machine import Machine
 
@@ -46,15 +46,9 @@ class DeviceMemory(Arena):
         self.textures: dict[int, Texture | TextureArray] = {}  # by handle
         self.tensor_maps: list[TensorMap] = []  # by the number in their bytes
         self.addresses: dict[int, dict[str, int]] = {}  # of variables, by id of their module
-        self._of_functions: dict[int, list[Variable]] = {}  # variables that hold addresses of functions
         self._starts: list[int] = []
         self._unwritten: dict[int, list[Span]] = {}  # by the allocation's start
         self.finish()
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes that a launch has to allocate: 0, as device memory exists already."""
-        return 0
 
     def allocated(self, start: int, size: int, name: str, written: bool = False) -> None:
         """Memory at an address from now on. `written`: whether reading it at once is no fault."""
@@ -121,27 +115,15 @@ class DeviceMemory(Arena):
     def place(self, module: Module, variables: Iterable[Variable], addresses: dict[str, int]) -> None:
         """A module's variables are at these addresses, in allocations that exist: puts their initial values there."""
         self.addresses[id(module)] = addresses
-        self._of_functions[id(module)] = []
         program = Program(module, next(iter(module.functions.values())))
         for variable in variables:
-            named = [item.name for item in variable.initial or () if isinstance(item, Symbol)]
-            if any(name in module.functions for name in named):
-                self._of_functions[id(module)].append(variable)
-            elif variable.initial:
-                self.write(addresses[variable.name], initial_bytes(program, variable, addresses))
             if variable.initial:
+                self.write(addresses[variable.name], initial_bytes(program, variable, addresses))
                 self.written(addresses[variable.name], variable.size)
 
     def symbols(self, program: Program) -> dict[str, int]:
-        """Addresses of a program's variables. What its functions' addresses are differs from program to program of a
-        module: variables that hold some get those of this one."""
-        addresses = self.addresses[id(program.module)]
-        for variable in self._of_functions[id(program.module)]:
-            if all(
-                not isinstance(i, Symbol) or i.name in {**addresses, **program.start} for i in variable.initial or ()
-            ):
-                self.write(addresses[variable.name], initial_bytes(program, variable, addresses))
-        return addresses
+        """Addresses of a program's variables."""
+        return self.addresses[id(program.module)]
 
     def write(self, address: int, data: np.ndarray) -> None:
         at = address - GLOBAL_BASE

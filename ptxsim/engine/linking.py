@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import instructions
 from ..errors import NoEntryError, PtxError
+from ..instructions import registry
 from ..machine.layout import shared_base
 from ..machine.memory import Arena
 from ..ptx.demangle import demangle, matching
@@ -24,11 +25,15 @@ def callees(module: Module, function: Function) -> Iterator[tuple[Instruction, s
     """Names that a function calls, or whose address it takes: itself, or out of a variable that it uses (a table of
     virtual functions, say)."""
     for instruction in function.code or ():
-        if instruction.opcode == "call" and isinstance(instruction.operands[1], Symbol):
+        if instruction.opcode == "call" and _is_named(instruction):
             yield instruction, instruction.operands[1].name
         for name in _names(instruction):
             for reached in reachable_names(module, name):
                 yield instruction, reached
+
+
+def _is_named(call: Instruction) -> bool:
+    return isinstance(call.operands[1], Symbol)
 
 
 def reachable_names(module: Module, name: str) -> list[str]:
@@ -41,6 +46,17 @@ def reachable_names(module: Module, name: str) -> list[str]:
             variable = module.variables.get(name)
             left += [item.name for item in (variable.initial or ()) if isinstance(item, Symbol)] if variable else []
     return found
+
+
+def address_taken(module: Module) -> list[str]:
+    """Functions whose addresses are in variables or registers: an indirect call may reach any of them."""
+    symbols = [item.name for v in module.variables.values() for item in v.initial or () if isinstance(item, Symbol)]
+    for function in module.functions.values():
+        symbols += [item.name for v in function.variables for item in v.initial or () if isinstance(item, Symbol)]
+        for i in function.code or ():
+            symbols += [] if i.opcode == "call" else _names(i)
+    functions = [module.functions.get(name) for name in dict.fromkeys(symbols)]
+    return [f.name for f in functions if f is not None and f.code is not None and f.name not in module.entries]
 
 
 def choose_entry(module: Module, entry: str | None) -> Function:
@@ -68,6 +84,7 @@ def _listed(names: list[str]) -> str:
 
 def link(module: Module, entry: str | None = None) -> Program:
     """Lay out an entry. Raises `PtxError` for what is missing or not known, with its source line."""
+    _require_operands(module)
     program = Program(module, choose_entry(module, entry))
     _order(program)
     for function in program.functions:
@@ -87,6 +104,15 @@ def link(module: Module, entry: str | None = None) -> Program:
     return program
 
 
+def _require_operands(module: Module) -> None:
+    """Check the operands of all functions, reached or not."""
+    if not module.operands_checked:
+        for function in module.functions.values():
+            for instruction in function.code or ():
+                registry.require_operands(instruction)
+        module.operands_checked = True
+
+
 def _order(program: Program) -> None:
     """Reachable functions, callees first; finds recursion."""
     done, path = set(), []
@@ -98,7 +124,11 @@ def _order(program: Program) -> None:
         if function.name in done:
             return
         path.append(function.name)
-        for instruction, name in callees(program.module, function):
+        reached = list(callees(program.module, function))
+        indirect = next((i for i in function.code or () if i.opcode == "call" and not _is_named(i)), None)
+        if indirect is not None:
+            reached += [(indirect, name) for name in address_taken(program.module)]
+        for instruction, name in reached:
             target = program.module.functions.get(name)
             program.allocates |= name == "malloc"
             if target is None or name in BUILTIN_CALLS:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..check.wraps import Wraps
 from ..errors import PtxError
 from ..instructions import registry
 from ..instructions.needs import Everything
@@ -23,8 +24,8 @@ from ..ptx.types import Type
 class Lowering:
     """The steps of a program, by place; of what ends a straight run of them, the control."""
 
-    def __init__(self, machine: Everything) -> None:
-        self.machine = machine
+    def __init__(self, machine: Everything, wraps: Wraps) -> None:
+        self.machine, self.wraps = machine, wraps
         self.state, self.operands = machine.state, machine.operands
         self.steps: list[Step | None] = []
         self.controls: list[Control | None] = []
@@ -53,6 +54,10 @@ class Lowering:
                 step = registry.EFFECTS[instruction.opcode](self.machine, instruction)
             else:
                 step = self._elementwise(instruction)
+            if instruction.pc in self.wraps.watched.parts:
+                step = self.wraps.part(instruction, step)
+            elif instruction.pc in self.wraps.watched.widening:
+                step = self.wraps.widens(instruction, step)
             if instruction.pc in self.machine.watch.uses:
                 step = self._watched(instruction, step)
             if instruction.predicate is not None:

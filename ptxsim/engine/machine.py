@@ -11,11 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..check.defined import Defined
 from ..check.flags import Flags
 from ..check.global_memory import GlobalMemory, watched
 from ..check.order import Order
 from ..check.shared_memory import SharedMemory
 from ..check.waits import conditions, unseen
+from ..check.wraps import Wraps
 from ..errors import PtxsimError
 from ..instructions import registry
 from ..instructions.memory import STACK
@@ -70,9 +72,12 @@ class Machine:
             program, self.state, self.diag, self.events, self.origins, smallest_shared_access(program)
         )
         self.calls = Calls()
-        lowering = Lowering(self)
-        self.runs = Runs(self, lowering)
-        self.scheduler = Scheduler(program, self.state, self.diag, self.events, lowering, self.runs)
+        self.wraps = Wraps(self, self.operands, program)
+        self.events.defined = self.defined = Defined(self)
+        self.defined.whole = {*self.wraps.watched.parts, *self.wraps.watched.widening}
+        lowering = Lowering(self, self.wraps)
+        self.runs = Runs(self, lowering, self.defined)
+        self.scheduler = Scheduler(program, self.state, self.diag, self.events, lowering, self.runs, self.defined)
         self.lane_masks = {
             i.pc: self.operands.reader(i.operands[-1], TYPES["u32"])
             for i in program.code
@@ -122,6 +127,7 @@ class Machine:
         """Let go of the memory of a launch."""
         for held in (self.state, self.memory, self.calls):
             held.release()
+        self.wraps.clear()
         self.copies.release()
         self.events.subscribe(None, None, None, None, set())
         self.order = self.global_memory = None
@@ -132,6 +138,7 @@ class Machine:
         frames = max(self.program.local_bytes * (limits.depth + 1 if self.program.recursive else 1), 16)
         self.calls.start(self.state.lanes, frames, alloca, limits.depth)
         self._make_memory(frames + alloca)
+        self.defined.start()
         self.barriers, self.phases, self.clusters = Barriers(self), Phases(self), Clusters(self)
         self.bulk_groups, self.warpgroups, self.copies = BulkGroups(self), Warpgroups(self, self.watch), Copies(self)
         convergence = Convergence(self, self.lane_masks, self.scheduler.execute)
@@ -143,6 +150,7 @@ class Machine:
         self.diag.held, self.diag.hint = convergence.held, self.barriers.hint
         self._start_checks()
         self.operands.start()
+        self.wraps.clear()
         self.scheduler.start(
             limits, self.launch.values, self.barriers, self.phases, self.clusters, self.bulk_groups, convergence
         )

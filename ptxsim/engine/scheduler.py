@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..check.defined import Defined
 from ..errors import KernelFault, PtxsimError
 from ..instructions.registry import Control, Step
 from ..machine.barriers import Barriers
@@ -21,6 +22,7 @@ from ..machine.clusters import Clusters
 from ..machine.convergence import Convergence, width
 from ..machine.diagnostics import Diagnostics
 from ..machine.events import Events
+from ..machine.faults import kind_of
 from ..machine.launch import Limits
 from ..machine.mbarriers import Phases
 from ..machine.state import State
@@ -48,14 +50,24 @@ class Scheduler:
     executed: int  # instructions, each for all threads that were there
 
     def __init__(
-        self, program: Program, state: State, diagnostics: Diagnostics, events: Events, lowering: Lowering, runs: Runs
+        self,
+        program: Program,
+        state: State,
+        diagnostics: Diagnostics,
+        events: Events,
+        lowering: Lowering,
+        runs: Runs,
+        defined: Defined,
     ) -> None:
         self.program, self.state, self.diag, self.events = program, state, diagnostics, events
-        self.runs = runs
+        self.runs, self.defined = runs, defined
         self.polls = polling.loops(program)
         self.rounds = polling.backward(program, self.polls)  # branches by which a loop polls again
         self.poll_places = frozenset(pc for last, start in self.rounds.items() for pc in range(start, last + 1))
-        self.controls = list(lowering.controls)
+        self.controls = [
+            None if control is None else defined.control(i, control)
+            for i, control in zip(program.code, lowering.controls, strict=True)
+        ]
         for pc in self.rounds:
             self.controls[pc] = self._noting_polls(pc)
         self.tally: dict[tuple[int, int], Any] = {}  # straight runs of instructions, by first and last: warps
@@ -158,7 +170,7 @@ class Scheduler:
 
     def _advance(self, pc: int, threads: np.ndarray, limit: int) -> None:
         """Run a group until it meets another, parts or ends."""
-        controls, run_end, run, values = self.controls, self.run_end, self.runs.steps, self.values
+        controls, run_end = self.controls, self.run_end
         while True:
             end = run_end[pc]
             stop = end if end < limit else limit
@@ -173,11 +185,9 @@ class Scheduler:
             if self.events.observers:
                 last = end + 1 if stop == end and stop != limit else stop
                 self._count(pc, last, threads)
-            for step in run(pc, stop, values):
-                try:
-                    step()
-                except KernelFault as fault:
-                    self._go_on(step, fault, threads)
+            at = pc
+            while at < stop:
+                at = self._steps(at, stop, threads)
             self.executed += stop - pc + 1
             if self.executed > self.limits.steps:
                 raise self.diag.fault(
@@ -212,13 +222,25 @@ class Scheduler:
                 return
             pc = place
 
+    def _steps(self, first: int, stop: int, threads: np.ndarray) -> int:
+        """Execute a straight run up to `stop`, or up to a load of something undefined. The place that comes next."""
+        defined = self.defined
+        for step in self.runs.steps(first, stop, self.values):
+            try:
+                step()
+            except KernelFault as fault:
+                self._go_on(step, fault, threads)
+            if defined.found is not None:
+                return defined.settle() + 1
+        return stop
+
     def _go_on(self, step: Step, fault: KernelFault, threads: np.ndarray) -> None:
         """After a fault of some threads, the others execute the instruction. These threads go on after it, with what
         their registers held; so blocks end that have the fault time and again, as in a loop over freed memory."""
         while True:
             if fault.bad is None:
                 raise fault
-            if self.diag.faults.take(fault) > MOST_FAULTS:
+            if not self._follows_a_wrap(fault) and self.diag.faults.take(fault) > MOST_FAULTS:
                 raise fault
             bad, together = fault.bad, width(self.program.code[fault.pc])
             if together and self.state.padded % together == 0:  # what a whole warp executes, its rest does not
@@ -232,6 +254,11 @@ class Scheduler:
                 return
             except KernelFault as another:
                 fault = another
+
+    def _follows_a_wrap(self, fault: KernelFault) -> bool:
+        """Whether an access is out of bounds because of an index that wrapped, as has been reported."""
+        wrapped = self.state.wrapped
+        return kind_of(fault.what) == "bounds" and wrapped is not None and not (fault.bad & ~wrapped).any()
 
     def _count(self, pc: int, last: int, threads: np.ndarray) -> None:
         """A straight run of instructions is executed: by warps for the first time, or by those that poll again."""

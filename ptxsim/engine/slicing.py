@@ -79,7 +79,7 @@ def slice_of(program: Program, origins: Mapping[int, Origins], same: Mapping[Var
             needs, matters = _needs(i, wanted, memory)
             if matters:
                 executed.add(i.pc)
-                changed |= _reads_memory(i) and memory.load(i)
+                changed |= reads_memory(i) and memory.load(i)
             if i.opcode == "cp" and i.pc in origins and memory.matters(i):  # what it brings to where it matters
                 changed |= memory.load(i)
             changed |= not needs <= wanted
@@ -105,7 +105,7 @@ def _needs(i: Instruction, wanted: set[Register], memory: Memory) -> tuple[set[R
     return guard | set(registers_of(i.operands)), True
 
 
-def _reads_memory(i: Instruction) -> bool:
+def reads_memory(i: Instruction) -> bool:
     """Whether what an instruction does depends on what was stored; it is one that is executed."""
     if i.opcode in ACCESSES:
         return i.opcode not in STORES and not _is_parameter(i)

@@ -10,9 +10,13 @@ import numpy as np
 
 from ..engine.device_memory import DeviceMemory
 from ..errors import PtxsimError
+from ..machine import tensor_cores
 from ..machine.memory import GLOBAL_BASE
 from .protocol import Payload
 
+RELU, BIAS, GELU = 2, 4, 32  # parts of cublasLtEpilogue_t
+STEP = 16  # of k that a tensor core sums at a time
+MOST_ROUNDED = 1 << 31  # products that are rounded as tensor cores do: some 20 seconds
 # cudaDataType_t
 TYPES: dict[int, Any] = {
     0: np.float32,
@@ -54,6 +58,8 @@ class Gemm:
     c: Matrix
     d: Matrix
     batch: int
+    epilogue: int = 1  # of cublasLt
+    bias: Matrix | None = None  # a column, added to each of D
 
     @staticmethod
     def read(payload: Payload) -> Gemm:
@@ -67,7 +73,9 @@ class Gemm:
             return Matrix(address, kind, rows, columns, leading, stride)
 
         a, b, c, d = (matrix(*shape) for shape in shapes)
-        return Gemm(call, m, n, k, (ta, tb), alpha, beta, a, b, c, d, batch)
+        epilogue, address, kind = payload.u32(), payload.u64(), payload.u32()
+        bias = Matrix(address, kind, m, 1, m, 0) if epilogue & BIAS else None
+        return Gemm(call, m, n, k, (ta, tb), alpha, beta, a, b, c, d, batch, epilogue, bias)
 
 
 def view(matrix: Matrix, number: int, memory: DeviceMemory, name: str) -> np.ndarray:
@@ -94,6 +102,19 @@ def view(matrix: Matrix, number: int, memory: DeviceMemory, name: str) -> np.nda
     )
 
 
+def product(a: np.ndarray, b: np.ndarray, wide: Any) -> np.ndarray:
+    """A B, summed in `wide`; of fp16 and bf16, which cuBLAS leaves to tensor cores, with their rounding of each step of
+    k = 16, where that does not take too long."""
+    name = {np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16"}.get(a.dtype)
+    if name is None or a.dtype != b.dtype or a.size * b.shape[1] > MOST_ROUNDED:
+        return a.astype(wide) @ b.astype(wide)
+    left, right = a.astype(np.float64), np.ascontiguousarray(b.T.astype(np.float64))
+    total = np.zeros((a.shape[0], b.shape[1]))
+    for k in range(0, a.shape[1], STEP):
+        total = tensor_cores.mma(left[:, k : k + STEP], right[:, k : k + STEP], total, (name, name), "f32")
+    return total.astype(wide)
+
+
 def compute(work: Gemm, memory: DeviceMemory) -> None:
     """Write D. Sums are in float64 for doubles, in int32 for int8, else in float32."""
     if not (work.m and work.n):
@@ -105,11 +126,16 @@ def compute(work: Gemm, memory: DeviceMemory) -> None:
         total = np.zeros(d.shape, wide)
         if work.alpha and work.k:
             a, b = view(work.a, number, memory, "A"), view(work.b, number, memory, "B")
-            left = (a.T if work.transpose[0] else a).astype(wide)
-            right = (b.T if work.transpose[1] else b).astype(wide)
-            total = wide(work.alpha) * (left @ right)
+            left, right = (a.T if work.transpose[0] else a), (b.T if work.transpose[1] else b)
+            total = wide(work.alpha) * product(left, right, wide)
         if work.beta:
             total = total + wide(work.beta) * view(work.c, number, memory, "C").astype(wide)
+        if work.bias is not None:
+            total = total + view(work.bias, 0, memory, "the bias").astype(wide)
+        if work.epilogue & RELU:
+            total = np.maximum(total, 0)
+        if work.epilogue & GELU:  # by tanh, as cublasLt does it
+            total = 0.5 * total * (1 + np.tanh(np.sqrt(2 / np.pi) * (total + 0.044715 * total**3)))
         d[...] = total.astype(d.dtype)
         for column in range(d.shape[1]) if work.d.leading > work.d.rows else (0,):
             width = d.shape[0] if work.d.leading > work.d.rows else d.size

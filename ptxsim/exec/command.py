@@ -16,16 +16,22 @@ from pathlib import Path
 from typing import Any
 
 from .. import gpus
-from ..errors import PtxsimError
+from ..errors import EMULATOR_FAILED, PtxsimError
 from ..machine import faults
 from ..machine.faults import parse_accepted
 from ..ptx.compiler import tool
 from ..ptx.sources import require_writable, write_whole
-from . import build, elf, supervisor
-from .options import Options
+from . import build, ci, elf, supervisor
+from .options import Options, number, whole
 from .records import LaunchRecord, counted, load, table
 
-ERRORS = ("api_error", "unsupported", "host_fault", "lost")  # kinds of records that count, in addition to faults
+ERRORS = (
+    "api_error",
+    "unsupported",
+    "host_fault",
+    "lost",
+    "internal",
+)  # kinds of records that count, in addition to faults
 GENCODE = "arch=compute_90a,code=[sm_90a,compute_90a]"  # machine code and PTX
 INCLUDE = Path(__file__).parent / "include"
 ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code")
@@ -37,7 +43,8 @@ def add(commands: Any) -> None:
         "exec",
         help="run a CUDA program as it is, without a GPU: each launch is emulated, checked and counted",
         description="Runs a CUDA program (nvcc -cudart shared -lineinfo) without a GPU; the report goes to standard "
-        "error. Exit code: the program's; 1 if that is 0 and there were faults; 2 if it cannot be run.",
+        "error. Exit code: the program's; 1 if that is 0 and there were faults; 2 if it cannot be run; "
+        "3 if the emulator itself failed.",
     )
     parser.add_argument(
         "--gpu",
@@ -45,6 +52,11 @@ def add(commands: Any) -> None:
         help=f"the device that the program sees: {', '.join(gpus.GPUS)} (default: %(default)s)",
     )
     parser.add_argument("--report", type=Path, metavar="FILE", help="all launches, with counters and faults, as JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="a test for each kernel, as JUnit's XML")
+    parser.add_argument("--sarif", type=Path, metavar="FILE", help="a result for each fault, as SARIF")
+    parser.add_argument(
+        "--leak-check", action="store_true", help="note memory that was allocated and not freed when the program ends"
+    )
     parser.add_argument(
         "--only",
         "--kernel-name",
@@ -55,11 +67,17 @@ def add(commands: Any) -> None:
         help="check and count only these kernels ('sgemm*', kernel_substring=sgemm); the others run all the same",
     )
     parser.add_argument(
-        "--skip-launches", type=_count, default=0, metavar="N", help="do not check and count the first N"
+        "--skip-launches", type=whole(0), default=0, metavar="N", help="do not check and count the first N"
+    )
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="check and count the first launch of each kernel and shape; later ones only execute (with --sample, in "
+        "part)",
     )
     parser.add_argument(
         "--sample",
-        type=_positive,
+        type=whole(1),
         metavar="N",
         help="run only N blocks of larger grids and predict the counters; the program's results are then incomplete",
     )
@@ -78,10 +96,12 @@ def add(commands: Any) -> None:
         metavar="KERNEL",
         help="print the least cycles that each resource of the device needs for its last launch",
     )
-    parser.add_argument("--limit", type=_seconds, metavar="SECONDS", help="end a launch that takes longer to emulate")
+    parser.add_argument(
+        "--limit", type=number(0.001, 1e9), metavar="SECONDS", help="end a launch that takes longer to emulate"
+    )
     parser.add_argument(
         "--error-exitcode",
-        type=_code,
+        type=whole(0, 255),
         metavar="N",
         help="the exit code if there were faults, whatever the program's is",
     )
@@ -105,35 +125,6 @@ def add(commands: Any) -> None:
     compiler.set_defaults(act=lambda options: nvcc(options.arguments))
 
 
-def _number(text: str, least: float, kind: type) -> Any:
-    try:
-        value = kind(text)
-    except ValueError:
-        value = -math.inf
-    if not least <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from {least:g} on")
-    return value
-
-
-def _count(text: str) -> int:
-    return int(_number(text, 0, int))
-
-
-def _positive(text: str) -> int:
-    return int(_number(text, 1, int))
-
-
-def _seconds(text: str) -> float:
-    return float(_number(text, 0.001, float))
-
-
-def _code(text: str) -> int:
-    value = int(_number(text, 0, int))
-    if value > 255:
-        raise argparse.ArgumentTypeError(f"{text} is no exit code; allowed: 0 to 255")
-    return value
-
-
 def execute(given: argparse.Namespace) -> int:
     """Run the program and report on it; its exit code, that of faults, or 2 for a program that cannot be run."""
     try:
@@ -150,6 +141,8 @@ def run(given: argparse.Namespace) -> int:
         only=tuple(given.only),
         skip_launches=given.skip_launches,
         sample=given.sample,
+        once=given.once,
+        leaks=given.leak_check,
         checks=given.checks,
         stop_at_first=given.stop_at_first,
         accept=tuple(map(parse_accepted, given.accept)),
@@ -159,7 +152,7 @@ def run(given: argparse.Namespace) -> int:
         destroy_context=given.destroy_on_device_error == "context",
         quiet=given.quiet,
     )
-    require_writable([path for path in (given.report, given.log_file) if path])
+    require_writable([path for path in (given.report, given.junit, given.sarif, given.log_file) if path])
     program = find_program(given.program)
     standins = build.standins()
     require_runnable(program, standins)
@@ -174,7 +167,7 @@ def run(given: argparse.Namespace) -> int:
         os.close(log)
     try:
         outcome = supervisor.run(program, [given.program, *given.arguments], options, standins, own)
-        return conclude(outcome, options, given.report, given.error_exitcode)
+        return conclude(outcome, options, given)
     finally:
         if own is not None:
             sys.stderr.flush()
@@ -216,8 +209,8 @@ def require_runnable(program: Path, standins: Path) -> None:
         )
 
 
-def conclude(outcome: supervisor.Outcome, options: Options, report: Path | None, error_exitcode: int | None) -> int:
-    """The table, the summary and the report of a run; its exit code."""
+def conclude(outcome: supervisor.Outcome, options: Options, given: argparse.Namespace) -> int:
+    """The table, the summary and the reports of a run; its exit code."""
     launches = [load(record) for record in outcome.records if record["kind"] == "launch"]
     faults = sum(len(launch.faults) for launch in launches)
     others = [record for record in outcome.records if record["kind"] in ERRORS]
@@ -239,26 +232,36 @@ def conclude(outcome: supervisor.Outcome, options: Options, report: Path | None,
     for line in report_lines(launches, len(others), options.quiet):
         say(f"{line}\n")
     failed = bool(faults or others)
-    if report is not None:
+    errors = [record["text"] for record in others]
+    reports: dict[Path, str] = {}
+    if given.junit is not None:
+        reports[given.junit] = ci.junit(launches, errors)
+    if given.sarif is not None:
+        reports[given.sarif] = ci.sarif(launches, errors)
+    if given.report is not None:
         content = {
             "exit_status": outcome.status,
             "gpu": options.gpu.name,
             "faults": faults,
-            "errors": [record["text"] for record in others],
+            "errors": errors,
             "launches": [launch.json() for launch in launches],
             "library_calls": [
                 {k: v for k, v in r.items() if k != "kind"} for r in outcome.records if r["kind"] == "library"
             ],
             "notes": [record["text"] for record in outcome.records if record["kind"] == "note"],
         }
+        reports[given.report] = json.dumps(content, indent=1) + "\n"
+    for path, content_of in reports.items():
         try:
-            write_whole(report, json.dumps(content, indent=1) + "\n")
+            write_whole(path, content_of)
         except PtxsimError as error:
             say(f"ptxsim: {error}\n")
             failed = True
     sys.stderr.flush()
-    if failed and error_exitcode is not None:
-        return error_exitcode
+    if any(record["kind"] == "internal" for record in others):
+        return EMULATOR_FAILED
+    if failed and given.error_exitcode is not None:
+        return int(given.error_exitcode)
     return outcome.status or int(failed)
 
 

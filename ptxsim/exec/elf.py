@@ -69,7 +69,7 @@ def _text(data: bytes, at: int) -> str:
 
 def first_line(places: Iterable[Place]) -> str | None:
     """The innermost of these that is in the program's own source, not in CUDA's headers."""
-    lines = [line for place in places if place.file and (line := source_line(place.file, place.offset))]
+    lines = [line for place in places if place.file for line in source_lines(place.file, place.offset)]
     of_launch = [n for n, line in enumerate(lines) if line.startswith(STUB)]
     own = [line for line in lines if not line.startswith((*HEADERS, STUB))]
     later = [line for line in lines[of_launch[-1] + 2 :] if line in own] if of_launch else own
@@ -77,15 +77,19 @@ def first_line(places: Iterable[Place]) -> str | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def source_line(file: str, offset: int) -> str | None:
-    """`name.cu:12` of a place in a program's code, where it was compiled with -g; None where that is not known."""
+def source_lines(file: str, offset: int) -> list[str]:
+    """`name.cu:12` of a place in a program's code, where it was compiled with -g, and of the calls of the functions
+    that are inlined there."""
     binary = read(Path(file))
     tool = shutil.which("addr2line")
     if binary is None or tool is None:
-        return None
+        return []
     done = subprocess.run(
-        [tool, "-e", file, hex(offset + binary.base)], capture_output=True, text=True, errors="replace"
+        [tool, "-i", "-e", file, hex(offset + binary.base)], capture_output=True, text=True, errors="replace"
     )
-    place = done.stdout.strip().split(" (discriminator")[0]
-    name, _, line = place.rpartition(":")
-    return f"{Path(name).name}:{line}" if done.returncode == 0 and line.isdigit() and line != "0" else None
+    found = []
+    for place in done.stdout.splitlines() if done.returncode == 0 else ():
+        name, _, line = place.split(" (discriminator")[0].rpartition(":")
+        if line.isdigit() and line != "0":
+            found.append(f"{Path(name).name}:{line}")
+    return found

@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -21,15 +20,16 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..api import Kernel
 from ..count import bounds, machines, prediction
 from ..count.annotate import listing
 from ..count.counters import BYTES, SECTORS, Counters
 from ..engine.device_memory import DeviceMemory
-from ..errors import KernelFault, NoEntryError, PtxError, PtxsimError
+from ..errors import KernelFault, NoEntryError, PtxError, PtxsimError, report_own_failure
+from ..interface import Kernel
 from ..machine.arrays import Array, Texture
 from ..machine.clusters import in_clusters
 from ..machine.faults import Faults, Found, kind_of
+from ..machine.launch import NO_CHECKS as NONE
 from ..machine.launch import Checks, Limits
 from ..machine.memory import GLOBAL_BASE, Heap
 from ..machine.observer import Observer
@@ -60,7 +60,6 @@ FATAL = {  # the error with which a kernel ends on a device, by the kind of the 
 }
 MOST_SNAPSHOT = 256 << 20  # bytes of device memory that are kept to run a launch again
 MOST_LINES = 100  # launches that are listed while the program runs
-NONE = Checks(races=False, global_races=False, unwritten=False, barriers=False)
 MANAGED = re.compile(r"\.attribute\s*\(\s*\.managed\s*\)[^;={]*?([\w$]+)\s*(?:\[[^;=]*)?(?:;|=)")
 DTYPES = {1: "u1", 2: "u2", 3: "u4", 8: "i1", 9: "i2", 10: "i4", 16: "f2", 32: "f4"}  # of CUarray_format
 MAP_TYPES = [
@@ -125,6 +124,7 @@ class Emulator:
         self.modules: dict[int, Loaded] = {}
         self.launches = 0
         self.said: set[str] = set()
+        self.shapes: set[tuple[object, ...]] = set()  # of launches, where `--once` asks for the first of each
         self.allocations: dict[str, tuple[str, tuple[Place, ...]]] = {}  # by the name that messages use: call and place
         self.timeline = Timeline()
         self.of_host: dict[int, int] = {}  # start and end of memory that host code may touch, too
@@ -427,9 +427,9 @@ class Emulator:
 
     def load(self, contents: list[bytes], number: int) -> Loaded:
         """A module; of relocatable device code the linked machine code, and the parts that it was made of."""
-        chosen = [
-            fatbin.choose(fatbin.unpacked(content, self.folder), self.options.gpu.architecture) for content in contents
-        ]
+        chosen = fatbin.choose_all(
+            [fatbin.unpacked(content, self.folder) for content in contents], self.options.gpu.architecture
+        )
         texts = [(text.content or b"").decode(errors="replace") for text, _ in chosen if text is not None]
         cubin, machine_code = None, chosen[0][1]
         if machine_code is not None:
@@ -533,6 +533,9 @@ class Emulator:
         program = kernel.program
         args = [raw[p.offset : p.offset + p.variable.size] for p in program.parameters]
         chosen = self.launches > self.options.skip_launches and self.options.chosen(kernel.name, kernel.title)
+        shape = (kernel, grid, block, cluster, shared)
+        again = self.options.once and chosen and shape in self.shapes
+        self.shapes |= {shape} if chosen else set()
         began = time.perf_counter()
         work = Work(kernel, grid, block, args, shared, cluster if any(cluster) else None)
         try:
@@ -544,7 +547,9 @@ class Emulator:
         self.memory.finish()
         touched = Touched(self.memory) if self.timeline.streams or self.of_host else None
         issued = self.timeline.issue(stream, f"kernel {kernel.title}{f', launched at {line},' if line else ''}")
-        run = self.emulate(work, chosen, touched)
+        blocks = self.sampled(work) if again or (chosen and not self.options.once) else None
+        chosen = chosen and not again
+        run = self.emulate(work, chosen, blocks, touched)
         record = LaunchRecord(
             self.process,
             self.launches,
@@ -593,13 +598,12 @@ class Emulator:
             return Reply().u32(NOT_SUPPORTED).u32(OK).u32(OK).text(run.printed)
         return Reply().u32(OK).u32(later).u32(once).text(run.printed).and_then(pages)
 
-    def emulate(self, work: Work, chosen: bool, touched: Touched | None = None) -> Run:
-        """Run the blocks. All faults of a launch are found: threads that a fault does not stop go on. A fault that a
-        device would survive, but that ends blocks here (a missed barrier, for example), makes the launch run again
-        without the check that found it, so that its results are complete."""
+    def emulate(self, work: Work, chosen: bool, blocks: np.ndarray | None, touched: Touched | None = None) -> Run:
+        """Run the blocks (None: all). All faults of a launch are found: threads that a fault does not stop go on. A
+        fault that a device would survive, but that ends blocks here (a missed barrier, for example), makes the launch
+        run again without the check that found it, so that its results are complete."""
         options, kernel = self.options, work.kernel
         checks = Checks() if chosen and options.checks else NONE
-        blocks = self.sampled(work) if chosen else None
         total = int(np.prod(work.grid)) if blocks is None else len(blocks)
         before = self.snapshot() if checks != NONE else None
         found: dict[tuple[str, str], Found] = {}
@@ -646,17 +650,13 @@ class Emulator:
                     self.once("races in global memory are not looked for where device memory is too large for that")
                     continue
                 return run(FAILURE, f"{kernel.title}: out of memory while it was emulated")
-            except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-                if os.environ.get("PTXSIM_TRACEBACK"):
-                    traceback.print_exc()
-                if isinstance(error.__context__, PtxError):  # while that was put right
-                    return run(NOT_SUPPORTED, f"{kernel.title}: {error.__context__}", nothing_done=True)
-                what = f"{type(error).__name__}: {error}"
-                return run(FAILURE, f"{kernel.title}: the emulator failed at this launch: {what}")
             except KernelFault as fault:  # with --stop-at-first
                 failure, code = str(fault), FATAL.get(kind_of(fault.what), FAILURE)
             except PtxsimError as error:
                 failure, code = str(error), TIMEOUT if isinstance(error, TooLong) else FAILURE
+            except Exception:
+                self.record("internal", {"text": report_own_failure(f"{kernel.title}: ")})
+                return run(FAILURE)
             latest = kernel.machine.diag.faults.found
             found |= latest
             fatal = next((FATAL[f.kind] for f in found.values() if f.kind in FATAL and f.accepted is None), OK)
@@ -768,6 +768,8 @@ class Emulator:
 
     def finish(self) -> None:
         """Write the records that come last, as the program has ended."""
+        if self.options.leaks:
+            self.note_leaks()
         if self.annotated is not None:
             kernel, counters = self.annotated
             try:
@@ -783,6 +785,17 @@ class Emulator:
                 text = f"ptxsim: --bounds: {error}"
             self.record("bounds", {"text": f"{text}\n"})
         self.record("end", {"process": self.process, "launches": self.launches})
+
+    def note_leaks(self) -> None:
+        """Note what was allocated and not freed, by the call and its place."""
+        left: dict[str, list[int]] = {}
+        for held in self.memory.live.values():
+            if held.name in self.allocations:
+                call, places = self.allocations[held.name]
+                line = self.line(places)
+                left.setdefault(f"{call}{f' at {line}' if line else ''}", []).append(held.end - held.start)
+        for what, sizes in left.items():
+            self.once(f"not freed when the program ended: {sum(sizes):,} bytes of {what}, allocated {len(sizes)} times")
 
     def bounds_of(self, work: Work, counters: Counters, traffic: bounds.Traffic) -> str:
         """The least cycles that each resource of the device needs for a launch."""

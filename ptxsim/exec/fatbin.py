@@ -96,6 +96,20 @@ def unpacked(content: bytes, folder: Path) -> list[Image]:
         return taken
 
 
+def choose_all(parts: list[list[Image]], architecture: int) -> list[tuple[Image | None, Image | None]]:
+    """`choose` from each of the parts that a program is linked of. A part for newer devices is left out, as a library
+    may have several for one purpose (libcudadevrt has). Raises `PtxsimError` where all are for newer devices."""
+    chosen = []
+    for part in parts:
+        try:
+            chosen.append(choose(part, architecture))
+        except PtxsimError as error:
+            newer = error
+    if not chosen:
+        raise newer
+    return chosen
+
+
 def choose(found: list[Image], architecture: int) -> tuple[Image | None, Image | None]:
     """The PTX for a device, and the cubin that belongs to it: the highest architecture that the device runs, and of two
     the one for it alone. Raises `PtxsimError` where all PTX is for newer devices."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import fnmatch
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,8 @@ class Options:
     only: tuple[str, ...] = ()
     skip_launches: int = 0
     sample: int | None = None
+    once: bool = False  # whether only the first launch of each kernel and shape is checked and counted
+    leaks: bool = False  # whether memory that is not freed is noted
     checks: bool = True
     stop_at_first: bool = False  # whether a launch ends with its first fault
     accept: tuple[Accepted, ...] = ()
@@ -51,3 +55,35 @@ def matches(pattern: str, *names: str) -> bool:
             pattern = form.format(pattern.removeprefix(prefix))
     tried: Sequence[str] = [part for name in names for part in (name, name.partition("<")[0], name.partition("(")[0])]
     return any(fnmatch.fnmatchcase(name, pattern) for name in tried)
+
+
+def whole(least: int, most: int = (1 << 63) - 1) -> Callable[[str], int]:
+    """The parser of an option that is a whole number."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if not least <= value <= most:
+            to = f" to {most}" if most < 1 << 62 else " on"
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number from {least}{to}")
+        return value
+
+    return parse
+
+
+def number(least: float, most: float = math.inf) -> Callable[[str], float]:
+    """The parser of an option that is a number."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        to = f" to {most:g}" if most < math.inf else " on"
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from {least:g}{to}")
+        return value
+
+    return parse

@@ -71,12 +71,9 @@ def counted(number: int, what: str, several: str = "") -> str:
 
 
 LONGEST = 60  # characters of a name
-COLUMNS: dict[str, tuple[str, ...]] = {  # of the table: the counters that each column adds up
+COLUMNS: dict[str, tuple[str, ...]] = {  # of the table: the counters that each column adds up, or takes off
     "shared wavefronts": ("memory_l1_wavefronts_shared",),
-    "conflicts": (
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
-        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-    ),
+    "conflicts": ("memory_l1_wavefronts_shared", "-memory_l1_wavefronts_shared_ideal"),  # those of cp.async, too
     "global sectors": ("memory_l2_theoretical_sectors_global",),
     "TMA sectors": ("l2_sectors_bulk_ld.sum", "l2_sectors_bulk_st.sum"),
 }
@@ -99,17 +96,21 @@ def table(records: list[LaunchRecord]) -> list[str]:
             for name, value in (record.sums or {}).items():
                 added[name] = added.get(name, 0) + value
         if not of:
-            rows.append([short(title), str(len(launches)), *["-"] * (len(COLUMNS) + len(PER_SECTOR))])
+            rows.append([short(title), str(len(launches)), *["-"] * (len(rows[0]) - 2)])
             continue
         totals = named(added)
         number = f"{len(of)} of {len(launches)}" if len(of) < len(launches) else str(len(launches))
-        sums = [f"{sum(totals.get(name, 0) for name in names):,.0f}" for names in COLUMNS.values()]
+        sums = [f"{sum(_signed(totals, name) for name in names):,.0f}" for names in COLUMNS.values()]
         rows.append([short(title), number, *sums, *[_ratio(totals, name) for name in PER_SECTOR.values()]])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
         for row in rows
     ]
+
+
+def _signed(totals: Mapping[str, float], name: str) -> float:
+    return -totals.get(name[1:], 0) if name.startswith("-") else totals.get(name, 0)
 
 
 def _ratio(totals: Mapping[str, float], name: str) -> str:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..errors import PtxsimError
+from ..errors import PtxsimError, report_own_failure
 from .emulator import Emulator
 from .options import Options
 
@@ -153,14 +153,9 @@ class Supervisor:
             status = 0
         except SystemExit:
             status = 0
-        except BaseException as error:
+        except BaseException:
             with contextlib.suppress(OSError):
-                sys.stderr.write(f"ptxsim: the emulator failed: {type(error).__name__}: {error}\n")
-                if os.environ.get("PTXSIM_TRACEBACK"):
-                    import traceback
-
-                    traceback.print_exc()
-                sys.stderr.flush()
+                report_own_failure()
         finally:
             os._exit(status)
 
@@ -183,7 +178,7 @@ class Supervisor:
                 how = f"by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "with an error"
                 text = f"the emulator of process {worker.peer} has ended {how}"
                 print(f"ptxsim: {text}", file=sys.stderr)
-                self.records.append({"kind": "lost", "text": text})
+                self.records.append({"kind": "lost" if os.WIFSIGNALED(status) else "internal", "text": text})
 
     def orphan(self, worker: Worker) -> None:
         """The process that an emulator answers has ended."""

@@ -331,9 +331,9 @@ def _map_at(
     m: AsyncCopies, instruction: Instruction, address: int, dimensions: int, lane: int
 ) -> tensor_maps.TensorMap:
     """The tensor map at a generic address."""
-    window, at = divmod(address, WINDOW)
-    space = m.memory.spaces["param" if window == BASES["param"] // WINDOW else "global"]
-    at = at if space is m.memory.param_space else address - GLOBAL_BASE
+    in_parameters = address // WINDOW == BASES["param"] // WINDOW
+    space = m.memory.spaces["param" if in_parameters else "global"]
+    at = address - (BASES["param"] if in_parameters else GLOBAL_BASE)
     raw = space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
     if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
         m.events.map_used(address, lane, instruction)

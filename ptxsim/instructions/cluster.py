@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import PtxError
-from ..machine.memory import RANK_AT
+from ..machine.memory import BASES, RANK_AT
 from ..ptx.syntax import Instruction
 from ..ptx.types import TYPES
 from .needs import Waits
@@ -46,12 +46,13 @@ def mapa(m: Waits, instruction: Instruction) -> Control:
 def getctarank(m: Waits, instruction: Instruction) -> Step:
     """getctarank: the rank of the block that a shared address lies in (PTX ISA 9.7.9.24)."""
     modifiers = Modifiers(instruction)
-    modifiers.flag("shared::cluster")
+    base = 0 if modifiers.flag("shared::cluster") else BASES["shared"]
     t = modifiers.type
     modifiers.done()
     destination, source = instruction.operands
     read, write = m.operands.reader(source, t), m.operands.writer(destination, U32)
-    return lambda: write((read() >> t.dtype.type(RANK_AT)).astype(np.uint32) & np.uint32(0xFF))
+    first = t.dtype.type(base & (2**t.bits - 1))
+    return lambda: write((read() - first >> t.dtype.type(RANK_AT)).astype(np.uint32) & np.uint32(0xFF))
 
 
 @control("setmaxnreg", takes(NUMBER))

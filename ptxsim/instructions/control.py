@@ -17,10 +17,11 @@ from ..errors import PtxError
 from ..machine.barriers import Finish, require_barrier_number
 from ..machine.memory import BASES, WINDOW
 from ..machine.values import merged
+from ..ptx.program import function_address
 from ..ptx.syntax import Function, Immediate, Instruction, Register, Symbol, Variable
 from ..ptx.types import TYPES
 from .needs import Flow
-from .registry import ARGUMENTS, CALLEE, LABEL, RESULT, VALUE, Control, Modifiers, control, takes
+from .registry import ARGUMENTS, CALLEE, LABEL, LABELS, RESULT, VALUE, Control, Modifiers, control, takes
 
 U32, PRED = TYPES["u32"], TYPES["pred"]
 BARRIER = (
@@ -60,7 +61,7 @@ def bra(m: Flow, instruction: Instruction) -> Control:
     return step
 
 
-@control("brx", takes(VALUE, LABEL))
+@control("brx", takes(VALUE, LABELS))
 def brx(m: Flow, instruction: Instruction) -> Control:
     """brx.idx: jump to an entry of a table (PTX ISA 9.7.12.4)."""
     places = np.array([label.place for label in instruction.operands[1]])
@@ -355,17 +356,21 @@ def _pass(m: Flow, source: Any, destination: Any, from_shift: int = 0, to_shift:
     if m.operands.stack_slot is not None:
         base = base + m.state.registers[m.operands.stack_slot][lanes]
     to_variable, from_variable = _variable(destination), _variable(source)
+    source_bytes = None
     if from_variable is not None:
         size = from_variable.size
         at = base + m.program.frames[from_variable] + from_shift
-        data = space.data[at[:, None] + np.arange(size)]
+        source_bytes = at[:, None] + np.arange(size)
+        data = space.data[source_bytes]
     else:
         t = (to_variable or destination).type
         values = m.operands.reader(source, TYPES[f"b{t.bits}"])()[lanes]
         data = np.ascontiguousarray(values).view(np.uint8).reshape(len(lanes), -1)
     if to_variable is not None:
-        at = base + m.program.frames[to_variable] + to_shift
-        space.data[at[:, None] + np.arange(min(to_variable.size, data.shape[1]))] = data[:, : to_variable.size]
+        size = min(to_variable.size, data.shape[1])
+        target = base[:, None] + (m.program.frames[to_variable] + to_shift) + np.arange(size)
+        space.data[target] = data[:, :size]
+        m.events.defined.passed(None if source_bytes is None else source_bytes[:, :size], target)
     else:
         t = TYPES[f"b{destination.type.bits}"]
         m.operands.lane_writer(destination, t)(np.ascontiguousarray(data).view(t.dtype).reshape(-1), lanes)
@@ -400,7 +405,8 @@ def _indirect(m: Flow, instruction: Instruction, target: Register) -> Control:
         fits = len(function.params) == len(arguments.items) and len(given) == len(formal)
         fits = fits and all(_size(m, a) in (None, _size(m, b)) for a, b in zip(given, formal, strict=True))
         if function is not m.program.entry and fits:
-            number = m.program.start[function.name] + 1
+            number = function_address(m.program, function.name)
+            assert number is not None  # it has a body
             steps[number] = _direct(m, instruction, function, returns.items, arguments.items)
 
     def step(active: np.ndarray) -> int | None:
@@ -470,7 +476,7 @@ def _vprintf(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], retu
 
 def formatted(m: Flow, lane: int, text: str, place: int) -> str:
     """A printf format with its arguments, which lie in the thread's local memory one after the other."""
-    offset = place % WINDOW
+    offset = place - BASES["local"]
     local = m.memory.spaces["local"]
     start = int(np.asarray(local.origin)[lane])
 
@@ -512,6 +518,7 @@ def _malloc(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], retur
         if m.operands.stack_slot is not None:
             at = at + m.state.registers[m.operands.stack_slot][lanes]
         m.memory.spaces["local"].data[at[:, None] + np.arange(8)] = given.view(np.uint8).reshape(-1, 8)
+        m.events.defined.passed(None, at[:, None] + np.arange(8))
         return instruction.pc + 1
 
     return step

@@ -43,45 +43,49 @@ def approximate(function: Compute) -> Compute:
     return lambda x: function(x.astype(np.float64)).astype(x.dtype)
 
 
-@elementwise("add", FLOATS)
-def add(m: Modifiers) -> Elementwise:
-    """add: a + b (PTX ISA 9.7.3.3)."""
-    return arithmetic(m, "add", np.add, 2)
+def _ieee(opcode: str, nearest: Compute, count: int, flags: tuple[str, ...] = ()) -> None:
+    """Register an operation on `count` operands; flags of approximations are rounded to nearest here."""
+
+    def build(m: Modifiers) -> Elementwise:
+        m.one_of(flags)
+        return arithmetic(m, opcode, nearest, count)
+
+    elementwise(opcode, FLOATS)(build)
 
 
-@elementwise("sub", FLOATS)
-def sub(m: Modifiers) -> Elementwise:
-    """sub: a - b (PTX ISA 9.7.3.4)."""
-    return arithmetic(m, "sub", np.subtract, 2)
+_ieee("add", np.add, 2)  # PTX ISA 9.7.3.3
+_ieee("sub", np.subtract, 2)  # 9.7.3.4
+_ieee("mul", np.multiply, 2)  # 9.7.3.5
+_ieee("div", np.divide, 2, ("approx", "full"))  # 9.7.3.8
+_ieee("rcp", lambda a: a.dtype.type(1) / a, 1, ("approx",))  # 9.7.3.13
+_ieee("sqrt", np.sqrt, 1, ("approx",))  # 9.7.3.15
 
 
-@elementwise("mul", FLOATS)
-def mul(m: Modifiers) -> Elementwise:
-    """mul: a * b (PTX ISA 9.7.3.5)."""
-    return arithmetic(m, "mul", np.multiply, 2)
+def _approximation(opcode: str, function: Compute, types: tuple[str, ...] = ("f32",)) -> None:
+    """Register a function of one operand."""
+
+    def build(m: Modifiers) -> Elementwise:
+        m.flag("approx")
+        return finished(m, approximate(function), 1)
+
+    elementwise(opcode, types)(build)
 
 
-def _fma(m: Modifiers) -> Elementwise:
-    return arithmetic(m, "fma", floats.fma32 if m.type.name == "f32" else floats.fma64, 3)
+_approximation("rsqrt", lambda x: 1 / np.sqrt(x), FLOATS)  # PTX ISA 9.7.3.16
+_approximation("sin", np.sin)  # 9.7.3.18
+_approximation("cos", np.cos)  # 9.7.3.19
+_approximation("lg2", np.log2)  # 9.7.3.20
+_approximation("ex2", np.exp2)  # 9.7.3.21
+_approximation("tanh", np.tanh)  # 9.7.3.22
 
 
 @elementwise("fma", FLOATS)
 def fma(m: Modifiers) -> Elementwise:
     """fma: a * b + c, rounded once (PTX ISA 9.7.3.6)."""
-    return _fma(m)
+    return arithmetic(m, "fma", floats.fma32 if m.type.name == "f32" else floats.fma64, 3)
 
 
-@elementwise("mad", FLOATS)
-def mad(m: Modifiers) -> Elementwise:
-    """mad: as fma on sm_20 and later (PTX ISA 9.7.3.7)."""
-    return _fma(m)
-
-
-@elementwise("div", FLOATS)
-def div(m: Modifiers) -> Elementwise:
-    """div: a / b; `.approx` and `.full` are within 2 ulp on hardware, here rounded to nearest (PTX ISA 9.7.3.8)."""
-    m.one_of(("approx", "full"))
-    return arithmetic(m, "div", np.divide, 2)
+elementwise("mad", FLOATS)(fma)  # from sm_20 on (PTX ISA 9.7.3.7)
 
 
 @elementwise("abs", FLOATS)
@@ -133,62 +137,6 @@ def min_(m: Modifiers) -> Elementwise:
 def max_(m: Modifiers) -> Elementwise:
     """max: the greater, see min (PTX ISA 9.7.3.12)."""
     return _extreme(m, greatest)
-
-
-@elementwise("rcp", FLOATS)
-def rcp(m: Modifiers) -> Elementwise:
-    """rcp: 1 / a; `.approx` rounded to nearest here (PTX ISA 9.7.3.13)."""
-    m.flag("approx")
-    return arithmetic(m, "rcp", lambda a: a.dtype.type(1) / a, 1)
-
-
-@elementwise("sqrt", FLOATS)
-def sqrt(m: Modifiers) -> Elementwise:
-    """sqrt: the square root; `.approx` rounded to nearest here (PTX ISA 9.7.3.15)."""
-    m.flag("approx")
-    return arithmetic(m, "sqrt", np.sqrt, 1)
-
-
-@elementwise("rsqrt", FLOATS)
-def rsqrt(m: Modifiers) -> Elementwise:
-    """rsqrt: 1 / sqrt(a), an approximation (PTX ISA 9.7.3.16)."""
-    m.flag("approx")
-    return finished(m, approximate(lambda x: 1 / np.sqrt(x)), 1)
-
-
-@elementwise("sin", ("f32",))
-def sin(m: Modifiers) -> Elementwise:
-    """sin: an approximation (PTX ISA 9.7.3.18)."""
-    m.flag("approx")
-    return finished(m, approximate(np.sin), 1)
-
-
-@elementwise("cos", ("f32",))
-def cos(m: Modifiers) -> Elementwise:
-    """cos: an approximation (PTX ISA 9.7.3.19)."""
-    m.flag("approx")
-    return finished(m, approximate(np.cos), 1)
-
-
-@elementwise("lg2", ("f32",))
-def lg2(m: Modifiers) -> Elementwise:
-    """lg2: base-2 logarithm, an approximation (PTX ISA 9.7.3.20)."""
-    m.flag("approx")
-    return finished(m, approximate(np.log2), 1)
-
-
-@elementwise("ex2", ("f32",))
-def ex2(m: Modifiers) -> Elementwise:
-    """ex2: 2 to the power a, an approximation (PTX ISA 9.7.3.21)."""
-    m.flag("approx")
-    return finished(m, approximate(np.exp2), 1)
-
-
-@elementwise("tanh", ("f32",))
-def tanh(m: Modifiers) -> Elementwise:
-    """tanh: an approximation (PTX ISA 9.7.3.22)."""
-    m.flag("approx")
-    return finished(m, approximate(np.tanh), 1)
 
 
 @elementwise("copysign", FLOATS)

@@ -50,40 +50,24 @@ def _relu(x: np.ndarray) -> np.ndarray:
     return np.where(x <= 0, 0.0, x)
 
 
-@elementwise("add", HALVES)
-def add(m: Modifiers) -> Elementwise:
-    """add: a + b (PTX ISA 9.7.4.1)."""
-    return operation(m, np.add, 2)
+def _register(opcode: str, function: Compute, count: int, flags: tuple[str, ...] = ()) -> None:
+    """Register a function of `count` operands; approximations are rounded to nearest here."""
+
+    def build(m: Modifiers) -> Elementwise:
+        m.one_of(flags)
+        return operation(m, function, count)
+
+    elementwise(opcode, HALVES)(build)
 
 
-@elementwise("sub", HALVES)
-def sub(m: Modifiers) -> Elementwise:
-    """sub: a - b (PTX ISA 9.7.4.2)."""
-    return operation(m, np.subtract, 2)
-
-
-@elementwise("mul", HALVES)
-def mul(m: Modifiers) -> Elementwise:
-    """mul: a * b (PTX ISA 9.7.4.3)."""
-    return operation(m, np.multiply, 2)
-
-
-@elementwise("fma", HALVES)
-def fma(m: Modifiers) -> Elementwise:
-    """fma: a * b + c, rounded once: the sum is rounded to odd in float64 before (PTX ISA 9.7.4.4)."""
-    return operation(m, lambda a, b, c: floats.sum_odd(a * b, c), 3)
-
-
-@elementwise("neg", HALVES)
-def neg(m: Modifiers) -> Elementwise:
-    """neg: -a (PTX ISA 9.7.4.5)."""
-    return operation(m, np.negative, 1)
-
-
-@elementwise("abs", HALVES)
-def abs_(m: Modifiers) -> Elementwise:
-    """abs: |a| (PTX ISA 9.7.4.6)."""
-    return operation(m, np.abs, 1)
+_register("add", np.add, 2)  # PTX ISA 9.7.4.1
+_register("sub", np.subtract, 2)  # 9.7.4.2
+_register("mul", np.multiply, 2)  # 9.7.4.3
+_register("fma", lambda a, b, c: floats.sum_odd(a * b, c), 3)  # 9.7.4.4: rounded to odd in float64, then once
+_register("neg", np.negative, 1)  # 9.7.4.5
+_register("abs", np.abs, 1)  # 9.7.4.6
+_register("tanh", np.tanh, 1, ("approx",))  # 9.7.4.9
+_register("ex2", np.exp2, 1, ("approx",))  # 9.7.4.10
 
 
 def _extreme(m: Modifiers, choose: Compute) -> Elementwise:
@@ -109,17 +93,3 @@ def min_(m: Modifiers) -> Elementwise:
 def max_(m: Modifiers) -> Elementwise:
     """max: the greater (PTX ISA 9.7.4.8)."""
     return _extreme(m, greatest)
-
-
-@elementwise("tanh", HALVES)
-def tanh(m: Modifiers) -> Elementwise:
-    """tanh: an approximation, here rounded to nearest (PTX ISA 9.7.4.9)."""
-    m.flag("approx")
-    return operation(m, np.tanh, 1)
-
-
-@elementwise("ex2", HALVES)
-def ex2(m: Modifiers) -> Elementwise:
-    """ex2: 2 to the power a, an approximation, here rounded to nearest (PTX ISA 9.7.4.10)."""
-    m.flag("approx")
-    return operation(m, np.exp2, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import PtxError
-from ..machine.memory import BASES, RANK_AT, WINDOW
+from ..machine.memory import BASES, RANK_AT
 from ..ptx.syntax import Immediate, Instruction, Special, Symbol, Vector
 from ..ptx.types import STORAGE, TYPES, Type
 from .needs import Clocks
@@ -116,7 +116,7 @@ def isspacep(m: Clocks, instruction: Instruction) -> Step:
 
         def own() -> None:
             address = read()
-            rank = (address & U64(WINDOW - 1)) >> U64(RANK_AT)
+            rank = (address - U64(BASES["shared"])) >> U64(RANK_AT)
             write(((address >> U64(48)) == window) & (rank == m.state.rank.astype(U64)))
 
         return own

@@ -8,7 +8,7 @@ Most instructions work on each thread by itself. Such a one is a function that r
         return Elementwise(np.bitwise_and, m.type, (m.type, m.type))
 
 The rest (memory, warps, barriers, control) are functions of the machine that return a step: see `effect`, `control`.
-They state the kinds of their operands where they are registered, and the parser checks them:
+They state the kinds of their operands where they are registered, and linking checks them:
 
     @effect("ld", takes(RESULTS, ADDRESS, optional=(VALUE,)))
     def ld(m, instruction): ...
@@ -28,6 +28,7 @@ from ..ptx.syntax import (
     Arguments,
     Immediate,
     Instruction,
+    Label,
     Negated,
     Pair,
     Register,
@@ -59,7 +60,8 @@ NUMBER = Kind("a whole number from 0 on", (Immediate,), lambda o: isinstance(o.v
 ADDRESS = Kind("an address [base+offset]", (Address,), lambda o: o.index is None)
 TEXEL = Kind("an address [texture, {x}]", (Address,), lambda o: o.index is not None and o.base is not None)
 BOX = Kind("an address [tensor map, {coordinates}]", (Address,), TEXEL.holds)
-LABEL = Kind("a label", (Symbol,))
+LABEL = Kind("a label", (Label,))
+LABELS = Kind("a label of a table", (tuple,))
 RESULT_VECTOR = Kind("a vector of registers", (Vector,), lambda o: o.items and all(map(RESULT.allows, o.items)))
 VALUE_VECTOR = Kind("a vector of registers", (Vector,), lambda o: o.items and all(map(VALUE.allows, o.items)))
 RESULTS = Kind(

@@ -311,7 +311,7 @@ class Fetch:
         self.m, self.instruction, self.read = m, instruction, read
         self.lines, self.name, self.across = lines, name, across
         self.places: dict[int, np.ndarray] = {}  # by descriptor
-        self.row = PIECE  # of the last one's swizzle
+        self.row, self.base = PIECE, 0  # of the last one's swizzle
 
     def _pieces(self, word: int, lane: int) -> np.ndarray:
         found = self.places.get(word)
@@ -337,7 +337,8 @@ class Fetch:
             raise m.diag.fault(
                 self.instruction, "wgmma: the threads of the warpgroup have different matrix descriptors", lane
             )
-        self.row = Descriptor.unpack(int(words[0, 0])).row
+        last = Descriptor.unpack(int(words[0, 0]))
+        self.row, self.base = last.row, 0 if last.doubtful() else last.base
         raw = np.stack([self._pieces(int(w), int(lane)) for w, lane in zip(words[:, 0], lanes[:, 0], strict=True)])
         space = m.memory.spaces["shared"]
         firsts = np.repeat(lanes[:, 0], raw[0].size)
@@ -353,7 +354,7 @@ class Fetch:
         m = self.m
         access, firsts = self.addresses(lanes)
         time = m.events.async_read(access, firsts, PIECE, self.instruction)
-        m.events.read_by_pattern(access, self.row, self.instruction)
+        m.events.read_by_pattern(access, self.row, self.instruction, self.base)
         if note is not None:
             note(time)
         words = np.stack([access.load(8), access.load(8, 1)], axis=1)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import PtxError
 from ..machine import floats, tensor_cores
+from ..machine.memory import Access, MixedAccess
 from ..ptx.syntax import Instruction
 from ..ptx.types import TYPES, Type
 from .matrix import require_whole_warps
@@ -98,6 +99,7 @@ def _transfer(
         for number in range(needed):
             place(number)
             access = m.memory.access(space, own, offset, width, instruction, "ld")
+            require_no_local(m, instruction, access)
             full = np.zeros(m.state.lanes, word.dtype)
             full[slice(None) if access.lanes is None else access.lanes] = access.load(width)
             values.append(full)
@@ -116,9 +118,21 @@ def _transfer(
             if each > 1:
                 value = (value >> np.uint32(8 * width * (number % each))).astype(f"u{width}")
             access = m.memory.access(space, own, offset, width, instruction, "st")
+            require_no_local(m, instruction, access)
             access.store(width, value if access.lanes is None else value[access.lanes])
 
     return load if action == "load" else store
+
+
+def require_no_local(m: Memory, instruction: Instruction, access: Access | MixedAccess) -> None:
+    """Fragments are loaded from and stored to shared and global memory only (PTX ISA 9.7.14.4)."""
+    parts = access.parts if isinstance(access, MixedAccess) else [(None, access)]
+    for _, part in parts:
+        if part.space.name == "local":
+            lane = 0 if part.lanes is None else int(part.lanes[0])
+            name = instruction.name.split(".sync")[0]
+            what = f"{name} of local memory, an array of each thread: it must be shared or global memory"
+            raise m.diag.fault(instruction, what, lane)
 
 
 def _matrix(m: Memory, readers: list[Callable[[], np.ndarray]], size: tuple[int, int], name: str) -> np.ndarray:

@@ -10,7 +10,7 @@ from ..ptx.reaching_definitions import UNKNOWN, Origins
 from ..ptx.syntax import Instruction, plain_name
 from .diagnostics import Diagnostics
 from .events import Events
-from .memory import BASES, Access, Addresses, MixedAccess, Space
+from .memory import BASES, GLOBAL_BASE, LOW, Access, Addresses, MixedAccess, Space
 from .operands import ADDRESS
 from .state import State
 from .values import viewed
@@ -116,11 +116,20 @@ class Accesses:
         if values is not None:
             access.values = values if where.lanes is None else [value[where.lanes] for value in values]
         events = self.events
+        undefined = values is not None and events.defined.storing is not None
+        if undefined and space.name == "global":
+            events.defined.stored(access, instruction)
         if space.is_shared:
             if events.shared is not None:
                 events.shared.touch(access, width, instruction, kind)
+            if events.defined.shared is not None:
+                events.defined.touch(access, width, instruction, kind)
         elif events.global_memory is not None and instruction.pc in events.watched and space.name == "global":
             events.global_memory.touch(access, width, instruction, kind)
+        elif events.defined.local is not None and space.name == "local":
+            events.defined.touch(access, width, instruction, kind)
+        if undefined and space.name != "global":
+            events.defined.stored(access, instruction)
         if observed and events.observers:
             events.memory(instruction, space.name, kind, width, access)
         return access
@@ -153,8 +162,29 @@ class Accesses:
         self._misaligned(space, where, offset, align, instruction, kind)  # a misaligned one may only end outside
         bad = int(np.flatnonzero(~good)[0])
         at = int(where.raw[bad]) + offset
-        what = f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: {space.describe(at)}"
+        what = f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: "
+        what += self._other_space(space, at) or space.describe(at)
         raise self._without(self.diag.fault(instruction, what, self._lane(where, bad)), where, ~good)
+
+    def _other_space(self, space: Space, at: int) -> str:
+        """Whether an address outside of a space is one of another space, in words."""
+        whole = at + GLOBAL_BASE if space.name == "global" else at
+        window = WINDOWS.get(whole >> 48)
+        if window in BASES and window != space.name:
+            return f"a generic address of {window} memory"
+        if space.name == "global":
+            shared = self.spaces["shared"]
+            inside = shared.first <= whole < shared.size
+            return "an offset in shared memory, not a generic address" if inside else ""
+        if window in BASES:
+            return f"a generic address, where an offset in {space.name} memory must stand"
+        remedy = ": __cvta_generic_to_shared gives its offset" if space.is_shared else ""
+        for name, base in BASES.items():
+            if 0 <= (at & LOW) - (base & LOW) < 1 << 27:
+                return f"a generic address of {name} memory cut to 32 bits{remedy}"
+        if self.spaces["global"].begins_inside((at & LOW) - (GLOBAL_BASE & LOW)):
+            return "an address of global memory cut to 32 bits"
+        return ""
 
     def _without(self, fault: KernelFault, where: Addresses, bad: np.ndarray) -> KernelFault:
         """A fault of some threads of an access, without which it can be made."""

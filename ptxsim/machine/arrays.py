@@ -2,28 +2,92 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
+
+from ..ptx.sizes import require_memory
 
 
 class Array:
     """A buffer on the device: copied there at a launch and back after it. `offset` bytes are before its data, for
     instance to try a pointer that is not aligned. `unwritten`: it counts as memory that nobody has written, whatever is
-    in it, so that the first read of an element that the launch has not written is a fault."""
+    in it, so that using an element that the launch has not written is a fault."""
 
     def __init__(self, data: np.ndarray, name: str = "array", offset: int = 0, unwritten: bool = False) -> None:
         self._data = np.array(data, order="C")
         self.name, self.offset, self.unwritten = name, offset, unwritten
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        return self._data.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._data.dtype
+
+    @property
     def nbytes(self) -> int:
-        return self._data.nbytes
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def blank(self) -> bool:
+        """Whether it holds zeros that no launch needs to copy."""
+        return False
 
     def numpy(self) -> np.ndarray:
         """Return the array's contents, as the last launch left them."""
         return self._data
 
+    def keep(self, raw: np.ndarray) -> None:
+        """Take over the bytes that a launch left."""
+        self._data = raw.view(self.dtype).reshape(self.shape)
+
     def __repr__(self) -> str:
-        return f"Array({self.name!r}, {self._data.dtype}, {self._data.shape})"
+        return f"Array({self.name!r}, {self.dtype}, {self.shape})"
+
+
+class LazyArray(Array):
+    """An array whose contents are made when they are asked for, as a launch that only counts may not do.
+
+    `make` gives them, in `shape` and `dtype`; None: zeros, which take memory only where a kernel writes."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        make: Callable[[], np.ndarray] | None,
+        name: str,
+        unwritten: bool = False,
+    ) -> None:
+        self._shape, self._dtype, self._make = shape, dtype, make
+        self._made: np.ndarray | None = None
+        self.name, self.offset, self.unwritten = name, 0, unwritten
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._dtype
+
+    @property
+    def blank(self) -> bool:
+        return self._make is None and self._made is None
+
+    def numpy(self) -> np.ndarray:
+        """See `Array.numpy`. Raises `PtxsimError` where there is no memory for the contents."""
+        if self._made is None:
+            if self._make is not None:  # made in a wider type, then placed in a launch
+                shown = "x".join(map(str, self.shape))
+                require_memory(f"an array of {self.dtype} {shown}", math.prod(self.shape) * 8 + 3 * self.nbytes)
+            self._made = np.zeros(self.shape, self.dtype) if self._make is None else self._make()
+        return self._made
+
+    def keep(self, raw: np.ndarray) -> None:
+        self._made = raw.view(self.dtype).reshape(self.shape)
 
 
 class Texture:
@@ -35,10 +99,9 @@ class Texture:
 
     def __init__(self, array: Array, components: int = 4, align: int = 1, nbytes: int | None = None) -> None:
         self.array, self.components, self.align = array, components, align
-        data = array.numpy()
-        self.dtype = data.dtype
-        self.element_bytes = data.dtype.itemsize * components
-        self.nbytes = data.nbytes if nbytes is None else nbytes
+        self.dtype = array.dtype
+        self.element_bytes = array.dtype.itemsize * components
+        self.nbytes = array.nbytes if nbytes is None else nbytes
         self.place(0)
 
     def __repr__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,8 +56,26 @@ class GlobalWatch(Protocol):
     def fetched(self, instruction: Instruction, lanes: np.ndarray, at: np.ndarray) -> None: ...
 
 
+class DefinedWatch(Protocol):
+    """Who knows what is undefined; check/defined.py says what each means."""
+
+    local: Any
+    shared: Any
+    storing: Any
+
+    def touch(self, access: Access, width: int, instruction: Instruction, kind: str) -> None: ...
+    def stored(self, access: Access, instruction: Instruction) -> None: ...
+    def overwritten(self, access: Access, width: int) -> None: ...
+    def passed(self, source: np.ndarray | None, target: np.ndarray) -> None: ...
+    def read(
+        self, access: Access, i: Instruction, masks: list[np.ndarray], memory: str, place: Callable[[int], str]
+    ) -> None: ...
+
+
 class Events:
     """Passes events on to those who watch and those who count."""
+
+    defined: DefinedWatch  # who knows what is undefined
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -128,10 +146,10 @@ class Events:
         `readers` (their numbers in the batch). The time; 0 where it is not watched."""
         return 0 if self.shared is None else self.shared.async_read(access, lanes, width, instruction, readers)
 
-    def read_by_pattern(self, access: Access, row: int, instruction: Instruction) -> None:
-        """A wgmma reads its operand with a swizzle, in bytes; 16: none."""
+    def read_by_pattern(self, access: Access, row: int, instruction: Instruction, base: int = 0) -> None:
+        """A wgmma reads its operand with a swizzle, in bytes; 16: none. `base`: the row that it counts as the first."""
         if self.shared is not None:
-            self.shared.boxes.read_by_pattern(access, row, instruction)
+            self.shared.boxes.read_by_pattern(access, row, instruction, base)
 
     def reading_ends(self, warps: np.ndarray, reader: int, time: int) -> None:
         """Warps know that what the wgmma of a warp, `reader`, began to read up to some time is over."""
@@ -140,6 +158,7 @@ class Events:
 
     def copy_begins(self, copy: Any) -> None:
         """A copy to shared memory is issued (`copies.Copy`): it may be written from now on."""
+        self.defined.overwritten(copy.access, copy.width)
         if self.shared is not None:
             self.shared.copy_begins(copy)
 

@@ -19,7 +19,9 @@ from ..ptx.syntax import Location
 KINDS = {
     "race": r"race|accesses shared memory of block .* which may have ended",
     "deadlock": r"deadlock|setmaxnreg",
-    "unwritten": r"read of (shared|global) memory that nobody wrote",
+    "unwritten": r"read of (local|shared|global) memory that nobody wrote|register .* which nobody wrote",
+    "space": r"wmma\.\S+ of local memory",
+    "wrap": r"a 32-bit index wraps",
     "bounds": r"out-of-bounds|parameter .* is read beyond|accesses shared memory of (a )?block",
     "alignment": r"misaligned|.*is not aligned",
     "copy": r"read before the wait|write: a |the block ends before|cp\.async|writes what .* may still read",
@@ -43,7 +45,7 @@ def kind_of(what: str) -> str:
 @dataclass(frozen=True)
 class Accepted:
     """Faults that the user accepts: their kind (`KINDS`), the line where they happen, or that calls the function where
-    they do, in a file given by its name or the end of its path, and the reason."""
+    they do, in a file given by its name or the end of its path (line 0: anywhere), and the reason."""
 
     kind: str
     file: str
@@ -51,18 +53,21 @@ class Accepted:
     reason: str
 
     def fits(self, kind: str, places: Sequence[Location]) -> bool:
+        return kind == self.kind and (not self.line or self._at(places))
+
+    def _at(self, places: Sequence[Location]) -> bool:
         parts = PurePath(self.file).parts
-        return kind == self.kind and any(
-            place.line == self.line and PurePath(place.file).parts[-len(parts) :] == parts for place in places
-        )
+        return any(place.line == self.line and PurePath(place.file).parts[-len(parts) :] == parts for place in places)
 
 
 def parse_accepted(text: str) -> Accepted:
-    """Parse the option `race@softmax.cu:12=reason`. Raises `PtxsimError`, one line."""
-    found = re.fullmatch(r"(\w+)@(.+):(\d+)=\s*(\S.*)", text)
+    """Parse the option `race@softmax.cu:12=reason`, or `race=reason`. Raises `PtxsimError`, one line."""
+    found = re.fullmatch(r"(\w+)(?:@(.+):([1-9]\d*))?=\s*(\S.*)", text)
     if found is None:
-        raise PtxsimError(f"--accept {text!r}: expected KIND@FILE:LINE=REASON, as in race@softmax.cu:12='one value'")
-    kind, file, line, reason = found.groups()
+        raise PtxsimError(
+            f"--accept {text!r}: expected KIND@FILE:LINE=REASON, as in race@softmax.cu:12='one value', or KIND=REASON"
+        )
+    kind, file, line, reason = found[1], found[2] or "", found[3] or 0, found[4]
     if kind not in KINDS:
         raise PtxsimError(f"--accept {text!r}: kind {kind!r} is not known; known: {', '.join(KINDS)}")
     return Accepted(kind, file, int(line), reason)
@@ -75,8 +80,8 @@ def add_options(parser: argparse.ArgumentParser, stop_at_first: str) -> None:
         "--accept",
         action="append",
         default=[],
-        metavar="KIND@FILE:LINE=REASON",
-        help=f"accept faults of a kind at a line, for a reason; kinds: {', '.join(KINDS)}",
+        metavar="KIND[@FILE:LINE]=REASON",
+        help=f"accept faults of a kind, at a line or anywhere, for a reason; kinds: {', '.join(KINDS)}",
     )
 
 

@@ -29,11 +29,12 @@ class Checks:
 
     races: bool = True  # in shared memory
     global_races: bool = True
-    unwritten: bool = True  # reads of shared memory, and of buffers in global memory, that nobody wrote
+    unwritten: bool = True  # values of registers and memory that nobody wrote, where they matter
+    wraps: bool = True  # 32-bit indices that wrap on their way to an address
     barriers: bool = True  # whether whole warps come to aligned barriers; a note where threads have exited
 
 
-NO_CHECKS = Checks(False, False, False, False)
+NO_CHECKS = Checks(False, False, False, False, False)
 
 
 @dataclass

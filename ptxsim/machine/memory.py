@@ -2,11 +2,14 @@
 
 Generic addresses are numbers in windows: global memory at GLOBAL_BASE, shared, local and parameters at bases of their
 own, so that a generic access finds its space (PTX ISA 5.1). Within shared, local and parameter space an address is an
-offset.
+offset. No space's addresses, cut to 32 bits, coincide with those of another: a pointer that is used in a space that
+is not its own lies outside.
 """
 
 from __future__ import annotations
 
+import mmap
+import sys
 from bisect import bisect_right
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -16,9 +19,10 @@ import numpy as np
 
 from ..errors import PtxsimError
 
-GLOBAL_BASE = 0x2000_0000_0000  # free in any program, so that `exec` can have device memory there
+GLOBAL_BASE = 0x2000_6000_0000  # free in any program, so that `exec` can have device memory there
 WINDOW = 1 << 48
-BASES = {"shared": 1 * WINDOW, "local": 2 * WINDOW, "param": 3 * WINDOW}
+BASES = {"shared": 1 * WINDOW + 0x4000_0000, "local": 2 * WINDOW + 0x5000_0000, "param": 3 * WINDOW + 0x5800_0000}
+LOW = (1 << 32) - 1  # the bits of an address that are left of it in 32
 RANK_AT = 24  # the bit of a shared address from which on it has its block's rank in the cluster, as on sm_90
 GUARD = 512  # bytes between allocations
 HEAP = 8 << 20  # bytes that malloc has for all threads, as cudaLimitMallocHeapSize is at first
@@ -26,6 +30,17 @@ HEAP_NAME = "memory of malloc"
 ALIGN = 256  # of an allocation, as cudaMalloc's
 SIZES = (1, 2, 4, 8, 16)
 INTP = np.dtype(np.intp)
+MOST_MAPPED = 1 << 40  # bytes of global memory: more than any GPU has
+LARGE = 64 << 20  # bytes from which on memory is mapped
+NORESERVE = 0x4000  # MAP_NORESERVE of Linux: pages that nobody touches are not promised
+
+
+def zeros(count: int, dtype: np.typing.DTypeLike) -> np.ndarray:
+    """An array of zeros that takes memory only where it is touched, however large."""
+    size = count * np.dtype(dtype).itemsize
+    if size < LARGE or sys.platform != "linux":
+        return np.zeros(count, dtype)
+    return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE), dtype)
 
 
 def views_of(data: np.ndarray) -> dict[int, np.ndarray]:
@@ -81,6 +96,7 @@ class Arena:
     def __init__(self) -> None:
         self.allocations: list[Allocation] = []
         self.pending: list[tuple[int, np.ndarray]] = []
+        self.filled = 0  # bytes that are written before the launch begins
         self.top = GLOBAL_BASE + GUARD
         self.data = np.zeros(0, np.uint8)
         self.heap: Heap | None = None
@@ -121,8 +137,9 @@ class Arena:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the arena takes."""
-        return self.top - GLOBAL_BASE
+        """The bytes that a launch takes before it begins: of its arrays those that have contents."""
+        span = self.top - GLOBAL_BASE
+        return span if span > MOST_MAPPED else self.filled
 
     def write(self, address: int, data: np.ndarray) -> None:
         """Put bytes at an address, now or when the memory is made."""
@@ -130,6 +147,7 @@ class Arena:
             at = address - GLOBAL_BASE
             self.data[at : at + data.nbytes] = data.reshape(-1).view(np.uint8)
         else:
+            self.filled += data.nbytes
             self.pending.append((address, data))
 
     def read(self, address: int, size: int) -> np.ndarray:
@@ -138,7 +156,7 @@ class Arena:
 
     def finish(self) -> None:
         """Make the memory, after all allocations."""
-        self.data = np.zeros(-(-(self.top + GUARD - GLOBAL_BASE) // 16) * 16, np.uint8)
+        self.data = zeros(-(-(self.top + GUARD - GLOBAL_BASE) // 16) * 16, np.uint8)
         self.starts = [a.start - GLOBAL_BASE for a in self.allocations]
         self.ends = [a.end - GLOBAL_BASE for a in self.allocations]
         for address, data in self.pending:

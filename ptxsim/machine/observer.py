@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..count.merging import Merges
+from ..ptx.merging import Merges
 from ..ptx.program import Program
 from ..ptx.syntax import Instruction
 from .arrays import Texture

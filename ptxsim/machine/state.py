@@ -46,6 +46,7 @@ class State:
     exited: np.ndarray
     count: int  # threads that act
     whole: bool  # whether these are all that live
+    wrapped: np.ndarray | None  # threads that have used an index which wrapped
 
     def __init__(self, slots: int) -> None:
         self.registers: list[np.ndarray] = [NOTHING] * slots
@@ -75,7 +76,7 @@ class State:
         self.rank = self.block_of % self.cluster_size  # blocks of a batch stand in the order of their ranks
         self.thread_numbers = np.asarray(blocks)[self.block_of] * self.padded + self.thread_of
         self.alive = self.thread_of < self.threads
-        self.exited = np.zeros(self.lanes, bool)
+        self.exited, self.wrapped = np.zeros(self.lanes, bool), None
         self._counted: np.ndarray | None = None
         self._warps_of: np.ndarray | None = None
 

@@ -65,22 +65,22 @@ class TensorMap:
         element_strides: Sequence[int] | None = None,
         offset: int = 0,
     ) -> None:
-        data = array.numpy()
         self.array, self.name, self.offset = array, array.name, offset
-        self.dtype = data.dtype if dtype is None else np.dtype(dtype)
+        self.dtype = array.dtype if dtype is None else np.dtype(dtype)
         if self.dtype.itemsize == 1 and self.dtype.kind in "fV":  # 8-bit floats
             self.dtype = np.dtype(np.uint8)
         if self.dtype not in TYPES:
             known = ", ".join(str(t) for t in TYPES)
             raise self._refused(f"elements of {self.dtype}; a tensor map takes {known}")
         self.item = self.dtype.itemsize
-        self.shape = tuple(int(n) for n in (data.shape if shape is None else shape))
+        self.shape = tuple(int(n) for n in (array.shape if shape is None else shape))
         self.box = tuple(int(n) for n in box)
         self.rank = len(self.shape)
         if strides is not None:
             self.strides = tuple(int(n) for n in strides)
         elif shape is None:
-            self.strides = data.strides[:-1]
+            item = array.dtype.itemsize
+            self.strides = tuple(math.prod(array.shape[i + 1 :]) * item for i in range(self.rank - 1))
         else:
             self.strides = tuple(math.prod(self.shape[i + 1 :]) * self.item for i in range(self.rank - 1))
         self.swizzle = SWIZZLES.get(str(swizzle), -1)

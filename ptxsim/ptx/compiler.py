@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from ..errors import PtxError
 
 SOURCES = (".cu", ".cuh")
 FLAGS = ("-std=c++17", "-O3", "-lineinfo")
+DEBUG = ("-G", "--device-debug")
 
 
 def tool(name: str) -> Path:
@@ -26,8 +28,21 @@ def tool(name: str) -> Path:
     raise PtxError(f"no {name}: not in the installed wheels and not on PATH; remedy: pip install a CUDA toolkit wheel")
 
 
+def warnings_in(report: str) -> list[str]:
+    """The warnings in what a compiler said, each once and as one line."""
+    lines = [line.strip() for line in report.splitlines() if "warning" in line.lower()]
+    return list(dict.fromkeys(line for line in lines if not line.startswith("Remark")))
+
+
+def show_warnings(program: str, report: str) -> None:
+    """Print a compiler's warnings on standard error."""
+    for line in warnings_in(report):
+        print(f"ptxsim: {program}: {line}", file=sys.stderr)
+
+
 def compile_ptx(source: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -> str:
-    """The PTX of a .cu or .cuh file; `flags` are nvcc's (-I, -D). Raises `PtxError` with the compiler's first error."""
+    """The PTX of a .cu or .cuh file; `flags` are nvcc's (-I, -D). Its warnings are printed on
+    standard error. Raises `PtxError` with the compiler's first error."""
     if not source.is_file():
         raise PtxError(f"{source}: no such file")
     with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +51,7 @@ def compile_ptx(source: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -
         command = [
             str(tool("nvcc")),
             "-ptx",
-            *(flag for flag in FLAGS if not (flag.startswith("-std") and any("-std" in given for given in flags))),
+            *(flag for flag in FLAGS if not _replaced(flag, flags)),
             f"-arch={virtual}",
             *flags,
             "-x",
@@ -50,4 +65,12 @@ def compile_ptx(source: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -
             lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
             first = next((line for line in lines if "error" in line.lower()), lines[0])
             raise PtxError(f"nvcc failed on {source.name}: {first.strip()}")
+        show_warnings("nvcc", done.stderr + done.stdout)
         return out.read_text()
+
+
+def _replaced(flag: str, given: Sequence[str]) -> bool:
+    """Whether one of our flags gives way to the user's."""
+    if flag.startswith("-std"):
+        return any("-std" in one for one in given)
+    return flag == "-lineinfo" and any(one in DEBUG for one in given)

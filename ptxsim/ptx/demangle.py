@@ -4,8 +4,7 @@
 
 The return type of a template is left out, as are the types of numbers among its arguments. GCC's runtime refuses
 names over 1,024 characters, which CuTe's kernels have; those go to binutils' c++filt. Without a demangler, or where it
-does not know a name, the name stays as it is. (On Linux, the C++ runtime is there wherever highspy is, which this
-package needs.)
+does not know a name, the name stays as it is.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ import struct
 from typing import Any
 
 from ..errors import PtxError
-from ..instructions.registry import require_operands
 from .syntax import (
     Address,
     Arguments,
@@ -550,19 +549,20 @@ class _Parser:
     def resolve_labels(self, instruction: Instruction, scope: _Scope) -> None:
         """Put `Label` objects in place of the names that a branch names."""
 
-        def label(symbol: object) -> Label:
-            found = scope.find(symbol.name) if isinstance(symbol, Symbol) else None
+        def label(name: str) -> Label:
+            found = scope.find(name)
             if not isinstance(found, Label):
-                shown = getattr(symbol, "name", symbol)
-                raise PtxError(f"PTX line {instruction.ptx_line}: no label {shown}")
+                raise PtxError(f"PTX line {instruction.ptx_line}: no label {name}")
             return found
 
-        if instruction.opcode == "bra":
-            instruction.operands = (label(instruction.operands[0]),)
+        *before, last = instruction.operands or (None,)
+        if not isinstance(last, Symbol):
+            return  # linking refuses it
+        target = label(last.name)
+        if instruction.opcode == "brx":
+            instruction.operands = (*before, tuple(label(name) for name in target.targets or ()))
         else:
-            table = label(instruction.operands[1])
-            targets = tuple(label(Symbol(name)) for name in table.targets or ())
-            instruction.operands = (instruction.operands[0], targets)
+            instruction.operands = (*before, target)
 
     def registers(self) -> None:
         type_, _, vector, _ = self.declared_type()
@@ -619,7 +619,6 @@ class _Parser:
                 operands.append(self.operand())
         self.expect(";")
         made = Instruction(opcode, tuple(modifiers), tuple(operands), predicate, negated, None, line)
-        require_operands(made)
         return self.located_here(made)
 
     def located_here(self, instruction: Instruction) -> Instruction:

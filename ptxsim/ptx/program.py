@@ -55,11 +55,17 @@ class Program:
         return self.entry.name
 
     @property
+    def array_bytes(self) -> int:
+        """Bytes of a thread's own arrays in local memory, without what functions are given."""
+        return sum(v.size for v in self.frames if v.space == "local")
+
+    @property
     def title(self) -> str:
         """The entry's name as in the source, with its template arguments; of long ones only their beginning."""
         return shortened(split(self.entry.name)[0])
 
 
+FUNCTIONS = 0x1000  # the address of a module's first function
 MOST_TITLE = 120  # characters
 
 
@@ -81,8 +87,11 @@ def targets(instruction: Instruction) -> tuple[int, ...]:
 
 
 def function_address(program: Program, name: str) -> int | None:
-    """The number that stands for a function's address: its pc + 1, so that it is not null."""
-    return program.start[name] + 1 if name in program.start else None
+    """The number that stands for a function's address: the same in all kernels of a module, and not null."""
+    found = program.module.functions.get(name)
+    if found is None or found.code is None:
+        return None
+    return FUNCTIONS + 16 * list(program.module.functions).index(name)
 
 
 def immediate_bytes(item: Immediate, type_: Type) -> bytes:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import PtxError
-from .compiler import tool
+from .compiler import show_warnings, tool
 from .demangle import demangle, matching
 
 PTX = ".nv_debug_ptx_txt"  # the section with the PTX; nvdisasm gives its name as that of a file
@@ -193,6 +193,7 @@ def assemble(ptx: Path, cubin: Path, arch: str = "sm_90a") -> None:
     if done.returncode:
         lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
         raise PtxError(f"ptxas failed on {ptx.name}: {lines[0].strip()}")
+    show_warnings("ptxas", done.stderr + done.stdout)
 
 
 def held_ptx(cubin: Path) -> str:
@@ -271,7 +272,7 @@ def _disassembled(cubin: Path, changed: int) -> tuple[Sections, list[str]]:
                 Instruction(int(address, 16), opcode, operands, predicate, file, line, ptx_line, targets)
             )
         elif match := _LINE.match(text):
-            if match[1] == PTX:
+            if match[1].startswith(PTX):
                 ptx_line = int(match[2])
             else:
                 file, line = match[1], int(match[2])
@@ -405,9 +406,9 @@ def embedded_ptx(cubin: Path) -> str | None:
 
     Comments are gone, lines keep their numbers.
     """
-    section = _elf_sections(cubin).get(PTX)
-    if section is None:
+    sections = [place for name, place in _elf_sections(cubin).items() if name == PTX or name.startswith(f"{PTX}.")]
+    if len(sections) != 1:  # nvlink numbers those of the parts that it links; of several, lines name no one's
         return None
-    offset, size = section
+    offset, size = sections[0]
     text = cubin.read_bytes()[offset : offset + size]
     return text.replace(b"\0", b"\n").decode(errors="replace")

@@ -207,6 +207,7 @@ class Module:
     functions: dict[str, Function]
     files: dict[int, str]
     pragmas: list[str]
+    operands_checked: bool = False  # by linking, once for all entries
 
     @property
     def entries(self) -> list[str]:

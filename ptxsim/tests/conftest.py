@@ -13,13 +13,41 @@ from exec_programs import Programs
 from hypothesis import HealthCheck, settings
 from running import KERNELS, execute
 
-from ptxsim.api import Kernel
 from ptxsim.errors import PtxError
+from ptxsim.interface import Kernel
 from ptxsim.ptx.compiler import compile_ptx
 from ptxsim.ptx.parser import parse
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+def compile_or_skip(path: Path, arch: str = "sm_90a") -> str:
+    if not shutil.which("g++"):
+        pytest.skip("nvcc needs g++")
+    try:
+        return compile_ptx(path, arch)
+    except PtxError as error:
+        if str(error).startswith("no nvcc"):
+            pytest.skip(str(error))
+        raise
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    """A function: CUDA source, and headers by name, to the path of its PTX, k.ptx, next to k.cu and the headers.
+
+    Skips where there is no compiler.
+    """
+
+    def build(source: str, headers: dict[str, str] | None = None) -> Path:
+        folder = tmp_path_factory.mktemp("built")
+        for name, text in {"k.cu": source, **(headers or {})}.items():
+            (folder / name).write_text(text)
+        (folder / "k.ptx").write_text(compile_or_skip(folder / "k.cu"))
+        return folder / "k.ptx"
+
+    return build
 
 
 @pytest.fixture(scope="session")
@@ -52,14 +80,7 @@ def ptx(tmp_path_factory):
     def text(name: str, arch: str = "sm_90a") -> str:
         made = folder / f"{name}.{arch}.ptx"
         if not made.is_file():
-            if not shutil.which("g++"):
-                pytest.skip("nvcc needs g++")
-            try:
-                found = compile_ptx(KERNELS / name, arch)
-            except PtxError as error:
-                if str(error).startswith("no nvcc"):
-                    pytest.skip(str(error))
-                raise
+            found = compile_or_skip(KERNELS / name, arch)
             with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
                 file.write(found)
             Path(file.name).replace(made)  # whole or not there: another process may look for it now

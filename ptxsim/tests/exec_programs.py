@@ -17,7 +17,13 @@ import ptxsim
 
 PROGRAMS = Path(__file__).parent / "programs"
 ABOVE = Path(ptxsim.__file__).parent.parent
-FLAGS = {"blas": ["-lcublas", "-lcublasLt"], "driver": ["-lcuda"], "missing": ["--no-compress"]}
+FLAGS = {
+    "blas": ["-lcublas", "-lcublasLt"],
+    "driver": ["-lcuda"],
+    "epilogues": ["-lcublas", "-lcublasLt"],
+    "missing": ["--no-compress"],
+    "optimised": ["-O3"],
+}
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -25,7 +31,6 @@ def environment(folder: Path) -> dict[str, str]:
     found = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}
     (folder / "tmp").mkdir(exist_ok=True)
     found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ABOVE), os.environ.get("PYTHONPATH", "")]))
-    found.pop("PTXSIM_TRACEBACK", None)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Runs a few lines of PTX, and notes which instructions were tried so."""
+"""What many tests share: a head for PTX, options of a launch, and a few lines of PTX run by themselves."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ from ptxsim.ptx.types import TYPES
 
 KERNELS = Path(__file__).parent / "kernels"
 TRIED: set[tuple[str, str | None]] = set()  # opcodes with their types that `execute` ran
+
+HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
+
+
+def launch_options(grid: object, block: object, *arguments: str) -> list[str]:
+    """Options of the command line that give a launch's sizes and its arguments."""
+    return ["--grid", str(grid), "--block", str(block), *(part for text in arguments for part in ("--arg", text))]
 
 
 def execute(lines: str, inputs: list, outputs: list[int], declare: str = ""):
@@ -35,7 +42,7 @@ def execute(lines: str, inputs: list, outputs: list[int], declare: str = ""):
         ]
     text = "\n".join(
         [
-            ".version 8.0\n.target sm_90\n.address_size 64",
+            HEADER,
             f".visible .entry test({params}) {{",
             ".reg .b32 %index, %t;\n.reg .b64 %a;\n.reg .pred %p, %q;",
             *registers,

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from running import HEADER, launch_options
 
 import ptxsim
 from ptxsim import annotate
 from ptxsim.cli import main
 from ptxsim.count.counters import Counters
-from ptxsim.ptx.compiler import compile_ptx
 
-HEADER = """#pragma once
+INCLUDED = """#pragma once
 __device__ inline void put(float* to, float value) {
     *to = value;
 }
@@ -33,30 +33,14 @@ extern "C" __global__ void mixed(float* out, const float* in, float* wide) {
     const int unused = 0;
 }
 """
-RUN = [
-    "--grid",
-    "2",
-    "--block",
-    "32,32",
-    "--arg",
-    "zeros:f32:1024",
-    "--arg",
-    "ones:f32:1024",
-    "--arg",
-    "zeros:f32:8192",
-]
-RACE = ["--no-checks"]  # the second block writes what the first has written
+RUN = launch_options(2, "32,32", "zeros:f32:1024", "ones:f32:1024", "zeros:f32:8192")
+RUN += ["--no-checks"]  # the second block writes what the first has written
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, request) -> Path:
+def folder(built) -> Path:
     """A folder with the source, its header and its PTX."""
-    request.getfixturevalue("compiled")("faults.cu", "trap_good")  # skips where there is no compiler
-    made = tmp_path_factory.mktemp("annotate")
-    (made / "put.cuh").write_text(HEADER)
-    (made / "mixed.cu").write_text(SOURCE)
-    (made / "mixed.ptx").write_text(compile_ptx(made / "mixed.cu"))
-    return made
+    return built(SOURCE, {"put.cuh": INCLUDED}).parent
 
 
 def rows(text: str, file: str) -> dict[int, tuple[str, list[str], str]]:
@@ -73,13 +57,13 @@ def rows(text: str, file: str) -> dict[int, tuple[str, list[str], str]]:
 
 
 def show(folder: Path, capsys, *options: str) -> str:
-    assert main(["annotate", str(folder / "mixed.ptx"), *RUN, *RACE, *options]) == 0
+    assert main(["annotate", str(folder / "k.ptx"), *RUN, *options]) == 0
     return capsys.readouterr().out
 
 
 def test_each_line_has_its_figures(folder: Path, capsys) -> None:
     text = show(folder, capsys)
-    found = rows(text, "mixed.cu")
+    found = rows(text, "k.cu")
     assert [source.partition("  <- ")[0] for _, _, source in found.values()] == SOURCE.splitlines()
     nothing = ("", ["", "", "", "", ""])
     assert found[2][:2] == found[12][:2] == nothing
@@ -87,37 +71,53 @@ def test_each_line_has_its_figures(folder: Path, capsys) -> None:
     assert found[7][:2] == ("!!", ["32 32w", "32 32w", "", "", "128"])  # loads and stores apart
     assert found[9][:2] == ("", ["1", "", "", "", "64"])
     assert found[10][:2] == ("", ["", "", "", "32", "64"])
-    assert found[11][:2] == ("!!", ["", "", "", "4", "64"]) and found[11][2].endswith("<- in put.cuh:3")
+    assert found[11][:2] == ("!!", ["", "", "", "4", "64"]) and found[11][2].endswith("; in put.cuh:3")
+    inlined = rows(text, "put.cuh")
+    strided = "st 32 sectors a request (ideal 4), 4 of 32 bytes used, strided"
+    assert list(inlined) == [1, 2, 3, 4]
+    assert inlined[3] == ("!!", ["", "", "", "4", "64"], f"    *to = value;  <- {strided}")
+    whole = rows(show(folder, capsys, "--file", "put.cuh"), "put.cuh")
+    assert [source.partition("  <- ")[0] for _, _, source in whole.values()] == INCLUDED.splitlines()
     head = text.split("== ")[0]
     assert "mixed: grid (2, 1, 1), block (32, 32, 1)" in head
     assert "shared memory: 4,224 wavefronts, 256 would do (93.9% excess)" in head
-    assert "global memory: 2,560 sectors, 768 would do (70.0% excess)" in head
+    assert "global memory: 2,560 sectors, 768 would do (70.0% excess), 9.6 of 32 bytes used of each" in head
 
 
-def test_an_inlined_function_is_shown_where_it_stands_too(folder: Path, capsys) -> None:
-    found = rows(show(folder, capsys), "put.cuh")
-    assert list(found) == [1, 2, 3, 4]
-    assert found[3] == ("!!", ["", "", "", "4", "64"], "    *to = value;")
-    found = rows(show(folder, capsys, "--file", "put.cuh"), "put.cuh")
-    assert [source for _, _, source in found.values()] == HEADER.splitlines()
+@pytest.mark.parametrize(
+    ("instruction", "words"),
+    [
+        ("mov.u32 %i, %t;", "4 sectors a request (ideal 4), 32 of 32 bytes used, coalesced"),
+        ("mov.u32 %i, 0;", "1 sector a request (ideal 1), 4 of 32 bytes used, broadcast"),
+        ("add.u32 %i, %t, 1;", "5 sectors a request (ideal 4), 25.6 of 32 bytes used, misaligned"),
+        ("shl.b32 %i, %t, 5;", "32 sectors a request (ideal 4), 4 of 32 bytes used, strided"),
+        ("shr.u32 %i, %t, 4; shl.b32 %i, %i, 6;", "2 sectors a request (ideal 1), 4 of 32 bytes used, strided"),
+    ],
+)
+def test_sectors_have_one_word(instruction: str, words: str) -> None:
+    text = f"""{HEADER}.visible .entry k(.param .u64 p) {{ .reg .b32 %t, %i, %x; .reg .b64 %a;
+mov.u32 %t, %tid.x; {instruction}
+ld.param.u64 %a, [p]; mad.wide.u32 %a, %i, 4, %a; ld.global.u32 %x, [%a];
+ret; }}
+"""
+    counters = Counters()
+    ptxsim.load(text).launch(1, 32, [ptxsim.Array(np.zeros(1024, np.int32))], observers=[counters], checks=False)
+    assert [s.sectors_in_words() for s in counters.by_instruction() if s.space == "global"] == [words]
 
 
 def test_sums_over_the_own_file_are_the_counters(folder: Path) -> None:
-    kernel = ptxsim.load(folder / "mixed.ptx")
+    kernel = ptxsim.load(folder / "k.ptx")
     counters = Counters()
     arrays = [ptxsim.Array(np.zeros(size, np.float32)) for size in (1024, 1024, 8192)]
     kernel.launch(2, (32, 32), arrays, observers=[counters], checks=False)
-    lines = next(lines for file, lines in annotate.costs(counters).items() if file.endswith("mixed.cu")).values()
+    lines = next(lines for file, lines in annotate.costs(counters).items() if file.endswith("k.cu")).values()
     stats = counters.by_instruction()
     assert sum(c.loads.wavefronts + c.stores.wavefronts for c in lines) == sum(s.wavefronts for s in stats) == 4224
     assert sum(c.reads.sectors + c.writes.sectors for c in lines) == sum(s.sectors for s in stats)
     assert sum(c.executed for c in lines) == sum(s.executed for s in stats if s.wavefronts or s.sectors)
 
 
-MERGED = """.version 8.0
-.target sm_90
-.address_size 64
-.visible .entry k() { .reg .b32 %t, %a; .reg .f32 %f<9>; .shared .align 16 .b8 s[4096];
+MERGED = f"""{HEADER}.visible .entry k() {{ .reg .b32 %t, %a; .reg .f32 %f<9>; .shared .align 16 .b8 s[4096];
 mov.u32 %t, %tid.x; mov.u32 %a, s;
 .loc 1 2 1
 mad.lo.u32 %a, %t, 16, %a;
@@ -125,7 +125,7 @@ mad.lo.u32 %a, %t, 16, %a;
 ld.shared.f32 %f0, [%a]; ld.shared.f32 %f1, [%a+4];
 .loc 1 4 1
 ld.shared.f32 %f2, [%a+8]; ld.shared.f32 %f3, [%a+12];
-ret; }
+ret; }}
 .file 1 "merged.cu"
 """
 
@@ -133,7 +133,7 @@ ret; }
 def test_merged_loads_count_at_the_line_of_the_wide_one(tmp_path: Path, capsys) -> None:
     (tmp_path / "merged.ptx").write_text(MERGED)
     (tmp_path / "merged.cu").write_text("one\ntwo\nthree\nfour\n")
-    assert main(["annotate", str(tmp_path / "merged.ptx"), "--grid", "1", "--block", "32", "--no-checks"]) == 0
+    assert main(["annotate", str(tmp_path / "merged.ptx"), *launch_options(1, 32), "--no-checks"]) == 0
     found = rows(capsys.readouterr().out, "merged.cu")
     assert found[3] == ("", ["1", "", "", "", "1"], "three")
     assert found[4] == ("", ["= 3", "", "", "", ""], "four")
@@ -141,18 +141,15 @@ def test_merged_loads_count_at_the_line_of_the_wide_one(tmp_path: Path, capsys) 
 
 def test_the_source_may_be_named(folder: Path, tmp_path: Path, capsys) -> None:
     moved = tmp_path / "kernel.ptx"
-    moved.write_text((folder / "mixed.ptx").read_text().replace(str(folder), "/nowhere"))
-    assert main(["annotate", str(moved), *RUN, *RACE]) == 2
-    error = capsys.readouterr().err
-    assert error == (
-        "ptxsim: source /nowhere/mixed.cu (named by the PTX) is not there; say where it is with --source FILE\n"
-    )
-    assert main(["annotate", str(moved), *RUN, *RACE, "--source", str(folder / "mixed.cu")]) == 0
+    moved.write_text((folder / "k.ptx").read_text().replace(str(folder), "/nowhere"))
+    assert main(["annotate", str(moved), *RUN]) == 2
+    assert "source /nowhere/k.cu (named by the PTX) is not there" in capsys.readouterr().err
+    assert main(["annotate", str(moved), *RUN, "--source", str(folder / "k.cu")]) == 0
     text = capsys.readouterr().out
-    assert rows(text, "mixed.cu")[7][1][0] == "32 32w"
+    assert rows(text, "k.cu")[7][1][0] == "32 32w"
     assert "put.cuh: lines with accesses (source not found)" in text and rows(text, "put.cuh")[3][1][3] == "4"
-    (tmp_path / "mixed.cu").write_text(SOURCE)  # next to the PTX it is found by its name
-    assert main(["annotate", str(moved), *RUN, *RACE]) == 0
+    (tmp_path / "k.cu").write_text(SOURCE)  # next to the PTX it is found by its name
+    assert main(["annotate", str(moved), *RUN]) == 0
 
 
 @pytest.mark.parametrize(
@@ -171,8 +168,8 @@ def test_what_cannot_be_shown_is_reported_in_one_line(
     monkeypatch.chdir(tmp_path)
     Path("short.cu").write_text("// nothing\n")
     Path("taken").write_text("")
-    Path("k.ptx").write_text(change((folder / "mixed.ptx").read_text()))
-    assert main(["annotate", "k.ptx", *RUN, *RACE, *options]) == 2
+    Path("k.ptx").write_text(change((folder / "k.ptx").read_text()))
+    assert main(["annotate", "k.ptx", *RUN, *options]) == 2
     shown = capsys.readouterr()
     assert message in shown.err and shown.err.count("\n") == 1 and shown.out == ""
 
@@ -180,28 +177,22 @@ def test_what_cannot_be_shown_is_reported_in_one_line(
 def test_colours_are_for_a_terminal_that_wants_them(folder: Path, tmp_path: Path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert "\033[" not in show(folder, capsys)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     coloured = show(folder, capsys)
     assert "\033[1;31m!!" in coloured
     plain = re.sub(r"\033\[[0-9;]*m", "", coloured)
     assert all(len(line) <= 80 for line in plain.split("== ")[1].splitlines()[1:])
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert "\033[" not in show(folder, capsys)
-    monkeypatch.delenv("NO_COLOR")
     out = tmp_path / "new" / "listing.txt"
     assert show(folder, capsys, "--out", str(out)) == ""
     assert "\033[" not in out.read_text() and "put(&wide[(y * 32 + x) * 8], value);" in out.read_text()
-    assert [path.name for path in out.parent.iterdir()] == ["listing.txt"]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\033[" not in show(folder, capsys)
 
 
 def test_calls_are_followed_through_functions_inlined_in_functions() -> None:
     """nvcc says of each line only what calls it; two calls of one function must not be mixed up."""
-    text = """.version 8.0
-.target sm_90
-.address_size 64
-.visible .entry k() { .reg .b32 %a; .shared .align 16 .b8 s[64];
+    text = f"""{HEADER}.visible .entry k() {{ .reg .b32 %a; .shared .align 16 .b8 s[64];
 .loc 1 1 1
 mov.u32 %a, s;
 .loc 2 20 1, function_name $outer, inlined_at 1 3 1
@@ -210,7 +201,7 @@ st.shared.b32 [%a], %a;
 .loc 2 21 1, function_name $outer, inlined_at 1 4 1
 .loc 2 10 1, function_name $inner, inlined_at 2 20 1
 st.shared.b32 [%a], %a;
-ret; }
+ret; }}
 .file 1 "k.cu"
 .file 2 "h.cuh"
 """

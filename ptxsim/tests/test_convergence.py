@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from running import HEADER
 
 import ptxsim
 
-HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 ENTRY = """.visible .entry k(.param .u64 out) {{
 .reg .b32 %r<20>; .reg .b64 %rd<4>; .reg .pred %p<4>; .reg .f32 %f<5>;
 ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mad.wide.u32 %rd2, %r1, 4, %rd1; mov.u32 %r2, 0;
@@ -56,28 +56,28 @@ def test_ldmatrix_after_loops_of_uneven_length():
 
 
 MMA = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r1}, {%r1}, {%f1, %f2, %f3, %f4};"
+ZEROS = "".join(f"mov.f32 %f{i}, 0f00000000; " for i in (1, 2, 3, 4))
 HALF = "and.b32 %r9, %r1, 31; setp.ge.u32 %p1, %r9, 16; @%p1 bra OTHERS; {here} bra AFTER; OTHERS: {there} AFTER:"
+HALF = ZEROS + HALF
 
 
-def test_who_is_missing_is_reported():
-    with pytest.raises(
-        ptxsim.PtxsimError,
-        match=r"threads of the warp are here: thread \(16, 0, 0\) is missing, which waits at the barrier at PTX line",
-    ):
-        run(HALF.format(here=MMA, there="bar.sync 0;"))
+SHUFFLE = "shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;"
 
 
-def test_two_halves_at_two_instructions_are_reported():
-    with pytest.raises(ptxsim.PtxsimError, match=r"mma.* thread \(16, 0, 0\) is missing, which is at PTX line"):
-        run(HALF.format(here=MMA, there=MMA))
-    with pytest.raises(
-        ptxsim.PtxsimError, match="member mask 0xffffffff, but the threads that are here are 0x0000ffff"
-    ):
-        run(HALF.format(here="shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;", there="shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;"))
+@pytest.mark.parametrize(
+    ("here", "there", "message"),
+    [
+        (MMA, "bar.sync 0;", r"thread \(16, 0, 0\) is missing, which waits at the barrier at PTX line"),
+        (MMA, MMA, r"mma.* thread \(16, 0, 0\) is missing, which is at PTX line"),
+        (SHUFFLE, SHUFFLE, "member mask 0xffffffff, but the threads that are here are 0x0000ffff"),
+        (MMA, "exit;", r"not all threads of the warp are here$"),
+    ],
+)
+def test_who_is_missing_is_reported(here, there, message):
+    with pytest.raises(ptxsim.PtxsimError, match=message):
+        run(HALF.format(here=here, there=there))
 
 
 def test_threads_that_have_exited_are_not_waited_for():
-    with pytest.raises(ptxsim.PtxsimError, match=r"not all threads of the warp are here$"):
-        run(HALF.format(here=MMA, there="exit;"))
     got = run(HALF.format(here="shfl.sync.idx.b32 %r2, %r1, 1, 31, 0xffff;", there="exit;"), 32)
     assert (got == [1] * 16 + [0] * 16).all()

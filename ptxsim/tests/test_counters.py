@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
+from running import HEADER
 
 import ptxsim
 from ptxsim.count import wavefronts
 from ptxsim.count.counters import Counters, named
 from ptxsim.count.extrapolation import extrapolate
+from ptxsim.exec import records
 
 LANE = np.arange(32)
 ON = np.ones((1, 32), bool)
@@ -38,6 +42,19 @@ def test_shared_wavefronts(addresses, width, waves, ideal):
     assert (int(got[0][0]), int(got[1][0])) == (waves, ideal)
 
 
+def test_halves_of_a_store_are_not_served_together():
+    assert wavefronts.shared((LANE // 2 * 8)[None], ON, 8, store=True)[0].tolist() == [2]
+    assert wavefronts.shared((LANE * 0)[None], ON, 16, store=True)[0].tolist() == [4]
+
+
+def test_each_line_of_a_cp_async_arrives_by_itself():
+    far, near = (LANE * 128)[None], (LANE * 4)[None]
+    assert [int(x[0]) for x in wavefronts.cp_async(near, ON, 4, near, ON)] == [1, 1]
+    assert [int(x[0]) for x in wavefronts.cp_async(near, ON, 4, far, ON)] == [32, 1]
+    assert [int(x[0]) for x in wavefronts.cp_async(far, ON, 4, near, ON)] == [32, 1]
+    assert [int(x[0]) for x in wavefronts.cp_async(near, ON, 4, far, ON & False)] == [1, 1]  # zeros: no line
+
+
 def test_inactive_lanes_want_nothing():
     active = ON & (LANE < 3)
     assert wavefronts.shared((LANE * 128)[None], active, 4)[0].tolist() == [3]
@@ -58,9 +75,6 @@ def test_sectors():
     assert [int(x[0]) for x in wavefronts.sectors((LANE * 16)[None], ON, 16)] == [16, 512]
 
 
-HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
-
-
 def count(lines: str, threads: int = 32, merge_loads: bool = True) -> Counters:
     text = (
         HEADER
@@ -79,25 +93,15 @@ WAVES = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
 @pytest.mark.parametrize(
     ("lines", "loads"),
     [
-        ("".join(f"ld.shared.f32 %f{i}, [%a+{4 * i}];" for i in range(4)), 1),
-        ("".join(f"ld.shared.f32 %f{i}, [%a+{4 * i}];" for i in (3, 0, 1, 2)), 1),
-        ("ld.shared.f32 %f0, [%a+4]; ld.shared.f32 %f1, [%a+8]; ld.shared.f32 %f2, [%a+12];", 1),  # three of four
-        ("ld.shared.f32 %f0, [%a+4]; ld.shared.f32 %f1, [%a+8];", 2),
-        ("ld.shared.f32 %f0, [%a+8]; ld.shared.f32 %f1, [%a+12];", 1),
-        ("ld.shared.f32 %f0, [%a]; st.shared.f32 [%a], %f0; ld.shared.f32 %f1, [%a+4];", 2),
         ("ld.shared.f32 %f0, [%a]; bar.sync 0; ld.shared.f32 %f1, [%a+4];", 2),
-        ("ld.shared.f32 %f0, [%a]; ld.global.f32 %f2, [%x]; ld.shared.f32 %f1, [%a+4];", 1),
         ("ld.shared.f32 %f0, [%a]; add.u32 %a, %a, 4; ld.shared.f32 %f1, [%a];", 1),
-        ("ld.shared.f32 %f0, [%a]; mad.lo.u32 %a, %t, 16, %a; ld.shared.f32 %f1, [%a+4];", 2),
         ("ld.shared.f32 %f0, [%a]; bra L; L: ld.shared.f32 %f1, [%a+4];", 2),
-        ("ld.volatile.shared.f32 %f0, [%a]; ld.volatile.shared.f32 %f1, [%a+4];", 2),
-        ("mad.lo.u32 %a, %t, 4, %a; ld.shared.f32 %f0, [%a]; ld.shared.f32 %f1, [%a+4];", 2),  # not aligned
         ("ld.shared.v2.f32 {%f0, %f1}, [%a]; ld.shared.v2.f32 {%f2, %f3}, [%a+8];", 1),
     ],
 )
 def test_which_loads_merge(lines, loads):
-    totals = count(f"ld.param.u64 %x, [p]; {lines}").totals()
-    assert totals[LD] == loads
+    """What compiled kernels, in test_merging.py, do not have."""
+    assert count(lines).totals()[LD] == loads
 
 
 def test_merged_loads_cost_what_the_wide_one_does():
@@ -120,16 +124,45 @@ def test_cp_async_is_preceded_by_three_empty_loads():
     assert totals[LD] == 6 and totals["smsp__inst_executed_op_ldgsts.sum"] == 3
 
 
-def test_predicated_off_instructions_are_executed_but_ask_nothing():
+@pytest.mark.parametrize(
+    ("copy", "waves"),
+    [
+        ("cp.async.cg.shared.global [%a], [%x], 16;", 4),
+        ("cp.async.cg.shared.global.L2::cache_hint [%a], [%x], 16, %x;", 4),
+        ("cp.async.cg.shared.global [%a], [%x], 16, %t;", 8),  # that may fill: each is counted twice
+        ("cp.async.cg.shared.global.L2::cache_hint [%a], [%x], 16, %t, %x;", 8),
+    ],
+)
+def test_a_copy_that_may_fill_with_zeros_counts_twice(copy, waves):
+    found = count(f"ld.param.u64 %x, [p]; mad.lo.u32 %a, %t, 16, %a; mov.u32 %t, 16; {copy}").totals()
+    assert found["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"] == waves
+
+
+def test_matrices_of_an_ldmatrix_are_not_served_together():
+    """All rows at one address: a load of 128 bits would serve two quarters of a warp at once."""
+    found = count("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r0, %r1, %r2, %r3}, [%a];").totals()
+    assert found["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum"] == 4
+
+
+def test_conflicts_of_copies_are_in_the_table_of_a_run():
+    """A copy and a load with 32-way conflicts, as Nsight Compute counts them on an H100: 31 of each."""
+    counters = count(
+        "ld.param.u64 %x, [p]; mad.wide.u32 %x, %t, 4, %x; mad.lo.u32 %a, %t, 128, %a;"
+        "cp.async.ca.shared.global [%a], [%x], 4;"
+        "cp.async.wait_all; ld.shared.f32 %f0, [%a];"
+    )
+    made = records.LaunchRecord(1, 1, "k", "k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 0, 0.0, True, 1, False)
+    made.sums = counters.sums()
+    head, row = (re.split(" {2,}", line.strip()) for line in records.table([made]))
+    assert dict(zip(head, row, strict=True))["conflicts"] == "62"
+
+
+def test_executions_and_requests():
     counters = count("setp.gt.u32 %q, %t, 99; @%q st.shared.b32 [%a], %t;")
     (store,) = [s for s in counters.by_instruction() if s.instruction.opcode == "st"]
-    assert store.executed == 1 and store.requests == 0
-
-
-def test_divergence_shows_in_executions():
+    assert store.executed == 1 and store.requests == 0  # predicated off
     counters = count("setp.lt.u32 %q, %t, 40; @%q bra L; add.u32 %r0, %t, 1; L: add.u32 %r1, %t, 2;", threads=96)
-    adds = [s.executed for s in counters.by_instruction() if s.instruction.opcode == "add"]
-    assert adds == [2, 3]
+    assert [s.executed for s in counters.by_instruction() if s.instruction.opcode == "add"] == [2, 3]
 
 
 def test_sums_grow_with_blocks_and_steps():

@@ -28,13 +28,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="stand-ins are s
 def test_a_matrix_product(programs, tmp_path):
     report = tmp_path / "report.json"
     done = programs.run("gemm", "64", options=["--report", str(report)])
-    assert (done.returncode, done.stdout) == (0, "64 x 64, 0 ms: PASS\n"), done.stderr
+    assert done.returncode == 0 and re.fullmatch(r"64 x 64, [\d.]+ ms: PASS\n", done.stdout), done.stderr
     lines = done.stderr.splitlines()
     assert re.fullmatch(r"ptxsim: sgemm: grid \(4, 4\), block \(16, 16\): \d+\.\d\d s", lines[0])
-    assert re.fullmatch(r"ptxsim: note: cudaEventElapsedTime at gemm.cu:\d+: emulation measures no time: .*", lines[1])
-    assert re.sub(" +", " ", lines[2]).startswith(
-        "kernel launches shared wavefronts conflicts global sectors TMA sectors"
-    )
+    assert re.search(r"note: cudaEventElapsedTime at gemm.cu:\d+: emulation measures no time", lines[1])
     assert lines[3].split() == ["sgemm", "1", "13,312", "0", "4,608", "0", "32.0", "32.0"]
     assert re.fullmatch(r"ptxsim: 1 launch of 1 kernel, \d+\.\d\d s of emulation: no faults", lines[4])
     (launch,) = json.loads(report.read_text())["launches"]
@@ -52,26 +49,23 @@ def test_a_matrix_product(programs, tmp_path):
         ("wgmma", ["hgemm"]),
         ("features", ["smooth", "fetch", "on_managed", "nothing"]),
         ("driver", ["add"]),
+        ("linked", ["apply"]),
         ("launches", ["neighbours", "add", "(anonymous namespace)::hidden", "put"]),
     ],
 )
 def test_a_program(programs, name, kernels, tmp_path):
     report = tmp_path / "report.json"
+    if name == "linked":  # relocatable device code
+        programs.path(name, PROGRAMS / "linked.cu", ["-rdc=true", str(PROGRAMS / "linked_other.cu")])
     done = programs.run(name, options=["--report", str(report)])
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "PASS" in done.stdout and "no faults" in done.stderr
+    assert ("42\n" if name == "linked" else "PASS") in done.stdout and "no faults" in done.stderr
     launches = json.loads(report.read_text())["launches"]
     assert list(dict.fromkeys(launch["title"] for launch in launches)) == kernels
     if name == "wgmma":
         assert launches[0]["cluster"] == [2, 1, 1]
         # of each of 4 blocks and 3 steps a tile of A, and half a tile of B for both: 64 x 64 and 64 x 32 halves
         assert launches[0]["counters"]["l2_sectors_bulk_ld.sum"] == 4 * 3 * (64 * 64 + 64 * 32) * 2 / 32
-
-
-def test_relocatable_device_code(programs):
-    programs.path("linked", PROGRAMS / "linked.cu", ["-rdc=true", str(PROGRAMS / "linked_other.cu")])
-    done = programs.run("linked")
-    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
 
 
 def test_cublas(programs, tmp_path):
@@ -98,11 +92,8 @@ def test_planted_faults(programs, tmp_path):
     assert len(race) == len(fence) == len(outside) == 1 and found["faults"] == 3
     assert "race: faults.cu:10: block (0, 0, 0), thread (0, 0, 0): race: reads what thread (63, 0, 0) writes" in race[0]
     assert re.search(r"faults.cu:22: .*race in global memory: .* writes at faults.cu:15, and no fence", fence[0])
-    assert re.search(
-        r"faults.cu:28: .*thread \(96, 0, 0\): out-of-bounds global store of 4 bytes at .* 0 bytes past the end of "
-        r"allocation 1 \(cudaMalloc at faults.cu:33\)",
-        outside[0],
-    )
+    bounds = r"out-of-bounds global store of 4 bytes at .* 0 bytes past the end of allocation 1 .*at faults.cu:33\)"
+    assert re.search(r"faults.cu:28: .*thread \(96, 0, 0\): " + bounds, outside[0])
     assert done.stderr.rstrip().endswith("3 faults")
 
 
@@ -147,9 +138,7 @@ def test_the_device_s_heap_outlives_launches(programs):
     assert (done.returncode, done.stdout) == (1, "an illegal memory access was encountered\n")
     assert re.search(r"add: heap.cu:22: .* 0 bytes into memory of malloc that was freed \[32,064 times\]", done.stderr)
     done = programs.run("heap", "read", "again", options=["-q", "--destroy-on-device-error", "kernel"])
-    assert re.search(
-        r"release: heap.cu:29: .*: free of global address 0x[0-9a-f]+: it has been freed already", done.stderr
-    )
+    assert re.search(r"release: heap.cu:29: .*: free of .*: it has been freed already", done.stderr)
 
 
 def test_calls_that_are_not_there(programs):
@@ -157,8 +146,8 @@ def test_calls_that_are_not_there(programs):
     assert (done.returncode, done.stdout) == (1, "cudaErrorNotSupported\noperation not supported\n1\n")
     named = [line for line in done.stderr.splitlines() if "is not emulated" in line]
     assert [re.match(r"ptxsim: (\w+) at missing.cu:(\d+) ", line).groups() for line in named] == [
-        ("cudaStreamBeginCapture", "12"),
-        ("cudaStreamEndCapture", "16"),
+        ("cudaIpcGetMemHandle", "12"),
+        ("cudaIpcOpenEventHandle", "16"),
         ("cudaMallocArray", "19"),
     ]
 
@@ -172,10 +161,8 @@ def test_kernels_are_chosen(programs):
     rows = [line.split() for line in done.stderr.splitlines() if line.startswith(("partial ", "final_sum "))]
     assert rows[0][2:] == ["-"] * 6 and rows[1][2:] == ["0", "0", "4", "0", "22.7", "4.0"]
     done = programs.run("faults", options=["--skip-launches", "2", "-q"])
-    assert [line.partition(":")[2].split(":")[0] for line in done.stderr.splitlines()] == [
-        " out_of_bounds",
-        " 3 launches of 3 kernels, " + done.stderr.rsplit("kernels, ", 1)[1].partition(":")[0],
-    ]
+    fault, summary = done.stderr.splitlines()
+    assert fault.startswith("ptxsim: out_of_bounds: ") and "3 launches of 3 kernels" in summary
 
 
 def test_names_of_kernels():
@@ -207,9 +194,7 @@ def test_predicting_changes_no_memory(programs):
 
 def test_annotated_source(programs):
     done = programs.run("gemm", options=["--annotate", "sgemm"])
-    assert re.search(r"1,024 +14 │ .*ta\[threadIdx.y\]\[threadIdx.x\] = a\[", done.stderr) or re.search(
-        r"│ +ta\[threadIdx.y\]\[threadIdx.x\] = a\[", done.stderr
-    )
+    assert re.search(r"│ +ta\[threadIdx.y\]\[threadIdx.x\] = a\[", done.stderr)
     assert "shared memory: 13,312 wavefronts" in done.stderr
     done = programs.run("gemm", options=["--annotate", "other", "--bounds", "sgemm"])
     assert "bottleneck: " in done.stderr and "NVIDIA H100" in done.stderr
@@ -261,9 +246,7 @@ def test_the_report_may_go_to_a_file(programs, tmp_path):
             ["free-twice", "beyond", "barrier"],
             1,
             [*["cudaErrorInvalidValue"] * 4, "cudaSuccess", "end"],
-            [
-                *("is not the start of an alloc", "inside one", "976 bytes past the end", "is host memory"),
-            ],
+            ["is not the start of an alloc", "inside one", "976 bytes past the end", "is host memory"],
         ),
         (["configuration"], 1, ["cudaErrorInvalidConfiguration", "cudaErrorInvalidValue", "end"], [
             r"launch at robust.cu:\d+: cudaErrorInvalidConfiguration: fill with",
@@ -291,13 +274,6 @@ def test_a_launch_that_never_ends(programs):
     assert "forever: the launch took longer than 0.5 seconds (--limit) and was ended" in done.stderr
 
 
-def test_many_launches(programs):
-    done = programs.run("robust", "launches", "300")
-    lines = done.stderr.splitlines()
-    assert done.returncode == 0 and len(lines) == 100 + 4 and "300 launches of 1 kernel" in lines[-1]
-    assert float(re.search(r"([\d.]+) s of emulation", lines[-1])[1]) / 300 < 0.3
-
-
 def test_a_report_that_cannot_be_written(programs, tmp_path):
     done = programs.run("gemm", options=["-q", "--report", "/dev/full"])
     assert done.returncode == 1 and "PASS" in done.stdout
@@ -313,9 +289,7 @@ def busy(running: subprocess.Popen[str], name: str) -> tuple[int, int]:
     def found() -> tuple[list[int], list[int]]:
         both = children(running.pid)
         own = [pid for pid in both if Path(f"/proc/{pid}/comm").read_text().strip() == name]
-        return own, [pid for pid in both if pid not in own and cpu(pid) > cpu_at_fork]
-
-    cpu_at_fork = 5  # ticks; a launch that never ends goes beyond any number
+        return own, [pid for pid in both if pid not in own and cpu(pid) > 5]  # ticks, more than a fork takes
 
     wait_for(lambda: all(found()), "a launch under way")
     own, emulators = found()
@@ -374,10 +348,8 @@ def test_programs_that_cannot_be_run(programs, tmp_path):
     for name, what in (("nothing-there", "no such program"), (str(tmp_path), "a folder"), (__file__, "not executable")):
         done = subprocess.run(programs.command("exec", name), env=programs.environment, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (2, f"ptxsim: {name}: {what}\n")
-    static = programs.path("static", PROGRAMS / "missing.cu", ["-cudart", "static"])
-    done = subprocess.run(
-        programs.command("exec", str(static)), env=programs.environment, capture_output=True, text=True
-    )
+    programs.path("static", PROGRAMS / "missing.cu", ["-cudart", "static"])
+    done = programs.run("static")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
     assert "linked with the static CUDA runtime" in done.stderr and "nvcc -cudart shared" in done.stderr
     held = programs.path("held", PROGRAMS / "missing.cu", SASS)  # PTX in the line information of its machine code
@@ -426,7 +398,7 @@ def test_lines_of_a_program(programs):
     binary = elf.read(programs.path("gemm"))
     assert any(name.startswith("libcudart.so") for name in binary.needed) and ".nv_fatbin" in binary.sections
     assert elf.read(Path(__file__)) is None
-    assert elf.source_line(str(programs.path("gemm")), 0) is None
+    assert elf.source_lines(str(programs.path("gemm")), 0) == []
 
 
 # from Python

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import re
 
 import numpy as np
 import pytest
+from running import launch_options
 
 import ptxsim
 from ptxsim.cli import main
@@ -29,64 +30,60 @@ extern "C" __global__ void plain(float* out, const float* in) { out[threadIdx.x]
 """
 
 
+@pytest.fixture(scope="module")
+def path(built):
+    return built(SOURCE)
+
+
 @pytest.fixture
-def found(tmp_path, compiled, monkeypatch):
-    compiled("faults.cu", "trap_good")  # skips where there is no compiler
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "k.cu").write_text(SOURCE)
+def found(path):
+    """A function: entry to the rows of its report."""
 
     def of(entry):
-        kernel, executed = ptxsim.load("k.cu", entry), fidelity.Executed()
+        kernel, executed = ptxsim.load(path, entry), fidelity.Executed()
         args = [ptxsim.Array(np.zeros(64, np.float32)), ptxsim.Array(np.ones(32, np.float32))]
         kernel.launch(2, 32, args, observers=[executed], checks=False)
-        return {row.instruction: row for row in fidelity.rows(kernel.program, kernel.machine.origins, executed)}
+        return fidelity.rows(kernel.program, kernel.machine.origins, executed)
 
     return of
 
 
-def test_what_is_approximate_and_what_is_modelled(found):
-    rows = found("numbers")
-    assert (rows["sin.approx.f32"].level, rows["sin.approx.f32"].executed) == ("approximate", 2)
-    added = next(row for name, row in rows.items() if name.startswith(("red.", "atom.")))
-    assert added.level == "modelled" and added.why == fidelity.ORDER
-    assert (
-        rows["ld.global.f32" if "ld.global.f32" in rows else next(n for n in rows if n.startswith("ld.global"))].level
-        == "exact"
-    )
-    assert not any(row.decides for row in rows.values())
+@pytest.mark.parametrize(
+    ("entry", "instruction", "rows"),
+    [
+        ("numbers", "sin.approx.f32", [("approximate", 2, False)]),
+        ("numbers", "(red|atom).*add.f32", [("modelled", 2, False)]),
+        ("numbers", "ld.global", [("exact", 4, False)]),
+        ("places", "ex2.approx", [("approximate", 2, True)]),
+        ("times", "mov.u64", [("approximate", 2, False)]),
+        ("times", "lg2", []),  # never executed
+    ],
+)
+def test_how_exact_an_instruction_is(found, entry, instruction, rows):
+    fits = [row for row in found(entry) if re.match(instruction, row.instruction)]
+    assert [(row.level, row.executed, row.decides) for row in fits] == rows
 
 
-def test_what_reaches_an_address_is_reported(found):
-    rows = found("places")
-    assert rows["ex2.approx.ftz.f32" if "ex2.approx.ftz.f32" in rows else "ex2.approx.f32"].decides
-    assert "REACHES an address or a branch" in fidelity.table(list(rows.values()))
-
-
-def test_only_executed_instructions_count(found):
-    rows = found("times")
-    assert not any(name.startswith("lg2") for name in rows)
-    clock = next(row for row in rows.values() if row.why == fidelity.TIME)
-    assert clock.level == "approximate" and not clock.decides
-
-
-def test_what_is_exact_is_one_line(found):
-    text = fidelity.table(list(found("plain").values()))
+def test_what_is_said_of_all(found):
+    assert fidelity.ORDER in {row.why for row in found("numbers")}
+    assert fidelity.TIME in {row.why for row in found("times")}
+    assert "REACHES an address or a branch" in fidelity.table(found("places"))
+    text = fidelity.table(found("plain"))
     assert "approximate" not in text and "nothing that is not exact reaches an address" in text
 
 
-def test_the_command_and_the_report(found, capsys):
-    options = ["--grid", "1", "--block", "32", "--arg", "zeros:f32:64", "--arg", "ones:f32:32", "--out", "report.json"]
-    assert main(["run", "k.cu", "--entry", "places", *options, "--fidelity"]) in (0, 1)
+def test_the_command_and_the_report(path, tmp_path, capsys):
+    options = [*launch_options(1, 32, "zeros:f32:64", "ones:f32:32"), "--out", str(tmp_path / "report.json")]
+    assert main(["run", str(path), "--entry", "places", *options, "--fidelity"]) in (0, 1)
     assert "accesses and counts may differ on a device: ex2" in capsys.readouterr().out
-    rows = json.loads(Path("report.json").read_text())["fidelity"]
+    rows = json.loads((tmp_path / "report.json").read_text())["fidelity"]
     assert any(row["level"] == "approximate" and row["decides"] for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "level"),
-    [("gemm<__half, 1, false, false, 0>", "modelled"), ("gemm<float, 1, false, false, 0>", "modelled")],
-)
-def test_tensor_cores_are_modelled(compiled, kernel, level):
-    code = compiled("wgmma.cu", kernel).program.code
-    assert {fidelity.level(i)[0] for i in code if i.opcode == "wgmma" and "mma_async" in i.modifiers} == {level}
-    assert {fidelity.level(i)[0] for i in code if i.opcode == "wgmma" and "mma_async" not in i.modifiers} == {"exact"}
+def test_tensor_cores_are_modelled():
+    text = """.version 8.6\n.target sm_90a\n.address_size 64
+    .visible .entry k() { .reg .f32 %f<4>; .reg .b64 %d; wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %d, %d, 1, 1, 1, 0, 0;
+    wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }"""
+    code = ptxsim.load(text).program.code
+    assert [fidelity.level(i)[0] for i in code if i.opcode == "wgmma"] == ["exact", "modelled", "exact", "exact"]

@@ -1,4 +1,4 @@
-"""Whatever a PTX file or a command line says, ptxsim takes it or says in one line what is wrong, and comes to an end.
+"""Whatever a PTX file says, ptxsim takes it or says in one line what is wrong, and comes to an end.
 
 FUZZ_EXAMPLES says how many of each; few in the normal run. Every case is made from its number alone.
 """
@@ -11,13 +11,11 @@ import random
 import re
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim.cli import main
 from ptxsim.count.counters import Counters, totals
 from ptxsim.ptx.parser import TOKEN
 
@@ -154,114 +152,3 @@ def test_mutated_ptx(kernels, capsys):
         with named(f"PTX {number}"):
             launch(text, random_)
     capsys.readouterr()
-
-
-SIZES = [
-    *("1", "2", "32", "2,2", "0", "-1", "", ",", "1,2,3,4", "99999999999", "2147483647", "1,65536", "x", "1.5", "９"),
-    "9" * 5000,
-]
-NUMBERS = ["0", "1", "5", "-1", "48", "1024", "99999999999", "1e3", "nan", "inf", "", "x", "0x10", "9" * 5000]
-ARGS = re.findall(
-    r"\S+",
-    """
-zeros:f32:64 ones:i32:8x8 random:f32:4x4 random:f32:4x4:-1 random:f32:4x4:x nan:f16:4 nan:i32:4 zeros:f32:
-zeros:f32:-4 zeros:f32:0 zeros:f32:999999x999999 random:f32:99999999999 zeros:f99:4 zeros ones: : i32: i32:5 i32:1.5
-i8:999 u64:-1 f32:x f32:1e400 f16:1e9 1.5 2 -3 nan inf 1e400 0x10 1_0 99999999999999999999 out= out== out=x
-out=a.npy=5 out={}/a.npy=zeros:f32:64 out={}/b/c/a.npy=zeros:f32:64 out={}=zeros:f32:4 out=/dev/full=zeros:f32:64
-out=/proc/x/y.npy=zeros:f32:64 out=out=out=1 {}/missing.npy {}/empty.npy {}/huge.npy {}/cut.npy {}/text.npy
-{}/objects.npy {}/words.npy {}/folder.npy {}/good.npy {}/zeros.npy {}/bf.npy /dev/null .npy
-zeros:f32:1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1
-""",
-)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """Kernels and arrays, good and broken."""
-    path = tmp_path_factory.mktemp("fuzz")
-    entry = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u32 n)"
-    body = """{
-        .reg .b64 %a; .reg .b32 %n, %i; .reg .pred %p;
-        ld.param.u64 %a, [p]; ld.param.u32 %n, [n]; mov.u32 %i, %tid.x;
-        setp.ge.u32 %p, %i, %n; @%p bra OUT;
-        mad.wide.u32 %a, %i, 4, %a; st.global.u32 [%a], %i;
-        OUT: ret; }"""
-    (path / "k.ptx").write_text(entry + body)
-    (path / "loop.ptx").write_text(entry + "{ L: bra L; }")
-    (path / "bytes.ptx").write_bytes(bytes(range(256)))
-    (path / "empty.ptx").write_text("")
-    (path / "empty.npy").write_bytes(b"")
-    (path / "text.npy").write_text("1 2 3")
-    (path / "folder.npy").mkdir()
-    np.save(path / "good.npy", np.zeros(64, np.float32))
-    np.save(path / "zeros.npy", np.zeros(0, np.float32))
-    np.save(path / "bf.npy", np.zeros(64, "V2"))
-    np.save(path / "objects.npy", np.array([None, 1], object), allow_pickle=True)
-    np.save(path / "words.npy", np.array(["a", "b"]))
-    good = (path / "good.npy").read_bytes()
-    (path / "cut.npy").write_bytes(good[:-40])
-    (path / "huge.npy").write_bytes(good.replace(b"(64,), }        ", b"(9999999999999,)}"[:16]))
-    return path
-
-
-def command(folder: Path, random_: random.Random) -> list[str]:
-    """A command line: right in most of its parts."""
-    few = lambda good, bad: random_.choice(good if random_.random() < 0.7 else bad)  # noqa: E731
-    kernel = few(
-        ["k.ptx"], ["loop.ptx", "bytes.ptx", "empty.ptx", "missing.ptx", "folder.npy", "good.npy", "x\0y", "é.ptx"]
-    )
-    name = random_.choice(["run", "run", "annotate", "banks"])
-    made = [name, str(folder / kernel), "--grid", few(["1", "2,2"], SIZES), "--block", few(["32", "8,4"], SIZES)]
-    args = [few(["zeros:f32:64", "{}/good.npy"], ARGS), few(["5", "i32:64"], ARGS)]
-    if random_.random() < 0.1:
-        args = args[: random_.randint(0, 1)]
-    for arg in args:
-        made += ["--arg", arg.replace("{}", str(folder))]
-    places = ["{}/o.json", "{}/d/o", "{}", "/dev/full", "/dev/null/x", "/proc/x", "{}/k.ptx/x", "", "a\0b", "x" * 300]
-    options = {
-        "--shared": NUMBERS,
-        "--steps": [*NUMBERS[:5], "100"],
-        "--lanes": NUMBERS,
-        "--entry": ["k", "", "x", "\n"],
-        "--thread-instructions": ["1", "100", "1e6", "0", "-1", "nan", "x", ""],
-        "--out": places,
-        **(
-            {"--line": NUMBERS, "--warp": NUMBERS, "--execution": NUMBERS, "--of-block": SIZES}
-            if name == "banks"
-            else {}
-        ),
-        **(
-            {"--source": ["{}/k.ptx", "{}/missing", "{}"], "--file": ["", "x.cu"]}
-            if name in ("banks", "annotate")
-            else {}
-        ),
-    }
-    made += ["--thread-instructions", "1e7"]
-    for option in random_.sample(sorted(options), random_.choice([0, 0, 1, 2])):
-        made += [option, random_.choice(options[option]).replace("{}", str(folder))]
-    if name == "banks" and "--line" not in made:
-        made += ["--line", "3"]
-    if kernel == "loop.ptx":
-        made += ["--steps", "300"]
-    return made
-
-
-def test_command_lines(folder, capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    for number in range(EXAMPLES):
-        line = command(folder, random.Random(number))
-        with named(f"command line {number} {[part[:60] for part in line]}"):
-            try:
-                status = main(line)
-            except SystemExit as stop:  # argparse's: its usage, and a line
-                status = stop.code
-                assert status == 2
-        shown = capsys.readouterr()
-        if status == 1:
-            assert shown.err.startswith("ptxsim: ") and shown.err.count("\n") == 1 and len(shown.err) < 5000, (
-                line,
-                shown,
-            )
-        else:
-            assert status in (0, 2), line
-    assert not [path for path in (*folder.rglob(".*"), *tmp_path.rglob(".*"))]  # nothing half-written

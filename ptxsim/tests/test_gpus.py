@@ -4,6 +4,7 @@ import pytest
 
 from ptxsim import PtxsimError, gpus
 from ptxsim.count import machines
+from ptxsim.count.occupancy import occupancy
 
 
 @pytest.mark.parametrize(("target", "number"), [("sm_90a", 90), ("sm_120", 120), ("sm_100f", 100), ("sm_86", 86)])
@@ -40,3 +41,27 @@ def test_the_rates_of_an_h100_are_its_own():
     assert (h100.name, h100.dram_gb_per_s, h200.dram_gb_per_s) == ("NVIDIA H100 80GB HBM3", 3350, 4800)
     with pytest.raises(PtxsimError, match="the rates of the NVIDIA L4 are not known"):
         machines.of_gpu(gpus.find("l4"))
+
+
+@pytest.mark.parametrize(
+    ("arch", "threads", "registers", "shared", "blocks", "warps", "limiter"),
+    [
+        # 65536 registers, 64 warps, 2048 threads: 32 registers a thread is the most at full occupancy
+        ("sm_90", 256, 32, 0, 8, 64, "registers"),
+        ("sm_90", 256, 33, 0, 6, 48, "registers"),  # 40 by the unit of 256 a warp: 12 warps a scheduler
+        ("sm_80", 1024, 16, 0, 2, 64, "threads"),
+        ("sm_86", 1024, 16, 0, 1, 32, "threads"),  # 48 warps: the second block of 32 does not fit
+        ("sm_90", 32, 16, 0, 32, 32, "blocks"),
+        ("sm_89", 32, 16, 0, 24, 24, "blocks"),
+        ("sm_90", 128, 16, 227 * 1024, 1, 4, "shared"),  # the most a block may have, with the driver's 1 KB
+        ("sm_90", 128, 16, 113 * 1024 + 1, 1, 4, "shared"),
+        ("sm_86", 128, 16, 99 * 1024, 1, 4, "shared"),
+        ("sm_120", 128, 16, 49 * 1024, 2, 8, "shared"),
+        ("sm_90", 288, 168, 0, 1, 9, "registers"),
+        ("sm_90", 1024, 65, 0, 0, 0, "registers"),  # cannot be launched
+        ("sm_90", 33, 16, 0, 32, 64, "threads"),  # a part of a warp takes a whole one
+    ],
+)
+def test_occupancy_by_hand(arch, threads, registers, shared, blocks, warps, limiter):
+    held = occupancy(gpus.limits_of(arch), threads, registers, shared)
+    assert (held.blocks_per_sm, held.warps_per_sm, held.limiter) == (blocks, warps, limiter)

@@ -9,16 +9,13 @@ import pytest
 import ptxsim
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
-LANES = range(32)
 
 
 def launch(declare: str, lines: str, inputs: list[np.ndarray], outputs: int, warps: int = 1) -> np.ndarray:
     """Each thread loads its words of the inputs to %a0, %a1 ...; leaves words in %d0 ...; result [thread, word]."""
-    words = sum(x.shape[1] for x in inputs)
-    loads = []
     row = np.concatenate([x.astype(np.uint32) for x in inputs], axis=1)
-    for i in range(words):
-        loads.append(f"ld.global.b32 %a{i}, [%p0+{4 * i}];")
+    words = row.shape[1]
+    loads = [f"ld.global.b32 %a{i}, [%p0+{4 * i}];" for i in range(words)]
     stores = [f"st.global.b32 [%p1+{4 * i}], %d{i};" for i in range(outputs)]
     text = HEADER + "\n".join(
         [
@@ -47,14 +44,13 @@ def pairs(low, high):
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_ldmatrix(count, trans, warps):
     matrices = np.random.default_rng(0).integers(0, 65536, (count, 8, 8)).astype(np.uint16)
-    words = np.zeros((32, 4), np.uint32)  # thread 8i+j stores row j of matrix i
-    rows = np.ascontiguousarray(matrices).view(np.uint32).reshape(8 * count, 4)
-    words[: 8 * count] = rows
-    registers = "{" + ", ".join(f"%d{i}" for i in range(count)) + "}"
+    stored = np.zeros((32, 4), np.uint32)  # thread 8i+j stores row j of matrix i
+    stored[: 8 * count] = matrices.view(np.uint32).reshape(8 * count, 4)
+    to = registers(0, count, "d")
     lines = f"""
         mov.u32 %s0, buffer; mad.lo.u32 %s0, %t, 16, %s0; st.shared.v4.b32 [%s0], {{%a0, %a1, %a2, %a3}};
-        bar.sync 0; ldmatrix.sync.aligned.m8n8.x{count}{".trans" if trans else ""}.shared.b16 {registers}, [%s0];"""
-    got = launch(f".shared .align 16 .b8 buffer[{512 * warps}];", lines, [words], count, warps)
+        bar.sync 0; ldmatrix.sync.aligned.m8n8.x{count}{".trans" if trans else ""}.shared.b16 {to}, [%s0];"""
+    got = launch(f".shared .align 16 .b8 buffer[{512 * warps}];", lines, [stored], count, warps)
     for lane in range(32 * warps):
         for i in range(count):
             m = matrices[i].T if trans else matrices[i]
@@ -62,23 +58,39 @@ def test_ldmatrix(count, trans, warps):
             assert got[lane, i] == int(m[row, column]) | int(m[row, column + 1]) << 16
 
 
-def fragments_16bit(a, b, depth):
-    """A (16 x depth) and B (depth x 8) as the words of each thread."""
-    group, place = np.array([lane // 4 for lane in LANES]), np.array([lane % 4 * 2 for lane in LANES])
-    words_a = []
-    for k in range(0, depth, 8):
-        for row in (0, 8):
-            words_a.append(pairs(a[group + row, place + k], a[group + row, place + k + 1]))
-    words_b = [pairs(b[place + k, group], b[place + k + 1, group]) for k in range(0, depth, 8)]
-    return np.stack(words_a, axis=1), np.stack(words_b, axis=1)
+def places(rows: int, columns: int, lane: np.ndarray, width: int):
+    """Rows and columns of the elements of each word of A (rows x columns, 16 rows) or of B's transpose (8 rows)."""
+    group, place = lane // 4, lane % 4 * width
+    return [(group + row, place + k) for k in range(0, columns, 4 * width) for row in range(0, rows, 8)]
+
+
+def words(x: np.ndarray) -> np.ndarray:
+    """A matrix as the words of each thread."""
+    width = 4 // x.dtype.itemsize
+    found = []
+    for row, column in places(*x.shape, np.arange(32), width):
+        one = x[row, column].view(f"u{x.dtype.itemsize}").astype(np.uint32)
+        found.append(one if width == 1 else pairs(x[row, column], x[row, column + 1]))
+    return np.stack(found, axis=1)
 
 
 def accumulator(c):
-    group, place = np.array([lane // 4 for lane in LANES]), np.array([lane % 4 * 2 for lane in LANES])
+    group, place = np.arange(32) // 4, np.arange(32) % 4 * 2
     return np.stack([c[group, place], c[group, place + 1], c[group + 8, place], c[group + 8, place + 1]], axis=1)
 
 
-DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
+def registers(first: int, count: int, name: str = "a") -> str:
+    return "{" + ", ".join(f"%{name}{first + i}" for i in range(count)) + "}"
+
+
+def product(kind: str, a, b, c, outputs: int = 4) -> np.ndarray:
+    """The words of D, by two warps; `kind` names the shape and the types."""
+    inputs = [words(a), words(np.ascontiguousarray(b.T)), c]
+    first, listed = 0, [registers(0, outputs, "d")]
+    for x in inputs:
+        listed.append(registers(first, x.shape[1]))
+        first += x.shape[1]
+    return launch("", f"mma.sync.aligned.{kind} {', '.join(listed)};", inputs, outputs, warps=2)
 
 
 def eighths(rng, *shape: int) -> np.ndarray:
@@ -86,64 +98,40 @@ def eighths(rng, *shape: int) -> np.ndarray:
     return rng.integers(-32, 33, shape) / 8
 
 
-@pytest.mark.parametrize("depth", [8, 16])
-@pytest.mark.parametrize("name", DTYPES)
-def test_mma_16_bit(name, depth):
-    rng = np.random.default_rng(1)
-    a, b = eighths(rng, 16, depth).astype(DTYPES[name]), eighths(rng, depth, 8).astype(DTYPES[name])
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "dtype", "step"), [("bf16", ml_dtypes.bfloat16, 8), ("f16", np.float16, 8), ("tf32", np.float32, 4)]
+)
+def test_mma(name, dtype, step, steps):
+    rng, depth = np.random.default_rng(1), step * steps
+    a, b = eighths(rng, 16, depth).astype(dtype), eighths(rng, depth, 8).astype(dtype)
     c = eighths(rng, 16, 8).astype(np.float32)
-    words_a, words_b = fragments_16bit(a, b, depth)
-    n, m = words_a.shape[1], words_b.shape[1]
-    reg = lambda first, count: "{" + ", ".join(f"%a{first + i}" for i in range(count)) + "}"  # noqa: E731
-    lines = (
-        f"mma.sync.aligned.m16n8k{depth}.row.col.f32.{name}.{name}.f32 {{%d0, %d1, %d2, %d3}}, "
-        f"{reg(0, n)}, {reg(n, m)}, {reg(n + m, 4)};"
-    )
-    got = launch("", lines, [words_a, words_b, accumulator(c).view(np.uint32)], 4, warps=2)
-    want = (a.astype(np.float64) @ b.astype(np.float64) + c).astype(np.float32)
-    assert (got.view(np.float32) == np.tile(accumulator(want), (2, 1))).all()
+    want = accumulator((a.astype(np.float64) @ b.astype(np.float64) + c).astype(np.float32))
+    if name == "tf32":  # the upper 19 bits count
+        a, b = ((x.view(np.uint32) | rng.integers(0, 1 << 13, x.shape, np.uint32)).view(np.float32) for x in (a, b))
+    kind = f"m16n8k{depth}.row.col.f32.{name}.{name}.f32"
+    got = product(kind, a, b, accumulator(c).view(np.uint32))
+    assert (got.view(np.float32) == np.tile(want, (2, 1))).all()
 
 
 def test_mma_f16_accumulators():
     rng = np.random.default_rng(2)
-    a, b = rng.normal(size=(16, 16)).astype(np.float16), rng.normal(size=(16, 8)).astype(np.float16)
-    c = rng.normal(size=(16, 8)).astype(np.float16)
-    words_a, words_b = fragments_16bit(a, b, 16)
-    four = accumulator(c)
-    words_c = np.stack([pairs(four[:, 0], four[:, 1]), pairs(four[:, 2], four[:, 3])], axis=1)
-    lines = (
-        "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%d0, %d1}, {%a0, %a1, %a2, %a3}, {%a4, %a5}, {%a6, %a7};"
-    )
-    got = launch("", lines, [words_a, words_b, words_c], 2)
-    want = accumulator((a.astype(np.float64) @ b.astype(np.float64) + c).astype(np.float16))
-    assert (got[:, 0] == pairs(want[:, 0], want[:, 1])).all() and (got[:, 1] == pairs(want[:, 2], want[:, 3])).all()
+    a, b, c = (eighths(rng, *shape).astype(np.float16) for shape in ((16, 16), (16, 8), (16, 8)))
 
+    def packed(x):
+        four = accumulator(x)
+        return np.stack([pairs(four[:, 0], four[:, 1]), pairs(four[:, 2], four[:, 3])], axis=1)
 
-@pytest.mark.parametrize("depth", [4, 8])
-def test_mma_tf32_uses_the_upper_19_bits(depth):
-    rng = np.random.default_rng(3)
-    a, b = (eighths(rng, *shape).astype(np.float32) for shape in ((16, depth), (depth, 8)))
-    a, b = ((x.view(np.uint32) | rng.integers(0, 1 << 13, x.shape, np.uint32)).view(np.float32) for x in (a, b))
-    group, place = np.array([lane // 4 for lane in LANES]), np.array([lane % 4 for lane in LANES])
-    words_a = np.stack([a[group + r, place + k] for k in range(0, depth, 4) for r in (0, 8)], axis=1)
-    words_b = np.stack([b[place + k, group] for k in range(0, depth, 4)], axis=1)
-    zero = np.zeros((32, 4), np.uint32)
-    n, m = words_a.shape[1], words_b.shape[1]
-    reg = lambda first, count: "{" + ", ".join(f"%a{first + i}" for i in range(count)) + "}"  # noqa: E731
-    lines = (
-        f"mma.sync.aligned.m16n8k{depth}.row.col.f32.tf32.tf32.f32 {{%d0, %d1, %d2, %d3}}, "
-        f"{reg(0, n)}, {reg(n, m)}, {reg(n + m, 4)};"
-    )
-    got = launch("", lines, [words_a.view(np.uint32), words_b.view(np.uint32), zero], 4)
-    cut = lambda x: (x.view(np.uint32) & 0xFFFFE000).view(np.float32).astype(np.float64)  # noqa: E731
-    assert (got.view(np.float32) == accumulator((cut(a) @ cut(b)).astype(np.float32))).all()
+    got = product("m16n8k16.row.col.f16.f16.f16.f16", a, b, packed(c), 2)
+    want = packed((a.astype(np.float64) @ b.astype(np.float64) + c).astype(np.float16))
+    assert (got == np.tile(want, (2, 1))).all()
 
 
 def test_movmatrix():
-    words = np.arange(32, dtype=np.uint32)[:, None] * 0x00020002 + 0x00010000
-    got = launch("", "movmatrix.sync.aligned.m8n8.trans.b16 %d0, %a0;", [words], 1)
+    given = np.arange(32, dtype=np.uint32)[:, None] * 0x00020002 + 0x00010000
+    got = launch("", "movmatrix.sync.aligned.m8n8.trans.b16 %d0, %a0;", [given], 1)
     matrix = np.arange(64).reshape(8, 8).T
-    want = [int(matrix[lane // 4, lane % 4 * 2]) | int(matrix[lane // 4, lane % 4 * 2 + 1]) << 16 for lane in LANES]
+    want = [int(matrix[lane // 4, lane % 4 * 2]) | int(matrix[lane // 4, lane % 4 * 2 + 1]) << 16 for lane in range(32)]
     assert got[:, 0].tolist() == want
 
 

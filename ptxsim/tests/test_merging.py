@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim.count import merging
+from ptxsim.count import wavefronts
 from ptxsim.errors import PtxError
-from ptxsim.ptx import sass
+from ptxsim.ptx import merging, sass
 from ptxsim.ptx.compiler import tool
 
 SOURCE = Path(__file__).parent / "kernels" / "merging.cu"
@@ -116,6 +116,31 @@ def test_every_set_of_eight_words(access, tmp_path):
         assert mine == found, subsets[i]
 
 
+def unrolled(tmp_path, start: str, step: str, words: int, iterations: int):
+    """A loop that ptxas unrolls wholly, and whose words it may merge across iterations: PTX, cubin and function."""
+    body = "\n".join(f"ld.shared.f32 %f{i}, [%r5+{4 * i - 4}];" for i in range(1, words + 1))
+    body += "\n".join(f" fma.rn.f32 %f0, %f{i}, %f0, %f{i};" for i in range(1, words + 1))
+    loop = f"""{start} mov.u32 %r6, 0; mov.f32 %f0, 0f00000000;
+    L: {step} {body}
+    add.s32 %r5, %r5, {4 * words}; add.s32 %r6, %r6, 1; setp.lt.s32 %p1, %r6, {iterations}; @%p1 bra L;"""
+    ptx = tmp_path / "loop.ptx"
+    ptx.write_text(HEADER + ENTRY.format(name="k", lines=loop).replace(".reg .b32", ".reg .pred %p<2>; .reg .b32"))
+    try:
+        cubin = assemble(ptx, "sm_90")
+        function = sass.read(cubin, "k")
+    except PtxError as error:
+        pytest.skip(str(error))
+    assert not function.loops()
+    return ptx, cubin, function
+
+
+def counted(ptx, cubin) -> dict[str, float]:
+    counters = ptxsim.Counters()
+    data = [ptxsim.Array(np.zeros(32, np.float32))]
+    ptxsim.load(ptx, cubin=cubin).launch(1, 32, data, observers=[counters], checks=False)
+    return counters.totals()
+
+
 @pytest.mark.parametrize(
     ("words", "iterations", "by_rule", "loads"),
     [
@@ -127,31 +152,34 @@ def test_every_set_of_eight_words(access, tmp_path):
     ],
 )
 def test_loads_that_merge_across_iterations_are_counted_as_in_the_cubin(words, iterations, by_rule, loads, tmp_path):
-    """ptxas unrolls this loop wholly; each iteration reads so many words further on. Its loads are those executed."""
-    body = "\n".join(f"ld.shared.f32 %f{i}, [%r5+{4 * i - 4}];" for i in range(1, words + 1))
-    body += "\n".join(f" fma.rn.f32 %f0, %f{i}, %f0, %f{i};" for i in range(1, words + 1))
-    loop = f"""mov.u32 %r5, %r3; mov.u32 %r6, 0; mov.f32 %f0, 0f00000000;
-    L: {body} add.s32 %r5, %r5, {4 * words}; add.s32 %r6, %r6, 1; setp.lt.s32 %p1, %r6, {iterations}; @%p1 bra L;"""
-    text = HEADER + ENTRY.format(name="k", lines=loop).replace(".reg .b32", ".reg .pred %p<2>; .reg .b32")
-    ptx = tmp_path / "loop.ptx"
-    ptx.write_text(text)
-    try:
-        cubin = assemble(ptx, "sm_90")
-        function = sass.read(cubin, "k")
-    except PtxError as error:
-        pytest.skip(str(error))
-    assert not function.loops() and sum(i.name == "LDS" for i in function.instructions) == loads
-    counted = []
-    for given in (None, cubin):
-        counters = ptxsim.Counters()
-        kernel = ptxsim.load(ptx, cubin=given)
-        kernel.launch(1, 32, [ptxsim.Array(np.zeros(32, np.float32))], observers=[counters], checks=False)
-        counted.append(counters.totals()[LD])
-    assert counted == [by_rule, loads]
-    by_block = ptxsim.Counters(by_block=3)
-    data = [ptxsim.Array(np.zeros(96, np.float32))]
+    """Each iteration reads so many words further on. Its loads are those executed."""
+    ptx, cubin, function = unrolled(tmp_path, "mov.u32 %r5, %r3;", "", words, iterations)
+    assert sum(i.name == "LDS" for i in function.instructions) == loads
+    assert [counted(ptx, given)[LD] for given in (None, cubin)] == [by_rule, loads]
+    by_block, data = ptxsim.Counters(by_block=3), [ptxsim.Array(np.zeros(96, np.float32))]
+    kernel = ptxsim.load(ptx, cubin=cubin)
     kernel.launch(3, 32, data, observers=[by_block], checks=False, blocks=[0, 1, 2])
     assert by_block.sums()[LD].tolist() == [loads] * 3
+
+
+@pytest.mark.parametrize(
+    ("pitch", "words", "iterations"), [(37, 8, 8), (34, 8, 8), (33, 4, 12), (39, 6, 16), (36, 8, 8)]
+)
+def test_words_that_merge_otherwise_in_each_copy_of_a_loop_are_counted_as_in_the_cubin(
+    pitch, words, iterations, tmp_path
+):
+    """Rows of a pitch that is no multiple of 16 bytes begin elsewhere in a piece of 16 bytes in each iteration."""
+    step = f"mad.lo.s32 %r5, %r6, {4 * pitch}, %r3;"
+    ptx, cubin, function = unrolled(tmp_path, "", step, words, iterations)
+    lanes = np.arange(32)[None] * 32
+    waves = loads = 0
+    for i in function.instructions:
+        if i.name == "LDS":
+            offset = int((re.search(r"\+0x(\w+)", i.operands[1]) or ["", "0"])[1], 16)
+            waves += int(wavefronts.shared(lanes + offset, np.ones((1, 32), bool), i.bits // 8)[0].sum())
+            loads += 1
+    totals = counted(ptx, cubin)
+    assert (totals[LD], totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"]) == (loads, waves)
 
 
 def test_a_run_of_iterations_splits_as_the_machine_code_goes_through_it():
@@ -160,21 +188,19 @@ def test_a_run_of_iterations_splits_as_the_machine_code_goes_through_it():
     assert list(unrolled.split(11)) == [(0, 16), (2, 16), (4, 16), (6, 16), (8, None), (9, None), (10, None)]
     thrice = merging.Unrolled(step=4, tiers=((16, 2), (8, 1)), alone=True)
     assert list(thrice.split(11)) == [(0, 16), (4, 16), (8, 8), (10, None)]
+    cycle = merging.Cycle(step=20, widths=(16, 0, 4), alone=True)
+    assert list(cycle.split(7)) == [(0, 16), (2, 4), (3, 16), (5, 4), (6, None)]
     assert list(merging.Unrolled(step=8, tiers=((16, 1),), alone=False).split(3)) == [(0, 16), (2, 16)]
 
 
 def test_a_cubin_of_other_ptx_is_refused(built):
+    """The cubin is of PTX in which two kernels have changed names."""
     module, cubin = built
+    text = cubin.with_suffix(".ptx").read_text()
+    names = {"pairs": "all_four", "all_four": "pairs"}
+    text = re.sub(r"\b(pairs|all_four)(?=\(|_param)", lambda found: names[found[1]], text)
+    changed = cubin.with_name("renamed.ptx")
+    changed.write_text("//\n//\n" + text)
+    other = assemble(changed, re.search(r"\.target (\w+)", text)[1])
     with pytest.raises(PtxError, match="made from other PTX"):
-        ptxsim.Kernel(module, "all_four", _renamed(cubin, "pairs", "all_four"))
-
-
-def _renamed(cubin: Path, entry: str, other: str) -> Path:
-    """The cubin of PTX in which two kernels have changed names."""
-    ptx = cubin.with_suffix(".ptx")
-    text = ptx.read_text().replace(f"entry {entry}(", "entry x(").replace(f"entry {other}(", f"entry {entry}(")
-    text = text.replace("entry x(", f"entry {other}(").replace(f"{entry}_param", "y_param")
-    text = text.replace(f"{other}_param", f"{entry}_param").replace("y_param", f"{other}_param")
-    changed = ptx.with_name("renamed.ptx")
-    changed.write_text("\n".join(["//", "//", *text.split("\n")]))
-    return assemble(changed, re.search(r"\.target (\w+)", text)[1])
+        ptxsim.Kernel(module, "all_four", other)

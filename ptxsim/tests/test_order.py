@@ -54,20 +54,16 @@ def faults(compiled):
 
 
 @pytest.mark.parametrize("lanes", [96, 16_384])  # each block in a batch of its own, or all together
-@pytest.mark.parametrize(("name", "form"), [(n, f) for n, (_, _, right, _) in FORMS.items() for f in right])
-def test_right_forms_are_silent(faults, name, form, lanes):
-    grid, block, *_ = FORMS[name]
-    assert (
-        faults(name, grid, block, [numbers(512), numbers(512), numbers(8), form], limits=ptxsim.Limits(lanes=lanes))
-        == []
-    )
-
-
-@pytest.mark.parametrize("lanes", [96, 16_384])
-@pytest.mark.parametrize(("name", "form"), [(n, f) for n, (_, _, _, wrong) in FORMS.items() for f in wrong])
-def test_wrong_forms_are_reported(faults, name, form, lanes):
-    grid, block, _, wrong = FORMS[name]
-    found = faults(name, grid, block, [numbers(512), numbers(512), numbers(8), form], limits=ptxsim.Limits(lanes=lanes))
+@pytest.mark.parametrize(
+    ("name", "form"), [(n, f) for n, (_, _, right, wrong) in FORMS.items() for f in (*right, *wrong)]
+)
+def test_wrong_forms_are_reported_and_right_ones_are_not(faults, name, form, lanes):
+    grid, block, right, wrong = FORMS[name]
+    args = [numbers(512), numbers(512), numbers(8), form]
+    found = faults(name, grid, block, args, limits=ptxsim.Limits(lanes=lanes))
+    if form in right:
+        assert found == []
+        return
     assert len(found) == 1 or name in ("chain", "lock", "stencil", "neighbours"), found  # one cause, one line
     assert re.search(wrong[form], found[0]), found
 
@@ -85,19 +81,11 @@ def handed_over(faults, flag=0, writer=0, form=0, lanes=16_384):
 
 
 @pytest.mark.parametrize("writer", [0, 1, 2])
-@pytest.mark.parametrize("form", [0, 7])
+@pytest.mark.parametrize("form", range(10))
 def test_a_flag_hands_over_what_a_fence_came_after(faults, writer, form):
-    assert handed_over(faults, 0, writer, form) == []
-
-
-@pytest.mark.parametrize("writer", [0, 1, 2])
-@pytest.mark.parametrize("form", [1, 2, 4, 5, 6, 8, 9])
-def test_a_flag_without_its_wait_or_fence_does_not(faults, writer, form):
-    assert any(re.search(ACROSS, fault) for fault in handed_over(faults, 0, writer, form))
-
-
-def test_a_flag_of_block_scope_does_not(faults):
-    assert any(re.search(ACROSS, fault) for fault in handed_over(faults, 0, 0, 3))
+    """Forms 0 and 7 are right; the others lack a wait or a fence, or their flag is of block scope (3)."""
+    found = handed_over(faults, 0, writer, form)
+    assert found == [] if form in (0, 7) else any(re.search(ACROSS, fault) for fault in found)
 
 
 @pytest.mark.parametrize("lanes", [32, 16_384])
@@ -116,25 +104,19 @@ def test_a_count_that_is_there_from_before_ends_a_wait_too_early(faults, count, 
     assert bool(found) == wrong and all(re.search(ACROSS, fault) for fault in found)
 
 
-def retargeted(faults, form):
+@pytest.mark.parametrize(
+    ("form", "lacks"),
+    [(0, None), (4, None), (1, "release and .acquire"), (2, "acquire"), (3, "release and .acquire"), (5, "acquire")],
+)
+def test_a_tensor_map_is_seen_after_its_fences(faults, form, lacks):
     x, other = (ptxsim.Array(np.full((32, 32), n, np.int32)) for n in (1, 2))
     out = numbers(1024)
     found = faults("retarget", 1, 64, [out, ptxsim.TensorMap(x, (32, 32)), other, form])
-    return found, out.numpy()
-
-
-@pytest.mark.parametrize("form", [0, 4])
-def test_a_tensor_map_is_seen_after_its_fences(faults, form):
-    found, out = retargeted(faults, form)
-    assert found == [] and (out == 2).all()
-
-
-@pytest.mark.parametrize(
-    ("form", "lacks"), [(1, "release and .acquire"), (2, "acquire"), (3, "release and .acquire"), (5, "acquire")]
-)
-def test_a_tensor_map_without_its_fences_is_not(faults, form, lacks):
-    (fault,), _ = retargeted(faults, form)
+    if lacks is None:
+        assert found == [] and (out.numpy() == 2).all()
+        return
     what = r"uses the tensor map .* that thread \(0, 0, 0\) changes at .*, without a fence.proxy.tensormap::generic."
+    (fault,) = found
     assert re.search(what + re.escape(lacks) + " between", fault)
 
 
@@ -154,3 +136,57 @@ def test_exited_threads_are_noted_at_a_barrier(faults, threads):
     assert all(
         re.search(r"threads of the block, as .*, have exited before this barrier", note) for note in faults.notes
     )
+
+
+SCOPES = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data, .param .u64 flag) {
+.reg .b64 %d, %f; .reg .b32 %b, %t, %v; .reg .pred %p;
+ld.param.u64 %d, [data]; ld.param.u64 %f, [flag];
+mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 0; @%p exit; mov.u32 %b, %ctaid.x;
+setp.eq.u32 %p, %b, 1; @%p bra SECOND; setp.eq.u32 %p, %b, 2; @%p bra THIRD;
+st.global.u32 [%d], 7; st.release.{left}.global.u32 [%f], 1; exit;
+SECOND: ld.relaxed.gpu.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 0; @%p bra SECOND;
+{between} exit;
+THIRD: ld.acquire.{taken}.global.u32 %v, [%f]; setp.ne.u32 %p, %v, {awaited}; @%p bra THIRD;
+ld.global.u32 %v, [%d]; exit;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "taken", "between", "right"),
+    [
+        ("gpu", "gpu", "", True),
+        ("sys", "gpu", "", True),
+        ("cta", "gpu", "", False),
+        ("gpu", "cta", "", False),
+        ("gpu", "gpu", "red.relaxed.gpu.global.add.u32 [%f], 1;", True),  # atomics go on with a release
+        ("gpu", "gpu", "st.relaxed.gpu.global.u32 [%f], 2;", False),  # a store is no part of it
+    ],
+)
+def test_a_release_orders_within_its_scope_until_another_store(left, taken, between, right):
+    awaited = "2" if between else "1"
+    text = SCOPES.replace("{left}", left).replace("{taken}", taken).replace("{between}", between)
+    done = ptxsim.load(text.replace("{awaited}", awaited)).launch(3, 32, [numbers(1), numbers(1)], stop_at_first=False)
+    assert (not done.faults) == right and all(re.search(ACROSS, str(fault)) for fault in done.faults)
+
+
+def test_a_named_barrier_waits_for_its_count():
+    """Of three warps, one writes late; all meet at a barrier of 96 threads, after which each reads."""
+    text = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out) {
+.reg .b64 %o; .reg .b32 %t, %i, %a; .reg .pred %p, %q; .shared .align 4 .b8 s[384];
+ld.param.u64 %o, [out]; mov.u32 %t, %tid.x; mov.u32 %a, s; mad.lo.u32 %a, %t, 4, %a; mov.u32 %i, 0;
+setp.lt.u32 %p, %t, 32; @%p bra LATE;
+MEET: st.shared.u32 [%a], %t; bar.sync 1, 96;
+mov.u32 %a, s; sub.u32 %i, 95, %t; mad.lo.u32 %a, %i, 4, %a; ld.shared.u32 %i, [%a];
+mad.wide.u32 %o, %t, 4, %o; st.global.u32 [%o], %i; ret;
+LATE: add.u32 %i, %i, 1; setp.lt.u32 %q, %i, 9; @%q bra LATE; bra MEET;
+}"""
+    out = numbers(96)
+    ptxsim.load(text).launch(1, 96, [out])
+    assert (out.numpy() == np.arange(96)[::-1]).all()

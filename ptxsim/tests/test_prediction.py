@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import ptxsim
 from ptxsim.cli import main
+from ptxsim.count import bounds, prediction
 from ptxsim.count.prediction import _Apart, sample
 from ptxsim.count.trip_counts import trip_counts
 from ptxsim.ptx.compiler import compile_ptx
@@ -67,89 +69,80 @@ extern "C" __global__ void persistent(float* out, const float* in, int n) {
 
 
 @pytest.fixture(scope="module")
-def text(compiled) -> str:
+def source(compiled, tmp_path_factory) -> Path:
     compiled("faults.cu", "trap_good")  # skips where there is no compiler
-    return SOURCE
+    path = tmp_path_factory.mktemp("prediction") / "all.cu"
+    path.write_text(SOURCE)
+    return path
 
 
 @pytest.fixture(scope="module")
-def ptx_text(text, tmp_path_factory) -> str:
-    path = tmp_path_factory.mktemp("prediction") / "all.cu"
-    path.write_text(text)
-    return compile_ptx(path)
+def ptx_text(source) -> str:
+    return compile_ptx(source)
+
+
+def floats(*counts: int) -> list[ptxsim.Array]:
+    return [ptxsim.Array(np.zeros(count, np.float32)) for count in counts]
+
+
+LOADED = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
 
 
 @pytest.mark.parametrize("grid", [(1, 1), (2, 3), (5, 9), (12, 12)])
 def test_edges(ptx_text, grid):
     kernel = ptxsim.load(ptx_text, "edges")
     n = 8 * max(grid) - 3
-    arrays = [ptxsim.Array(np.zeros((n, n), np.float32)) for _ in range(2)]
-    counters = ptxsim.Counters()
-    kernel.launch(grid, (8, 8), [*arrays, n], observers=[counters], checks=False)
-    found = ptxsim.predict(kernel, grid, (8, 8), [*arrays, n])
-    assert found.totals == pytest.approx(counters.totals(), rel=1e-12)
+    args = [*floats(n * n, n * n), n]
+    found = ptxsim.predict(kernel, grid, (8, 8), args)
+    assert found.totals == pytest.approx(kernel.count(grid, (8, 8), args).totals(), rel=1e-12)
     assert found.blocks == grid[0] * grid[1] and found.sampled <= 15
     assert found.totals["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"] > 0
 
 
-def test_blocks_run_together_count_as_each_by_itself(compiled, ptx_text):
-    """The counts of each block are the same as alone: shared and global memory, boxes of TMA, wgmma's operands."""
-    n = 61
-    arrays = [ptxsim.Array(np.zeros((n, n), np.float32)) for _ in range(2)]
-    source = ptxsim.TensorMap(ptxsim.Array(np.zeros((64 * 5, 32), np.float32)), (32, 32))
-    halves = [ptxsim.Array(np.zeros((64, 64), np.uint16)) for _ in range(2)]
-    for kernel, grid, block, args, shared, cluster in (
-        (ptxsim.load(ptx_text, "edges"), (8, 8), (8, 8), [*arrays, n], 0, 1),
-        (
+@pytest.mark.parametrize("case", ["shared and global memory", "boxes of TMA", "operands of wgmma"])
+def test_blocks_run_together_count_as_each_by_itself(compiled, ptx_text, case):
+    grid, block, shared, cluster = (4, 1), 128, 0, 1
+    if case == "boxes of TMA":
+        source = ptxsim.TensorMap(ptxsim.Array(np.zeros((64 * 5, 32), np.float32)), (32, 32))
+        kernel, block, args, shared, cluster = (
             compiled("tma.cu", "multicast"),
-            (6, 1),
             160,
-            [ptxsim.Array(np.zeros(2048, np.float32)), source, 5, 0],
+            [*floats(2048), source, 5, 0],
             4 * 4096,
             2,
-        ),
-        (
-            compiled("wgmma.cu", "gemm<__half, 1, false, false, 0>"),
-            (7, 1),
-            128,
-            [ptxsim.Array(np.zeros(4096, np.float32)), *halves],
-            0,
-            1,
-        ),
-    ):
-        blocks = list(range(4))
-        found = {}
-        for alone in (True, False):
-            apart = _Apart()
-            lanes = 32 * -(-np.prod(block) // 32) if alone else 16384
-            limits = ptxsim.Limits(lanes=int(lanes))
-            kernel.launch(grid, block, args, shared, [apart], False, limits, values=False, blocks=blocks)
-            found[alone] = apart.sums(cluster)
-        assert found[True] == found[False] and len(found[True]) == 4 // cluster
+        )
+    elif case == "operands of wgmma":
+        kernel = compiled("wgmma.cu", "gemm<__half, 1, false, false, 0>")
+        args = [*floats(4096), *(ptxsim.Array(np.zeros((64, 64), np.uint16)) for _ in range(2))]
+    else:
+        kernel, grid, block, args = ptxsim.load(ptx_text, "edges"), (8, 8), (8, 8), [*floats(61 * 61, 61 * 61), 61]
+    found = []
+    for lanes in (int(np.prod(block)), 16384):
+        apart, limits = _Apart(), ptxsim.Limits(lanes=lanes)
+        kernel.launch(grid, block, args, shared, [apart], False, limits, values=False, blocks=list(range(4)))
+        found.append(apart.sums(cluster))
+    assert found[0] == found[1] and len(found[0]) == 4 // cluster
 
 
 def test_a_long_loop_from_short_ones(ptx_text):
     """Rows of a matrix are added up; what a launch over 1,000,000 of them counts follows from 8, 12 and 16."""
     kernel = ptxsim.load(ptx_text, "columns")
-    data = [ptxsim.Array(np.zeros(32 * 40, np.float32)), ptxsim.Array(np.zeros(32 * 40 * 16, np.float32))]
+    data = floats(32 * 40, 32 * 640)
     small = ptxsim.predict(kernel, 40, 32, [*data, 16], over=(2, (4, 8, 12)))
     assert small.totals == pytest.approx(ptxsim.predict(kernel, 40, 32, [*data, 16]).totals)
     large = ptxsim.predict(kernel, 40, 32, [*data, 1_000_000], over=(2, (8, 12, 16)))
-    assert large.totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 40 * 4 * 1_000_000
+    assert large.totals[LOADED] == 40 * 4 * 1_000_000
 
 
-def trips(lines: str, values: str = ".param .u32 k, .param .u32 n") -> list[int]:
-    """`trip_counts` of a kernel with pointers p and q, and parameters of the given names, which are loaded."""
-    return trip_counts(
-        ptxsim.load(
-            f""".version 8.0\n.target sm_90\n.address_size 64
-        .visible .entry f(.param .u64 p, .param .u64 q, {values}) {{
+def trips(lines: str) -> list[int]:
+    """`trip_counts` of a kernel with pointers p and q, and numbers k and n, which are loaded."""
+    text = f""".version 8.0\n.target sm_90\n.address_size 64
+        .visible .entry f(.param .u64 p, .param .u64 q, .param .u32 k, .param .u32 n) {{
         .reg .b32 %r<20>; .reg .b64 %y<9>; .reg .pred %q<4>;
         .shared .b8 s[64]; ld.param.u32 %r0, [k]; ld.param.u32 %r1, [n]; ld.param.u64 %y0, [p]; mov.u32 %r2, 0;
         mov.u32 %r3, %ctaid.x; mov.u32 %r4, %tid.x; mul.wide.u32 %y1, %r4, 4; add.u64 %y2, %y0, %y1;
         {lines} ret; }}"""
-        ).program
-    )
+    return trip_counts(ptxsim.load(text).program)
 
 
 ROUND = "add.u32 %r2, %r2, 1; setp.lt.u32 %q0, %r2, {}; @%q0 bra L;"
@@ -178,18 +171,18 @@ def test_arguments_that_count_trips(lines, found):
 def test_a_large_count_of_trips_is_shortened(ptx_text):
     """So many trips that the whole launch would take minutes, and the counts of it all the same."""
     kernel = ptxsim.load(ptx_text, "columns")
-    data = [ptxsim.Array(np.zeros(32 * 40, np.float32)), ptxsim.Array(np.zeros(32 * 640, np.float32))]
+    data = floats(32 * 40, 32 * 640)
     found = ptxsim.predict(kernel, 40, 32, [*data, 10_000_000])
-    assert found.totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 40 * 4 * 10_000_000
+    assert found.totals[LOADED] == 40 * 4 * 10_000_000
     assert found.over == (2, (128, 192, 256)) and ptxsim.predict(kernel, 40, 32, [*data, 100]).over is None
 
 
 def test_blocks_of_a_persistent_kernel_differ_in_their_number_of_tiles(ptx_text):
     """All blocks run once, with few trips; of those that do the same, up to three run with more."""
     kernel = ptxsim.load(ptx_text, "persistent")
-    data = [ptxsim.Array(np.zeros(32 * 10, np.float32)), ptxsim.Array(np.zeros(32 * 640, np.float32))]
+    data = floats(32 * 10, 32 * 640)
     found = ptxsim.predict(kernel, 4, 32, [*data, 1_000_000])
-    assert found.totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 10 * 4 * 1_000_000
+    assert found.totals[LOADED] == 10 * 4 * 1_000_000
     assert found.sampled == found.blocks == 4 and found.over == (2, (128, 192, 256))
     more = ptxsim.predict(kernel, 8, 32, [*data, 2000])  # two blocks with two of the tiles, and six with one
     assert more.totals == kernel.count(8, 32, [*data, 2000]).totals() and more.sampled == 5
@@ -198,34 +191,25 @@ def test_blocks_of_a_persistent_kernel_differ_in_their_number_of_tiles(ptx_text)
 
 
 @pytest.mark.parametrize(
-    ("over", "message"),
+    ("entry", "over", "message"),
     [
-        ((2, (8, 12)), "expected three or more values"),
-        ((2, (8, 12, 40)), "expected three or more values from 1 to 16 - 1"),
-        ((2, (3, 7, 11)), "expected three or more values"),
-        ((0, (4, 8, 12)), "argument 0 is no whole number"),
-        ((2, (6, 10, 14)), "expected three or more values"),
+        ("columns", (2, (8, 12)), "expected three or more values"),
+        ("columns", (2, (8, 12, 40)), "expected three or more values from 1 to 16 - 1"),
+        ("columns", (2, (3, 7, 11)), "expected three or more values"),
+        ("columns", (0, (4, 8, 12)), "argument 0 is no whole number"),
+        ("squares", (2, (4, 8, 12)), r"argument 2 in steps of 4: .* does not grow linearly"),
     ],
 )
-def test_values_that_do_not_lead_to_the_launch_s_own(ptx_text, over, message):
-    data = [ptxsim.Array(np.zeros(32 * 40, np.float32)), ptxsim.Array(np.zeros(32 * 40 * 16, np.float32))]
+def test_what_does_not_lead_to_the_launch_s_own_is_refused(ptx_text, entry, over, message):
     with pytest.raises(ptxsim.PtxsimError, match=message):
-        ptxsim.predict(ptxsim.load(ptx_text, "columns"), 40, 32, [*data, 16], over=over)
-
-
-def test_what_does_not_grow_linearly_is_not_extrapolated(ptx_text):
-    data = [ptxsim.Array(np.zeros(32 * 40, np.float32)), ptxsim.Array(np.zeros(32 * 40 * 16, np.float32))]
-    with pytest.raises(ptxsim.PtxsimError, match=r"argument 2 in steps of 4: .* does not grow linearly"):
-        ptxsim.predict(ptxsim.load(ptx_text, "squares"), 40, 32, [*data, 16], over=(2, (4, 8, 12)))
+        ptxsim.predict(ptxsim.load(ptx_text, entry), 40, 32, [*floats(32 * 40, 32 * 640), 16], over=over)
 
 
 def test_atomics_whose_results_decide_nothing(ptx_text):
     kernel = ptxsim.load(ptx_text, "histogram")
     data = ptxsim.Array(np.arange(3200, dtype=np.int32))
     args = [ptxsim.Array(np.zeros(9, np.int32)), data, ptxsim.Array(np.zeros(3200, np.int32))]
-    counters = ptxsim.Counters()
-    kernel.launch(100, 32, args, observers=[counters], checks=False)
-    assert ptxsim.predict(kernel, 100, 32, args).totals == pytest.approx(counters.totals())
+    assert ptxsim.predict(kernel, 100, 32, args).totals == pytest.approx(kernel.count(100, 32, args).totals())
 
 
 def test_operands_of_wgmma_and_textures(compiled):
@@ -245,10 +229,7 @@ def test_operands_of_wgmma_and_textures(compiled):
             "triangle",
             r"triangle: blocks \(\d+, 0, 0\) and \(\d+, 0, 0\), neither at another edge .*ld.sum is [\d,]+ and ",
         ),
-        (
-            "queue",
-            r"queue: .*, called from all.cu:33: what a block does depends on what others did before, by",
-        ),
+        ("queue", r"queue: .*, called from all.cu:33: what a block does depends on what others did before, by"),
     ],
 )
 def test_why_it_cannot(ptx_text, entry, reason):
@@ -258,17 +239,13 @@ def test_why_it_cannot(ptx_text, entry, reason):
     assert "\n" not in str(caught.value) and "run the whole grid" in str(caught.value)
 
 
-def test_the_command(text, tmp_path, capsys):
-    path, out = tmp_path / "all.cu", tmp_path / "counters.json"
-    path.write_text(text)
+def test_the_command(source, tmp_path, capsys):
+    out = tmp_path / "counters.json"
     options = ["--grid", "500,500", "--block", "8,8", "--arg", "zeros:f32:4000x4000", "--arg", "zeros:f32:4000x4000"]
-    assert main(["predict", str(path), "--entry", "edges", *options, "--arg", "4000", "--out", str(out)]) == 0
+    assert main(["predict", str(source), "--entry", "edges", *options, "--arg", "4000", "--out", str(out)]) == 0
     shown, saved = capsys.readouterr().out, json.loads(out.read_text())
-    assert (
-        shown.startswith("edges: 250,000 blocks, predicted from ")
-        and saved["blocks"] == 250_000
-        and saved["sampled"] <= 15
-    )
+    assert shown.startswith("edges: 250,000 blocks, predicted from ")
+    assert saved["blocks"] == 250_000 and saved["sampled"] <= 15
     assert saved["totals"]["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"] == 4000 * 4000 * 4 / 32
 
 
@@ -278,3 +255,44 @@ def test_each_block_is_of_one_class(grid):
     chosen, sizes = classes.of, classes.sizes
     assert sum(sizes.values()) == grid[0] * grid[1] * grid[2] and set(chosen.values()) == set(sizes)
     assert all(0 <= number < sum(sizes.values()) for number in chosen)
+
+
+TAKES_TURNS = """
+extern "C" __global__ void turns(const float* a, float* c, volatile int* turn, int tiles, int steps) {
+    if (threadIdx.x == 0) while (turn[blockIdx.x] == 0) {}
+    __syncthreads();
+    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        float sum = 0;
+        for (int k = 0; k < steps; ++k) sum += a[(tile * steps + k) * 32 + threadIdx.x];
+        c[tile * 32 + threadIdx.x] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) turn[blockIdx.x + 1] = 1;
+}
+"""
+
+
+def test_blocks_that_wait_for_others_are_predicted_from_whole_launches(tmp_path):
+    """Five launches say what a block, its wait, a step of it, a tile and a step of it cost; one more tests that."""
+    (tmp_path / "turns.cu").write_text(TAKES_TURNS)
+    kernel = ptxsim.load(tmp_path / "turns.cu", "turns")
+
+    def sample(blocks, tiles, steps):
+        a, c = (ptxsim.Array(np.zeros(size * 32, np.float32)) for size in (tiles * steps, tiles))
+        turn = ptxsim.Array(np.eye(1, blocks + 1, dtype=np.int32)[0])  # the first block may begin
+        work = blocks, blocks - 1, blocks * steps, tiles, tiles * steps  # the first does not wait
+        launch = {"grid": blocks, "block": 32, "args": [a, c, turn, tiles, steps]}
+        return prediction.Sample(launch, work, (tiles * steps, 1))
+
+    large, small = sample(6, 24, 64), [sample(b, t, s) for b, t in ((1, 4), (4, 4), (4, 8)) for s in (16, 32)]
+    counters, traffic = ptxsim.Counters(), bounds.Traffic()
+    kernel.launch(**large.arguments, observers=[counters, traffic], checks=False)
+    found = prediction.predict_from(kernel, large, small)
+    assert found.totals == pytest.approx(counters.totals())
+    assert found.counters.totals() == pytest.approx(counters.totals())
+    work = bounds.Work.observed(counters, traffic)
+    assert found.work.executed == pytest.approx(work.executed)
+    assert found.work.counts["sectors"] == pytest.approx(work.counts["sectors"])
+    wrong = prediction.Sample({**small[1].arguments}, (*small[1].work[:4], 500), small[1].area)
+    with pytest.raises(ptxsim.PtxsimError, match="follows from the others"):
+        prediction.predict_from(kernel, large, [small[0], wrong, *small[2:]])

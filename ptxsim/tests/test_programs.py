@@ -26,11 +26,6 @@ INTEGER = {
     "shr.s32": lambda a, b: signed(a) >> min(b, 32),
     "shr.u32": lambda a, b: a >> b if b < 32 else 0,
 }
-FLOAT = {
-    "add.f32": lambda a, b: a + b,
-    "sub.f32": lambda a, b: a - b,
-    "mul.f32": lambda a, b: a * b,
-}
 
 step = st.tuples(
     st.sampled_from([*sorted(INTEGER), "mad.lo.u32", "selp.b32"]),
@@ -76,31 +71,6 @@ def test_integer_programs(steps, seed):
     lines += [f"mov.u32 %o{i}, %v{i};" for i in range(6)]
     got = execute("\n".join(lines), inputs, [32] * 6, ".reg .b32 %v<6>;")
     assert [[int(g[lane]) for g in got] for lane in range(LANES)] == state
-
-
-@settings(max_examples=30)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(sorted(FLOAT)), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)),
-        min_size=1,
-        max_size=30,
-    ),
-    st.lists(st.floats(width=32), min_size=4, max_size=4),
-)
-def test_float_programs(steps, values):
-    inputs = [np.full(LANES, v, np.float32).view(np.uint32) for v in values]
-    lines = [f"mov.b32 %v{i}, %i{i};" for i in range(4)]
-    state = [np.float32(v) for v in values]
-    with np.errstate(all="ignore"):
-        for name, d, a, b in steps:
-            lines.append(f"{name} %v{d}, %v{a}, %v{b};")
-            state[d] = np.float32(FLOAT[name](state[a], state[b]))
-    lines += [f"mov.b32 %o{i}, %v{i};" for i in range(4)]
-    got = execute("\n".join(lines), inputs, [32] * 4, ".reg .f32 %v<4>;")
-    for g, want in zip(got, state, strict=True):
-        have = g.view(np.float32)
-        assert np.array_equal(have, np.full(LANES, want), equal_nan=True)
-        assert np.isnan(want) or (np.signbit(have) == np.signbit(want)).all()
 
 
 @settings(max_examples=30)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -34,19 +32,6 @@ def test_the_python_example_runs(tmp_path, ptx, monkeypatch, capsys):
     exec(compile(example, "README.md", "exec"), {})
     shown = capsys.readouterr().out
     assert "128. 128." in shown and "tiled<128, 8>: grid (2, 2, 1)" in shown and "bottleneck: " in shown
-
-
-def test_the_pytest_example_passes(tmp_path, ptx):
-    """Put together from its two files, with the kernel of examples/ci."""
-    ptx("faults.cu")  # skips where there is no compiler
-    _, example = re.findall(r"^```python\n(.*?)^```$", README, re.M | re.S)
-    plugin, test = example.split("\n\n\n")
-    (tmp_path / "conftest.py").write_text(plugin)
-    (tmp_path / "test_it.py").write_text(test)
-    (tmp_path / "transpose.cu").write_text((ROOT / "examples" / "ci" / "transpose.cu").read_text())
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("command", ["run", "annotate", "banks", "bounds", "predict"])

@@ -78,6 +78,7 @@ def test_products_of_matrices_together_are_those_one_by_one(monkeypatch: pytest.
 
 OUTER = """
 ld.global.f32 %f0, [%y0]; ld.global.f32 %f1, [%y0+512]; ld.global.f32 %f2, [%y0+1024]; ld.global.f32 %f3, [%y0+1536];
+mov.f32 %f10, %f0; mov.f32 %f15, %f1; mov.f32 %f16, %f2; mov.f32 %f17, %f3; mov.f32 %f18, %f0; mov.f32 %f19, %f1;
 setp.lt.u32 %q0, %t, 40; @%q0 bra L;
 fma.rn.f32 %f10, %f0, %f1, %f2; fma.rn.f32 %f11, %f1, %f2, %f3; fma.rn.f32 %f12, %f2, %f3, %f0;
 fma.rn.f32 %f13, %f3, %f0, %f1; fma.rn.f32 %f14, %f0, %f0, %f0; fma.rn.f32 %f0, %f1, %f1, %f0;

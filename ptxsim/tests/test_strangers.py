@@ -140,19 +140,17 @@ def test_templates_are_found_in_any_shape():
 
 
 def test_a_fault_in_inlined_code_names_its_callers(command_line):
-    status, _, err = command_line(
-        "run", "user.ptx", "--entry", "64, 8>", "--no-checks", *LAUNCH[:4], "--arg", "zeros:f32:380", *LAUNCH[6:], "1"
-    )
+    launch = [*LAUNCH[:4], "--arg", "zeros:f32:380", *LAUNCH[6:], "1"]
+    status, _, err = command_line("run", "user.ptx", "--entry", "64, 8>", "--no-checks", *launch)
     line = HEADER[: HEADER.index("put_row(out")].count("\n") + 1
-    assert status == 1 and err.startswith(
-        f"ptxsim: tiled<64, 8>: tiled.cuh:2, called from tiled.cuh:4, from tiled.cuh:{line}: "
-    )
+    place = f"tiled.cuh:2, called from tiled.cuh:4, from tiled.cuh:{line}: "
+    assert status == 1 and err.startswith(f"ptxsim: tiled<64, 8>: {place}")
 
 
 def test_a_fault_names_the_variable_of_a_shared_address(command_line):
     status, _, err = command_line("run", "user.ptx", "--entry", "64, 8>", *LAUNCH, "10")
     place = "read of shared memory that nobody wrote (shared address 0x"
-    assert status == 1 and place in err and err.endswith(" bytes into rows) [384 times]\n"), err
+    assert status == 1 and place in err and " bytes into rows) at tiled.cuh:15: the undefined value" in err, err
 
 
 def test_the_python_interface(folder):

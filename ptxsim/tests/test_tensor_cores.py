@@ -119,80 +119,70 @@ def single(a, b, c, names=("f16", "f16"), result="f32", step=tensor_cores.multip
     return float(step(row, column, np.array([[float(c)]]), names, result, **options)[0, 0])
 
 
-def test_what_lies_below_two_more_bits_is_cut_off():
-    small = 2.0**-13
-    assert single([small] * 16, [small] * 16, 1.0) == 1.0  # 16 times 2^-26 would be one in the last place
-    assert single([small] * 16, [2 * small] * 16, 1.0) == 1.0 + 2.0**-21  # 2^-25 is kept
-    assert single([small], [2 * small], -1.0) == -(1.0 - 2.0**-24)  # below 1 the last place is half as much
-    assert single([-small], [small], 1.0) == 1.0
+SMALL, TINY, BIG, X = 2.0**-13, 2.0**-24, 2.0**127, 1.0 + 1023 / 1024
+HALF = {"result": "f16"}
+WGMMA = {"names": ("e4m3", "e4m3"), "rule": tensor_cores.WGMMA_FP8}
+MMA = {"names": ("e4m3", "e4m3"), "step": tensor_cores.mma}
+WIDE = {"names": ("bf16", "bf16")}
+LARGEST = float(np.finfo(np.float32).max)
+BY_HAND = [  # a row, a column, the element of C, and D
+    # what lies below two more bits is cut off
+    ([SMALL] * 16, [SMALL] * 16, 1.0, {}, 1.0),  # 16 times 2^-26 would be one in the last place
+    ([SMALL] * 16, [2 * SMALL] * 16, 1.0, {}, 1.0 + 2.0**-21),  # 2^-25 is kept
+    ([SMALL], [2 * SMALL], -1.0, {}, -(1.0 - 2.0**-24)),  # below 1 the last place is half as much
+    ([-SMALL], [SMALL], 1.0, {}, 1.0),
+    # the result is rounded towards zero, but to fp16 to nearest, ties to even
+    ([1.0, 2.0**-12], [1.0, 2.0**-12], 0.0, {}, 1.0),
+    ([1.0, 2.0**-12, 2.0**-12], [1.0, 2.0**-12, 2.0**-13], 0.0, {}, 1.0),
+    ([-1.0, -(2.0**-12)], [1.0, 2.0**-11], 2.0**-25, {}, -1.0),
+    ([1.0, 1.0], [1.0, 2.0**-11], 0.0, HALF, 1.0),
+    ([1.0, 1.0], [1.0, 3 * 2.0**-11], 0.0, HALF, 1.0 + 2.0**-9),
+    # products of up to 4 are aligned to the sum of their factors' exponents: a carry keeps bits
+    ([X, 2.0**-12], [X, 2.0**-13], 0.0, {}, X * X),  # 22 bits, then cut to 24
+    ([1.0, 2.0**-12], [1.0, 2.0**-13], -1.0, {}, 2.0**-25),
+    # 8-bit inputs of wgmma keep 13 bits, in the sum, too
+    ([2.0**-7] * 32, [2.0**-7] * 32, 1.0, WGMMA, 1.0),
+    ([2.0**-6], [2.0**-7], 1.0, WGMMA, 1.0 + 2.0**-13),
+    ([1.0] * 32, [1.0] * 32, 2.0**-9, WGMMA, 32.0),
+    ([1.0], [1.0], 2.0**-13, WGMMA, 1.0 + 2.0**-13),
+    # those of mma go through fp16: two bytes of each word, the other two, and C by an addition that rounds to nearest
+    ([2.0**-7], [2.0**-7], 1.0, MMA, 1.0 + 2.0**-14),
+    ([2.0**-9] * 4, [2.0**-9] * 4, 1.0 + 2.0**-17, MMA, 1.0 + 2.0**-17 + 2.0**-16),
+    ([1.0], [1.0], 2.0**-24 + 2.0**-40, MMA, 1.0 + 2.0**-23),
+    # subnormal factors are aligned as the least normal ones of fp16, whose exponent is -14
+    ([TINY, 2.0**-14], [2.0**-14, 2.0**-14], 0.0, {}, 2.0**-38 + 2.0**-28),
+    ([TINY, TINY], [TINY, 1.0], 0.0, {}, TINY),  # 2^-48 lies 34 bits below 2^-14
+    ([TINY], [TINY], 0.0, {}, 2.0**-48),
+    # infinity and NaN
+    *(
+        case
+        for to in ({}, HALF)
+        for case in [
+            ([math.inf], [1.0], 0.0, to, math.inf),
+            ([1.0], [1.0], -math.inf, to, -math.inf),
+            ([math.inf, math.inf], [1.0, -1.0], 0.0, to, math.nan),
+            ([math.inf], [0.0], 1.0, to, math.nan),
+            ([1.0], [1.0], math.nan, to, math.nan),
+            ([60000.0] * 2, [60000.0] * 2, 0.0, to, math.inf if to else 7.2e9),
+        ]
+    ),
+    # too large a sum is infinite though rounding is towards zero
+    ([BIG], [2.0], 0.0, WIDE, math.inf),
+    ([BIG, BIG], [2.0, -2.0], 1.0, WIDE, 0.0),  # aligned to 2^128, 1 is cut off
+    ([1.0], [1.0], LARGEST, WIDE, LARGEST),
+    # subnormal results, and the signs of zeros: what is cut off leaves its sign
+    ([2.0**-75], [2.0**-74], 0.0, WIDE, 2.0**-149),
+    ([-(2.0**-76)], [2.0**-75], 0.0, WIDE, -0.0),
+    ([-0.0], [1.0], -0.0, WIDE, 0.0),
+]
 
 
-def test_the_result_is_rounded_towards_zero():
-    assert single([1.0, 2.0**-12], [1.0, 2.0**-12], 0.0) == 1.0
-    assert single([1.0, 2.0**-12, 2.0**-12], [1.0, 2.0**-12, 2.0**-13], 0.0) == 1.0
-    assert single([-1.0, -(2.0**-12)], [1.0, 2.0**-11], 2.0**-25) == -1.0
-    assert single([1.0, 1.0], [1.0, 2.0**-11], 0.0, result="f16") == 1.0  # fp16: to nearest, ties to even
-    assert single([1.0, 1.0], [1.0, 3 * 2.0**-11], 0.0, result="f16") == 1.0 + 2.0**-9
-
-
-def test_a_carry_keeps_the_bits_that_alignment_left():
-    """Products of up to 4 are aligned to the sum of their factors' exponents, not to their own."""
-    x = 1.0 + 1023 / 1024
-    assert single([x, 2.0**-12], [x, 2.0**-13], 0.0) == x * x + 2.0**-25 - (2.0**-25)  # 22 bits, then cut to 24
-    assert single([1.0, 2.0**-12], [1.0, 2.0**-13], -1.0) == 2.0**-25
-
-
-def test_8_bit_inputs_of_wgmma_keep_13_bits():
-    rule, names = tensor_cores.WGMMA_FP8, ("e4m3", "e4m3")
-    assert single([2.0**-7] * 32, [2.0**-7] * 32, 1.0, names, rule=rule) == 1.0
-    assert single([2.0**-6], [2.0**-7], 1.0, names, rule=rule) == 1.0 + 2.0**-13
-    assert single([1.0] * 32, [1.0] * 32, 2.0**-9, names, rule=rule) == 32.0  # the sum has 13 bits of fraction, too
-    assert single([1.0], [1.0], 2.0**-13, names, rule=rule) == 1.0 + 2.0**-13
-
-
-def test_8_bit_inputs_of_mma_go_through_fp16():
-    """Two bytes of each word, the other two, and the accumulator by an addition that rounds to nearest."""
-    names = ("e4m3", "e4m3")
-    assert single([2.0**-7], [2.0**-7], 1.0, names, step=tensor_cores.mma) == 1.0 + 2.0**-14
-    a = [2.0**-9] * 4
-    assert single(a, [2.0**-9] * 4, 1.0 + 2.0**-17, names, step=tensor_cores.mma) == 1.0 + 2.0**-17 + 2.0**-16
-    assert single([1.0], [1.0], 2.0**-24 + 2.0**-40, names, step=tensor_cores.mma) == 1.0 + 2.0**-23  # not cut off
-
-
-def test_subnormal_factors_are_aligned_as_the_least_normal_ones():
-    tiny = 2.0**-24  # of fp16, whose least exponent is -14
-    big = single([tiny, 2.0**-14], [2.0**-14, 2.0**-14], 0.0)
-    assert big == 2.0**-38 + 2.0**-28
-    assert single([tiny, tiny], [tiny, 1.0], 0.0) == tiny  # 2^-48 lies 34 bits below 2^-14
-    assert single([tiny], [tiny], 0.0) == 2.0**-48
-
-
-@pytest.mark.parametrize("result", ["f32", "f16"])
-def test_infinity_and_nan(result):
-    inf, nan = math.inf, math.nan
-    assert single([inf], [1.0], 0.0, result=result) == inf
-    assert single([1.0], [1.0], -inf, result=result) == -inf
-    assert math.isnan(single([inf, inf], [1.0, -1.0], 0.0, result=result))
-    assert math.isnan(single([inf], [0.0], 1.0, result=result))
-    assert math.isnan(single([1.0], [1.0], nan, result=result))
-    assert single([60000.0] * 2, [60000.0] * 2, 0.0, result=result) == (inf if result == "f16" else 7.2e9)
-
-
-def test_too_large_a_sum_is_infinite_though_rounding_is_towards_zero():
-    big, names = 2.0**127, ("bf16", "bf16")
-    assert single([big], [2.0], 0.0, names) == math.inf
-    assert single([big, big], [2.0, -2.0], 1.0, names) == 0.0  # aligned to 2^128, 1 is cut off
-    largest = float(np.finfo(np.float32).max)
-    assert single([1.0], [1.0], largest, names) == largest
-
-
-def test_subnormal_results_and_zeros():
-    names = ("bf16", "bf16")
-    assert single([2.0**-75], [2.0**-74], 0.0, names) == 2.0**-149
-    below = single([-(2.0**-76)], [2.0**-75], 0.0, names)
-    assert below == 0 and math.copysign(1, below) == -1  # what is cut off leaves its sign
-    zero = single([-0.0], [1.0], -0.0, names)
-    assert zero == 0 and math.copysign(1, zero) == 1
+@pytest.mark.parametrize(("a", "b", "c", "options", "want"), BY_HAND)
+def test_sums_by_hand(a, b, c, options, want):
+    found = single(a, b, c, **options)
+    assert np.array_equal(found, want, equal_nan=True) and (
+        want != 0 or math.copysign(1, found) == math.copysign(1, want)
+    )
 
 
 @pytest.mark.parametrize("names", [("f16", "f16"), ("bf16", "bf16"), ("tf32", "tf32"), ("e5m2", "e4m3")], ids="-".join)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,16 +17,17 @@ from ptxsim.testing import launch
 CI = Path(ptxsim.__file__).parent / "examples" / "ci"
 
 
-def test_the_example_passes(compiled):
+def test_the_examples_pass(compiled, tmp_path):
+    """That of the package, and next to its kernel the one of README.md."""
     compiled("faults.cu", "trap_good")  # skips where there is no compiler
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--rootdir", str(CI), str(CI)]
-    done = subprocess.run(command, cwd=CI, capture_output=True, text=True)
-    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
-
-
-def test_the_workflow_runs_what_there_is():
-    text = (CI / "kernels.yml").read_text()
-    assert "python -m pytest" in text and "pip install pytest './ptxsim[nvcc]'" in text
+    folder = shutil.copytree(CI, tmp_path / "ci", ignore=shutil.ignore_patterns("__pycache__"))
+    _, example = re.findall(r"^```python\n(.*?)^```$", (CI.parents[1] / "README.md").read_text(), re.M | re.S)
+    plugin, test = example.split("\n\n\n")
+    assert plugin.partition("  #")[0] in (folder / "conftest.py").read_text()
+    (folder / "test_readme.py").write_text(test)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
 
 
 def faulty(compiled, entry, **options):

@@ -56,13 +56,12 @@ def fetch(kernel, entry, texture, x, y=X, z=X):
 
 
 def place(i, size, address):
-    if address == "clamp":
-        return min(max(i, 0), size - 1)
-    if address == "border":
-        return i if 0 <= i < size else None
-    if address == "wrap":
-        return i % size
-    return i % size if i // size % 2 == 0 else size - 1 - i % size
+    return {
+        "clamp": min(max(i, 0), size - 1),
+        "border": i if 0 <= i < size else None,
+        "wrap": i % size,
+        "mirror": i % size if i // size % 2 == 0 else size - 1 - i % size,
+    }[address]
 
 
 def at(data, index, address):
@@ -91,11 +90,8 @@ def test_one_to_three_dimensions(kernel, address, filter):
         got = fetch(kernel, entry, TextureArray(data, address=address, filter=filter), X, X[::-1], X)
         for i in range(N):
             where = [float(c[i]) for c in (X, X[::-1], X)[: data.ndim]][::-1]
-            want = (
-                linear(data, where, address)
-                if filter == "linear"
-                else at(data, [int(np.floor(w)) for w in where], address)
-            )
+            nearest = [int(np.floor(w)) for w in where]
+            want = linear(data, where, address) if filter == "linear" else at(data, nearest, address)
             assert got[i, 0] == np.float32(want), (entry, i)
             assert got[i, 1] == (got[i, 0] if entry == "two" else 0)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import pytest
 import ptxsim
 
 BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
-TYPES = {"__nv_bfloat16": BF16, "__half": np.float16, "float": np.float32, "uint8_t": E4M3}
+TYPES = {"__nv_bfloat16": BF16, "__half": np.float16, "float": np.float32, "unsigned char": E4M3}
 SWIZZLES = {0: "none", 1: "128 bytes", 2: "64 bytes", 3: "32 bytes"}
 EARLY, NO_FENCE, SCALED, OVERWRITTEN, NO_BARRIER, RESERVED, HALF, NO_COMMIT, DIFFERENT, NO_PROXY, STRIDE = range(1, 12)
 
@@ -37,19 +39,15 @@ def gemm(compiled, name: str, a, b, **options) -> np.ndarray:
     return out.numpy()
 
 
-@pytest.mark.parametrize("swizzle", SWIZZLES, ids=SWIZZLES.values())
-@pytest.mark.parametrize("majors", ["false, false", "true, false", "false, true", "true, true"])
-@pytest.mark.parametrize("name", ["__nv_bfloat16", "__half"])
-def test_every_layout_of_16_bit_operands(compiled, name, majors, swizzle):
-    a, b = matrices(TYPES[name], 64, 64)
-    assert (gemm(compiled, f"gemm<{name}, {swizzle}, {majors}, 0>", a, b) == product(a, b)).all()
+MAJORS = ["false, false", "true, false", "false, true", "true, true"]  # whether A and B lie by columns
+LAYOUTS = [*itertools.product(["__nv_bfloat16", "__half"], MAJORS), ("float", MAJORS[0]), ("unsigned char", MAJORS[0])]
 
 
 @pytest.mark.parametrize("swizzle", SWIZZLES, ids=SWIZZLES.values())
-@pytest.mark.parametrize(("name", "shown"), [("float", "float"), ("uint8_t", "unsigned char")])
-def test_every_swizzle_of_tf32_and_8_bit_operands(compiled, name, shown, swizzle):
+@pytest.mark.parametrize(("name", "majors"), LAYOUTS)
+def test_every_layout_of_operands(compiled, name, majors, swizzle):
     a, b = matrices(TYPES[name], 64, 128 // np.dtype(TYPES[name]).itemsize)
-    assert (gemm(compiled, f"gemm<{shown}, {swizzle}, false, false, 0>", a, b) == product(a, b)).all()
+    assert (gemm(compiled, f"gemm<{name}, {swizzle}, {majors}, 0>", a, b) == product(a, b)).all()
 
 
 def test_operand_a_in_registers_and_a_turned_sign(compiled):
@@ -65,14 +63,6 @@ def test_warpgroups_with_roles_and_loops_of_their_own(compiled, tiles):
     compiled("roles<0>").launch(1, 384, args, shared_bytes=8 * 64 * 128)
     each = product(a, b)
     assert (out.numpy() == np.stack([each[:tiles].sum(axis=0), each[tiles:].sum(axis=0)])).all()
-
-
-def test_several_blocks_at_once(compiled):
-    a, b = matrices(np.float16, 64, 64)
-    out = ptxsim.Array(np.zeros((64, 64), np.float32), "out")
-    args = [out, *(ptxsim.Array(x.view(np.uint16)) for x in (a, b))]
-    compiled("gemm<__half, 1, false, false, 0>").launch(5, 128, args, checks=ptxsim.Checks(global_races=False))
-    assert (out.numpy() == product(a, b)).all()
 
 
 def test_counts_without_values(compiled):
@@ -93,43 +83,31 @@ def test_counts_without_values(compiled):
 
 # ---- faults -----------------------------------------------------------------------------------------------------
 
-FAULTS = {
-    EARLY: r"reads the result of the wgmma at wgmma\.cu:\d+.* before a wait_group for it",
-    NO_FENCE: r"wgmma\.mma_async without a wgmma\.fence before it",
-    SCALED: r"its accumulator is written at wgmma\.cu:\d+.*, after the last wgmma\.fence",
-    OVERWRITTEN: r"writes what wgmma.* at wgmma\.cu:\d+.* may still read: no wgmma\.wait_group between .*, in as",
-    NO_BARRIER: r"race: .* thread .* writes at wgmma\.cu:\d+",
-    RESERVED: r"matrix descriptor 0x\w+: bits 0x20000000000000 must be zero",
-    STRIDE: r"descriptor 0x\w+: parts of the matrix lie at one place: .* 8 rows take 1024, but its stride is 512 and",
-    HALF: r"wgmma\.mma_async.*: 64 of a warpgroup's 128 threads execute it",
-    NO_COMMIT: r"reads the result .* before a wait_group for it; it is in no group yet \(commit_group\)",
-    NO_PROXY: r"reads what thread .* by an ordinary store, without a fence\.proxy\.async between",
-    DIFFERENT: r"wgmma: the threads of the warpgroup have different matrix descriptors",
-}
+USUAL = "gemm<__half, 1, false, false, {}>"
+REGISTERS = "from_registers<{}>"  # operand A
+FAULTS = [
+    (USUAL, EARLY, r"reads the result of the wgmma at wgmma\.cu:\d+.* before a wait_group for it"),
+    (USUAL, NO_FENCE, r"wgmma\.mma_async without a wgmma\.fence before it"),
+    (USUAL, SCALED, r"its accumulator is written at wgmma\.cu:\d+.*, after the last wgmma\.fence"),
+    (USUAL, OVERWRITTEN, r"writes what wgmma.* at wgmma\.cu:\d+.* may still read: no wgmma\.wait_group between"),
+    (USUAL, NO_BARRIER, r"race: .* thread .* writes at wgmma\.cu:\d+"),
+    (USUAL, RESERVED, r"matrix descriptor 0x\w+: bits 0x20000000000000 must be zero"),
+    (USUAL, STRIDE, r"parts of the matrix lie at one place: .* 8 rows take 1024, but its stride is 512 and"),
+    (USUAL, HALF, r"wgmma\.mma_async.*: 64 of a warpgroup's 128 threads execute it"),
+    (USUAL, NO_COMMIT, r"reads the result .* before a wait_group for it; it is in no group yet \(commit_group\)"),
+    (USUAL, NO_PROXY, r"reads what thread .* by an ordinary store, without a fence\.proxy\.async between"),
+    (USUAL, DIFFERENT, r"wgmma: the threads of the warpgroup have different matrix descriptors"),
+    (REGISTERS, NO_FENCE, r"its operand A is written at wgmma\.cu:\d+.*, after the last wgmma\.fence"),
+    (REGISTERS, OVERWRITTEN, r"writes a register that the wgmma at wgmma\.cu:\d+.* uses before a wait_group"),
+]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found(compiled, fault):
+@pytest.mark.parametrize(("entry", "fault", "message"), FAULTS)
+def test_a_fault_is_found(compiled, entry, fault, message):
     a, b = matrices(np.float16, 64, 64)
-    with pytest.raises(ptxsim.PtxsimError, match=FAULTS[fault]) as error:
-        gemm(compiled, f"gemm<__half, 1, false, false, {fault}>", a, b)
+    with pytest.raises(ptxsim.PtxsimError, match=message) as error:
+        gemm(compiled, entry.format(fault), a, b)
     assert "wgmma.cu:" in str(error.value) and "thread (" in str(error.value)
-
-
-def test_operand_a_written_after_the_fence_is_found(compiled):
-    a, b = matrices(np.float16, 64, 64)
-    with pytest.raises(
-        ptxsim.PtxsimError, match=r"its operand A is written at wgmma\.cu:\d+.*, after the last wgmma\.fence"
-    ):
-        gemm(compiled, f"from_registers<{NO_FENCE}>", a, b)
-
-
-def test_operand_a_written_while_it_is_read_is_found(compiled):
-    a, b = matrices(np.float16, 64, 64)
-    with pytest.raises(
-        ptxsim.PtxsimError, match=r"writes a register that the wgmma at wgmma\.cu:\d+.* uses before a wait_group"
-    ):
-        gemm(compiled, f"from_registers<{OVERWRITTEN}>", a, b)
 
 
 def test_a_stage_given_back_before_its_wgmma_is_over_is_found(compiled):
@@ -146,36 +124,26 @@ def test_without_checks_the_sums_are_there_at_once(compiled):
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 LINES = """.visible .entry k() {{ .reg .f32 %f<5>; .reg .b32 %r<5>; .reg .b64 %rd<5>; .reg .pred %p;
-.shared .align 1024 .b8 tile[{size}]; mov.u32 %r1, tile; shr.u32 %r1, %r1, 4; cvt.u64.u32 %rd1, %r1; {more}
+.shared .align 1024 .b8 tile[{size}]; mov.u32 %r1, tile; shr.u32 %r1, %r1, 4; cvt.u64.u32 %rd1, %r1;
+mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1; {more}
 wgmma.fence.sync.aligned; {line} wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }}"""
 D4 = "{%f1, %f2, %f3, %f4}"
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("shape", "operands", "message"),
     [
-        (
-            f"wgmma.mma_async.sync.aligned.m64n8k8.f32.f16.f16 {D4}, %rd1, %rd1, 1, 1, 1, 0, 0;",
-            "this shape and types of",
-        ),
-        (
-            f"wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {D4}, %rd1, %rd1, 1, 1, 1, 0, 0;",
-            "this shape and types of",
-        ),
-        (f"wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.e4m3 {D4}, %rd1, %rd1, 1;", "this shape and types of"),
-        (f"wgmma.mma_async.sync.aligned.m64n8k32.f32.s8.s8 {D4}, %rd1, %rd1, 1;", "this shape and types of"),
-        (
-            f"wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {D4}, %rd1, %rd1, 1, 1, 1, 0, 0;",
-            "must be 1 or -1 twice$",
-        ),
-        (f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {D4}, %rd1, %rd1, 1, 1, 2, 0, 0;", "then 0 or 1 twice$"),
-        (
-            "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%f1, %f2}, %rd1, %rd1, 1, 1, 1, 0, 0;",
-            "8 registers for D",
-        ),
+        ("m64n8k8.f32.f16.f16", "1, 1, 1, 0, 0", "this shape and types of"),
+        ("m64n12k16.f32.f16.f16", "1, 1, 1, 0, 0", "this shape and types of"),
+        ("m64n8k32.s32.s8.e4m3", "1", "this shape and types of"),
+        ("m64n8k32.f32.s8.s8", "1", "this shape and types of"),
+        ("m64n8k8.f32.tf32.tf32", "1, 1, 1, 0, 0", "must be 1 or -1 twice$"),
+        ("m64n8k16.f32.f16.f16", "1, 1, 2, 0, 0", "then 0 or 1 twice$"),
+        ("m64n16k16.f32.f16.f16", "1, 1, 1, 0, 0", "8 registers for D"),
     ],
 )
-def test_what_there_is_not_is_refused(line, message):
+def test_what_there_is_not_is_refused(shape, operands, message):
+    line = f"wgmma.mma_async.sync.aligned.{shape} {D4}, %rd1, %rd1, {operands};"
     with pytest.raises(ptxsim.PtxsimError, match=message):
         ptxsim.load(HEADER + LINES.format(line=line, size=1024, more=""))
 

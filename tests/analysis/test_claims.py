@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -17,66 +18,25 @@ from analysis import claims
 from analysis.results import Results
 from analysis.tables.published import published_table
 from contracts import UserError, load_yaml, read_rows, worklogs, write_rows
-from experiments.stages import analytic
 
 PAPER = ROOT / worklogs.FOLDER
-LONGEST_SENTENCE = 22  # words
+GOOD = {"id": "one", "line": 30, "quote": "a b", "claim": "C.", "test": 'published("naive-gflops") > 0'}
+GOOD |= {"about": "speed"}
 
 
-@pytest.fixture(scope="module")
-def analytic_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("analytic") / "analytic.csv"
-    cases = {
-        f"{name}/{key}": case
-        for name, file in worklogs.files("analytic.yaml", PAPER).items()
-        for key, case in load_yaml(file).items()
-    }
-    write_rows(path, "analytic", analytic.rows(cases, "analytic.yaml"))
-    return path
-
-
-@pytest.fixture(scope="module")
-def archives(variants_csv: Path) -> dict[str, Results]:
-    return {name: Results(ROOT / "data" / name, variants_csv) for name in ("h100", "h200")}
-
-
-@pytest.fixture(scope="module")
-def table(archives: dict[str, Results], analytic_csv: Path) -> pd.DataFrame:
-    return claims.claims_table(archives, analytic_csv, PAPER)
-
-
-# ---- this project's claims -----------------------------------------------------------------------------------------
-
-
-def test_there_are_few_claims_and_each_reads_as_one_short_sentence() -> None:
-    entries = [entry for path in worklogs.claims(PAPER).values() for entry in load_yaml(path)]
-    assert len(entries) <= 150 and len(load_yaml(PAPER.parent / "claims.yaml")) <= 10
-    texts = [
-        text for entry in entries for text in (entry["claim"], entry.get("remark"), entry.get("untestable")) if text
-    ]
-    sentences = [part for text in texts for part in re.split(r"[.;:] +", re.sub(r"\{[^}]*\}", "N", text))]
-    assert [one for one in sentences if len(one.split()) > LONGEST_SENTENCE] == []
-
-
-def test_the_recorded_verdicts_are_those_of_this_tree(table: pd.DataFrame) -> None:
-    for gpu in ("h100", "h200"):
-        assert claims.changes(claims.records(table, gpu), ROOT / "data" / gpu / "verdicts.csv") == []
-
-
-def test_a_claim_has_one_verdict_where_no_gpu_takes_part_and_else_one_for_each(table: pd.DataFrame) -> None:
-    gpus = table.groupby(["worklog", "id"])["gpu"].agg(list)
-    kinds = table.groupby(["worklog", "id"])["kind"].first()
+def test_a_claim_has_one_verdict_where_no_gpu_takes_part_and_else_one_for_each(made: Path) -> None:
+    rows = read_rows(made / "tables" / "claims.csv", "claims_table")  # `--check` compared them with verdicts.csv
+    assert len({(row["worklog"], row["id"]) for row in rows}) <= 150
+    gpus: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        gpus.setdefault((row["worklog"], row["id"]), []).append(row["gpu"])
+        assert not row["slip"] or (row["kind"], row["verdict"]) == ("anywhere", "does not hold"), row["id"]
+        measured = row["gpu"] != "h200" and row["verdict"] != "not measured"
+        assert not (measured and "not measured" in (row["remark"] or "")), row["id"]
+    kinds = {(row["worklog"], row["id"]): row["kind"] for row in rows}
     assert all(gpus[key] == (["h100", "h200"] if kind == "mechanism" else ["any"]) for key, kind in kinds.items())
-    known = kinds.to_dict()
-    assert known["boehm_sgemm", "least-traffic"] == known["boehm_sgemm", "smem-tile-mix"] == "anywhere"
-    assert known["boehm_sgemm", "vectorized-gain"] == known["sgemm_cu", "texld-alignment"] == "mechanism"
-    assert (table.loc[table["slip"], "kind"] == "anywhere").all()
-    assert (table.loc[table["slip"], "verdict"] == "does not hold").all()
-
-
-def test_no_remark_lacks_a_number_on_the_first_gpu(table: pd.DataFrame) -> None:
-    measured = table[(table["gpu"] != "h200") & (table["verdict"] != "not measured")]
-    assert [row.id for row in measured.itertuples() if "not measured" in str(row.remark)] == []
+    assert kinds["boehm_sgemm", "least-traffic"] == kinds["boehm_sgemm", "smem-tile-mix"] == "anywhere"
+    assert kinds["boehm_sgemm", "vectorized-gain"] == kinds["sgemm_cu", "texld-alignment"] == "mechanism"
 
 
 def test_quotations_stand_on_their_lines() -> None:
@@ -90,41 +50,35 @@ def test_quotations_stand_on_their_lines() -> None:
         assert [entry["id"] for entry in entries if entry["quote"] not in lines[entry["line"] - 1]] == []
 
 
-def test_published_numbers_stand_beside_ours_in_their_unit(archives: dict[str, Results]) -> None:
-    rows = published_table(archives).set_index(["worklog", "id", "here"])
-    sectors = rows.loc["wingedge_sgemm", "ncu-sectors", "h100"]
+def test_published_numbers_stand_beside_ours_in_their_unit(h100: Results) -> None:
+    rows = published_table({"h100": h100}).set_index(["worklog", "id"])
+    sectors = rows.loc["wingedge_sgemm", "ncu-sectors"]
     assert sectors["value"] == sectors["ours"] == 138412032
-    naive = rows.loc["boehm_sgemm", "naive-gflops", "h100"]
+    naive = rows.loc["boehm_sgemm", "naive-gflops"]
     assert naive["unit"] == "GFLOP/s" and 400 < naive["ours"] < 600
-    fraction = rows.loc["wingedge_sgemm", "dbf-time-fraction", "h100"]
+    fraction = rows.loc["wingedge_sgemm", "dbf-time-fraction"]
     assert fraction["value"] == pytest.approx(100 * 14.523163 / 14.193397) and 93 < fraction["ours"] < 96
-    assert rows.loc["sgemm_cu", "lead-low", "h100"]["ours"] == pytest.approx(fraction["ours"] - 100, abs=2)
+    assert rows.loc["sgemm_cu", "lead-low"]["ours"] == pytest.approx(fraction["ours"] - 100, abs=2)
 
 
-# ---- files that are wrong ------------------------------------------------------------------------------------------
-
-GOOD = {
-    "id": "one",
-    "line": 30,
-    "quote": "a b",
-    "claim": "C.",
-    "test": 'published("naive-gflops") > 0',
-    "about": "speed",
-}
+# ---- hand-made claims ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A folder with one worklog, boehm_sgemm's without its claims."""
+def judged(tmp_path: Path, made: Path, h100: Results) -> Callable[..., pd.DataFrame]:
+    """A function: claims to their table on the H100, in a folder with one worklog."""
     folder = tmp_path / "worklogs" / "boehm_sgemm"
     shutil.copytree(PAPER / "boehm_sgemm", folder)
-    (folder / "claims.yaml").write_text(yaml.safe_dump([GOOD]))
-    return folder.parent
+
+    def of(*entries: dict[str, Any]) -> pd.DataFrame:
+        (folder / "claims.yaml").write_text(yaml.safe_dump(list(entries)))
+        return claims.claims_table({"h100": h100}, made / "analytic.csv", folder.parent)
+
+    return of
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
+def test_a_wrong_entry_is_one_line(judged: Callable[..., pd.DataFrame], tmp_path: Path) -> None:
+    for change, said in (
         ({"test": "fraction(sgemm_nave) > 1"}, "unknown variant 'sgemm_nave'"),
         ({"test": "fractions(sgemm_naive) > 1"}, "unknown function 'fractions'"),
         ({"test": 'published("naive-gflop") > 1'}, "unknown id 'boehm_sgemm/naive-gflop'"),
@@ -138,60 +92,42 @@ def root(tmp_path: Path) -> Path:
         ({"claims": "C."}, "unknown key 'claims'"),
         ({"about": "weather"}, "about"),
         ({"remark": "It is {fraction(sgemm_nave)}."}, "sgemm_nave"),
-    ],
-)
-def test_a_wrong_entry_is_one_line(
-    change: dict[str, object], said: str, root: Path, archives: dict[str, Results], analytic_csv: Path
-) -> None:
-    entry = {key: value for key, value in (GOOD | change).items() if value is not None}
-    (root / "boehm_sgemm" / "claims.yaml").write_text(yaml.safe_dump([entry]))
-    with pytest.raises(UserError, match=said) as error:
-        claims.claims_table(archives, analytic_csv, root)
-    assert "\n" not in str(error.value) and "one" in str(error.value)
-
-
-def test_a_broken_published_csv_is_one_line(root: Path, archives: dict[str, Results], analytic_csv: Path) -> None:
-    path = root / "boehm_sgemm" / "published.csv"
+        ({"remark": "It is {fraction(sgemm_naive)}."}, "reads a measurement"),
+    ):
+        entry = {key: value for key, value in (GOOD | change).items() if value is not None}
+        with pytest.raises(UserError, match=said) as error:
+            judged(entry)
+        assert "\n" not in str(error.value) and "one" in str(error.value)
+    with pytest.raises(UserError, match="the id stands twice"):
+        judged(GOOD, dict(GOOD))
+    path = tmp_path / "worklogs" / "boehm_sgemm" / "published.csv"
     path.write_text(path.read_text().replace(",75,", ",seventy,"))
     with pytest.raises(UserError, match=r"published\.csv row 3"):
-        claims.claims_table(archives, analytic_csv, root)
+        judged(GOOD)
 
 
-def test_undecided_is_within_noise_on_either_side(root: Path, archives: dict[str, Results], analytic_csv: Path) -> None:
-    tests = {
-        "above": "fraction(cublas_fp32) > 1",
-        "below": "fraction(cublas_fp32) < 1",
-        "away": "fraction(cublas_fp32, n=1) > 1",
-    }
-    entries = [GOOD | {"id": name, "test": test} for name, test in tests.items()]
-    (root / "boehm_sgemm" / "claims.yaml").write_text(yaml.safe_dump(entries))
-    found = claims.claims_table({"h100": archives["h100"]}, analytic_csv, root)
+def test_undecided_is_within_noise_on_either_side(judged: Callable[..., pd.DataFrame]) -> None:
+    tests = ("fraction(cublas_fp32) > 1", "fraction(cublas_fp32) < 1", "fraction(cublas_fp32, n=1) > 1")
+    found = judged(*(GOOD | {"id": f"t{place}", "test": test} for place, test in enumerate(tests)))
     assert found["verdict"].to_list() == ["within noise", "within noise", "not measured"]
 
 
-def test_a_changed_verdict_or_test_is_told(root: Path, archives: dict[str, Results], analytic_csv: Path) -> None:
-    file, record = root / "boehm_sgemm" / "claims.yaml", root / "verdicts.csv"
-    now = claims.records(claims.claims_table(archives, analytic_csv, root), "h100")
+def test_a_changed_verdict_or_test_is_reported(judged: Callable[..., pd.DataFrame], tmp_path: Path) -> None:
+    record = tmp_path / "verdicts.csv"
+    now = claims.records(judged(GOOD), "h100")
     write_rows(record, "verdicts", now)
     assert claims.changes(now, record) == []
     write_rows(record, "verdicts", [now[0] | {"verdict": "does not hold"}, now[0] | {"id": "boehm_sgemm/gone"}])
-    changed, gone = claims.changes(now, record)
-    assert "boehm_sgemm/one: does not hold -> holds" in changed and "gone: recorded, and no longer a claim" in gone
-    file.write_text(yaml.safe_dump([GOOD | {"test": 'published("naive-gflops") > 1'}]))
-    now = claims.records(claims.claims_table(archives, analytic_csv, root), "h100")
-    assert "the claim is new or its test changed" in claims.changes(now, record)[0]
+    verdict, gone = claims.changes(now, record)
+    assert "boehm_sgemm/one: does not hold -> holds" in verdict and "gone: recorded, and no longer a claim" in gone
+    for change in ({"test": 'published("naive-gflops") > 1'}, {"quote": "b c"}):
+        now = claims.records(judged(GOOD | change), "h100")
+        assert "the claim is new or its test changed" in claims.changes(now, record)[0]
 
 
-def test_the_command_lists_writes_and_checks(variants_csv: Path, analytic_csv: Path, tmp_path: Path) -> None:
-    given = ["--archives", ROOT / "data" / "h100", "--catalogue", variants_csv, "--analytic", analytic_csv]
-    only = ["--only", "sgemm_cu/texld-faster", "boehm_sgemm/least-traffic"]
-    done = run_module("analysis.claims", *given, *only, "--check", "--out", tmp_path / "claims.csv")
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"holds +h100 +texld-faster: line 470: Loading A and B .*\[1\.\d+ \[.*\] > 1\]", done.stdout)
-    rows = read_rows(tmp_path / "claims.csv", "claims_table")
-    assert [(row["gpu"], row["id"], row["verdict"]) for row in rows] == [
-        ("any", "least-traffic", "does not hold"),
-        ("h100", "texld-faster", "holds"),
-    ]
-    done = run_module("analysis.claims", *given, "--only", "sgemm_cu/texld")
+def test_the_command_lists_some_and_refuses_an_unknown_one(variants_csv: Path, made: Path) -> None:
+    given = ["--archives", "data/h100", "--catalogue", variants_csv, "--analytic", made / "analytic.csv", "--only"]
+    done = run_module("analysis.claims", *given, "sgemm_cu/texld-faster", "boehm_sgemm/least-traffic")
+    assert "holds         h100  texld-faster: line 470: " in done.stdout and "does not hold any   least" in done.stdout
+    done = run_module("analysis.claims", *given, "sgemm_cu/texld")
     assert done.returncode == 2 and "unknown claim 'sgemm_cu/texld'" in done.stderr

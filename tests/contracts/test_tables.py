@@ -14,21 +14,23 @@ from contracts import UserError, archives, read_json, read_rows, registry, write
 from contracts.model import Row, table
 from contracts.samples import KEY, read_samples, write_samples
 
-ARCHIVED = [(path, one) for one in registry.tables().values() for path in sorted(ROOT.glob(f"data/*/{one.file}"))]
 Spoil = Callable[[bytes], bytes]
 
 
-@pytest.mark.parametrize(("path", "one"), ARCHIVED, ids=lambda value: getattr(value, "name", ""))
-def test_an_archived_table_is_read_and_written_as_it_is(path: Path, one: registry.Table, tmp_path: Path) -> None:
-    if one.suffix == ".csv":
-        rows = read_rows(path, one.schema)
-        write_rows(tmp_path / "x.csv", one.schema, rows)
-        assert read_rows(tmp_path / "x.csv", one.schema) == rows and list(rows[0]) == registry.columns(one.schema)
-    elif one.suffix == ".json":
-        assert read_json(path, one.schema)
-    else:
-        write_samples(tmp_path / "x.parquet", [read_samples(path)])
-        assert read_samples(tmp_path / "x.parquet").equals(read_samples(path))
+def test_an_archived_table_is_read_and_written_as_it_is(archive: Path, tmp_path: Path) -> None:
+    for one in registry.tables().values():
+        path = archive / one.file
+        if not path.is_file():
+            continue
+        if one.suffix == ".csv":
+            rows = read_rows(path, one.schema)
+            write_rows(tmp_path / "x.csv", one.schema, rows)
+            assert read_rows(tmp_path / "x.csv", one.schema) == rows and list(rows[0]) == registry.columns(one.schema)
+        elif one.suffix == ".json":
+            assert read_json(path, one.schema)
+        else:
+            write_samples(tmp_path / "x.parquet", [read_samples(path)])
+            assert read_samples(tmp_path / "x.parquet").equals(read_samples(path))
 
 
 def test_every_table_says_what_a_row_is_and_has_its_key_among_its_columns() -> None:
@@ -95,9 +97,6 @@ def test_a_column_that_older_tables_lack_has_its_default() -> None:
     [
         ('{"machine": "h10', "not JSON, truncated or foreign"),
         ("[" * 100_000, "nested too deeply"),
-        ('{"a": 1, "a": 2}', "the key 'a' stands twice"),
-        ('{"a": 1e400}', "1e400 is too large"),
-        ('{"a": NaN}', "NaN is not a JSON number"),
         ("[]", r"the file = \[\] is not allowed; allowed: mapping"),
         ('{"machin": 1}', "unknown key 'machin'; nearest: machine"),
     ],

@@ -1,6 +1,6 @@
 """Each command of docs/emulator.md prints the output below it; times may differ.
 
-PYTHONPATH=tests python tests/docs/test_examples.py    # write the outputs again
+PYTHONPATH=.:tests python tests/docs/test_examples.py    # write the outputs again
 """
 
 from __future__ import annotations

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from helpers import ROOT
 
 from contracts import UserError
+from contracts.samples import read_samples
 from experiments import declarations
 from experiments.stages.bench import expected_s
+from kernels import catalogue
 from kernels.problem import ProblemSpec
 
 GOOD = {"title": "T", "question": "Q?", "variants": ["sgemm_vectorized", "cublas_fp32"], "sizes": [1024, 2048]}
@@ -39,54 +43,71 @@ def squares(*sizes: int) -> tuple[ProblemSpec, ...]:
 
 
 def test_the_experiments_load() -> None:
-    expected = {"hgemm_ladder", "tf32_ladder", "profile_2d_vs_vectorized", "sgemm_ladder", "sgemm_sizes"}
-    assert expected <= set(declarations.names())
     loaded = {name: declarations.load(name) for name in declarations.names()}
+    assert {"hgemm_ladder", "tf32_ladder", "sgemm_ladder", "sgemm_sizes"} <= set(loaded)
     assert loaded["sgemm_ladder"].problems == squares(4096) and not loaded["sgemm_ladder"].swept
-    assert loaded["sgemm_ladder"].variants[0] == "sgemm_naive" and "cublas_fp32" in loaded["sgemm_ladder"].variants
-    assert loaded["tf32_ladder"].variants[-1] == "cublas_tf32"
-    assert loaded["profile_2d_vs_vectorized"].problems == ()
-    assert loaded["profile_2d_vs_vectorized"].profiled == squares(4096)
+    assert loaded["profile_reading_c"].problems == ()
     assert list(map(str, loaded["profile_reading_c"].profiled)) == ["4096x4096x4096,beta=1"]
     assert all(experiment.title and experiment.question.endswith("?") for experiment in loaded.values())
+    assert {experiment.processes for experiment in loaded.values()} == {5}
 
 
-def test_the_sweep_runs_to_its_end_in_its_step_or_another() -> None:
+def test_a_sweep_runs_to_its_end_in_its_step_or_another_and_chosen_variants_limit_an_experiment() -> None:
     swept = declarations.load("sgemm_sizes")
-    assert swept.swept and swept.problems == squares(*range(1024, 12801, 1024))
-    assert declarations.load("sgemm_sizes", sizes_step=128).problems == squares(*range(1024, 12801, 128))
-    assert declarations.load("sgemm_ladder", sizes_step=128).problems == squares(4096)
-
-
-def test_chosen_variants_limit_an_experiment() -> None:
-    chosen = declarations.load("sgemm_ladder", chosen=["sgemm_vectorized", "sgemm_naive"])
-    assert chosen.variants == ("sgemm_naive", "sgemm_vectorized")
+    assert swept.swept and swept.problems == squares(*range(1024, 9217, 1024))
+    assert declarations.load("sgemm_sizes", sizes_step=128).problems == squares(*range(1024, 9217, 128))
+    chosen = declarations.load("sgemm_ladder", sizes_step=128, chosen=["sgemm_vectorized", "sgemm_naive"])
+    assert chosen.problems == squares(4096) and chosen.variants == ("sgemm_naive", "sgemm_vectorized")
     assert declarations.load("hgemm_ladder", chosen=["sgemm_naive"]).variants == ()
 
 
-def test_the_experiments_of_no_run_but_their_own() -> None:
-    loaded = {name: declarations.load(name) for name in declarations.names()}
-    alone = {"clock_policies", "sgemm_sweep", "hgemm_sweep", "hopper_sizes", "profile_large", "profile_reading_c"}
-    assert {name for name, e in loaded.items() if e.by_name} == alone
-    assert loaded["clock_policies"].data == ("zeros", "uniform", "normal")
-    assert loaded["sgemm_sweep"].problems == squares(*range(1024, 12801, 128))
-    swept = loaded["hgemm_sweep"].problems
-    assert swept[:2] == squares(1024, 1280) and swept[-1:] == squares(16384)
+# ---- what a whole run costs ----------------------------------------------------------------------------------------
+
+WHOLE_S = 720
+SEARCH_ROUNDS, SEARCH_S = 3, 0.8  # of an algorithm search: rounds of all calls, then the near ones, and warming up
 
 
-def test_a_process_ends_within_ten_minutes_and_the_full_sweeps_within_twelve() -> None:
-    """A process is what a killed run repeats. As `experiments.stages.bench` expects it, which is slow for 16 bits."""
-    for name in declarations.names():
-        experiment = declarations.load(name)
-        one = len(experiment.data) * sum(expected_s(experiment, problem) for problem in experiment.problems)
-        assert one < 600, name
-        assert one * len(experiment.variants) < 720, name
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, list[tuple[float, float, float]]]:
+    """Of each variant in data/h100: operations of a problem, and microseconds of one run and of one of its baseline."""
+    samples = read_samples(ROOT / "data" / "h100" / "samples.parquet").to_pandas()
+    samples = samples[(samples["window"] == "interleaved") & samples["kept"] & (samples["data"] == "uniform")]
+    medians = samples.groupby(["variant", "m", "n", "k", "role"], observed=True)["time_us"].median().unstack()
+    times: dict[str, list[tuple[float, float, float]]] = {}
+    for (variant, m, n, k), variant_us, baseline_us in medians.itertuples():
+        times.setdefault(variant, []).append((2.0 * m * n * k, variant_us, baseline_us))
+    return times
+
+
+def test_a_whole_run_holds_one_h100_for_at_most_twelve_minutes(
+    recorded: dict[str, list[tuple[float, float, float]]],
+) -> None:
+    """An experiment is served by what those before it measured; times are the nearest problem's, by operations."""
+    entries, seconds = catalogue.load(), Counter[str]()
+    done: dict[tuple[str, ProblemSpec, str], float] = {}
+    searched = set()
+    for name in sorted(declarations.names(), key=lambda name: not name.endswith("_ladder")):
+        experiment = declarations.load(name, known=entries)
+        for variant, problem, data in product(experiment.variants, experiment.problems, experiment.data):
+            if done.get((variant, problem, data), -1.0) >= experiment.power_s:
+                continue
+            done[variant, problem, data] = experiment.power_s
+            flop, *times = min(recorded[variant], key=lambda known: abs(known[0] - problem.flop))
+            pair = [time_us * problem.flop / flop for time_us in times]
+            seconds[name] += sum(expected_s(experiment.protocol, *pair, one) for one in range(experiment.processes))
+            baseline = entries.find(variant).baseline, problem
+            if baseline not in searched:
+                searched.add(baseline)
+                seconds[name] += SEARCH_S + SEARCH_ROUNDS * 9 * pair[1] / 1e6
+    assert sum(seconds.values()) < WHOLE_S and max(seconds.values()) < 150, seconds
 
 
 def test_defaults_fill_what_is_left_out(folder: Path) -> None:
     experiment = load(folder)
     assert (experiment.data, experiment.flush_l2, experiment.profiled) == (("uniform",), True, ())
-    assert (experiment.least_samples, experiment.power_s, experiment.by_name) == (10, 0.5, False)
+    assert experiment.protocol == declarations.Protocol() and not experiment.by_name
+    assert load(folder, power_s=2).protocol == declarations.Protocol(power_s=2)
+    assert load(folder, sizes=None, problems=[128], data=None) == load(folder, "sizes", problems=[128])  # left empty
     assert experiment.name == "mine" and declarations.names() == ["mine"]
 
 
@@ -104,16 +125,6 @@ def test_problems_are_named_or_drawn_next_to_plain_sizes(folder: Path) -> None:
     assert [item.process for item in items] == [0, 1, 2, 3, 4] and items[1].stem == f"{items[0].stem}-process1"
     lone = load(folder, "sizes", problems=["128x128x8"])
     assert lone.problems == (ProblemSpec(128, 128, 8),)
-
-
-def test_five_processes_share_the_times_and_samples_of_one() -> None:
-    whole = replace(declarations.load("sgemm_ladder").protocol, least_samples=10, samples=200)
-    each = whole.each
-    assert whole.processes == 5 and each.window_s == pytest.approx(whole.window_s / 5)
-    assert (each.samples, each.least_samples) == (40, declarations.LEAST_EACH)
-    assert each.precision == pytest.approx(whole.precision * 5**0.5)  # the median of five is as precise as before
-    alone = replace(whole, processes=1)
-    assert alone.each == alone and not alone.covers(whole) and whole.covers(alone)
 
 
 def test_random_problems_are_the_same_for_a_seed_and_lie_in_their_range(folder: Path) -> None:
@@ -151,21 +162,14 @@ def test_an_unknown_experiment_gives_the_nearest() -> None:
         ({"variants": ["sgemm_vectorised"]}, "unknown variant 'sgemm_vectorised' in experiments/mine.yaml; near"),
         ({"variants": []}, "variants = [] is not allowed; allowed: at least 1 item(s)"),
         ({"samples": 3}, "samples = 3 is not allowed; allowed: at least 5"),
-        ({"window_s": 1000}, "window_s = 1000 is not allowed; allowed: at most 600"),
         ({"flush_l2": 1}, "flush_l2 = 1 is not allowed; allowed: true or false"),
-        ({"sizes": [1024, 65536]}, "sizes.1 = 65536 is not allowed; allowed: at most 32768"),
-        ({"sizes": []}, "sizes = [] is not allowed; allowed: at least 1 item(s)"),
-        ({"sizes": "all"}, 'sizes = "all" is not allowed; allowed: list'),
         ({"sizes": {"first": 2048, "last": 1024, "step": 512}}, "sizes.last = 1024 is not allowed; allowed: at l"),
         ({"sizes": {"first": 2048, "last": 4096, "step": 0}}, "sizes.step = 0 is not allowed; allowed: at least 1"),
         ({"sizes": {"first": 2048, "last": 4096}}, "sizes: 'step' is missing"),
         ({"data": "ones"}, 'data = "ones" is not allowed; allowed: '),
-        ({"data": []}, "data = [] is not allowed"),
         ({"data": ["zeros", "zeros"]}, 'data = ["zeros", "zeros"] is not allowed'),
         ({"data": ["zeros", "normal"], "sizes": {"first": 1024, "last": 2048, "step": 512}},
          "data = zeros, normal over a range of sizes is not allowed; allowed: one kind of data, or a list of sizes"),
-        ({"least_samples": 5}, "least_samples = 5 is not allowed; allowed: at least 6"),
-        ({"power_s": 0}, "power_s = 0 is not allowed; allowed: more than 0"),
         ({"windows_s": 1}, "unknown key 'windows_s'; nearest: window_s"),
         ({"sizes": [1000]}, "sizes: sgemm_vectorized cannot take this problem: m = 1000, but m must be a mu"),
         ({"sizes": {"first": 1024, "last": 1152, "step": 64}}, "m = 1088, but m must be a multiple of 128"),

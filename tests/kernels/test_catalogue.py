@@ -12,179 +12,154 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from contracts import UserError, read_rows
 from kernels import arguments, catalogue, entries, sources, written
 from kernels.catalogue import Problem, Variant
 
-KERNELS = catalogue.load().kernels
-NAMES = list(KERNELS)
+CATALOGUE = catalogue.load()
+KERNELS = CATALOGUE.kernels
 
 
-def edited(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> dict[str, catalogue.Entry]:
-    """Load a copy of the catalogue file with a change; its sources are the real ones."""
+def edited(tmp_path: Path, section: str, name: str, **keys: Any) -> catalogue.Entry:
+    """An entry whose keys are changed, from a copy of the catalogue file; its sources are the real ones."""
     data = copy.deepcopy(catalogue.entries_of(catalogue.CATALOGUE))
-    change(data)
+    data[section][name].update(keys)
     path = tmp_path / "catalogue.yaml"
-    path.write_text(yaml.safe_dump(json.loads(json.dumps(data)), sort_keys=False))  # copied, for no alias is allowed
-    return catalogue.load(path=path)
+    path.write_text(json.dumps(data))  # which is YAML
+    return catalogue.load(path=path)[name]
+
+
+def vectorized(**keys: Any) -> Variant:
+    """sgemm_vectorized with other fields."""
+    return replace(KERNELS["sgemm_vectorized"], **keys)
 
 
 # ---- what is there ----------------------------------------------------------------------------------------------
 
 
-def test_the_ladders_are_there() -> None:
-    rungs = ["naive", "coalesced", "smem_tile", "blocktile_1d", "blocktile_2d", "vectorized", "warptile"]
-    ladder = [f"sgemm_{rung}" for rung in rungs]
-    assert [name for name in NAMES if name in ladder] == ladder
-    assert "sgemm_at_swizzle_dbf_rw" in NAMES
-    rungs = ["naive", "bcf", "bcf_dbf", "bcf_dbf_rw"]
-    for dtype in ("bf16", "fp16"):
-        ladder = [f"hgemm_{rung}_{dtype}" for rung in rungs]
-        assert [name for name in NAMES if name in ladder] == ladder
-        assert [KERNELS[name].builds_on for name in ladder] == [None, *ladder[:-1]]
-    ladder = [f"tf32gemm_{rung}" for rung in (*rungs[:3], "bcf_dbf_rna")]
-    assert [name for name in NAMES if name in ladder] == ladder
-    assert [KERNELS[name].builds_on for name in ladder] == [None, *ladder[:-1]]
-    assert [KERNELS[name].narrowing for name in ladder] == [*["truncate"] * 3, "nearest"]
-    libraries = {"cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16", "torch_matmul_fp32"}
-    libraries |= {f"torch_matmul_{dtype}" for dtype in ("bf16", "fp16")}
-    assert libraries <= set(catalogue.load()) - set(NAMES)
+def test_every_variant_is_complete_and_instantiates_its_kernel_once() -> None:
+    """Its block covers the tile, its baseline has its precision, its source has its entry."""
+    for name, variant in KERNELS.items():
+        producers = 0  # a warp group, or a warp, that only brings tiles
+        if variant.one_arch:
+            producers = 128 if variant.threads == 384 else variant.threads % 128
+        assert variant.tile["m"] * variant.tile["n"] % (variant.threads - producers) == 0, name
+        baseline = CATALOGUE[variant.baseline]
+        assert isinstance(baseline, catalogue.Baseline) and baseline.dtype == variant.dtype, name
+        assert variant.idea and variant.entry in variant.source.read_text(), name
+        unit = variant.translation_unit()
+        assert max(map(len, unit.splitlines())) <= 120 and unit.count("template __global__") == 1, name
+        assert f"{variant.types.c.c_type}* C," in unit and ("tex_b" in unit) == variant.textures, name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_variant_is_complete(name: str) -> None:
-    """Its tile is resolved to numbers, its block covers the tile, and what it is compared with has its precision."""
-    variant = KERNELS[name]
-    assert set(variant.tile) == {"m", "n", "k"} and all(isinstance(size, int) for size in variant.tile.values())
-    producers = 0  # a warp group, or a warp, that only brings tiles
-    if variant.one_arch:
-        producers = 128 if variant.threads == 384 else variant.threads % 128
-    assert variant.tile["m"] * variant.tile["n"] % (variant.threads - producers) == 0
-    baseline = catalogue.load()[variant.baseline]
-    assert isinstance(baseline, catalogue.Baseline) and baseline.dtype == variant.dtype
-    assert variant.idea and variant.entry in variant.source.read_text()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_translation_unit_instantiates_the_kernel_once(name: str) -> None:
-    variant = KERNELS[name]
-    lines = variant.translation_unit()
-    assert max(map(len, lines.splitlines())) <= 120
-    unit = re.sub(r",\n +", ", ", lines)
-    values = ", ".join(str(x).lower() if isinstance(x, bool) else str(x) for x in variant.template.values())
-    ab, c = variant.types.ab.c_type, variant.types.c.c_type
-    assert unit.startswith(f'#include "{variant.family}/{variant.source.name}"\n')
-    assert f"template __global__ void {variant.entry}<{values}>(" in unit
-    assert unit.count("template __global__") == 1
-    if "A" in variant.arguments:
-        assert f"const {ab}* A, int lda, const {ab}* B, int ldb" in unit
-    assert f"{c}* C, int ldc" in unit
-    assert unit.endswith("cudaTextureObject_t tex_a, cudaTextureObject_t tex_b);\n") == variant.textures
-
-
-def test_template_values_are_written_as_cuda_reads_them(tmp_path: Path) -> None:
-    """A boolean in lower case; a name as it is."""
-
-    def change(data: dict[str, Any]) -> None:
-        data["variants"]["sgemm_naive"]["template"] = {"BLOCK": 32, "SWIZZLE": True, "T": "__half"}
-
-    variant = edited(tmp_path, change)["sgemm_naive"]
-    assert isinstance(variant, Variant) and "sgemm_naive<32, true, __half>(" in variant.translation_unit()
-
-
-def test_a_tile_takes_numbers_and_template_parameters() -> None:
-    assert KERNELS["sgemm_naive"].tile == {"m": 32, "n": 32, "k": 1}
+def test_a_variant_s_numbers_are_those_of_its_template(variants_csv: Path) -> None:
+    rows = {row["variant"]: row for row in read_rows(variants_csv, "variants")}
+    assert list(rows) == list(CATALOGUE)
     assert KERNELS["sgemm_warptile"].tile == {"m": 128, "n": 128, "k": 16}
     assert KERNELS["sgemm_blocktile_1d"].multiples == {"m": 64, "n": 64, "k": 8}
+    assert KERNELS["tf32gemm_bcf_dbf_rna"].family == "tf32gemm" == rows["tf32gemm_bcf_dbf_rna"]["family"]
+    assert rows["sgemm_vectorized"]["source"] == "kernels/sgemm/vectorized.cu"
+    assert rows["sgemm_vectorized"]["requires"].endswith("ldc % 4 = 0, 16-byte aligned matrices")
+    assert rows["cublas_tf32"]["kind"] == "baseline" and rows["cublas_tf32"]["source"] is None
+    dispatcher = rows["sgemm_c_dispatch"]
+    assert dispatcher["choices"] == "sgemm_t128x256x8_cpasync for m >= 2500, n >= 2500; else sgemm_t128x128x8"
+    assert dispatcher["kernels"] == "sgemm_t128x256x8_cpasync sgemm_t128x128x8"
 
 
 @pytest.mark.parametrize(
     ("name", "m", "n", "blocks"),
-    [
-        ("sgemm_naive", 100, 200, (4, 7, 1)),  # x over m
-        ("sgemm_naive", 32, 33, (1, 2, 1)),
-        ("sgemm_vectorized", 256, 1280, (10, 2, 1)),  # x over n
-        ("hgemm_naive_fp16", 128, 129, (2, 1, 1)),
-    ],
+    [("sgemm_naive", 100, 200, (4, 7, 1)), ("sgemm_vectorized", 256, 1280, (10, 2, 1))],  # x over m, x over n
 )
 def test_a_grid_covers_c(name: str, m: int, n: int, blocks: tuple[int, int, int]) -> None:
     assert KERNELS[name].grid(Problem(m, n, 8, 8, n, n), sms=1) == blocks
 
 
-def test_rows_of_variants_csv_fit_their_schema(variants_csv: Path) -> None:
-    rows = {row["variant"]: row for row in read_rows(variants_csv, "variants")}
-    assert list(rows) == list(catalogue.load())
-    assert rows["sgemm_coalesced"]["builds_on"] == "sgemm_naive"
-    assert rows["sgemm_vectorized"]["source"] == "kernels/sgemm/vectorized.cu"
-    assert rows["sgemm_vectorized"]["requires"].endswith("ldc % 4 = 0, 16-byte aligned matrices")
-    assert rows["sgemm_naive"]["requires"] == "nothing"
-    assert rows["cublas_tf32"]["kind"] == "baseline" and rows["cublas_tf32"]["source"] is None
-    assert rows["cublas_tf32"]["label"] == "cuBLAS tf32"
+def test_a_persistent_grid_follows_the_gpu_and_has_whole_clusters() -> None:
+    large, small = Problem.square(8 * 128), Problem.square(128)
+    assert vectorized().grid(large, sms=7) == (8, 8, 1)
+    assert vectorized(persistent=2).grid(large, sms=7) == (14, 1, 1)
+    assert vectorized(persistent=1, cluster=(2, 1)).grid(large, sms=7) == (6, 1, 1)
+    assert vectorized(persistent=1).grid(small, sms=7) == (1, 1, 1)
+    assert vectorized(persistent=1, shares_tiles=True).grid(small, sms=7) == (7, 1, 1)
+    assert vectorized(cluster=(2, 1), slices=4).grid(Problem.square(5 * 128), sms=7) == (6, 5, 4)
+
+
+def test_arguments_are_declared_and_packed_in_the_order_that_the_entry_gives(tmp_path: Path) -> None:
+    tensor_map = {"tma_b": {"box": ["BK", 16], "swizzle": 64}}
+    workspace = {"workspace": {"bytes": 256, "bytes_per_block": 1024, "zeroed": "once"}}
+    given = [tensor_map, "k", "alpha", "A", "C", "tile_counter", workspace]
+    template = {"BM": 128, "BN": 128, "BK": 8, "T": "__half", "FLAG": True}
+    variant = edited(tmp_path, "variants", "sgemm_vectorized", arguments=given, template=template)
+    assert isinstance(variant, Variant)
+    unit = re.sub(r"\s+", " ", variant.translation_unit())
+    assert "sgemm_vectorized<128, 128, 8, __half, true>( const __grid_constant__ CUtensorMap tma_b, int k," in unit
+    assert unit.endswith("float* C, unsigned* tile_counter, void* workspace); ")
+    asked: list[Any] = []
+
+    class Makers:
+        def tensor_map(self, matrix: Any, rows: int, columns: int, ld: int, spec: arguments.TensorMap) -> str:
+            asked.append((matrix, rows, columns, ld, spec.box, spec.swizzle))
+            return "map"
+
+        def workspace(self, nbytes: int, spec: arguments.Workspace) -> str:
+            asked.append((nbytes, spec.zeroed))
+            return spec.name
+
+    problem = Problem(5, 8, 7, 8, 12, 8, alpha=2.0)
+    packed = arguments.pack(variant.arguments, problem, {"A": 1, "B": 2, "C": 3}, 10, Makers())
+    assert packed == ("map", 7, 2.0, 1, 3, "tile_counter", "workspace")
+    assert asked == [(2, 7, 8, 12, (8, 16), 64), (4, "always"), (256 + 10 * 1024, "once")]
 
 
 # ---- problems that are refused ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "key"), [(name, key) for name in NAMES for key in KERNELS[name].multiples])
-def test_each_requirement_is_named_with_its_value(name: str, key: str) -> None:
-    """A problem that breaks this requirement alone is refused, in words that name it; one that keeps it is not."""
-    variant, multiple = KERNELS[name], KERNELS[name].multiples[key]
-    good = Problem(1024, 1024, 1024, 2048, 2048, 2048, b_layout=variant.b_layout)
-    bad = replace(good, **{key: getattr(good, key) + multiple // 2})
-    assert variant.refusal(good) is None
-    assert variant.refusal(replace(good, **{key: getattr(good, key) + multiple})) is None
-    value = getattr(bad, key)
-    expected = f"{name} cannot take this problem: {key} = {value}, but {key} must be a multiple of {multiple}"
-    assert variant.refusal(bad) == expected
+def test_each_requirement_is_named_with_its_value() -> None:
+    """A problem that breaks one requirement alone is refused, in words that name it; one that keeps it is not."""
+    for name, variant in KERNELS.items():
+        good = Problem(1024, 1024, 1024, 2048, 2048, 2048, b_layout=variant.b_layout)
+        assert variant.refusal(good) is None
+        for key, multiple in variant.multiples.items():
+            value = getattr(good, key) + multiple // 2
+            said = f"{name} cannot take this problem: {key} = {value}, but {key} must be a multiple of {multiple}"
+            assert variant.refusal(replace(good, **{key: value})) == said
+            assert variant.refusal(replace(good, **{key: getattr(good, key) + multiple})) is None, (name, key)
+        for matrix in variant.aligned:
+            addresses = {"A": 4096, "B": 8192, "C": 12288}
+            assert variant.refusal(good, addresses) is None
+            addresses[matrix] += variant.align_bytes // 2
+            said = f"{matrix} starts at byte {addresses[matrix]}, but it must be aligned to {variant.align_bytes} bytes"
+            assert str(variant.refusal(good, addresses)).endswith(said), name
 
 
-@pytest.mark.parametrize(("name", "matrix"), [(name, matrix) for name in NAMES for matrix in KERNELS[name].aligned])
-def test_a_misaligned_matrix_is_refused(name: str, matrix: str) -> None:
-    variant = KERNELS[name]
-    aligned = {"A": 4096, "B": 8192, "C": 12288}
-    byte = aligned[matrix] + variant.align_bytes // 2
-    problem = Problem.square(1024, variant.b_layout)
-    assert variant.refusal(problem, aligned) is None
-    said = variant.refusal(problem, aligned | {matrix: byte})
-    assert said and said.endswith(
-        f"{matrix} starts at byte {byte}, but it must be aligned to {variant.align_bytes} bytes"
-    )
+def test_a_problem_that_nothing_can_take_is_refused_by_all() -> None:
+    good = Problem(4, 5, 6, 6, 5, 5)
+    for key, value in {"m": 0, "n": -1, "k": 0, "lda": 5, "ldb": 4, "ldc": 4}.items():
+        for entry in CATALOGUE.values():
+            assert f"{key} = {value}, but" in str(entry.refusal(replace(good, **{key: value})))
+    assert "a column has 6 elements" in str(Problem(4, 5, 6, 6, 5, 5, b_layout="column").refusal())
 
 
-@pytest.mark.parametrize(
-    ("problem", "said"),
-    [
-        (Problem(0, 4, 4, 4, 4, 4), "m = 0, but m must be at least 1"),
-        (Problem(4, -1, 4, 4, 4, 4), "n = -1, but n must be at least 1"),
-        (Problem(4, 4, 0, 4, 4, 4), "k = 0, but k must be at least 1"),
-        (Problem(4, 5, 6, 5, 5, 5), "lda = 5, but a row has 6 elements"),
-        (Problem(4, 5, 6, 6, 4, 5), "ldb = 4, but a row has 5 elements"),
-        (Problem(4, 5, 6, 6, 5, 5, b_layout="column"), "ldb = 5, but a column has 6 elements"),
-        (Problem(4, 5, 6, 6, 5, 4), "ldc = 4, but a row has 5 elements"),
-        (Problem(2**16, 1, 1, 2**15, 1, 1), "A spans 2147483648 elements, but at most 2147483647 can be indexed"),
-        (Problem(1, 1, 2**16, 2**16, 2**15, 1), "B spans 2147483648 elements, but at most 2147483647 can be indexed"),
-        (Problem(2**16, 1, 1, 1, 1, 2**15), "C spans 2147483648 elements, but at most 2147483647 can be indexed"),
-    ],
-)
-def test_a_problem_that_nothing_can_take_is_refused_by_all(problem: Problem, said: str) -> None:
-    for entry in catalogue.load().values():
-        assert entry.refusal(problem) == f"{entry.name} cannot take this problem: {said}"
+@pytest.mark.parametrize("axis", "ABC")
+def test_a_matrix_beyond_a_32_bit_index_is_refused(axis: str) -> None:
+    sizes = {"A": (2**16, 1, 1, 2**15, 1, 1), "B": (1, 1, 2**16, 2**16, 2**15, 1), "C": (2**16, 1, 1, 1, 1, 2**15)}
+    assert Problem(*sizes[axis]).refusal().startswith(f"{axis} spans 2147483648 elements")
+    assert Problem.square(46340).refusal() is None and Problem.square(46341).refusal() is not None
 
 
 def test_a_b_that_lies_otherwise_is_refused_and_libraries_take_both() -> None:
-    entries = catalogue.load()
-    columns = [name for name, entry in KERNELS.items() if entry.b_layout == "column"]
-    assert columns and all(KERNELS[name].requires.startswith("B column-major") for name in columns)
-    for entry in entries.values():
-        for layout, other in (("row", "column"), ("column", "row")):
-            said = entry.refusal(Problem.square(1024, layout))
+    for entry in CATALOGUE.values():
+        for layout in ("row", "column"):
             takes = entry.b_layout == layout or getattr(entry, "library", None) in ("cublas", "torch")
-            assert (said is None) == takes
-            assert takes or said.endswith(
-                f" cannot take this problem: B is {layout}-major, but it must be {other}-major"
-            )
+            said = entry.refusal(Problem.square(1024, layout))
+            assert (said is None) == takes and (takes or f"B is {layout}-major" in said)
+
+
+def test_the_grid_limit_is_named() -> None:
+    naive, n = KERNELS["sgemm_naive"], 65535 * 32
+    assert naive.refusal(Problem(1, n, 1, 1, n, n)) is None
+    assert "65536 blocks in y" in naive.refusal(Problem(1, n + 1, 1, 1, n + 1, n + 1))
 
 
 def test_a_column_major_b_lies_in_memory_as_its_transpose() -> None:
@@ -194,140 +169,53 @@ def test_a_column_major_b_lies_in_memory_as_its_transpose() -> None:
     assert by_rows.numbers == by_columns.numbers and list(by_rows.numbers)[-1] == "beta"
 
 
-def test_the_grid_limit_is_named() -> None:
-    naive = KERNELS["sgemm_naive"]
-    assert naive.refusal(Problem(1, 65535 * 32, 1, 1, 65535 * 32, 65535 * 32)) is None
-    n = 65535 * 32 + 1
-    assert naive.refusal(Problem(1, n, 1, 1, n, n)) == (
-        "sgemm_naive cannot take this problem: the grid has 65536 blocks in y, but CUDA allows 65535"
-    )
+# ---- a catalogue that is broken ------------------------------------------------------------------------------------
 
-
-def test_the_largest_problem_that_can_be_indexed_is_taken() -> None:
-    assert Problem(46340, 1, 1, 46340, 1, 1).refusal() is None
-    assert Problem.square(46340).refusal() is None and Problem.square(46341).refusal() is not None
-
-
-def test_a_texture_is_not_asked_for_more_than_it_can_hold() -> None:
-    """Whole tiles must be within 2^27 texels, so that no index runs over; beyond that the dispatcher falls back."""
-    texld, dispatcher = KERNELS["sgemm_t128x128x8_texld"], catalogue.load().runnable["sgemm_c_texld"]
-    fits, too_wide = Problem(1, 4, 4, 2**22 - 4, 4, 4), Problem(1, 4, 4, 2**22, 4, 4)  # 128 rows of the tile of A
-    assert texld.refusal(fits) is None and dispatcher.pick(fits).name == texld.name
-    assert texld.refusal(too_wide) == (
-        "sgemm_t128x128x8_texld cannot take this problem: the tiles of A span 134217760 texels, "
-        "but a texture has at most 134217728"
-    )
-    assert dispatcher.pick(too_wide).name == "sgemm_t128x128x8"
-
-
-# ---- dispatchers ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("m", "n", "picked"),
-    [(2500, 2500, "t128x256x8_cpasync"), (2499, 2500, "t128x128x8"), (9999, 2499, "t128x128x8"), (1, 1, "t128x128x8")],
+NAIVE, VECTORIZED, TEXLD = (
+    ("variants", "sgemm_naive"),
+    ("variants", "sgemm_vectorized"),
+    ("dispatchers", "sgemm_c_texld"),
 )
-def test_a_dispatcher_picks_by_size(m: int, n: int, picked: str) -> None:
-    assert catalogue.load().runnable["sgemm_c_dispatch"].pick(Problem(m, n, 1, 1, n, n)).name == f"sgemm_{picked}"
+BROKEN = [  # section and entry, key, value, what the message has beside them
+    (NAIVE, "tile", {"m": "BLOK", "n": 32, "k": 1}, "nearest: BLOCK"),
+    (NAIVE, "multiples", {"m": "BM"}, "'BM'"),
+    (NAIVE, "builds_on", "sgemm_nave", "nearest: sgemm_naive"),
+    (NAIVE, "builds_on", "cublas_fp32", "'cublas_fp32'"),
+    (NAIVE, "baseline", "cublas_fp31", "nearest: cublas"),
+    (NAIVE, "source", "sgemm/nave.cu", "no such file"),
+    (NAIVE, "threads", 2048, "a multiple of 32"),
+    (NAIVE, "dtype", "fp64", "allowed: one of fp32"),
+    (NAIVE, "treads", 64, "nearest: threads"),
+    (NAIVE, "idea", None, "idea"),
+    (VECTORIZED, "arguments", [{"tma_a": {"box": [257, 4]}}], "at most 256"),
+    (VECTORIZED, "arguments", [{"tma_a": {"box": ["BN", 3]}}], "a multiple of 16"),
+    (VECTORIZED, "arguments", [{"tma_c": {"box": [8, 64], "swizzle": 128}}], "256 bytes"),
+    (VECTORIZED, "arguments", ["m", "n", "m"], "twice"),
+    (VECTORIZED, "arguments", ["q"], "q"),
+    (VECTORIZED, "cluster", [4, 4], "at most 8 blocks"),
+    (VECTORIZED, "arch", "90b", "90b"),
+    (TEXLD, "choices", [{"variant": "sgemm_t128x128x9"}], "nearest"),
+    (TEXLD, "choices", [], "at least 1 item"),
+    (TEXLD, "choices", [{"variant": "sgemm_naive"}, {"variant": "hgemm_naive_bf16"}], "fp32 and bf16"),
+    (TEXLD, "builds_on", "sgemm_c_dispatch", "'sgemm_c_dispatch'"),
+]
 
 
-@pytest.mark.parametrize(
-    ("problem", "addresses", "picked"),
-    [
-        (Problem.square(64), {"A": 16, "B": 32, "C": 4}, "t128x128x8_texld"),
-        (Problem.square(64), {"A": 24, "B": 32, "C": 4}, "t128x128x8"),
-        (Problem(5, 5, 5, 8, 8, 5), {}, "t128x128x8_texld"),
-        (Problem(5, 5, 5, 8, 7, 5), {}, "t128x128x8"),
-    ],
-)
-def test_a_dispatcher_passes_over_a_choice_that_refuses(
-    problem: Problem, addresses: dict[str, int], picked: str
-) -> None:
-    assert catalogue.load().runnable["sgemm_c_texld"].pick(problem, addresses).name == f"sgemm_{picked}"
-
-
-def test_a_dispatcher_that_has_no_choice_for_a_problem_says_why(tmp_path: Path) -> None:
-    entries = edited(tmp_path, lambda data: data["dispatchers"]["sgemm_c_dispatch"]["choices"].pop())
+@pytest.mark.parametrize(("entry", "key", "value", "words"), BROKEN)
+def test_a_broken_entry_names_file_entry_and_key(entry: Any, key: str, value: Any, words: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
-        entries["sgemm_c_dispatch"].pick(Problem.square(100))
-    assert str(error.value) == (
-        "sgemm_c_dispatch cannot take this problem: "
-        "its last choice is sgemm_t128x256x8_cpasync for m >= 2500, n >= 2500"
-    )
+        edited(tmp_path, *entry, **{key: value})
+    said = str(error.value)
+    named = "" if key == "arguments" else key  # which are named themselves
+    assert all(part in said for part in (str(tmp_path / "catalogue.yaml"), entry[1], named, words)), said
+    assert "\n" not in said
 
 
-def test_a_dispatchers_row_lists_its_choices(variants_csv: Path) -> None:
-    rows = {row["variant"]: row for row in read_rows(variants_csv, "variants")}
-    row = rows["sgemm_c_dispatch"]
-    assert row["kind"] == "dispatcher" and row["source"] is None and row["baseline"] == "cublas_fp32"
-    assert row["choices"] == "sgemm_t128x256x8_cpasync for m >= 2500, n >= 2500; else sgemm_t128x128x8"
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"choices": [{"variant": "sgemm_t128x128x9"}]}, r"variant 'sgemm_t128x128x9' in .*c_texld\.choices; nearest"),
-        ({"choices": [{"variant": "cublas_fp32"}]}, r"unknown variant 'cublas_fp32' in .*c_texld\.choices"),
-        ({"choices": []}, r"c_texld\.choices = \[\] is not allowed; allowed: at least 1 item"),
-        (
-            {"choices": [{"variant": "sgemm_naive"}, {"variant": "hgemm_naive_bf16"}]},
-            r"c_texld\.choices have dtype fp32 and bf16, but it must be one",
-        ),
-        ({"builds_on": "sgemm_c_dispatch"}, r"unknown variant 'sgemm_c_dispatch' in .*c_texld\.builds_on"),
-    ],
-)
-def test_a_broken_dispatcher_names_file_entry_and_key(change: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=said) as error:
-        edited(tmp_path, lambda data: data["dispatchers"]["sgemm_c_texld"].update(change))
-    assert str(tmp_path / "catalogue.yaml") in str(error.value) and "\n" not in str(error.value)
-
-
-# ---- a catalogue that is broken ---------------------------------------------------------------------------------
-
-
-def test_an_unknown_variant_gives_the_nearest_names() -> None:
-    with pytest.raises(
-        UserError, match=r"unknown variant 'sgemm_warptle' in kernels/catalogue\.yaml; nearest: sgemm_w"
-    ):
-        catalogue.load().find("sgemm_warptle")
-
-
-@pytest.mark.parametrize(
-    ("variant", "change", "said"),
-    [
-        ("sgemm_naive", {"tile": {"m": "BLOK", "n": 32, "k": 1}}, r"'BLOK' in .*sgemm_naive\.tile\.m; nearest: BLOCK"),
-        ("hgemm_naive_bf16", {"tile": {"m": "T", "n": 1, "k": 1}}, r"tile\.m = '__nv_bfloat16' is not"),
-        ("sgemm_naive", {"multiples": {"m": "BM"}}, r"parameter 'BM' in .*sgemm_naive\.multiples\.m; valid"),
-        ("sgemm_naive", {"builds_on": "sgemm_nave"}, r"'sgemm_nave' in .*sgemm_naive\.builds_on; nearest: sgemm_naive"),
-        ("sgemm_naive", {"builds_on": "cublas_fp32"}, r"unknown variant 'cublas_fp32' in .*sgemm_naive\.builds_on"),
-        ("sgemm_naive", {"baseline": "cublas_fp31"}, r"baseline 'cublas_fp31' in .*sgemm_naive; nearest: cub"),
-        ("sgemm_naive", {"source": "sgemm/nave.cu"}, r"sgemm_naive\.source = 'sgemm/nave\.cu': no such file"),
-        ("sgemm_naive", {"threads": 2048}, r"sgemm_naive\.threads = 2048 is not allowed; allowed: a multiple of 32"),
-        ("sgemm_naive", {"threads": 100}, r"threads = 100 is not allowed; allowed: a multiple of 32"),
-        ("sgemm_naive", {"dtype": "fp64"}, r'dtype = "fp64" is not allowed; allowed: one of fp32, tf32, bf16, fp16'),
-        ("sgemm_naive", {"grid": "xy"}, r'grid = "xy" is not allowed; allowed: one of mn, nm'),
-        ("sgemm_naive", {"treads": 64}, r"variants\.sgemm_naive: unknown key 'treads'; nearest: threads"),
-    ],
-)  # fmt: skip
-def test_a_broken_entry_names_file_entry_and_key(
-    variant: str, change: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    with pytest.raises(UserError, match=said) as error:
-        edited(tmp_path, lambda data: data["variants"][variant].update(change))
-    assert str(tmp_path / "catalogue.yaml") in str(error.value) and "\n" not in str(error.value)
-
-
-def test_a_name_that_is_variant_and_baseline_is_refused(tmp_path: Path) -> None:
-    def change(data: dict[str, Any]) -> None:
-        data["baselines"]["sgemm_naive"] = data["baselines"]["cublas_fp32"]
-
-    with pytest.raises(UserError, match="'sgemm_naive' is both a variant and a baseline"):
-        edited(tmp_path, change)
-
-
-def test_a_missing_key_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"variants\.sgemm_naive: 'idea' is missing"):
-        edited(tmp_path, lambda data: data["variants"]["sgemm_naive"].pop("idea"))
+def test_names_and_architectures_are_told_apart() -> None:
+    with pytest.raises(UserError, match=r"unknown variant 'sgemm_warptle' in .*nearest: sgemm_warptile"):
+        CATALOGUE.find("sgemm_warptle")
+    one = vectorized(arch=90, one_arch=True)
+    assert one.unfit("sm_90a") is None and "arch = sm_100" in str(one.unfit("sm_100"))
 
 
 # ---- hashes -----------------------------------------------------------------------------------------------------
@@ -368,147 +256,33 @@ def test_comments_and_white_space_do_not_change_a_hash(tree: Path) -> None:
         assert changed(tree, "sgemm/naive.cu", edit) == set()
 
 
-def test_code_changes_the_hash_of_its_variants_alone(tree: Path) -> None:
-    assert changed(tree, "sgemm/naive.cu", lambda t: t.replace("float sum = 0.0f", "float sum = 1.0f")) == {
-        "sgemm_naive"
-    }
-    both = {"hgemm_naive_bf16", "hgemm_naive_fp16"}
-    assert changed(tree, "hgemm/naive.cu", lambda t: t.replace("WM = BM / 2", "WM = BM / 4")) == both
-
-
-def test_a_dispatchers_hash_changes_with_its_kernels_and_sizes(tree: Path) -> None:
-    def dispatchers() -> dict[str, str]:
-        entries = catalogue.load(path=tree / "catalogue.yaml").values()
-        return {entry.name: entry.source_hash for entry in entries if isinstance(entry, catalogue.Dispatcher)}
-
-    before = dispatchers()
-    file = tree / "catalogue.yaml"
-    file.write_text(file.read_text().replace("n: 2500}", "n: 2501}"))
-    resized = dispatchers()
-    assert {name for name in before if before[name] != resized[name]} == {"sgemm_c_dispatch"}
-    kernel = tree / "sgemm" / "t128x128x8_texld.cu"
-    kernel.write_text(kernel.read_text().replace("TM = 8,", "TM = 7 + 1,"))
-    assert {name for name, value in dispatchers().items() if value != resized[name]} == {"sgemm_c_texld"}
-
-
-def test_an_included_header_changes_the_hash_of_its_users(tree: Path) -> None:
-    # the others include the first
-    headers = "ptx|warp_tile|tile_pipeline|tile_pipeline_k_major|cluster_pipeline|fma_pipeline|split"
-    users = {
-        name
-        for name, variant in KERNELS.items()
-        if re.search(rf'"include/({headers})\.cuh"', variant.source.read_text())
-    }
-    assert users and changed(tree, "include/ptx.cuh", lambda t: t + "\nstruct Another {};\n") == users
-    assert changed(tree, "include/epilogue.cuh", lambda t: t + "\nstruct Another {};\n") == set(NAMES)
-
-
-def test_a_header_that_a_header_includes_counts_too(tree: Path) -> None:
+def test_code_and_included_headers_change_the_hash_of_their_users_alone(tree: Path) -> None:
+    edit = lambda t: t.replace("float sum = 0.0f", "float sum = 1.0f")  # noqa: E731
+    assert changed(tree, "sgemm/naive.cu", edit) == {"sgemm_naive"}
+    users = {name for name, v in KERNELS.items() if "include/store_stage.cuh" in v.source.read_text()}
+    assert users and changed(tree, "include/store_stage.cuh", lambda t: t + "\nstruct Another {};\n") == users
     (tree / "include" / "deep.cuh").write_text("#pragma once\n")
-    epilogue = tree / "include" / "epilogue.cuh"
-    epilogue.write_text(epilogue.read_text() + '#include "include/deep.cuh"\n')
-    assert changed(tree, "include/deep.cuh", lambda t: t + "struct Deep {};\n") == set(NAMES)
+    header = tree / "include" / "store_stage.cuh"
+    header.write_text(header.read_text() + '#include "include/deep.cuh"\n')
+    assert changed(tree, "include/deep.cuh", lambda t: t + "struct Deep {};\n") == users
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("WNITER: 4, TM: 8,", "WNITER: 4, TM: 4,"),
-        ("THREADS: 128}\n    threads: 128", "THREADS: 128}\n    threads: 96"),
-        ("    idea: a tile", None),
-    ],
-)
-def test_template_values_and_launch_change_a_hash_but_words_do_not(old: str, new: str | None, tree: Path) -> None:
-    expected = {"sgemm_warptile"} if new else set()
-    edit = lambda text: text.replace(old, new or "    idea: another tile")  # noqa: E731
-    assert changed(tree, "catalogue.yaml", edit) == expected
+def test_a_dispatcher_s_hash_is_of_its_choices_and_not_of_its_kernels(tree: Path) -> None:
+    def of() -> dict[str, str]:
+        found = catalogue.load(path=tree / "catalogue.yaml").values()
+        return {entry.name: entry.source_hash for entry in found if isinstance(entry, catalogue.Dispatcher)}
+
+    before, file, kernel = of(), tree / "catalogue.yaml", tree / "sgemm" / "t128x128x8_texld.cu"
+    kernel.write_text(kernel.read_text().replace("TM = 8,", "TM = 7 + 1,"))
+    assert of() == before
+    file.write_text(file.read_text().replace("n: 2500}", "n: 2501}"))
+    assert {name for name, value in of().items() if value != before[name]} == {"sgemm_c_dispatch"}
 
 
-def made_of(tmp_path: Path, **keys: Any) -> Variant:
-    """sgemm_vectorized, its entry changed by `keys`."""
-    found = edited(tmp_path, lambda data: data["variants"]["sgemm_vectorized"].update(keys))["sgemm_vectorized"]
-    assert isinstance(found, Variant)
-    return found
-
-
-def test_arguments_are_declared_in_the_order_that_the_entry_gives(tmp_path: Path) -> None:
-    tensor_map = {"tma_b": {"box": ["BK", 16], "swizzle": 64}}
-    workspace = {"workspace": {"bytes": 256, "bytes_per_block": 1024, "zeroed": "once"}}
-    variant = made_of(tmp_path, arguments=[tensor_map, "k", "alpha", "A", "C", "tile_counter", workspace])
-    declared = "(const __grid_constant__ CUtensorMap tma_b, int k, float alpha, const float* A, float* C, "
-    assert declared + "unsigned* tile_counter, void* workspace);" in re.sub(
-        r",\n +", ", ", variant.translation_unit().replace("(\n    ", "(")
-    )
-    asked: list[Any] = []
-
-    class Makers:
-        def texture(self, *given: Any) -> None:
-            pytest.fail("no textures")
-
-        def tensor_map(self, matrix: Any, rows: int, columns: int, ld: int, spec: arguments.TensorMap) -> str:
-            asked.append((matrix, rows, columns, ld, spec.box, spec.swizzle))
-            return "map"
-
-        def workspace(self, nbytes: int, spec: arguments.Workspace) -> str:
-            asked.append((nbytes, spec.zeroed))
-            return spec.name
-
-    problem = Problem(5, 8, 7, 8, 12, 8, alpha=2.0)
-    packed = arguments.pack(variant.arguments, problem, {"A": 1, "B": 2, "C": 3}, 10, Makers())
-    assert packed == ("map", 7, 2.0, 1, 3, "tile_counter", "workspace")
-    assert asked == [(2, 7, 8, 12, (8, 16), 64), (4, "always"), (256 + 10 * 1024, "once")]
-    assert variant.source_hash != made_of(tmp_path).source_hash == KERNELS["sgemm_vectorized"].source_hash
-
-
-def test_a_persistent_grid_follows_the_gpu_and_has_whole_clusters(tmp_path: Path) -> None:
-    problem = Problem.square(8 * 128)
-    assert made_of(tmp_path).grid(problem, sms=7) == (8, 8, 1)
-    assert made_of(tmp_path, persistent=2).grid(problem, sms=7) == (14, 1, 1)
-    assert made_of(tmp_path, persistent=1, cluster=[2, 1]).grid(problem, sms=7) == (6, 1, 1)
-    assert made_of(tmp_path, persistent=1).grid(Problem.square(128), sms=7) == (1, 1, 1)
-    assert made_of(tmp_path, persistent=1, shares_tiles=True).grid(Problem.square(128), sms=7) == (7, 1, 1)
-    assert made_of(tmp_path, cluster=[2, 4]).grid(Problem.square(5 * 128), sms=7) == (6, 8, 1)
-    assert made_of(tmp_path, cluster=[2, 1], slices=4).grid(Problem.square(5 * 128), sms=7) == (6, 5, 4)
-
-
-@pytest.mark.parametrize(
-    ("keys", "words"),
-    [
-        ({"arguments": [{"tma_a": {"box": [257, 4]}}]}, "= 257 is not allowed; allowed: at most 256"),
-        (
-            {"arguments": [{"tma_a": {"box": ["BN", 3]}}]},
-            "box = [128, 3]: a row has 12 bytes; allowed: a multiple of 16",
-        ),
-        (
-            {"arguments": [{"tma_c": {"box": [8, 64], "swizzle": 128}}]},
-            "a row has 256 bytes; allowed: a multiple of 16 ",
-        ),
-        ({"arguments": [{"tma_a": {"box": [8, 8]}}], "align_bytes": 8}, "a tensor map needs align_bytes of 16 or more"),
-        ({"arguments": ["m", "n", "m"]}, "sgemm_vectorized.arguments has 'm' twice"),
-        ({"arguments": ["q"]}, "arguments"),
-        ({"arguments": ["m"], "textures": True}, "has both textures and arguments"),
-        ({"textures": True, "b_layout": "column"}, "b_layout = 'column', but a texture's B is row-major"),
-        ({"b_layout": "diagonal"}, "b_layout"),
-        ({"cluster": [4, 4]}, "cluster = [4, 4], but a cluster has at most 8 blocks"),
-        ({"cluster": [2, 2], "slices": 4}, "cluster = [2, 2] and slices = 4, but a cluster has at most 8 blocks"),
-        ({"arch": "90b"}, "arch"),
-    ],
-)
-def test_what_cannot_be_launched_is_refused_in_one_line(keys: dict[str, Any], words: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError) as refused:
-        made_of(tmp_path, **keys)
-    assert words in str(refused.value) and "\n" not in str(refused.value)
-
-
-def test_one_architecture_s_own_features_are_built_for_it_alone(tmp_path: Path) -> None:
-    variant = made_of(tmp_path, arch="90a")
-    assert variant.unfit("sm_90a") is None
-    assert variant.unfit("sm_100") == "sgemm_vectorized needs what sm_90a alone has, but arch = sm_100"
-
-
-def test_the_layout_of_b_is_part_of_a_source_s_hash(tmp_path: Path) -> None:
-    assert made_of(tmp_path, b_layout="row").source_hash == KERNELS["sgemm_vectorized"].source_hash
-    assert made_of(tmp_path, b_layout="column").source_hash != KERNELS["sgemm_vectorized"].source_hash
+def test_launch_changes_a_hash_but_words_do_not() -> None:
+    changes = {"template": {"BM": 64}, "threads": 128, "b_layout": "column", "cluster": (2, 1), "slices": 2}
+    hashes = {vectorized(**{key: value}).source_hash for key, value in changes.items()} | {vectorized().source_hash}
+    assert len(hashes) == 1 + len(changes) and vectorized(idea="another").source_hash == vectorized().source_hash
 
 
 # ---- short forms ----------------------------------------------------------------------------------------------------

@@ -7,12 +7,9 @@ import functools
 import pytest
 
 import ptxsim
-from contracts import read_json
 from experiments.emulation import launching
 from kernels import catalogue
 from kernels.catalogue import Problem
-
-LADDER = ["naive_16x16", "tiling", "at_tiling", "at_swizzle", "at_swizzle_rw", "at_swizzle_dbf_rw"]
 
 # of the wavefronts of shared loads and of shared stores, the share that are conflicts; bytes of C used per sector
 MEMORY = {
@@ -81,36 +78,3 @@ def test_the_text_s_swizzle_of_b_in_tf32_changes_no_bank(counted_of) -> None:
     """A row's number modulo 8 in place of 4 sends rows 4 to 7 to another line of the same banks."""
     ours, theirs = (counted_of(f"tf32gemm_{rung}") for rung in ("bcf", "bcf_8rows"))
     assert theirs == ours
-
-
-BOUNDED = {  # blocks an SM, and whether they cost spills
-    "at_swizzle_dbf_rw": (2, False),
-    "at_swizzle_dbf_rw_unbounded": (2, False),
-    "at_swizzle_dbf_rw_1block": (1, False),
-    "at_swizzle_dbf_rw_3blocks": (3, True),
-    "blocktile_2d_3blocks": (3, False),
-    "vectorized_3blocks": (3, True),
-}
-
-
-@pytest.mark.parametrize("rung", BOUNDED)
-def test_launch_bounds_set_the_blocks_per_sm(rung: str, builds) -> None:
-    """Registers are what limits them."""
-    name, (blocks, spills) = f"sgemm_{rung}", BOUNDED[rung]
-    row = read_json(builds(name) / f"{name}.json", "resources")
-    assert row["blocks_per_sm"] == blocks
-    assert row["limiter"] == "registers" and (row["spill_bytes"] > 0) == spills
-
-
-def test_worklog_b_s_rungs_have_the_order_of_its_text() -> None:
-    """Rows outside, columns inside; the snake is one variant of the last."""
-    kernels = catalogue.load().kernels
-    orders = {name: kernel.template["ORDER"] for name, kernel in kernels.items() if "ORDER" in kernel.template}
-    assert {f"sgemm_{rung}" for rung in LADDER[1:]} <= set(orders)
-    assert [name for name, order in orders.items() if order != "Order::rows"] == ["sgemm_at_swizzle_dbf_rw_snake"]
-
-
-def test_worklog_b_s_rungs_build_on_each_other() -> None:
-    kernels = catalogue.load().kernels
-    assert [kernels[f"sgemm_{rung}"].builds_on for rung in LADDER] == [None, *(f"sgemm_{rung}" for rung in LADDER[:-1])]
-    assert [name for name in kernels if name.removeprefix("sgemm_") in LADDER] == [f"sgemm_{rung}" for rung in LADDER]

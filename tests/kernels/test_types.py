@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes  # noqa: F401  # NumPy knows 8-bit floats by it
-import numpy as np
 import pytest
 from helpers import ARCH
 
-from contracts import UserError
 from contracts.dtypes import Types, dtypes
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages import build
@@ -22,7 +18,6 @@ from experiments.stages.check import check_cases
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
-FP8 = ["fp8_e4m3", "fp8_e5m2"]
 SOURCE = """
 #include "include/epilogue.cuh"
 #include <cuda_bf16.h>
@@ -41,29 +36,11 @@ __global__ void naive(int m, int n, int k, float alpha, const AB* A, int lda, co
 """
 
 
-def loaded(tmp_path: Path, entry: dict[str, Any], section: str = "variants") -> catalogue.Entry:
-    """The entry as `new`, in the catalogue; made of an entry that is there, without its types."""
-    data = copy.deepcopy(catalogue.entries_of(catalogue.CATALOGUE))
-    like = {"variants": "sgemm_naive", "baselines": "cublas_fp32"}[section]
-    kept = {key: value for key, value in data[section][like].items() if key != "dtype"}
-    data[section]["new"] = kept | {"baseline": "new" if section == "baselines" else kept["baseline"]} | entry
-    path = tmp_path / "catalogue.yaml"
-    path.write_text(json.dumps(data))  # which is YAML, without anchors
-    return catalogue.load(path=path)["new"]
-
-
-def types(ab: str, c: str, accumulate: str = "fp32") -> dict[str, Any]:
-    return {"types": {"ab": ab, "accumulate": accumulate, "c": c}}
-
-
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("fp32", ("fp32", "fp32", "fp32")),
         ("tf32", ("tf32", "fp32", "fp32")),
-        ("bf16", ("bf16", "fp32", "bf16")),
         ("bf16_fp32", ("bf16", "fp32", "fp32")),
-        ("fp8_e4m3_bf16", ("fp8_e4m3", "fp32", "bf16")),
         ("fp8_e5m2_fp8_e4m3", ("fp8_e5m2", "fp32", "fp8_e4m3")),
         ("fp16_fp16_fp16", ("fp16", "fp16", "fp16")),
     ],
@@ -71,62 +48,18 @@ def types(ab: str, c: str, accumulate: str = "fp32") -> dict[str, Any]:
 def test_types_have_a_name_that_says_them(name: str, parts: tuple[str, str, str]) -> None:
     found = Types.named(name)
     assert (found.ab.name, found.accumulate.name, found.c.name) == parts and found.name == name
-    assert found.of("A") is found.of("B") is dtypes()[parts[0]] and found.of("C") is dtypes()[parts[2]]
 
 
-@pytest.mark.parametrize("name", FP8)
-def test_each_code_of_an_8_bit_float_is_the_number_that_torch_has(name: str) -> None:
-    """All 256 codes, to numbers; and numbers between them, rounded. Beyond the largest the rounding may differ."""
-    torch = pytest.importorskip("torch")
-    numpy, codes = dtypes()[name].numpy, np.arange(256, dtype=np.uint8)
-    theirs = torch.from_numpy(codes.copy()).view(getattr(torch, numpy)).float().numpy()
-    ours = codes.view(numpy).astype(np.float32)
-    assert np.array_equal(ours, theirs, equal_nan=True) and np.isnan(ours).sum() == {"fp8_e4m3": 2, "fp8_e5m2": 6}[name]
-    finite = np.sort(ours[np.isfinite(ours)])
-    between = np.concatenate([finite, (finite[1:] + finite[:-1]) / 2, 0.75 * finite[1:] + 0.25 * finite[:-1]])
-    rounded = torch.from_numpy(between).to(getattr(torch, numpy)).float().numpy()
-    assert np.array_equal(between.astype(numpy).astype(np.float32), rounded)
-
-
-@pytest.mark.parametrize(
-    ("entry", "section", "said"),
-    [
-        ({}, "variants", "new must have either dtype or types"),
-        ({"dtype": "fp32"} | types("fp32", "fp32"), "variants", "new must have either dtype or types"),
-        (types("tf32", "tf32"), "variants", r"new\.types\.c = 'tf32' is not allowed; tf32 is stored as fp32"),
-        (types("fp9", "bf16"), "variants", r'new\.types\.ab = "fp9" is not allowed; allowed: one of fp32, tf32'),
-        (types("bf16", "fp32"), "variants", "new has types bf16_fp32, but its baseline, fp32"),
-        (types("bf16", "fp32"), "baselines", "new has types bf16_fp32, but cublas is called with one dtype of 16 bits"),
-        ({"dtype": "fp8_e4m3"}, "baselines", "new has types fp8_e4m3, but cublas is called with one dtype of 16 bits"),
-        (types("fp16", "fp16", "fp16") | {"library": "cublaslt"}, "baselines", "cublaslt is called with fp32 sums"),
-    ],
-)
-def test_types_that_cannot_be_are_one_line(entry: dict[str, Any], section: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=said) as raised:
-        loaded(tmp_path, entry, section)
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({}, None),
-        ({"b_layout": "row", "ldb": 128}, "B is row-major, but it must be column-major"),
-        ({"m": 264}, "m = 264, but it must be a multiple of 16"),
-        ({"n": 120}, "n = 120, but it must be a multiple of 16"),
-        ({"k": 72}, "k = 72, but it must be a multiple of 16"),
-        ({"lda": 88}, "lda = 88, but it must be a multiple of 16"),
-        ({"ldc": 132}, "ldc = 132, but it must be a multiple of 8"),
-    ],
-)
-def test_cublaslt_refuses_products_of_8_bit_floats_that_it_does_not_take(change: dict[str, Any], said: str) -> None:
+def test_cublaslt_refuses_products_of_8_bit_floats_that_it_does_not_take() -> None:
     entry = catalogue.load()["cublaslt_fp8_e4m3_bf16"]
-    problem = replace(Problem(272, 128, 80, 96, 96, 136, b_layout="column"), **change)
-    assert entry.refusal(problem, dict.fromkeys("ABC", 4096)) == (
-        said and f"cublaslt_fp8_e4m3_bf16 cannot take this problem: {said}"
-    )
-    refusal = entry.refusal(replace(problem, m=272, n=128, k=80), {"A": 4096, "B": 4104, "C": 4096})
-    assert change or refusal.endswith("B begins 8 bytes past a multiple of 16, but it must not")
+    good = Problem(272, 128, 80, 96, 96, 136, b_layout="column")
+    addresses = dict.fromkeys("ABC", 4096)
+    assert entry.refusal(good, addresses) is None
+    for key, value in {"m": 264, "n": 120, "k": 72, "lda": 88, "ldc": 132}.items():
+        assert f"{key} = {value}, but it must be a multiple of" in entry.refusal(
+            replace(good, **{key: value}), addresses
+        )
+    assert "B begins 8 bytes past" in entry.refusal(good, addresses | {"B": 4104})
     assert "compute capability 8.9" in entry.unfit("sm_80") and entry.unfit("sm_90a") is None
 
 
@@ -135,7 +68,7 @@ def checked(tmp_path: Path, ab: str, c: str, last: str) -> list[Any]:
     made = catalogue.load().made_of("naive", {
         "source": "sgemm/naive.cu", "entry": "naive", "template": {"BLOCK": 32}, "threads": 1024,
         "tile": {"m": "BLOCK", "n": "BLOCK", "k": 1}, "grid": "mn", "b_layout": "column", "idea": "8-bit floats",
-        "baseline": "cublaslt_fp8_e4m3_bf16", **types(ab, c),
+        "baseline": "cublaslt_fp8_e4m3_bf16", "types": {"ab": ab, "accumulate": "fp32", "c": c},
     })  # fmt: skip
     source = tmp_path / "source.cu"
     text = SOURCE.replace("AB*", f"{dtypes()[ab].c_type}*").replace("T*", f"{dtypes()[c].c_type}*")
@@ -145,8 +78,8 @@ def checked(tmp_path: Path, ab: str, c: str, last: str) -> list[Any]:
     return check_cases(nullcontext(EmulatedDevice(tmp_path)), variant, seed=1, large=None)
 
 
-@pytest.mark.parametrize(("ab", "c"), [("fp8_e4m3", "bf16"), ("fp8_e5m2", "fp32")])
-def test_a_kernel_of_8_bit_floats_is_built_and_passes_every_check(ab: str, c: str, tmp_path: Path) -> None:
+def test_a_kernel_of_8_bit_floats_is_built_and_passes_every_check(tmp_path: Path) -> None:
+    ab, c = "fp8_e5m2", "fp32"
     found = checked(tmp_path, ab, c, "k")
     assert len(found) > 15 and all(one.row["passed"] for one in found), [one.row for one in found]
     for one in found:

@@ -1,4 +1,4 @@
-"""Real Snakemake runs in copies of the project: what is made, what is made again, and what an error looks like."""
+"""Real Snakemake runs: what is made, what is made again, and what an error looks like."""
 
 from __future__ import annotations
 
@@ -8,337 +8,300 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import ARCHIVE, copy_tree, environment, heed_ctrl_c, snakemake, stuck_nvcc, wait_until
+from helpers import ARCHIVE, ROOT, copy_tree, environment, heed_ctrl_c, run_module, snakemake, stuck_nvcc, wait_until
+from trees import GPU, OF_SOME, SOME, Tree, jobs
 
-from contracts import read_json, read_rows, write_rows
-from workflow.plan import TIMED
+from contracts import read_json, read_rows
+from experiments import declarations
+from experiments.stages import toolchain
+from experiments.stages.store import Measurement, Place, Store
+from kernels import catalogue
 
-TWO = ("--config", 'variants=["sgemm_naive","sgemm_vectorized"]')
 NOTHING = "Nothing to be done"
-BUILD = Path("results/build/sm_90a")
-RESOURCES = Path("results/no-gpu/resources.csv")
+KERNELS = [name for name in SOME if name in catalogue.load().kernels]
+RESOURCES = "results/no-gpu/resources.csv"
+WITH_GPU = {"GEMM_LADDER_TOOLCHAIN": json.dumps(GPU)}
 
 
-def output(done: subprocess.CompletedProcess[str]) -> str:
-    return done.stdout + done.stderr
+# ---- what `all` makes -------------------------------------------------------------------------------------------
 
 
-def build(tree: Path) -> str:
-    """Build two kernels; Snakemake's words."""
-    done = snakemake(tree, "build", *TWO)
-    assert done.returncode == 0, output(done)
-    return output(done)
+def test_all_builds_and_checks_what_was_asked_for_and_then_has_nothing_to_do(done: Tree) -> None:
+    assert set(done.dates()) == {*KERNELS}
+    results = done.folder / "results" / "no-gpu"
+    assert {row["variant"] for row in read_rows(done.folder / RESOURCES, "resources")} == {*KERNELS}
+    checks = read_rows(results / "emulated-checks.csv", "checks")
+    assert {row["variant"] for row in checks} == {*KERNELS} and all(row["passed"] for row in checks)
+    assert {row["variant"] for row in read_rows(results / "predictions.csv", "counters")} <= {*KERNELS}
+    assert read_json(done.folder / "results" / "toolchain.json", "toolchain")["gpu"] is None
+    assert NOTHING in done.succeed("all") and NOTHING in done.succeed("paper")
 
 
-def the_error(done: subprocess.CompletedProcess[str]) -> str:
-    """The run failed with one line that begins with "error:", and no traceback."""
-    errors = [line for line in output(done).splitlines() if line.startswith("error: ")]
-    assert done.returncode != 0 and len(errors) == 1, output(done)
-    assert "Traceback" not in output(done) and 'File "' not in output(done), output(done)
-    return errors[0]
+def test_documents_need_nothing_else(done: Tree) -> None:
+    for name, least, most in (("report", 1e6, 12e6), ("explorer", 5e5, 5e6)):
+        page = (done.folder / "results" / f"{name}.html").read_text()
+        assert least < len(page) < most
+        assert re.findall(r"""<(?:script|img|link|iframe)[^>]*\b(?:src|href)\s*=\s*["']?(?:https?:)?//""", page) == []
+    for name in ("paper", "supplement"):
+        assert (done.folder / "results" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
 
 
-def jobs(words: str) -> dict[str, int]:
-    """Snakemake's table of jobs."""
-    table = words.partition("Job stats:")[2].partition("\n\n")[0]
-    return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.M)}
+def test_the_report_has_every_figure_and_table(done: Tree) -> None:
+    page = (done.folder / "results" / "report.html").read_text()
+    for category in ("Paper", "Speed", "Counters", "Studies", "Experiments", "Tables"):
+        assert f'"{category}"' in page, category
+    figures = [path for path in (done.folder / "results" / "figures").glob("*.svg") if "banks_" not in path.name]
+    tables = [path for path in (done.folder / "results" / "tables").glob("*.csv") if path.stem != "counter_names"]
+    assert len(figures) > 30 and len(tables) >= 9
+    assert [path.name for path in [*figures, *tables] if path.name not in page] == []
 
 
-def dates(tree: Path) -> dict[str, int]:
-    """When each cubin was written."""
-    return {path.stem: path.stat().st_mtime_ns for path in (tree / BUILD).glob("*.cubin")}
+def test_a_figure_is_drawn_again_alone_and_is_the_same(done: Tree, tmp_path: Path) -> None:
+    options = ("--results", "data/h100", "--catalogue", "results/variants.csv", "--out", tmp_path)
+    names = ("issue", "fractions", "ladder:sgemm_ladder")  # in another order than the rules draw them
+    hashes = {"PYTHONHASHSEED": "7", "PYTHONPATH": str(done.folder)}
+    drawn = run_module("analysis.draw", *options, *names, cwd=done.folder, **hashes)
+    assert drawn.returncode == 0, drawn.stderr
+    found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    figures = done.folder / "results" / "figures"
+    assert len(found) == 6 and [name for name in found if (figures / name).read_bytes() != found[name]] == []
 
 
-# ---- building ---------------------------------------------------------------------------------------------------
+def test_the_readme_s_pictures_are_what_the_archive_draws(archive: Path, variants_csv: Path, tmp_path: Path) -> None:
+    options = ("--results", archive, "--catalogue", variants_csv, "--out", tmp_path)
+    drawn = run_module("analysis.draw", *options, "overview:light", "overview:dark")
+    assert drawn.returncode == 0, drawn.stderr
+    for background in ("light", "dark"):
+        picture = (tmp_path / f"overview_{background}.svg").read_bytes()
+        assert (ROOT / "docs" / f"ladder-{background}.svg").read_bytes() == picture
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project, with few experiments, in which two kernels are built."""
-    tree = copy_tree(tmp_path_factory.mktemp("small") / "project", experiments={"sgemm_ladder", "sgemm_sweep"})
-    made = jobs(build(tree))
-    assert (made["build_variant"], made["toolchain"], made["resources_table"]) == (2, 1, 1)
-    return tree
+def test_two_variants_are_compared_and_printed_every_time(own: Tree) -> None:
+    pair = ("--config", "variant_a=sgemm_naive", "variant_b=sgemm_coalesced")
+    for _ in range(2):
+        compared = snakemake(own.folder, "compare", *pair)
+        words = compared.stdout + compared.stderr
+        assert compared.returncode == 0 and "b / a" in words and "Global load" in words, words
+    assert (own.folder / "results" / "tables" / "compare_sgemm_naive_sgemm_coalesced.csv").is_file()
 
 
-@pytest.fixture
-def own(small: Path, tmp_path: Path) -> Path:
-    """A copy of that copy, for tests that edit its files."""
-    return Path(shutil.copytree(small, tmp_path / "project"))
+# ---- what is made again -----------------------------------------------------------------------------------------
 
 
-def edit(path: Path, how: Callable[[str], str]) -> None:
-    text = path.read_text()
-    assert how(text) != text
-    path.write_text(how(text))
+@pytest.mark.parametrize(
+    ("path", "old", "new", "built", "emulated"),
+    [
+        ("kernels/sgemm/vectorized.cu", "float", "float ", 1, 1),
+        ("kernels/include/tma.cuh", "\n", "\n// edited\n", 0, 0),  # none of the four includes it
+        ("kernels/catalogue.yaml", "    template: {BLOCK: 32}\n", "    template: {BLOCK: 16}\n", 1, 1),
+        ("ptxsim/engine/kernel.py", "\n", "\n# edited\n", 0, 2),
+    ],
+)
+def test_an_edit_makes_again_what_rests_on_it(
+    path: str, old: str, new: str, built: int, emulated: int, own: Tree
+) -> None:
+    """Of two batches; drawing takes what was built and emulated as it is."""
+    own.edit(path, old, new)
+    planned = own.planned("all")
+    assert (planned.get("build_kernels", 0), planned.get("emulate", 0)) == (built, emulated), planned
+    assert not {"build_kernels", "emulate", "resources_table"} & {*own.planned("paper")}
 
 
-def test_just_the_two_are_built_and_a_second_run_has_nothing_to_do(small: Path) -> None:
-    assert NOTHING in build(small)
-    assert set(dates(small)) == {"sgemm_naive", "sgemm_vectorized"}
-    rows = read_rows(small / RESOURCES, "resources")
-    assert [row["variant"] for row in rows] == ["sgemm_naive", "sgemm_vectorized"]
-    assert all(row["ffma"] > 0 and row["arch"] == "sm_90a" for row in rows)
-    assert read_json(small / "results/toolchain.json", "toolchain")["gpu"] is None
-
-
-def test_editing_one_kernel_builds_that_one_again(own: Path) -> None:
-    before, table = dates(own), (own / RESOURCES).read_text()
-    edited = own / "kernels/sgemm/vectorized.cu"
-    edit(edited, lambda text: text.replace("float", "float ", 1) + "\nstruct Edited {};\n")
-    assert jobs(build(own))["build_variant"] == 1
-    after = dates(own)
-    assert after["sgemm_vectorized"] > before["sgemm_vectorized"] and after["sgemm_naive"] == before["sgemm_naive"]
-    assert (own / RESOURCES).read_text() != table  # another source hash
-    assert NOTHING in build(own)
-
-
-def test_editing_a_header_builds_its_users_again(own: Path) -> None:
-    edit(own / "kernels/include/ptx.cuh", lambda text: text + "\n// edited\n")  # neither includes it
-    assert NOTHING in build(own)
-    before = dates(own)
-    edit(own / "kernels/include/epilogue.cuh", lambda text: text + "\n// edited\n")  # both do
-    assert jobs(build(own))["build_variant"] == 2
-    assert all(date > before[name] for name, date in dates(own).items())
-
-
-def test_editing_a_template_value_builds_that_variant_again(own: Path) -> None:
-    naive = "    template: {BLOCK: 32}\n    threads: 1024"
-    other = naive.replace("32", "16").replace("1024", "256")
-    edit(own / "kernels/catalogue.yaml", lambda text: text.replace(naive, other, 1))
-    assert jobs(build(own))["build_variant"] == 1
-    assert read_rows(own / RESOURCES, "resources")[0]["threads"] == 256
-
-
-def test_another_toolchain_builds_all_again(small: Path, tmp_path: Path) -> None:
+def test_another_toolchain_builds_all_again(done: Tree, tmp_path: Path) -> None:
     """A g++ that gives another version is another toolchain."""
     fake = tmp_path / "g++"
     fake.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "g++ 99.9.9" && exit\nexec {shutil.which("g++")} "$@"\n')
     fake.chmod(0o755)
-    path = os.pathsep.join([str(tmp_path), environment()["PATH"]])
-    done = snakemake(small, "-n", "build", *TWO, PATH=path)
-    assert jobs(output(done)).get("build_variant") == 2, output(done)
+    assert done.planned("build", PATH=os.pathsep.join([str(tmp_path), environment()["PATH"]]))["build_kernels"] == 2
 
 
-def test_a_kernel_that_does_not_compile_is_one_clear_line_and_no_cubin(own: Path) -> None:
-    edit(own / "kernels/sgemm/vectorized.cu", lambda text: text.replace("__global__ void", "__global__ viod", 1))
-    done = snakemake(own, "build", *TWO)
-    assert done.returncode != 0 and "Traceback" not in output(done)
-    assert re.search(r"^error: nvcc failed on sgemm_vectorized\.cu: .*vectorized\.cu\(\d+\): error", output(done), re.M)
-    assert set(dates(own)) == {"sgemm_naive"}
-    assert not list((own / BUILD).glob(".*"))
+def test_of_a_batch_only_what_changed_is_built_and_one_that_fails_leaves_the_others(own: Tree) -> None:
+    before, table = own.dates(), (own.folder / RESOURCES).read_text()
+    own.edit("kernels/sgemm/vectorized.cu", "__global__ void", "__global__ viod")
+    own.edit("kernels/sgemm/naive.cu", "float sum = 0.0f", "float sum = -0.0f")
+    said = own.fail("build", *OF_SOME)
+    assert re.search(r"^error: nvcc failed on sgemm_vectorized\.cu: .*vectorized\.cu\(\d+\): error", said)
+    after = own.dates()
+    assert after["sgemm_naive"] > before["sgemm_naive"]
+    assert {name for name in after if after[name] == before[name]} == {*KERNELS} - {"sgemm_naive"}
+    assert not list(own.build.glob(".*")) and not (own.build / "sgemm_vectorized.json").exists()
+    own.edit("kernels/sgemm/vectorized.cu", "__global__ viod", "__global__ void")
+    own.succeed("build")
+    assert [name for name in after if own.dates()[name] != after[name]] == ["sgemm_vectorized"]
+    assert (own.folder / RESOURCES).read_text() != table  # another source hash
+    figure = "results/figures/ladder_sgemm_ladder.svg"
+    own.succeed(figure)
+    assert "naive†" in (own.folder / figure).read_text()  # its archived time is of the source before
+
+
+def test_a_fresh_clone_draws_without_building_and_all_draws_after_its_checks(tmp_path: Path) -> None:
+    tree = Tree(copy_tree(tmp_path / "project"), options=())
+    emulating = {"build_kernels", "emulate", "emulated_checks_table"}
+    one = tree.planned("results/figures/power.svg")
+    assert one["total"] <= 5 and "figures_of_timings" in one and not emulating & {*one}
+    drawn = tree.planned("paper", "explorer", "claims", "results/report.html")
+    assert {"paper_pdf", "explorer_html", "claims", "bank_pictures"} <= {*drawn} and not emulating & {*drawn}
+    words = tree.succeed("-n", "all")
+    assert emulating <= {*jobs(words)}
+    tables = next(rule for rule in words.split("rule ") if rule.startswith("report_tables:"))
+    assert "results/no-gpu/emulated-checks.csv" in tables
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_86", "sm_89", "sm_100a", "sm_120"])
+def test_every_architecture_has_a_plan(arch: str) -> None:
+    done = snakemake(ROOT, "-n", "all", "--nolock", "--config", f"arch={arch}")
+    planned = jobs(done.stdout + done.stderr)
+    assert done.returncode == 0 and planned["build_kernels"] > 5 and planned["emulate"] > 5, done.stderr[-2000:]
+
+
+# ---- with a GPU, as far as a plan shows --------------------------------------------------------------------------
+
+
+def test_an_experiment_by_its_name_builds_and_measures_its_own_kernels(tmp_path: Path) -> None:
+    tree, known = Tree(copy_tree(tmp_path / "project"), options=()), catalogue.load().kernels
+
+    def commands(target: str) -> tuple[set[str], set[str]]:
+        words = tree.succeed("-n", "-p", target, **WITH_GPU)
+        builds = re.findall(r"-m experiments\.stages\.build ((?:\w+ )+)", words)
+        return {*" ".join(builds).split()}, {*re.findall(r"-m experiments\.stages\.bench (\w+)", words)}
+
+    built, timed = commands("sgemm_ladder")
+    assert timed == {"sgemm_ladder"}
+    assert {name for name in declarations.load("sgemm_ladder").variants if name in known} <= built
+    assert len(built) < len(known) / 2
+    assert commands("sgemm_sweep")[1] == {"sgemm_sweep"} and "sgemm_sweep" not in commands("all")[1]
+
+
+def test_a_sweep_times_no_experiment(own: Tree) -> None:
+    """What it finds says what the tuned kernels are, so that it comes before the experiments that time these."""
+    planned = own.planned("tile_autotune", "baseline_checks", **WITH_GPU)
+    assert {"tune", "baseline_checks", "figure_of_tiles"} <= {*planned} and "bench" not in planned
+
+
+def test_locked_legs_are_planned_where_they_are_asked_for(done: Tree) -> None:
+    own = ("sgemm_ladder", "--config", 'variants=["sgemm_naive"]', "lock_clocks=true", "lock_sm_mhz=1260")
+    planned = snakemake(done.folder, "-n", "-p", *own, **WITH_GPU)
+    words = planned.stdout + planned.stderr
+    assert planned.returncode == 0 and "stages.try_lock --lock --sm-mhz 1260 " in words, words
+    assert words.count("--clock-policy locked --sm-mhz 1260") == words.count("--clock-policy boost") > 0
+
+
+def test_a_store_of_another_gpu_model_is_one_line(own: Tree) -> None:
+    place = Place("bench", "sgemm_naive", "64x64x64-uniform-boost")
+    store = Store(own.folder / "results" / "h200" / "measured")
+    store.keep(place, Measurement({"gpu": "NVIDIA H200"}, "0" * 8))
+    assert own.planned("sgemm_ladder", **WITH_GPU)["bench"] == 1
+    other = {"GEMM_LADDER_TOOLCHAIN": json.dumps(GPU | {"gpu": "NVIDIA H100 80GB HBM3"})}
+    said = own.fail("sgemm_ladder", "--config", "machine=h200", **other)
+    assert "results/h200/measured" in said and "NVIDIA H200" in said and "NVIDIA H100 80GB HBM3" in said
 
 
 # ---- errors -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("words", "told"),
     [
-        ("varients=1", "config.yaml: unknown key 'varients'; nearest: variants"),
-        ("sizes_step=abc", 'config.yaml: sizes_step = "abc" is not allowed; allowed: integer'),
-        ("sizes_step=100", "sizes_step = 100 is not allowed; allowed: "),
-        ("arch=pascal", 'config.yaml: arch = "pascal" is not allowed; allowed: text like ^sm_'),
-        ('variants=["sgemm_naiv"]', "unknown variant 'sgemm_naiv' in config.yaml: variants; nearest: sgemm_naive"),
-        ("archive=foo", "archive = 'foo': no such folder in data/; there: h100, h200"),
-        ("nvcc=/no/such/nvcc", "config key nvcc = '/no/such/nvcc': not an executable file"),
-        ("nvcc=/tmp", "config key nvcc = '/tmp': not an executable file"),
-        ("nvcc=/bin/false", "/bin/false --version failed"),
+        ("all --config varients=1", ["unknown key 'varients'", "nearest: variants"]),
+        ("all --config sizes_step=100", ["sizes_step = 100"]),
+        ("all --config arch=pascal", ['arch = "pascal"']),
+        ("all --config nvcc=/no/such/nvcc", ["nvcc", "/no/such/nvcc"]),
+        ("all --config nvcc=/bin/false", ["/bin/false"]),
+        ("sgemm_laddr", ["'sgemm_laddr'", "sgemm_ladder"]),
+        ("sanitize", ["sanitize", "GPU"]),
+        ("compare", ["variant_a = null", "variant_b = null"]),
     ],
 )
-def test_a_wrong_configuration_is_one_line(setting: str, said: str, small: Path) -> None:
-    before = dates(small)
-    assert said in the_error(snakemake(small, "build", "--config", setting))
-    assert dates(small) == before
+def test_what_cannot_be_run_is_one_line_and_leaves_no_trace(words: str, told: list[str], done: Tree) -> None:
+    def everything() -> dict[str, int]:
+        files = (path for path in done.folder.rglob("*") if not {".snakemake", "__pycache__"} & {*path.parts})
+        return {str(path): path.stat().st_mtime_ns for path in files}
+
+    before = everything()
+    said = done.fail(*words.split())
+    assert [word for word in told if word not in said] == [], said
+    assert everything() == before
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [(None, "cannot read nowhere.tar.xz: No such file"), (b"cut", "nowhere.tar.xz: not a whole pack of measurements")],
-)
-def test_a_run_that_cannot_go_on_from_a_file_is_one_line(content: bytes | None, said: str, small: Path) -> None:
-    path = small / "nowhere.tar.xz"
-    if content:
-        path.write_bytes(content)
-    try:
-        assert said in the_error(snakemake(small, "build", "--config", "resume=nowhere.tar.xz"))
-    finally:
-        path.unlink(missing_ok=True)
+@pytest.mark.parametrize("key", ["machine", "nvcc", "gpu_node", "variants"])
+def test_a_hostile_value_is_one_line_and_no_command(key: str, done: Tree) -> None:
+    done.fail("build", "--config", f"{key}=a'$(touch PWNED)'`touch PWNED`;touch PWNED #{{wildcards}}")
+    assert not list(done.folder.rglob("PWNED"))
 
 
-def test_an_unknown_target_is_named(small: Path) -> None:
-    done = snakemake(small, "sgemm_laddr")
-    assert done.returncode != 0 and "Traceback" not in output(done)
-    assert "sgemm_laddr" in output(done).strip().splitlines()[-1]
+def test_a_compiler_in_a_folder_with_a_hostile_name_builds(own: Tree, tmp_path: Path) -> None:
+    """Both keys that are paths, quoted on their way to the shell."""
+    folder = tmp_path / "it's $(touch PWNED) `touch PWNED`"
+    folder.mkdir()
+    (folder / "nvcc").write_text(f'#!/bin/sh\nexec "{toolchain.nvcc()}" "$@"\n')
+    (folder / "nvcc").chmod(0o755)
+    (folder / "ptxas").symlink_to(toolchain.ptxas(toolchain.nvcc()))
+    shutil.copyfile(own.folder / "results" / "toolchain.json", folder / "node.json")
+    given = ["--config", f"nvcc={folder / 'nvcc'}", f"gpu_node={folder / 'node.json'}", 'variants=["sgemm_naive"]']
+    done = snakemake(own.folder, "build", *given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not list(tmp_path.rglob("PWNED"))
 
 
-def test_no_host_compiler_is_one_line(small: Path, tmp_path: Path) -> None:
+def test_no_host_compiler_is_one_line(done: Tree, tmp_path: Path) -> None:
     for tool in ("bash", "sh", "env", "tee", "cat", "uname", "git", "which", "snakemake"):
         (tmp_path / tool).symlink_to(shutil.which(tool, path=environment()["PATH"]) or "/bin/false")
-    assert "no g++ on PATH: nvcc needs a host compiler" in the_error(
-        snakemake(small, "build", *TWO, PATH=str(tmp_path))
-    )
+    assert "no g++ on PATH" in done.fail("build", PATH=str(tmp_path))
 
 
-def test_a_truncated_archive_is_a_clear_line_and_no_figure(small: Path) -> None:
-    path = small / "data" / ARCHIVE.name / "windows.csv"
-    whole = path.read_bytes()
-    try:
-        path.write_bytes(whole[: len(whole) // 2])
-        done = snakemake(small, "results/figures/ladder_sgemm_ladder.svg", *TWO)
-    finally:
-        path.write_bytes(whole)
-    assert done.returncode != 0 and "Traceback" not in output(done)
-    assert re.search(rf"^error: data/{ARCHIVE.name}/windows\.csv.*truncated", output(done), re.M), output(done)
-    assert not (small / "results" / "figures" / "ladder_sgemm_ladder.svg").exists()
+def test_a_truncated_archive_is_a_clear_line_and_no_figure(own: Tree) -> None:
+    path, figure = own.folder / "data" / ARCHIVE.name / "windows.csv", "results/figures/ladder_sgemm_ladder.svg"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    said = own.fail(figure, *OF_SOME)
+    assert f"data/{ARCHIVE.name}/windows.csv" in said
+    assert not (own.folder / figure).exists()
 
 
-def test_results_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    tree = copy_tree(tmp_path / "project")
-    (tree / "results").write_text("a file where the folder should be")
-    said = the_error(snakemake(tree, "build", *TWO))
-    assert said.startswith(f"error: {tree / 'results'}: not a folder that can be written")
+def test_results_that_cannot_be_written_is_one_line_and_nothing_is_archived_without_a_gpu(tmp_path: Path) -> None:
+    tree = Tree(copy_tree(tmp_path / "project", experiments={"sgemm_ladder"}))
+    before = sorted(path.as_posix() for path in (tree.folder / "data").rglob("*"))
+    tree.fail("archive")
+    assert sorted(path.as_posix() for path in (tree.folder / "data").rglob("*")) == before
+    shutil.rmtree(tree.folder / "results")
+    (tree.folder / "results").write_text("a file where the folder should be")
+    assert str(tree.folder / "results") in tree.fail("build")
 
 
-# ---- Ctrl-C -----------------------------------------------------------------------------------------------------
+# ---- a run that is cut ------------------------------------------------------------------------------------------
 
 
-def test_an_interrupted_run_is_completed_by_the_next(tmp_path: Path) -> None:
-    """SIGINT to the whole group, as the terminal sends it, while kernels are being compiled."""
-    tree = copy_tree(tmp_path / "project")
-    names = ["sgemm_naive", "sgemm_vectorized", "sgemm_warptile", "sgemm_at_swizzle_dbf_rw"]
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_cut_is_completed_by_the_next(how: signal.Signals, tmp_path: Path) -> None:
+    """The whole group, as a terminal sends Ctrl-C, while the third of four kernels is being compiled."""
+    tree = Tree(copy_tree(tmp_path / "project", experiments={"sgemm_ladder"}))
+    names = ["sgemm_naive", "sgemm_coalesced", "sgemm_smem_tile", "sgemm_vectorized"]
     chosen = ("--config", f"variants={json.dumps(names)}", f"nvcc={stuck_nvcc(tmp_path, after=2)}")
-    command = ["snakemake", "--cores", "1", "build", *chosen]
     started = subprocess.Popen(
-        command,
-        cwd=tree,
+        ["snakemake", "--cores", "1", "build", *chosen],
+        cwd=tree.folder,
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
         preexec_fn=heed_ctrl_c,
     )
-    folder = tree / BUILD
     wait_until((tmp_path / "waiting").exists, started)
-    assert len(list(folder.glob("[a-z]*.cubin"))) == 2  # no hidden one
-    os.killpg(started.pid, signal.SIGINT)
+    kept = tree.dates()
+    assert len(kept) == 2
+    os.killpg(started.pid, how)
     words = started.communicate()[0].decode()
-    assert started.returncode != 0, words
-    assert "Traceback" not in words
-    done = {path.stem for path in folder.glob("*.json")}
-    assert len(done) < len(names) and not (tree / RESOURCES).exists()
-    for path in folder.iterdir():  # nothing half-written: a temporary file is gone, and a cubin has all its company
-        assert not path.name.startswith("."), path
-        assert path.suffix != ".cubin" or path.stem in done, path
-
+    assert started.returncode != 0 and "Traceback" not in words, words
+    assert tree.dates() == kept and not (tree.folder / RESOURCES).exists()
+    if how == signal.SIGINT:
+        assert not list(tree.build.glob(".*"))  # nothing half-written
     (tmp_path / "stuck").unlink()
-    kept = {name: date for name, date in dates(tree).items() if name in done}
-    again = snakemake(tree, "build", *chosen)
-    assert again.returncode == 0, output(again)
-    assert {name: dates(tree)[name] for name in kept} == kept
-    assert [row["variant"] for row in read_rows(tree / RESOURCES, "resources")] == names
-    assert all((folder / f"{name}.cubin").read_bytes().startswith(b"\x7fELF") for name in names)
-
-
-# ---- from two kernels and an archive ----------------------------------------------------------------------------
-
-
-def test_a_table_that_need_not_be_there_is_reported_where_it_is(small: Path) -> None:
-    """Coverage has it as measured; without it, as left out with the command that makes it."""
-    archived = small / "data" / ARCHIVE.name / "sanitizer.csv"
-    coverage = small / "results/tables/coverage.csv"
-    before = archived.read_bytes()
-
-    def sanitized() -> str:
-        done = snakemake(small, str(coverage.relative_to(small)), *TWO)
-        assert done.returncode == 0, output(done)
-        return next(line for line in coverage.read_text().splitlines() if f"{ARCHIVE.name},compute-sanitizer" in line)
-
-    try:
-        assert ",measured," in sanitized()
-        archived.unlink()
-        assert ",left out," in sanitized() and "snakemake" in sanitized()
-    finally:
-        archived.write_bytes(before)
-
-
-def test_drawing_builds_and_emulates_nothing_and_all_does(tmp_path: Path, archive: Path) -> None:
-    """On a fresh clone. In `all`, each figure of measurements waits for this tree's checks on the emulator."""
-    tree = copy_tree(tmp_path / "project")
-    emulating = {"build_variant", "emulate", "emulated_checks_table"}
-
-    def planned(*targets: str) -> tuple[dict[str, int], str]:
-        done = snakemake(tree, "-n", *targets)
-        assert done.returncode == 0, output(done)
-        return jobs(output(done)), output(done)
-
-    one, _ = planned("results/figures/power.svg")
-    assert one["total"] <= 5 and "figures_of_timings" in one and not emulating & set(one)
-    everything, _ = planned("paper", "explorer", "claims", "results/report.html")
-    assert {"paper_pdf", "explorer_html", "claims", "bank_pictures", "report_html"} <= set(everything)
-    assert not emulating & set(everything)
-    counts, words = planned("all")
-    assert emulating <= set(counts) and counts["build_variant"] > 60 and counts["emulate"] > 60
-    tables = next(rule for rule in words.split("rule ") if rule.startswith("report_tables:"))
-    assert "results/no-gpu/emulated-checks.csv" in tables
-
-
-def test_one_experiment_by_its_name(small: Path) -> None:
-    """Without a GPU, it is its figures from the archive."""
-    done = snakemake(small, "sgemm_ladder", *TWO)
-    assert done.returncode == 0, output(done)
-    assert (small / "results/figures/ladder_sgemm_ladder.svg").is_file()
-
-
-def test_what_was_measured_by_its_name_joins_the_tables_and_is_not_measured_again(small: Path) -> None:
-    """A plan for a GPU: `all` leaves the full sweep out, takes a part of it that is there, and measures it if named."""
-    known = read_json(small / "results/toolchain.json", "toolchain") | {"gpu": "NVIDIA H200", "driver": "580.0"}
-    one = ("--config", 'variants=["sgemm_warptile"]')
-    part = small / "results/h200/parts/bench/sgemm_sweep/fp32-1-1of1-boost.csv"
-
-    def commands(*targets: str) -> dict[str, list[str]]:
-        done = snakemake(small, "-n", "-p", *targets, *one, GEMM_LADDER_TOOLCHAIN=json.dumps(known))
-        assert done.returncode == 0, output(done)
-        called = {
-            "timed": r"-m experiments\.stages\.bench (\w+)",
-            "joined": r"-m experiments\.stages\.merge windows (.*?) *--out",
-        }
-        return {name: re.findall(pattern, output(done)) for name, pattern in called.items()}
-
-    try:
-        before = commands("all")
-        assert "sgemm_ladder" in before["timed"] and "sgemm_sweep" not in before["timed"]
-        assert not any("sgemm_sweep" in parts for parts in before["joined"])
-        write_rows(part, "windows", [])
-        checked = part.parents[2] / "check" / "sgemm_sweep" / "fp32-1.csv"
-        checked.parent.mkdir(parents=True)
-        checked.touch()
-        for suffix in TIMED[1:]:
-            part.with_suffix(suffix).touch()
-        after = commands("all")
-        assert "sgemm_sweep" not in after["timed"]
-        assert sum(str(part.relative_to(small)) in parts for parts in after["joined"]) == 1
-        shutil.rmtree(part.parent)
-        for target in ("sgemm_sweep", "results/figures/sizes_sgemm_sweep.svg"):
-            named = commands(target)
-            assert named["timed"] == ["sgemm_sweep"], target
-            assert named["joined"] == [str(part.relative_to(small))], target
-    finally:
-        shutil.rmtree(small / "results/h200")
-
-
-def test_an_edited_kernel_is_marked_in_the_figures_drawn_next(small: Path) -> None:
-    path = small / "kernels" / "sgemm" / "naive.cu"
-    text = path.read_text()
-    try:
-        path.write_text(text.replace("float sum = 0.0f", "float sum = -0.0f"))
-        done = snakemake(small, "results/figures/ladder_sgemm_ladder.svg", *TWO)
-        words = (small / "results/figures/ladder_sgemm_ladder.svg").read_text()
-    finally:
-        path.write_text(text)
-    assert done.returncode == 0, output(done)
-    assert "naive†" in words
+    if how == signal.SIGKILL:  # Snakemake's lock outlives it
+        assert "--unlock" in snakemake(tree.folder, "build", *chosen).stderr
+        assert snakemake(tree.folder, "--unlock", *chosen).returncode == 0
+    again = snakemake(tree.folder, "build", *chosen)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert {name: tree.dates()[name] for name in kept} == kept
+    assert [row["variant"] for row in read_rows(tree.folder / RESOURCES, "resources")] == names

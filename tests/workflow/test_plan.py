@@ -10,25 +10,12 @@ from typing import Any
 import pytest
 from helpers import ROOT
 
-from contracts import UserError, load_yaml, registry, validate
+from contracts import UserError, load_yaml, registry
 from experiments import declarations
 from experiments.stages import bench
 from kernels import catalogue
 from kernels.problem import ProblemSpec
-from workflow.plan import (
-    BUILT,
-    EMULATED,
-    PART,
-    TIMED,
-    WINDOWS,
-    Device,
-    Inventory,
-    Plan,
-    drawn,
-    mode_for,
-    named_in,
-    plan,
-)
+from workflow.plan import BATCH, PART, WINDOWS, Device, Inventory, Plan, drawn, named_in, plan
 
 CONFIG = load_yaml(ROOT / "config.yaml") | {"archive": "h200"}
 TOOLCHAIN = {"nvcc": "13.0.88", "ptxas": "13.0.88", "host_compiler": "g++ 12", "cuobjdump": "13.5", "arch": "sm_90a"}
@@ -44,48 +31,25 @@ def made(*targets: str, device: Device = LAPTOP, files: Inventory = ARCHIVE, mor
 
 
 @pytest.mark.parametrize(
-    ("mode", "targets", "becomes"),
+    ("device", "targets", "mode", "measuring", "source"),
     [
-        ("auto", [], "auto"),
-        ("auto", ["all"], "auto"),
-        ("auto", ["paper"], "redraw"),
-        ("auto", ["explorer"], "redraw"),
-        ("auto", ["claims", "paper"], "redraw"),
-        ("auto", ["results/figures/energy.svg"], "auto"),
-        ("auto", ["all", "explorer"], "auto"),
-        ("auto", ["all", "paper"], "auto"),
-        ("auto", ["paper", "sgemm_ladder"], "auto"),
-        ("measure", ["paper"], "measure"),
-        ("redraw", ["all"], "redraw"),
+        (LAPTOP, "all", "auto", False, "data/h200"),
+        (LAPTOP, "paper", "auto", False, "data/h200"),
+        (H200, "all", "auto", True, "results/h200"),
+        (H200, "all paper", "auto", True, "results/h200"),
+        (H200, "paper sgemm_ladder", "auto", True, "results/h200"),
+        (H200, "results/figures/power.svg", "auto", True, "results/h200"),
+        (H200, "paper", "auto", False, "data/h200"),
+        (H200, "claims explorer", "auto", False, "data/h200"),
+        (H200, "all", "redraw", False, "data/h200"),
+        (H200, "paper", "measure", True, "results/h200"),
     ],
 )
-def test_targets_imply_a_mode(mode: str, targets: list[str], becomes: str) -> None:
-    assert mode_for(mode, targets) == becomes
-
-
-@pytest.mark.parametrize(
-    ("device", "targets", "config", "measuring", "source", "why"),
-    [
-        (LAPTOP, ["all"], {}, False, "data/h200", "no NVIDIA GPU is visible here"),
-        (LAPTOP, ["paper"], {}, False, "data/h200", "no NVIDIA GPU is visible here"),
-        (H200, ["all"], {}, True, "results/h200", None),
-        (H200, ["all", "paper"], {}, True, "results/h200", None),
-        (H200, ["paper"], {}, False, "data/h200", "only drawn again"),
-        (H200, ["all"], {"mode": "redraw"}, False, "data/h200", "only drawn again"),
-        (H200, ["all"], {"mode": "measure"}, True, "results/h200", None),
-        (H200, ["all"], {"machine": "mine"}, True, "results/mine", None),
-    ],
-)
-def test_where_the_tables_come_from(
-    device: Device, targets: list[str], config: dict[str, Any], measuring: bool, source: str, why: str | None
-) -> None:
-    found = made(*targets, device=device, **config)
-    assert (found.measuring, found.source, found.why_archived) == (measuring, source, why)
+def test_where_the_tables_come_from(device: Device, targets: str, mode: str, measuring: bool, source: str) -> None:
+    found = made(*targets.split(), device=device, mode=mode)
+    assert (found.measuring, found.source) == (measuring, source)
     assert found.archived == source.startswith("data/")
     assert found.tables["windows"] == f"{source}/windows.csv"
-    drawing = targets == ["paper"]
-    assert found.drawing == drawing
-    assert found.tables["resources"] == f"{source if drawing else found.results}/resources.csv"
 
 
 def test_an_archive_takes_what_all_measures_and_what_else_the_command_names() -> None:
@@ -130,35 +94,20 @@ def test_what_is_drawn(target: str, is_drawn: bool) -> None:
     assert made(target, **pair).drawing == is_drawn and not made(target, "all", **pair).drawing
 
 
-EMULATED_TABLES = ("emulated_checks", "predictions", "bounds", "shared_widths")
-ONE = {"variants": ["sgemm_naive"]}
-PARTS = {f"results/no-gpu/parts/emulate/sgemm_naive/{file}" for file in EMULATED}
-BUILDS = {f"results/build/sm_90a/sgemm_naive{suffix}" for suffix in BUILT}
-
-
-def sources(found: Plan, *names: str) -> list[str | None]:
-    """The folders that these tables are read from."""
-    return [str(Path(found.tables[name]).parent) if name in found.tables else None for name in names]
-
-
 def test_drawing_reads_the_archive_of_what_this_tree_has_not_made() -> None:
-    archived = {f"data/h200/{name}.csv" for name in ("predictions", "bounds")}
-    fresh = made("results/figures/energy.svg", more=archived)
-    assert sources(fresh, "resources", *EMULATED_TABLES) == ["data/h200", None, "data/h200", "data/h200", None]
-    assert not any(fresh.joins(name) for name in ("resources", "predictions", "bounds"))
-    older = made("results/figures/energy.svg")  # an archive without them: they are made
-    assert sources(older, "predictions", "bounds") == ["results/no-gpu", "results/no-gpu"]
-    assert older.joins("bounds") and not older.kept
+    def sources(found: Plan) -> list[str | None]:
+        names = ("resources", "emulated_checks", "predictions", "bounds")
+        return [str(Path(found.tables[name]).parent) if name in found.tables else None for name in names]
 
-
-def test_drawing_takes_what_this_tree_has_made_as_it_is() -> None:
-    found = made("paper", more=PARTS | BUILDS, **ONE)
-    assert found.kept == {"build", "emulate"} and found.joins("emulated_checks")
-    assert sources(found, "resources", *EMULATED_TABLES) == ["results/no-gpu"] * 5
-    assert found.tables == made("all", more=PARTS | BUILDS, **ONE).tables  # so nothing is drawn again after `all`
-    assert made("paper", more=PARTS - {sorted(PARTS)[0]}, **ONE).kept == frozenset()
-    assert made("paper", more=PARTS | BUILDS).kept == frozenset()  # of one kernel alone
-    assert made("all", more=PARTS | BUILDS, **ONE).kept == frozenset()
+    archived = {"data/h200/predictions.csv"}
+    assert sources(made("results/figures/power.svg", more=archived)) == ["data/h200", None, "data/h200", None]
+    own = {
+        f"results/no-gpu/{name}.csv"
+        for name in ("resources", "emulated-checks", "predictions", "bounds", "shared_widths")
+    }
+    assert sources(made("paper", more=archived | own)) == ["results/no-gpu"] * 4
+    assert sources(made("all", more=archived)) == ["results/no-gpu"] * 4
+    assert made("paper", more=own).tables == made("all", more=own).tables  # so nothing is drawn again after `all`
 
 
 def test_a_table_that_need_not_be_there_is_read_where_it_is_and_made_where_it_is_asked_for() -> None:
@@ -172,23 +121,16 @@ def test_a_table_that_need_not_be_there_is_read_where_it_is_and_made_where_it_is
     assert "emulator_next_to_gpu" in made("all", device=H200).made and made("all").made == ()
 
 
-def test_what_needs_no_gpu_is_made_by_its_name_on_any_machine() -> None:
-    own, archived = "results/no-gpu/tuning_ranked.csv", "data/h200/tuning_ranked.csv"
-    assert made("tile_ranking").made == ("tuning_ranked",) and made("tile_ranking").tables["tuning_ranked"] == own
-    assert "tuning_ranked" in made("tile_ranking", device=H200).made
-    assert made("all").made == () and made("all", more={archived}).tables["tuning_ranked"] == archived
-
-
-def test_a_table_that_the_emulator_can_make_is_made_where_there_is_no_gpu_and_stands_before_an_archive_s() -> None:
-    own, archived = "results/no-gpu/error_over_k.csv", "data/h200/error_over_k.csv"
-    asked = made("error_over_k", more={archived})
-    assert asked.made == ("error_over_k",) and asked.tables["error_over_k"] == own
-    assert made("all", more={archived}).made == () and "error_over_k" not in made("all").tables
-    assert made("all", more={archived}).tables["error_over_k"] == archived
-    assert made("all", more={archived, own}).tables["error_over_k"] == own
-    assert "error_over_k" in made("error_over_k", device=H200).made
+def test_a_table_that_needs_no_gpu_is_made_by_its_name_and_stands_before_an_archive_s() -> None:
+    for name, target in (("error_over_k", "error_over_k"), ("tuning_ranked", "tile_ranking")):
+        own, archived = f"results/no-gpu/{name}.csv", f"data/h200/{name}.csv"
+        asked = made(target, more={archived})
+        assert asked.made == (name,) and asked.tables[name] == own
+        assert made("all", more={archived}).made == () and name not in made("all").tables
+        assert made("all", more={archived}).tables[name] == archived
+        assert made("all", more={archived, own}).tables[name] == own
+        assert name in made(target, device=H200).made
     assert made("error_over_k", device=H200, mode="redraw").made == ()
-    assert made("smem_microbench").made == ()
 
 
 @pytest.mark.parametrize(
@@ -212,24 +154,6 @@ def test_targets_name_experiments_whole() -> None:
     assert named_in(["results/figures/counters_sgemm_ladder.pdf"], ["ladder_x", "sgemm_ladder"]) == ["sgemm_ladder"]
 
 
-def test_what_was_timed_by_name_joins_the_tables_of_all() -> None:
-    stems = [f"sgemm_sweep/{stem}" for stem in ("fp32-1-1of6-boost", "fp32-1-2of6-boost")]
-    first = f"results/h200/parts/bench/{stems[0]}"
-    timed = {f"results/h200/parts/bench/{stem}{suffix}" for stem in stems for suffix in TIMED}
-    every = made("all", device=H200).parts("sgemm_sweep")
-    checked = {f"results/h200/parts/check/sgemm_sweep/{part}.csv" for part in every}
-    parts = timed | checked
-    assert made("all", device=H200, more=timed).timed_before == ()  # without the checks that belong to it
-    assert made("all", device=H200, more={f"{first}.csv"}).timed_before == ()  # cut off: its job is not whole
-    found = made("all", device=H200, more=parts)
-    assert found.timed_before == tuple(stems)
-    assert set(stems) <= set(found.timed("")) and found.timed_before[0] not in found.timed("/only/sgemm_ladder")
-    assert "sgemm_sweep/fp32-1" in found.checked("") and "sgemm_sweep/fp32-1" not in made("all", device=H200).checked(
-        ""
-    )
-    assert made("sgemm_sweep", device=H200, more=parts).timed_before == ()
-
-
 def test_the_variants_of_an_experiment_are_measured_in_parts_of_one_dtype_each() -> None:
     found = made("all", device=H200)
     parts = found.parts("hopper_ladder")
@@ -240,8 +164,8 @@ def test_the_variants_of_an_experiment_are_measured_in_parts_of_one_dtype_each()
     for part, names in parts.items():
         assert {catalogue.load().find(name).dtype for name in names} == {part.partition("-")[0]}
     libraries = made("all", device=H200, variants=["cublas_fp32"])
-    assert libraries.timed("/only/sgemm_ladder") == ("sgemm_ladder/fp32-1-1of1-boost",)
-    assert libraries.checked("/only/sgemm_ladder") == ()  # libraries are checked where they are timed
+    assert libraries.timed("/only/sgemm_ladder") == ["sgemm_ladder/fp32-1-1of1-boost"]
+    assert libraries.checked("/only/sgemm_ladder") == []  # libraries are checked where they are timed
 
 
 def test_a_sweep_is_timed_by_several_jobs_which_together_time_each_problem_once() -> None:
@@ -260,25 +184,41 @@ def test_a_slice_of_problems_is_one_of_as_many_as_it_says(words: str) -> None:
         bench.sliced(declarations.load("sgemm_sweep"), words)
 
 
-def test_clocks_are_locked_only_where_that_is_asked_for() -> None:
-    stems = made("all", device=H200, lock_clocks=True).timed("/only/odd_sizes")
-    assert {stem.rpartition("-")[2] for stem in stems} == {"boost", "locked"}
-    assert made("all", device=H200).clock_policies == ("boost",)
-
-
 def test_the_tuned_record_is_this_machine_s_own_before_an_archive_s(tmp_path: Path) -> None:
     assert made("all").catalogue.record is None
     real = made("all", more={"data/h200/tuned.json", "data/h200/tuning.csv"})
     assert (real.catalogue.record, real.tuning) == (Path("data/h200/tuned.json"), "data/h200")
     assert made("all", more={"data/h200/tuned.json"}).tuning is None
-    assert made("tile_autotune", device=H200).sweeping
+    assert made("tile_autotune", device=H200).tuning == "results/h200"
 
 
 def test_variants_limit_everything() -> None:
     found = made("all", variants=["sgemm_naive", "cublas_fp32", "sgemm_c_dispatch"])
     assert found.variants == ("sgemm_naive", "sgemm_c_dispatch", "cublas_fp32")
     assert found.runnable == ("sgemm_naive", "sgemm_c_dispatch")
-    assert set(found.kernels) > {"sgemm_naive"} and "hgemm_ladder" not in found.experiments
+    assert "hgemm_ladder" not in found.experiments
+
+
+def test_what_experiments_name_is_built_and_emulated_and_a_gpu_has_the_dispatchers_kernels_too() -> None:
+    found = made("all")
+    named = {name for experiment in found.in_scope("") for name in experiment.variants}
+    assert {*found.kernels} == {*found.emulated} & {*found.catalogue.kernels} <= named
+    assert "sgemm_c_dispatch" in found.emulated and "hgemm_best_bf16" not in named
+    here, there = made("hopper_sizes"), made("hopper_sizes", device=H200)
+    assert "hgemm_best_bf16" in {*here.named} - {*here.emulated}
+    assert {*there.kernels} - {*here.kernels} == {*there.kernels_of("hgemm_best_bf16")} - {*here.kernels} != set()
+
+
+def test_each_kernel_is_in_one_batch_with_others_of_its_experiment_or_dispatcher() -> None:
+    found = made("all", device=H200)
+    for batches, names in ((found.builds, found.catalogue.kernels), (found.emulations, found.emulated)):
+        members = [name for batch in batches.values() for name in batch]
+        assert sorted(members) == sorted(names) and max(map(len, batches.values())) <= BATCH
+    ladder = {kernel for name in found.experiments["sgemm_ladder"].variants for kernel in found.kernels_of(name)}
+    named = {kernel for experiment in found.experiments.values() for kernel in experiment.variants}
+    for together in (ladder, {*found.kernels_of("hgemm_best_bf16")} - named):
+        holding = [{*batch} for batch in found.builds.values() if together & {*batch}]
+        assert len(holding) == -(-len(together) // BATCH) and set().union(*holding) == together
 
 
 def test_a_pair_is_an_experiment_that_only_profiles() -> None:
@@ -295,35 +235,26 @@ def test_a_problem_with_beta_is_profiled_next_to_the_one_without() -> None:
     found = made("profile_reading_c", device=H200)
     assert [problem.beta for problem in found.everything["profile_reading_c"].profiled] == [1.0]
     assert found.predicted("sgemm_blocktile_2d") == (ProblemSpec.square(4096),)
-    assert made("all").predicted("sgemm_c_texld") == ()
+    assert made("all").predicted("sgemm_splitk_32x32") == ()
 
 
 @pytest.mark.parametrize(
     ("config", "targets", "said"),
     [
-        ({"mode": "measure"}, ["all"], "mode = 'measure' needs an NVIDIA GPU, and none is visible here; allowed: auto"),
-        ({"mode": "draw"}, ["all"], 'mode = "draw" is not allowed; allowed: one of auto, measure, redraw'),
-        ({"archive": "foo"}, ["all"], "archive = 'foo': no such folder in data/; there: h200"),
-        ({"lock_sm_mhz": 1500}, ["all"], "lock_sm_mhz = 1500 needs lock_clocks = true"),
-        ({"variants": ["sgemm_naiv"]}, ["all"], "unknown variant 'sgemm_naiv' in config.yaml: variants; nearest"),
-        ({}, ["compare"], "variant_a = null, variant_b = null; compare needs two variants"),
-        ({"variant_a": "sgemm_naive"}, ["compare"], "compare needs two variants"),
-        ({}, ["tile_autotune"], "tile_autotune needs a GPU: none here, and no sweep to draw"),
+        ({"mode": "measure"}, ["all"], "mode = 'measure'"),
+        ({"mode": "draw"}, ["all"], 'mode = "draw"'),
+        ({"archive": "foo"}, ["all"], "archive = 'foo'"),
+        ({"lock_sm_mhz": 1500}, ["all"], "lock_sm_mhz = 1500"),
+        ({"variants": ["sgemm_naiv"]}, ["all"], "'sgemm_naiv'"),
+        ({"variant_a": "sgemm_naive"}, ["compare"], "variant_b = null"),
+        ({}, ["tile_autotune"], "tile_autotune"),
+        ({}, ["sanitize"], "sanitize"),
     ],
 )
 def test_what_cannot_be_run_is_one_line(config: dict[str, Any], targets: list[str], said: str) -> None:
     with pytest.raises(UserError) as error:
         made(*targets, **config)
     assert said in str(error.value) and "\n" not in str(error.value)
-
-
-def test_planning_is_a_function_of_its_arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The same value wherever it is called, with nothing written; the inventory alone says what is on disk."""
-    before = made("all", device=H200)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert made("all", device=H200) == before
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_baseline_whose_library_is_missing_is_left_out_of_measuring_with_the_reason() -> None:
@@ -350,25 +281,11 @@ def test_what_another_architecture_is_needed_for_is_left_out_with_the_reason() -
         made(device=turing, variants=["hgemm_naive_bf16"])
 
 
-def test_a_key_that_nothing_interprets_reaches_the_stages_resolved() -> None:
-    """An option from the configuration to a stage is a key of `Config`, and the option."""
-    job = made("all", device=H200, sizes_step=256, lock_clocks=True, lock_sm_mhz=1500, nvcc="/nvcc").job
-    assert (job["sizes_step"], job["sm_mhz"], job["lock"], job["nvcc"]) == (256, 1500, True, "/nvcc")
-    assert job["store"] == "results/h200/measured" and job["build_dir"] == "results/build/sm_90a"
-    validate(dict(job), "job", "job.json")
-    assert not {"variants", "machine", "archive", "lock_sm_mhz"} & job.keys()
-    file = load_yaml(ROOT / "config.yaml")
-    standing_in = Inventory(frozenset(f"data/{file['archive']}/{name}" for name in WHOLE))
-    assert plan({}, LAPTOP, standing_in).config == file
-
-
 @pytest.mark.parametrize(
     ("gpu", "folder"),
     [
-        ("NVIDIA H200", "h200"),
         ("NVIDIA H100 80GB HBM3", "h100"),
         ("NVIDIA H100 PCIe", "h100-pcie"),  # another card: fewer multiprocessors
-        ("NVIDIA A100-SXM4-80GB", "a100-sxm4"),
         ("NVIDIA GeForce RTX 4090", "rtx-4090"),
         ("NVIDIA", "nvidia"),
         (None, "no-gpu"),
@@ -376,12 +293,3 @@ def test_a_key_that_nothing_interprets_reaches_the_stages_resolved() -> None:
 )
 def test_a_machine_s_folder_has_a_short_name(gpu: str | None, folder: str) -> None:
     assert Device(TOOLCHAIN | {"gpu": gpu}).machine == folder
-
-
-def test_what_has_to_be_named_for_a_whole_archive_is_documented() -> None:
-    text = (ROOT / "docs" / "use.md").read_text()
-    part = text[text.index("## Add your GPU") :].split("\n## ")[0]
-    by_name = {name for name, experiment in made("all").experiments.items() if experiment.by_name}
-    recorded = [t for t in registry.tables().values() if t.archive != "never"]
-    by_name |= {t.target for t in recorded} - set(registry.MADE_BY_OTHERS)
-    assert len(by_name) > 10 and {name for name in by_name if not re.search(rf"^    .*\b{name}\b", part, re.M)} == set()

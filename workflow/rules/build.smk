@@ -1,4 +1,4 @@
-# The toolchain, the catalogue, and each variant to PTX and a cubin.
+# The toolchain, the catalogue, and kernels to PTX and cubins.
 
 
 # Which compilers, driver and GPU there are. The file changes only when they do; everything that is built or measured has
@@ -23,7 +23,7 @@ rule catalogue:
         relative([catalogue.CATALOGUE]),
         "kernels/catalogue.py",
         "kernels/entries.py",
-        sorted({path for kernel in PLAN.catalogue.kernels.values() for path in relative(kernel.sources())}),
+        sources_of(PLAN.catalogue.kernels),
         PLAN.records,
         [path for folder in PLAN.archives for path in swept_in(folder)],
     output:
@@ -37,35 +37,44 @@ rule catalogue:
         "python -m kernels.catalogue {params.tuned} --out {output} 2>&1 | tee {log}"
 
 
-# Drawing takes what was built as it is.
-if "build" not in PLAN.kept:
+# Drawing takes what was built and emulated as it is.
+if not PLAN.drawing:
 
-    rule build_variant:
+    # One job builds up to six kernels; of these, it leaves those as they are whose source and toolchain are unchanged.
+    # NAME.cubin, NAME.ptx, NAME.sass and NAME.json lie next to the batch's rows of resources.csv, which is written last.
+    rule build_kernels:
         input:
-            # the kernel's own file and the headers that it includes: editing another kernel rebuilds nothing
-            lambda wildcards: relative(PLAN.catalogue.kernels[wildcards.kernel].sources()),
-            lambda wildcards: [
-                r
-                for r in PLAN.records
-                if r == str(PLAN.catalogue.record) and PLAN.catalogue.kernels[wildcards.kernel].tuned
-            ],
+            lambda wildcards: sources_of(PLAN.builds[wildcards.batch]),
             toolchain="results/toolchain.json",
         output:
-            multiext(f"{BUILD}/{{kernel}}", ".cu", ".ptx", ".cubin", ".sass", ".json"),
+            f"{BUILD}/{{batch}}.csv",
         log:
-            f"results/logs/build/{ARCH}/{{kernel}}.log",
-        wildcard_constraints:
-            kernel="|".join(PLAN.catalogue.kernels),
+            f"results/logs/build/{ARCH}/{{batch}}.log",
         priority: 20  # a job on a GPU waits for it
         params:
-            job=JOB,
+            kernels=lambda wildcards: PLAN.builds[wildcards.batch],
+            # the catalogue's entries: their template values, threads and shared memory
+            entries=lambda wildcards: [PLAN.catalogue[name].source_hash for name in PLAN.builds[wildcards.batch]],
+            tuned=TUNED,
+            nvcc=NVCC,
             arch=ARCH,
-            nvcc=config["nvcc"],
-            out=subpath(output[0], parent=True),
-            # the catalogue's entry: its template values, threads and shared memory
-            entry=lambda wildcards: PLAN.catalogue.kernels[wildcards.kernel].source_hash,
+            folder=BUILD,
         shell:
-            "python -m experiments.stages.build {wildcards.kernel} --job {params.job} --out-dir {params.out} 2>&1 | tee {log}"
+            "python -m experiments.stages.build {params.kernels} --arch {params.arch} {params.nvcc} {params.tuned}"
+            " --toolchain {input.toolchain} --out-dir {params.folder} --rows {output} 2>&1 | tee {log}"
+
+    rule resources_table:
+        input:
+            built(*PLAN.kernels),
+        output:
+            f"{RESULTS}/resources.csv",
+        log:
+            f"results/logs/{MACHINE}/resources.log",
+        localrule: True
+        params:
+            kernels=only(PLAN.kernels),
+        shell:
+            "python -m experiments.stages.merge resources {input} {params.kernels} --out {output} 2>&1 | tee {log}"
 
 
 rule build_harness:
@@ -81,9 +90,9 @@ rule build_harness:
         harness="|".join(HARNESSES),
     priority: 50  # each job on a GPU waits for it
     params:
-        job=JOB,
+        nvcc=NVCC,
         arch=ARCH,
-        nvcc=config["nvcc"],
-        out=subpath(output[0], parent=True),
+        folder=BUILD,
     shell:
-        "python -m experiments.stages.build --source {input.source} --job {params.job} --out-dir {params.out} 2>&1 | tee {log}"
+        "python -m experiments.stages.build --source {input.source} --arch {params.arch} {params.nvcc}"
+        " --out-dir {params.folder} 2>&1 | tee {log}"

@@ -1,32 +1,90 @@
-# What needs no GPU: each kernel run once on the emulator, and what follows from numbers alone.
+# What needs no GPU: kernels run once on the emulator, and what follows from numbers alone.
 
 
-# Drawing takes what was emulated as it is.
-if "emulate" not in PLAN.kept:
+if not PLAN.drawing:
 
+    # One job runs up to six kernels. The predictions of a batch are of the problems that experiments profile.
     rule emulate:
         input:
-            lambda wildcards: built(wildcards.variant),
+            lambda wildcards: built(*PLAN.emulations[wildcards.batch]),
             "workflow/bank_pictures.yaml",
         output:
-            checks=f"{RESULTS}/parts/emulate/{{variant}}/checks.csv",
-            predictions=f"{RESULTS}/parts/emulate/{{variant}}/predictions.csv",
-            bounds=f"{RESULTS}/parts/emulate/{{variant}}/bounds.csv",
-            shared_widths=f"{RESULTS}/parts/emulate/{{variant}}/shared_widths.csv",
-            pictured=f"{RESULTS}/parts/emulate/{{variant}}/bank_accesses.json",
-            results=[f"{RESULTS}/parts/emulate/{{variant}}/{EMULATED_RESULTS}"] if PLAN.measuring else [],
+            checks=f"{PARTS}/emulate/{{batch}}/checks.csv",
+            predictions=f"{PARTS}/emulate/{{batch}}/predictions.csv",
+            bounds=f"{PARTS}/emulate/{{batch}}/bounds.csv",
+            shared_widths=f"{PARTS}/emulate/{{batch}}/shared_widths.csv",
+            pictured=f"{PARTS}/emulate/{{batch}}/bank_accesses.json",
+            results=[directory(f"{PARTS}/emulate/{{batch}}/results")] if PLAN.measuring else [],
         log:
-            f"results/logs/{MACHINE}/emulate/{{variant}}.log",
+            f"results/logs/{MACHINE}/emulate/{{batch}}.log",
         params:
-            job=JOB,
+            variants=lambda wildcards: PLAN.emulations[wildcards.batch],
+            predict=lambda wildcards: [
+                f"--predict {name} {' '.join(map(str, problems))}"
+                for name in PLAN.emulations[wildcards.batch]
+                if (problems := PLAN.predicted(name))
+            ],
+            built=BUILT,
             emulator=EMULATOR,
-            problems=lambda wildcards: PLAN.predicted(wildcards.variant),
             out=subpath(output[0], parent=True),
             rates=[MACHINE, config["archive"]],  # of this GPU, or of the one whose archive stands in for it
             results="--results" if PLAN.measuring else "",
         shell:
-            "python -m experiments.emulation {wildcards.variant} --job {params.job} --problem {params.problems}"
-            " --machine {params.rates} {params.results} --out-dir {params.out} 2>&1 | tee {log}"
+            "python -m experiments.emulation {params.variants} {params.built} {params.predict} {params.results}"
+            " --machine {params.rates} --out-dir {params.out} 2>&1 | tee {log}"
+
+    rule predictions_table:
+        input:
+            emulated(PLAN.emulated, "predictions.csv"),
+        output:
+            f"{RESULTS}/predictions.csv",
+        log:
+            f"results/logs/{MACHINE}/predictions.log",
+        localrule: True
+        params:
+            variants=only(PLAN.emulated),
+        shell:
+            "python -m experiments.stages.merge predictions {input} {params.variants} --out {output} 2>&1 | tee {log}"
+
+    rule bounds_table:
+        input:
+            emulated(PLAN.emulated, "bounds.csv"),
+        output:
+            f"{RESULTS}/bounds.csv",
+        log:
+            f"results/logs/{MACHINE}/bounds.log",
+        localrule: True
+        params:
+            variants=only(PLAN.emulated),
+        shell:
+            "python -m experiments.stages.merge bounds {input} {params.variants} --out {output} 2>&1 | tee {log}"
+
+    rule shared_widths_table:
+        input:
+            emulated(PLAN.emulated, "shared_widths.csv"),
+        output:
+            f"{RESULTS}/{registry.tables()['shared_widths'].file}",
+        log:
+            f"results/logs/{MACHINE}/shared_widths.log",
+        localrule: True
+        params:
+            variants=only(PLAN.emulated),
+        shell:
+            "python -m experiments.stages.merge shared_widths {input} {params.variants} --out {output} 2>&1 | tee {log}"
+
+    # Of all experiments (results/MACHINE), and of one alone (results/MACHINE/only/NAME)
+    rule emulated_checks_table:
+        input:
+            lambda wildcards: emulated(PLAN.emulated_in(wildcards.scope), "checks.csv"),
+        output:
+            f"{RESULTS}{{scope}}/emulated-checks.csv",
+        log:
+            f"results/logs/{MACHINE}{{scope}}/emulated_checks.log",
+        localrule: True
+        params:
+            variants=lambda wildcards: only(PLAN.emulated_in(wildcards.scope)),
+        shell:
+            "python -m experiments.stages.merge emulated_checks {input} {params.variants} --out {output} 2>&1 | tee {log}"
 
 
 # The grid of the sweep over tiles, in the order that the emulator gives it.
@@ -35,7 +93,7 @@ rule rank_tiles:
         "experiments/tuning/tile_autotune.yaml",
         "experiments/tuning/space.py",
         "experiments/tuning/ranking.py",
-        swept_sources(),
+        sources_of(SWEPT_KERNELS),
         toolchain="results/toolchain.json",
     output:
         f"{RESULTS}/tuning_ranked.csv",
@@ -44,33 +102,30 @@ rule rank_tiles:
     threads: 64  # or all of this machine
     params:
         emulator=EMULATOR,
-        out=subpath(output[0], parent=True),
-        job=JOB,
         arch=ARCH,
-        nvcc=config["nvcc"],
+        nvcc=NVCC,
+        out=RESULTS,
     shell:
-        "python -m experiments.tuning.sweep --rank --job {params.job} --out-dir {params.out}"
+        "python -m experiments.tuning.sweep --rank --arch {params.arch} {params.nvcc} --out-dir {params.out}"
         " --jobs {threads} 2>&1 | tee {log}"
+
+
+rule tile_ranking:
+    input:
+        f"{RESULTS}/tuning_ranked.csv",
 
 
 # Accesses to shared memory on their banks, with and without what mends them: all in one process. They are recorded where the
 # kernels are emulated; where drawing finds none recorded, it builds and emulates what the pictures show in the same process.
 if PICTURES:
     _pictured = sorted({name for picture in PICTURES.values() for name in picture.variants})
-    _recorded = [f"{RESULTS}/parts/emulate/{name}/bank_accesses.json" for name in _pictured]
+    _recorded = emulated(_pictured, "bank_accesses.json")
     _are_there = not PLAN.drawing or PLAN.inventory.has(*_recorded)
 
     rule bank_pictures:
         input:
             "workflow/bank_pictures.yaml",
-            (
-                _recorded
-                if _are_there
-                else [
-                    "results/toolchain.json",
-                    *sorted({path for name in _pictured for path in relative(PLAN.catalogue.kernels[name].sources())}),
-                ]
-            ),
+            _recorded if _are_there else ["results/toolchain.json", *sources_of(_pictured)],
         output:
             [f"results/figures/banks_{name}.svg" for name in PICTURES],
             [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("pdf", "json")],
@@ -79,17 +134,18 @@ if PICTURES:
         params:
             emulator=EMULATOR,
             pictures=list(PICTURES),
-            accesses=f"--emulated {RESULTS}/parts/emulate" if _are_there else f"--arch {ARCH} {NVCC} {TUNED}",
-            out=subpath(output[0], parent=True),
+            data=[f"results/figures/banks_{name}.json" for name in PICTURES],
+            accesses=f"--emulated {' '.join(_recorded)}" if _are_there else f"--arch {ARCH} {NVCC} {TUNED}",
+            out="results/figures",
         shell:
-            "python -m experiments.emulation.bank_pictures {params.pictures} {params.accesses} --out-dir {params.out}"
-            " 2>&1 | tee {log}"
+            "(python -m experiments.emulation.bank_pictures {params.pictures} {params.accesses} --out-dir {params.out}"
+            " && python -m analysis.banks {params.data}) 2>&1 | tee {log}"
 
 
 rule analytic:
     input:
         "experiments/stages/analytic.py",
-        "kernels/occupancy.py",
+        "ptxsim/count/occupancy.py",
         cases=sorted(path.as_posix() for path in contracts.worklogs.files("analytic.yaml").values()),
     output:
         "results/analytic.csv",

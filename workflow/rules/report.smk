@@ -1,4 +1,110 @@
-# The paper (Typst), the explorer and the browsable report (Snakemake's own).
+# Tables, claims and findings; the paper (Typst), the explorer and the browsable report (Snakemake's own).
+
+
+rule report_tables:
+    input:
+        RECORDED,
+        ARCHIVED,
+        STEPS,
+        CODE,
+        sorted(path.as_posix() for path in Path("analysis/tables").glob("*.py")),
+        sorted(path.as_posix() for path in Path("paper/worklogs").glob("*/published.csv")),
+        "results/variants.csv",
+    output:
+        report("results/tables/timings.csv", category="Tables", caption="../report/timings.rst"),
+        report("results/tables/kernels.csv", category="Tables", caption="../report/kernels.rst"),
+        report("results/tables/steps.csv", category="Tables", caption="../report/steps.rst"),
+        report("results/tables/counters.csv", category="Tables", caption="../report/counters_table.rst"),
+        report("results/tables/emulator.csv", category="Tables", caption="../report/emulator.rst"),
+        report("results/tables/published.csv", category="Tables", caption="../report/published.rst"),
+        report("results/tables/gpus.csv", category="Tables", caption="../report/gpus.rst"),
+        report("results/tables/spread.csv", category="Tables", caption="../report/gpus.rst"),
+        report("results/tables/coverage.csv", category="Tables", caption="../report/coverage.rst"),
+        "results/tables/counter_names.csv",
+        "results/tables/summary.json",
+    log:
+        "results/logs/tables.log",
+    params:
+        shown=f"{SHOWN} {HERE}",
+        archives=PLAN.archives,
+    shell:
+        "python -m analysis.tabulate {params.shown} --archives {params.archives} --out results/tables 2>&1 | tee {log}"
+
+
+# What the worklogs claim, and what of it holds; and the findings of our own.
+CLAIMS = sorted(path.as_posix() for path in Path("paper").rglob("*") if path.suffix in (".yaml", ".csv"))
+OWN_RESULTS = f"--results {PLAN.source}" if not PLAN.archived else ""
+
+
+rule claims_table:
+    input:
+        MEASURED,
+        ARCHIVED,
+        CLAIMS,
+        CODE,
+        "results/variants.csv",
+        "results/analytic.csv",
+    output:
+        report("results/tables/claims.csv", category="Tables", caption="../report/claims.rst"),
+    log:
+        "results/logs/claims_table.log",
+    params:
+        own=OWN_RESULTS,
+        archives=PLAN.archives,
+    shell:
+        "python -m analysis.claims {params.own} --archives {params.archives} --catalogue results/variants.csv"
+        " --analytic results/analytic.csv --out {output} > {log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
+
+
+# Prints every time, and fails where a verdict on an archive is not the one that is recorded with it.
+rule claims:
+    input:
+        "results/tables/claims.csv",
+    log:
+        "results/logs/claims.log",
+    localrule: True
+    params:
+        own=OWN_RESULTS,
+        archives=PLAN.archives,
+    shell:
+        "python -m analysis.claims {params.own} --archives {params.archives} --catalogue results/variants.csv"
+        " --analytic results/analytic.csv --check 2>&1 | tee {log}"
+
+
+rule findings:
+    input:
+        MEASURED,
+        ARCHIVED,
+        CLAIMS,
+        CODE,
+        "results/variants.csv",
+    output:
+        "results/tables/findings.json",
+    log:
+        "results/logs/findings.log",
+    params:
+        own=OWN_RESULTS,
+        archives=PLAN.archives,
+    shell:
+        "python -m analysis.findings {params.own} --archives {params.archives} --catalogue results/variants.csv"
+        " --out {output} 2>&1 | tee {log}"
+
+
+# README's table and its findings are filled in, and its figure drawn again, of the archives alone.
+rule readme:
+    input:
+        "results/tables/findings.json",
+        "results/figures/overview_light.svg",
+        "results/figures/overview_dark.svg",
+    log:
+        "results/logs/readme.log",
+    localrule: True
+    params:
+        archives=PLAN.archives,
+    shell:
+        "( cp results/figures/overview_light.svg docs/ladder-light.svg && cp results/figures/overview_dark.svg docs/ladder-dark.svg"
+        " && python -m analysis.readme --findings results/tables/findings.json --archives {params.archives}"
+        " --catalogue results/variants.csv README.md ) 2>&1 | tee {log}"
 
 
 BANK_PICTURES = [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("svg", "pdf", "json")]
@@ -59,13 +165,9 @@ if PLAN.compared:
     rule compared:
         input:
             tables_of(PLAN.folder_of("compare")),
-            [
-                f"{RESULTS}/parts/emulate/{name}/{table}.csv"
-                for name in _pair
-                if name in PLAN.runnable
-                for table in ("predictions", "bounds")
-            ],
-            [f"{BUILD}/{name}.json" for name in _pair if name in PLAN.kernels],
+            emulated(_pair, "predictions.csv"),
+            emulated(_pair, "bounds.csv"),
+            built(*_pair),
             CODE,
             "results/variants.csv",
         output:
@@ -78,7 +180,7 @@ if PLAN.compared:
             a=_pair[0],
             b=_pair[1],
             results=PLAN.folder_of("compare"),
-            emulated=f"{RESULTS}/parts/emulate",
+            emulated=[f"{PARTS}/emulate/{batch}" for batch, names in PLAN.emulations.items() if {*_pair} & {*names}],
             built=BUILD,
         shell:
             "python -m analysis.compare --a {params.a} --b {params.b} --results {params.results}"
@@ -108,3 +210,22 @@ rule report_html:
         config=[f"{key}={json.dumps(value)}" for key, value in sorted(config.items())],
     shell:
         "snakemake --report {output} --nolock --cores 1 {input} --config {params.config:q} 2>&1 | tee {log}"
+
+
+# There only when every check passed: after figures, paper and report, so that a failed check is in them.
+rule passed:
+    input:
+        # the GPU's checks hold the emulator's too
+        checks=f"{RESULTS}{{scope}}/{'checks' if PLAN.measuring else 'emulated-checks'}.csv",
+        last=lambda wildcards: (
+            figures_of(wildcards.scope.rpartition("/")[2])
+            if wildcards.scope
+            else ["results/paper.pdf", "results/report.html"]
+        ),
+    output:
+        f"{RESULTS}{{scope}}/passed.txt",
+    log:
+        f"results/logs/{MACHINE}{{scope}}/passed.log",
+    localrule: True
+    shell:
+        "python -m experiments.stages.require_passed --checks {input.checks} --out {output} 2>&1 | tee {log}"

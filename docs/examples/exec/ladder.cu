@@ -28,8 +28,8 @@ static const Rung RUNGS[] = {
     {"coalesced", sgemm_coalesced<32>, 32, 32, 1024, true},
     {"smem_tile", sgemm_smem_tile<32>, 32, 32, 1024, true},
     {"blocktile_1d", sgemm_blocktile_1d<64, 64, 8, 8>, 64, 64, 512, false},
-    {"blocktile_2d", sgemm_blocktile_2d<128, 128, 8, 8, 8, 0, false>, 128, 128, 256, false},
-    {"vectorized", sgemm_vectorized<128, 128, 8, 8, 8, 0, false>, 128, 128, 256, false},
+    {"blocktile_2d", sgemm_blocktile_2d<128, 128, 8, 8, 8, 0, false, 0, 0>, 128, 128, 256, false},
+    {"vectorized", sgemm_vectorized<128, 128, 8, 8, 8, 0, false, 0>, 128, 128, 256, false},
     {"warptile", sgemm_warptile<128, 128, 16, 64, 64, 4, 8, 4, 128>, 128, 128, 128, false},
 };
 

@@ -23,7 +23,6 @@ import numpy as np
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.stages.check import Device, guarded, held_gpu, inside
-from experiments.stages.machine_code import code_of
 from kernels.catalogue import Baseline, Entry, Problem, Runnable
 
 logger = logging.getLogger(__name__)
@@ -81,7 +80,7 @@ def measure(device: Device, entry: Entry, k: int, seed: int = SEED) -> Iterator[
             raise UserError(f"{entry.name}, k = {k}, {kind} data: C is not finite")
         yield {
             "variant": entry.name,
-            "code_hash": code_of(entry, device.build_dir),
+            "code_hash": device.code_hash(entry),
             "device": device.name,
             "data": kind,
             "k": k,

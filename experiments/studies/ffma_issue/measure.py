@@ -237,56 +237,66 @@ def compare(rows: list[dict[str, Any]], todo: list[Case]) -> None:
             r["extra"] = (r["issue_cycles"] - alone[case.loop.base, case.warps]) / r["count"]
 
 
+class Runner:
+    """Launches of the loops of a cubin on the GPU that is held; `slots`: how many launches note their clocks."""
+
+    def __init__(self, cubin: Path, build_dir: Path, found: list[Loop], slots: int) -> None:
+        from experiments.gpu.device import Gpu, Memory, load_cubin
+
+        self.gpu, module = Gpu(build_dir), load_cubin(cubin)
+        self.kernels = {loop.entry: module.get_kernel(loop.entry) for loop in found}
+        threads = 32 * max(WARPS)
+        values = np.random.default_rng(0).uniform(-1, 1, threads * (2 * VALUES + MOST_SUMS)).astype(np.float32)
+        self.given, self.source = self.gpu.upload(values), self.gpu.upload(np.zeros(2**18, np.float32))
+        self.out = Memory(4 * threads * (MOST_SUMS + LOADED))
+        self.clocks, self.slots = Memory(16 * max(WARPS) * slots), slots
+
+    def run(self, case: Case, table: Any, iterations: int, slot: int) -> None:
+        """Queue a launch, whose warps note their clocks in a slot. table: `case.offsets()` on the device."""
+        from cuda.core import LaunchConfig, launch
+
+        config = LaunchConfig(grid=1, block=32 * case.warps, shmem_size=SHARED_BYTES)
+        arguments = (self.given.address, table.address, self.source.address, np.int32(iterations))
+        clocks = self.clocks.address + 16 * max(WARPS) * slot
+        launch(self.gpu.stream, config, self.kernels[case.loop.entry], *arguments, clocks, self.out.address)
+
+    def result(self, case: Case) -> np.ndarray:
+        """What the loop of a case computes in a few iterations."""
+        self.run(case, self.gpu.upload(case.offsets()), CHECKED, 0)
+        return self.gpu.download(self.out, np.float32, 32 * case.warps * (SUMS + LOADED))
+
+    def noted(self) -> np.ndarray:
+        """Clocks before and after the loop: slots x warps x 2."""
+        flat = self.gpu.download(self.clocks, np.int64, 2 * max(WARPS) * self.slots)
+        return flat.reshape(self.slots, max(WARPS), 2)
+
+
+def wrongly_moved(runner: Runner, todo: list[Case]) -> set[str]:
+    """Entries that compute other values than the loop that they were made from."""
+    loads = [case for case in todo if case.loop.beside == "load" and case.lanes == "distinct"]
+    results = {case.loop.entry: runner.result(case) for case in loads if case.warps == min(WARPS)}
+    made = {case.loop.entry: case.loop.made_from for case in loads}
+    return {e for e, before in made.items() if before and not np.array_equal(results[e], results[before])}
+
+
 def measure(cubin: Path, build_dir: Path) -> list[dict[str, Any]]:
     """Rows of ffma_issue.csv."""
-    from cuda.core import LaunchConfig, launch
-
-    from experiments.gpu.device import Gpu, Memory, load_cubin
-
     found = loops(cubin)
-    todo = cases(found)
-    gpu = Gpu(build_dir)
-    module = load_cubin(cubin)
-    threads = 32 * max(WARPS)
-    values = np.random.default_rng(0).uniform(-1, 1, threads * (2 * VALUES + MOST_SUMS)).astype(np.float32)
-    given, source = gpu.upload(values), gpu.upload(np.zeros(2**18, np.float32))
-    out = Memory(4 * threads * (MOST_SUMS + LOADED))
-    kernels = {loop.entry: module.get_kernel(loop.entry) for loop in found}
-    slots = 2 * max(WARPS)
-    clocks = Memory(8 * slots * len(todo) * 2 * (REPEATS + 1))
-    tables = [gpu.upload(case.offsets()) for case in todo]
-
-    def run(case: Case, table: Memory, iterations: int, slot: int) -> None:
-        config = LaunchConfig(grid=1, block=32 * case.warps, shmem_size=SHARED_BYTES)
-        at = (np.int32(iterations), clocks.address + 8 * slots * slot, out.address)
-        launch(gpu.stream, config, kernels[case.loop.entry], given.address, table.address, source.address, *at)
-
-    results: dict[str, np.ndarray] = {}
-    for case, table in zip(todo, tables, strict=True):
-        if case.loop.beside == "load" and case.lanes == "distinct" and case.warps == min(WARPS):
-            run(case, table, CHECKED, 0)
-            results[case.loop.entry] = gpu.download(out, np.float32, 32 * case.warps * (SUMS + LOADED))
-    wrong = {
-        loop.entry
-        for loop in found
-        if loop.made_from and not np.array_equal(results[loop.entry], results[loop.made_from])
-    }
+    todo, each = cases(found), 2 * (REPEATS + 1)
+    runner = Runner(cubin, build_dir, found, each * len(todo))
+    wrong = wrongly_moved(runner, todo)
     for entry in sorted(wrong):
         logger.warning(f"{entry} is left out: its loads were moved wrongly, for it computes other values than before")
-    right = [i for i, case in enumerate(todo) if case.loop.entry not in wrong]
-    todo, tables = [todo[i] for i in right], [tables[i] for i in right]
-
-    slot = 0
-    for case, table in zip(todo, tables, strict=True):
-        for _ in range(REPEATS + 1):
-            for iterations in (SHORT, LONG):
-                run(case, table, iterations, slot)
-                slot += 1
-    taken = gpu.download(clocks, np.int64, slots * slot).reshape(len(todo), REPEATS + 1, 2, max(WARPS), 2)
+    todo = [case for case in todo if case.loop.entry not in wrong]
+    tables = [runner.gpu.upload(case.offsets()) for case in todo]
+    for place, (case, table) in enumerate(zip(todo, tables, strict=True)):
+        for repeat in range(each):
+            runner.run(case, table, LONG if repeat % 2 else SHORT, place * each + repeat)
+    noted = runner.noted()[: each * len(todo)].reshape(len(todo), REPEATS + 1, 2, max(WARPS), 2)
     rows = []
-    for case, counted in zip(todo, taken[:, 1:, :, :, :], strict=True):  # the first pair of each warms up
-        noted = counted[:, :, : case.warps]
-        short, long = np.median(noted[..., 1].max(axis=2) - noted[..., 0].min(axis=2), axis=0)
+    for case, counted in zip(todo, noted[:, 1:, :, :, :], strict=True):  # the first pair of each warms up
+        of_warps = counted[:, :, : case.warps]
+        short, long = np.median(of_warps[..., 1].max(axis=2) - of_warps[..., 0].min(axis=2), axis=0)
         rows.append(row(case, float((long - short) / (LONG - SHORT))))
     compare(rows, todo)
     return rows

@@ -1,19 +1,17 @@
-"""Which pieces of a tile loop make the hardware count more shared-memory wavefronts than each warp's addresses need.
+"""Shared-memory wavefronts that the hardware counts where several warps store, next to those that each warp needs.
 
     python -m experiments.studies.inter_warp_conflicts.measure --build-dir results/build/sm_90a \
         --out inter_warp_conflicts.csv
 
-One launch of inter_warp_conflicts.cu a row, read by ncu: pieces of the loop, and catalogue kernels in tiles of one to
-eight warps, with one or two blocks on each SM. What the addresses within a warp need, ptxsim counts from the PTX.
+One launch of inter_warp_conflicts.cu a row, read by ncu, with one block on each SM. What the addresses within a warp
+need, ptxsim counts from the PTX.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,59 +24,7 @@ from experiments.command_line import add_build_dir
 from experiments.gpu.session import session
 from experiments.stages.profile import under_ncu
 
-STEPS, FEW = 128, (4, 8)  # of the loop: as launched, and as counted by ptxsim
-PIECES = {  # kernel -> whether its global loads can be aimed at L1 or past it, least warps
-    "store": (False, 1),
-    "store_load": (False, 1),
-    "copy": (True, 1),
-    "copy_load": (True, 1),
-    "unfed_store_load": (True, 1),
-    "global_and_load": (True, 1),
-    "store_beside_load": (False, 2),
-    "global_beside_store": (True, 2),
-    "global_beside_load": (True, 2),
-    "copy_beside_load": (True, 2),
-}
-ROWS_FIRST = "Order::rows"
-WITHOUT_B = "sgemm_at_swizzle_without_b"  # sgemm_at_swizzle that stores no tile of B but the first: C is wrong
-# warps -> template arguments, of which the first three are m, n and k of the tile
-GEMMS: dict[str, dict[int, tuple[int | bool | str, ...]]] = {
-    "sgemm_blocktile_2d": {
-        1: (64, 32, 8, 8, 8, 0, False),
-        2: (64, 64, 8, 8, 8, 0, False),
-        4: (128, 64, 8, 8, 8, 0, False),
-        8: (128, 128, 8, 8, 8, 0, False),
-    },
-    "sgemm_vectorized": {
-        1: (64, 32, 8, 8, 8, 0, False),
-        2: (64, 64, 8, 8, 8, 0, False),
-        4: (128, 64, 8, 8, 8, 0, False),
-        8: (128, 128, 8, 8, 8, 0, False),
-    },
-    "sgemm_warptile": {
-        1: (64, 64, 16, 64, 64, 4, 8, 4, 32),
-        2: (64, 128, 16, 64, 64, 4, 8, 4, 64),
-        4: (128, 128, 16, 64, 64, 4, 8, 4, 128),
-    },
-    "sgemm_at_swizzle": {
-        1: (64, 32, 16, ROWS_FIRST, True),
-        2: (64, 64, 16, ROWS_FIRST, True),
-        4: (128, 64, 16, ROWS_FIRST, True),
-        8: (128, 128, 16, ROWS_FIRST, True),
-    },
-    WITHOUT_B: {8: (128, 128, 16, ROWS_FIRST, False)},
-    "sgemm_smem_tile": {32: (32,)},
-    "sgemm_blocktile_1d": {16: (64, 64, 8, 8)},
-    "sgemm_at_swizzle_dbf_rw": {8: (128, 128, 16, ROWS_FIRST, 2)},
-}
-# Which matrices are read from memory, row by row; of the other one the leading dimension is 0: one row, soon in L1
-READ = {"A and B": (True, True), "A": (True, False), "B": (False, True), "neither": (False, False)}
-SECTOR = 32  # bytes
-ROW_BYTES = {32: 128, 128: 512}  # of a warp
-ROWS = 4
-SHARED_BYTES = 16 * ROWS * 512  # the largest tile of the pieces
-SOURCE_BYTES = 2**25  # what pieces read: more than L1, less than L2
-FEW_BYTES = 2**16  # the same on ptxsim, where nothing depends on it
+STEPS, FEW = 128, (4, 8)  # of the tile loop: as launched, and as counted by ptxsim
 METRICS = {
     "load_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
     "store_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
@@ -97,103 +43,59 @@ NEEDED = {  # what ptxsim counts
 
 @dataclass(frozen=True)
 class Case:
-    """One launch."""
+    """One launch.
+
+    kernel: its name in the table. entry: what its entry's name in the PTX contains. tile: m, n and k of a block.
+    from_memory: it reads A and B row by row; otherwise both leading dimensions are 0, and it reads one row of each.
+    """
 
     kernel: str
-    bits: int | None
-    source: str | None  # L1 or L2, also scattered; of a catalogue kernel a key of `READ`
+    entry: str
+    tile: tuple[int, int, int]
     warps: int
-    blocks_per_sm: int
+    from_memory: bool = True
     steps: int = STEPS
 
-    @property
-    def function(self) -> str:
-        """The name of its function, without template arguments."""
-        return "sgemm_at_swizzle" if self.kernel == WITHOUT_B else self.kernel
-
-    @property
-    def template(self) -> tuple[int | bool | str, ...]:
-        """Template arguments of a catalogue kernel; of a piece none."""
-        return GEMMS[self.kernel][self.warps] if self.kernel in GEMMS else ()
-
-    @property
-    def tile(self) -> tuple[int, ...]:
-        """m, n and k of a catalogue kernel's tile; of a piece none."""
-        sides = 3 * self.template if self.kernel == "sgemm_smem_tile" else self.template
-        return tuple(int(side) for side in sides[:3])
-
-    @property
-    def entry(self) -> str:
-        """What the entry's name contains."""
-        if not self.tile:
-            return f"{self.kernel}_{self.bits}"
-        return f"{self.function}I" + "".join(map(mangled, self.template)) + "E"
-
-    def grid(self, blocks: int) -> tuple[int, int]:
-        """So many blocks; of a catalogue kernel in a rectangle near a square."""
-        if not self.tile:
-            return blocks, 1
-        rows = max(i for i in range(1, math.isqrt(blocks) + 1) if blocks % i == 0)
-        return blocks // rows, rows
-
-    def problem(self, blocks: int) -> tuple[int, int, int]:
-        """m, n, k of a catalogue kernel that so many blocks compute."""
-        columns, rows = self.grid(blocks)
-        if self.kernel == "sgemm_smem_tile":
-            columns, rows = rows, columns
-        m, n, k = self.tile
-        return m * rows, n * columns, k * self.steps
-
-    def nbytes(self, blocks: int) -> int:
-        """What a catalogue kernel's buffer must hold: the one that it reads and the one that it writes."""
-        m, n, k = self.problem(blocks)
-        return 4 * max(m * k, k * n, m * n)
-
-    def arguments(self, blocks: int, buffer: Any, c: Any, nbytes: int = SOURCE_BYTES) -> list[Any]:
-        """Arguments of a launch of so many blocks; `buffer` and `c` are what is read, and what is written."""
-        if self.bits is not None:  # a piece
-            row = ROW_BYTES[self.bits]
-            scattered, from_l2 = "scattered" in (self.source or ""), "L2" in (self.source or "")
-            stride = (SECTOR if scattered else row * ROWS * self.warps * blocks) if from_l2 else 0
-            lanes = SECTOR * 32 // row if scattered else 32
-            return [buffer, np.uint32(nbytes), np.uint32(stride), np.uint32(lanes), np.int32(self.steps), c]
-        m, n, k = map(np.int32, self.problem(blocks))
-        assert self.source is not None  # of a catalogue kernel
-        a_is_read, b_is_read = READ[self.source]
-        lda, ldb = (k if a_is_read else np.int32(0)), (n if b_is_read else np.int32(0))
+    def arguments(self, grid: tuple[int, int], buffer: Any, c: Any) -> list[Any]:
+        """Arguments of a launch of a grid of blocks, which reads `buffer` and writes `c`."""
+        m, n, k = map(np.int32, self.problem(grid))
+        lda, ldb = (k, n) if self.from_memory else (np.int32(0), np.int32(0))
         return [m, n, k, np.float32(1), buffer, lda, buffer, ldb, np.float32(0), c, n]
 
+    def problem(self, grid: tuple[int, int]) -> tuple[int, int, int]:
+        """m, n and k that a grid of blocks computes."""
+        m, n, k = self.tile
+        return m * grid[1], n * grid[0], k * self.steps
 
-def mangled(value: int | bool | str) -> str:
-    """A template argument as it stands in a symbol: a number, a truth, or Order's first value."""
-    if value == ROWS_FIRST:
-        return "L5Order0E"
-    return f"Lb{value:d}E" if isinstance(value, bool) else f"Li{value}E"
+    def nbytes(self, grid: tuple[int, int]) -> int:
+        """What each of both buffers must hold."""
+        m, n, k = self.problem(grid)
+        return 4 * max(m * k, k * n, m * n)
 
 
-def cases() -> Iterator[Case]:
-    """Every launch in order."""
-    for kernel, by_warps in GEMMS.items():
-        for blocks in (1, 2):
-            yield from (Case(kernel, None, "A and B", warps, blocks) for warps in by_warps)
-            most = max(by_warps)
-            yield from (Case(kernel, None, source, most, blocks) for source in READ if source != "A and B")
-    for kernel, (aimed, least) in PIECES.items():
-        for source in ("L1", "L2", "L1 scattered", "L2 scattered") if aimed else (None,):
-            yield from (Case(kernel, 32, source, warps, 1) for warps in (1, 2, 8, 16) if warps >= least)
-            yield from (Case(kernel, bits, source, 8, 2) for bits in (32, 128))
+OF_2D, OF_SWIZZLE = "sgemm_blocktile_2dILi{}ELi{}E", "sgemm_at_swizzleILi128ELi128ELi16EL5Order0ELb{}E"
+CASES = (
+    Case("sgemm_blocktile_2d", OF_2D.format(64, 32), (64, 32, 8), 1),
+    Case("sgemm_blocktile_2d", OF_2D.format(128, 128), (128, 128, 8), 8),
+    Case("sgemm_blocktile_2d", OF_2D.format(128, 128), (128, 128, 8), 8, from_memory=False),
+    Case("sgemm_at_swizzle", OF_SWIZZLE.format(1), (128, 128, 16), 8),
+    Case("sgemm_at_swizzle_without_b", OF_SWIZZLE.format(0), (128, 128, 16), 8),
+)
+
+
+def grid_of(blocks: int) -> tuple[int, int]:
+    """So many blocks, in a rectangle near a square."""
+    rows = max(i for i in range(1, math.isqrt(blocks) + 1) if blocks % i == 0)
+    return blocks // rows, rows
 
 
 def needed(kernel: ptxsim.Kernel, case: Case) -> dict[str, int]:
-    """What one block executes, and needs by the rules within a warp; every step costs the same."""
+    """What a block of a case executes and needs, from a few steps of its loop; every step costs the same."""
     counted = []
     for steps in FEW:
-        small = replace(case, steps=steps)
-        counters = ptxsim.Counters()
-        nbytes = small.nbytes(1) if small.tile else FEW_BYTES
-        buffer, c = (ptxsim.Array(np.zeros(nbytes, np.uint8)) for _ in range(2))
-        arguments = small.arguments(1, buffer, c, nbytes)
-        kernel.launch(1, 32 * case.warps, arguments, SHARED_BYTES if case.bits else 0, [counters], checks=False)
+        small, counters = replace(case, steps=steps), ptxsim.Counters()
+        buffer, c = (ptxsim.Array(np.zeros(small.nbytes((1, 1)), np.uint8)) for _ in range(2))
+        kernel.launch(1, 32 * case.warps, small.arguments((1, 1), buffer, c), 0, [counters], checks=False)
         counted.append(counters.totals())
     few, more = counted
     slope = {name: (more[metric] - few[metric]) / (FEW[1] - FEW[0]) for name, metric in NEEDED.items()}
@@ -208,18 +110,14 @@ def launch_all(build_dir: Path) -> None:
     from experiments.gpu.device import Gpu, Memory, cuda, load_cubin
 
     gpu = Gpu(build_dir)
-    module = load_cubin(build_dir / "inter_warp_conflicts.cubin")
-    names = entries(build_dir)
-    todo = list(cases())
-    nbytes = max(case.nbytes(case.blocks_per_sm * gpu.sm_count) for case in todo if case.tile)
-    buffer, c = (Memory(max(nbytes, SOURCE_BYTES)) for _ in range(2))
+    module, names = load_cubin(build_dir / "inter_warp_conflicts.cubin"), entries(build_dir)
+    grid = grid_of(gpu.sm_count)
+    buffer, c = (Memory(max(case.nbytes(grid) for case in CASES)) for _ in range(2))
     gpu.sync()
     cuda(driver.cuProfilerStart())
-    for case in todo:
-        blocks = case.blocks_per_sm * gpu.sm_count
-        shared = SHARED_BYTES if case.bits else 0
-        config = LaunchConfig(grid=case.grid(blocks), block=32 * case.warps, shmem_size=shared)
-        arguments = case.arguments(blocks, buffer.address, c.address)
+    for case in CASES:
+        config = LaunchConfig(grid=grid, block=32 * case.warps)
+        arguments = case.arguments(grid, buffer.address, c.address)
         launch(gpu.stream, config, module.get_kernel(find(names, case)), *arguments)
     gpu.sync()
     cuda(driver.cuProfilerStop())
@@ -236,34 +134,23 @@ def entries(build_dir: Path) -> list[str]:
 
 def find(names: list[str], case: Case) -> str:
     """The entry of a case."""
-    return next(name for name in names if name == case.entry or (case.tile and case.entry in name))
+    return next(name for name in names if case.entry in name)
 
 
 def read(launches: list[dict[str, Any]], build_dir: Path) -> list[dict[str, Any]]:
-    """Rows of inter_warp_conflicts.csv: the launches of a report, in the order of `cases`."""
+    """Rows of inter_warp_conflicts.csv: the launches of a report, in the order of `CASES`."""
     names = entries(build_dir)
     module = ptxsim.load(build_dir / "inter_warp_conflicts.ptx", names[0]).module
-    kernel = functools.cache(lambda name: ptxsim.Kernel(module, name))
-    of_block = functools.cache(lambda alone: needed(kernel(find(names, alone)), alone))
-
     rows = []
-    for i, (case, launch) in enumerate(zip(cases(), launches, strict=True)):
-        if launch["name"] not in (case.entry, case.function):
-            raise UserError(f"launch {i} of the report is {launch['name']}, expected {case.entry}")
+    for case, launch in zip(CASES, launches, strict=True):
+        if launch["name"] != case.entry.partition("IL")[0]:
+            raise UserError(f"the report has a launch of {launch['name']}, expected {case.entry}")
         metrics = {name: value for name, (value, _) in launch["metrics"].items()}
-        blocks = int(metrics[GRID])
-        rows.append(
-            {
-                "kernel": case.kernel,
-                "bits": case.bits,
-                "source": case.source,
-                "warps": case.warps,
-                "blocks_per_sm": case.blocks_per_sm,
-                "steps": case.steps,
-                **{name: blocks * count for name, count in of_block(replace(case, blocks_per_sm=1)).items()},
-                **{name: metrics[metric] for name, metric in METRICS.items()},
-            }
-        )
+        of_block = needed(ptxsim.Kernel(module, find(names, case)), case)
+        source = "A and B" if case.from_memory else "neither"
+        row = {"kernel": case.kernel, "bits": None, "source": source, "warps": case.warps, "blocks_per_sm": 1}
+        row |= {"steps": case.steps} | {name: int(metrics[GRID]) * count for name, count in of_block.items()}
+        rows.append(row | {name: metrics[metric] for name, metric in METRICS.items()})
     return rows
 
 
@@ -277,13 +164,8 @@ def main() -> None:
         if options.launch:
             launch_all(options.build_dir)
             return
-        command = [
-            "-m",
-            "experiments.studies.inter_warp_conflicts.measure",
-            "--launch",
-            "--build-dir",
-            str(options.build_dir),
-        ]
+        module = "experiments.studies.inter_warp_conflicts.measure"
+        command = ["-m", module, "--launch", "--build-dir", str(options.build_dir)]
         launches = under_ncu(command, [GRID, *METRICS.values()])
         write_rows(options.out, "inter_warp_conflicts", read(launches, options.build_dir))
 

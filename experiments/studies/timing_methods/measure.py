@@ -21,12 +21,12 @@ import numpy as np
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.session import session
-from experiments.stages.bench import worklog_replays
 from experiments.stages.machine_code import code_of
 from kernels.catalogue import Entry, Problem
 
 logger = logging.getLogger(__name__)
 
+Taken = tuple[float, float | None, int]
 HOST_REPLAYS = 100
 IDLE_S = 2.0  # long enough for the card to lower its clock
 WINDOW_S = 0.5
@@ -43,84 +43,104 @@ DEPARTURES = {
 }
 
 
-def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
-    """Rows of timing_methods.csv for m = n = k = `n`."""
-    from experiments.gpu.device import Gpu, Memory
-    from experiments.gpu.libraries import bind_for_timing, load_gemm
-    from experiments.gpu.timing import Stopwatch, duration_us, warm_up
+def worklog_replays(n: int) -> int:
+    """How often sgemm_cu runs a problem of size n (section 2 of its text)."""
+    return int(800000 / n)
 
-    gpu = Gpu(build_dir)
-    a, b, c = (Memory(n * n * entry.types.of(matrix).bytes) for matrix in "ABC")
 
-    def fill(data: str) -> None:
-        for seed, matrix in enumerate((a, b)):
-            gpu.fill(matrix, entry.types.ab, n * n, seed, data)
+class Methods:
+    """One entry on one square problem, timed by each protocol: time in us, SM clock in MHz if known, and launches."""
 
-    fill("uniform")
-    work = bind_for_timing(load_gemm(gpu, entry), Problem.square(n, entry.b_layout), a.address, b.address, c.address)
-    warm_up(gpu, work, 0.5)
-    replays = int(np.clip(WINDOW_S * 1e6 / duration_us(gpu, work, 5), 20, MOST))
-    stopwatches = {flush: Stopwatch(gpu, max(replays, worklog_replays(n)), flush) for flush in (True, False)}
+    def __init__(self, entry: Entry, n: int, build_dir: Path) -> None:
+        from experiments.gpu.device import Gpu, Memory
+        from experiments.gpu.libraries import bind_for_timing, load_gemm
+        from experiments.gpu.timing import Stopwatch, duration_us
 
-    def second_half_mean(times_us: np.ndarray) -> float:
-        return float(np.mean(times_us[len(times_us) // 2 :]))
+        self.gpu, self.entry, self.n = Gpu(build_dir), entry, n
+        self.a, self.b, self.c = (Memory(n * n * entry.types.of(matrix).bytes) for matrix in "ABC")
+        self.fill("uniform")
+        addresses = self.a.address, self.b.address, self.c.address
+        self.work = bind_for_timing(load_gemm(self.gpu, entry), Problem.square(n, entry.b_layout), *addresses)
+        self.warm_up(0.5)
+        self.replays = int(np.clip(WINDOW_S * 1e6 / duration_us(self.gpu, self.work, 5), 20, MOST))
+        most = max(self.replays, worklog_replays(n))
+        self.stopwatches = {flush: Stopwatch(self.gpu, most, flush) for flush in (True, False)}
 
-    def stamped(count: int, flush: bool = True, middle: Any = np.median) -> tuple[float, float, int]:
-        samples = stopwatches[flush].run([work] * count)
-        return float(middle(samples.time_us[samples.kept])), float(np.median(samples.sm_clock_mhz)), count
+    def fill(self, data: str) -> None:
+        """New A and B of this kind."""
+        for seed, matrix in enumerate((self.a, self.b)):
+            self.gpu.fill(matrix, self.entry.types.ab, self.n * self.n, seed, data)
 
-    def host_clock(count: int) -> tuple[float, None, int]:
-        gpu.sync()
+    def warm_up(self, seconds: float) -> None:
+        """See `experiments.gpu.timing.warm_up`."""
+        from experiments.gpu.timing import warm_up
+
+        warm_up(self.gpu, self.work, seconds)
+
+    def stamped(self, count: int, flush: bool = True, middle: Any = np.median) -> Taken:
+        """Single launches by the stopwatch."""
+        taken = self.stopwatches[flush].run([self.work] * count)
+        samples = taken.of(taken.kept)
+        return float(middle(samples.time_us)), float(np.median(samples.sm_clock_mhz)), count
+
+    def host_clock(self, count: int) -> Taken:
+        """The host's clock around launches and a wait."""
+        self.gpu.sync()
         start = time.perf_counter()
         for _ in range(count):
-            work()
-        gpu.sync()
+            self.work()
+        self.gpu.sync()
         return (time.perf_counter() - start) * 1e6 / count, None, count
 
-    def launch_gap() -> tuple[float, None, int]:
-        return float(np.median([duration_us(gpu, work) for _ in range(replays)])), None, replays
+    def launch_gap(self) -> Taken:
+        """Events around one launch at a time."""
+        from experiments.gpu.timing import duration_us
 
-    def after_idle() -> tuple[float, None, int]:
-        gpu.sync()
+        return float(np.median([duration_us(self.gpu, self.work) for _ in range(self.replays)])), None, self.replays
+
+    def after_idle(self) -> Taken:
+        """The host's clock, after a pause."""
+        self.gpu.sync()
         time.sleep(IDLE_S)
-        return host_clock(10)
+        return self.host_clock(10)
 
-    def with_data(data: str) -> tuple[float, float, int]:
-        fill(data)
-        warm_up(gpu, work, 0.5)
-        taken = stamped(replays)
-        fill("uniform")
+    def with_data(self, data: str) -> Taken:
+        """Other inputs."""
+        self.fill(data)
+        self.warm_up(0.5)
+        taken = self.stamped(self.replays)
+        self.fill("uniform")
         return taken
 
-    methods: dict[str, Callable[[], tuple[float, float | None, int]]] = {
-        "ours": lambda: stamped(replays),
-        "sgemm_cu": lambda: stamped(worklog_replays(n), middle=second_half_mean),
-        "host_clock": lambda: host_clock(HOST_REPLAYS),
-        "no_flush": lambda: stamped(replays, flush=False),
-        "launch_gap": launch_gap,
-        "after_idle": after_idle,
-        "zeros": lambda: with_data("zeros"),
-        "normal": lambda: with_data("normal"),
-    }
-    assert methods.keys() == DEPARTURES.keys()
-    rows = []
-    for name, method in methods.items():
-        warm_up(gpu, work, 0.3)
-        time_us, clock, count = method()
-        rows.append(
-            {
-                "variant": entry.name,
-                "m": n,
-                "n": n,
-                "k": n,
-                "protocol": name,
-                "description": DEPARTURES[name],
-                "time_us": time_us,
-                "sm_clock_mhz": clock,
-                "replays": count,
-                "code_hash": code_of(entry, build_dir),
-            }
-        )
+    def by(self, protocol: str) -> Taken:
+        """The result of one of `DEPARTURES`."""
+        methods: dict[str, Callable[[], Taken]] = {
+            "ours": lambda: self.stamped(self.replays),
+            "sgemm_cu": lambda: self.stamped(worklog_replays(self.n), middle=second_half_mean),
+            "host_clock": lambda: self.host_clock(HOST_REPLAYS),
+            "no_flush": lambda: self.stamped(self.replays, flush=False),
+            "launch_gap": self.launch_gap,
+            "after_idle": self.after_idle,
+            "zeros": lambda: self.with_data("zeros"),
+            "normal": lambda: self.with_data("normal"),
+        }
+        self.warm_up(0.3)
+        return methods[protocol]()
+
+
+def second_half_mean(times_us: np.ndarray) -> float:
+    """The mean of the second half, as sgemm_cu takes it."""
+    return float(np.mean(times_us[len(times_us) // 2 :]))
+
+
+def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
+    """Rows of timing_methods.csv for m = n = k = `n`."""
+    methods, rows = Methods(entry, n, build_dir), []
+    for protocol, description in DEPARTURES.items():
+        time_us, clock, count = methods.by(protocol)
+        row = {"variant": entry.name, "m": n, "n": n, "k": n, "protocol": protocol, "description": description}
+        row |= {"time_us": time_us, "sm_clock_mhz": clock, "replays": count, "code_hash": code_of(entry, build_dir)}
+        rows.append(row)
     return rows
 
 

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 # device: "ptxsim" or the GPU's name. tool: what looked for faults; empty where nothing did.
 # xor_of: "address", as published, or "offset". wrong, elements: of C, n x n. faults: how many the tool reported.
-# fault, line: its first message, and the line of xor_double_buffer.cu.
+# fault, line: its first message, and the line of xor_double_buffer.cu that reads what nobody wrote.
 COLUMNS = ("device", "tool", "arch", "xor_of", "n", "wrong", "elements", "faults", "fault", "line")
 SOURCE = Path(__file__).resolve().parent / "xor_double_buffer.cu"
 KERNELS = SOURCE.parents[3] / "kernels"
@@ -37,7 +37,7 @@ ARCHES = ("sm_86", "sm_90")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 RESULT = re.compile(r"(\d+) of (\d+) elements are wrong")
 SUMMARY = re.compile(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard")
-FAULT = re.compile(rf"{re.escape(SOURCE.name)}:(\d+): block \(.*?\), thread \(.*?\): (.+?)(?: \[[\d,]+ times\])?$")
+FAULT = re.compile(rf"block \(.*?\), thread \(.*?\): (.+?) at .*?{re.escape(SOURCE.name)}:(\d+): the undefined value")
 
 
 def run(command: list[str]) -> str:
@@ -90,7 +90,7 @@ def first_fault(report: dict[str, Any]) -> dict[str, Any]:
     faults = [fault for launch in report["launches"] for fault in launch["faults"]]
     found: dict[str, Any] = {"faults": len(faults), "fault": "", "line": ""}
     if faults and (parts := FAULT.search(faults[0])):
-        found |= {"fault": parts[2], "line": int(parts[1])}
+        found |= {"fault": parts[1], "line": int(parts[2])}
     return found
 
 

@@ -27,7 +27,7 @@ namespace ptxsim {
 
 namespace {
 
-constexpr uint64_t BASE = 0x200000000000;  // where device memory begins; ptxsim/machine/memory.py has it as GLOBAL_BASE
+constexpr uint64_t BASE = 0x200060000000;  // where device memory begins; ptxsim/machine/memory.py has it as GLOBAL_BASE
 constexpr uint64_t SPAN = 1ull << 38;      // addresses reserved for it
 constexpr uint64_t OF_LAUNCH = 16 << 20;  // for the emulator, as device_memory.py has it
 constexpr uint64_t PAGE = 4096;
@@ -57,6 +57,8 @@ thread_local int depth = 0;
 bool launched = false;  // since the host last waited
 thread_local uint64_t stream_now = 0;     // of the present call,
 thread_local bool asynchronous = false;  // and whether that is one of a stream
+std::map<uint64_t, CUgraph_st*> captures;  // by stream
+CUgraph_st* recording = nullptr;           // that a node is made for
 
 void say(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void say(const char* format, ...) {
@@ -91,6 +93,10 @@ bool receive_all(char* data, size_t size) {
     return true;
 }
 
+struct AtExit {  // what was not sent yet, such as the last cudaFree
+    ~AtExit();
+} at_exit;
+
 void lose() {
     if (lost) return;
     lost = true;
@@ -110,6 +116,11 @@ void post(Message kind, const Buffer& payload) {  // goes with the next request
         if (!send_all(outbox.data(), outbox.size())) lose();
         outbox.clear();
     }
+}
+
+AtExit::~AtExit() {
+    if (state == CONNECTED && !lost && !outbox.empty()) send_all(outbox.data(), outbox.size());
+    outbox.clear();
 }
 
 void put_place(Buffer& b, void* address) {  // where in which object file an address of code is
@@ -365,6 +376,46 @@ bool request(Message kind, const Buffer& payload, std::string* reply) {
     return good;
 }
 
+CUgraph_st*& captured(const void* stream) { return captures[uint64_t(stream)]; }
+
+bool any_capture() {
+    return std::any_of(captures.begin(), captures.end(), [](auto& c) { return c.second != nullptr; });
+}
+
+int end_capture(const void* stream, CUgraph_st** out) {
+    CUgraph_st* graph = captured(stream);
+    *out = graph;
+    if (graph == nullptr) return fail(INVALID_VALUE, "the stream %p is not captured", stream);
+    for (auto& [s, g] : captures)
+        if (g == graph) g = nullptr;
+    return OK;
+}
+
+Recording::Recording(CUgraph_st* graph) { recording = graph; }
+Recording::~Recording() { recording = nullptr; }
+
+bool recorded(NodeType type, std::function<int()> work) {
+    CUgraph_st* graph = recording ? recording : asynchronous ? captures[stream_now] : nullptr;
+    if (graph == nullptr) return false;
+    std::vector<CUgraphNode_st*> after;
+    if (!recording && !graph->nodes.empty()) after = {graph->nodes.back().get()};
+    graph->nodes.emplace_back(new CUgraphNode_st{type, std::move(work), after});
+    return true;
+}
+
+int added_node(CUgraph_st* graph, CUgraphNode_st* const* after, size_t count, CUgraphNode_st** out) {
+    CUgraphNode_st* n = graph->nodes.back().get();
+    if (count) n->after.assign(after, after + count);
+    if (out) *out = n;
+    return OK;
+}
+
+int replaced_work(CUgraphExec_st* of, CUgraphNode_st* node, const CUgraph_st& by) {
+    for (auto& step : of->steps)
+        if (step.node == node && !by.nodes.empty()) step.run = by.nodes.back()->run;
+    return OK;
+}
+
 void of_stream(const void* stream) { stream_now = uint64_t(stream), asynchronous = true; }
 
 bool under_way() { return launched; }
@@ -569,6 +620,7 @@ int copy(void* to, const void* from, size_t size, int direction) {
     if (int code = require_direction(to, from, direction)) return code;
     if (int code = require_range(to, size, "destination")) return code;
     if (int code = require_range(from, size, "source")) return code;
+    if (recorded(COPY_NODE, [=] { return copy(to, from, size, direction); })) return OK;
     memmove(alias(to), alias(from), size);
     if (is_device_range(to)) written(uint64_t(to), size, size, 1);
     copied(to, size, from, size, size, 1);
@@ -583,6 +635,7 @@ int copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size
     if (int code = require_direction(to, from, direction)) return code;
     if (int code = require_range(to, to_pitch * (height - 1) + width, "destination")) return code;
     if (int code = require_range(from, from_pitch * (height - 1) + width, "source")) return code;
+    if (recorded(COPY_NODE, [=] { return copy_2d(to, to_pitch, from, from_pitch, width, height, direction); })) return OK;
     auto* a = static_cast<char*>(alias(to));
     auto* b = static_cast<const char*>(alias(from));
     for (size_t row = 0; row < height; ++row) memmove(a + row * to_pitch, b + row * from_pitch, width);
@@ -598,6 +651,7 @@ int fill(void* to, size_t pitch, uint32_t value, size_t element, size_t width, s
     if (!is_device_range(to)) return fail(INVALID_VALUE, "%p is not device memory", to);
     if (uint64_t(to) % element) return fail(INVALID_VALUE, "%p is not aligned to %zu bytes", to, element);
     if (int code = require_range(to, pitch * (height - 1) + bytes, "destination")) return code;
+    if (recorded(FILL_NODE, [=] { return fill(to, pitch, value, element, width, height); })) return OK;
     for (size_t row = 0; row < height; ++row) {
         auto* at = static_cast<char*>(alias(to)) + row * pitch;
         if (element == 1) memset(at, int(value), bytes);
@@ -762,6 +816,10 @@ int set_dynamic_limit(Kernel* k, int bytes) {
     return OK;
 }
 
+namespace {
+int issued(Kernel* k, const Launch& what, const std::string& raw);
+}
+
 int launch(Kernel* k, const Launch& what, void** arguments, void** extra) {
     if (k->module->error) return k->module->error;
     static const uint32_t MOST_GRID[3] = {2147483647, 65535, 65535}, MOST_BLOCK[3] = {1024, 1024, 64};
@@ -807,6 +865,12 @@ int launch(Kernel* k, const Launch& what, void** arguments, void** extra) {
     } else if (bytes) {
         return fail(INVALID_VALUE, "%s takes %zu parameters, got none", name, k->parameters.size());
     }
+    auto issue = [k, what, raw] { return issued(k, what, raw); };
+    return recorded(KERNEL_NODE, issue) ? OK : issue();
+}
+
+namespace {
+int issued(Kernel* k, const Launch& what, const std::string& raw) {
     Buffer b;
     b.u32(k->module->id).text(k->name);
     for (auto& three : {what.grid, what.block, what.cluster})
@@ -826,6 +890,7 @@ int launch(Kernel* k, const Launch& what, void** arguments, void** extra) {
     if (once) pending_error = once;
     return now;
 }
+}  // namespace
 
 int occupancy(Kernel* k, int threads, size_t shared, int* out) {
     if (threads < 1) return fail(INVALID_VALUE, "blocks of %d threads", threads);

@@ -5,12 +5,28 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #define PTXSIM_API __attribute__((visibility("default")))
+
+// A graph: work that is recorded, to be done each time the graph is launched.
+struct CUgraphNode_st {
+    unsigned type;                       // as CUgraphNodeType
+    std::function<int()> run;            // in the stream of the present call
+    std::vector<CUgraphNode_st*> after;  // that it comes after
+};
+struct CUgraph_st {
+    std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
+};
+struct CUgraphExec_st {
+    struct Step { CUgraphNode_st* node; unsigned type; std::function<int()> run; };
+    std::vector<Step> steps;  // in their order
+};
 
 namespace ptxsim {
 
@@ -146,6 +162,20 @@ PTXSIM_API int copy(void* to, const void* from, size_t size, int direction);
 PTXSIM_API int copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
                        int direction);
 PTXSIM_API int fill(void* to, size_t pitch, uint32_t value, size_t element, size_t width, size_t height);
+
+// Work of the present call goes into a graph, as its stream is captured or as `Recording` says; false: it is to be done.
+enum NodeType : unsigned { KERNEL_NODE = 0, COPY_NODE = 1, FILL_NODE = 2, HOST_NODE = 3, GRAPH_NODE = 4, EMPTY_NODE = 5 };
+PTXSIM_API bool recorded(NodeType type, std::function<int()> work);
+PTXSIM_API CUgraph_st*& captured(const void* stream);  // the graph that a stream is captured into; null: none
+PTXSIM_API int end_capture(const void* stream, CUgraph_st** out);
+PTXSIM_API bool any_capture();
+// The node that was recorded last comes after these; its work takes the place of another's in a graph that is ready.
+PTXSIM_API int added_node(CUgraph_st* graph, CUgraphNode_st* const* after, size_t count, CUgraphNode_st** out);
+PTXSIM_API int replaced_work(CUgraphExec_st* of, CUgraphNode_st* node, const CUgraph_st& by);
+struct PTXSIM_API Recording {
+    explicit Recording(CUgraph_st* graph);
+    ~Recording();
+};
 
 PTXSIM_API Module* new_module(const void* image);
 PTXSIM_API int load(Module* module);

@@ -1,4 +1,4 @@
-// cublasLt: a plain matrix product, without epilogues.
+// cublasLt: a matrix product, with a bias, ReLU or GELU behind it.
 #include <map>
 
 #include "gemm.hpp"
@@ -6,10 +6,12 @@
 using namespace ptxsim;
 
 namespace {
+constexpr uint32_t NO_TYPE = UINT32_MAX;
 struct Description {
     uint32_t compute, scale;
     int32_t pointer_mode = 0, transpose_a = 0, transpose_b = 0;
-    uint32_t epilogue = 1;
+    uint32_t epilogue = 1, bias_type = NO_TYPE;
+    const void* bias = nullptr;
 };
 struct Layout {
     uint32_t type;
@@ -25,10 +27,11 @@ struct Result {  // cublasLtMatmulHeuristicResult_t
     float waves;
     int reserved[4];
 };
-constexpr int ROW = 1, COLUMN = 0, PLAIN = 1;
+constexpr int ROW = 1, COLUMN = 0;
+constexpr uint32_t PLAIN = 1, RELU = 2, BIAS = 4, GELU = 32;
 
 int refuse(const char* what, long value) {
-    note(UNSUPPORTED, "%s %ld is not supported here, only plain products", what, value);
+    note(UNSUPPORTED, "%s %ld is not supported here", what, value);
     return UNSUPPORTED_PRODUCT;
 }
 template <class T>
@@ -62,6 +65,8 @@ CALL cublasLtMatmulDescSetAttribute(void* desc, int which, const void* from, siz
         case 3: return put(d->transpose_a, from, size) ? SUCCESS : BAD_VALUE;
         case 4: return put(d->transpose_b, from, size) ? SUCCESS : BAD_VALUE;
         case 7: return put(d->epilogue, from, size) ? SUCCESS : BAD_VALUE;
+        case 8: return put(d->bias, from, size) ? SUCCESS : BAD_VALUE;
+        case 26: return put(d->bias_type, from, size) ? SUCCESS : BAD_VALUE;
         default: return refuse("attribute of a matmul description", which);
     }
 }
@@ -101,7 +106,11 @@ CALL cublasLtMatmul(void* handle, void* desc, const void* alpha, const void* a, 
     auto& what = *static_cast<Description*>(desc);
     auto &la = *static_cast<Layout*>(al), &lb = *static_cast<Layout*>(bl), &ld = *static_cast<Layout*>(dl);
     auto& lc = cl ? *static_cast<Layout*>(cl) : ld;
-    if (what.epilogue != PLAIN) return refuse("epilogue", what.epilogue);
+    uint32_t act = what.epilogue & ~BIAS;
+    bool biased = what.epilogue & BIAS;
+    if (what.epilogue != PLAIN && act != 0 && act != RELU && act != GELU) return refuse("epilogue", what.epilogue);
+    if (biased && !what.bias) return BAD_VALUE;
+    if (biased && ld.order == ROW) return refuse("a bias of a row-major D, epilogue", what.epilogue);
     for (Layout* l : {&la, &lb, &lc, &ld})
         if (l->order != ROW && l->order != COLUMN) return refuse("order", l->order);
     if (lc.order != ld.order) return refuse("C in another order than D,", lc.order);
@@ -118,6 +127,7 @@ CALL cublasLtMatmul(void* handle, void* desc, const void* alpha, const void* a, 
     auto operand = [](const void* p, const Layout& l) { return Operand{p, l.type, uint64_t(l.leading), uint64_t(l.stride)}; };
     Product p{"cublasLtMatmul", m, n, k, ta, tb, uint32_t(ld.batch), scalar(alpha, what.scale), scalar(beta, what.scale),
               operand(a, la), operand(b, lb), operand(c ? c : d, lc), operand(d, ld)};
+    p.epilogue = what.epilogue, p.bias = what.bias, p.bias_type = what.bias_type == NO_TYPE ? ld.type : what.bias_type;
     if (ld.order == ROW) {  // D' = B' A'
         std::swap(p.m, p.n);
         std::swap(p.a, p.b);

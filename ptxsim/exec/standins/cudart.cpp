@@ -155,7 +155,7 @@ RT cudaGetDeviceFlags(unsigned* f) NOTHING(*f = 0)
 RT cudaDriverGetVersion(int* v) { *v = CUDART_VERSION; return cudaSuccess; }
 RT cudaRuntimeGetVersion(int* v) { *v = CUDART_VERSION; return cudaSuccess; }
 RT cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int d) FORWARD(cuDeviceGetAttribute(value, CUdevice_attribute(which), d))
-RT cudaDeviceSynchronize(void) { PTXSIM_ENTER; int code = sticky(); order(ALL_DONE); return done(code); }
+RT cudaDeviceSynchronize(void) { PTXSIM_ENTER; return done(cuCtxSynchronize()); }
 RT cudaDeviceReset(void) { PTXSIM_ENTER; ready(); reset(); last = cudaSuccess; return cudaSuccess; }
 RT cudaDeviceSetLimit(cudaLimit, size_t) NOTHING()
 RT cudaDeviceGetLimit(size_t* value, cudaLimit limit) FORWARD(cuCtxGetLimit(value, CUlimit(limit)))
@@ -455,6 +455,61 @@ RT cudaOccupancyMaxPotentialClusterSize(int* n, const void* f, const cudaLaunchC
     if (int code = kernel_at(f, &k)) return done(code);
     CUlaunchConfig d = driver_config(c);
     return done(cuOccupancyMaxPotentialClusterSize(n, function(k), &d));
+}
+
+// graphs
+
+RT cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode m) FORWARD(cuStreamBeginCapture(s, CUstreamCaptureMode(m)))
+RT cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* g) FORWARD(cuStreamEndCapture(s, g))
+RT cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) NOTHING()
+RT cudaGraphCreate(cudaGraph_t* g, unsigned f) FORWARD(cuGraphCreate(g, f))
+RT cudaGraphDestroy(cudaGraph_t g) FORWARD(cuGraphDestroy(g))
+#if CUDART_VERSION >= 12000
+RT cudaGraphInstantiate(cudaGraphExec_t* e, cudaGraph_t g, unsigned long long f) FORWARD(cuGraphInstantiateWithFlags(e, g, f))
+#else
+RT cudaGraphInstantiate(cudaGraphExec_t* e, cudaGraph_t g, cudaGraphNode_t*, char*, size_t) FORWARD(cuGraphInstantiateWithFlags(e, g, 0))
+#endif
+RT cudaGraphInstantiateWithFlags(cudaGraphExec_t* e, cudaGraph_t g, unsigned long long f) FORWARD(cuGraphInstantiateWithFlags(e, g, f))
+RT cudaGraphExecDestroy(cudaGraphExec_t e) FORWARD(cuGraphExecDestroy(e))
+RT cudaGraphUpload(cudaGraphExec_t e, cudaStream_t s) FORWARD(cuGraphUpload(e, s))
+RT cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) FORWARD(cuGraphLaunch(e, s))
+RT cudaGraphGetNodes(cudaGraph_t g, cudaGraphNode_t* nodes, size_t* n) FORWARD(cuGraphGetNodes(g, nodes, n))
+RT cudaGraphNodeGetType(cudaGraphNode_t n, cudaGraphNodeType* t) FORWARD(cuGraphNodeGetType(n, reinterpret_cast<CUgraphNodeType*>(t)))
+#if CUDART_VERSION >= 13000
+RT cudaGraphAddDependencies(cudaGraph_t g, const cudaGraphNode_t* from, const cudaGraphNode_t* to, const cudaGraphEdgeData*, size_t n) FORWARD(cuGraphAddDependencies(g, from, to, nullptr, n))
+#endif
+#if CUDART_VERSION >= 12000
+RT cudaGraphExecUpdate(cudaGraphExec_t e, cudaGraph_t g, cudaGraphExecUpdateResultInfo* i) FORWARD(cuGraphExecUpdate(e, g, reinterpret_cast<CUgraphExecUpdateResultInfo*>(i)))
+#endif
+static cudaError_t launch_of(const cudaKernelNodeParams* p) {
+    return launch_at(p->func, p->gridDim, p->blockDim, p->kernelParams, p->sharedMemBytes, nullptr, false, nullptr, 0);
+}
+#define NODE(work)                                                   \
+    {                                                                \
+        BEGIN; NEED(g, "a null graph");                              \
+        Recording here(g);                                           \
+        int code = work;                                             \
+        return done(code ? code : added_node(g, after, count, out)); \
+    }
+RT cudaGraphAddKernelNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count, const cudaKernelNodeParams* p) NODE(launch_of(p))
+RT cudaGraphAddMemcpyNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count, const cudaMemcpy3DParms* p) {
+    BEGIN; NEED(g && p, "a null pointer");
+    cudaMemcpy3DParms copy = *p;
+    Recording here(g);
+    recorded(COPY_NODE, [copy] { return int(cudaMemcpy3D(&copy)); });
+    return done(added_node(g, after, count, out));
+}
+RT cudaGraphAddMemcpyNode1D(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count, void* to, const void* from, size_t n, cudaMemcpyKind kind) NODE(copy(to, from, n, kind))
+RT cudaGraphAddMemsetNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count, const cudaMemsetParams* p) NODE(fill(p->dst, p->pitch, p->value, p->elementSize, p->width, p->height))
+RT cudaGraphAddEmptyNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count) FORWARD(cuGraphAddEmptyNode(out, g, after, count))
+RT cudaGraphAddHostNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count, const cudaHostNodeParams* p) FORWARD(cuGraphAddHostNode(out, g, after, count, reinterpret_cast<const CUDA_HOST_NODE_PARAMS*>(p)))
+RT cudaGraphAddChildGraphNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count, cudaGraph_t child) FORWARD(cuGraphAddChildGraphNode(out, g, after, count, child))
+RT cudaGraphExecKernelNodeSetParams(cudaGraphExec_t e, cudaGraphNode_t n, const cudaKernelNodeParams* p) {
+    BEGIN; NEED(e && p, "a null pointer");
+    CUgraph_st made;
+    Recording here(&made);
+    int code = launch_of(p);
+    return done(code ? code : replaced_work(e, n, made));
 }
 
 // libraries

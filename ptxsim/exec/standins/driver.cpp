@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -27,7 +30,7 @@ using namespace ptxsim;
 
 struct CUctx_st { int unused; };
 struct CUstream_st { unsigned flags; int priority; unsigned long long id; };
-struct CUevent_st { unsigned flags; bool recorded; };
+struct CUevent_st { unsigned flags; bool recorded; timespec at; CUgraph_st* graph; };  // graph: while its stream is captured
 
 namespace {
 CUctx_st context;
@@ -71,6 +74,8 @@ const struct { int code; const char *name, *text; } ERRORS[] = {
     {719, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {720, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
     {801, "cudaErrorNotSupported", "operation not supported"},
+    {900, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+    {910, "cudaErrorGraphExecUpdateFailure", "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update"},
     {999, "cudaErrorUnknown", "unknown error"},
 };
 const struct { int code; const char* name; } DRIVER_NAMES[] = {
@@ -82,7 +87,7 @@ const struct { int code; const char* name; } DRIVER_NAMES[] = {
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, {702, "CUDA_ERROR_LAUNCH_TIMEOUT"},
     {710, "CUDA_ERROR_ASSERT"}, {715, "CUDA_ERROR_ILLEGAL_INSTRUCTION"}, {716, "CUDA_ERROR_MISALIGNED_ADDRESS"},
     {719, "CUDA_ERROR_LAUNCH_FAILED"}, {720, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"}, {801, "CUDA_ERROR_NOT_SUPPORTED"},
-    {999, "CUDA_ERROR_UNKNOWN"},
+    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}, {910, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE"}, {999, "CUDA_ERROR_UNKNOWN"},
 };
 
 bool is_stream(CUstream s) { return uintptr_t(s) <= 2 || streams.count(s); }
@@ -93,6 +98,8 @@ int driver_code(int code) { return code == INVALID_CONFIGURATION || code == 12 ?
 #define NEED_STREAM(s) \
     if (!is_stream(s)) return CUresult(fail(INVALID_HANDLE, "%p is no stream", static_cast<void*>(s))); \
     of_stream(s)
+#define NOT_CAPTURED(condition) \
+    if (condition) return CUresult(fail(900, "a stream is captured into a graph, which runs later: nothing can be waited for"))
 #define NEED_EVENT(e) \
     if (!events.count(e)) return CUresult(fail(INVALID_HANDLE, "%p is no event", static_cast<void*>(e)))
 }  // namespace
@@ -242,8 +249,8 @@ PTXSIM_API CUresult cuCtxGetDevice_v2(CUdevice* dev, CUcontext) { BEGIN; *dev = 
 PTXSIM_API CUresult cuCtxGetFlags(unsigned* flags) { BEGIN; *flags = 0; DO(OK); }
 PTXSIM_API CUresult cuCtxSetFlags(unsigned) { BEGIN; DO(OK); }
 PTXSIM_API CUresult cuCtxGetId(CUcontext, unsigned long long* id) { BEGIN; *id = 1; DO(OK); }
-PTXSIM_API CUresult cuCtxSynchronize(void) { PTXSIM_ENTER; int code = sticky(); order(ALL_DONE); DO(code); }
-PTXSIM_API CUresult cuCtxSynchronize_v2(CUcontext) { PTXSIM_ENTER; int code = sticky(); order(ALL_DONE); DO(code); }
+PTXSIM_API CUresult cuCtxSynchronize(void) { PTXSIM_ENTER; int code = sticky(); NOT_CAPTURED(any_capture()); order(ALL_DONE); DO(code); }
+PTXSIM_API CUresult cuCtxSynchronize_v2(CUcontext) { PTXSIM_ENTER; int code = sticky(); NOT_CAPTURED(any_capture()); order(ALL_DONE); DO(code); }
 PTXSIM_API CUresult cuCtxSetLimit(CUlimit, size_t) { BEGIN; DO(OK); }
 PTXSIM_API CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
     BEGIN;
@@ -618,10 +625,11 @@ PTXSIM_API CUresult cuStreamDestroy(CUstream s) {
     delete s;
     DO(OK);
 }
-PTXSIM_API CUresult cuStreamSynchronize(CUstream s) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_STREAM(s); order(STREAM_DONE, s); DO(OK); }
+PTXSIM_API CUresult cuStreamSynchronize(CUstream s) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_STREAM(s); NOT_CAPTURED(captured(s)); order(STREAM_DONE, s); DO(OK); }
 PTXSIM_API CUresult cuStreamQuery(CUstream s) {
     PTXSIM_ENTER; if (int code = sticky()) DO(code);
     NEED_STREAM(s);
+    if (here_.outermost) NOT_CAPTURED(captured(s));
     if (here_.outermost) order(STREAM_DONE, s);  // otherwise the runtime asks whether there is such a stream
     DO(OK);
 }
@@ -630,8 +638,8 @@ PTXSIM_API CUresult cuStreamGetFlags(CUstream s, unsigned* f) { BEGIN; NEED_STRE
 PTXSIM_API CUresult cuStreamGetId(CUstream s, unsigned long long* id) { BEGIN; NEED_STREAM(s); *id = uintptr_t(s) <= 2 ? uintptr_t(s) : s->id; DO(OK); }
 PTXSIM_API CUresult cuStreamGetCtx(CUstream s, CUcontext* c) { BEGIN; NEED_STREAM(s); *c = &context; DO(OK); }
 PTXSIM_API CUresult cuStreamGetDevice(CUstream s, CUdevice* d) { BEGIN; NEED_STREAM(s); *d = 0; DO(OK); }
-PTXSIM_API CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) { BEGIN; NEED_STREAM(s); *status = CU_STREAM_CAPTURE_STATUS_NONE; DO(OK); }
-PTXSIM_API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) { BEGIN; NEED_STREAM(s); NEED_EVENT(e); order(WAITS, s, uint64_t(e)); DO(OK); }
+PTXSIM_API CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) { BEGIN; NEED_STREAM(s); *status = captured(s) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE; DO(OK); }
+PTXSIM_API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) { BEGIN; NEED_STREAM(s); NEED_EVENT(e); if (e->graph) { captured(s) = e->graph; DO(OK); } order(WAITS, s, uint64_t(e)); DO(OK); }
 PTXSIM_API CUresult cuStreamAttachMemAsync(CUstream s, CUdeviceptr, size_t, unsigned) { BEGIN; NEED_STREAM(s); DO(OK); }
 PTXSIM_API CUresult cuStreamAddCallback(CUstream s, CUstreamCallback f, void* data, unsigned) {
     int code;
@@ -640,7 +648,12 @@ PTXSIM_API CUresult cuStreamAddCallback(CUstream s, CUstreamCallback f, void* da
     DO(OK);
 }
 PTXSIM_API CUresult cuLaunchHostFunc(CUstream s, CUhostFn f, void* data) {
-    { BEGIN; NEED_STREAM(s); order(STREAM_DONE, s); }
+    {
+        BEGIN; NEED_STREAM(s);
+        auto call = [=] { order(STREAM_DONE, s); f(data); return OK; };
+        if (recorded(HOST_NODE, call)) DO(OK);
+        order(STREAM_DONE, s);
+    }
     f(data);
     DO(OK);
 }
@@ -651,7 +664,7 @@ PTXSIM_API CUresult cuEventCreate(CUevent* out, unsigned flags) {
     DO(OK);
 }
 PTXSIM_API CUresult cuEventDestroy(CUevent e) { BEGIN; NEED_EVENT(e); events.erase(e); delete e; DO(OK); }
-PTXSIM_API CUresult cuEventRecord(CUevent e, CUstream s) { BEGIN; NEED_EVENT(e); NEED_STREAM(s); e->recorded = true; order(RECORDED, s, uint64_t(e)); DO(OK); }
+PTXSIM_API CUresult cuEventRecord(CUevent e, CUstream s) { BEGIN; NEED_EVENT(e); NEED_STREAM(s); e->graph = captured(s); if (e->graph) DO(OK); e->recorded = true; syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &e->at); order(RECORDED, s, uint64_t(e)); DO(OK); }
 PTXSIM_API CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned) { PTXSIM_ENTER; return cuEventRecord(e, s); }
 PTXSIM_API CUresult cuEventQuery(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); order(EVENT_DONE, nullptr, uint64_t(e)); DO(OK); }
 PTXSIM_API CUresult cuEventSynchronize(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); order(EVENT_DONE, nullptr, uint64_t(e)); DO(OK); }
@@ -659,8 +672,8 @@ PTXSIM_API CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) {
     BEGIN; NEED_EVENT(a); NEED_EVENT(b); NEED(ms, "a null pointer");
     if (!a->recorded || !b->recorded) DO(fail(INVALID_HANDLE, "an event that was not recorded"));
     if ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING) DO(fail(INVALID_HANDLE, "an event that was created without timing"));
-    note(ONCE, "emulation measures no time: 0 ms is returned");
-    *ms = 0;
+    note(ONCE, "emulation measures no time of a device: what the emulation took is returned");
+    *ms = float(std::max(double(b->at.tv_sec - a->at.tv_sec) * 1e3 + double(b->at.tv_nsec - a->at.tv_nsec) * 1e-6, 1e-3));
     order(EVENT_DONE, nullptr, uint64_t(b));
     DO(OK);
 }
@@ -743,6 +756,119 @@ PTXSIM_API CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction f, co
 }
 PTXSIM_API CUresult cuOccupancyMaxPotentialClusterSize(int* size, CUfunction f, const CUlaunchConfig*) {
     BEGIN; NEED(f, "a null kernel"); *size = kernel_of(f)->non_portable_cluster ? 16 : 8; DO(OK);
+}
+
+// graphs: their work is done in order, in the stream that they are launched in
+
+static void visit(CUgraphNode_st* n, std::set<CUgraphNode_st*>& seen, CUgraphExec_st& out) {
+    if (!seen.insert(n).second) return;
+    for (CUgraphNode_st* before : n->after) visit(before, seen, out);
+    out.steps.push_back({n, n->type, n->run});
+}
+static CUgraphExec_st in_order(CUgraph g) {
+    CUgraphExec_st found;
+    std::set<CUgraphNode_st*> seen;
+    for (auto& n : g->nodes) visit(n.get(), seen, found);
+    return found;
+}
+static int run(const CUgraphExec_st& e) {
+    for (auto& step : e.steps)
+        if (int code = step.run ? step.run() : OK) return code;
+    return OK;
+}
+
+#undef cuStreamBeginCapture
+PTXSIM_API CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) {
+    BEGIN; NEED_STREAM(s);
+    if (uintptr_t(s) <= 1) DO(fail(900, "the legacy default stream cannot be captured"));
+    NEED(!captured(s), "the stream %p is captured already", static_cast<void*>(s));
+    captured(s) = new CUgraph_st;
+    DO(OK);
+}
+PTXSIM_API CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode) { PTXSIM_ENTER; return cuStreamBeginCapture_v2(s, mode); }
+PTXSIM_API CUresult cuStreamEndCapture(CUstream s, CUgraph* out) {
+    BEGIN; NEED_STREAM(s); NEED(out, "a null pointer");
+    int code = end_capture(s, out);
+    for (CUevent e : events)
+        if (e->graph == *out) e->graph = nullptr;
+    DO(code);
+}
+PTXSIM_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) { BEGIN; DO(OK); }
+PTXSIM_API CUresult cuGraphCreate(CUgraph* out, unsigned) { BEGIN; NEED(out, "a null pointer"); *out = new CUgraph_st; DO(OK); }
+PTXSIM_API CUresult cuGraphDestroy(CUgraph g) { BEGIN; delete g; DO(OK); }
+PTXSIM_API CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph g, unsigned long long) {
+    BEGIN; NEED(out && g, "a null pointer");
+    *out = new CUgraphExec_st(in_order(g));
+    DO(OK);
+}
+PTXSIM_API CUresult cuGraphExecDestroy(CUgraphExec e) { BEGIN; delete e; DO(OK); }
+PTXSIM_API CUresult cuGraphUpload(CUgraphExec, CUstream s) { BEGIN; NEED_STREAM(s); DO(OK); }
+PTXSIM_API CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
+    BEGIN; NEED(e, "a null pointer"); NEED_STREAM(s);
+    CUgraphExec_st copy = *e;
+    if (recorded(GRAPH_NODE, [copy] { return run(copy); })) DO(OK);
+    DO(run(*e));
+}
+PTXSIM_API CUresult cuGraphGetNodes(CUgraph g, CUgraphNode* nodes, size_t* count) {
+    BEGIN; NEED(g && count, "a null pointer");
+    if (nodes)
+        for (size_t i = 0; i < std::min(*count, g->nodes.size()); ++i) nodes[i] = g->nodes[i].get();
+    *count = nodes ? std::min(*count, g->nodes.size()) : g->nodes.size();
+    DO(OK);
+}
+PTXSIM_API CUresult cuGraphNodeGetType(CUgraphNode n, CUgraphNodeType* type) { BEGIN; NEED(n && type, "a null pointer"); *type = CUgraphNodeType(n->type); DO(OK); }
+#undef cuGraphAddDependencies
+PTXSIM_API CUresult cuGraphAddDependencies_v2(CUgraph g, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData*, size_t n) {
+    BEGIN; NEED(g, "a null pointer");
+    for (size_t i = 0; i < n; ++i) to[i]->after.push_back(from[i]);
+    DO(OK);
+}
+#undef cuGraphExecUpdate
+PTXSIM_API CUresult cuGraphExecUpdate_v2(CUgraphExec e, CUgraph g, CUgraphExecUpdateResultInfo* info) {
+    BEGIN; NEED(e && g, "a null pointer");
+    CUgraphExec_st found = in_order(g);
+    bool alike = found.steps.size() == e->steps.size();
+    for (size_t i = 0; alike && i < found.steps.size(); ++i) alike = found.steps[i].type == e->steps[i].type;
+    if (info) info->result = alike ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    if (!alike) DO(fail(910, "the graph has other nodes than the one that was instantiated"));
+    for (size_t i = 0; i < found.steps.size(); ++i) e->steps[i].run = found.steps[i].run;
+    DO(OK);
+}
+
+#undef cuGraphAddKernelNode
+PTXSIM_API CUresult cuGraphAddKernelNode_v2(CUgraphNode* out, CUgraph g, const CUgraphNode* after, size_t count, const CUDA_KERNEL_NODE_PARAMS* p) {
+    BEGIN; NEED(g && p, "a null pointer");
+    Recording here(g);
+    int code = driver_code(launch_with(kernel_of(p->func ? p->func : reinterpret_cast<CUfunction>(p->kern)), p->gridDimX, p->gridDimY, p->gridDimZ, p->blockDimX, p->blockDimY,
+                                       p->blockDimZ, p->sharedMemBytes, nullptr, p->kernelParams, p->extra, false, nullptr, 0));
+    DO(code ? code : added_node(g, after, count, out));
+}
+PTXSIM_API CUresult cuGraphAddMemsetNode(CUgraphNode* out, CUgraph g, const CUgraphNode* after, size_t count, const CUDA_MEMSET_NODE_PARAMS* p, CUcontext) {
+    BEGIN; NEED(g && p, "a null pointer");
+    Recording here(g);
+    int code = fill(pointer(p->dst), p->pitch, p->value, p->elementSize, p->width, p->height);
+    DO(code ? code : added_node(g, after, count, out));
+}
+PTXSIM_API CUresult cuGraphAddEmptyNode(CUgraphNode* out, CUgraph g, const CUgraphNode* after, size_t count) {
+    BEGIN; NEED(g, "a null pointer");
+    Recording here(g);
+    recorded(EMPTY_NODE, nullptr);
+    DO(added_node(g, after, count, out));
+}
+PTXSIM_API CUresult cuGraphAddHostNode(CUgraphNode* out, CUgraph g, const CUgraphNode* after, size_t count, const CUDA_HOST_NODE_PARAMS* p) {
+    BEGIN; NEED(g && p && p->fn, "a null pointer");
+    Recording here(g);
+    auto f = p->fn;
+    auto* data = p->userData;
+    recorded(HOST_NODE, [=] { order(ALL_DONE); f(data); return OK; });
+    DO(added_node(g, after, count, out));
+}
+PTXSIM_API CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph g, const CUgraphNode* after, size_t count, CUgraph child) {
+    BEGIN; NEED(g && child, "a null pointer");
+    CUgraphExec_st copy = in_order(child);
+    Recording here(g);
+    recorded(GRAPH_NODE, [copy] { return run(copy); });
+    DO(added_node(g, after, count, out));
 }
 
 // textures: linear memory only

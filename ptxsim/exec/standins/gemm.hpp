@@ -25,6 +25,9 @@ struct Product {
     uint32_t batch;
     double alpha, beta;
     Operand a, b, c, d;
+    uint32_t epilogue = 1;  // as cublasLtEpilogue_t
+    const void* bias = nullptr;
+    uint32_t bias_type = 0;
 };
 
 inline double half_to_double(uint16_t bits) {
@@ -50,6 +53,7 @@ inline int multiply(const Product& p) {
     Buffer b;
     b.text(p.call).u64(p.m).u64(p.n).u64(p.k).u32(p.transpose_a).u32(p.transpose_b).u32(p.batch).u64(bits(p.alpha)).u64(bits(p.beta));
     for (const Operand& o : {p.a, p.b, p.c, p.d}) b.u64(uint64_t(o.address)).u32(o.type).u64(o.leading).u64(o.stride);
+    b.u32(p.epilogue).u64(uint64_t(p.bias)).u32(p.bias_type);
     std::string reply;
     if (!request(GEMM, b, &reply)) return EXECUTION_FAILED;
     Reader r(reply);

@@ -3,7 +3,6 @@
 
 #include <cuda/barrier>
 #include <cuda/pipeline>
-#include <cuda/std/array>
 
 #include <cassert>
 #include <cooperative_groups.h>
@@ -14,7 +13,6 @@
 #include <cstdio>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <cuda_fp8.h>
 #include <cuda_pipeline.h>
 #include <alloca.h>
 
@@ -76,26 +74,6 @@ __device__ Function table[3] = {twice, square_of, minus};
 
 KERNEL pointers_to_functions(int* out, const int* in) { out[ME] = table[in[ME] % 3](in[ME]); }
 
-__device__ __noinline__ int ackermann(int m, int n) {
-    if (m == 0) return n + 1;
-    if (n == 0) return ackermann(m - 1, 1);
-    return ackermann(m - 1, ackermann(m, n - 1));
-}
-
-KERNEL deep_recursion(int* out, const int* in) { out[ME] = ackermann(in[ME] % 3, in[ME] % 4); }
-
-KERNEL insertion_sort(int* out, const int* in) {  // in local memory
-    int v[16];
-    for (int i = 0; i < 16; ++i) v[i] = in[ME] * (i + 7) % 101;
-    for (int i = 1; i < 16; ++i) {
-        const int x = v[i];
-        int j = i;
-        for (; j > 0 && v[j - 1] > x; --j) v[j] = v[j - 1];
-        v[j] = x;
-    }
-    out[ME] = v[in[ME] % 16] * 1000 + v[15 - in[ME] % 16];
-}
-
 struct Big {
     int a[12];
     double d;
@@ -117,17 +95,6 @@ __device__ __noinline__ int many(int a, float b, double c, long long d, short e,
 KERNEL many_arguments(int* out, const int* in) {
     const int x = in[ME];
     out[ME] = many(x, x * 0.5f, x * 1.5, x * 100LL, static_cast<short>(x - 500), static_cast<char>(x), ~x, x & 4);
-}
-
-template <typename F>
-__device__ int fold(const int* begin, int count, int start, F f) {
-    for (int i = 0; i < count; ++i) start = f(start, begin[i]);
-    return start;
-}
-
-KERNEL lambdas(int* out, const int* in) {
-    const int bias = in[ME] % 7;
-    out[ME] = fold(in, 8, bias, [=](int a, int b) { return a * 3 + b % (bias + 1); });
 }
 
 KERNEL variable_stack(int* out, const int* in) {
@@ -173,28 +140,6 @@ KERNEL cache_hints(int* out, const int* in) {
     __stcs(out + ME, sum);
     __stwt(out + ME, sum);
     asm volatile("st.global.L1::no_allocate.u32 [%0], %1;" ::"l"(out + ME), "r"(sum));
-}
-
-KERNEL dynamic_shared(int* out, const int* in) {
-    extern __shared__ int pool[];
-    int* first = pool;
-    double* second = reinterpret_cast<double*>(pool + blockDim.x);
-    first[threadIdx.x] = in[ME];
-    second[threadIdx.x] = in[ME] * 0.5;
-    __syncthreads();
-    const int other = blockDim.x - 1 - threadIdx.x;
-    out[ME] = first[other] + static_cast<int>(second[other] * 4);
-}
-
-KERNEL wide_accesses(int4* out, const int4* in) {
-    int4 v = in[ME];
-    const longlong2 w = *reinterpret_cast<const longlong2*>(in + ME);
-    const uchar4 c = *reinterpret_cast<const uchar4*>(in + ME);
-    const short2 s = *reinterpret_cast<const short2*>(in + ME);
-    v.x += static_cast<int>(w.y >> 32);
-    v.y += c.x + c.y * 2 + c.z * 3 + c.w * 4;
-    v.z += s.x - s.y;
-    out[ME] = v;
 }
 
 // atomics
@@ -258,7 +203,7 @@ KERNEL half_atomics(float* out, const int* in) {
 KERNEL warp_intrinsics(int* out, const int* in) {
     const int x = in[ME], lane = threadIdx.x % 32;
     int r = __shfl_sync(~0u, x, (lane + 5) % 32);
-    r = r * 3 + __shfl_up_sync(~0u, x, 3);
+    r = r * 3 + __shfl_up_sync(~0u, x, 3, 16);
     r = r * 3 + __shfl_down_sync(~0u, x, 7, 16);
     r = r * 3 + __shfl_xor_sync(~0u, x, 9, 8);
     r = r * 3 + __popc(__ballot_sync(~0u, x & 1)) + __any_sync(~0u, x > 990) + 2 * __all_sync(~0u, x < 1000);
@@ -294,25 +239,6 @@ KERNEL group_algorithms(int* out, const int* in) {
 
 // arithmetic
 
-KERNEL bit_intrinsics(int* out, const int* in) {
-    const unsigned x = in[ME] * 2654435761u, y = in[ME] + 12345;
-    unsigned r = __byte_perm(x, y, 0x3715) ^ __funnelshift_l(x, y, 7) ^ __funnelshift_rc(x, y, 40);
-    r += __dp4a(static_cast<int>(x), static_cast<int>(y), 17) + __dp4a(x, y, 3u) + __dp2a_lo(static_cast<int>(x), static_cast<int>(y), 5);
-    r ^= __brev(x) + __clz(y) + __ffs(x) + __popcll(static_cast<unsigned long long>(x) << 9 | y) + __clzll(y);
-    r += __umulhi(x, y) + __mulhi(static_cast<int>(x), -7) + __mul24(x, y) + __usad(x, y, 1) + __sad(static_cast<int>(x), 5, 2u);
-    r ^= __vadd4(x, y) + __vmaxs2(x, y) + __vabsdiffu4(x, y) + __vcmpeq4(x & 0x0f0f0f0f, y & 0x0f0f0f0f) + __vavgu4(x, y);
-    r += __hadd(static_cast<int>(x), static_cast<int>(y)) + __rhadd(static_cast<int>(x), static_cast<int>(y));
-    out[ME] = r + static_cast<int>(__mul64hi(static_cast<long long>(x) << 30, static_cast<long long>(y) << 30));
-}
-
-KERNEL integer_division(long long* out, const int* in) {
-    const int x = in[ME] - 500;
-    const long long y = x * 123456789012345LL;
-    const unsigned long long z = static_cast<unsigned long long>(y);
-    out[ME] = x / 7 + x % 7 * 10 + y / 1000003 + y % 97 + static_cast<long long>(z / 12345u) + static_cast<long long>(z % (x * x + 1)) +
-              (y >> 5) + static_cast<long long>(z >> 60) + x / (x % 5 + 6);
-}
-
 KERNEL special_functions(float* out, const float* in) {
     const float x = in[ME];
     float r = __expf(x) + __logf(x + 9) + __sinf(x) + __cosf(x) + __powf(x + 9, 1.5f) + __fdividef(x, 3.0f);
@@ -320,51 +246,6 @@ KERNEL special_functions(float* out, const float* in) {
     r += rsqrtf(x + 9) + sqrtf(x + 9) + fmodf(x, 0.7f) + floorf(x) + ceilf(x) + rintf(x) + truncf(x) + fabsf(x) + fmaf(x, x, 1);
     r += exp2f(x) + log2f(x + 9) + hypotf(x, 3) + fmaxf(x, 0.5f) + fminf(x, 0.5f) + copysignf(2, x) + ldexpf(x, 3) + sinpif(x);
     out[ME] = r + __fadd_rz(x, 0.1f) + __fmul_ru(x, 0.1f) + __fdiv_rd(x, 0.3f) + __frcp_rn(x + 9) + __saturatef(x) + __fsqrt_rn(x + 9);
-}
-
-KERNEL rounding(int* out, const float* in) {
-    const float x = in[ME];
-    out[ME] = __float2int_rn(x) + 10 * __float2int_rz(x) + 100 * __float2int_ru(x) + 1000 * __float2int_rd(x) +
-              static_cast<int>(__float2uint_rn(fabsf(x))) + static_cast<int>(__float2ll_rn(x * 1e3f)) + static_cast<int>(2 * __half2float(__float2half_rn(x))) +
-              static_cast<int>(__double2int_rn(x * 2.5)) + __float_as_int(__int2float_rz(__float_as_int(x))) % 1000;
-}
-
-KERNEL half_arithmetic(float* out, const float* in) {
-    const __half2 x = __floats2half2_rn(in[ME], in[ME] * 0.5f), y = __float2half2_rn(1.25f);
-    __half2 r = __hfma2(x, y, __hmul2(x, x));
-    r = __hadd2(r, __hsub2(y, x));
-    r = __hmax2(r, y);
-    r = __hmin2(r, __float2half2_rn(30));
-    const __half h = __hadd(__low2half(r), hexp(__high2half(__hneg2(__habs2(x)))));
-    const __nv_bfloat162 b = __floats2bfloat162_rn(in[ME], 3.0f);
-    const __nv_bfloat162 c = __hfma2(b, b, __float2bfloat162_rn(0.5f));
-    out[ME] = __half2float(h) + __half2float(__hdiv(h, __float2half(3))) + (__hgt(h, __float2half(2)) ? 100 : 0) +
-              (__hbeq2(x, x) ? 1000 : 0) + __low2float(c) + __bfloat162float(__high2bfloat16(c)) + __half2float(hsqrt(__habs(h)));
-}
-
-KERNEL inline_assembly(int* out, const int* in) {
-    const int x = in[ME];
-    int r;
-    asm("{ .reg .pred p, q; .reg .b32 t, u; .reg .b64 w;\n"
-        "  setp.gt.s32 p|q, %1, 500;\n"
-        "  selp.b32 t, 3, 5, p;\n"
-        "  @q add.s32 t, t, 100;\n"
-        "  mul.wide.s32 w, %1, t;\n"
-        "  cvt.u32.u64 u, w;\n"
-        "  lop3.b32 t, t, u, %1, 0xE8;\n"
-        "  vadd.s32.u32.s32.sat t, t, u;\n"
-        "  bfe.u32 u, u, 4, 7;\n"
-        "  mad.lo.s32 %0, t, 17, u; }"
-        : "=r"(r)
-        : "r"(x));
-    unsigned lo, hi;
-    asm("add.cc.u32 %0, %2, %3; addc.u32 %1, %4, %5;" : "=r"(lo), "=r"(hi) : "r"(x * 0x9e3779b9u), "r"(~0u), "r"(x), "r"(7));
-    unsigned lane, warp, smid, grid;
-    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
-    asm("mov.u32 %0, %%lanemask_lt;" : "=r"(warp));
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(smid));
-    asm volatile("mov.u32 %0, %%nctaid.x;" : "=r"(grid));
-    out[ME] = r + static_cast<int>(lo ^ hi) + static_cast<int>(lane * 3 + __popc(warp) + (smid > 10000)) + static_cast<int>(grid);
 }
 
 KERNEL timers(long long* out, const int* in) {
@@ -396,24 +277,6 @@ KERNEL pipelined(int* out, const int* in, int stages_to_do) {  // <cuda_pipeline
         sum += v.x + 2 * v.y + 3 * v.z + 4 * v.w;
         __syncthreads();
     }
-    out[ME] = sum;
-}
-
-KERNEL zero_filled(int* out, const int* in) {  // cp.async of 16, 8 and 4 bytes that reads less than it writes
-    __shared__ alignas(16) int s[128 * 8];
-    const uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(s + threadIdx.x * 8));
-    const int* from = in + threadIdx.x * 8 % 120;
-    const int bytes = threadIdx.x % 5 * 4;
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(at + 16), "l"(from + 4), "r"(min(bytes, 8)));
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async.ca.shared.global [%0], [%1], 4; }" ::"r"(at + 24),
-                 "l"(from + 6), "r"(bytes));
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at + 28), "l"(from + 7));
-    if (bytes == 0) s[threadIdx.x * 8 + 6] = -1;
-    asm volatile("cp.async.commit_group; cp.async.wait_group 0;" ::: "memory");
-    __syncthreads();
-    int sum = 0;
-    for (int i = 0; i < 8; ++i) sum = sum * 3 + s[(127 - threadIdx.x) * 8 + i];
     out[ME] = sum;
 }
 
@@ -475,26 +338,7 @@ KERNEL group_copies(int* out, const int* in) {  // cooperative_groups::memcpy_as
 
 // tensor cores
 
-__device__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
-
-#define FRAGMENT4 "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-
-KERNEL matrices(uint32_t* out, const uint32_t* in) {  // ldmatrix in all sizes; one warp
-    __shared__ alignas(16) uint32_t s[32 * 4];
-    for (int i = 0; i < 4; ++i) s[threadIdx.x * 4 + i] = in[threadIdx.x * 4 + i];
-    __syncwarp();
-    const uint32_t at = shared_address(s + threadIdx.x * 4);
-    uint32_t a[4], sum = 0;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : FRAGMENT4 : "r"(at));
-    for (int i = 0; i < 4; ++i) sum = sum * 3 + a[i];
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : FRAGMENT4 : "r"(at));
-    for (int i = 0; i < 4; ++i) sum = sum * 3 + a[i];
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(a[0]), "=r"(a[1]) : "r"(at));
-    asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(a[2]) : "r"(at));
-    out[threadIdx.x] = sum + a[0] * 5 + a[1] * 7 + a[2] * 11;
-}
-
-// One mma of each shape and type on fragments given as they are: 4 words of A, 2 of B and 4 of C a lane
+// One mma of integers on fragments given as they are: 4 words of A, 2 of B and 4 of C a lane
 #define MMA(NAME, TEXT, ...)                                                                    \
     KERNEL NAME(uint32_t* out, const uint32_t* in) {                                            \
         const uint32_t* a = in + threadIdx.x * 10;                                              \
@@ -504,27 +348,15 @@ KERNEL matrices(uint32_t* out, const uint32_t* in) {  // ldmatrix in all sizes; 
         asm volatile("mma.sync.aligned." TEXT : __VA_ARGS__);                                   \
         for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];                            \
     }
-#define D2 "=r"(d[0]), "=r"(d[1])
-#define D4 D2, "=r"(d[2]), "=r"(d[3])
+#define D4 "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
 #define A2 "r"(a[0]), "r"(a[1])
 #define A4 A2, "r"(a[2]), "r"(a[3])
 #define B1 "r"(b[0])
 #define B2 B1, "r"(b[1])
-#define C2 "r"(c[0]), "r"(c[1])
-#define C4 C2, "r"(c[2]), "r"(c[3])
+#define C4 "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
 #define F4_4_2_4 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
 #define F4_2_1_4 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
-#define F2_4_2_2 "{%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%8, %9};"
-#define F2_2_1_2 "{%0, %1}, {%2, %3}, {%4}, {%5, %6};"
 
-MMA(mma_f16_k16, "m16n8k16.row.col.f32.f16.f16.f32 " F4_4_2_4, D4 : A4, B2, C4)
-MMA(mma_f16_k8, "m16n8k8.row.col.f32.f16.f16.f32 " F4_2_1_4, D4 : A2, B1, C4)
-MMA(mma_f16_f16, "m16n8k16.row.col.f16.f16.f16.f16 " F2_4_2_2, D2 : A4, B2, C2)
-MMA(mma_f16_f16_k8, "m16n8k8.row.col.f16.f16.f16.f16 " F2_2_1_2, D2 : A2, B1, C2)
-MMA(mma_bf16_k16, "m16n8k16.row.col.f32.bf16.bf16.f32 " F4_4_2_4, D4 : A4, B2, C4)
-MMA(mma_bf16_k8, "m16n8k8.row.col.f32.bf16.bf16.f32 " F4_2_1_4, D4 : A2, B1, C4)
-MMA(mma_tf32_k8, "m16n8k8.row.col.f32.tf32.tf32.f32 " F4_4_2_4, D4 : A4, B2, C4)
-MMA(mma_tf32_k4, "m16n8k4.row.col.f32.tf32.tf32.f32 " F4_2_1_4, D4 : A2, B1, C4)
 MMA(mma_s8_k32, "m16n8k32.row.col.s32.s8.s8.s32 " F4_4_2_4, D4 : A4, B2, C4)
 MMA(mma_u8_k16, "m16n8k16.row.col.s32.u8.s8.s32 " F4_2_1_4, D4 : A2, B1, C4)
 MMA(mma_s8_sat, "m16n8k32.row.col.satfinite.s32.s8.u8.s32 " F4_4_2_4, D4 : A4, B2, C4)

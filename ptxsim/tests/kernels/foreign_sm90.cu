@@ -1,12 +1,10 @@
 // What other people's kernels for sm_90 use beyond foreign.cu: copies in bulk that signal an mbarrier, warps with roles,
-// stmatrix, 8-bit floats, clusters of one block. Each takes (out, in) and one block of 128 threads.
+// stmatrix, mma of 8-bit floats, clusters of one block. Each takes (out, in) and one block of 128 threads.
 
 #include <cuda/ptx>
 
 #include <cooperative_groups.h>
 #include <cstdint>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
 
 namespace cg = cooperative_groups;
 
@@ -157,18 +155,6 @@ KERNEL stored_matrices(uint32_t* out, const uint32_t* in) {  // stmatrix in all 
     for (int i = 0; i < 12; ++i) out[i * 32 + threadIdx.x] = s[i / 4][i % 4 * 32 + threadIdx.x];
 }
 
-KERNEL eighths(float* out, const float* in) {  // 8-bit floats, converted by the instructions of sm_89 and later
-    const float x = in[ME];
-    const __nv_fp8x2_e4m3 a(make_float2(x, -x * 100));
-    const __nv_fp8x2_e5m2 b(make_float2(x * 1000, x / 1000));
-    const float2 c = static_cast<float2>(a), d = static_cast<float2>(b);
-    const __half2 h = __floats2half2_rn(x, 3 * x);
-    const __nv_fp8x2_e4m3 e(h);
-    const float2 f = static_cast<float2>(e);
-    out[ME * 6] = c.x, out[ME * 6 + 1] = c.y, out[ME * 6 + 2] = d.x, out[ME * 6 + 3] = d.y;
-    out[ME * 6 + 4] = f.x, out[ME * 6 + 5] = f.y;
-}
-
 KERNEL mma_fp8(float* out, const uint32_t* in) {
     const uint32_t* a = in + threadIdx.x * 6;
     float d[4];
@@ -188,11 +174,6 @@ KERNEL mma_f64_k8(double* out, const double* in) {
         : "=d"(d[0]), "=d"(d[1]), "=d"(d[2]), "=d"(d[3])
         : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(a[4]), "d"(a[5]), "d"(0.5));
     for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];
-}
-
-KERNEL integer_pairs(int* out, const int* in) {
-    const int x = in[ME] * 70001 - 40000000, y = in[127 - threadIdx.x] * 65537 - 30000000;
-    out[ME] = __vimax_s16x2_relu(x, y) + __vmins2(x, y) * 3 + __viaddmax_s32(x, 5, y) + __vimax3_u32(x, y, 7u);
 }
 
 KERNEL __cluster_dims__(1, 1, 1) cluster_of_one(int* out, const int* in) {

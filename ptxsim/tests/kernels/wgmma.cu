@@ -145,7 +145,7 @@ __global__ void from_registers(float* out, const __half* a, const __half* b) {
     __syncthreads();
     float d[32] = {};
     pin(d);
-    uint32_t x[2][4];
+    uint32_t x[2][4] = {};
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
         uint32_t(&own)[4] = x[step % 2];

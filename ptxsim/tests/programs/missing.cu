@@ -9,11 +9,11 @@ int main() {
     CHECK(cudaMemset(x, 0, sizeof(int)));
     cudaStream_t stream;
     CHECK(cudaStreamCreate(&stream));
-    cudaError_t code = cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    cudaIpcMemHandle_t handle; cudaError_t code = cudaIpcGetMemHandle(&handle, x);
     printf("%s\n", cudaGetErrorName(code));
     increment<<<1, 1, 0, stream>>>(x);
-    cudaGraph_t graph;
-    printf("%s\n", cudaGetErrorString(cudaStreamEndCapture(stream, &graph)));
+    cudaEvent_t event;
+    printf("%s\n", cudaGetErrorString(cudaIpcOpenEventHandle(&event, cudaIpcEventHandle_t{})));
     cudaArray_t array;
     cudaChannelFormatDesc d = cudaCreateChannelDesc<float>();
     printf("%d\n", cudaMallocArray(&array, &d, 4, 4) == cudaErrorNotSupported);

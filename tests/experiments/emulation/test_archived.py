@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contracts import read_rows
-from experiments.emulation import launching, predictions, scaling
+from experiments.emulation import launching, predictions
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 from kernels.problem import ProblemSpec
@@ -24,7 +24,7 @@ KERNELS = catalogue.load().kernels
 
 
 def divides(variant: Variant) -> bool:
-    return scaling.parts(variant, Problem.square(SIZE, variant.b_layout), SMS) > 0
+    return predictions.parts(variant, Problem.square(SIZE, variant.b_layout), SMS) > 0
 
 
 # Predicted again here: what the archive has of these was predicted before parts of divided tiles, and copies that fill
@@ -72,7 +72,7 @@ def test_every_archived_prediction_is_exact_or_a_lower_bound(archived, measured)
     assert [line for line in found if not (STORES in line and line.startswith("hgemm_wgmma_"))] == []
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in AGAIN else pytest.mark.slow) for n in KERNELS])
+@pytest.mark.parametrize("name", AGAIN)
 def test_what_is_predicted_now_is_exact_or_a_lower_bound(name, builds, measured, archive) -> None:
     """Loads of flags among the sectors are polls, of which the device has more."""
     variant = KERNELS[name]
@@ -82,10 +82,9 @@ def test_what_is_predicted_now_is_exact_or_a_lower_bound(name, builds, measured,
     if name not in {row["variant"] for row in rows if row["n"] == SIZE}:
         pytest.skip(f"{name}: its counts at n = {SIZE} do not follow from small launches")
     kernel = launching.load(variant, builds(name))
-    scaled = scaling.emulate(kernel, variant, ProblemSpec.square(SIZE), SMS)
-    predicted = {
-        row["metric"]: row["value"] for row in predictions.rows(variant, ProblemSpec.square(SIZE), kernel.name, scaled)
-    }
+    launch = predictions.predict(kernel, variant, ProblemSpec.square(SIZE), SMS)
+    rows = predictions.rows(variant, ProblemSpec.square(SIZE), kernel.name, launch, "")
+    predicted = {row["metric"]: row["value"] for row in rows}
     bounds = set(at_least(kernel.program))
     if divides(variant):
         assert predicted["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] > 0
@@ -96,6 +95,6 @@ def test_what_is_predicted_now_is_exact_or_a_lower_bound(name, builds, measured,
 def test_parts_of_divided_tiles_by_hand() -> None:
     """512 tiles over 132 blocks: 116 are left, and their 116 x 128 steps divided into 132 stretches; 4 begin a tile."""
     variant = KERNELS["sgemm_tma_streamk"]
-    assert scaling.parts(variant, Problem.square(4096), 132) == 128
-    assert scaling.parts(variant, Problem.square(4096), 128) == 0  # four tiles a block
-    assert scaling.parts(KERNELS["sgemm_tma"], Problem.square(4096), 132) == 0
+    assert predictions.parts(variant, Problem.square(4096), 132) == 128
+    assert predictions.parts(variant, Problem.square(4096), 128) == 0  # four tiles a block
+    assert predictions.parts(KERNELS["sgemm_tma"], Problem.square(4096), 132) == 0

@@ -12,7 +12,7 @@ import pytest
 from helpers import assert_one_line, run_module
 
 from contracts import UserError
-from experiments.emulation import RESULTS, compare_gpu, launching
+from experiments.emulation import compare_gpu, launching
 from experiments.emulation.compare_gpu import agree, chosen
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages.check import GUARD, check_cases
@@ -89,12 +89,12 @@ def test_only_kernels_run_on_both(tmp_path: Path) -> None:
 
 def test_what_checking_on_the_emulator_left_is_compared_without_emulating_again(built: Path, tmp_path: Path) -> None:
     """The same bits and seeds, read back from a file; a file that is cut is one line."""
-    path = tmp_path / RESULTS
+    path = tmp_path / f"{BF16.name}.npz"
     checked = check_cases(nullcontext(EmulatedDevice(built)), BF16, seed=5, large=None)
     compare_gpu.keep(path, BF16, checked)
-    kept = compare_gpu.kept(path, BF16)
+    kept = compare_gpu.kept([tmp_path / "other", tmp_path], BF16)
     assert set(kept) == {case.name for case in chosen(BF16)}
     assert all(row["passed"] and row["differing"] == 0 for row in agree(BF16, nullcontext(EmulatedDevice(built)), kept))
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(UserError, match=r"results\.npz: not the results of an emulated kernel"):
-        compare_gpu.kept(path, BF16)
+    with pytest.raises(UserError, match=rf"{path.name}: not the results"):
+        compare_gpu.kept([tmp_path], BF16)

@@ -61,19 +61,14 @@ def test_of_equals_the_first_wins_and_one_alone_needs_no_run() -> None:
     assert fastest(1, alone) == 0 and not alone.asked
 
 
-@pytest.mark.parametrize("spoilt", [0.3, 1.0])
-def test_spoilt_samples_do_not_count(spoilt: float) -> None:
-    """All samples of one call are spoilt, or a share of the samples of every call."""
+@pytest.mark.parametrize(("spoilt", "expected"), [("some", 0), ("the first", 1), ("all", 0)])
+def test_spoilt_samples_do_not_count(spoilt: str, expected: int) -> None:
+    """Where all are spoilt, the first stands."""
     rng = np.random.default_rng(1)
 
     def measure(order: Sequence[int]) -> np.ndarray:
-        times = np.array([[9.0, 10.0, 10.2][place] for place in order])
-        lost = np.array(order) == 0 if spoilt == 1.0 else rng.random(len(order)) < spoilt
-        times[lost] = np.nan
-        return times
+        places = np.array(order)
+        lost = {"some": rng.random(len(order)) < 0.3, "the first": places == 0, "all": places >= 0}[spoilt]
+        return np.where(lost, np.nan, np.array([9.0, 10.0, 10.2])[places])
 
-    assert fastest(3, measure) == (1 if spoilt == 1.0 else 0)
-
-
-def test_where_all_is_spoilt_the_first_stands() -> None:
-    assert fastest(3, lambda order: np.full(len(order), np.nan)) == 0
+    assert fastest(3, measure) == expected

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ROOT, assert_one_line, copy_tree, environment, heed_ctrl_c, run_module, snakemake, wait_until
+from helpers import ROOT, assert_one_line, environment, heed_ctrl_c, pretend_build, run_module, wait_until
 
 from analysis.timings import timings
 from contracts import read_rows
@@ -51,8 +51,6 @@ def main():
             print("locked", target.sm_mhz, target.memory_mhz, flush=True)
             if how == "raise":
                 raise ValueError("in the measurement")
-            if how == "exit":
-                sys.exit(3)
             while how == "wait":
                 pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)
                 time.sleep(0.02)
@@ -86,8 +84,8 @@ class Bench:
         mhz[np.flatnonzero(roles == "variant")[: int(os.environ.get("DRIFT", 0))]] *= 1.02
         samples = Samples(1e6 / mhz, mhz, np.arange(40) != 0)
         checked = {role: verify.CheckResult(float(os.environ.get("WORST", 0.1)), "") for role in ROLES}
-        window = power.Window(power_w=500.0, temperature_c=50.0, run_us=600.0, reasons={"power_cap"})
-        return bench.Taken(item.problem.of("row"), item.data, 1, Turns(samples, roles), checked, window, samples)
+        reading = power.Reading(500.0, 4.0, 50.0, 600.0, {"power_cap": 0.75})
+        return bench.Taken(item.problem.of("row"), item.data, 1, Turns(samples, roles), checked, reading)
 
 bench.Bench = Bench
 run_command(bench.main)
@@ -96,17 +94,15 @@ SMI = """#!/bin/sh
 [ "$1 $2" = "base-clocks -i" ] || exit 1
 printf 'GPU 00000000:01:00.0\\n    Graphics: 1500MHz\\n'
 """
-SOURCES = [
-    *(
-        path
-        for room in ("analysis", "contracts", "experiments", "kernels", "ptxsim")
-        for path in ROOT.glob(f"{room}/**/*.py")
-    ),
-    # not what another process is compiling right now
-    *(path for path in ROOT.glob("workflow/**/*.*") if path.parent.name != "__pycache__"),
-    ROOT / "Snakefile",
-]
+ROOMS = ("analysis", "contracts", "experiments", "kernels", "ptxsim", "workflow")
+SOURCES = [*(path for room in ROOMS for path in ROOT.glob(f"{room}/**/*.[ps]*") if path.suffix in (".py", ".smk"))]
+SOURCES += [ROOT / "Snakefile"]
 SETTERS = r"nvml(?:Device|Gpu|Vgpu|Unit|Compute)(?!Get)\w+"
+LOCKED, FREE = (1500, 3201), (0, 0)
+LOCK = ["SetMemoryLockedClocks 0 3201", "SetGpuLockedClocks 0 1500"]
+RESET = ["ResetGpuLockedClocks 0 0", "ResetMemoryLockedClocks 0 0"]
+OUTPUTS = ("windows", "checks", "samples")
+NAIVE_LOCKED = ("sgemm_ladder", "sgemm_naive", "--clock-policy", "locked")
 
 
 class Card:
@@ -120,6 +116,7 @@ class Card:
         (folder / "bin").mkdir()
         self.state.write_text("cards 2\n")
         self.nvidia_smi(SMI)
+        pretend_build(folder, "sgemm_naive", "sgemm_t128x128x8")
 
     def nvidia_smi(self, script: str) -> None:
         path = self.folder / "bin" / "nvidia-smi"
@@ -130,14 +127,11 @@ class Card:
         with self.state.open("a") as file:
             file.writelines(f"{key} {value}\n" for key, value in changes.items())
 
-    def get(self, key: str) -> int:
-        pairs = dict(line.split() for line in self.state.read_text().splitlines())
-        return int(pairs.get(key, 0))
-
     @property
     def locked(self) -> tuple[int, int]:
-        """SM and memory clock of card 0, and nothing else of it changed."""
-        return self.get("sm0"), self.get("memory0")
+        """SM and memory clock of card 0; 0 where it is not locked."""
+        pairs = dict(line.split() for line in self.state.read_text().splitlines())
+        return int(pairs.get("sm0", 0)), int(pairs.get("memory0", 0))
 
     @property
     def calls(self) -> list[str]:
@@ -172,16 +166,35 @@ class Card:
 
     def run(self, *arguments: object, program: str = RUN, **changes: str) -> subprocess.CompletedProcess[str]:
         """The same, to its end."""
-        process = self.start(*arguments, program=program, **changes)
-        out, err = process.communicate()
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+        return ended(self.start(*arguments, program=program, **changes))
 
-    def waiting(self, **changes: str) -> subprocess.Popen[str]:
+    def waiting(self) -> subprocess.Popen[str]:
         """A run that has the clocks locked and measures on."""
-        process = self.start("wait", 0, 0, **changes)
+        process = self.start("wait", 0, 0)
         line = process.stdout.readline()  # type: ignore[union-attr]
         assert line == "locked 1500 3201\n", line + process.communicate()[1]
         return process
+
+    def killed(self) -> Path:
+        """The journal of a run that was killed while it measured."""
+        run = self.waiting()
+        run.kill()
+        run.communicate()
+        (path,) = self.journal
+        assert self.locked == LOCKED and json.loads(path.read_text())["pid"] == run.pid
+        return path
+
+    def bench(self, *arguments: object) -> list[object]:
+        """Arguments for BENCH, whose outputs lie in the folder by their names."""
+        return [*arguments, "--build-dir", self.folder, *(f"--{name}={self.folder / name}" for name in OUTPUTS)]
+
+    def rows(self, name: str) -> list[dict]:
+        return read_rows(self.folder / name, name)
+
+
+def ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    out, err = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 @pytest.fixture
@@ -193,22 +206,18 @@ def card(tmp_path: Path, library: Path) -> Iterator[Card]:
         process.communicate()
 
 
-LOCK = ["SetMemoryLockedClocks 0 3201", "SetGpuLockedClocks 0 1500"]
-RESET = ["ResetGpuLockedClocks 0 0", "ResetMemoryLockedClocks 0 0"]
-
-
 # ---- locked, and unlocked again -----------------------------------------------------------------------------------
 
 
-def test_clocks_are_locked_at_the_base_and_reset(card: Card) -> None:
-    done = card.run("measure", 0, 0)
-    assert done.stdout == "locked 1500 3201\nkept 10 None\n", done.stderr
-    assert card.calls == LOCK + RESET and card.locked == (0, 0) and card.journal == []
-
-
-def test_clocks_are_locked_as_named(card: Card) -> None:
-    assert card.run("measure", 1260, 1593).stdout.startswith("locked 1260 1593\nkept 10")
-    assert card.calls[:2] == ["SetMemoryLockedClocks 0 1593", "SetGpuLockedClocks 0 1260"]
+@pytest.mark.parametrize(("named", "clocks_mhz"), [((0, 0), (1500, 3201)), ((1260, 1593), (1260, 1593))])
+def test_clocks_are_locked_at_the_base_or_as_named_and_reset(
+    named: tuple[int, int], clocks_mhz: tuple[int, int], card: Card
+) -> None:
+    sm, memory = clocks_mhz
+    done = card.run("measure", *named)
+    assert done.stdout == f"locked {sm} {memory}\nkept 10 None\n", done.stderr
+    assert card.calls == [f"SetMemoryLockedClocks 0 {memory}", f"SetGpuLockedClocks 0 {sm}", *RESET]
+    assert card.locked == FREE and card.journal == []
 
 
 def test_the_journal_is_there_before_the_lock(card: Card) -> None:
@@ -217,7 +226,7 @@ def test_the_journal_is_there_before_the_lock(card: Card) -> None:
     assert card.run("measure", 0, 0).returncode == -signal.SIGKILL
     assert card.calls == LOCK[:1] and card.locked == (0, 3201)
     assert card.run("boost").returncode == 0
-    assert card.locked == (0, 0) and card.journal == []
+    assert card.locked == FREE and card.journal == []
 
 
 def test_without_a_place_for_the_journal_nothing_is_locked(card: Card) -> None:
@@ -226,13 +235,11 @@ def test_without_a_place_for_the_journal_nothing_is_locked(card: Card) -> None:
     assert card.calls == []
 
 
-@pytest.mark.parametrize("how", ["raise", "exit", "forget"])
-def test_the_lock_is_undone_however_the_block_ends(how: str, card: Card) -> None:
+@pytest.mark.parametrize(("how", "code"), [("raise", 1), ("forget", 0)])
+def test_the_lock_is_undone_however_the_block_ends(how: str, code: int, card: Card) -> None:
     done = card.run(how, 0, 0)
-    assert done.stdout.startswith("locked 1500")
-    assert ("ValueError: in the measurement" in done.stderr) == (how == "raise")
-    assert done.returncode == {"raise": 1, "exit": 3, "forget": 0}[how], done.stderr
-    assert card.calls == LOCK + RESET and card.locked == (0, 0) and card.journal == []
+    assert done.stdout.startswith("locked 1500") and done.returncode == code, done.stderr
+    assert card.calls == LOCK + RESET and card.locked == FREE and card.journal == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -240,78 +247,53 @@ def test_the_lock_is_undone_at_a_signal_and_a_second_one_does_not_cut_that_short
     number: signal.Signals, card: Card
 ) -> None:
     run = card.waiting()
-    assert card.locked == (1500, 3201) and len(card.journal) == 1
     card.set(slow=500)
     run.send_signal(number)
     wait_until(lambda: RESET[0] in card.calls, run)
     run.send_signal(number)
     words = run.communicate()[1]
     assert run.returncode == 128 + number and "Traceback" not in words, words
-    assert card.locked == (0, 0) and card.journal == []
+    assert card.locked == FREE and card.journal == []
 
 
-def test_what_a_killed_run_left_locked_is_undone_by_the_next(card: Card) -> None:
-    run = card.waiting()
-    run.kill()
-    run.communicate()
-    assert card.locked == (1500, 3201) and len(card.journal) == 1
-    done = card.run("boost")
-    assert done.returncode == 0
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("following", [("boost",), ("measure", 1260, 0)])
+def test_what_a_killed_run_left_locked_is_undone_once_by_the_next(following: tuple, damaged: bool, card: Card) -> None:
+    """Also where the journal is damaged, and by a run that locks itself."""
+    path = card.killed()
+    if damaged:
+        path.write_text('{"boot')
+    done = card.run(*following)
     assert done.stderr == "a run that was killed had left the clocks of this GPU locked: reset\n"
-    assert card.locked == (0, 0) and card.journal == [] and card.calls == LOCK + RESET
-    assert card.run("boost").stderr == "" and card.calls == LOCK + RESET
-
-
-def test_a_killed_run_is_undone_also_by_one_that_locks(card: Card) -> None:
-    run = card.waiting()
-    run.kill()
-    run.communicate()
-    assert card.run("measure", 1260, 0).stdout.startswith("locked 1260 3201")
-    assert card.calls[2:4] == RESET and card.locked == (0, 0) and card.journal == []
+    assert done.returncode == 0 and card.calls[:4] == LOCK + RESET
+    assert card.locked == FREE and card.journal == []
+    assert card.run("boost").stderr == ""
 
 
 def test_a_journal_from_before_the_last_boot_is_dropped(card: Card) -> None:
-    run = card.waiting()
-    run.kill()
-    run.communicate()
-    (path,) = card.journal
-    assert json.loads(path.read_text())["pid"] == run.pid
-    path.write_text(json.dumps({"boot_id": "another", "pid": 1}))
+    card.killed().write_text(json.dumps({"boot_id": "another", "pid": 1}))
     assert card.run("boost").returncode == 0
     assert card.calls == LOCK and card.journal == []
 
 
-def test_a_damaged_journal_counts(card: Card) -> None:
-    card.waiting().kill()
-    card.started[0].communicate()
-    card.journal[0].write_text('{"boot')
-    assert card.run("boost").returncode == 0
-    assert card.locked == (0, 0) and card.journal == []
-
-
 def test_what_cannot_be_undone_stops_the_next_run_with_the_remedy(card: Card) -> None:
-    card.waiting().kill()
-    card.started[0].communicate()
+    card.killed()
     card.set(deny=1)
     assert_one_line(card.run("boost"), "left the clocks of this GPU locked", "as root", "--reset-gpu-clocks")
     assert len(card.journal) == 1
 
 
 def test_each_gpu_has_a_journal_of_its_own(card: Card) -> None:
-    card.waiting().kill()
-    card.started[0].communicate()
+    card.killed()
     assert card.run("measure", 0, 0, CUDA_VISIBLE_DEVICES="1").returncode == 0
-    assert card.locked == (1500, 3201) and len(card.journal) == 1
+    assert card.locked == LOCKED and len(card.journal) == 1
     assert [call for call in card.calls if call.split()[1] == "0"] == LOCK
-    assert card.run("boost").returncode == 0
-    assert card.locked == (0, 0) and card.journal == []
 
 
 def test_a_journal_does_not_show_the_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "relative")  # not allowed by the specification, so not used
-    paths = [clocks.journal_path(f"GPU-{number}-secret") for number in (1, 2)]
-    assert paths[0] != paths[1] and not any("secret" in str(path) for path in paths)
-    assert paths[0].parent == Path.home() / ".local" / "state" / "gemm-ladder"
+    path = clocks.journal_path("GPU-1-secret")
+    assert "secret" not in str(path) and path.parent == Path.home() / ".local" / "state" / "gemm-ladder"
 
 
 def test_a_gpu_whose_clocks_a_live_run_holds_is_not_measured_on(card: Card) -> None:
@@ -320,56 +302,41 @@ def test_a_gpu_whose_clocks_a_live_run_holds_is_not_measured_on(card: Card) -> N
     (card.folder / "other").mkdir()
     done = card.run("boost", GEMM_LADDER_LOCKS=str(card.folder / "other"))
     assert_one_line(done, "another run holds the clocks of this GPU locked")
-    assert card.locked == (1500, 3201)
+    assert card.locked == LOCKED
 
 
 # ---- refused -------------------------------------------------------------------------------------------------------
 
 
-def test_without_permission_one_line_names_the_remedy(card: Card) -> None:
-    card.set(deny=1)
-    done = card.run("measure", 0, 0)
-    assert_one_line(done, "no permission to lock the clocks", "remedy: run as root", "lock_clocks=false")
-    assert card.calls == LOCK[:1] and card.journal == []
-
-
 @pytest.mark.parametrize(
-    ("state", "words"),
+    ("state", "sm", "memory", "words"),
     [
-        ({"processes0": 4711}, ["another process computes (pid 4711) on this GPU", "CUDA_VISIBLE_DEVICES"]),
-        ({"busy0": 97}, ["something that is not listed computes (97% busy)"]),
-        ({"unsupported_processes": 1}, ["does not tell whether another process computes here (Not Supported)"]),
-        ({"unsupported_offers": 1}, ["does not tell which clocks this GPU offers (Not Supported)"]),
+        ({"deny": 1}, 0, 0, ["no permission to lock the clocks", "remedy: run as root", "lock_clocks=false"]),
+        ({"processes0": 4711}, 0, 0, ["another process computes (pid 4711) on this GPU", "CUDA_VISIBLE_DEVICES"]),
+        ({"busy0": 97}, 0, 0, ["something that is not listed computes (97% busy)"]),
+        ({"unsupported_processes": 1}, 0, 0, ["does not tell whether another process computes here (Not Supported)"]),
+        ({"unsupported_offers": 1}, 0, 0, ["does not tell which clocks this GPU offers (Not Supported)"]),
+        ({}, 1501, 0, ["lock_sm_mhz = 1501 is not a clock that this GPU offers; nearest: 1485, 1500, 1515 MHz"]),
+        ({}, 1980, 1593, ["lock_sm_mhz = 1980 is not a clock that this GPU offers; nearest: 1470, 1485, 1500 MHz"]),
+        ({}, 0, 3200, ["lock_memory_mhz = 3200 is not a clock that this GPU offers; nearest: 1593, 3201 MHz"]),
     ],
 )
-def test_nothing_is_set_where_that_would_be_wrong(state: dict[str, int], words: list[str], card: Card) -> None:
+def test_nothing_is_set_where_that_would_be_wrong(
+    state: dict[str, int], sm: int, memory: int, words: list[str], card: Card
+) -> None:
     card.set(**state)
-    assert_one_line(card.run("measure", 0, 0), *words)
-    assert card.calls == [] and card.journal == []
+    assert_one_line(card.run("measure", sm, memory), *words)
+    assert card.calls == (LOCK[:1] if "deny" in state else []) and card.journal == []
 
 
 def test_a_process_that_is_just_ending_is_waited_for(card: Card) -> None:
     card.set(processes0=4711)
-    program = RUN.replace("0.4", "1e9")
-    run = card.start("measure", 0, 0, program=program)
+    run = card.start("measure", 0, 0, program=RUN.replace("0.4", "1e9"))
     with pytest.raises(subprocess.TimeoutExpired):
         run.wait(2)
     assert card.calls == []
     card.set(processes0=0)
     assert run.communicate()[0].startswith("locked")
-
-
-@pytest.mark.parametrize(
-    ("sm", "memory", "words"),
-    [
-        (1501, 0, "lock_sm_mhz = 1501 is not a clock that this GPU offers; nearest: 1485, 1500, 1515 MHz"),
-        (1980, 1593, "lock_sm_mhz = 1980 is not a clock that this GPU offers; nearest: 1470, 1485, 1500 MHz"),
-        (0, 3200, "lock_memory_mhz = 3200 is not a clock that this GPU offers; nearest: 1593, 3201 MHz"),
-    ],
-)
-def test_a_clock_that_is_not_offered_names_the_nearest(sm: int, memory: int, words: str, card: Card) -> None:
-    assert_one_line(card.run("measure", sm, memory), words)
-    assert card.calls == []
 
 
 @pytest.mark.parametrize("script", ["#!/bin/sh\necho Unknown command\nexit 1\n", "#!/bin/sh\necho Graphics: N/A\n"])
@@ -383,8 +350,8 @@ def test_where_the_base_clock_is_not_known_one_is_to_be_named(script: str, card:
 def test_a_memory_clock_that_cannot_be_locked_is_reported_where_it_was_named(card: Card) -> None:
     card.set(unsupported_lock_memory=1)
     assert card.run("measure", 0, 0).stdout == "locked 1500 None\nkept 10 None\n"
-    assert card.locked == (0, 0) and card.calls.count("SetGpuLockedClocks 0 1500") == 1
     before = card.calls
+    assert card.locked == FREE and before.count(LOCK[1]) == 1
     assert_one_line(card.run("measure", 0, 3201), "cannot be locked: NVML says Not Supported")
     assert card.calls == [*before, LOCK[0]]
 
@@ -397,28 +364,24 @@ def test_without_nvml_one_line(card: Card) -> None:
 def test_a_card_lost_while_locked_is_one_line_and_undone_once_it_is_back(card: Card) -> None:
     run = card.waiting()
     card.set(lost=1)
-    out, err = run.communicate()
-    assert_one_line(subprocess.CompletedProcess([], run.returncode, out, err), "GPU is lost", "stay locked", "as root")
-    assert card.locked == (1500, 3201) and len(card.journal) == 1
+    assert_one_line(ended(run), "GPU is lost", "stay locked", "as root")
+    assert card.locked == LOCKED and len(card.journal) == 1
     card.set(lost=0)
     assert card.run("boost").returncode == 0
-    assert card.locked == (0, 0) and card.journal == []
+    assert card.locked == FREE and card.journal == []
 
 
 # ---- by default nothing is set -------------------------------------------------------------------------------------
 
 
 def test_no_other_module_can_set_anything() -> None:
-    found = {}
-    for path in SOURCES:
-        if calls := set(re.findall(SETTERS, path.read_text())):
-            found[path.name] = calls
+    texts = {path: path.read_text() for path in SOURCES}
+    found = {path.name: set(calls) for path, text in texts.items() if (calls := re.findall(SETTERS, text))}
     kinds = {f"nvmlDevice{act}{what}LockedClocks" for act in ("Set", "Reset") for what in ("Gpu", "Memory")}
     assert found == {"clocks.py": kinds}
-    assert [path.name for path in SOURCES if "nvidia-smi" in path.read_text()] == ["clocks.py"]
-    assert re.findall(r"command = \[tool, (.*?),", (ROOT / "experiments" / "gpu" / "clocks.py").read_text()) == [
-        '"base-clocks"'
-    ]
+    assert [path.name for path, text in texts.items() if "nvidia-smi" in text] == ["clocks.py"]
+    of_clocks = texts[ROOT / "experiments" / "gpu" / "clocks.py"]
+    assert re.findall(r"command = \[tool, (.*?),", of_clocks) == ['"base-clocks"']
 
 
 def test_by_default_no_stage_sets_anything(card: Card) -> None:
@@ -426,50 +389,39 @@ def test_by_default_no_stage_sets_anything(card: Card) -> None:
     out = card.folder / "out"
     done = run_module("experiments.stages.try_lock", "--left-out", out, **card.env())
     assert done.returncode == 0 and out.read_text() == clocks.NOT_ASKED
-    arguments = ["sgemm_ladder", "cublas_fp32", "--build-dir", card.folder]
-    arguments += [f"--{name}={card.folder / name}" for name in ("windows", "checks", "samples")]
-    done = card.run(*arguments, program=BENCH)
+    done = card.run(*card.bench("sgemm_ladder", "cublas_fp32"), program=BENCH)
     assert done.returncode == 0, done.stderr
-    assert {row["clock_policy"] for row in read_rows(card.folder / "windows", "windows")} == {"boost"}
+    assert {row["clock_policy"] for row in card.rows("windows")} == {"boost"}
     assert card.calls == [] and not card.journals.exists()
 
 
 def test_the_trial_is_over_in_a_moment(card: Card) -> None:
     out = card.folder / "out"
-    done = run_module("experiments.stages.try_lock", "--lock", "--left-out", out, **card.env())
+    trial = ("experiments.stages.try_lock", "--lock", "--left-out", out)
+    done = run_module(*trial, **card.env())
     assert done.stderr == "clocks can be locked: SM locked at 1500 MHz and memory at 3201 MHz, through NVML\n"
     assert out.read_text() == "" and card.calls == LOCK + RESET
     out.unlink()
     card.set(deny=1)
-    assert_one_line(
-        run_module("experiments.stages.try_lock", "--lock", "--left-out", out, **card.env()), "no permission"
-    )
+    assert_one_line(run_module(*trial, **card.env()), "no permission")
     assert not out.exists()
 
 
 # ---- the samples -----------------------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize(
-    ("mhz", "kept"), [(1500, True), (1485, True), (1515, True), (1484.9, False), (1515.1, False), (np.nan, False)]
-)
-def test_a_sample_is_on_target_within_a_percent(mhz: float, kept: bool) -> None:
-    assert on_target(np.array([mhz]), 1500).tolist() == [kept]
-
-
 ROLES = np.array(["variant", "baseline"] * 6)
+
+
+def test_a_sample_is_on_target_within_a_percent() -> None:
+    mhz = np.array([1500, 1485, 1515, 1484.9, 1515.1, np.nan])
+    assert on_target(mhz, 1500).tolist() == [True, True, True, False, False, False]
 
 
 @pytest.mark.parametrize(
     ("off", "gaps", "words"),
     [
-        ([], [], None),
         ([0, 2, 4], [], None),  # 3 of 6 are left
-        (
-            [0, 2, 4, 6],
-            [],
-            "4 of 12 samples were more than 1% off the locked 1500 MHz (their median: 1980 MHz; throttle",
-        ),
+        ([0, 2, 4, 6], [], "4 of 12 samples were more than 1% off the locked 1500 MHz (their median: 1980 MHz; thr"),
         (range(1, 12, 2), [], "6 of 12 samples"),
         ([0, 2], [4, 6, 8, 10], None),  # launch gaps are reported in another way
     ],
@@ -488,20 +440,17 @@ def test_why_a_sample_is_rejected() -> None:
     assert bench.why_rejected(samples, Target(1500, None)).tolist() == ["", OFF_TARGET, NO_CLOCK, GAP]
 
 
-def measured(card: Card, *more: object, **changes: str) -> tuple[subprocess.CompletedProcess[str], list[dict], str]:
-    """A locked leg of the SGEMM ladder's naive kernel: its rows of analysis.timings and what was left out."""
-    out = {name: card.folder / name for name in ("windows", "checks", "samples", "left_out")}
-    arguments = ["sgemm_ladder", "sgemm_naive", "--clock-policy", "locked", "--build-dir", card.folder, *more]
-    arguments += [f"--{name.replace('_', '-')}={path}" for name, path in out.items()]
-    done = card.run(*arguments, program=BENCH, **changes)
-    rows = derive(out) if out["windows"].exists() else []
-    return done, rows, out["left_out"].read_text() if out["left_out"].exists() else ""
-
-
-def derive(out: dict[str, Path]) -> list[dict]:
-    """Rows of analysis.timings from what was written."""
-    windows = pd.DataFrame(read_rows(out["windows"], "windows"))
-    return timings(windows, read_samples(out["samples"]).to_pandas(), 132).to_dict("records")
+def measured(
+    card: Card, *more: object, what: tuple[str, ...] = NAIVE_LOCKED, **changes: str
+) -> tuple[subprocess.CompletedProcess[str], list[dict], str]:
+    """A leg, by default the SGEMM ladder's naive kernel locked: its rows of analysis.timings and what was left out."""
+    reason = card.folder / "left_out"
+    done = card.run(*card.bench(*what, *more), f"--left-out={reason}", program=BENCH, **changes)
+    rows = []
+    if (card.folder / "windows").exists():
+        samples = read_samples(card.folder / "samples").to_pandas()
+        rows = timings(pd.DataFrame(card.rows("windows")), samples, 132).to_dict("records")
+    return done, rows, reason.read_text() if reason.exists() else ""
 
 
 def test_a_locked_leg_has_its_regime_mechanism_and_rejected_samples(card: Card) -> None:
@@ -509,13 +458,12 @@ def test_a_locked_leg_has_its_regime_mechanism_and_rejected_samples(card: Card) 
     assert (row["clock_policy"], row["sm_clock_mhz"]) == ("locked", 1500), done.stderr
     assert row["clock_source"] == "SM locked at 1500 MHz and memory at 3201 MHz, through NVML"
     assert (row["processes"], row["samples"], row["rejected"], left_out) == (5, 5 * 13, 5 * 7, "")  # with a gap each
-    assert row["time_worklog_us"] == pytest.approx(1e6 / 1500)
-    windows = read_rows(card.folder / "windows", "windows")
+    assert (row["power_w"], row["throttle_reasons"]) == (500, "power_cap")
+    windows = card.rows("windows")
     assert [window["process"] for window in windows] == [0, 1, 2, 3, 4]
     assert {(one["locked_sm_mhz"], one["passed"], one["left_out"]) for one in windows} == {(1500, True, None)}
     samples = read_samples(card.folder / "samples").to_pandas()
-    in_turns = samples[samples["window"] == "interleaved"]
-    assert in_turns["reason"].value_counts().to_dict() == {OFF_TARGET: 5 * 6, GAP: 5}
+    assert samples["reason"].value_counts().to_dict() == {OFF_TARGET: 5 * 6, GAP: 5}
     assert card.calls == (LOCK + RESET) * 5  # each process locks the clocks, and unlocks them
 
 
@@ -524,39 +472,32 @@ def test_a_wrong_result_has_no_speed(card: Card) -> None:
     done, rows, left_out = measured(card, WORST="1.5")
     assert done.returncode == 0 and "FAILED its check after timing" in done.stderr
     assert (rows, left_out) == ([], "")
-    assert [row["passed"] for row in read_rows(card.folder / "windows", "windows")] == [False]
-    assert [row["passed"] for row in read_rows(card.folder / "checks", "checks")] == [False, False]
-    assert len(read_samples(card.folder / "samples")) == 80
+    passed = {name: [row["passed"] for row in card.rows(name)] for name in ("windows", "checks")}
+    assert passed == {"windows": [False], "checks": [False, False]}
+    assert len(read_samples(card.folder / "samples")) == 40
 
 
 def test_each_kind_of_data_is_timed_and_checked_at_each_size(card: Card) -> None:
-    out = {name: card.folder / name for name in ("windows", "checks", "samples")}
-    arguments = ["clock_policies", "sgemm_t128x128x8", "--build-dir", card.folder]
-    done = card.run(*arguments, *(f"--{name}={path}" for name, path in out.items()), program=BENCH)
-    expected = [(n, data) for n in (4096, 8192) for data in ("zeros", "uniform", "normal")]
-    assert [(row["n"], row["data"]) for row in derive(out)] == expected, done.stderr
-    cases = [(row["n"], row["case"]) for row in read_rows(out["checks"], "checks") if row["variant"] != "cublas_fp32"]
+    done, rows, _ = measured(card, what=("clock_policies", "sgemm_t128x128x8"))
+    expected = [(8192, data) for data in ("zeros", "uniform", "normal")]
+    assert [(row["n"], row["data"]) for row in rows] == expected, done.stderr
+    cases = [(row["n"], row["case"]) for row in card.rows("checks") if row["variant"] != "cublas_fp32"]
     assert cases == [(n, f"after timing clock_policies, {data}") for n, data in expected]
-    samples = read_samples(out["samples"]).to_pylist()
-    assert {(row["n"], row["data"]) for row in samples if row["window"] == "interleaved"} == set(expected)
-    assert "n = 8192, normal (30/30): " in done.stderr
+    samples = read_samples(card.folder / "samples").to_pylist()
+    assert {(row["n"], row["data"]) for row in samples} == set(expected)
+    assert "n = 8192, normal (15/15): " in done.stderr
 
 
-def test_a_run_that_is_killed_while_it_measures_locked_unlocks_and_leaves_no_process(
-    card: Card, tmp_path: Path
-) -> None:
+def test_a_run_that_is_killed_while_it_measures_locked_unlocks_and_leaves_no_process(card: Card) -> None:
     """The process that measures is signalled when the one that waits for it dies, however that ends."""
-    begun = tmp_path / "begun"
-    outputs = [f"--{name}={card.folder / name}" for name in ("windows", "checks", "samples")]
-    locked = ["sgemm_ladder", "sgemm_naive", "--clock-policy", "locked", "--build-dir", card.folder, *outputs]
-    run = card.start(*locked, program=BENCH, WAIT=str(begun))
+    begun = card.folder / "begun"
+    run = card.start(*card.bench(*NAIVE_LOCKED), program=BENCH, WAIT=str(begun))
     wait_until(begun.exists, run)
-    assert card.locked == (1500, 3201)
+    assert card.locked == LOCKED
     (measuring,) = map(int, Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split())
     run.kill()
     run.wait()
-    wait_until(lambda: card.locked == (0, 0))
-    wait_until(lambda: not Path(f"/proc/{measuring}").exists())
+    wait_until(lambda: card.locked == FREE and not Path(f"/proc/{measuring}").exists())
     assert not (card.folder / "windows").exists()
 
 
@@ -566,58 +507,13 @@ def test_a_card_that_ignores_the_lock_leaves_the_leg_out_and_the_run_goes_on(car
     done, rows, left_out = measured(card)
     assert done.returncode == 0 and rows == []
     assert left_out.startswith("sgemm_naive, n = 4096: 39 of 40 samples were more than 1% off the locked 1500 MHz")
-    assert "throttle reasons: power_cap" in left_out and left_out in done.stderr
-    (window,) = read_rows(card.folder / "windows", "windows")
+    assert "throttle reasons: power_cap=0.750" in left_out and left_out in done.stderr
+    (window,) = card.rows("windows")
     assert window["passed"] and left_out.endswith(window["left_out"])
-    assert card.locked == (0, 0)
+    assert card.locked == FREE
 
 
 def test_a_refused_locked_leg_stops_with_one_line_and_writes_nothing(card: Card) -> None:
     done, rows, _ = measured(card, "--sm-mhz", 1501)
     assert_one_line(done, "lock_sm_mhz = 1501")
     assert rows == [] and not (card.folder / "checks").exists()
-
-
-# ---- the pipeline ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with one experiment and no figures."""
-    return copy_tree(tmp_path_factory.mktemp("clocks") / "project", experiments={"sgemm_ladder"})
-
-
-def planned(tree: Path, card: Card, *config: str) -> str:
-    """The commands of a whole run on the stand-in's card."""
-    done = snakemake(tree, "-n", "-p", "all", "--config", 'variants=["sgemm_naive"]', *config, **card.env())
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert card.calls == []
-    return done.stdout + done.stderr
-
-
-def test_locked_legs_are_planned_where_they_are_asked_for(tree: Path, card: Card) -> None:
-    """The clocks themselves are in the job file (tests/workflow/test_plan.py)."""
-    leg = re.compile(r"experiments\.stages\.bench (\w+) sgemm_naive (.*?)--windows", re.DOTALL)
-    legs = leg.findall(planned(tree, card))
-    assert legs and all("--clock-policy boost" in options for _, options in legs)
-    commands = planned(tree, card, "lock_clocks=true", "lock_sm_mhz=1260")
-    both = leg.findall(commands)
-    assert len(both) == 2 * len(legs)
-    assert sum("--clock-policy locked" in options for _, options in both) == len(legs)
-    assert "experiments.stages.try_lock --job " in commands
-
-
-def test_a_named_clock_needs_the_lock(tree: Path, card: Card) -> None:
-    done = snakemake(tree, "-n", "all", "--config", "lock_sm_mhz=1260", **card.env())
-    assert done.returncode != 0
-    assert "error: config.yaml: lock_sm_mhz = 1260 needs lock_clocks = true" in done.stdout + done.stderr
-
-
-def test_the_trial_stops_a_run_that_may_not_lock(tree: Path, card: Card) -> None:
-    card.set(deny=1)
-    target = "results/stand-in/parts/locked.left_out.txt"
-    done = snakemake(tree, target, "--config", "lock_clocks=true", **card.env())
-    errors = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("error: no permission")]
-    assert done.returncode != 0 and errors and not (tree / target).exists()
-    assert snakemake(tree, target, **card.env()).returncode == 0
-    assert (tree / target).read_text() == clocks.NOT_ASKED

@@ -27,15 +27,6 @@ DTYPES = {
 Array = np.ndarray
 
 
-def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    return rng.normal(size=shape)
-
-
-def wide(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Exponents far apart, so that much is cut off when terms are aligned."""
-    return rng.normal(size=shape) * 2.0 ** rng.integers(-10, 5, shape)
-
-
 def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Neighbours along the last axis that nearly cancel: what alignment cut off is what is left."""
     x = rng.normal(size=shape)
@@ -43,18 +34,15 @@ def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return x
 
 
-def ties(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Few bits each, so that sums lie on and next to the places where rounding changes."""
-    return rng.choice([-1.0, 1.0], shape) * 2.0 ** rng.integers(-7, 4, shape)
-
-
-def tiny(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Subnormal numbers of the 16-bit formats among others."""
-    return rng.normal(size=shape) * 2.0 ** rng.choice([-133.0, -127.0, -60.0, -20.0, -15.0, 0.0], shape)
-
-
 INPUTS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Array]] = {
-    kind.__name__: kind for kind in (normal, wide, cancelling, ties, tiny)
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    # exponents far apart, so that much is cut off when terms are aligned
+    "wide": lambda rng, shape: rng.normal(size=shape) * 2.0 ** rng.integers(-10, 5, shape),
+    "cancelling": cancelling,
+    # few bits each, so that sums lie on and next to the places where rounding changes
+    "ties": lambda rng, shape: rng.choice([-1.0, 1.0], shape) * 2.0 ** rng.integers(-7, 4, shape),
+    # subnormal numbers of the 16-bit formats among others
+    "tiny": lambda rng, shape: rng.normal(size=shape) * 2.0 ** rng.choice([-133.0, -127, -60, -20, -15, 0], shape),
 }
 
 

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise, product
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from contracts.dtypes import Types, dtypes
 from experiments.gpu.worker import DeviceFault
 from experiments.stages import check, verify
 from experiments.stages.cases import Case, cases, packed
-from experiments.stages.check import GUARD, HeldGpu, check_variant, inside, run_case
+from experiments.stages.check import GUARD, HeldGpu, check_variant, inside, run_case, summary
 from experiments.stages.store import Store
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
@@ -39,6 +40,9 @@ class NumpyDevice:
     """A GEMM with the meaning of the catalogue's kernels: inputs of their precision, fp32 sums, C rounded once."""
 
     name = "gpu"
+
+    def code_hash(self, entry: object) -> str:
+        return "0" * 16
 
     def run(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """See `experiments.stages.check.Device`."""
@@ -57,7 +61,7 @@ class NumpyDevice:
         self.after(p, after, offset)
         return after
 
-    def owners(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+    def stores(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
         """It cannot tell."""
 
     def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
@@ -142,38 +146,71 @@ def test_a_right_gemm_of_any_shape_passes(
     assert result.passed, result.detail
 
 
-class OneAfterTheOther(NumpyDevice):
-    """Sums as a thread does: one product after the other, in fp32."""
+@pytest.mark.parametrize("k", [8, 1000, 4096])
+def test_the_bound_leaves_room_for_sums_in_any_order(k: int) -> None:
 
-    def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    def product(right: NumpyDevice, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """As a thread does: one product after the other, in fp32."""
         total = np.zeros((a.shape[0], b.shape[1]), np.float32)
         for i in range(a.shape[1]):
             total += a[:, i : i + 1] * b[i]
         return total
 
-
-@pytest.mark.parametrize("k", [8, 1000, 4096])
-def test_the_bound_leaves_room_for_sums_in_any_order(k: int) -> None:
-    result = run_case(OneAfterTheOther(), NAIVE, Case("", packed(NAIVE, 64, 64, k)), seed=1)
+    result = run_case(Faulty(product=product), NAIVE, Case("", packed(NAIVE, 64, 64, k)), seed=1)
     assert result.passed and result.worst is not None and result.worst < 0.5
 
 
 # ---- planted faults ---------------------------------------------------------------------------------------------
 
 
-class LastProductDropped(NumpyDevice):
-    def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return a[:, :-1] @ b[:-1]
+class Faulty(NumpyDevice):
+    """With other functions in place of methods; they get the right methods before what the method gets."""
+
+    def __init__(self, **methods: Any) -> None:
+        for name, method in methods.items():
+            setattr(self, name, partial(method, super()))
 
 
-class LastStepDropped(NumpyDevice):
-    def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return a[:, :-8] @ b[:-8]
+def swap(right: NumpyDevice, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    """Two outputs in each other's place: the largest and the smallest of C."""
+    right.gemm(p, a, b, c)
+    values = c.astype(np.float32)
+    high, low = (np.unravel_index(index, c.shape) for index in (values.argmax(), values.argmin()))
+    c[high], c[low] = c[low].copy(), c[high].copy()
 
 
-class FirstStepTwice(NumpyDevice):
-    def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return a @ b + a[:, :8] @ b[:8]
+def rows_apart(matrix: np.ndarray, ld: int) -> np.ndarray:
+    """The same memory, read as if its leading dimension were `ld`."""
+    return np.lib.stride_tricks.as_strided(matrix, strides=(ld * matrix.itemsize, matrix.itemsize))
+
+
+def one_element(value: float, at: tuple[int, int] = (-1, 0)) -> Faulty:
+    def gemm(right: NumpyDevice, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        right.gemm(p, a, b, c)
+        c[at] = value
+
+    return Faulty(gemm=gemm)
+
+
+def writes_elsewhere(which: int, at: int) -> Faulty:
+    """Writes C, and one element more: in matrix `which`, `at` elements from its end (its start for negative ones)."""
+
+    def after(right: NumpyDevice, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+        buffer = buffers[which]
+        buffer[GUARD + at if at < 0 else len(buffer) - GUARD + at] = 0
+
+    return Faulty(after=after)
+
+
+def write_padding(right: NumpyDevice, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+    """Writes behind the end of a row, before the next one begins."""
+    if p.ldc > p.n:
+        buffers[2][GUARD + offset + p.n] = 0
+
+
+def write_input(right: NumpyDevice, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    right.gemm(p, a, b, c)
+    a[0, 0] = -a[0, 0]
 
 
 class NarrowsOtherwise(NumpyDevice):
@@ -184,132 +221,13 @@ class NarrowsOtherwise(NumpyDevice):
         return super().run(replace(variant, narrowing=other), p, buffers, offset)
 
 
-class ReadsAllBits(NumpyDevice):
-    """Plain fp32 where tf32 is announced."""
-
-    def read(self, x: np.ndarray) -> np.ndarray:
-        return x
-
-
-class Swapped(NumpyDevice):
-    """Two outputs in each other's place: the largest and the smallest of C."""
-
-    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        super().gemm(p, a, b, c)
-        values = c.astype(np.float32)
-        high, low = (np.unravel_index(index, c.shape) for index in (values.argmax(), values.argmin()))
-        c[high], c[low] = c[low].copy(), c[high].copy()
-
-
-def rows_apart(matrix: np.ndarray, ld: int) -> np.ndarray:
-    """The same memory, read as if its leading dimension were `ld`."""
-    return np.lib.stride_tricks.as_strided(matrix, strides=(ld * matrix.itemsize, matrix.itemsize))
-
-
-class PackedA(NumpyDevice):
-    """Takes k for A's leading dimension."""
-
-    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        super().gemm(p, rows_apart(a, p.k), b, c)
-
-
-class PackedB(NumpyDevice):
-    """Takes n for B's leading dimension."""
-
-    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        super().gemm(p, a, rows_apart(b, p.n), c)
-
-
-class LdcForB(NumpyDevice):
-    """Takes C's leading dimension for B's."""
-
-    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        super().gemm(p, a, rows_apart(b, p.ldc), c)
-
-
-class BetaIgnored(NumpyDevice):
-    def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
-        return super().update(replace(p, beta=0.0), product, c)
-
-
-class AlphaIgnored(NumpyDevice):
-    def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
-        return super().update(replace(p, alpha=1.0), product, c)
-
-
-class ReadsCAlways(NumpyDevice):
-    """0 * C is not 0 where C is NaN."""
-
-    def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
-        return np.float32(p.alpha) * product + np.float32(p.beta) * c.astype(np.float32)
-
-
-class ReadsAAlways(NumpyDevice):
-    """0 * (A B) is not 0 where A is NaN."""
-
-    def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
-        return super().update(replace(p, alpha=1.0), np.float32(p.alpha) * product, c)
-
-
-class NothingWritten(NumpyDevice):
-    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        pass
-
-
-class OneNan(NumpyDevice):
-    value = np.nan
-
-    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        super().gemm(p, a, b, c)
-        c[-1, 0] = self.value
-
-
-class OneInfinity(OneNan):
-    value = np.inf
-
-
-class WritesElsewhere(NumpyDevice):
-    """Writes C, and one element more: in matrix `which`, `at` elements from its end (its start for negative ones)."""
-
-    def __init__(self, which: int, at: int) -> None:
-        self.which, self.at = which, at
-
-    def after(self, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
-        buffer = buffers[self.which]
-        buffer[GUARD + self.at if self.at < 0 else len(buffer) - GUARD + self.at] = 0
-
-
-class WritesPadding(NumpyDevice):
-    """Writes behind the end of a row, before the next one begins."""
-
-    def after(self, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
-        if p.ldc > p.n:
-            buffers[2][GUARD + offset + p.n] = 0
-
-
-class WritesItsInput(NumpyDevice):
-    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        super().gemm(p, a, b, c)
-        a[0, 0] = -a[0, 0]
-
-
-class RefusesNothing(NumpyDevice):
-    def owners(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
-        """It cannot tell."""
-
-    def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
-        return None
-
-    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        pass
-
-
-class RefusesAll(NumpyDevice):
-    def owners(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
-        """It cannot tell."""
-
-    def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
-        return "no"
+NOT_FINITE = one_element(np.nan)
+READS_ALL_BITS = Faulty(read=lambda right, x: x)  # plain fp32 where tf32 is announced
+PACKED_A = Faulty(gemm=lambda right, p, a, b, c: right.gemm(p, rows_apart(a, p.k), b, c))
+PACKED_B = Faulty(gemm=lambda right, p, a, b, c: right.gemm(p, a, rows_apart(b, p.n), c))
+LDC_FOR_B = Faulty(gemm=lambda right, p, a, b, c: right.gemm(p, a, rows_apart(b, p.ldc), c))
+NOTHING_WRITTEN = Faulty(gemm=lambda *_: None)
+REFUSES_NOTHING = Faulty(gemm=lambda *_: None, refusal=lambda *_: None)
 
 
 def always(p: Problem) -> bool:
@@ -321,35 +239,58 @@ def summed(p: Problem) -> bool:
     return p.alpha != 0
 
 
-FAULTS = [
-    (LastProductDropped(), summed, "expected"),
-    (LastStepDropped(), summed, "expected"),
-    (FirstStepTwice(), summed, "expected"),
-    (Swapped(), lambda p: p.alpha or p.beta, "expected"),
-    (PackedA(), lambda p: p.lda > p.k, ""),
-    (PackedB(), lambda p: p.ldb > p.n, ""),
-    (LdcForB(), lambda p: p.ldc > p.n, ""),
-    (BetaIgnored(), lambda p: p.beta != 0, "expected"),
-    (AlphaIgnored(), lambda p: p.alpha not in (0, 1), "expected"),
-    (ReadsCAlways(), lambda p: p.beta == 0, "not finite"),
-    (ReadsAAlways(), lambda p: p.alpha == 0, "not finite"),
-    (NothingWritten(), lambda p: p.beta == 0, "not finite"),
-    (NothingWritten(), lambda p: (p.alpha, p.beta) != (0, 1), ""),
-    (OneNan(), always, "1 elements are not finite"),
-    (OneInfinity(), always, "1 elements are not finite"),
-    (WritesElsewhere(2, 0), always, "wrote outside C: in C"),
-    (WritesElsewhere(2, GUARD - 1), always, "wrote outside C: in C"),
-    (WritesElsewhere(2, -1), always, "wrote outside C: in C"),
-    (WritesElsewhere(2, -GUARD), always, "wrote outside C: in C"),
-    (WritesElsewhere(0, 3), always, "wrote outside C: in A"),
-    (WritesElsewhere(1, -2), always, "wrote outside C: in B"),
-    (WritesPadding(), lambda p: p.ldc > p.n, "wrote outside C: in C"),
-    (WritesItsInput(), always, "wrote outside C: in A"),
-    (RefusesAll(), always, "no"),
-]
+# The device, the problems that must show its fault, and words of the report
+FAULTS = {
+    "last product dropped": (Faulty(product=lambda right, a, b: a[:, :-1] @ b[:-1]), summed, "expected"),
+    "last step dropped": (Faulty(product=lambda right, a, b: a[:, :-8] @ b[:-8]), summed, "expected"),
+    "first step twice": (Faulty(product=lambda right, a, b: a @ b + a[:, :8] @ b[:8]), summed, "expected"),
+    "swapped": (Faulty(gemm=swap), lambda p: p.alpha or p.beta, "expected"),
+    "packed A": (PACKED_A, lambda p: p.lda > p.k, ""),
+    "packed B": (PACKED_B, lambda p: p.ldb > p.n, ""),
+    "ldc for B": (LDC_FOR_B, lambda p: p.ldc > p.n, ""),
+    "beta ignored": (
+        Faulty(update=lambda right, p, product, c: right.update(replace(p, beta=0.0), product, c)),
+        lambda p: p.beta != 0,
+        "expected",
+    ),
+    "alpha ignored": (
+        Faulty(update=lambda right, p, product, c: right.update(replace(p, alpha=1.0), product, c)),
+        lambda p: p.alpha not in (0, 1),
+        "expected",
+    ),
+    "reads C always": (  # 0 * C is not 0 where C is NaN
+        Faulty(
+            update=lambda right, p, product, c: (
+                np.float32(p.alpha) * product + np.float32(p.beta) * c.astype(np.float32)
+            )
+        ),
+        lambda p: p.beta == 0,
+        "not finite",
+    ),
+    "reads A always": (  # 0 * (A B) is not 0 where A is NaN
+        Faulty(
+            update=lambda right, p, product, c: right.update(replace(p, alpha=1.0), np.float32(p.alpha) * product, c)
+        ),
+        lambda p: p.alpha == 0,
+        "not finite",
+    ),
+    "nothing written, beta 0": (NOTHING_WRITTEN, lambda p: p.beta == 0, "not finite"),
+    "nothing written": (NOTHING_WRITTEN, lambda p: (p.alpha, p.beta) != (0, 1), ""),
+    "one NaN": (NOT_FINITE, always, "1 elements are not finite"),
+    "one infinity": (one_element(np.inf), always, "1 elements are not finite"),
+    "writes after C": (writes_elsewhere(2, 0), always, "wrote outside C: in C"),
+    "writes far after C": (writes_elsewhere(2, GUARD - 1), always, "wrote outside C: in C"),
+    "writes before C": (writes_elsewhere(2, -1), always, "wrote outside C: in C"),
+    "writes far before C": (writes_elsewhere(2, -GUARD), always, "wrote outside C: in C"),
+    "writes after A": (writes_elsewhere(0, 3), always, "wrote outside C: in A"),
+    "writes before B": (writes_elsewhere(1, -2), always, "wrote outside C: in B"),
+    "writes padding": (Faulty(after=write_padding), lambda p: p.ldc > p.n, "wrote outside C: in C"),
+    "writes its input": (Faulty(gemm=write_input), always, "wrote outside C: in A"),
+    "refuses all": (Faulty(refusal=lambda *_: "no"), always, "no"),
+}
 
 
-@pytest.mark.parametrize(("device", "caught", "said"), FAULTS, ids=[type(f[0]).__name__ for f in FAULTS])
+@pytest.mark.parametrize(("device", "caught", "said"), FAULTS.values(), ids=FAULTS)
 @pytest.mark.parametrize("name", ["sgemm_vectorized", "hgemm_naive_bf16", "tf32gemm_bcf_dbf"])
 def test_a_planted_fault_fails_in_every_case_that_can_show_it(
     name: str, device: NumpyDevice, caught: Any, said: str
@@ -365,7 +306,7 @@ def test_a_planted_fault_fails_in_every_case_that_can_show_it(
 
 def test_a_fault_is_a_row_that_says_what_and_where(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
-        rows = check_variant(nullcontext(OneNan()), VECTORIZED, seed=1, large=None)
+        rows = check_variant(nullcontext(NOT_FINITE), VECTORIZED, seed=1, large=None)
     failed = [row for row in rows if not row["passed"]]
     assert failed and all(row["error_over_bound"] is None for row in failed)
     said = caplog.messages
@@ -376,8 +317,17 @@ def test_a_fault_is_a_row_that_says_what_and_where(caplog: pytest.LogCaptureFixt
     assert said[2] == f"checked sgemm_vectorized on gpu: {len(rows) - len(failed)} of {len(rows)} cases passed"
 
 
+@pytest.mark.parametrize(
+    ("device", "ld"), [(PACKED_A, "lda is more than k"), (PACKED_B, "ldb is more than n"), (LDC_FOR_B, "ld")]
+)
+def test_the_leading_dimension_that_it_is_is_reported(device: NumpyDevice, ld: str) -> None:
+    table = check_variant(nullcontext(device), VECTORIZED, seed=1, large=None, tell=False)
+    assert summary(VECTORIZED, table)[-1].startswith(f"it fails where {ld}")
+    assert any("as if ld" in row["detail"] for row in table)
+
+
 def test_running_what_must_be_refused_fails() -> None:
-    rows = check_variant(nullcontext(RefusesNothing()), VECTORIZED, seed=1, large=None)
+    rows = check_variant(nullcontext(REFUSES_NOTHING), VECTORIZED, seed=1, large=None)
     refusals = [row for row in rows if row["case"].startswith("refuses")]
     assert len(refusals) == 6 + 3 + 1 and not any(row["passed"] for row in refusals)
     assert {row["detail"] for row in refusals} == {"ran a problem that it must refuse"}
@@ -449,7 +399,7 @@ def test_the_bits_that_a_tf32_kernel_reads(x: float, cut: float, nearest: float)
     assert verify.as_read(both, dtypes()["fp32"]).tolist() == both.tolist()
 
 
-@pytest.mark.parametrize("device", [NarrowsOtherwise(), ReadsAllBits()], ids=lambda device: type(device).__name__)
+@pytest.mark.parametrize("device", [NarrowsOtherwise(), READS_ALL_BITS], ids=["otherwise", "all bits"])
 @pytest.mark.parametrize("name", ["tf32gemm_bcf_dbf", "tf32gemm_bcf_dbf_rna"])
 def test_inputs_narrowed_in_another_way_fail(name: str, device: NumpyDevice) -> None:
     variant = catalogue.load().kernels[name]
@@ -505,11 +455,8 @@ def test_a_right_gemm_with_results_below_what_is_stored_in_full_passes(name: str
     result = run_case(NumpyDevice(), variant, case, seed=1)
     assert result.passed and result.worst is not None and result.worst > 0.5, result.detail
 
-    class TooLarge(NumpyDevice):
-        def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-            return super().product(a, b) * 1.5
-
-    assert not run_case(TooLarge(), variant, case, seed=1).passed
+    too_large = Faulty(product=lambda right, a, b: a @ b * 1.5)
+    assert not run_case(too_large, variant, case, seed=1).passed
 
 
 def test_unit_roundoffs_are_those_of_the_formats() -> None:
@@ -547,9 +494,8 @@ def test_nothing_that_is_not_finite_passes() -> None:
 
 
 def test_the_first_failure_of_several_results_counts() -> None:
-    good, bad = verify.CheckResult(0.25), verify.CheckResult(None, "bad")
-    assert verify.combine(good, bad, verify.CheckResult(0.5)) == bad
-    assert verify.combine(good, verify.CheckResult(0.5)) == verify.CheckResult(0.5)
+    good, better, bad = verify.CheckResult(0.5), verify.CheckResult(0.25), verify.CheckResult(None, "bad")
+    assert verify.combine(better, bad, good) == bad and verify.combine(better, good) == good
 
 
 # ---- Freivalds --------------------------------------------------------------------------------------------------
@@ -602,17 +548,11 @@ def test_freivalds_finds_swapped_elements_and_nan(big: tuple[np.ndarray, np.ndar
     assert not freivalds(wrong, a, b, 0).passed
 
 
-class OneWrongOfLarge(NumpyDevice):
-    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        super().gemm(p, a, b, c)
-        c[701, 33] += np.float32(0.3)
-
-
 def test_the_large_case_looks_at_all_of_c() -> None:
     """Above WHOLE_FLOP only eight rows are compared: the rest is Freivalds' to find."""
     case = Case("large", Problem.square(1024))
     assert run_case(NumpyDevice(), VECTORIZED, case, seed=5).passed
-    result = run_case(OneWrongOfLarge(), VECTORIZED, case, seed=5)
+    result = run_case(one_element(np.float32(0.3), at=(701, 33)), VECTORIZED, case, seed=5)
     assert not result.passed and result.detail.startswith("C[701] = ")
 
 
@@ -657,6 +597,8 @@ def test_a_kernel_that_spoils_the_context_fails_its_own_rows_and_no_neighbour_s(
 ) -> None:
     variants = [catalogue.load().kernels[name] for name in ("sgemm_coalesced", "sgemm_naive", "sgemm_smem_tile")]
     monkeypatch.setattr(check, "HeldGpu", lambda *_: SpoiltBy("sgemm_naive"))
+    monkeypatch.setattr(check, "code_of", lambda entry, build_dir: "0" * 16)
+    monkeypatch.setattr(check.store, "basis_of", lambda entry, build_dir: {"code": entry.name})
     monkeypatch.setattr(check, "LARGE", 512)
     found = check.measured(variants, tmp_path, Store(tmp_path / "measured"), seed=1)
     rows = {name: one.rows["checks"] for name, one in found.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,6 +94,22 @@ def test_what_no_thread_stored_is_reported() -> None:
     assert patterns.owners(ROW < 16, nobody, THREADS, GRID).endswith("; 1280 stored by no thread")
 
 
+def test_line_and_thread_are_reported() -> None:
+    stores = patterns.Stores(OWNER, ROW % 2, ("a.cu:7", "a.cu:9"))
+    words = patterns.stored_by((ROW % 64 // 16 == 2) & (ROW % 2 == 1), stores, THREADS, GRID)
+    assert words == (
+        "stored by warp 2 in every block at a.cu:9, which store right ones, too; C[33, 0] by thread 64 of block (0, 0)"
+    )
+    one = patterns.stored_by((ROW == 70) & (COLUMN == 40), stores, THREADS, GRID)
+    assert one == "stored by thread 8 (lane 8 of warp 0) in block (1, 1) at a.cu:7, which store right ones, too"
+
+
+def test_threads_that_differ_from_block_to_block_are_counted_in_all() -> None:
+    wrong = (ROW % 64 == 0) & (COLUMN <= ROW // 64 * 32)  # block (x, y): the first warp, or one lane
+    words = patterns.owners(wrong, OWNER, THREADS, GRID)
+    assert words == "stored by 196 of 1280 threads in 10 of 16 blocks, which store right ones, too"
+
+
 # ---- what they lack -----------------------------------------------------------------------------------------------
 
 
@@ -140,6 +157,90 @@ def test_values_of_other_elements_are_reported(right: patterns.Result) -> None:
     shifted = right.reference.copy()
     shifted[:, :-1] = right.reference[:, 1:]
     assert cause(right, shifted) == "each has the value of the element +0 rows and +1 columns from it"
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (lambda i, j: (j % 80, i), "each C[i, j] has the value of C[j, i]: C[0, 1] that of C[1, 0]: C is transposed"),
+        (lambda i, j: (i ^ 4, j ^ 1), "each C[i, j] has the value of C[i ^ 4, j ^ 1]: C[0, 0] that of C[4, 1]"),
+        (
+            lambda i, j: (i - i % 8 + j % 8, j - j % 8 + i % 8),
+            "each C[i, j] has the value of C[j, i] within its 8 x 8 part: C[0, 1] that of C[1, 0]",
+        ),
+    ],
+)
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_element_whose_value_it_is_is_reported(right: patterns.Result, source: Any, words: str, kept: bool) -> None:
+    """Whether an element adds its own C0 or that of the other one."""
+    i, j = np.indices((80, 80) if "transposed" in words else (96, 80))
+    old = -1.5 * right.c0.astype("f8") if kept else np.zeros((96, 80))
+    c = right.reference.copy()
+    c[: len(i)] = old[: len(i)] + (right.reference - old)[source(i, j)]
+    assert cause(right, c) == words
+
+
+@pytest.mark.parametrize("layout", ["row", "column"])
+@pytest.mark.parametrize("ld", ["lda", "ldb", "ldc"])
+def test_the_leading_dimension_is_reported(ld: str, layout: str) -> None:
+    """Taken for the number of elements of a row."""
+    rng = np.random.default_rng(5)
+    least = {"lda": 16, "ldb": 20 if layout == "row" else 16, "ldc": 20}
+    p = Problem(24, 20, 16, **least | {ld: least[ld] + 3}, b_layout=layout)
+    flat = {name: np.full(rows * wide + 24, np.nan, "f4") for name, (rows, _, wide) in p.stored.items()}
+
+    def read(name: str, stride: int) -> tuple[np.ndarray, np.ndarray]:
+        rows, row, _ = p.stored[name]
+        return flat[name], np.add.outer(np.arange(rows) * stride, np.arange(row))
+
+    for name, (rows, row, wide) in p.stored.items():
+        memory, at = read(name, wide)
+        memory[at] = verify.random_matrix(rng, rows, row, dtypes()["fp32"])
+    a, b, c0 = (memory[at] for memory, at in (read(name, p.stored[name][2]) for name in "ABC"))
+    b = b if layout == "row" else b.T
+    reference, allowed = verify.expected(p, Types.named("fp32"), a, b, c0)
+    taken_a, taken_b, _ = (memory[at] for memory, at in (read(name, p.stored[name][1]) for name in "ABC"))
+    c = (taken_a @ (taken_b if layout == "row" else taken_b.T)).astype("f4")
+    if ld == "ldc":
+        memory, at = read("C", 20)
+        memory[at] = c
+        c = memory[read("C", 23)[1]]
+    result = patterns.Result(p, 16, a, b, c0, c, reference, allowed, ~(np.abs(c - reference) <= allowed), memory=flat)
+    key = next(key for key in ("n", "k") if getattr(p, key) == least[ld])
+    assert patterns.leading_dimension(result) == f"as if {ld} were {key} = {least[ld]}, not {least[ld] + 3}"
+    noise = (reference + rng.normal(size=reference.shape)).astype("f4")
+    noisy = replace(result, c=noise, wrong=np.ones(noise.shape, bool), memory=flat | {"C": flat["C"] * np.nan})
+    assert patterns.leading_dimension(noisy) is None
+
+
+def test_parts_of_an_operand_taken_for_others_are_reported(right: patterns.Result) -> None:
+    i, k, j = np.arange(96), np.arange(56), np.arange(80)
+    a, b = (x.astype("f8") for x in (right.a, right.b))
+    old = right.reference - 0.75 * a @ b
+    apart = ((i[:, None] ^ k) & 8) != 0
+    exchanged = np.hstack([a, np.zeros((96, 8))])[i[:, None] ^ 8 * apart, k ^ 8 * apart]
+    words = "as if, in each 16 x 16 part of A, the 8 x 8 matrices above and below the diagonal were exchanged"
+    assert cause(right, old + 0.75 * exchanged @ b) == words
+    b56 = np.vstack([b, np.zeros((8, 80))])  # k = 56 to 63 adds nothing
+    swizzled = b56[k[:, None] ^ 8 * (j % 4 // 2), j]
+    assert cause(right, old + 0.75 * a @ swizzled) == "as if their products were A[i, k ^ x] * B[k, j], with x = 8"
+
+
+def test_rounding_of_sums_is_reported(right: patterns.Result) -> None:
+    sums = np.zeros((96, 80), np.float16)
+    for k in range(56):
+        sums = (sums + np.outer(right.a[:, k], right.b[k])).astype(np.float16)
+    old = -1.5 * right.c0.astype("f8")
+    words = cause(right, 0.75 * sums.astype("f8") + old)
+    assert words == "they are within the rounding of fp16 or of tf32, not within that of fp32 sums"
+    assert cause(right, right.reference + 0.004) is None  # as small, but all of one sign
+
+
+def test_nan_of_what_was_stored_is_not_what_was_before(right: patterns.Result) -> None:
+    zero = replace(right, problem=replace(right.problem, beta=0.0), unstored=np.zeros((96, 80), bool))
+    nan = np.full((96, 80), np.nan)
+    assert cause(zero, nan) == "they are NaN"
+    assert cause(replace(zero, unstored=~zero.unstored), nan) == "they are NaN, as C was before"
 
 
 def test_nothing_is_reported_of_noise(right: patterns.Result) -> None:

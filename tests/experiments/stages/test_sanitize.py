@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -13,59 +12,54 @@ from contracts import UserError, read_rows
 from experiments.stages import sanitize
 from kernels import catalogue
 
+BOTH = ["sgemm_naive", "sgemm_coalesced"]
+RAN = 'for n in "$@"; do echo "sanitized: $n"; done\n'  # what the child prints of each kernel
 
-def fake_sanitizer(folder: Path, script: str) -> Path:
-    """A program in the sanitizer's place that only prints."""
+
+def rows(folder: Path, script: str, names: list[str]) -> list[dict]:
+    """Rows of sanitizer.csv, of a program in the sanitizer's place that only prints."""
     path = folder / "compute-sanitizer"
     path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
+    path.chmod(0o755)
+    return sanitize.sanitize(path, names, folder, catalogue.load())
 
 
-def test_errors_are_attributed_to_the_kernel_that_made_them(tmp_path: Path) -> None:
+def test_errors_are_attributed_to_the_kernel_that_made_them(pretended: Path) -> None:
     """Racecheck finds something, so each kernel runs alone."""
     script = """
     case "$*" in *racecheck*) racecheck=1;; esac
-    for n in "$@"; do echo "sanitized: $n"; done
     case "$*" in *sgemm_naive*) if [ "$racecheck" ]; then
       echo "========= Error: Race reported between Write access at x.cu:7"; echo "========="
       echo "========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)"; exit; fi;; esac
     if [ "$racecheck" ]; then echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
     else echo "========= ERROR SUMMARY: 0 errors"; fi
     """
-    rows = sanitize.sanitize(
-        fake_sanitizer(tmp_path, script), ["sgemm_naive", "sgemm_coalesced"], tmp_path, catalogue.load()
-    )
-    assert len(rows) == 8
-    assert [(row["variant"], row["tool"], row["errors"]) for row in rows if not row["passed"]] == [
-        ("sgemm_naive", "racecheck", 3)
-    ]
-    (failed,) = [row for row in rows if not row["passed"]]
+    found = rows(pretended, RAN + script, BOTH)
+    assert len(found) == 8
+    (failed,) = [row for row in found if not row["passed"]]
+    assert (failed["variant"], failed["tool"], failed["errors"]) == ("sgemm_naive", "racecheck", 3)
     assert failed["detail"] == "Error: Race reported between Write access at x.cu:7"
 
 
-def test_what_shows_only_together_is_not_called_clean(tmp_path: Path) -> None:
-    script = """
-    for n in "$@"; do echo "sanitized: $n"; done
-    case "$*" in *sgemm_naive*sgemm_coalesced*) echo "========= ERROR SUMMARY: 2 errors";;
-    *) echo "========= ERROR SUMMARY: 0 errors";; esac
-    """
-    with pytest.raises(UserError, match="memcheck: 2 errors in all kernels together, none in any alone"):
-        sanitize.sanitize(
-            fake_sanitizer(tmp_path, script), ["sgemm_naive", "sgemm_coalesced"], tmp_path, catalogue.load()
-        )
+TOGETHER = """
+case "$*" in *sgemm_naive*sgemm_coalesced*) echo "========= ERROR SUMMARY: 2 errors";;
+*) echo "========= ERROR SUMMARY: 0 errors";; esac
+"""
 
 
 @pytest.mark.parametrize(
     ("script", "words"),
     [
+        (RAN + TOGETHER, "memcheck: 2 errors in all kernels together, none in any alone"),
         ("echo no such device; exit 1", "compute-sanitizer --tool memcheck failed: no such device"),
         ('echo oops; echo "========= ERROR SUMMARY: 0 errors"', "sgemm_naive did not run to its end"),
     ],
 )
-def test_a_sanitizer_that_saw_nothing_run_is_an_error(script: str, words: str, tmp_path: Path) -> None:
+def test_what_does_not_show_whose_errors_there_are_is_not_called_clean(
+    script: str, words: str, pretended: Path
+) -> None:
     with pytest.raises(UserError, match=words):
-        sanitize.run_tool(fake_sanitizer(tmp_path, script), "memcheck", ["sgemm_naive"], tmp_path, catalogue.load())
+        rows(pretended, script, BOTH)
 
 
 def test_without_the_tool_the_leg_is_left_out_with_the_remedy(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from contracts import UserError
 from contracts.samples import samples_table
 from experiments import declarations
 from experiments.declarations import Item, Protocol
+from experiments.gpu import discovery
 from experiments.stages import bench
 from experiments.stages import store as storing
 from experiments.stages.store import Measurement, Place, Store
@@ -22,7 +24,7 @@ from kernels.problem import ProblemSpec
 
 PLACE = Place("bench", "sgemm_naive", "64x64x64-uniform-boost")
 BASIS = {"code": "a"}
-PROTOCOL = declarations.Experiment("e", "t", "q?", ()).protocol
+PROTOCOL = Protocol()
 
 
 def kept(store: Store, session: str = "0000000a", **changes: object) -> Measurement:
@@ -30,13 +32,18 @@ def kept(store: Store, session: str = "0000000a", **changes: object) -> Measurem
     return store.keep(PLACE, one)
 
 
+def samples(count: int) -> pa.Table:
+    """So many samples of one window."""
+    columns = {"experiment": "", "variant": "v", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0}
+    columns |= {"clock_policy": "boost", "data": "uniform", "process": 0, "window": "worklog", "role": "variant"}
+    columns |= {"index": np.arange(count), "time_us": np.arange(1.0, count + 1), "reason": None}
+    columns |= {"sm_clock_mhz": np.full(count, 1500, np.float32), "kept": np.ones(count, bool)}
+    return samples_table(count, columns)
+
+
 def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    head = {"experiment": "", "variant": "v", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0}
-    head |= {"clock_policy": "boost", "data": "uniform", "process": 0}
-    columns = head | {"window": "worklog", "role": "variant", "index": np.arange(3), "time_us": np.array([1.0, 2, 3])}
-    columns |= {"sm_clock_mhz": np.full(3, 1500, np.float32), "kept": np.ones(3, bool), "reason": None}
-    one = kept(store, samples=samples_table(3, columns))
+    one = kept(store, samples=samples(3))
     found = store.find(PLACE, BASIS.__eq__)
     assert found is not None and found.samples is not None and one.samples is not None
     assert found.samples.equals(one.samples) and found.rows == {"windows": [{"n": 64}]}
@@ -74,21 +81,7 @@ def test_what_another_harness_measured_does_not_serve(tmp_path: Path, monkeypatc
 
 def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    columns = {
-        "experiment": "",
-        "variant": "v",
-        "m": 1,
-        "n": 1,
-        "k": 1,
-        "alpha": 1.0,
-        "beta": 0.0,
-        "clock_policy": "boost",
-        "data": "zeros",
-        "process": 0,
-    }
-    columns |= {"window": "worklog", "role": "variant", "index": np.arange(1), "time_us": np.ones(1)}
-    columns |= {"sm_clock_mhz": np.ones(1, np.float32), "kept": np.ones(1, bool), "reason": None}
-    kept(store, samples=samples_table(1, columns))
+    kept(store, samples=samples(1))
     (document,) = tmp_path.rglob("*.json")
     (parquet,) = tmp_path.rglob("*.parquet")
     whole = parquet.read_bytes()
@@ -102,6 +95,32 @@ def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(t
     assert str(document) in str(error.value) and "\n" not in str(error.value)
 
 
+def test_a_copied_folder_serves_on_another_machine_of_its_gpu_model_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the stages ask of it there is what they asked here."""
+    toolchain = {"nvcc": "13", "ptxas": "13", "host_compiler": "g++ 12", "cuobjdump": "13", "arch": "sm_90a"}
+    here, there = tmp_path / "here", tmp_path / "there"
+
+    def basis_on(gpu: str, driver: str) -> storing.Basis:
+        monkeypatch.setenv(discovery.KNOWN, json.dumps(toolchain | {"gpu": gpu, "driver": driver}))
+        storing.versions.cache_clear()
+        return {"code": "a", **storing.versions(None)}
+
+    first = kept(Store(here), basis=basis_on("NVIDIA H100", "570.1"), samples=samples(3))
+    shutil.copytree(here, there)
+    found = Store(there).find(PLACE, basis_on("NVIDIA H100", "580.2").__eq__)
+    assert found is not None and found.samples is not None
+    assert found.samples.equals(first.samples) and found.measured == first.measured
+    storing.require_gpu(there, "NVIDIA H100")
+    storing.require_gpu(tmp_path / "none", "NVIDIA H100")
+    assert Store(there).find(PLACE, basis_on("NVIDIA H200", "570.1").__eq__) is None
+    with pytest.raises(UserError) as error:
+        storing.require_gpu(there, "NVIDIA H200")
+    assert all(word in str(error.value) for word in ("NVIDIA H100", "NVIDIA H200", str(there)))
+    storing.versions.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("changes", "covers"),
     [
@@ -110,9 +129,8 @@ def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(t
         ({"samples": 1000}, False),
         ({"precision": 0.01}, True),
         ({"precision": 0.0001}, False),
-        ({"power_precision": 0.001}, False),
+        ({"power_s": 1.0}, False),
         ({"flush_l2": False}, False),
-        ({"worklog_budget_s": 1.0}, False),
     ],
 )
 def test_a_measurement_serves_who_asks_for_no_more(changes: dict[str, float], covers: bool) -> None:
@@ -124,15 +142,13 @@ def test_a_measurement_serves_who_asks_for_no_more(changes: dict[str, float], co
 
 def test_an_item_has_the_protocol_that_serves_every_experiment_of_a_run() -> None:
     """What several experiments ask for is measured once, so that one measurement must serve them all."""
-    loaded = {name: declarations.load(name) for name in declarations.names()}
-    shared: dict[tuple[str, ProblemSpec, str], list[Protocol]] = {}
-    for experiment in loaded.values():
-        if not experiment.by_name:
-            for item in declarations.items(experiment, experiment.variants, "boost"):
-                assert item.protocol.covers(experiment.protocol)
-                shared.setdefault((item.variant, item.problem, item.data), []).append(item.protocol)
-    assert sum(len(protocols) > 1 for protocols in shared.values()) > 20
-    assert all(len(set(protocols)) == 1 for protocols in shared.values())
+    of = {}
+    for name in ("sgemm_ladder", "power_limit"):  # which alone reads the power
+        experiment = declarations.load(name)
+        for item in declarations.items(experiment, ["sgemm_t128x128x8"], "boost"):
+            assert item.protocol.covers(experiment.protocol) and item.protocol.power_s > 0
+            of[name, item.problem.n] = item.protocol
+    assert of["sgemm_ladder", 4096] == of["power_limit", 4096]
 
 
 def test_a_stricter_protocol_or_another_code_is_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -142,8 +158,11 @@ def test_a_stricter_protocol_or_another_code_is_measured_again(monkeypatch: pyte
     asked = bench.Asked(catalogue.load(), tmp_path)
     basis = json.loads(json.dumps(bench.basis_of(item, asked)))  # as it is read from its file
     serves = bench._serves(item, asked)
+    assert basis["code"] == "code of sgemm_naive" and basis["baseline"]["code"] == "code of cublas_fp32"
     assert serves(basis) and not serves(basis | {"code": "other"}) and not serves(basis | {"baseline": "other"})
     assert not bench._serves(replace(item, protocol=replace(PROTOCOL, samples=999)), asked)(basis)
+    older = basis | {"protocol": basis["protocol"] | {"least_samples": 10}}  # of another version
+    assert not serves(older)
     locked = replace(item, clock_policy="locked")
     other = json.loads(json.dumps(bench.basis_of(locked, replace(asked, sm_mhz=1400))))
     assert not bench._serves(locked, replace(asked, sm_mhz=1500))(other)

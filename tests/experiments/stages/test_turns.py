@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments import declarations
+from experiments.declarations import Protocol
 from experiments.gpu.timing import Samples, Work
 from experiments.stages import bench, turns
 from experiments.stages.turns import half_width_of, turns_until
 
-LIMITS = replace(
-    declarations.Experiment("e", "t", "q?", ()).protocol, window_s=1.0, samples=1000, least_samples=6, precision=0.003
-)
+LIMITS = Protocol(window_s=1.0, samples=1000, precision=0.003)
 
 
 class Clock:
@@ -50,7 +48,7 @@ def test_a_noisy_one_has_its_longest_time_or_most_samples() -> None:
     assert ended == "longest time" and len(made.roles) == 2 * 333 and half_width > LIMITS.precision
     assert taken(noise=0.2, samples=50)[2] == "most samples"
     slow = taken(noise=0.2, pair_us=3e6)
-    assert slow[2] == "longest time" and len(slow[0].roles) == 2 * LIMITS.least_samples
+    assert slow[2] == "longest time" and len(slow[0].roles) == 2 * turns.LEAST_KEPT
 
 
 def test_the_half_width_is_that_of_the_interval_of_the_share() -> None:
@@ -86,4 +84,4 @@ def test_each_runs_alone_directly_after_the_other(flip: bool, monkeypatch: pytes
     assert bench.each_alone(None, works, first_us, flip) == {"variant": 1500.0, "baseline": 750.0}  # type: ignore[arg-type]
     order = [work for work, _ in calls]
     assert order == (["baseline"] * 2 + ["variant"] * 2 if flip else ["variant"] * 2 + ["baseline"] * 2)
-    assert [count for work, count in calls if work == "variant"] == [80, 60]
+    assert [count for work, count in calls if work == "variant"] == [50, 40]

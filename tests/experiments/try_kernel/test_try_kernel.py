@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -86,18 +87,23 @@ def test_the_rung_s_part_is_kept_until_something_changes(
     assert len(made) == 4
 
 
-def test_a_wrong_kernel_is_explained(out: Path) -> None:
-    done = tried(out, *fault(2))
+def test_a_wrong_kernel_is_explained(out: Path, tmp_path: Path) -> None:
+    late = tmp_path / "gemm.cu"
+    late.write_text(FAULTS.read_text().replace("for (int k0 = 0;", "for (int k0 = 32;", 1))
+    done = tried(out, late, *fault(0)[1:])
     assert done.returncode == 1, done.stderr
     words = " ".join(done.stdout.split())
-    assert "they lack the last k-step of 7 (k = 96 to 111)" in words and "stored by all threads in every block" in words
+    line = next(n for n, text in enumerate(FAULTS.read_text().splitlines(), 1) if "update_c(c" in text)
+    assert re.search(rf"stored by all threads in every block at epilogue.cuh:\d+ \(called from gemm.cu:{line}\)", words)
+    assert "; C[0, 0] by thread 0 of block (0, 0)" in words
+    assert "they lack k = 0 to 31 of 112" in words
     assert words.count("FAILED") == 2 and "it fails where alpha is not 0, and nowhere else" in words
     assert len(done.stdout.splitlines()) <= screen.ROWS
 
 
 def test_a_dropped_product_names_its_thread(out: Path) -> None:
     words = " ".join(tried(out, *fault(1)).stdout.split())
-    assert "element [0, 0]; stored by thread 0 (lane 0 of warp 0) in block (0, 0)" in words
+    assert "element [0, 0]; stored by thread 0 (lane 0 of warp 0) in block (0, 0) at epilogue.cuh:" in words
     assert "they lack the product k = 5" in words
 
 
@@ -215,7 +221,7 @@ def test_watch_runs_again_when_the_file_is_saved_and_ends_by_ctrl_c(tmp_path: Pa
             saved = tmp_path / "saved.cu"
             saved.write_text(FAULTS.read_text())
             os.replace(saved, source)  # as editors save
-            wait_until(lambda: "checked gemm on ptxsim: 23 of 23 cases passed" in log.read_text(), process)
+            wait_until(lambda: "checked gemm on ptxsim: 25 of 25 cases passed" in log.read_text(), process)
             process.send_signal(signal.SIGINT)
             assert process.wait() == 0
         finally:

@@ -1,11 +1,11 @@
-"""The problems of the sweep behind dispatchers; what is measured needs a GPU."""
+"""The problems of the sweep behind dispatchers, and which kernel it marks; what is measured needs a GPU."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from typing import Any
 
 import pytest
+from helpers import assert_one_line, run_module
 
 from experiments.tuning import dispatch
 from kernels import catalogue
@@ -32,8 +32,39 @@ def test_a_kernel_of_the_swept_dispatcher_takes_each_problem(name: str) -> None:
         entry.pick(Problem.packed(one.m, one.n, one.k))
 
 
+def test_picks_on_held_out_problems_follow_the_fit_to_the_new_rows_alone() -> None:
+    """Whichever kernel is fast in the rows to fit is picked, although held-out times say the opposite."""
+    dispatcher = catalogue.load()["sgemm_best"]
+    assert isinstance(dispatcher, Dispatcher)
+    head = {"dispatcher": dispatcher.name, "shape": "random", "call": None, "resident": None}
+    rows: list[dict[str, Any]] = []
+    sizes = dispatch.problems(8, 0.2)
+    for fast in dispatcher.variants[:2]:
+        rows = []
+        for one in sizes:
+            at = head | {"m": one.m, "n": one.n, "k": one.k, "held_out": one.held_out}
+            for variant in dispatcher.variants:
+                slow = 1 if (variant is fast) != one.held_out else 50
+                time_us = slow * (5 + one.m * one.n * one.k / 1e7)
+                of_kernel = {"variant": variant.name, "source_hash": variant.source_hash}
+                rows.append(at | of_kernel | {"time_us": time_us, "fraction": 1 / slow})
+        dispatch.mark_picked(dispatcher, rows)
+        picked = [row for row in rows if row.get("picked")]
+        assert {row["variant"] for row in picked} == {fast.name} and all(row["held_out"] for row in picked)
+        assert len(picked) == sum(one.held_out for one in sizes)
+
+
+def test_fractions_of_short_problems_are_reported_apart() -> None:
+    rows: list[dict[str, Any]] = []
+    for m, library_us, fraction in ((64, 5.0, 0.5), (65, 20.0, 1.0), (66, 20.0, 0.25)):
+        at = {"m": m, "n": 64, "k": 64, "shape": "random"}
+        rows += [at | {"call": "c", "time_us": library_us}, at | {"time_us": 1.0, "fraction": fraction, "picked": True}]
+    rows.append(rows[-1] | {"picked": False, "fraction": 0.01})
+    long, short = dispatch.fractions_by_shape(rows)
+    assert "below 10 us" in short and "1 problems: geometric mean 0.500, least 0.500, 1 below 0.8" in short
+    assert "from 10 us" in long and "2 problems: geometric mean 0.500, least 0.250, 1 below 0.8" in long
+
+
 def test_what_is_no_dispatcher_is_refused_in_one_line() -> None:
-    command = [sys.executable, "-m", "experiments.tuning.dispatch", "sgemm_naive", "--build-dir", ".", "--out", "x.csv"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode != 0
-    assert done.stderr.strip() == "error: sgemm_naive is no dispatcher; kernels/catalogue.yaml lists them"
+    done = run_module("experiments.tuning.dispatch", "sgemm_naive", "--build-dir", ".", "--out", "x.csv")
+    assert_one_line(done, "sgemm_naive is no dispatcher; kernels/catalogue.yaml lists them")

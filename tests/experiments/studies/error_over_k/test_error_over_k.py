@@ -28,22 +28,22 @@ def test_an_error_is_reported_in_units_of_the_last_place_of_the_magnitudes() -> 
     assert errors(a, b, np.array([[-5 + 11 * 3 * 2.0**-24]])).item() == pytest.approx(3)
 
 
-def test_the_emulator_gives_a_row_for_each_kind_of_data(ptx) -> None:
+def test_the_emulator_gives_a_row_for_each_kind_of_data(builds) -> None:
     name = "tf32gemm_bcf_dbf"
-    found = {row["data"]: row for row in measure(EmulatedDevice(ptx(name)), catalogue.load().find(name), KS[0])}
+    found = {row["data"]: row for row in measure(EmulatedDevice(builds(name)), catalogue.load().find(name), KS[0])}
     assert list(found) == list(DATA) and {row["elements"] for row in found.values()} == {32**2}
     # cut off, a product of positive numbers loses 2^-10 of itself at most, and on average near two thirds of it
     assert 0.5 * 2**14 < found["positive"]["rms"] < found["positive"]["worst"] < 2**14
 
 
 @pytest.mark.parametrize("name", ["sgemm_naive", "sgemm_3xtf32_wgmma_outside", "tf32gemm_bcf_dbf"])
-def test_the_emulator_gives_the_archived_rows(name: str, ptx) -> None:
+def test_the_emulator_gives_the_archived_rows(name: str, builds) -> None:
     archived = {
         (r["variant"], r["data"], r["k"]): r for r in read_rows(TABLE, "error_over_k") if r["device"] == "ptxsim"
     }
     if not archived:
         pytest.skip("a GPU's table")
-    for row in measure(EmulatedDevice(ptx(name)), catalogue.load().find(name), KS[0]):
+    for row in measure(EmulatedDevice(builds(name)), catalogue.load().find(name), KS[0]):
         before = archived[name, row["data"], row["k"]]
         assert row["code_hash"] == before["code_hash"] and row["elements"] == before["elements"]
         assert row["rms"] == pytest.approx(before["rms"], rel=1e-6)

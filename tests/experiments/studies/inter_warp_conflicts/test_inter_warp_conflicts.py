@@ -1,47 +1,44 @@
-"""The microbenchmark of wavefronts between warps: its launches and what it counts itself."""
+"""Wavefronts between warps: which kernels are launched, and what the study counts itself."""
 
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
-import ptxsim
+from contracts import read_rows
 from experiments.stages.build import compile_source
 from experiments.stages.toolchain import nvcc
-from experiments.studies.inter_warp_conflicts import measure as inter_warp_conflicts
-from experiments.studies.inter_warp_conflicts.measure import Case, cases, entries, find, needed
+from experiments.studies.inter_warp_conflicts import measure
+from experiments.studies.inter_warp_conflicts.measure import CASES, GRID, METRICS, entries, read
+
+ARCHIVED = ("loads", "stores", "loads_need", "stores_need")
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not shutil.which("g++"):
         pytest.skip("nvcc needs g++")
     folder = tmp_path_factory.mktemp("inter_warp_conflicts")
-    source = inter_warp_conflicts.Path(inter_warp_conflicts.__file__).with_name("inter_warp_conflicts.cu")
+    source = Path(measure.__file__).with_name("inter_warp_conflicts.cu")
     compile_source(source, folder / "inter_warp_conflicts", "sm_90a", nvcc(None))
     return folder
 
 
-def test_every_launch_has_its_kernel(built):
+def test_the_rows_are_those_of_the_archive(built: Path) -> None:
+    """Of a report with no more wavefronts than are needed, on the archive's 132 SMs."""
     names = entries(built)
-    assert {find(names, case) for case in cases()} == set(names)
+    assert len({measure.find(names, case) for case in CASES}) == len(names) == 4
+    metrics = {name: (1.0, "") for name in METRICS.values()} | {GRID: (132.0, "")}
+    rows = read([{"name": case.entry.partition("IL")[0], "metrics": metrics} for case in CASES], built)
+    archived = read_rows(Path("data/h100/inter_warp_conflicts.csv"), "inter_warp_conflicts")
+    keys = ("kernel", "bits", "source", "warps", "blocks_per_sm", "steps")
+    known = {tuple(row[key] for key in keys): [row[name] for name in ARCHIVED] for row in archived}
+    for row in rows:
+        assert [row[name] for name in ARCHIVED] == known[tuple(row[key] for key in keys)], row["kernel"]
 
 
-@pytest.mark.parametrize(
-    ("case", "loads", "stores"),
-    [
-        (Case("store", 32, None, 2, 1), 0, 2 * 128 * 4),
-        (Case("store_load", 128, None, 1, 1), 128 * 16, 128 * 4),
-        (Case("copy_beside_load", 32, "L2 scattered", 8, 1), 4 * 8 * 128 * 16, 4 * 128 * 4),
-        (Case("sgemm_smem_tile", None, "A and B", 32, 1), None, 32 * 2 * 128),
-        (Case("sgemm_blocktile_2d", None, "A", 1, 1), None, 128 * (64 * 8 + 8 * 32) // 32),
-    ],
-)
-def test_what_a_block_executes_and_needs(built, case, loads, stores):
-    counted = needed(ptxsim.load(built / "inter_warp_conflicts.ptx", find(entries(built), case)), case)
-    assert counted["stores"] == stores
-    width = 4 if case.bits == 128 else 1  # wavefronts of each: there are no conflicts within a warp
-    assert counted["stores_need"] == width * stores
-    if loads is not None:
-        assert counted["loads"] == loads and counted["loads_need"] == width * loads
+def test_a_report_of_other_launches_is_refused(built: Path) -> None:
+    with pytest.raises(measure.UserError, match="the report has a launch of other, expected sgemm_blocktile_2d"):
+        read([{"name": "other", "metrics": {}}] * len(CASES), built)

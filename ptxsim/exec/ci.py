@@ -1,0 +1,65 @@
+"""Reports for continuous integration: JUnit's XML, a test for each kernel, and SARIF, a result for each fault."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from xml.etree import ElementTree
+
+from ..machine.faults import kind_of
+from .records import LaunchRecord
+
+# title: file.cu:12, called from ...: block (0, 0, 0), thread (0, 0, 0): what
+PLACED = re.compile(r".*?: (?P<file>[^:]+):(?P<line>\d+)(?:, called from [^ ]+)*: block .*?\): (?P<what>.*)", re.S)
+HOST = re.compile(r" at (?P<file>[\w.+-]+):(?P<line>\d+)")  # of what host code did
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def junit(launches: Sequence[LaunchRecord], errors: Sequence[str]) -> str:
+    """A test case for each kernel, which fails with its faults; one more for failed calls and races of the host."""
+    suite = ElementTree.Element("testsuite", name="ptxsim")
+    failed = 0
+    for title in dict.fromkeys(launch.title for launch in launches):
+        of = [launch for launch in launches if launch.title == title]
+        seconds = sum(launch.seconds for launch in of)
+        case = ElementTree.SubElement(suite, "testcase", classname="kernel", name=title, time=f"{seconds:.3f}")
+        if not any(launch.checked for launch in of):
+            ElementTree.SubElement(case, "skipped", message="not checked")
+        failed += _fail(case, [fault for launch in of for fault in launch.faults])
+    host = ElementTree.SubElement(suite, "testcase", classname="host", name="calls", time="0")
+    failed += _fail(host, errors)
+    suite.set("tests", str(len(suite.findall("testcase"))))
+    suite.set("failures", str(failed))
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _fail(case: ElementTree.Element, texts: Sequence[str]) -> bool:
+    if texts:
+        ElementTree.SubElement(case, "failure", message=texts[0]).text = "\n".join(texts)
+    return bool(texts)
+
+
+def sarif(launches: Sequence[LaunchRecord], errors: Sequence[str]) -> str:
+    """A result for each fault, with its kind as the rule and its line as the place."""
+    texts = dict.fromkeys([*(fault for launch in launches for fault in launch.faults), *errors])
+    results = [_result(text) for text in texts]
+    rules = [{"id": rule} for rule in sorted({str(result["ruleId"]) for result in results})]
+    driver = {"name": "ptxsim", "rules": rules}
+    return json.dumps(
+        {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+    )
+
+
+def _result(text: str) -> dict[str, object]:
+    placed, host = PLACED.match(text), HOST.search(text)
+    place = placed or host
+    found: dict[str, object] = {
+        "ruleId": kind_of(placed["what"]) if placed else "host",
+        "level": "error",
+        "message": {"text": text},
+    }
+    if place is not None:
+        region = {"startLine": int(place["line"])}
+        found["locations"] = [{"physicalLocation": {"artifactLocation": {"uri": place["file"]}, "region": region}}]
+    return found

@@ -1,0 +1,97 @@
+"""The Python interface: load a program, make arrays, launch.
+
+import numpy as np, ptxsim
+program = ptxsim.load("kernel.ptx")
+c = ptxsim.Array(np.zeros((128, 128), np.float32), "C")
+program.launch(grid=(1, 1), block=256, args=[128, c])
+c.numpy()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from .count import bounds, machines
+from .count.annotate import listing
+from .count.bounds import Bounds
+from .count.counters import Counters
+from .engine import kernel
+from .engine.kernel import Argument, Constant, Request, takes_fields
+from .errors import NoEntryError, PtxsimError
+from .ptx import sass
+from .ptx.loading import prepare, why_not
+from .ptx.parser import parse
+
+
+class Kernel(kernel.Kernel):
+    """One entry of a module, which can be launched and counted."""
+
+    @takes_fields(Request)
+    def count(self, request: Request) -> Counters:
+        """The counters of a launch, whose fields are those of `launch`. Nothing but addresses and the flow of control
+        is computed, so it is several times sooner than `launch`; arrays stay as they were, and only bounds and
+        alignment are checked."""
+        counters = Counters()
+        self.run(replace(request, observers=[counters], checks=False, values=False))
+        return counters
+
+    def bounds(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Argument],
+        shared_bytes: int = 0,
+        constants: Mapping[str, Constant] | None = None,
+        machine: str = "h200",
+        cluster: int | Sequence[int] | None = None,
+    ) -> Bounds:
+        """The least cycles that each resource of a GPU needs for a launch. `machine`: a preset or a .toml file.
+
+        Raises `PtxsimError` for a kernel that was loaded without a cubin.
+        """
+        if self.cubin is None:
+            raise PtxsimError(f"{self.title}: bounds are of machine code: load it with cubin=..., or from a .cubin")
+        counters, traffic = Counters(), bounds.Traffic()
+        seen = [counters, traffic]
+        self.launch(grid, block, args, shared_bytes, seen, False, values=False, constants=constants, cluster=cluster)
+        work = bounds.Work.observed(counters, traffic)
+        function = sass.read(self.cubin, self.name)
+        return bounds.compute(function, self.program, work, machines.find(machine), shared_bytes)
+
+    def annotate(self, counters: Counters, source: str | Path | None = None, near: Sequence[Path] = ()) -> str:
+        """The CUDA source with, next to each line, what its memory accesses cost by these counters. `source`: the file,
+        if it is not where the PTX says; `near`: folders to look in for it."""
+        return "\n".join(listing(self, counters, Path(source) if source else None, near)) + "\n"
+
+
+def load(
+    source: str | Path,
+    entry: str | None = None,
+    cubin: str | Path | None = None,
+    ptx: str | Path | None = None,
+    arch: str = "sm_90a",
+    flags: Sequence[str] = (),
+) -> Kernel:
+    """A kernel out of PTX: the text itself, or the path of a .ptx, .cubin, .cu or .cuh file.
+
+    Args:
+        source: text or path. CUDA goes through nvcc, with `arch` and `flags` ("-Iinclude", "-DTILE=8").
+        entry: the kernel's name, mangled or as in the source (`tiled<128, 8>`), or a part that only it has.
+        cubin: what ptxas made of that PTX with line information. Where neighbouring accesses of shared memory were
+            merged, counters then follow the cubin instead of a rule; what the kernel computes comes from the PTX all
+            the same.
+        ptx: of a .cubin, what it was made from, if not the PTX that it holds.
+
+    Raises `PtxError`, one line.
+    """
+    cubin, ptx = (Path(p) if p else None for p in (cubin, ptx))
+    if isinstance(source, str) and ("\n" in source or source.lstrip().startswith(".version")):
+        return Kernel(parse(source), entry, cubin)
+    path = Path(source)
+    text, cubin = prepare(path, ptx, cubin, arch, flags)
+    try:
+        return Kernel(parse(text), entry, cubin)
+    except NoEntryError as error:
+        raise why_not(path, entry, flags, error) from None

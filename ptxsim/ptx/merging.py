@@ -1,0 +1,693 @@
+"""Neighbouring shared accesses that ptxas merges into wider ones: predicted from the PTX, or read from a cubin.
+
+The PTX does not show it. Found by trying (CUDA 13.0, sm_80 and sm_90a; `ptxsim/tests/test_merging.py` tries it again):
+- Accesses of one basic block at constant distances from one address may merge. Loads merge where no store to shared
+  memory, atomic, barrier, fence or cp.async stands between; stores, where no load of shared memory does either.
+- A merged access lies in a window of 8 or 16 bytes that ptxas can tell to be aligned: from how the address is
+  computed, or because a vector access at a constant distance from it needs to be.
+- 32-bit loads: three or four of the words of a window of 16 bytes become one load of 128 bits; two that fill a window
+  of 8 bytes one of 64 bits. Two 64-bit loads that fill a window become one of 128 bits. Stores must fill the window.
+- It carries the line of the first of them. What ptxas merges across the iterations of a loop that it unrolls, and what
+  it merges over short branches that it turns into predicates, is not predicted; a cubin shows the first.
+
+A cubin made with line information names for each of its accesses the line of the PTX, so that no rule is needed where
+there is one: `from_cubin`. `compare` puts the two side by side.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import PtxError
+from . import sass
+from .program import Program
+from .reaching_definitions import named_spaces
+from .syntax import Address, Arguments, Immediate, Instruction, Pair, Register, Symbol, Variable, Vector
+
+Root = tuple[Any, ...]  # what is not constant in an address: an expression over registers and symbols; (): nothing
+Place = tuple[Root, int]  # and the offset in bytes
+Value = Callable[[object], Place]  # of an operand
+
+EMPTY_LOADS = 3
+SASS_OPCODES = {"ld": "LDS", "st": "STS"}
+LOCAL_OPCODES = {"ld": "LDL", "st": "STL"}
+PARTING = ("bar", "barrier", "call", "membar", "fence", "nanosleep", "griddepcontrol", "mbarrier")
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """An access that ptxas merges across the iterations of a loop that it unrolls.
+
+    `step`: bytes a thread of one iteration. `tiers`: widths of accesses that do the work of several iterations, widest
+    first, each with how many of them stand together, so that no fewer are executed. `alone`: whether there are accesses
+    of one iteration too, for those that are left over.
+    """
+
+    step: int
+    tiers: tuple[tuple[int, int], ...]
+    alone: bool
+
+    def split(self, iterations: int) -> Iterator[tuple[int, int | None]]:
+        """What a run of so many iterations executes: for each access the first of its iterations, and its width (None:
+        that of one iteration)."""
+        done = 0
+        for width, together in self.tiers:
+            each = width // self.step
+            for _ in range((iterations - done) // (each * together) * together):
+                yield done, width
+                done += each
+        narrowest = self.tiers[-1][0]
+        while done < iterations:
+            yield done, None if self.alone else narrowest
+            done += 1 if self.alone else narrowest // self.step
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """An access of a loop that ptxas unrolls, where it merges other words in each of the copies.
+
+    `step`: bytes from an iteration's address to the next one's. `widths`: bytes a thread of the access in each copy; 0
+    where an access of another place does its work. `alone`: whether an iteration that is left over has it.
+    """
+
+    step: int
+    widths: tuple[int, ...]
+    alone: bool
+
+    @property
+    def tiers(self) -> tuple[tuple[int, int], ...]:
+        """The widths, widest first."""
+        return tuple((width, 1) for width in sorted(set(self.widths) - {0}, reverse=True)) or ((0, 1),)
+
+    def split(self, iterations: int) -> Iterator[tuple[int, int | None]]:
+        """As `Unrolled.split`."""
+        whole = iterations - iterations % len(self.widths)
+        for done in range(iterations):
+            width = self.widths[done % len(self.widths)]
+            if done >= whole and self.alone:
+                yield done, None
+            elif done < whole and width:
+                yield done, width
+
+
+@dataclass
+class Merges:
+    """What ptxas makes of a program's shared accesses, by their places: of one that leads a merged one its bytes a
+    thread, of one that is part of another the place of that; `dropped` are those that the machine code lacks."""
+
+    widths: dict[int, int] = field(default_factory=dict)
+    parts: dict[int, int] = field(default_factory=dict)
+    dropped: set[int] = field(default_factory=set)
+    unrolled: dict[int, Unrolled | Cycle] = field(
+        default_factory=dict
+    )  # leaders that merge across a loop's iterations, too
+    # of each cp.async, and of each fence.proxy.async after some, the empty loads that come with every execution: see
+    # `first_copies`; those of fences are only known from a cubin
+    empty_loads: dict[int, float] = field(default_factory=dict)
+
+    def is_gone(self, place: int) -> bool:
+        """Whether another access does the work of this one, or none needs to."""
+        return place in self.parts or place in self.dropped
+
+
+# the rule
+
+
+def first_copies(program: Program) -> set[int]:
+    """Places of the first cp.async of each stretch of a block without a barrier.
+
+    Before it ptxas puts three shared loads that no thread executes (`@!PT LDS RZ, [RZ]`, seen with CUDA 13.0); the
+    hardware counts them among the executed shared loads.
+    """
+    found, stretch, seen = set(), 0, set()
+    for instruction in program.code:
+        if instruction.opcode in ("bar", "barrier"):
+            stretch += 1
+        copies = instruction.opcode == "cp" and len(instruction.operands) > 2 and "bulk" not in instruction.modifiers
+        if copies and (instruction.block, stretch) not in seen:
+            seen.add((instruction.block, stretch))
+            found.add(instruction.pc)
+    return found
+
+
+def empty_loads(program: Program) -> dict[int, float]:
+    """Return the empty loads that, by the rule, ptxas adds to each cp.async."""
+    return dict.fromkeys(first_copies(program), float(EMPTY_LOADS))
+
+
+def _is_shared(instruction: Instruction, opcode: str) -> bool:
+    return instruction.opcode == opcode and bool({"shared", "shared::cta"} & set(instruction.modifiers))
+
+
+def _element_bytes(instruction: Instruction) -> int:
+    return int(instruction.modifiers[-1].lstrip("usbf")) // 8
+
+
+def access_bytes(instruction: Instruction) -> int:
+    """Bytes a thread of a load or store as the PTX has it."""
+    count = next((int(m[1:]) for m in instruction.modifiers if m in ("v2", "v4", "v8")), 1)
+    return _element_bytes(instruction) * count
+
+
+def _address(instruction: Instruction) -> Address:
+    return instruction.operands[1 if instruction.opcode == "ld" else 0]
+
+
+def _parts_loads(instruction: Instruction) -> bool:
+    """Whether loads before and after it stay apart."""
+    if instruction.opcode in ("st", "red", "atom"):
+        spaces = {m.split("::")[0] for m in instruction.modifiers}
+        return not spaces & {"global", "local", "param"}
+    if instruction.opcode == "cp":
+        return "commit_group" not in instruction.modifiers
+    return instruction.opcode in PARTING
+
+
+def _parts_stores(instruction: Instruction) -> bool:
+    """Whether stores before and after it stay apart from other stores."""
+    if instruction.opcode == "ld":
+        return not {"global", "local", "param", "const"} & {m.split("::")[0] for m in instruction.modifiers}
+    if instruction.opcode in ("st", "red"):
+        return instruction.predicate is not None
+    return instruction.opcode in ("cp", "ldmatrix", "atom", *PARTING)
+
+
+def _may_merge(instruction: Instruction) -> bool:
+    return instruction.predicate is None and not {"volatile", "acquire", "release", "mmio"} & set(instruction.modifiers)
+
+
+def groups(program: Program) -> list[Group]:
+    """Accesses that may merge with each other where their places allow it."""
+    loads: dict[tuple[object, ...], Group] = {}
+    stores: dict[tuple[object, ...], Group] = {}
+    stretch = store_stretch = 0
+    last_root: object = None
+    addresses = Addresses(program)
+    for instruction in program.code:
+        for opcode, found in (("ld", loads), ("st", stores)):
+            if not _is_shared(instruction, opcode):
+                continue
+            root, offset = addresses.of(instruction)
+            if opcode == "st" and root != last_root:
+                store_stretch, last_root = store_stretch + 1, root
+            if _may_merge(instruction) and _element_bytes(instruction) in (4, 8):
+                now = stretch if opcode == "ld" else store_stretch
+                key = (instruction.block, root, now, _element_bytes(instruction))
+                group = found.setdefault(key, Group(opcode, _element_bytes(instruction), addresses.alignment(root)))
+                group.accesses.append((offset, access_bytes(instruction), instruction.pc))
+        stretch += _parts_loads(instruction)
+        store_stretch += _parts_stores(instruction)
+    return [group for group in (*loads.values(), *stores.values()) if len(group.accesses) > 1]
+
+
+@dataclass
+class Group:
+    """Accesses at constant distances from one address, which is a multiple of `alignment`, within one stretch."""
+
+    opcode: str
+    element: int  # bytes
+    alignment: int
+    accesses: list[tuple[int, int, int]] = field(default_factory=list)  # offset, bytes a thread, place
+
+    def merged(self) -> Iterator[tuple[int, list[int]]]:
+        """Bytes a thread and places, in the order of the program, of each merged access."""
+        left = self.accesses
+        for wide in (16, 8):
+            if self.alignment % wide or wide == self.element:
+                continue
+            windows: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+            for access in left:
+                offset, size, _ = access
+                if size < wide and offset // wide == (offset + size - 1) // wide:
+                    windows[offset // wide].append(access)
+            for inside in windows.values():
+                elements = {o + i for o, size, _ in inside for i in range(0, size, self.element)}
+                enough = 3 if self.opcode == "ld" and wide // self.element == 4 else wide // self.element
+                if len(inside) > 1 and len(elements) >= enough:
+                    yield wide, sorted(pc for _, _, pc in inside)
+                    left = [access for access in left if access not in inside]
+
+
+def predicted(program: Program) -> Merges:
+    """Return the merges that the rule predicts."""
+    merges = Merges(empty_loads=empty_loads(program))
+    for group in groups(program):
+        for width, (leader, *others) in group.merged():
+            merges.widths[leader] = width
+            merges.parts.update(dict.fromkeys(others, leader))
+    return merges
+
+
+class Addresses:
+    """What is known of addresses without running: which differ by a constant, and how they are aligned.
+
+    An address is a root and an offset in bytes; the root stands for what is not constant. Registers that are written
+    more than once (those of loops) have a root of their own in each block, until they are written there.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.definitions: dict[Register, list[Instruction]] = defaultdict(list)
+        for i in program.code:
+            for register in _written(i):
+                self.definitions[register].append(i)
+        self._zeros = self._trailing_zeros()
+        self._places: dict[int, Place] = {}  # of accesses
+        self._needed: dict[object, int] = {}  # alignment of a root, as vector accesses need it
+        self._root_zeros: dict[object, int] = {}
+        self._number()
+
+    def of(self, access: Instruction) -> Place:
+        """Return the root and offset of a shared access."""
+        return self._places[access.pc]
+
+    def alignment(self, root: Root) -> int:
+        """A power of two, up to 16, that the root is a multiple of."""
+        return max(1 << min(4, self._zeros_of_root(root)), self._needed.get(root, 1))
+
+    def step(self, access: Instruction) -> int:
+        """Bytes from the address of an access to that of the next iteration of the loop that its block is; 0 where
+        they are not known, or there is none."""
+        added: dict[Register, int] = {}
+        for register, definitions in self.definitions.items():
+            for i in definitions:
+                if i.block == access.block and i.opcode == "add" and i.operands[1] == register:
+                    amount = i.operands[2]
+                    added[register] = int(amount.value) if isinstance(amount, Immediate) else 0
+        inside = {i.pc for i in self.program.code if i.block == access.block}
+        return _growth(self.of(access)[0], added, inside) or 0
+
+    def _zeros_of_root(self, root: Root) -> int:
+        match root:
+            case ():
+                return MOST
+            case ("symbol", name):
+                return _zeros_of(self._symbol_offset(name))
+            case ("register", register, _):
+                return self._zeros.get(register, 0)
+            case ("+", *terms):
+                return min(map(self._zeros_of_root, terms))
+            case ("*", term, factor):
+                return min(MOST, self._zeros_of_root(term) + _zeros_of(factor))
+        return self._root_zeros.get(root, 0)
+
+    # trailing zeros of every value that a register may hold
+
+    def _trailing_zeros(self) -> dict[Register, int]:
+        zeros: dict[Register, int] = dict.fromkeys(self.definitions, MOST)
+        changed = True
+        while changed:
+            changed = False
+            for register, instructions in self.definitions.items():
+                new = min(self._result_zeros(i, zeros) for i in instructions)
+                if new < zeros[register]:
+                    zeros[register], changed = new, True
+        return zeros
+
+    def _operand_zeros(self, operand: object, zeros: dict[Register, int]) -> int:
+        match operand:
+            case Register():
+                return zeros.get(operand, 0)
+            case Immediate() if isinstance(operand.value, int):
+                return _zeros_of(operand.value)
+            case Symbol():
+                return _zeros_of(self._symbol_offset(self._variable(operand)) + operand.offset)
+        return 0
+
+    def _variable(self, symbol: Symbol) -> Variable | None:
+        own = symbol.variable
+        return own if isinstance(own, Variable) else self.program.module.variables.get(symbol.name)
+
+    def _symbol_offset(self, variable: Variable | None) -> int:
+        """A number with as many trailing zeros as the address of a variable is known to have."""
+        if variable is None:
+            return 1
+        return self.program.shared.get(variable, variable.align)
+
+    def _result_zeros(self, i: Instruction, zeros: dict[Register, int]) -> int:
+        known = [self._operand_zeros(o, zeros) for o in i.operands[1:]]
+        match i.opcode:
+            case "mov" | "cvt" | "cvta" | "add" | "sub" | "xor" | "or" | "min" | "max":
+                return min(known) if all(_is_integer(m) for m in i.modifiers) else 0
+            case "and":
+                return max(known)
+            case "selp":
+                return min(known[:2])
+            case "shl" if isinstance(i.operands[2], Immediate):
+                return min(MOST, known[0] + int(i.operands[2].value))
+            case "mul" if "hi" not in i.modifiers and _is_integer(i.modifiers[-1]):
+                return min(MOST, known[0] + known[1])
+            case "mad" if "hi" not in i.modifiers and _is_integer(i.modifiers[-1]):
+                return min(MOST, known[0] + known[1], known[2])
+            case "bfi" if isinstance(i.operands[3], Immediate):
+                return min(known[0] + int(i.operands[3].value), known[1])
+        return 0
+
+    # roots and offsets
+
+    def _number(self) -> None:
+        block = -1
+        here: dict[Register, Place] = {}  # of registers written in the present block
+        once: dict[Register, Place] = {}  # of registers written once
+        for i in self.program.code:
+            if i.block != block:
+                block, here = i.block, {}
+
+            def value(operand: object, block: int = block, here: dict[Register, Place] = here) -> Place:
+                match operand:
+                    case Register():
+                        if operand in here:
+                            return here[operand]
+                        return once.get(operand) or ((("register", operand, block), 0))
+                    case Immediate() if isinstance(operand.value, int):
+                        return (), operand.value
+                    case Symbol():
+                        return ("symbol", self._variable(operand)), operand.offset
+                return (("operand", operand), 0)
+
+            for opcode in ("ld", "st"):
+                if _is_shared(i, opcode):
+                    self._place(i, value)
+            results = _written(i)
+            for register in results:
+                found = self._result(i, value) if len(results) == 1 else (("result", i.pc, register), 0)
+                here[register] = found
+                if len(self.definitions[register]) == 1:
+                    once[register] = found
+                self._root_zeros.setdefault(found[0], self._result_zeros(i, self._zeros))
+
+    def _place(self, i: Instruction, value: Value) -> None:
+        address = _address(i)
+        root, offset = value(address.base) if address.base is not None else ((), 0)
+        self._places[i.pc] = root, offset + address.offset
+        if i.predicate is None:
+            size = access_bytes(i)
+            if (offset + address.offset) % size == 0:
+                self._needed[root] = max(self._needed.get(root, 1), size)
+
+    def _result(self, i: Instruction, value: Value) -> Place:
+        """Root and offset of what an instruction gives."""
+        opaque: Place = (("result", i.pc), 0)
+        if i.predicate is not None or not all(_is_integer(m) for m in i.modifiers):
+            return opaque
+        x = [value(o) for o in i.operands[1:]]
+        match i.opcode:
+            case "mov" | "cvta" if len(x) == 1:
+                return x[0]
+            case "cvt" if int(i.modifiers[0][1:]) >= 32:
+                return x[0]
+            case "add":
+                return _sum(x[0], x[1])
+            case "sub" if x[1][0] == ():
+                return x[0][0], x[0][1] - x[1][1]
+            case "shl" if x[1][0] == ():
+                return _product(x[0], 1 << x[1][1])
+            case "mul" if "hi" not in i.modifiers and () in (x[0][0], x[1][0]):
+                return _product(*((x[0], x[1][1]) if x[1][0] == () else (x[1], x[0][1])))
+            case "mad" if "hi" not in i.modifiers and () in (x[0][0], x[1][0]):
+                return _sum(_product(*((x[0], x[1][1]) if x[1][0] == () else (x[1], x[0][1]))), x[2])
+            case "or" if x[1][0] == () and self._below(i.operands[1], x[1][1]):
+                return _sum(x[0], x[1])
+            case "and" | "or" | "xor" | "shr" | "shl" | "mul" | "mad" | "sub":
+                return (i.name, *x), 0
+        return opaque
+
+    def _below(self, register: object, bits: int) -> bool:
+        """Whether all set bits lie where the register has zeros: then `or` adds."""
+        return isinstance(register, Register) and 0 <= bits < 1 << self._zeros.get(register, 0)
+
+
+def _growth(root: Root, added: dict[Register, int], inside: set[int]) -> int | None:
+    """By how much an expression grows where registers do; None where that is not constant, as for what instructions
+    at the places `inside` give."""
+    match root:
+        case ("register", register, _):
+            return added.get(register, 0)
+        case ("+", *terms):
+            parts = [_growth(term, added, inside) for term in terms]
+            return None if None in parts else sum(part for part in parts if part is not None)
+        case ("*", term, factor):
+            part = _growth(term, added, inside)
+            return None if part is None else part * int(factor)
+        case () | ("symbol", _):
+            return 0
+        case ("result", pc, *_):
+            return None if pc in inside else 0
+    return None if any(register in _registers(root) for register in added) else 0
+
+
+def _registers(root: object) -> set[Register]:
+    """The registers in an expression."""
+    if isinstance(root, Register):
+        return {root}
+    return set().union(*map(_registers, root)) if isinstance(root, tuple) else set()
+
+
+MOST = 32  # trailing zeros
+
+
+def _zeros_of(value: int) -> int:
+    return min(MOST, (value & -value).bit_length() - 1) if value else MOST
+
+
+def _is_integer(modifier: str) -> bool:
+    return (modifier[0] in "sub" and modifier[1:].isdigit()) or modifier in ("lo", "wide", "to", "shared", "global")
+
+
+def _sum(a: Place, b: Place) -> Place:
+    roots = [r for root, _ in (a, b) for r in (root[1:] if root and root[0] == "+" else (root,)) if r != ()]
+    root = () if not roots else roots[0] if len(roots) == 1 else ("+", *sorted(roots, key=repr))
+    return root, a[1] + b[1]
+
+
+def _product(a: Place, factor: int) -> Place:
+    root, offset = a
+    return (("*", root, factor) if root != () and factor != 1 else root), offset * factor
+
+
+def _written(instruction: Instruction) -> list[Register]:
+    if not instruction.operands or instruction.opcode in ("st", "red", "bar", "barrier", "bra", "cp"):
+        return []
+    first = instruction.operands[0]
+    items = (
+        first.items
+        if isinstance(first, Vector | Arguments)
+        else (first.first, first.second)
+        if isinstance(first, Pair)
+        else (first,)
+    )
+    return [item for item in items if isinstance(item, Register)]
+
+
+# the cubin
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """Shared accesses of an entry's machine code by line of the PTX: bytes a thread of each copy that stands there."""
+
+    widths: dict[tuple[str, int], Counter[int]]  # LDS or STS, line
+    together: dict[tuple[str, int, int], int]  # the fewest of a line and width that stand in one basic block
+    copies: Counter[int]  # cp.async, and fences between proxies
+    empty: Counter[int]  # loads that no thread executes
+    strangers: int  # accesses whose line holds no such access in the PTX
+    local: set[tuple[str, int]]  # LDL or STL, line
+
+
+def _machine(program: Program, cubin: Path) -> _Machine:
+    function = sass.read(cubin, program.name)
+    _require_same(program, function.ptx, cubin)
+    widths: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
+    copies: Counter[int] = Counter()
+    empty: Counter[int] = Counter()
+    known = {(opcode, i.ptx_line) for i in program.code for ptx, opcode in SASS_OPCODES.items() if _is_shared(i, ptx)}
+    strangers, local = 0, set()
+    together: dict[tuple[str, int, int], int] = {}
+    for block in function.blocks:
+        here: Counter[tuple[str, int, int]] = Counter()
+        for i in block.instructions:
+            if i.never and i.name == "LDS":
+                empty[i.ptx_line] += 1
+            elif i.name in ("LDGSTS", "FENCE"):
+                copies[i.ptx_line] += 1
+            elif i.name in LOCAL_OPCODES.values():
+                local.add((i.name, i.ptx_line))
+            elif i.name in SASS_OPCODES.values():
+                widths[i.name, i.ptx_line][i.bits // 8] += 1
+                here[i.name, i.ptx_line, i.bits // 8] += 1
+                strangers += (i.name, i.ptx_line) not in known
+        together |= {key: min(count, together.get(key, count)) for key, count in here.items()}
+    return _Machine(dict(widths), together, copies, empty, strangers, local)
+
+
+def _require_same(program: Program, ptx: str | None, cubin: Path) -> None:
+    """The lines that the cubin names must be those of this PTX."""
+    if ptx is None:
+        raise PtxError(
+            f"{cubin}: names no lines of its PTX; make it with line information (ptxas --generate-line-info)"
+        )
+    lines = ptx.split("\n")
+    for i in program.code:
+        if i.ptx_line > len(lines) or i.name not in lines[i.ptx_line - 1]:
+            raise PtxError(f"{cubin}: made from other PTX, which has no {i.name} on line {i.ptx_line}")
+
+
+def from_cubin(program: Program, cubin: Path) -> Merges:
+    """Return the merges in a cubin that ptxas made from this PTX with line information.
+
+    ptxas may unroll a loop and merge accesses of several iterations (`Unrolled`). Where machine accesses of several
+    widths begin at one access of the PTX and that is not why, the rule must do for that one. Raises `PtxError` where
+    the cubin cannot be read, names no lines, or was made from other PTX.
+    """
+    machine = _machine(program, cubin)
+    rule, merges, addresses = predicted(program), Merges(), Addresses(program)
+    accesses = [(i, opcode) for i in program.code for ptx, opcode in SASS_OPCODES.items() if _is_shared(i, ptx)]
+    # where one line of the PTX has several accesses, it may have some of another line, too
+    repeated = {i.block for i, opcode in accesses if sum(machine.widths.get((opcode, i.ptx_line), {}).values()) > 1}
+    leaders: dict[tuple[str, Root], list[tuple[int, int, int]]] = defaultdict(
+        list
+    )  # by opcode and root: place, offset, width
+    for i, opcode in accesses:
+        root, offset = addresses.of(i)
+        widths = machine.widths.get((opcode, i.ptx_line), Counter())
+        if widths and (len(widths) > 1 or set(widths) != {access_bytes(i)}):
+            leaders[opcode, root].append((i.pc, offset, max(widths)))
+        elif not widths:
+            near = [pc for pc, at, width in leaders[opcode, root] if abs(at - offset) < width]
+            if near:
+                merges.parts[i.pc] = near[-1]
+            elif i.block not in repeated and not machine.strangers:
+                merges.dropped.add(i.pc)
+    cycles = _cycles(program, machine, rule, addresses)
+    merges.parts = {pc: leader for pc, leader in merges.parts.items() if pc not in cycles}
+    merges.dropped -= set(cycles)
+    merges.widths |= {pc: width for pc, width in rule.widths.items() if pc in cycles}
+    merges.unrolled |= cycles
+    for i in program.code:  # arrays that ptxas keeps in registers are not in local memory
+        opcode = LOCAL_OPCODES.get(i.opcode, "")
+        if "local" in named_spaces(i) and (opcode, i.ptx_line) not in machine.local:
+            merges.dropped.add(i.pc)
+    for (opcode, _), found in leaders.items():
+        for pc, _, _ in found:
+            if pc in cycles:
+                continue
+            _lead(program.code[pc], opcode, machine, rule, merges, addresses)
+    for i in program.code:
+        if i.opcode in ("cp", "fence") and machine.copies[i.ptx_line] and machine.empty[i.ptx_line]:
+            merges.empty_loads[i.pc] = machine.empty[i.ptx_line] / machine.copies[i.ptx_line]
+    return merges
+
+
+COPIES = (2, 4, 8, 16)  # of a loop's body, that are tried
+
+
+def _cycles(program: Program, machine: _Machine, rule: Merges, addresses: Addresses) -> dict[int, Cycle]:
+    """Accesses of unrolled loops that merge otherwise in each copy of the loop's body, by their places.
+
+    The rule is tried on the words of several iterations. It holds where it gives the widths that the cubin has.
+    """
+    found: dict[int, Cycle] = {}
+    for group in groups(program):
+        members = [program.code[pc] for _, _, pc in group.accesses]
+        opcode = SASS_OPCODES[group.opcode]
+        widths = sum((machine.widths.get((opcode, i.ptx_line), Counter()) for i in members), Counter[int]())
+        step = addresses.step(members[0])
+        if not step or _multiple(widths, _copy(group, 1, step, group.alignment)):
+            continue
+        for copies, alignment in itertools.product(COPIES, (16, 8)):
+            tried = _copy(group, copies, step, alignment)
+            if not _multiple(widths, tried):
+                continue
+            for i in members:
+                each = tuple(tried.get((copy, i.pc), 0) for copy in range(copies))
+                found[i.pc] = Cycle(step, each, i.pc not in rule.parts)
+            break
+    return found
+
+
+def _copy(group: Group, copies: int, step: int, alignment: int) -> dict[tuple[int, int], int]:
+    """By copy and place, bytes a thread of the accesses that the rule makes of so many iterations."""
+    keys = {
+        n: (copy, pc)
+        for n, (copy, pc) in enumerate(itertools.product(range(copies), sorted(a[2] for a in group.accesses)))
+    }
+    numbers = {key: n for n, key in keys.items()}
+    words = [
+        (offset + copy * step, size, numbers[copy, pc]) for copy in range(copies) for offset, size, pc in group.accesses
+    ]
+    sizes = {numbers[copy, pc]: size for copy in range(copies) for _, size, pc in group.accesses}
+    for width, (leader, *others) in Group(group.opcode, group.element, alignment, words).merged():
+        sizes[leader] = width
+        for other in others:
+            del sizes[other]
+    return {keys[n]: size for n, size in sizes.items()}
+
+
+def _multiple(widths: Counter[int], accesses: dict[tuple[int, int], int]) -> bool:
+    """Whether machine code with so many accesses of each width consists of these, once or several times."""
+    counts = Counter(accesses.values())
+    times = sum(widths.values()) // max(1, sum(counts.values()))
+    return times > 0 and widths == Counter({width: times * count for width, count in counts.items()})
+
+
+def _lead(i: Instruction, opcode: str, machine: _Machine, rule: Merges, merges: Merges, addresses: Addresses) -> None:
+    """Enter how wide the machine accesses are that begin at an access of the PTX."""
+    widths = machine.widths[opcode, i.ptx_line]
+    code = addresses.program.code
+    members = [i, *(code[pc] for pc, leader in merges.parts.items() if leader == i.pc)]
+    step = len({addresses.of(m)[1] + byte for m in members for byte in range(access_bytes(m))})
+    tiers = [(w, machine.together[opcode, i.ptx_line, w]) for w in sorted(widths, reverse=True) if w >= 2 * step]
+    alone = [w for w in widths if w < 2 * step]
+    if len(alone) > 1 or (alone and alone[0] < step):
+        merges.parts = {part: leader for part, leader in merges.parts.items() if leader != i.pc}
+        merges.parts |= {part: leader for part, leader in rule.parts.items() if leader == i.pc}
+        if i.pc in rule.widths:
+            merges.widths[i.pc] = rule.widths[i.pc]
+        return
+    width = alone[0] if alone else rule.widths.get(i.pc, access_bytes(i))
+    if width != access_bytes(i):
+        merges.widths[i.pc] = width
+    if tiers:
+        merges.unrolled[i.pc] = Unrolled(step, tuple(tiers), bool(alone))
+
+
+@dataclass(frozen=True)
+class Line:
+    """Shared accesses of one line of the source: how many of each width (bits a thread) the rule predicts in the
+    machine code, and how many are there."""
+
+    file: str
+    line: int
+    opcode: str  # LDS or STS
+    predicted: dict[int, int]
+    found: dict[int, int]
+
+    @property
+    def agree(self) -> bool:
+        """Whether the widths are the same; ptxas may unroll a loop, which multiplies the counts alike."""
+        if set(self.predicted) != set(self.found):
+            return False
+        copies = {self.found[width] / count for width, count in self.predicted.items()}
+        return len(copies) == 1 and copies.pop() >= 1
+
+
+def compare(program: Program, cubin: Path) -> list[Line]:
+    """Compare, by source line, what the rule predicts with what a cubin has."""
+    merges = predicted(program)
+    predicted_widths: dict[tuple[str, int, str], Counter[int]] = defaultdict(Counter)
+    for i in program.code:
+        for ptx, opcode in SASS_OPCODES.items():
+            if _is_shared(i, ptx) and i.pc not in merges.parts:
+                where = (i.location.file, i.location.line) if i.location else ("", 0)
+                predicted_widths[*where, opcode][8 * merges.widths.get(i.pc, max(4, access_bytes(i)))] += 1
+    found: dict[tuple[str, int, str], Counter[int]] = defaultdict(Counter)
+    for access in sass.shared_accesses(cubin, program.name):
+        if access.opcode in SASS_OPCODES.values():
+            found[access.file, access.line, access.opcode][max(32, access.bits)] += access.count
+    keys = sorted({*predicted_widths, *found})
+    return [Line(*key, dict(sorted(predicted_widths[key].items())), dict(sorted(found[key].items()))) for key in keys]

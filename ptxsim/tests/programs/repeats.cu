@@ -1,0 +1,46 @@
+// Repeats that are written into a program, until time has passed; functions called by pointers that the host hands over;
+// memory that is not freed.
+#include <cstdio>
+typedef float (*Op)(float);
+__device__ float half(float x) { return x / 2; }
+__device__ float third(float x) { return x / 3; }
+__device__ float twice(float x) { return x * 2; }
+__device__ Op chosen = twice;
+__device__ Op several[2] = {third, half};
+__global__ void apply(float* x, Op op) { x[threadIdx.x] = op(x[threadIdx.x]); }
+__global__ void apply_at(float* x, int i) { x[threadIdx.x] = several[i](x[threadIdx.x]); }
+__global__ void step(float* x) { x[threadIdx.x] += 1; }
+
+int main() {
+    float *x, *scratch;
+    cudaMallocManaged(&x, 256);
+    cudaMalloc(&scratch, 1000);
+    for (int i = 0; i < 64; ++i) x[i] = 6;
+    Op host[2], one;
+    cudaMemcpyFromSymbol(host, several, sizeof host);
+    cudaMemcpyFromSymbol(&one, chosen, sizeof one);
+    apply<<<1, 32>>>(x, one);
+    apply<<<1, 32>>>(x, host[1]);
+    apply_at<<<1, 32>>>(x, 0);
+    cudaDeviceSynchronize();
+    printf("%g\n", x[31]);
+    for (int i = 0; i < 5; ++i) step<<<1, 32>>>(x);
+    for (int i = 0; i < 2; ++i) step<<<1, 64>>>(x);
+    cudaDeviceSynchronize();
+    printf("%g %g\n", x[31], x[63]);
+    cudaEvent_t a, b;
+    cudaEventCreate(&a);
+    cudaEventCreate(&b);
+    float ms, total = 0;
+    int runs = 0;
+    do {
+        cudaEventRecord(a);
+        step<<<1, 32>>>(x);
+        cudaEventRecord(b);
+        cudaEventSynchronize(b);
+        cudaEventElapsedTime(&ms, a, b);
+        total += ms;
+    } while (++runs < 10000 && total < 5);
+    printf("%s\n", runs < 10000 && ms > 0 ? "ended" : "never");
+    cudaFree(x);
+}

@@ -1,0 +1,108 @@
+"""The archives, loaded once, and what the commands of the pipeline make of them: tables, figures, documents, page."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from helpers import ROOT, run_module
+
+from analysis import draw
+from analysis.results import Results
+from contracts import registry
+
+OF_EXPERIMENTS = ["ladder:sgemm_ladder", "ladder:hopper_ladder", "counters:sgemm_ladder", "sizes:hopper_sizes"]
+FIGURES = [*OF_EXPERIMENTS, "overview:light", "overview:dark"]
+FIGURES += [name for name in draw.FIGURES if name not in ("ladder", "counters", "overview")]
+DOCUMENTS = ("paper/paper.typ", "paper/supplement.typ")
+CLAIM = {"worklog": "boehm_sgemm", "id": "planted", "line": "312", "kind": "mechanism", "words": "51 M < 292 M"}
+CLAIM |= {"quote": "bank conflicts <b>vanish</b>", "claim": "A planted claim."}
+CLAIMS = [CLAIM | {"gpu": "h100", "verdict": "holds"}, CLAIM | {"gpu": "h200", "verdict": "within noise"}]
+PICTURE = {"title": "Rows", "text": "One bank.", "accesses": [{"variant": "sgemm_blocktile_2d_padded", "line": 7}]}
+SVG = '<?xml version="1.0"?>\n<svg viewBox="0 0 90 20"><text y="15" fill="currentColor">bank 0</text></svg>'
+
+
+@pytest.fixture(scope="session")
+def h100(variants_csv: Path) -> Results:
+    """The archive with five processes a row. No test changes it: see `changed`."""
+    return Results(ROOT / "data" / "h100", variants_csv)
+
+
+@pytest.fixture(scope="session")
+def h200(variants_csv: Path) -> Results:
+    """The archive with one process a row."""
+    return Results(ROOT / "data" / "h200", variants_csv)
+
+
+@pytest.fixture(scope="session")
+def changed() -> Callable[..., Results]:
+    """A function: results and, by table, what changes a copy of its rows, to results with the changed tables."""
+
+    def of(results: Results, **changes: Callable[[pd.DataFrame], pd.DataFrame]) -> Results:
+        found = copy.copy(results)
+        found.__dict__["_read"] = dict(results._read)
+        for name in ("timings", "squares", "counters", "predictions", "checks", "failed"):
+            found.__dict__.pop(name, None)
+        for name, change in changes.items():
+            if name == "timings":
+                found.__dict__["timings"] = change(results.timings.copy())
+            else:
+                found._read[name] = change(results.raw(name).copy())
+        if not {"timings", "checks"} & set(changes):
+            found.__dict__["timings"] = results.timings
+        return found
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def made(once: Callable[..., Path], variants_csv: Path) -> Path:
+    """A folder with tables/, figures/, both documents and explorer.html. No test writes to it."""
+
+    def ran(module: str, *arguments: object) -> None:
+        done = run_module(module, *arguments)
+        assert done.returncode == 0, done.stderr
+
+    def make(folder: Path) -> None:
+        common = ("--catalogue", variants_csv, "--archives", "data/h100", "data/h200")
+        tables, figures, analytic = folder / "tables", folder / "figures", folder / "analytic.csv"
+        ran("analysis.tabulate", "--results", "data/h100", *common, "--out", tables)
+        ran("analysis.findings", *common, "--out", tables / "findings.json")
+        ran("experiments.stages.analytic", "--out", analytic)
+        ran("analysis.claims", *common, "--analytic", analytic, "--check", "--out", tables / "claims.csv")
+        ran("analysis.draw", "--results", "data/h100", *common[:2], "--out", figures, *FIGURES)
+        (figures / "banks_padded_rows.json").write_text(json.dumps(PICTURE))
+        (figures / "banks_padded_rows.svg").write_text(SVG)
+        ran("analysis.render", *DOCUMENTS, "--tables", tables, "--figures", figures, "--out", folder)
+        planted = Path(shutil.copytree(tables, folder / "planted"))
+        with (planted / "claims.csv").open("a", newline="") as file:
+            csv.DictWriter(file, registry.columns("claims_table")).writerows(CLAIMS)
+        places = ("--tables", planted, "--figures", figures, "--out", folder / "explorer.html")
+        ran("analysis.explorer", "--results", "data/h100", *common, *places)
+
+    return once("analysis", make)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium, driven by Selenium."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    driver = shutil.which("chromedriver")
+    program = next((path for name in ("chromium", "google-chrome", "chrome") if (path := shutil.which(name))), None)
+    if driver is None or program is None:
+        pytest.skip("needs Chromium and its driver: no chromium or no chromedriver on PATH")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    yield browser
+    browser.quit()

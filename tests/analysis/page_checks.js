@@ -1,0 +1,35 @@
+// What test_page.py asks of the page: a function each, which returns a list of what is wrong.
+
+// Every visible text with less contrast than 4.5 to the nearest background behind it (WCAG 2, success criterion 1.4.3)
+function faint() {
+  const light = channel => (channel <= 0.03928 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4);
+  const parse = text => text.match(/[\d.]+/g).map(Number);
+  const luminance = ([r, g, b]) => 0.2126 * light(r / 255) + 0.7152 * light(g / 255) + 0.0722 * light(b / 255);
+  const behind = element => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = parse(getComputedStyle(at).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const parent = node.parentElement;
+    if (!node.textContent.trim() || !parent.checkVisibility() || parent.closest('script, style, noscript')) continue;
+    const style = getComputedStyle(parent), colour = style[parent.closest('svg') ? 'fill' : 'color'];
+    if (!colour.startsWith('rgb')) continue;
+    const [a, b] = [parse(colour), behind(parent.closest('svg')?.parentElement ?? parent)].map(luminance);
+    const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (contrast < 4.5) found.push(`${contrast.toFixed(2)} ${node.textContent.trim().slice(0, 40)}`);
+  }
+  return found;
+}
+
+// Every link, button or choice that is less than 24 pixels high (success criterion 2.5.8)
+function small() {
+  return [...document.querySelectorAll('a, button, select, summary, input, .choices label')].filter(element => {
+    const target = element.closest('.choices label') ?? element;
+    return element.checkVisibility() && target.getBoundingClientRect().height < 24;
+  }).map(element => element.outerHTML.slice(0, 80));
+}

@@ -1,0 +1,208 @@
+"""The explorer in a real browser: what a reader sees, with keyboard, phone and dark colours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+from helpers import ROOT
+
+from analysis.numbers import Numbers
+from analysis.results import Results
+
+pytest.importorskip("selenium")
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+pytestmark = pytest.mark.browser
+VIEWS = ("ladder", "findings", "sizes", "compare", "roofline", "claims", "banks")
+DESKTOP = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+CHECKS = (Path(__file__).with_name("page_checks.js")).read_text()
+
+
+class Shown:
+    """The page in the browser."""
+
+    def __init__(self, browser: Any, page: Path) -> None:
+        self.browser, self.page = browser, page
+        self.size(DESKTOP)
+        browser.get_log("browser"), browser.get_log("performance")  # what earlier tests left
+
+    def size(self, metrics: dict[str, Any]) -> None:
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def open(self, **state: object) -> Shown:
+        """Load the page with a state in its hash."""
+        self.browser.get("about:blank")
+        self.browser.get(self.page.as_uri() + "#" + "&".join(f"{key}={value}" for key, value in state.items()))
+        return self.drawn()
+
+    def drawn(self) -> Shown:
+        self.until(lambda: self.script("return document.body.dataset.ready"))
+        return self
+
+    def script(self, text: str) -> Any:
+        return self.browser.execute_script(text)
+
+    def all(self, selector: str) -> list[Any]:
+        return list(self.browser.find_elements(By.CSS_SELECTOR, selector))
+
+    def one(self, selector: str) -> Any:
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def text(self, selector: str) -> str:
+        return str(self.one(selector).text)
+
+    def press(self, key: str) -> None:
+        self.browser.switch_to.active_element.send_keys(key)
+
+    def choose(self, selector: str, value: str) -> None:
+        Select(self.one(selector)).select_by_value(value)
+        self.until(lambda: value in self.state.values())
+        self.drawn()
+
+    def until(self, happened: Callable[[], Any]) -> None:
+        WebDriverWait(self.browser, 60, poll_frequency=0.05).until(lambda _: happened())
+
+    @property
+    def state(self) -> dict[str, str]:
+        return dict(parse_qsl(self.browser.current_url.partition("#")[2]))
+
+
+@pytest.fixture
+def shown(chromium: Any, made: Path) -> Iterator[Shown]:
+    """The page; at the end the console is empty and nothing was loaded from the network."""
+    yield Shown(chromium, made / "explorer.html")
+    assert [entry["message"] for entry in chromium.get_log("browser")] == []
+    messages = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]
+    asked = [one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent"]
+    assert [url for url in asked if not url.startswith(("file:", "data:", "about:", "blob:"))] == []
+
+
+def test_it_opens_on_the_ladder_with_the_fractions_and_gains_of_the_timings(shown: Shown, h100: Results) -> None:
+    shown.open()
+    assert shown.text("nav a[aria-current]") == "Ladder"
+    groups = [title.text.split("\n")[0] for title in shown.all("#ladder-rungs h3")]
+    assert groups[:2] == ["boehm_sgemm", "profiling"] and groups[-2:] == ["This project", "Libraries"]
+    rows = h100.squares
+    rows = rows[(rows["experiment"] == "sgemm_ladder") & (rows["dtype"] == "fp32")]
+    assert len(shown.all("a.rung")) == len(rows) > 20
+    fractions = rows.set_index("variant")["fraction"]
+    for variant, over in (("sgemm_coalesced", "sgemm_naive"), ("sgemm_at_swizzle", "sgemm_at_tiling")):
+        row = shown.text(f"#rung-{variant}")
+        assert f"{100 * fractions[variant]:.1f}%" in row and f"×{fractions[variant] / fractions[over]:.2f}" in row
+    bars = shown.script(
+        "return [...document.querySelectorAll('a.rung')].map(rung => {"
+        "  const track = rung.querySelector('.track'), full = parseFloat(getComputedStyle(track, '::after').left);"
+        "  return [rung.querySelector('.bar').getBoundingClientRect().width / full, rung.children[2].textContent];"
+        "})"
+    )
+    for length, text in bars:  # a bar is as long as the fraction beside it
+        assert 100 * length == pytest.approx(float(text.rstrip("%")), abs=0.2)
+
+
+def test_the_keyboard_chooses_a_rung_and_its_diff_shows_the_changed_lines(shown: Shown) -> None:
+    shown.open()
+    shown.script("document.getElementById('rung-sgemm_naive').focus()")
+    shown.press(Keys.ARROW_DOWN)
+    shown.press(Keys.ENTER)
+    shown.until(lambda: shown.state.get("kernel") == "sgemm_coalesced")
+    shown.drawn()
+    assert shown.script("return document.activeElement.id") == "rung-sgemm_coalesced"
+    assert "coalesced" in shown.text("#live") and "make try KERNEL=sgemm_coalesced" in shown.text("#rung-run")
+    rows = shown.script(
+        "const texts = row => [...row.cells].map(cell => cell.textContent);"
+        "return [...document.querySelectorAll('.diff tbody tr')].map(texts)"
+    )
+    for side, name in enumerate(("naive", "coalesced")):
+        lines = (ROOT / "kernels" / "sgemm" / f"{name}.cu").read_text().splitlines()
+        cells = [row[2 * side : 2 * side + 2] for row in rows if len(row) == 4]
+        assert {int(number): text for number, text in cells if number} == dict(enumerate(lines, 1))
+    removed, added = ([cell.text for cell in shown.all(f".diff td.{look}")] for look in ("removed", "added"))
+    assert any("threadIdx" in line for line in removed) and any("threadIdx" in line for line in added)
+    assert not any(line.startswith("//") for line in removed + added)  # the comment at the head is folded, not marked
+    shown.browser.back()
+    shown.until(lambda: "kernel" not in shown.state)
+
+
+def test_a_rung_shows_its_limiter_four_counters_and_an_arrow(shown: Shown, h100: Results) -> None:
+    shown.open(kernel="sgemm_warptile")
+    rows = [row.text for row in shown.all("#rung-facts tbody tr")]
+    assert len(rows) == 6 and rows[0].startswith("Limiter") and rows[1].startswith("Top stall")
+    numbers = Numbers(h100)
+    cycles = numbers.value("sgemm_warptile", "sm_cycles_mean")
+    least = {name: numbers.minimum_cycles("sgemm_warptile", name).value for name in ("issue", "fma", "shared")}
+    assert max(least, key=lambda name: least[name]) == "issue"
+    assert f"Issue slots, ≥ {100 * least['issue'] / cycles.value:.0f}%" in rows[0].replace("\u00a0", " ")
+    assert "Shared bank conflicts" in shown.text("#rung-facts") and "as meant" in shown.text("#rung-facts")
+    assert len(shown.all("#rung-roofline svg .mark-symbol path")) >= 2
+    shown.open(kernel="sgemm_blocktile_2d_padded")
+    assert shown.one("#rung-picture a").get_attribute("href").endswith("show=padded_rows")
+
+
+def test_another_quantity_keeps_the_kernels(shown: Shown) -> None:
+    shown.open(view="sizes")
+    kernels = shown.text("#sizes-legend")
+    assert "tma_streamk" in kernels and "cuBLAS" in kernels
+    for key in ("tflops", "power_w", "fraction_isolated"):
+        shown.choose("#sizes-q", key)
+        assert shown.text("#sizes-legend") == kernels
+    at = shown.text("#sizes-table thead th")
+    shown.script("document.getElementById('sizes-chart').focus()")
+    shown.press(Keys.ARROW_RIGHT)
+    shown.until(lambda: shown.text("#sizes-table thead th") != at)
+    assert shown.text("#live").startswith(f"n = {shown.state['at']}")
+    assert shown.all("#sizes-chart svg") and not shown.all("#sizes-chart svg .mark-area")
+
+
+@pytest.mark.parametrize("theme", ("light", "dark"))
+def test_each_view_fits_a_phone_stands_out_from_its_background_and_names_the_older_protocol(
+    shown: Shown, theme: str
+) -> None:
+    shown.size(PHONE if theme == "dark" else DESKTOP)
+    for view in VIEWS:
+        shown.open(view=view, theme=theme, gpu="h200")
+        assert shown.script(f"{CHECKS} return faint()") == [], view
+        if view not in ("claims", "banks"):
+            assert "older protocol, one process" in shown.text(f"#{view}")
+        if theme == "dark":
+            assert shown.script("return document.documentElement.scrollWidth") == PHONE["width"], view
+            assert not shown.script("return [...document.querySelectorAll('details.fold')].some(fold => fold.open)")
+            shown.script("for (const fold of document.querySelectorAll('details')) fold.open = true")
+            assert shown.script(f"{CHECKS} return small()") == [], view
+
+
+def test_claims_are_filtered_and_their_text_is_never_html(shown: Shown) -> None:
+    shown.open(view="claims")
+    shown.one("#claims-text").send_keys("planted")
+    shown.until(lambda: shown.text("#claims-count").startswith("1 of"))
+    (card,) = shown.all("#claims-list article")
+    assert "bank conflicts <b>vanish</b>" in card.text and "line 312" in card.text
+    assert "H100: holds, 51 M < 292 M" in card.text and "H200: within noise" in card.text
+    shown.choose("#claims-verdict", "does not hold")
+    assert shown.text("#claims-count").startswith("0 of")
+
+
+def test_a_finding_leads_to_what_shows_it(shown: Shown) -> None:
+    shown.open(view="findings")
+    card = shown.text("#finding-conflicts_moved")
+    assert "✓ holds" in card and "at_tiling" in card and "`" not in card
+    assert "± not decided" in shown.text("#finding-power")
+    shown.one("#finding-conflicts_moved a").click()
+    shown.until(lambda: shown.state.get("a") == "sgemm_at_tiling")
+    shown.drawn()
+    table = shown.text("#compare-table")
+    assert table.index("Limiter") < table.index("Timing") and "252 M" in table and "×4.80" in table
+    groups = shown.script("return [...document.querySelectorAll('#compare-a optgroup')].map(group => group.label)")
+    assert "wingedge_sgemm, fp32" in groups
+
+
+def test_a_state_that_is_none_falls_back(shown: Shown) -> None:
+    shown.open(view="nothing", gpu="none", ladder="none.fp32", n="-1", kernel="<b>")
+    assert shown.text("nav a[aria-current]") == "Ladder" and len(shown.all("a.rung")) > 20

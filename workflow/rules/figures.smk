@@ -1,0 +1,175 @@
+# Figures and report tables, of recorded tables alone: those measured in results/MACHINE, or an archive's in data/.
+
+
+def tables_of(folder):
+    """The measured tables in a folder: those of one experiment alone, or all of `PLAN.source`."""
+    measured = [table for table in registry.tables().values() if table.needs_gpu]
+    if folder == PLAN.source:
+        return sorted(PLAN.tables[table.name] for table in measured if table.name in PLAN.tables)
+    return [f"{folder}/{table.file}" for table in measured if table.archive == "always"]
+
+
+# What they read: what this run measured, or the archive that stands in for it, and what needs no GPU. Where nothing was measured,
+# this tree's own build and emulation (--here) come before the archive's, as far as they are there.
+MEASURED = tables_of(PLAN.source)
+RECORDED = sorted(PLAN.tables.values())
+SHOWN = f"--results {PLAN.source} --catalogue results/variants.csv"
+HERE = f"--here {RESULTS}" if PLAN.archived else ""
+ARCHIVED = sorted(path.as_posix() for folder in PLAN.archives for path in Path(folder).iterdir())
+CODE = sorted(path.as_posix() for path in Path("analysis").glob("*.py"))
+DRAWING_CODE = sorted(path.as_posix() for path in Path("analysis/figures").glob("*.py"))
+STEPS = sorted(path.as_posix() for path in Path("paper").rglob("steps.yaml"))
+
+
+rule figures_of_timings:
+    input:
+        MEASURED,
+        ARCHIVED,
+        CODE,
+        DRAWING_CODE,
+        "results/variants.csv",
+    output:
+        report("results/figures/fractions.svg", category="Speed", caption="../report/fractions.rst"),
+        report("results/figures/sizes.svg", category="Speed", caption="../report/sizes.rst"),
+        report("results/figures/shapes.svg", category="Speed", caption="../report/shapes.rst"),
+        report("results/figures/power.svg", category="Speed", caption="../report/power.rst"),
+        report("results/figures/gpus.svg", category="Speed", caption="../report/gpus.rst"),
+        report("results/figures/published.svg", category="Speed", caption="../report/published.rst"),
+        expand("results/figures/{name}.pdf", name=["fractions", "sizes", "shapes", "power", "gpus", "published"]),
+    log:
+        "results/logs/figures/timings.log",
+    params:
+        shown=SHOWN,
+    shell:
+        "python -m analysis.draw {params.shown} --out results/figures fractions sizes shapes power gpus published"
+        " 2>&1 | tee {log}"
+
+
+rule figures_of_counters:
+    input:
+        RECORDED,
+        STEPS,
+        CODE,
+        DRAWING_CODE,
+        "results/variants.csv",
+    output:
+        report("results/figures/steps.svg", category="Counters", caption="../report/steps.rst"),
+        report("results/figures/stalls.svg", category="Counters", caption="../report/stalls.rst"),
+        report("results/figures/roofline.svg", category="Counters", caption="../report/roofline.rst"),
+        report("results/figures/bounds.svg", category="Counters", caption="../report/bounds.rst"),
+        report("results/figures/emulator.svg", category="Counters", caption="../report/emulator.rst"),
+        expand("results/figures/{name}.pdf", name=["steps", "stalls", "roofline", "bounds", "emulator"]),
+    log:
+        "results/logs/figures/counters.log",
+    params:
+        shown=f"{SHOWN} {HERE}",
+    shell:
+        "python -m analysis.draw {params.shown} --out results/figures steps stalls roofline bounds emulator 2>&1 | tee {log}"
+
+
+rule figures_of_studies:
+    input:
+        MEASURED,
+        CODE,
+        DRAWING_CODE,
+        "results/variants.csv",
+    output:
+        report("results/figures/error.svg", category="Studies", caption="../report/error.rst"),
+        report("results/figures/issue.svg", category="Studies", caption="../report/issue.rst"),
+        expand("results/figures/{name}.pdf", name=["error", "issue"]),
+    log:
+        "results/logs/figures/studies.log",
+    params:
+        shown=SHOWN,
+    shell:
+        "python -m analysis.draw {params.shown} --out results/figures error issue 2>&1 | tee {log}"
+
+
+# The sweep over tiles is drawn without waiting for what else is measured.
+rule figure_of_tiles:
+    input:
+        [PLAN.tables[name] for name in ("tuning", "tuned") if name in PLAN.tables],
+        CODE,
+        DRAWING_CODE,
+        "results/variants.csv",
+    output:
+        report("results/figures/tiles.svg", category="Studies", caption="../report/tiles.rst"),
+        "results/figures/tiles.pdf",
+    log:
+        "results/logs/figures/tiles.log",
+    params:
+        swept=PLAN.tuning or PLAN.source,
+    shell:
+        "python -m analysis.draw --results {params.swept} --catalogue results/variants.csv --out results/figures tiles 2>&1 | tee {log}"
+
+
+# Figures of an experiment: a ladder, or a figure over sizes where there are many; and its counters. While measuring, each is
+# drawn of its experiment's own tables, and so by itself; else one process draws all of a kind.
+MANY_SIZES = 8
+EXPERIMENT_FIGURES = {}
+for _name, _experiment in PLAN.experiments.items():
+    _sizes = {problem.n for problem in _experiment.problems}
+    _kinds = (["sizes"] if len(_sizes) > MANY_SIZES else ["ladder"]) if _sizes else []
+    _kinds += ["counters"] if _experiment.profiled else []
+    for _kind in _kinds:
+        EXPERIMENT_FIGURES.setdefault((PLAN.folder_of(_name), _kind), []).append(_name)
+
+
+def figures_of_kind(kind):
+    """The PDFs of all experiments' figures of a kind: ladder, sizes or counters."""
+    groups = EXPERIMENT_FIGURES.items()
+    return [f"results/figures/{kind}_{name}.pdf" for (_, own), names in groups if own == kind for name in names]
+
+
+def figures_of(experiment):
+    """The figures of one experiment."""
+    groups = EXPERIMENT_FIGURES.items()
+    return [f"results/figures/{kind}_{experiment}.svg" for (_, kind), names in groups if experiment in names]
+
+
+for (_folder, _kind), _names in EXPERIMENT_FIGURES.items():
+
+    rule:
+        name:
+            f"{_kind}_of_{Path(_folder).name}"
+        input:
+            tables_of(_folder),
+            CODE,
+            DRAWING_CODE,
+            [f"experiments/{name}.yaml" for name in _names],
+            "results/variants.csv",
+        output:
+            [
+                report(
+                    f"results/figures/{_kind}_{name}.svg",
+                    category="Experiments",
+                    subcategory=PLAN.experiments[name].title,
+                    caption=f"../report/{_kind}.rst",
+                )
+                for name in _names
+            ],
+            [f"results/figures/{_kind}_{name}.pdf" for name in _names],
+        log:
+            f"results/logs/figures/{_kind}_of_{Path(_folder).name}.log",
+        params:
+            shown=SHOWN if _folder == PLAN.source else f"--results {_folder} --catalogue results/variants.csv",
+            names=[f"{_kind}:{name}" for name in _names],
+        shell:
+            "python -m analysis.draw {params.shown} --out results/figures {params.names} 2>&1 | tee {log}"
+
+
+# README's figure, on a light and on a dark background. README itself: `rule readme`.
+rule overview:
+    input:
+        MEASURED,
+        CODE,
+        "analysis/figures/overview.py",
+        "results/variants.csv",
+    output:
+        expand("results/figures/overview_{background}.svg", background=["light", "dark"]),
+    log:
+        "results/logs/figures/overview.log",
+    params:
+        shown=SHOWN,
+    shell:
+        "python -m analysis.draw {params.shown} --out results/figures overview:light overview:dark 2>&1 | tee {log}"

@@ -1,0 +1,289 @@
+# Tables that are made by a target of their own, most on a GPU, and not by `all`. What is there is drawn on any machine.
+
+ERROR_OVER_K = ["sgemm_naive", "sgemm_3xtf32_mma", "sgemm_3xtf32_mma_outside", "sgemm_3xtf32_wgmma"]
+ERROR_OVER_K += ["sgemm_3xtf32_wgmma_outside", "tf32gemm_bcf_dbf", "tf32gemm_bcf_dbf_rna", "cublas_fp32", "cublas_tf32"]
+TIMED_OTHERWISE = ["sgemm_warptile", "cublas_fp32", "cublas_bf16"]
+IN_TIMELINE = ["sgemm_blocktile_2d", "sgemm_vectorized"]
+DISPATCHERS = ["sgemm_best", "hgemm_best_bf16", "hgemm_best_fp16"]
+CUBLAS = ["cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16"]
+
+
+def there(names):
+    """Those that take part; without a GPU, kernels of ours alone."""
+    return [name for name in names if name in (PLAN.variants if PLAN.measuring else PLAN.runnable)]
+
+
+# Errors of fp32 kernels as k grows: on the GPU or, where there is none, on the emulator
+rule error_over_k_part:
+    input:
+        lambda wildcards: built(wildcards.variant),
+        "experiments/studies/error_over_k/measure.py",
+        harness=HARNESS if PLAN.measuring else [],
+    output:
+        f"{PARTS}/error_over_k/{{variant}}.csv",
+    log:
+        f"results/logs/{MACHINE}/error_over_k.{{variant}}.log",
+    priority: 10
+    resources:
+        gpu=int(PLAN.measuring),
+    params:
+        built=BUILT,
+        emulated="" if PLAN.measuring else "--emulated",
+        emulator="" if PLAN.measuring else EMULATOR,
+    shell:
+        "python -m experiments.studies.error_over_k.measure {wildcards.variant} {params.built} {params.emulated}"
+        " --out {output} 2>&1 | tee {log}"
+
+
+rule error_over_k_table:
+    input:
+        [f"{PARTS}/error_over_k/{name}.csv" for name in there(ERROR_OVER_K)],
+    output:
+        f"{RESULTS}/error_over_k.csv",
+    log:
+        f"results/logs/{MACHINE}/error_over_k.log",
+    localrule: True
+    shell:
+        "python -m experiments.stages.merge error_over_k {input} --out {output} 2>&1 | tee {log}"
+
+
+if PLAN.measuring:
+
+    # The emulator's results next to the GPU's, bit by bit: a part of `all`
+    rule emulator_next_to_gpu:
+        input:
+            built(*PLAN.kernels),
+            harness=HARNESS,
+            emulated=emulated(PLAN.kernels, "results"),
+        output:
+            f"{RESULTS}/emulator_next_to_gpu.csv",
+        log:
+            f"results/logs/{MACHINE}/emulator_next_to_gpu.log",
+        priority: 10
+        resources:
+            gpu=1,
+        params:
+            kernels=[name for name in PLAN.emulated if name in PLAN.kernels],
+            built=BUILT,
+            kept=KEPT,
+        shell:
+            "python -m experiments.emulation.compare_gpu {params.kernels} {params.built} {params.kept}"
+            " --emulated {input.emulated} --out {output} 2>&1 | tee {log}"
+
+    # NVIDIA's compute-sanitizer on every kernel. Without it, the table is empty and left_out.txt says why.
+    rule sanitize:
+        input:
+            built(*PLAN.kernels),
+            "experiments/stages/sanitize.py",
+            harness=HARNESS,
+        output:
+            table=f"{RESULTS}/sanitizer.csv",
+            left_out=f"{PARTS}/sanitizer.left_out.txt",
+        log:
+            f"results/logs/{MACHINE}/sanitizer.log",
+        priority: 10
+        resources:
+            gpu=1,
+            runtime=240,
+        params:
+            kernels=PLAN.kernels,
+            built=BUILT,
+        shell:
+            "python -m experiments.stages.sanitize {params.kernels} {params.built} --out {output.table}"
+            " --left-out {output.left_out} 2>&1 | tee {log}"
+
+    # The sweep over tiles takes minutes, and the tile that it finds is used from the next run on.
+    rule tune:
+        input:
+            "experiments/tuning/tile_autotune.yaml",
+            "experiments/tuning/space.py",
+            sources_of(SWEPT_KERNELS),
+            toolchain="results/toolchain.json",
+            harness=HARNESS,
+        output:
+            f"{RESULTS}/tuning.csv",
+            f"{RESULTS}/tuned.json",
+        log:
+            f"results/logs/{MACHINE}/tune.log",
+        priority: 10
+        threads: 64  # or all of this machine: the sweep compiles on every core
+        resources:
+            gpu=1,
+            runtime=240,
+        params:
+            machine=MACHINE,
+            arch=ARCH,
+            nvcc=NVCC,
+            build=BUILD,
+            out=RESULTS,
+        shell:
+            "python -m experiments.tuning.sweep --machine {params.machine} --arch {params.arch} {params.nvcc}"
+            " --build-dir {params.build} --out-dir {params.out} 2>&1 | tee {log}"
+
+    # The sweep behind dispatchers, which says what they pick from the next run on
+    rule dispatch:
+        input:
+            built(*there(DISPATCHERS)),
+            "experiments/tuning/dispatch.py",
+            harness=HARNESS,
+        output:
+            f"{RESULTS}/dispatch.csv",
+        log:
+            f"results/logs/{MACHINE}/dispatch.log",
+        priority: 10
+        resources:
+            gpu=1,
+        params:
+            dispatchers=there(DISPATCHERS),
+            built=BUILT,
+        shell:
+            "python -m experiments.tuning.dispatch {params.dispatchers} {params.built} --out {output} 2>&1 | tee {log}"
+
+    # Which calls of cuBLAS compute what they should, off the sizes that suit them
+    rule baseline_checks:
+        input:
+            "experiments/tuning/baseline_checks.py",
+            harness=HARNESS,
+        output:
+            f"{RESULTS}/baseline_checks.csv",
+        log:
+            f"results/logs/{MACHINE}/baseline_checks.log",
+        priority: 10
+        resources:
+            gpu=1,
+        params:
+            baselines=there(CUBLAS),
+            built=BUILT,
+        shell:
+            "python -m experiments.tuning.baseline_checks {params.baselines} {params.built} --out {output} 2>&1 | tee {log}"
+
+    # The same work timed in several ways, all in one process
+    rule timing_methods_part:
+        input:
+            lambda wildcards: built(wildcards.variant),
+            "experiments/studies/timing_methods/measure.py",
+            harness=HARNESS,
+        output:
+            f"{PARTS}/timing_methods/{{variant}}.csv",
+        log:
+            f"results/logs/{MACHINE}/timing_methods.{{variant}}.log",
+        priority: 10
+        resources:
+            gpu=1,
+        params:
+            built=BUILT,
+        shell:
+            "python -m experiments.studies.timing_methods.measure {wildcards.variant} --size 1024 --size 4096 --size 8192"
+            " {params.built} --out {output} 2>&1 | tee {log}"
+
+    rule timing_methods_table:
+        input:
+            [f"{PARTS}/timing_methods/{name}.csv" for name in there(TIMED_OTHERWISE)],
+        output:
+            f"{RESULTS}/timing_methods.csv",
+        log:
+            f"results/logs/{MACHINE}/timing_methods.log",
+        localrule: True
+        shell:
+            "python -m experiments.stages.merge timing_methods {input} --out {output} 2>&1 | tee {log}"
+
+    # What Nsight Systems sees of a process that times
+    rule timeline_part:
+        input:
+            lambda wildcards: built(wildcards.variant),
+            "experiments/studies/timeline/measure.py",
+            harness=HARNESS,
+        output:
+            f"{PARTS}/timeline/{{variant}}.csv",
+        log:
+            f"results/logs/{MACHINE}/timeline.{{variant}}.log",
+        priority: 10
+        resources:
+            gpu=1,
+        params:
+            built=BUILT,
+        shell:
+            "python -m experiments.studies.timeline.measure {wildcards.variant} {params.built} --out {output} 2>&1 | tee {log}"
+
+    rule timeline_table:
+        input:
+            [f"{PARTS}/timeline/{name}.csv" for name in there(IN_TIMELINE)],
+        output:
+            f"{RESULTS}/timeline.csv",
+        log:
+            f"results/logs/{MACHINE}/timeline.log",
+        localrule: True
+        shell:
+            "python -m experiments.stages.merge timeline {input} --out {output} 2>&1 | tee {log}"
+
+    # Cycles of loops of FFMAs by the banks of their registers, and of loads that ptxas merges
+    rule ffma_issue:
+        input:
+            multiext(f"{BUILD}/ffma_issue", ".cubin", ".ptx"),
+            "experiments/studies/ffma_issue/measure.py",
+            harness=HARNESS,
+        output:
+            f"{RESULTS}/ffma_issue.csv",
+        log:
+            f"results/logs/{MACHINE}/ffma_issue.log",
+        priority: 10
+        resources:
+            gpu=1,
+        params:
+            built=BUILT,
+        shell:
+            "python -m experiments.studies.ffma_issue.measure {params.built} --out {output} 2>&1 | tee {log}"
+
+    # Whether accesses of several warps to shared memory get in each other's way
+    rule inter_warp_conflicts:
+        input:
+            multiext(f"{BUILD}/inter_warp_conflicts", ".cubin", ".ptx"),
+            "experiments/studies/inter_warp_conflicts/measure.py",
+            harness=HARNESS,
+        output:
+            f"{RESULTS}/inter_warp_conflicts.csv",
+        log:
+            f"results/logs/{MACHINE}/inter_warp_conflicts.log",
+        priority: 10
+        resources:
+            gpu=1,
+        params:
+            built=BUILT,
+            emulator=EMULATOR,
+        shell:
+            "python -m experiments.studies.inter_warp_conflicts.measure {params.built} --out {output} 2>&1 | tee {log}"
+
+    # Wavefronts of single accesses to shared memory, from which the emulator's rules come
+    rule smem_microbench:
+        input:
+            multiext(f"{BUILD}/smem_microbench", ".cubin", ".ptx"),
+            "experiments/studies/smem_microbench/measure.py",
+            harness=HARNESS,
+        output:
+            f"{RESULTS}/smem_microbench.csv",
+        log:
+            f"results/logs/{MACHINE}/smem_microbench.log",
+        priority: 10
+        resources:
+            gpu=1,
+        params:
+            built=BUILT,
+        shell:
+            "python -m experiments.studies.smem_microbench.measure {params.built} --out {output} 2>&1 | tee {log}"
+
+
+rule error_over_k:
+    input:
+        f"{RESULTS}/error_over_k.csv",
+
+
+# Drawn of what is there, where there is no GPU
+rule tile_autotune:
+    input:
+        [PLAN.tables[name] for name in ("tuning", "tuned") if name in PLAN.made],
+        "results/figures/tiles.svg",
+
+
+rule cross_validation:
+    input:
+        [PLAN.tables[name] for name in ("timing_methods", "timeline") if name in PLAN.made],
