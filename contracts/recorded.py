@@ -547,37 +547,6 @@ class TuningRanked(Row):
 
 
 @table(
-    "dispatch",
-    target="dispatch",
-    archive="if there",
-)
-class Dispatch(Row):
-    """The sweep behind dispatchers: one row for each dispatcher, problem and kernel that takes it, and one of the
-    library's fastest right call, all interleaved. kernels/cost.py fits its model of time to it."""
-
-    KEY = ("dispatcher", "m", "n", "k", "variant")
-    ADDED = ("shape", "held_out", "call", "picked", "resident")
-    dispatcher: str
-    m: M
-    n: N
-    k: K
-    variant: str = column("one of its kernels, or their baseline")
-    time_us: float = column("median", unit="us", gt=0)
-    fraction: float = column("of cuBLAS, interleaved: the baseline's median time over it", gt=0)
-    source_hash: str = column("of the kernel, as in variants.csv; the catalogue leaves out rows of other code")
-    code_hash: CodeHash | None = None
-    shape: Literal["square", "random", "tall", "wide", "deep"] | None = optional("what the problem was drawn as")
-    held_out: bool | None = optional("the fit does not see it: it shows what the fit is worth")
-    call: str | None = optional("of the baseline: the fastest of its calls whose output is right")
-    picked: bool | None = optional(
-        "of a kernel and a problem that is held out: whether the dispatcher, fitted to the others, takes it"
-    )
-    resident: int | None = optional(
-        "of a kernel: blocks, or clusters, that the GPU runs at a time (cuOccupancyMaxActiveClusters)", ge=1
-    )
-
-
-@table(
     "baseline_checks",
     target="baseline_checks",
     archive="if there",
