@@ -240,7 +240,8 @@ class Checks(Row):
 
 @table("algorithm_search", parts="bench", archive="if there")
 class AlgorithmSearch(Row):
-    """One row for each library and problem: the call that stands for the library, found once by timing all calls."""
+    """One row for each library and problem: the call that stands for it, found once by timing all calls. Dispatchers
+    have such rows, too: their calls are kernels, those that are likely to be fastest."""
 
     KEY = ("baseline", "m", "n", "k", "b_layout")
     baseline: Variant
@@ -251,7 +252,7 @@ class AlgorithmSearch(Row):
     b_layout: Layout
     call: str = column(
         "the fastest: cublasGemmEx, cublasLtMatmul with the place of its algorithm in the heuristic's list, or a "
-        "configuration of Triton's"
+        "configuration of Triton's, or a dispatcher's kernel"
     )
     calls: int = column("how many there were", ge=1)
     time_us: float | None = optional("median of the last round, L2 flushed; empty for a single call", unit="us", gt=0)
