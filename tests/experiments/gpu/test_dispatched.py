@@ -84,6 +84,8 @@ def test_a_remembered_kernel_that_cannot_take_these_matrices_is_chosen_anew(ran:
 
 
 def test_what_no_kernel_takes_is_refused_before_anything_runs(ran: list[str]) -> None:
-    with pytest.raises(UserError, match="hgemm_best_bf16 cannot take this problem: .* A starts at byte 2, but it must"):
+    with pytest.raises(
+        UserError, match=r"hgemm_best_bf16 cannot take this problem: .* A starts at byte 2, but it must"
+    ):
         gemm().bind_fastest(P, 2, *PLACES[1:], lambda *_: pytest.fail("timed"))
     assert ran == []
