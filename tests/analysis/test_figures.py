@@ -26,7 +26,7 @@ WORDS = {
     "overview_light": ["cuBLAS", "wingedge_sgemm", "×12.9"],
     "overview_dark": ["sgemm_cu"],
     "fractions": ["isolated", "per clock", "tf32"],
-    "shapes": ["sgemm_best", "geometric mean"],
+    "shapes": ["Dispatchers on other shapes"],
     "power": ["limit 700 W", "zeros"],
     "gpus": ["n = 8192", "wgmma_pingpong_bf16"],
     "published": ["boehm_sgemm, RTX A6000", "94%"],
