@@ -58,7 +58,8 @@ def test_each_figure_has_its_words_as_text_a_title_and_readable_print(made: Path
         points = [float(size) for size in re.findall(r"font-size: ([\d.]+)px", ET.tostring(root, encoding="unicode"))]
         assert points and min(points) >= 7, name
         assert (made / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
-        assert not any("nothing to show" in text for text in texts), name
+        empty = any("nothing to show" in text for text in texts)
+        assert empty == (name == "shapes"), name  # whose experiments no archive has
 
 
 def test_a_bar_of_the_ladder_is_as_long_as_its_label_says(h100: Results) -> None:
