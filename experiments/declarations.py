@@ -22,8 +22,8 @@ class Protocol:
 
     flush_l2: overwrite L2 before each sample. warmup_s: back-to-back pairs before the first sample. window_s: the
     longest time of sampling, and samples the most of each kernel; it ends early once half of the 95% interval of the
-    fraction is at most precision, a part of the fraction. isolated: each of the two also runs alone. power_s: the longest time over which power is averaged; 0: it
-    is not read. processes: how many fresh processes measure a row.
+    fraction is at most precision, a part of the fraction. isolated: each of the two also runs alone. power_s: the
+    longest time over which power is averaged; 0: it is not read. processes: how many fresh processes measure a row.
     """
 
     flush_l2: bool = True

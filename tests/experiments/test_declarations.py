@@ -68,11 +68,8 @@ def test_a_sweep_runs_to_its_end_in_its_step_or_another_and_chosen_variants_limi
 WHOLE_S, SHORT_S = 1050, 330
 SHORT = ("llm_shapes", "llm_shapes_triton", "any_shape_fp32", "any_shape_bf16")
 DRAM, LAUNCH_US = 2.5e12, 3.0  # bytes a second; what the shortest kernel takes
-SEARCH_WARM_S, CALLS, NEAR_CALLS = (
-    0.05,
-    9,
-    4,
-)  # of an algorithm search: until steady; calls, and those of its second pass
+# Of an algorithm search: until steady; how many calls, and how many of them in its second pass
+SEARCH_WARM_S, CALLS, NEAR_CALLS = 0.05, 9, 4
 Times = dict[str, list[tuple[float, float, float]]]
 
 
