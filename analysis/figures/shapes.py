@@ -56,14 +56,14 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     for panel, experiments in ((of_models, LLM), (at_random, others)):
         rows = timed(results, experiments)
         square = (rows["m"] == rows["n"]) & (rows["n"] == rows["k"])
-        rows = rows[~square & (rows["experiment"].eq(experiment) | (experiment is None))]
+        rows = rows[~square & rows["experiment"].isin([experiment] if experiment else experiments)]
         if len(rows):
             drawn.append((panel, rows.assign(mark=marked(rows)).sort_values("order", kind="stable")))
     if not drawn:
         return style.empty(results, "Problems that are not square")
     figure, grid = plt.subplots(1, len(drawn), figsize=(style.WIDE, 3.1), sharey=True, squeeze=False)
-    for axes, (panel, rows) in zip(grid.flat, drawn, strict=True):
-        panel(axes, rows)
+    for axes, (draw_panel, rows) in zip(grid.flat, drawn, strict=True):
+        draw_panel(axes, rows)
         axes.axhline(100, color=style.INK, linewidth=0.8)
         axes.grid(axis="both")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=1, handletextpad=0.4)

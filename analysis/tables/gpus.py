@@ -53,7 +53,7 @@ def gpus_table(archives: Mapping[str, Results]) -> pd.DataFrame:
     rows = pd.concat(parts, ignore_index=True).sort_values(["order", "n"], kind="stable", ignore_index=True)
     of_both = rows[~rows["stale"]].groupby(KEYS)
     change = rows["fraction"] / of_both["fraction"].transform("first") - 1
-    rows = rows.assign(change=change.where(of_both["model"].transform("first").reindex(rows.index) != rows["model"]))
+    rows = rows.assign(change=change.where(of_both["model"].transform("first") != rows["model"]))
     widest = rows.groupby(KEYS)["spread"].transform("max")
     rows = rows[rows["spread"].notna() | (rows.groupby(KEYS)["model"].transform("size") > 1)]
     widest = widest[rows.index]
