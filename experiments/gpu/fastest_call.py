@@ -13,7 +13,7 @@ from experiments.gpu.device import Gpu
 from experiments.gpu.timing import Stopwatch, duration_us, warm_up
 from kernels.catalogue import Entry, Problem
 
-WARM_S, WARM_MOST_S = 0.1, 0.5  # before a search: clocks are up
+WARM_S, WARM_MOST_S = 0.03, 0.2  # before a search: calls take turns, so that a clock that falls meets each of them
 Call = Callable[[], None]
 TimedBy = Callable[[Gpu, list[Call]], np.ndarray]  # microseconds of each call, in this order; NaN where spoilt
 
