@@ -35,7 +35,7 @@ ANY = "any"  # in place of a GPU, where none takes part in a test
 ANYWHERE, MECHANISM, UNTESTABLE = "anywhere", "mechanism", "untestable"
 # What an expression may call that reads no measurement; quantities do not, either, with arch= or device="ptxsim"
 NO_MEASUREMENT = {"published", "analytic", "min", "max", "mean", "sum", "abs", "log2", "count", "all_of", "any_of"}
-NO_MEASUREMENT |= {"rounds_to", "equals", "is_", "contains"}
+NO_MEASUREMENT |= {"geometric_mean", "rounds_to", "equals", "is_", "contains"}
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")  # an expression in a remark
 COLUMNS = list(TableRow.model_fields)
 

@@ -196,6 +196,13 @@ def mean(values: Iterable[Any]) -> Estimate:
     return Estimate(middle, middle - half, middle + half)
 
 
+def geometric_mean(values: Iterable[Any]) -> Estimate:
+    """The geometric mean of several above zero; its interval is that of the mean of their logarithms."""
+    found = [Estimate.of(value) for value in values]
+    logs = mean(Estimate(*map(math.log, (one.value, one.low, one.high))) for one in found)
+    return Estimate(*map(math.exp, (logs.value, logs.low, logs.high)))
+
+
 def number(value: float, digits: int = 3) -> str:
     """So many significant digits, whole numbers whole: 0.0123, 0.498, 9.31, 35.6, 4096."""
     if float(value).is_integer() and abs(value) < 1e9:

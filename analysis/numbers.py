@@ -173,6 +173,16 @@ class Numbers:
             raise Missing(f"no timing of {variant}")
         return sorted(int(n) for n in rows["n"].unique())
 
+    def fractions(self, variant: str, experiment: str, m: int | None = None) -> list[Estimate]:
+        """The fraction of cuBLAS, interleaved, of each problem of an experiment, of any shape; `m`: those with it."""
+        rows = self.results.timings
+        rows = rows[(rows["variant"] == self._checked(variant)) & (rows["experiment"] == experiment)]
+        rows = rows[(rows["data"] == "uniform") & (rows["clock_policy"] == "boost")]
+        rows = rows if m is None else rows[rows["m"] == Estimate.of(m).value]
+        words = f"no timing of {variant} in {experiment}" + (f" with m = {m}" if m else "")
+        self._first(rows.sort_values("stale", ascending=False, kind="stable"), words)
+        return [timed(row, "fraction") for row in rows.to_dict("records")]
+
     def crossover(self, variant: str, over: str) -> Estimate:
         """The smallest measured size from which on a variant is faster than another; 1e9 where it never is."""
         common = sorted(set(self.sizes(variant)) & set(self.sizes(over)))
@@ -267,10 +277,11 @@ class Numbers:
         """What an expression may call."""
         quantities = dict.fromkeys([*TIMED, *PLAIN, *BUILT, *counters.shown(), "kernel"])
         found: dict[str, Callable[..., Any]] = {name: functools.partial(self._quantity, name) for name in quantities}
-        own: list[Callable[..., Any]] = [self.speedup, self.sizes, self.crossover, self.minimum_cycles]
+        own: list[Callable[..., Any]] = [self.speedup, self.sizes, self.fractions, self.crossover, self.minimum_cycles]
         own += [self.cell, self.tile, self.published, self.analytic]
         found |= {function.__name__: function for function in own}
         found |= {"min": _over(estimates.least), "max": _over(estimates.greatest), "mean": _over(estimates.mean)}
+        found |= {"geometric_mean": _over(estimates.geometric_mean)}
         found |= {"sum": _over(lambda values: sum(values, Estimate.of(0))), "abs": lambda one: abs(Estimate.of(one))}
         found |= {"all_of": estimates.all_of, "any_of": estimates.any_of, "rounds_to": rounds_to, "equals": equals}
         found |= {"is_": is_, "contains": contains, "log2": log2, "count": count}

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.results import Results, add_options, of_options
-from analysis.tables import counters, coverage, emulator, gpus, kernels, published, steps, summary, timings
+from analysis.tables import counters, coverage, emulator, gpus, kernels, published, shapes, steps, summary, timings
 from contracts import choose, run_command, write_text
 
 
@@ -33,6 +33,7 @@ class Sources:
 TABLES: dict[str, Callable[[Sources], pd.DataFrame | dict[str, Any]]] = {
     "summary": lambda sources: summary.summary_table(sources.results),
     "timings": lambda sources: timings.timings_table(sources.results),
+    "llm_shapes": lambda sources: shapes.llm_shapes_table(sources.results),
     "kernels": lambda sources: kernels.kernels_table(sources.results),
     "steps": lambda sources: steps.steps_table(sources.results),
     "counters": lambda sources: counters.counters_table(sources.results),

@@ -71,6 +71,17 @@ ProblemText = Annotated[str, Field(pattern="^[0-9]+(x[0-9]+x[0-9]+)?(,|$)")]
 Problems = Annotated[list[Size | ProblemText], Field(min_length=1), AfterValidator(_each_once)]
 
 
+Extents = Annotated[list[Positive], Field(min_length=1), AfterValidator(_each_once)]
+WeightShape = Annotated[list[Positive], Field(min_length=2, max_length=2)]
+
+
+class ProblemGrid(Document):
+    """Each m with each (n, k): layers of a model, whose weights are n and k, with several numbers of rows."""
+
+    m: Extents
+    nk: Annotated[list[WeightShape], Field(min_length=1), AfterValidator(_each_once)] = column("pairs of n and k")
+
+
 class AxisExponents(Document):
     """Ranges of exponents of their own for m, n and k."""
 
@@ -99,6 +110,7 @@ class ExperimentFile(Document):
         "m = n = k: a list, or first, last and step"
     )
     problems: Problems = optional("further problems that are timed, each as it is written on a command line")
+    grid: ProblemGrid = optional("further problems: each of several m with each of several (n, k)")
     random: RandomProblems = optional()
     profile: Problems = optional("problems of which ncu reads the counters; with beta other than 0, C is read")
     data: Data | Annotated[list[Data], Field(min_length=1), AfterValidator(_each_once)] | None = optional(
@@ -115,6 +127,11 @@ class ExperimentFile(Document):
         "most this part of it",
         gt=0,
         le=1,
+    )
+    isolated: bool = column(
+        "also run the variant alone and its baseline alone, which takes 0.2 s of each process, for the isolated "
+        "fraction",
+        default=True,
     )
     power_s: float = optional(
         "the longest time over which the power of a variant that runs alone is averaged, in two processes; 0: not read",
@@ -320,10 +337,7 @@ class DispatcherEntry(Document):
     not refuse the problem."""
 
     choices: list[Choice] = column(min_length=1)
-    swept: str = optional(
-        "the choice that is fastest by a model of its time (kernels/cost.py) is taken. Folder of data/ whose "
-        "dispatch.csv, where there is one, the model is fitted to; another GPU's own goes before it"
-    )
+    predicted: bool = optional("the choice whose predicted time is shortest (kernels/cost.py) is taken")
     builds_on: str | None = optional("the rung before, if any")
     idea: str = column("what it adds to that, in a few words")
     origin: Origin | None = None
@@ -352,12 +366,12 @@ class BaselineEntry(Document):
 
 
 EntryName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}$")]
-ShortName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}([{]dtype[}])?$")]
+ShortName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}([{]tile[}]_?)?([{]dtype[}])?$")]
 
 
 def _merges(value: dict[str, Any]) -> dict[str, Any]:
     """An entry as it is written: what is merged and repeated has the right kind; `Entries` checks the rest."""
-    for key, kind in (("source", str), ("template", dict), ("choices", list), ("dtypes", list)):
+    for key, kind in (("source", str), ("template", dict), ("tiles", dict), ("choices", list), ("dtypes", list)):
         if key in value and not isinstance(value[key], kind):
             raise ValueError({str: "text", dict: "a mapping", list: "a list"}[kind] + f" in {key}")
     return value

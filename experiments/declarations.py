@@ -22,8 +22,8 @@ class Protocol:
 
     flush_l2: overwrite L2 before each sample. warmup_s: back-to-back pairs before the first sample. window_s: the
     longest time of sampling, and samples the most of each kernel; it ends early once half of the 95% interval of the
-    fraction is at most precision, a part of the fraction. power_s: the longest time over which power is averaged; 0: it
-    is not read. processes: how many fresh processes measure a row.
+    fraction is at most precision, a part of the fraction. isolated: each of the two also runs alone. power_s: the
+    longest time over which power is averaged; 0: it is not read. processes: how many fresh processes measure a row.
     """
 
     flush_l2: bool = True
@@ -31,6 +31,7 @@ class Protocol:
     window_s: float = 0.12
     samples: int = 40
     precision: float = 0.0033
+    isolated: bool = True
     power_s: float = 0.0
     processes: int = 5
 
@@ -74,7 +75,7 @@ class Experiment(Protocol):
     title: str
     question: str
     variants: tuple[str, ...]
-    problems: tuple[ProblemSpec, ...] = ()  # that are timed: plain sizes, those named, those drawn at random
+    problems: tuple[ProblemSpec, ...] = ()  # that are timed: plain sizes, those named, of a grid, drawn at random
     profiled: tuple[ProblemSpec, ...] = ()  # whose hardware counters are read
     swept: bool = False  # sizes were given as a range
     data: tuple[str, ...] = ("uniform",)
@@ -108,7 +109,7 @@ def load(
     path = choose(paths, name, "experiment", "experiments/")
     data = {key: value for key, value in read_yaml(path, "experiment").items() if value is not None}
     shown = path.relative_to(FOLDER.parent)
-    sizes, drawn = data.pop("sizes", []), data.pop("random", None)
+    sizes, grid, drawn = data.pop("sizes", []), data.pop("grid", None), data.pop("random", None)
     swept = isinstance(sizes, dict)
     if swept:
         if sizes["last"] < sizes["first"]:
@@ -123,6 +124,7 @@ def load(
         problems = {
             "sizes": [ProblemSpec.square(size) for size in sizes],
             "problems": [ProblemSpec.parse(str(problem)) for problem in data.pop("problems", [])],
+            "grid": [ProblemSpec(m, n, k) for n, k in grid["nk"] for m in grid["m"]] if grid else [],
             "random": [*draw(**drawn)] if drawn else [],
         }
         profiled = [ProblemSpec.parse(str(problem)) for problem in data.pop("profile", [])]
@@ -130,7 +132,7 @@ def load(
         raise UserError(f"{shown}: {error}") from error
     timed = [problem for named in problems.values() for problem in named]
     if not timed and not profiled:
-        raise UserError(f"{shown}: no sizes, problems, random or profile is given; at least one is needed")
+        raise UserError(f"{shown}: no sizes, problems, grid, random or profile is given; at least one is needed")
     for key, named in (("problems", timed), ("profile", profiled)):
         if twice := next((problem for problem, times in Counter(named).items() if times > 1), None):
             raise UserError(f"{shown}: {key}: {twice} stands there twice; allowed: each problem once")

@@ -10,7 +10,7 @@ import functools
 import graphlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,14 @@ from contracts import (
     UserError,
     archives,
     choose,
-    codes,
     read_json,
-    read_rows,
     read_yaml,
     run_command,
     validate,
     write_rows,
 )
 from contracts.dtypes import SUMS, Types, dtypes
-from kernels import cost, written
+from kernels import written
 from kernels.arguments import SIGNATURE, TEXTURES, TILE_COUNTER, WORKSPACES, Argument, TensorMap, Workspace
 from kernels.entries import TEXTURE_ALIGNMENT as TEXTURE_ALIGNMENT
 from kernels.entries import Baseline as Baseline
@@ -41,8 +39,7 @@ from kernels.sources import ROOT as ROOT
 from kernels.sources import included as included
 
 CATALOGUE = ROOT / "catalogue.yaml"
-TUNED, SWEPT = "tuned.json", "dispatch.csv"  # of the sweeps behind tuned kernels and behind dispatchers, in one folder
-BUILT = "resources.csv"  # of the same folder: the machine code that sources stand for
+TUNED = "tuned.json"  # of the sweep behind tuned kernels
 
 # CUDA driver API, cuTensorMapEncodeTiled; CUDA C++ Programming Guide, thread block clusters
 MAX_BOX = 256  # rows or columns of a tensor map's box
@@ -154,7 +151,7 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
     Raises `UserError` naming the file, the entry and the key for whatever is wrong in it, or for a record that is none.
     """
     data = entries_of(path)
-    if record is not None and not record.with_name(SWEPT).is_file():  # that may be there alone
+    if record is not None:
         read_json(record, "tuned")
     dispatchers = data.get("dispatchers", {})
     kinds = {"variant": data["variants"], "dispatcher": dispatchers, "baseline": data["baselines"]}
@@ -165,7 +162,7 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
         name: _launchable(_variant(name, entry, path, record), path) for name, entry in data["variants"].items()
     }
     entries: dict[str, Entry] = dict(variants)
-    entries |= {name: _dispatcher(name, entry, variants, path, record) for name, entry in dispatchers.items()}
+    entries |= {name: _dispatcher(name, entry, variants, path) for name, entry in dispatchers.items()}
     entries |= {name: _baseline(name, entry, path) for name, entry in data["baselines"].items()}
     for entry in entries.values():
         choose(data["baselines"], entry.baseline, "baseline", f"{path}: {entry.name}")
@@ -178,8 +175,8 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
 
 
 def record_in(folder: Path) -> Path | None:
-    """The record of the sweeps in this folder, as `load` takes it; None where there is none."""
-    return folder / TUNED if any((folder / name).is_file() for name in (TUNED, SWEPT)) else None
+    """The record of the sweep in this folder, as `load` takes it; None where there is none."""
+    return folder / TUNED if (folder / TUNED).is_file() else None
 
 
 def _refuse_cycles(before: Mapping[str, str | None], path: Path) -> None:
@@ -206,38 +203,10 @@ def _with_record(record: str) -> Catalogue:
     return load(Path(record) if record else None)
 
 
-def _record(chosen: Path | None, archive: str, name: str) -> Path | None:
-    """The chosen record's file of this name, else that of the archive that an entry names; None without either."""
-    shipped = ROOT.parent / "data" / archive / name
-    found = [chosen.with_name(name)] if chosen else []
-    return next((path for path in [*found, shipped] if path.is_file()), None)
-
-
-def _model(name: str, archive: str, variants: tuple[Variant, ...], chosen: Path | None) -> cost.Model:
-    """The model behind the dispatcher `name`, fitted to the sweep's rows of these kernels as they are now."""
-    record = _record(chosen, archive, SWEPT)
-    if record is None:
-        return cost.fitted([], variants)
-    return cost.fitted(_swept(record).get(name, []), variants, codes=codes.recorded(record.with_name(BUILT)))
-
-
-def _swept(record: Path) -> dict[str, list[dict[str, Any]]]:
-    """The rows of a dispatch.csv, by dispatcher."""
-    changed = record.stat()
-    return _swept_as_of(record, changed.st_mtime_ns, changed.st_size)
-
-
-@functools.lru_cache(maxsize=8)
-def _swept_as_of(record: Path, changed: int, size: int) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in read_rows(record, "dispatch"):
-        found.setdefault(row["dispatcher"], []).append(row)
-    return found
-
-
 def _with_tuned(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) -> dict[str, Any]:
     """The entry, its template and threads replaced by the recorded winner's; `tuned` becomes that record's machine."""
-    record_path = _record(chosen, entry["tuned"], TUNED)
+    shipped = ROOT.parent / "data" / entry["tuned"] / TUNED
+    record_path = next((path for path in (chosen, shipped) if path and path.is_file()), None)
     record = read_json(record_path, "tuned") if record_path else {"kernels": {}}
     if name not in record["kernels"]:
         return entry | {"tuned": None}
@@ -385,9 +354,7 @@ def _launchable(variant: Variant, path: Path) -> Variant:
     return variant
 
 
-def _dispatcher(
-    name: str, entry: dict[str, Any], variants: dict[str, Variant], path: Path, chosen: Path | None
-) -> Dispatcher:
+def _dispatcher(name: str, entry: dict[str, Any], variants: dict[str, Variant], path: Path) -> Dispatcher:
     choices = tuple(
         Choice(choose(variants, choice["variant"], "variant", f"{path}: {name}.choices"), choice.get("at_least", {}))
         for choice in entry["choices"]
@@ -396,10 +363,8 @@ def _dispatcher(
         values = list(dict.fromkeys(getattr(choice.variant, key) for choice in choices))
         if len(values) > 1:
             raise UserError(f"{path}: {name}.choices have {key} {' and '.join(values)}, but it must be one")
-    dispatcher = Dispatcher(name, choices, entry.get("builds_on"), entry["idea"], entry.get("origin"))
-    if "swept" in entry:
-        return replace(dispatcher, model=_model(name, entry["swept"], dispatcher.variants, chosen))
-    return dispatcher
+    predicted = entry.get("predicted", False)
+    return Dispatcher(name, choices, entry.get("builds_on"), entry["idea"], entry.get("origin"), predicted)
 
 
 def main() -> None:

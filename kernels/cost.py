@@ -1,42 +1,61 @@
-"""Predicts how long a kernel takes on a problem: a sum of a few terms, whose factors are fitted to a sweep on one card.
+"""Predicts how long a kernel takes on a problem, so that a dispatcher need time only the likeliest ones.
 
-The terms follow from how a launch divides the problem (`schedule`): the launch itself; the steps over k of the busiest
-block, once as if it had a multiprocessor to itself and once in proportion to the blocks that share one; the tiles that
-it stores; the bytes that come from memory; and the cost of adding up a tile that several blocks share. Where there is
-no sweep, the factors come from the rates of a card (`typical`).
+The time is that of the busiest block over k, or of the bytes from DRAM where that is longer, and what launching,
+storing and adding up take besides. A step lasts as long as its multiply-adds or its bytes from L2. The constants were
+fitted to the times of about 60 kernels on 330 problems on an H100 (docs/measuring.md).
 """
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from contracts.codes import Codes, digest
 from kernels.problem import Problem
 
 if TYPE_CHECKING:
     from kernels.entries import Variant
 
-SMS = 132  # multiprocessors of the card that factors are for: the H100 and the H200 have as many
+SMS = 132  # multiprocessors of an H100
 GRAINS, PARTS = 1024, 32  # Division::MOST and Division::PARTS of include/split_k.cuh
+OF_LARGE_CLUSTERS = 0.91  # of the multiprocessors: an H100 with 132 runs 30 clusters of four, or 15 of eight
 
-TERMS = {  # in microseconds a unit
-    "launch": "1",
-    "steps": "steps over k of the busiest block",
-    "crowded": "the same times the blocks of a multiprocessor",
-    "unaligned": "the same where a row of an fp32 matrix is no multiple of 16 bytes",
-    "mean_steps": "steps of all tiles over blocks",
-    "tiles": "tiles of the busiest block times the blocks of a multiprocessor",
-    "megabytes": "of A, B and C",
-    "divided": "1 where blocks share a tile",
-    "parts": "blocks that share a tile",
-    "exchanged": "10,000 elements of a shared tile times the blocks of a multiprocessor",
+
+@dataclass(frozen=True)
+class Rates:
+    """What an H100 does in a microsecond, as these kernels reach it."""
+
+    multiply_adds: float  # of a multiprocessor
+    l2_bytes: float
+    dram_bytes: float
+    step_us: float  # of a step over k of 64 bytes or 32 elements, beyond its multiply-adds or bytes
+    loads: float  # fp32: what a fragment's load costs, in multiply-adds
+    unaligned: float  # fp32: what a step takes longer where rows are no multiples of 16 bytes, as a fraction
+    exchange_us: float  # of 128 x 128 sums that blocks add up
+    part_us: float  # of each block that shares a tile
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """What a source's kernels take besides their steps, in microseconds."""
+
+    start_us: float
+    store_us: float  # of a tile of 128 x 128 elements, as far as no multiply-adds hide it
+
+
+TENSOR_CORES = Rates(3.96e6, 11.3e6, 2.28e6, 0.134, 0.0, 0.0, 3.15, 0.0)
+FMA_PIPE = Rates(0.27e6, 33.5e6, 1.71e6, 0.39, 0.97, 0.23, 3.1, 0.09)
+SCHEMES = {
+    "wgmma_transposed": Scheme(4.9, 2.9),
+    "wgmma_coop": Scheme(5.7, 0.7),
+    "wgmma_pingpong_wide": Scheme(6.1, 0.2),
+    "splitk": Scheme(6.7, 2.8),
+    "t128x256x8_cpasync": Scheme(2.9, 2.7),
+    "tma_streamk": Scheme(12.8, 0.4),
 }
+OTHERS = Scheme(6.0, 1.0)
+CONSTANTS = repr((TENSOR_CORES, FMA_PIPE, SCHEMES, OTHERS))  # changes with what predictions follow from
 
 
 @dataclass(frozen=True)
@@ -61,182 +80,77 @@ def stream_k(variant: Variant, tiles: int, steps: int, units: int) -> tuple[int,
     return (left, sharing) if left and steps - left * steps // sharing > fixup else (0, 0)
 
 
-OF_LARGE_CLUSTERS = 0.91  # of the multiprocessors: an H100 with 132 runs 30 clusters of four, or 15 of eight
+def split_k(variant: Variant, tiles: int, steps: int, units: int) -> tuple[int, int]:
+    """The blocks that share what whole rounds leave of the tiles, and the steps of the one that has most (`Division` of
+    include/split_k.cuh); 0 and 0 where none is shared."""
+    left = tiles % units
+    if not left or "LEAST" not in variant.template:
+        return 0, 0
+    fixup = int(variant.template["FIXUP"])
+    grain = max(int(variant.template["LEAST"]), -(-steps // GRAINS))
+    grains = -(-steps // grain)
+    most = min(units, left * min(grains, PARTS))
+    even = most // left * left
+    takers = even if even > left and 4 * even >= 3 * most else most
+    stretch = -(-left * grains // takers) * grain
+    return (takers, stretch) if steps > fixup and steps - stretch > fixup else (0, 0)
 
 
 def resident(variant: Variant, sms: int = SMS) -> int:
-    """Blocks, or clusters, that run at a time, by the launch alone. How many clusters fit depends on where a card has
-    its multiprocessors, so that a sweep asks the driver (`Model.resident`)."""
+    """Blocks, or clusters, that run at a time on `sms` multiprocessors."""
     cluster = variant.cluster_blocks
     blocks = variant.persistent or int(variant.template.get("BLOCKS", max(512 // variant.threads, 1)))
     return max(int(blocks * sms * (OF_LARGE_CLUSTERS if cluster > 2 else 1.0)) // cluster, 1)
 
 
-def schedule(variant: Variant, problem: Problem, sms: int = SMS, units: int | None = None) -> Schedule:
+def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
     """How a launch of `variant` divides `problem` over `sms` multiprocessors.
 
-    `units`: blocks, or clusters, that run at a time; as `resident` has it if left out.
     The names of its template parameters say whether it divides tiles as include/split_k.cuh (`LEAST`) or
     include/stream_k.cuh (`WAYS`) does; any other kernel computes whole tiles.
     """
-    values, cluster = variant.template, variant.cluster_blocks
+    cluster = variant.cluster_blocks
     tiles = math.prod(variant.tiles(problem)) // math.prod(variant.cluster)
     steps = -(-problem.k // (variant.tile["k"] * variant.slices))
-    blocks = units or resident(variant, sms)
-    left, sharing = tiles % blocks, 0
-    longest = steps if left else 0
-    if left and "LEAST" in values:
-        grain = max(int(values["LEAST"]), -(-steps // GRAINS))
-        grains = -(-steps // grain)
-        most = min(blocks, left * min(grains, PARTS))
-        even = most // left * left
-        takers = even if even > left and 4 * even >= 3 * most else most
-        stretch = -(-left * grains // takers) * grain
-        if steps > int(values["FIXUP"]) and steps - stretch > int(values["FIXUP"]):
-            sharing, longest = takers, stretch
-    elif sharing := stream_k(variant, tiles, steps, blocks)[1]:
-        longest = -(-left * steps // sharing)
+    blocks = resident(variant, sms)
+    left = tiles % blocks
+    sharing, longest = split_k(variant, tiles, steps, blocks)
+    if not sharing:
+        sharing = stream_k(variant, tiles, steps, blocks)[1]
+        longest = -(-left * steps // sharing) if sharing else steps if left else 0
     active = blocks if tiles >= blocks else sharing or tiles
     busiest = tiles // blocks * steps + longest
     return Schedule(tiles, steps, blocks, busiest, sharing / left if sharing else 0.0, max(active * cluster / sms, 1.0))
 
 
-def terms(variant: Variant, problem: Problem, sms: int = SMS, units: int | None = None) -> np.ndarray:
-    """The values of `TERMS` for one launch, in their order, as float64; `sms`, `units` as of `schedule`."""
-    found, p, types = schedule(variant, problem, sms, units), problem, variant.types
-    crowded, divided = found.busiest * found.crowd, float(found.parts > 0)
-    unaligned = types.ab.bytes == 4 and any(ld % 4 for ld in (p.lda, p.ldb, p.ldc))
-    return np.array(
-        [
-            1.0,
-            found.busiest,
-            crowded,
-            crowded * unaligned,
-            found.tiles * found.steps / found.blocks,
-            -(-found.tiles // found.blocks) * found.crowd,
-            ((p.m * p.k + p.k * p.n) * types.ab.bytes + p.m * p.n * types.c.bytes) / 1e6,
-            divided,
-            found.parts,
-            divided * variant.tile["m"] * variant.tile["n"] / 1e4 * found.crowd,
-        ]
-    )
+def time_us(variant: Variant, problem: Problem, sms: int = SMS) -> float:
+    """How long a launch of `variant` takes on an H100, in microseconds."""
+    found, values, types = schedule(variant, problem, sms), variant.template, variant.types
+    rates = TENSOR_CORES if variant.tensor_cores else FMA_PIPE
+    scheme = SCHEMES.get(variant.source.stem, OTHERS)
+    rows, columns, depth = (variant.tile[axis] for axis in "mnk")
+    area = rows * columns / 128**2
 
-
-def typical(variant: Variant) -> np.ndarray:
-    """Factors where nobody has swept a kernel on a card, in the order of `TERMS`: multiply-adds at 1.7 GHz, 128 a cycle
-    and multiprocessor in fp32 and 2048 of 16-bit elements, and the rest rounded from what a sweep on an H100 found."""
-    area = variant.tile["m"] * variant.tile["n"]
+    multiply_us = rows * columns * depth / rates.multiply_adds * found.crowd
     if not variant.tensor_cores:
-        step = area * variant.tile["k"] / (0.75 * 1.7e3 * 128)
-        return np.array([8.0, 0.25, step, 0.2 * step, 0.0, 0.5, 0.2, 3.0, 0.05, 1.0])
-    step = area * variant.tile["k"] / (1.7e3 * 2048)
-    if variant.persistent:
-        return np.array([7.4, 0.8 * step, 0.0, 0.0, 0.15, 0.3, 0.2, 0.0, 0.0, 3.0])
-    blocks = int(variant.template.get("BLOCKS", 1))
-    store = (1.2 + 0.8 * area / 1e4) / blocks
-    return np.array([3.4 + 0.8 * blocks, 0.9 * step, 0.0, 0.0, 0.15 * blocks, store, 0.18, 0.0, 0.0, 0.0])
+        multiply_us *= 1 + rates.loads * (1 / int(values.get("TM", 8)) + 1 / int(values.get("TN", 16)))
+        if any(ld % 4 for ld in (problem.lda, problem.ldb, problem.ldc)):
+            multiply_us *= 1 + rates.unaligned
+    share_a, share_b = int(values.get("CN", values.get("CX", 1))), int(values.get("CM", values.get("CY", 1)))
+    active = min(found.tiles * max(found.parts, 1.0), found.blocks) * variant.cluster_blocks
+    l2_us = (rows / share_a + columns / share_b) * depth * types.ab.bytes * active / rates.l2_bytes
+    per_step_us = rates.step_us * depth / (64 if variant.tensor_cores else 16)
+    steps_us = found.busiest * (max(multiply_us, l2_us) + per_step_us)
+
+    p = problem
+    dram_us = ((p.m * p.k + p.k * p.n) * types.ab.bytes + p.m * p.n * types.c.bytes) / rates.dram_bytes
+    rounds = -(-found.tiles // found.blocks)
+    total = scheme.start_us + max(steps_us, dram_us) + rounds * scheme.store_us * area * found.crowd
+    if found.parts or variant.slices > 1:
+        total += rates.exchange_us * area * (found.crowd if found.parts else 1.0) + rates.part_us * found.parts
+    return total
 
 
-ROUNDS, TYPICAL_ERROR = 4, 0.03
-
-
-def fit(rows: np.ndarray, time_us: np.ndarray) -> np.ndarray:
-    """Non-negative factors by least squares of relative errors, reweighted ROUNDS times so that outliers count less.
-
-    `rows`: terms, one row a measurement; `time_us`: microseconds.
-    """
-    weights = 1 / time_us
-    for _ in range(ROUNDS):
-        factors = _least_squares(rows * weights[:, None], time_us * weights)
-        off = np.abs(rows @ factors / time_us - 1)
-        weights = 1 / time_us / np.sqrt(np.maximum(off / TYPICAL_ERROR, 1))
-    return factors
-
-
-def _least_squares(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Non-negative least squares by active sets (Lawson and Hanson, "Solving Least Squares Problems", 1974, ch. 23)."""
-    columns = matrix.shape[1]
-    found, passive = np.zeros(columns), np.zeros(columns, bool)
-    for _ in range(3 * columns):
-        gradient = matrix.T @ (wanted - matrix @ found)
-        if passive.all() or gradient[~passive].max() <= 1e-9 * np.abs(matrix.T @ wanted).max():
-            break
-        passive[np.flatnonzero(~passive)[gradient[~passive].argmax()]] = True
-        while True:
-            trial = np.zeros(columns)
-            trial[passive] = np.linalg.lstsq(matrix[:, passive], wanted, rcond=None)[0]
-            below = passive & (trial <= 0)
-            if not below.any():
-                break
-            found += (found[below] / (found[below] - trial[below])).min() * (trial - found)
-            passive &= found > 1e-12
-            found[~passive] = 0
-        found = trial
-    return found
-
-
-class Factors(Mapping[str, tuple[float, ...]]):
-    """Factors of kernels by name, each fitted when it is first asked for: most who load the catalogue ask for none."""
-
-    def __init__(self, fits: Mapping[str, Callable[[], tuple[float, ...]]]) -> None:
-        self.fits = {name: functools.cache(one) for name, one in fits.items()}
-
-    def __getitem__(self, name: str) -> tuple[float, ...]:
-        return self.fits[name]()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.fits)
-
-    def __len__(self) -> int:
-        return len(self.fits)
-
-
-@dataclass(frozen=True)
-class Model:
-    """Factors of kernels by name, and the blocks or clusters that run at a time; `fitted`: those of a sweep.
-
-    `source`: a hash of what they were fitted to, for the factors differ in their last bits from host to host.
-    """
-
-    factors: Mapping[str, tuple[float, ...]]
-    resident: dict[str, int] = field(default_factory=dict)
-    sms: int = SMS
-    source: str = ""
-
-    def time_us(self, variant: Variant, problem: Problem) -> float:
-        """How long the kernel takes."""
-        known = self.factors.get(variant.name)
-        factors = typical(variant) if known is None else np.array(known)
-        return float(terms(variant, problem, self.sms, self.resident.get(variant.name)) @ factors)
-
-
-LEAST_ROWS = 3 * len(TERMS)  # of a kernel, below which its factors are those of `typical`
-
-
-def fitted(
-    rows: Sequence[dict[str, Any]], variants: Sequence[Variant], sms: int = SMS, codes: Codes | None = None
-) -> Model:
-    """The model behind rows of dispatch.csv: of each kernel those of its code as it is now, and not held out.
-
-    `codes`: the machine code of sources; a row of another source counts where it is of the same code.
-    """
-    factors: dict[str, Callable[[], tuple[float, ...]]] = {}
-    units, used = {}, []
-    for variant in variants:
-        now = variant.source_hash  # reads all sources: once, not for each row
-        same = {now, (codes or {}).get((variant.name, now), now)}
-        of_kernel = [row for row in rows if row["variant"] == variant.name and not row["held_out"]]
-        own = [row for row in of_kernel if same & {row["source_hash"], row.get("code_hash")}]
-        if len(own) >= LEAST_ROWS:
-            if resident := own[0].get("resident"):
-                units[variant.name] = int(resident)
-            factors[variant.name] = functools.partial(_factors, variant, own, sms, units.get(variant.name))
-            used += [[row.get(key) for key in ("variant", "m", "n", "k", "time_us", "resident")] for row in own]
-    return Model(Factors(factors), units, sms, digest(repr(used)))
-
-
-def _factors(variant: Variant, rows: list[dict[str, Any]], sms: int, units: int | None) -> tuple[float, ...]:
-    """The factors of one kernel, fitted to its rows of dispatch.csv."""
-    problems = (Problem.packed(row["m"], row["n"], row["k"], variant.b_layout) for row in rows)
-    of_problems = np.array([terms(variant, problem, sms, units) for problem in problems])
-    return tuple(float(factor) for factor in fit(of_problems, np.array([row["time_us"] for row in rows])))
+def fastest_first(variants: Iterable[Variant], problem: Problem, sms: int = SMS) -> list[Variant]:
+    """These variants by their predicted times on `problem`, the shortest first."""
+    return sorted(variants, key=lambda variant: time_us(variant, problem, sms))

@@ -9,11 +9,12 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from contracts import UserError
 from contracts.codes import digest
 from contracts.dtypes import Types
+from kernels import cost
 from kernels.arguments import SIGNATURE, TEXEL_BYTES, TEXTURES, Argument, declaration
 from kernels.problem import Layout, Problem
 from kernels.sources import ROOT, included, without_comments
@@ -308,30 +309,17 @@ class Choice:
         return self.variant.name + (f" for {least}" if least else "")
 
 
-class TimeModel(Protocol):
-    """Predicts times: `kernels.cost.Model` is one."""
-
-    @property
-    def source(self) -> str:
-        """Changes with what its predictions follow from."""
-        ...
-
-    def time_us(self, variant: Variant, problem: Problem) -> float:
-        """How long the kernel takes, in microseconds."""
-        ...
-
-
 @dataclass(frozen=True)
 class Dispatcher:
-    """Runs each problem with one of several kernels: the first of its choices that suits or, with a model of their
-    times (`kernels.cost`), the one of those that suit which the model predicts to be fastest."""
+    """Runs each problem with one of several kernels: the first of its choices that suits or, where it is `predicted`,
+    the one whose predicted time is shortest (`kernels.cost`)."""
 
     name: str
     choices: tuple[Choice, ...]
     builds_on: str | None
     idea: str
     origin: Mapping[str, str] | None
-    model: TimeModel | None = None
+    predicted: bool = False
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -392,11 +380,14 @@ class Dispatcher:
 
         Raises `UserError` where none does (see `refusal`).
         """
-        if reason := self.refusal(problem, addresses):
-            raise UserError(reason)
+        return self.candidates(problem, addresses)[0]
+
+    def candidates(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> list[Variant]:
+        """The kernels that take `problem`, in the order in which they are chosen. Raises as `pick` does."""
         suiting = [choice.variant for choice in self.choices if choice.suits(problem, addresses)]
-        model = self.model
-        return suiting[0] if model is None else min(suiting, key=lambda variant: model.time_us(variant, problem))
+        if not suiting:
+            raise UserError(self.refusal(problem, addresses))
+        return cost.fastest_first(suiting, problem) if self.predicted else suiting
 
     def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
         """Why no choice takes this problem: the last one's reason. None where one does."""
@@ -413,8 +404,8 @@ class Dispatcher:
 
     @property
     def source_hash(self) -> str:
-        """Changes with its choices and with the model; not with the sources of its kernels."""
-        return digest(*map(str, self.choices), *([self.model.source] if self.model else []))
+        """Changes with its choices and with the constants of predictions; not with the sources of its kernels."""
+        return digest(*map(str, self.choices), *([cost.CONSTANTS] if self.predicted else []))
 
 
 Runnable = Variant | Dispatcher

@@ -7,6 +7,7 @@ an entry stands for one of each: {dtype} is its name and {type} its C++ type.
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,12 +25,34 @@ def expanded(data: Mapping[str, Any], source: object) -> dict[str, Any]:
     Raises `UserError`, naming `source`, for two entries of one name and for a dtype that is none.
     """
     defaults = data.get("defaults", {})
-    variants = {name: _with_defaults(name, entry, defaults) for name, entry in data["variants"].items()}
+    tiles = _by_tile(data["variants"])
+    variants = {name: _with_defaults(name, entry, defaults) for name, entry in tiles.items()}
     found: dict[str, Any] = {"variants": _by_dtype(variants, source)}
     found["dispatchers"] = _by_dtype(data.get("dispatchers", {}), source)
     for entry in found["dispatchers"].values():
-        entry |= {"choices": [{"variant": one} if isinstance(one, str) else one for one in entry.get("choices", [])]}
+        entry |= {"choices": _choices(entry.get("choices", []), found["variants"])}
     return found | {"baselines": data["baselines"]}
+
+
+def _choices(written: list[Any], variants: Mapping[str, Entry]) -> list[Any]:
+    """A dispatcher's choices, each with its variant's name."""
+    found: list[Any] = []
+    for one in written:
+        named = fnmatch.filter(variants, one) if isinstance(one, str) else []
+        found += [{"variant": name} for name in named] or [{"variant": one} if isinstance(one, str) else one]
+    return found
+
+
+def _by_tile(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The entries, one for each of their tiles."""
+    found: dict[str, Entry] = {}
+    for name, entry in entries.items():
+        rest = {key: value for key, value in entry.items() if key != "tiles"}
+        for tile, values in entry.get("tiles", {"": {}}).items():
+            words = {"{tile}": tile}
+            template = rest.get("template", {}) | values
+            found[_filled(name, words)] = _filled(rest, words) | ({"template": template} if template else {})
+    return found
 
 
 def _with_defaults(name: str, entry: Entry, defaults: Mapping[str, Entry]) -> Entry:

@@ -1,64 +1,78 @@
-"""Dispatchers on problems that are not square: the fraction of cuBLAS that they reach, by shape and size.
+"""Problems that are not square: the fraction of cuBLAS, interleaved, in the layers of language models and at random.
 
-A dot is a problem that played no part in choosing the rules of the dispatcher (held out). Its height is the
-fraction of cuBLAS of the kernel that the dispatcher picks.
+Language models: over m, the geometric mean over all (n, k), and their range. Random problems, which no fit has seen:
+over the time that cuBLAS takes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures import style
-from analysis.results import Results
+from analysis.results import Results, marked
+from analysis.tables.shapes import LLM, RANDOM, timed
 
-SHAPES = {"square": style.INK, "random": style.PALE, "tall": style.BLUE, "wide": style.GREEN, "deep": style.RED}
+
+def of_models(axes: Axes, rows: pd.DataFrame) -> None:
+    """A line for each variant, over m, in the range of its (n, k)."""
+    for place, (label, own) in enumerate(rows.groupby("mark", sort=False)):
+        layout = "B column-major" if (own["b_layout"] == "column").all() else "B row-major"
+        percent = 100 * own["fraction"]
+        by_m = percent.groupby(own["m"])
+        mean = np.exp(np.log(percent).groupby(own["m"]).mean())
+        colour = style.COLOURS[place % len(style.COLOURS)]
+        axes.fill_between(mean.index, by_m.min(), by_m.max(), color=colour, alpha=0.15, linewidth=0)
+        axes.plot(mean.index, mean, color=colour, marker=style.MARKERS[place % 7], markersize=3, linewidth=0.9,
+                  label=f"{label}, {layout}")  # fmt: skip
+    ms = sorted(rows["m"].unique())
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ms, [str(m) for m in ms], rotation=45)
+    axes.set(xlabel="m", title="layers of language models")
 
 
-def picked(results: Results) -> pd.DataFrame:
-    """Problems that were held out, with the fraction of the kernel that each dispatcher picks: dispatcher, m, n, k,
-    shape, fraction, flop."""
-    rows = results.raw("dispatch")
-    if rows.empty:
-        return rows
-    rows = rows[rows["picked"].eq(True) & rows["held_out"].astype(bool)]
-    flop = 2.0 * rows["m"] * rows["n"] * rows["k"]
-    return rows.assign(flop=flop)[["dispatcher", "m", "n", "k", "shape", "fraction", "flop"]]
+def at_random(axes: Axes, rows: pd.DataFrame) -> None:
+    """A mark for each problem, over cuBLAS's time."""
+    for place, (label, own) in enumerate(rows.groupby("mark", sort=False)):
+        dtype = str(own["dtype"].iloc[0])
+        mean = float(np.exp(np.log(own["fraction"]).mean()))
+        axes.scatter(own["time_us"] * own["fraction"], 100 * own["fraction"], s=9, linewidth=0, alpha=0.85,
+                     color=style.DTYPES[dtype], marker=style.MARKERS[place % 7],
+                     label=f"{label}, {dtype}: geometric mean {style.percent(mean)}")  # fmt: skip
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")  # exponents would be printed too small
+    axes.set(xlabel="cuBLAS's time in µs", title="random problems")
 
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
-    """The figure: a panel for each dispatcher."""
-    rows = picked(results)
-    if rows.empty:
-        return style.empty(results, "Dispatchers on other shapes")
-    names = list(dict.fromkeys(rows["dispatcher"]))
-    figure, grid = plt.subplots(1, len(names), figsize=(style.WIDE, 2.6), sharey=True, squeeze=False)
-    for axes, name in zip(grid.flat, names, strict=True):
-        part = rows[rows["dispatcher"] == name]
-        for shape, colour in SHAPES.items():
-            own = part[part["shape"] == shape]
-            axes.scatter(
-                own["flop"] / 1e9, 100 * own["fraction"], s=9, color=colour, label=shape, linewidth=0, alpha=0.85
-            )
+    """The figure: a panel for what was measured, of one experiment or of all."""
+    others = (experiment,) if experiment and experiment not in LLM else RANDOM
+    drawn: list[tuple[Callable[[Axes, pd.DataFrame], None], pd.DataFrame]] = []
+    for panel, experiments in ((of_models, LLM), (at_random, others)):
+        rows = timed(results, experiments)
+        square = (rows["m"] == rows["n"]) & (rows["n"] == rows["k"])
+        rows = rows[~square & rows["experiment"].isin([experiment] if experiment else experiments)]
+        if len(rows):
+            drawn.append((panel, rows.assign(mark=marked(rows)).sort_values("order", kind="stable")))
+    if not drawn:
+        return style.empty(results, "Problems that are not square")
+    figure, grid = plt.subplots(1, len(drawn), figsize=(style.WIDE, 3.1), sharey=True, squeeze=False)
+    for axes, (draw_panel, rows) in zip(grid.flat, drawn, strict=True):
+        draw_panel(axes, rows)
         axes.axhline(100, color=style.INK, linewidth=0.8)
-        mean = float(np.exp(np.log(part["fraction"]).mean()))
-        ahead = int((part["fraction"] > 1).sum())
-        axes.set_title(name)
-        axes.text(0.98, 0.03, f"geometric mean {style.percent(mean)}\nfaster on {ahead} of {len(part)}", ha="right",
-                  transform=axes.transAxes)  # fmt: skip
-        axes.set(xscale="log", xlabel="GFLOP of the problem")
-        axes.xaxis.set_major_formatter("{x:g}")  # exponents would be printed too small
         axes.grid(axis="both")
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=1, handletextpad=0.4)
     grid[0][0].set_ylabel("% of cuBLAS")
-    grid[0][0].set_ylim(bottom=100 * rows["fraction"].min() - 12)  # room for the words
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    keep = [i for i, label in enumerate(labels) if label in set(rows["shape"])]
-    figure.legend([handles[i] for i in keep], [labels[i] for i in keep], loc="outside upper right", ncols=5,
-                  handletextpad=0.1, columnspacing=1.0)  # fmt: skip
     style.describe(
-        figure, "Dispatchers on problems that are not square", "Fraction of cuBLAS over the size of the problem."
+        figure,
+        "Fraction of cuBLAS on problems that are not square",
+        "Over m in layers of language models, and over the time of random problems.",
     )
-    style.provenance(figure, results, "problems that the dispatcher's rules were not chosen on")
+    stale = any(bool(rows["stale"].any()) for _, rows in drawn)
+    style.provenance(figure, results, "interleaved", "shaded: range over (n, k)", stale=stale)
     return figure

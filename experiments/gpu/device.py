@@ -244,28 +244,19 @@ class CatalogueKernel:
         allow_shared(self.gpu, kernel, variant.shared_bytes)
         return kernel
 
-    def resident(self, variant: Variant) -> int:
-        """Blocks, or clusters where it has some, that this GPU runs at a time."""
-        config, attribute = driver.CUlaunchConfig(), driver.CUlaunchAttribute()
-        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        cluster = attribute.value.clusterDim
-        cluster.x, cluster.y, cluster.z = *variant.cluster, variant.slices
-        config.gridDimX, config.gridDimY = (1024 * blocks for blocks in variant.cluster)
-        config.gridDimZ = variant.slices
-        config.blockDimX, config.blockDimY, config.blockDimZ = variant.threads, 1, 1
-        config.sharedMemBytes, config.hStream = variant.shared_bytes, self.gpu.stream.handle
-        config.attrs, config.numAttrs = [attribute], 1
-        function = cuda(driver.cuKernelGetFunction(self._kernels[variant.name].handle))
-        return int(cuda(driver.cuOccupancyMaxActiveClusters(function, config)))
-
-    def bind(self, problem: Problem, a: int, b: int, c: int, sms: int | None = None) -> Callable[[], None]:
+    def bind(
+        self, problem: Problem, a: int, b: int, c: int, sms: int | None = None, variant: Variant | None = None
+    ) -> Callable[[], None]:
         """A launch of this problem on matrices at these addresses; raises `UserError` where it is refused.
 
         Textures and workspaces that it needs live as long as what is returned. `sms`: a persistent kernel is launched
-        as on a GPU with so many SMs; None: as on this one.
+        as on a GPU with so many SMs; None: as on this one. `variant`: a dispatcher's kernel that takes the problem;
+        None: the one that it picks.
         """
         matrices = {"A": a, "B": b, "C": c}
-        variant = self.entry.pick(problem, matrices)
+        if reason := problem.overlap(self.entry.types, matrices):
+            raise UserError(f"{self.entry.name} cannot take this problem: {reason}")
+        variant = variant or self.entry.pick(problem, matrices)
         grid = variant.grid(problem, sms or self.gpu.sm_count)
         config = LaunchConfig(  # clusters are the source's: __cluster_dims__
             grid=grid,

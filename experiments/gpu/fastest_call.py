@@ -1,4 +1,4 @@
-"""A library that has several calls for a problem, of which the fastest on this card stands for it in measurements."""
+"""A library or dispatcher with several calls for a problem: the fastest on this card stands for it in measurements."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from experiments.gpu.algorithm_search import search
 from experiments.gpu.device import Gpu
 from experiments.gpu.timing import Stopwatch, duration_us, warm_up
-from kernels.catalogue import Baseline, Problem
+from kernels.catalogue import Entry, Problem
 
-WARM_S, WARM_MOST_S = 0.1, 0.5  # before a search: clocks are up
+WARM_S, WARM_MOST_S = 0.03, 0.2  # before a search: calls take turns, so that a clock that falls meets each of them
 Call = Callable[[], None]
 TimedBy = Callable[[Gpu, list[Call]], np.ndarray]  # microseconds of each call, in this order; NaN where spoilt
 
@@ -33,7 +33,7 @@ class Choice:
 class FastestCall(ABC):
     """What `bind_fastest` chose is known by `choice`."""
 
-    entry: Baseline
+    entry: Entry
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
@@ -45,7 +45,7 @@ class FastestCall(ABC):
 
     @abstractmethod
     def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
-        """All that the library has for this problem, by name; at least one, and each has run once."""
+        """All that may be fastest for this problem, by name; at least one, and each has run once."""
 
     def named(self, name: str, problem: Problem, a: int, b: int, c: int) -> Call | None:
         """The call of this name among `calls`; None where there is none."""

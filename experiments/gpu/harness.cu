@@ -103,6 +103,18 @@ __device__ void row_products(const T* A, int lda, const T* B, int ldb, int n, in
     y[size_t(blockIdx.y) * n + j] = sum;
 }
 
+// out[j][i] = in[i][j] of a packed rows x cols matrix, in tiles of 32 x 32. Grid: x over columns, y over rows; 256 threads.
+template <typename T>
+__device__ void transpose(const T* in, int rows, int cols, T* out) {
+    __shared__ T tile[32][33];
+    const int x = threadIdx.x % 32, first = threadIdx.x / 32, top = blockIdx.y * 32, left = blockIdx.x * 32;
+    for (int y = first; y < 32; y += 8)
+        if (top + y < rows && left + x < cols) tile[y][x] = in[size_t(top + y) * cols + left + x];
+    __syncthreads();
+    for (int y = first; y < 32; y += 8)
+        if (left + y < cols && top + x < rows) out[size_t(left + y) * rows + top + x] = tile[x][y];
+}
+
 #define FILL(NAME, T) \
     extern "C" __global__ void fill_##NAME(T* out, u64 count, u64 seed, int data) { fill(out, count, seed, data); }
 #define PRODUCTS(NAME, T)                                                                                        \
@@ -112,6 +124,9 @@ __device__ void row_products(const T* A, int lda, const T* B, int ldb, int n, in
     extern "C" __global__ void row_products_##NAME(const T* A, int lda, const T* B, int ldb, int n, int k,       \
                                                    const int* rows, int mode, double* y) {                       \
         row_products(A, lda, B, ldb, n, k, rows, mode, y);                                                       \
+    }                                                                                                            \
+    extern "C" __global__ void transpose_##NAME(const T* in, int rows, int cols, T* out) {                       \
+        transpose(in, rows, cols, out);                                                                          \
     }
 
 #define DTYPE(NAME, T) FILL(NAME, T) PRODUCTS(NAME, T)

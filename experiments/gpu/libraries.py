@@ -16,9 +16,10 @@ from contracts import UserError
 from experiments.gpu.cublaslt import CUBLAS_OP_N, CublasLt, operation_of_b
 from experiments.gpu.device import CatalogueKernel, Gpu
 from experiments.gpu.discovery import missing_libraries
+from experiments.gpu.dispatched import DispatchedGemm
 from experiments.gpu.fastest_call import Call, FastestCall, TimedBy, by_stopwatch
 from experiments.gpu.torch_gemm import TorchGemm
-from kernels.catalogue import Baseline, Entry, Problem
+from kernels.catalogue import Baseline, Dispatcher, Entry, Problem
 
 GEMM_EX = "cublasGemmEx"
 CUBLAS_GEMM_DEFAULT = -1  # cublas_api.h
@@ -130,7 +131,7 @@ def _loaded(name: str) -> ctypes.CDLL:
         raise UserError(f"no lib{name}: remedy: pip install torch (with CUDA), or a CUDA toolkit") from error
 
 
-Gemm = CatalogueKernel | CublasGemm | TorchGemm
+Gemm = CatalogueKernel | DispatchedGemm | CublasGemm | TorchGemm
 
 
 def import_early(entry: Entry) -> None:
@@ -141,6 +142,8 @@ def import_early(entry: Entry) -> None:
 
 def load_gemm(gpu: Gpu, entry: Entry) -> Gemm:
     """Whatever runs a catalogue entry; all have `bind(problem, a, b, c)`. Raises `UserError` without its library."""
+    if isinstance(entry, Dispatcher) and entry.predicted:
+        return DispatchedGemm(gpu, entry)
     if not isinstance(entry, Baseline):
         return CatalogueKernel(gpu, entry)
     if reason := missing_libraries().get(entry.library):

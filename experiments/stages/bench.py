@@ -4,7 +4,8 @@
         --windows windows.csv --samples samples.parquet --checks checks.csv
 
 For each variant, problem and kind of data of the experiment, each process measures: the variant alone and the baseline
-alone, one directly after the other, for the isolated fraction, unless a run is too short for that; then a window in
+alone, one directly after the other, for the isolated fraction, unless a run is too short for that or the experiment
+does without; then a window in
 which both alternate (which of a pair comes first is drawn), for the interleaved fraction and the one per clock. The
 outputs of that window are checked where they lie. Two processes also read the power while the variant runs alone, if
 the experiment asks for it. The baseline is the fastest call that its library has for the problem, by an algorithm
@@ -61,6 +62,7 @@ logger = logging.getLogger(__name__)
 SETTLE_S, ALONE_S = 0.05, 0.04  # of one kernel back to back: until its clock has settled, and the time that counts
 WARM_MOST_S, WARM_AFTER_ALONE_S = 0.4, 0.06  # of pairs back to back, before the window in which they alternate
 POWER_PROCESSES = 2  # that read the power: a value, and whether it repeats
+AROUND_S = 60e-6  # of a sample: L2 is flushed, and the clock stamped
 CHECK_S = 0.08  # of checking both outputs, and of the host meanwhile
 LONG_US = 20_000.0  # a run above which one run alone is long enough to plan by
 AS_FOUND = "back to back until steady, clocks as found"
@@ -156,13 +158,13 @@ class Bench:
 
         first_us = {role: planned_us(gpu, work) for role, work in works.items()}
         alone = {}
-        if min(first_us.values()) >= SHORT_US:
+        if protocol.isolated and min(first_us.values()) >= SHORT_US:
             alone = each_alone(gpu, works, first_us, flip=item.process % 2 == 1)
         reading = power.Reading(run_us=alone.get("variant"))
         if protocol.power_s and item.process < POWER_PROCESSES:
             reading = power.watch(gpu, self.handle, variant, first_us["variant"], protocol.power_s)
             reading = replace(reading, run_us=alone.get("variant", reading.run_us))  # next to the baseline's
-        most_s = WARM_AFTER_ALONE_S if alone else WARM_MOST_S
+        most_s = WARM_AFTER_ALONE_S if alone or not protocol.isolated else WARM_MOST_S
         pair_us = warm_up(gpu, pair, protocol.warmup_s, most_s, chunk_s=max(protocol.warmup_s, 0.03) / 3)
         for role in works:  # what is checked below was written by timed runs
             matrices.poison(gpu, role)
@@ -352,9 +354,11 @@ def _problem_of(row: dict[str, Any]) -> ProblemSpec:
 
 
 def _picked(item: Item, asked: Asked) -> str:
-    """Which kernel of a dispatcher runs this problem."""
+    """Which kernel of a dispatcher runs this problem, where that needs no search."""
     entry, _ = asked.pair(item)
-    return f" by {entry.pick(item.problem.of(entry.b_layout)).name}" if isinstance(entry, Dispatcher) else ""
+    if not isinstance(entry, Dispatcher) or entry.predicted:
+        return ""
+    return f" by {entry.pick(item.problem.of(entry.b_layout)).name}"
 
 
 def outcome(item: Item, one: Measurement) -> str:
@@ -413,11 +417,13 @@ def expected_s(protocol: Protocol, run_us: float, baseline_us: float, process: i
     runs = run_us / 1e6, baseline_us / 1e6
     pair = sum(runs)
     first = sum(run * (2 if run * 1e6 > LONG_US else 3) for run in runs)
-    alone = sum(max(SETTLE_S, run) + max(ALONE_S, run) for run in runs) if min(runs) * 1e6 >= SHORT_US else 0.0
+    long = protocol.isolated and min(runs) * 1e6 >= SHORT_US
+    alone = sum(max(SETTLE_S, run) + max(ALONE_S, run) for run in runs) if long else 0.0
     reads_power = protocol.power_s > 0 and process < POWER_PROCESSES
     watched = power.SETTLE_S + max(protocol.power_s, power.LEAST_S) / 2 + power.LEAST_S / 2 if reads_power else 0.0
     warm = max(WARM_AFTER_ALONE_S if alone else protocol.warmup_s, 2 * pair)
-    sampled = pair + max(min(protocol.window_s, protocol.samples * pair), LEAST_KEPT * pair)
+    pairs = max(min(protocol.window_s / pair, protocol.samples), LEAST_KEPT)
+    sampled = (1 + pairs) * pair + 2 * pairs * AROUND_S
     return first + alone + watched + warm + sampled + CHECK_S
 
 

@@ -1,4 +1,4 @@
-"""Which of a library's calls stands for it on a problem: found once for each GPU by an algorithm search, and kept."""
+"""Which call of a library, or kernel of a dispatcher, stands for it on a problem: found once by a search, and kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.gpu.libraries import Gemm
 from experiments.stages import store
 from experiments.stages.store import Measurement, Place, Store
 from experiments.stages.turns import ROLES, Matrices
-from kernels.catalogue import Baseline, Catalogue, Entry, Problem
+from kernels.catalogue import Catalogue, Entry, Problem, Variant
 
 
 class LibraryCalls:
@@ -27,8 +27,8 @@ class LibraryCalls:
         self.kept, self.entries, self.build_dir = kept, entries, build_dir
 
     def _found(self, entry: Entry, p: Problem) -> Measurement | None:
-        """The search that is kept of a library and a problem; None for a kernel of ours."""
-        if not isinstance(entry, Baseline):
+        """The search that is kept of a library or a dispatcher and a problem; None for a kernel."""
+        if isinstance(entry, Variant):
             return None
         return self.kept.find(_place(entry, p), store.basis_of(entry, self.build_dir).__eq__)
 
@@ -75,6 +75,6 @@ def _place(entry: Entry, p: Problem) -> Place:
     return Place("search", entry.name, f"{p.m}x{p.n}x{p.k}-{p.b_layout}")
 
 
-def _row(entry: Baseline, p: Problem, choice: Choice) -> dict[str, Any]:
+def _row(entry: Entry, p: Problem, choice: Choice) -> dict[str, Any]:
     sizes = {"m": p.m, "n": p.n, "k": p.k, "b_layout": p.b_layout}
     return {"baseline": entry.name, "dtype": entry.dtype, **sizes, **asdict(choice)}

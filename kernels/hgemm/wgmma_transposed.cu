@@ -4,7 +4,8 @@
 // any multiple of 8 columns of its second. With A first, a tile of C has a multiple of 64 rows, and 600 rows by 7376
 // columns are 195 tiles of 128 x 192: a second wave that leaves half of 132 multiprocessors idle. With B^T first, the 64
 // lie along a row of C, and tiles have as few rows as fit: 600 rows are three tiles of 208. Neither matrix moves: row-major
-// B is B^T stored by columns, row-major A is A^T stored by rows, and wgmma reads 16-bit operands of either kind.
+// B is B^T stored by columns, row-major A is A^T stored by rows, and wgmma reads 16-bit operands of either kind. So it does
+// where B is column-major, as weights of language models are kept.
 //
 // Blocks form clusters of CX x CY x SLICES:
 //
@@ -25,12 +26,12 @@
 //            consumer  wait full | wgmma | wait for the wgmma of the step before | arrive at its empty; next step
 //            then      exchange sums (SLICES > 1) | scale, round | stmatrix, transposed | TMA store
 //
-// Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile; STAGES: of the pipeline; CX, CY, SLICES: the cluster;
+// Template:  T: __nv_bfloat16 or __half; COLUMN_MAJOR_B; BM, BN, BK: the block's tile; STAGES: of the pipeline; CX, CY, SLICES: the cluster;
 //            BLOCKS: of a multiprocessor.
 // Launch:    2 BN + 32 threads (1-D); grid x over tiles of n, y over tiles of m, z over slices, whole clusters of them;
 //            dynamic shared memory: the stages, their barriers, and 1024 bytes to align them.
 // Requires:  lda, ldb, ldc multiples of 8; A, B, C 16-byte aligned; BM a multiple of CX and of 8 SLICES; sm_90a. Boxes:
-//            BM / CX x 64 of A, 64 / CY x 64 of B, BM / SLICES x 64 of C, swizzled over 128 bytes.
+//            BM / CX x 64 of A, 64 / CY x 64 of B's rows or columns, BM / SLICES x 64 of C, swizzled over 128 bytes.
 
 #include "include/epilogue.cuh"
 #include "include/mbarrier.cuh"
@@ -82,7 +83,7 @@ __device__ __forceinline__ void store_transposed(const float (&sum)[SUMS], int r
     }
 }
 
-template <typename T, int BM, int BN, int BK, int STAGES, int CX, int CY, int SLICES, int BLOCKS>
+template <typename T, bool COLUMN_MAJOR_B, int BM, int BN, int BK, int STAGES, int CX, int CY, int SLICES, int BLOCKS>
 __global__ void __cluster_dims__(CX, CY, SLICES) __launch_bounds__(2 * BN + 32, BLOCKS)
 hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap tma_a,
                        const __grid_constant__ CUtensorMap tma_b, float beta, T* C, int ldc,
@@ -144,10 +145,12 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
 #pragma unroll
             for (int c = 0; c < CONSUMERS; ++c) {
                 const uint32_t b = b_tile(state.stage) + c * BOX_BYTES + part_b * wgmma::ROW_BYTES;
+                const int across = COLUMN_MAJOR_B ? col + c * 64 + part_b : step * BK + part_b;  // rows of the box
+                const int along = COLUMN_MAJOR_B ? step * BK : col + c * 64;
                 if constexpr (CY == 1) {
-                    tma::load(b, tma_b, step * BK, col + c * 64, full(state.stage));
+                    tma::load(b, tma_b, across, along, full(state.stage));
                 } else {
-                    tma::load_multicast(b, tma_b, step * BK + part_b, col + c * 64, full(state.stage), share_b);
+                    tma::load_multicast(b, tma_b, across, along, full(state.stage), share_b);
                 }
             }
         }
@@ -175,9 +178,11 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
             wgmma::fence();
 #pragma unroll
             for (int p = 0; p < BK; p += 16) {
-                const uint64_t b = wgmma::descriptor_mn_major<T, BK>(b_tile(state.stage) + group * BOX_BYTES, p);
+                const uint32_t box = b_tile(state.stage) + group * BOX_BYTES;
+                const uint64_t b = COLUMN_MAJOR_B ? wgmma::descriptor_k_major<T>(box, p)
+                                                  : wgmma::descriptor_mn_major<T, BK>(box, p);
                 const uint64_t a = wgmma::descriptor_k_major<T>(a_tile(state.stage), p);
-                wgmma::mma_transposed<T>(sum, b, a, step > first || p > 0);
+                wgmma::mma_transposed<T, COLUMN_MAJOR_B>(sum, b, a, step > first || p > 0);
             }
             wgmma::commit();
             wgmma::wait<1>();  // for the previous step

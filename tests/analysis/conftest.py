@@ -63,6 +63,32 @@ def changed() -> Callable[..., Results]:
 
 
 @pytest.fixture(scope="session")
+def shaped(h100: Results, changed: Callable[..., Results]) -> Results:
+    """The H100's archive with four problems of language models and three random ones, whose fractions are planted."""
+    planted = [  # experiment, variant, m, n, k, fraction of cuBLAS
+        ("llm_shapes", "hgemm_best_bf16", 1, 8192, 8192, 0.8),
+        ("llm_shapes", "hgemm_best_bf16", 1, 2112, 7168, 1.25),
+        ("llm_shapes", "hgemm_best_bf16", 4096, 8192, 8192, 0.96),
+        ("llm_shapes_triton", "triton_bf16", 4096, 8192, 8192, 0.7),
+        ("any_shape_fp32", "sgemm_tma_streamk", 64, 300, 5000, 0.9),
+        ("any_shape_fp32", "sgemm_tma_streamk", 1024, 1024, 1024, 3.0),
+        ("any_shape_bf16", "hgemm_best_bf16", 64, 304, 5000, 1.1),
+    ]
+
+    def add(rows: pd.DataFrame) -> pd.DataFrame:
+        made = []
+        for experiment, variant, m, n, k, fraction in planted:
+            one = rows[(rows["variant"] == variant) & (rows["clock_policy"] == "boost") & (rows["data"] == "uniform")]
+            given = {"experiment": experiment, "m": m, "n": n, "k": k, "sm_clock_mhz": 1500.0, "stale": False}
+            ends = dict.fromkeys(("fraction", "fraction_low", "fraction_high"), fraction)
+            time_us = 100.0 if m < 4096 else 1000.0
+            made.append(one.iloc[[0]].assign(**given, **ends, time_us=time_us))
+        return pd.concat([rows, *made], ignore_index=True)
+
+    return changed(h100, timings=add)
+
+
+@pytest.fixture(scope="session")
 def made(once: Callable[..., Path], variants_csv: Path) -> Path:
     """A folder with tables/, figures/, both documents and explorer.html. No test writes to it."""
 

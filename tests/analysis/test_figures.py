@@ -13,7 +13,7 @@ import pytest
 from matplotlib.text import Text
 
 from analysis import draw
-from analysis.figures import error, ladder, roofline, sizes, stalls, steps, style
+from analysis.figures import error, ladder, roofline, shapes, sizes, stalls, steps, style
 from analysis.results import Results
 
 # What each figure must have among its words; a figure of an experiment as NAME_EXPERIMENT
@@ -26,7 +26,6 @@ WORDS = {
     "overview_light": ["cuBLAS", "wingedge_sgemm", "×12.9"],
     "overview_dark": ["sgemm_cu"],
     "fractions": ["isolated", "per clock", "tf32"],
-    "shapes": ["sgemm_best", "geometric mean"],
     "power": ["limit 700 W", "zeros"],
     "gpus": ["n = 8192", "wgmma_pingpong_bf16"],
     "published": ["boehm_sgemm, RTX A6000", "94%"],
@@ -39,6 +38,8 @@ WORDS = {
     "error": ["3xtf32_wgmma", "k"],
     "issue": ["neighbours merged", "wavefronts of a load"],
 }
+
+AWAITED = {"shapes"}  # which the archive has no rows for until it is measured again
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +59,7 @@ def test_each_figure_has_its_words_as_text_a_title_and_readable_print(made: Path
         points = [float(size) for size in re.findall(r"font-size: ([\d.]+)px", ET.tostring(root, encoding="unicode"))]
         assert points and min(points) >= 7, name
         assert (made / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
-        assert not any("nothing to show" in text for text in texts), name
+        assert any("nothing to show" in text for text in texts) == (name in AWAITED), name
 
 
 def test_a_bar_of_the_ladder_is_as_long_as_its_label_says(h100: Results) -> None:
@@ -99,6 +100,18 @@ def test_error_bars_of_sizes_are_the_range_of_five_processes_alone(h100: Results
     rows = ladder.shown(ladder.rungs(h100, "sgemm_sizes"))
     bars = sum(len(one.get_segments()) for axes in figure.axes for one in axes.collections)
     assert bars == (rows["processes"] >= 5).sum() > 0
+
+
+def test_shapes_have_the_geometric_mean_over_layers_and_a_mark_for_each_random_problem(shaped: Results) -> None:
+    models, random = shapes.draw(shaped).axes
+    means = {str(line.get_label()): line.get_xydata().tolist() for line in models.lines[:2]}  # type: ignore[union-attr]
+    (ours, of_ours), (triton, of_triton) = means.items()
+    assert ours.endswith("B row-major") and of_ours == [pytest.approx([1, 100]), pytest.approx([4096, 96])]
+    assert triton.startswith("Triton") and of_triton == [pytest.approx([4096, 70])]
+    marks = [one.get_offsets().tolist() for one in random.collections]  # type: ignore[union-attr]
+    assert marks == [[pytest.approx([90, 90])], [pytest.approx([110, 110])]]  # no square; over cuBLAS's time
+    (alone,) = shapes.draw(shaped, "llm_shapes").axes
+    assert len(alone.lines) == 2  # without Triton's experiment; with the line at 100%
 
 
 def test_steps_are_coloured_by_their_counters_and_changes_read_as_percent_or_factor() -> None:

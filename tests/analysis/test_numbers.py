@@ -116,6 +116,15 @@ def test_a_quantity_comes_from_an_experiment_that_measured_it(h100: Results) -> 
     assert own.value(name, "fraction").value == first["fraction"]  # type: ignore[union-attr]
 
 
+def test_fractions_are_of_all_problems_of_an_experiment_whatever_their_shape(shaped: Results, h100: Results) -> None:
+    own = Numbers(shaped)
+    mean = 'geometric_mean(fractions(hgemm_best_bf16, experiment="llm_shapes", m=1))'
+    assert own.evaluate(mean).value == pytest.approx(1) and own.evaluate(f"{mean} >= 0.99").holds
+    assert [one.value for one in own.fractions("hgemm_best_bf16", "llm_shapes")] == [0.8, 1.25, 0.96]
+    with pytest.raises(Missing, match="no timing of hgemm_best_bf16 in llm_shapes"):
+        Numbers(h100).fractions("hgemm_best_bf16", "llm_shapes")
+
+
 def test_what_a_gpu_did_not_measure_or_of_another_source_is_missing(
     numbers: Numbers, variants_csv: Path, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from helpers import run_module
 from analysis import compare
 from analysis.ladders import LIBRARY, steps, worklog_of
 from analysis.results import Results
-from analysis.tables import emulator, gpus, kernels
+from analysis.tables import emulator, gpus, kernels, shapes
 from analysis.tables.steps import moved
 from contracts.worklogs import OURS
 
@@ -34,6 +34,20 @@ def test_timings_have_their_ladder_and_the_gain_of_each_step(tables: Path, h100:
     assert at.loc["sgemm_coalesced", "builds_on"] == "sgemm_naive" and pd.isna(at.loc["sgemm_naive", "gain"])
     variants = pd.DataFrame({"origin": ["boehm_sgemm: Kernel 1", None, None], "kind": ["kernel", "kernel", "baseline"]})
     assert list(worklog_of(variants)) == ["boehm_sgemm", OURS, LIBRARY]
+
+
+def test_shapes_of_language_models_are_fractions_of_the_bound_that_binds(
+    tables: Path, h100: Results, shaped: Results
+) -> None:
+    rows = shapes.llm_shapes_table(shaped).set_index(["variant", "n", "m"])
+    few, many = rows.loc["hgemm_best_bf16", 8192, 1], rows.loc["hgemm_best_bf16", 8192, 4096]
+    rates = h100.machine["ceilings"]
+    copied = 2 * (8192**2 + 2 * 8192) / (rates["dram_copy_gb_per_s"] * 1e3)
+    multiplied = 2 * 4096 * 8192**2 / (rates["bf16_wgmma_flop_per_clock_sm"] * 132 * 1500.0)
+    assert (few["bound"], many["bound"]) == ("DRAM", "tensor cores")
+    assert few["fraction_of_bound"] == pytest.approx(copied / 100)
+    assert many["fraction_of_bound"] == pytest.approx(multiplied / 1000)
+    assert len(rows) == 4 and pd.read_csv(tables / "llm_shapes.csv").empty  # the archive has none yet
 
 
 def test_every_variant_of_the_catalogue_has_a_row_of_kernels_with_its_checks(tables: Path, h100: Results) -> None:

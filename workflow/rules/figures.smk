@@ -103,13 +103,14 @@ rule figure_of_tiles:
         "python -m analysis.draw --results {params.swept} --catalogue results/variants.csv --out results/figures tiles 2>&1 | tee {log}"
 
 
-# Figures of an experiment: a ladder, or a figure over sizes where there are many; and its counters. While measuring, each is
-# drawn of its experiment's own tables, and so by itself; else one process draws all of a kind.
+# Figures of an experiment: of its squares a ladder, or a figure over sizes where there are many; of other shapes; and its counters.
+# While measuring, each is drawn of its experiment's own tables, and so by itself; else one process draws all of a kind.
 MANY_SIZES = 8
 EXPERIMENT_FIGURES = {}
 for _name, _experiment in PLAN.experiments.items():
-    _sizes = {problem.n for problem in _experiment.problems}
+    _sizes = {problem.n for problem in _experiment.problems if problem.m == problem.n == problem.k}
     _kinds = (["sizes"] if len(_sizes) > MANY_SIZES else ["ladder"]) if _sizes else []
+    _kinds += ["shapes"] if _experiment.kind == "problems" else []
     _kinds += ["counters"] if _experiment.profiled else []
     for _kind in _kinds:
         EXPERIMENT_FIGURES.setdefault((PLAN.folder_of(_name), _kind), []).append(_name)

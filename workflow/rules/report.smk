@@ -12,6 +12,7 @@ rule report_tables:
         "results/variants.csv",
     output:
         report("results/tables/timings.csv", category="Tables", caption="../report/timings.rst"),
+        report("results/tables/llm_shapes.csv", category="Tables", caption="../report/llm_shapes.rst"),
         report("results/tables/kernels.csv", category="Tables", caption="../report/kernels.rst"),
         report("results/tables/steps.csv", category="Tables", caption="../report/steps.rst"),
         report("results/tables/counters.csv", category="Tables", caption="../report/counters_table.rst"),

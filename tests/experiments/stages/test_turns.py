@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import ROOT
 
+import ptxsim
 from experiments.declarations import Protocol
 from experiments.gpu.timing import Samples, Work
 from experiments.stages import bench, turns
@@ -85,3 +87,13 @@ def test_each_runs_alone_directly_after_the_other(flip: bool, monkeypatch: pytes
     order = [work for work, _ in calls]
     assert order == (["baseline"] * 2 + ["variant"] * 2 if flip else ["variant"] * 2 + ["baseline"] * 2)
     assert [count for work, count in calls if work == "variant"] == [50, 40]
+
+
+@pytest.mark.parametrize(("kernel", "dtype"), [("transpose_bf16", np.uint16), ("transpose_fp8_e4m3", np.uint8)])
+def test_a_column_major_matrix_is_transposed_on_the_device_bit_by_bit(kernel: str, dtype: Any) -> None:
+    rows, columns = 37, 70  # more than a tile, and no multiple of one
+    stored = np.random.default_rng(4).integers(0, 120, (rows, columns)).astype(dtype)
+    given, out = ptxsim.Array(stored), ptxsim.Array(np.zeros((columns, rows), dtype), "out")
+    harness = ptxsim.load(ROOT / "experiments" / "gpu" / "harness.cu", kernel)
+    harness.launch((-(-columns // 32), -(-rows // 32)), 256, [given, rows, columns, out])
+    assert (out.numpy() == stored.T).all()
