@@ -65,11 +65,10 @@ def used(memory: DeviceMemory) -> tuple[Spans, Spans]:
     stored = [spans for array, spans in _arrays(memory) if array.stored]
     for start, end in stored:
         memory.written(start, end - start)
-    return tuple(np.array(spans, np.int64).reshape(-1, 2) for spans in (fetched, stored))
+    return np.array(fetched, np.int64).reshape(-1, 2), np.array(stored, np.int64).reshape(-1, 2)
 
 
 def release(memory: DeviceMemory, start: int) -> None:
-    """Remove the textures and surfaces of an array whose memory is freed."""
-    gone = [h for h, t in memory.textures.items() if isinstance(t, TextureArray) and t.memory and t.memory[0] == start]
-    for handle in gone:
-        del memory.textures[handle]
+    """The memory of an array is freed: its textures and surfaces must not be used any more."""
+    for array, (first, _) in _arrays(memory):
+        array.freed = array.freed or first == start

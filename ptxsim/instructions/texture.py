@@ -59,6 +59,8 @@ def _of_each(
         array = m.launch.textures.get(number)
         if array is None:
             raise m.diag.fault(instruction, f"0x{number:x} is not a texture or surface object", int(lanes[here[0]]))
+        if isinstance(array, TextureArray) and array.freed:
+            raise m.diag.fault(instruction, f"{array!r} was freed", int(lanes[here[0]]))
         dims, layered = GEOMETRIES[geometry]
         cube = geometry.endswith("cube")
         fits = isinstance(array, TextureArray) and array.cube == cube and (cube or array.dims == dims)

@@ -38,7 +38,7 @@ class TextureArray:
         view: the data are not copied: they lie in memory that others write. No surface has rows with gaps between.
 
     `fetched` and `stored` become true with the first fetch and the first store. Where `unwritten` is set, nobody has
-    written the data, and a fetch is a fault.
+    written the data, and a fetch is a fault; so is each use of an array that was `freed`.
 
     Raises `PtxsimError`, one line, for what cannot be.
     """
@@ -58,7 +58,7 @@ class TextureArray:
         view: bool = False,
     ) -> None:
         self.name, self._data = name, data if view else np.array(data, order="C")
-        self.fetched = self.stored = self.unwritten = False
+        self.fetched = self.stored = self.unwritten = self.freed = False
         self.memory: tuple[int, int] | None = None  # addresses of the device memory in which a view lies, from and to
         self.addresses = (address,) * 3 if isinstance(address, str) else tuple(address)
         asked = [("address", each, ADDRESS) for each in self.addresses]
