@@ -354,7 +354,7 @@ class Emulator:
         self.memory.textures[handle] = made
 
     def array_texture(self, payload: Payload) -> Reply:
-        """Add a texture or surface of a CUDA array; the reply says why there can be none, nothing where there is one."""
+        """Add a texture or surface of a CUDA array; the reply says why there can be none, or nothing."""
         try:
             textures.add(payload, self.memory)
         except PtxsimError as error:

@@ -65,11 +65,11 @@ extern "C" __global__ void persistent(float* out, const float* in, int n) {
         out[tile * 32 + threadIdx.x] = sum;
     }
 }
-extern "C" __global__ void tiles(float* c, const float* a, const float* b, int k) {  // 4 x 4 tiles, persistent
-    for (int tile = blockIdx.x; tile < 16; tile += gridDim.x) {
+extern "C" __global__ void tiles(float* c, const float* a, const float* b, int k, int rows) {
+    for (int tile = blockIdx.x; tile < 16; tile += gridDim.x) {  // of 4 x 4
         float sum = 0;
         for (int i = 0; i < k; ++i)
-            sum += a[(tile / 4 * k + i) * 32 + threadIdx.x] * b[(tile % 4 * k + i) * 32 + threadIdx.x];
+            sum += a[(tile / 4 * rows + i) * 32 + threadIdx.x] * b[(tile % 4 * rows + i) * 32 + threadIdx.x];
         c[tile * 32 + threadIdx.x] = sum;
     }
 }
@@ -211,7 +211,7 @@ def test_sectors_of_a_persistent_kernel_are_those_of_all_blocks(ptx_text, grid):
     """Blocks share rows and columns of tiles, which neighbours do not show; with 6 blocks some have more tiles."""
     kernel = ptxsim.load(ptx_text, "tiles")
     k = 1600
-    args = [*floats(16 * 32, 4 * k * 32, 4 * k * 32), k]
+    args = [*floats(16 * 32, 4 * k * 32, 4 * k * 32), k, k]
     found = ptxsim.predict(kernel, grid, 32, args, by_instruction=True)
     assert found.over == (3, (128, 192, 256)) and found.work.counts["sectors"] == 2 * 4 * k * 32 * 4 / 32
 
