@@ -27,7 +27,7 @@ from ..instructions import registry
 from ..machine.arrays import Texture
 from ..machine.clusters import in_clusters
 from ..machine.launch import Limits
-from ..machine.memory import Access
+from ..machine.memory import Access, Arena
 from ..machine.observer import Launched, MemoryEvent, Observer
 from ..ptx import polling
 from ..ptx.program import Program
@@ -39,7 +39,7 @@ from .extrapolation import EXACT, NotLinearError, extrapolate
 from .trip_counts import trip_counts
 
 # Values that are tried in turn for a count of trips: the least, and the step from it.
-SHORTER = ((128, 64), (256, 128), (512, 256))
+SHORTER = ((128, 64), (256, 128), (256, 256), (512, 256))
 SHORTEST = 64  # the value with which all blocks of a small grid are run, to find those that do the same
 MORE = 4  # blocks at places drawn (from a fixed seed) to test the prediction, in addition to those next to the edges
 WHOLE = 2e9  # thread-instructions that running all blocks may cost: some seconds
@@ -161,24 +161,41 @@ class _Seen:
 
     stats: dict[int, Stats] = field(default_factory=dict)
     fetched: dict[int, dict[int, np.ndarray]] = field(default_factory=dict)  # sectors by cluster and array, of the last
+    sizes: dict[int, int] = field(default_factory=dict)  # sectors that an array lies in
+    # by array, how many times the sectors of one cluster all of them read together: where all of them were run
+    together: dict[int, float] = field(default_factory=dict)
 
-    def take(self, number: int, apart: _Apart, blocks: Sequence[int], starts: Sequence[int]) -> None:
-        """Note what a cluster of these blocks fetched; `starts`: of the arrays in memory."""
+    def take(self, number: int, apart: _Apart, blocks: Sequence[int], arena: Arena) -> None:
+        """Note what a cluster of these blocks fetched."""
         sectors = next(traffic.sectors_of(blocks) for those, traffic in apart.traffic if blocks[0] in those)
-        arrays = np.searchsorted(np.asarray(starts), sectors * SECTOR, side="right")
+        arrays = np.searchsorted(np.asarray(arena.starts), sectors * SECTOR, side="right")
         self.fetched[number] = {int(n): sectors[arrays == n] for n in np.unique(arrays)}
+        for n in self.fetched[number]:
+            first, last = arena.starts[n - 1] // SECTOR, (arena.ends[n - 1] - 1) // SECTOR
+            self.sizes[n] = last - first + 1
 
-    def sectors(self, middle: int, beside: Sequence[tuple[int, int]]) -> float:
-        """Different sectors that the grid reads: of each array those of a block, and as many more along each axis
-        (`beside`: a block next to it there, and how many there are) as that block has for itself."""
-        total = 0.0
+    def take_all(self, middle: int) -> None:
+        """All clusters of the grid were run: what they fetched together is known."""
         for array, own in self.fetched[middle].items():
-            many = float(own.size)
-            for number, size in beside:
+            parts = [found[array] for found in self.fetched.values() if array in found]
+            self.together[array] = np.unique(np.concatenate(parts)).size / own.size
+
+    def sectors(self, middle: int, beside: Sequence[tuple[int, int]]) -> Sums:
+        """Different sectors of each array that the grid reads: those of a block times what all blocks read together or,
+        where not all were run, as many more along each axis (`beside`: a block next to it there, and how many there
+        are) as that block has for itself."""
+        found: Sums = {}
+        for array, own in self.fetched[middle].items():
+            many = own.size * self.together.get(array, 1.0)
+            for number, size in beside if array not in self.together else ():
                 new = np.setdiff1d(self.fetched[number].get(array, own[:0]), own, assume_unique=True).size
                 many *= 1 + (size - 1) * new / own.size
-            total += many
-        return total
+            found[f"sectors:{array}"] = many
+        return found
+
+    def all_sectors(self, sums: Sums) -> float:
+        """Different sectors that the grid reads, of no array more than it has."""
+        return sum(min(sums.get(f"sectors:{array}", 0.0), size) for array, size in self.sizes.items())
 
     def counters(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int], sums: Sums) -> Counters:
         """Counters of the whole grid, with these sums."""
@@ -333,7 +350,8 @@ def predict(
     line.
 
     `by_instruction`: the result has `counters` and `work`, too. Of what a launch reads from DRAM, how much more the
-    blocks along each axis of the grid read than one block does is taken from two neighbours.
+    blocks along each axis of the grid read than one block does is taken from two neighbours; of a small grid with one
+    axis, whose blocks choose their tiles themselves, from all blocks in a short launch.
 
     Raises `PtxsimError`, one line, with the reason where a few blocks do not predict the others, or smaller values the
     launch's own.
@@ -354,6 +372,7 @@ def predict(
     units = [g // c for g, c in zip(grid, cluster, strict=True)]
 
     seen = _Seen()
+    known: list[Classes] = []  # by what blocks do in a short launch
 
     def launch(args: Sequence[Any], chosen: Sequence[int], limits: Limits) -> dict[int, Sums]:
         """The sums of each of these clusters, by its number."""
@@ -376,7 +395,7 @@ def predict(
         if by_instruction:
             for number, first in zip(chosen, firsts, strict=True):
                 blocks = in_clusters(grid, cluster, np.asarray([first])).tolist()
-                seen.take(number, apart, blocks, kernel.machine.launch.arena.starts)
+                seen.take(number, apart, blocks, kernel.machine.launch.arena)
                 found[first]["block_sectors"] = sum(part.size for part in seen.fetched[number].values())
             for _, counters in apart.batches:
                 for stats in counters.by_instruction():
@@ -405,7 +424,7 @@ def predict(
         added = {name: sum(size * sums[representative[k]].get(name, 0.0) for k, size in kinds) for name in names}
         if by_instruction:
             along = [size for size in units if size > 1]
-            added["sectors"] = seen.sectors(middle, list(zip(beside, along, strict=True)))
+            added |= seen.sectors(middle, list(zip(beside, along, strict=True)))
         return added, len(classes.of) * math.prod(cluster)
 
     def from_smaller(place: int, values: Sequence[int], step: int, classes: Classes) -> tuple[Sums, int]:
@@ -414,21 +433,33 @@ def predict(
         return extrapolate(sums, 1, int(args[place]) // step, 1), max(sampled for _, sampled in ran.values())
 
     def alike(place: int) -> Classes:
-        """Classes of blocks that do the same, found by running all of them with few trips."""
+        """Classes of blocks that do the same, found by running all of them with few trips, once."""
+        if known:
+            return known[0]
         few = int(args[place]) % SHORTEST + SHORTEST
         cheap = replace(limits or Limits(), thread_instructions=min((limits or Limits()).thread_instructions, WHOLE))
-        return classes_of(launch([*args[:place], few, *args[place + 1 :]], range(math.prod(units)), cheap))
+        found = launch([*args[:place], few, *args[place + 1 :]], range(math.prod(units)), cheap)
+        if by_instruction:
+            seen.take_all(_neighbours(units)[0])
+        known.append(classes_of(found))
+        return known[0]
 
     def prediction(added: Sums, sampled: int, over: tuple[int, tuple[int, ...]] | None) -> Prediction:
         blocks = math.prod(grid)
         found = Prediction({}, blocks, sampled, at_least(kernel.program), over)
         if not by_instruction:
             return replace(found, totals=named(added))
+        added["sectors"] = seen.all_sectors(added)
         counters = seen.counters(kernel, grid, block, added)
         totals = counters.totals()
         return replace(found, totals=totals, counters=counters, work=_work(grid, block, totals, added))
 
     classes = sample(units)
+    if by_instruction and over is None and sum(size > 1 for size in units) == 1 and math.prod(grid) <= FEW:
+        # such blocks choose their tiles themselves, so that neighbours do not say what all of them read
+        for place, _ in itertools.islice(_shorter(kernel.program, args), 1):
+            with contextlib.suppress(TooCostlyError):
+                alike(place)
     if over is not None:
         place, values, step = _steps(kernel, args, over)
         try:

@@ -132,9 +132,13 @@ class DeviceMemory(Arena):
     def never_written(self, module: Module) -> set[str]:
         """Variables of a module of which no byte was written."""
         addresses = self.addresses.get(id(module), {})
-        return {name for name, at in addresses.items() if self._unwritten.get(at) == [(at, self.live[at].end)]}
+        return {name for name, at in addresses.items() if self.blank(at)}
 
     # what nobody wrote
+
+    def blank(self, start: int) -> bool:
+        """Whether nobody has written a byte of the allocation that begins there."""
+        return start in self.live and self._unwritten.get(start) == [(start, self.live[start].end)]
 
     def written(self, address: int, width: int, pitch: int = 0, rows: int = 1) -> None:
         """Record that the host wrote `width` bytes at an address, `rows` times, `pitch` bytes apart."""

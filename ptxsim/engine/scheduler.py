@@ -25,7 +25,7 @@ from ..machine.events import Events
 from ..machine.faults import kind_of
 from ..machine.launch import Limits
 from ..machine.mbarriers import Phases
-from ..machine.state import State
+from ..machine.state import WARP, State
 from ..ptx import polling
 from ..ptx.program import Program
 from .basic_blocks import Runs
@@ -34,6 +34,7 @@ from .lowering import Lowering
 FAR = 1 << 60
 MOST_FAULTS = 1000  # faults of one line after which the blocks that are running end
 IDLE = 1 << 16  # turns of loops that look at memory, with nobody else running: then it cannot change any more
+PARTING = 1 << 16  # turns after which threads of a warp may go on without the others
 
 
 class Scheduler:
@@ -164,9 +165,21 @@ class Scheduler:
         ready: Collection[int] = self.state.groups.keys()
         if self.polls and self.turns % 32:
             ready = (self.state.groups.keys() - self.polls.keys()) or ready
-        if self.turns % 512 >= 480:
-            return sorted(ready)[self.turns % len(ready)]
-        return min(ready)
+        return self._another(sorted(ready)) if self.turns % 512 >= 480 else min(ready)
+
+    def _another(self, ready: list[int]) -> int:
+        """One of these places in turns, of those that part no warp: where none of the warps has threads at an earlier
+        place. Once in a long while any, for a warp whose threads wait for each other."""
+        if self.turns % PARTING < PARTING - 32:
+            behind = np.zeros(self.state.warps, bool)
+            whole = []
+            for pc in ready:
+                warps = self.state.groups[pc].reshape(-1, WARP).any(axis=1)
+                if not (warps & behind).any():
+                    whole.append(pc)
+                behind |= warps
+            ready = whole
+        return ready[self.turns % len(ready)]
 
     def _advance(self, pc: int, threads: np.ndarray, limit: int) -> None:
         """Run a group until it meets another, parts or ends."""

@@ -35,8 +35,8 @@ class Library:
 
 
 LIBRARIES = (
-    Library("cuda", ("core.cpp", "driver.cpp"), ("cuda.h",), versioned=False),
-    Library("cudart", ("cudart.cpp",), ("cuda_runtime_api.h",), ("cuda",)),
+    Library("cuda", ("core.cpp", "driver.cpp", "arrays.cpp"), ("cuda.h",), versioned=False),
+    Library("cudart", ("cudart.cpp", "textures.cpp"), ("cuda_runtime_api.h",), ("cuda",)),
     Library("cublas", ("cublas.cpp",), (), ("cuda",)),
     Library("cublasLt", ("cublaslt.cpp",), (), ("cuda",)),
 )

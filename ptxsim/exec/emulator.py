@@ -38,11 +38,11 @@ from ..ptx import polling, sass
 from ..ptx.demangle import split
 from ..ptx.parser import parse
 from ..ptx.syntax import Module, Variable, plain_name
-from . import blas, elf, fatbin
+from . import blas, elf, fatbin, textures
 from .options import Options, matches
 from .protocol import ANSWERED, Connection, Kind, Message, Note, Ordering, Payload, Place, Reply
 from .records import LaunchRecord
-from .timeline import Protection, Timeline, Touched, rows
+from .timeline import Protection, Timeline, Touched, merged, rows
 from .timeline import Work as Issued
 
 # codes of CUDA's errors
@@ -61,7 +61,6 @@ FATAL = {  # the error with which a kernel ends on a device, by the kind of the 
 MOST_SNAPSHOT = 256 << 20  # bytes of device memory that are kept to run a launch again
 MOST_LINES = 100  # launches that are listed while the program runs
 MANAGED = re.compile(r"\.attribute\s*\(\s*\.managed\s*\)[^;={]*?([\w$]+)\s*(?:\[[^;=]*)?(?:;|=)")
-DTYPES = {1: "u1", 2: "u2", 3: "u4", 8: "i1", 9: "i2", 10: "i4", 16: "f2", 32: "f4"}  # of CUarray_format
 MAP_TYPES = [
     "uint8",
     "uint16",
@@ -147,6 +146,7 @@ class Emulator:
             Message.LAUNCH: self.launch,
             Message.NOTE: self.note,
             Message.TEXTURE: self.texture,
+            Message.ARRAY_TEXTURE: self.array_texture,
             Message.TEXTURE_GONE: self.texture_gone,
             Message.TENSOR_MAP: self.tensor_map,
             Message.GEMM: self.gemm,
@@ -333,6 +333,7 @@ class Emulator:
     def freed(self, payload: Payload) -> None:
         address = payload.u64()
         self.of_host.pop(address, None)
+        textures.release(self.memory, address)
         self.memory.release(address)
 
     def written(self, payload: Payload) -> None:
@@ -346,11 +347,19 @@ class Emulator:
             payload.u32(),
             payload.u32(),
         )
-        data = self.memory.whole[:0].view(DTYPES[form])
+        data = self.memory.whole[:0].view(textures.DTYPES[form])
         made = Texture(Array(data, "texture"), channels, nbytes=size)
         made.address = address
         made.elements = size // made.element_bytes
         self.memory.textures[handle] = made
+
+    def array_texture(self, payload: Payload) -> Reply:
+        """Add a texture or surface of a CUDA array; the reply says why there can be none, or nothing."""
+        try:
+            textures.add(payload, self.memory)
+        except PtxsimError as error:
+            return Reply().text(str(error))
+        return Reply().text("")
 
     def texture_gone(self, payload: Payload) -> None:
         self.memory.textures.pop(payload.u64(), None)
@@ -549,7 +558,9 @@ class Emulator:
         issued = self.timeline.issue(stream, f"kernel {kernel.title}{f', launched at {line},' if line else ''}")
         blocks = self.sampled(work) if again or (chosen and not self.options.once) else None
         chosen = chosen and not again
+        textures.prepare(self.memory)
         run = self.emulate(work, chosen, blocks, touched)
+        fetched, stored = textures.used(self.memory)
         record = LaunchRecord(
             self.process,
             self.launches,
@@ -590,7 +601,8 @@ class Emulator:
                 )
         self.record("launch", asdict(record))
         if touched is not None:
-            issued.reads, issued.writes = touched.spans(touched.read), touched.spans(touched.written)
+            issued.reads = merged(touched.spans(touched.read), fetched)
+            issued.writes = merged(touched.spans(touched.written), stored)
         pages = self.issued(issued)
         later = run.fatal if self.options.destroy_context else OK
         once = OK if self.options.destroy_context else run.fatal

@@ -31,6 +31,7 @@ class Message(enum.IntEnum):
     HOST_FAULT = 14
     ORDER = 15
     COPIED = 16
+    ARRAY_TEXTURE = 17
 
 
 ANSWERED = {
@@ -44,6 +45,7 @@ ANSWERED = {
     Message.HOST_FAULT,
     Message.ORDER,
     Message.COPIED,
+    Message.ARRAY_TEXTURE,
 }
 
 

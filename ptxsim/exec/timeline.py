@@ -189,6 +189,19 @@ def rows(start: int, pitch: int, width: int, height: int) -> Spans:
     return np.stack([first, first + width], axis=1) if pitch != width else np.array([[start, start + width * height]])
 
 
+def merged(a: Spans, b: Spans) -> Spans:
+    """The bytes of either, in order and without overlaps."""
+    if not len(b):
+        return a
+    found: list[list[int]] = []
+    for start, end in sorted(np.concatenate([a, b]).tolist()):
+        if found and start <= found[-1][1]:
+            found[-1][1] = max(found[-1][1], end)
+        else:
+            found.append([start, end])
+    return np.array(found, np.int64).reshape(-1, 2)
+
+
 def join(into: Clock, other: Clock) -> None:
     """Know what another clock does."""
     for stream, number in other.items():

@@ -59,6 +59,8 @@ def _of_each(
         array = m.launch.textures.get(number)
         if array is None:
             raise m.diag.fault(instruction, f"0x{number:x} is not a texture or surface object", int(lanes[here[0]]))
+        if isinstance(array, TextureArray) and array.freed:
+            raise m.diag.fault(instruction, f"{array!r} was freed", int(lanes[here[0]]))
         dims, layered = GEOMETRIES[geometry]
         cube = geometry.endswith("cube")
         fits = isinstance(array, TextureArray) and array.cube == cube and (cube or array.dims == dims)
@@ -97,6 +99,7 @@ def tex(m: Memory, instruction: Instruction) -> Step:
         else:
             along, layer = read(lanes)
             for array, here in _of_each(m, instruction, handles, lanes, geometry):
+                _read(m, instruction, array, lanes[here])
                 values = array.fetch([c[here] for c in along], None if layer is None else layer[here])
                 if (values.dtype.kind == "f") != (t.kind == "f"):
                     what = f"{instruction.name} reads elements of {values.dtype} from {array!r}"
@@ -110,6 +113,14 @@ def tex(m: Memory, instruction: Instruction) -> Step:
                 write(value)
 
     return step
+
+
+def _read(m: Memory, instruction: Instruction, array: TextureArray, lanes: np.ndarray) -> None:
+    """Note that an array is read; report it where nobody wrote it."""
+    array.fetched = True
+    if array.unwritten and not array.stored and m.launch.checks.unwritten:
+        what = f"read of global memory that nobody wrote ({array!r})"
+        m.diag.report(instruction, what, int(lanes[0]), len(lanes))
 
 
 def _of_memory(
@@ -189,6 +200,7 @@ def suld(m: Memory, instruction: Instruction) -> Step:
     def step() -> None:
         results = [np.zeros(m.state.lanes, t.dtype) for _ in range(count)]
         for array, lanes, places, inside in at():
+            _read(m, instruction, array, lanes)
             for i, result in enumerate(results):
                 raw = array.raw[(places[inside] + i * size)[:, None] + np.arange(size)]
                 result[lanes[inside]] = np.ascontiguousarray(raw).view(t.dtype).reshape(-1)
@@ -212,6 +224,7 @@ def sust(m: Memory, instruction: Instruction) -> Step:
     def step() -> None:
         values = [np.broadcast_to(read(), m.state.lanes) for read in readers]
         for array, lanes, places, inside in at():
+            array.stored = True
             for i, value in enumerate(values):
                 raw = np.ascontiguousarray(value[lanes[inside]]).view(np.uint8).reshape(-1, size)
                 array.raw[(places[inside] + i * size)[:, None] + np.arange(size)] = raw

@@ -8,6 +8,8 @@ with weights of 8 bits of fraction. How a device rounds the filtered sum is not 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..errors import PtxsimError
@@ -23,15 +25,20 @@ class TextureArray:
     """A CUDA array with how it is fetched, for a `cudaTextureObject_t` or a `cudaSurfaceObject_t`.
 
     Args:
-        data: [layers,] [depth,] [height,] width [, components], as many of the sizes as `dims`; copied.
+        data: [layers,] [depth,] [height,] width [, components], as many of the sizes as `dims`; copied unless `view`.
         dims: 1, 2 or 3; left out, as many as the data has besides layers and components.
         components: of an element, 1, 2 or 4: where more than 1, the last dimension of the data.
         layered: the first dimension counts layers.
         cube: a cube map: the first dimension counts faces, six for each (with `layered`, six a layer).
-        address: what coordinates outside mean: "clamp", "border" (zeros), "wrap" or "mirror" (normalized ones only).
+        address: what coordinates outside mean: "clamp", "border" (zeros), "wrap" or "mirror" (normalized ones only);
+            a sequence gives one for each of x, y and z.
         filter: "point" or "linear" (of floats, or whole numbers that are read normalized).
         normalized: coordinates from 0 to 1.
         read: "element", or "normalized": whole numbers of 8 or 16 bits as floats from 0 or -1 to 1.
+        view: the data are not copied: they lie in memory that others write. No surface has rows with gaps between.
+
+    `fetched` and `stored` become true with the first fetch and the first store. Where `unwritten` is set, nobody has
+    written the data, and a fetch is a fault; so is each use of an array that was `freed`.
 
     Raises `PtxsimError`, one line, for what cannot be.
     """
@@ -43,14 +50,19 @@ class TextureArray:
         components: int = 1,
         layered: bool = False,
         cube: bool = False,
-        address: str = "clamp",
+        address: str | Sequence[str] = "clamp",
         filter: str = "point",
         normalized: bool = False,
         read: str = "element",
         name: str = "texture",
+        view: bool = False,
     ) -> None:
-        self.name, self._data = name, np.array(data, order="C")
-        for what, value, known in (("address", address, ADDRESS), ("filter", filter, FILTERS), ("read", read, READS)):
+        self.name, self._data = name, data if view else np.array(data, order="C")
+        self.fetched = self.stored = self.unwritten = self.freed = False
+        self.memory: tuple[int, int] | None = None  # addresses of the device memory in which a view lies, from and to
+        self.addresses = (address,) * 3 if isinstance(address, str) else tuple(address)
+        asked = [("address", each, ADDRESS) for each in self.addresses]
+        for what, value, known in (*asked, ("filter", filter, FILTERS), ("read", read, READS)):
             if value not in known:
                 raise self._refused(f"{what} = {value!r} is not allowed; allowed: {', '.join(known)}")
         own = self._data.ndim - (components > 1) - (layered or cube)
@@ -59,7 +71,9 @@ class TextureArray:
             raise self._refused(f"components = {components} with data of shape {self._data.shape}; allowed: 1, 2, 4")
         if self.dims != own or not 1 <= self.dims <= 3 or not self._data.size:
             raise self._refused(f"data of shape {self._data.shape} have {own} dimensions, not {self.dims} (1 to 3)")
-        if address in ("wrap", "mirror") and not (normalized or cube):
+        if len(self.addresses) < self.dims:
+            raise self._refused(f"address = {address!r} has {len(self.addresses)} modes for {self.dims} dimensions")
+        if not {"wrap", "mirror"}.isdisjoint(self.addresses) and not (normalized or cube):
             raise self._refused(f"address = {address!r} goes with normalized coordinates only")
         kind, bits = self._data.dtype.kind, 8 * self._data.dtype.itemsize
         if read == "normalized" and (kind not in "iu" or bits > 16):
@@ -69,7 +83,7 @@ class TextureArray:
         if cube and self._data.shape[0] % FACES:
             raise self._refused(f"a cube map has {FACES} faces for each layer, not {self._data.shape[0]} in all")
         self.components, self.layered, self.cube = components, layered or cube, cube
-        self.address, self.linear = address, filter == "linear"
+        self.linear = filter == "linear"
         self.normalized, self.read = normalized or cube, read
 
     def _refused(self, what: str) -> PtxsimError:
@@ -125,14 +139,14 @@ class TextureArray:
     def _at(self, index: list[np.ndarray], layer: np.ndarray) -> np.ndarray:
         inside = np.ones(len(layer), bool)
         places = []
-        for i, size in zip(index, self.sizes, strict=True):
-            if self.address == "wrap":
+        for i, size, address in zip(index, self.sizes, self.addresses, strict=False):
+            if address == "wrap":
                 place = i % size
-            elif self.address == "mirror":
+            elif address == "mirror":
                 place = np.where(i // size % 2, size - 1 - i % size, i % size)
             else:
                 place = np.clip(i, 0, size - 1)
-                inside &= (i == place) | (self.address == "clamp")
+                inside &= (i == place) | (address == "clamp")
             places.append(place)
         zeros = [np.zeros_like(layer)] * (3 - self.dims)
         found = self.elements[(layer, *zeros, *reversed(places))]

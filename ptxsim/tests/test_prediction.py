@@ -65,6 +65,22 @@ extern "C" __global__ void persistent(float* out, const float* in, int n) {
         out[tile * 32 + threadIdx.x] = sum;
     }
 }
+extern "C" __global__ void tiles(float* c, const float* a, const float* b, int k, int rows) {
+    for (int tile = blockIdx.x; tile < 16; tile += gridDim.x) {  // of 4 x 4
+        float sum = 0;
+        for (int i = 0; i < k; ++i)
+            sum += a[(tile / 4 * rows + i) * 32 + threadIdx.x] * b[(tile % 4 * rows + i) * 32 + threadIdx.x];
+        c[tile * 32 + threadIdx.x] = sum;
+    }
+}
+extern "C" __global__ void alone(float* out, int n) {  // the first lane of each warp goes through a loop of its own
+    __shared__ volatile int sum[64];
+    for (int k = 0; k < n; ++k) {
+        if (threadIdx.x % 32 == 0)
+            for (int j = 0; j < 1 + threadIdx.x / 32; ++j) sum[threadIdx.x] = sum[threadIdx.x] + 1;
+        out[k * 64 + threadIdx.x] = 1;
+    }
+}
 """
 
 
@@ -188,6 +204,22 @@ def test_blocks_of_a_persistent_kernel_differ_in_their_number_of_tiles(ptx_text)
     assert more.totals == kernel.count(8, 32, [*data, 2000]).totals() and more.sampled == 5
     with pytest.raises(ptxsim.PtxsimError, match=r"blocks \(2, 0, 0\) and \(1, 0, 0\).* do not do the same"):
         ptxsim.predict(kernel, 4, 32, [*data, 100])
+
+
+@pytest.mark.parametrize("grid", [8, 6])
+def test_sectors_of_a_persistent_kernel_are_those_of_all_blocks(ptx_text, grid):
+    """Blocks share rows and columns of tiles, which neighbours do not show; with 6 blocks some have more tiles."""
+    kernel = ptxsim.load(ptx_text, "tiles")
+    k = 1600
+    args = [*floats(16 * 32, 4 * k * 32, 4 * k * 32), k, k]
+    found = ptxsim.predict(kernel, grid, 32, args, by_instruction=True)
+    assert found.over == (3, (128, 192, 256)) and found.work.counts["sectors"] == 2 * 4 * k * 32 * 4 / 32
+
+
+def test_warps_are_not_parted_in_long_loops(ptx_text):
+    """A warp whose first lane was apart goes on as one, however long it runs: each store is a single request."""
+    totals = ptxsim.load(ptx_text, "alone").count(1, 64, [*floats(3000 * 64), 3000]).totals()
+    assert totals["l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"] == 2 * 3000
 
 
 @pytest.mark.parametrize(

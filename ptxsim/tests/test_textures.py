@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -199,3 +201,72 @@ def test_the_command_line(tmp_path, compiled, monkeypatch, capsys):
     ):
         assert main([*run, "--arg", wrong, *arrays]) == 2
         assert message in capsys.readouterr().err
+
+
+# arrays of whole programs
+
+WIDTH, HEIGHT = 16, 8
+NUMBERS = (np.arange(WIDTH * HEIGHT) ** 2 % 37 - 11.5).astype(np.float32)
+STEPS = np.arange(64, dtype=np.float32)
+PLACES = (STEPS - 16) * np.float32(0.71), (40 - STEPS) * np.float32(0.33)
+
+
+def sampled(data, modes, filter="linear", scale=(1.0, 1.0), places=PLACES):
+    """Fetch the places [2][n] from `data` [height, width, components] by the guide's formulas."""
+    found = []
+    for x, y in zip(*places, strict=True):
+        where = (float(y) * scale[1], float(x) * scale[0])
+        first = [int(np.floor(w - 0.5 if filter == "linear" else w)) for w in where]
+        share = [
+            round((w - 0.5 - f) * 256) / 256 if filter == "linear" else 0 for w, f in zip(where, first, strict=True)
+        ]
+        total = np.zeros(data.shape[2])
+        for up in np.ndindex(2, 2):
+            index = [place(f + u, n, m) for f, u, n, m in zip(first, up, data.shape, modes[::-1], strict=False)]
+            weight = np.prod([s if u else 1 - s for s, u in zip(share, up, strict=True)])
+            if None not in index:
+                total += weight * data[tuple(index)]
+        found.append(total)
+    return np.array(found, np.float32).ravel()
+
+
+def test_arrays_of_a_program(programs):
+    done = programs.run("textures")
+    assert done.returncode == 0 and "no faults" in done.stderr, done.stdout[-500:] + done.stderr
+    got = {line.split()[0]: np.array(line.split()[1:], np.float32) for line in done.stdout.splitlines()}
+    image = NUMBERS.reshape(HEIGHT, WIDTH, 1)
+    clamp, whole = ("clamp", "clamp"), (WIDTH, HEIGHT)
+    v, u = ((np.indices((HEIGHT, WIDTH)) + 0.5) / np.array([HEIGHT, WIDTH])[:, None, None] - 0.5).astype(np.float32)
+    c, s = np.cos(np.float32(0.5)), np.sin(np.float32(0.5))
+    turned = (u * c - v * s + np.float32(0.5)).ravel(), (v * c + u * s + np.float32(0.5)).ravel()
+    want = sampled(image, ("wrap", "wrap"), scale=whole, places=turned)
+    assert np.abs(got["rotate"] - want).max() <= np.ptp(NUMBERS) / 256  # a weight is rounded up or down
+    assert (got["clamp_border"] == sampled(image, ("clamp", "border"))).all()
+    assert (got["mirror_wrap"] == sampled(image, ("mirror", "wrap"), "point", whole)).all()
+    assert (got["unnormalized_wrap"] == sampled(image, clamp, "point")).all()
+    i = np.arange(WIDTH * HEIGHT)
+    colours = np.stack([i, 2 * i, 255 - i, 0 * i + 7], axis=1) % 256 / 255
+    np.testing.assert_allclose(got["colours"], sampled(colours.reshape(HEIGHT, WIDTH, 4), clamp), rtol=1e-6)
+    shorts = (np.stack([100 * i - 5000, -i], axis=1) / 32767).reshape(HEIGHT, WIDTH, 2)
+    np.testing.assert_allclose(got["shorts"], sampled(shorts, clamp, "point"), rtol=1e-6)
+    one = [linear(NUMBERS[:WIDTH], [float(x)], "clamp") for x in PLACES[0]]
+    assert (got["one"] == one).all() and (got["box"] == NUMBERS[:24]).all()
+    moved = np.pad(image[:, 1:, 0], ((0, 0), (0, 1))) + 1
+    assert (got["surface"] == moved.ravel()).all()
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("unset", r"thread \(0, 0, 0\): read of global memory that nobody wrote \(.*cudaMallocArray at textures.cu"),
+        ("freed", r"thread \(0, 0, 0\): TextureArray\(.*cudaMallocArray at .* was freed"),
+        ("race", r"race between streams: cudaMemcpy2DToArrayAsync .* writes what kernel rotate, .* reads"),
+        ("copy", r"cudaErrorInvalidValue: 8 rows of 64 bytes at byte 4 of row 0; the array has 8 rows of 64 bytes"),
+        ("surface", r"a surface of an array that was made without cudaArraySurfaceLoadStore"),
+        ("filter", r"filter = 'linear' takes floats, or read = 'normalized', not int32"),
+    ],
+)
+def test_wrong_use_of_arrays_in_a_program(programs, what, said):
+    done = programs.run("textures", what, options=["-q"])
+    lines = done.stderr.splitlines()
+    assert done.returncode != 0 and len(lines) == 2 and re.search(said, lines[0]), done.stderr

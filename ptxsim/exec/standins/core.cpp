@@ -670,6 +670,7 @@ void reset() {
         m->variables.clear();
         for (auto& [name, kernel] : m->kernels) kernel->max_threads = 0;  // to be asked for again
     }
+    forget_arrays();
     std::vector<uint64_t> all;
     for (auto& [start, b] : blocks) all.push_back(start);
     for (uint64_t start : all) {
@@ -913,11 +914,18 @@ int occupancy(Kernel* k, int threads, size_t shared, int* out) {
     return OK;
 }
 
+uint64_t next_texture_handle() { return next_texture++; }
+
+int require_memory(const void* address, size_t bytes) {
+    if (!is_device_range(address)) return fail(INVALID_VALUE, "%p is not device memory", address);
+    if (uint64_t(address) % 512) return fail(INVALID_VALUE, "%p is not aligned to 512 bytes, as memory of a texture must be", address);
+    return require_range(address, bytes, "memory");
+}
+
 int linear_texture(const void* address, size_t bytes, int format, int channels, bool normalized, uint64_t* handle) {
     if (normalized) return fail(NOT_SUPPORTED, "a texture that reads integers as normalised floats is not emulated");
-    if (uint64_t(address) % 512) return fail(INVALID_VALUE, "%p is not aligned to 512 bytes, as memory of a texture must be", address);
-    if (int code = require_range(address, bytes, "memory")) return code;
-    *handle = next_texture++;
+    if (int code = require_memory(address, bytes)) return code;
+    *handle = next_texture_handle();
     post(TEXTURE, Buffer().u64(*handle).u64(uint64_t(address)).u64(bytes).u32(uint32_t(format)).u32(uint32_t(channels)));
     return OK;
 }

@@ -123,7 +123,7 @@ class Reader {  // a reply
 enum Message : uint32_t {
     HELLO = 1, ALLOCATED = 2, FREED = 3, WRITTEN = 4, MODULE_LOAD = 5, MODULE_PLACE = 6, KERNEL = 7, LAUNCH = 8,
     NOTE = 9, TEXTURE = 10, TEXTURE_GONE = 11, TENSOR_MAP = 12, GEMM = 13, HOST_FAULT = 14, ORDER = 15,
-    COPIED = 16,
+    COPIED = 16, ARRAY_TEXTURE = 17,
 };
 // What a NOTE is; 2 and 3 count as errors of the run.
 enum Note : uint32_t { REMARK = 0, ONCE = 1, API_ERROR = 2, UNSUPPORTED = 3 };
@@ -190,8 +190,47 @@ PTXSIM_API const char* error_name(int code);  // as the API that is called names
 PTXSIM_API const char* runtime_error_name(int code);
 PTXSIM_API const char* error_text(int code);
 PTXSIM_API void* entry_point(const char* name);  // of libcuda, by its documented name; null: not there
-PTXSIM_API int linear_texture(const void* address, size_t bytes, int format, int channels, bool normalized_read,
-                              uint64_t* handle);
+
+// CUDA arrays. A size of 0: the array lacks that dimension; of layered arrays and cube maps the depth counts layers.
+enum ArrayFlags : uint32_t { ARRAY_LAYERED = 1, ARRAY_SURFACE = 2, ARRAY_CUBE = 4, ARRAY_GATHER = 8 };  // as cudaArray...
+struct Array {
+    uint64_t address;
+    size_t width, height, depth;       // in elements
+    uint32_t format, channels, flags;  // format: as CUarray_format
+    size_t element;                    // bytes
+    size_t row() const { return width * element; }
+    size_t rows() const { return height ? height : 1; }
+    size_t planes() const { return depth ? depth : 1; }
+};
+PTXSIM_API int new_array(const Array& asked, Array** out);
+PTXSIM_API int free_array(const void* handle);
+PTXSIM_API void forget_arrays();  // their memory is freed
+PTXSIM_API int array_at(const void* handle, Array** out);
+// Where byte x of row y lies; `width` bytes of `rows` rows from there must be within the array.
+PTXSIM_API int array_place(const void* handle, size_t x, size_t y, size_t width, size_t rows, void** at, Array** array);
+struct Side { char* at; size_t pitch, rows; };  // of a copy: where it begins, bytes from row to row, rows from plane to plane
+PTXSIM_API int array_side(const void* handle, size_t x, size_t y, size_t z, size_t width, size_t rows, size_t planes, Side* out);
+PTXSIM_API int copy_boxes(const Side& to, const Side& from, size_t width, size_t rows, size_t planes, int direction);
+
+// Textures and surfaces.
+struct Sampling {
+    uint32_t address[3];  // as CUaddress_mode
+    bool linear, read_normalized, normalized_coordinates;
+};
+struct TextureAsked {
+    uint32_t type;      // as CUresourcetype
+    const void* array;  // the handle, or
+    Array linear;       // linear memory: its width in bytes; or rows at a pitch in bytes
+    size_t pitch;
+    Sampling sampling;
+    float border[4];
+    bool srgb;
+};
+PTXSIM_API int new_texture(const TextureAsked& asked, uint64_t* handle);
+PTXSIM_API int surface(const void* array, uint64_t* handle);
+int linear_texture(const void* address, size_t bytes, int format, int channels, bool normalized_read, uint64_t* handle);
+uint64_t next_texture_handle();
+int require_memory(const void* address, size_t bytes);  // of a texture, to be within one allocation of the device
 PTXSIM_API void new_tensor_map(const Buffer& description);  // its 128 bytes and what they stand for
 PTXSIM_API void drop_texture(uint64_t handle);
 PTXSIM_API bool request(Message kind, const Buffer& payload, std::string* reply);  // false: the emulator is gone

@@ -12,17 +12,12 @@
 #include <map>
 #include <vector>
 
-#include "core.hpp"
+#include "runtime.hpp"
 
 using namespace ptxsim;
 
 namespace {
 thread_local cudaError_t last = cudaSuccess;
-
-cudaError_t done(int code) {
-    if (code != OK && code != NOT_READY) last = cudaError_t(code);
-    return cudaError_t(code);
-}
 
 struct Stub { Module* module; const char* name; Kernel* kernel; };
 struct Symbol { Module* module; const char* name; void** managed; };
@@ -71,14 +66,13 @@ Module* module_of(void** handle) { return reinterpret_cast<Module*>(*handle); }
 CUfunction function(Kernel* k) { return reinterpret_cast<CUfunction>(k); }
 }  // namespace
 
-#define BEGIN     \
-    PTXSIM_ENTER; \
-    if (int code_ = ready()) return done(code_)
-#define NEED(condition, ...) \
-    if (!(condition)) return done(fail(INVALID_VALUE, __VA_ARGS__))
+cudaError_t done(int code) {
+    if (code != OK && code != NOT_READY) last = cudaError_t(code);
+    return cudaError_t(code);
+}
+
 #define FORWARD(call) { BEGIN; return done(call); }
 #define NOTHING(...) { BEGIN; __VA_ARGS__; return done(OK); }
-#define RT PTXSIM_API cudaError_t
 
 extern "C" {
 
@@ -245,20 +239,6 @@ RT cudaMemcpy2D(void* to, size_t tp, const void* from, size_t fp, size_t w, size
 RT cudaMemcpy2DAsync(void* to, size_t tp, const void* from, size_t fp, size_t w, size_t h, cudaMemcpyKind kind, cudaStream_t s) {
     BEGIN; if (int c = cuStreamQuery(s)) return done(c); return done(copy_2d(to, tp, from, fp, w, h, kind));
 }
-RT cudaMemcpy3D(const cudaMemcpy3DParms* c) {
-    BEGIN; NEED(c, "a null pointer");
-    if (c->srcArray || c->dstArray) return done(fail(NOT_SUPPORTED, "CUDA arrays are not emulated, only linear memory"));
-    auto* from = static_cast<const char*>(c->srcPtr.ptr);
-    auto* to = static_cast<char*>(c->dstPtr.ptr);
-    for (size_t z = 0; z < c->extent.depth; ++z) {
-        int code = copy_2d(to + c->dstPos.x + (c->dstPos.y + (c->dstPos.z + z) * c->dstPtr.ysize) * c->dstPtr.pitch, c->dstPtr.pitch,
-                           from + c->srcPos.x + (c->srcPos.y + (c->srcPos.z + z) * c->srcPtr.ysize) * c->srcPtr.pitch, c->srcPtr.pitch,
-                           c->extent.width, c->extent.height, c->kind);
-        if (code) return done(code);
-    }
-    return done(OK);
-}
-RT cudaMemcpy3DAsync(const cudaMemcpy3DParms* c, cudaStream_t s) { BEGIN; if (int e = cuStreamQuery(s)) return done(e); return cudaMemcpy3D(c); }
 RT cudaMemset(void* p, int v, size_t n) { BEGIN; return done(fill(p, n, uint32_t(v), 1, n, 1)); }
 RT cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t s) { BEGIN; if (int e = cuStreamQuery(s)) return done(e); return done(fill(p, n, uint32_t(v), 1, n, 1)); }
 RT cudaMemset2D(void* p, size_t pitch, int v, size_t w, size_t h) { BEGIN; return done(fill(p, pitch, uint32_t(v), 1, w, h)); }
@@ -548,26 +528,4 @@ PTXSIM_API int clock_gettime(clockid_t id, timespec* time) noexcept {
     read_before = true;
     return int(syscall(SYS_clock_gettime, id, time));
 }
-
-// textures: of linear memory
-
-PTXSIM_API cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, cudaChannelFormatKind kind) { return {x, y, z, w, kind}; }
-RT cudaCreateTextureObject(cudaTextureObject_t* out, const cudaResourceDesc* r, const cudaTextureDesc* t, const cudaResourceViewDesc*) {
-    BEGIN; NEED(out && r, "a null pointer");
-    if (r->resType != cudaResourceTypeLinear)
-        return done(fail(NOT_SUPPORTED, "textures of arrays and of pitched memory are not emulated, only of linear memory"));
-    const cudaChannelFormatDesc& d = r->res.linear.desc;
-    int channels = (d.x > 0) + (d.y > 0) + (d.z > 0) + (d.w > 0);
-    int format = d.f == cudaChannelFormatKindFloat ? (d.x == 16 ? CU_AD_FORMAT_HALF : d.x == 32 ? CU_AD_FORMAT_FLOAT : 0)
-                 : d.f == cudaChannelFormatKindSigned   ? (d.x == 8 ? CU_AD_FORMAT_SIGNED_INT8 : d.x == 16 ? CU_AD_FORMAT_SIGNED_INT16 : d.x == 32 ? CU_AD_FORMAT_SIGNED_INT32 : 0)
-                 : d.f == cudaChannelFormatKindUnsigned ? (d.x == 8 ? CU_AD_FORMAT_UNSIGNED_INT8 : d.x == 16 ? CU_AD_FORMAT_UNSIGNED_INT16 : d.x == 32 ? CU_AD_FORMAT_UNSIGNED_INT32 : 0)
-                                                        : 0;
-    NEED(format && channels != 3 && channels > 0, "a channel format of (%d, %d, %d, %d) bits", d.x, d.y, d.z, d.w);
-    uint64_t handle = 0;
-    bool as_floats = t && t->readMode == cudaReadModeNormalizedFloat && d.f != cudaChannelFormatKindFloat;
-    int code = linear_texture(r->res.linear.devPtr, r->res.linear.sizeInBytes, format, channels, as_floats, &handle);
-    *out = handle;
-    return done(code);
-}
-RT cudaDestroyTextureObject(cudaTextureObject_t t) { BEGIN; drop_texture(t); return done(OK); }
 }

@@ -542,28 +542,28 @@ COPY(cuMemcpyDtoD_v2, CUdeviceptr, CUdeviceptr, WITHIN_DEVICE)
 
 PTXSIM_API CUresult cuMemcpy3D(const CUDA_MEMCPY3D* c) {
     BEGIN; NEED(c, "a null pointer");
-    if (c->srcMemoryType == CU_MEMORYTYPE_ARRAY || c->dstMemoryType == CU_MEMORYTYPE_ARRAY)
-        DO(fail(NOT_SUPPORTED, "CUDA arrays are not emulated, only linear memory"));
-    const char* from = c->srcMemoryType == CU_MEMORYTYPE_HOST ? static_cast<const char*>(c->srcHost) : static_cast<const char*>(pointer(c->srcDevice));
-    char* to = c->dstMemoryType == CU_MEMORYTYPE_HOST ? static_cast<char*>(c->dstHost) : static_cast<char*>(pointer(c->dstDevice));
-    size_t from_pitch = c->srcPitch ? c->srcPitch : c->WidthInBytes, to_pitch = c->dstPitch ? c->dstPitch : c->WidthInBytes;
-    size_t from_rows = c->srcHeight ? c->srcHeight : c->Height, to_rows = c->dstHeight ? c->dstHeight : c->Height;
-    for (size_t z = 0; z < c->Depth; ++z) {
-        int code = copy_2d(to + c->dstXInBytes + (c->dstY + (c->dstZ + z) * to_rows) * to_pitch, to_pitch,
-                           from + c->srcXInBytes + (c->srcY + (c->srcZ + z) * from_rows) * from_pitch, from_pitch, c->WidthInBytes,
-                           c->Height, ANY);
-        if (code) DO(driver_code(code));
-    }
-    DO(OK);
+    auto side = [c](CUmemorytype type, const void* host, CUdeviceptr device, CUarray array, size_t x, size_t y, size_t z, size_t pitch, size_t rows, Side* out) {
+        if (type == CU_MEMORYTYPE_ARRAY) return array_side(array, x, y, z, c->WidthInBytes, c->Height, c->Depth, out);
+        pitch = pitch ? pitch : c->WidthInBytes, rows = rows ? rows : c->Height;
+        const void* base = type == CU_MEMORYTYPE_HOST ? host : pointer(device);
+        *out = Side{static_cast<char*>(const_cast<void*>(base)) + x + (y + z * rows) * pitch, pitch, rows};
+        return OK;
+    };
+    Side from, to;
+    if (int code = side(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcArray, c->srcXInBytes, c->srcY, c->srcZ, c->srcPitch, c->srcHeight, &from))
+        DO(code);
+    if (int code = side(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstArray, c->dstXInBytes, c->dstY, c->dstZ, c->dstPitch, c->dstHeight, &to))
+        DO(code);
+    DO(driver_code(copy_boxes(to, from, c->WidthInBytes, c->Height, c->Depth, ANY)));
 }
 PTXSIM_API CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D* c, CUstream s) { PTXSIM_ENTER; NEED_STREAM(s); return cuMemcpy3D(c); }
 PTXSIM_API CUresult cuMemcpy2D(const CUDA_MEMCPY2D* c) {
     PTXSIM_ENTER; NEED(c, "a null pointer");
     CUDA_MEMCPY3D d{};
     d.srcXInBytes = c->srcXInBytes, d.srcY = c->srcY, d.srcMemoryType = c->srcMemoryType, d.srcHost = c->srcHost;
-    d.srcDevice = c->srcDevice, d.srcPitch = c->srcPitch;
+    d.srcDevice = c->srcDevice, d.srcArray = c->srcArray, d.srcPitch = c->srcPitch;
     d.dstXInBytes = c->dstXInBytes, d.dstY = c->dstY, d.dstMemoryType = c->dstMemoryType, d.dstHost = c->dstHost;
-    d.dstDevice = c->dstDevice, d.dstPitch = c->dstPitch, d.WidthInBytes = c->WidthInBytes, d.Height = c->Height, d.Depth = 1;
+    d.dstDevice = c->dstDevice, d.dstArray = c->dstArray, d.dstPitch = c->dstPitch, d.WidthInBytes = c->WidthInBytes, d.Height = c->Height, d.Depth = 1;
     return cuMemcpy3D(&d);
 }
 PTXSIM_API CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D* c) { PTXSIM_ENTER; return cuMemcpy2D(c); }
@@ -870,20 +870,6 @@ PTXSIM_API CUresult cuGraphAddChildGraphNode(CUgraphNode* out, CUgraph g, const 
     recorded(GRAPH_NODE, [copy] { return run(copy); });
     DO(added_node(g, after, count, out));
 }
-
-// textures: linear memory only
-
-PTXSIM_API CUresult cuTexObjectCreate(CUtexObject* out, const CUDA_RESOURCE_DESC* r, const CUDA_TEXTURE_DESC* t, const CUDA_RESOURCE_VIEW_DESC*) {
-    BEGIN; NEED(out && r, "a null pointer");
-    if (r->resType != CU_RESOURCE_TYPE_LINEAR) DO(fail(NOT_SUPPORTED, "textures of arrays and of pitched memory are not emulated, only of linear memory"));
-    bool integers = r->res.linear.format < CU_AD_FORMAT_HALF;
-    bool as_floats = t && integers && !(t->flags & CU_TRSF_READ_AS_INTEGER);
-    uint64_t handle = 0;
-    int code = linear_texture(pointer(r->res.linear.devPtr), r->res.linear.sizeInBytes, int(r->res.linear.format), int(r->res.linear.numChannels), as_floats, &handle);
-    *out = handle;
-    DO(code);
-}
-PTXSIM_API CUresult cuTexObjectDestroy(CUtexObject t) { BEGIN; drop_texture(t); DO(OK); }
 
 // Tensor maps. The 128 bytes are this emulator's own: "ptxsim tensormap", u64 number, u64 address, u8 type, rank, swizzle,
 // L2 promotion, u8 box[5] - 1, 3 bytes of zeros, u32 dim[5] - 1, u64 stride[4] in bytes; the rest is zeros. Innermost first.
