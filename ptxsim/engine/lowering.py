@@ -13,7 +13,7 @@ import numpy as np
 from ..check.wraps import Wraps
 from ..errors import PtxError
 from ..instructions import registry
-from ..instructions.needs import Everything
+from ..instructions.needs import Machine
 from ..instructions.registry import Control, Step
 from ..machine.operands import Operand
 from ..machine.values import merged, viewed
@@ -24,7 +24,7 @@ from ..ptx.types import Type
 class Lowering:
     """The steps of a program, by place; of what ends a straight run of them, the control."""
 
-    def __init__(self, machine: Everything, wraps: Wraps) -> None:
+    def __init__(self, machine: Machine, wraps: Wraps) -> None:
         self.machine, self.wraps = machine, wraps
         self.state, self.operands = machine.state, machine.operands
         self.steps: list[Step | None] = []

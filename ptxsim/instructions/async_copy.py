@@ -17,7 +17,7 @@ from ..ptx.syntax import Immediate, Instruction, Register
 from ..ptx.types import TYPES
 from .bulk import bulk
 from .mbarrier import signal_by_copies
-from .needs import AsyncCopies
+from .needs import Machine
 from .registry import ADDRESS, BOX, NUMBER, VALUE, Modifiers, Step, effect, takes
 
 U32 = TYPES["u32"]
@@ -40,9 +40,8 @@ Read = Callable[[], np.ndarray]  # of a register
     takes(ADDRESS, ADDRESS, VALUE, ADDRESS, optional=(VALUE,), when="bulk"),
     takes(ADDRESS, ADDRESS, VALUE, optional=(VALUE, VALUE)),
 )
-def cp(m: AsyncCopies, instruction: Instruction) -> Step:
+def cp(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cp.async and its commit_group, wait_group and wait_all (PTX ISA 9.7.9.25.3)."""
-    modifiers = Modifiers(instruction)
     if not modifiers.flag("async"):
         modifiers.reject("a cp other than cp.async")
     if modifiers.flag("bulk"):
@@ -51,23 +50,20 @@ def cp(m: AsyncCopies, instruction: Instruction) -> Step:
         return signal_by_copies(m, instruction, modifiers)
     action = modifiers.one_of(("commit_group", "wait_group", "wait_all"))
     if action == "commit_group":
-        modifiers.done()
         return lambda: m.copies.commit()
     if action:
-        modifiers.done()
         pending = int(instruction.operands[0].value) if action == "wait_group" else 0
         everything = action == "wait_all"
         return lambda: m.copies.wait(pending, everything)
     return _copy(m, instruction, modifiers)
 
 
-def _copy(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step:
+def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cp.async.{ca,cg}.shared.global [dst], [src], size{, src-size | ignore-src}{, policy}."""
     level = modifiers.one_of(("ca", "cg"))
     if not modifiers.one_of(("shared", "shared::cta")) or not modifiers.flag("global"):
         modifiers.reject("a copy that is not from global to shared memory")
     modifiers.drop(("L2::",))
-    modifiers.done()
     destination, source, amount, *more = instruction.operands
     width = int(amount.value) if isinstance(amount, Immediate) else 0
     if width not in ((4, 8, 16) if level == "ca" else (16,)):
@@ -101,7 +97,7 @@ def _copy(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Ste
 
 
 def _partial(
-    m: AsyncCopies,
+    m: Machine,
     instruction: Instruction,
     slot: int,
     offset: int,

@@ -22,7 +22,7 @@ from ..ptx.syntax import Address, Instruction, Vector
 from ..ptx.types import TYPES, Type
 from .mbarrier import objects_at
 from .memory import combination
-from .needs import AsyncCopies
+from .needs import Machine
 from .registry import Compute, Modifiers, Step
 
 U16, U32, S32, U64 = TYPES["u16"], TYPES["u32"], TYPES["s32"], TYPES["u64"]
@@ -62,13 +62,12 @@ class Pieces(Access):
 Box = tuple[int, tensor_maps.TensorMap, Pieces, list[int]]  # of a lane: its map, pieces of shared memory, coordinates
 
 
-def bulk(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step:
+def bulk(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cp.async.bulk, with tensor maps or without, cp.reduce.async.bulk, and the groups of stores."""
     if modifiers.flag("prefetch"):
         return _prefetch(m, instruction, modifiers)
     if action := modifiers.one_of(("commit_group", "wait_group")):
         modifiers.flag("read")
-        modifiers.done()
         pending = int(instruction.operands[0].value) if action == "wait_group" else 0
         return (lambda: m.bulk_groups.commit()) if action == "commit_group" else lambda: m.bulk_groups.wait(pending)
     reduces = modifiers.flag("reduce")
@@ -81,19 +80,16 @@ def bulk(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step
     multicast = modifiers.flag("multicast::cluster")
     if modifiers.flag("tensor"):
         return _tensor(m, instruction, modifiers, spaces, multicast, operation)
-    modifiers.done()
     return _plain(m, instruction, modifiers, spaces, multicast, operation)
 
 
-def _prefetch(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step:
+def _prefetch(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """Prefetch to L2: no data move, but the tensor map must be valid."""
     modifiers.drop(("global", *HINTS))
     if not modifiers.flag("tensor"):
-        modifiers.done()
         return lambda: None
     read_maps = _maps(m, instruction, instruction.operands[0], _dimensions(modifiers))
     modifiers.flag("tile")
-    modifiers.done()
 
     def step() -> None:
         read_maps(_lanes(m))
@@ -101,7 +97,7 @@ def _prefetch(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) ->
     return step
 
 
-def _lanes(m: AsyncCopies) -> list[int]:
+def _lanes(m: Machine) -> list[int]:
     """Return the active threads."""
     return np.flatnonzero(m.state.alive if m.state.active is None else m.state.active).tolist()
 
@@ -110,7 +106,7 @@ def _lanes(m: AsyncCopies) -> list[int]:
 
 
 def _plain(
-    m: AsyncCopies,
+    m: Machine,
     instruction: Instruction,
     modifiers: Modifiers,
     spaces: list[str],
@@ -185,13 +181,13 @@ def _together(
         yield which if len(groups) > 1 else slice(None), [lanes[number] for number in numbers]
 
 
-def _only(m: AsyncCopies, lanes: list[int]) -> np.ndarray:
+def _only(m: Machine, lanes: list[int]) -> np.ndarray:
     threads = np.zeros(m.state.lanes, bool)
     threads[lanes] = True
     return threads
 
 
-def _require_readable(m: AsyncCopies, instruction: Instruction, access: Access, width: int = PIECE) -> int:
+def _require_readable(m: Machine, instruction: Instruction, access: Access, width: int = PIECE) -> int:
     """A bulk copy reads shared memory, `width` bytes at each place; the time, where it is watched."""
     return m.events.async_read(access, np.asarray(access.lanes), width, instruction)
 
@@ -199,7 +195,7 @@ def _require_readable(m: AsyncCopies, instruction: Instruction, access: Access, 
 # into shared memory
 
 
-def _signal(m: AsyncCopies, instruction: Instruction, operand: Address) -> Callable[[], dict[int, int]]:
+def _signal(m: Machine, instruction: Instruction, operand: Address) -> Callable[[], dict[int, int]]:
     """Where the mbarriers of the active threads' copies lie in the batch's shared memory."""
     _, slot, offset = m.operands.address(operand, "shared::cluster")
 
@@ -211,7 +207,7 @@ def _signal(m: AsyncCopies, instruction: Instruction, operand: Address) -> Calla
 
 
 def _deliver(
-    m: AsyncCopies,
+    m: Machine,
     instruction: Instruction,
     lane: int,
     to: Pieces,
@@ -242,7 +238,7 @@ def _deliver(
         m.phases.signal(at, _landing(m, instruction, copy, lane, at, size))
 
 
-def _landing(m: AsyncCopies, instruction: Instruction, copy: Copy, lane: int, at: int, size: int) -> Callable[[], None]:
+def _landing(m: Machine, instruction: Instruction, copy: Copy, lane: int, at: int, size: int) -> Callable[[], None]:
     def complete(state: State, index: int) -> None:
         state.bytes -= size
 
@@ -272,7 +268,7 @@ def _update(operation: str, t: Type, modifiers: Modifiers) -> Update:
 
 
 def _send(
-    m: AsyncCopies,
+    m: Machine,
     instruction: Instruction,
     lane: int,
     taken: Pieces,
@@ -304,7 +300,7 @@ def _dimensions(modifiers: Modifiers) -> int:
     return int(found[0])
 
 
-def _maps(m: AsyncCopies, instruction: Instruction, operand: Any, dimensions: int) -> ReadMaps:
+def _maps(m: Machine, instruction: Instruction, operand: Any, dimensions: int) -> ReadMaps:
     """A function: for each of some threads its tensor map and its coordinates, the innermost last."""
     space, slot, offset = m.operands.address(operand, "generic")
     base = BASES.get(space, 0)
@@ -327,9 +323,7 @@ def _maps(m: AsyncCopies, instruction: Instruction, operand: Any, dimensions: in
     return read
 
 
-def _map_at(
-    m: AsyncCopies, instruction: Instruction, address: int, dimensions: int, lane: int
-) -> tensor_maps.TensorMap:
+def _map_at(m: Machine, instruction: Instruction, address: int, dimensions: int, lane: int) -> tensor_maps.TensorMap:
     """The tensor map at a generic address."""
     in_parameters = address // WINDOW == BASES["param"] // WINDOW
     space = m.memory.spaces["param" if in_parameters else "global"]
@@ -354,7 +348,7 @@ def _map_at(
 
 
 def _fitting(
-    m: AsyncCopies, instruction: Instruction, found: tensor_maps.TensorMap, address: int, dimensions: int, lane: int
+    m: Machine, instruction: Instruction, found: tensor_maps.TensorMap, address: int, dimensions: int, lane: int
 ) -> tensor_maps.TensorMap:
     """Return the tensor map at a generic address, which must be aligned and have the given number of dimensions."""
     if address % 64:
@@ -367,7 +361,7 @@ def _fitting(
 
 
 def _tensor(
-    m: AsyncCopies,
+    m: Machine,
     instruction: Instruction,
     modifiers: Modifiers,
     spaces: list[str],
@@ -377,7 +371,6 @@ def _tensor(
     """[to], [map, {coordinates}], [mbarrier](, mask of blocks)(, policy); or [map, {coordinates}], [from](, policy)."""
     dimensions = _dimensions(modifiers)
     modifiers.flag("tile")
-    modifiers.done()
     if spaces in (["shared::cluster", "global"], ["shared::cta", "global"]):
         return _tensor_load(m, instruction, dimensions, multicast)
     if spaces != ["global", "shared::cta"]:
@@ -385,7 +378,7 @@ def _tensor(
     return _tensor_store(m, instruction, modifiers, dimensions, operation)
 
 
-def _tensor_load(m: AsyncCopies, instruction: Instruction, dimensions: int, multicast: bool) -> Step:
+def _tensor_load(m: Machine, instruction: Instruction, dimensions: int, multicast: bool) -> Step:
     destination, source, bar, *more = instruction.operands
     boxes = _boxes(m, instruction, destination, "shared::cluster", _maps(m, instruction, source, dimensions))
     signal = _signal(m, instruction, bar)
@@ -410,7 +403,7 @@ def _tensor_load(m: AsyncCopies, instruction: Instruction, dimensions: int, mult
 
 
 def _tensor_store(
-    m: AsyncCopies, instruction: Instruction, modifiers: Modifiers, dimensions: int, operation: str | None
+    m: Machine, instruction: Instruction, modifiers: Modifiers, dimensions: int, operation: str | None
 ) -> Step:
     destination, source = instruction.operands[:2]
     boxes = _boxes(m, instruction, source, "shared", _maps(m, instruction, destination, dimensions))
@@ -435,7 +428,7 @@ def _tensor_store(
 
 
 def _read_inside(
-    m: AsyncCopies,
+    m: Machine,
     instruction: Instruction,
     taken: Pieces,
     box: tensor_maps.TensorMap,
@@ -459,7 +452,7 @@ def _read_inside(
 
 
 def _boxes(
-    m: AsyncCopies, instruction: Instruction, operand: Address, space_name: str, read_maps: ReadMaps
+    m: Machine, instruction: Instruction, operand: Address, space_name: str, read_maps: ReadMaps
 ) -> Callable[[str], Iterator[Box]]:
     """A function: for each active thread its tensor map, the pieces of shared memory of its box, and coordinates."""
     _, slot, offset = m.operands.address(operand, space_name)
@@ -487,7 +480,7 @@ def _boxes(
 
 
 def _inside(
-    m: AsyncCopies,
+    m: Machine,
     instruction: Instruction,
     box: tensor_maps.TensorMap,
     coordinates: list[int],

@@ -20,7 +20,7 @@ from ..machine.values import merged
 from ..ptx.program import function_address
 from ..ptx.syntax import Function, Immediate, Instruction, Register, Symbol, Variable
 from ..ptx.types import TYPES
-from .needs import Flow
+from .needs import Machine
 from .registry import ARGUMENTS, CALLEE, LABEL, LABELS, RESULT, VALUE, Control, Modifiers, control, takes
 
 U32, PRED = TYPES["u32"], TYPES["pred"]
@@ -33,11 +33,9 @@ BARRIER = (
 
 
 @control("bra", takes(LABEL))
-def bra(m: Flow, instruction: Instruction) -> Control:
+def bra(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """bra: jump, where the predicate holds (PTX ISA 9.7.12.3); `.uni` says that all threads do the same."""
-    modifiers = Modifiers(instruction)
     modifiers.flag("uni")
-    modifiers.done()
     target, after = instruction.operands[0].place, instruction.pc + 1
     if instruction.predicate is None:
         return lambda active: target
@@ -62,8 +60,9 @@ def bra(m: Flow, instruction: Instruction) -> Control:
 
 
 @control("brx", takes(VALUE, LABELS))
-def brx(m: Flow, instruction: Instruction) -> Control:
+def brx(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """brx.idx: jump to an entry of a table (PTX ISA 9.7.12.4)."""
+    modifiers.drop(("idx", "uni"))
     places = np.array([label.place for label in instruction.operands[1]])
     read = m.operands.reader(instruction.operands[0], U32)
 
@@ -81,7 +80,7 @@ def brx(m: Flow, instruction: Instruction) -> Control:
 
 
 @control("exit", takes())
-def exit_(m: Flow, instruction: Instruction) -> Control:
+def exit_(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """exit: the thread ends (PTX ISA 9.7.12.7)."""
 
     def step(active: np.ndarray) -> None:
@@ -91,7 +90,7 @@ def exit_(m: Flow, instruction: Instruction) -> Control:
 
 
 @control("trap", takes())
-def trap(m: Flow, instruction: Instruction) -> Control:
+def trap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """trap: an error (PTX ISA 9.7.19.4)."""
 
     def step(active: np.ndarray) -> None:
@@ -101,40 +100,36 @@ def trap(m: Flow, instruction: Instruction) -> Control:
 
 
 @control("brkpt", takes())
-def brkpt(m: Flow, instruction: Instruction) -> Control:
+def brkpt(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """brkpt: a breakpoint; nothing stops here (PTX ISA 9.7.19.1)."""
     return lambda active: instruction.pc + 1
 
 
 @control("bar", *BARRIER)
-def bar(m: Flow, instruction: Instruction) -> Control:
+def bar(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """bar.sync, bar.red, bar.arrive, bar.warp.sync: as barrier, aligned (PTX ISA 9.7.13.1, 9.7.13.2)."""
-    modifiers = Modifiers(instruction)
     if modifiers.flag("warp"):
         modifiers.flag("sync")
-        modifiers.done()
         read = m.operands.reader(instruction.operands[0], U32)
         return lambda active: m.barriers.warp(instruction, active, read())
     return _barrier(m, instruction, modifiers)
 
 
 @control("barrier", *BARRIER)
-def barrier(m: Flow, instruction: Instruction) -> Control:
+def barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """barrier.sync, .red, .arrive: threads of a block wait for each other (PTX ISA 9.7.13.1)."""
-    modifiers = Modifiers(instruction)
     if modifiers.flag("cluster"):
         return _cluster_barrier(m, instruction, modifiers)
     return _barrier(m, instruction, modifiers)
 
 
-def _cluster_barrier(m: Flow, instruction: Instruction, modifiers: Modifiers) -> Control:
+def _cluster_barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """barrier.cluster.arrive, .wait (PTX ISA 9.7.13.4)."""
     waits = modifiers.flag("wait")
     if not waits and not modifiers.flag("arrive"):
         modifiers.reject("neither .arrive nor .wait")
     orders = not modifiers.flag("relaxed")
     modifiers.drop(("arrive", "aligned", "release", "acquire"))
-    modifiers.done()
     if waits:
         return lambda active: m.clusters.wait(instruction, active)
 
@@ -145,14 +140,13 @@ def _cluster_barrier(m: Flow, instruction: Instruction, modifiers: Modifiers) ->
     return step
 
 
-def _barrier(m: Flow, instruction: Instruction, modifiers: Modifiers) -> Control:
+def _barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     modifiers.flag("cta")
     modifiers.flag("aligned")
     action = modifiers.one_of(("sync", "red", "arrive"))
     reduction = ""
     if action == "red":
         reduction = modifiers.one_of(("popc", "and", "or")) or modifiers.reject("this reduction")
-    modifiers.done()
     operands = list(instruction.operands)
     destination = operands.pop(0) if action == "red" else None
     source = operands.pop() if action == "red" else None
@@ -183,7 +177,7 @@ def _barrier(m: Flow, instruction: Instruction, modifiers: Modifiers) -> Control
     return step
 
 
-def _reduction(m: Flow, name: str, write: Callable[[np.ndarray], None]) -> Finish:
+def _reduction(m: Machine, name: str, write: Callable[[np.ndarray], None]) -> Finish:
     """bar.red: how many, whether all or any of the barrier's threads have the predicate set."""
 
     def finish(threads: np.ndarray, value: np.ndarray | None, of_barrier: np.ndarray) -> None:
@@ -201,9 +195,9 @@ def _reduction(m: Flow, name: str, write: Callable[[np.ndarray], None]) -> Finis
 
 
 @control("ret", takes())
-def ret(m: Flow, instruction: Instruction) -> Control:
+def ret(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """ret: back to where the thread came from; from the entry: the end (PTX ISA 9.7.12.6)."""
-
+    modifiers.flag("uni")
     function = m.program.owner[instruction.pc].name
 
     def step(active: np.ndarray) -> int | None:
@@ -219,7 +213,7 @@ def ret(m: Flow, instruction: Instruction) -> Control:
     return step
 
 
-def _return(m: Flow, active: np.ndarray, function: str) -> int | None:
+def _return(m: Machine, active: np.ndarray, function: str) -> int | None:
     level = m.calls.depth[active] - 1
     if m.calls.saved:
         _restore(m, active)
@@ -241,7 +235,7 @@ def _return(m: Flow, active: np.ndarray, function: str) -> int | None:
     return None
 
 
-def _restore(m: Flow, active: np.ndarray) -> None:
+def _restore(m: Machine, active: np.ndarray) -> None:
     """Recursion: give the caller its registers and its local memory back."""
     moved = np.zeros(m.state.lanes, np.int64)
     for level, frame in enumerate(m.calls.saved):
@@ -263,11 +257,9 @@ def _restore(m: Flow, active: np.ndarray) -> None:
 
 
 @control("call", takes(ARGUMENTS, CALLEE, ARGUMENTS))
-def call(m: Flow, instruction: Instruction) -> Control:
+def call(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """call: a device function, by name or by address (PTX ISA 9.7.12.5); vprintf and __assertfail are the system's."""
-    modifiers = Modifiers(instruction)
     modifiers.flag("uni")
-    modifiers.done()
     returns, target, arguments = instruction.operands
     if isinstance(target, Symbol) and target.name in SYSTEM:
         system, least = SYSTEM[target.name]
@@ -285,7 +277,7 @@ def call(m: Flow, instruction: Instruction) -> Control:
 
 
 def _direct(
-    m: Flow, instruction: Instruction, function: Function, returns: tuple[Any, ...], arguments: tuple[Any, ...]
+    m: Machine, instruction: Instruction, function: Function, returns: tuple[Any, ...], arguments: tuple[Any, ...]
 ) -> Control:
     if len(arguments) != len(function.params) or len(returns) != len(function.returns):
         raise PtxError(f"{instruction.where}: {function.name} is called with {len(arguments)} arguments")
@@ -323,7 +315,7 @@ def _direct(
     return step
 
 
-def _save(m: Flow, active: np.ndarray, caller: str) -> None:
+def _save(m: Machine, active: np.ndarray, caller: str) -> None:
     for level in np.unique(m.calls.depth[active]).tolist():
         while len(m.calls.saved) <= level:
             m.calls.saved.append({})
@@ -337,7 +329,7 @@ def _save(m: Flow, active: np.ndarray, caller: str) -> None:
             frame[caller, slot] = now if old is None else merged(here, now, old)
 
 
-def _finish_call(m: Flow, copies_out: Sequence[tuple[Any, Any]]) -> None:
+def _finish_call(m: Machine, copies_out: Sequence[tuple[Any, Any]]) -> None:
     """The results to where the caller wants them."""
     moved = m.calls.pending_return
     if moved is not None:
@@ -348,7 +340,7 @@ def _finish_call(m: Flow, copies_out: Sequence[tuple[Any, Any]]) -> None:
         _pass(m, formal, wanted, from_shift=shift)
 
 
-def _pass(m: Flow, source: Any, destination: Any, from_shift: int = 0, to_shift: int = 0) -> None:
+def _pass(m: Machine, source: Any, destination: Any, from_shift: int = 0, to_shift: int = 0) -> None:
     """Copy a parameter: from a variable, register or constant to a variable or register."""
     lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
     space = m.memory.spaces["local"]
@@ -383,7 +375,7 @@ def _variable(operand: Any) -> Any:
     return operand.variable if isinstance(operand, Symbol) else operand
 
 
-def _size(m: Flow, operand: Any) -> int | None:
+def _size(m: Machine, operand: Any) -> int | None:
     """Bytes of an argument; a constant has as many as it must."""
     if isinstance(operand, Immediate):
         return None
@@ -395,7 +387,7 @@ def _size(m: Flow, operand: Any) -> int | None:
     return variable.size
 
 
-def _indirect(m: Flow, instruction: Instruction, target: Register) -> Control:
+def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control:
     """A call through a pointer: each thread to the function whose number it holds."""
     returns, _, arguments = instruction.operands
     read = m.operands.reader(target, TYPES["u64"])
@@ -427,7 +419,7 @@ def _indirect(m: Flow, instruction: Instruction, target: Register) -> Control:
 # the system's functions
 
 
-def _argument_reader(m: Flow, argument: Symbol) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+def _argument_reader(m: Machine, argument: Symbol) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
     """Values of an argument in a .param variable of the caller, as uint64 of the active threads."""
 
     def read() -> tuple[np.ndarray, np.ndarray]:
@@ -443,7 +435,7 @@ def _argument_reader(m: Flow, argument: Symbol) -> Callable[[], tuple[np.ndarray
     return read
 
 
-def _assertfail(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
+def _assertfail(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
     """__assertfail(message, file, line, function, char size): a failed device-side assert."""
     readers = [_argument_reader(m, a) for a in arguments]
 
@@ -460,7 +452,7 @@ def _assertfail(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], r
     return step
 
 
-def _vprintf(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
+def _vprintf(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
     """vprintf(format, arguments): printed on stdout, thread by thread."""
     readers = [_argument_reader(m, a) for a in arguments]
 
@@ -474,7 +466,7 @@ def _vprintf(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], retu
     return step
 
 
-def formatted(m: Flow, lane: int, text: str, place: int) -> str:
+def formatted(m: Machine, lane: int, text: str, place: int) -> str:
     """A printf format with its arguments, which lie in the thread's local memory one after the other."""
     offset = place - BASES["local"]
     local = m.memory.spaces["local"]
@@ -506,7 +498,7 @@ def formatted(m: Flow, lane: int, text: str, place: int) -> str:
     return re.sub(r"%([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|z|j|t)?([diuoxXcsfFeEgGaAp%])", one, text)
 
 
-def _malloc(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
+def _malloc(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
     """malloc(bytes): memory of the device's heap, thread by thread; null where none is left."""
     read = _argument_reader(m, arguments[0])
     (returned,) = returns
@@ -524,7 +516,7 @@ def _malloc(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], retur
     return step
 
 
-def _free(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
+def _free(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
     """free(address): return a block to the heap."""
     read = _argument_reader(m, arguments[0])
 

@@ -12,7 +12,7 @@ from ..machine import floats, tensor_cores
 from ..machine.memory import Access, MixedAccess
 from ..ptx.syntax import Instruction, Vector
 from ..ptx.types import TYPES, Type
-from .needs import Memory
+from .needs import Machine
 from .registry import ADDRESS, RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, anything, effect, takes
 
 WARP = 32
@@ -23,7 +23,7 @@ def _items(operand: Any) -> tuple[Any, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def require_whole_warps(m: Memory, instruction: Instruction) -> None:
+def require_whole_warps(m: Machine, instruction: Instruction) -> None:
     """Refuse a warp of which not all 32 threads execute the instruction."""
     if m.state.active is not None:
         here = m.state.active.reshape(-1, WARP)
@@ -34,11 +34,11 @@ def require_whole_warps(m: Memory, instruction: Instruction) -> None:
 
 
 @effect("ldmatrix", takes(RESULTS, ADDRESS))
-def ldmatrix(m: Memory, instruction: Instruction) -> Step:
+def ldmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """ldmatrix: one, two or four 8x8 matrices of 16-bit elements; thread 8i+j gives the address of row j of matrix i;
     a thread receives elements (lane/4, lane%4*2) and the next, of the transposed matrix with `.trans`
     (PTX ISA 9.7.14.5.15)."""
-    access, count, trans = matrix_access(m, instruction)
+    access, count, trans = matrix_access(m, instruction, modifiers)
     writers = [m.operands.writer(item, B32) for item in _items(instruction.operands[0])]
 
     def step() -> None:
@@ -63,18 +63,17 @@ def ldmatrix(m: Memory, instruction: Instruction) -> Step:
     return step
 
 
-def matrix_access(m: Memory, instruction: Instruction) -> tuple[Callable[[], Access | MixedAccess], int, bool]:
+def matrix_access(
+    m: Machine, instruction: Instruction, modifiers: Modifiers
+) -> tuple[Callable[[], Access | MixedAccess], int, bool]:
     """What makes the access to memory of an ldmatrix or stmatrix; how many matrices there are, and whether they are
     transposed."""
-    modifiers = Modifiers(instruction)
-    modifiers.flag("sync")
-    modifiers.flag("aligned")
+    modifiers.drop(("sync", "aligned"))
     if not modifiers.flag("m8n8"):
         modifiers.reject("a shape other than m8n8")
     count = int((modifiers.one_of(("x1", "x2", "x4")) or modifiers.reject("this number"))[1])
     trans = modifiers.flag("trans")
     space = modifiers.one_of(("shared::cta", "shared"), "generic").split("::")[0]
-    modifiers.done()
     stores = instruction.opcode == "stmatrix"
     address, registers = instruction.operands if stores else instruction.operands[::-1]
     space, slot, offset = m.operands.address(address, space)
@@ -96,9 +95,9 @@ def matrix_access(m: Memory, instruction: Instruction) -> tuple[Callable[[], Acc
 
 
 @effect("stmatrix", takes(ADDRESS, VALUES))
-def stmatrix(m: Memory, instruction: Instruction) -> Step:
+def stmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """stmatrix: the opposite of ldmatrix (PTX ISA 9.7.14.5.16)."""
-    make_access, count, trans = matrix_access(m, instruction)
+    make_access, count, trans = matrix_access(m, instruction, modifiers)
     readers = [m.operands.reader(item, B32) for item in _items(instruction.operands[1])]
 
     def step() -> None:
@@ -120,11 +119,9 @@ def stmatrix(m: Memory, instruction: Instruction) -> Step:
 
 
 @effect("movmatrix", takes(RESULT, VALUE))
-def movmatrix(m: Memory, instruction: Instruction) -> Step:
+def movmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """movmatrix: transpose an 8x8 matrix of 16-bit elements across the warp (PTX ISA 9.7.14.5.17)."""
-    modifiers = Modifiers(instruction)
     modifiers.drop(("sync", "aligned", "m8n8", "trans"))
-    modifiers.done()
     read, write = m.operands.reader(instruction.operands[1], B32), m.operands.writer(instruction.operands[0], B32)
 
     def step() -> None:
@@ -197,21 +194,19 @@ def _rows_of_words(registers: list[np.ndarray], height: int) -> np.ndarray:
 
 
 @effect("mma", anything("sp"), anything("block_scale"), takes(RESULTS, VALUES, VALUES, VALUES))
-def mma(m: Memory, instruction: Instruction) -> Step:
+def mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """mma.sync: D = A B + C of a warp (PTX ISA 9.7.14.5.14).
 
     Of floats as Hopper's tensor cores do it (tensor_cores.py); of f64 summed and rounded once. Of a tf32 operand the
     upper 19 bits count. Sums of integers wrap, or with .satfinite stop at the ends.
     """
-    return mma_together(m, [instruction])
+    return mma_together(m, [instruction], modifiers)
 
 
-def mma_together(m: Memory, group: Sequence[Instruction]) -> Step:
+def mma_together(m: Machine, group: Sequence[Instruction], modifiers: Modifiers) -> Step:
     """Several mma.sync of one form, none of which reads or writes what another writes: as one of more warps."""
     instruction, numbers = group[0], len(group)
-    modifiers = Modifiers(instruction)
-    modifiers.flag("sync")
-    modifiers.flag("aligned")
+    modifiers.drop(("sync", "aligned"))
     shape = modifiers.one_of({s for shapes in SHAPES.values() for s in shapes})
     if not (modifiers.flag("row") and modifiers.flag("col")):
         modifiers.reject("a layout other than .row.col")
@@ -228,7 +223,6 @@ def mma_together(m: Memory, group: Sequence[Instruction]) -> Step:
     same = a_type == b_type or ELEMENTS.get(a_type) == ELEMENTS.get(b_type) != 16
     if not (fits and same and d_type in sums and c_type in sums) or (a_type == "b1") != (combine is not None):
         modifiers.reject("this shape and types")
-    modifiers.done()
     height, depth = int(shape[1:].split("n")[0]), int(shape.split("k")[1])
     groups = depth * ELEMENTS[a_type] // max(ELEMENTS[a_type], 32) // 4
     d, a, b, c = (_items(o) for o in instruction.operands)

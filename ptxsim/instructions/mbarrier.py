@@ -12,7 +12,7 @@ from ..machine.mbarriers import MOST, State
 from ..machine.memory import MixedAccess
 from ..ptx.syntax import Immediate, Instruction
 from ..ptx.types import TYPES
-from .needs import AsyncCopies
+from .needs import Machine
 from .registry import ADDRESS, RESULT, VALUE, Control, Modifiers, Step, control, takes
 
 U32, B64, PRED = TYPES["u32"], TYPES["b64"], TYPES["pred"]
@@ -31,7 +31,7 @@ ACTIONS = (
 
 
 def objects_at(
-    m: AsyncCopies, space: str, slot: int, offset: int, instruction: Instruction, kind: str
+    m: Machine, space: str, slot: int, offset: int, instruction: Instruction, kind: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the addresses of the active threads' mbarriers in the batch's shared memory, and the lanes."""
     access = m.memory.access(space, slot, offset, 8, instruction, kind, observed=False)  # no load or store on hardware
@@ -41,7 +41,7 @@ def objects_at(
     return access.flat(), lanes
 
 
-def _shared_address(m: AsyncCopies, operand: Any, modifiers: Modifiers) -> tuple[str, int, int]:
+def _shared_address(m: Machine, operand: Any, modifiers: Modifiers) -> tuple[str, int, int]:
     """Space, slot and offset of an object's address; one without a space is generic, and in shared memory, too."""
     space = modifiers.one_of(("shared::cta", "shared::cluster", "shared"), "generic")
     return m.operands.address(operand, space.removesuffix("::cta"))
@@ -57,9 +57,8 @@ def _shared_address(m: AsyncCopies, operand: Any, modifiers: Modifiers) -> tuple
     takes(ADDRESS, when="inval"),
     takes(ADDRESS, VALUE),
 )
-def mbarrier(m: AsyncCopies, instruction: Instruction) -> Control:
+def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """mbarrier: init, inval, expect_tx, complete_tx, arrive, arrive_drop, test_wait, try_wait, pending_count."""
-    modifiers = Modifiers(instruction)
     action = next((name for name in ACTIONS if modifiers.flag(name)), None)
     if action is None:
         modifiers.reject("this operation")
@@ -80,7 +79,6 @@ def mbarrier(m: AsyncCopies, instruction: Instruction) -> Control:
         return pending
     result = operands.pop(0) if action in ("arrive", "arrive_drop", "test_wait", "try_wait") else None
     place = _shared_address(m, operands.pop(0), modifiers)
-    modifiers.done()
     if action in ("test_wait", "try_wait"):
         return _wait(m, instruction, action, result, place, operands[0], parity)
     number = m.operands.reader(operands[0] if operands else Immediate(1), U32) if action != "inval" else None
@@ -134,7 +132,7 @@ def mbarrier(m: AsyncCopies, instruction: Instruction) -> Control:
 
 
 def _wait(
-    m: AsyncCopies,
+    m: Machine,
     instruction: Instruction,
     action: str,
     result: Any,
@@ -164,21 +162,20 @@ def _wait(
     return step
 
 
-def _land(m: AsyncCopies, instruction: Instruction, at: int, here: np.ndarray, copies: tuple[Copy, ...]) -> None:
+def _land(m: Machine, instruction: Instruction, at: int, here: np.ndarray, copies: tuple[Copy, ...]) -> None:
     """Copies of some lanes are done, and arrive."""
     m.copies.land(copies, here)
     m.phases.arrive(np.full(len(here), at), here)
     m.phases.count_down(instruction, np.full(len(here), at), here, np.ones(len(here), np.int64))
 
 
-def signal_by_copies(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step:
+def signal_by_copies(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cp.async.mbarrier.arrive: the thread's cp.async so far, once done, arrive at an object (PTX ISA 9.7.13.15.18)."""
     if not modifiers.flag("arrive"):
         modifiers.reject("this operation")
     counted = modifiers.flag("noinc")
     place = _shared_address(m, instruction.operands[0], modifiers)
     modifiers.drop(("b64",))
-    modifiers.done()
 
     def step() -> None:
         objects, lanes = objects_at(m, *place, instruction, "atom")

@@ -8,13 +8,13 @@ import numpy as np
 
 from ..errors import PtxError
 from ..machine.layout import RESERVED_SHARED, reserved
-from .needs import Clocks, Threads
+from .needs import Machine
 
 WARP = 32
 CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
 
 
-def special_value(m: Threads, name: str) -> np.ndarray:
+def special_value(m: Machine, name: str) -> np.ndarray:
     """The values of a special register for a batch, one a thread."""
     stem, _, axis = name.partition(".")
     place = "xyzw".index(axis) if axis else 0
@@ -85,7 +85,7 @@ def special_value(m: Threads, name: str) -> np.ndarray:
     raise PtxError(f"special register {name} is not supported")
 
 
-def clock_value(m: Clocks, name: str) -> np.ndarray:
+def clock_value(m: Machine, name: str) -> np.ndarray:
     """%clock and %clock64 count the instructions executed so far; %globaltimer is the host's clock in ns."""
     value = time.time_ns() if name.startswith("%globaltimer") else m.scheduler.clock()
     if name.endswith("_hi"):

@@ -9,7 +9,7 @@ from ..machine import tensor_maps
 from ..machine.memory import GLOBAL_BASE, Access, MixedAccess
 from ..ptx.syntax import Immediate, Instruction
 from ..ptx.types import TYPES
-from .needs import Memory
+from .needs import Machine
 from .registry import ADDRESS, NUMBER, VALUE, Modifiers, Step, effect, takes
 
 U64 = TYPES["u64"]
@@ -17,9 +17,8 @@ PIECE = 16  # bytes of a map that are accessed at once
 
 
 @effect("tensormap", takes(ADDRESS, ADDRESS, NUMBER, when="cp_fenceproxy"), takes(ADDRESS, VALUE, optional=(VALUE,)))
-def tensormap(m: Memory, instruction: Instruction) -> Step:
+def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """tensormap.replace: set a field of a map; tensormap.cp_fenceproxy: copy one from shared to global memory."""
-    modifiers = Modifiers(instruction)
     if modifiers.flag("cp_fenceproxy"):
         return _copy(m, instruction, modifiers)
     field = modifiers.one_of(tensor_maps.FIELDS)
@@ -28,7 +27,6 @@ def tensormap(m: Memory, instruction: Instruction) -> Step:
     space = modifiers.one_of(("global", "shared::cta", "shared"), "generic").removesuffix("::cta")
     modifiers.drop(("b1024",))
     t = modifiers.type
-    modifiers.done()
     address, *more = instruction.operands
     name, slot, offset = m.operands.address(address, space)
     ordinal = more.pop(0) if len(more) > 1 else Immediate(0)
@@ -52,7 +50,7 @@ def tensormap(m: Memory, instruction: Instruction) -> Step:
     return step
 
 
-def _maps(m: Memory, instruction: Instruction, name: str, slot: int, offset: int) -> list[tuple[np.ndarray, int, int]]:
+def _maps(m: Machine, instruction: Instruction, name: str, slot: int, offset: int) -> list[tuple[np.ndarray, int, int]]:
     """Where the maps of the active threads lie: an array of bytes, a place in it; and the thread."""
     access = m.memory.access(name, slot, offset, PIECE, instruction, "atom", observed=False)
     parts = [part for _, part in access.parts] if isinstance(access, MixedAccess) else [access]
@@ -64,15 +62,14 @@ def _maps(m: Memory, instruction: Instruction, name: str, slot: int, offset: int
     return found
 
 
-def _require_whole(m: Memory, access: Access, instruction: Instruction) -> None:
+def _require_whole(m: Machine, access: Access, instruction: Instruction) -> None:
     m.memory.require_valid(access.space, access.where, access.offset, tensor_maps.BYTES, 64, instruction, "atom")
 
 
-def _copy(m: Memory, instruction: Instruction, modifiers: Modifiers) -> Step:
+def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """[to], [from], 128: by one lane of the warp is enough; the fence orders what is not reordered here."""
     modifiers.drop(("global", "shared::", "tensormap::", "release", "acquire", "cta", "cluster", "gpu", "sys", "sync"))
     modifiers.drop(("aligned",))
-    modifiers.done()
     destination, source, size = instruction.operands
     if int(size.value) != tensor_maps.BYTES:
         raise PtxError(f"{instruction.where}: {instruction.name} copies {tensor_maps.BYTES} bytes, not {size.value}")

@@ -15,7 +15,7 @@ from ..errors import PtxError
 from ..machine.texture_arrays import TextureArray
 from ..ptx.syntax import Address, Instruction, Register, Symbol, Vector
 from ..ptx.types import TYPES
-from .needs import Memory
+from .needs import Machine
 from .registry import RESULT_VECTOR, RESULTS, TEXEL, VALUES, Modifiers, Step, effect, takes
 
 S32, U32, U64, F32 = TYPES["s32"], TYPES["u32"], TYPES["u64"], TYPES["f32"]
@@ -25,7 +25,7 @@ MODES = ("trap", "clamp", "zero")
 Coordinates = Callable[[np.ndarray], tuple[list[np.ndarray], np.ndarray | None]]  # of lanes: along x, y, z; layers
 
 
-def _object(m: Memory, instruction: Instruction, address: Any) -> tuple[Callable[[], np.ndarray], tuple[Any, ...]]:
+def _object(m: Machine, instruction: Instruction, address: Any) -> tuple[Callable[[], np.ndarray], tuple[Any, ...]]:
     """The numbers of the objects, and the coordinates."""
     if not isinstance(address, Address) or not isinstance(address.base, (Register, Symbol)) or address.index is None:
         raise PtxError(f"{instruction.where}: {instruction.name}: a texture or surface object must be in a register")
@@ -34,7 +34,7 @@ def _object(m: Memory, instruction: Instruction, address: Any) -> tuple[Callable
 
 
 def _coordinates(
-    m: Memory, instruction: Instruction, items: tuple[Any, ...], geometry: str, of_floats: bool
+    m: Machine, instruction: Instruction, items: tuple[Any, ...], geometry: str, of_floats: bool
 ) -> Coordinates:
     dims, layered = GEOMETRIES[geometry]
     if len(items) < dims + layered:
@@ -50,7 +50,7 @@ def _coordinates(
 
 
 def _of_each(
-    m: Memory, instruction: Instruction, handles: np.ndarray, lanes: np.ndarray, geometry: str
+    m: Machine, instruction: Instruction, handles: np.ndarray, lanes: np.ndarray, geometry: str
 ) -> list[tuple[TextureArray, np.ndarray]]:
     """The arrays that threads mean, each with their places among these."""
     found = []
@@ -71,16 +71,14 @@ def _of_each(
 
 
 @effect("tex", takes(RESULT_VECTOR, TEXEL, optional=(VALUES, VALUES)))
-def tex(m: Memory, instruction: Instruction) -> Step:
+def tex(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """tex: fetch four components (PTX ISA 9.7.10.3); of 1d with an index, out of linear memory or an array."""
-    modifiers = Modifiers(instruction)
     geometry = modifiers.one_of(GEOMETRIES)
     level = modifiers.one_of(("level", "grad"))
     if geometry is None or len(modifiers.types) != 2 or modifiers.types[1].name not in ("s32", "f32"):
         modifiers.reject("this geometry and types")
     modifiers.flag("v4")
     t, coordinate = modifiers.types
-    modifiers.done()
     destination, address = instruction.operands[:2]
     writers = [m.operands.writer(item, t) if item is not None else None for item in destination.items]
     handle, items = _object(m, instruction, address)
@@ -113,7 +111,7 @@ def tex(m: Memory, instruction: Instruction) -> Step:
 
 
 def _of_memory(
-    m: Memory,
+    m: Machine,
     instruction: Instruction,
     handles: np.ndarray,
     lanes: np.ndarray,
@@ -138,18 +136,16 @@ def _of_memory(
 
 
 def _surface(
-    m: Memory, instruction: Instruction, address: Any
+    m: Machine, instruction: Instruction, modifiers: Modifiers, address: Any
 ) -> tuple[Callable[[], list[tuple[TextureArray, np.ndarray, np.ndarray, np.ndarray]]], int, int]:
     """A function: of each array its threads, where they begin in its bytes, and whether they lie inside; bytes of a
     component; components."""
-    modifiers = Modifiers(instruction)
     geometry, mode = modifiers.one_of(GEOMETRIES), modifiers.one_of(MODES, "trap")
     if not modifiers.flag("b") or geometry is None or geometry.endswith("cube"):
         modifiers.reject("this access of a surface")
     count = int(modifiers.one_of(("v2", "v4"), "v1")[1])
     size = modifiers.type.bytes
     modifiers.drop(("ca", "cg", "cs", "cv", "wb", "wt"))
-    modifiers.done()
     handle, items = _object(m, instruction, address)
     read = _coordinates(m, instruction, items, geometry, False)
 
@@ -178,10 +174,10 @@ def _surface(
 
 
 @effect("suld", takes(RESULTS, TEXEL))
-def suld(m: Memory, instruction: Instruction) -> Step:
+def suld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """suld.b: load from a surface, x in bytes (PTX ISA 9.7.11.1); outside: a fault (.trap), the edge, or zeros."""
     destination, address = instruction.operands
-    at, size, count = _surface(m, instruction, address)
+    at, size, count = _surface(m, instruction, modifiers, address)
     items = destination.items if isinstance(destination, Vector) else (destination,)
     t = TYPES[f"b{8 * size}"]
     writers = [m.operands.writer(item, t) if item is not None else None for item in items]
@@ -200,10 +196,10 @@ def suld(m: Memory, instruction: Instruction) -> Step:
 
 
 @effect("sust", takes(TEXEL, VALUES))
-def sust(m: Memory, instruction: Instruction) -> Step:
+def sust(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """sust.b: store to a surface, x in bytes (PTX ISA 9.7.11.2)."""
     address, source = instruction.operands
-    at, size, count = _surface(m, instruction, address)
+    at, size, count = _surface(m, instruction, modifiers, address)
     items = source.items if isinstance(source, Vector) else (source,)
     readers = [m.operands.reader(item, TYPES[f"b{8 * size}"]) for item in items]
     if len(readers) != count:

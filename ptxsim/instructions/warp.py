@@ -6,7 +6,7 @@ import numpy as np
 
 from ..ptx.syntax import Instruction, Pair
 from ..ptx.types import TYPES
-from .needs import Threads
+from .needs import Machine
 from .registry import PAIR, RESULT, VALUE, Modifiers, Step, effect, takes
 
 WARP = 32
@@ -15,7 +15,7 @@ LANE = np.arange(WARP)
 BIT = np.uint64(1) << LANE.astype(np.uint64)
 
 
-def active_masks(m: Threads) -> np.ndarray:
+def active_masks(m: Machine) -> np.ndarray:
     """For each warp, a bit for each active lane (uint64)."""
     if m.state.active is None:
         return np.full(m.state.warps, 0xFFFFFFFF, np.uint64)
@@ -32,7 +32,7 @@ def spread(per_warp: np.ndarray, dtype: type[np.generic] = np.uint32) -> np.ndar
     return np.repeat(per_warp.astype(dtype), WARP)
 
 
-def require_members(m: Threads, instruction: Instruction, members: np.ndarray) -> np.ndarray:
+def require_members(m: Machine, instruction: Instruction, members: np.ndarray) -> np.ndarray:
     """The threads that execute the instruction must be named, and the named ones that live must be here
     (PTX ISA: otherwise undefined). Gives the masks, per thread."""
     here = spread(active_masks(m), np.uint64)
@@ -54,15 +54,16 @@ def require_members(m: Threads, instruction: Instruction, members: np.ndarray) -
 
 
 @effect("activemask", takes(RESULT))
-def activemask(m: Threads, instruction: Instruction) -> Step:
+def activemask(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """activemask: which threads of the warp execute this now (PTX ISA 9.7.13.11)."""
     write = m.operands.writer(instruction.operands[0], U32)
     return lambda: write(spread(active_masks(m)))
 
 
 @effect("elect", takes(PAIR, VALUE))
-def elect(m: Threads, instruction: Instruction) -> Step:
+def elect(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """elect.sync: one leader, here the lowest named lane (PTX ISA 9.7.13.14)."""
+    modifiers.flag("sync")
     pair, mask = instruction.operands
     read = m.operands.reader(mask, U32)
     write_lane = m.operands.writer(pair.first, U32) if pair.first is not None else None
@@ -80,12 +81,10 @@ def elect(m: Threads, instruction: Instruction) -> Step:
 
 
 @effect("vote", takes(RESULT, VALUE, VALUE, when="sync"), takes(RESULT, VALUE))
-def vote(m: Threads, instruction: Instruction) -> Step:
+def vote(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """vote.sync: all, any, uni or ballot of a predicate over the named threads (PTX ISA 9.7.13.9)."""
-    modifiers = Modifiers(instruction)
     sync = modifiers.flag("sync")
     mode = modifiers.one_of(("all", "any", "uni", "ballot"))
-    modifiers.done()
     destination, source, *mask = instruction.operands
     read = m.operands.reader(source, PRED)
     read_mask = m.operands.reader(mask[0], U32) if sync else (lambda: spread(active_masks(m)))
@@ -109,16 +108,14 @@ def vote(m: Threads, instruction: Instruction) -> Step:
 
 
 @effect("shfl", takes(PAIR, VALUE, VALUE, VALUE, VALUE, when="sync"), takes(PAIR, VALUE, VALUE, VALUE))
-def shfl(m: Threads, instruction: Instruction) -> Step:
+def shfl(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """shfl.sync: the value of another lane, by index, up, down or butterfly, within segments (PTX ISA 9.7.9.6).
 
     The predicate destination says whether the source lane lay in range; if not, a thread gets its own value. Reading
     from a lane outside the mask gives an unspecified value in PTX; here, that lane's register, and a note.
     """
-    modifiers = Modifiers(instruction)
     sync = modifiers.flag("sync")
     mode = modifiers.one_of(("up", "down", "bfly", "idx"))
-    modifiers.done()
     destination, source, by, clamp, *mask = instruction.operands
     pair = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
     read, read_by, read_clamp = (
@@ -162,7 +159,7 @@ def shfl(m: Threads, instruction: Instruction) -> Step:
     return step
 
 
-def _note_outside(m: Threads, instruction: Instruction, members: np.ndarray, chosen: np.ndarray) -> None:
+def _note_outside(m: Machine, instruction: Instruction, members: np.ndarray, chosen: np.ndarray) -> None:
     """A note where a thread takes the value of a lane that the mask does not name: that is undefined."""
     outside = (members >> chosen.astype(np.uint64) & np.uint64(1)) == 0
     if m.state.active is not None:
@@ -176,13 +173,11 @@ def _note_outside(m: Threads, instruction: Instruction, members: np.ndarray, cho
 
 
 @effect("match", takes(PAIR, VALUE, VALUE))
-def match_(m: Threads, instruction: Instruction) -> Step:
+def match_(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """match.sync: which named threads hold the same value; `.all` whether all do (PTX ISA 9.7.13.10)."""
-    modifiers = Modifiers(instruction)
     modifiers.flag("sync")
     mode = modifiers.one_of(("any", "all"))
     t = modifiers.type
-    modifiers.done()
     destination, source, mask = instruction.operands
     pair = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
     read, read_mask = m.operands.reader(source, t), m.operands.reader(mask, U32)
@@ -206,15 +201,13 @@ def match_(m: Threads, instruction: Instruction) -> Step:
 
 
 @effect("redux", takes(RESULT, VALUE, VALUE))
-def redux(m: Threads, instruction: Instruction) -> Step:
+def redux(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """redux.sync: a sum, extreme or bitwise operation over the named threads (PTX ISA 9.7.13.12)."""
-    modifiers = Modifiers(instruction)
     modifiers.flag("sync")
     name = modifiers.one_of(("add", "min", "max", "and", "or", "xor")) or modifiers.reject("this operation")
     t = modifiers.type
     if t.kind == "f":
         modifiers.reject("a floating-point type")
-    modifiers.done()
     destination, source, mask = instruction.operands
     read, read_mask, write = (
         m.operands.reader(source, t),
@@ -242,15 +235,3 @@ def redux(m: Threads, instruction: Instruction) -> Step:
         write(result)
 
     return step
-
-
-@effect("nanosleep", takes(VALUE))
-def nanosleep(m: Threads, instruction: Instruction) -> Step:
-    """nanosleep: nothing to wait for here (PTX ISA 9.7.19.2)."""
-    return lambda: None
-
-
-@effect("griddepcontrol", takes())
-def griddepcontrol(m: Threads, instruction: Instruction) -> Step:
-    """griddepcontrol: launches do not overlap here (PTX ISA 9.7.13.13)."""
-    return lambda: None

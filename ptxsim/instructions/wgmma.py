@@ -15,7 +15,7 @@ from ..machine.warpgroups import WARPGROUP
 from ..ptx.syntax import Immediate, Instruction, Vector
 from ..ptx.types import TYPES
 from .matrix import _elements, _rows_of_words
-from .needs import Tensors
+from .needs import Machine
 from .registry import NUMBER, RESULT_VECTOR, VALUE, VALUES, Modifiers, Step, anything, effect, takes
 
 B32, B64, F32, PRED = TYPES["b32"], TYPES["b64"], TYPES["f32"], TYPES["pred"]
@@ -106,20 +106,18 @@ def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
     anything("sp"),
     takes(RESULT_VECTOR, VALUES, VALUE, VALUE, optional=(VALUE,) * 4),
 )
-def wgmma(m: Tensors, instruction: Instruction) -> Step:
+def wgmma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """wgmma.fence, mma_async, commit_group, wait_group (PTX ISA 9.7.15.7, 9.7.15.5.2).
 
     Operands are read and sums made when the instruction is issued; what uses them too early is reported, see
     warpgroups.py. Of bits: not supported.
     """
-    modifiers = Modifiers(instruction)
     action = modifiers.one_of(("fence", "commit_group", "wait_group", "mma_async"))
     if action is None:
         modifiers.reject("this operation")
     modifiers.drop(("sync", "aligned"))
     if action == "mma_async":
         return _mma(m, instruction, modifiers)
-    modifiers.done()
     pending = int(instruction.operands[0].value) if action == "wait_group" else 0
 
     def step() -> None:
@@ -156,16 +154,14 @@ class Form:
         return STEP * (self.n + (0 if self.in_registers else ROWS))
 
 
-def form_of(instruction: Instruction, modifiers: Modifiers | None = None) -> Form:
+def form_of(instruction: Instruction, modifiers: Modifiers) -> Form:
     """Parse a wgmma.mma_async. Raises `PtxError` for a form that does not exist or is not emulated."""
-    modifiers = modifiers or Modifiers(instruction)
     modifiers.drop(("mma_async", "sync", "aligned"))
     saturates = modifiers.flag("satfinite")
     names = [name for name in instruction.modifiers if name in BITS or name in TYPES]
     modifiers.drop([name for name in names if name not in TYPES])
     shape = next((name for name in modifiers.left if name.startswith("m64n")), "")
     modifiers.flag(shape)
-    modifiers.done()
     fits = len(names) == 3 and names[0] in ("f16", "f32", "s32") and names[1] in BITS and names[2] in BITS
     whole = fits and names[0] == "s32"
     fits = fits and all((name in INTEGERS) == whole for name in names[1:]) and (whole or not saturates)
@@ -192,7 +188,7 @@ def form_of(instruction: Instruction, modifiers: Modifiers | None = None) -> For
     return Form(int(n), names[0], names[1], names[2], in_registers, scale_a, scale_b, trans[0], trans[1], saturates)
 
 
-def _mma(m: Tensors, instruction: Instruction, modifiers: Modifiers) -> Step:
+def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     form = form_of(instruction, modifiers)
     d, a, b, scale, *_ = instruction.operands
     n, half = form.n, form.d_type == "f16"
@@ -237,7 +233,7 @@ def _mma(m: Tensors, instruction: Instruction, modifiers: Modifiers) -> Step:
 class Sums:
     """The registers of D. Those that one wgmma wrote are rows of one array, and the next finds them together."""
 
-    def __init__(self, m: Tensors, slots: list[int]) -> None:
+    def __init__(self, m: Machine, slots: list[int]) -> None:
         self.m, self.slots = m, slots
         self.key = tuple(slots)
 
@@ -301,7 +297,7 @@ class Fetch:
 
     def __init__(
         self,
-        m: Tensors,
+        m: Machine,
         instruction: Instruction,
         read: Callable[[], np.ndarray],
         lines: int,
@@ -362,9 +358,9 @@ class Fetch:
         return matrix_of(words.reshape(shape), self.name, self.across)
 
 
-def blind(m: Tensors, instruction: Instruction) -> Step:
+def blind(m: Machine, instruction: Instruction) -> Step:
     """Return the step of a wgmma.mma_async without values, which only resolves and counts its operands."""
-    form = form_of(instruction)
+    form = form_of(instruction, Modifiers(instruction))
     _, a, b, *_ = instruction.operands
     fetches = [Fetch(m, instruction, m.operands.reader(b, B64), form.n, form.b_type, form.trans_b)]
     if not form.in_registers:

@@ -18,7 +18,7 @@ from ..ptx.syntax import Instruction
 from ..ptx.types import TYPES, Type
 from .matrix import require_whole_warps
 from .memory import SPACES
-from .needs import Memory
+from .needs import Machine
 from .registry import ADDRESS, RESULT_VECTOR, VALUE, VALUE_VECTOR, Modifiers, Step, effect, takes
 
 WARP = 32
@@ -45,9 +45,8 @@ def _size(role: str, shape: str) -> tuple[int, int]:
     takes(ADDRESS, VALUE_VECTOR, optional=(VALUE,), when="store"),
     takes(RESULT_VECTOR, VALUE_VECTOR, VALUE_VECTOR, VALUE_VECTOR),
 )
-def wmma(m: Memory, instruction: Instruction) -> Step:
+def wmma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """wmma.load, wmma.store, wmma.mma (PTX ISA 9.7.14.4.3 to 9.7.14.4.5); sums as of mma.sync."""
-    modifiers = Modifiers(instruction)
     action = modifiers.one_of(("load", "store", "mma")) or modifiers.reject("this operation")
     role = modifiers.one_of(("a", "b", "c", "d")) or ""
     modifiers.drop(("sync", "aligned"))
@@ -57,19 +56,17 @@ def wmma(m: Memory, instruction: Instruction) -> Step:
         modifiers.drop(("row", "col"))
         saturates = modifiers.flag("satfinite")
         modifiers.flag("rn")
-        modifiers.done()
         return _mma(m, instruction, shape, modifiers.types, layouts, saturates)
     layout = modifiers.one_of(("row", "col"), "")
     space = modifiers.one_of(SPACES, "generic").split("::")[0]
     name = modifiers.type.name
-    modifiers.done()
     if name not in ELEMENT:
         modifiers.reject("this type")
     return _transfer(m, instruction, action, _size(role, shape), layout, space, name)
 
 
 def _transfer(
-    m: Memory, instruction: Instruction, action: str, size: tuple[int, int], layout: str, space: str, name: str
+    m: Machine, instruction: Instruction, action: str, size: tuple[int, int], layout: str, space: str, name: str
 ) -> Step:
     fragment, address = instruction.operands[:2] if action == "load" else instruction.operands[1::-1]
     stride = instruction.operands[2] if len(instruction.operands) > 2 else None
@@ -124,7 +121,7 @@ def _transfer(
     return load if action == "load" else store
 
 
-def require_no_local(m: Memory, instruction: Instruction, access: Access | MixedAccess) -> None:
+def require_no_local(m: Machine, instruction: Instruction, access: Access | MixedAccess) -> None:
     """Fragments are loaded from and stored to shared and global memory only (PTX ISA 9.7.14.4)."""
     parts = access.parts if isinstance(access, MixedAccess) else [(None, access)]
     for _, part in parts:
@@ -135,7 +132,7 @@ def require_no_local(m: Memory, instruction: Instruction, access: Access | Mixed
             raise m.diag.fault(instruction, what, lane)
 
 
-def _matrix(m: Memory, readers: list[Callable[[], np.ndarray]], size: tuple[int, int], name: str) -> np.ndarray:
+def _matrix(m: Machine, readers: list[Callable[[], np.ndarray]], size: tuple[int, int], name: str) -> np.ndarray:
     """A fragment as matrices [warps, rows, columns] in float64, which holds whole numbers of 32 bits exactly."""
     needed = size[0] * size[1] // WARP
     words = [read() for read in readers]
@@ -159,7 +156,7 @@ def _matrix(m: Memory, readers: list[Callable[[], np.ndarray]], size: tuple[int,
 
 
 def _mma(
-    m: Memory, instruction: Instruction, shape: str, types: list[Type], layouts: list[str], saturates: bool
+    m: Machine, instruction: Instruction, shape: str, types: list[Type], layouts: list[str], saturates: bool
 ) -> Step:
     d_name, c_name = types[0].name, types[-1].name
     input_name = types[1].name if len(types) == 4 else "f16"
