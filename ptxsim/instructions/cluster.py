@@ -20,11 +20,8 @@ def mapa(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     modifiers.flag("shared::cluster")
     t = modifiers.type
     destination, source, rank = instruction.operands
-    read, read_rank, write = (
-        m.operands.reader(source, t),
-        m.operands.reader(rank, U32),
-        m.operands.writer(destination, t),
-    )
+    read, read_rank = m.operands.reader(source, t), m.operands.reader(rank, U32)
+    write = m.operands.writer(destination, t)
 
     def step(active: np.ndarray) -> int:
         ranks = read_rank()

@@ -199,7 +199,7 @@ def elementwise(opcode: str, types: Iterable[str] | None = None) -> Callable[[Bu
     return register
 
 
-def uniform(opcode: str, types: Iterable[str], compute: Compute, count: int) -> None:
+def same_type(opcode: str, types: Iterable[str], compute: Compute, count: int) -> None:
     """Register an operation without modifiers, whose `count` sources and result have the instruction's type."""
     elementwise(opcode, types)(lambda m: Elementwise(compute, m.type, (m.type,) * count))
 

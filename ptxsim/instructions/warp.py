@@ -6,12 +6,14 @@ import numpy as np
 
 from ..ptx.syntax import Instruction, Pair
 from ..ptx.types import TYPES
+from .compare import COMBINE
 from .needs import Machine
 from .registry import PAIR, RESULT, VALUE, Modifiers, Step, effect, takes
 
 WARP = 32
 U32, B32, PRED = TYPES["u32"], TYPES["b32"], TYPES["pred"]
 LANE = np.arange(WARP)
+REDUCTIONS = {"add": np.add, "min": np.minimum, "max": np.maximum, **COMBINE}
 BIT = np.uint64(1) << LANE.astype(np.uint64)
 
 
@@ -84,7 +86,8 @@ def elect(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 def vote(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """vote.sync: all, any, uni or ballot of a predicate over the named threads (PTX ISA 9.7.13.9)."""
     sync = modifiers.flag("sync")
-    mode = modifiers.one_of(("all", "any", "uni", "ballot"))
+    mode = modifiers.one_of(("all", "any", "uni"), "ballot")
+    modifiers.flag("ballot")
     destination, source, *mask = instruction.operands
     read = m.operands.reader(source, PRED)
     read_mask = m.operands.reader(mask[0], U32) if sync else (lambda: spread(active_masks(m)))
@@ -94,15 +97,8 @@ def vote(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         members = require_members(m, instruction, read_mask())
         flags = read() if m.state.active is None else read() & m.state.active
         votes = spread(ballots(flags), np.uint64) & members
-        match mode:
-            case "all":
-                write(votes == members)
-            case "any":
-                write(votes != 0)
-            case "uni":
-                write((votes == members) | (votes == 0))
-            case _:
-                write(votes.astype(np.uint32))
+        ways = {"all": votes == members, "any": votes != 0, "uni": (votes == members) | (votes == 0)}
+        write(ways.get(mode, votes.astype(np.uint32)))
 
     return step
 
@@ -115,17 +111,15 @@ def shfl(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     from a lane outside the mask gives an unspecified value in PTX; here, that lane's register, and a note.
     """
     sync = modifiers.flag("sync")
-    mode = modifiers.one_of(("up", "down", "bfly", "idx"))
+    mode = modifiers.one_of(("up", "down", "bfly"), "idx")
+    modifiers.flag("idx")
     destination, source, by, clamp, *mask = instruction.operands
-    pair = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
-    read, read_by, read_clamp = (
-        m.operands.reader(source, B32),
-        m.operands.reader(by, U32),
-        m.operands.reader(clamp, U32),
-    )
+    first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
+    read = m.operands.reader(source, B32)
+    read_by, read_clamp = m.operands.reader(by, U32), m.operands.reader(clamp, U32)
     read_mask = m.operands.reader(mask[0], U32) if sync else None
-    write = m.operands.writer(pair[0], B32) if pair[0] is not None else None
-    write_in_range = m.operands.writer(pair[1], PRED) if pair[1] is not None else None
+    write = m.operands.writer(first, B32) if first is not None else None
+    write_in_range = m.operands.writer(second, PRED) if second is not None else None
 
     def step() -> None:
         members = None if read_mask is None else require_members(m, instruction, read_mask())
@@ -133,21 +127,10 @@ def shfl(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         b = read_by().astype(np.int64) & 31
         c = read_clamp().astype(np.int64)
         segment = (c >> 8) & 31
-        limit = (lane & segment) | (c & 31 & ~segment)
-        low = lane & segment
-        match mode:
-            case "up":
-                chosen = lane - b
-                inside = chosen >= limit
-            case "down":
-                chosen = lane + b
-                inside = chosen <= limit
-            case "bfly":
-                chosen = lane ^ b
-                inside = chosen <= limit
-            case _:
-                chosen = low | (b & ~segment)
-                inside = chosen <= limit
+        low, limit = lane & segment, (lane & segment) | (c & 31 & ~segment)
+        ways = {"up": lane - b, "down": lane + b, "bfly": lane ^ b, "idx": low | (b & ~segment)}
+        chosen = ways[mode]
+        inside = chosen >= limit if mode == "up" else chosen <= limit
         chosen = np.where(inside, chosen, lane)
         if members is not None:
             _note_outside(m, instruction, members, chosen)
@@ -179,10 +162,10 @@ def match_(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     mode = modifiers.one_of(("any", "all"))
     t = modifiers.type
     destination, source, mask = instruction.operands
-    pair = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
+    first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
     read, read_mask = m.operands.reader(source, t), m.operands.reader(mask, U32)
-    write = m.operands.writer(pair[0], B32)
-    write_same = m.operands.writer(pair[1], PRED) if pair[1] is not None else None
+    write = m.operands.writer(first, B32)
+    write_same = m.operands.writer(second, PRED) if second is not None else None
 
     def step() -> None:
         members = require_members(m, instruction, read_mask())
@@ -204,24 +187,13 @@ def match_(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 def redux(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """redux.sync: a sum, extreme or bitwise operation over the named threads (PTX ISA 9.7.13.12)."""
     modifiers.flag("sync")
-    name = modifiers.one_of(("add", "min", "max", "and", "or", "xor")) or modifiers.reject("this operation")
+    name = modifiers.one_of(REDUCTIONS) or modifiers.reject("this operation")
     t = modifiers.type
     if t.kind == "f":
         modifiers.reject("a floating-point type")
     destination, source, mask = instruction.operands
-    read, read_mask, write = (
-        m.operands.reader(source, t),
-        m.operands.reader(mask, U32),
-        m.operands.writer(destination, t),
-    )
-    operation = {
-        "add": np.add,
-        "min": np.minimum,
-        "max": np.maximum,
-        "and": np.bitwise_and,
-        "or": np.bitwise_or,
-        "xor": np.bitwise_xor,
-    }[name]
+    read, read_mask = m.operands.reader(source, t), m.operands.reader(mask, U32)
+    write, operation = m.operands.writer(destination, t), REDUCTIONS[name]
 
     def step() -> None:
         members = require_members(m, instruction, read_mask())
