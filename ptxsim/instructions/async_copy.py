@@ -87,11 +87,9 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         else:
             data = _partial(m, instruction, from_slot, from_offset, width, source_size, ignore, size, count)
         to = m.memory.access("shared", to_slot, to_offset, width, instruction, "cp_async")
-        group = np.full(m.state.lanes, -1, np.int64)
-        group[to.lanes if to.lanes is not None else slice(None)] = NEVER
         assert isinstance(to, Access)  # of one space
-        copy = Copy(instruction, to.lanes, to, data, size, width, group)
-        m.copies.add(copy)
+        group = np.where(m.state.living(), NEVER, -1)
+        m.copies.add(Copy(instruction, to.lanes, to, data, size, width, group))
 
     return step
 
@@ -108,32 +106,21 @@ def _partial(
     count: int,
 ) -> list[np.ndarray]:
     """Copy with a source size: that number of bytes is read, the others become zero; size 0 reads nothing."""
-    lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
+    lanes = m.state.acting_lanes()
     wanted = np.full(m.state.lanes, width, np.int64) if source_size is None else source_size().astype(np.int64)
     if ignore is not None:
         wanted = np.where(ignore(), 0, wanted)
-    too_long = wanted[lanes] > width
-    if too_long.any():
-        lane = int(lanes[np.flatnonzero(too_long)[0]])
-        raise m.diag.fault(instruction, f"cp.async: source size {int(wanted[lane])} is more than {width}", lane)
+    too_long = m.state.mask_of(lanes) & (wanted > width)
+    m.diag.refuse(instruction, too_long, lambda n: f"cp.async: source size {int(wanted[n])} is more than {width}")
     raw = np.zeros((len(lanes), width), np.uint8)
-    saved = m.state.mask, m.state.active, m.state.whole, m.state.count
-    for amount in np.unique(wanted[lanes]).tolist():
-        if amount == 0:
-            continue
+    space = m.memory.spaces["global"]
+    for amount in filter(None, np.unique(wanted[lanes]).tolist()):
         places = np.flatnonzero(wanted[lanes] == amount)
-        threads = np.zeros(m.state.lanes, bool)
-        threads[lanes[places]] = True
-        m.state.mask = m.state.active = threads
-        try:
-            space = m.memory.spaces["global"]
+        with m.state.acting(m.state.mask_of(lanes[places])):
+            aligned = amount if amount & (amount - 1) == 0 else 1
             where = m.memory.addresses(space, slot)
-            taken = m.memory.checked(
-                space, where, offset, amount if amount & (amount - 1) == 0 else 1, instruction, "cp_async_ld"
-            )
+            taken = m.memory.checked(Access(space, where, offset), aligned, instruction, "cp_async_ld")
             for byte in range(amount):
                 raw[places, byte] = taken.load(1, byte)
-        finally:
-            m.state.mask, m.state.active, m.state.whole, m.state.count = saved
     elements = raw.view(f"u{size}")
     return [np.ascontiguousarray(elements[:, i]) for i in range(count)]

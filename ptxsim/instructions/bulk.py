@@ -53,7 +53,7 @@ class Pieces(Access):
         assert where.lanes is not None
         return Pieces(self.space, where.flat[which], where.raw[which], where.lanes[which])
 
-    def parts(self, each: int) -> Iterator[Pieces]:
+    def split(self, each: int) -> Iterator[Pieces]:
         """The pieces by so many, one copy after the other."""
         for first in range(0, len(self.where.flat), each):
             yield self.part(slice(first, first + each))
@@ -89,17 +89,11 @@ def _prefetch(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
     if not modifiers.flag("tensor"):
         return lambda: None
     read_maps = _maps(m, instruction, instruction.operands[0], _dimensions(modifiers))
-    modifiers.flag("tile")
 
     def step() -> None:
-        read_maps(_lanes(m))
+        read_maps(m.state.acting_lanes().tolist())
 
     return step
-
-
-def _lanes(m: Machine) -> list[int]:
-    """Return the active threads."""
-    return np.flatnonzero(m.state.alive if m.state.active is None else m.state.active).tolist()
 
 
 # plain
@@ -129,15 +123,15 @@ def _plain(
 
     def pieces(name: str, slot: int, offset: int, size: int, kind: str, lanes: list[int]) -> Pieces:
         space = m.memory.spaces[name.removesuffix("::cta")]
-        where = space.addresses(m.state.registers[slot], _only(m, lanes))
-        m.memory.require_valid(space, where, offset, size, PIECE, instruction, kind)
+        where = space.addresses(m.state.registers[slot], m.state.mask_of(lanes))
+        m.memory.require_valid(Access(space, where, offset), size, PIECE, instruction, kind)
         steps = np.arange(0, size, PIECE) + offset
         flat, raw = ((at[:, None] + steps).reshape(-1) for at in (where.flat, where.raw))
         return Pieces(space, flat, raw, np.repeat(lanes, len(steps)))
 
     def step() -> None:
         amounts = read_amount()
-        lanes = _lanes(m)
+        lanes = m.state.acting_lanes().tolist()
         objects = signal() if signal is not None else {}
         for lane in lanes:
             if int(amounts[lane]) % 16:
@@ -153,9 +147,9 @@ def _plain(
                 a, b = taken.part(which), to.part(which)
                 read = None
                 if from_space == "global":
-                    m.events.bulk(a, PIECE, instruction, "ld", a.parts(size // PIECE))
+                    m.events.bulk(a, PIECE, instruction, "ld", a.split(size // PIECE))
                 else:
-                    read = _require_readable(m, instruction, a)
+                    read = m.events.async_read(a, np.asarray(a.lanes), PIECE, instruction)
                 data = [a.load(8, i) for i in range(2)]
                 if signals:
                     mask = None if read_mask is None else int(read_mask()[of[0]])
@@ -179,17 +173,6 @@ def _together(
     for numbers in groups.values():
         which = (np.array(numbers)[:, None] * each + np.arange(each)).reshape(-1)
         yield which if len(groups) > 1 else slice(None), [lanes[number] for number in numbers]
-
-
-def _only(m: Machine, lanes: list[int]) -> np.ndarray:
-    threads = np.zeros(m.state.lanes, bool)
-    threads[lanes] = True
-    return threads
-
-
-def _require_readable(m: Machine, instruction: Instruction, access: Access, width: int = PIECE) -> int:
-    """A bulk copy reads shared memory, `width` bytes at each place; the time, where it is watched."""
-    return m.events.async_read(access, np.asarray(access.lanes), width, instruction)
 
 
 # into shared memory
@@ -294,10 +277,8 @@ def _send(
 
 
 def _dimensions(modifiers: Modifiers) -> int:
-    found = modifiers.one_of(f"{n}d" for n in range(1, 6))
-    if found is None:
-        modifiers.reject("this mode")
-    return int(found[0])
+    modifiers.flag("tile")
+    return int((modifiers.one_of(f"{n}d" for n in range(1, 6)) or modifiers.reject("this mode"))[0])
 
 
 def _maps(m: Machine, instruction: Instruction, operand: Any, dimensions: int) -> ReadMaps:
@@ -324,33 +305,27 @@ def _maps(m: Machine, instruction: Instruction, operand: Any, dimensions: int) -
 
 
 def _map_at(m: Machine, instruction: Instruction, address: int, dimensions: int, lane: int) -> tensor_maps.TensorMap:
-    """The tensor map at a generic address."""
+    """The tensor map at a generic address, which must be aligned and have the given number of dimensions."""
     in_parameters = address // WINDOW == BASES["param"] // WINDOW
     space = m.memory.spaces["param" if in_parameters else "global"]
     at = address - (BASES["param"] if in_parameters else GLOBAL_BASE)
     raw = space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
+    number = tensor_maps.decoded(raw)
     if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
         m.events.map_used(address, lane, instruction)
         try:
-            made = tensor_maps.made_by_device(raw)
+            found = tensor_maps.made_by_device(raw)
         except PtxsimError as error:
             raise m.diag.fault(instruction, str(error), lane) from None
-        return _fitting(m, instruction, made, address, dimensions, lane)
-    number = tensor_maps.decoded(raw)
-    if number is None or number >= len(m.launch.tensor_maps):
+    elif number is not None and number < len(m.launch.tensor_maps):
+        found = m.launch.tensor_maps[number]
+    else:
         which = ""
         if space is m.memory.param_space:
             known = [(n, p) for n, p in enumerate(m.program.parameters) if p.offset <= at < p.offset + p.variable.size]
             which = "".join(f", byte {at - p.offset} of parameter {n}" for n, p in known)
         what = f"there is no tensor map at generic address 0x{address:x}{which}: pass a ptxsim.TensorMap for it"
         raise m.diag.fault(instruction, what, lane)
-    return _fitting(m, instruction, m.launch.tensor_maps[number], address, dimensions, lane)
-
-
-def _fitting(
-    m: Machine, instruction: Instruction, found: tensor_maps.TensorMap, address: int, dimensions: int, lane: int
-) -> tensor_maps.TensorMap:
-    """Return the tensor map at a generic address, which must be aligned and have the given number of dimensions."""
     if address % 64:
         what = f"the tensor map at generic address 0x{address:x} is not aligned to 64 bytes"
         raise m.diag.fault(instruction, what, lane)
@@ -370,7 +345,6 @@ def _tensor(
 ) -> Step:
     """[to], [map, {coordinates}], [mbarrier](, mask of blocks)(, policy); or [map, {coordinates}], [from](, policy)."""
     dimensions = _dimensions(modifiers)
-    modifiers.flag("tile")
     if spaces in (["shared::cluster", "global"], ["shared::cta", "global"]):
         return _tensor_load(m, instruction, dimensions, multicast)
     if spaces != ["global", "shared::cta"]:
@@ -444,8 +418,8 @@ def _read_inside(
     lane, origin = int(np.asarray(taken.lanes)[0]), int(taken.where.flat[0] - taken.where.raw[0])
     space = taken.space
     read = Pieces(space, at + origin, at, lane)
-    m.memory.require_valid(space, read.where, 0, unit, unit, instruction, "cp_async_ld")
-    _require_readable(m, instruction, read, unit)
+    m.memory.require_valid(read, unit, unit, instruction, "cp_async_ld")
+    m.events.async_read(read, np.asarray(read.lanes), unit, instruction)
     step = min(unit, 8)
     data = np.stack([read.load(step, i) for i in range(unit // step)], axis=1)
     return read, data.view(np.uint8).reshape(len(raw), end - first)
@@ -458,11 +432,11 @@ def _boxes(
     _, slot, offset = m.operands.address(operand, space_name)
 
     def each(kind: str) -> Iterator[Box]:
-        lanes = _lanes(m)
+        lanes = m.state.acting_lanes().tolist()
         space, found = m.memory.spaces[space_name], read_maps(lanes)
-        where = space.addresses(m.state.registers[slot], _only(m, lanes))
+        where = space.addresses(m.state.registers[slot], m.state.mask_of(lanes))
         size = max(box.span for box, _ in found) if kind == "cp_async" else PIECE  # a store reads what is inside
-        m.memory.require_valid(space, where, offset, size, PIECE, instruction, kind)
+        m.memory.require_valid(Access(space, where, offset), size, PIECE, instruction, kind)
         starts = zip(lanes, (where.raw + offset).tolist(), (where.flat - where.raw).tolist(), strict=True)
         for (lane, raw, origin), (box, coordinates) in zip(starts, found, strict=True):
             if raw % ALIGN:
@@ -502,7 +476,5 @@ def _inside(
     at = (starts[inside][:, None] - GLOBAL_BASE + np.arange(first, end, unit)).reshape(-1)
     access = Pieces(m.memory.spaces["global"], at, at, lane)
     if box.by_device:
-        m.memory.require_valid(
-            access.space, access.where, 0, unit, unit, instruction, "cp_async" if whole else "cp_async_ld"
-        )
+        m.memory.require_valid(access, unit, unit, instruction, "cp_async" if whole else "cp_async_ld")
     return access, unit, inside, first, end

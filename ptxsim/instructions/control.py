@@ -68,10 +68,11 @@ def brx(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
 
     def step(active: np.ndarray) -> int | None:
         index = read()
-        bad = active & (index >= len(places))
-        if bad.any():
-            lane = int(np.flatnonzero(bad)[0])
-            raise m.diag.fault(instruction, f"brx.idx: index {int(index[lane])} is beyond the table", lane)
+        m.diag.refuse(
+            instruction,
+            active & (index >= len(places)),
+            lambda lane: f"brx.idx: index {int(index[lane])} is beyond the table",
+        )
         for number in np.unique(index[active]).tolist():
             m.state.join(int(places[number]), active & (index == number))
         return None
@@ -222,13 +223,10 @@ def _return(m: Machine, active: np.ndarray, function: str) -> int | None:
     back[active] = stack[level, np.flatnonzero(active)]
     m.calls.depth = m.calls.depth - active
     places = np.unique(back[active]).tolist()
-    finishers = m.calls.after_call
-    saved = m.state.mask, m.state.active, m.state.whole, m.state.count
     for place in places:
         here = active & (back == place)
-        m.state.mask = m.state.active = here
-        finishers[place, function]()
-        m.state.mask, m.state.active, m.state.whole, m.state.count = saved
+        with m.state.acting(here):
+            m.calls.after_call[place, function]()
         if len(places) == 1 and m.state.count == np.count_nonzero(here):
             return place
         m.state.join(place, here)
@@ -262,12 +260,12 @@ def call(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     modifiers.flag("uni")
     returns, target, arguments = instruction.operands
     if isinstance(target, Symbol) and target.name in SYSTEM:
-        system, least = SYSTEM[target.name]
+        act, least = SYSTEM[target.name]
         if len(arguments.items) < least or any(_size(m, item) not in (4, 8) for item in arguments.items):
             raise PtxError(f"{instruction.where}: {target.name} takes {least} or more arguments of 4 or 8 bytes")
         if target.name == "malloc" and [_variable(item) in m.program.frames for item in returns.items] != [True]:
             raise PtxError(f"{instruction.where}: malloc gives one pointer, to a .param variable")
-        return system(m, instruction, arguments.items, returns.items)
+        return _of_system(m, instruction, act, arguments.items, returns.items)
     if isinstance(target, Register):
         return _indirect(m, instruction, target)
     function = m.program.module.functions.get(target.name)
@@ -342,17 +340,11 @@ def _finish_call(m: Machine, copies_out: Sequence[tuple[Any, Any]]) -> None:
 
 def _pass(m: Machine, source: Any, destination: Any, from_shift: int = 0, to_shift: int = 0) -> None:
     """Copy a parameter: from a variable, register or constant to a variable or register."""
-    lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
-    space = m.memory.spaces["local"]
-    base = np.asarray(space.origin)[lanes]
-    if m.operands.stack_slot is not None:
-        base = base + m.state.registers[m.operands.stack_slot][lanes]
+    lanes, space = m.state.acting_lanes(), m.memory.spaces["local"]
     to_variable, from_variable = _variable(destination), _variable(source)
     source_bytes = None
     if from_variable is not None:
-        size = from_variable.size
-        at = base + m.program.frames[from_variable] + from_shift
-        source_bytes = at[:, None] + np.arange(size)
+        source_bytes = _in_frame(m, from_variable, lanes, from_shift)
         data = space.data[source_bytes]
     else:
         t = (to_variable or destination).type
@@ -360,12 +352,20 @@ def _pass(m: Machine, source: Any, destination: Any, from_shift: int = 0, to_shi
         data = np.ascontiguousarray(values).view(np.uint8).reshape(len(lanes), -1)
     if to_variable is not None:
         size = min(to_variable.size, data.shape[1])
-        target = base[:, None] + (m.program.frames[to_variable] + to_shift) + np.arange(size)
+        target = _in_frame(m, to_variable, lanes, to_shift)[:, :size]
         space.data[target] = data[:, :size]
         m.events.defined.passed(None if source_bytes is None else source_bytes[:, :size], target)
     else:
         t = TYPES[f"b{destination.type.bits}"]
         m.operands.lane_writer(destination, t)(np.ascontiguousarray(data).view(t.dtype).reshape(-1), lanes)
+
+
+def _in_frame(m: Machine, variable: Variable, lanes: np.ndarray, shift: int = 0) -> np.ndarray:
+    """Where the bytes of a variable of the threads' frames lie in local memory, [threads, bytes]."""
+    at = np.asarray(m.memory.spaces["local"].origin)[lanes] + m.program.frames[variable] + shift
+    if m.operands.stack_slot is not None:
+        at = at + m.state.registers[m.operands.stack_slot][lanes]
+    return at[:, None] + np.arange(variable.size)
 
 
 def _variable(operand: Any) -> Any:
@@ -419,51 +419,63 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
 # the system's functions
 
 
-def _argument_reader(m: Machine, argument: Symbol) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-    """Values of an argument in a .param variable of the caller, as uint64 of the active threads."""
-
-    def read() -> tuple[np.ndarray, np.ndarray]:
-        lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
-        variable = argument.variable
-        assert isinstance(variable, Variable)
-        at = np.asarray(m.memory.spaces["local"].origin)[lanes] + m.program.frames[variable]
-        if m.operands.stack_slot is not None:
-            at = at + m.state.registers[m.operands.stack_slot][lanes]
-        raw = m.memory.spaces["local"].data[at[:, None] + np.arange(variable.size)]
-        return lanes, raw.view(f"u{variable.size}").reshape(-1).astype(np.uint64)
-
-    return read
+# of the active threads: where they are called, lanes, arguments as uint64, and the variable of the result
+System = Callable[[Machine, Instruction, np.ndarray, list[np.ndarray], Any], None]
 
 
-def _assertfail(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
-    """__assertfail(message, file, line, function, char size): a failed device-side assert."""
-    readers = [_argument_reader(m, a) for a in arguments]
-
-    def step(active: np.ndarray) -> None:
-        lanes, _ = readers[0]()
-        message, file, line, function = (int(read()[1][0]) for read in readers[:4])
-        text = m.launch.arena.string
-        raise m.diag.fault(
-            instruction,
-            f"assertion `{text(message)}` failed at {text(file)}:{line} in {text(function)}",
-            int(lanes[0]),
-        )
-
-    return step
-
-
-def _vprintf(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
-    """vprintf(format, arguments): printed on stdout, thread by thread."""
-    readers = [_argument_reader(m, a) for a in arguments]
+def _of_system(
+    m: Machine, instruction: Instruction, act: System, arguments: tuple[Any, ...], returns: tuple[Any, ...]
+) -> Control:
+    """A call of one of the system's functions, whose arguments are in .param variables of the caller."""
 
     def step(active: np.ndarray) -> int:
-        lanes, formats = readers[0]()
-        _, places = readers[1]()
-        for lane, address, place in zip(lanes.tolist(), formats.tolist(), places.tolist(), strict=True):
-            sys.stdout.write(formatted(m, lane, m.launch.arena.string(address), place))
+        lanes, local = m.state.acting_lanes(), m.memory.spaces["local"].data
+        variables = [argument.variable for argument in arguments]
+        raw = [(local[_in_frame(m, v, lanes)], v.size) for v in variables]
+        values = [data.view(f"u{size}").reshape(-1).astype(np.uint64) for data, size in raw]
+        act(m, instruction, lanes, values, _variable(returns[0]) if returns else None)
         return instruction.pc + 1
 
     return step
+
+
+def _assertfail(m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any) -> None:
+    """__assertfail(message, file, line, function, char size): a failed device-side assert."""
+    text, (message, file, line, function) = m.launch.arena.string, (int(value[0]) for value in values[:4])
+    what = f"assertion `{text(message)}` failed at {text(file)}:{line} in {text(function)}"
+    raise m.diag.fault(instruction, what, int(lanes[0]))
+
+
+def _vprintf(m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any) -> None:
+    """vprintf(format, arguments): printed on stdout, thread by thread."""
+    for lane, address, place in zip(lanes.tolist(), values[0].tolist(), values[1].tolist(), strict=True):
+        sys.stdout.write(formatted(m, lane, m.launch.arena.string(address), place))
+
+
+def _malloc(
+    m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], returned: Variable
+) -> None:
+    """malloc(bytes): memory of the device's heap, thread by thread; null where none is left."""
+    given = [m.launch.arena.malloc(min(size, 1 << 62)) for size in values[0].tolist()]
+    target = _in_frame(m, returned, lanes)[:, :8]
+    m.memory.spaces["local"].data[target] = np.array(given, np.uint64).view(np.uint8).reshape(-1, 8)
+    m.events.defined.passed(None, target)
+
+
+def _free(m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any) -> None:
+    """free(address): return a block to the heap."""
+    for lane, address in zip(lanes.tolist(), values[0].tolist(), strict=True):
+        if address and (wrong := m.launch.arena.free(address)):
+            raise m.diag.fault(instruction, wrong, lane)
+
+
+# by name: what acts, and how many arguments
+SYSTEM: dict[str, tuple[System, int]] = {
+    "vprintf": (_vprintf, 2),
+    "__assertfail": (_assertfail, 4),
+    "malloc": (_malloc, 1),
+    "free": (_free, 1),
+}
 
 
 def formatted(m: Machine, lane: int, text: str, place: int) -> str:
@@ -496,38 +508,3 @@ def formatted(m: Machine, lane: int, text: str, place: int) -> str:
         return ("%" + flags + ("d" if kind in "diu" else kind)) % value
 
     return re.sub(r"%([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|z|j|t)?([diuoxXcsfFeEgGaAp%])", one, text)
-
-
-def _malloc(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
-    """malloc(bytes): memory of the device's heap, thread by thread; null where none is left."""
-    read = _argument_reader(m, arguments[0])
-    (returned,) = returns
-
-    def step(active: np.ndarray) -> int:
-        lanes, sizes = read()
-        given = np.array([m.launch.arena.malloc(min(size, 1 << 62)) for size in sizes.tolist()], np.uint64)
-        at = np.asarray(m.memory.spaces["local"].origin)[lanes] + m.program.frames[_variable(returned)]
-        if m.operands.stack_slot is not None:
-            at = at + m.state.registers[m.operands.stack_slot][lanes]
-        m.memory.spaces["local"].data[at[:, None] + np.arange(8)] = given.view(np.uint8).reshape(-1, 8)
-        m.events.defined.passed(None, at[:, None] + np.arange(8))
-        return instruction.pc + 1
-
-    return step
-
-
-def _free(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
-    """free(address): return a block to the heap."""
-    read = _argument_reader(m, arguments[0])
-
-    def step(active: np.ndarray) -> int:
-        for lane, address in zip(*(values.tolist() for values in read()), strict=True):
-            if address and (wrong := m.launch.arena.free(address)):
-                raise m.diag.fault(instruction, wrong, lane)
-        return instruction.pc + 1
-
-    return step
-
-
-# by name: what acts, and how many arguments
-SYSTEM = {"vprintf": (_vprintf, 2), "__assertfail": (_assertfail, 4), "malloc": (_malloc, 1), "free": (_free, 1)}

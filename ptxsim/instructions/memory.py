@@ -256,12 +256,10 @@ def _atomic(m: Machine, modifiers: Modifiers, destination: Any, address: Address
     def step() -> None:
         """Threads that meet at one address take turns, in the order of their numbers; the others go together."""
         access = m.memory.access(space, slot, offset, size, instruction, "atom")
-        parts = getattr(access, "parts", None) or [(None, access)]
         lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
         values = [read()[lanes] for read in readers]
         before = np.zeros(len(lanes), f"u{size}")
-        for places, part in parts:
-            places = np.arange(len(lanes)) if places is None else places
+        for places, part in access.parts:
             before[places] = found = _in_turns(part, size, t, update, [v[places] for v in values])
             m.events.found_there(part, found)
         if write is not None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..errors import PtxError
 from ..machine import tensor_maps
-from ..machine.memory import GLOBAL_BASE, Access, MixedAccess
+from ..machine.memory import GLOBAL_BASE
 from ..ptx.syntax import Immediate, Instruction
 from ..ptx.types import TYPES
 from .needs import Machine
@@ -53,17 +53,12 @@ def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
 def _maps(m: Machine, instruction: Instruction, name: str, slot: int, offset: int) -> list[tuple[np.ndarray, int, int]]:
     """Where the maps of the active threads lie: an array of bytes, a place in it; and the thread."""
     access = m.memory.access(name, slot, offset, PIECE, instruction, "atom", observed=False)
-    parts = [part for _, part in access.parts] if isinstance(access, MixedAccess) else [access]
     found = []
-    for part in parts:
-        _require_whole(m, part, instruction)
+    for _, part in access.parts:
+        m.memory.require_valid(part, tensor_maps.BYTES, 64, instruction, "atom")
         lanes = np.arange(m.state.lanes) if part.lanes is None else np.asarray(part.lanes)
         found += [(part.space.data, at, lane) for at, lane in zip(part.flat().tolist(), lanes.tolist(), strict=True)]
     return found
-
-
-def _require_whole(m: Machine, access: Access, instruction: Instruction) -> None:
-    m.memory.require_valid(access.space, access.where, access.offset, tensor_maps.BYTES, 64, instruction, "atom")
 
 
 def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import PtxError
 from ..machine.texture_arrays import TextureArray
-from ..ptx.syntax import Address, Instruction, Register, Symbol, Vector
+from ..ptx.syntax import Instruction, Vector
 from ..ptx.types import TYPES
 from .needs import Machine
 from .registry import RESULT_VECTOR, RESULTS, TEXEL, VALUES, Modifiers, Step, effect, takes
@@ -27,8 +27,6 @@ Coordinates = Callable[[np.ndarray], tuple[list[np.ndarray], np.ndarray | None]]
 
 def _object(m: Machine, instruction: Instruction, address: Any) -> tuple[Callable[[], np.ndarray], tuple[Any, ...]]:
     """The numbers of the objects, and the coordinates."""
-    if not isinstance(address, Address) or not isinstance(address.base, (Register, Symbol)) or address.index is None:
-        raise PtxError(f"{instruction.where}: {instruction.name}: a texture or surface object must be in a register")
     index = address.index.items if isinstance(address.index, Vector) else (address.index,)
     return m.operands.reader(address.base, U64), tuple(index)
 
@@ -59,13 +57,10 @@ def _of_each(
         array = m.launch.textures.get(number)
         if array is None:
             raise m.diag.fault(instruction, f"0x{number:x} is not a texture or surface object", int(lanes[here[0]]))
-        dims, layered = GEOMETRIES[geometry]
-        cube = geometry.endswith("cube")
-        fits = isinstance(array, TextureArray) and array.cube == cube and (cube or array.dims == dims)
-        if not isinstance(array, TextureArray) or not fits or (not cube and array.layered != bool(layered)):
-            raise m.diag.fault(
-                instruction, f"{instruction.name} of {array!r}, which is no texture of {geometry}", int(lanes[0])
-            )
+        cube, kind = geometry.endswith("cube"), GEOMETRIES[geometry]
+        if not isinstance(array, TextureArray) or array.cube != cube or (not cube and array.kind != kind):
+            what = f"{instruction.name} of {array!r}, which is no texture of {geometry}"
+            raise m.diag.fault(instruction, what, int(lanes[0]))
         found.append((array, here))
     return found
 
@@ -85,7 +80,7 @@ def tex(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     read = _coordinates(m, instruction, items, geometry, coordinate.name == "f32")
 
     def step() -> None:
-        lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
+        lanes = m.state.acting_lanes()
         handles = np.broadcast_to(handle(), m.state.lanes)[lanes]
         results = [np.zeros(m.state.lanes, t.dtype) for _ in range(4)]
         linear = geometry == "1d" and coordinate.name == "s32" and not level
@@ -150,7 +145,7 @@ def _surface(
     read = _coordinates(m, instruction, items, geometry, False)
 
     def at() -> list[tuple[TextureArray, np.ndarray, np.ndarray, np.ndarray]]:
-        lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
+        lanes = m.state.acting_lanes()
         along, layer = read(lanes)
         found = []
         for array, here in _of_each(m, instruction, np.broadcast_to(handle(), m.state.lanes)[lanes], lanes, geometry):

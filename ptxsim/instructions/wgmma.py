@@ -14,7 +14,7 @@ from ..machine.values import viewed
 from ..machine.warpgroups import WARPGROUP
 from ..ptx.syntax import Immediate, Instruction, Vector
 from ..ptx.types import TYPES
-from .matrix import _elements, _rows_of_words
+from .matrix import elements, results, rows_of_words
 from .needs import Machine
 from .registry import NUMBER, RESULT_VECTOR, VALUE, VALUES, Modifiers, Step, anything, effect, takes
 
@@ -42,10 +42,6 @@ class Descriptor:
     def unpack(cls, word: int) -> Descriptor:
         leading, stride = (word >> at & 0x3FFF for at in (16, 32))
         return cls((word & 0x3FFF) << 4, leading << 4, stride << 4, word >> 49 & 7, SWIZZLES[word >> 62])
-
-    def wrong(self, word: int) -> str | None:
-        """Return what is wrong with the descriptor, in words."""
-        return f"bits 0x{word & RESERVED:x} must be zero" if word & RESERVED else None
 
     def overlapping(self, pieces: np.ndarray) -> str | None:
         """What is wrong with where its pieces lie, in words: different parts of the matrix at one place. Strides of 0
@@ -91,11 +87,11 @@ class Descriptor:
 
 def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
     """The matrix [groups, lines, k] in float64 of pieces [groups, ., .] as 16 bytes each."""
-    elements = _elements(np.ascontiguousarray(words).view(np.uint32), name)  # [groups, ., . * elements of a piece]
+    found = elements(np.ascontiguousarray(words).view(np.uint32), name)  # [groups, ., . * elements of a piece]
     if not across:
-        return elements
-    groups, pieces, _ = elements.shape  # [groups, pieces along the lines, k, 8 lines]
-    return elements.reshape(groups, pieces, 16, -1).transpose(0, 1, 3, 2).reshape(groups, -1, 16)
+        return found
+    groups, pieces, _ = found.shape  # [groups, pieces along the lines, k, 8 lines]
+    return found.reshape(groups, pieces, 16, -1).transpose(0, 1, 3, 2).reshape(groups, -1, 16)
 
 
 @effect(
@@ -112,9 +108,9 @@ def wgmma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     Operands are read and sums made when the instruction is issued; what uses them too early is reported, see
     warpgroups.py. Of bits: not supported.
     """
-    action = modifiers.one_of(("fence", "commit_group", "wait_group", "mma_async"))
-    if action is None:
-        modifiers.reject("this operation")
+    action = modifiers.one_of(("fence", "commit_group", "wait_group", "mma_async")) or modifiers.reject(
+        "this operation"
+    )
     modifiers.drop(("sync", "aligned"))
     if action == "mma_async":
         return _mma(m, instruction, modifiers)
@@ -122,13 +118,12 @@ def wgmma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
     def step() -> None:
         m.warpgroups.lanes(instruction)
-        match action:
-            case "fence":
-                m.warpgroups.fence()
-            case "commit_group":
-                m.warpgroups.commit()
-            case "wait_group":
-                m.warpgroups.wait(pending)
+        if action == "fence":
+            m.warpgroups.fence()
+        elif action == "commit_group":
+            m.warpgroups.commit()
+        else:
+            m.warpgroups.wait(pending)
 
     return step
 
@@ -208,7 +203,7 @@ def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         note = m.warpgroups.issue(instruction, lanes, d_rows, a_rows) if checked else None
         if fetch_a is None:
             words = [np.ascontiguousarray(read()[lanes]) for read in read_a]
-            left = _elements(_rows_of_words(words, 16), form.a_type).reshape(len(lanes), ROWS, -1)
+            left = elements(rows_of_words(words, 16), form.a_type).reshape(len(lanes), ROWS, -1)
         else:
             left = fetch_a(lanes, note)
         right = fetch_b(lanes, note)
@@ -219,13 +214,11 @@ def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
             c = np.where(scaled[:, :1, None], c, 0.0)
         if whole:  # of 32 products of 16 bits each, and 32: exact in float64
             total = np.matmul(left.astype(np.float64), right.astype(np.float64).transpose(0, 2, 1)) + c
-            if form.saturates:
-                total = np.clip(total, -(2.0**31), 2.0**31 - 1)
         else:
             total = tensor_cores.wgmma(
                 left * form.scale_a, right * form.scale_b, c, (form.a_type, form.b_type), form.d_type
             )
-        sums.write(lanes, _registers(total, form.d_type, n))
+        sums.write(lanes, _registers(total, form, n))
 
     return step
 
@@ -280,16 +273,11 @@ def _accumulators(words: np.ndarray, d_type: str, n: int) -> np.ndarray:
     return parts.transpose(3, 4, 1, 5, 0, 6, 2).reshape(groups, ROWS, n)
 
 
-def _registers(total: np.ndarray, d_type: str, n: int) -> np.ndarray:
+def _registers(total: np.ndarray, form: Form, n: int) -> np.ndarray:
     """The opposite: bits of registers [., groups, 128]."""
     groups = len(total)
     parts = total.reshape(groups, 4, 2, 8, n // 8, 4, 2).transpose(4, 2, 6, 0, 1, 3, 5).reshape(-1, groups, WARPGROUP)
-    if d_type == "s32":
-        return parts.astype(np.int64).astype(np.uint32)  # the low 32 bits: sums wrap
-    if d_type == "f16":
-        packed = floats.pack(parts, "f16").reshape(-1, 2, groups, WARPGROUP)
-        return floats.joined(packed[:, 0], packed[:, 1])
-    return floats.canonical_bits(parts.astype(np.float32))
+    return viewed(results(parts, form.d_type, form.saturates), floats.U4)
 
 
 class Fetch:
@@ -313,13 +301,13 @@ class Fetch:
         found = self.places.get(word)
         if found is None:
             descriptor = Descriptor.unpack(word)
-            if what := descriptor.wrong(word):
-                raise self.m.diag.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
-            if what := descriptor.doubtful():
-                self.m.diag.notes[f"{self.instruction.where}: wgmma: matrix descriptor 0x{word:016x}: {what}"] = None
             found = descriptor.pieces(self.lines, self.across)
-            if what := descriptor.overlapping(found):
-                raise self.m.diag.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
+            name = f"wgmma: matrix descriptor 0x{word:016x}"
+            reserved = f"bits 0x{word & RESERVED:x} must be zero" if word & RESERVED else None
+            if what := reserved or descriptor.overlapping(found):
+                raise self.m.diag.fault(self.instruction, f"{name}: {what}", lane)
+            if what := descriptor.doubtful():
+                self.m.diag.note(f"{self.instruction.where}: {name}: {what}")
             self.places[word] = found
         return found
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import numpy as np
 
 from ..errors import PtxError
-from ..machine import floats, tensor_cores
+from ..machine import tensor_cores
 from ..machine.memory import Access, MixedAccess
 from ..ptx.syntax import Instruction
 from ..ptx.types import TYPES, Type
-from .matrix import require_whole_warps
+from .matrix import elements, require_whole_warps, results
 from .memory import SPACES
 from .needs import Machine
 from .registry import ADDRESS, RESULT_VECTOR, VALUE, VALUE_VECTOR, Modifiers, Step, effect, takes
@@ -123,8 +123,7 @@ def _transfer(
 
 def require_no_local(m: Machine, instruction: Instruction, access: Access | MixedAccess) -> None:
     """Fragments are loaded from and stored to shared and global memory only (PTX ISA 9.7.14.4)."""
-    parts = access.parts if isinstance(access, MixedAccess) else [(None, access)]
-    for _, part in parts:
+    for _, part in access.parts:
         if part.space.name == "local":
             lane = 0 if part.lanes is None else int(part.lanes[0])
             name = instruction.name.split(".sync")[0]
@@ -135,24 +134,8 @@ def require_no_local(m: Machine, instruction: Instruction, access: Access | Mixe
 def _matrix(m: Machine, readers: list[Callable[[], np.ndarray]], size: tuple[int, int], name: str) -> np.ndarray:
     """A fragment as matrices [warps, rows, columns] in float64, which holds whole numbers of 32 bits exactly."""
     needed = size[0] * size[1] // WARP
-    words = [read() for read in readers]
-    if ELEMENT[name] == 2:
-        halves = [half for word in words for half in floats.halves(word)]
-        values = [floats.unpack(half, name) for half in halves[:needed]]
-    elif ELEMENT[name] == 1:
-        signed = np.int8 if name == "s8" else np.uint8
-        bytes_ = [(word >> np.uint32(8 * j)).astype(np.uint8).view(signed) for word in words for j in range(4)]
-        values = list(bytes_[:needed])
-    elif name == "s32":
-        values = [np.ascontiguousarray(word).view(np.int32) for word in words[:needed]]
-    elif name == "f64":
-        values = [np.ascontiguousarray(word).view(np.float64) for word in words[:needed]]
-    elif name == "tf32":
-        values = [floats.unpack(word, "tf32") for word in words[:needed]]
-    else:
-        values = [np.ascontiguousarray(word).view(np.float32) for word in words[:needed]]
-    stacked = np.stack(values).astype(np.float64).reshape(needed, m.state.warps, WARP)
-    return stacked.transpose(1, 0, 2).reshape(m.state.warps, *size)
+    held = elements(np.stack([read() for read in readers], axis=-1), name)[:, :needed].astype(np.float64)
+    return held.reshape(m.state.warps, WARP, needed).transpose(0, 2, 1).reshape(m.state.warps, *size)
 
 
 def _mma(
@@ -178,17 +161,7 @@ def _mma(
         else:
             total = tensor_cores.wmma(left, right.transpose(0, 2, 1), c, input_name, d_name)
         by_element = total.reshape(m.state.warps, -1, WARP).transpose(1, 0, 2).reshape(-1, m.state.lanes)
-        if d_name == "f32":
-            results = [value.astype(np.float32).view(np.uint32) for value in by_element]
-        elif d_name == "f64":
-            results = [np.ascontiguousarray(value).view(np.uint64) for value in by_element]
-        elif d_name == "s32":
-            ends = (-(2.0**31), 2.0**31 - 1) if saturates else (-(2.0**62), 2.0**62)
-            results = [np.clip(value, *ends).astype(np.int64).astype(np.uint32) for value in by_element]
-        else:
-            bits = [floats.pack(value, "f16") for value in by_element]
-            results = [floats.joined(low, high) for low, high in zip(bits[::2], bits[1::2], strict=True)]
-        for write, value in zip(writers, results, strict=True):
+        for write, value in zip(writers, results(by_element, d_name, saturates), strict=True):
             write(value)
 
     return step

@@ -353,6 +353,11 @@ class Access:
     def lanes(self) -> np.ndarray | None:
         return self.where.lanes
 
+    @property
+    def parts(self) -> list[tuple[Any, Access]]:
+        """As of a `MixedAccess`: all of its threads, and itself."""
+        return [(slice(None), self)]
+
     def _element(self, size: int, number: int) -> tuple[np.ndarray, np.ndarray]:
         shift = SHIFT[size]
         index = self.where.index(shift)
@@ -385,7 +390,7 @@ class Access:
 class MixedAccess:
     """A generic access whose threads point into different spaces: one `Access` for each."""
 
-    def __init__(self, parts: list[tuple[np.ndarray, Access]], lanes: np.ndarray) -> None:
+    def __init__(self, parts: list[tuple[Any, Access]], lanes: np.ndarray) -> None:
         self.parts, self.lanes = parts, lanes
 
     def load(self, size: int, number: int = 0) -> np.ndarray:
