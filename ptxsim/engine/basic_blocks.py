@@ -96,7 +96,7 @@ class Runs:
         def finish() -> None:
             alone = [step for i in group if (step := each[i.pc]) is not None]
             if kind == FMA and len(group) >= FEWEST:
-                steps.append(fused(m, group, alone))
+                steps.append(_by_rows(m, group, alone) if native.library is None else _native(m, group))
             elif kind != FMA and len(group) > 1:
                 steps.append(_products(m, group, alone))
             else:
@@ -139,13 +139,8 @@ def _products(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
     return step
 
 
-def fused(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
-    """FMAs none of which reads or writes what another writes; `alone`: the steps of each by itself."""
-    return _by_rows(m, group, alone) if native.library is None else _native(m, group)
-
-
 def _native(m: Machine, group: list[Instruction]) -> Step:
-    """Return a step that computes all of them in C."""
+    """FMAs none of which reads or writes what another writes, in C."""
     state, sums = m.state, m.operands.rows
     factors = list(dict.fromkeys(o.slot for i in group for o in i.operands[1:3]))
     left, right = (np.array([factors.index(i.operands[at].slot) for i in group], np.int32) for at in (1, 2))
@@ -176,7 +171,7 @@ def _native(m: Machine, group: list[Instruction]) -> Step:
 
 
 def _by_rows(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
-    """Return a step that computes them in NumPy, as many at the same time as stay in a cache."""
+    """The same in NumPy, as many at the same time as stay in a cache; `alone`: the steps of each by itself."""
     slots = [tuple(o.slot for o in i.operands[1:]) for i in group]
     readers = {o.slot: m.operands.reader(o, F32) for i in group for o in i.operands[1:]}
     factors = {slot for a, b, _ in slots for slot in (a, b)}

@@ -149,7 +149,7 @@ def _plain(
                 if from_space == "global":
                     m.events.bulk(a, PIECE, instruction, "ld", a.split(size // PIECE))
                 else:
-                    read = m.events.async_read(a, np.asarray(a.lanes), PIECE, instruction)
+                    read = m.events.shared.async_read(a, np.asarray(a.lanes), PIECE, instruction)
                 data = [a.load(8, i) for i in range(2)]
                 if signals:
                     mask = None if read_mask is None else int(read_mask()[of[0]])
@@ -228,7 +228,7 @@ def _landing(m: Machine, instruction: Instruction, copy: Copy, lane: int, at: in
     def land() -> None:
         for number, values in enumerate(copy.data):
             copy.access.store(copy.size, values, number)
-        m.events.copy_lands(copy, None)
+        m.events.shared.copy_lands(copy, None)
         m.phases.count(at, instruction, -size)
         m.phases.change(instruction, np.array([at]), np.array([lane]), complete)
 
@@ -312,7 +312,7 @@ def _map_at(m: Machine, instruction: Instruction, address: int, dimensions: int,
     raw = space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
     number = tensor_maps.decoded(raw)
     if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
-        m.events.map_used(address, lane, instruction)
+        m.events.global_memory.maps.used(address, lane, instruction)
         try:
             found = tensor_maps.made_by_device(raw)
         except PtxsimError as error:
@@ -384,7 +384,9 @@ def _tensor_store(
 
     def step() -> None:
         for lane, box, taken, coordinates in boxes("cp_async_ld"):
-            m.events.box_stored(taken, instruction, f"{'x'.join(map(str, box.box))} elements of {box.name}")
+            m.events.shared.boxes.box_stored(
+                taken, instruction, f"{'x'.join(map(str, box.box))} elements of {box.name}"
+            )
             update = None
             if operation:
                 update = _update(operation, TYPES[REDUCED[box.dtype.name]], modifiers)
@@ -419,7 +421,7 @@ def _read_inside(
     space = taken.space
     read = Pieces(space, at + origin, at, lane)
     m.memory.require_valid(read, unit, unit, instruction, "cp_async_ld")
-    m.events.async_read(read, np.asarray(read.lanes), unit, instruction)
+    m.events.shared.async_read(read, np.asarray(read.lanes), unit, instruction)
     step = min(unit, 8)
     data = np.stack([read.load(step, i) for i in range(unit // step)], axis=1)
     return read, data.view(np.uint8).reshape(len(raw), end - first)

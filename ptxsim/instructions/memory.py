@@ -261,7 +261,7 @@ def _atomic(m: Machine, modifiers: Modifiers, destination: Any, address: Address
         before = np.zeros(len(lanes), f"u{size}")
         for places, part in access.parts:
             before[places] = found = _in_turns(part, size, t, update, [v[places] for v in values])
-            m.events.found_there(part, found)
+            m.events.flags.found_there(part, found)
         if write is not None:
             write(before, access.lanes)
 
@@ -308,7 +308,7 @@ def membar(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 
 def _fence(m: Machine, beyond_block: bool) -> Step:
-    return lambda: m.events.fence(m.state.living(), beyond_block)
+    return lambda: m.events.order.fence(m.state.living(), beyond_block)
 
 
 @effect("fence", takes(ADDRESS, NUMBER, when="acquire proxy"), takes())
@@ -322,7 +322,7 @@ def fence(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         modifiers.drop(("sc", "acq_rel", "sys", "cluster"))
         if of_maps:
             return _map_fence(m, instruction)
-        return (lambda: m.events.proxy_fence(m.state.living())) if to_async else lambda: None
+        return (lambda: m.events.order.proxy_fence(m.state.living())) if to_async else lambda: None
     if modifiers.flag("mbarrier_init"):
         modifiers.drop(("release", "cluster"))
         return lambda: m.events.init_fence(m.state.living())

@@ -45,7 +45,7 @@ def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
             value = int(np.broadcast_to(read(), m.state.lanes)[lane]) & (1 << 8 * size) - 1
             own[at : at + size] = np.frombuffer(value.to_bytes(size, "little"), np.uint8)
             if data is m.memory.spaces["global"].data:
-                m.events.map_changed(start + GLOBAL_BASE, lane, instruction)
+                m.events.global_memory.maps.changed(start + GLOBAL_BASE, lane, instruction)
 
     return step
 
@@ -79,6 +79,6 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
             to[place : place + tensor_maps.BYTES] = data[start : start + tensor_maps.BYTES]
             first.setdefault(place, lane)
         for place, lane in first.items():
-            m.events.map_changed(place + GLOBAL_BASE, lane, instruction, released=True)
+            m.events.global_memory.maps.changed(place + GLOBAL_BASE, lane, instruction, released=True)
 
     return step

@@ -337,8 +337,8 @@ class Fetch:
     def __call__(self, lanes: np.ndarray, note: Callable[[int], None] | None) -> np.ndarray:
         m = self.m
         access, firsts = self.addresses(lanes)
-        time = m.events.async_read(access, firsts, PIECE, self.instruction)
-        m.events.read_by_pattern(access, self.row, self.instruction, self.base)
+        time = m.events.shared.async_read(access, firsts, PIECE, self.instruction)
+        m.events.shared.boxes.read_by_pattern(access, self.row, self.instruction, self.base)
         if note is not None:
             note(time)
         words = np.stack([access.load(8), access.load(8, 1)], axis=1)

@@ -9,7 +9,7 @@ from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins
 from ..ptx.syntax import Instruction, plain_name
 from .diagnostics import Diagnostics
-from .events import Events
+from .events import NOBODY, Events
 from .memory import BASES, GLOBAL_BASE, LOW, Access, Addresses, MixedAccess, Space
 from .operands import ADDRESS
 from .state import State
@@ -118,11 +118,11 @@ class Accesses:
         if undefined and space.name == "global":
             events.defined.stored(access, instruction)
         if space.is_shared:
-            if events.shared is not None:
+            if events.shared is not NOBODY:
                 events.shared.touch(access, width, instruction, kind)
             if events.defined.shared is not None:
                 events.defined.touch(access, width, instruction, kind)
-        elif events.global_memory is not None and instruction.pc in events.watched and space.name == "global":
+        elif instruction.pc in events.watched and space.name == "global":
             events.global_memory.touch(access, width, instruction, kind)
         elif events.defined.local is not None and space.name == "local":
             events.defined.touch(access, width, instruction, kind)

@@ -52,7 +52,7 @@ class Barriers:
         everyone = m.state.whole and count is None and not self.waiting and not self.arrived
         if everyone:
             self._note_exited(instruction, threads)
-            m.events.barrier()
+            m.events.order.barrier()
             if finish is not None:
                 finish(threads, value, threads)
             return instruction.pc + 1
@@ -66,7 +66,7 @@ class Barriers:
             here = threads & (number == n)
             counts = np.bincount(self.machine.state.block_of[here], minlength=len(self.machine.state.blocks))
             self.arrived[n] = self.arrived.get(n, 0) + counts
-            self.machine.events.arrive(here, n)
+            self.machine.events.order.arrive(here, n)
         # the counted threads of the barrier are those of the instruction that waits
         self._release_blocks()
 
@@ -74,7 +74,7 @@ class Barriers:
         """bar.warp.sync: threads wait for the named lanes of their warp."""
         m = self.machine
         if m.state.whole and not self.waiting:
-            m.events.warp_sync(threads)
+            m.events.order.warp_sync(threads)
             return instruction.pc + 1
         self.waiting.append(Waiting(instruction, threads, None, None, members, None, None))
         self._release_warps()
@@ -128,7 +128,7 @@ class Barriers:
             if here[0][0].count is None:  # or it is not for the whole block
                 self._note_exited(here[0][0].instruction, freed)
             self._note_parts(here, done)
-            m.events.barrier(done, freed, n)
+            m.events.order.barrier(done, freed, n)
             for w, threads in here:
                 gone = threads & freed
                 if gone.any():
@@ -204,7 +204,7 @@ class Barriers:
             needed = w.members.astype(np.uint64) & np.repeat(alive, WARP)
             gone = w.threads & ((needed & ~np.repeat(here, WARP)) == 0)
             if gone.any():
-                m.events.warp_sync(gone)
+                m.events.order.warp_sync(gone)
                 w.threads = w.threads & ~gone
                 m.state.join(w.instruction.pc + 1, gone)
         self._tidy()

@@ -35,7 +35,7 @@ class BulkGroups:
     def add(self, store: Store) -> None:
         """Add a store that has been issued."""
         self.stores.setdefault(store.lane, []).append(store)
-        self.machine.events.store_begins(store)
+        self.machine.events.shared.store_begins(store)
 
     def commit(self) -> None:
         """cp.async.bulk.commit_group: the stores of each active thread since its last commit become a group."""
@@ -59,7 +59,7 @@ class BulkGroups:
                 if store.group >= bound:
                     left.append(store)
                 else:
-                    m.events.store_ends(store)
+                    m.events.shared.store_ends(store)
             if left:
                 self.stores[lane] = left
             else:

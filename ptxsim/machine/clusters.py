@@ -65,7 +65,7 @@ class Clusters:
         """barrier.cluster.arrive; `orders`: what the threads did before it is ordered, as by `.release`."""
         self.arrived = self.arrived + threads
         for key, lanes in self._split(threads):
-            self.machine.events.release(key, lanes, relaxed=not orders)
+            self.machine.events.order.release(key, lanes, relaxed=not orders)
         twice = threads & (self.arrived > self.waited + 1)
         if twice.any():
             lane = int(np.flatnonzero(twice)[0])
@@ -111,8 +111,8 @@ class Clusters:
                 if not w.registers:
                     self.waited = self.waited + gone
                     for key, lanes in self._split(gone):
-                        m.events.phase_ends(key)
-                        m.events.acquire(key, lanes)
+                        m.events.order.phase_ends(key)
+                        m.events.order.acquire(key, lanes)
                 m.state.join(w.instruction.pc + 1, gone)
                 w.threads = w.threads & ~gone
             if w.threads.any():

@@ -85,7 +85,7 @@ class Phases:
             self.made[at] = instruction, count
             for known in (self.came, self.ended, self.bytes):
                 known.pop(at, None)
-            self.machine.events.object_made(at, lane, instruction)
+            self.machine.events.shared.object_made(at, lane, instruction)
 
     def note_arrivals(self, instruction: Instruction, objects: np.ndarray, counts: np.ndarray) -> None:
         """Record arrivals and their counts, for the message of a deadlock."""
@@ -159,7 +159,7 @@ class Phases:
             state.pending = state.expected
             self.bytes.pop(at, None)
             self.ended[at] = self.ended.get(at, (0, {}))[0] + 1, self.came.pop(at, {})
-            self.machine.events.phase_ends(at)
+            self.machine.events.order.phase_ends(at)
 
     def signal(self, at: int, land: Callable[[], None]) -> None:
         """A copy that will signal the object at `at` is under way."""
@@ -216,12 +216,12 @@ class Phases:
     def arrive(self, objects: np.ndarray, lanes: np.ndarray, relaxed: bool = False) -> None:
         """Threads arrive: what they did before is ordered before what those do who see the phase end."""
         for at in np.unique(objects).tolist():
-            self.machine.events.release(at, lanes[objects == at], relaxed)
+            self.machine.events.order.release(at, lanes[objects == at], relaxed)
 
     def passed(self, lanes: np.ndarray, objects: np.ndarray) -> None:
         """Threads have seen the phases of these objects end."""
         for at in np.unique(objects).tolist():
-            self.machine.events.acquire(at, lanes[objects == at])
+            self.machine.events.order.acquire(at, lanes[objects == at])
 
     def stuck(self) -> None:
         """Nobody can run, and some wait for a phase: say for what, and of several name one that waits for copies."""

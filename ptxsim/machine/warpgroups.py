@@ -165,7 +165,7 @@ class Warpgroups:
             self.under_way -= 1
             if flight.time:
                 first = int(np.flatnonzero(self.of_lane == group)[0]) // WARP
-                m.events.reading_ends(np.arange(first, first + WARPGROUP // WARP), first, flight.time)
+                m.events.shared.reading_ends(np.arange(first, first + WARPGROUP // WARP), first, flight.time)
 
     # registers
 
