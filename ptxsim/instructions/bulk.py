@@ -445,10 +445,10 @@ def _boxes(
                 what = f"misaligned box at {space.shown(raw)}, which tensor copies take at multiples of {ALIGN} bytes"
                 raise m.diag.fault(instruction, what + m.diag.in_shared(raw), lane)
             if box.inner_bytes < box.swizzle:
-                m.diag.notes[
+                m.diag.note(
                     f"{instruction.where}: rows of {box.inner_bytes} bytes with a swizzle of {box.swizzle}: taken as "
                     f"{box.swizzle} bytes apart in shared memory, which was not confirmed on a device"
-                ] = None
+                )
             at = box.shared_offsets(raw).reshape(-1)
             yield lane, box, Pieces(space, at + origin, at, lane), coordinates
 
