@@ -276,7 +276,7 @@ def _fraction_to_double(value: Fraction, mode: str) -> float:
         return directed(nearest, value - Fraction(nearest), mode)
     up = mode == "rp" or (mode == "rz" and value < 0)
     largest = float(np.finfo(F8).max)
-    return nearest if mode == "rn" or (value > 0) == up else math.copysign(largest, value)
+    return nearest if mode == "rn" or (value > 0) == up else (largest if value > 0 else -largest)
 
 
 def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
