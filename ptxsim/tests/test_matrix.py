@@ -11,7 +11,7 @@ import ptxsim
 
 
 def launch(lines: str, inputs: list[np.ndarray], outputs: int, warps: int = 1, declare: str = "") -> np.ndarray:
-    """Each thread has its words of the inputs in %i0, %i1 ... and leaves words in %o0, %o1 ...; result [thread, word]."""
+    """Each thread has its words of the inputs in %i0, %i1 ... and leaves words in %o0 ...; result [thread, word]."""
     columns = np.tile(np.concatenate([x.astype(np.uint32) for x in inputs], axis=1), (warps, 1)).T
     return np.stack(execute(lines, list(columns), [32] * outputs, declare), axis=1)
 
