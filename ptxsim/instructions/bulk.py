@@ -167,10 +167,10 @@ class Bulk:
 
     def _signal(self, operand: Address) -> Callable[[], dict[int, int]]:
         """Where the mbarriers of the active threads' copies lie in the batch's shared memory."""
-        _, slot, offset = self.m.operands.address(operand, "shared::cluster")
+        place = self.m.operands.address(operand, "shared::cluster")
 
         def at() -> dict[int, int]:
-            objects, lanes = objects_at(self.m, "shared::cluster", slot, offset, self.instruction, "atom")
+            objects, lanes = objects_at(self.m, place, self.instruction, "atom")
             return dict(zip(lanes.tolist(), objects.tolist(), strict=True))
 
         return at

@@ -77,7 +77,7 @@ def matrix_access(
     space = modifiers.one_of(("shared::cta", "shared"), "generic").split("::")[0]
     stores = instruction.opcode == "stmatrix"
     address, registers = instruction.operands if stores else instruction.operands[::-1]
-    space, slot, offset = m.operands.address(address, space)
+    place = m.operands.address(address, space)
     if len(_items(registers)) != count:
         raise PtxError(f"{instruction.where}: {instruction.name} with {len(_items(registers))} registers")
     row_givers = np.arange(WARP) < 8 * count
@@ -86,7 +86,7 @@ def matrix_access(
         require_whole_warps(m, instruction)
         kind = "st" if stores else "ldmatrix"
         with m.state.acting(m.memory.row_givers(count, row_givers)) if count < 4 else nullcontext():
-            return m.memory.access(space, slot, offset, 16, instruction, kind)
+            return m.memory.access(place, 16, instruction, kind)
 
     return access, count, trans
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,7 @@ def ld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     if space == "param" and isinstance(address.base, Symbol) and m.operands.symbol_space(address.base) == "param":
         return _parameter(m, instruction, vector, t)
     constants = m.origins[instruction.pc] if space == "const" else ()
-    space, slot, offset = m.operands.address(address, space)
+    place = m.operands.address(address, space)
     size, width = t.bytes, t.bytes * vector
     writers = [
         (i, m.operands.lane_writer(item, t))
@@ -85,21 +85,12 @@ def ld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         if item is not None
     ]
     kind = "ld_ordered" if ordered else "ld"
-    if len(writers) == 1:
-        ((number, write),) = writers
 
-        def step() -> None:
-            access = m.memory.access(space, slot, offset, width, instruction, kind)
-            write(access.load(size, number), access.lanes)
-
-    else:
-
-        def step() -> None:
-            access = m.memory.access(space, slot, offset, width, instruction, kind)
-            lanes = access.lanes
-            values = [access.load(size, i) for i, _ in writers]  # before a destination that is the address changes
-            for (_, write), value in zip(writers, values, strict=True):
-                write(value, lanes)
+    def step() -> None:
+        access = m.memory.access(place, width, instruction, kind)
+        values = [access.load(size, i) for i, _ in writers]  # before a destination that is the address changes
+        for (_, write), value in zip(writers, values, strict=True):
+            write(value, access.lanes)
 
     if not constants:
         return step
@@ -119,24 +110,18 @@ def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type) -> St
     destination, address = instruction.operands
     base = address.base
 
-    def maker(number: int) -> Callable[[], np.ndarray]:
-        def make() -> np.ndarray:
-            at = m.operands.symbol_address(base) + address.offset + number * t.bytes
-            if at + t.bytes > len(m.memory.param_space.data):
-                raise m.diag.fault(instruction, f"parameter {base.name} is read beyond its end", 0)
-            return m.state.uniform(m.memory.param_space.data[at : at + t.bytes].view(f"u{t.bytes}")[0])
-
-        return make
+    def value(at: int) -> np.ndarray:
+        at += m.operands.symbol_address(base)
+        if at + t.bytes > len(m.memory.param_space.data):
+            raise m.diag.fault(instruction, f"parameter {base.name} is read beyond its end", 0)
+        return m.state.uniform(m.memory.param_space.data[at : at + t.bytes].view(f"u{t.bytes}")[0])
 
     moves = []
     for number, item in enumerate(elements(destination, vector, instruction)):
-        if item is None:
-            continue
-        slot, write = (
-            m.operands.constant(("param", base.name, address.offset + number * t.bytes, t.bytes), maker(number)),
-            m.operands.writer(item, t),
-        )
-        moves.append((slot, write))
+        at = address.offset + number * t.bytes
+        slot = m.operands.constant(("param", base.name, at, t.bytes), partial(value, at))
+        if item is not None:
+            moves.append((slot, m.operands.writer(item, t)))
     registers = m.state.registers
 
     def step() -> None:
@@ -153,14 +138,14 @@ def st(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     address, source = instruction.operands[:2]
     if space == "const" or (space == "param" and m.operands.symbol_space(address.base) == "param"):
         raise PtxError(f"{instruction.where}: {instruction.name} stores to read-only memory")
-    space, slot, offset = m.operands.address(address, space)
+    place = m.operands.address(address, space)
     bits = TYPES[f"b{t.bits}"]
     readers = [m.operands.reader(item, bits) for item in elements(source, vector, instruction)]
     size, width = t.bytes, t.bytes * vector
     kind = "st_ordered" if ordered else "st"
 
     def step() -> None:
-        m.memory.access(space, slot, offset, width, instruction, kind, [read() for read in readers]).put(size)
+        m.memory.access(place, width, instruction, kind, [read() for read in readers]).put(size)
 
     return step
 
@@ -178,11 +163,11 @@ def blind(m: Machine, instruction: Instruction) -> Step:
     space, vector, t, ordered = parse_access(Modifiers(instruction))
     address = instruction.operands[0 if instruction.opcode == "st" else 1]
     kind = ("st" if instruction.opcode == "st" else "ld") + ("_ordered" if ordered else "")
-    space, slot, offset = m.operands.address(address, space)
+    place = m.operands.address(address, space)
     width = t.bytes * vector
 
     def step() -> None:
-        m.memory.access(space, slot, offset, width, instruction, kind)
+        m.memory.access(place, width, instruction, kind)
 
     return step
 
@@ -248,14 +233,14 @@ def _atomic(m: Machine, modifiers: Modifiers, destination: Any, address: Address
     t = modifiers.type
     update = combination(name, t) or modifiers.reject("this operation")
     operands = operands[: 2 if name == "cas" else 1]
-    space, slot, offset = m.operands.address(address, space)
+    place = m.operands.address(address, space)
     readers = [m.operands.reader(operand, t) for operand in operands]
     write = m.operands.lane_writer(destination, t) if destination is not None else None
     size = t.bytes
 
     def step() -> None:
         """Threads that meet at one address take turns, in the order of their numbers; the others go together."""
-        access = m.memory.access(space, slot, offset, size, instruction, "atom")
+        access = m.memory.access(place, size, instruction, "atom")
         lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
         values = [read()[lanes] for read in readers]
         before = np.zeros(len(lanes), f"u{size}")

@@ -7,6 +7,7 @@ import numpy as np
 from ..errors import PtxError
 from ..machine import tensor_maps
 from ..machine.memory import GLOBAL_BASE
+from ..machine.operands import Place
 from ..ptx.syntax import Immediate, Instruction
 from ..ptx.types import TYPES
 from .needs import Machine
@@ -28,7 +29,7 @@ def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
     modifiers.drop(("b1024",))
     t = modifiers.type
     address, *more = instruction.operands
-    name, slot, offset = m.operands.address(address, space)
+    place = m.operands.address(address, space)
     ordinal = more.pop(0) if len(more) > 1 else Immediate(0)
     if not isinstance(ordinal, Immediate) or not 0 <= int(ordinal.value) < tensor_maps.MOST_RANK:
         raise PtxError(f"{instruction.where}: {instruction.name}: the ordinal must be a whole number from 0 to 4")
@@ -36,7 +37,7 @@ def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
     read = m.operands.reader(more[0], t)
 
     def step() -> None:
-        for data, start, lane in _maps(m, instruction, name, slot, offset):
+        for data, start, lane in _maps(m, instruction, place):
             own = data[start : start + tensor_maps.BYTES]
             number = tensor_maps.decoded(own.tobytes())
             if number is not None and number < len(m.launch.tensor_maps):
@@ -50,9 +51,9 @@ def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
     return step
 
 
-def _maps(m: Machine, instruction: Instruction, name: str, slot: int, offset: int) -> list[tuple[np.ndarray, int, int]]:
+def _maps(m: Machine, instruction: Instruction, place: Place) -> list[tuple[np.ndarray, int, int]]:
     """Where the maps of the active threads lie: an array of bytes, a place in it; and the thread."""
-    access = m.memory.access(name, slot, offset, PIECE, instruction, "atom", observed=False)
+    access = m.memory.access(place, PIECE, instruction, "atom", observed=False)
     found = []
     for _, part in access.parts:
         m.memory.require_valid(part, tensor_maps.BYTES, 64, instruction, "atom")
@@ -68,12 +69,11 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     destination, source, size = instruction.operands
     if int(size.value) != tensor_maps.BYTES:
         raise PtxError(f"{instruction.where}: {instruction.name} copies {tensor_maps.BYTES} bytes, not {size.value}")
-    _, to_slot, to_offset = m.operands.address(destination, "global")
-    _, from_slot, from_offset = m.operands.address(source, "shared")
+    to_place, from_place = m.operands.address(destination, "global"), m.operands.address(source, "shared")
 
     def step() -> None:
-        taken = _maps(m, instruction, "shared", from_slot, from_offset)
-        put = _maps(m, instruction, "global", to_slot, to_offset)
+        taken = _maps(m, instruction, from_place)
+        put = _maps(m, instruction, to_place)
         first: dict[int, int] = {}  # by place, the first lane: the warp does it together
         for (data, start, _), (to, place, lane) in zip(taken, put, strict=True):
             to[place : place + tensor_maps.BYTES] = data[start : start + tensor_maps.BYTES]

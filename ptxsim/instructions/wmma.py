@@ -95,7 +95,7 @@ def _transfer(
         values = []
         for number in range(needed):
             place(number)
-            access = m.memory.access(space, own, offset, width, instruction, "ld")
+            access = m.memory.access((space, own, offset), width, instruction, "ld")
             require_no_local(m, instruction, access)
             full = np.zeros(m.state.lanes, word.dtype)
             full[slice(None) if access.lanes is None else access.lanes] = access.load(width)
@@ -114,7 +114,7 @@ def _transfer(
             value = readers[number // each]()
             if each > 1:
                 value = (value >> np.uint32(8 * width * (number % each))).astype(f"u{width}")
-            access = m.memory.access(space, own, offset, width, instruction, "st")
+            access = m.memory.access((space, own, offset), width, instruction, "st")
             require_no_local(m, instruction, access)
             access.store(width, value if access.lanes is None else value[access.lanes])
 

@@ -11,7 +11,7 @@ from ..ptx.syntax import Instruction, plain_name
 from .diagnostics import Diagnostics
 from .events import NOBODY, Events
 from .memory import BASES, GLOBAL_BASE, LOW, Access, Addresses, MixedAccess, Space
-from .operands import ADDRESS
+from .operands import ADDRESS, Place
 from .state import State
 from .values import viewed
 
@@ -82,17 +82,16 @@ class Accesses:
 
     def access(
         self,
-        space_name: str,
-        slot: int,
-        offset: int,
+        place: Place,
         width: int,
         instruction: Instruction,
         kind: str,
         values: list[np.ndarray] | None = None,
         observed: bool = True,
     ) -> Access | MixedAccess:
-        """A checked access of `width` bytes a thread at `[slot + offset]`. `values`: of a store, its elements for every
+        """A checked access of `width` bytes a thread at a place. `values`: of a store, its elements for every
         lane. `observed`: whether the load/store unit takes part, so that observers see it."""
+        space_name, slot, offset = place
         if space_name == "generic":
             return self._generic(slot, offset, width, instruction, kind, values)
         space = self.spaces[space_name]
