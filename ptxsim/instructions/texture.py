@@ -6,7 +6,7 @@ an index outside gives zeros.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,47 +22,60 @@ S32, U32, U64, F32 = TYPES["s32"], TYPES["u32"], TYPES["u64"], TYPES["f32"]
 GEOMETRIES = {"1d": (1, 0), "2d": (2, 0), "3d": (3, 0), "a1d": (1, 1), "a2d": (2, 1), "cube": (3, 0), "acube": (3, 1)}
 MODES = ("trap", "clamp", "zero")
 
-Coordinates = Callable[[np.ndarray], tuple[list[np.ndarray], np.ndarray | None]]  # of lanes: along x, y, z; layers
 
+class Objects:
+    """The texture or surface objects that the threads of an instruction access, and where."""
 
-def _object(m: Machine, instruction: Instruction, address: Any) -> tuple[Callable[[], np.ndarray], tuple[Any, ...]]:
-    """The numbers of the objects, and the coordinates."""
-    index = address.index.items if isinstance(address.index, Vector) else (address.index,)
-    return m.operands.reader(address.base, U64), tuple(index)
+    def __init__(self, m: Machine, instruction: Instruction, address: Any, geometry: str, of_floats: bool) -> None:
+        self.m, self.instruction, self.geometry = m, instruction, geometry
+        self.handle = m.operands.reader(address.base, U64)
+        items = address.index.items if isinstance(address.index, Vector) else (address.index,)
+        dims, layered = GEOMETRIES[geometry]
+        if len(items) < dims + layered:
+            raise PtxError(f"{instruction.where}: {instruction.name} with {len(items)} coordinates")
+        self.read_layer = m.operands.reader(items[0], U32) if layered else None
+        self.readers = [m.operands.reader(item, F32 if of_floats else S32) for item in items[layered : layered + dims]]
 
+    def handles(self, lanes: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(self.handle(), self.m.state.lanes)[lanes]
 
-def _coordinates(
-    m: Machine, instruction: Instruction, items: tuple[Any, ...], geometry: str, of_floats: bool
-) -> Coordinates:
-    dims, layered = GEOMETRIES[geometry]
-    if len(items) < dims + layered:
-        raise PtxError(f"{instruction.where}: {instruction.name} with {len(items)} coordinates")
-    read_layer = m.operands.reader(items[0], U32) if layered else None
-    readers = [m.operands.reader(item, F32 if of_floats else S32) for item in items[layered : layered + dims]]
+    def coordinates(self, lanes: np.ndarray) -> tuple[list[np.ndarray], np.ndarray | None]:
+        """Coordinates along x, y and z, and layers, of some lanes."""
+        total = self.m.state.lanes
+        layer = None if self.read_layer is None else np.broadcast_to(self.read_layer(), total)[lanes]
+        return [np.broadcast_to(each(), total)[lanes] for each in self.readers], layer
 
-    def read(lanes: np.ndarray) -> tuple[list[np.ndarray], np.ndarray | None]:
-        layer = None if read_layer is None else np.broadcast_to(read_layer(), m.state.lanes)[lanes]
-        return [np.broadcast_to(each(), m.state.lanes)[lanes] for each in readers], layer
+    def arrays(self, lanes: np.ndarray) -> Iterator[tuple[TextureArray, np.ndarray]]:
+        """The arrays that these lanes mean, each with its places among these."""
+        cube, kind = self.geometry.endswith("cube"), GEOMETRIES[self.geometry]
+        handles = self.handles(lanes)
+        for number in np.unique(handles).tolist():
+            here = np.flatnonzero(handles == number)
+            array, lane = self.m.launch.textures.get(number), int(lanes[here[0]])
+            if array is None:
+                what = f"0x{number:x} is not a texture or surface object"
+                raise self.m.diag.fault(self.instruction, what, lane)
+            if not isinstance(array, TextureArray) or array.cube != cube or (not cube and array.kind != kind):
+                what = f"{self.instruction.name} of {array!r}, which is no texture of {self.geometry}"
+                raise self.m.diag.fault(self.instruction, what, int(lanes[0]))
+            yield array, here
 
-    return read
-
-
-def _of_each(
-    m: Machine, instruction: Instruction, handles: np.ndarray, lanes: np.ndarray, geometry: str
-) -> list[tuple[TextureArray, np.ndarray]]:
-    """The arrays that threads mean, each with their places among these."""
-    found = []
-    for number in np.unique(handles).tolist():
-        here = np.flatnonzero(handles == number)
-        array = m.launch.textures.get(number)
-        if array is None:
-            raise m.diag.fault(instruction, f"0x{number:x} is not a texture or surface object", int(lanes[here[0]]))
-        cube, kind = geometry.endswith("cube"), GEOMETRIES[geometry]
-        if not isinstance(array, TextureArray) or array.cube != cube or (not cube and array.kind != kind):
-            what = f"{instruction.name} of {array!r}, which is no texture of {geometry}"
-            raise m.diag.fault(instruction, what, int(lanes[0]))
-        found.append((array, here))
-    return found
+    def fetch_memory(self, lanes: np.ndarray, results: list[np.ndarray]) -> None:
+        """Fetch elements of linear memory by their index."""
+        m, handles, x = self.m, self.handles(lanes), self.coordinates(lanes)[0][0].astype(np.int64)
+        for number in np.unique(handles).tolist():
+            texture = m.launch.textures.get(number)
+            if texture is None or isinstance(texture, TextureArray):
+                what = f"0x{number:x} is not a texture object of linear memory"
+                raise m.diag.fault(self.instruction, what, int(lanes[0]))
+            here = np.flatnonzero(handles == number)
+            inside = here[(x[here] >= 0) & (x[here] < texture.elements)]
+            raw = m.launch.arena.read(texture.address, texture.elements * texture.element_bytes)
+            table = raw.view(texture.dtype).reshape(texture.elements, -1)
+            rows = np.zeros((len(x), table.shape[1]), table.dtype)  # outside: zeros
+            rows[inside] = table[x[inside]]
+            _put(results, lanes[here], rows[here])
+            m.events.fetched(self.instruction, texture, lanes, x)
 
 
 @effect("tex", takes(RESULT_VECTOR, TEXEL, optional=(VALUES, VALUES)))
@@ -76,28 +89,27 @@ def tex(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     t, coordinate = modifiers.types
     destination, address = instruction.operands[:2]
     writers = [m.operands.writer(item, t) if item is not None else None for item in destination.items]
-    handle, items = _object(m, instruction, address)
-    read = _coordinates(m, instruction, items, geometry, coordinate.name == "f32")
+    objects = Objects(m, instruction, address, geometry, coordinate.name == "f32")
+    linear = geometry == "1d" and coordinate.name == "s32" and not level
 
     def step() -> None:
         lanes = m.state.acting_lanes()
-        handles = np.broadcast_to(handle(), m.state.lanes)[lanes]
         results = [np.zeros(m.state.lanes, t.dtype) for _ in range(4)]
-        linear = geometry == "1d" and coordinate.name == "s32" and not level
-        of_memory = [n for n in np.unique(handles).tolist() if not isinstance(m.launch.textures.get(n), TextureArray)]
+        of_memory = [
+            n
+            for n in np.unique(objects.handles(lanes)).tolist()
+            if not isinstance(m.launch.textures.get(n), TextureArray)
+        ]
         if linear and of_memory:
-            _of_memory(m, instruction, handles, lanes, read(lanes)[0][0].astype(np.int64), results, t.kind == "f")
+            objects.fetch_memory(lanes, results)
         else:
-            along, layer = read(lanes)
-            for array, here in _of_each(m, instruction, handles, lanes, geometry):
+            along, layer = objects.coordinates(lanes)
+            for array, here in objects.arrays(lanes):
                 values = array.fetch([c[here] for c in along], None if layer is None else layer[here])
                 if (values.dtype.kind == "f") != (t.kind == "f"):
                     what = f"{instruction.name} reads elements of {values.dtype} from {array!r}"
                     raise m.diag.fault(instruction, what, int(lanes[here[0]]))
-                for channel in range(values.shape[1]):
-                    results[channel][lanes[here]] = values[:, channel].astype(t.dtype)
-                if values.shape[1] < 4 and t.kind == "f":
-                    results[3][lanes[here]] = 1
+                _put(results, lanes[here], values.astype(t.dtype))
         for write, value in zip(writers, results, strict=False):
             if write is not None:
                 write(value)
@@ -105,29 +117,12 @@ def tex(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     return step
 
 
-def _of_memory(
-    m: Machine,
-    instruction: Instruction,
-    handles: np.ndarray,
-    lanes: np.ndarray,
-    x: np.ndarray,
-    results: list[np.ndarray],
-    of_floats: bool,
-) -> None:
-    """Fetch elements of linear memory."""
-    for number in np.unique(handles).tolist():
-        texture = m.launch.textures.get(number)
-        if texture is None or isinstance(texture, TextureArray):
-            raise m.diag.fault(instruction, f"0x{number:x} is not a texture object of linear memory", int(lanes[0]))
-        here = np.flatnonzero(handles == number)
-        inside = here[(x[here] >= 0) & (x[here] < texture.elements)]
-        raw = m.launch.arena.read(texture.address, texture.elements * texture.element_bytes)
-        table = raw.view(texture.dtype).reshape(texture.elements, -1)
-        for channel in range(table.shape[1]):
-            results[channel][lanes[inside]] = table[x[inside], channel]
-        if table.shape[1] < 4 and of_floats:
-            results[3][lanes[here]] = 1
-        m.events.fetched(instruction, texture, lanes, x)
+def _put(results: list[np.ndarray], lanes: np.ndarray, values: np.ndarray) -> None:
+    """The components that some lanes fetch, of floats with 1 for the fourth where there are fewer."""
+    for result, column in zip(results, values.T, strict=False):
+        result[lanes] = column
+    if values.shape[1] < 4 and results[3].dtype.kind == "f":
+        results[3][lanes] = 1
 
 
 def _surface(
@@ -141,14 +136,13 @@ def _surface(
     count = int(modifiers.one_of(("v2", "v4"), "v1")[1])
     size = modifiers.type.bytes
     modifiers.drop(("ca", "cg", "cs", "cv", "wb", "wt"))
-    handle, items = _object(m, instruction, address)
-    read = _coordinates(m, instruction, items, geometry, False)
+    objects = Objects(m, instruction, address, geometry, of_floats=False)
 
     def at() -> list[tuple[TextureArray, np.ndarray, np.ndarray, np.ndarray]]:
         lanes = m.state.acting_lanes()
-        along, layer = read(lanes)
+        along, layer = objects.coordinates(lanes)
         found = []
-        for array, here in _of_each(m, instruction, np.broadcast_to(handle(), m.state.lanes)[lanes], lanes, geometry):
+        for array, here in objects.arrays(lanes):
             own, which = [c[here] for c in along], None if layer is None else layer[here]
             places, inside = array.bytes_at(own, which, size * count)
             if mode == "trap" and not inside.all():

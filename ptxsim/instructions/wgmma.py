@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -185,17 +185,14 @@ def form_of(instruction: Instruction, modifiers: Modifiers) -> Form:
 
 def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     form = form_of(instruction, modifiers)
-    d, a, b, scale, *_ = instruction.operands
+    d, a, _, scale, *_ = instruction.operands
     n, half = form.n, form.d_type == "f16"
     d_rows, a_rows = m.watch.rows_of([d]), m.watch.rows_of([a] if form.in_registers else [])
     whole = form.d_type == "s32"
     sums = Sums(m, [m.operands.target(x, B32 if half or whole else F32)[0] for x in d.items])
     read_a = [m.operands.reader(x, B32) for x in a.items] if form.in_registers else []
     read_scale = m.operands.reader(scale, PRED)
-    fetch_b = Fetch(m, instruction, m.operands.reader(b, B64), n, form.b_type, form.trans_b)
-    fetch_a = None
-    if not form.in_registers:
-        fetch_a = Fetch(m, instruction, m.operands.reader(a, B64), ROWS, form.a_type, form.trans_a)
+    fetch_b, fetch_a = fetches(m, instruction, form)
 
     def step() -> None:
         lanes = m.warpgroups.lanes(instruction)
@@ -280,22 +277,19 @@ def _registers(total: np.ndarray, form: Form, n: int) -> np.ndarray:
     return viewed(results(parts, form.d_type, form.saturates), floats.U4)
 
 
+@dataclass
 class Fetch:
     """Reads a matrix of `lines` by the descriptor that `read` gives."""
 
-    def __init__(
-        self,
-        m: Machine,
-        instruction: Instruction,
-        read: Callable[[], np.ndarray],
-        lines: int,
-        name: str,
-        across: bool,
-    ) -> None:
-        self.m, self.instruction, self.read = m, instruction, read
-        self.lines, self.name, self.across = lines, name, across
-        self.places: dict[int, np.ndarray] = {}  # by descriptor
-        self.row, self.base = PIECE, 0  # of the last one's swizzle
+    m: Machine
+    instruction: Instruction
+    read: Callable[[], np.ndarray]
+    lines: int
+    name: str  # of the elements' type
+    across: bool
+    places: dict[int, np.ndarray] = field(default_factory=dict)  # by descriptor
+    row: int = PIECE  # of the last one's swizzle
+    base: int = 0
 
     def _pieces(self, word: int, lane: int) -> np.ndarray:
         found = self.places.get(word)
@@ -346,17 +340,23 @@ class Fetch:
         return matrix_of(words.reshape(shape), self.name, self.across)
 
 
+def fetches(m: Machine, instruction: Instruction, form: Form) -> tuple[Fetch, Fetch | None]:
+    """What reads B, and A where it is in shared memory."""
+    a, b = instruction.operands[1:3]
+    fetch_b = Fetch(m, instruction, m.operands.reader(b, B64), form.n, form.b_type, form.trans_b)
+    if form.in_registers:
+        return fetch_b, None
+    return fetch_b, Fetch(m, instruction, m.operands.reader(a, B64), ROWS, form.a_type, form.trans_a)
+
+
 def blind(m: Machine, instruction: Instruction) -> Step:
     """Return the step of a wgmma.mma_async without values, which only resolves and counts its operands."""
     form = form_of(instruction, Modifiers(instruction))
-    _, a, b, *_ = instruction.operands
-    fetches = [Fetch(m, instruction, m.operands.reader(b, B64), form.n, form.b_type, form.trans_b)]
-    if not form.in_registers:
-        fetches.append(Fetch(m, instruction, m.operands.reader(a, B64), ROWS, form.a_type, form.trans_a))
+    both = fetches(m, instruction, form)
 
     def step() -> None:
         lanes = m.warpgroups.lanes(instruction)
-        for fetch in fetches:
+        for fetch in filter(None, both):
             fetch.addresses(lanes)
         m.events.operands(instruction, lanes, form.operand_bytes)
 
