@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from ..instructions import registry
-from ..instructions.needs import Everything
+from ..instructions.needs import Machine
 from ..instructions.registry import Control, Step
 from ..machine.memory import Access, Space
 from ..ptx.definite_assignment import results, sources, undefined_at_entry
@@ -49,7 +49,7 @@ class Found:
 class Defined:
     """Which bits of the registers and of the local memory of a batch are undefined."""
 
-    def __init__(self, machine: Everything) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.machine, self.state = machine, machine.state
         self.masks: dict[int, np.ndarray] = {}  # by slot: the undefined bits of each lane
         self.origin_of: dict[int, int] = {}  # by slot: a place in `origins`; below zero: in `at_entry`

@@ -14,8 +14,8 @@ import numpy as np
 from ..check.defined import Defined
 from ..instructions.matrix import mma_together
 from ..instructions.memory import blind
-from ..instructions.needs import Everything
-from ..instructions.registry import Step
+from ..instructions.needs import Machine
+from ..instructions.registry import Modifiers, Step
 from ..machine import floats, native
 from ..machine.values import viewed
 from ..ptx.syntax import Instruction, Register, Variable, registers_of
@@ -32,7 +32,7 @@ CHUNK = 1 << 15  # elements that are computed at once: they stay in a cache
 class Runs:
     """The runs of a machine's program, made as they are met."""
 
-    def __init__(self, machine: Everything, lowering: Lowering, defined: Defined) -> None:
+    def __init__(self, machine: Machine, lowering: Lowering, defined: Defined) -> None:
         self.machine, self.lowering, self.defined = machine, lowering, defined
         self._made: dict[tuple[int, int], list[Step]] = {}
         self._counted: dict[tuple[int, int], list[Step]] = {}
@@ -96,7 +96,7 @@ class Runs:
         def finish() -> None:
             alone = [step for i in group if (step := each[i.pc]) is not None]
             if kind == FMA and len(group) >= FEWEST:
-                steps.append(fused(m, group, alone))
+                steps.append(_by_rows(m, group, alone) if native.library is None else _native(m, group))
             elif kind != FMA and len(group) > 1:
                 steps.append(_products(m, group, alone))
             else:
@@ -128,9 +128,9 @@ def _kind(i: Instruction) -> tuple[str, ...] | None:
     return i.modifiers if i.predicate is None and i.opcode == "mma" else None
 
 
-def _products(m: Everything, group: list[Instruction], alone: list[Step]) -> Step:
+def _products(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
     """mma.sync of one form; where not all threads act, one after the other, as what is wrong is said of each."""
-    together = mma_together(m, group)
+    together = mma_together(m, group, Modifiers(group[0]))
 
     def step() -> None:
         for one in [together] if m.state.active is None else alone:
@@ -139,13 +139,8 @@ def _products(m: Everything, group: list[Instruction], alone: list[Step]) -> Ste
     return step
 
 
-def fused(m: Everything, group: list[Instruction], alone: list[Step]) -> Step:
-    """FMAs none of which reads or writes what another writes; `alone`: the steps of each by itself."""
-    return _by_rows(m, group, alone) if native.library is None else _native(m, group)
-
-
-def _native(m: Everything, group: list[Instruction]) -> Step:
-    """Return a step that computes all of them in C."""
+def _native(m: Machine, group: list[Instruction]) -> Step:
+    """FMAs none of which reads or writes what another writes, in C."""
     state, sums = m.state, m.operands.rows
     factors = list(dict.fromkeys(o.slot for i in group for o in i.operands[1:3]))
     left, right = (np.array([factors.index(i.operands[at].slot) for i in group], np.int32) for at in (1, 2))
@@ -175,8 +170,8 @@ def _native(m: Everything, group: list[Instruction]) -> Step:
     return step
 
 
-def _by_rows(m: Everything, group: list[Instruction], alone: list[Step]) -> Step:
-    """Return a step that computes them in NumPy, as many at the same time as stay in a cache."""
+def _by_rows(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
+    """The same in NumPy, as many at the same time as stay in a cache; `alone`: the steps of each by itself."""
     slots = [tuple(o.slot for o in i.operands[1:]) for i in group]
     readers = {o.slot: m.operands.reader(o, F32) for i in group for o in i.operands[1:]}
     factors = {slot for a, b, _ in slots for slot in (a, b)}

@@ -24,7 +24,7 @@ from ..machine.tensor_maps import BYTES as MAP_BYTES
 from ..machine.tensor_maps import TensorMap, encoded
 from ..machine.texture_arrays import TextureArray
 from ..ptx import merging, polling, sass, sizes
-from ..ptx.program import align_up
+from ..ptx.program import Program, align_up
 from ..ptx.syntax import Module, Variable, plain_name
 from .device_memory import DeviceMemory
 from .linking import link, place_globals
@@ -143,6 +143,125 @@ def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
     return x, y, z
 
 
+class Packing:
+    """The arguments of a launch: as bytes of its parameters, with what they point to placed in memory."""
+
+    def __init__(self, title: str, arena: Arena, memory: DeviceMemory | None) -> None:
+        self.title, self.arena = title, arena
+        self.arrays: Placed = {}
+        self.textures: dict[int, Texture | TextureArray] = {} if memory is None else memory.textures
+        self.maps: list[TensorMap] = [] if memory is None else memory.tensor_maps
+
+    def parameters(self, program: Program, args: Sequence[Argument]) -> bytes:
+        """The bytes of a program's parameters. Raises `PtxsimError` for an argument that does not fit its parameter."""
+        if len(args) != len(program.parameters):
+            raise PtxsimError(f"{self.title} takes {len(program.parameters)} arguments, got {len(args)}")
+        raw = bytearray(program.parameter_bytes)
+        for number, (value, parameter) in enumerate(zip(args, program.parameters, strict=True)):
+            data = self._argument(f"{self.title}: argument {number}", value, parameter.variable)
+            raw[parameter.offset : parameter.offset + len(data)] = data
+        return bytes(raw)
+
+    def _argument(self, name: str, value: Argument, variable: Variable) -> bytes:
+        """The bytes of a parameter; `name`: of the argument, in messages."""
+        size = variable.size
+        if isinstance(value, Struct):
+            if value.size not in (None, size):
+                raise PtxsimError(f"{name} is a struct of {value.size} bytes, its parameter has {size}")
+            return self._struct(name, value, size)
+        if isinstance(value, np.floating) and variable.type.kind in "su" and value.nbytes == size:
+            raise _not_whole(name, value, variable)
+        data = self._bytes_of(value)
+        if data is None:
+            return _number(name, value, variable)
+        if isinstance(value, Array) and size != 8:
+            raise PtxsimError(f"{name} is {size} bytes wide, not a pointer")
+        if isinstance(value, TensorMap) and size != MAP_BYTES:
+            if size != 8:
+                raise PtxsimError(f"{name} is {size} bytes wide, not a tensor map ({MAP_BYTES}) or a pointer to one")
+            address = self.arena.allocate(MAP_BYTES, f"tensor map of {value.name}")
+            self.arena.write(address, np.frombuffer(data, np.uint8))
+            return address.to_bytes(8, "little")
+        if len(data) != size:
+            raise PtxsimError(f"{name} has {len(data)} bytes, the parameter {size}")
+        return data
+
+    def _struct(self, name: str, value: Struct, size: int) -> bytes:
+        """The bytes of a struct."""
+        raw, end = bytearray(size), 0
+        for offset, part in value.parts.items():
+            if isinstance(part, Struct):
+                data: bytes | None = self._struct(name, part, part.size or 0)
+            else:
+                data = self._bytes_of(part)
+            if data is None:
+                raise PtxsimError(
+                    f"{name}: at byte {offset} of a struct a {type(part).__name__} has no size: pass np.int32(...), "
+                    "np.float32(...) and the like"
+                )
+            if not end <= offset <= size - len(data):
+                what = f"at byte {offset} of a struct of {size} bytes there is no room for {len(data)} bytes"
+                raise PtxsimError(f"{name}: {what}, the parts before it taking {end}")
+            raw[offset : offset + len(data)] = data
+            end = offset + len(data)
+        return bytes(raw)
+
+    def _bytes_of(self, value: Argument) -> bytes | None:
+        """The bytes of what has a size of its own; None: it has none."""
+        if isinstance(value, TensorMap):
+            value.place(self._place(value.array))
+            self.maps.append(value)
+            return encoded(len(self.maps) - 1)
+        if isinstance(value, Array):
+            return self._place(value).to_bytes(8, "little")
+        if isinstance(value, Texture | TextureArray):
+            if isinstance(value, Texture):
+                value.place(self._place(value.array))
+            handle = FIRST_TEXTURE + len(self.textures)
+            self.textures[handle] = value
+            return handle.to_bytes(8, "little")
+        if isinstance(value, np.generic | np.ndarray):
+            return value.tobytes()
+        return value if isinstance(value, bytes) else None
+
+    def _place(self, array: Array) -> int:
+        """The device address of an array; one that is passed twice is placed once."""
+        if id(array) not in self.arrays:
+            address = self.arena.allocate(array.offset + max(1, array.nbytes), array.name) + array.offset
+            self.arrays[id(array)] = (array, address)
+        return self.arrays[id(array)][1]
+
+
+def _number(name: str, value: Argument, variable: Variable) -> bytes:
+    """The bytes of a number of Python's."""
+    size, kind = variable.size, variable.type.kind
+    if not isinstance(value, bool | int | float):
+        raise PtxsimError(f"{name} is a {type(value).__name__}; wrap arrays in ptxsim.Array")
+    if size not in (1, 2, 4, 8):
+        raise PtxsimError(
+            f"{name} = {value} is a number, but parameter {variable.name} is a struct of {size} bytes: pass a "
+            "ptxsim.Struct, or its bytes"
+        )
+    if isinstance(value, float) and kind in "su":  # bits take anything
+        raise _not_whole(name, value, variable)
+    if not isinstance(value, float) and (kind != "f" or variable.type.bits < 32):
+        if not -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
+            raise PtxsimError(f"{name} = {value} does not fit {size} bytes")
+        return (int(value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+    try:
+        data = struct.pack("<" + {2: "e", 4: "f"}.get(size, "d"), value)
+    except OverflowError:
+        raise PtxsimError(f"{name} = {value} is too large for its parameter") from None
+    if len(data) != size:
+        raise PtxsimError(f"{name} has {len(data)} bytes, the parameter {size}")
+    return data
+
+
+def _not_whole(name: str, value: object, variable: Variable) -> PtxsimError:
+    wanted = f"parameter {variable.name} ({variable.type}) takes"
+    return PtxsimError(f"{name} = {value} is no whole number, which {wanted}")
+
+
 class Kernel:
     """One entry of a module, ready to be launched. `memory`: device memory that launches work on, with the module's
     variables in it; None: each launch has its own, with copies of the arrays that it is given."""
@@ -207,10 +326,9 @@ class Kernel:
         limits = request.limits or Limits()
         memory = self.memory
         arena = Arena() if memory is None else memory
-        arrays: Placed = {}
-        textures: dict[int, Texture | TextureArray] = {} if memory is None else memory.textures
-        maps: list[TensorMap] = [] if memory is None else memory.tensor_maps
-        params = self._parameters(request.args, arena, arrays, textures, maps)
+        packing = Packing(self.title, arena, memory)
+        params = packing.parameters(self.program, request.args)
+        arrays = packing.arrays
         symbols = place_globals(self.program, arena) if memory is None else memory.symbols(self.program)
         given = self._set_variables(request.constants or {}, arena, symbols)
         padded = align_up(math.prod(block), WARP)
@@ -259,8 +377,8 @@ class Kernel:
                 places=places,
                 homes=homes,
                 unwritten=unwritten,
-                textures=textures,
-                tensor_maps=maps,
+                textures=packing.textures,
+                tensor_maps=packing.maps,
                 registers=self._registers(block),
                 grid_workspace=grid_workspace,
                 checks=checks,
@@ -272,7 +390,7 @@ class Kernel:
         watching = tuple(request.observers)
         for observer in watching:
             observer.begins(self, grid, block)
-        kept = [(t, t.numpy().copy()) for t in textures.values() if isinstance(t, TextureArray) and not values]
+        kept = [(t, t.numpy().copy()) for t in packing.textures.values() if isinstance(t, TextureArray) and not values]
         try:
             for first in range(0, total, per_batch):
                 batch = np.asarray(chosen[first : first + per_batch])
@@ -292,8 +410,7 @@ class Kernel:
             for texture, content in kept:
                 texture.numpy()[...] = content
         for array, address in arrays.values() if values else ():
-            raw = arena.read(address, array.nbytes)
-            array.keep(raw)
+            array.keep(arena.read(address, array.nbytes))
         notes = (*machine.diag.notes, *self._unset_constants(given))
         return Launch(self.name, grid, block, steps, notes, tuple(faults.found.values()))
 
@@ -378,33 +495,6 @@ class Kernel:
             return min(255, REGISTERS // (warps * WARP)) // 8 * 8
         return None
 
-    def _parameters(
-        self,
-        args: Sequence[Argument],
-        arena: Arena,
-        arrays: Placed,
-        textures: dict[int, Texture | TextureArray],
-        maps: list[TensorMap],
-    ) -> bytes:
-        parameters = self.program.parameters
-        if len(args) != len(parameters):
-            raise PtxsimError(f"{self.title} takes {len(parameters)} arguments, got {len(args)}")
-        raw = bytearray(self.program.parameter_bytes)
-        for number, (value, parameter) in enumerate(zip(args, parameters, strict=True)):
-            if isinstance(value, Struct):
-                size = parameter.variable.size
-                if value.size not in (None, size):
-                    raise PtxsimError(
-                        f"{self.title}: argument {number} is a struct of {value.size} bytes, its parameter has {size}"
-                    )
-                data = self._struct(number, value, size, arena, arrays, textures, maps)
-            elif isinstance(value, TensorMap):
-                data = self._tensor_map(number, value, parameter.variable, arena, arrays, maps)
-            else:
-                data = self._argument(number, value, parameter.variable, arena, arrays, textures)
-            raw[parameter.offset : parameter.offset + len(data)] = data
-        return bytes(raw)
-
     def _places(self, args: Sequence[Argument], arrays: Placed) -> tuple[dict[Variable, int], dict[int, int]]:
         """For each parameter with pointers, a place, the same where parameters have a buffer in common; and the place
         of each such buffer, by its address. A parameter's place is its buffer's address; a struct's is that of one."""
@@ -425,133 +515,3 @@ class Kernel:
                     changed |= homes[address] != least
                     homes[address] = least
         return {variable: homes[min(addresses)] for variable, addresses in held.items()}, homes
-
-    def _struct(
-        self,
-        number: int,
-        value: Struct,
-        size: int,
-        arena: Arena,
-        arrays: Placed,
-        textures: dict[int, Texture | TextureArray],
-        maps: list[TensorMap],
-    ) -> bytes:
-        """The bytes of a struct of a parameter."""
-        raw, end = bytearray(size), 0
-        for offset, part in value.parts.items():
-            if isinstance(part, Struct):
-                data = self._struct(number, part, part.size or 0, arena, arrays, textures, maps)
-            elif isinstance(part, TensorMap):
-                part.place(self._place(part.array, arena, arrays))
-                maps.append(part)
-                data = encoded(len(maps) - 1)
-            elif isinstance(part, Array):
-                data = self._place(part, arena, arrays).to_bytes(8, "little")
-            elif isinstance(part, Texture | TextureArray):
-                data = self._texture(part, arena, arrays, textures)
-            elif isinstance(part, np.generic | np.ndarray | bytes):
-                data = part if isinstance(part, bytes) else part.tobytes()
-            else:
-                raise PtxsimError(
-                    f"{self.title}: argument {number}: at byte {offset} of a struct a {type(part).__name__} has no "
-                    "size: pass np.int32(...), np.float32(...) and the like"
-                )
-            if not end <= offset <= size - len(data):
-                what = f"at byte {offset} of a struct of {size} bytes there is no room for {len(data)} bytes"
-                raise PtxsimError(f"{self.title}: argument {number}: {what}, the parts before it taking {end}")
-            raw[offset : offset + len(data)] = data
-            end = offset + len(data)
-        return bytes(raw)
-
-    def _texture(
-        self, value: Texture | TextureArray, arena: Arena, arrays: Placed, textures: dict[int, Texture | TextureArray]
-    ) -> bytes:
-        """The object that stands for a texture or surface."""
-        if isinstance(value, Texture):
-            value.place(self._place(value.array, arena, arrays))
-        handle = FIRST_TEXTURE + len(textures)
-        textures[handle] = value
-        return handle.to_bytes(8, "little")
-
-    def _tensor_map(
-        self, number: int, value: TensorMap, variable: Variable, arena: Arena, arrays: Placed, maps: list[TensorMap]
-    ) -> bytes:
-        """Return the bytes of a parameter that is a tensor map, or a pointer to one."""
-        value.place(self._place(value.array, arena, arrays))
-        maps.append(value)
-        data = encoded(len(maps) - 1)
-        if variable.size == MAP_BYTES:
-            return data
-        if variable.size != 8:
-            what = (
-                f"argument {number} is {variable.size} bytes wide, not a tensor map ({MAP_BYTES}) or a pointer to one"
-            )
-            raise PtxsimError(f"{self.title}: {what}")
-        address = arena.allocate(MAP_BYTES, f"tensor map of {value.name}")
-        arena.write(address, np.frombuffer(data, np.uint8))
-        return address.to_bytes(8, "little")
-
-    def _argument(
-        self,
-        number: int,
-        value: Argument,
-        variable: Variable,
-        arena: Arena,
-        arrays: Placed,
-        textures: dict[int, Texture | TextureArray],
-    ) -> bytes:
-        size, kind = variable.size, variable.type.kind
-        whole = kind in "su"  # of the parameter; bits take anything
-        if isinstance(value, Texture | TextureArray):
-            return self._texture(value, arena, arrays, textures)
-        if isinstance(value, Array):
-            if size != 8:
-                raise PtxsimError(f"{self.title}: argument {number} is {size} bytes wide, not a pointer")
-            return self._place(value, arena, arrays).to_bytes(8, "little")
-        if isinstance(value, bytes):
-            data = value
-        elif isinstance(value, np.generic | np.ndarray):
-            if isinstance(value, np.floating) and whole and value.nbytes == size:
-                raise self._not_whole(number, value, variable)
-            data = value.tobytes()
-        elif isinstance(value, bool | int | float) and size not in (1, 2, 4, 8):
-            raise PtxsimError(
-                f"{self.title}: argument {number} = {value} is a number, but parameter {variable.name} is a struct of "
-                f"{size} bytes: pass a ptxsim.Struct, or its bytes"
-            )
-        elif isinstance(value, bool | int):
-            if kind == "f" and variable.type.bits >= 32:
-                data = self._packed("f" if size == 4 else "d", number, value)
-            elif -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
-                data = (int(value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
-            else:
-                raise PtxsimError(f"{self.title}: argument {number} = {value} does not fit {size} bytes")
-        elif isinstance(value, float):
-            if whole:
-                raise self._not_whole(number, value, variable)
-            data = self._packed({2: "e", 4: "f"}.get(size, "d"), number, value)
-        else:
-            raise PtxsimError(
-                f"{self.title}: argument {number} is a {type(value).__name__}; wrap arrays in ptxsim.Array"
-            )
-        if len(data) != size:
-            raise PtxsimError(f"{self.title}: argument {number} has {len(data)} bytes, the parameter {size}")
-        return data
-
-    def _not_whole(self, number: int, value: object, variable: Variable) -> PtxsimError:
-        wanted = f"parameter {variable.name} ({variable.type}) takes"
-        return PtxsimError(f"{self.title}: argument {number} = {value} is no whole number, which {wanted}")
-
-    def _packed(self, code: str, number: int, value: float) -> bytes:
-        try:
-            return struct.pack("<" + code, value)
-        except OverflowError:
-            raise PtxsimError(f"{self.title}: argument {number} = {value} is too large for its parameter") from None
-
-    @staticmethod
-    def _place(array: Array, arena: Arena, arrays: Placed) -> int:
-        """The device address of an array; one that is passed twice is placed once."""
-        if id(array) not in arrays:
-            address = arena.allocate(array.offset + max(1, array.nbytes), array.name) + array.offset
-            arrays[id(array)] = (array, address)
-        return arrays[id(array)][1]

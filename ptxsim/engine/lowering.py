@@ -13,18 +13,16 @@ import numpy as np
 from ..check.wraps import Wraps
 from ..errors import PtxError
 from ..instructions import registry
-from ..instructions.needs import Everything
+from ..instructions.needs import Machine
 from ..instructions.registry import Control, Step
-from ..machine.operands import Operand
 from ..machine.values import merged, viewed
-from ..ptx.syntax import Immediate, Instruction, Pair, Register
-from ..ptx.types import Type
+from ..ptx.syntax import Instruction, Negated, Pair
 
 
 class Lowering:
     """The steps of a program, by place; of what ends a straight run of them, the control."""
 
-    def __init__(self, machine: Everything, wraps: Wraps) -> None:
+    def __init__(self, machine: Machine, wraps: Wraps) -> None:
         self.machine, self.wraps = machine, wraps
         self.state, self.operands = machine.state, machine.operands
         self.steps: list[Step | None] = []
@@ -43,26 +41,24 @@ class Lowering:
 
     def _built(self, instruction: Instruction) -> tuple[Step | None, Control | None]:
         """Its step, or for one that ends a straight run, its control."""
-        step: Step | None = None
-        control: Control | None = None
         if instruction.opcode in registry.CONTROLS:
             control = registry.CONTROLS[instruction.opcode](self.machine, instruction)
             if instruction.predicate is not None and instruction.opcode != "bra":
                 control = self._guarded_control(instruction, control)
+            return None, control
+        if instruction.opcode in registry.EFFECTS:
+            step = registry.EFFECTS[instruction.opcode](self.machine, instruction)
         else:
-            if instruction.opcode in registry.EFFECTS:
-                step = registry.EFFECTS[instruction.opcode](self.machine, instruction)
-            else:
-                step = self._elementwise(instruction)
-            if instruction.pc in self.wraps.watched.parts:
-                step = self.wraps.part(instruction, step)
-            elif instruction.pc in self.wraps.watched.widening:
-                step = self.wraps.widens(instruction, step)
-            if instruction.pc in self.machine.watch.uses:
-                step = self._watched(instruction, step)
-            if instruction.predicate is not None:
-                step = self.guarded(instruction, step)
-        return step, control
+            step = self._elementwise(instruction)
+        if instruction.pc in self.wraps.watched.parts:
+            step = self.wraps.part(instruction, step)
+        elif instruction.pc in self.wraps.watched.widening:
+            step = self.wraps.widens(instruction, step)
+        if instruction.pc in self.machine.watch.uses:
+            step = self._watched(instruction, step)
+        if instruction.predicate is not None:
+            step = self.guarded(instruction, step)
+        return step, None
 
     def _watched(self, instruction: Instruction, step: Step) -> Step:
         """The step of an instruction that uses registers which a wgmma may have in flight."""
@@ -94,10 +90,9 @@ class Lowering:
         if isinstance(operation.result, tuple) or operation.writes_carry:
             return self._several(instruction, operation, readers)
         slot, widen = self.operands.target(destination, operation.result)
-        found = [self._plain(o, t) for o, t in zip(sources, operation.sources, strict=True)]
-        plain = [p for p in found if p is not None]
-        if widen is None and len(plain) == len(readers):
-            return self._fast(compute, slot, plain)
+        if widen is None and not operation.reads_carry and not any(isinstance(o, Negated) for o in sources):
+            slots = [self.operands.operand_slot(o, t) for o, t in zip(sources, operation.sources, strict=True)]
+            return self._plain(compute, slot, list(zip(slots, (t.dtype for t in operation.sources), strict=True)))
 
         def step() -> None:
             value = compute(*[read() for read in readers])
@@ -108,59 +103,14 @@ class Lowering:
 
         return step
 
-    def _plain(self, operand: Operand, t: Type) -> tuple[int, np.dtype] | None:
-        """Slot and type of an operand that only needs to be looked at as that type."""
-        if isinstance(operand, Register) and operand.type.bits == t.bits:
-            return operand.slot, t.dtype
-        if isinstance(operand, Immediate):
-            return self.operands.immediate(operand, t), t.dtype
-        return None
+    def _plain(self, compute: registry.Compute, slot: int, sources: list[tuple[int, np.dtype]]) -> Step:
+        """The step of one result, of sources that need only be looked at as their types."""
+        state, registers = self.state, self.state.registers
 
-    def _fast(self, compute: registry.Compute, slot: int, plain: list[tuple[int, np.dtype]]) -> Step:
-        """Steps of one result and one to three operands."""
-        registers = self.state.registers
-        if len(plain) == 1:
-            ((a, ta),) = plain
-
-            def step() -> None:
-                x = registers[a]
-                if x.dtype is not ta:
-                    x = viewed(x, ta)
-                value, mask = compute(x), self.state.mask
-                registers[slot] = value if mask is None else merged(mask, value, registers[slot])
-
-        elif len(plain) == 2:
-            (a, ta), (b, tb) = plain
-
-            def step() -> None:
-                x, y = registers[a], registers[b]
-                if x.dtype is not ta:
-                    x = viewed(x, ta)
-                if y.dtype is not tb:
-                    y = viewed(y, tb)
-                value, mask = compute(x, y), self.state.mask
-                registers[slot] = value if mask is None else merged(mask, value, registers[slot])
-
-        elif len(plain) == 3:
-            (a, ta), (b, tb), (c, tc) = plain
-
-            def step() -> None:
-                x, y, z = registers[a], registers[b], registers[c]
-                if x.dtype is not ta:
-                    x = viewed(x, ta)
-                if y.dtype is not tb:
-                    y = viewed(y, tb)
-                if z.dtype is not tc:
-                    z = viewed(z, tc)
-                value, mask = compute(x, y, z), self.state.mask
-                registers[slot] = value if mask is None else merged(mask, value, registers[slot])
-
-        else:
-
-            def step() -> None:
-                value = compute(*[viewed(registers[s], t) for s, t in plain])
-                mask = self.state.mask
-                registers[slot] = value if mask is None else merged(mask, value, registers[slot])
+        def step() -> None:
+            value = compute(*[x if (x := registers[s]).dtype is t else viewed(x, t) for s, t in sources])
+            mask = state.mask
+            registers[slot] = value if mask is None else merged(mask, value, registers[slot])
 
         return step
 
@@ -170,10 +120,8 @@ class Lowering:
         """Several destinations: `p|q`, or a result and the carry flag."""
         destination = instruction.operands[0]
         if not isinstance(operation.result, tuple):  # and the carry
-            writers = [
-                self.operands.writer(destination, operation.result),
-                self.operands.write_slot(self.operands.carry),
-            ]
+            write_carry = self.operands.write_slot(self.operands.carry)
+            writers = [self.operands.writer(destination, operation.result), write_carry]
         else:
             if not isinstance(destination, Pair):
                 raise PtxError(f"{instruction.where}: {instruction.name} needs two destinations, p|q")
@@ -195,19 +143,14 @@ class Lowering:
             chosen = registers[slot]
             if negated:
                 chosen = ~chosen
-            mask, active = self.state.mask, self.state.active
+            active = self.state.active
             threads = chosen if active is None else chosen & active
             count = int(np.count_nonzero(threads))
             if count == self.state.count:
                 step()
             elif count:
-                whole, total = self.state.whole, self.state.count
-                self.state.mask = self.state.active = threads
-                self.state.whole, self.state.count = False, count
-                try:
+                with self.state.acting(threads):
                     step()
-                finally:
-                    self.state.mask, self.state.active, self.state.whole, self.state.count = mask, active, whole, total
 
         return guarded
 

@@ -31,7 +31,7 @@ from ..machine.calls import Calls
 from ..machine.clusters import Clusters
 from ..machine.convergence import Convergence, width
 from ..machine.diagnostics import Diagnostics
-from ..machine.events import Events
+from ..machine.events import NOBODY, Events
 from ..machine.launch import LaunchConfig, Limits
 from ..machine.layout import SCRATCH, reserved
 from ..machine.mbarriers import Phases
@@ -77,7 +77,7 @@ class Machine:
         self.defined.whole = {*self.wraps.watched.parts, *self.wraps.watched.widening}
         lowering = Lowering(self, self.wraps)
         self.runs = Runs(self, lowering, self.defined)
-        self.scheduler = Scheduler(program, self.state, self.diag, self.events, lowering, self.runs, self.defined)
+        self.scheduler = Scheduler(self, lowering, self.runs, self.defined)
         self.lane_masks = {
             i.pc: self.operands.reader(i.operands[-1], TYPES["u32"])
             for i in program.code
@@ -120,7 +120,7 @@ class Machine:
                 self.scheduler.run()
             except Fault as fault:  # without its place, from outside an instruction
                 raise PtxsimError(f"{self.program.title}: {fault.what}") from None
-            self.events.finish()
+            self.events.shared.finish()
         self.scheduler.count_executed()
 
     def release(self) -> None:
@@ -129,7 +129,7 @@ class Machine:
             held.release()
         self.wraps.clear()
         self.copies.release()
-        self.events.subscribe(None, None, None, None, set())
+        self.events.subscribe(NOBODY, NOBODY, NOBODY, NOBODY, set())
         self.order = self.global_memory = None
 
     def _start(self, limits: Limits) -> None:
@@ -151,9 +151,7 @@ class Machine:
         self._start_checks()
         self.operands.start()
         self.wraps.clear()
-        self.scheduler.start(
-            limits, self.launch.values, self.barriers, self.phases, self.clusters, self.bulk_groups, convergence
-        )
+        self.scheduler.start(limits, convergence)
 
     def _make_memory(self, local: int) -> None:
         """The spaces of a batch; `local`: bytes of each thread's own."""
@@ -190,8 +188,11 @@ class Machine:
             shared = SharedMemory(self, order, self.flags, beyond_barriers)
             order.pending = shared
         self.flags.start()
-        watches = shared is not None or self.global_memory is not None
-        self.events.subscribe(order if watches else None, self.flags, shared, self.global_memory, self.watched)
+        if shared is None and self.global_memory is None:
+            self.events.subscribe(NOBODY, NOBODY, NOBODY, NOBODY, set())
+        else:
+            watched = self.watched if self.global_memory else set()
+            self.events.subscribe(order, self.flags, shared or NOBODY, self.global_memory or NOBODY, watched)
 
 
 def names_special(program: Program, part: str) -> bool:

@@ -8,6 +8,7 @@ then, so that one thread may wait for another in a loop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -15,19 +16,14 @@ import numpy as np
 
 from ..check.defined import Defined
 from ..errors import KernelFault, PtxsimError
+from ..instructions.needs import Machine
 from ..instructions.registry import Control, Step
-from ..machine.barriers import Barriers
-from ..machine.bulk_groups import BulkGroups
-from ..machine.clusters import Clusters
 from ..machine.convergence import Convergence, width
-from ..machine.diagnostics import Diagnostics
-from ..machine.events import Events
+from ..machine.events import NOBODY
 from ..machine.faults import kind_of
 from ..machine.launch import Limits
-from ..machine.mbarriers import Phases
-from ..machine.state import WARP, State
+from ..machine.state import WARP
 from ..ptx import polling
-from ..ptx.program import Program
 from .basic_blocks import Runs
 from .lowering import Lowering
 
@@ -42,26 +38,14 @@ class Scheduler:
 
     limits: Limits
     values: bool  # whether what does not bear on the launch's counts is computed, too
-    barriers: Barriers
-    phases: Phases
-    clusters: Clusters
-    bulk_groups: BulkGroups
     convergence: Convergence
     polling: np.ndarray  # threads that go round a loop that polls once more
     executed: int  # instructions, each for all threads that were there
 
-    def __init__(
-        self,
-        program: Program,
-        state: State,
-        diagnostics: Diagnostics,
-        events: Events,
-        lowering: Lowering,
-        runs: Runs,
-        defined: Defined,
-    ) -> None:
-        self.program, self.state, self.diag, self.events = program, state, diagnostics, events
-        self.runs, self.defined = runs, defined
+    def __init__(self, machine: Machine, lowering: Lowering, runs: Runs, defined: Defined) -> None:
+        self.machine, self.program, self.state = machine, machine.program, machine.state
+        self.diag, self.events, self.runs, self.defined = machine.diag, machine.events, runs, defined
+        program = machine.program
         self.polls = polling.loops(program)
         self.rounds = polling.backward(program, self.polls)  # branches by which a loop polls again
         self.poll_places = frozenset(pc for last, start in self.rounds.items() for pc in range(start, last + 1))
@@ -84,20 +68,9 @@ class Scheduler:
                 together = pc
             self.run_end[pc], self.together[pc] = end, together
 
-    def start(
-        self,
-        limits: Limits,
-        values: bool,
-        barriers: Barriers,
-        phases: Phases,
-        clusters: Clusters,
-        bulk_groups: BulkGroups,
-        convergence: Convergence,
-    ) -> None:
-        """Begin a batch, whose threads wait at these objects."""
-        self.limits, self.values = limits, values
-        self.barriers, self.phases, self.clusters = barriers, phases, clusters
-        self.bulk_groups, self.convergence = bulk_groups, convergence
+    def start(self, limits: Limits, convergence: Convergence) -> None:
+        """Begin a batch."""
+        self.limits, self.values, self.convergence = limits, self.machine.launch.values, convergence
         self.tally, self.polled = {}, {}
         self.polling = np.zeros(self.state.lanes, bool)
         self.events.silent = False
@@ -141,12 +114,12 @@ class Scheduler:
         groups = self.state.groups
         while True:
             if not groups:
-                if any(w.registers for w in self.clusters.waiting):
-                    self.clusters.stuck()
+                if any(w.registers for w in self.machine.clusters.waiting):
+                    self.machine.clusters.stuck()
                 if self.convergence.held:
                     self.convergence.release()
                     continue
-                for waits in (self.phases, self.barriers, self.clusters):
+                for waits in (self.machine.phases, self.machine.barriers, self.machine.clusters):
                     if waits.waiting:
                         waits.stuck()
                 return
@@ -297,7 +270,7 @@ class Scheduler:
         if len(stuck):
             lane = int(stuck[0])
             what += f"; of those that cannot run, {self.state.coordinates(lane)}{self.diag.waits_at(lane)}"
-        total = self.state.grid[0] * self.state.grid[1] * self.state.grid[2]
+        total = math.prod(self.state.grid)
         if len(self.state.blocks) < total:
             what += (
                 f"; {len(self.state.blocks)} of the grid's {total} blocks run side by side here, and a block may wait "
@@ -328,13 +301,13 @@ class Scheduler:
     def leave(self, threads: np.ndarray) -> None:
         """End threads."""
         self.state.end(threads)
-        self.barriers.after_exit()
-        self.clusters.after_exit()
-        self.bulk_groups.after_exit(threads)
-        if self.events.shared is not None:
+        self.machine.barriers.after_exit()
+        self.machine.clusters.after_exit()
+        self.machine.bulk_groups.after_exit(threads)
+        if self.events.shared is not NOBODY:
             lanes = np.flatnonzero(threads)
             living = np.asarray(self.state.alive.reshape(len(self.state.blocks), -1).any(axis=1))
             for block in np.unique(self.state.block_of[lanes]).tolist():
                 if not living[block]:
-                    self.events.block_ends(block, int(lanes[self.state.block_of[lanes] == block][0]))
+                    self.events.shared.block_ends(block, int(lanes[self.state.block_of[lanes] == block][0]))
         self.convergence.after_exit()

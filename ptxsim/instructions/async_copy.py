@@ -6,22 +6,20 @@ reads the destination before that is found (see check/shared_memory.py), and get
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from ..errors import PtxError
 from ..machine.async_copies import NEVER, Copy
 from ..machine.memory import Access
+from ..machine.operands import Place
 from ..ptx.syntax import Immediate, Instruction, Register
 from ..ptx.types import TYPES
 from .bulk import bulk
 from .mbarrier import signal_by_copies
-from .needs import AsyncCopies
+from .needs import Machine
 from .registry import ADDRESS, BOX, NUMBER, VALUE, Modifiers, Step, effect, takes
 
 U32 = TYPES["u32"]
-Read = Callable[[], np.ndarray]  # of a register
 
 
 @effect(
@@ -40,9 +38,8 @@ Read = Callable[[], np.ndarray]  # of a register
     takes(ADDRESS, ADDRESS, VALUE, ADDRESS, optional=(VALUE,), when="bulk"),
     takes(ADDRESS, ADDRESS, VALUE, optional=(VALUE, VALUE)),
 )
-def cp(m: AsyncCopies, instruction: Instruction) -> Step:
+def cp(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cp.async and its commit_group, wait_group and wait_all (PTX ISA 9.7.9.25.3)."""
-    modifiers = Modifiers(instruction)
     if not modifiers.flag("async"):
         modifiers.reject("a cp other than cp.async")
     if modifiers.flag("bulk"):
@@ -51,93 +48,65 @@ def cp(m: AsyncCopies, instruction: Instruction) -> Step:
         return signal_by_copies(m, instruction, modifiers)
     action = modifiers.one_of(("commit_group", "wait_group", "wait_all"))
     if action == "commit_group":
-        modifiers.done()
         return lambda: m.copies.commit()
     if action:
-        modifiers.done()
         pending = int(instruction.operands[0].value) if action == "wait_group" else 0
         everything = action == "wait_all"
         return lambda: m.copies.wait(pending, everything)
     return _copy(m, instruction, modifiers)
 
 
-def _copy(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step:
+def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cp.async.{ca,cg}.shared.global [dst], [src], size{, src-size | ignore-src}{, policy}."""
     level = modifiers.one_of(("ca", "cg"))
     if not modifiers.one_of(("shared", "shared::cta")) or not modifiers.flag("global"):
         modifiers.reject("a copy that is not from global to shared memory")
     modifiers.drop(("L2::",))
-    modifiers.done()
     destination, source, amount, *more = instruction.operands
     width = int(amount.value) if isinstance(amount, Immediate) else 0
     if width not in ((4, 8, 16) if level == "ca" else (16,)):
         raise PtxError(f"{instruction.where}: cp.async.{level} cannot copy {width or amount} bytes")
-    _, to_slot, to_offset = m.operands.address(destination, "shared")
-    _, from_slot, from_offset = m.operands.address(source, "global")
-    source_size = ignore = None
+    to_place, from_place = m.operands.address(destination, "shared"), m.operands.address(source, "global")
+    read_size = read_ignored = None
     if more:
         operand = more[0]
         if isinstance(operand, Register) and operand.type.name == "pred":
-            ignore = m.operands.reader(operand, TYPES["pred"])
+            read_ignored = m.operands.reader(operand, TYPES["pred"])
         elif not (isinstance(operand, Register) and operand.type.bits == 64):  # a cache policy
-            source_size = m.operands.reader(operand, U32)
+            read_size = m.operands.reader(operand, U32)
     size = min(width, 8)
     count = width // size
 
     def step() -> None:
-        if source_size is None and ignore is None:
-            taken = m.memory.access("global", from_slot, from_offset, width, instruction, "cp_async_ld")
+        if read_size is None and read_ignored is None:
+            taken = m.memory.access(from_place, width, instruction, "cp_async_ld")
             data = [taken.load(size, i) for i in range(count)]
         else:
-            data = _partial(m, instruction, from_slot, from_offset, width, source_size, ignore, size, count)
-        to = m.memory.access("shared", to_slot, to_offset, width, instruction, "cp_async")
-        group = np.full(m.state.lanes, -1, np.int64)
-        group[to.lanes if to.lanes is not None else slice(None)] = NEVER
+            wanted = np.full(m.state.lanes, width, np.int64) if read_size is None else read_size().astype(np.int64)
+            wanted = wanted if read_ignored is None else np.where(read_ignored(), 0, wanted)
+            elements = _partial(m, instruction, from_place, width, wanted).view(f"u{size}")
+            data = [np.ascontiguousarray(elements[:, i]) for i in range(count)]
+        to = m.memory.access(to_place, width, instruction, "cp_async")
         assert isinstance(to, Access)  # of one space
-        copy = Copy(instruction, to.lanes, to, data, size, width, group)
-        m.copies.add(copy)
+        group = np.where(m.state.living(), NEVER, -1)
+        m.copies.add(Copy(instruction, to.lanes, to, data, size, width, group))
 
     return step
 
 
-def _partial(
-    m: AsyncCopies,
-    instruction: Instruction,
-    slot: int,
-    offset: int,
-    width: int,
-    source_size: Read | None,
-    ignore: Read | None,
-    size: int,
-    count: int,
-) -> list[np.ndarray]:
-    """Copy with a source size: that number of bytes is read, the others become zero; size 0 reads nothing."""
-    lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
-    wanted = np.full(m.state.lanes, width, np.int64) if source_size is None else source_size().astype(np.int64)
-    if ignore is not None:
-        wanted = np.where(ignore(), 0, wanted)
-    too_long = wanted[lanes] > width
-    if too_long.any():
-        lane = int(lanes[np.flatnonzero(too_long)[0]])
-        raise m.diag.fault(instruction, f"cp.async: source size {int(wanted[lane])} is more than {width}", lane)
+def _partial(m: Machine, instruction: Instruction, place: Place, width: int, wanted: np.ndarray) -> np.ndarray:
+    """The bytes of a copy with a source size: so many are read, the others become zero; size 0 reads nothing."""
+    lanes, (_, slot, offset) = m.state.acting_lanes(), place
+    too_long = m.state.mask_of(lanes) & (wanted > width)
+    m.diag.refuse(instruction, too_long, lambda n: f"cp.async: source size {int(wanted[n])} is more than {width}")
     raw = np.zeros((len(lanes), width), np.uint8)
-    saved = m.state.mask, m.state.active, m.state.whole, m.state.count
-    for amount in np.unique(wanted[lanes]).tolist():
-        if amount == 0:
-            continue
+    space = m.memory.spaces["global"]
+    for amount in filter(None, np.unique(wanted[lanes]).tolist()):
         places = np.flatnonzero(wanted[lanes] == amount)
-        threads = np.zeros(m.state.lanes, bool)
-        threads[lanes[places]] = True
-        m.state.mask = m.state.active = threads
-        try:
-            space = m.memory.spaces["global"]
+        with m.state.acting(m.state.mask_of(lanes[places])):
+            aligned = amount if amount & (amount - 1) == 0 else 1
             where = m.memory.addresses(space, slot)
-            taken = m.memory.checked(
-                space, where, offset, amount if amount & (amount - 1) == 0 else 1, instruction, "cp_async_ld"
-            )
+            taken = m.memory.checked(Access(space, where, offset), aligned, instruction, "cp_async_ld")
             for byte in range(amount):
                 raw[places, byte] = taken.load(1, byte)
-        finally:
-            m.state.mask, m.state.active, m.state.whole, m.state.count = saved
-    elements = raw.view(f"u{size}")
-    return [np.ascontiguousarray(elements[:, i]) for i in range(count)]
+    return raw

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import PtxError, PtxsimError
+from ..errors import KernelFault, PtxError, PtxsimError
 from ..machine import tensor_maps
 from ..machine.async_copies import Copy
 from ..machine.bulk_groups import Store
@@ -22,7 +22,7 @@ from ..ptx.syntax import Address, Instruction, Vector
 from ..ptx.types import TYPES, Type
 from .mbarrier import objects_at
 from .memory import combination
-from .needs import AsyncCopies
+from .needs import Machine
 from .registry import Compute, Modifiers, Step
 
 U16, U32, S32, U64 = TYPES["u16"], TYPES["u32"], TYPES["s32"], TYPES["u64"]
@@ -31,6 +31,8 @@ REDUCED = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f
 REDUCED |= {"uint32": "u32", "uint64": "u64"}
 PIECE, ALIGN = 16, 128  # bytes: of a bulk copy, of a box in shared memory
 NO_GROUP = np.zeros(0, np.int64)  # of a copy that an mbarrier waits for
+INTO_SHARED = (["shared::cluster", "global"], ["shared::cta", "global"])  # to and from
+OUT_OF_SHARED, BETWEEN_BLOCKS = ["global", "shared::cta"], ["shared::cluster", "shared::cta"]
 HINTS = ("L2", "mbarrier::complete_tx::bytes", "bulk_group")
 
 Update = tuple[Compute, int]  # how a reduction puts data into what is there; bytes of an element
@@ -53,7 +55,7 @@ class Pieces(Access):
         assert where.lanes is not None
         return Pieces(self.space, where.flat[which], where.raw[which], where.lanes[which])
 
-    def parts(self, each: int) -> Iterator[Pieces]:
+    def split(self, each: int) -> Iterator[Pieces]:
         """The pieces by so many, one copy after the other."""
         for first in range(0, len(self.where.flat), each):
             yield self.part(slice(first, first + each))
@@ -62,112 +64,365 @@ class Pieces(Access):
 Box = tuple[int, tensor_maps.TensorMap, Pieces, list[int]]  # of a lane: its map, pieces of shared memory, coordinates
 
 
-def bulk(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step:
+def bulk(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cp.async.bulk, with tensor maps or without, cp.reduce.async.bulk, and the groups of stores."""
-    if modifiers.flag("prefetch"):
-        return _prefetch(m, instruction, modifiers)
     if action := modifiers.one_of(("commit_group", "wait_group")):
         modifiers.flag("read")
-        modifiers.done()
         pending = int(instruction.operands[0].value) if action == "wait_group" else 0
         return (lambda: m.bulk_groups.commit()) if action == "commit_group" else lambda: m.bulk_groups.wait(pending)
-    reduces = modifiers.flag("reduce")
-    operation = modifiers.one_of(OPERATIONS) if reduces else None
-    if reduces and operation is None:
-        modifiers.reject("this operation")
-    modifiers.flag("noftz")
-    spaces = [name for name in instruction.modifiers if name.split("::")[0] in ("shared", "global")]
-    modifiers.drop(("shared::", "shared", "global", *HINTS))
-    multicast = modifiers.flag("multicast::cluster")
-    if modifiers.flag("tensor"):
-        return _tensor(m, instruction, modifiers, spaces, multicast, operation)
-    modifiers.done()
-    return _plain(m, instruction, modifiers, spaces, multicast, operation)
+    return Bulk(m, instruction, modifiers).step()
 
 
-def _prefetch(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """Prefetch to L2: no data move, but the tensor map must be valid."""
-    modifiers.drop(("global", *HINTS))
-    if not modifiers.flag("tensor"):
-        modifiers.done()
-        return lambda: None
-    read_maps = _maps(m, instruction, instruction.operands[0], _dimensions(modifiers))
-    modifiers.flag("tile")
-    modifiers.done()
+class Bulk:
+    """A bulk copy: what its steps are made of."""
 
-    def step() -> None:
-        read_maps(_lanes(m))
+    def __init__(self, m: Machine, instruction: Instruction, modifiers: Modifiers) -> None:
+        self.m, self.instruction, self.modifiers = m, instruction, modifiers
+        self.operation: str | None = None  # of a reduction
+        if modifiers.flag("reduce"):
+            self.operation = modifiers.one_of(OPERATIONS) or modifiers.reject("this operation")
+        modifiers.flag("noftz")
+        self.spaces = [name for name in instruction.modifiers if name.split("::")[0] in ("shared", "global")]
+        modifiers.drop(("shared::", "shared", "global", *HINTS))
+        self.multicast = modifiers.flag("multicast::cluster")
 
-    return step
+    def step(self) -> Step:
+        if self.modifiers.flag("prefetch"):
+            return self._prefetch()
+        return self._tensor() if self.modifiers.flag("tensor") else self._plain()
 
+    def fault(self, what: str, lane: int) -> KernelFault:
+        return self.m.diag.fault(self.instruction, what, lane)
 
-def _lanes(m: AsyncCopies) -> list[int]:
-    """Return the active threads."""
-    return np.flatnonzero(m.state.alive if m.state.active is None else m.state.active).tolist()
+    def _require_spaces(self, *known: list[str]) -> None:
+        if self.spaces not in known:
+            where = f"{self.instruction.where}: {self.instruction.name}"
+            raise PtxError(f"{where}: a copy between these spaces is not supported")
 
+    def _prefetch(self) -> Step:
+        """Prefetch to L2: no data move, but the tensor map must be valid."""
+        if not self.modifiers.flag("tensor"):
+            return lambda: None
+        read_maps = self._maps(self.instruction.operands[0], _dimensions(self.modifiers))
 
-# plain
+        def step() -> None:
+            read_maps(self.m.state.acting_lanes().tolist())
 
+        return step
 
-def _plain(
-    m: AsyncCopies,
-    instruction: Instruction,
-    modifiers: Modifiers,
-    spaces: list[str],
-    multicast: bool,
-    operation: str | None,
-) -> Step:
-    """[to], [from], bytes(, [mbarrier])(, mask of blocks)(, policy)."""
-    known = (["shared::cluster", "global"], ["shared::cta", "global"], ["global", "shared::cta"])
-    if spaces not in (*known, ["shared::cluster", "shared::cta"]):
-        raise PtxError(f"{instruction.where}: {instruction.name}: a copy between these spaces is not supported")
-    to_space, from_space = spaces
-    destination, source, amount, *more = instruction.operands
-    _, to_slot, to_offset = m.operands.address(destination, to_space.removesuffix("::cta"))
-    _, from_slot, from_offset = m.operands.address(source, from_space.removesuffix("::cta"))
-    read_amount = m.operands.reader(amount, U32)
-    signals = to_space != "global"
-    signal = _signal(m, instruction, more.pop(0)) if signals else None
-    read_mask = m.operands.reader(more.pop(0), U16) if multicast else None
-    update = _update(operation, modifiers.type, modifiers) if operation else None
+    # plain
 
-    def pieces(name: str, slot: int, offset: int, size: int, kind: str, lanes: list[int]) -> Pieces:
-        space = m.memory.spaces[name.removesuffix("::cta")]
-        where = space.addresses(m.state.registers[slot], _only(m, lanes))
-        m.memory.require_valid(space, where, offset, size, PIECE, instruction, kind)
-        steps = np.arange(0, size, PIECE) + offset
-        flat, raw = ((at[:, None] + steps).reshape(-1) for at in (where.flat, where.raw))
-        return Pieces(space, flat, raw, np.repeat(lanes, len(steps)))
+    def _plain(self) -> Step:
+        """[to], [from], bytes(, [mbarrier])(, mask of blocks)(, policy)."""
+        self._require_spaces(*INTO_SHARED, OUT_OF_SHARED, BETWEEN_BLOCKS)
+        to_space, from_space = self.spaces
+        destination, source, amount, *more = self.instruction.operands
+        _, to_slot, to_offset = self.m.operands.address(destination, to_space.removesuffix("::cta"))
+        _, from_slot, from_offset = self.m.operands.address(source, from_space.removesuffix("::cta"))
+        read_amount = self.m.operands.reader(amount, U32)
+        signals = to_space != "global"
+        signal = self._signal(more.pop(0)) if signals else None
+        read_mask = self.m.operands.reader(more.pop(0), U16) if self.multicast else None
+        update = self._update(self.modifiers.type) if self.operation else None
 
-    def step() -> None:
-        amounts = read_amount()
-        lanes = _lanes(m)
-        objects = signal() if signal is not None else {}
-        for lane in lanes:
-            if int(amounts[lane]) % 16:
-                what = f"cp.async.bulk: {int(amounts[lane])} bytes are no multiple of 16"
-                raise m.diag.fault(instruction, what, lane)
-        for size in np.unique(amounts[lanes]).tolist():
-            here = [lane for lane in lanes if amounts[lane] == size]
-            if not size:
-                continue
-            taken = pieces(from_space, from_slot, from_offset, size, "cp_async_ld", here)
-            to = pieces(to_space, to_slot, to_offset, size, "cp_async", here)
-            for which, of in _together(here, to, size, objects if signals and read_mask is None else None):
-                a, b = taken.part(which), to.part(which)
-                read = None
-                if from_space == "global":
-                    m.events.bulk(a, PIECE, instruction, "ld", a.parts(size // PIECE))
-                else:
-                    read = _require_readable(m, instruction, a)
-                data = [a.load(8, i) for i in range(2)]
-                if signals:
-                    mask = None if read_mask is None else int(read_mask()[of[0]])
-                    _deliver(m, instruction, of[0], b, data, size * len(of), objects[of[0]], mask, read=read)
-                else:
-                    _send(m, instruction, of[0], a, b, data, PIECE, update)
+        def pieces(name: str, slot: int, offset: int, size: int, kind: str, lanes: list[int]) -> Pieces:
+            space = self.m.memory.spaces[name.removesuffix("::cta")]
+            where = space.addresses(self.m.state.registers[slot], self.m.state.mask_of(lanes))
+            self.m.memory.require_valid(Access(space, where, offset), size, PIECE, self.instruction, kind)
+            steps = np.arange(0, size, PIECE) + offset
+            flat, raw = ((at[:, None] + steps).reshape(-1) for at in (where.flat, where.raw))
+            return Pieces(space, flat, raw, np.repeat(lanes, len(steps)))
 
-    return step
+        def step() -> None:
+            amounts = read_amount()
+            lanes = self.m.state.acting_lanes().tolist()
+            objects = signal() if signal is not None else {}
+            for lane in lanes:
+                if int(amounts[lane]) % 16:
+                    what = f"cp.async.bulk: {int(amounts[lane])} bytes are no multiple of 16"
+                    raise self.fault(what, lane)
+            for size in np.unique(amounts[lanes]).tolist():
+                here = [lane for lane in lanes if amounts[lane] == size]
+                if not size:
+                    continue
+                taken = pieces(from_space, from_slot, from_offset, size, "cp_async_ld", here)
+                to = pieces(to_space, to_slot, to_offset, size, "cp_async", here)
+                for which, of in _together(here, to, size, objects if signals and read_mask is None else None):
+                    a, b = taken.part(which), to.part(which)
+                    read = None
+                    if from_space == "global":
+                        self.m.events.bulk(a, PIECE, self.instruction, "ld", a.split(size // PIECE))
+                    else:
+                        read = self.m.events.shared.async_read(a, np.asarray(a.lanes), PIECE, self.instruction)
+                    data = [a.load(8, i) for i in range(2)]
+                    if signals:
+                        mask = None if read_mask is None else int(read_mask()[of[0]])
+                        self._deliver(of[0], b, data, size * len(of), objects[of[0]], mask, read=read)
+                    else:
+                        self._send(of[0], a, b, data, PIECE, update)
+
+        return step
+
+    # into shared memory
+
+    def _signal(self, operand: Address) -> Callable[[], dict[int, int]]:
+        """Where the mbarriers of the active threads' copies lie in the batch's shared memory."""
+        place = self.m.operands.address(operand, "shared::cluster")
+
+        def at() -> dict[int, int]:
+            objects, lanes = objects_at(self.m, place, self.instruction, "atom")
+            return dict(zip(lanes.tolist(), objects.tolist(), strict=True))
+
+        return at
+
+    def _deliver(
+        self,
+        lane: int,
+        to: Pieces,
+        data: list[np.ndarray],
+        size: int,
+        bar: int,
+        mask: int | None,
+        pattern: int = 0,
+        read: int | None = None,
+    ) -> None:
+        """Data are on their way to shared memory, of the block itself or of those in the mask, and signal there."""
+        part = len(self.m.memory.spaces["shared"].data) // len(self.m.state.blocks)
+        own = bar // part  # the block in the batch that the mbarrier is in
+        if mask is None:
+            blocks = [own]
+        else:
+            first = int(self.m.state.block_of[lane]) // self.m.state.cluster_size * self.m.state.cluster_size
+            if mask >> self.m.state.cluster_size or not mask:
+                what = f"a multicast to the blocks of mask 0x{mask:x}, but the cluster has {self.m.state.cluster_size}"
+                raise self.fault(what, lane)
+            blocks = [first + rank for rank in range(self.m.state.cluster_size) if mask >> rank & 1]
+        for block in blocks:
+            at = bar + (block - own) * part
+            shift = (block - own) * part
+            access = to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
+            copy = Copy(self.instruction, access.lanes, access, data, 8, PIECE, NO_GROUP, at, read, pattern)
+            self.m.events.copy_begins(copy)
+            self.m.phases.signal(at, self._landing(copy, lane, at, size))
+
+    def _landing(self, copy: Copy, lane: int, at: int, size: int) -> Callable[[], None]:
+        def complete(state: State, index: int) -> None:
+            state.bytes -= size
+
+        def land() -> None:
+            for number, values in enumerate(copy.data):
+                copy.access.store(copy.size, values, number)
+            self.m.events.shared.copy_lands(copy, None)
+            self.m.phases.count(at, self.instruction, -size)
+            self.m.phases.change(self.instruction, np.array([at]), np.array([lane]), complete)
+
+        return land
+
+    # out of shared memory
+
+    def _update(self, t: Type) -> Update:
+        """How a reduction puts data into what is there, as unsigned integers; and the bytes of an element."""
+        combine = combination(self.operation or "", t) or self.modifiers.reject("this operation")
+
+        def update(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+            return np.ascontiguousarray(combine(old.view(t.dtype), new.view(t.dtype))).view(old.dtype)
+
+        return update, t.bytes
+
+    def _send(
+        self, lane: int, taken: Pieces, to: Access, data: list[np.ndarray], width: int, update: Update | None
+    ) -> None:
+        """Data go to global memory; the source is being read until the thread waits for the store's group."""
+        kind = "st" if update is None else "atom"
+        self.m.events.bulk(to, width, self.instruction, kind)
+        size = min(width, 8)
+        if update is not None:
+            combine, size = update
+            raw = np.stack(data, axis=1).view(f"u{size}")
+            data = [combine(to.load(size, i), np.ascontiguousarray(raw[:, i])) for i in range(raw.shape[1])]
+        for i, values in enumerate(data):
+            to.store(size, values, i)
+        self.m.bulk_groups.add(Store(self.instruction, lane, taken))
+
+    def _maps(self, operand: Any, dimensions: int) -> ReadMaps:
+        """A function: for each of some threads its tensor map and its coordinates, the innermost last."""
+        space, slot, offset = self.m.operands.address(operand, "generic")
+        base = BASES.get(space, 0)
+        items = operand.index.items if isinstance(operand.index, Vector) else (operand.index,)
+        if len(items) != dimensions:
+            raise PtxError(f"{self.instruction.where}: {self.instruction.name} with {len(items)} coordinates")
+        readers = [self.m.operands.reader(item, S32) for item in reversed(items)]
+
+        def read(lanes: list[int]) -> list[tuple[tensor_maps.TensorMap, list[int]]]:
+            addresses = self.m.state.registers[slot].view(np.uint64)
+            coordinates = [read() for read in readers]
+            return [
+                (
+                    self._map_at((int(addresses[lane]) + base + offset) % 2**64, dimensions, lane),
+                    [int(c[lane]) for c in coordinates],
+                )
+                for lane in lanes
+            ]
+
+        return read
+
+    def _map_at(self, address: int, dimensions: int, lane: int) -> tensor_maps.TensorMap:
+        """The tensor map at a generic address, which must be aligned and have the given number of dimensions."""
+        in_parameters = address // WINDOW == BASES["param"] // WINDOW
+        space = self.m.memory.spaces["param" if in_parameters else "global"]
+        at = address - (BASES["param"] if in_parameters else GLOBAL_BASE)
+        raw = space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
+        number = tensor_maps.decoded(raw)
+        if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
+            self.m.events.global_memory.maps.used(address, lane, self.instruction)
+            try:
+                found = tensor_maps.made_by_device(raw)
+            except PtxsimError as error:
+                raise self.fault(str(error), lane) from None
+        elif number is not None and number < len(self.m.launch.tensor_maps):
+            found = self.m.launch.tensor_maps[number]
+        else:
+            which = ""
+            if space is self.m.memory.param_space:
+                known = [
+                    (n, p)
+                    for n, p in enumerate(self.m.program.parameters)
+                    if p.offset <= at < p.offset + p.variable.size
+                ]
+                which = "".join(f", byte {at - p.offset} of parameter {n}" for n, p in known)
+            what = f"there is no tensor map at generic address 0x{address:x}{which}: pass a ptxsim.TensorMap for it"
+            raise self.fault(what, lane)
+        if address % 64:
+            what = f"the tensor map at generic address 0x{address:x} is not aligned to 64 bytes"
+            raise self.fault(what, lane)
+        if found.rank != dimensions:
+            what = f"{dimensions} coordinates, but the tensor map of {found.name} has {found.rank} dimensions"
+            raise self.fault(what, lane)
+        return found
+
+    def _tensor(self) -> Step:
+        """[to], [map, {coordinates}], [mbarrier](, mask of blocks)(, policy);
+        or [map, {coordinates}], [from](, policy)."""
+        dimensions = _dimensions(self.modifiers)
+        self._require_spaces(*INTO_SHARED, OUT_OF_SHARED)
+        return self._tensor_load(dimensions) if self.spaces in INTO_SHARED else self._tensor_store(dimensions)
+
+    def _tensor_load(self, dimensions: int) -> Step:
+        destination, source, bar, *more = self.instruction.operands
+        boxes = self._boxes(destination, "shared::cluster", self._maps(source, dimensions))
+        signal = self._signal(bar)
+        read_mask = self.m.operands.reader(more[0], U16) if self.multicast else None
+
+        def step() -> None:
+            found = list(boxes("cp_async"))
+            objects = signal()
+            for lane, box, to, coordinates in found:
+                data = np.zeros((math.prod(box.box[:-1]), box.inner_bytes), np.uint8)
+                part = self._inside(box, coordinates, lane)
+                if part is not None:
+                    access, unit, inside, first, end = part
+                    self.m.events.bulk(access, unit, self.instruction, "ld")
+                    data[inside, first:end] = access.load(unit).view(np.uint8).reshape(-1, end - first)
+                words = data.view(np.uint64).reshape(-1, 2)
+                parts = [np.ascontiguousarray(words[:, i]) for i in range(2)]
+                mask = None if read_mask is None else int(read_mask()[lane])
+                self._deliver(lane, to, parts, box.bytes, objects[lane], mask, box.swizzle or PIECE)
+
+        return step
+
+    def _tensor_store(self, dimensions: int) -> Step:
+        destination, source = self.instruction.operands[:2]
+        boxes = self._boxes(source, "shared", self._maps(destination, dimensions))
+
+        def step() -> None:
+            for lane, box, taken, coordinates in boxes("cp_async_ld"):
+                self.m.events.shared.boxes.box_stored(
+                    taken, self.instruction, f"{'x'.join(map(str, box.box))} elements of {box.name}"
+                )
+                update = None
+                if self.operation:
+                    update = self._update(TYPES[REDUCED[box.dtype.name]])
+                found = self._inside(
+                    box, coordinates, lane, box.item if self.operation else 8, whole=not self.operation
+                )
+                if found is None:
+                    self.m.bulk_groups.add(Store(self.instruction, lane, taken))
+                    continue
+                access, unit, inside, first, end = found
+                read, rows = self._read_inside(taken, box, inside, first, box.bytes_inside(coordinates))
+                rows = np.pad(rows, ((0, 0), (0, end - first - rows.shape[1])))
+                data = [np.ascontiguousarray(rows).view(f"u{unit}").reshape(-1)]
+                self._send(lane, read, access, data, unit, update)
+
+        return step
+
+    def _read_inside(
+        self, taken: Pieces, box: tensor_maps.TensorMap, inside: np.ndarray, first: int, end: int
+    ) -> tuple[Pieces, np.ndarray]:
+        """What of a box in shared memory lies inside its tensor, bytes `first` to `end` of the rows that are `inside`:
+        its access, checked, and its bytes [rows, end - first]. The rest of the box is not read."""
+        unit = math.gcd(PIECE, first, end)
+        raw = taken.where.raw.reshape(len(inside), -1)[inside]
+        at = (
+            (raw[:, :, None] + np.arange(0, PIECE, unit))
+            .reshape(len(raw), -1)[:, first // unit : end // unit]
+            .reshape(-1)
+        )
+        lane, origin = int(np.asarray(taken.lanes)[0]), int(taken.where.flat[0] - taken.where.raw[0])
+        space = taken.space
+        read = Pieces(space, at + origin, at, lane)
+        self.m.memory.require_valid(read, unit, unit, self.instruction, "cp_async_ld")
+        self.m.events.shared.async_read(read, np.asarray(read.lanes), unit, self.instruction)
+        step = min(unit, 8)
+        data = np.stack([read.load(step, i) for i in range(unit // step)], axis=1)
+        return read, data.view(np.uint8).reshape(len(raw), end - first)
+
+    def _boxes(self, operand: Address, space_name: str, read_maps: ReadMaps) -> Callable[[str], Iterator[Box]]:
+        """A function: for each active thread its tensor map, the pieces of shared memory of its box, coordinates."""
+        _, slot, offset = self.m.operands.address(operand, space_name)
+
+        def each(kind: str) -> Iterator[Box]:
+            lanes = self.m.state.acting_lanes().tolist()
+            space, found = self.m.memory.spaces[space_name], read_maps(lanes)
+            where = space.addresses(self.m.state.registers[slot], self.m.state.mask_of(lanes))
+            size = max(box.span for box, _ in found) if kind == "cp_async" else PIECE  # a store reads what is inside
+            self.m.memory.require_valid(Access(space, where, offset), size, PIECE, self.instruction, kind)
+            starts = zip(lanes, (where.raw + offset).tolist(), (where.flat - where.raw).tolist(), strict=True)
+            for (lane, raw, origin), (box, coordinates) in zip(starts, found, strict=True):
+                if raw % ALIGN:
+                    what = (
+                        f"misaligned box at {space.shown(raw)}, which tensor copies take at multiples of {ALIGN} bytes"
+                    )
+                    raise self.fault(what + self.m.diag.in_shared(raw), lane)
+                if box.inner_bytes < box.swizzle:
+                    self.m.diag.note(
+                        f"{self.instruction.where}: rows of {box.inner_bytes} bytes with a swizzle of {box.swizzle}: "
+                        f"taken as {box.swizzle} bytes apart in shared memory, which was not confirmed on a device"
+                    )
+                at = box.shared_offsets(raw).reshape(-1)
+                yield lane, box, Pieces(space, at + origin, at, lane), coordinates
+
+        return each
+
+    def _inside(
+        self, box: tensor_maps.TensorMap, coordinates: list[int], lane: int, most: int = 8, whole: bool = False
+    ) -> tuple[Pieces, int, np.ndarray, int, int] | None:
+        """What of a box lies inside its tensor: an access of so many bytes each, that number, which rows, and the bytes
+        of a row from and to; None where nothing does. `whole`: with all of the 16-byte piece in which a row ends, as an
+        H200 stores it, with zeros beyond the row."""
+        starts, inside, first, _ = box.rows(coordinates)
+        first, end = first * box.item, box.bytes_inside(coordinates)
+        if first == end or not inside.any():
+            return None
+        if whole:
+            at = coordinates[-1] * box.item
+            end = min(-(-(at + end) // 16) * 16 - at, box.inner_bytes)
+        unit = math.gcd(most, coordinates[-1] * box.item % 16 or 16, first or 16, end)
+        at = (starts[inside][:, None] - GLOBAL_BASE + np.arange(first, end, unit)).reshape(-1)
+        access = Pieces(self.m.memory.spaces["global"], at, at, lane)
+        if box.by_device:
+            self.m.memory.require_valid(access, unit, unit, self.instruction, "cp_async" if whole else "cp_async_ld")
+        return access, unit, inside, first, end
 
 
 def _together(
@@ -185,331 +440,9 @@ def _together(
         yield which if len(groups) > 1 else slice(None), [lanes[number] for number in numbers]
 
 
-def _only(m: AsyncCopies, lanes: list[int]) -> np.ndarray:
-    threads = np.zeros(m.state.lanes, bool)
-    threads[lanes] = True
-    return threads
-
-
-def _require_readable(m: AsyncCopies, instruction: Instruction, access: Access, width: int = PIECE) -> int:
-    """A bulk copy reads shared memory, `width` bytes at each place; the time, where it is watched."""
-    return m.events.async_read(access, np.asarray(access.lanes), width, instruction)
-
-
-# into shared memory
-
-
-def _signal(m: AsyncCopies, instruction: Instruction, operand: Address) -> Callable[[], dict[int, int]]:
-    """Where the mbarriers of the active threads' copies lie in the batch's shared memory."""
-    _, slot, offset = m.operands.address(operand, "shared::cluster")
-
-    def at() -> dict[int, int]:
-        objects, lanes = objects_at(m, "shared::cluster", slot, offset, instruction, "atom")
-        return dict(zip(lanes.tolist(), objects.tolist(), strict=True))
-
-    return at
-
-
-def _deliver(
-    m: AsyncCopies,
-    instruction: Instruction,
-    lane: int,
-    to: Pieces,
-    data: list[np.ndarray],
-    size: int,
-    bar: int,
-    mask: int | None,
-    pattern: int = 0,
-    read: int | None = None,
-) -> None:
-    """Data are on their way to shared memory, of the block itself or of those in the mask, and signal there."""
-    part = len(m.memory.spaces["shared"].data) // len(m.state.blocks)
-    own = bar // part  # the block in the batch that the mbarrier is in
-    if mask is None:
-        blocks = [own]
-    else:
-        first = int(m.state.block_of[lane]) // m.state.cluster_size * m.state.cluster_size
-        if mask >> m.state.cluster_size or not mask:
-            what = f"a multicast to the blocks of mask 0x{mask:x}, but the cluster has {m.state.cluster_size}"
-            raise m.diag.fault(instruction, what, lane)
-        blocks = [first + rank for rank in range(m.state.cluster_size) if mask >> rank & 1]
-    for block in blocks:
-        at = bar + (block - own) * part
-        shift = (block - own) * part
-        access = to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
-        copy = Copy(instruction, access.lanes, access, data, 8, PIECE, NO_GROUP, at, read, pattern)
-        m.events.copy_begins(copy)
-        m.phases.signal(at, _landing(m, instruction, copy, lane, at, size))
-
-
-def _landing(m: AsyncCopies, instruction: Instruction, copy: Copy, lane: int, at: int, size: int) -> Callable[[], None]:
-    def complete(state: State, index: int) -> None:
-        state.bytes -= size
-
-    def land() -> None:
-        for number, values in enumerate(copy.data):
-            copy.access.store(copy.size, values, number)
-        m.events.copy_lands(copy, None)
-        m.phases.count(at, instruction, -size)
-        m.phases.change(instruction, np.array([at]), np.array([lane]), complete)
-
-    return land
-
-
-# out of shared memory
-
-
-def _update(operation: str, t: Type, modifiers: Modifiers) -> Update:
-    """How a reduction puts data into what is there, as unsigned integers; and the bytes of an element."""
-    combine = combination(operation, t)
-    if combine is None:
-        modifiers.reject("this operation")
-
-    def update(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        return np.ascontiguousarray(combine(old.view(t.dtype), new.view(t.dtype))).view(old.dtype)
-
-    return update, t.bytes
-
-
-def _send(
-    m: AsyncCopies,
-    instruction: Instruction,
-    lane: int,
-    taken: Pieces,
-    to: Access,
-    data: list[np.ndarray],
-    width: int,
-    update: Update | None,
-) -> None:
-    """Data go to global memory; the source is being read until the thread waits for the store's group."""
-    kind = "st" if update is None else "atom"
-    m.events.bulk(to, width, instruction, kind)
-    size = min(width, 8)
-    if update is not None:
-        combine, size = update
-        raw = np.stack(data, axis=1).view(f"u{size}")
-        data = [combine(to.load(size, i), np.ascontiguousarray(raw[:, i])) for i in range(raw.shape[1])]
-    for i, values in enumerate(data):
-        to.store(size, values, i)
-    m.bulk_groups.add(Store(instruction, lane, taken))
-
-
 # tensor maps
 
 
 def _dimensions(modifiers: Modifiers) -> int:
-    found = modifiers.one_of(f"{n}d" for n in range(1, 6))
-    if found is None:
-        modifiers.reject("this mode")
-    return int(found[0])
-
-
-def _maps(m: AsyncCopies, instruction: Instruction, operand: Any, dimensions: int) -> ReadMaps:
-    """A function: for each of some threads its tensor map and its coordinates, the innermost last."""
-    space, slot, offset = m.operands.address(operand, "generic")
-    base = BASES.get(space, 0)
-    items = operand.index.items if isinstance(operand.index, Vector) else (operand.index,)
-    if len(items) != dimensions:
-        raise PtxError(f"{instruction.where}: {instruction.name} with {len(items)} coordinates")
-    readers = [m.operands.reader(item, S32) for item in reversed(items)]
-
-    def read(lanes: list[int]) -> list[tuple[tensor_maps.TensorMap, list[int]]]:
-        addresses = m.state.registers[slot].view(np.uint64)
-        coordinates = [read() for read in readers]
-        return [
-            (
-                _map_at(m, instruction, (int(addresses[lane]) + base + offset) % 2**64, dimensions, lane),
-                [int(c[lane]) for c in coordinates],
-            )
-            for lane in lanes
-        ]
-
-    return read
-
-
-def _map_at(
-    m: AsyncCopies, instruction: Instruction, address: int, dimensions: int, lane: int
-) -> tensor_maps.TensorMap:
-    """The tensor map at a generic address."""
-    in_parameters = address // WINDOW == BASES["param"] // WINDOW
-    space = m.memory.spaces["param" if in_parameters else "global"]
-    at = address - (BASES["param"] if in_parameters else GLOBAL_BASE)
-    raw = space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
-    if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
-        m.events.map_used(address, lane, instruction)
-        try:
-            made = tensor_maps.made_by_device(raw)
-        except PtxsimError as error:
-            raise m.diag.fault(instruction, str(error), lane) from None
-        return _fitting(m, instruction, made, address, dimensions, lane)
-    number = tensor_maps.decoded(raw)
-    if number is None or number >= len(m.launch.tensor_maps):
-        which = ""
-        if space is m.memory.param_space:
-            known = [(n, p) for n, p in enumerate(m.program.parameters) if p.offset <= at < p.offset + p.variable.size]
-            which = "".join(f", byte {at - p.offset} of parameter {n}" for n, p in known)
-        what = f"there is no tensor map at generic address 0x{address:x}{which}: pass a ptxsim.TensorMap for it"
-        raise m.diag.fault(instruction, what, lane)
-    return _fitting(m, instruction, m.launch.tensor_maps[number], address, dimensions, lane)
-
-
-def _fitting(
-    m: AsyncCopies, instruction: Instruction, found: tensor_maps.TensorMap, address: int, dimensions: int, lane: int
-) -> tensor_maps.TensorMap:
-    """Return the tensor map at a generic address, which must be aligned and have the given number of dimensions."""
-    if address % 64:
-        what = f"the tensor map at generic address 0x{address:x} is not aligned to 64 bytes"
-        raise m.diag.fault(instruction, what, lane)
-    if found.rank != dimensions:
-        what = f"{dimensions} coordinates, but the tensor map of {found.name} has {found.rank} dimensions"
-        raise m.diag.fault(instruction, what, lane)
-    return found
-
-
-def _tensor(
-    m: AsyncCopies,
-    instruction: Instruction,
-    modifiers: Modifiers,
-    spaces: list[str],
-    multicast: bool,
-    operation: str | None,
-) -> Step:
-    """[to], [map, {coordinates}], [mbarrier](, mask of blocks)(, policy); or [map, {coordinates}], [from](, policy)."""
-    dimensions = _dimensions(modifiers)
     modifiers.flag("tile")
-    modifiers.done()
-    if spaces in (["shared::cluster", "global"], ["shared::cta", "global"]):
-        return _tensor_load(m, instruction, dimensions, multicast)
-    if spaces != ["global", "shared::cta"]:
-        raise PtxError(f"{instruction.where}: {instruction.name}: a copy between these spaces is not supported")
-    return _tensor_store(m, instruction, modifiers, dimensions, operation)
-
-
-def _tensor_load(m: AsyncCopies, instruction: Instruction, dimensions: int, multicast: bool) -> Step:
-    destination, source, bar, *more = instruction.operands
-    boxes = _boxes(m, instruction, destination, "shared::cluster", _maps(m, instruction, source, dimensions))
-    signal = _signal(m, instruction, bar)
-    read_mask = m.operands.reader(more[0], U16) if multicast else None
-
-    def step() -> None:
-        found = list(boxes("cp_async"))
-        objects = signal()
-        for lane, box, to, coordinates in found:
-            data = np.zeros((math.prod(box.box[:-1]), box.inner_bytes), np.uint8)
-            part = _inside(m, instruction, box, coordinates, lane)
-            if part is not None:
-                access, unit, inside, first, end = part
-                m.events.bulk(access, unit, instruction, "ld")
-                data[inside, first:end] = access.load(unit).view(np.uint8).reshape(-1, end - first)
-            words = data.view(np.uint64).reshape(-1, 2)
-            parts = [np.ascontiguousarray(words[:, i]) for i in range(2)]
-            mask = None if read_mask is None else int(read_mask()[lane])
-            _deliver(m, instruction, lane, to, parts, box.bytes, objects[lane], mask, box.swizzle or PIECE)
-
-    return step
-
-
-def _tensor_store(
-    m: AsyncCopies, instruction: Instruction, modifiers: Modifiers, dimensions: int, operation: str | None
-) -> Step:
-    destination, source = instruction.operands[:2]
-    boxes = _boxes(m, instruction, source, "shared", _maps(m, instruction, destination, dimensions))
-
-    def step() -> None:
-        for lane, box, taken, coordinates in boxes("cp_async_ld"):
-            m.events.box_stored(taken, instruction, f"{'x'.join(map(str, box.box))} elements of {box.name}")
-            update = None
-            if operation:
-                update = _update(operation, TYPES[REDUCED[box.dtype.name]], modifiers)
-            found = _inside(m, instruction, box, coordinates, lane, box.item if operation else 8, whole=not operation)
-            if found is None:
-                m.bulk_groups.add(Store(instruction, lane, taken))
-                continue
-            access, unit, inside, first, end = found
-            read, rows = _read_inside(m, instruction, taken, box, inside, first, box.bytes_inside(coordinates))
-            rows = np.pad(rows, ((0, 0), (0, end - first - rows.shape[1])))
-            data = [np.ascontiguousarray(rows).view(f"u{unit}").reshape(-1)]
-            _send(m, instruction, lane, read, access, data, unit, update)
-
-    return step
-
-
-def _read_inside(
-    m: AsyncCopies,
-    instruction: Instruction,
-    taken: Pieces,
-    box: tensor_maps.TensorMap,
-    inside: np.ndarray,
-    first: int,
-    end: int,
-) -> tuple[Pieces, np.ndarray]:
-    """What of a box in shared memory lies inside its tensor, bytes `first` to `end` of the rows that are `inside`: its
-    access, checked, and its bytes [rows, end - first]. The rest of the box is not read."""
-    unit = math.gcd(PIECE, first, end)
-    raw = taken.where.raw.reshape(len(inside), -1)[inside]
-    at = (raw[:, :, None] + np.arange(0, PIECE, unit)).reshape(len(raw), -1)[:, first // unit : end // unit].reshape(-1)
-    lane, origin = int(np.asarray(taken.lanes)[0]), int(taken.where.flat[0] - taken.where.raw[0])
-    space = taken.space
-    read = Pieces(space, at + origin, at, lane)
-    m.memory.require_valid(space, read.where, 0, unit, unit, instruction, "cp_async_ld")
-    _require_readable(m, instruction, read, unit)
-    step = min(unit, 8)
-    data = np.stack([read.load(step, i) for i in range(unit // step)], axis=1)
-    return read, data.view(np.uint8).reshape(len(raw), end - first)
-
-
-def _boxes(
-    m: AsyncCopies, instruction: Instruction, operand: Address, space_name: str, read_maps: ReadMaps
-) -> Callable[[str], Iterator[Box]]:
-    """A function: for each active thread its tensor map, the pieces of shared memory of its box, and coordinates."""
-    _, slot, offset = m.operands.address(operand, space_name)
-
-    def each(kind: str) -> Iterator[Box]:
-        lanes = _lanes(m)
-        space, found = m.memory.spaces[space_name], read_maps(lanes)
-        where = space.addresses(m.state.registers[slot], _only(m, lanes))
-        size = max(box.span for box, _ in found) if kind == "cp_async" else PIECE  # a store reads what is inside
-        m.memory.require_valid(space, where, offset, size, PIECE, instruction, kind)
-        starts = zip(lanes, (where.raw + offset).tolist(), (where.flat - where.raw).tolist(), strict=True)
-        for (lane, raw, origin), (box, coordinates) in zip(starts, found, strict=True):
-            if raw % ALIGN:
-                what = f"misaligned box at {space.shown(raw)}, which tensor copies take at multiples of {ALIGN} bytes"
-                raise m.diag.fault(instruction, what + m.diag.in_shared(raw), lane)
-            if box.inner_bytes < box.swizzle:
-                m.diag.notes[
-                    f"{instruction.where}: rows of {box.inner_bytes} bytes with a swizzle of {box.swizzle}: taken as "
-                    f"{box.swizzle} bytes apart in shared memory, which was not confirmed on a device"
-                ] = None
-            at = box.shared_offsets(raw).reshape(-1)
-            yield lane, box, Pieces(space, at + origin, at, lane), coordinates
-
-    return each
-
-
-def _inside(
-    m: AsyncCopies,
-    instruction: Instruction,
-    box: tensor_maps.TensorMap,
-    coordinates: list[int],
-    lane: int,
-    most: int = 8,
-    whole: bool = False,
-) -> tuple[Pieces, int, np.ndarray, int, int] | None:
-    """What of a box lies inside its tensor: an access of so many bytes each, that number, which rows, and the bytes of
-    a row from and to; None where nothing does. `whole`: with all of the 16-byte piece in which a row ends, as an H200
-    stores it, with zeros beyond the row."""
-    starts, inside, first, _ = box.rows(coordinates)
-    first, end = first * box.item, box.bytes_inside(coordinates)
-    if first == end or not inside.any():
-        return None
-    if whole:
-        at = coordinates[-1] * box.item
-        end = min(-(-(at + end) // 16) * 16 - at, box.inner_bytes)
-    unit = math.gcd(most, coordinates[-1] * box.item % 16 or 16, first or 16, end)
-    at = (starts[inside][:, None] - GLOBAL_BASE + np.arange(first, end, unit)).reshape(-1)
-    access = Pieces(m.memory.spaces["global"], at, at, lane)
-    if box.by_device:
-        m.memory.require_valid(
-            access.space, access.where, 0, unit, unit, instruction, "cp_async" if whole else "cp_async_ld"
-        )
-    return access, unit, inside, first, end
+    return int((modifiers.one_of(f"{n}d" for n in range(1, 6)) or modifiers.reject("this mode"))[0])

@@ -8,25 +8,20 @@ from ..errors import PtxError
 from ..machine.memory import BASES, RANK_AT
 from ..ptx.syntax import Instruction
 from ..ptx.types import TYPES
-from .needs import Waits
+from .needs import Machine
 from .registry import NUMBER, RESULT, VALUE, Control, Modifiers, Step, control, effect, takes
 
 U32 = TYPES["u32"]
 
 
 @control("mapa", takes(RESULT, VALUE, VALUE))
-def mapa(m: Waits, instruction: Instruction) -> Control:
+def mapa(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """mapa: a shared address as it is in another block of the cluster (PTX ISA 9.7.9.23)."""
-    modifiers = Modifiers(instruction)
     modifiers.flag("shared::cluster")
     t = modifiers.type
-    modifiers.done()
     destination, source, rank = instruction.operands
-    read, read_rank, write = (
-        m.operands.reader(source, t),
-        m.operands.reader(rank, U32),
-        m.operands.writer(destination, t),
-    )
+    read, read_rank = m.operands.reader(source, t), m.operands.reader(rank, U32)
+    write = m.operands.writer(destination, t)
 
     def step(active: np.ndarray) -> int:
         ranks = read_rank()
@@ -43,12 +38,10 @@ def mapa(m: Waits, instruction: Instruction) -> Control:
 
 
 @effect("getctarank", takes(RESULT, VALUE))
-def getctarank(m: Waits, instruction: Instruction) -> Step:
+def getctarank(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """getctarank: the rank of the block that a shared address lies in (PTX ISA 9.7.9.24)."""
-    modifiers = Modifiers(instruction)
     base = 0 if modifiers.flag("shared::cluster") else BASES["shared"]
     t = modifiers.type
-    modifiers.done()
     destination, source = instruction.operands
     read, write = m.operands.reader(source, t), m.operands.writer(destination, U32)
     first = t.dtype.type(base & (2**t.bits - 1))
@@ -56,14 +49,12 @@ def getctarank(m: Waits, instruction: Instruction) -> Step:
 
 
 @control("setmaxnreg", takes(NUMBER))
-def setmaxnreg(m: Waits, instruction: Instruction) -> Control:
+def setmaxnreg(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """setmaxnreg: how many registers a thread of a warp has; .inc waits until the block has them (PTX ISA 9.7.19.5)."""
-    modifiers = Modifiers(instruction)
     more = modifiers.one_of(("inc", "dec"))
     modifiers.drop(("sync", "aligned"))
     if more is None:
         modifiers.reject("neither .inc nor .dec")
-    modifiers.done()
     count = int(instruction.operands[0].value)
     if not 24 <= count <= 256 or count % 8:
         raise PtxError(f"{instruction.where}: setmaxnreg takes a multiple of 8 from 24 to 256, not {count}")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..machine import floats
+from ..ptx.syntax import Pair
 from ..ptx.types import BITS, FLOATS, INTEGERS, TYPES, Type
 from .registry import Compute, Elementwise, Modifiers, elementwise
 
@@ -68,16 +69,14 @@ def setp(m: Modifiers) -> Elementwise:
     t = m.type
     combine = COMBINE.get(m.one_of(COMBINE) or "")
     test = comparison(m, t)
-    two = len(m.instruction.operands) and type(m.instruction.operands[0]).__name__ == "Pair"
-    result = (PRED, PRED) if two else PRED
-    if combine is None:
-        compute = (lambda a, b: (lambda p: (p, ~p))(test(a, b))) if two else test
-        return Elementwise(compute, result, (t, t))
-    if two:
-        compute = lambda a, b, c: (lambda p: (combine(p, c), combine(~p, c)))(test(a, b))  # noqa: E731
-    else:
-        compute = lambda a, b, c: combine(test(a, b), c)  # noqa: E731
-    return Elementwise(compute, result, (t, t, PRED))
+    two = isinstance(m.instruction.operands[0], Pair)
+
+    def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> Any:
+        holds = test(a, b)
+        found = [combine(p, c[0]) if combine else p for p in ((holds, ~holds) if two else (holds,))]
+        return tuple(found) if two else found[0]
+
+    return Elementwise(compute, (PRED, PRED) if two else PRED, (t, t, PRED) if combine else (t, t))
 
 
 @elementwise("setp", ("f16x2", "bf16x2"))
@@ -103,15 +102,8 @@ def set_(m: Modifiers) -> Elementwise:
     result, t = m.two_types()
     combine = COMBINE.get(m.one_of(COMBINE) or "")
     test = comparison(m, t)
-    yes: Any = {
-        "f32": np.float32(1),
-        "f16": np.uint16(0x3C00),
-        "bf16": np.uint16(0x3F80),
-        "s32": np.int32(-1),
-        "u32": np.uint32(0xFFFFFFFF),
-        "u16": np.uint16(0xFFFF),
-        "s16": np.int16(-1),
-    }[result.name]
+    ones: dict[str, Any] = {"f32": np.float32(1), "f16": np.uint16(0x3C00), "bf16": np.uint16(0x3F80)}
+    yes = ones.get(result.name, result.dtype.type(-1 if result.signed else 2**result.bits - 1))
 
     def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> np.ndarray:
         holds = test(a, b)

@@ -20,7 +20,7 @@ from ..machine.values import merged
 from ..ptx.program import function_address
 from ..ptx.syntax import Function, Immediate, Instruction, Register, Symbol, Variable
 from ..ptx.types import TYPES
-from .needs import Flow
+from .needs import Machine
 from .registry import ARGUMENTS, CALLEE, LABEL, LABELS, RESULT, VALUE, Control, Modifiers, control, takes
 
 U32, PRED = TYPES["u32"], TYPES["pred"]
@@ -33,11 +33,9 @@ BARRIER = (
 
 
 @control("bra", takes(LABEL))
-def bra(m: Flow, instruction: Instruction) -> Control:
+def bra(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """bra: jump, where the predicate holds (PTX ISA 9.7.12.3); `.uni` says that all threads do the same."""
-    modifiers = Modifiers(instruction)
     modifiers.flag("uni")
-    modifiers.done()
     target, after = instruction.operands[0].place, instruction.pc + 1
     if instruction.predicate is None:
         return lambda active: target
@@ -62,17 +60,19 @@ def bra(m: Flow, instruction: Instruction) -> Control:
 
 
 @control("brx", takes(VALUE, LABELS))
-def brx(m: Flow, instruction: Instruction) -> Control:
+def brx(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """brx.idx: jump to an entry of a table (PTX ISA 9.7.12.4)."""
+    modifiers.drop(("idx", "uni"))
     places = np.array([label.place for label in instruction.operands[1]])
     read = m.operands.reader(instruction.operands[0], U32)
 
     def step(active: np.ndarray) -> int | None:
         index = read()
-        bad = active & (index >= len(places))
-        if bad.any():
-            lane = int(np.flatnonzero(bad)[0])
-            raise m.diag.fault(instruction, f"brx.idx: index {int(index[lane])} is beyond the table", lane)
+        m.diag.refuse(
+            instruction,
+            active & (index >= len(places)),
+            lambda lane: f"brx.idx: index {int(index[lane])} is beyond the table",
+        )
         for number in np.unique(index[active]).tolist():
             m.state.join(int(places[number]), active & (index == number))
         return None
@@ -81,7 +81,7 @@ def brx(m: Flow, instruction: Instruction) -> Control:
 
 
 @control("exit", takes())
-def exit_(m: Flow, instruction: Instruction) -> Control:
+def exit_(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """exit: the thread ends (PTX ISA 9.7.12.7)."""
 
     def step(active: np.ndarray) -> None:
@@ -91,7 +91,7 @@ def exit_(m: Flow, instruction: Instruction) -> Control:
 
 
 @control("trap", takes())
-def trap(m: Flow, instruction: Instruction) -> Control:
+def trap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """trap: an error (PTX ISA 9.7.19.4)."""
 
     def step(active: np.ndarray) -> None:
@@ -101,40 +101,36 @@ def trap(m: Flow, instruction: Instruction) -> Control:
 
 
 @control("brkpt", takes())
-def brkpt(m: Flow, instruction: Instruction) -> Control:
+def brkpt(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """brkpt: a breakpoint; nothing stops here (PTX ISA 9.7.19.1)."""
     return lambda active: instruction.pc + 1
 
 
 @control("bar", *BARRIER)
-def bar(m: Flow, instruction: Instruction) -> Control:
+def bar(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """bar.sync, bar.red, bar.arrive, bar.warp.sync: as barrier, aligned (PTX ISA 9.7.13.1, 9.7.13.2)."""
-    modifiers = Modifiers(instruction)
     if modifiers.flag("warp"):
         modifiers.flag("sync")
-        modifiers.done()
         read = m.operands.reader(instruction.operands[0], U32)
         return lambda active: m.barriers.warp(instruction, active, read())
     return _barrier(m, instruction, modifiers)
 
 
 @control("barrier", *BARRIER)
-def barrier(m: Flow, instruction: Instruction) -> Control:
+def barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """barrier.sync, .red, .arrive: threads of a block wait for each other (PTX ISA 9.7.13.1)."""
-    modifiers = Modifiers(instruction)
     if modifiers.flag("cluster"):
         return _cluster_barrier(m, instruction, modifiers)
     return _barrier(m, instruction, modifiers)
 
 
-def _cluster_barrier(m: Flow, instruction: Instruction, modifiers: Modifiers) -> Control:
+def _cluster_barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """barrier.cluster.arrive, .wait (PTX ISA 9.7.13.4)."""
     waits = modifiers.flag("wait")
     if not waits and not modifiers.flag("arrive"):
         modifiers.reject("neither .arrive nor .wait")
     orders = not modifiers.flag("relaxed")
     modifiers.drop(("arrive", "aligned", "release", "acquire"))
-    modifiers.done()
     if waits:
         return lambda active: m.clusters.wait(instruction, active)
 
@@ -145,14 +141,13 @@ def _cluster_barrier(m: Flow, instruction: Instruction, modifiers: Modifiers) ->
     return step
 
 
-def _barrier(m: Flow, instruction: Instruction, modifiers: Modifiers) -> Control:
+def _barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     modifiers.flag("cta")
     modifiers.flag("aligned")
     action = modifiers.one_of(("sync", "red", "arrive"))
     reduction = ""
     if action == "red":
         reduction = modifiers.one_of(("popc", "and", "or")) or modifiers.reject("this reduction")
-    modifiers.done()
     operands = list(instruction.operands)
     destination = operands.pop(0) if action == "red" else None
     source = operands.pop() if action == "red" else None
@@ -183,7 +178,7 @@ def _barrier(m: Flow, instruction: Instruction, modifiers: Modifiers) -> Control
     return step
 
 
-def _reduction(m: Flow, name: str, write: Callable[[np.ndarray], None]) -> Finish:
+def _reduction(m: Machine, name: str, write: Callable[[np.ndarray], None]) -> Finish:
     """bar.red: how many, whether all or any of the barrier's threads have the predicate set."""
 
     def finish(threads: np.ndarray, value: np.ndarray | None, of_barrier: np.ndarray) -> None:
@@ -201,9 +196,9 @@ def _reduction(m: Flow, name: str, write: Callable[[np.ndarray], None]) -> Finis
 
 
 @control("ret", takes())
-def ret(m: Flow, instruction: Instruction) -> Control:
+def ret(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """ret: back to where the thread came from; from the entry: the end (PTX ISA 9.7.12.6)."""
-
+    modifiers.flag("uni")
     function = m.program.owner[instruction.pc].name
 
     def step(active: np.ndarray) -> int | None:
@@ -219,7 +214,7 @@ def ret(m: Flow, instruction: Instruction) -> Control:
     return step
 
 
-def _return(m: Flow, active: np.ndarray, function: str) -> int | None:
+def _return(m: Machine, active: np.ndarray, function: str) -> int | None:
     level = m.calls.depth[active] - 1
     if m.calls.saved:
         _restore(m, active)
@@ -228,20 +223,17 @@ def _return(m: Flow, active: np.ndarray, function: str) -> int | None:
     back[active] = stack[level, np.flatnonzero(active)]
     m.calls.depth = m.calls.depth - active
     places = np.unique(back[active]).tolist()
-    finishers = m.calls.after_call
-    saved = m.state.mask, m.state.active, m.state.whole, m.state.count
     for place in places:
         here = active & (back == place)
-        m.state.mask = m.state.active = here
-        finishers[place, function]()
-        m.state.mask, m.state.active, m.state.whole, m.state.count = saved
+        with m.state.acting(here):
+            m.calls.after_call[place, function]()
         if len(places) == 1 and m.state.count == np.count_nonzero(here):
             return place
         m.state.join(place, here)
     return None
 
 
-def _restore(m: Flow, active: np.ndarray) -> None:
+def _restore(m: Machine, active: np.ndarray) -> None:
     """Recursion: give the caller its registers and its local memory back."""
     moved = np.zeros(m.state.lanes, np.int64)
     for level, frame in enumerate(m.calls.saved):
@@ -263,19 +255,17 @@ def _restore(m: Flow, active: np.ndarray) -> None:
 
 
 @control("call", takes(ARGUMENTS, CALLEE, ARGUMENTS))
-def call(m: Flow, instruction: Instruction) -> Control:
+def call(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """call: a device function, by name or by address (PTX ISA 9.7.12.5); vprintf and __assertfail are the system's."""
-    modifiers = Modifiers(instruction)
     modifiers.flag("uni")
-    modifiers.done()
     returns, target, arguments = instruction.operands
     if isinstance(target, Symbol) and target.name in SYSTEM:
-        system, least = SYSTEM[target.name]
+        act, least = SYSTEM[target.name]
         if len(arguments.items) < least or any(_size(m, item) not in (4, 8) for item in arguments.items):
             raise PtxError(f"{instruction.where}: {target.name} takes {least} or more arguments of 4 or 8 bytes")
         if target.name == "malloc" and [_variable(item) in m.program.frames for item in returns.items] != [True]:
             raise PtxError(f"{instruction.where}: malloc gives one pointer, to a .param variable")
-        return system(m, instruction, arguments.items, returns.items)
+        return _of_system(m, instruction, act, arguments.items, returns.items)
     if isinstance(target, Register):
         return _indirect(m, instruction, target)
     function = m.program.module.functions.get(target.name)
@@ -285,7 +275,7 @@ def call(m: Flow, instruction: Instruction) -> Control:
 
 
 def _direct(
-    m: Flow, instruction: Instruction, function: Function, returns: tuple[Any, ...], arguments: tuple[Any, ...]
+    m: Machine, instruction: Instruction, function: Function, returns: tuple[Any, ...], arguments: tuple[Any, ...]
 ) -> Control:
     if len(arguments) != len(function.params) or len(returns) != len(function.returns):
         raise PtxError(f"{instruction.where}: {function.name} is called with {len(arguments)} arguments")
@@ -323,7 +313,7 @@ def _direct(
     return step
 
 
-def _save(m: Flow, active: np.ndarray, caller: str) -> None:
+def _save(m: Machine, active: np.ndarray, caller: str) -> None:
     for level in np.unique(m.calls.depth[active]).tolist():
         while len(m.calls.saved) <= level:
             m.calls.saved.append({})
@@ -337,7 +327,7 @@ def _save(m: Flow, active: np.ndarray, caller: str) -> None:
             frame[caller, slot] = now if old is None else merged(here, now, old)
 
 
-def _finish_call(m: Flow, copies_out: Sequence[tuple[Any, Any]]) -> None:
+def _finish_call(m: Machine, copies_out: Sequence[tuple[Any, Any]]) -> None:
     """The results to where the caller wants them."""
     moved = m.calls.pending_return
     if moved is not None:
@@ -348,19 +338,13 @@ def _finish_call(m: Flow, copies_out: Sequence[tuple[Any, Any]]) -> None:
         _pass(m, formal, wanted, from_shift=shift)
 
 
-def _pass(m: Flow, source: Any, destination: Any, from_shift: int = 0, to_shift: int = 0) -> None:
+def _pass(m: Machine, source: Any, destination: Any, from_shift: int = 0, to_shift: int = 0) -> None:
     """Copy a parameter: from a variable, register or constant to a variable or register."""
-    lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
-    space = m.memory.spaces["local"]
-    base = np.asarray(space.origin)[lanes]
-    if m.operands.stack_slot is not None:
-        base = base + m.state.registers[m.operands.stack_slot][lanes]
+    lanes, space = m.state.acting_lanes(), m.memory.spaces["local"]
     to_variable, from_variable = _variable(destination), _variable(source)
     source_bytes = None
     if from_variable is not None:
-        size = from_variable.size
-        at = base + m.program.frames[from_variable] + from_shift
-        source_bytes = at[:, None] + np.arange(size)
+        source_bytes = _in_frame(m, from_variable, lanes, from_shift)
         data = space.data[source_bytes]
     else:
         t = (to_variable or destination).type
@@ -368,12 +352,20 @@ def _pass(m: Flow, source: Any, destination: Any, from_shift: int = 0, to_shift:
         data = np.ascontiguousarray(values).view(np.uint8).reshape(len(lanes), -1)
     if to_variable is not None:
         size = min(to_variable.size, data.shape[1])
-        target = base[:, None] + (m.program.frames[to_variable] + to_shift) + np.arange(size)
+        target = _in_frame(m, to_variable, lanes, to_shift)[:, :size]
         space.data[target] = data[:, :size]
         m.events.defined.passed(None if source_bytes is None else source_bytes[:, :size], target)
     else:
         t = TYPES[f"b{destination.type.bits}"]
         m.operands.lane_writer(destination, t)(np.ascontiguousarray(data).view(t.dtype).reshape(-1), lanes)
+
+
+def _in_frame(m: Machine, variable: Variable, lanes: np.ndarray, shift: int = 0) -> np.ndarray:
+    """Where the bytes of a variable of the threads' frames lie in local memory, [threads, bytes]."""
+    at = np.asarray(m.memory.spaces["local"].origin)[lanes] + m.program.frames[variable] + shift
+    if m.operands.stack_slot is not None:
+        at = at + m.state.registers[m.operands.stack_slot][lanes]
+    return at[:, None] + np.arange(variable.size)
 
 
 def _variable(operand: Any) -> Any:
@@ -383,7 +375,7 @@ def _variable(operand: Any) -> Any:
     return operand.variable if isinstance(operand, Symbol) else operand
 
 
-def _size(m: Flow, operand: Any) -> int | None:
+def _size(m: Machine, operand: Any) -> int | None:
     """Bytes of an argument; a constant has as many as it must."""
     if isinstance(operand, Immediate):
         return None
@@ -395,7 +387,7 @@ def _size(m: Flow, operand: Any) -> int | None:
     return variable.size
 
 
-def _indirect(m: Flow, instruction: Instruction, target: Register) -> Control:
+def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control:
     """A call through a pointer: each thread to the function whose number it holds."""
     returns, _, arguments = instruction.operands
     read = m.operands.reader(target, TYPES["u64"])
@@ -427,54 +419,66 @@ def _indirect(m: Flow, instruction: Instruction, target: Register) -> Control:
 # the system's functions
 
 
-def _argument_reader(m: Flow, argument: Symbol) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
-    """Values of an argument in a .param variable of the caller, as uint64 of the active threads."""
-
-    def read() -> tuple[np.ndarray, np.ndarray]:
-        lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
-        variable = argument.variable
-        assert isinstance(variable, Variable)
-        at = np.asarray(m.memory.spaces["local"].origin)[lanes] + m.program.frames[variable]
-        if m.operands.stack_slot is not None:
-            at = at + m.state.registers[m.operands.stack_slot][lanes]
-        raw = m.memory.spaces["local"].data[at[:, None] + np.arange(variable.size)]
-        return lanes, raw.view(f"u{variable.size}").reshape(-1).astype(np.uint64)
-
-    return read
+# of the active threads: where they are called, lanes, arguments as uint64, and the variable of the result
+System = Callable[[Machine, Instruction, np.ndarray, list[np.ndarray], Any], None]
 
 
-def _assertfail(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
-    """__assertfail(message, file, line, function, char size): a failed device-side assert."""
-    readers = [_argument_reader(m, a) for a in arguments]
-
-    def step(active: np.ndarray) -> None:
-        lanes, _ = readers[0]()
-        message, file, line, function = (int(read()[1][0]) for read in readers[:4])
-        text = m.launch.arena.string
-        raise m.diag.fault(
-            instruction,
-            f"assertion `{text(message)}` failed at {text(file)}:{line} in {text(function)}",
-            int(lanes[0]),
-        )
-
-    return step
-
-
-def _vprintf(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
-    """vprintf(format, arguments): printed on stdout, thread by thread."""
-    readers = [_argument_reader(m, a) for a in arguments]
+def _of_system(
+    m: Machine, instruction: Instruction, act: System, arguments: tuple[Any, ...], returns: tuple[Any, ...]
+) -> Control:
+    """A call of one of the system's functions, whose arguments are in .param variables of the caller."""
 
     def step(active: np.ndarray) -> int:
-        lanes, formats = readers[0]()
-        _, places = readers[1]()
-        for lane, address, place in zip(lanes.tolist(), formats.tolist(), places.tolist(), strict=True):
-            sys.stdout.write(formatted(m, lane, m.launch.arena.string(address), place))
+        lanes, local = m.state.acting_lanes(), m.memory.spaces["local"].data
+        variables = [argument.variable for argument in arguments]
+        raw = [(local[_in_frame(m, v, lanes)], v.size) for v in variables]
+        values = [data.view(f"u{size}").reshape(-1).astype(np.uint64) for data, size in raw]
+        act(m, instruction, lanes, values, _variable(returns[0]) if returns else None)
         return instruction.pc + 1
 
     return step
 
 
-def formatted(m: Flow, lane: int, text: str, place: int) -> str:
+def _assertfail(m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any) -> None:
+    """__assertfail(message, file, line, function, char size): a failed device-side assert."""
+    text, (message, file, line, function) = m.launch.arena.string, (int(value[0]) for value in values[:4])
+    what = f"assertion `{text(message)}` failed at {text(file)}:{line} in {text(function)}"
+    raise m.diag.fault(instruction, what, int(lanes[0]))
+
+
+def _vprintf(m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any) -> None:
+    """vprintf(format, arguments): printed on stdout, thread by thread."""
+    for lane, address, place in zip(lanes.tolist(), values[0].tolist(), values[1].tolist(), strict=True):
+        sys.stdout.write(formatted(m, lane, m.launch.arena.string(address), place))
+
+
+def _malloc(
+    m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], returned: Variable
+) -> None:
+    """malloc(bytes): memory of the device's heap, thread by thread; null where none is left."""
+    given = [m.launch.arena.malloc(min(size, 1 << 62)) for size in values[0].tolist()]
+    target = _in_frame(m, returned, lanes)[:, :8]
+    m.memory.spaces["local"].data[target] = np.array(given, np.uint64).view(np.uint8).reshape(-1, 8)
+    m.events.defined.passed(None, target)
+
+
+def _free(m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any) -> None:
+    """free(address): return a block to the heap."""
+    for lane, address in zip(lanes.tolist(), values[0].tolist(), strict=True):
+        if address and (wrong := m.launch.arena.free(address)):
+            raise m.diag.fault(instruction, wrong, lane)
+
+
+# by name: what acts, and how many arguments
+SYSTEM: dict[str, tuple[System, int]] = {
+    "vprintf": (_vprintf, 2),
+    "__assertfail": (_assertfail, 4),
+    "malloc": (_malloc, 1),
+    "free": (_free, 1),
+}
+
+
+def formatted(m: Machine, lane: int, text: str, place: int) -> str:
     """A printf format with its arguments, which lie in the thread's local memory one after the other."""
     offset = place - BASES["local"]
     local = m.memory.spaces["local"]
@@ -504,38 +508,3 @@ def formatted(m: Flow, lane: int, text: str, place: int) -> str:
         return ("%" + flags + ("d" if kind in "diu" else kind)) % value
 
     return re.sub(r"%([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|z|j|t)?([diuoxXcsfFeEgGaAp%])", one, text)
-
-
-def _malloc(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
-    """malloc(bytes): memory of the device's heap, thread by thread; null where none is left."""
-    read = _argument_reader(m, arguments[0])
-    (returned,) = returns
-
-    def step(active: np.ndarray) -> int:
-        lanes, sizes = read()
-        given = np.array([m.launch.arena.malloc(min(size, 1 << 62)) for size in sizes.tolist()], np.uint64)
-        at = np.asarray(m.memory.spaces["local"].origin)[lanes] + m.program.frames[_variable(returned)]
-        if m.operands.stack_slot is not None:
-            at = at + m.state.registers[m.operands.stack_slot][lanes]
-        m.memory.spaces["local"].data[at[:, None] + np.arange(8)] = given.view(np.uint8).reshape(-1, 8)
-        m.events.defined.passed(None, at[:, None] + np.arange(8))
-        return instruction.pc + 1
-
-    return step
-
-
-def _free(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
-    """free(address): return a block to the heap."""
-    read = _argument_reader(m, arguments[0])
-
-    def step(active: np.ndarray) -> int:
-        for lane, address in zip(*(values.tolist() for values in read()), strict=True):
-            if address and (wrong := m.launch.arena.free(address)):
-                raise m.diag.fault(instruction, wrong, lane)
-        return instruction.pc + 1
-
-    return step
-
-
-# by name: what acts, and how many arguments
-SYSTEM = {"vprintf": (_vprintf, 2), "__assertfail": (_assertfail, 4), "malloc": (_malloc, 1), "free": (_free, 1)}

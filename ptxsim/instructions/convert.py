@@ -13,7 +13,7 @@ from .registry import Compute, Elementwise, Modifiers, elementwise
 INT_MODES = ("rni", "rzi", "rmi", "rpi")
 FLOAT_MODES = ("rn", "rz", "rm", "rp", "rna")
 NARROW = ("f16", "bf16", "tf32")
-ROUND = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+ROUND = {mode: floats.ROUNDED[mode.removesuffix("i")] for mode in INT_MODES}
 
 
 SOURCES = [name for name, t in TYPES.items() if t.kind in "su" or name in ("f16", "bf16", "f32", "f64", "f16x2")]
@@ -175,14 +175,9 @@ def _big(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _int64_to_double(x: np.ndarray, mode: str) -> np.ndarray:
-    nearest = x.astype(np.float64)
-    out = nearest.copy()
-    for i, (exact, value) in enumerate(zip(x.tolist(), nearest.tolist(), strict=True)):
-        error = exact - int(value)
-        up = mode == "rp" or (mode == "rz" and exact < 0)
-        if (up and error > 0) or (not up and error < 0):
-            out[i] = np.nextafter(value, np.inf if up else -np.inf)
-    return out
+    nearest = x.astype(np.float64).tolist()
+    pairs = zip(x.tolist(), nearest, strict=True)
+    return np.array([floats.directed(value, exact - int(value), mode) for exact, value in pairs])
 
 
 def _int_to_int(to: Type, source: Type, sat: bool) -> Compute:

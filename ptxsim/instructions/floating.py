@@ -7,11 +7,13 @@ nearest: at least as close as the hardware's, whose tables NVIDIA does not publi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ..machine import floats
 from ..ptx.types import FLOATS, TYPES
-from .registry import Compute, Elementwise, Modifiers, elementwise
+from .registry import Compute, Elementwise, Modifiers, elementwise, same_type
 
 MODES = ("rn", "rz", "rm", "rp")
 
@@ -59,6 +61,8 @@ _ieee("mul", np.multiply, 2)  # 9.7.3.5
 _ieee("div", np.divide, 2, ("approx", "full"))  # 9.7.3.8
 _ieee("rcp", lambda a: a.dtype.type(1) / a, 1, ("approx",))  # 9.7.3.13
 _ieee("sqrt", np.sqrt, 1, ("approx",))  # 9.7.3.15
+elementwise("abs", FLOATS)(lambda m: finished(m, np.abs, 1))  # 9.7.3.9
+elementwise("neg", FLOATS)(lambda m: finished(m, np.negative, 1))  # 9.7.3.10
 
 
 def _approximation(opcode: str, function: Compute, types: tuple[str, ...] = ("f32",)) -> None:
@@ -88,18 +92,6 @@ def fma(m: Modifiers) -> Elementwise:
 elementwise("mad", FLOATS)(fma)  # from sm_20 on (PTX ISA 9.7.3.7)
 
 
-@elementwise("abs", FLOATS)
-def abs_(m: Modifiers) -> Elementwise:
-    """abs: |a| (PTX ISA 9.7.3.9)."""
-    return finished(m, np.abs, 1)
-
-
-@elementwise("neg", FLOATS)
-def neg(m: Modifiers) -> Elementwise:
-    """neg: -a (PTX ISA 9.7.3.10)."""
-    return finished(m, np.negative, 1)
-
-
 def least(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The lesser; a number wins over NaN; -0 is less than +0."""
     return np.where(a == b, np.where(np.signbit(a), a, b), np.fmin(a, b))
@@ -110,40 +102,31 @@ def greatest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(a == b, np.where(np.signbit(a), b, a), np.fmax(a, b))
 
 
-def _extreme(m: Modifiers, choose: Compute) -> Elementwise:
-    nan, xorsign = m.flag("NaN"), m.flag("xorsign")
-    m.flag("abs")
+def register_extremes(types: tuple[str, ...], finish: Callable[[Modifiers, Compute, int], Elementwise]) -> None:
+    """min and max: `.NaN` lets NaN win; `.xorsign.abs` compares magnitudes (PTX ISA 9.7.3.11, 9.7.3.12, 9.7.4.7,
+    9.7.4.8)."""
 
-    def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        x, y = (np.abs(a), np.abs(b)) if xorsign else (a, b)
-        result = choose(x, y)
-        if nan:
-            result = np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), result)
-        if xorsign:
-            negative = np.signbit(a) ^ np.signbit(b)
-            result = np.where(negative, -result, result)
-        return result
+    def register(opcode: str, choose: Compute) -> None:
+        def build(m: Modifiers) -> Elementwise:
+            nan, xorsign = m.flag("NaN"), m.flag("xorsign")
+            m.flag("abs")
 
-    return finished(m, compute if nan or xorsign else choose, 2)
+            def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+                result = choose(np.abs(a), np.abs(b)) if xorsign else choose(a, b)
+                if nan:
+                    result = np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), result)
+                return np.where(np.signbit(a) ^ np.signbit(b), -result, result) if xorsign else result
 
+            return finish(m, compute, 2)
 
-@elementwise("min", FLOATS)
-def min_(m: Modifiers) -> Elementwise:
-    """min: the lesser; `.NaN` lets NaN win; `.xorsign.abs` compares magnitudes (PTX ISA 9.7.3.11)."""
-    return _extreme(m, least)
+        elementwise(opcode, types)(build)
 
-
-@elementwise("max", FLOATS)
-def max_(m: Modifiers) -> Elementwise:
-    """max: the greater, see min (PTX ISA 9.7.3.12)."""
-    return _extreme(m, greatest)
+    register("min", least)
+    register("max", greatest)
 
 
-@elementwise("copysign", FLOATS)
-def copysign(m: Modifiers) -> Elementwise:
-    """copysign: b with the sign of a (PTX ISA 9.7.3.2)."""
-    t = m.type
-    return Elementwise(lambda a, b: np.copysign(b, a), t, (t, t))
+register_extremes(FLOATS, finished)
+same_type("copysign", FLOATS, lambda a, b: np.copysign(b, a), 2)  # b with the sign of a (PTX ISA 9.7.3.2)
 
 
 @elementwise("testp", FLOATS)
@@ -159,7 +142,5 @@ def testp(m: Modifiers) -> Elementwise:
         "normal": lambda a: np.isfinite(a) & (np.abs(a) >= least_normal),
         "subnormal": lambda a: (a != 0) & (np.abs(a) < least_normal),
     }
-    test = m.one_of(tests)
-    if test is None:
-        m.reject("a test without its property")
+    test = m.one_of(tests) or m.reject("a test without its property")
     return Elementwise(tests[test], TYPES["pred"], (t,))

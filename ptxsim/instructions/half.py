@@ -9,7 +9,7 @@ import numpy as np
 
 from ..machine import floats
 from ..ptx.types import HALVES, Type
-from .floating import greatest, least
+from .floating import register_extremes
 from .registry import Compute, Elementwise, Modifiers, elementwise
 
 
@@ -42,12 +42,8 @@ def operation(m: Modifiers, function: Compute, count: int) -> Elementwise:
         function = lambda *x: floats.saturate(unclamped(*x))  # noqa: E731
     if m.flag("relu"):
         signed = function
-        function = lambda *x: _relu(signed(*x))  # noqa: E731
+        function = lambda *x: (lambda y: np.where(y <= 0, 0.0, y))(signed(*x))  # noqa: E731
     return Elementwise(on_halves(t, function), t, (t,) * count)
-
-
-def _relu(x: np.ndarray) -> np.ndarray:
-    return np.where(x <= 0, 0.0, x)
 
 
 def _register(opcode: str, function: Compute, count: int, flags: tuple[str, ...] = ()) -> None:
@@ -70,26 +66,4 @@ _register("tanh", np.tanh, 1, ("approx",))  # 9.7.4.9
 _register("ex2", np.exp2, 1, ("approx",))  # 9.7.4.10
 
 
-def _extreme(m: Modifiers, choose: Compute) -> Elementwise:
-    nan, xorsign = m.flag("NaN"), m.flag("xorsign")
-    m.flag("abs")
-
-    def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        result = choose(np.abs(a), np.abs(b)) if xorsign else choose(a, b)
-        if xorsign:
-            result = np.where(np.signbit(a) ^ np.signbit(b), -result, result)
-        return np.where(np.isnan(a) | np.isnan(b), np.nan, result) if nan else result
-
-    return operation(m, compute, 2)
-
-
-@elementwise("min", HALVES)
-def min_(m: Modifiers) -> Elementwise:
-    """min: the lesser (PTX ISA 9.7.4.7)."""
-    return _extreme(m, least)
-
-
-@elementwise("max", HALVES)
-def max_(m: Modifiers) -> Elementwise:
-    """max: the greater (PTX ISA 9.7.4.8)."""
-    return _extreme(m, greatest)
+register_extremes(HALVES, operation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ptx.types import INTEGERS, TYPES, Type
-from .registry import Compute, Elementwise, Modifiers, elementwise
+from .registry import Compute, Elementwise, Modifiers, elementwise, same_type
 
 WORDS = ("s32", "u32", "s64", "u64")
 
@@ -42,29 +42,21 @@ def product(m: Modifiers, t: Type) -> tuple[Compute, Type]:
     return lambda a, b: np.multiply(a, b, dtype=wide.dtype), wide
 
 
-def clamped_add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """s32 sum, clamped: `.sat`."""
-    return np.clip(a.astype(np.int64) + b, -(2**31), 2**31 - 1).astype(np.int32)
+def clamped(compute: Compute) -> Compute:
+    """`.sat`: a sum or difference of s32, clamped."""
+    return lambda a, b: np.clip(compute(a.astype(np.int64), b), -(2**31), 2**31 - 1).astype(np.int32)
 
 
-@elementwise("add", INTEGERS)
-def add(m: Modifiers) -> Elementwise:
-    """add: d = a + b; `.sat` clamps s32; `.cc` writes the carry out (PTX ISA 9.7.1.1, 9.7.2.1)."""
-    t = m.type
-    if m.flag("cc"):
-        return Elementwise(lambda a, b: _add_carry(a, b, None), t, (t, t), writes_carry=True)
-    if m.flag("sat"):
-        return Elementwise(clamped_add, t, (t, t))
-    return Elementwise(np.add, t, (t, t))
+def _carrying(m: Modifiers, compute: Compute, count: int, reads: bool = True) -> Elementwise:
+    """An operation on `count` operands that reads the carry flag, or writes it (`.cc`), or both; `compute` takes the
+    flag, or None, last and gives a result and the flag."""
+    writes = m.flag("cc")
 
+    def both(*x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        value, flag = compute(*x) if reads else compute(*x, None)
+        return value, flag
 
-@elementwise("addc", WORDS)
-def addc(m: Modifiers) -> Elementwise:
-    """addc: d = a + b + carry (PTX ISA 9.7.2.2)."""
-    t = m.type
-    if m.flag("cc"):
-        return Elementwise(_add_carry, t, (t, t), reads_carry=True, writes_carry=True)
-    return Elementwise(lambda a, b, c: _add_carry(a, b, c)[0], t, (t, t), reads_carry=True)
+    return Elementwise(both if writes else lambda *x: both(*x)[0], m.type, (m.type,) * count, reads, writes)
 
 
 def _add_carry(a: np.ndarray, b: np.ndarray, carry: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -78,27 +70,6 @@ def _add_carry(a: np.ndarray, b: np.ndarray, carry: np.ndarray | None) -> tuple[
     return total.view(a.dtype), out
 
 
-@elementwise("sub", INTEGERS)
-def sub(m: Modifiers) -> Elementwise:
-    """sub: d = a - b; `.sat` clamps s32; `.cc` writes the borrow (PTX ISA 9.7.1.2, 9.7.2.3)."""
-    t = m.type
-    if m.flag("cc"):
-        return Elementwise(lambda a, b: _sub_borrow(a, b, None), t, (t, t), writes_carry=True)
-    if m.flag("sat"):
-        clamp = lambda a, b: np.clip(a.astype(np.int64) - b, -(2**31), 2**31 - 1).astype(np.int32)  # noqa: E731
-        return Elementwise(clamp, t, (t, t))
-    return Elementwise(np.subtract, t, (t, t))
-
-
-@elementwise("subc", WORDS)
-def subc(m: Modifiers) -> Elementwise:
-    """subc: d = a - (b + borrow) (PTX ISA 9.7.2.4)."""
-    t = m.type
-    if m.flag("cc"):
-        return Elementwise(_sub_borrow, t, (t, t), reads_carry=True, writes_carry=True)
-    return Elementwise(lambda a, b, c: _sub_borrow(a, b, c)[0], t, (t, t), reads_carry=True)
-
-
 def _sub_borrow(a: np.ndarray, b: np.ndarray, borrow: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     unsigned = np.dtype(f"u{a.itemsize}")
     ua, ub = a.view(unsigned), b.view(unsigned)
@@ -108,6 +79,23 @@ def _sub_borrow(a: np.ndarray, b: np.ndarray, borrow: np.ndarray | None) -> tupl
         out = out | (borrow & (total == 0))
         total = total - borrow.astype(unsigned)
     return total.view(a.dtype), out
+
+
+def _sums(opcode: str, plain: Compute, carrying: Compute) -> None:
+    """add and sub: `.sat` clamps s32; `.cc` writes the carry or borrow (PTX ISA 9.7.1.1, 9.7.1.2, 9.7.2.1, 9.7.2.3).
+    addc and subc read it, too (9.7.2.2, 9.7.2.4)."""
+
+    def build(m: Modifiers) -> Elementwise:
+        if "cc" in m.left:
+            return _carrying(m, carrying, 2, reads=False)
+        return Elementwise(clamped(plain) if m.flag("sat") else plain, m.type, (m.type, m.type))
+
+    elementwise(opcode, INTEGERS)(build)
+    elementwise(f"{opcode}c", WORDS)(lambda m: _carrying(m, carrying, 2))
+
+
+_sums("add", np.add, _add_carry)
+_sums("sub", np.subtract, _sub_borrow)
 
 
 @elementwise("mul", INTEGERS)
@@ -122,28 +110,18 @@ def mul(m: Modifiers) -> Elementwise:
 def mad(m: Modifiers) -> Elementwise:
     """mad: d = a * b + c; with `.cc` carries out; `.hi.sat` clamps s32 (PTX ISA 9.7.1.4, 9.7.2.5)."""
     t = m.type
-    carry, sat = m.flag("cc"), m.flag("sat")
     multiply, result = product(m, t)
-    if carry:
-        return Elementwise(lambda a, b, c: _add_carry(multiply(a, b), c, None), t, (t, t, t), writes_carry=True)
-    if sat:
-        return Elementwise(lambda a, b, c: clamped_add(multiply(a, b), c), t, (t, t, t))
-    return Elementwise(lambda a, b, c: multiply(a, b) + c, result, (t, t, result))
+    if "cc" in m.left:
+        return _carrying(m, lambda a, b, c, carry: _add_carry(multiply(a, b), c, carry), 3, reads=False)
+    finish = clamped(np.add) if m.flag("sat") else np.add
+    return Elementwise(lambda a, b, c: finish(multiply(a, b), c), result, (t, t, result))
 
 
 @elementwise("madc", WORDS)
 def madc(m: Modifiers) -> Elementwise:
     """madc: d = a * b + c + carry (PTX ISA 9.7.2.6)."""
-    t = m.type
-    out = m.flag("cc")
-    multiply, _ = product(m, t)
-
-    def both(a: np.ndarray, b: np.ndarray, c: np.ndarray, carry: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _add_carry(multiply(a, b), c, carry)
-
-    if out:
-        return Elementwise(both, t, (t, t, t), reads_carry=True, writes_carry=True)
-    return Elementwise(lambda *x: both(*x)[0], t, (t, t, t), reads_carry=True)
+    multiply, _ = product(m, m.type)
+    return _carrying(m, lambda a, b, c, carry: _add_carry(multiply(a, b), c, carry), 3)
 
 
 def _low24(x: np.ndarray) -> np.ndarray:
@@ -169,17 +147,12 @@ def mul24(m: Modifiers) -> Elementwise:
 def mad24(m: Modifiers) -> Elementwise:
     """mad24: mul24, plus c; `.hi.sat` clamps s32 (PTX ISA 9.7.1.6)."""
     t = m.type
-    sat = m.flag("sat")
+    finish = clamped(np.add) if m.flag("sat") else np.add
     multiply = _product24(m, t)
-    finish = clamped_add if sat else np.add
     return Elementwise(lambda a, b, c: finish(multiply(a, b), c), t, (t, t, t))
 
 
-@elementwise("sad", INTEGERS)
-def sad(m: Modifiers) -> Elementwise:
-    """sad: d = c + |a - b| (PTX ISA 9.7.1.7)."""
-    t = m.type
-    return Elementwise(lambda a, b, c: c + np.where(a < b, b - a, a - b), t, (t, t, t))
+same_type("sad", INTEGERS, lambda a, b, c: c + np.where(a < b, b - a, a - b), 3)  # c + |a - b| (PTX ISA 9.7.1.7)
 
 
 def quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -193,40 +166,25 @@ def quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(zero, a.dtype.type(-1), np.where((a < 0) != (b < 0), -q, q))
 
 
-@elementwise("div", INTEGERS)
-def div(m: Modifiers) -> Elementwise:
-    """div: a / b, truncated towards zero (PTX ISA 9.7.1.8)."""
-    return Elementwise(quotient, m.type, (m.type, m.type))
+same_type("div", INTEGERS, quotient, 2)  # truncated towards zero (PTX ISA 9.7.1.8)
+same_type("rem", INTEGERS, lambda a, b: a - quotient(a, b) * b, 2)  # it has the sign of a (9.7.1.9)
+same_type("abs", ("s16", "s32", "s64"), np.abs, 1)  # of the least number, itself (9.7.1.10)
+same_type("neg", ("s16", "s32", "s64"), np.negative, 1)  # 9.7.1.11
 
 
-@elementwise("rem", INTEGERS)
-def rem(m: Modifiers) -> Elementwise:
-    """rem: what truncating division leaves; it has the sign of a (PTX ISA 9.7.1.9)."""
-    return Elementwise(lambda a, b: a - quotient(a, b) * b, m.type, (m.type, m.type))
+def _extreme(opcode: str, choose: Compute) -> None:
+    """min and max: the lesser or the greater; `.relu` then clamps at 0 (PTX ISA 9.7.1.12, 9.7.1.13)."""
+
+    def build(m: Modifiers) -> Elementwise:
+        t = m.type
+        compute = (lambda a, b: np.maximum(choose(a, b), t.dtype.type(0))) if m.flag("relu") else choose
+        return Elementwise(compute, t, (t, t))
+
+    elementwise(opcode, INTEGERS)(build)
 
 
-@elementwise("abs", ("s16", "s32", "s64"))
-def abs_(m: Modifiers) -> Elementwise:
-    """abs: |a|; of the least number, itself (PTX ISA 9.7.1.10)."""
-    return Elementwise(np.abs, m.type, (m.type,))
-
-
-@elementwise("neg", ("s16", "s32", "s64"))
-def neg(m: Modifiers) -> Elementwise:
-    """neg: -a (PTX ISA 9.7.1.11)."""
-    return Elementwise(np.negative, m.type, (m.type,))
-
-
-@elementwise("min", INTEGERS)
-def min_(m: Modifiers) -> Elementwise:
-    """min: the lesser; `.relu` then clamps at 0 (PTX ISA 9.7.1.12)."""
-    return _extreme(m, np.minimum)
-
-
-@elementwise("max", INTEGERS)
-def max_(m: Modifiers) -> Elementwise:
-    """max: the greater; `.relu` then clamps at 0 (PTX ISA 9.7.1.13)."""
-    return _extreme(m, np.maximum)
+_extreme("min", np.minimum)
+_extreme("max", np.maximum)
 
 
 def _pairs(name: str, operation: Compute) -> None:
@@ -251,13 +209,6 @@ for _name, _operation in (("add", np.add), ("min", np.minimum), ("max", np.maxim
     _pairs(_name, _operation)
 
 
-def _extreme(m: Modifiers, choose: Compute) -> Elementwise:
-    t = m.type
-    if m.flag("relu"):
-        return Elementwise(lambda a, b: np.maximum(choose(a, b), t.dtype.type(0)), t, (t, t))
-    return Elementwise(choose, t, (t, t))
-
-
 @elementwise("popc", ("b32", "b64"))
 def popc(m: Modifiers) -> Elementwise:
     """popc: how many bits are set (PTX ISA 9.7.1.14)."""
@@ -266,11 +217,8 @@ def popc(m: Modifiers) -> Elementwise:
 
 def bit_length(x: np.ndarray) -> np.ndarray:
     """Position after the highest set bit of unsigned numbers; 0 for 0."""
-    length = np.zeros(x.shape, np.uint32)
-    rest = x
-    for step in (32, 16, 8, 4, 2, 1):
-        if step >= 8 * x.itemsize:
-            continue
+    length, rest = np.zeros(x.shape, np.uint32), x
+    for step in (4 * x.itemsize >> i for i in range((8 * x.itemsize).bit_length() - 1)):
         upper = rest >> x.dtype.type(step)
         there = upper != 0
         length = length + np.where(there, np.uint32(step), np.uint32(0))
@@ -412,33 +360,29 @@ def szext(m: Modifiers) -> Elementwise:
     return Elementwise(compute, t, (t, TYPES["u32"]))
 
 
-def _bytes(x: np.ndarray, signed: bool) -> np.ndarray:
-    return np.ascontiguousarray(x).view("i1" if signed else "u1").reshape(-1, 4).astype(np.int64)
+def _parts(x: np.ndarray, size: int, signed: bool) -> np.ndarray:
+    """The integers of `size` bytes that words hold, [words, integers]."""
+    return np.ascontiguousarray(x).view(f"{'i' if signed else 'u'}{size}").reshape(len(x), -1).astype(np.int64)
 
 
-@elementwise("dp4a", ("s32", "u32"))
-def dp4a(m: Modifiers) -> Elementwise:
-    """dp4a: c plus the dot product of four bytes (PTX ISA 9.7.1.23); a and b have types of their own."""
-    ta, tb = m.two_types()
-    result = TYPES["s32" if ta.signed or tb.signed else "u32"]
+def _dot_product(opcode: str, size: int) -> None:
+    """dp4a, dp2a: c plus the dot product of four bytes, or of two halves of a with two bytes (`.lo` or `.hi`) of b
+    (PTX ISA 9.7.1.23, 9.7.1.24); a and b have types of their own."""
 
-    def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        dot = (_bytes(a, ta.signed) * _bytes(b, tb.signed)).sum(axis=1)
-        return (c.astype(np.int64) + dot).astype(result.dtype)
+    def build(m: Modifiers) -> Elementwise:
+        ta, tb = m.two_types()
+        first = 2 if size == 2 and m.one_of(("lo", "hi")) == "hi" else 0
+        result = TYPES["s32" if ta.signed or tb.signed else "u32"]
 
-    return Elementwise(compute, result, (ta, tb, result))
+        def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+            left = _parts(a, size, ta.signed)
+            dot = (left * _parts(b, 1, tb.signed)[:, first : first + left.shape[1]]).sum(axis=1)
+            return (c.astype(np.int64) + dot).astype(result.dtype)
+
+        return Elementwise(compute, result, (ta, tb, result))
+
+    elementwise(opcode, ("s32", "u32"))(build)
 
 
-@elementwise("dp2a", ("s32", "u32"))
-def dp2a(m: Modifiers) -> Elementwise:
-    """dp2a: c plus the dot product of two halves of a with two bytes (`.lo` or `.hi`) of b (PTX ISA 9.7.1.24)."""
-    ta, tb = m.two_types()
-    first = 2 if m.one_of(("lo", "hi")) == "hi" else 0
-    result = TYPES["s32" if ta.signed or tb.signed else "u32"]
-
-    def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        pairs = np.ascontiguousarray(a).view("i2" if ta.signed else "u2").reshape(-1, 2).astype(np.int64)
-        dot = (pairs * _bytes(b, tb.signed)[:, first : first + 2]).sum(axis=1)
-        return (c.astype(np.int64) + dot).astype(result.dtype)
-
-    return Elementwise(compute, result, (ta, tb, result))
+_dot_product("dp4a", 1)
+_dot_product("dp2a", 2)

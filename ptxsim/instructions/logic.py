@@ -6,39 +6,16 @@ import numpy as np
 
 from ..ptx.types import BITS, TYPES
 from .integer import clamped_shift
-from .registry import Elementwise, Modifiers, elementwise
+from .registry import Elementwise, Modifiers, elementwise, same_type
 
 U32, B32 = TYPES["u32"], TYPES["b32"]
 
 
-@elementwise("and", ("pred", *BITS))
-def and_(m: Modifiers) -> Elementwise:
-    """and: a & b (PTX ISA 9.7.8.1)."""
-    return Elementwise(np.bitwise_and, m.type, (m.type, m.type))
-
-
-@elementwise("or", ("pred", *BITS))
-def or_(m: Modifiers) -> Elementwise:
-    """or: a | b (PTX ISA 9.7.8.2)."""
-    return Elementwise(np.bitwise_or, m.type, (m.type, m.type))
-
-
-@elementwise("xor", ("pred", *BITS))
-def xor(m: Modifiers) -> Elementwise:
-    """xor: a ^ b (PTX ISA 9.7.8.3)."""
-    return Elementwise(np.bitwise_xor, m.type, (m.type, m.type))
-
-
-@elementwise("not", ("pred", *BITS))
-def not_(m: Modifiers) -> Elementwise:
-    """not: ~a (PTX ISA 9.7.8.4)."""
-    return Elementwise(np.invert, m.type, (m.type,))
-
-
-@elementwise("cnot", BITS)
-def cnot(m: Modifiers) -> Elementwise:
-    """cnot: 1 where a is 0, else 0 (PTX ISA 9.7.8.5)."""
-    return Elementwise(lambda a: (a == 0).astype(a.dtype), m.type, (m.type,))
+same_type("and", ("pred", *BITS), np.bitwise_and, 2)  # PTX ISA 9.7.8.1
+same_type("or", ("pred", *BITS), np.bitwise_or, 2)  # 9.7.8.2
+same_type("xor", ("pred", *BITS), np.bitwise_xor, 2)  # 9.7.8.3
+same_type("not", ("pred", *BITS), np.invert, 1)  # 9.7.8.4
+same_type("cnot", BITS, lambda a: (a == 0).astype(a.dtype), 1)  # 9.7.8.5: 1 where a is 0, else 0
 
 
 @elementwise("lop3", ("b32",))
@@ -105,12 +82,10 @@ def prmt(m: Modifiers) -> Elementwise:
         result = np.zeros(a.shape, np.uint32)
         for place in range(4):
             choice = (c >> np.uint32(4 * place)) & np.uint32(0xF)
-            byte = (pair >> ((choice & np.uint32(7)).astype(np.uint64) * np.uint64(8))).astype(np.uint32)
-            byte = byte & np.uint32(0xFF)
+            byte = (pair >> ((choice & np.uint32(7)).astype(np.uint64) * np.uint64(8))).astype(np.uint8)
             if not mode:  # the fourth bit of a selector spreads the sign
-                sign = np.where(byte & np.uint32(0x80), np.uint32(0xFF), np.uint32(0))
-                byte = np.where(choice & np.uint32(8), sign, byte)
-            result = result | (byte << np.uint32(8 * place))
+                byte = np.where(choice & np.uint32(8), byte.view(np.int8) >> 7, byte.view(np.int8)).view(np.uint8)
+            result = result | (byte.astype(np.uint32) << np.uint32(8 * place))
         return result
 
     return Elementwise(compute, B32, (B32, B32, B32))

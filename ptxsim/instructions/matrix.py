@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..machine import floats, tensor_cores
 from ..machine.memory import Access, MixedAccess
 from ..ptx.syntax import Instruction, Vector
 from ..ptx.types import TYPES, Type
-from .needs import Memory
+from .needs import Machine
 from .registry import ADDRESS, RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, anything, effect, takes
 
 WARP = 32
@@ -23,22 +24,22 @@ def _items(operand: Any) -> tuple[Any, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def require_whole_warps(m: Memory, instruction: Instruction) -> None:
+def require_whole_warps(m: Machine, instruction: Instruction) -> None:
     """Refuse a warp of which not all 32 threads execute the instruction."""
     if m.state.active is not None:
         here = m.state.active.reshape(-1, WARP)
-        broken = here.any(axis=1) & ~here.all(axis=1)
-        if broken.any():
-            lane = int(np.flatnonzero(broken)[0]) * WARP + int(here[np.flatnonzero(broken)[0]].argmax())
-            raise m.diag.fault(instruction, f"{instruction.name}: not all threads of the warp are here", lane)
+        broken = here & ~np.repeat(here.all(axis=1), WARP).reshape(here.shape)
+        m.diag.refuse(
+            instruction, broken.reshape(-1), lambda _: f"{instruction.name}: not all threads of the warp are here"
+        )
 
 
 @effect("ldmatrix", takes(RESULTS, ADDRESS))
-def ldmatrix(m: Memory, instruction: Instruction) -> Step:
+def ldmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """ldmatrix: one, two or four 8x8 matrices of 16-bit elements; thread 8i+j gives the address of row j of matrix i;
     a thread receives elements (lane/4, lane%4*2) and the next, of the transposed matrix with `.trans`
     (PTX ISA 9.7.14.5.15)."""
-    access, count, trans = matrix_access(m, instruction)
+    access, count, trans = matrix_access(m, instruction, modifiers)
     writers = [m.operands.writer(item, B32) for item in _items(instruction.operands[0])]
 
     def step() -> None:
@@ -54,7 +55,7 @@ def ldmatrix(m: Memory, instruction: Instruction) -> Step:
             for write, value in zip(writers, values, strict=True):
                 write(value)
         else:
-            lanes = np.flatnonzero(np.asarray(m.state.active))
+            lanes = m.state.acting_lanes()
             for write, value in zip(writers, values, strict=True):
                 full = np.zeros(m.state.lanes, np.uint32)
                 full[lanes] = value
@@ -63,42 +64,37 @@ def ldmatrix(m: Memory, instruction: Instruction) -> Step:
     return step
 
 
-def matrix_access(m: Memory, instruction: Instruction) -> tuple[Callable[[], Access | MixedAccess], int, bool]:
+def matrix_access(
+    m: Machine, instruction: Instruction, modifiers: Modifiers
+) -> tuple[Callable[[], Access | MixedAccess], int, bool]:
     """What makes the access to memory of an ldmatrix or stmatrix; how many matrices there are, and whether they are
     transposed."""
-    modifiers = Modifiers(instruction)
-    modifiers.flag("sync")
-    modifiers.flag("aligned")
+    modifiers.drop(("sync", "aligned"))
     if not modifiers.flag("m8n8"):
         modifiers.reject("a shape other than m8n8")
     count = int((modifiers.one_of(("x1", "x2", "x4")) or modifiers.reject("this number"))[1])
     trans = modifiers.flag("trans")
     space = modifiers.one_of(("shared::cta", "shared"), "generic").split("::")[0]
-    modifiers.done()
     stores = instruction.opcode == "stmatrix"
     address, registers = instruction.operands if stores else instruction.operands[::-1]
-    space, slot, offset = m.operands.address(address, space)
+    place = m.operands.address(address, space)
     if len(_items(registers)) != count:
         raise PtxError(f"{instruction.where}: {instruction.name} with {len(_items(registers))} registers")
     row_givers = np.arange(WARP) < 8 * count
 
     def access() -> Access | MixedAccess:
         require_whole_warps(m, instruction)
-        saved = m.state.mask, m.state.active, m.state.whole, m.state.count
-        if count < 4:
-            m.state.active = m.memory.row_givers(count, row_givers)
-        try:
-            return m.memory.access(space, slot, offset, 16, instruction, "st" if stores else "ldmatrix")
-        finally:
-            m.state.mask, m.state.active, m.state.whole, m.state.count = saved
+        kind = "st" if stores else "ldmatrix"
+        with m.state.acting(m.memory.row_givers(count, row_givers)) if count < 4 else nullcontext():
+            return m.memory.access(place, 16, instruction, kind)
 
     return access, count, trans
 
 
 @effect("stmatrix", takes(ADDRESS, VALUES))
-def stmatrix(m: Memory, instruction: Instruction) -> Step:
+def stmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """stmatrix: the opposite of ldmatrix (PTX ISA 9.7.14.5.16)."""
-    make_access, count, trans = matrix_access(m, instruction)
+    make_access, count, trans = matrix_access(m, instruction, modifiers)
     readers = [m.operands.reader(item, B32) for item in _items(instruction.operands[1])]
 
     def step() -> None:
@@ -120,11 +116,9 @@ def stmatrix(m: Memory, instruction: Instruction) -> Step:
 
 
 @effect("movmatrix", takes(RESULT, VALUE))
-def movmatrix(m: Memory, instruction: Instruction) -> Step:
+def movmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """movmatrix: transpose an 8x8 matrix of 16-bit elements across the warp (PTX ISA 9.7.14.5.17)."""
-    modifiers = Modifiers(instruction)
     modifiers.drop(("sync", "aligned", "m8n8", "trans"))
-    modifiers.done()
     read, write = m.operands.reader(instruction.operands[1], B32), m.operands.writer(instruction.operands[0], B32)
 
     def step() -> None:
@@ -135,51 +129,34 @@ def movmatrix(m: Memory, instruction: Instruction) -> Step:
     return step
 
 
-# Types of elements: bits of one, whether mma sums integers
-ELEMENTS = {
-    "f16": 16,
-    "bf16": 16,
-    "tf32": 32,
-    "f64": 64,
-    "e4m3": 8,
-    "e5m2": 8,
-    "s8": 8,
-    "u8": 8,
-    "s4": 4,
-    "u4": 4,
-    "b1": 1,
-}
-INTEGERS = ("s8", "u8", "s4", "u4", "b1")
+INTEGERS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}  # bits of an element, of these and of all types
+ELEMENTS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "e4m3": 8, "e5m2": 8, **INTEGERS}
 # rows of A and bits along k (a row of A in 4, 8 or 16 words), for each kind of element
 SHAPES = {
-    "f16": ("m16n8k8", "m16n8k16"),
-    "bf16": ("m16n8k8", "m16n8k16"),
-    "tf32": ("m16n8k4", "m16n8k8"),
-    "f64": ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
-    "e4m3": ("m16n8k16", "m16n8k32"),
-    "e5m2": ("m16n8k16", "m16n8k32"),
-    "s8": ("m8n8k16", "m16n8k16", "m16n8k32"),
-    "u8": ("m8n8k16", "m16n8k16", "m16n8k32"),
-    "s4": ("m8n8k32", "m16n8k32", "m16n8k64"),
-    "u4": ("m8n8k32", "m16n8k32", "m16n8k64"),
-    "b1": ("m8n8k128", "m16n8k128", "m16n8k256"),
+    ("f16", "bf16"): ("m16n8k8", "m16n8k16"),
+    ("tf32",): ("m16n8k4", "m16n8k8"),
+    ("f64",): ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
+    ("e4m3", "e5m2"): ("m16n8k16", "m16n8k32"),
+    ("s8", "u8"): ("m8n8k16", "m16n8k16", "m16n8k32"),
+    ("s4", "u4"): ("m8n8k32", "m16n8k32", "m16n8k64"),
+    ("b1",): ("m8n8k128", "m16n8k128", "m16n8k256"),
 }
 
 
-def _elements(words: np.ndarray, name: str) -> np.ndarray:
+def elements(words: np.ndarray, name: str) -> np.ndarray:
     """Words [..., n] to elements [..., n * elements of a word], as float64 (of integers: int64)."""
     words = np.ascontiguousarray(words)
     match name:
-        case "f64":
-            return words.view(np.float64)
+        case "f64" | "f32":
+            return words.view(TYPES[name].dtype).astype(np.float64)
         case "tf32":
             return floats.unpack(words, "tf32").astype(np.float64)
         case "f16" | "bf16":
             return floats.unpack(words.view(np.uint16), name).astype(np.float64)
         case "e4m3" | "e5m2":
             return floats.unpack_fp8(words.view(np.uint8), name).astype(np.float64)
-        case "s8" | "u8":
-            return words.view(f"{'i' if name == 's8' else 'u'}1").astype(np.int64)
+        case "s8" | "u8" | "s32":
+            return words.view(f"{'u' if name == 'u8' else 'i'}{4 if name == 's32' else 1}").astype(np.int64)
         case "s4" | "u4":
             bytes_ = words.view(np.uint8)
             nibbles = np.stack([bytes_ & 15, bytes_ >> 4], axis=-1).reshape(*words.shape[:-1], -1).astype(np.int64)
@@ -187,7 +164,19 @@ def _elements(words: np.ndarray, name: str) -> np.ndarray:
     return np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little").astype(np.int64)
 
 
-def _rows_of_words(registers: list[np.ndarray], height: int) -> np.ndarray:
+def results(sums: np.ndarray, name: str, saturates: bool = False) -> np.ndarray:
+    """Sums [elements, ...] in float64 or int64 as a matrix instruction rounds them [registers, ...]; those of s32 wrap,
+    or stop at the ends."""
+    if name == "f16":
+        packed = floats.pack(sums, "f16")
+        return floats.joined(packed[::2], packed[1::2])
+    if name == "s32":
+        kept = np.clip(sums, -(2**31), 2**31 - 1) if saturates else sums
+        return kept.astype(np.int64).astype(np.uint32)
+    return sums.astype(TYPES[name].dtype)
+
+
+def rows_of_words(registers: list[np.ndarray], height: int) -> np.ndarray:
     """A fragment as [warps, rows, words]: thread lane holds, of row lane/4 and those 8 further, word lane%4, then of
     the same rows the word 4 further, and so on (PTX ISA 9.7.14.5, figures of matrix fragments; B by columns)."""
     halves = height // 8
@@ -197,21 +186,19 @@ def _rows_of_words(registers: list[np.ndarray], height: int) -> np.ndarray:
 
 
 @effect("mma", anything("sp"), anything("block_scale"), takes(RESULTS, VALUES, VALUES, VALUES))
-def mma(m: Memory, instruction: Instruction) -> Step:
+def mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """mma.sync: D = A B + C of a warp (PTX ISA 9.7.14.5.14).
 
     Of floats as Hopper's tensor cores do it (tensor_cores.py); of f64 summed and rounded once. Of a tf32 operand the
     upper 19 bits count. Sums of integers wrap, or with .satfinite stop at the ends.
     """
-    return mma_together(m, [instruction])
+    return mma_together(m, [instruction], modifiers)
 
 
-def mma_together(m: Memory, group: Sequence[Instruction]) -> Step:
+def mma_together(m: Machine, group: Sequence[Instruction], modifiers: Modifiers) -> Step:
     """Several mma.sync of one form, none of which reads or writes what another writes: as one of more warps."""
     instruction, numbers = group[0], len(group)
-    modifiers = Modifiers(instruction)
-    modifiers.flag("sync")
-    modifiers.flag("aligned")
+    modifiers.drop(("sync", "aligned"))
     shape = modifiers.one_of({s for shapes in SHAPES.values() for s in shapes})
     if not (modifiers.flag("row") and modifiers.flag("col")):
         modifiers.reject("a layout other than .row.col")
@@ -223,18 +210,17 @@ def mma_together(m: Memory, group: Sequence[Instruction]) -> Step:
     if len(names) != 4 or shape is None:
         modifiers.reject("this shape and types")
     d_type, a_type, b_type, c_type = names
-    fits = shape in SHAPES.get(a_type, ()) and shape in SHAPES.get(b_type, ())
+    known = {name for names, shapes in SHAPES.items() if shape in shapes for name in names}
+    fits = a_type in known and b_type in known
     sums = ("s32",) if a_type in INTEGERS else ("f64",) if a_type == "f64" else ("f16", "f32")
     same = a_type == b_type or ELEMENTS.get(a_type) == ELEMENTS.get(b_type) != 16
     if not (fits and same and d_type in sums and c_type in sums) or (a_type == "b1") != (combine is not None):
         modifiers.reject("this shape and types")
-    modifiers.done()
     height, depth = int(shape[1:].split("n")[0]), int(shape.split("k")[1])
     groups = depth * ELEMENTS[a_type] // max(ELEMENTS[a_type], 32) // 4
     d, a, b, c = (_items(o) for o in instruction.operands)
-    results = height // 4
     wanted = tuple(
-        results // (2 if t == "f16" else 1) if t else count
+        height // 4 // (2 if t == "f16" else 1) if t else count
         for t, count in ((d_type, 0), (None, height // 8 * groups), (None, groups), (c_type, 0))
     )
     if tuple(map(len, (d, a, b, c))) != wanted:
@@ -251,8 +237,8 @@ def mma_together(m: Memory, group: Sequence[Instruction]) -> Step:
     writers = [[m.operands.writer(x, held.get(d_type) or TYPES[d_type]) for x in each] for each, *_ in fragments]
 
     def product(c: np.ndarray) -> np.ndarray:
-        left = _elements(_rows_of_words([read() for read in read_a], height), a_type)
-        right = _elements(_rows_of_words([read() for read in read_b], 8), b_type)
+        left = elements(rows_of_words([read() for read in read_a], height), a_type)
+        right = elements(rows_of_words([read() for read in read_b], 8), b_type)
         if d_type in ("f16", "f32"):
             return tensor_cores.mma(left, right, c, (a_type, b_type), d_type)
         inner = np.matmul(left, right.transpose(0, 2, 1))  # [warps, height, 8]
@@ -265,16 +251,8 @@ def mma_together(m: Memory, group: Sequence[Instruction]) -> Step:
         # D: rows lane/4 and, of 16, 8 further; columns lane%4*2 and the next
         c = np.stack(_accumulators(read_c, c_type)).reshape(height // 8, 2, -1, 8, 4)
         whole = product(c.transpose(2, 0, 3, 4, 1).reshape(-1, height, 8))
-        total = list(whole.reshape(-1, height // 8, 8, 4, 2).transpose(1, 4, 0, 2, 3).reshape(results, -1))
-        if d_type == "f16":
-            packed = [floats.pack(value, "f16") for value in total]
-            total = [floats.joined(packed[i], packed[i + 1]) for i in range(0, results, 2)]
-        elif d_type == "s32":
-            ends = np.iinfo(np.int32)
-            total = [np.clip(x, ends.min, ends.max) if saturate else x for x in total]
-            total = [x.astype(np.int32) for x in total]
-        else:
-            total = [x.astype(TYPES[d_type].dtype) for x in total]
+        parts = whole.reshape(-1, height // 8, 8, 4, 2).transpose(1, 4, 0, 2, 3).reshape(height // 4, -1)
+        total = results(parts, d_type, saturate)
         for number, into in enumerate(writers):
             own = slice(number * m.state.lanes, (number + 1) * m.state.lanes)
             for write, value in zip(into, total, strict=True):

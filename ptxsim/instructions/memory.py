@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ..machine import floats
 from ..machine.memory import Access
 from ..ptx.syntax import Address, Instruction, Symbol, Vector
 from ..ptx.types import TYPES, Type
-from .needs import Memory, Tensors
+from .needs import Machine
 from .registry import (
     ADDRESS,
     NUMBER,
@@ -41,21 +41,19 @@ SPACES = (
 )
 ORDER = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
 SCOPES = ("cta", "cluster", "gpu", "sys")
+OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 STACK = 4096  # bytes a thread that alloca may take
 CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::", "L2::", "nc", "level::", "unified")
 
 
-def parse_access(instruction: Instruction) -> tuple[Modifiers, str, int, Type, bool]:
+def parse_access(m: Modifiers) -> tuple[str, int, Type, bool]:
     """Modifiers common to loads and stores: space, vector length, type, and whether it is ordered with others."""
-    m = Modifiers(instruction)
     space = space_of(m)
     order = m.one_of(ORDER, "weak")
     m.one_of(SCOPES)
     vector = int((m.one_of(("v2", "v4", "v8")) or "v1")[1])
     m.drop(CACHE)
-    t = m.type
-    m.done()
-    return m, space, vector, t, order != "weak"
+    return space, vector, m.type, order != "weak"
 
 
 def space_of(m: Modifiers) -> str:
@@ -72,14 +70,14 @@ def elements(operand: Any, vector: int, instruction: Instruction) -> tuple[Any, 
 
 
 @effect("ld", takes(RESULTS, ADDRESS, optional=(VALUE,)))
-def ld(m: Memory, instruction: Instruction) -> Step:
+def ld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """ld: load from a space, a vector at once (PTX ISA 9.7.9.8); `.nc` and cache hints change nothing (9.7.9.9)."""
-    _, space, vector, t, ordered = parse_access(instruction)
+    space, vector, t, ordered = parse_access(modifiers)
     destination, address = instruction.operands[:2]
     if space == "param" and isinstance(address.base, Symbol) and m.operands.symbol_space(address.base) == "param":
         return _parameter(m, instruction, vector, t)
     constants = m.origins[instruction.pc] if space == "const" else ()
-    space, slot, offset = m.operands.address(address, space)
+    place = m.operands.address(address, space)
     size, width = t.bytes, t.bytes * vector
     writers = [
         (i, m.operands.lane_writer(item, t))
@@ -87,21 +85,12 @@ def ld(m: Memory, instruction: Instruction) -> Step:
         if item is not None
     ]
     kind = "ld_ordered" if ordered else "ld"
-    if len(writers) == 1:
-        ((number, write),) = writers
 
-        def step() -> None:
-            access = m.memory.access(space, slot, offset, width, instruction, kind)
-            write(access.load(size, number), access.lanes)
-
-    else:
-
-        def step() -> None:
-            access = m.memory.access(space, slot, offset, width, instruction, kind)
-            lanes = access.lanes
-            values = [access.load(size, i) for i, _ in writers]  # before a destination that is the address changes
-            for (_, write), value in zip(writers, values, strict=True):
-                write(value, lanes)
+    def step() -> None:
+        access = m.memory.access(place, width, instruction, kind)
+        values = [access.load(size, i) for i, _ in writers]  # before a destination that is the address changes
+        for (_, write), value in zip(writers, values, strict=True):
+            write(value, access.lanes)
 
     if not constants:
         return step
@@ -113,35 +102,26 @@ def ld(m: Memory, instruction: Instruction) -> Step:
     return noted
 
 
-@effect("ldu", takes(RESULTS, ADDRESS))
-def ldu(m: Memory, instruction: Instruction) -> Step:
-    """ldu: load read-only data at a common address; as ld (PTX ISA 9.7.9.10)."""
-    return ld(m, instruction)
+effect("ldu", takes(RESULTS, ADDRESS))(ld)  # at a common address (PTX ISA 9.7.9.10)
 
 
-def _parameter(m: Memory, instruction: Instruction, vector: int, t: Type) -> Step:
+def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type) -> Step:
     """ld.param of the entry: one value for all threads."""
     destination, address = instruction.operands
     base = address.base
 
-    def maker(number: int) -> Callable[[], np.ndarray]:
-        def make() -> np.ndarray:
-            at = m.operands.symbol_address(base) + address.offset + number * t.bytes
-            if at + t.bytes > len(m.memory.param_space.data):
-                raise m.diag.fault(instruction, f"parameter {base.name} is read beyond its end", 0)
-            return m.state.uniform(m.memory.param_space.data[at : at + t.bytes].view(f"u{t.bytes}")[0])
-
-        return make
+    def value(at: int) -> np.ndarray:
+        at += m.operands.symbol_address(base)
+        if at + t.bytes > len(m.memory.param_space.data):
+            raise m.diag.fault(instruction, f"parameter {base.name} is read beyond its end", 0)
+        return m.state.uniform(m.memory.param_space.data[at : at + t.bytes].view(f"u{t.bytes}")[0])
 
     moves = []
     for number, item in enumerate(elements(destination, vector, instruction)):
-        if item is None:
-            continue
-        slot, write = (
-            m.operands.constant(("param", base.name, address.offset + number * t.bytes, t.bytes), maker(number)),
-            m.operands.writer(item, t),
-        )
-        moves.append((slot, write))
+        at = address.offset + number * t.bytes
+        slot = m.operands.constant(("param", base.name, at, t.bytes), partial(value, at))
+        if item is not None:
+            moves.append((slot, m.operands.writer(item, t)))
     registers = m.state.registers
 
     def step() -> None:
@@ -152,25 +132,25 @@ def _parameter(m: Memory, instruction: Instruction, vector: int, t: Type) -> Ste
 
 
 @effect("st", anything("async"), takes(ADDRESS, VALUES, optional=(VALUE,)))
-def st(m: Memory, instruction: Instruction) -> Step:
+def st(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """st: store to a space, a vector at once (PTX ISA 9.7.9.11)."""
-    _, space, vector, t, ordered = parse_access(instruction)
+    space, vector, t, ordered = parse_access(modifiers)
     address, source = instruction.operands[:2]
     if space == "const" or (space == "param" and m.operands.symbol_space(address.base) == "param"):
         raise PtxError(f"{instruction.where}: {instruction.name} stores to read-only memory")
-    space, slot, offset = m.operands.address(address, space)
+    place = m.operands.address(address, space)
     bits = TYPES[f"b{t.bits}"]
     readers = [m.operands.reader(item, bits) for item in elements(source, vector, instruction)]
     size, width = t.bytes, t.bytes * vector
     kind = "st_ordered" if ordered else "st"
 
     def step() -> None:
-        m.memory.access(space, slot, offset, width, instruction, kind, [read() for read in readers]).put(size)
+        m.memory.access(place, width, instruction, kind, [read() for read in readers]).put(size)
 
     return step
 
 
-def blind(m: Tensors, instruction: Instruction) -> Step:
+def blind(m: Machine, instruction: Instruction) -> Step:
     """A load, store, ldmatrix, stmatrix or wgmma that is checked and passed on to the observers, without its values."""
     if instruction.opcode == "wgmma":
         from . import wgmma
@@ -179,51 +159,37 @@ def blind(m: Tensors, instruction: Instruction) -> Step:
     if instruction.opcode in ("ldmatrix", "stmatrix"):
         from .matrix import matrix_access
 
-        return matrix_access(m, instruction)[0]
-    _, space, vector, t, ordered = parse_access(instruction)
+        return matrix_access(m, instruction, Modifiers(instruction))[0]
+    space, vector, t, ordered = parse_access(Modifiers(instruction))
     address = instruction.operands[0 if instruction.opcode == "st" else 1]
     kind = ("st" if instruction.opcode == "st" else "ld") + ("_ordered" if ordered else "")
-    space, slot, offset = m.operands.address(address, space)
+    place = m.operands.address(address, space)
     width = t.bytes * vector
 
     def step() -> None:
-        m.memory.access(space, slot, offset, width, instruction, kind)
+        m.memory.access(place, width, instruction, kind)
 
     return step
 
 
-def ignored(m: Memory, instruction: Instruction) -> Step:
-    """An instruction without an effect here."""
+def ignored(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """An instruction without an effect here, whatever its modifiers."""
+    modifiers.left.clear()
     return lambda: None
 
 
-@effect("prefetch", takes(ADDRESS))
-def prefetch(m: Memory, instruction: Instruction) -> Step:
-    """prefetch: a hint to a cache (PTX ISA 9.7.9.15)."""
-    return ignored(m, instruction)
-
-
-@effect("prefetchu", takes(ADDRESS))
-def prefetchu(m: Memory, instruction: Instruction) -> Step:
-    """prefetchu: a hint to the uniform cache (PTX ISA 9.7.9.15)."""
-    return ignored(m, instruction)
-
-
-@effect("applypriority", takes(ADDRESS, NUMBER))
-def applypriority(m: Memory, instruction: Instruction) -> Step:
-    """applypriority: a hint to a cache (PTX ISA 9.7.9.16)."""
-    return ignored(m, instruction)
-
-
-@effect("discard", takes(ADDRESS, NUMBER))
-def discard(m: Memory, instruction: Instruction) -> Step:
-    """discard: data may be dropped from L2; here they stay (PTX ISA 9.7.9.17)."""
-    return ignored(m, instruction)
+effect("prefetch", takes(ADDRESS))(ignored)  # a hint to a cache (PTX ISA 9.7.9.15)
+effect("prefetchu", takes(ADDRESS))(ignored)  # a hint to the uniform cache (9.7.9.15)
+effect("applypriority", takes(ADDRESS, NUMBER))(ignored)  # a hint to a cache (9.7.9.16)
+effect("discard", takes(ADDRESS, NUMBER))(ignored)  # data may be dropped from L2; here they stay (9.7.9.17)
+effect("nanosleep", takes(VALUE))(ignored)  # nothing to wait for here (9.7.19.2)
+effect("griddepcontrol", takes())(ignored)  # launches do not overlap here (9.7.13.13)
 
 
 @effect("createpolicy", takes(RESULT, ADDRESS, VALUE, VALUE, when="range"), takes(RESULT, optional=(VALUE, VALUE)))
-def createpolicy(m: Memory, instruction: Instruction) -> Step:
+def createpolicy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """createpolicy: a cache policy, here the number 0 (PTX ISA 9.7.9.18)."""
+    modifiers.left.clear()
     write = m.operands.writer(instruction.operands[0], TYPES["b64"])
     return lambda: write(m.state.uniform(np.uint64(0)))
 
@@ -256,36 +222,31 @@ def combination(name: str, t: Type) -> Compute | None:
     return operations.get(name)
 
 
-def _atomic(m: Memory, instruction: Instruction, destination: Any, address: Address, operands: tuple[Any, ...]) -> Step:
-    modifiers = Modifiers(instruction)
+def _atomic(m: Machine, modifiers: Modifiers, destination: Any, address: Address, operands: tuple[Any, ...]) -> Step:
+    instruction = modifiers.instruction
     modifiers.one_of(ORDER)
     modifiers.one_of(SCOPES)
     space = space_of(modifiers)
     modifiers.flag("noftz")
-    name = modifiers.one_of(("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"))
+    name = modifiers.one_of(OPERATIONS) or modifiers.reject("this operation")
     modifiers.drop(("L2::",))
     t = modifiers.type
-    if name is None:
-        modifiers.reject("this operation")
-    modifiers.done()
     update = combination(name, t) or modifiers.reject("this operation")
     operands = operands[: 2 if name == "cas" else 1]
-    space, slot, offset = m.operands.address(address, space)
+    place = m.operands.address(address, space)
     readers = [m.operands.reader(operand, t) for operand in operands]
     write = m.operands.lane_writer(destination, t) if destination is not None else None
     size = t.bytes
 
     def step() -> None:
         """Threads that meet at one address take turns, in the order of their numbers; the others go together."""
-        access = m.memory.access(space, slot, offset, size, instruction, "atom")
-        parts = getattr(access, "parts", None) or [(None, access)]
+        access = m.memory.access(place, size, instruction, "atom")
         lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
         values = [read()[lanes] for read in readers]
         before = np.zeros(len(lanes), f"u{size}")
-        for places, part in parts:
-            places = np.arange(len(lanes)) if places is None else places
+        for places, part in access.parts:
             before[places] = found = _in_turns(part, size, t, update, [v[places] for v in values])
-            m.events.found_there(part, found)
+            m.events.flags.found_there(part, found)
         if write is not None:
             write(before, access.lanes)
 
@@ -311,53 +272,50 @@ def _in_turns(access: Access, size: int, t: Type, update: Compute, values: list[
 
 
 @effect("atom", takes(RESULTS, ADDRESS, VALUES, optional=(VALUE, VALUE)))
-def atom(m: Memory, instruction: Instruction) -> Step:
+def atom(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """atom: read, change and write in one; gives the old value (PTX ISA 9.7.13.5)."""
     destination, address, *operands = instruction.operands
-    return _atomic(m, instruction, destination, address, tuple(operands))
+    return _atomic(m, modifiers, destination, address, tuple(operands))
 
 
 @effect("red", anything("async"), takes(ADDRESS, VALUES, optional=(VALUE,)))
-def red(m: Memory, instruction: Instruction) -> Step:
+def red(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """red: as atom, without the old value (PTX ISA 9.7.13.6)."""
     address, *operands = instruction.operands
-    return _atomic(m, instruction, None, address, tuple(operands))
+    return _atomic(m, modifiers, None, address, tuple(operands))
 
 
 @effect("membar", takes())
-def membar(m: Memory, instruction: Instruction) -> Step:
+def membar(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """membar: orders memory accesses (PTX ISA 9.7.13.4). Here they are in order; the watch over races learns of it."""
+    modifiers.left.clear()
     return _fence(m, "cta" not in instruction.modifiers)
 
 
-def _fence(m: Memory, beyond_block: bool) -> Step:
-    return lambda: m.events.fence(m.state.living(), beyond_block)
+def _fence(m: Machine, beyond_block: bool) -> Step:
+    return lambda: m.events.order.fence(m.state.living(), beyond_block)
 
 
 @effect("fence", takes(ADDRESS, NUMBER, when="acquire proxy"), takes())
-def fence(m: Memory, instruction: Instruction) -> Step:
+def fence(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """fence: as membar (PTX ISA 9.7.13.4). The watch over races learns of its scope and its proxies."""
-    modifiers = Modifiers(instruction)
     beyond = not {"gpu", "sys", "cluster"}.isdisjoint(modifiers.left)
     if modifiers.flag("proxy"):
         to_async = modifiers.flag("async") or modifiers.flag("async::shared::cta") or modifiers.flag("async::global")
         of_maps = modifiers.flag("tensormap::generic")
         modifiers.drop(("alias", "async", "global", "shared::", "tensormap::", "acquire", "release", "cta", "gpu"))
         modifiers.drop(("sc", "acq_rel", "sys", "cluster"))
-        modifiers.done()
         if of_maps:
             return _map_fence(m, instruction)
-        return (lambda: m.events.proxy_fence(m.state.living())) if to_async else ignored(m, instruction)
+        return (lambda: m.events.order.proxy_fence(m.state.living())) if to_async else lambda: None
     if modifiers.flag("mbarrier_init"):
         modifiers.drop(("release", "cluster"))
-        modifiers.done()
         return lambda: m.events.init_fence(m.state.living())
     modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster"))
-    modifiers.done()
     return _fence(m, beyond)
 
 
-def _map_fence(m: Memory, instruction: Instruction) -> Step:
+def _map_fence(m: Machine, instruction: Instruction) -> Step:
     """fence.proxy.tensormap::generic: a release, or an acquire of the tensor map at an address."""
     if not instruction.operands:
         return lambda: m.events.map_fence(m.state.living(), None)
@@ -371,11 +329,9 @@ def _map_fence(m: Memory, instruction: Instruction) -> Step:
 
 
 @effect("alloca", takes(RESULT, VALUE, optional=(NUMBER,)))
-def alloca(m: Memory, instruction: Instruction) -> Step:
+def alloca(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """alloca: allocate bytes of the thread's local memory until it ends (PTX ISA 9.7.15.3)."""
-    modifiers = Modifiers(instruction)
     t = modifiers.type
-    modifiers.done()
     destination, size, *align = instruction.operands
     read, write = m.operands.reader(size, t), m.operands.writer(destination, t)
     boundary = int(align[0].value) if align else 8
@@ -395,17 +351,17 @@ def alloca(m: Memory, instruction: Instruction) -> Step:
 
 
 @effect("stacksave", takes(RESULT))
-def stacksave(m: Memory, instruction: Instruction) -> Step:
+def stacksave(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """stacksave: where alloca would take the next bytes (PTX ISA 9.7.15.1)."""
-    t = Modifiers(instruction).type
+    t = modifiers.type
     write = m.operands.writer(instruction.operands[0], t)
     return lambda: write(m.calls.stack_top.astype(t.dtype))
 
 
 @effect("stackrestore", takes(VALUE))
-def stackrestore(m: Memory, instruction: Instruction) -> Step:
+def stackrestore(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """stackrestore: back to what stacksave said (PTX ISA 9.7.15.2)."""
-    t = Modifiers(instruction).type
+    t = modifiers.type
     read = m.operands.reader(instruction.operands[0], t)
 
     def step() -> None:

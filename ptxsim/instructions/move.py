@@ -8,7 +8,7 @@ from ..errors import PtxError
 from ..machine.memory import BASES, RANK_AT
 from ..ptx.syntax import Immediate, Instruction, Special, Symbol, Vector
 from ..ptx.types import STORAGE, TYPES, Type
-from .needs import Clocks
+from .needs import Machine
 from .registry import RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, effect, takes
 from .special import CLOCKS, clock_value
 
@@ -16,14 +16,12 @@ U64 = np.uint64
 
 
 @effect("mov", takes(RESULTS, VALUES))
-def mov(m: Clocks, instruction: Instruction) -> Step:
+def mov(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """mov: copy a register, constant, special register or address; pack or unpack a vector (PTX ISA 9.7.9.3, 9.7.9.4).
 
     The array moves as it is: a move keeps bits, and which array they are in does not matter.
     """
-    modifiers = Modifiers(instruction)
     t = modifiers.type
-    modifiers.done()
     destination, source = instruction.operands
     if isinstance(source, Vector):
         return _pack(m, instruction, t)
@@ -48,7 +46,7 @@ def _part(instruction: Instruction, t: Type, vector: Vector) -> Type:
     return TYPES[f"b{t.bits // count}"]
 
 
-def _pack(m: Clocks, instruction: Instruction, t: Type) -> Step:
+def _pack(m: Machine, instruction: Instruction, t: Type) -> Step:
     """mov.b64 d, {a, b}: the first element is the least significant."""
     destination, source = instruction.operands
     part = _part(instruction, t, source)
@@ -65,7 +63,7 @@ def _pack(m: Clocks, instruction: Instruction, t: Type) -> Step:
     return step
 
 
-def _unpack(m: Clocks, instruction: Instruction, t: Type) -> Step:
+def _unpack(m: Machine, instruction: Instruction, t: Type) -> Step:
     """mov.b64 {a, b}, d; `_` leaves an element out."""
     destination, source = instruction.operands
     part = _part(instruction, t, destination)
@@ -82,14 +80,12 @@ def _unpack(m: Clocks, instruction: Instruction, t: Type) -> Step:
 
 
 @effect("cvta", takes(RESULT, VALUE))
-def cvta(m: Clocks, instruction: Instruction) -> Step:
+def cvta(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cvta: an address in a space to a generic one; `.to` the other way (PTX ISA 9.7.9.20)."""
-    modifiers = Modifiers(instruction)
     to = modifiers.flag("to")
     space = modifiers.one_of(("global", "const", "shared", "local", "param", "shared::cta"))
     modifiers.drop(("entry",))
     t = modifiers.type
-    modifiers.done()
     if space is None:
         raise PtxError(f"{instruction.where}: {instruction.name} does not name a space")
     base = BASES.get(space.removesuffix("::cta"), 0)
@@ -101,14 +97,12 @@ def cvta(m: Clocks, instruction: Instruction) -> Step:
 
 
 @effect("isspacep", takes(RESULT, VALUE))
-def isspacep(m: Clocks, instruction: Instruction) -> Step:
+def isspacep(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """isspacep: whether a generic address lies in a space's window (PTX ISA 9.7.9.19)."""
-    modifiers = Modifiers(instruction)
     space = modifiers.one_of(("global", "const", "shared", "local", "param", "shared::cta", "shared::cluster"))
     if space is None:
         modifiers.reject("this space")
     modifiers.drop(("entry",))
-    modifiers.done()
     window = U64(BASES.get(space.split("::")[0], 0) >> 48)
     read = m.operands.reader(instruction.operands[1], TYPES["u64"])
     write = m.operands.writer(instruction.operands[0], TYPES["pred"])

@@ -11,7 +11,9 @@ The rest (memory, warps, barriers, control) are functions of the machine that re
 They state the kinds of their operands where they are registered, and linking checks them:
 
     @effect("ld", takes(RESULTS, ADDRESS, optional=(VALUE,)))
-    def ld(m, instruction): ...
+    def ld(m, instruction, modifiers): ...
+
+Whatever a builder leaves of the modifiers is an error: nothing is skipped in silence.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from ..ptx.syntax import (
     Vector,
 )
 from ..ptx.types import TYPES, Type
-from .needs import Everything
+from .needs import Machine
 
 
 @dataclass(frozen=True)
@@ -126,9 +128,8 @@ class Modifiers:
 
     def __init__(self, instruction: Instruction) -> None:
         self.instruction = instruction
-        self.left = list(instruction.modifiers)
         self.types = [TYPES[name] for name in instruction.modifiers if name in TYPES]
-        self.left = [name for name in self.left if name not in TYPES]
+        self.left = [name for name in instruction.modifiers if name not in TYPES]
 
     @property
     def type(self) -> Type:
@@ -175,14 +176,12 @@ class Modifiers:
 Build = Callable[[Modifiers], Elementwise]
 Step = Callable[[], object]  # for the active threads; what it gives is not used
 Control = Callable[[np.ndarray], int | None]  # the mask of active threads to the place where they all go on
-BuildStep = Callable[[Everything, Instruction], Step]
-BuildControl = Callable[[Everything, Instruction], Control]
-BuiltStep = TypeVar("BuiltStep", bound=BuildStep)  # which may need less of the machine than everything
-BuiltControl = TypeVar("BuiltControl", bound=BuildControl)
+Built = TypeVar("Built", Step, Control)
+Builder = Callable[[Machine, Instruction, Modifiers], Built]
 
 ELEMENTWISE: dict[tuple[str, str | None], Build] = {}
-EFFECTS: dict[str, BuildStep] = {}
-CONTROLS: dict[str, BuildControl] = {}
+EFFECTS: dict[str, Callable[[Machine, Instruction], Step]] = {}
+CONTROLS: dict[str, Callable[[Machine, Instruction], Control]] = {}
 OPERANDS: dict[str, tuple[Form, ...]] = {}  # by opcode; the first whose modifiers are there counts
 
 
@@ -200,32 +199,42 @@ def elementwise(opcode: str, types: Iterable[str] | None = None) -> Callable[[Bu
     return register
 
 
-def effect(opcode: str, *forms: Form) -> Callable[[BuiltStep], BuiltStep]:
-    """Register the builder of a step that touches memory or other threads: `build(machine, instruction)`,
-    where the machine is what it needs of one (needs.py).
+def same_type(opcode: str, types: Iterable[str], compute: Compute, count: int) -> None:
+    """Register an operation without modifiers, whose `count` sources and result have the instruction's type."""
+    elementwise(opcode, types)(lambda m: Elementwise(compute, m.type, (m.type,) * count))
 
-    The step is a function without arguments; `machine.state.active` says for which threads it runs.
-    """
 
-    def register(build: BuiltStep) -> BuiltStep:
-        EFFECTS[opcode], OPERANDS[opcode] = build, forms
+def _registers(
+    table: dict[str, Callable[[Machine, Instruction], Built]], opcode: str, forms: tuple[Form, ...]
+) -> Callable[[Builder[Built]], Builder[Built]]:
+    def register(build: Builder[Built]) -> Builder[Built]:
+        def built(m: Machine, instruction: Instruction) -> Built:
+            modifiers = Modifiers(instruction)
+            made = build(m, instruction, modifiers)
+            modifiers.done()
+            return made
+
+        table[opcode], OPERANDS[opcode] = built, forms
         return build
 
     return register
 
 
-def control(opcode: str, *forms: Form) -> Callable[[BuiltControl], BuiltControl]:
-    """Register the builder of an instruction that decides what comes next: `build(machine, instruction)`.
+def effect(opcode: str, *forms: Form) -> Callable[[Builder[Step]], Builder[Step]]:
+    """Register the builder of a step that touches memory or other threads.
+
+    The step is a function without arguments; `machine.state.active` says for which threads it runs.
+    """
+    return _registers(EFFECTS, opcode, forms)
+
+
+def control(opcode: str, *forms: Form) -> Callable[[Builder[Control]], Builder[Control]]:
+    """Register the builder of an instruction that decides what comes next.
 
     Its step takes the mask of active threads and returns the pc at which they all go on, or None after it has put
     them elsewhere: in the machine's groups, at a barrier, or out of the program.
     """
-
-    def register(build: BuiltControl) -> BuiltControl:
-        CONTROLS[opcode], OPERANDS[opcode] = build, forms
-        return build
-
-    return register
+    return _registers(CONTROLS, opcode, forms)
 
 
 def find_elementwise(instruction: Instruction) -> Build | None:
@@ -239,21 +248,14 @@ def require_operands(instruction: Instruction) -> None:
     """Raise `PtxError` where an operand is not of the kind that the instruction takes there.
 
     An opcode that is not known is let through: only what an entry reaches must be."""
-    operands = instruction.operands
-    for form in OPERANDS.get(instruction.opcode, ()):
-        if not form.when or form.when.issubset(instruction.modifiers):
-            kinds = form.kinds
-            if kinds is None:
-                return
-            if not form.least <= len(operands) <= len(kinds):
-                most = "" if form.least == len(kinds) else f" to {len(kinds)}"
-                raise PtxError(
-                    f"PTX line {instruction.ptx_line}: {instruction.name} takes {form.least}{most} operands, "
-                    f"found {len(operands)}"
-                )
-            for place, (operand, kind) in enumerate(zip(operands, kinds, strict=False), 1):
-                if not kind.allows(operand):
-                    raise PtxError(
-                        f"PTX line {instruction.ptx_line}: operand {place} of {instruction.name} must be {kind.words}"
-                    )
-            return
+    operands, where = instruction.operands, f"PTX line {instruction.ptx_line}"
+    fits = (f for f in OPERANDS.get(instruction.opcode, ()) if f.when.issubset(instruction.modifiers))
+    form = next(fits, None)
+    if form is None or form.kinds is None:
+        return
+    if not form.least <= len(operands) <= len(form.kinds):
+        most = "" if form.least == len(form.kinds) else f" to {len(form.kinds)}"
+        raise PtxError(f"{where}: {instruction.name} takes {form.least}{most} operands, found {len(operands)}")
+    for place, (operand, kind) in enumerate(zip(operands, form.kinds, strict=False), 1):
+        if not kind.allows(operand):
+            raise PtxError(f"{where}: operand {place} of {instruction.name} must be {kind.words}")

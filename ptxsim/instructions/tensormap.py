@@ -6,10 +6,11 @@ import numpy as np
 
 from ..errors import PtxError
 from ..machine import tensor_maps
-from ..machine.memory import GLOBAL_BASE, Access, MixedAccess
+from ..machine.memory import GLOBAL_BASE
+from ..machine.operands import Place
 from ..ptx.syntax import Immediate, Instruction
 from ..ptx.types import TYPES
-from .needs import Memory
+from .needs import Machine
 from .registry import ADDRESS, NUMBER, VALUE, Modifiers, Step, effect, takes
 
 U64 = TYPES["u64"]
@@ -17,9 +18,8 @@ PIECE = 16  # bytes of a map that are accessed at once
 
 
 @effect("tensormap", takes(ADDRESS, ADDRESS, NUMBER, when="cp_fenceproxy"), takes(ADDRESS, VALUE, optional=(VALUE,)))
-def tensormap(m: Memory, instruction: Instruction) -> Step:
+def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """tensormap.replace: set a field of a map; tensormap.cp_fenceproxy: copy one from shared to global memory."""
-    modifiers = Modifiers(instruction)
     if modifiers.flag("cp_fenceproxy"):
         return _copy(m, instruction, modifiers)
     field = modifiers.one_of(tensor_maps.FIELDS)
@@ -28,9 +28,8 @@ def tensormap(m: Memory, instruction: Instruction) -> Step:
     space = modifiers.one_of(("global", "shared::cta", "shared"), "generic").removesuffix("::cta")
     modifiers.drop(("b1024",))
     t = modifiers.type
-    modifiers.done()
     address, *more = instruction.operands
-    name, slot, offset = m.operands.address(address, space)
+    place = m.operands.address(address, space)
     ordinal = more.pop(0) if len(more) > 1 else Immediate(0)
     if not isinstance(ordinal, Immediate) or not 0 <= int(ordinal.value) < tensor_maps.MOST_RANK:
         raise PtxError(f"{instruction.where}: {instruction.name}: the ordinal must be a whole number from 0 to 4")
@@ -38,7 +37,7 @@ def tensormap(m: Memory, instruction: Instruction) -> Step:
     read = m.operands.reader(more[0], t)
 
     def step() -> None:
-        for data, start, lane in _maps(m, instruction, name, slot, offset):
+        for data, start, lane in _maps(m, instruction, place):
             own = data[start : start + tensor_maps.BYTES]
             number = tensor_maps.decoded(own.tobytes())
             if number is not None and number < len(m.launch.tensor_maps):
@@ -47,46 +46,39 @@ def tensormap(m: Memory, instruction: Instruction) -> Step:
             value = int(np.broadcast_to(read(), m.state.lanes)[lane]) & (1 << 8 * size) - 1
             own[at : at + size] = np.frombuffer(value.to_bytes(size, "little"), np.uint8)
             if data is m.memory.spaces["global"].data:
-                m.events.map_changed(start + GLOBAL_BASE, lane, instruction)
+                m.events.global_memory.maps.changed(start + GLOBAL_BASE, lane, instruction)
 
     return step
 
 
-def _maps(m: Memory, instruction: Instruction, name: str, slot: int, offset: int) -> list[tuple[np.ndarray, int, int]]:
+def _maps(m: Machine, instruction: Instruction, place: Place) -> list[tuple[np.ndarray, int, int]]:
     """Where the maps of the active threads lie: an array of bytes, a place in it; and the thread."""
-    access = m.memory.access(name, slot, offset, PIECE, instruction, "atom", observed=False)
-    parts = [part for _, part in access.parts] if isinstance(access, MixedAccess) else [access]
+    access = m.memory.access(place, PIECE, instruction, "atom", observed=False)
     found = []
-    for part in parts:
-        _require_whole(m, part, instruction)
+    for _, part in access.parts:
+        m.memory.require_valid(part, tensor_maps.BYTES, 64, instruction, "atom")
         lanes = np.arange(m.state.lanes) if part.lanes is None else np.asarray(part.lanes)
         found += [(part.space.data, at, lane) for at, lane in zip(part.flat().tolist(), lanes.tolist(), strict=True)]
     return found
 
 
-def _require_whole(m: Memory, access: Access, instruction: Instruction) -> None:
-    m.memory.require_valid(access.space, access.where, access.offset, tensor_maps.BYTES, 64, instruction, "atom")
-
-
-def _copy(m: Memory, instruction: Instruction, modifiers: Modifiers) -> Step:
+def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """[to], [from], 128: by one lane of the warp is enough; the fence orders what is not reordered here."""
     modifiers.drop(("global", "shared::", "tensormap::", "release", "acquire", "cta", "cluster", "gpu", "sys", "sync"))
     modifiers.drop(("aligned",))
-    modifiers.done()
     destination, source, size = instruction.operands
     if int(size.value) != tensor_maps.BYTES:
         raise PtxError(f"{instruction.where}: {instruction.name} copies {tensor_maps.BYTES} bytes, not {size.value}")
-    _, to_slot, to_offset = m.operands.address(destination, "global")
-    _, from_slot, from_offset = m.operands.address(source, "shared")
+    to_place, from_place = m.operands.address(destination, "global"), m.operands.address(source, "shared")
 
     def step() -> None:
-        taken = _maps(m, instruction, "shared", from_slot, from_offset)
-        put = _maps(m, instruction, "global", to_slot, to_offset)
+        taken = _maps(m, instruction, from_place)
+        put = _maps(m, instruction, to_place)
         first: dict[int, int] = {}  # by place, the first lane: the warp does it together
         for (data, start, _), (to, place, lane) in zip(taken, put, strict=True):
             to[place : place + tensor_maps.BYTES] = data[start : start + tensor_maps.BYTES]
             first.setdefault(place, lane)
         for place, lane in first.items():
-            m.events.map_changed(place + GLOBAL_BASE, lane, instruction, released=True)
+            m.events.global_memory.maps.changed(place + GLOBAL_BASE, lane, instruction, released=True)
 
     return step

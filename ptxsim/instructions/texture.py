@@ -6,108 +6,113 @@ an index outside gives zeros.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ..errors import PtxError
 from ..machine.texture_arrays import TextureArray
-from ..ptx.syntax import Address, Instruction, Register, Symbol, Vector
+from ..ptx.syntax import Instruction, Vector
 from ..ptx.types import TYPES
-from .needs import Memory
+from .needs import Machine
 from .registry import RESULT_VECTOR, RESULTS, TEXEL, VALUES, Modifiers, Step, effect, takes
 
 S32, U32, U64, F32 = TYPES["s32"], TYPES["u32"], TYPES["u64"], TYPES["f32"]
 GEOMETRIES = {"1d": (1, 0), "2d": (2, 0), "3d": (3, 0), "a1d": (1, 1), "a2d": (2, 1), "cube": (3, 0), "acube": (3, 1)}
 MODES = ("trap", "clamp", "zero")
 
-Coordinates = Callable[[np.ndarray], tuple[list[np.ndarray], np.ndarray | None]]  # of lanes: along x, y, z; layers
 
+class Objects:
+    """The texture or surface objects that the threads of an instruction access, and where."""
 
-def _object(m: Memory, instruction: Instruction, address: Any) -> tuple[Callable[[], np.ndarray], tuple[Any, ...]]:
-    """The numbers of the objects, and the coordinates."""
-    if not isinstance(address, Address) or not isinstance(address.base, (Register, Symbol)) or address.index is None:
-        raise PtxError(f"{instruction.where}: {instruction.name}: a texture or surface object must be in a register")
-    index = address.index.items if isinstance(address.index, Vector) else (address.index,)
-    return m.operands.reader(address.base, U64), tuple(index)
-
-
-def _coordinates(
-    m: Memory, instruction: Instruction, items: tuple[Any, ...], geometry: str, of_floats: bool
-) -> Coordinates:
-    dims, layered = GEOMETRIES[geometry]
-    if len(items) < dims + layered:
-        raise PtxError(f"{instruction.where}: {instruction.name} with {len(items)} coordinates")
-    read_layer = m.operands.reader(items[0], U32) if layered else None
-    readers = [m.operands.reader(item, F32 if of_floats else S32) for item in items[layered : layered + dims]]
-
-    def read(lanes: np.ndarray) -> tuple[list[np.ndarray], np.ndarray | None]:
-        layer = None if read_layer is None else np.broadcast_to(read_layer(), m.state.lanes)[lanes]
-        return [np.broadcast_to(each(), m.state.lanes)[lanes] for each in readers], layer
-
-    return read
-
-
-def _of_each(
-    m: Memory, instruction: Instruction, handles: np.ndarray, lanes: np.ndarray, geometry: str
-) -> list[tuple[TextureArray, np.ndarray]]:
-    """The arrays that threads mean, each with their places among these."""
-    found = []
-    for number in np.unique(handles).tolist():
-        here = np.flatnonzero(handles == number)
-        array = m.launch.textures.get(number)
-        if array is None:
-            raise m.diag.fault(instruction, f"0x{number:x} is not a texture or surface object", int(lanes[here[0]]))
-        if isinstance(array, TextureArray) and array.freed:
-            raise m.diag.fault(instruction, f"{array!r} was freed", int(lanes[here[0]]))
+    def __init__(self, m: Machine, instruction: Instruction, address: Any, geometry: str, of_floats: bool) -> None:
+        self.m, self.instruction, self.geometry = m, instruction, geometry
+        self.handle = m.operands.reader(address.base, U64)
+        items = address.index.items if isinstance(address.index, Vector) else (address.index,)
         dims, layered = GEOMETRIES[geometry]
-        cube = geometry.endswith("cube")
-        fits = isinstance(array, TextureArray) and array.cube == cube and (cube or array.dims == dims)
-        if not isinstance(array, TextureArray) or not fits or (not cube and array.layered != bool(layered)):
-            raise m.diag.fault(
-                instruction, f"{instruction.name} of {array!r}, which is no texture of {geometry}", int(lanes[0])
-            )
-        found.append((array, here))
-    return found
+        if len(items) < dims + layered:
+            raise PtxError(f"{instruction.where}: {instruction.name} with {len(items)} coordinates")
+        self.read_layer = m.operands.reader(items[0], U32) if layered else None
+        self.readers = [m.operands.reader(item, F32 if of_floats else S32) for item in items[layered : layered + dims]]
+
+    def handles(self, lanes: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(self.handle(), self.m.state.lanes)[lanes]
+
+    def coordinates(self, lanes: np.ndarray) -> tuple[list[np.ndarray], np.ndarray | None]:
+        """Coordinates along x, y and z, and layers, of some lanes."""
+        total = self.m.state.lanes
+        layer = None if self.read_layer is None else np.broadcast_to(self.read_layer(), total)[lanes]
+        return [np.broadcast_to(each(), total)[lanes] for each in self.readers], layer
+
+    def arrays(self, lanes: np.ndarray) -> Iterator[tuple[TextureArray, np.ndarray]]:
+        """The arrays that these lanes mean, each with its places among these."""
+        cube, kind = self.geometry.endswith("cube"), GEOMETRIES[self.geometry]
+        handles = self.handles(lanes)
+        for number in np.unique(handles).tolist():
+            here = np.flatnonzero(handles == number)
+            array, lane = self.m.launch.textures.get(number), int(lanes[here[0]])
+            if array is None:
+                what = f"0x{number:x} is not a texture or surface object"
+                raise self.m.diag.fault(self.instruction, what, lane)
+            if isinstance(array, TextureArray) and array.freed:
+                raise self.m.diag.fault(self.instruction, f"{array!r} was freed", lane)
+            if not isinstance(array, TextureArray) or array.cube != cube or (not cube and array.kind != kind):
+                what = f"{self.instruction.name} of {array!r}, which is no texture of {self.geometry}"
+                raise self.m.diag.fault(self.instruction, what, int(lanes[0]))
+            yield array, here
+
+    def fetch_memory(self, lanes: np.ndarray, results: list[np.ndarray]) -> None:
+        """Fetch elements of linear memory by their index."""
+        m, handles, x = self.m, self.handles(lanes), self.coordinates(lanes)[0][0].astype(np.int64)
+        for number in np.unique(handles).tolist():
+            texture = m.launch.textures.get(number)
+            if texture is None or isinstance(texture, TextureArray):
+                what = f"0x{number:x} is not a texture object of linear memory"
+                raise m.diag.fault(self.instruction, what, int(lanes[0]))
+            here = np.flatnonzero(handles == number)
+            inside = here[(x[here] >= 0) & (x[here] < texture.elements)]
+            raw = m.launch.arena.read(texture.address, texture.elements * texture.element_bytes)
+            table = raw.view(texture.dtype).reshape(texture.elements, -1)
+            rows = np.zeros((len(x), table.shape[1]), table.dtype)  # outside: zeros
+            rows[inside] = table[x[inside]]
+            _put(results, lanes[here], rows[here])
+            m.events.fetched(self.instruction, texture, lanes, x)
 
 
 @effect("tex", takes(RESULT_VECTOR, TEXEL, optional=(VALUES, VALUES)))
-def tex(m: Memory, instruction: Instruction) -> Step:
+def tex(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """tex: fetch four components (PTX ISA 9.7.10.3); of 1d with an index, out of linear memory or an array."""
-    modifiers = Modifiers(instruction)
     geometry = modifiers.one_of(GEOMETRIES)
     level = modifiers.one_of(("level", "grad"))
     if geometry is None or len(modifiers.types) != 2 or modifiers.types[1].name not in ("s32", "f32"):
         modifiers.reject("this geometry and types")
     modifiers.flag("v4")
     t, coordinate = modifiers.types
-    modifiers.done()
     destination, address = instruction.operands[:2]
     writers = [m.operands.writer(item, t) if item is not None else None for item in destination.items]
-    handle, items = _object(m, instruction, address)
-    read = _coordinates(m, instruction, items, geometry, coordinate.name == "f32")
+    objects = Objects(m, instruction, address, geometry, coordinate.name == "f32")
+    linear = geometry == "1d" and coordinate.name == "s32" and not level
 
     def step() -> None:
-        lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
-        handles = np.broadcast_to(handle(), m.state.lanes)[lanes]
+        lanes = m.state.acting_lanes()
         results = [np.zeros(m.state.lanes, t.dtype) for _ in range(4)]
-        linear = geometry == "1d" and coordinate.name == "s32" and not level
-        of_memory = [n for n in np.unique(handles).tolist() if not isinstance(m.launch.textures.get(n), TextureArray)]
+        of_memory = [
+            n
+            for n in np.unique(objects.handles(lanes)).tolist()
+            if not isinstance(m.launch.textures.get(n), TextureArray)
+        ]
         if linear and of_memory:
-            _of_memory(m, instruction, handles, lanes, read(lanes)[0][0].astype(np.int64), results, t.kind == "f")
+            objects.fetch_memory(lanes, results)
         else:
-            along, layer = read(lanes)
-            for array, here in _of_each(m, instruction, handles, lanes, geometry):
-                _read(m, instruction, array, lanes[here])
+            along, layer = objects.coordinates(lanes)
+            for array, here in objects.arrays(lanes):
+                _note_read(m, instruction, array, lanes[here])
                 values = array.fetch([c[here] for c in along], None if layer is None else layer[here])
                 if (values.dtype.kind == "f") != (t.kind == "f"):
                     what = f"{instruction.name} reads elements of {values.dtype} from {array!r}"
                     raise m.diag.fault(instruction, what, int(lanes[here[0]]))
-                for channel in range(values.shape[1]):
-                    results[channel][lanes[here]] = values[:, channel].astype(t.dtype)
-                if values.shape[1] < 4 and t.kind == "f":
-                    results[3][lanes[here]] = 1
+                _put(results, lanes[here], values.astype(t.dtype))
         for write, value in zip(writers, results, strict=False):
             if write is not None:
                 write(value)
@@ -115,7 +120,7 @@ def tex(m: Memory, instruction: Instruction) -> Step:
     return step
 
 
-def _read(m: Memory, instruction: Instruction, array: TextureArray, lanes: np.ndarray) -> None:
+def _note_read(m: Machine, instruction: Instruction, array: TextureArray, lanes: np.ndarray) -> None:
     """Note that an array is read; report it where nobody wrote it."""
     array.fetched = True
     if array.unwritten and not array.stored and m.launch.checks.unwritten:
@@ -123,52 +128,32 @@ def _read(m: Memory, instruction: Instruction, array: TextureArray, lanes: np.nd
         m.diag.report(instruction, what, int(lanes[0]), len(lanes))
 
 
-def _of_memory(
-    m: Memory,
-    instruction: Instruction,
-    handles: np.ndarray,
-    lanes: np.ndarray,
-    x: np.ndarray,
-    results: list[np.ndarray],
-    of_floats: bool,
-) -> None:
-    """Fetch elements of linear memory."""
-    for number in np.unique(handles).tolist():
-        texture = m.launch.textures.get(number)
-        if texture is None or isinstance(texture, TextureArray):
-            raise m.diag.fault(instruction, f"0x{number:x} is not a texture object of linear memory", int(lanes[0]))
-        here = np.flatnonzero(handles == number)
-        inside = here[(x[here] >= 0) & (x[here] < texture.elements)]
-        raw = m.launch.arena.read(texture.address, texture.elements * texture.element_bytes)
-        table = raw.view(texture.dtype).reshape(texture.elements, -1)
-        for channel in range(table.shape[1]):
-            results[channel][lanes[inside]] = table[x[inside], channel]
-        if table.shape[1] < 4 and of_floats:
-            results[3][lanes[here]] = 1
-        m.events.fetched(instruction, texture, lanes, x)
+def _put(results: list[np.ndarray], lanes: np.ndarray, values: np.ndarray) -> None:
+    """The components that some lanes fetch, of floats with 1 for the fourth where there are fewer."""
+    for result, column in zip(results, values.T, strict=False):
+        result[lanes] = column
+    if values.shape[1] < 4 and results[3].dtype.kind == "f":
+        results[3][lanes] = 1
 
 
 def _surface(
-    m: Memory, instruction: Instruction, address: Any
+    m: Machine, instruction: Instruction, modifiers: Modifiers, address: Any
 ) -> tuple[Callable[[], list[tuple[TextureArray, np.ndarray, np.ndarray, np.ndarray]]], int, int]:
     """A function: of each array its threads, where they begin in its bytes, and whether they lie inside; bytes of a
     component; components."""
-    modifiers = Modifiers(instruction)
     geometry, mode = modifiers.one_of(GEOMETRIES), modifiers.one_of(MODES, "trap")
     if not modifiers.flag("b") or geometry is None or geometry.endswith("cube"):
         modifiers.reject("this access of a surface")
     count = int(modifiers.one_of(("v2", "v4"), "v1")[1])
     size = modifiers.type.bytes
     modifiers.drop(("ca", "cg", "cs", "cv", "wb", "wt"))
-    modifiers.done()
-    handle, items = _object(m, instruction, address)
-    read = _coordinates(m, instruction, items, geometry, False)
+    objects = Objects(m, instruction, address, geometry, of_floats=False)
 
     def at() -> list[tuple[TextureArray, np.ndarray, np.ndarray, np.ndarray]]:
-        lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
-        along, layer = read(lanes)
+        lanes = m.state.acting_lanes()
+        along, layer = objects.coordinates(lanes)
         found = []
-        for array, here in _of_each(m, instruction, np.broadcast_to(handle(), m.state.lanes)[lanes], lanes, geometry):
+        for array, here in objects.arrays(lanes):
             own, which = [c[here] for c in along], None if layer is None else layer[here]
             places, inside = array.bytes_at(own, which, size * count)
             if mode == "trap" and not inside.all():
@@ -189,10 +174,10 @@ def _surface(
 
 
 @effect("suld", takes(RESULTS, TEXEL))
-def suld(m: Memory, instruction: Instruction) -> Step:
+def suld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """suld.b: load from a surface, x in bytes (PTX ISA 9.7.11.1); outside: a fault (.trap), the edge, or zeros."""
     destination, address = instruction.operands
-    at, size, count = _surface(m, instruction, address)
+    at, size, count = _surface(m, instruction, modifiers, address)
     items = destination.items if isinstance(destination, Vector) else (destination,)
     t = TYPES[f"b{8 * size}"]
     writers = [m.operands.writer(item, t) if item is not None else None for item in items]
@@ -200,7 +185,7 @@ def suld(m: Memory, instruction: Instruction) -> Step:
     def step() -> None:
         results = [np.zeros(m.state.lanes, t.dtype) for _ in range(count)]
         for array, lanes, places, inside in at():
-            _read(m, instruction, array, lanes)
+            _note_read(m, instruction, array, lanes)
             for i, result in enumerate(results):
                 raw = array.raw[(places[inside] + i * size)[:, None] + np.arange(size)]
                 result[lanes[inside]] = np.ascontiguousarray(raw).view(t.dtype).reshape(-1)
@@ -212,10 +197,10 @@ def suld(m: Memory, instruction: Instruction) -> Step:
 
 
 @effect("sust", takes(TEXEL, VALUES))
-def sust(m: Memory, instruction: Instruction) -> Step:
+def sust(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """sust.b: store to a surface, x in bytes (PTX ISA 9.7.11.2)."""
     address, source = instruction.operands
-    at, size, count = _surface(m, instruction, address)
+    at, size, count = _surface(m, instruction, modifiers, address)
     items = source.items if isinstance(source, Vector) else (source,)
     readers = [m.operands.reader(item, TYPES[f"b{8 * size}"]) for item in items]
     if len(readers) != count:

@@ -6,16 +6,18 @@ import numpy as np
 
 from ..ptx.syntax import Instruction, Pair
 from ..ptx.types import TYPES
-from .needs import Threads
+from .compare import COMBINE
+from .needs import Machine
 from .registry import PAIR, RESULT, VALUE, Modifiers, Step, effect, takes
 
 WARP = 32
 U32, B32, PRED = TYPES["u32"], TYPES["b32"], TYPES["pred"]
 LANE = np.arange(WARP)
+REDUCTIONS = {"add": np.add, "min": np.minimum, "max": np.maximum, **COMBINE}
 BIT = np.uint64(1) << LANE.astype(np.uint64)
 
 
-def active_masks(m: Threads) -> np.ndarray:
+def active_masks(m: Machine) -> np.ndarray:
     """For each warp, a bit for each active lane (uint64)."""
     if m.state.active is None:
         return np.full(m.state.warps, 0xFFFFFFFF, np.uint64)
@@ -32,7 +34,7 @@ def spread(per_warp: np.ndarray, dtype: type[np.generic] = np.uint32) -> np.ndar
     return np.repeat(per_warp.astype(dtype), WARP)
 
 
-def require_members(m: Threads, instruction: Instruction, members: np.ndarray) -> np.ndarray:
+def require_members(m: Machine, instruction: Instruction, members: np.ndarray) -> np.ndarray:
     """The threads that execute the instruction must be named, and the named ones that live must be here
     (PTX ISA: otherwise undefined). Gives the masks, per thread."""
     here = spread(active_masks(m), np.uint64)
@@ -54,15 +56,16 @@ def require_members(m: Threads, instruction: Instruction, members: np.ndarray) -
 
 
 @effect("activemask", takes(RESULT))
-def activemask(m: Threads, instruction: Instruction) -> Step:
+def activemask(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """activemask: which threads of the warp execute this now (PTX ISA 9.7.13.11)."""
     write = m.operands.writer(instruction.operands[0], U32)
     return lambda: write(spread(active_masks(m)))
 
 
 @effect("elect", takes(PAIR, VALUE))
-def elect(m: Threads, instruction: Instruction) -> Step:
+def elect(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """elect.sync: one leader, here the lowest named lane (PTX ISA 9.7.13.14)."""
+    modifiers.flag("sync")
     pair, mask = instruction.operands
     read = m.operands.reader(mask, U32)
     write_lane = m.operands.writer(pair.first, U32) if pair.first is not None else None
@@ -80,12 +83,11 @@ def elect(m: Threads, instruction: Instruction) -> Step:
 
 
 @effect("vote", takes(RESULT, VALUE, VALUE, when="sync"), takes(RESULT, VALUE))
-def vote(m: Threads, instruction: Instruction) -> Step:
+def vote(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """vote.sync: all, any, uni or ballot of a predicate over the named threads (PTX ISA 9.7.13.9)."""
-    modifiers = Modifiers(instruction)
     sync = modifiers.flag("sync")
-    mode = modifiers.one_of(("all", "any", "uni", "ballot"))
-    modifiers.done()
+    mode = modifiers.one_of(("all", "any", "uni"), "ballot")
+    modifiers.flag("ballot")
     destination, source, *mask = instruction.operands
     read = m.operands.reader(source, PRED)
     read_mask = m.operands.reader(mask[0], U32) if sync else (lambda: spread(active_masks(m)))
@@ -95,40 +97,29 @@ def vote(m: Threads, instruction: Instruction) -> Step:
         members = require_members(m, instruction, read_mask())
         flags = read() if m.state.active is None else read() & m.state.active
         votes = spread(ballots(flags), np.uint64) & members
-        match mode:
-            case "all":
-                write(votes == members)
-            case "any":
-                write(votes != 0)
-            case "uni":
-                write((votes == members) | (votes == 0))
-            case _:
-                write(votes.astype(np.uint32))
+        ways = {"all": votes == members, "any": votes != 0, "uni": (votes == members) | (votes == 0)}
+        write(ways.get(mode, votes.astype(np.uint32)))
 
     return step
 
 
 @effect("shfl", takes(PAIR, VALUE, VALUE, VALUE, VALUE, when="sync"), takes(PAIR, VALUE, VALUE, VALUE))
-def shfl(m: Threads, instruction: Instruction) -> Step:
+def shfl(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """shfl.sync: the value of another lane, by index, up, down or butterfly, within segments (PTX ISA 9.7.9.6).
 
     The predicate destination says whether the source lane lay in range; if not, a thread gets its own value. Reading
     from a lane outside the mask gives an unspecified value in PTX; here, that lane's register, and a note.
     """
-    modifiers = Modifiers(instruction)
     sync = modifiers.flag("sync")
-    mode = modifiers.one_of(("up", "down", "bfly", "idx"))
-    modifiers.done()
+    mode = modifiers.one_of(("up", "down", "bfly"), "idx")
+    modifiers.flag("idx")
     destination, source, by, clamp, *mask = instruction.operands
-    pair = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
-    read, read_by, read_clamp = (
-        m.operands.reader(source, B32),
-        m.operands.reader(by, U32),
-        m.operands.reader(clamp, U32),
-    )
+    first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
+    read = m.operands.reader(source, B32)
+    read_by, read_clamp = m.operands.reader(by, U32), m.operands.reader(clamp, U32)
     read_mask = m.operands.reader(mask[0], U32) if sync else None
-    write = m.operands.writer(pair[0], B32) if pair[0] is not None else None
-    write_in_range = m.operands.writer(pair[1], PRED) if pair[1] is not None else None
+    write = m.operands.writer(first, B32) if first is not None else None
+    write_in_range = m.operands.writer(second, PRED) if second is not None else None
 
     def step() -> None:
         members = None if read_mask is None else require_members(m, instruction, read_mask())
@@ -136,21 +127,10 @@ def shfl(m: Threads, instruction: Instruction) -> Step:
         b = read_by().astype(np.int64) & 31
         c = read_clamp().astype(np.int64)
         segment = (c >> 8) & 31
-        limit = (lane & segment) | (c & 31 & ~segment)
-        low = lane & segment
-        match mode:
-            case "up":
-                chosen = lane - b
-                inside = chosen >= limit
-            case "down":
-                chosen = lane + b
-                inside = chosen <= limit
-            case "bfly":
-                chosen = lane ^ b
-                inside = chosen <= limit
-            case _:
-                chosen = low | (b & ~segment)
-                inside = chosen <= limit
+        low, limit = lane & segment, (lane & segment) | (c & 31 & ~segment)
+        ways = {"up": lane - b, "down": lane + b, "bfly": lane ^ b, "idx": low | (b & ~segment)}
+        chosen = ways[mode]
+        inside = chosen >= limit if mode == "up" else chosen <= limit
         chosen = np.where(inside, chosen, lane)
         if members is not None:
             _note_outside(m, instruction, members, chosen)
@@ -162,7 +142,7 @@ def shfl(m: Threads, instruction: Instruction) -> Step:
     return step
 
 
-def _note_outside(m: Threads, instruction: Instruction, members: np.ndarray, chosen: np.ndarray) -> None:
+def _note_outside(m: Machine, instruction: Instruction, members: np.ndarray, chosen: np.ndarray) -> None:
     """A note where a thread takes the value of a lane that the mask does not name: that is undefined."""
     outside = (members >> chosen.astype(np.uint64) & np.uint64(1)) == 0
     if m.state.active is not None:
@@ -176,18 +156,16 @@ def _note_outside(m: Threads, instruction: Instruction, members: np.ndarray, cho
 
 
 @effect("match", takes(PAIR, VALUE, VALUE))
-def match_(m: Threads, instruction: Instruction) -> Step:
+def match_(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """match.sync: which named threads hold the same value; `.all` whether all do (PTX ISA 9.7.13.10)."""
-    modifiers = Modifiers(instruction)
     modifiers.flag("sync")
     mode = modifiers.one_of(("any", "all"))
     t = modifiers.type
-    modifiers.done()
     destination, source, mask = instruction.operands
-    pair = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
+    first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
     read, read_mask = m.operands.reader(source, t), m.operands.reader(mask, U32)
-    write = m.operands.writer(pair[0], B32)
-    write_same = m.operands.writer(pair[1], PRED) if pair[1] is not None else None
+    write = m.operands.writer(first, B32)
+    write_same = m.operands.writer(second, PRED) if second is not None else None
 
     def step() -> None:
         members = require_members(m, instruction, read_mask())
@@ -206,29 +184,16 @@ def match_(m: Threads, instruction: Instruction) -> Step:
 
 
 @effect("redux", takes(RESULT, VALUE, VALUE))
-def redux(m: Threads, instruction: Instruction) -> Step:
+def redux(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """redux.sync: a sum, extreme or bitwise operation over the named threads (PTX ISA 9.7.13.12)."""
-    modifiers = Modifiers(instruction)
     modifiers.flag("sync")
-    name = modifiers.one_of(("add", "min", "max", "and", "or", "xor")) or modifiers.reject("this operation")
+    name = modifiers.one_of(REDUCTIONS) or modifiers.reject("this operation")
     t = modifiers.type
     if t.kind == "f":
         modifiers.reject("a floating-point type")
-    modifiers.done()
     destination, source, mask = instruction.operands
-    read, read_mask, write = (
-        m.operands.reader(source, t),
-        m.operands.reader(mask, U32),
-        m.operands.writer(destination, t),
-    )
-    operation = {
-        "add": np.add,
-        "min": np.minimum,
-        "max": np.maximum,
-        "and": np.bitwise_and,
-        "or": np.bitwise_or,
-        "xor": np.bitwise_xor,
-    }[name]
+    read, read_mask = m.operands.reader(source, t), m.operands.reader(mask, U32)
+    write, operation = m.operands.writer(destination, t), REDUCTIONS[name]
 
     def step() -> None:
         members = require_members(m, instruction, read_mask())
@@ -242,15 +207,3 @@ def redux(m: Threads, instruction: Instruction) -> Step:
         write(result)
 
     return step
-
-
-@effect("nanosleep", takes(VALUE))
-def nanosleep(m: Threads, instruction: Instruction) -> Step:
-    """nanosleep: nothing to wait for here (PTX ISA 9.7.19.2)."""
-    return lambda: None
-
-
-@effect("griddepcontrol", takes())
-def griddepcontrol(m: Threads, instruction: Instruction) -> Step:
-    """griddepcontrol: launches do not overlap here (PTX ISA 9.7.13.13)."""
-    return lambda: None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,8 +14,8 @@ from ..machine.values import viewed
 from ..machine.warpgroups import WARPGROUP
 from ..ptx.syntax import Immediate, Instruction, Vector
 from ..ptx.types import TYPES
-from .matrix import _elements, _rows_of_words
-from .needs import Tensors
+from .matrix import elements, results, rows_of_words
+from .needs import Machine
 from .registry import NUMBER, RESULT_VECTOR, VALUE, VALUES, Modifiers, Step, anything, effect, takes
 
 B32, B64, F32, PRED = TYPES["b32"], TYPES["b64"], TYPES["f32"], TYPES["pred"]
@@ -42,10 +42,6 @@ class Descriptor:
     def unpack(cls, word: int) -> Descriptor:
         leading, stride = (word >> at & 0x3FFF for at in (16, 32))
         return cls((word & 0x3FFF) << 4, leading << 4, stride << 4, word >> 49 & 7, SWIZZLES[word >> 62])
-
-    def wrong(self, word: int) -> str | None:
-        """Return what is wrong with the descriptor, in words."""
-        return f"bits 0x{word & RESERVED:x} must be zero" if word & RESERVED else None
 
     def overlapping(self, pieces: np.ndarray) -> str | None:
         """What is wrong with where its pieces lie, in words: different parts of the matrix at one place. Strides of 0
@@ -91,11 +87,11 @@ class Descriptor:
 
 def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
     """The matrix [groups, lines, k] in float64 of pieces [groups, ., .] as 16 bytes each."""
-    elements = _elements(np.ascontiguousarray(words).view(np.uint32), name)  # [groups, ., . * elements of a piece]
+    found = elements(np.ascontiguousarray(words).view(np.uint32), name)  # [groups, ., . * elements of a piece]
     if not across:
-        return elements
-    groups, pieces, _ = elements.shape  # [groups, pieces along the lines, k, 8 lines]
-    return elements.reshape(groups, pieces, 16, -1).transpose(0, 1, 3, 2).reshape(groups, -1, 16)
+        return found
+    groups, pieces, _ = found.shape  # [groups, pieces along the lines, k, 8 lines]
+    return found.reshape(groups, pieces, 16, -1).transpose(0, 1, 3, 2).reshape(groups, -1, 16)
 
 
 @effect(
@@ -106,31 +102,28 @@ def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
     anything("sp"),
     takes(RESULT_VECTOR, VALUES, VALUE, VALUE, optional=(VALUE,) * 4),
 )
-def wgmma(m: Tensors, instruction: Instruction) -> Step:
+def wgmma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """wgmma.fence, mma_async, commit_group, wait_group (PTX ISA 9.7.15.7, 9.7.15.5.2).
 
     Operands are read and sums made when the instruction is issued; what uses them too early is reported, see
     warpgroups.py. Of bits: not supported.
     """
-    modifiers = Modifiers(instruction)
-    action = modifiers.one_of(("fence", "commit_group", "wait_group", "mma_async"))
-    if action is None:
-        modifiers.reject("this operation")
+    action = modifiers.one_of(("fence", "commit_group", "wait_group", "mma_async")) or modifiers.reject(
+        "this operation"
+    )
     modifiers.drop(("sync", "aligned"))
     if action == "mma_async":
         return _mma(m, instruction, modifiers)
-    modifiers.done()
     pending = int(instruction.operands[0].value) if action == "wait_group" else 0
 
     def step() -> None:
         m.warpgroups.lanes(instruction)
-        match action:
-            case "fence":
-                m.warpgroups.fence()
-            case "commit_group":
-                m.warpgroups.commit()
-            case "wait_group":
-                m.warpgroups.wait(pending)
+        if action == "fence":
+            m.warpgroups.fence()
+        elif action == "commit_group":
+            m.warpgroups.commit()
+        else:
+            m.warpgroups.wait(pending)
 
     return step
 
@@ -156,16 +149,14 @@ class Form:
         return STEP * (self.n + (0 if self.in_registers else ROWS))
 
 
-def form_of(instruction: Instruction, modifiers: Modifiers | None = None) -> Form:
+def form_of(instruction: Instruction, modifiers: Modifiers) -> Form:
     """Parse a wgmma.mma_async. Raises `PtxError` for a form that does not exist or is not emulated."""
-    modifiers = modifiers or Modifiers(instruction)
     modifiers.drop(("mma_async", "sync", "aligned"))
     saturates = modifiers.flag("satfinite")
     names = [name for name in instruction.modifiers if name in BITS or name in TYPES]
     modifiers.drop([name for name in names if name not in TYPES])
     shape = next((name for name in modifiers.left if name.startswith("m64n")), "")
     modifiers.flag(shape)
-    modifiers.done()
     fits = len(names) == 3 and names[0] in ("f16", "f32", "s32") and names[1] in BITS and names[2] in BITS
     whole = fits and names[0] == "s32"
     fits = fits and all((name in INTEGERS) == whole for name in names[1:]) and (whole or not saturates)
@@ -192,19 +183,16 @@ def form_of(instruction: Instruction, modifiers: Modifiers | None = None) -> For
     return Form(int(n), names[0], names[1], names[2], in_registers, scale_a, scale_b, trans[0], trans[1], saturates)
 
 
-def _mma(m: Tensors, instruction: Instruction, modifiers: Modifiers) -> Step:
+def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     form = form_of(instruction, modifiers)
-    d, a, b, scale, *_ = instruction.operands
+    d, a, _, scale, *_ = instruction.operands
     n, half = form.n, form.d_type == "f16"
     d_rows, a_rows = m.watch.rows_of([d]), m.watch.rows_of([a] if form.in_registers else [])
     whole = form.d_type == "s32"
     sums = Sums(m, [m.operands.target(x, B32 if half or whole else F32)[0] for x in d.items])
     read_a = [m.operands.reader(x, B32) for x in a.items] if form.in_registers else []
     read_scale = m.operands.reader(scale, PRED)
-    fetch_b = Fetch(m, instruction, m.operands.reader(b, B64), n, form.b_type, form.trans_b)
-    fetch_a = None
-    if not form.in_registers:
-        fetch_a = Fetch(m, instruction, m.operands.reader(a, B64), ROWS, form.a_type, form.trans_a)
+    fetch_b, fetch_a = fetches(m, instruction, form)
 
     def step() -> None:
         lanes = m.warpgroups.lanes(instruction)
@@ -212,7 +200,7 @@ def _mma(m: Tensors, instruction: Instruction, modifiers: Modifiers) -> Step:
         note = m.warpgroups.issue(instruction, lanes, d_rows, a_rows) if checked else None
         if fetch_a is None:
             words = [np.ascontiguousarray(read()[lanes]) for read in read_a]
-            left = _elements(_rows_of_words(words, 16), form.a_type).reshape(len(lanes), ROWS, -1)
+            left = elements(rows_of_words(words, 16), form.a_type).reshape(len(lanes), ROWS, -1)
         else:
             left = fetch_a(lanes, note)
         right = fetch_b(lanes, note)
@@ -223,13 +211,11 @@ def _mma(m: Tensors, instruction: Instruction, modifiers: Modifiers) -> Step:
             c = np.where(scaled[:, :1, None], c, 0.0)
         if whole:  # of 32 products of 16 bits each, and 32: exact in float64
             total = np.matmul(left.astype(np.float64), right.astype(np.float64).transpose(0, 2, 1)) + c
-            if form.saturates:
-                total = np.clip(total, -(2.0**31), 2.0**31 - 1)
         else:
             total = tensor_cores.wgmma(
                 left * form.scale_a, right * form.scale_b, c, (form.a_type, form.b_type), form.d_type
             )
-        sums.write(lanes, _registers(total, form.d_type, n))
+        sums.write(lanes, _registers(total, form, n))
 
     return step
 
@@ -237,7 +223,7 @@ def _mma(m: Tensors, instruction: Instruction, modifiers: Modifiers) -> Step:
 class Sums:
     """The registers of D. Those that one wgmma wrote are rows of one array, and the next finds them together."""
 
-    def __init__(self, m: Tensors, slots: list[int]) -> None:
+    def __init__(self, m: Machine, slots: list[int]) -> None:
         self.m, self.slots = m, slots
         self.key = tuple(slots)
 
@@ -284,46 +270,38 @@ def _accumulators(words: np.ndarray, d_type: str, n: int) -> np.ndarray:
     return parts.transpose(3, 4, 1, 5, 0, 6, 2).reshape(groups, ROWS, n)
 
 
-def _registers(total: np.ndarray, d_type: str, n: int) -> np.ndarray:
+def _registers(total: np.ndarray, form: Form, n: int) -> np.ndarray:
     """The opposite: bits of registers [., groups, 128]."""
     groups = len(total)
     parts = total.reshape(groups, 4, 2, 8, n // 8, 4, 2).transpose(4, 2, 6, 0, 1, 3, 5).reshape(-1, groups, WARPGROUP)
-    if d_type == "s32":
-        return parts.astype(np.int64).astype(np.uint32)  # the low 32 bits: sums wrap
-    if d_type == "f16":
-        packed = floats.pack(parts, "f16").reshape(-1, 2, groups, WARPGROUP)
-        return floats.joined(packed[:, 0], packed[:, 1])
-    return floats.canonical_bits(parts.astype(np.float32))
+    return viewed(results(parts, form.d_type, form.saturates), floats.U4)
 
 
+@dataclass
 class Fetch:
     """Reads a matrix of `lines` by the descriptor that `read` gives."""
 
-    def __init__(
-        self,
-        m: Tensors,
-        instruction: Instruction,
-        read: Callable[[], np.ndarray],
-        lines: int,
-        name: str,
-        across: bool,
-    ) -> None:
-        self.m, self.instruction, self.read = m, instruction, read
-        self.lines, self.name, self.across = lines, name, across
-        self.places: dict[int, np.ndarray] = {}  # by descriptor
-        self.row, self.base = PIECE, 0  # of the last one's swizzle
+    m: Machine
+    instruction: Instruction
+    read: Callable[[], np.ndarray]
+    lines: int
+    name: str  # of the elements' type
+    across: bool
+    places: dict[int, np.ndarray] = field(default_factory=dict)  # by descriptor
+    row: int = PIECE  # of the last one's swizzle
+    base: int = 0
 
     def _pieces(self, word: int, lane: int) -> np.ndarray:
         found = self.places.get(word)
         if found is None:
             descriptor = Descriptor.unpack(word)
-            if what := descriptor.wrong(word):
-                raise self.m.diag.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
-            if what := descriptor.doubtful():
-                self.m.diag.notes[f"{self.instruction.where}: wgmma: matrix descriptor 0x{word:016x}: {what}"] = None
             found = descriptor.pieces(self.lines, self.across)
-            if what := descriptor.overlapping(found):
-                raise self.m.diag.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
+            name = f"wgmma: matrix descriptor 0x{word:016x}"
+            reserved = f"bits 0x{word & RESERVED:x} must be zero" if word & RESERVED else None
+            if what := reserved or descriptor.overlapping(found):
+                raise self.m.diag.fault(self.instruction, f"{name}: {what}", lane)
+            if what := descriptor.doubtful():
+                self.m.diag.note(f"{self.instruction.where}: {name}: {what}")
             self.places[word] = found
         return found
 
@@ -353,8 +331,8 @@ class Fetch:
     def __call__(self, lanes: np.ndarray, note: Callable[[int], None] | None) -> np.ndarray:
         m = self.m
         access, firsts = self.addresses(lanes)
-        time = m.events.async_read(access, firsts, PIECE, self.instruction)
-        m.events.read_by_pattern(access, self.row, self.instruction, self.base)
+        time = m.events.shared.async_read(access, firsts, PIECE, self.instruction)
+        m.events.shared.boxes.read_by_pattern(access, self.row, self.instruction, self.base)
         if note is not None:
             note(time)
         words = np.stack([access.load(8), access.load(8, 1)], axis=1)
@@ -362,17 +340,23 @@ class Fetch:
         return matrix_of(words.reshape(shape), self.name, self.across)
 
 
-def blind(m: Tensors, instruction: Instruction) -> Step:
+def fetches(m: Machine, instruction: Instruction, form: Form) -> tuple[Fetch, Fetch | None]:
+    """What reads B, and A where it is in shared memory."""
+    a, b = instruction.operands[1:3]
+    fetch_b = Fetch(m, instruction, m.operands.reader(b, B64), form.n, form.b_type, form.trans_b)
+    if form.in_registers:
+        return fetch_b, None
+    return fetch_b, Fetch(m, instruction, m.operands.reader(a, B64), ROWS, form.a_type, form.trans_a)
+
+
+def blind(m: Machine, instruction: Instruction) -> Step:
     """Return the step of a wgmma.mma_async without values, which only resolves and counts its operands."""
-    form = form_of(instruction)
-    _, a, b, *_ = instruction.operands
-    fetches = [Fetch(m, instruction, m.operands.reader(b, B64), form.n, form.b_type, form.trans_b)]
-    if not form.in_registers:
-        fetches.append(Fetch(m, instruction, m.operands.reader(a, B64), ROWS, form.a_type, form.trans_a))
+    form = form_of(instruction, Modifiers(instruction))
+    both = fetches(m, instruction, form)
 
     def step() -> None:
         lanes = m.warpgroups.lanes(instruction)
-        for fetch in fetches:
+        for fetch in filter(None, both):
             fetch.addresses(lanes)
         m.events.operands(instruction, lanes, form.operand_bytes)
 

@@ -12,13 +12,13 @@ from collections.abc import Callable
 import numpy as np
 
 from ..errors import PtxError
-from ..machine import floats, tensor_cores
+from ..machine import tensor_cores
 from ..machine.memory import Access, MixedAccess
 from ..ptx.syntax import Instruction
 from ..ptx.types import TYPES, Type
-from .matrix import require_whole_warps
+from .matrix import elements, require_whole_warps, results
 from .memory import SPACES
-from .needs import Memory
+from .needs import Machine
 from .registry import ADDRESS, RESULT_VECTOR, VALUE, VALUE_VECTOR, Modifiers, Step, effect, takes
 
 WARP = 32
@@ -45,9 +45,8 @@ def _size(role: str, shape: str) -> tuple[int, int]:
     takes(ADDRESS, VALUE_VECTOR, optional=(VALUE,), when="store"),
     takes(RESULT_VECTOR, VALUE_VECTOR, VALUE_VECTOR, VALUE_VECTOR),
 )
-def wmma(m: Memory, instruction: Instruction) -> Step:
+def wmma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """wmma.load, wmma.store, wmma.mma (PTX ISA 9.7.14.4.3 to 9.7.14.4.5); sums as of mma.sync."""
-    modifiers = Modifiers(instruction)
     action = modifiers.one_of(("load", "store", "mma")) or modifiers.reject("this operation")
     role = modifiers.one_of(("a", "b", "c", "d")) or ""
     modifiers.drop(("sync", "aligned"))
@@ -57,19 +56,17 @@ def wmma(m: Memory, instruction: Instruction) -> Step:
         modifiers.drop(("row", "col"))
         saturates = modifiers.flag("satfinite")
         modifiers.flag("rn")
-        modifiers.done()
         return _mma(m, instruction, shape, modifiers.types, layouts, saturates)
     layout = modifiers.one_of(("row", "col"), "")
     space = modifiers.one_of(SPACES, "generic").split("::")[0]
     name = modifiers.type.name
-    modifiers.done()
     if name not in ELEMENT:
         modifiers.reject("this type")
     return _transfer(m, instruction, action, _size(role, shape), layout, space, name)
 
 
 def _transfer(
-    m: Memory, instruction: Instruction, action: str, size: tuple[int, int], layout: str, space: str, name: str
+    m: Machine, instruction: Instruction, action: str, size: tuple[int, int], layout: str, space: str, name: str
 ) -> Step:
     fragment, address = instruction.operands[:2] if action == "load" else instruction.operands[1::-1]
     stride = instruction.operands[2] if len(instruction.operands) > 2 else None
@@ -98,7 +95,7 @@ def _transfer(
         values = []
         for number in range(needed):
             place(number)
-            access = m.memory.access(space, own, offset, width, instruction, "ld")
+            access = m.memory.access((space, own, offset), width, instruction, "ld")
             require_no_local(m, instruction, access)
             full = np.zeros(m.state.lanes, word.dtype)
             full[slice(None) if access.lanes is None else access.lanes] = access.load(width)
@@ -117,17 +114,16 @@ def _transfer(
             value = readers[number // each]()
             if each > 1:
                 value = (value >> np.uint32(8 * width * (number % each))).astype(f"u{width}")
-            access = m.memory.access(space, own, offset, width, instruction, "st")
+            access = m.memory.access((space, own, offset), width, instruction, "st")
             require_no_local(m, instruction, access)
             access.store(width, value if access.lanes is None else value[access.lanes])
 
     return load if action == "load" else store
 
 
-def require_no_local(m: Memory, instruction: Instruction, access: Access | MixedAccess) -> None:
+def require_no_local(m: Machine, instruction: Instruction, access: Access | MixedAccess) -> None:
     """Fragments are loaded from and stored to shared and global memory only (PTX ISA 9.7.14.4)."""
-    parts = access.parts if isinstance(access, MixedAccess) else [(None, access)]
-    for _, part in parts:
+    for _, part in access.parts:
         if part.space.name == "local":
             lane = 0 if part.lanes is None else int(part.lanes[0])
             name = instruction.name.split(".sync")[0]
@@ -135,31 +131,15 @@ def require_no_local(m: Memory, instruction: Instruction, access: Access | Mixed
             raise m.diag.fault(instruction, what, lane)
 
 
-def _matrix(m: Memory, readers: list[Callable[[], np.ndarray]], size: tuple[int, int], name: str) -> np.ndarray:
+def _matrix(m: Machine, readers: list[Callable[[], np.ndarray]], size: tuple[int, int], name: str) -> np.ndarray:
     """A fragment as matrices [warps, rows, columns] in float64, which holds whole numbers of 32 bits exactly."""
     needed = size[0] * size[1] // WARP
-    words = [read() for read in readers]
-    if ELEMENT[name] == 2:
-        halves = [half for word in words for half in floats.halves(word)]
-        values = [floats.unpack(half, name) for half in halves[:needed]]
-    elif ELEMENT[name] == 1:
-        signed = np.int8 if name == "s8" else np.uint8
-        bytes_ = [(word >> np.uint32(8 * j)).astype(np.uint8).view(signed) for word in words for j in range(4)]
-        values = list(bytes_[:needed])
-    elif name == "s32":
-        values = [np.ascontiguousarray(word).view(np.int32) for word in words[:needed]]
-    elif name == "f64":
-        values = [np.ascontiguousarray(word).view(np.float64) for word in words[:needed]]
-    elif name == "tf32":
-        values = [floats.unpack(word, "tf32") for word in words[:needed]]
-    else:
-        values = [np.ascontiguousarray(word).view(np.float32) for word in words[:needed]]
-    stacked = np.stack(values).astype(np.float64).reshape(needed, m.state.warps, WARP)
-    return stacked.transpose(1, 0, 2).reshape(m.state.warps, *size)
+    held = elements(np.stack([read() for read in readers], axis=-1), name)[:, :needed].astype(np.float64)
+    return held.reshape(m.state.warps, WARP, needed).transpose(0, 2, 1).reshape(m.state.warps, *size)
 
 
 def _mma(
-    m: Memory, instruction: Instruction, shape: str, types: list[Type], layouts: list[str], saturates: bool
+    m: Machine, instruction: Instruction, shape: str, types: list[Type], layouts: list[str], saturates: bool
 ) -> Step:
     d_name, c_name = types[0].name, types[-1].name
     input_name = types[1].name if len(types) == 4 else "f16"
@@ -181,17 +161,7 @@ def _mma(
         else:
             total = tensor_cores.wmma(left, right.transpose(0, 2, 1), c, input_name, d_name)
         by_element = total.reshape(m.state.warps, -1, WARP).transpose(1, 0, 2).reshape(-1, m.state.lanes)
-        if d_name == "f32":
-            results = [value.astype(np.float32).view(np.uint32) for value in by_element]
-        elif d_name == "f64":
-            results = [np.ascontiguousarray(value).view(np.uint64) for value in by_element]
-        elif d_name == "s32":
-            ends = (-(2.0**31), 2.0**31 - 1) if saturates else (-(2.0**62), 2.0**62)
-            results = [np.clip(value, *ends).astype(np.int64).astype(np.uint32) for value in by_element]
-        else:
-            bits = [floats.pack(value, "f16") for value in by_element]
-            results = [floats.joined(low, high) for low, high in zip(bits[::2], bits[1::2], strict=True)]
-        for write, value in zip(writers, results, strict=True):
+        for write, value in zip(writers, results(by_element, d_name, saturates), strict=True):
             write(value)
 
     return step

@@ -9,9 +9,9 @@ from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins
 from ..ptx.syntax import Instruction, plain_name
 from .diagnostics import Diagnostics
-from .events import Events
+from .events import NOBODY, Events
 from .memory import BASES, GLOBAL_BASE, LOW, Access, Addresses, MixedAccess, Space
-from .operands import ADDRESS
+from .operands import ADDRESS, Place
 from .state import State
 from .values import viewed
 
@@ -82,28 +82,25 @@ class Accesses:
 
     def access(
         self,
-        space_name: str,
-        slot: int,
-        offset: int,
+        place: Place,
         width: int,
         instruction: Instruction,
         kind: str,
         values: list[np.ndarray] | None = None,
         observed: bool = True,
     ) -> Access | MixedAccess:
-        """A checked access of `width` bytes a thread at `[slot + offset]`. `values`: of a store, its elements for every
+        """A checked access of `width` bytes a thread at a place. `values`: of a store, its elements for every
         lane. `observed`: whether the load/store unit takes part, so that observers see it."""
+        space_name, slot, offset = place
         if space_name == "generic":
             return self._generic(slot, offset, width, instruction, kind, values)
         space = self.spaces[space_name]
-        where = self.addresses(space, slot)
-        return self.checked(space, where, offset, width, instruction, kind, values, observed)
+        access = Access(space, self.addresses(space, slot), offset)
+        return self.checked(access, width, instruction, kind, values, observed)
 
     def checked(
         self,
-        space: Space,
-        where: Addresses,
-        offset: int,
+        access: Access,
         width: int,
         instruction: Instruction,
         kind: str,
@@ -111,20 +108,20 @@ class Accesses:
         observed: bool = True,
     ) -> Access:
         """Check bounds and alignment; pass the access to those who watch and the observers."""
-        self.require_valid(space, where, offset, width, width, instruction, kind)
-        access = Access(space, where, offset)
+        self.require_valid(access, width, width, instruction, kind)
+        space, lanes = access.space, access.lanes
         if values is not None:
-            access.values = values if where.lanes is None else [value[where.lanes] for value in values]
+            access.values = values if lanes is None else [value[lanes] for value in values]
         events = self.events
         undefined = values is not None and events.defined.storing is not None
         if undefined and space.name == "global":
             events.defined.stored(access, instruction)
         if space.is_shared:
-            if events.shared is not None:
+            if events.shared is not NOBODY:
                 events.shared.touch(access, width, instruction, kind)
             if events.defined.shared is not None:
                 events.defined.touch(access, width, instruction, kind)
-        elif events.global_memory is not None and instruction.pc in events.watched and space.name == "global":
+        elif instruction.pc in events.watched and space.name == "global":
             events.global_memory.touch(access, width, instruction, kind)
         elif events.defined.local is not None and space.name == "local":
             events.defined.touch(access, width, instruction, kind)
@@ -134,37 +131,22 @@ class Accesses:
             events.memory(instruction, space.name, kind, width, access)
         return access
 
-    def require_valid(
-        self, space: Space, where: Addresses, offset: int, size: int, align: int, instruction: Instruction, kind: str
-    ) -> None:
+    def require_valid(self, access: Access, size: int, align: int, instruction: Instruction, kind: str) -> None:
         """`size` bytes a thread, aligned, within memory and within the variable that the address comes from."""
+        space, where, offset = access.space, access.where, access.offset
         good = space.inside(where, offset, size)
+        if good is not None or (align > 1 and (where.varying | (where.low_bits + offset)) & (align - 1)):
+            self._require_aligned(access, align, instruction, kind)  # a misaligned one may only end outside
         if good is not None:
-            self._outside(space, where, offset, size, align, instruction, kind, good)
-        if align > 1 and (where.varying | (where.low_bits + offset)) & (align - 1):
-            self._misaligned(space, where, offset, align, instruction, kind)
+            first = int(np.flatnonzero(~good)[0])
+            at = int(where.raw[first]) + offset
+            what = f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: "
+            what += self._other_space(space, at) or space.describe(at)
+            raise self._fault(access, ~good, first, instruction, what)
         if space.is_shared:
             part = self.within.get(instruction.pc)
             if part is not None and (where.lo + offset < part[0] or where.hi + offset + size > part[1]):
-                self._beyond(space, where, offset, size, part, instruction, kind)
-
-    def _outside(
-        self,
-        space: Space,
-        where: Addresses,
-        offset: int,
-        size: int,
-        align: int,
-        instruction: Instruction,
-        kind: str,
-        good: np.ndarray,
-    ) -> None:
-        self._misaligned(space, where, offset, align, instruction, kind)  # a misaligned one may only end outside
-        bad = int(np.flatnonzero(~good)[0])
-        at = int(where.raw[bad]) + offset
-        what = f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: "
-        what += self._other_space(space, at) or space.describe(at)
-        raise self._without(self.diag.fault(instruction, what, self._lane(where, bad)), where, ~good)
+                self._beyond(access, size, part, instruction, kind)
 
     def _other_space(self, space: Space, at: int) -> str:
         """Whether an address outside of a space is one of another space, in words."""
@@ -186,50 +168,37 @@ class Accesses:
             return "an address of global memory cut to 32 bits"
         return ""
 
-    def _without(self, fault: KernelFault, where: Addresses, bad: np.ndarray) -> KernelFault:
-        """A fault of some threads of an access, without which it can be made."""
-        threads = np.zeros(self.state.lanes, bool)
-        threads[np.flatnonzero(bad) if where.lanes is None else np.asarray(where.lanes)[bad]] = True
-        fault.bad, fault.count = threads, int(np.count_nonzero(bad))
+    def _fault(self, access: Access, bad: np.ndarray, first: int, instruction: Instruction, what: str) -> KernelFault:
+        """A fault of some threads of an access (`bad` and the `first`, among these), without which it can be made."""
+        lanes = np.arange(self.state.lanes) if access.lanes is None else np.asarray(access.lanes)
+        fault = self.diag.fault(instruction, what, int(lanes[first]), int(np.count_nonzero(bad)))
+        fault.bad = self.state.mask_of(lanes[bad])
         return fault
 
-    def _misaligned(
-        self, space: Space, where: Addresses, offset: int, align: int, instruction: Instruction, kind: str
-    ) -> None:
-        for bad in np.flatnonzero((where.raw + offset) & (align - 1)).tolist():
-            at = int(where.raw[bad]) + offset
-            if space.begins_inside(at):
-                what = f"misaligned {align}-byte {VERBS[kind]} at {space.shown(at)}"
-                what += self.diag.in_shared(at) if space.is_shared else ""
-                wrong = (where.raw + offset) & (align - 1) != 0
-                raise self._without(self.diag.fault(instruction, what, self._lane(where, bad)), where, wrong)
+    def _require_aligned(self, access: Access, align: int, instruction: Instruction, kind: str) -> None:
+        space, at = access.space, access.where.raw + access.offset
+        wrong = at & (align - 1) != 0
+        inside = [n for n in np.flatnonzero(wrong).tolist() if space.begins_inside(int(at[n]))]
+        if inside:
+            first = int(at[inside[0]])
+            what = f"misaligned {align}-byte {VERBS[kind]} at {space.shown(first)}"
+            what += self.diag.in_shared(first) if space.is_shared else ""
+            raise self._fault(access, wrong, inside[0], instruction, what)
 
     def _beyond(
-        self,
-        space: Space,
-        where: Addresses,
-        offset: int,
-        size: int,
-        part: tuple[int, int, str],
-        instruction: Instruction,
-        kind: str,
+        self, access: Access, size: int, part: tuple[int, int, str], instruction: Instruction, kind: str
     ) -> None:
         start, end, name = part
-        first = where.raw + offset
-        bad = int(np.flatnonzero((first < start) | (first + size > end))[0])
-        at = int(first[bad])
+        starts = access.where.raw + access.offset
+        wrong = (starts < start) | (starts + size > end)
+        first = int(np.flatnonzero(wrong)[0])
+        at = int(starts[first])
         owner = next(
             (plain_name(v.name) for v, a in self.program.shared.items() if a <= at < a + v.size and at >= end), None
         )
         far = f"{start - at} bytes before the start of" if at < start else f"{at - end} bytes past the end of"
-        what = f"out-of-bounds shared {VERBS[kind]} of {size} bytes at {space.shown(at)}: {far} {name}"
-        wrong = (first < start) | (first + size > end)
-        fault = self.diag.fault(instruction, what + (f", in {owner}" if owner else ""), self._lane(where, bad))
-        raise self._without(fault, where, wrong)
-
-    @staticmethod
-    def _lane(where: Addresses, index: int) -> int:
-        return int(index if where.lanes is None else where.lanes[index])
+        what = f"out-of-bounds shared {VERBS[kind]} of {size} bytes at {access.space.shown(at)}: {far} {name}"
+        raise self._fault(access, wrong, first, instruction, what + (f", in {owner}" if owner else ""))
 
     def _generic(
         self,
@@ -241,29 +210,27 @@ class Accesses:
         values: list[np.ndarray] | None = None,
     ) -> Access | MixedAccess:
         """A generic address: in which window it lies says which space is meant (PTX ISA 5.1)."""
-        base = viewed(self.state.registers[slot], ADDRESS)
-        active = self.state.active
-        lanes = np.arange(self.state.lanes) if active is None else np.flatnonzero(active)
+        base, active = viewed(self.state.registers[slot], ADDRESS), self.state.active
+        lanes = self.state.acting_lanes()
         windows = (base[lanes] + ADDRESS.type(offset & (2**64 - 1))) >> ADDRESS.type(48)
         if int(windows.min()) == int(windows.max()):
             name = WINDOWS.get(int(windows[0]))
             if name is None:
                 at = f"generic address 0x{(int(base[lanes[0]]) + offset) & (2**64 - 1):x}"
-                fault = self.diag.fault(instruction, f"out-of-bounds {VERBS[kind]} at {at}: in no space", int(lanes[0]))
-                fault.bad, fault.count = np.ones(self.state.lanes, bool), len(lanes)
+                what = f"out-of-bounds {VERBS[kind]} at {at}: in no space"
+                fault = self.diag.fault(instruction, what, int(lanes[0]), len(lanes))
+                fault.bad = np.ones(self.state.lanes, bool)
                 raise fault
             space = self.spaces["shared::cluster" if name == "shared" else name]
             key = (space.name, "generic", slot)
             found = self.resolved.get(key)
             if found is None or found.base is not base or found.active is not active:
                 found = self.resolved[key] = self._windowed(space, base, active)
-            return self.checked(space, found, offset, width, instruction, kind, values)
+            return self.checked(Access(space, found, offset), width, instruction, kind, values)
         parts = []
         for window in np.unique(windows).tolist():
             places = np.flatnonzero(windows == window)
-            threads = np.zeros(self.state.lanes, bool)
-            threads[lanes[places]] = True
-            with self.state.acting(threads):
+            with self.state.acting(self.state.mask_of(lanes[places])):
                 part = self._generic(slot, offset, width, instruction, kind, values)
                 assert isinstance(part, Access)  # one window
                 parts.append((places, part))

@@ -89,5 +89,5 @@ class Copies:
             first = copy.access.flat()[lanes] // copy.size
             for number, values in enumerate(copy.data):
                 view[first + number] = values[lanes]
-        self.batch.events.copy_lands(copy, lanes)
+        self.batch.events.shared.copy_lands(copy, lanes)
         copy.group = np.where(landing, -1, copy.group)

@@ -22,11 +22,11 @@ class Waiting:
 
     instruction: Instruction
     threads: np.ndarray  # mask
-    number: np.ndarray | None  # barrier of each thread; -1 for a warp's
-    count: np.ndarray | None  # threads that the barrier waits for, where the instruction says
-    members: np.ndarray | None  # of a warp barrier: mask of lanes, per thread
-    value: np.ndarray | None  # the predicate of bar.red
-    finish: Finish | None  # of bar.red
+    number: np.ndarray | None = None  # barrier of each thread; None for a warp's
+    count: np.ndarray | None = None  # threads that the barrier waits for, where the instruction says
+    members: np.ndarray | None = None  # of a warp barrier: mask of lanes, per thread
+    value: np.ndarray | None = None  # the predicate of bar.red
+    finish: Finish | None = None  # of bar.red
 
 
 class Barriers:
@@ -52,7 +52,7 @@ class Barriers:
         everyone = m.state.whole and count is None and not self.waiting and not self.arrived
         if everyone:
             self._note_exited(instruction, threads)
-            m.events.barrier()
+            m.events.order.barrier()
             if finish is not None:
                 finish(threads, value, threads)
             return instruction.pc + 1
@@ -66,7 +66,7 @@ class Barriers:
             here = threads & (number == n)
             counts = np.bincount(self.machine.state.block_of[here], minlength=len(self.machine.state.blocks))
             self.arrived[n] = self.arrived.get(n, 0) + counts
-            self.machine.events.arrive(here, n)
+            self.machine.events.order.arrive(here, n)
         # the counted threads of the barrier are those of the instruction that waits
         self._release_blocks()
 
@@ -74,9 +74,9 @@ class Barriers:
         """bar.warp.sync: threads wait for the named lanes of their warp."""
         m = self.machine
         if m.state.whole and not self.waiting:
-            m.events.warp_sync(threads)
+            m.events.order.warp_sync(threads)
             return instruction.pc + 1
-        self.waiting.append(Waiting(instruction, threads, None, None, members, None, None))
+        self.waiting.append(Waiting(instruction, threads, members=members))
         self._release_warps()
         return None
 
@@ -128,7 +128,7 @@ class Barriers:
             if here[0][0].count is None:  # or it is not for the whole block
                 self._note_exited(here[0][0].instruction, freed)
             self._note_parts(here, done)
-            m.events.barrier(done, freed, n)
+            m.events.order.barrier(done, freed, n)
             for w, threads in here:
                 gone = threads & freed
                 if gone.any():
@@ -164,9 +164,8 @@ class Barriers:
         for w, threads in here:
             if not _aligned(w.instruction):
                 continue
-            threads = np.logical_or.reduce(
-                [t for o, t in here if o.instruction is w.instruction]
-            )  # also of others' turns
+            # also of others' turns
+            threads = np.logical_or.reduce([t for o, t in here if o.instruction is w.instruction])
             warps = (threads & freed).reshape(-1, WARP)
             alive = (m.state.alive & freed).reshape(-1, WARP)
             split = warps.any(axis=1) & (alive & ~warps).any(axis=1)
@@ -174,20 +173,15 @@ class Barriers:
                 number = int(np.flatnonzero(split)[0])
                 lane = number * WARP + int(np.flatnonzero((alive & ~warps)[number])[0])
                 other = next(o.instruction for o, t in here if t[lane])
-                raise m.diag.fault(
-                    other,
-                    f"barrier reached by part of a warp here, by the other part at {m.diag.where(w.instruction)}",
-                    lane,
-                )
+                what = f"barrier reached by part of a warp here, by the other part at {m.diag.where(w.instruction)}"
+                raise m.diag.fault(other, what, lane)
 
     def _let_go(self, w: Waiting, gone: np.ndarray, of_barrier: np.ndarray) -> None:
         m = self.machine
         w.threads = w.threads & ~gone
         if w.finish is not None:
-            saved = m.state.mask, m.state.active, m.state.whole, m.state.count
-            m.state.mask = m.state.active = gone
-            w.finish(gone, w.value, of_barrier)
-            m.state.mask, m.state.active, m.state.whole, m.state.count = saved
+            with m.state.acting(gone):
+                w.finish(gone, w.value, of_barrier)
         m.state.join(w.instruction.pc + 1, gone)
 
     def _release_warps(self) -> None:
@@ -204,7 +198,7 @@ class Barriers:
             needed = w.members.astype(np.uint64) & np.repeat(alive, WARP)
             gone = w.threads & ((needed & ~np.repeat(here, WARP)) == 0)
             if gone.any():
-                m.events.warp_sync(gone)
+                m.events.order.warp_sync(gone)
                 w.threads = w.threads & ~gone
                 m.state.join(w.instruction.pc + 1, gone)
         self._tidy()
@@ -220,13 +214,9 @@ class Barriers:
         block = m.state.block_of == m.state.block_of[lane]
         if w.members is not None:
             block = block & (np.arange(m.state.lanes) // WARP == lane // WARP)
+        same = [o for o in self.waiting if (o.number is None) == (w.number is None)]
         waits_here = np.logical_or.reduce(
-            [
-                o.threads & (o.number == w.number[lane])
-                if w.number is not None and o.number is not None
-                else (o.threads if (o.number is None) == (w.number is None) else o.threads & False)
-                for o in self.waiting
-            ]
+            [o.threads if w.number is None else o.threads & (o.number == w.number[lane]) for o in same]
         )
         missing = np.flatnonzero(block & (m.state.thread_of < m.state.threads) & ~waits_here)
         name = "warp barrier" if w.number is None else f"barrier {int(w.number[lane])}"
@@ -235,14 +225,9 @@ class Barriers:
         other = int(missing[0])
         thread = m.state.coordinates(other).split(", thread ")[1]
         where = next((o for o in self.waiting if o.threads[other]), None)
-        rest = (
-            m.diag.waits_at(other)
-            if where is None
-            else f" waits at another barrier at {m.diag.where(where.instruction)}"
-        )
-        raise m.diag.fault(
-            w.instruction, f"deadlock: {name} is not reached by all threads: thread {thread}{rest}", lane
-        )
+        rest = f" waits at another barrier at {m.diag.where(where.instruction)}" if where else m.diag.waits_at(other)
+        what = f"deadlock: {name} is not reached by all threads: thread {thread}{rest}"
+        raise m.diag.fault(w.instruction, what, lane)
 
 
 def _aligned(instruction: Instruction) -> bool:
@@ -252,6 +237,4 @@ def _aligned(instruction: Instruction) -> bool:
 def require_barrier_number(machine: Batch, instruction: Instruction, number: np.ndarray, threads: np.ndarray) -> None:
     """Refuse a barrier number outside of 0 to 15."""
     bad = threads & ((number < 0) | (number > 15))
-    if bad.any():
-        lane = int(np.flatnonzero(bad)[0])
-        raise machine.diag.fault(instruction, f"barrier {int(number[lane])} does not exist (0 to 15 do)", lane)
+    machine.diag.refuse(instruction, bad, lambda lane: f"barrier {int(number[lane])} does not exist (0 to 15 do)")

@@ -15,15 +15,9 @@ from .state import State
 class Batch(Protocol):
     """A batch of blocks that run together."""
 
-    @property
-    def program(self) -> Program: ...
-    @property
-    def state(self) -> State: ...
-    @property
-    def diag(self) -> Diagnostics: ...
-    @property
-    def events(self) -> Events: ...
-    @property
-    def memory(self) -> Accesses: ...
-    @property
-    def launch(self) -> LaunchConfig: ...
+    program: Program
+    state: State
+    diag: Diagnostics
+    events: Events
+    memory: Accesses
+    launch: LaunchConfig

@@ -35,12 +35,12 @@ class BulkGroups:
     def add(self, store: Store) -> None:
         """Add a store that has been issued."""
         self.stores.setdefault(store.lane, []).append(store)
-        self.machine.events.store_begins(store)
+        self.machine.events.shared.store_begins(store)
 
     def commit(self) -> None:
         """cp.async.bulk.commit_group: the stores of each active thread since its last commit become a group."""
         m = self.machine
-        for lane in np.flatnonzero(m.state.alive if m.state.active is None else m.state.active).tolist():
+        for lane in np.flatnonzero(m.state.living()).tolist():
             number = self.committed.get(lane, 0)
             self.committed[lane] = number + 1
             for store in self.stores.get(lane, ()):
@@ -54,22 +54,18 @@ class BulkGroups:
             if m.state.active is not None and not m.state.active[lane]:
                 continue
             bound = self.committed.get(lane, 0) - pending
-            left = []
-            for store in self.stores[lane]:
-                if store.group >= bound:
-                    left.append(store)
-                else:
-                    m.events.store_ends(store)
-            if left:
+            stores = self.stores.pop(lane)
+            for store in stores:
+                if store.group < bound:
+                    m.events.shared.store_ends(store)
+            if left := [store for store in stores if store.group >= bound]:
                 self.stores[lane] = left
-            else:
-                del self.stores[lane]
 
     def after_exit(self, threads: np.ndarray) -> None:
         """Add a note where threads end while a bulk store of theirs still reads the block's shared memory."""
         for lane in [lane for lane in self.stores if threads[lane]]:
             store = self.stores.pop(lane)[0]
-            self.machine.diag.notes[
+            self.machine.diag.note(
                 f"{store.instruction.where}: a thread ends without a wait_group for this bulk store: shared memory "
                 "must stay until it has been read"
-            ] = None
+            )

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..ptx.syntax import Instruction
 from .batch import Batch
+from .state import split
 
 WARP = 32
+UNKNOWN_START = (
+    "is not checked: how many registers the kernel starts with is not known (.maxnreg says so, or .maxntid with "
+    ".minnctapersm, or a cubin)"
+)
+IGNORED = "does nothing: ptxas ignored it, the machine code has no USETMAXREG (its warnings C7507 and C7508 say why)"
 
 
 @dataclass
@@ -29,17 +35,13 @@ def in_clusters(grid: tuple[int, int, int], cluster: tuple[int, int, int], block
     if cluster == (1, 1, 1):
         return blocks
     clusters = [grid[i] // cluster[i] for i in range(3)]
-    x, y, z = _split(blocks, grid)
+    x, y, z = split(blocks, grid)
     number = x // cluster[0] + clusters[0] * (y // cluster[1] + clusters[1] * (z // cluster[2]))
     found = np.unique(number)[:, None]
     rank = np.arange(math.prod(cluster))[None, :]
-    (cx, cy, cz), (rx, ry, rz) = _split(found, clusters), _split(rank, cluster)
+    (cx, cy, cz), (rx, ry, rz) = split(found, clusters), split(rank, cluster)
     x, y, z = cx * cluster[0] + rx, cy * cluster[1] + ry, cz * cluster[2] + rz
     return (x + grid[0] * (y + grid[1] * z)).reshape(-1)
-
-
-def _split(number: np.ndarray, sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return number % sizes[0], number // sizes[0] % sizes[1], number // (sizes[0] * sizes[1])
 
 
 class Clusters:
@@ -47,17 +49,11 @@ class Clusters:
 
     def __init__(self, machine: Batch) -> None:
         m = self.machine = machine
-        self.size = math.prod(m.state.cluster)
-        self.rank = m.state.block_of % self.size  # by lane: blocks of a batch stand in the order of their ranks
-        self.lanes = self.size * m.state.padded  # of a cluster
+        self.lanes = m.state.cluster_lanes
         self.arrived = np.zeros(m.state.lanes, np.int64)  # how often each thread arrived
         self.waited = np.zeros(m.state.lanes, np.int64)
         self.waiting: list[Waiting] = []
         self.registers = np.full(m.state.warps, m.launch.registers or 0, np.int64)  # a thread, by warp
-
-    def place(self, axis: int) -> np.ndarray:
-        """A lane's block in its cluster, along an axis."""
-        return _split(self.rank, self.machine.state.cluster)[axis]
 
     # the barrier
 
@@ -65,21 +61,17 @@ class Clusters:
         """barrier.cluster.arrive; `orders`: what the threads did before it is ordered, as by `.release`."""
         self.arrived = self.arrived + threads
         for key, lanes in self._split(threads):
-            self.machine.events.release(key, lanes, relaxed=not orders)
+            self.machine.events.order.release(key, lanes, relaxed=not orders)
         twice = threads & (self.arrived > self.waited + 1)
-        if twice.any():
-            lane = int(np.flatnonzero(twice)[0])
-            raise self.machine.diag.fault(
-                instruction, "barrier.cluster.arrive a second time without a wait between", lane
-            )
+        self.machine.diag.refuse(
+            instruction, twice, lambda _: "barrier.cluster.arrive a second time without a wait between"
+        )
         self.release()
 
     def wait(self, instruction: Instruction, threads: np.ndarray) -> int | None:
         """barrier.cluster.wait: until all threads of the cluster that have not ended arrived."""
         early = threads & (self.arrived == self.waited)
-        if early.any():
-            lane = int(np.flatnonzero(early)[0])
-            raise self.machine.diag.fault(instruction, "barrier.cluster.wait without an arrive before it", lane)
+        self.machine.diag.refuse(instruction, early, lambda _: "barrier.cluster.wait without an arrive before it")
         self.waiting.append(Waiting(instruction, threads))
         self.release()
         return None
@@ -111,8 +103,8 @@ class Clusters:
                 if not w.registers:
                     self.waited = self.waited + gone
                     for key, lanes in self._split(gone):
-                        m.events.phase_ends(key)
-                        m.events.acquire(key, lanes)
+                        m.events.order.phase_ends(key)
+                        m.events.order.acquire(key, lanes)
                 m.state.join(w.instruction.pc + 1, gone)
                 w.threads = w.threads & ~gone
             if w.threads.any():
@@ -123,17 +115,8 @@ class Clusters:
     def set_registers(self, instruction: Instruction, threads: np.ndarray, count: int, more: bool) -> int | None:
         """setmaxnreg: change the registers per thread of these threads' warps."""
         m, start = self.machine, self.machine.launch.registers
-        if start is None:
-            m.diag.notes[
-                f"{instruction.where}: setmaxnreg is not checked: how many registers the kernel starts with is not "
-                "known (.maxnreg says so, or .maxntid with .minnctapersm, or a cubin)"
-            ] = None
-            return instruction.pc + 1
-        if start == 0:
-            m.diag.notes[
-                f"{instruction.where}: setmaxnreg does nothing: ptxas ignored it, the machine code has no USETMAXREG "
-                "(its warnings C7507 and C7508 say why)"
-            ] = None
+        if not start:
+            m.diag.note(f"{instruction.where}: setmaxnreg {UNKNOWN_START if start is None else IGNORED}")
             return instruction.pc + 1
         lanes = np.flatnonzero(threads)
         held = self.registers[lanes // WARP]

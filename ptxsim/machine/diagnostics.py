@@ -57,6 +57,12 @@ class Diagnostics:
         found.pc = instruction.pc
         return found
 
+    def refuse(self, instruction: Instruction, bad: np.ndarray, what: Callable[[int], str]) -> None:
+        """Raise the fault of the first of the threads in a mask, where there are any; `what`: in words, by lane."""
+        if bad.any():
+            lane = int(np.flatnonzero(bad)[0])
+            raise self.fault(instruction, what(lane), lane)
+
     def report(self, instruction: Instruction, what: str, lane: int, count: int = 1) -> None:
         """A fault of a thread (and `count` - 1 others) that does not keep the program from going on: it is noted, or
         raised where the launch ends with its first."""

@@ -9,6 +9,8 @@ A float32 NaN that arithmetic made becomes 0x7fffffff only when its bits are loo
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,6 +38,15 @@ FORMATS = {
     "bf16": Format(8, -126, float.fromhex("0x1.FEp127")),
     "tf32": Format(11, -126, float.fromhex("0x1.FFCp127")),
     "f32": Format(24, -126, float.fromhex("0x1.FFFFFEp127")),
+}
+
+
+ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # to whole numbers, by mode
+    "rn": np.rint,
+    "rz": np.trunc,
+    "rm": np.floor,
+    "rp": np.ceil,
+    "rna": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
 }
 
 
@@ -93,29 +104,11 @@ def quantize(x: np.ndarray, format_name: str, mode: str = "rn", relu: bool = Fal
     _, exponent = np.frexp(x)
     scale = np.maximum(exponent - fmt.precision, fmt.least - fmt.precision + 1)
     units = np.ldexp(x, -scale)
-    match mode:
-        case "rn":
-            units = np.rint(units)
-        case "rz":
-            units = np.trunc(units)
-        case "rm":
-            units = np.floor(units)
-        case "rp":
-            units = np.ceil(units)
-        case "rna":
-            units = np.copysign(np.floor(np.abs(units) + 0.5), units)
-        case _:
-            raise ValueError(mode)
+    units = ROUNDED[mode](units)
     rounded = np.where(np.isfinite(x), np.copysign(np.ldexp(units, scale), x), x)
     over = (np.abs(rounded) > fmt.largest) & np.isfinite(x)
     if np.count_nonzero(over):
-        clamps = {
-            "rn": np.zeros_like(over),
-            "rna": np.zeros_like(over),
-            "rz": np.ones_like(over),
-            "rm": x > 0,
-            "rp": x < 0,
-        }[mode]
+        clamps: Any = {"rz": True, "rm": x > 0, "rp": x < 0}.get(mode, False)
         limit = np.where(clamps, fmt.largest, np.inf)
         rounded = np.where(over, np.copysign(limit, x), rounded)
     if relu:
@@ -191,30 +184,41 @@ def root_odd(a: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(q) & (q != 0), to_odd(q, (a - high) - low), q)
 
 
+# operations in float64, rounded to odd, of float32 operands
+ODD: dict[str, Callable[..., np.ndarray]] = {
+    "add": sum_odd,
+    "sub": lambda a, b: sum_odd(a, -b),
+    "mul": np.multiply,
+    "fma": lambda a, b, c: sum_odd(a * b, c),
+    "div": quotient_odd,
+    "rcp": lambda a: quotient_odd(np.ones_like(a), a),
+    "sqrt": root_odd,
+}
+# the same of float64 and of fractions
+PLAIN: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "fma": lambda a, b, c: a * b + c,
+    "div": operator.truediv,
+    "rcp": lambda a: 1 / a,
+    "sqrt": np.sqrt,
+}
+# of operations that are sums, the two terms: an exact zero of opposite signs is -0 when rounding down
+TERMS: dict[str, Callable[..., tuple[Any, Any]]] = {
+    "add": lambda a, b: (a, b),
+    "sub": lambda a, b: (a, -b),
+    "fma": lambda a, b, c: (a * b, c),
+}
+
+
 def rounded_f32(operation: str, mode: str, *operands: np.ndarray) -> np.ndarray:
     """A float32 operation in a rounding mode other than nearest."""
     x = [o.astype(F8) for o in operands]
-    match operation:
-        case "add":
-            exact = sum_odd(x[0], x[1])
-        case "sub":
-            exact = sum_odd(x[0], -x[1])
-        case "mul":
-            exact = x[0] * x[1]
-        case "fma":
-            exact = sum_odd(x[0] * x[1], x[2])
-        case "div":
-            exact = quotient_odd(x[0], x[1])
-        case "rcp":
-            exact = quotient_odd(np.ones_like(x[0]), x[0])
-        case "sqrt":
-            exact = root_odd(x[0])
-        case _:
-            raise ValueError(operation)
+    exact = ODD[operation](*x)
     result = to_f32(exact, mode)
-    if mode == "rm" and operation in ("add", "sub", "fma"):  # an exact zero of opposite signs is -0 when rounding down
-        first = x[0] * x[1] if operation == "fma" else x[0]
-        second = x[2] if operation == "fma" else (x[1] if operation == "add" else -x[1])
+    if mode == "rm" and operation in TERMS:
+        first, second = TERMS[operation](*x)
         zero = (result == 0) & ~((np.copysign(1, first) > 0) & (np.copysign(1, second) > 0))
         result = np.where(zero & (exact == 0), np.float32(-0.0), result)
     return result
@@ -231,57 +235,36 @@ def rounded_f64(operation: str, mode: str, *operands: np.ndarray) -> np.ndarray:
 def _exact64(operation: str, mode: str, values: tuple[float, ...]) -> float:
     with np.errstate(all="ignore"):
         x = [np.float64(v) for v in values]
-        ways: dict[str, Callable[[], np.floating[Any]]] = {
-            "add": lambda: x[0] + x[1],
-            "sub": lambda: x[0] - x[1],
-            "mul": lambda: x[0] * x[1],
-            "fma": lambda: x[0] * x[1] + x[2],
-            "div": lambda: x[0] / x[1],
-            "rcp": lambda: 1.0 / x[0],
-            "sqrt": lambda: np.sqrt(x[0]),
-        }
-        plain = ways[operation]()
+        plain = PLAIN[operation](*x)
     if not all(np.isfinite(v) for v in values):
         if operation == "fma" and np.isfinite(values[0]) and np.isfinite(values[1]):
             return values[2]  # the product may overflow, but exactly it does not
         return float(plain)
     f = [Fraction(v) for v in values]
-    match operation:
-        case "add":
-            exact = f[0] + f[1]
-        case "sub":
-            exact = f[0] - f[1]
-        case "mul":
-            exact = f[0] * f[1]
-        case "fma":
-            exact = f[0] * f[1] + f[2]
-        case "div" | "rcp":
-            above, below = (f[0], f[1]) if operation == "div" else (Fraction(1), f[0])
-            if below == 0:
-                return float(plain)
-            exact = above / below
-        case "sqrt":
-            if f[0] < 0:
-                return float("nan")
-            return _root64(f[0], mode)
+    if operation == "sqrt":
+        return float("nan") if f[0] < 0 else _root64(f[0], mode)
+    try:
+        exact = PLAIN[operation](*f)
+    except ZeroDivisionError:
+        return float(plain)
     if exact == 0:
-        if mode != "rm" or operation not in ("add", "sub", "fma"):
+        if mode != "rm" or operation not in TERMS:
             return float(plain * 0.0)
-        terms = {"add": (x[0], x[-1]), "sub": (x[0], -x[-1]), "fma": (x[0] * x[1], x[-1])}[operation]
-        return -0.0 if np.signbit(terms[0]) or np.signbit(terms[1]) else 0.0
+        return -0.0 if any(np.signbit(term) for term in TERMS[operation](*x)) else 0.0
     return _fraction_to_double(exact, mode)
 
 
-def _root64(value: Fraction, mode: str) -> float:
-    if value == 0:
-        return 0.0
-    nearest = float(np.sqrt(float(value)))
-    exact = Fraction(nearest) ** 2
-    if mode == "rn" or exact == value:
+def directed(nearest: float, error: Fraction | int, mode: str) -> float:
+    """The double for an exact value in a rounding mode, from the nearest one and what that lacks."""
+    up = mode == "rp" or (mode == "rz" and math.copysign(1, nearest) < 0)
+    if mode == "rn" or not error or up != (error > 0):
         return nearest
-    if mode == "rp":
-        return nearest if exact > value else float(np.nextafter(nearest, np.inf))
-    return nearest if exact < value else float(np.nextafter(nearest, 0.0))
+    return float(np.nextafter(nearest, np.inf if up else -np.inf))
+
+
+def _root64(value: Fraction, mode: str) -> float:
+    nearest = float(np.sqrt(float(value)))
+    return directed(nearest, value - Fraction(nearest) ** 2, mode)
 
 
 def _fraction_to_double(value: Fraction, mode: str) -> float:
@@ -289,17 +272,11 @@ def _fraction_to_double(value: Fraction, mode: str) -> float:
         nearest = value.numerator / value.denominator  # Python rounds this quotient correctly
     except OverflowError:
         nearest = float("inf") if value > 0 else float("-inf")
-    if mode == "rn":
-        return nearest
+    if not np.isinf(nearest):
+        return directed(nearest, value - Fraction(nearest), mode)
     up = mode == "rp" or (mode == "rz" and value < 0)
-    if np.isinf(nearest):
-        largest = float(np.finfo(F8).max)
-        return nearest if (value > 0) == up else (largest if value > 0 else -largest)
-    if up and Fraction(nearest) < value:
-        return float(np.nextafter(nearest, np.inf))
-    if not up and Fraction(nearest) > value:
-        return float(np.nextafter(nearest, -np.inf))
-    return nearest
+    largest = float(np.finfo(F8).max)
+    return nearest if mode == "rn" or (value > 0) == up else (largest if value > 0 else -largest)
 
 
 def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from .batch import Batch
 
 COUNT, BYTES = 20, 21  # bits of the fields
 MOST = (1 << COUNT) - 1
-PARITY_AT, EXPECTED_AT, PENDING_AT, BYTES_AT = 0, 1, 1 + COUNT, 1 + 2 * COUNT
+EXPECTED_AT, PENDING_AT, BYTES_AT = 1, 1 + COUNT, 1 + 2 * COUNT
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Phases:
             self.made[at] = instruction, count
             for known in (self.came, self.ended, self.bytes):
                 known.pop(at, None)
-            self.machine.events.object_made(at, lane, instruction)
+            self.machine.events.shared.object_made(at, lane, instruction)
 
     def note_arrivals(self, instruction: Instruction, objects: np.ndarray, counts: np.ndarray) -> None:
         """Record arrivals and their counts, for the message of a deadlock."""
@@ -112,20 +112,17 @@ class Phases:
         total, word = int(counts.sum()), int(self._words[at >> 3])
         state = State.unpack(word)
         if len(lanes) == 1 or total > state.pending or not state.pending:
-            return self._each_down(instruction, np.full(len(lanes), at), lanes, counts)
+            of_thread = counts.tolist()
+
+            def act(state: State, index: int) -> None:
+                state.pending -= of_thread[index]
+
+            return self.change(instruction, np.full(len(lanes), at), lanes, act)
         before = (word - (np.cumsum(counts) - counts << PENDING_AT)).astype(np.uint64)
         state.pending -= total
         self._settle(instruction, state, int(lanes[-1]), at)
         self._words[at >> 3] = state.pack()
         return before
-
-    def _each_down(
-        self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, counts: np.ndarray
-    ) -> np.ndarray:
-        def act(state: State, index: int) -> None:
-            state.pending -= int(counts[index])
-
-        return self.change(instruction, objects, lanes, act)
 
     def change(
         self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, act: Callable[[State, int], None]
@@ -159,7 +156,7 @@ class Phases:
             state.pending = state.expected
             self.bytes.pop(at, None)
             self.ended[at] = self.ended.get(at, (0, {}))[0] + 1, self.came.pop(at, {})
-            self.machine.events.phase_ends(at)
+            self.machine.events.order.phase_ends(at)
 
     def signal(self, at: int, land: Callable[[], None]) -> None:
         """A copy that will signal the object at `at` is under way."""
@@ -201,13 +198,10 @@ class Phases:
             lanes = np.flatnonzero(p.threads)
             done = self.over(p.objects[lanes], p.parity[lanes])
             if done.any():
-                gone = np.zeros(m.state.lanes, bool)
-                gone[lanes[done]] = True
+                gone = m.state.mask_of(lanes[done])
                 self.passed(lanes[done], p.objects[lanes[done]])
-                saved = m.state.mask, m.state.active, m.state.whole, m.state.count
-                m.state.mask = m.state.active = gone
-                p.write(m.state.uniform(np.bool_(True)))
-                m.state.mask, m.state.active, m.state.whole, m.state.count = saved
+                with m.state.acting(gone):
+                    p.write(m.state.uniform(np.bool_(True)))
                 m.state.join(p.instruction.pc + 1, gone)
                 p.threads = p.threads & ~gone
             if p.threads.any():
@@ -216,12 +210,12 @@ class Phases:
     def arrive(self, objects: np.ndarray, lanes: np.ndarray, relaxed: bool = False) -> None:
         """Threads arrive: what they did before is ordered before what those do who see the phase end."""
         for at in np.unique(objects).tolist():
-            self.machine.events.release(at, lanes[objects == at], relaxed)
+            self.machine.events.order.release(at, lanes[objects == at], relaxed)
 
     def passed(self, lanes: np.ndarray, objects: np.ndarray) -> None:
         """Threads have seen the phases of these objects end."""
         for at in np.unique(objects).tolist():
-            self.machine.events.acquire(at, lanes[objects == at])
+            self.machine.events.order.acquire(at, lanes[objects == at])
 
     def stuck(self) -> None:
         """Nobody can run, and some wait for a phase: say for what, and of several name one that waits for copies."""

@@ -28,7 +28,6 @@ GUARD = 512  # bytes between allocations
 HEAP = 8 << 20  # bytes that malloc has for all threads, as cudaLimitMallocHeapSize is at first
 HEAP_NAME = "memory of malloc"
 ALIGN = 256  # of an allocation, as cudaMalloc's
-SIZES = (1, 2, 4, 8, 16)
 INTP = np.dtype(np.intp)
 MOST_MAPPED = 1 << 40  # bytes of global memory: more than any GPU has
 LARGE = 64 << 20  # bytes from which on memory is mapped
@@ -41,11 +40,6 @@ def zeros(count: int, dtype: np.typing.DTypeLike) -> np.ndarray:
     if size < LARGE or sys.platform != "linux":
         return np.zeros(count, dtype)
     return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE), dtype)
-
-
-def views_of(data: np.ndarray) -> dict[int, np.ndarray]:
-    """Return views of bytes as unsigned integers of each size."""
-    return {size: data.view(f"u{size}") for size in (1, 2, 4, 8)}
 
 
 @dataclass(frozen=True)
@@ -230,7 +224,7 @@ class Space:
         """A thread's part: `size` bytes, of which those from `first` on are its program's."""
         self.name, self.data, self.size, self.origin, self.first = name, data, size, origin, first
         self.is_shared = name.startswith("shared")
-        self.views = views_of(data)
+        self.views = {size: data.view(f"u{size}") for size in (1, 2, 4, 8)}
 
     def addresses(self, base: np.ndarray, active: np.ndarray | None) -> Addresses:
         """Resolve a base register (or offsets) for the active threads."""
@@ -353,6 +347,11 @@ class Access:
     def lanes(self) -> np.ndarray | None:
         return self.where.lanes
 
+    @property
+    def parts(self) -> list[tuple[Any, Access]]:
+        """As of a `MixedAccess`: all of its threads, and itself."""
+        return [(slice(None), self)]
+
     def _element(self, size: int, number: int) -> tuple[np.ndarray, np.ndarray]:
         shift = SHIFT[size]
         index = self.where.index(shift)
@@ -385,7 +384,7 @@ class Access:
 class MixedAccess:
     """A generic access whose threads point into different spaces: one `Access` for each."""
 
-    def __init__(self, parts: list[tuple[np.ndarray, Access]], lanes: np.ndarray) -> None:
+    def __init__(self, parts: list[tuple[Any, Access]], lanes: np.ndarray) -> None:
         self.parts, self.lanes = parts, lanes
 
     def load(self, size: int, number: int = 0) -> np.ndarray:

@@ -26,6 +26,7 @@ F4 = np.dtype("f4")
 ADDRESS = np.dtype("u8")
 
 Operand = Any  # of an instruction, as in syntax.py; None for `_`
+Place = tuple[str, int, int]  # of an access: its space, the slot of its base register, the offset
 Widen = Callable[[np.ndarray], np.ndarray]
 
 
@@ -208,17 +209,13 @@ class Operands:
 
         return write
 
-    def address(self, operand: Address, space: str) -> tuple[str, int, int]:
-        """Space, slot and offset of an address operand."""
-        if not isinstance(operand, Address):
-            raise PtxError("an address [base+offset] must stand where another operand does")
+    def address(self, operand: Address, space: str) -> Place:
+        """The place of an address operand."""
         base = operand.base
         if isinstance(base, Register):
             return space, base.slot, operand.offset
         if base is None:
             return space, self.constant("null", lambda: self.state.uniform(ADDRESS.type(0))), operand.offset
-        if not isinstance(base, Symbol):
-            raise PtxError(f"an address of this kind is not supported: {base}")
         own = self.symbol_space(base)
         if space == "generic" or (space == "param" and own == "local") or space == "const":
             space = own

@@ -8,17 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..ptx.program import align_up
 
 WARP = 32
+Number = TypeVar("Number", int, np.ndarray)
 NOTHING = np.zeros(0, np.uint32)  # what a register holds between launches
 
 
-def split(number: np.ndarray, sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def split(number: Number, sizes: Sequence[int]) -> tuple[Number, Number, Number]:
     """A linear number as x, y and z of a grid of these sizes."""
     return number % sizes[0], number // sizes[0] % sizes[1], number // (sizes[0] * sizes[1])
 
@@ -116,6 +117,16 @@ class State:
         finally:
             self.mask, self.active, self.whole, self.count = saved
 
+    def acting_lanes(self) -> np.ndarray:
+        """The lanes of the active threads."""
+        return np.arange(self.lanes) if self.active is None else np.flatnonzero(self.active)
+
+    def mask_of(self, lanes: np.ndarray | list[int]) -> np.ndarray:
+        """These lanes as a mask."""
+        mask = np.zeros(self.lanes, bool)
+        mask[lanes] = True
+        return mask
+
     def living(self) -> np.ndarray:
         """The active threads that live, as a mask."""
         return self.alive if self.active is None else self.active
@@ -152,8 +163,7 @@ class State:
 
     def thread_index(self, number: int) -> tuple[int, int, int]:
         """A thread of the block by its number."""
-        x, y, _ = self.block
-        return (number % x, number // x % y, number // (x * y))
+        return split(number, self.block)
 
     def block_index(self, lane: int) -> tuple[int, int, int]:
         """The block of a lane."""
@@ -161,8 +171,7 @@ class State:
 
     def block_place(self, number: int) -> tuple[int, int, int]:
         """A block of the grid by its number."""
-        gx, gy, _ = self.grid
-        return (number % gx, number // gx % gy, number // (gx * gy))
+        return split(number, self.grid)
 
     def place_in_cluster(self, axis: int) -> np.ndarray:
         """Return for each lane its block's place in the cluster along an axis."""

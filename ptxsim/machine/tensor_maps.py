@@ -84,7 +84,17 @@ class TensorMap:
         else:
             self.strides = tuple(math.prod(self.shape[i + 1 :]) * self.item for i in range(self.rank - 1))
         self.swizzle = SWIZZLES.get(str(swizzle), -1)
-        self._require(swizzle, interleave, l2_promotion, fill, element_strides)
+        for name, value, allowed in (
+            ("swizzle", swizzle, SWIZZLES),
+            ("interleave", interleave, ("none",)),
+            ("l2_promotion", l2_promotion, L2_PROMOTIONS),
+            ("fill", fill, FILLS),
+        ):
+            if str(value) not in allowed:
+                raise self._refused(f"{name} = {value!r} is not allowed; allowed: {', '.join(allowed)}")
+        if element_strides is not None and any(int(n) != 1 for n in element_strides):
+            raise self._refused(f"element strides {tuple(element_strides)} are not supported, only 1")
+        self._require_encodable()
         self.inner_bytes = self.box[-1] * self.item
         self.bytes = math.prod(self.box) * self.item  # of a box
         self.pitch = max(self.inner_bytes, self.swizzle)  # from one row of a box to the next in shared memory
@@ -95,37 +105,21 @@ class TensorMap:
     def _refused(self, what: str) -> PtxsimError:
         return PtxsimError(f"tensor map of {self.name}: {what}")
 
-    def _require(
-        self,
-        swizzle: object,
-        interleave: object,
-        l2_promotion: object,
-        fill: object,
-        element_strides: Sequence[int] | None,
-    ) -> None:
+    def _require_encodable(self) -> None:
         """Check the requirements of cuTensorMapEncodeTiled."""
-        for name, value, known in (
-            ("swizzle", swizzle, SWIZZLES),
-            ("interleave", interleave, ("none",)),
-            ("l2_promotion", l2_promotion, L2_PROMOTIONS),
-            ("fill", fill, FILLS),
-        ):
-            if str(value) not in known:
-                raise self._refused(f"{name} = {value!r} is not allowed; allowed: {', '.join(known)}")
         if not 1 <= self.rank <= 5:
             raise self._refused(f"{self.rank} dimensions; allowed: 1 to 5")
         if len(self.box) != self.rank:
             raise self._refused(f"a box of {len(self.box)} dimensions for a tensor of {self.rank}")
         if len(self.strides) != self.rank - 1:
             raise self._refused(f"{len(self.strides)} strides; a tensor of {self.rank} dimensions has {self.rank - 1}")
-        if element_strides is not None and any(int(n) != 1 for n in element_strides):
-            raise self._refused(f"element strides {tuple(element_strides)} are not supported, only 1")
-        for size in self.shape:
-            if not 1 <= size <= MOST_DIM:
-                raise self._refused(f"a dimension of {size} elements; allowed: 1 to 2^32")
-        for size in self.box:
-            if not 1 <= size <= MOST_BOX:
-                raise self._refused(f"a box of {size} elements along a dimension; allowed: 1 to {MOST_BOX}")
+        for sizes, what, most, shown in (
+            (self.shape, "a dimension of {} elements", MOST_DIM, "2^32"),
+            (self.box, "a box of {} elements along a dimension", MOST_BOX, str(MOST_BOX)),
+        ):
+            for size in sizes:
+                if not 1 <= size <= most:
+                    raise self._refused(f"{what.format(size)}; allowed: 1 to {shown}")
         inner = self.box[-1] * self.item
         if inner % 16:
             raise self._refused(f"a box of {inner} bytes along the innermost dimension; allowed: multiples of 16")
@@ -215,21 +209,9 @@ FIELDS = {
 }
 ORDINALS = ("box_dim", "element_stride", "global_dim", "global_stride")  # 0: the innermost; strides from the next on
 MOST_RANK = 5
-ELEMENT_TYPES = {  # by the number in PTX (ISA 9.7.9.27.1.2)
-    0: np.uint8,
-    1: np.uint16,
-    2: np.uint32,
-    3: np.int32,
-    4: np.uint64,
-    5: np.int64,
-    6: np.float16,
-    7: np.float32,
-    8: np.float32,
-    9: np.float64,
-    10: ml_dtypes.bfloat16,
-    11: np.float32,
-    12: np.float32,
-}
+# by the number in PTX (ISA 9.7.9.27.1.2)
+ELEMENT_TYPES = [np.uint8, np.uint16, np.uint32, np.int32, np.uint64, np.int64, np.float16, np.float32, np.float32]
+ELEMENT_TYPES += [np.float64, ml_dtypes.bfloat16, np.float32, np.float32]
 SWIZZLE_MODES = (0, 32, 64, 128)
 
 
@@ -258,7 +240,7 @@ def fields_of(found: TensorMap) -> bytes:
 
     put("global_address", found.address)
     put("rank", found.rank - 1)
-    put("elemtype", next(n for n, t in ELEMENT_TYPES.items() if np.dtype(t) == found.dtype))
+    put("elemtype", [np.dtype(t) for t in ELEMENT_TYPES].index(found.dtype))
     put("swizzle_mode", SWIZZLE_MODES.index(found.swizzle))
     for i in range(found.rank):
         put("box_dim", found.box[-1 - i], i)
@@ -279,7 +261,7 @@ def made_by_device(raw: bytes) -> TensorMap:
     rank, kind, mode = get("rank") + 1, get("elemtype"), get("swizzle_mode")
     for name, value, known in (
         ("rank", rank, range(1, MOST_RANK + 1)),
-        ("elemtype", kind, ELEMENT_TYPES),
+        ("elemtype", kind, range(len(ELEMENT_TYPES))),
         ("swizzle_mode", mode, range(len(SWIZZLE_MODES))),
         ("interleave_layout", get("interleave_layout"), (0,)),
         ("fill_mode", get("fill_mode"), (0,)),

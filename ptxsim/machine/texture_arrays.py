@@ -108,6 +108,11 @@ class TextureArray:
         """Elements along x, y and z, of as many as it has."""
         return self.elements.shape[3:0:-1][: self.dims]
 
+    @property
+    def kind(self) -> tuple[int, int]:
+        """Its dimensions, and whether it has layers."""
+        return self.dims, int(self.layered)
+
     # fetches
 
     def fetch(self, coordinates: list[np.ndarray], layer: np.ndarray | None) -> np.ndarray:

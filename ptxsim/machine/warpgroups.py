@@ -130,7 +130,7 @@ class Warpgroups:
     def lanes(self, instruction: Instruction) -> np.ndarray:
         """The lanes [warpgroups, 128] that execute a wgmma together."""
         m = self.machine
-        lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
+        lanes = m.state.acting_lanes()
         counts = np.bincount(self.of_lane[lanes], minlength=self.count)
         broken = (counts > 0) & (counts < WARPGROUP)
         if broken.any():
@@ -165,7 +165,7 @@ class Warpgroups:
             self.under_way -= 1
             if flight.time:
                 first = int(np.flatnonzero(self.of_lane == group)[0]) // WARP
-                m.events.reading_ends(np.arange(first, first + WARPGROUP // WARP), first, flight.time)
+                m.events.shared.reading_ends(np.arange(first, first + WARPGROUP // WARP), first, flight.time)
 
     # registers
 
@@ -212,7 +212,7 @@ class Warpgroups:
 
     def _report(self, instruction: Instruction, group: int, what: str) -> None:
         m = self.machine
-        lanes = np.flatnonzero((self.of_lane == group) & (m.state.alive if m.state.active is None else m.state.active))
+        lanes = np.flatnonzero((self.of_lane == group) & m.state.living())
         m.diag.report(instruction, what, int(lanes[0]))
 
     # a wgmma

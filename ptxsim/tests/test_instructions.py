@@ -672,10 +672,14 @@ def test_packing():
 
 
 def test_special_registers():
-    lines = "mov.u32 %o0, %laneid; mov.u32 %o1, %ntid.x; mov.u32 %o2, %lanemask_lt;"
-    got = execute(lines, [np.zeros(64, np.uint32)], [32] * 3)
-    lane = np.arange(64) % 32
-    assert (got[0] == lane).all() and (got[1] == 32).all() and (got[2] == (1 << lane) - 1).all()
+    lane = np.arange(64, dtype=np.uint64) % 32
+    below, bit = (np.uint64(1) << lane) - np.uint64(1), np.uint64(1) << lane
+    want = {"laneid": lane, "ntid.x": 32, "lanemask_lt": below, "lanemask_eq": bit, "lanemask_le": below | bit}
+    want |= {"lanemask_gt": ~(below | bit), "lanemask_ge": ~below}
+    lines = "".join(f"mov.u32 %o{n}, %{name};" for n, name in enumerate(want))
+    got = execute(lines, [np.zeros(64, np.uint32)], [32] * len(want))
+    for name, found, value in zip(want, got, want.values(), strict=True):
+        assert (found == np.asarray(value).astype(np.uint32)).all(), name
 
 
 # signs, extremes and pairs of floats
@@ -702,6 +706,9 @@ def test_signs_and_extremes_of_floats(name):
         alike(f"{opcode}.{name} %o0, %i0, %i1;", both, extreme(choose), name)
         if name != "f64":
             alike(f"{opcode}.NaN.{name} %o0, %i0, %i1;", both, extreme(choose, True), name)
+            finite = grid(*[[v for v in values if not math.isnan(number(v, name))]] * 2)
+            sign = lambda x, y, c=choose: c(abs(x), abs(y)) * math.copysign(1, x) * math.copysign(1, y)  # noqa: E731
+            alike(f"{opcode}.xorsign.abs.{name} %o0, %i0, %i1;", finite, sign, name)
     if not name.endswith("16"):
         finite = grid([v for v in values if not math.isnan(number(v, name))], values)
         sign = lambda x, y: math.nan if math.isnan(y) else math.copysign(y, x)  # noqa: E731
@@ -765,6 +772,7 @@ def test_carries_through_two_words(name):
         first = f"{name_}.cc.{name} %o0, %i0, %i1; {name_}c"
         check_words(f"{first}.{name} %o1, %i2, %i3;", operation, 2)
         check_words(f"{first}.cc.{name} %o1, %i2, %i3; {name_}c.{name} %o2, 0, 0;", operation, 3)
+        check_words(f"{name_}.cc.{name} %o0, %i2, %i3; {first}.{name} %o1, %i2, %i3;", operation, 2)  # reads no carry
     lines = f"mad.lo.cc.{name} %o0, %i0, %i1, %i2; madc.hi.{name} %o1, %i0, %i1, %i3;"
 
     def product(a, b, c, d):

@@ -5,34 +5,15 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from running import execute
 
 import ptxsim
 
-HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 
-
-def launch(declare: str, lines: str, inputs: list[np.ndarray], outputs: int, warps: int = 1) -> np.ndarray:
-    """Each thread loads its words of the inputs to %a0, %a1 ...; leaves words in %d0 ...; result [thread, word]."""
-    row = np.concatenate([x.astype(np.uint32) for x in inputs], axis=1)
-    words = row.shape[1]
-    loads = [f"ld.global.b32 %a{i}, [%p0+{4 * i}];" for i in range(words)]
-    stores = [f"st.global.b32 [%p1+{4 * i}], %d{i};" for i in range(outputs)]
-    text = HEADER + "\n".join(
-        [
-            ".visible .entry k(.param .u64 in, .param .u64 out) {",
-            f".reg .b32 %a<{max(words, 1)}>, %d<{outputs}>, %t, %s<8>; .reg .b64 %p<2>;",
-            declare,
-            "mov.u32 %t, %tid.x; ld.param.u64 %p0, [in]; ld.param.u64 %p1, [out];",
-            f"mad.wide.u32 %p0, %t, {4 * words}, %p0; mad.wide.u32 %p1, %t, {4 * outputs}, %p1;",
-            *loads,
-            lines,
-            *stores,
-            "ret; }",
-        ]
-    )
-    out = ptxsim.Array(np.zeros((32 * warps, outputs), np.uint32))
-    ptxsim.load(text).launch(1, 32 * warps, [ptxsim.Array(np.tile(row, (warps, 1))), out])
-    return out.numpy()
+def launch(lines: str, inputs: list[np.ndarray], outputs: int, warps: int = 1, declare: str = "") -> np.ndarray:
+    """Each thread has its words of the inputs in %i0, %i1 ... and leaves words in %o0 ...; result [thread, word]."""
+    columns = np.tile(np.concatenate([x.astype(np.uint32) for x in inputs], axis=1), (warps, 1)).T
+    return np.stack(execute(lines, list(columns), [32] * outputs, declare), axis=1)
 
 
 def pairs(low, high):
@@ -46,11 +27,11 @@ def test_ldmatrix(count, trans, warps):
     matrices = np.random.default_rng(0).integers(0, 65536, (count, 8, 8)).astype(np.uint16)
     stored = np.zeros((32, 4), np.uint32)  # thread 8i+j stores row j of matrix i
     stored[: 8 * count] = matrices.view(np.uint32).reshape(8 * count, 4)
-    to = registers(0, count, "d")
+    to = registers(0, count, "o")
     lines = f"""
-        mov.u32 %s0, buffer; mad.lo.u32 %s0, %t, 16, %s0; st.shared.v4.b32 [%s0], {{%a0, %a1, %a2, %a3}};
-        bar.sync 0; ldmatrix.sync.aligned.m8n8.x{count}{".trans" if trans else ""}.shared.b16 {to}, [%s0];"""
-    got = launch(f".shared .align 16 .b8 buffer[{512 * warps}];", lines, [stored], count, warps)
+        mov.u32 %s, buffer; mad.lo.u32 %s, %t, 16, %s; st.shared.v4.b32 [%s], {{%i0, %i1, %i2, %i3}};
+        bar.sync 0; ldmatrix.sync.aligned.m8n8.x{count}{".trans" if trans else ""}.shared.b16 {to}, [%s];"""
+    got = launch(lines, [stored], count, warps, ".reg .b32 %s; .shared .align 16 .b8 buffer[512];")
     for lane in range(32 * warps):
         for i in range(count):
             m = matrices[i].T if trans else matrices[i]
@@ -79,18 +60,18 @@ def accumulator(c):
     return np.stack([c[group, place], c[group, place + 1], c[group + 8, place], c[group + 8, place + 1]], axis=1)
 
 
-def registers(first: int, count: int, name: str = "a") -> str:
+def registers(first: int, count: int, name: str = "i") -> str:
     return "{" + ", ".join(f"%{name}{first + i}" for i in range(count)) + "}"
 
 
 def product(kind: str, a, b, c, outputs: int = 4) -> np.ndarray:
     """The words of D, by two warps; `kind` names the shape and the types."""
     inputs = [words(a), words(np.ascontiguousarray(b.T)), c]
-    first, listed = 0, [registers(0, outputs, "d")]
+    first, listed = 0, [registers(0, outputs, "o")]
     for x in inputs:
         listed.append(registers(first, x.shape[1]))
         first += x.shape[1]
-    return launch("", f"mma.sync.aligned.{kind} {', '.join(listed)};", inputs, outputs, warps=2)
+    return launch(f"mma.sync.aligned.{kind} {', '.join(listed)};", inputs, outputs, warps=2)
 
 
 def eighths(rng, *shape: int) -> np.ndarray:
@@ -129,7 +110,7 @@ def test_mma_f16_accumulators():
 
 def test_movmatrix():
     given = np.arange(32, dtype=np.uint32)[:, None] * 0x00020002 + 0x00010000
-    got = launch("", "movmatrix.sync.aligned.m8n8.trans.b16 %d0, %a0;", [given], 1)
+    got = launch("movmatrix.sync.aligned.m8n8.trans.b16 %o0, %i0;", [given], 1)
     matrix = np.arange(64).reshape(8, 8).T
     want = [int(matrix[lane // 4, lane % 4 * 2]) | int(matrix[lane // 4, lane % 4 * 2 + 1]) << 16 for lane in range(32)]
     assert got[:, 0].tolist() == want
@@ -137,8 +118,8 @@ def test_movmatrix():
 
 def test_a_part_of_a_warp_cannot_execute_mma():
     lines = (
-        "setp.lt.u32 %c, %t, 7; @%c mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%d0, %d1, %d2, %d3}, "
-        "{%a0, %a1}, {%a2}, {%a3, %a3, %a3, %a3};"
+        "setp.lt.u32 %p, %t, 7; @%p mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%o0, %o1, %o2, %o3}, "
+        "{%i0, %i1}, {%i2}, {%i3, %i3, %i3, %i3};"
     )
     with pytest.raises(ptxsim.PtxsimError, match="not all threads of the warp are here"):
-        launch(".reg .pred %c;", lines, [np.zeros((32, 4), np.uint32)], 4)
+        launch(lines, [np.zeros((32, 4), np.uint32)], 4)

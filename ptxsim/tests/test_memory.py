@@ -239,11 +239,3 @@ def test_null_and_wild_pointers(address, where):
 def test_memory_between_arrays_belongs_to_nobody():
     with pytest.raises(ptxsim.PtxsimError, match="past the end of in"):
         run("st.global.u8 [%out+-1], 1;", np.zeros(4, np.uint8), np.zeros(4, np.uint8), threads=1)
-
-
-def test_an_array_passed_twice_is_one():
-    a = ptxsim.Array(np.zeros(1, np.uint64))
-    lines = ".reg .b64 %x, %y; ld.param.u64 %x, [a]; ld.param.u64 %y, [b]; sub.s64 %y, %x, %y; add.s64 %y, %y, 7;"
-    text = f"{HEADER}.visible .entry k(.param .u64 a, .param .u64 b) {{ {lines} st.global.u64 [%x], %y; ret; }}"
-    ptxsim.load(text).launch(1, 1, [a, a])
-    assert a.numpy()[0] == 7

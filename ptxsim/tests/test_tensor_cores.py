@@ -99,18 +99,6 @@ def test_a_step_compared_with_whole_numbers(names, k, result, rule, spread):
     assert np.array_equal(got, np.array(want))
 
 
-def test_many_matrices_and_few_are_the_same():
-    """The order of the axes changes with their number."""
-    rng = np.random.default_rng(3)
-    a, b = (rounded_to(rng.normal(size=(300, 16, 16)), "bf16") for _ in range(2))
-    c = rounded_to(rng.normal(size=(300, 16, 16)), "f32")
-    whole = tensor_cores.multiply(a, b, c, ("bf16", "bf16"), "f32")
-    parts = [
-        tensor_cores.multiply(a[i : i + 2], b[i : i + 2], c[i : i + 2], ("bf16",) * 2, "f32") for i in range(0, 300, 2)
-    ]
-    assert np.array_equal(whole, np.concatenate(parts))
-
-
 def single(a, b, c, names=("f16", "f16"), result="f32", step=tensor_cores.multiply, **options) -> float:
     """One element, of a row and a column that zeros fill up."""
     k = {"e4m3": 32, "tf32": 8}.get(names[0], 16)
