@@ -12,6 +12,8 @@ TIMED = 8  # kernels, the likeliest first; docs/measuring.md has how far the fas
 class DispatchedGemm(FastestCall):
     """The kernel that a dispatcher predicts to be fastest or, with `bind_fastest`, the fastest of TIMED by a search."""
 
+    entry: Dispatcher
+
     def __init__(self, gpu: Gpu, entry: Dispatcher) -> None:
         super().__init__(gpu)
         self.entry, self._kernel = entry, CatalogueKernel(gpu, entry)
