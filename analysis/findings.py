@@ -313,23 +313,17 @@ def hopper_level(numbers: Numbers) -> Finding:
 
 
 def fp32_simt(numbers: Numbers) -> Finding:
-    """fp32 kernels without tensor cores next to cuBLAS: at squares, and over the shapes of the dispatcher's sweep."""
-    best, timed = _fastest_simt(numbers), _swept(numbers.results)
+    """fp32 kernels without tensor cores next to cuBLAS, at squares."""
+    best = _fastest_simt(numbers)
     name = Counter(name for name, _ in best.values()).most_common(1)[0][0]
-    swept = timed.loc[timed.groupby(["m", "n", "k"])["fraction"].idxmax()]
-    square, others = _square(swept), swept[~_square(swept)]
-    lost = sorted(int(n) for n in swept.loc[square & (swept["fraction"] < 1), "n"])
     own = {n: _fraction(numbers, name, n) for n in numbers.sizes(name)}
-    own_swept = timed[_square(timed) & (timed["variant"] == name)]
-    sizes = sorted({*own, *own_swept["n"].astype(int)})
-    behind = [*own_swept.loc[own_swept["fraction"] <= 1, "n"], *(n for n, one in own.items() if not one > 1)]
-    first = next((n for n in sizes if n > max(behind, default=0)), None)
+    last_behind = max((n for n, one in own.items() if not one > 1), default=0)
+    first = next((n for n in sorted(own) if n > last_behind), None)
     undecided = any((one > 1).holds is None for n, one in own.items() if n >= LARGE)
     holds = True if first is not None and first <= LARGE else None if undecided else False
     fractions, label = [one.value for _, one in best.values()], _label(numbers, name)
     values = {"label": label, "sizes": len(best), "first_n": min(best), "last_n": max(best), "from_n": first}
-    values |= {"ahead": sum(bool(one > 1) for _, one in best.values()), "behind_at": lost, "others": len(others)}
-    values |= {"others_behind": int((others["fraction"] < 1).sum()), "swept_squares": int(square.sum())}
+    values |= {"ahead": sum(bool(one > 1) for _, one in best.values())}
     values |= {"least_fraction": min(fractions), "greatest_fraction": max(fractions)}
     title = _chosen(
         holds,
@@ -339,10 +333,6 @@ def fp32_simt(numbers: Numbers) -> Finding:
     )
     sentence = f"`{label}` has {_percent(min(fractions))[:-1]} to {_percent(max(fractions))} of cuBLAS fp32 "
     sentence += f"(interleaved) at {len(best)} sizes, n = {min(best)} to {max(best)}"
-    if len(swept):
-        sentence += ". In the dispatcher's sweep cuBLAS is ahead "
-        sentence += f"at n = {_listed(lost)} and " if lost else ""
-        sentence += f"on {values['others_behind']} of {len(others)} problems that are not square"
     rows = [{"n": n, "variant": name, "fraction": one.value} for n, (name, one) in best.items()]
     return Finding(holds, title, f"{sentence}.", values, rows)
 
@@ -359,17 +349,6 @@ def _fastest_simt(numbers: Numbers) -> dict[int, tuple[str, Estimate]]:
     return {
         int(row["n"]): (row["variant"], _fraction(numbers, row["variant"], int(row["n"]))) for row in _records(rows)
     }
-
-
-def _swept(results: Results) -> pd.DataFrame:
-    """The kernels that sgemm_best's sweep timed on each problem: m, n, k, variant, fraction. None if one changed."""
-    rows = results.table("dispatch")
-    rows = rows[(rows["dispatcher"] == "sgemm_best") & (rows["kind"] == "kernel")]
-    return rows.iloc[:0] if rows["stale"].any() else rows
-
-
-def _square(rows: pd.DataFrame) -> pd.Series:
-    return (rows["m"] == rows["n"]) & (rows["n"] == rows["k"])
 
 
 def three_tf32(numbers: Numbers) -> Finding:

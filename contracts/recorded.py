@@ -240,7 +240,8 @@ class Checks(Row):
 
 @table("algorithm_search", parts="bench", archive="if there")
 class AlgorithmSearch(Row):
-    """One row for each library and problem: the call that stands for the library, found once by timing all calls."""
+    """One row for each library and problem: the call that stands for it, found once by timing all calls. Dispatchers
+    have such rows, too: their calls are kernels, those that are likely to be fastest."""
 
     KEY = ("baseline", "m", "n", "k", "b_layout")
     baseline: Variant
@@ -251,7 +252,7 @@ class AlgorithmSearch(Row):
     b_layout: Layout
     call: str = column(
         "the fastest: cublasGemmEx, cublasLtMatmul with the place of its algorithm in the heuristic's list, or a "
-        "configuration of Triton's"
+        "configuration of Triton's, or a dispatcher's kernel"
     )
     calls: int = column("how many there were", ge=1)
     time_us: float | None = optional("median of the last round, L2 flushed; empty for a single call", unit="us", gt=0)
@@ -544,37 +545,6 @@ class TuningRanked(Row):
     resource: str | None = optional("the unit that needs them, as in bounds.csv")
     estimate: float | None = optional("these cycles with what warps wait; the order of the rows", ge=0)
     reason: str | None = optional("why there are none")
-
-
-@table(
-    "dispatch",
-    target="dispatch",
-    archive="if there",
-)
-class Dispatch(Row):
-    """The sweep behind dispatchers: one row for each dispatcher, problem and kernel that takes it, and one of the
-    library's fastest right call, all interleaved. kernels/cost.py fits its model of time to it."""
-
-    KEY = ("dispatcher", "m", "n", "k", "variant")
-    ADDED = ("shape", "held_out", "call", "picked", "resident")
-    dispatcher: str
-    m: M
-    n: N
-    k: K
-    variant: str = column("one of its kernels, or their baseline")
-    time_us: float = column("median", unit="us", gt=0)
-    fraction: float = column("of cuBLAS, interleaved: the baseline's median time over it", gt=0)
-    source_hash: str = column("of the kernel, as in variants.csv; the catalogue leaves out rows of other code")
-    code_hash: CodeHash | None = None
-    shape: Literal["square", "random", "tall", "wide", "deep"] | None = optional("what the problem was drawn as")
-    held_out: bool | None = optional("the fit does not see it: it shows what the fit is worth")
-    call: str | None = optional("of the baseline: the fastest of its calls whose output is right")
-    picked: bool | None = optional(
-        "of a kernel and a problem that is held out: whether the dispatcher, fitted to the others, takes it"
-    )
-    resident: int | None = optional(
-        "of a kernel: blocks, or clusters, that the GPU runs at a time (cuOccupancyMaxActiveClusters)", ge=1
-    )
 
 
 @table(

@@ -40,7 +40,6 @@ from kernels.sources import included as included
 
 CATALOGUE = ROOT / "catalogue.yaml"
 TUNED = "tuned.json"  # of the sweep behind tuned kernels
-BUILT = "resources.csv"  # of the same folder: the machine code that sources stand for
 
 # CUDA driver API, cuTensorMapEncodeTiled; CUDA C++ Programming Guide, thread block clusters
 MAX_BOX = 256  # rows or columns of a tensor map's box
@@ -176,7 +175,7 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
 
 
 def record_in(folder: Path) -> Path | None:
-    """The record of the sweeps in this folder, as `load` takes it; None where there is none."""
+    """The record of the sweep in this folder, as `load` takes it; None where there is none."""
     return folder / TUNED if (folder / TUNED).is_file() else None
 
 
@@ -204,16 +203,10 @@ def _with_record(record: str) -> Catalogue:
     return load(Path(record) if record else None)
 
 
-def _record(chosen: Path | None, archive: str, name: str) -> Path | None:
-    """The chosen record's file of this name, else that of the archive that an entry names; None without either."""
-    shipped = ROOT.parent / "data" / archive / name
-    found = [chosen.with_name(name)] if chosen else []
-    return next((path for path in [*found, shipped] if path.is_file()), None)
-
-
 def _with_tuned(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) -> dict[str, Any]:
     """The entry, its template and threads replaced by the recorded winner's; `tuned` becomes that record's machine."""
-    record_path = _record(chosen, entry["tuned"], TUNED)
+    shipped = ROOT.parent / "data" / entry["tuned"] / TUNED
+    record_path = next((path for path in (chosen, shipped) if path and path.is_file()), None)
     record = read_json(record_path, "tuned") if record_path else {"kernels": {}}
     if name not in record["kernels"]:
         return entry | {"tuned": None}

@@ -2,7 +2,7 @@
 
 The time is that of the busiest block over k, or of the bytes from DRAM where that is longer, and what launching,
 storing and adding up take besides. A step lasts as long as its multiply-adds or its bytes from L2. The constants were
-fitted to the times of about 60 kernels on 330 problems on an H100 (docs/dispatch.md).
+fitted to the times of about 60 kernels on 330 problems on an H100 (docs/measuring.md).
 """
 
 from __future__ import annotations

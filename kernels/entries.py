@@ -383,11 +383,10 @@ class Dispatcher:
         return self.candidates(problem, addresses)[0]
 
     def candidates(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> list[Variant]:
-        """The kernels that take `problem`, the one that `pick` returns first; the others as they are likely to be
-        fastest. Raises as `pick` does."""
-        if reason := self.refusal(problem, addresses):
-            raise UserError(reason)
+        """The kernels that take `problem`, in the order in which they are chosen. Raises as `pick` does."""
         suiting = [choice.variant for choice in self.choices if choice.suits(problem, addresses)]
+        if not suiting:
+            raise UserError(self.refusal(problem, addresses))
         return cost.fastest_first(suiting, problem) if self.predicted else suiting
 
     def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
@@ -405,7 +404,7 @@ class Dispatcher:
 
     @property
     def source_hash(self) -> str:
-        """Changes with its choices and with the model; not with the sources of its kernels."""
+        """Changes with its choices and with the constants of predictions; not with the sources of its kernels."""
         return digest(*map(str, self.choices), *([cost.CONSTANTS] if self.predicted else []))
 
 

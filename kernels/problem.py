@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
+
 from contracts import UserError
+from contracts.dtypes import Types
 
 Layout = Literal["row", "column"]
 MAX_ELEMENTS = 2**31 - 1  # kernels index with 32-bit integers
@@ -71,6 +75,31 @@ class Problem:
             if rows * ld > MAX_ELEMENTS:
                 return f"{matrix} spans {rows * ld} elements, but at most {MAX_ELEMENTS} can be indexed"
         return None
+
+    def overlap(self, types: Types, addresses: Mapping[str, int]) -> str | None:
+        """Why C cannot lie where it does: an element of A or B is there, too. None where no byte is shared.
+
+        addresses: of A, B and C, in bytes.
+        """
+        a, b, c = (
+            np.asarray(_Elements(addresses[matrix], (rows, row), ld, types.of(matrix).bytes))
+            for matrix, (rows, row, ld) in self.stored.items()
+        )
+        shared = next((name for name, one in (("A", a), ("B", b)) if np.shares_memory(one, c)), None)
+        return f"C at byte {addresses['C']} overlaps {shared} at byte {addresses[shared]}" if shared else None
+
+
+class _Elements:
+    """A matrix as NumPy sees it, wherever its memory is; nothing is read."""
+
+    def __init__(self, address: int, shape: tuple[int, int], ld: int, element_bytes: int) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, False),
+            "shape": shape,
+            "strides": (ld * element_bytes, element_bytes),
+            "typestr": f"|V{element_bytes}",
+        }
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,6 @@ class Plan:
     made: tuple[str, ...]  # recorded tables of targets of their own that the run makes
     clock_policies: tuple[str, ...]
     catalogue: Catalogue  # with the record of the sweep over tiles that stands behind its tuned entries, if any
-    records: tuple[str, ...]  # that record and the sweep behind dispatchers next to it, where they are there
     tuning: str | None  # folder of the sweep that is drawn
     compared: Experiment | None  # the pair of `snakemake compare`
     counters_required: bool  # counters are all that was asked for: without them the run fails
@@ -317,9 +316,8 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     if archived:
         _require_archive(asked.archive, inventory)
 
-    swept = (catalogue.TUNED, catalogue.SWEPT)
     folders = dict.fromkeys([results, f"data/{machine}", archive])
-    record = next((folder for folder in folders if any(inventory.has(f"{folder}/{name}") for name in swept)), None)
+    record = next((folder for folder in folders if inventory.has(f"{folder}/{catalogue.TUNED}")), None)
     entries = catalogue.load(Path(record, catalogue.TUNED) if record else None)
     swept_here = record if record and inventory.has(f"{record}/tuning.csv") else None
     tuning = results if measuring and SWEEP in targets else swept_here
@@ -348,7 +346,6 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         made=_made(targets, measuring, device.gpu is not None),
         clock_policies=("boost", "locked") if asked.lock_clocks else ("boost",),
         catalogue=entries,
-        records=tuple(f"{record}/{name}" for name in swept if record and inventory.has(f"{record}/{name}")),
         tuning=tuning,
         compared=_pair(asked, entries, COMPARE in targets),
         unfit=unfit,

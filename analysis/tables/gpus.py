@@ -51,9 +51,9 @@ def gpus_table(archives: Mapping[str, Results]) -> pd.DataFrame:
         rows = rows[rows["kind"] != "baseline"].assign(model=results.name, gpu=results.gpu)
         parts.append(rows.merge(spreads(results).drop(columns="dtype"), on=KEYS, how="left"))
     rows = pd.concat(parts, ignore_index=True).sort_values(["order", "n"], kind="stable", ignore_index=True)
-    of_both = rows[~rows["stale"]].groupby(KEYS)
-    change = rows["fraction"] / of_both["fraction"].transform("first") - 1
-    rows = rows.assign(change=change.where(of_both["model"].transform("first") != rows["model"]))
+    first = rows[~rows["stale"]].groupby(KEYS)[["fraction", "model"]].transform("first").reindex(rows.index)
+    change = rows["fraction"] / first["fraction"] - 1
+    rows = rows.assign(change=change.where(first["model"] != rows["model"]))
     widest = rows.groupby(KEYS)["spread"].transform("max")
     rows = rows[rows["spread"].notna() | (rows.groupby(KEYS)["model"].transform("size") > 1)]
     widest = widest[rows.index]

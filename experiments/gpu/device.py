@@ -250,9 +250,12 @@ class CatalogueKernel:
         """A launch of this problem on matrices at these addresses; raises `UserError` where it is refused.
 
         Textures and workspaces that it needs live as long as what is returned. `sms`: a persistent kernel is launched
-        as on a GPU with so many SMs; None: as on this one. `variant`: a dispatcher's kernel; None: the one it picks.
+        as on a GPU with so many SMs; None: as on this one. `variant`: a dispatcher's kernel that takes the problem;
+        None: the one that it picks.
         """
         matrices = {"A": a, "B": b, "C": c}
+        if reason := problem.overlap(self.entry.types, matrices):
+            raise UserError(f"{self.entry.name} cannot take this problem: {reason}")
         variant = variant or self.entry.pick(problem, matrices)
         grid = variant.grid(problem, sms or self.gpu.sm_count)
         config = LaunchConfig(  # clusters are the source's: __cluster_dims__

@@ -6,15 +6,18 @@ from experiments.gpu.device import CatalogueKernel, Gpu
 from experiments.gpu.fastest_call import Call, FastestCall
 from kernels.catalogue import Dispatcher, Problem
 
-TIMED = 8  # kernels, the likeliest first: the fastest of all is among them within 1% in the mean (docs/dispatch.md)
+TIMED = 8  # kernels, the likeliest first; docs/measuring.md has how far the fastest of them is from the fastest of all
 
 
 class DispatchedGemm(FastestCall):
     """The kernel that a dispatcher predicts to be fastest or, with `bind_fastest`, the fastest of TIMED by a search."""
 
+    entry: Dispatcher
+
     def __init__(self, gpu: Gpu, entry: Dispatcher) -> None:
         super().__init__(gpu)
         self.entry, self._kernel = entry, CatalogueKernel(gpu, entry)
+        self._variants = {variant.name: variant for variant in entry.variants}
 
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Call:
         """See `FastestCall.bind`; raises `UserError` where no kernel takes the problem."""
@@ -23,12 +26,14 @@ class DispatchedGemm(FastestCall):
     def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
         """See `FastestCall.calls`; raises `UserError` where no kernel takes the problem."""
         likely = self.entry.candidates(problem, {"A": a, "B": b, "C": c})[:TIMED]
-        found = {variant.name: self._kernel.bind(problem, a, b, c, variant=variant) for variant in likely}
-        for call in found.values():
+        calls = {variant.name: self._kernel.bind(problem, a, b, c, variant=variant) for variant in likely}
+        for call in calls.values():
             call()
-        return found
+        return calls
 
     def named(self, name: str, problem: Problem, a: int, b: int, c: int) -> Call | None:
-        """See `FastestCall.named`; the others are not run."""
-        variant = next((one for one in self.entry.candidates(problem) if one.name == name), None)
-        return self._kernel.bind(problem, a, b, c, variant=variant) if variant else None
+        """See `FastestCall.named`: None also where the kernel does not take these matrices. Nothing is ranked."""
+        variant = self._variants.get(name)
+        if variant is None or variant.refusal(problem, {"A": a, "B": b, "C": c}):
+            return None
+        return self._kernel.bind(problem, a, b, c, variant=variant)

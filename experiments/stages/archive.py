@@ -217,9 +217,12 @@ def hashes_of(folder: Path) -> dict[str, str | None]:
 
 
 def require_current(path: Path, schema: str, now: Mapping[str, str | None]) -> None:
-    """Raises `UserError` for a table with a row of machine code that is not that of `now`."""
-    rows = [row for row in read_rows(path, schema) if "variant" in row] if path.suffix == ".csv" else []
-    changed = [row for row in rows if row.get("code_hash") and row["code_hash"] != now.get(row["variant"])]
+    """Raises `UserError` for a table with a row of machine code that is not that of `now`.
+
+    Rows of kernels that the catalogue no longer has are kept: analysis leaves them out.
+    """
+    rows = [row for row in read_rows(path, schema) if row.get("variant") in now] if path.suffix == ".csv" else []
+    changed = [row for row in rows if row.get("code_hash") and row["code_hash"] != now[row["variant"]]]
     if changed:
         raise UserError(
             f"{path}: {changed[0]['variant']} was measured with other machine code than resources.csv has for its "

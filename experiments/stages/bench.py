@@ -354,9 +354,11 @@ def _problem_of(row: dict[str, Any]) -> ProblemSpec:
 
 
 def _picked(item: Item, asked: Asked) -> str:
-    """Which kernel of a dispatcher runs this problem."""
+    """Which kernel of a dispatcher runs this problem, where that needs no search."""
     entry, _ = asked.pair(item)
-    return f" by {entry.pick(item.problem.of(entry.b_layout)).name}" if isinstance(entry, Dispatcher) else ""
+    if not isinstance(entry, Dispatcher) or entry.predicted:
+        return ""
+    return f" by {entry.pick(item.problem.of(entry.b_layout)).name}"
 
 
 def outcome(item: Item, one: Measurement) -> str:

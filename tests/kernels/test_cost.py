@@ -1,83 +1,155 @@
-"""The model of a kernel's time: how a launch is divided, the fit, and what a dispatcher makes of it."""
+"""Predicted times: how a launch is divided, as the kernels' headers do it, and what a dispatcher makes of the times."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pytest
+from helpers import ARCH
 
+import ptxsim
 from kernels import catalogue, cost
 from kernels.catalogue import Dispatcher, Problem
+from ptxsim.ptx.compiler import compile_ptx
 
 CATALOGUE = catalogue.load()
-BEST = CATALOGUE["sgemm_best"]
 SMALL = CATALOGUE.kernels["sgemm_splitk_64x64"]
+PLAIN, SLICED = (CATALOGUE.kernels[f"hgemm_transposed_64x64{k8}_bf16"] for k8 in ("", "_k8"))
+
+# One thread for each case: how many tiles are shared, by how many blocks, and the steps of the block that has most.
+DIVIDING = """
+#include "include/{header}.cuh"
+
+__global__ void divided(const int* cases, int* found) {{
+    const int blocks = cases[3 * threadIdx.x], tiles = cases[3 * threadIdx.x + 1], steps = cases[3 * threadIdx.x + 2];
+    int busiest = 0;
+    for (int mine = 0; mine < blocks; ++mine) {{
+        int own = 0;
+        auto work = [&](int, int first, int last) {{ own += last - first; }};
+        {each}
+        busiest = max(busiest, own);
+    }}
+    {values}
+    found[3 * threadIdx.x] = tiles - whole;
+    found[3 * threadIdx.x + 1] = whole < tiles ? sharing : 0;
+    found[3 * threadIdx.x + 2] = busiest;
+}}
+"""
+SPLIT_K = {
+    "header": "split_k",
+    "each": "Division<5, 3>(blocks, tiles, steps).for_each(mine, work);",
+    "values": "const Division<5, 3> one(blocks, tiles, steps); const int whole = one.whole, sharing = one.sharing;",
+}
+STREAM_K = {
+    "header": "stream_k",
+    "each": "StreamKScheduler<4, 16>(blocks, mine, tiles, steps).for_each(work);",
+    "values": "const StreamKScheduler<4, 16> one(blocks, 0, tiles, steps);"
+    " const int whole = one.whole_tiles, sharing = one.peer_clusters;",
+}
+
+AT_LIMITS = [  # blocks, tiles, steps
+    (8, 16, 100),  # whole rounds
+    (8, 5, 5000),  # grains of more than LEAST steps
+    (48, 1, 400),  # more blocks than may share a tile
+    (11, 4, 100),  # stretches that would end where tiles do leave too many blocks idle
+    (8, 1, 5),  # dividing saves as much as adding up costs
+]
 
 
-def test_a_deep_problem_is_divided_and_a_shallow_one_is_not() -> None:
-    deep, shallow = (cost.schedule(SMALL, Problem.packed(64, 128, k)) for k in (4096, 64))
-    assert shallow.parts == 0 and shallow.busiest == shallow.steps == 4
-    assert deep.parts == cost.PARTS and deep.busiest == 9  # two tiles of 256 steps, in grains of three
+def divided(code: dict[str, str], cases: np.ndarray, folder: Path) -> np.ndarray:
+    """What the header makes of each row (blocks, tiles, steps): tiles that are shared, sharing blocks, most steps."""
+    (folder / "dividing.cu").write_text(DIVIDING.format(**code))
+    text = compile_ptx(folder / "dividing.cu", ARCH, [f"-I{catalogue.ROOT}"])
+    (folder / "dividing.ptx").write_text(text)
+    found = ptxsim.Array(np.zeros_like(cases), "found")
+    arguments = [ptxsim.Array(cases, "cases"), found]
+    ptxsim.load(folder / "dividing.ptx", cubin=False).launch((1, 1, 1), len(cases), arguments)
+    return found.numpy().reshape(cases.shape)
 
 
-def test_whole_rounds_of_tiles_are_not_divided() -> None:
-    blocks = SMALL.persistent * cost.SMS
-    found = cost.schedule(SMALL, Problem.packed(64 * blocks, 64, 4096))
-    assert (found.tiles, found.parts, found.busiest) == (blocks, 0, found.steps)
+@pytest.mark.parametrize(
+    ("code", "template"),
+    [(SPLIT_K, {"FIXUP": 5, "LEAST": 3}), (STREAM_K, {"FIXUP": 4, "WAYS": 16})],
+    ids=["split_k", "stream_k"],
+)
+def test_tiles_are_divided_as_the_header_divides_them(
+    code: dict[str, str], template: dict[str, int], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(4)
+    cases = np.stack([rng.integers(1, most, 256) for most in (24, 60, 400)], axis=1).astype(np.int32)
+    cases[: len(AT_LIMITS)] = AT_LIMITS
+    variant: Any = SimpleNamespace(template=template)
+    shares = 0
+    for (blocks, tiles, steps), (left, sharing, busiest) in zip(
+        cases.tolist(), divided(code, cases, tmp_path).tolist(), strict=True
+    ):
+        case = f"{tiles} tiles of {steps} steps over {blocks} blocks"
+        if code is SPLIT_K:
+            expected, longest = cost.split_k(variant, tiles, steps, blocks)
+        else:
+            of, expected = cost.stream_k(variant, tiles, steps, blocks)
+            assert of == left, case
+            longest = -(-of * steps // expected) if expected else 0
+        longest = longest if expected else steps if tiles % blocks else 0
+        assert sharing == expected and left == (tiles % blocks if expected else 0), case
+        grain = max(3, -(-steps // cost.GRAINS)) if expected and code is SPLIT_K else 1
+        assert 0 <= tiles // blocks * steps + longest - busiest < grain, case  # the last grain of a tile may be short
+        shares += expected > 0
+    assert len(cases) // 4 < shares < len(cases)
 
 
 def test_slices_of_a_cluster_divide_the_steps_of_a_tile() -> None:
-    variant = CATALOGUE.kernels["hgemm_transposed_144x64_c4x1_k2_bf16"]  # clusters of eight blocks, four tiles
-    found = cost.schedule(variant, Problem.packed(144, 256, 64 * 10), units=15)
-    assert (found.tiles, found.steps, found.blocks, found.busiest) == (1, 5, 15, 5)
-    waves = cost.schedule(variant, Problem.packed(144 * 16, 256, 64 * 10), units=15)
-    assert (waves.tiles, waves.busiest) == (16, 10)
+    deep = Problem.packed(64, 64, 6400)
+    assert (cost.schedule(PLAIN, deep).steps, cost.schedule(SLICED, deep).steps) == (100, 13)
+    assert cost.schedule(SLICED, deep).blocks == int(2 * cost.SMS * cost.OF_LARGE_CLUSTERS) // 8
 
 
-def test_a_sweep_s_count_of_clusters_decides_in_how_many_waves_a_kernel_runs() -> None:
-    variant = CATALOGUE.kernels["hgemm_transposed_112x128_c2x2_bf16"]
-    problems = [Problem.packed(112 * 2 * i, 256, 64 * k) for i in range(1, 41) for k in (4, 8)]
-    rows = []
-    for p in problems:  # a launch and its steps: 20 clusters run at a time
-        time_us = float(cost.typical(variant) @ cost.terms(variant, p, units=20))
-        row = {"m": p.m, "n": p.n, "k": p.k, "variant": variant.name, "time_us": time_us, "resident": 20}
-        rows.append(row | {"source_hash": variant.source_hash, "held_out": False})
-    swept = cost.fitted(rows, [variant])
-    assert swept.resident == {variant.name: 20}
-    second_wave = Problem.packed(112 * 2 * 21, 256, 8192)
-    expected = float(cost.typical(variant) @ cost.terms(variant, second_wave, units=20))
-    assert np.isclose(swept.time_us(variant, second_wave), expected, rtol=1e-3)
-    one_wave = float(cost.typical(variant) @ cost.terms(variant, second_wave, units=21))
-    assert one_wave < 0.8 * expected
-    without = cost.fitted([row | {"resident": None} for row in rows], [variant])
-    assert without.resident == {}
+def test_a_time_is_what_one_computes_by_hand() -> None:
+    """Of a single tile; the step waits for tensor cores, the FMA pipe's for unaligned rows, too."""
+    deep = Problem.packed(64, 64, 6400)
+    of_step = 64**3 / 3.96e6 + 0.134
+    assert cost.time_us(PLAIN, deep) == pytest.approx(4.9 + 100 * of_step + 2.9 / 4)
+    assert cost.time_us(SLICED, deep) == pytest.approx(4.9 + 13 * of_step + 2.9 / 4 + 3.15 / 4)
+    shallow = Problem.packed(64, 64, 64)  # four steps of 16: not divided
+    multiply = 64 * 64 * 16 / 0.27e6 * (1 + 0.97 * (1 / 8 + 1 / 4))
+    assert cost.time_us(SMALL, shallow) == pytest.approx(6.7 + 4 * (multiply + 0.39) + 2.8 / 4)
+    unaligned = replace(shallow, lda=65)
+    assert cost.time_us(SMALL, unaligned) == pytest.approx(6.7 + 4 * (1.23 * multiply + 0.39) + 2.8 / 4)
+    flat = Problem.packed(16384, 16384, 64)  # bytes of C from and to DRAM take longest
+    assert cost.time_us(PLAIN, flat) > 16384 * 16384 * 2 / 2.28e6
 
 
-def test_the_fit_finds_the_factors_behind_exact_times() -> None:
-    rng = np.random.default_rng(1)
-    rows = rng.uniform(0, 10, (200, len(cost.TERMS)))
-    factors = np.array([5, 0, 1, 0.2, 0, 0.5, 0.3, 2, 0, 1])
-    assert np.allclose(cost.fit(rows, rows @ factors), factors, atol=1e-6)
+def test_a_tile_more_than_run_at_a_time_costs_another_wave() -> None:
+    """Two blocks an SM, 264: they wait for their bytes from L2, 264 times those of one."""
+    one, wave, more = (
+        cost.time_us(PLAIN, Problem.packed(64 * m, 64 * n, 6400)) for m, n in ((1, 1), (24, 11), (53, 5))
+    )
+    steps = 100 * (264 * 128 * 64 * 2 / 11.3e6 + 0.134)
+    assert wave == pytest.approx(4.9 + steps + 2 * 2.9 / 4) and more == pytest.approx(wave + steps + 2 * 2.9 / 4)
+    assert one < wave
 
 
-def test_a_dispatcher_takes_the_kernel_that_a_sweep_shows_to_be_fastest() -> None:
-    assert isinstance(BEST, Dispatcher)
-    rng = np.random.default_rng(2)
-    rows = []
-    for variant in BEST.variants:
-        for m, n, k in rng.integers(64, 2000, (cost.LEAST_ROWS, 3)):
-            problem = Problem.packed(int(m), int(n), int(k))
-            time_us = float(cost.typical(variant) @ cost.terms(variant, problem)) * (0.1 if variant is SMALL else 1)
-            row = {"m": int(m), "n": int(n), "k": int(k), "variant": variant.name, "time_us": time_us}
-            rows.append(row | {"source_hash": variant.source_hash, "held_out": False})
-    swept = replace(BEST, model=cost.fitted(rows, BEST.variants))
-    assert swept.pick(Problem.square(1000)).name == SMALL.name
-    assert swept.source_hash != BEST.source_hash
-    rounded = {name: tuple(factor * (1 + 1e-15) for factor in of) for name, of in swept.model.factors.items()}
-    assert replace(swept, model=replace(swept.model, factors=rounded)).source_hash == swept.source_hash
-    rows[0]["time_us"] *= 1.01
-    assert replace(BEST, model=cost.fitted(rows, BEST.variants)).source_hash != swept.source_hash
-    stale = [row | {"source_hash": "of another source", "code_hash": f"code of {row['variant']}"} for row in rows]
-    assert cost.fitted(stale, BEST.variants).factors == {}
-    codes = {(variant.name, variant.source_hash): f"code of {variant.name}" for variant in BEST.variants}
-    assert cost.fitted(stale, BEST.variants, codes=codes).factors == cost.fitted(rows, BEST.variants).factors
+@pytest.mark.parametrize("name", [name for name, e in CATALOGUE.items() if isinstance(e, Dispatcher) and e.predicted])
+def test_a_dispatcher_takes_the_shortest_predicted_time_of_the_kernels_that_suit(name: str) -> None:
+    entry = CATALOGUE[name]
+    assert isinstance(entry, Dispatcher)
+    picked = set()
+    for m, n, k in ((16, 4096, 4096), (128, 7168, 2048), (1024, 1024, 1024), (8192, 8192, 8192), (64, 64, 65536)):
+        problem = Problem.packed(m, n, k, entry.b_layout)
+        order = entry.candidates(problem)
+        times = [cost.time_us(variant, problem) for variant in order]
+        assert times == sorted(times) and entry.pick(problem) is order[0]
+        assert {variant.name for variant in order} == {variant.name for variant in entry.variants}
+        assert order[0].tile["m"] < 2 * m
+        picked.add(order[0].name)
+    assert len(picked) >= 4
+
+
+def test_a_dispatcher_s_hash_follows_the_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {name: CATALOGUE[name].source_hash for name in ("sgemm_best", "sgemm_c_dispatch")}
+    monkeypatch.setattr(cost, "CONSTANTS", "other")
+    assert {name for name, one in before.items() if CATALOGUE[name].source_hash != one} == {"sgemm_best"}

@@ -54,6 +54,37 @@ def test_a_dispatcher_without_a_choice_for_a_problem_says_why() -> None:
         last.pick(Problem.square(100))
 
 
+@pytest.mark.parametrize(
+    ("problem", "addresses", "reason"),
+    [
+        (Problem.packed(0, 64, 64), {}, "m = 0, but m must be at least 1"),
+        (Problem.packed(64, 64, 0), {}, "k = 0, but k must be at least 1"),
+        (Problem.packed(2**16, 2**15, 8), {}, "C spans 2147483648 elements, but at most 2147483647 can be indexed"),
+        (Problem.packed(64, 64, 63), {}, "lda = 63, but lda must be a multiple of 8"),
+        (Problem.square(64), {"A": 0, "B": 0, "C": 8}, "C starts at byte 8, but it must be aligned to 16 bytes"),
+    ],
+)
+def test_what_no_kernel_of_a_dispatcher_takes_is_one_line(problem: Problem, addresses: dict, reason: str) -> None:
+    with pytest.raises(UserError, match=f"^hgemm_best_bf16 cannot take this problem: [^\n]*{reason}$"):
+        RUNNABLE["hgemm_best_bf16"].pick(problem, addresses)
+
+
+@pytest.mark.parametrize(
+    ("c", "overlapped"),
+    [
+        (4096, "A at byte 4096"),
+        (4096 + 14, "A at byte 4096"),
+        (4096 + 16, None),  # A and C are columns of one matrix, next to each other
+        (8192 + 7 * 64 + 14, "B at byte 8192"),  # its last element
+        (8192 + 7 * 64 + 16, None),
+    ],
+)
+def test_c_may_not_lie_where_an_element_of_a_or_b_is(c: int, overlapped: str | None) -> None:
+    problem = Problem(8, 8, 8, 32, 32, 32)
+    reason = problem.overlap(RUNNABLE["hgemm_naive_bf16"].types, {"A": 4096, "B": 8192, "C": c})
+    assert reason == (overlapped and f"C at byte {c} overlaps {overlapped}")
+
+
 def test_the_dispatcher_over_textures_falls_back_where_they_cannot_go(built: Path) -> None:
     fallen_back = [case for case in cases(TEXTURES) if "off by one" in case.name or "misaligned" in case.name]
     assert len(fallen_back) == 3 and all(case.name.endswith(f"by {PLAIN}") for case in fallen_back)

@@ -75,7 +75,7 @@ PREVIOUS = "wgmma::wait<1>();  // for the previous step"
 TILES, DEEP = Problem(256, 512, 512, 512, 512, 512), Problem(256, 256, 512, 512, 256, 256)
 BY_COLUMNS, SHARED = replace(TILES, b_layout="column"), Problem(288, 256, 1280, 1280, 256, 256)
 BCOL = "hgemm_wgmma_pingpong_bcol_bf16"
-SLICED, SHARING = "hgemm_transposed_144x64_c4x1_k2_bf16", "hgemm_transposed_112x128_c2x2_bf16"
+SLICED, SHARING = "hgemm_transposed_128x128_c2x1_k4_bf16", "hgemm_transposed_128x128_c1x2_bf16"
 FORGOTTEN = [  # kernel, what its source has, what is put there, problem, what is reported
     ("hgemm_wgmma_smem_bf16", 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");', "", TILES, "proxy"),
     ("hgemm_wgmma_tma_bf16", BARRIER, "", TILES, "not been waited for"),

@@ -23,9 +23,10 @@ rule catalogue:
         relative([catalogue.CATALOGUE]),
         "kernels/catalogue.py",
         "kernels/entries.py",
+        "kernels/cost.py",
         sources_of(PLAN.catalogue.kernels),
-        PLAN.records,
-        [path for folder in PLAN.archives for path in swept_in(folder)],
+        RECORD,
+        [path for path in (f"{folder}/{catalogue.TUNED}" for folder in PLAN.archives) if PLAN.inventory.has(path)],
     output:
         "results/variants.csv",
     log:

@@ -71,6 +71,7 @@ HARNESSES = {path.stem: path.as_posix() for path in sorted(Path("experiments").r
 # Options that many commands take
 NVCC = f"--nvcc {shlex.quote(config['nvcc'])}" if config["nvcc"] else ""
 TUNED = shlex.join(PLAN.catalogue.option)
+RECORD = [str(PLAN.catalogue.record)] if PLAN.catalogue.record else []  # that option's file
 BUILT = f"--build-dir {BUILD} {TUNED}"
 KEPT = f"--store {STORE}"
 CLOCKS = " ".join(
@@ -88,15 +89,8 @@ def relative(paths):
 def sources_of(kernels):
     """The files of some kernels, with the headers that they include; for tuned ones, the sweep's record, too."""
     entries = [PLAN.catalogue.kernels[name] for name in kernels]
-    record = [path for path in PLAN.records if path == str(PLAN.catalogue.record)]
-    tuned = record if any(entry.tuned for entry in entries) else []
+    tuned = RECORD if any(entry.tuned for entry in entries) else []
     return sorted({path for entry in entries for path in relative(entry.sources())}) + tuned
-
-
-def swept_in(folder):
-    """The tables of an archive's sweeps, which say what its tuned kernels and dispatchers are."""
-    paths = (f"{folder}/{name}" for name in (catalogue.TUNED, catalogue.SWEPT))
-    return [path for path in paths if PLAN.inventory.has(path)]
 
 
 def built(*names):

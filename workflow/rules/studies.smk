@@ -4,7 +4,6 @@ ERROR_OVER_K = ["sgemm_naive", "sgemm_3xtf32_mma", "sgemm_3xtf32_mma_outside", "
 ERROR_OVER_K += ["sgemm_3xtf32_wgmma_outside", "tf32gemm_bcf_dbf", "tf32gemm_bcf_dbf_rna", "cublas_fp32", "cublas_tf32"]
 TIMED_OTHERWISE = ["sgemm_warptile", "cublas_fp32", "cublas_bf16"]
 IN_TIMELINE = ["sgemm_blocktile_2d", "sgemm_vectorized"]
-DISPATCHERS = ["sgemm_best", "hgemm_best_bf16", "hgemm_best_fp16"]
 CUBLAS = ["cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16"]
 
 
@@ -119,25 +118,6 @@ if PLAN.measuring:
         shell:
             "python -m experiments.tuning.sweep --machine {params.machine} --arch {params.arch} {params.nvcc}"
             " --build-dir {params.build} --out-dir {params.out} 2>&1 | tee {log}"
-
-    # The sweep behind dispatchers, which says what they pick from the next run on
-    rule dispatch:
-        input:
-            built(*there(DISPATCHERS)),
-            "experiments/tuning/dispatch.py",
-            harness=HARNESS,
-        output:
-            f"{RESULTS}/dispatch.csv",
-        log:
-            f"results/logs/{MACHINE}/dispatch.log",
-        priority: 10
-        resources:
-            gpu=1,
-        params:
-            dispatchers=there(DISPATCHERS),
-            built=BUILT,
-        shell:
-            "python -m experiments.tuning.dispatch {params.dispatchers} {params.built} --out {output} 2>&1 | tee {log}"
 
     # Which calls of cuBLAS compute what they should, off the sizes that suit them
     rule baseline_checks:

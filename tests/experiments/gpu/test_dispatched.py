@@ -1,0 +1,91 @@
+"""A dispatcher in measurements: its likeliest kernels are timed once for a problem, and the choice is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts import UserError
+from experiments.gpu import dispatched, fastest_call
+from experiments.gpu.dispatched import TIMED, DispatchedGemm
+from experiments.gpu.fastest_call import Choice
+from kernels import catalogue, entries
+from kernels.catalogue import Dispatcher, Problem, Variant
+
+P, PLACES = Problem.packed(128, 4096, 4096), (1 << 20, 1 << 28, 1 << 30)
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the kernels that ran, in order; a stand-in for a GPU."""
+    names: list[str] = []
+
+    class Kernel:
+        def __init__(self, gpu: object, entry: Dispatcher) -> None:
+            self.entry = entry
+
+        def bind(self, problem: Problem, *places: int, variant: Variant | None = None) -> Callable[[], None]:
+            kernel = variant or self.entry.pick(problem)
+            return lambda: names.append(kernel.name)
+
+    monkeypatch.setattr(dispatched, "CatalogueKernel", Kernel)
+    monkeypatch.setattr(fastest_call, "warm_up", lambda *_, **__: 0.0)
+    return names
+
+
+def gemm(name: str = "hgemm_best_bf16") -> DispatchedGemm:
+    entry = catalogue.load()[name]
+    assert isinstance(entry, Dispatcher)
+    return DispatchedGemm(None, entry)  # type: ignore[arg-type]  # a stand-in has none
+
+
+def timed_by(fastest: str, ran: list[str]) -> Callable[[Any, list[Callable[[], None]]], np.ndarray]:
+    def times(_: Any, calls: list[Callable[[], None]]) -> np.ndarray:
+        taken = []
+        for call in calls:
+            call()
+            taken.append(1.0 if ran[-1] == fastest else 9.0)
+        return np.array(taken)
+
+    return times
+
+
+def test_the_fastest_of_the_likeliest_is_bound_and_a_plain_bind_takes_the_first(ran: list[str]) -> None:
+    one = gemm()
+    likely = [variant.name for variant in one.entry.candidates(P)]
+    one.bind_fastest(P, *PLACES, timed_by(likely[3], ran))()
+    assert ran[-1] == likely[3] and set(ran) == {*likely[:TIMED]} and len(likely) > TIMED
+    choice = one.choice(P)
+    assert choice and (choice.call, choice.calls) == (likely[3], TIMED)
+    one.bind(P, *PLACES)()
+    assert ran[-1] == likely[0]
+
+
+def test_a_remembered_choice_is_neither_ranked_nor_timed_again(ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, known = gemm(), "hgemm_transposed_128x128_c1x2_bf16"
+    one.choose(P, Choice(known, TIMED))
+    monkeypatch.setattr(entries.cost, "fastest_first", None)
+    one.bind_fastest(P, *PLACES, lambda *_: pytest.fail("timed"))()
+    assert ran == [known]
+
+
+def test_a_remembered_kernel_that_cannot_take_these_matrices_is_chosen_anew(ran: list[str]) -> None:
+    one, aligned = gemm("sgemm_best"), "sgemm_tma_streamk"
+    one.choose(P, Choice(aligned, TIMED))
+    places = (PLACES[0] + 4, *PLACES[1:])
+    one.bind_fastest(P, *places, timed_by("sgemm_splitk_128x64", ran))()
+    assert ran[-1] == "sgemm_splitk_128x64" and aligned not in ran
+    one.choose(P, Choice("of an older catalogue", TIMED))
+    one.bind_fastest(P, *PLACES, timed_by(aligned, ran))()
+    assert ran[-1] == aligned
+
+
+def test_what_no_kernel_takes_is_refused_before_anything_runs(ran: list[str]) -> None:
+    with pytest.raises(
+        UserError, match=r"hgemm_best_bf16 cannot take this problem: .* A starts at byte 2, but it must"
+    ):
+        gemm().bind_fastest(P, 2, *PLACES[1:], lambda *_: pytest.fail("timed"))
+    assert ran == []
