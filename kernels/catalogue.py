@@ -27,12 +27,12 @@ from contracts import (
 from contracts.dtypes import SUMS, Types, dtypes
 from kernels import written
 from kernels.arguments import SIGNATURE, TEXTURES, TILE_COUNTER, WORKSPACES, Argument, TensorMap, Workspace
+from kernels.dispatchers import Choice
+from kernels.dispatchers import Dispatcher as Dispatcher
+from kernels.dispatchers import Entry as Entry
+from kernels.dispatchers import Runnable as Runnable
 from kernels.entries import TEXTURE_ALIGNMENT as TEXTURE_ALIGNMENT
 from kernels.entries import Baseline as Baseline
-from kernels.entries import Choice
-from kernels.entries import Dispatcher as Dispatcher
-from kernels.entries import Entry as Entry
-from kernels.entries import Runnable as Runnable
 from kernels.entries import Variant as Variant
 from kernels.problem import Problem as Problem
 from kernels.sources import ROOT as ROOT

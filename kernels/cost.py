@@ -10,12 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from kernels.entries import Variant
 from kernels.problem import Problem
-
-if TYPE_CHECKING:
-    from kernels.entries import Variant
 
 SMS = 132  # multiprocessors of an H100
 GRAINS, PARTS = 1024, 32  # Division::MOST and Division::PARTS of include/split_k.cuh

@@ -1,4 +1,4 @@
-"""The entries of the catalogue: kernels, dispatchers over them and libraries' GEMMs, what each asks of a problem, and
+"""The entries of the catalogue: kernels and libraries' GEMMs, what each asks of a problem, and
 how it is launched."""
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any, Literal
 from contracts import UserError
 from contracts.codes import digest
 from contracts.dtypes import Types
-from kernels import cost
 from kernels.arguments import SIGNATURE, TEXEL_BYTES, TEXTURES, Argument, declaration
 from kernels.problem import Layout, Problem
 from kernels.sources import ROOT, included, without_comments
@@ -290,123 +289,3 @@ class Variant:
             *(["shares tiles"] if self.shares_tiles else []),
             *([f"{self.slices} slices"] if self.slices > 1 else []),
         ]
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of a dispatcher's kernels, and the least m, n, k from which it is taken."""
-
-    variant: Variant
-    at_least: Mapping[str, int]
-
-    def suits(self, problem: Problem, addresses: Mapping[str, int] | None) -> bool:
-        """Whether the sizes are reached and the kernel takes the problem."""
-        reached = all(getattr(problem, axis) >= least for axis, least in self.at_least.items())
-        return reached and self.variant.refusal(problem, addresses) is None
-
-    def __str__(self) -> str:
-        least = ", ".join(f"{axis} >= {value}" for axis, value in self.at_least.items())
-        return self.variant.name + (f" for {least}" if least else "")
-
-
-@dataclass(frozen=True)
-class Dispatcher:
-    """Runs each problem with one of several kernels: the first of its choices that suits or, where it is `predicted`,
-    the one whose predicted time is shortest (`kernels.cost`)."""
-
-    name: str
-    choices: tuple[Choice, ...]
-    builds_on: str | None
-    idea: str
-    origin: Mapping[str, str] | None
-    predicted: bool = False
-
-    @property
-    def variants(self) -> tuple[Variant, ...]:
-        """The kernels that it may run, each once."""
-        return tuple({choice.variant.name: choice.variant for choice in self.choices}.values())
-
-    @property
-    def family(self) -> str:
-        """The family of its kernels."""
-        return self.variants[0].family
-
-    @property
-    def label(self) -> str:
-        """Short name for figures."""
-        return self.name.removeprefix(f"{self.family}_")
-
-    @property
-    def tensor_cores(self) -> bool:
-        """Whether its kernels do their arithmetic on them."""
-        return any(variant.tensor_cores for variant in self.variants)
-
-    @property
-    def types(self) -> Types:
-        """The types of its kernels, which share them."""
-        return self.variants[0].types
-
-    @property
-    def dtype(self) -> str:
-        """The name of its types."""
-        return self.types.name
-
-    @property
-    def narrowing(self) -> str:
-        """The narrowing of its kernels (see `Variant`)."""
-        return self.variants[0].narrowing
-
-    @property
-    def b_layout(self) -> Layout:
-        """The layout of B of its kernels; they share one."""
-        return self.variants[0].b_layout
-
-    @property
-    def baseline(self) -> str:
-        """The baseline of its kernels; they share one."""
-        return self.variants[0].baseline
-
-    @property
-    def arch(self) -> int:
-        """The most that one of its kernels needs."""
-        return max(variant.arch for variant in self.variants)
-
-    def unfit(self, arch: str) -> str | None:
-        """Why one of its kernels cannot be built for `arch`; None where all can."""
-        return next(filter(None, (variant.unfit(arch) for variant in self.variants)), None)
-
-    def pick(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> Variant:
-        """The kernel that runs `problem` with matrices at `addresses` (bytes; keys A, B, C).
-
-        Raises `UserError` where none does (see `refusal`).
-        """
-        return self.candidates(problem, addresses)[0]
-
-    def candidates(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> list[Variant]:
-        """The kernels that take `problem`, in the order in which they are chosen. Raises as `pick` does."""
-        suiting = [choice.variant for choice in self.choices if choice.suits(problem, addresses)]
-        if not suiting:
-            raise UserError(self.refusal(problem, addresses))
-        return cost.fastest_first(suiting, problem) if self.predicted else suiting
-
-    def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
-        """Why no choice takes this problem: the last one's reason. None where one does."""
-        reason = problem.refusal()
-        if reason is None and not any(choice.suits(problem, addresses) for choice in self.choices):
-            last = self.choices[-1]
-            reason = last.variant.refusal(problem, addresses) or f"its last choice is {last}"
-        return f"{self.name} cannot take this problem: {reason}" if reason else None
-
-    @property
-    def requires(self) -> str:
-        """What it asks of a problem, for people: what the last choice does, which the others fall back to."""
-        return self.choices[-1].variant.requires
-
-    @property
-    def source_hash(self) -> str:
-        """Changes with its choices and with the constants of predictions; not with the sources of its kernels."""
-        return digest(*map(str, self.choices), *([cost.CONSTANTS] if self.predicted else []))
-
-
-Runnable = Variant | Dispatcher
-Entry = Variant | Dispatcher | Baseline
