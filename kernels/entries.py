@@ -1,5 +1,4 @@
-"""The entries of the catalogue: kernels and libraries' GEMMs, what each asks of a problem, and
-how it is launched."""
+"""The entries of the catalogue: kernels and libraries' GEMMs, what each asks of a problem, how it is launched."""
 
 from __future__ import annotations
 

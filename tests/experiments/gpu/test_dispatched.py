@@ -12,7 +12,7 @@ from contracts import UserError
 from experiments.gpu import dispatched, fastest_call
 from experiments.gpu.dispatched import TIMED, DispatchedGemm
 from experiments.gpu.fastest_call import Choice
-from kernels import catalogue, entries
+from kernels import catalogue, cost
 from kernels.catalogue import Dispatcher, Problem, Variant
 
 P, PLACES = Problem.packed(128, 4096, 4096), (1 << 20, 1 << 28, 1 << 30)
@@ -67,7 +67,7 @@ def test_the_fastest_of_the_likeliest_is_bound_and_a_plain_bind_takes_the_first(
 def test_a_remembered_choice_is_neither_ranked_nor_timed_again(ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     one, known = gemm(), "hgemm_transposed_128x128_c1x2_bf16"
     one.choose(P, Choice(known, TIMED))
-    monkeypatch.setattr(entries.cost, "fastest_first", None)
+    monkeypatch.setattr(cost, "fastest_first", None)
     one.bind_fastest(P, *PLACES, lambda *_: pytest.fail("timed"))()
     assert ran == [known]
 
