@@ -735,30 +735,6 @@ class SmemMicrobench(Row):
 
 
 @table(
-    "timeline",
-    target="cross_validation",
-    archive="if there",
-)
-class Timeline(Row):
-    """One row for each CUDA call, kernel or memory operation of a benchmark process, as Nsight Systems sums them up."""
-
-    KEY = ("variant", "table", "name")
-    variant: Variant
-    table: Literal["api", "kernel", "memory"] = column("CUDA API calls, kernels, or memory operations")
-    name: str
-    calls: int = column(ge=1)
-    fraction: float = column("of the table's time", ge=0, le=1)
-    total_us: float = column(unit="us", ge=0)
-    mean_us: float = column(unit="us", ge=0)
-    median_us: float = column(unit="us", ge=0)
-    min_us: float = column(unit="us", ge=0)
-    max_us: float = column(unit="us", ge=0)
-    stddev_us: float | None = optional(unit="us", ge=0)
-    bytes: int | None = optional("moved; of memory operations only", unit="bytes", ge=0)
-    code_hash: CodeHash
-
-
-@table(
     "timing_methods",
     target="cross_validation",
     archive="if there",

@@ -3,7 +3,6 @@
 ERROR_OVER_K = ["sgemm_naive", "sgemm_3xtf32_mma", "sgemm_3xtf32_mma_outside", "sgemm_3xtf32_wgmma"]
 ERROR_OVER_K += ["sgemm_3xtf32_wgmma_outside", "tf32gemm_bcf_dbf", "tf32gemm_bcf_dbf_rna", "cublas_fp32", "cublas_tf32"]
 TIMED_OTHERWISE = ["sgemm_warptile", "cublas_fp32", "cublas_bf16"]
-IN_TIMELINE = ["sgemm_blocktile_2d", "sgemm_vectorized"]
 DISPATCHERS = ["sgemm_best", "hgemm_best_bf16", "hgemm_best_fp16"]
 CUBLAS = ["cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16"]
 
@@ -186,35 +185,6 @@ if PLAN.measuring:
         localrule: True
         shell:
             "python -m experiments.stages.merge timing_methods {input} --out {output} 2>&1 | tee {log}"
-
-    # What Nsight Systems sees of a process that times
-    rule timeline_part:
-        input:
-            lambda wildcards: built(wildcards.variant),
-            "experiments/studies/timeline/measure.py",
-            harness=HARNESS,
-        output:
-            f"{PARTS}/timeline/{{variant}}.csv",
-        log:
-            f"results/logs/{MACHINE}/timeline.{{variant}}.log",
-        priority: 10
-        resources:
-            gpu=1,
-        params:
-            built=BUILT,
-        shell:
-            "python -m experiments.studies.timeline.measure {wildcards.variant} {params.built} --out {output} 2>&1 | tee {log}"
-
-    rule timeline_table:
-        input:
-            [f"{PARTS}/timeline/{name}.csv" for name in there(IN_TIMELINE)],
-        output:
-            f"{RESULTS}/timeline.csv",
-        log:
-            f"results/logs/{MACHINE}/timeline.log",
-        localrule: True
-        shell:
-            "python -m experiments.stages.merge timeline {input} --out {output} 2>&1 | tee {log}"
 
     # Cycles of loops of FFMAs by the banks of their registers, and of loads that ptxas merges
     rule ffma_issue:
