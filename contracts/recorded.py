@@ -637,7 +637,7 @@ class FfmaIssue(Row):
 
     KEY = ("loop", "placement", "lanes", "warps")
     loop: str = column(
-        "a kernel of ffma_issue.cu, or an order of orders.py, whose names say which banks a, b and c lie in: e even, o "
+        "a kernel of ffma_issue.cu, or an order of ffma_orders.py, whose names say which banks a, b and c lie in: e even, o "
         "odd registers, . kept with .reuse"
     )
     beside: Literal["nothing", "load", "copy", "bulk"] = column(
@@ -650,7 +650,7 @@ class FfmaIssue(Row):
     )
     lanes: str | None = optional(
         "which lanes' addresses are the same, all others being distinct: of loads in shared memory, of copies in "
-        "global memory; a key of PATTERNS or SOURCES in measure.py"
+        "global memory; a key of PATTERNS or SOURCES in ffma_issue.py"
     )
     warps: Literal[4, 8, 16] = column("of the block: 1, 2 or 4 a scheduler")
     wavefronts: int | None = optional("of a load by ptxsim's rules", ge=1)

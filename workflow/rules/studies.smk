@@ -16,7 +16,7 @@ def there(names):
 rule error_over_k_part:
     input:
         lambda wildcards: built(wildcards.variant),
-        "experiments/studies/error_over_k/measure.py",
+        "experiments/studies/error_over_k.py",
         harness=HARNESS if PLAN.measuring else [],
     output:
         f"{PARTS}/error_over_k/{{variant}}.csv",
@@ -30,7 +30,7 @@ rule error_over_k_part:
         emulated="" if PLAN.measuring else "--emulated",
         emulator="" if PLAN.measuring else EMULATOR,
     shell:
-        "python -m experiments.studies.error_over_k.measure {wildcards.variant} {params.built} {params.emulated}"
+        "python -m experiments.studies error_over_k {wildcards.variant} {params.built} {params.emulated}"
         " --out {output} 2>&1 | tee {log}"
 
 
@@ -160,7 +160,7 @@ if PLAN.measuring:
     rule timing_methods_part:
         input:
             lambda wildcards: built(wildcards.variant),
-            "experiments/studies/timing_methods/measure.py",
+            "experiments/studies/timing_methods.py",
             harness=HARNESS,
         output:
             f"{PARTS}/timing_methods/{{variant}}.csv",
@@ -172,7 +172,7 @@ if PLAN.measuring:
         params:
             built=BUILT,
         shell:
-            "python -m experiments.studies.timing_methods.measure {wildcards.variant} --size 1024 --size 4096 --size 8192"
+            "python -m experiments.studies timing_methods {wildcards.variant} --size 1024 --size 4096 --size 8192"
             " {params.built} --out {output} 2>&1 | tee {log}"
 
     rule timing_methods_table:
@@ -190,7 +190,7 @@ if PLAN.measuring:
     rule ffma_issue:
         input:
             multiext(f"{BUILD}/ffma_issue", ".cubin", ".ptx"),
-            "experiments/studies/ffma_issue/measure.py",
+            "experiments/studies/ffma_issue.py",
             harness=HARNESS,
         output:
             f"{RESULTS}/ffma_issue.csv",
@@ -202,13 +202,13 @@ if PLAN.measuring:
         params:
             built=BUILT,
         shell:
-            "python -m experiments.studies.ffma_issue.measure {params.built} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.studies ffma_issue {params.built} --out {output} 2>&1 | tee {log}"
 
     # Whether accesses of several warps to shared memory get in each other's way
     rule inter_warp_conflicts:
         input:
             multiext(f"{BUILD}/inter_warp_conflicts", ".cubin", ".ptx"),
-            "experiments/studies/inter_warp_conflicts/measure.py",
+            "experiments/studies/inter_warp_conflicts.py",
             harness=HARNESS,
         output:
             f"{RESULTS}/inter_warp_conflicts.csv",
@@ -221,13 +221,13 @@ if PLAN.measuring:
             built=BUILT,
             emulator=EMULATOR,
         shell:
-            "python -m experiments.studies.inter_warp_conflicts.measure {params.built} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.studies inter_warp_conflicts {params.built} --out {output} 2>&1 | tee {log}"
 
     # Wavefronts of single accesses to shared memory, from which the emulator's rules come
     rule smem_microbench:
         input:
             multiext(f"{BUILD}/smem_microbench", ".cubin", ".ptx"),
-            "experiments/studies/smem_microbench/measure.py",
+            "experiments/studies/smem_microbench.py",
             harness=HARNESS,
         output:
             f"{RESULTS}/smem_microbench.csv",
@@ -239,7 +239,7 @@ if PLAN.measuring:
         params:
             built=BUILT,
         shell:
-            "python -m experiments.studies.smem_microbench.measure {params.built} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.studies smem_microbench {params.built} --out {output} 2>&1 | tee {log}"
 
 
 rule error_over_k:

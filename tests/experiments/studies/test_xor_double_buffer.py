@@ -7,13 +7,13 @@ from pathlib import Path
 
 from helpers import ROOT
 
-from experiments.studies.xor_double_buffer import measure
+from experiments.studies import xor_double_buffer
 
 TABLE = ROOT / "paper/worklogs/sgemm_cu/xor_double_buffer.csv"
 
 
 def test_the_table_is_what_the_emulator_finds_today(tmp_path: Path) -> None:
-    found = [{key: str(value) for key, value in row.items()} for row in measure.on_emulator(tmp_path)]
+    found = [{key: str(value) for key, value in row.items()} for row in xor_double_buffer.on_emulator(tmp_path)]
     with TABLE.open(newline="") as file:
         written = [row for row in csv.DictReader(file) if row["device"] == "ptxsim"]
     assert found == written
