@@ -637,8 +637,8 @@ class FfmaIssue(Row):
 
     KEY = ("loop", "placement", "lanes", "warps")
     loop: str = column(
-        "a kernel of ffma_issue.cu, or an order of ffma_orders.py, whose names say which banks a, b and c lie in: e even, o "
-        "odd registers, . kept with .reuse"
+        "a kernel of ffma_issue.cu, or an order of ffma_orders.py, whose names say which banks a, b and c lie in: "
+        "e even, o odd registers, . kept with .reuse"
     )
     beside: Literal["nothing", "load", "copy", "bulk"] = column(
         "what is beside the FFMAs: loads from shared memory, cp.async, or cp.async.bulk of one thread (1024 bytes)"
