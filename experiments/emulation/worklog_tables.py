@@ -2,9 +2,9 @@
 
     python -m experiments.emulation.worklog_tables        # for every worklog, some seconds a kernel
 
-`compiled` in a worklog's source.yaml names kernels by architecture: compiled.csv has a row of resources.csv for each, so
-that a text's registers, spills and instructions are compared on its author's GPU. `emulated` names problems: emulated.csv
-has their counters. The texts' kernels read C, ours only where beta is not 0, as it is in no ladder. Which bytes and
+`compiled` in a worklog's source.yaml names kernels by architecture: compiled.csv has a row of resources.csv for each,
+so that a text's registers, spills and instructions are compared on its author's GPU. `emulated` names problems, whose
+counters are in emulated.csv. The texts' kernels read C, ours only where beta is not 0, as it is in no ladder. Which bytes and
 sectors a kernel asks for follows from its addresses alone.
 """
 
