@@ -4,8 +4,8 @@
 
 `compiled` in a worklog's source.yaml names kernels by architecture: compiled.csv has a row of resources.csv for each,
 so that a text's registers, spills and instructions are compared on its author's GPU. `emulated` names problems, whose
-counters are in emulated.csv. The texts' kernels read C, ours only where beta is not 0, as it is in no ladder. Which bytes and
-sectors a kernel asks for follows from its addresses alone.
+counters are in emulated.csv. The texts' kernels read C, ours only where beta is not 0, as it is in no ladder. Which
+bytes and sectors a kernel asks for follows from its addresses alone.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +68,13 @@ def compiled(compiler: list[str], arch: str, xor_of: str, folder: Path) -> str:
     return program
 
 
-def on_emulator(folder: Path) -> Iterator[dict[str, Any]]:
+def on_emulator(folder: Path, arches: Sequence[str] = ARCHES, sizes: Sequence[int] = SIZES) -> Iterator[dict[str, Any]]:
     """Rows of the emulator, with the first fault that it reports."""
     ptxsim = [sys.executable, "-m", "ptxsim"]
-    for arch in ARCHES:
+    for arch in arches:
         for xor_of in ("address", "offset"):
             program = compiled([*ptxsim, "nvcc"], arch, xor_of, folder)
-            for n in SIZES:
+            for n in sizes:
                 report = folder / "report.json"
                 done = subprocess.run(
                     [*ptxsim, "exec", "--quiet", "--report", str(report), program, str(n)],

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from helpers import ROOT
 
 from contracts import UserError
-from contracts.samples import read_samples
 from experiments import declarations
-from experiments.stages.bench import expected_s
-from kernels import catalogue
 from kernels.problem import ProblemSpec
 
 GOOD = {"title": "T", "question": "Q?", "variants": ["sgemm_vectorized", "cublas_fp32"], "sizes": [1024, 2048]}
@@ -59,47 +53,6 @@ def test_a_sweep_runs_to_its_end_in_its_step_or_another_and_chosen_variants_limi
     chosen = declarations.load("sgemm_ladder", sizes_step=128, chosen=["sgemm_vectorized", "sgemm_naive"])
     assert chosen.problems == squares(4096) and chosen.variants == ("sgemm_naive", "sgemm_vectorized")
     assert declarations.load("hgemm_ladder", chosen=["sgemm_naive"]).variants == ()
-
-
-# ---- what a whole run costs ----------------------------------------------------------------------------------------
-
-WHOLE_S = 720
-SEARCH_ROUNDS, SEARCH_S = 3, 0.8  # of an algorithm search: rounds of all calls, then the near ones, and warming up
-
-
-@pytest.fixture(scope="module")
-def recorded() -> dict[str, list[tuple[float, float, float]]]:
-    """Of each variant in data/h100: operations of a problem, and microseconds of one run and of one of its baseline."""
-    samples = read_samples(ROOT / "data" / "h100" / "samples.parquet").to_pandas()
-    samples = samples[(samples["window"] == "interleaved") & samples["kept"] & (samples["data"] == "uniform")]
-    medians = samples.groupby(["variant", "m", "n", "k", "role"], observed=True)["time_us"].median().unstack()
-    times: dict[str, list[tuple[float, float, float]]] = {}
-    for (variant, m, n, k), variant_us, baseline_us in medians.itertuples():
-        times.setdefault(variant, []).append((2.0 * m * n * k, variant_us, baseline_us))
-    return times
-
-
-def test_a_whole_run_holds_one_h100_for_at_most_twelve_minutes(
-    recorded: dict[str, list[tuple[float, float, float]]],
-) -> None:
-    """An experiment is served by what those before it measured; times are the nearest problem's, by operations."""
-    entries, seconds = catalogue.load(), Counter[str]()
-    done: dict[tuple[str, ProblemSpec, str], float] = {}
-    searched = set()
-    for name in sorted(declarations.names(), key=lambda name: not name.endswith("_ladder")):
-        experiment = declarations.load(name, known=entries)
-        for variant, problem, data in product(experiment.variants, experiment.problems, experiment.data):
-            if done.get((variant, problem, data), -1.0) >= experiment.power_s:
-                continue
-            done[variant, problem, data] = experiment.power_s
-            flop, *times = min(recorded[variant], key=lambda known: abs(known[0] - problem.flop))
-            pair = [time_us * problem.flop / flop for time_us in times]
-            seconds[name] += sum(expected_s(experiment.protocol, *pair, one) for one in range(experiment.processes))
-            baseline = entries.find(variant).baseline, problem
-            if baseline not in searched:
-                searched.add(baseline)
-                seconds[name] += SEARCH_S + SEARCH_ROUNDS * 9 * pair[1] / 1e6
-    assert sum(seconds.values()) < WHOLE_S and max(seconds.values()) < 150, seconds
 
 
 def test_defaults_fill_what_is_left_out(folder: Path) -> None:

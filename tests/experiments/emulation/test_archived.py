@@ -12,7 +12,7 @@ from experiments.emulation import launching, predictions
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 from kernels.problem import ProblemSpec
-from ptxsim.count.counters import LOWER_BOUNDS, at_least
+from ptxsim.count.counters import at_least
 
 SIZE, SMS = 4096, 132
 STORED = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"  # differs from run to run on the hardware: within 2%
@@ -30,7 +30,6 @@ def divides(variant: Variant) -> bool:
 # Predicted again here: what the archive has of these was predicted before parts of divided tiles, and copies that fill
 # with zeros, were counted. And of those with stmatrix one, which the archive has among store instructions.
 AGAIN = [n for n, v in KERNELS.items() if divides(v) or v.source.stem == "wgmma_smem" or n == "hgemm_wgmma_store_bf16"]
-STORES = "smsp__inst_executed_op_shared_st.sum"
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +37,6 @@ def measured(archive: Path) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = defaultdict(dict)
     for row in read_rows(archive / "counters.csv", "counters"):
         if row["n"] == SIZE:
-            found[row["variant"]][row["metric"]] = row["value"]
-    return found
-
-
-@pytest.fixture(scope="module")
-def archived(archive: Path) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = defaultdict(dict)
-    for row in read_rows(archive / "predictions.csv", "counters"):
-        if row["n"] == SIZE and row["variant"] not in AGAIN:
             found[row["variant"]][row["metric"]] = row["value"]
     return found
 
@@ -64,12 +54,6 @@ def wrong(name: str, predicted: dict[str, float], counted: dict[str, float], bou
         if not good:
             found.append(f"{name}: {metric} is {value:,.10g}, measured {seen:,.10g}")
     return found
-
-
-def test_every_archived_prediction_is_exact_or_a_lower_bound(archived, measured) -> None:
-    assert len(archived) > 60
-    found = [line for name in archived for line in wrong(name, archived[name], measured[name], set(LOWER_BOUNDS))]
-    assert [line for line in found if not (STORES in line and line.startswith("hgemm_wgmma_"))] == []
 
 
 @pytest.mark.parametrize("name", AGAIN)

@@ -493,11 +493,6 @@ def test_nothing_that_is_not_finite_passes() -> None:
         assert not result.passed and "(1, 0)" in result.detail
 
 
-def test_the_first_failure_of_several_results_counts() -> None:
-    good, better, bad = verify.CheckResult(0.5), verify.CheckResult(0.25), verify.CheckResult(None, "bad")
-    assert verify.combine(better, bad, good) == bad and verify.combine(better, good) == good
-
-
 # ---- Freivalds --------------------------------------------------------------------------------------------------
 
 

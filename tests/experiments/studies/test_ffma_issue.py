@@ -195,14 +195,3 @@ def test_the_model_predicts_the_archived_loops(archived):
     drawn = off.index.str.startswith("random_")
     assert len(off) > 70 and off.mean() < 0.012 and off[drawn].max() < 0.05
     assert set(off[(off > 0.03) & ~drawn].index) == {"eeo_then_3"}
-
-
-def test_a_merged_load_takes_longer_to_issue(archived):
-    rows = archived[
-        (archived["beside"] == "load") & (archived["warps"] == 8) & ~archived["lanes"].str.startswith("str")
-    ]
-    merged = rows["wavefronts"] <= rows["bits"] / 64
-    extra = rows.groupby(["bits", merged])["extra"].median()
-    assert (32, True) not in extra.index
-    for bits in (64, 128):
-        assert extra[bits, True] - extra[bits, False] == pytest.approx(issue.MERGED, abs=0.5)
