@@ -42,11 +42,8 @@ def wrong(name: str, predicted: dict[str, float], counted: dict[str, float], bou
     for metric in predicted.keys() & counted.keys():
         value, seen = predicted[metric], counted[metric]
         off = abs(value - seen) / seen if seen else float(value != 0)
-        if metric in bounds:
-            good = value <= seen * (1 + 1e-9)
-        else:
-            good = off < (0.02 if metric == STORED else 1e-6)
-        if not good:
+        close = value <= seen * (1 + 1e-9) if metric in bounds else off < (0.02 if metric == STORED else 1e-6)
+        if not close:
             found.append(f"{name}: {metric} is {value:,.10g}, measured {seen:,.10g}")
     return found
 
