@@ -25,9 +25,15 @@ WHOLE = [t.file for t in registry.tables().values() if t.archive == "always"]
 ARCHIVE = Inventory(frozenset(f"data/h200/{file}" for file in WHOLE))
 
 
-def made(*targets: str, device: Device = LAPTOP, files: Inventory = ARCHIVE, more: Any = (), **config: Any) -> Plan:
-    """The plan of `snakemake targets --config config`, with further files on disk."""
-    return plan(CONFIG | config, device, Inventory(files.files | set(more)), targets)
+PLANS: dict[str, Plan] = {}
+
+
+def made(*targets: str, device: Device = LAPTOP, more: Any = (), **config: Any) -> Plan:
+    """The plan of `snakemake targets --config config`, with further files on disk; made once, for it is a value."""
+    asked = repr((targets, device, sorted(more), config))
+    if asked not in PLANS:
+        PLANS[asked] = plan(CONFIG | config, device, Inventory(ARCHIVE.files | set(more)), targets)
+    return PLANS[asked]
 
 
 @pytest.mark.parametrize(
