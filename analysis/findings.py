@@ -32,7 +32,7 @@ from analysis.tables.steps import steps_table
 from analysis.timings import PROCESSES
 from contracts import UserError, run_command, worklogs, write_text
 
-WRONG = Path("paper/worklogs/sgemm_cu/xor_double_buffer.csv")  # of experiments.studies.xor_double_buffer
+WRONG = Path("paper/worklogs/sgemm_cu/xor_double_buffer.csv")  # of the study xor_double_buffer
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 LEVEL = 0.02  # of cuBLAS: its own interleaved fraction of itself stays within this
 PAYS = 0.02  # of the speed: what a step gains beyond is worth its code
@@ -97,9 +97,7 @@ def _runs_of_xor(results: Results) -> pd.DataFrame:
     runs = pd.read_csv(WRONG, keep_default_na=False)
     lacking = {"device", "tool", "arch", "xor_of", "n", "wrong", "elements", "faults", "fault"} - set(runs.columns)
     if lacking:
-        raise UserError(
-            f"{WRONG}: no column {min(lacking)}; python -m experiments.studies.xor_double_buffer.measure has it"
-        )
+        raise UserError(f"{WRONG}: no column {min(lacking)}; python -m experiments.studies xor_double_buffer has it")
     runs = runs.assign(faults=pd.to_numeric(runs["faults"]))
     number = re.search(r"\d+", str(results.machine["arch"]))
     arch = "sm_90" if number and int(number[0]) >= 90 else "sm_86"

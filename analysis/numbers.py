@@ -213,7 +213,7 @@ class Numbers:
     def cell(self, table: str, column: str, **where: Any) -> Estimate | str:
         """A cell of a recorded table: of the only row, or the first one, with these values in other columns.
 
-        cell("timeline", "mean_us", variant="sgemm_warptile", table_="kernel")   # a name with _ at its end: table
+        cell("bounds", "minimum_cycles", variant="sgemm_naive", n=4096, resource="dram")
         cell("machine", "sm_count")                                              # of machine.json
         """
         if table == "machine":

@@ -608,8 +608,8 @@ class FfmaIssue(Row):
 
     KEY = ("loop", "placement", "lanes", "warps")
     loop: str = column(
-        "a kernel of ffma_issue.cu, or an order of orders.py, whose names say which banks a, b and c lie in: e even, o "
-        "odd registers, . kept with .reuse"
+        "a kernel of ffma_issue.cu, or an order of ffma_orders.py, whose names say which banks a, b and c lie in: "
+        "e even, o odd registers, . kept with .reuse"
     )
     beside: Literal["nothing", "load", "copy", "bulk"] = column(
         "what is beside the FFMAs: loads from shared memory, cp.async, or cp.async.bulk of one thread (1024 bytes)"
@@ -621,7 +621,7 @@ class FfmaIssue(Row):
     )
     lanes: str | None = optional(
         "which lanes' addresses are the same, all others being distinct: of loads in shared memory, of copies in "
-        "global memory; a key of PATTERNS or SOURCES in measure.py"
+        "global memory; a key of PATTERNS or SOURCES in ffma_issue.py"
     )
     warps: Literal[4, 8, 16] = column("of the block: 1, 2 or 4 a scheduler")
     wavefronts: int | None = optional("of a load by ptxsim's rules", ge=1)
@@ -703,30 +703,6 @@ class SmemMicrobench(Row):
     conflicts: float = column(
         "bank conflicts per access by a warp, l1tex__data_bank_conflicts_pipe_lsu_mem_shared", ge=0
     )
-
-
-@table(
-    "timeline",
-    target="cross_validation",
-    archive="if there",
-)
-class Timeline(Row):
-    """One row for each CUDA call, kernel or memory operation of a benchmark process, as Nsight Systems sums them up."""
-
-    KEY = ("variant", "table", "name")
-    variant: Variant
-    table: Literal["api", "kernel", "memory"] = column("CUDA API calls, kernels, or memory operations")
-    name: str
-    calls: int = column(ge=1)
-    fraction: float = column("of the table's time", ge=0, le=1)
-    total_us: float = column(unit="us", ge=0)
-    mean_us: float = column(unit="us", ge=0)
-    median_us: float = column(unit="us", ge=0)
-    min_us: float = column(unit="us", ge=0)
-    max_us: float = column(unit="us", ge=0)
-    stddev_us: float | None = optional(unit="us", ge=0)
-    bytes: int | None = optional("moved; of memory operations only", unit="bytes", ge=0)
-    code_hash: CodeHash
 
 
 @table(

@@ -62,8 +62,6 @@ logger = logging.getLogger(__name__)
 SETTLE_S, ALONE_S = 0.05, 0.04  # of one kernel back to back: until its clock has settled, and the time that counts
 WARM_MOST_S, WARM_AFTER_ALONE_S = 0.4, 0.06  # of pairs back to back, before the window in which they alternate
 POWER_PROCESSES = 2  # that read the power: a value, and whether it repeats
-AROUND_S = 60e-6  # of a sample: L2 is flushed, and the clock stamped
-CHECK_S = 0.08  # of checking both outputs, and of the host meanwhile
 LONG_US = 20_000.0  # a run above which one run alone is long enough to plan by
 AS_FOUND = "back to back until steady, clocks as found"
 
@@ -409,24 +407,6 @@ def off_target(turns: Turns, reasons: np.ndarray, target: clocks.Target, throttl
     )
 
 
-def expected_s(protocol: Protocol, run_us: float, baseline_us: float, process: int = 0) -> float:
-    """About how many seconds a process holds the GPU for one variant and problem, without an algorithm search.
-
-    run_us, baseline_us: one run of the variant and of its baseline.
-    """
-    runs = run_us / 1e6, baseline_us / 1e6
-    pair = sum(runs)
-    first = sum(run * (2 if run * 1e6 > LONG_US else 3) for run in runs)
-    long = protocol.isolated and min(runs) * 1e6 >= SHORT_US
-    alone = sum(max(SETTLE_S, run) + max(ALONE_S, run) for run in runs) if long else 0.0
-    reads_power = protocol.power_s > 0 and process < POWER_PROCESSES
-    watched = power.SETTLE_S + max(protocol.power_s, power.LEAST_S) / 2 + power.LEAST_S / 2 if reads_power else 0.0
-    warm = max(WARM_AFTER_ALONE_S if alone else protocol.warmup_s, 2 * pair)
-    pairs = max(min(protocol.window_s / pair, protocol.samples), LEAST_KEPT)
-    sampled = (1 + pairs) * pair + 2 * pairs * AROUND_S
-    return first + alone + watched + warm + sampled + CHECK_S
-
-
 def in_order(items: Iterable[Item], asked: Asked) -> list[Item]:
     """Such that items on the same matrices follow each other, as they do within one layout and problem."""
 
@@ -451,14 +431,14 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store) -> Fou
             found[item] = one
     failed, spoilt = [], {replace(item, process=0) for item, one in found.items() if not counts(one)}
     todo = [item for item in in_order(items, asked) if item not in found]
-    start, done, whole = time.monotonic(), 0.0, sum(map(_guessed_s, todo))
+    start = time.monotonic()
 
     def by_process() -> Iterator[tuple[Item, Measurement | Failure]]:
         for number in sorted({item.process for item in todo}):
             own = [item for item in todo if item.process == number and replace(item, process=0) not in spoilt]
             yield from work_through(own, functools.partial(_opened, own, options, kept))
 
-    for item, result in by_process():
+    for number, (item, result) in enumerate(by_process(), start=1):
         if isinstance(result, Failure) and not result.of_kernel:
             failed.append(f"{item.variant}, {item.problem.shown}: {result.reason}")
             continue
@@ -466,19 +446,12 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store) -> Fou
         if not counts(one):
             spoilt.add(replace(item, process=0))  # and no further process need measure it
         found[item] = one = one if one.measured else kept.keep(_place(item), one)
-        done += _guessed_s(item)
-        left = (time.monotonic() - start) * (whole / done - 1)
+        left = (time.monotonic() - start) * (len(todo) / number - 1)
         shown = f"{item.variant}{_picked(item, asked)}, {item.problem.shown}, {item.data} ({len(found)}/{len(items)})"
         logger.info(f"{shown}: {outcome(item, one)}; about {left:.0f} s left")
     if failed:
         raise UserError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if failed[3:] else ""))
     return found
-
-
-def _guessed_s(item: Item) -> float:
-    """`expected_s` at 40 TFLOP/s, for the time that is left."""
-    run_us = item.problem.flop / 40e6
-    return expected_s(item.protocol, run_us, run_us, item.process)
 
 
 def counts(one: Measurement) -> bool:

@@ -201,8 +201,3 @@ def test_a_finding_leads_to_what_shows_it(shown: Shown) -> None:
     assert table.index("Limiter") < table.index("Timing") and "252 M" in table and "×4.80" in table
     groups = shown.script("return [...document.querySelectorAll('#compare-a optgroup')].map(group => group.label)")
     assert "wingedge_sgemm, fp32" in groups
-
-
-def test_a_state_that_is_none_falls_back(shown: Shown) -> None:
-    shown.open(view="nothing", gpu="none", ladder="none.fp32", n="-1", kernel="<b>")
-    assert shown.text("nav a[aria-current]") == "Ladder" and len(shown.all("a.rung")) > 20

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ROOT, environment, run, wait_until
+from helpers import ROOT, run
 
 from contracts import UserError, atomic_write, run_command, write_text
 
@@ -35,18 +33,6 @@ def test_a_replaced_file_is_whole_and_readable_by_others(tmp_path: Path) -> None
     os.umask(umask)
     assert target.read_text() == "whole" and target.stat().st_mode & 0o777 == 0o666 & ~umask
     assert list(target.parent.iterdir()) == [target]
-
-
-def test_a_killed_writer_leaves_the_old_file_and_a_hidden_temporary_one(tmp_path: Path) -> None:
-    target = tmp_path / "table.csv"
-    target.write_text("old")
-    text = "import sys, time\nfrom contracts import atomic_write\nwith atomic_write(sys.argv[1]) as path:\n"
-    text += "    path.write_text('half')\n    time.sleep(600)\n"
-    writer = subprocess.Popen([sys.executable, "-c", text, str(target)], cwd=ROOT, env=environment())
-    wait_until(lambda: any(path.read_text() == "half" for path in tmp_path.iterdir()), writer)
-    writer.send_signal(signal.SIGKILL)
-    writer.wait()
-    assert target.read_text() == "old" and all(path.name[0] == "." for path in tmp_path.iterdir() if path != target)
 
 
 def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from helpers import ROOT
 
 from contracts import UserError
-from contracts.samples import read_samples
 from experiments import declarations
-from experiments.gpu.algorithm_search import FIRST_ROUNDS, SECOND_ROUNDS, SECOND_S
-from experiments.stages.bench import ALONE_S, AROUND_S, SETTLE_S, expected_s
-from kernels import catalogue
 from kernels.problem import ProblemSpec
 
 GOOD = {"title": "T", "question": "Q?", "variants": ["sgemm_vectorized", "cublas_fp32"], "sizes": [1024, 2048]}
@@ -63,68 +55,6 @@ def test_a_sweep_runs_to_its_end_in_its_step_or_another_and_chosen_variants_limi
     assert declarations.load("hgemm_ladder", chosen=["sgemm_naive"]).variants == ()
 
 
-# ---- what a whole run costs ----------------------------------------------------------------------------------------
-
-WHOLE_S, SHORT_S = 1050, 330
-SHORT = ("llm_shapes", "llm_shapes_triton", "any_shape_fp32", "any_shape_bf16")
-DRAM, LAUNCH_US = 2.5e12, 3.0  # bytes a second; what the shortest kernel takes
-# Of an algorithm search: until steady; how many calls, and how many of them in its second pass
-SEARCH_WARM_S, CALLS, NEAR_CALLS = 0.05, 9, 4
-Times = dict[str, list[tuple[float, float, float]]]
-
-
-@pytest.fixture(scope="module")
-def recorded() -> Times:
-    """Of each variant in data/h100: operations of a problem, and microseconds of one run and of one of its baseline."""
-    samples = read_samples(ROOT / "data" / "h100" / "samples.parquet").to_pandas()
-    samples = samples[(samples["window"] == "interleaved") & samples["kept"] & (samples["data"] == "uniform")]
-    medians = samples.groupby(["variant", "m", "n", "k", "role"], observed=True)["time_us"].median().unstack()
-    times: Times = {}
-    for (variant, m, n, k), variant_us, baseline_us in medians.itertuples():
-        times.setdefault(variant, []).append((2.0 * m * n * k, variant_us, baseline_us))
-    return times
-
-
-def pair_us(times: Times, entry: catalogue.Entry, problem: ProblemSpec) -> list[float]:
-    """One run of a variant and of its baseline: as the nearest problem's, by operations, and no less than the bytes of
-    A, B and C take. Of a variant that is not in the archive: twice its baseline."""
-    flop, *known = min(times.get(entry.name, times[entry.baseline]), key=lambda one: abs(one[0] - problem.flop))
-    size = entry.types.ab.bytes
-    moved = size * (problem.m * problem.k + problem.k * problem.n + problem.m * problem.n)
-    return [max(time_us * problem.flop / flop, moved / DRAM * 1e6, LAUNCH_US) for time_us in known]
-
-
-def search_s(run_us: float) -> float:
-    """Of an algorithm search whose calls take this long each."""
-    run_s = run_us / 1e6 + AROUND_S
-    rounds = min(max(SECOND_S / (NEAR_CALLS * run_us / 1e6), SECOND_ROUNDS[0]), SECOND_ROUNDS[1])
-    return SEARCH_WARM_S + (FIRST_ROUNDS * CALLS + rounds * NEAR_CALLS) * run_s
-
-
-def test_a_whole_run_holds_one_h100_for_little_more_than_seventeen_minutes(recorded: Times) -> None:
-    """An experiment is served by what those before it measured."""
-    entries, seconds = catalogue.load(), Counter[str]()
-    done: dict[tuple[str, ProblemSpec, str], float] = {}
-    searched = set()
-    for name in sorted(declarations.names(), key=lambda name: (name in SHORT, not name.endswith("_ladder"))):
-        experiment = declarations.load(name, known=entries)
-        for variant, problem, data in product(experiment.variants, experiment.problems, experiment.data):
-            if done.get((variant, problem, data), -1.0) >= experiment.power_s:
-                continue
-            done[variant, problem, data] = experiment.power_s
-            entry = entries.find(variant)
-            times = pair_us(recorded, entry, problem)
-            seconds[name] += sum(expected_s(experiment.protocol, *times, one) for one in range(experiment.processes))
-            for one in {entry.baseline, variant} - entries.kernels.keys():
-                if (search := (one, problem.of(entry.b_layout))) not in searched:
-                    searched.add(search)
-                    seconds[name] += search_s(times[1])
-    short = {name: seconds[name] for name in SHORT}
-    print(f"\n{sum(seconds.values()):.0f} s: {dict(seconds.most_common())}")
-    assert sum(seconds.values()) < WHOLE_S and sum(short.values()) < SHORT_S
-    assert max(value for name, value in seconds.items() if name not in SHORT) < 150
-
-
 def test_defaults_fill_what_is_left_out(folder: Path) -> None:
     experiment = load(folder)
     assert (experiment.data, experiment.flush_l2, experiment.profiled) == (("uniform",), True, ())
@@ -156,12 +86,6 @@ def test_a_grid_has_each_m_with_each_pair_of_n_and_k_and_may_leave_out_what_runs
     assert list(map(str, loaded.problems)) == ["128x512x64", "256x512x64", "128x128x1024", "256x128x1024"]
     assert loaded.kind == "problems" and not loaded.protocol.isolated
     assert declarations.Protocol().covers(loaded.protocol) and not loaded.protocol.covers(declarations.Protocol())
-
-
-def test_a_process_is_quick_with_a_problem_that_is_not_run_alone() -> None:
-    usual = declarations.Protocol()
-    saved = expected_s(usual, 400.0, 400.0) - expected_s(replace(usual, isolated=False), 400.0, 400.0)
-    assert saved == pytest.approx(2 * (SETTLE_S + ALONE_S), abs=0.02)
 
 
 def test_random_problems_are_the_same_for_a_seed_and_lie_in_their_range(folder: Path) -> None:

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers import ARCHIVE, ROOT, copy_tree, environment, heed_ctrl_c, run_module, snakemake, stuck_nvcc, wait_until
+from helpers import ARCHIVE, ROOT, copy_tree, environment, run_module, snakemake, stuck_nvcc, wait_until
 from trees import GPU, OF_SOME, SOME, Tree, jobs
 
 from contracts import read_json, read_rows
@@ -150,13 +150,6 @@ def test_a_fresh_clone_draws_without_building_and_all_draws_after_its_checks(tmp
     assert "results/no-gpu/emulated-checks.csv" in tables
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_86", "sm_89", "sm_100a", "sm_120"])
-def test_every_architecture_has_a_plan(arch: str) -> None:
-    done = snakemake(ROOT, "-n", "all", "--nolock", "--config", f"arch={arch}")
-    planned = jobs(done.stdout + done.stderr)
-    assert done.returncode == 0 and planned["build_kernels"] > 5 and planned["emulate"] > 5, done.stderr[-2000:]
-
-
 # ---- with a GPU, as far as a plan shows --------------------------------------------------------------------------
 
 
@@ -206,13 +199,10 @@ def test_a_store_of_another_gpu_model_is_one_line(own: Tree) -> None:
     ("words", "told"),
     [
         ("all --config varients=1", ["unknown key 'varients'", "nearest: variants"]),
-        ("all --config sizes_step=100", ["sizes_step = 100"]),
-        ("all --config arch=pascal", ['arch = "pascal"']),
         ("all --config nvcc=/no/such/nvcc", ["nvcc", "/no/such/nvcc"]),
         ("all --config nvcc=/bin/false", ["/bin/false"]),
         ("sgemm_laddr", ["'sgemm_laddr'", "sgemm_ladder"]),
         ("sanitize", ["sanitize", "GPU"]),
-        ("compare", ["variant_a = null", "variant_b = null"]),
     ],
 )
 def test_what_cannot_be_run_is_one_line_and_leaves_no_trace(words: str, told: list[str], done: Tree) -> None:
@@ -273,9 +263,8 @@ def test_results_that_cannot_be_written_is_one_line_and_nothing_is_archived_with
 # ---- a run that is cut ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_is_cut_is_completed_by_the_next(how: signal.Signals, tmp_path: Path) -> None:
-    """The whole group, as a terminal sends Ctrl-C, while the third of four kernels is being compiled."""
+def test_a_run_that_is_killed_is_completed_by_the_next(tmp_path: Path) -> None:
+    """The whole group, while the third of four kernels is being compiled; Snakemake's lock outlives it."""
     tree = Tree(copy_tree(tmp_path / "project", experiments={"sgemm_ladder"}))
     names = ["sgemm_naive", "sgemm_coalesced", "sgemm_smem_tile", "sgemm_vectorized"]
     chosen = ("--config", f"variants={json.dumps(names)}", f"nvcc={stuck_nvcc(tmp_path, after=2)}")
@@ -286,21 +275,17 @@ def test_a_run_that_is_cut_is_completed_by_the_next(how: signal.Signals, tmp_pat
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
-        preexec_fn=heed_ctrl_c,
     )
     wait_until((tmp_path / "waiting").exists, started)
     kept = tree.dates()
     assert len(kept) == 2
-    os.killpg(started.pid, how)
+    os.killpg(started.pid, signal.SIGKILL)
     words = started.communicate()[0].decode()
     assert started.returncode != 0 and "Traceback" not in words, words
     assert tree.dates() == kept and not (tree.folder / RESOURCES).exists()
-    if how == signal.SIGINT:
-        assert not list(tree.build.glob(".*"))  # nothing half-written
     (tmp_path / "stuck").unlink()
-    if how == signal.SIGKILL:  # Snakemake's lock outlives it
-        assert "--unlock" in snakemake(tree.folder, "build", *chosen).stderr
-        assert snakemake(tree.folder, "--unlock", *chosen).returncode == 0
+    assert "--unlock" in snakemake(tree.folder, "build", *chosen).stderr
+    assert snakemake(tree.folder, "--unlock", *chosen).returncode == 0
     again = snakemake(tree.folder, "build", *chosen)
     assert again.returncode == 0, again.stdout + again.stderr
     assert {name: tree.dates()[name] for name in kept} == kept

@@ -162,5 +162,5 @@ rule xor_double_buffer:
     log:
         "results/logs/xor_double_buffer.log",
     shell:
-        "python -m experiments.studies.xor_double_buffer.measure --out paper/worklogs/sgemm_cu/xor_double_buffer.csv"
+        "python -m experiments.studies xor_double_buffer --out paper/worklogs/sgemm_cu/xor_double_buffer.csv"
         " 2>&1 | tee {log}"

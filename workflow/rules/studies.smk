@@ -3,7 +3,6 @@
 ERROR_OVER_K = ["sgemm_naive", "sgemm_3xtf32_mma", "sgemm_3xtf32_mma_outside", "sgemm_3xtf32_wgmma"]
 ERROR_OVER_K += ["sgemm_3xtf32_wgmma_outside", "tf32gemm_bcf_dbf", "tf32gemm_bcf_dbf_rna", "cublas_fp32", "cublas_tf32"]
 TIMED_OTHERWISE = ["sgemm_warptile", "cublas_fp32", "cublas_bf16"]
-IN_TIMELINE = ["sgemm_blocktile_2d", "sgemm_vectorized"]
 CUBLAS = ["cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16"]
 
 
@@ -16,7 +15,7 @@ def there(names):
 rule error_over_k_part:
     input:
         lambda wildcards: built(wildcards.variant),
-        "experiments/studies/error_over_k/measure.py",
+        "experiments/studies/error_over_k.py",
         harness=HARNESS if PLAN.measuring else [],
     output:
         f"{PARTS}/error_over_k/{{variant}}.csv",
@@ -30,7 +29,7 @@ rule error_over_k_part:
         emulated="" if PLAN.measuring else "--emulated",
         emulator="" if PLAN.measuring else EMULATOR,
     shell:
-        "python -m experiments.studies.error_over_k.measure {wildcards.variant} {params.built} {params.emulated}"
+        "python -m experiments.studies error_over_k {wildcards.variant} {params.built} {params.emulated}"
         " --out {output} 2>&1 | tee {log}"
 
 
@@ -141,7 +140,7 @@ if PLAN.measuring:
     rule timing_methods_part:
         input:
             lambda wildcards: built(wildcards.variant),
-            "experiments/studies/timing_methods/measure.py",
+            "experiments/studies/timing_methods.py",
             harness=HARNESS,
         output:
             f"{PARTS}/timing_methods/{{variant}}.csv",
@@ -153,7 +152,7 @@ if PLAN.measuring:
         params:
             built=BUILT,
         shell:
-            "python -m experiments.studies.timing_methods.measure {wildcards.variant} --size 1024 --size 4096 --size 8192"
+            "python -m experiments.studies timing_methods {wildcards.variant} --size 1024 --size 4096 --size 8192"
             " {params.built} --out {output} 2>&1 | tee {log}"
 
     rule timing_methods_table:
@@ -167,40 +166,11 @@ if PLAN.measuring:
         shell:
             "python -m experiments.stages.merge timing_methods {input} --out {output} 2>&1 | tee {log}"
 
-    # What Nsight Systems sees of a process that times
-    rule timeline_part:
-        input:
-            lambda wildcards: built(wildcards.variant),
-            "experiments/studies/timeline/measure.py",
-            harness=HARNESS,
-        output:
-            f"{PARTS}/timeline/{{variant}}.csv",
-        log:
-            f"results/logs/{MACHINE}/timeline.{{variant}}.log",
-        priority: 10
-        resources:
-            gpu=1,
-        params:
-            built=BUILT,
-        shell:
-            "python -m experiments.studies.timeline.measure {wildcards.variant} {params.built} --out {output} 2>&1 | tee {log}"
-
-    rule timeline_table:
-        input:
-            [f"{PARTS}/timeline/{name}.csv" for name in there(IN_TIMELINE)],
-        output:
-            f"{RESULTS}/timeline.csv",
-        log:
-            f"results/logs/{MACHINE}/timeline.log",
-        localrule: True
-        shell:
-            "python -m experiments.stages.merge timeline {input} --out {output} 2>&1 | tee {log}"
-
     # Cycles of loops of FFMAs by the banks of their registers, and of loads that ptxas merges
     rule ffma_issue:
         input:
             multiext(f"{BUILD}/ffma_issue", ".cubin", ".ptx"),
-            "experiments/studies/ffma_issue/measure.py",
+            "experiments/studies/ffma_issue.py",
             harness=HARNESS,
         output:
             f"{RESULTS}/ffma_issue.csv",
@@ -212,13 +182,13 @@ if PLAN.measuring:
         params:
             built=BUILT,
         shell:
-            "python -m experiments.studies.ffma_issue.measure {params.built} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.studies ffma_issue {params.built} --out {output} 2>&1 | tee {log}"
 
     # Whether accesses of several warps to shared memory get in each other's way
     rule inter_warp_conflicts:
         input:
             multiext(f"{BUILD}/inter_warp_conflicts", ".cubin", ".ptx"),
-            "experiments/studies/inter_warp_conflicts/measure.py",
+            "experiments/studies/inter_warp_conflicts.py",
             harness=HARNESS,
         output:
             f"{RESULTS}/inter_warp_conflicts.csv",
@@ -231,13 +201,13 @@ if PLAN.measuring:
             built=BUILT,
             emulator=EMULATOR,
         shell:
-            "python -m experiments.studies.inter_warp_conflicts.measure {params.built} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.studies inter_warp_conflicts {params.built} --out {output} 2>&1 | tee {log}"
 
     # Wavefronts of single accesses to shared memory, from which the emulator's rules come
     rule smem_microbench:
         input:
             multiext(f"{BUILD}/smem_microbench", ".cubin", ".ptx"),
-            "experiments/studies/smem_microbench/measure.py",
+            "experiments/studies/smem_microbench.py",
             harness=HARNESS,
         output:
             f"{RESULTS}/smem_microbench.csv",
@@ -249,7 +219,7 @@ if PLAN.measuring:
         params:
             built=BUILT,
         shell:
-            "python -m experiments.studies.smem_microbench.measure {params.built} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.studies smem_microbench {params.built} --out {output} 2>&1 | tee {log}"
 
 
 rule error_over_k:

@@ -19,10 +19,7 @@ from ptxsim.ptx.sources import places
 
 COVERED = [
     "sgemm_smem_tile",  # 128-bit loads merged from scalar ones
-    "sgemm_blocktile_1d",
-    "sgemm_blocktile_2d",
     "sgemm_vectorized",
-    "sgemm_warptile",
     "sgemm_at_swizzle_dbf_rw",
     "hgemm_naive_bf16",  # cp.async and ldmatrix
 ]

@@ -32,7 +32,7 @@ from experiments.gpu.session import session
 from experiments.gpu.timing import Stopwatch, duration_us, warm_up
 from experiments.stages import build, toolchain, verify
 from experiments.stages.bench import Asked, Bench, Record, measurement
-from experiments.stages.cases import Case, cases, packed
+from experiments.stages.cases import cases
 from experiments.stages.check import GUARD, GpuDevice, check_variant, guarded, inside, run_case
 from experiments.stages.library_calls import LibraryCalls
 from experiments.stages.store import Store
@@ -133,27 +133,6 @@ def test_a_planted_fault_fails_in_every_case_that_can_show_it(name: str, device:
         result = run_case(device, variant, case, seed)
         assert not result.passed, case.name
         assert said in result.detail, (case.name, result.detail)
-
-
-def test_a_missing_barrier_shows_every_time(device: GpuDevice) -> None:
-    variant = faulty("missing_barrier")
-    case = Case("", packed(variant, 512, 512, 256))
-    assert not any(run_case(device, variant, case, seed).passed for seed in range(10))
-
-
-def test_dynamic_shared_memory_beyond_48_kib_is_asked_for(device: GpuDevice, folder: Path) -> None:
-    """A launch with more fails unless the loader raised the kernel's limit."""
-    name = "fault_more_shared"
-    for suffix in (".cubin", ".ptx"):
-        (folder / f"{name}{suffix}").write_bytes((folder / f"fault_none{suffix}").read_bytes())
-    variant = replace(faulty("none"), name=name, shared_bytes=64 * 1024)
-    assert run_case(device, variant, Case("", packed(variant, 128, 128, 64)), 1).passed
-
-
-def test_a_variant_that_is_not_built_is_a_clear_error(device: GpuDevice) -> None:
-    variant = replace(faulty("none"), name="fault_absent")
-    result = run_case(device, variant, Case("", packed(variant, 64, 64, 16)), 1)
-    assert not result.passed and "fault_absent.cubin: not built; run the build first" in result.detail
 
 
 # ---- timed runs -------------------------------------------------------------------------------------------------

@@ -143,18 +143,6 @@ def test_each_algorithm_that_the_heuristic_gives_is_a_call(lt: CublasLt) -> None
     assert len(library.living) == 1, "descriptors are left behind"  # the handle's own
 
 
-def test_products_of_8_bit_floats_are_described_as_cublaslt_takes_them(lt: CublasLt) -> None:
-    """The first factor, which is B, transposed, and A as it lies; C in its own type, sums in fp32."""
-    p = Problem(32, 48, 64, 64, 80, 48, b_layout="column")
-    lt.candidates(p, Types.named("fp8_e4m3_bf16"), 1024, 2048, 4096)
-    layouts = [[part.value for part in made[1:]] for made in lt._library.of("cublasLtMatrixLayoutCreate")]
-    assert layouts == [[28, 64, 48, 80], [28, 64, 32, 64], [14, 48, 32, 48]]
-    ((_, compute, scale),) = lt._library.of("cublasLtMatmulDescCreate")
-    assert (compute.value, scale.value) == (68, 0)
-    (transposed,) = lt._library.of("cublasLtMatmulDescSetAttribute")
-    assert (transposed[1].value, transposed[2]._obj.value) == (cublaslt.CUBLASLT_MATMUL_DESC_TRANSA, 1)
-
-
 def test_what_cublaslt_refuses_is_reported(lt: CublasLt) -> None:
     library = lt._library
     library.refused = {2}

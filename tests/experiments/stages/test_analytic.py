@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from helpers import run_module
 
-from contracts import UserError, read_rows
+from contracts import UserError
 from experiments.stages import analytic
-from ptxsim.gpus import LIMITS
 
 
 def of(case: dict[str, Any]) -> dict[str, Any]:
@@ -27,43 +26,6 @@ def test_occupancy_that_a_reader_can_work_out() -> None:
     found = of({"occupancy": {"arch": "sm_86", "threads": 256, "registers": 64, "shared_bytes": 0}})
     assert (found["blocks_per_sm"], found["warps_per_sm"], found["limiter"]) == (4, 32, "registers")
     assert found["occupancy"] == pytest.approx(32 / 48) and found["blocks_by_threads"] == 6
-
-
-@pytest.mark.parametrize(
-    ("arch", "threads", "registers", "shared", "blocks", "limiter"),
-    [
-        ("sm_86", 1024, 37, 8192, 1, "registers"),
-        ("sm_86", 256, 32, 48 * 1024, 2, "shared"),
-        ("sm_90", 1024, 32, 0, 2, "registers"),
-        ("sm_90", 1024, 16, 0, 2, "threads"),
-        ("sm_120", 256, 128, 32768, 2, "registers"),
-        ("sm_120", 256, 129, 32768, 1, "registers"),
-        ("sm_86", 32, 16, 0, 16, "blocks"),
-    ],
-)
-def test_what_limits_it(arch: str, threads: int, registers: int, shared: int, blocks: int, limiter: str) -> None:
-    case = {"arch": arch, "threads": threads, "registers": registers, "shared_bytes": shared}
-    found = of({"occupancy": case})
-    assert (found["blocks_per_sm"], found["limiter"]) == (blocks, limiter)
-
-
-@pytest.mark.parametrize(
-    ("address", "degree", "banks"),
-    [
-        ("lane * 4", 1, 32),
-        ("0", 1, 1),  # one word for all: no conflict
-        ("lane * 8", 2, 16),
-        ("lane * 128", 32, 1),
-        ("lane * 132", 1, 32),  # padded by a word
-        ("(lane % 8 * 32 + lane // 8) * 4", 8, 4),
-        ("(lane * 32 + (lane ^ 5)) * 4", 1, 32),  # swizzled
-        ("lane % 16 << 7 | lane >> 4 << 2", 16, 2),
-    ],
-)
-def test_conflicts_of_words(address: str, degree: int, banks: int) -> None:
-    for kind in ("load", "store"):
-        found = access(address, kind=kind)
-        assert found == {"wavefronts": degree, "ideal_wavefronts": 1, "degree": degree, "banks": banks}
 
 
 def test_wide_accesses_go_in_parts() -> None:
@@ -121,11 +83,3 @@ def test_every_bad_case_is_reported_and_nothing_written(tmp_path: Path) -> None:
     assert done.returncode == 2 and len(lines) == 2 and all(line.startswith(f"error: {cases}: ") for line in lines)
     assert "/one: address" in lines[0] and "/two: arch = 'sm_61': limits unknown" in lines[1]
     assert not (tmp_path / "out.csv").exists()
-
-
-def test_the_project_s_cases_can_be_worked_out(tmp_path: Path) -> None:
-    done = run_module("experiments.stages.analytic", "--out", tmp_path / "out.csv")
-    assert done.returncode == 0, done.stderr
-    rows = read_rows(tmp_path / "out.csv", "analytic")
-    assert len({row["case"] for row in rows}) >= 20
-    assert {75, 86, 90} <= set(LIMITS)

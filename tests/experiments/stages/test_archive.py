@@ -129,8 +129,8 @@ def fail_a_check(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "spoil", "said"),
     [
-        *((name, remove, "is missing") for name in (*TABLES, *RECORDS)),
-        *((name, truncate, "truncated") for name in (*TABLES, *RECORDS)),
+        *((name, remove, "is missing") for name in ("checks.csv", "machine.json")),
+        *((name, truncate, "truncated") for name in ("windows.csv", "samples.parquet", "provenance.json")),
         ("checks.csv", fail_a_check, "sgemm_warptile failed its check 'one tile, one k-step'; not archived"),
     ],
 )

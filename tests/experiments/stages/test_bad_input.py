@@ -19,17 +19,10 @@ def outputs(tmp_path: Path, *names: str) -> list[object]:
     return [word for name in names for word in (f"--{name}", tmp_path / "out" / name)]
 
 
-COMMANDS = {
-    "build": ["--arch", "sm_90a", "--out-dir"],
-    "check": ["--build-dir", "b", "--out"],
-    "profile_target": ["--problem", "1024", "--build-dir"],
-    "profile": ["--problem", "1024", "--build-dir", "b", "--left-out", "left_out", "--out"],
-}
-
-
-@pytest.mark.parametrize("command", list(COMMANDS))
+@pytest.mark.parametrize("command", ["build --arch sm_90a --out-dir", "check --build-dir b --out"])
 def test_an_unknown_variant_gives_the_nearest(command: str, tmp_path: Path) -> None:
-    done = run_module(f"experiments.stages.{command}", "sgemm_warptle", *COMMANDS[command], "out", cwd=tmp_path)
+    name, *options = command.split()
+    done = run_module(f"experiments.stages.{name}", "sgemm_warptle", *options, "out", cwd=tmp_path)
     assert_one_line(done, "unknown variant 'sgemm_warptle' in kernels/catalogue.yaml", "nearest: sgemm_warptile")
     assert list(tmp_path.iterdir()) == []
 
@@ -37,7 +30,6 @@ def test_an_unknown_variant_gives_the_nearest(command: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("experiment", "variant", "words"),
     [
-        ("sgemm_ladder", "sgemm_warptle", ["'sgemm_warptle'", "nearest: sgemm_warptile"]),
         ("sgemm_lader", "sgemm_warptile", ["'sgemm_lader'", "nearest: sgemm_ladder"]),
         ("hgemm_ladder", "sgemm_warptile", ["sgemm_warptile", "hgemm_ladder", "hgemm_naive_bf16"]),
         ("sgemm_ladder", "sgemm_warptile", ["no GPU"]),
@@ -74,16 +66,6 @@ def test_a_variant_that_failed_its_check_is_not_timed(tmp_path: Path, archive: P
     assert done.returncode == 0, done.stderr
     assert "sgemm_naive" in done.stderr and "fail" in done.stderr
     assert read_rows(tmp_path / "out" / "windows", "windows") == []
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "results").write_text("")
-    done = run_module("kernels.catalogue", "--out", tmp_path / "results" / "variants.csv")
-    assert_one_line(done, "cannot write", "results/variants.csv")
-    done = run_module(
-        "experiments.stages.build", "sgemm_naive", "--arch", "sm_90a", "--out-dir", tmp_path / "results" / "b"
-    )
-    assert_one_line(done, "cannot write", "results/b/sgemm_naive.cu")
 
 
 def test_a_build_that_is_interrupted_leaves_no_cubin(tmp_path: Path) -> None:

@@ -11,12 +11,10 @@ from pathlib import Path
 import pytest
 from helpers import ARCH, ROOT, assert_one_line, copy_tree, run_module
 
-import ptxsim
 from contracts import UserError, read_json, write_json
 from experiments.gpu.device import entry_name
 from experiments.stages import build, toolchain
 from kernels import catalogue
-from ptxsim.ptx import merging, sass
 
 BROKEN = "__global__ void f(float* x) {\n    x[0] = 1.0f\n}\n"
 TOO_MUCH_SHARED = "__global__ void f(float* x) {\n    __shared__ float big[60000];\n    big[threadIdx.x] = x[0];\n"
@@ -192,15 +190,6 @@ def test_sources_are_found_from_any_working_folder(folder: str, named: str | Non
     assert done.returncode == 0, done.stderr
     shared = next(text for text in source.read_text().splitlines() if "__shared__" in text)
     assert "== kernels/sgemm/vectorized.cu" in done.stdout and shared in done.stdout
-
-
-def test_lines_of_cubin_and_ptx_name_the_same_files(elsewhere: Path) -> None:
-    """So that widths of shared accesses, predicted from the PTX, meet those in the SASS."""
-    stem = elsewhere / "results/build/sm_90a/sgemm_vectorized"
-    found = {access.file for access in sass.shared_accesses(stem.with_suffix(".cubin"))}
-    assert found == {"kernels/sgemm/vectorized.cu"}
-    lines = merging.compare(ptxsim.load(stem.with_suffix(".ptx")).program, stem.with_suffix(".cubin"))
-    assert lines and all(line.agree for line in lines)
 
 
 def test_a_file_outside_is_named_from_its_own_folder(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
-"""Parts of a table are joined: each row once, and only those of the variants that are named, in their order."""
+"""Parts of a table are joined, each row once; and the verdict over all checks."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from helpers import run_module
+from helpers import assert_one_line, run_module
 
 from contracts import read_rows, write_rows
 
@@ -23,3 +23,21 @@ def test_parts_are_joined(tmp_path: Path, archive: Path) -> None:
     ):
         assert run_module(*join, *options).returncode == 0
         assert read_rows(tmp_path / "all.csv", "checks") == expected
+
+
+def test_the_verdict_names_what_failed_and_leaves_no_file(archive: Path, tmp_path: Path) -> None:
+    rows = read_rows(archive / "checks.csv", "checks")
+    write_rows(tmp_path / "checks.csv", "checks", rows)
+    arguments = ("--checks", tmp_path / "checks.csv", "--out", tmp_path / "verdict.txt")
+    assert run_module("experiments.stages.require_passed", *arguments).returncode == 0
+    assert (tmp_path / "verdict.txt").read_text() == f"{len(rows)} checks passed\n"
+    (tmp_path / "verdict.txt").unlink()
+    failed = next(row for row in rows if row["variant"] == "sgemm_warptile")
+    failed |= {"passed": False, "detail": "C[0, 0] = 1, expected 2"}
+    write_rows(tmp_path / "checks.csv", "checks", rows)
+    done = run_module("experiments.stages.require_passed", *arguments)
+    said = (
+        f"1 of {len(rows)} checks failed, of: sgemm_warptile; first: sgemm_warptile, one tile, one k-step: C[0, 0] = 1"
+    )
+    assert_one_line(done, said)
+    assert not (tmp_path / "verdict.txt").exists()

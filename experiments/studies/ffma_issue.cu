@@ -213,7 +213,7 @@ LOOP(body_1024, nothing, 0, 8, Full)
 LOOP(body_2048, nothing, 0, 16, Full)
 LOOP(body_4096, nothing, 0, 32, Full)
 
-// machine_code.py moves the loads of those called burst and spread: ptxas puts them where it likes
+// ffma_machine_code.py moves the loads of those called burst and spread: ptxas puts them where it likes
 #define LOADS(BITS, COUNT)                                          \
     LOOP(load_##BITS##_##COUNT, load_##BITS, COUNT, 1, Full)         \
     LOOP(load_##BITS##_##COUNT##_burst, load_##BITS, COUNT, 1, Full) \
@@ -236,7 +236,7 @@ LOOP(copy_16_2, copy_16, 2, 1, Full)
 LOOP(copy_16_4, copy_16, 4, 1, Full)
 LOOP(bulk_1, bulk, 1, 1, Full)
 
-// orders.py writes the FFMAs of these
+// ffma_orders.py writes the FFMAs of these
 #define OWN(N) ORDER(own_##N, Outer<8, 8, false, 0, 2>)
 #define OWNS(TENS) \
     OWN(TENS##0) OWN(TENS##1) OWN(TENS##2) OWN(TENS##3) OWN(TENS##4) \

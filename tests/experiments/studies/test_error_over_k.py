@@ -8,7 +8,7 @@ from helpers import ARCHIVE, assert_one_line, run_module
 
 from contracts import read_rows
 from experiments.emulation.device import EmulatedDevice
-from experiments.studies.error_over_k.measure import DATA, KS, errors, measure, random_rows
+from experiments.studies.error_over_k import DATA, KS, errors, measure, random_rows
 from kernels import catalogue
 
 TABLE = ARCHIVE / "error_over_k.csv"
@@ -55,6 +55,6 @@ def test_the_emulator_gives_the_archived_rows(name: str, builds) -> None:
     [("hgemm_naive_bf16", "takes bf16; allowed: entries of fp32 data"), ("cublas_fp32", "there is no PTX to run")],
 )
 def test_what_it_cannot_measure_is_one_line(name: str, words: str, tmp_path) -> None:
-    module = "experiments.studies.error_over_k.measure"
-    done = run_module(module, name, "--emulated", "--build-dir", tmp_path, "--out", tmp_path / "out.csv")
+    options = ("--emulated", "--build-dir", tmp_path, "--out", tmp_path / "out.csv")
+    done = run_module("experiments.studies", "error_over_k", name, *options)
     assert_one_line(done, name, words)

@@ -1,10 +1,10 @@
 """Microbenchmark of issue: how many cycles a loop of FFMAs takes, by its registers, and by what stands next to them.
 
-    python -m experiments.studies.ffma_issue.measure --build-dir results/build/sm_90a --out ffma_issue.csv
+    python -m experiments.studies ffma_issue --build-dir results/build/sm_90a --out ffma_issue.csv
 
 One block on one SM runs each loop of ffma_issue.cu; its warps note the clock before and after. Cycles an iteration are
 the difference between a long and a short run. What is in each loop is read from its machine code, some of which
-`machine_code` wrote: `orders` says which registers those read.
+`ffma_machine_code` wrote: `ffma_orders` says which registers those read.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from contracts import UserError, atomic_write, run_command, write_rows
+from contracts import UserError, atomic_write, write_rows
 from experiments.command_line import add_build_dir
 from experiments.gpu.session import session
-from experiments.studies.ffma_issue.machine_code import Cubin, hot_loop
-from experiments.studies.ffma_issue.orders import Registers, orders
+from experiments.studies.ffma_machine_code import Cubin, hot_loop
+from experiments.studies.ffma_orders import Registers, orders
 from ptxsim.count import register_banks as issue
 from ptxsim.count import wavefronts
 from ptxsim.ptx import sass
@@ -302,16 +302,15 @@ def measure(cubin: Path, build_dir: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure the issue cycles of loops of FFMA.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the study."""
     add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path, help="written: ffma_issue.csv")
-    options = parser.parse_args()
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the table."""
     rewritten = options.out.with_suffix(".cubin")
     rewrite(options.build_dir, rewritten)
     with session():
         write_rows(options.out, "ffma_issue", measure(rewritten, options.build_dir))
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -16,10 +16,10 @@ import ptxsim
 from contracts import read_rows
 from experiments.stages.build import compile_source
 from experiments.stages.toolchain import nvcc
-from experiments.studies.ffma_issue import measure
-from experiments.studies.ffma_issue.machine_code import hot_loop
-from experiments.studies.ffma_issue.measure import PATTERNS, Case, Loop, cases, compare, loops, operands, rewrite, row
-from experiments.studies.ffma_issue.orders import DISTANCE, Registers, orders
+from experiments.studies import ffma_issue
+from experiments.studies.ffma_issue import PATTERNS, Case, Loop, cases, compare, loops, operands, rewrite, row
+from experiments.studies.ffma_machine_code import hot_loop
+from experiments.studies.ffma_orders import DISTANCE, Registers, orders
 from ptxsim.count import register_banks as issue
 from ptxsim.ptx import sass
 
@@ -31,7 +31,7 @@ def built(tmp_path_factory) -> Path:
     if not shutil.which("g++"):
         pytest.skip("nvcc needs g++")
     folder = tmp_path_factory.mktemp("ffma_issue")
-    source = Path(measure.__file__).with_name("ffma_issue.cu")
+    source = Path(ffma_issue.__file__).with_name("ffma_issue.cu")
     compile_source(source, folder / "ffma_issue", "sm_90a", nvcc(None))
     return folder
 
@@ -68,7 +68,7 @@ def launched(module: ptxsim.Module, case: Case, sums: int, iterations: int) -> t
     out, clocks = ptxsim.Array(np.zeros((32, sums + 32), np.float32)), ptxsim.Array(np.zeros(64, np.int64))
     source = ptxsim.Array(np.zeros(65536, np.float32))
     arguments = [ptxsim.Array(given), ptxsim.Array(case.offsets()), source, np.int32(iterations), clocks, out]
-    ptxsim.Kernel(module, case.loop.entry).launch(1, 32, arguments, measure.SHARED_BYTES)
+    ptxsim.Kernel(module, case.loop.entry).launch(1, 32, arguments, ffma_issue.SHARED_BYTES)
     return given, out.numpy()
 
 
@@ -195,14 +195,3 @@ def test_the_model_predicts_the_archived_loops(archived):
     drawn = off.index.str.startswith("random_")
     assert len(off) > 70 and off.mean() < 0.012 and off[drawn].max() < 0.05
     assert set(off[(off > 0.03) & ~drawn].index) == {"eeo_then_3"}
-
-
-def test_a_merged_load_takes_longer_to_issue(archived):
-    rows = archived[
-        (archived["beside"] == "load") & (archived["warps"] == 8) & ~archived["lanes"].str.startswith("str")
-    ]
-    merged = rows["wavefronts"] <= rows["bits"] / 64
-    extra = rows.groupby(["bits", merged])["extra"].median()
-    assert (32, True) not in extra.index
-    for bits in (64, 128):
-        assert extra[bits, True] - extra[bits, False] == pytest.approx(issue.MERGED, abs=0.5)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
-from experiments.studies.ffma_issue.machine_code import Ffma
+from experiments.studies.ffma_machine_code import Ffma
 
 COUNT = 128
 DISTANCE = 16  # FFMAs between two that write one register: longer than they take

@@ -10,8 +10,8 @@ import pytest
 from contracts import read_rows
 from experiments.stages.build import compile_source
 from experiments.stages.toolchain import nvcc
-from experiments.studies.inter_warp_conflicts import measure
-from experiments.studies.inter_warp_conflicts.measure import CASES, GRID, METRICS, entries, read
+from experiments.studies import inter_warp_conflicts
+from experiments.studies.inter_warp_conflicts import CASES, GRID, METRICS, entries, read
 
 ARCHIVED = ("loads", "stores", "loads_need", "stores_need")
 
@@ -21,7 +21,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not shutil.which("g++"):
         pytest.skip("nvcc needs g++")
     folder = tmp_path_factory.mktemp("inter_warp_conflicts")
-    source = Path(measure.__file__).with_name("inter_warp_conflicts.cu")
+    source = Path(inter_warp_conflicts.__file__).with_name("inter_warp_conflicts.cu")
     compile_source(source, folder / "inter_warp_conflicts", "sm_90a", nvcc(None))
     return folder
 
@@ -29,7 +29,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_rows_are_those_of_the_archive(built: Path) -> None:
     """Of a report with no more wavefronts than are needed, on the archive's 132 SMs."""
     names = entries(built)
-    assert len({measure.find(names, case) for case in CASES}) == len(names) == 4
+    assert len({inter_warp_conflicts.find(names, case) for case in CASES}) == len(names) == 4
     metrics = {name: (1.0, "") for name in METRICS.values()} | {GRID: (132.0, "")}
     rows = read([{"name": case.entry.partition("IL")[0], "metrics": metrics} for case in CASES], built)
     archived = read_rows(Path("data/h100/inter_warp_conflicts.csv"), "inter_warp_conflicts")
@@ -40,5 +40,5 @@ def test_the_rows_are_those_of_the_archive(built: Path) -> None:
 
 
 def test_a_report_of_other_launches_is_refused(built: Path) -> None:
-    with pytest.raises(measure.UserError, match="the report has a launch of other, expected sgemm_blocktile_2d"):
+    with pytest.raises(inter_warp_conflicts.UserError, match="a launch of other, expected sgemm_blocktile_2d"):
         read([{"name": "other", "metrics": {}}] * len(CASES), built)

@@ -1,7 +1,7 @@
 """Runs the double buffer of xor_double_buffer.cu on the emulator, for sm_86 and sm_90, and on a GPU where there is one.
 
-    python -m experiments.studies.xor_double_buffer.measure --out paper/worklogs/sgemm_cu/xor_double_buffer.csv
-    python -m experiments.studies.xor_double_buffer.measure --gpu --out paper/worklogs/sgemm_cu/xor_double_buffer.csv
+    python -m experiments.studies xor_double_buffer --out paper/worklogs/sgemm_cu/xor_double_buffer.csv
+    python -m experiments.studies xor_double_buffer --gpu --out paper/worklogs/sgemm_cu/xor_double_buffer.csv
 
 The first command replaces the emulator's rows of the file, the second those of this GPU. A GPU runs the program by
 itself and under each tool of NVIDIA's compute-sanitizer. Columns: `COLUMNS`.
@@ -17,11 +17,11 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, atomic_write, run_command
+from contracts import UserError, atomic_write
 from experiments.gpu import discovery
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 # fault, line: its first message, and the line of xor_double_buffer.cu that reads what nobody wrote.
 COLUMNS = ("device", "tool", "arch", "xor_of", "n", "wrong", "elements", "faults", "fault", "line")
 SOURCE = Path(__file__).resolve().parent / "xor_double_buffer.cu"
-KERNELS = SOURCE.parents[3] / "kernels"
+KERNELS = SOURCE.parents[2] / "kernels"
 SIZES = (128, 256)  # one block of 128 x 128, and four
 ARCHES = ("sm_86", "sm_90")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -40,7 +40,7 @@ SUMMARY = re.compile(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazar
 FAULT = re.compile(rf"block \(.*?\), thread \(.*?\): (.+?) at .*?{re.escape(SOURCE.name)}:(\d+): the undefined value")
 
 
-def run(command: list[str]) -> str:
+def output_of(command: list[str]) -> str:
     """Standard output of a command that must end well. Raises `UserError` with its last line otherwise."""
     try:
         done = subprocess.run(command, capture_output=True, text=True)
@@ -64,17 +64,17 @@ def compiled(compiler: list[str], arch: str, xor_of: str, folder: Path) -> str:
     """The path of the program, built for one architecture and one kind of XOR."""
     program = str(folder / f"{arch}_{xor_of}")
     define = ["-DOF_THE_OFFSET"] if xor_of == "offset" else []
-    run([*compiler, f"-arch={arch}", *define, f"-I{KERNELS}", "-o", program, str(SOURCE)])
+    output_of([*compiler, f"-arch={arch}", *define, f"-I{KERNELS}", "-o", program, str(SOURCE)])
     return program
 
 
-def on_emulator(folder: Path) -> Iterator[dict[str, Any]]:
+def on_emulator(folder: Path, arches: Sequence[str] = ARCHES, sizes: Sequence[int] = SIZES) -> Iterator[dict[str, Any]]:
     """Rows of the emulator, with the first fault that it reports."""
     ptxsim = [sys.executable, "-m", "ptxsim"]
-    for arch in ARCHES:
+    for arch in arches:
         for xor_of in ("address", "offset"):
             program = compiled([*ptxsim, "nvcc"], arch, xor_of, folder)
-            for n in SIZES:
+            for n in sizes:
                 report = folder / "report.json"
                 done = subprocess.run(
                     [*ptxsim, "exec", "--quiet", "--report", str(report), program, str(n)],
@@ -104,9 +104,9 @@ def on_gpu(folder: Path) -> Iterator[dict[str, Any]]:
         program = compiled(["nvcc", "-lineinfo"], arch, xor_of, folder)
         for n in SIZES:
             row = {"device": name, "tool": "", "arch": arch, "xor_of": xor_of, "n": n}
-            yield row | wrong_elements(run([program, str(n)])) | {"faults": "", "fault": "", "line": ""}
+            yield row | wrong_elements(output_of([program, str(n)])) | {"faults": "", "fault": "", "line": ""}
         for tool in SANITIZERS:
-            output = run(["compute-sanitizer", "--tool", tool, program, str(SIZES[0])])
+            output = output_of(["compute-sanitizer", "--tool", tool, program, str(SIZES[0])])
             summary = SUMMARY.search(output)
             if summary is None:
                 raise UserError(f"compute-sanitizer --tool {tool} printed no summary")
@@ -114,11 +114,14 @@ def on_gpu(folder: Path) -> Iterator[dict[str, Any]]:
             yield row | wrong_elements(output) | {"faults": int(summary[1] or summary[2]), "fault": "", "line": ""}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Run the double buffer that an XOR of the address switches.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the study."""
     parser.add_argument("--gpu", action="store_true", help="on this machine's GPU instead of the emulator")
     parser.add_argument("--out", required=True, type=Path, help="written: xor_double_buffer.csv")
-    options = parser.parse_args()
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the table."""
     kept = []
     if options.out.is_file():
         with options.out.open(newline="") as file:
@@ -132,7 +135,3 @@ def main() -> None:
         writer.writerows(kept + rows if options.gpu else rows + kept)
     for row in rows:
         logger.info(f"{row['device']} {row['tool']} {row['arch']}, n = {row['n']}: {row['wrong']} wrong elements")
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -1,6 +1,6 @@
 """Microbenchmarks of shared memory's banks: how many wavefronts the hardware needs for a pattern of addresses.
 
-    python -m experiments.studies.smem_microbench.measure --build-dir results/build/sm_90a --out smem_microbench.csv
+    python -m experiments.studies smem_microbench --build-dir results/build/sm_90a --out smem_microbench.csv
 
 One launch of smem_microbench.cu a row, read by ncu. From these rows come the emulator's rules for 64-bit accesses,
 ldmatrix and cp.async, and its tests (docs/hardware.md says what they showed).
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from contracts import UserError, run_command, write_rows
+from contracts import UserError, write_rows
 from experiments.command_line import add_build_dir
 from experiments.gpu.session import session
 from experiments.stages.profile import under_ncu
@@ -160,25 +160,18 @@ def read(launches: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Count the wavefronts of patterns of shared-memory addresses.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the study."""
     add_build_dir(parser)
     parser.add_argument("--out", type=Path, help="written: smem_microbench.csv")
     parser.add_argument("--launch", action="store_true", help="only launch them: what ncu runs")
-    options = parser.parse_args()
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the table."""
     with session():
         if options.launch:
             launch_all(options.build_dir)
             return
-        command = [
-            "-m",
-            "experiments.studies.smem_microbench.measure",
-            "--launch",
-            "--build-dir",
-            str(options.build_dir),
-        ]
+        command = ["-m", "experiments.studies", "smem_microbench", "--launch", "--build-dir", str(options.build_dir)]
         write_rows(options.out, "smem_microbench", read(under_ncu(command, METRICS)))
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -1,6 +1,6 @@
 """Times one catalogue entry in the ways that people time kernels, in one process, to show what each gets wrong.
 
-    python -m experiments.studies.timing_methods.measure sgemm_warptile --size 1024 --size 4096 \
+    python -m experiments.studies timing_methods sgemm_warptile --size 1024 --size 4096 \
         --build-dir results/build/sm_90a --out timing_methods.csv
 
 Ours is the reference: median of single launches, L2 flushed before each, no launch latency, random data, steady clock.
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from contracts import UserError, run_command, write_rows
+from contracts import UserError, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.session import session
 from experiments.stages.machine_code import code_of
@@ -144,13 +144,16 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Time one catalogue entry in the ways that people time kernels.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the study."""
     add_variant(parser)
     parser.add_argument("--size", type=int, action="append", required=True, help="m = n = k; may be given again")
     add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path)
-    options = parser.parse_args()
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the table."""
     entry = options.catalogue.find(options.variant)
     for size in options.size:
         if reason := entry.refusal(Problem.square(size, entry.b_layout)):
@@ -165,7 +168,3 @@ def main() -> None:
             )
             logger.info(f"{entry.name}, n = {size}: ours {ours:.2f} us; {differences}")
     write_rows(options.out, "timing_methods", rows)
-
-
-if __name__ == "__main__":
-    run_command(main)

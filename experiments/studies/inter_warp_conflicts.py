@@ -1,6 +1,6 @@
 """Shared-memory wavefronts that the hardware counts where several warps store, next to those that each warp needs.
 
-    python -m experiments.studies.inter_warp_conflicts.measure --build-dir results/build/sm_90a \
+    python -m experiments.studies inter_warp_conflicts --build-dir results/build/sm_90a \
         --out inter_warp_conflicts.csv
 
 One launch of inter_warp_conflicts.cu a row, read by ncu, with one block on each SM. What the addresses within a warp
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import ptxsim
-from contracts import UserError, run_command, write_rows
+from contracts import UserError, write_rows
 from experiments.command_line import add_build_dir
 from experiments.gpu.session import session
 from experiments.stages.profile import under_ncu
@@ -127,7 +127,7 @@ def entries(build_dir: Path) -> list[str]:
     """Names of all entries of the PTX."""
     path = build_dir / "inter_warp_conflicts.ptx"
     if not path.is_file():
-        source = "experiments/studies/inter_warp_conflicts/inter_warp_conflicts.cu"
+        source = "experiments/studies/inter_warp_conflicts.cu"
         raise UserError(f"{path}: not built; python -m experiments.stages.build --source {source}")
     return re.findall(r"^\.visible \.entry (\w+)\(", path.read_text(), re.M)
 
@@ -154,21 +154,20 @@ def read(launches: list[dict[str, Any]], build_dir: Path) -> list[dict[str, Any]
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Count shared-memory wavefronts beyond those within a warp.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the study."""
     add_build_dir(parser)
     parser.add_argument("--out", type=Path, help="written: inter_warp_conflicts.csv")
     parser.add_argument("--launch", action="store_true", help="only launch them: what ncu runs")
-    options = parser.parse_args()
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the table."""
     with session():
         if options.launch:
             launch_all(options.build_dir)
             return
-        module = "experiments.studies.inter_warp_conflicts.measure"
-        command = ["-m", module, "--launch", "--build-dir", str(options.build_dir)]
+        study = ["experiments.studies", "inter_warp_conflicts"]
+        command = ["-m", *study, "--launch", "--build-dir", str(options.build_dir)]
         launches = under_ncu(command, [GRID, *METRICS.values()])
         write_rows(options.out, "inter_warp_conflicts", read(launches, options.build_dir))
-
-
-if __name__ == "__main__":
-    run_command(main)

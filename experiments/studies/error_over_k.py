@@ -1,8 +1,8 @@
 """How far from the exact product a kernel's sums of k products are, for k from 64 to 16,384 and four kinds of data.
 
-    python -m experiments.studies.error_over_k.measure sgemm_3xtf32_wgmma --build-dir results/build/sm_90a \
+    python -m experiments.studies error_over_k sgemm_3xtf32_wgmma --build-dir results/build/sm_90a \
         --out error_over_k.csv
-    python -m experiments.studies.error_over_k.measure sgemm_naive --emulated --build-dir results/build/sm_90a \
+    python -m experiments.studies error_over_k sgemm_naive --emulated --build-dir results/build/sm_90a \
         --out error_over_k.csv
 
 on the GPU, or on the emulator, whose sums on tensor cores are the H200's bit by bit. The four kinds share a launch:
@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from contracts import UserError, run_command, write_rows
+from contracts import UserError, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.stages.check import Device, guarded, held_gpu, inside
 from kernels.catalogue import Baseline, Entry, Problem, Runnable
@@ -97,13 +97,16 @@ def emulator(build_dir: Path) -> AbstractContextManager[Device]:
     return nullcontext(EmulatedDevice(build_dir))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure the error of one catalogue entry over k.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the study."""
     add_variant(parser)
     add_build_dir(parser)
     parser.add_argument("--emulated", action="store_true", help="on ptxsim, where there is no GPU")
     parser.add_argument("--out", required=True, type=Path, help="written: error_over_k.csv")
-    options = parser.parse_args()
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the table."""
     entry = options.catalogue.find(options.variant)
     if entry.types.ab.stored_as != "fp32" or entry.types.c.stored_as != "fp32":
         raise UserError(f"{entry.name} takes {entry.dtype}; allowed: entries of fp32 data")
@@ -114,7 +117,3 @@ def main() -> None:
     errors = ", ".join(f"{row['data']} {row['rms']:.3g}" for row in rows[-len(DATA) :])
     logger.info(f"{entry.name} on {device.name}, k = {KS[-1]}: RMS error in 2^-24 |A||B|: {errors}")
     write_rows(options.out, "error_over_k", rows)
-
-
-if __name__ == "__main__":
-    run_command(main)
