@@ -1,6 +1,7 @@
 // The sum of what SLICES blocks of a cluster, each over its part of k, have computed of one tile. Every block keeps the
-// total of a part of the tile: the same part of each thread's sums, PIECE of them. A block sends its sums of the other
-// parts straight to the shared memory of the blocks that keep them, through distributed shared memory.
+// total of a part of the tile: the same part of each thread's sums, PIECE of them; the last part may be shorter. A block
+// sends its sums of the other parts straight to the shared memory of the blocks that keep them, through distributed
+// shared memory.
 //
 //     cluster::sync()     no block needs its inbox for anything else any more
 //     send
@@ -17,8 +18,8 @@
 
 template <int SLICES, int THREADS, int SUMS>
 struct SliceSums {
-    static constexpr int PIECE = SUMS / SLICES, FOURS = PIECE / 4;
-    static_assert(SUMS % SLICES == 0 && PIECE % 4 == 0, "whole parts of four sums");
+    static constexpr int FOURS = (SUMS / 4 + SLICES - 1) / SLICES, PIECE = FOURS * 4;
+    static_assert(SUMS % 4 == 0, "sums cross by four");
 
     uint32_t inbox;  // of this thread, below THREADS
     int slice;       // this block's
@@ -35,7 +36,8 @@ struct SliceSums {
         for (int s = 0; s < SLICES; ++s) {
 #pragma unroll
             for (int four = 0; four < FOURS; ++four) {
-                const float* from = &sum[s * PIECE + four * 4];
+                constexpr float ZEROS[4] = {};  // beyond the tile
+                const float* from = s * PIECE + four * 4 < SUMS ? &sum[s * PIECE + four * 4] : ZEROS;
                 if (s == slice) {
 #pragma unroll
                     for (int i = 0; i < 4; ++i) total[four * 4 + i] = from[i];

@@ -31,7 +31,7 @@
 // numbers below 2^-115 lose digits of their small part.
 //
 // Template:  OUTSIDE: 16 or 32, or 0 to accumulate in the tensor core; TURNS: as above; BM, BN, BK: the block's tile;
-//            STAGES: of the pipeline; STRIP: tile columns of a strip (include/tile_scheduler.cuh); SLICES: 1, 2, 4 or 8.
+//            STAGES: of the pipeline; STRIP: tile columns of a strip (include/tile_scheduler.cuh); SLICES: 1 to 8.
 // Launch:    384 threads (1-D); SLICES = 1: a block per SM; else grid x over tiles of n, y over tiles of m, z over slices,
 //            whole clusters of them; dynamic shared memory: the pipeline (include/tile_pipeline.cuh) and
 //            STAGES more tiles of A.
@@ -245,18 +245,19 @@ sgemm_3xtf32_wgmma(int m, int n, int k, float alpha, const __grid_constant__ CUt
                 release(previous);
             }
 
+            constexpr int PIECE = SliceSums<SLICES, CONSUMERS * wgmma::THREADS, 64>::PIECE;  // rows / 2 that a slice stores
             auto store = [&](const auto& total) {
             const int c_col = col + box * 32 + chunk * 4;
 #pragma unroll
-            for (int i = 0; i < 32 / SLICES; ++i) {
-                const int c_row = row + slice * (BM / SLICES) + i / 2 * 8 + lane % 4 * 2 + i % 2;
+            for (int i = 0; i < PIECE / 2; ++i) {
+                const int c_row = row + slice * (PIECE * 2) + i / 2 * 8 + lane % 4 * 2 + i % 2;
                 const int at = i / 2 * 4 + i % 2;
                 float result[4];
 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
                     result[j] = first ? total[1 - j / 2][at + j % 2 * 2] : total[j / 2][at + j % 2 * 2];
                 }
-                if (c_row >= m) continue;
+                if (c_row >= m || (SLICES * PIECE * 2 > BM && c_row >= row + BM)) continue;
                 float* c = &C[static_cast<int64_t>(c_row) * ldc + c_col];
                 if (c_col + 3 < n) {
                     update_c4(c, alpha, result, beta);
@@ -272,8 +273,9 @@ sgemm_3xtf32_wgmma(int m, int n, int k, float alpha, const __grid_constant__ CUt
                 store(sum);
             } else {
                 const uint32_t inbox = small_tiles + threadIdx.x * 16;  // all tiles have been read
-                using Sums = SliceSums<SLICES, CONSUMERS * wgmma::THREADS, 64>;
-                const Sums sums[2] = {{inbox, slice}, {inbox + 64 * CONSUMERS * wgmma::THREADS * 4, slice}};
+                constexpr int THREADS = CONSUMERS * wgmma::THREADS;
+                using Sums = SliceSums<SLICES, THREADS, 64>;
+                const Sums sums[2] = {{inbox, slice}, {inbox + SLICES * Sums::PIECE * THREADS * 4, slice}};
                 float total[2][Sums::PIECE];
                 cluster::sync();
 #pragma unroll
