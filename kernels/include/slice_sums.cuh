@@ -1,7 +1,7 @@
 // The sum of what SLICES blocks of a cluster, each over its part of k, have computed of one tile. Every block keeps the
-// total of a part of the tile: the same part of each thread's sums, PIECE of them; the last part may be shorter. A block
-// sends its sums of the other parts straight to the shared memory of the blocks that keep them, through distributed
-// shared memory.
+// total of a part of the tile: the same part of each thread's sums, PIECE of them; the last part may be shorter. A
+// block sends its sums of the other parts straight to the shared memory of the blocks that keep them, through
+// distributed shared memory.
 //
 //     cluster::sync()     no block needs its inbox for anything else any more
 //     send
@@ -10,7 +10,7 @@
 //
 // Totals are added in an order that is fixed for each part, so that the same problem gives the same bits.
 //
-// The inbox has SLICES * PIECE * 4 bytes for each of THREADS threads, at the same address in every block.
+// The inbox has BYTES bytes at the same address in every block, 16 consecutive ones for each of THREADS threads.
 #pragma once
 
 #include "include/ptx.cuh"
@@ -19,6 +19,7 @@
 template <int SLICES, int THREADS, int SUMS>
 struct SliceSums {
     static constexpr int FOURS = (SUMS / 4 + SLICES - 1) / SLICES, PIECE = FOURS * 4;
+    static constexpr int BYTES = SLICES * PIECE * THREADS * 4;
     static_assert(SUMS % 4 == 0, "sums cross by four");
 
     uint32_t inbox;  // of this thread, below THREADS

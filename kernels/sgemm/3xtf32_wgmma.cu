@@ -24,7 +24,7 @@
 // OUTSIDE: as in 3xtf32_mma, after so many products along k. With TURNS the two consumers alternate, and one adds while
 // the other one multiplies; without, both may multiply, and then add, at the same time.
 //
-// SLICES: that many blocks of a cluster compute the same tile, each over its part of k, where there are fewer tiles than
+// SLICES: that many blocks of a cluster compute the same tile, each over its part of k, where tiles are fewer than
 // multiprocessors. They add their sums together (include/slice_sums.cuh), and each stores its part of the rows.
 //
 // Differences from fp32: a product with Inf, or with a word of B that becomes Inf when rounded, is Inf or NaN; and
@@ -32,9 +32,8 @@
 //
 // Template:  OUTSIDE: 16 or 32, or 0 to accumulate in the tensor core; TURNS: as above; BM, BN, BK: the block's tile;
 //            STAGES: of the pipeline; STRIP: tile columns of a strip (include/tile_scheduler.cuh); SLICES: 1 to 8.
-// Launch:    384 threads (1-D); SLICES = 1: a block per SM; else grid x over tiles of n, y over tiles of m, z over slices,
-//            whole clusters of them; dynamic shared memory: the pipeline (include/tile_pipeline.cuh) and
-//            STAGES more tiles of A.
+// Launch:    384 threads (1-D); a block per SM or, with slices, grid x over tiles of n, y over tiles of m, z over
+//            slices; dynamic shared memory: the pipeline (include/tile_pipeline.cuh) and STAGES more tiles of A.
 // Requires:  lda, ldb, ldc multiples of 4; A, B, C 16-byte aligned; sm_90a. Boxes: BM x 32 of A, 32 x 32 of B, swizzled
 //            over 128 bytes.
 // Source:    as 3xtf32_mma.
@@ -245,37 +244,36 @@ sgemm_3xtf32_wgmma(int m, int n, int k, float alpha, const __grid_constant__ CUt
                 release(previous);
             }
 
-            constexpr int PIECE = SliceSums<SLICES, CONSUMERS * wgmma::THREADS, 64>::PIECE;  // rows / 2 that a slice stores
+            using Sums = SliceSums<SLICES, CONSUMERS * wgmma::THREADS, 64>;
+            constexpr int ROWS = Sums::PIECE * 2;  // of the tile that a slice stores
             auto store = [&](const auto& total) {
-            const int c_col = col + box * 32 + chunk * 4;
+                const int c_col = col + box * 32 + chunk * 4;
 #pragma unroll
-            for (int i = 0; i < PIECE / 2; ++i) {
-                const int c_row = row + slice * (PIECE * 2) + i / 2 * 8 + lane % 4 * 2 + i % 2;
-                const int at = i / 2 * 4 + i % 2;
-                float result[4];
+                for (int i = 0; i < ROWS / 4; ++i) {
+                    const int c_row = row + slice * ROWS + i / 2 * 8 + lane % 4 * 2 + i % 2;
+                    const int at = i / 2 * 4 + i % 2;
+                    float result[4];
 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    result[j] = first ? total[1 - j / 2][at + j % 2 * 2] : total[j / 2][at + j % 2 * 2];
-                }
-                if (c_row >= m || (SLICES * PIECE * 2 > BM && c_row >= row + BM)) continue;
-                float* c = &C[static_cast<int64_t>(c_row) * ldc + c_col];
-                if (c_col + 3 < n) {
-                    update_c4(c, alpha, result, beta);
-                } else {
+                    for (int j = 0; j < 4; ++j) {
+                        result[j] = first ? total[1 - j / 2][at + j % 2 * 2] : total[j / 2][at + j % 2 * 2];
+                    }
+                    if (c_row >= m || (SLICES * ROWS > BM && c_row >= row + BM)) continue;
+                    float* c = &C[static_cast<int64_t>(c_row) * ldc + c_col];
+                    if (c_col + 3 < n) {
+                        update_c4(c, alpha, result, beta);
+                    } else {
 #pragma unroll
-                    for (int j = 0; j < 3; ++j) {
-                        if (c_col + j < n) update_c(&c[j], alpha, result[j], beta);
+                        for (int j = 0; j < 3; ++j) {
+                            if (c_col + j < n) update_c(&c[j], alpha, result[j], beta);
+                        }
                     }
                 }
-            }
             };
             if constexpr (SLICES == 1) {
                 store(sum);
             } else {
                 const uint32_t inbox = small_tiles + threadIdx.x * 16;  // all tiles have been read
-                constexpr int THREADS = CONSUMERS * wgmma::THREADS;
-                using Sums = SliceSums<SLICES, THREADS, 64>;
-                const Sums sums[2] = {{inbox, slice}, {inbox + SLICES * Sums::PIECE * THREADS * 4, slice}};
+                const Sums sums[2] = {{inbox, slice}, {inbox + Sums::BYTES, slice}};
                 float total[2][Sums::PIECE];
                 cluster::sync();
 #pragma unroll
