@@ -36,6 +36,7 @@
 #include "include/epilogue.cuh"
 #include "include/mbarrier.cuh"
 #include "include/ptx.cuh"
+#include "include/slice_sums.cuh"
 #include "include/tma.cuh"
 #include "include/warpgroup.cuh"
 #include "include/wgmma_transposed.cuh"
@@ -206,32 +207,10 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
         for (int i = 0; i < PIECE / 2; ++i) total[i] = sum[i];
     } else {
         cluster::sync();
-        constexpr int FOURS = PIECE / 2 / 4;
-        const uint32_t inbox = stages + threadIdx.x * 16;
-        auto place = [&](int sender, int four) { return inbox + (sender * FOURS + four) * THREADS * 16; };
-#pragma unroll
-        for (int s = 0; s < SLICES; ++s) {
-#pragma unroll
-            for (int four = 0; four < FOURS; ++four) {
-                const float* from = &sum[s * (PIECE / 2) + four * 4];
-                if (s == slice) {
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) total[four * 4 + i] = from[i];
-                } else {
-                    cluster::store_4(place(slice, four), rank(x, y, s), make_float4(from[0], from[1], from[2], from[3]));
-                }
-            }
-        }
+        const SliceSums<SLICES, THREADS, BM / 2> sums{stages + threadIdx.x * 16, slice};
+        sums.send(sum, total, [&](int s) { return rank(x, y, s); });
         cluster::sync();
-#pragma unroll
-        for (int s = 1; s < SLICES; ++s) {
-#pragma unroll
-            for (int four = 0; four < FOURS; ++four) {
-                const float4 more = ptx::load_shared_4(place((slice + s) % SLICES, four));
-                total[four * 4] += more.x, total[four * 4 + 1] += more.y;
-                total[four * 4 + 2] += more.z, total[four * 4 + 3] += more.w;
-            }
-        }
+        sums.receive(total);
         meet();  // the sums have been read, and C may take their place
     }
 

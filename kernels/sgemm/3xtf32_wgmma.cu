@@ -24,19 +24,23 @@
 // OUTSIDE: as in 3xtf32_mma, after so many products along k. With TURNS the two consumers alternate, and one adds while
 // the other one multiplies; without, both may multiply, and then add, at the same time.
 //
+// SLICES: that many blocks of a cluster compute the same tile, each over its part of k, where tiles are fewer than
+// multiprocessors. They add their sums together (include/slice_sums.cuh), and each stores its part of the rows.
+//
 // Differences from fp32: a product with Inf, or with a word of B that becomes Inf when rounded, is Inf or NaN; and
 // numbers below 2^-115 lose digits of their small part.
 //
 // Template:  OUTSIDE: 16 or 32, or 0 to accumulate in the tensor core; TURNS: as above; BM, BN, BK: the block's tile;
-//            STAGES: of the pipeline; STRIP: tile columns of a strip (include/tile_scheduler.cuh).
-// Launch:    384 threads (1-D), a block per SM; dynamic shared memory: the pipeline (include/tile_pipeline.cuh) and
-//            STAGES more tiles of A.
+//            STAGES: of the pipeline; STRIP: tile columns of a strip (include/tile_scheduler.cuh); SLICES: 1 to 8.
+// Launch:    384 threads (1-D); a block per SM or, with slices, grid x over tiles of n, y over tiles of m, z over
+//            slices; dynamic shared memory: the pipeline (include/tile_pipeline.cuh) and STAGES more tiles of A.
 // Requires:  lda, ldb, ldc multiples of 4; A, B, C 16-byte aligned; sm_90a. Boxes: BM x 32 of A, 32 x 32 of B, swizzled
 //            over 128 bytes.
 // Source:    as 3xtf32_mma.
 
 #include "include/epilogue.cuh"
 #include "include/ordered_barrier.cuh"
+#include "include/slice_sums.cuh"
 #include "include/tile_pipeline.cuh"
 #include "include/tile_scheduler.cuh"
 #include "include/warpgroup.cuh"
@@ -67,23 +71,30 @@ __device__ __forceinline__ float small_part(float x) {
     return __uint_as_float(__float_as_uint(x - truncated(__float_as_uint(x))) + 0x1000);
 }
 
-template <int OUTSIDE, bool TURNS, int BM, int BN, int BK, int STAGES, int STRIP>
-__global__ void __launch_bounds__(384, 1)
+template <int OUTSIDE, bool TURNS, int BM, int BN, int BK, int STAGES, int STRIP, int SLICES>
+__global__ void __cluster_dims__(1, 1, SLICES) __launch_bounds__(384, 1)
 sgemm_3xtf32_wgmma(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap tma_a,
                    const __grid_constant__ CUtensorMap tma_b, float beta, float* C, int ldc) {
     static_assert(BM == 128 && BN == 256 && BK == 32, "two groups with two blocks of 64 columns each");
     static_assert(OUTSIDE == 0 || OUTSIDE == 16 || OUTSIDE == 32, "whole steps of 8");
+    static_assert(SLICES == 1 || OUTSIDE, "a slice may have no steps");
     constexpr int STEPS = OUTSIDE ? OUTSIDE / 8 : 4;  // of 8 along k that are multiplied without a wait
     constexpr int CONSUMERS = 2;
     const int tiles_m = (m + BM - 1) / BM;
     const int tiles_n = (n + BN - 1) / BN;
     auto for_each_tile = [&](auto work) {  // work(row, column)
-        for (int i = blockIdx.x; i < tiles_m * tiles_n; i += gridDim.x) {
-            const TileCoord tile = tile_coord<STRIP>(i, tiles_m, tiles_n);
-            work(tile.m * BM, tile.n * BN);
+        if constexpr (SLICES > 1) {
+            work(blockIdx.y * BM, blockIdx.x * BN);
+        } else {
+            for (int i = blockIdx.x; i < tiles_m * tiles_n; i += gridDim.x) {
+                const TileCoord tile = tile_coord<STRIP>(i, tiles_m, tiles_n);
+                work(tile.m * BM, tile.n * BN);
+            }
         }
     };
+    const int slice = SLICES > 1 ? blockIdx.z : 0;
     if (alpha == 0.0f) {
+        if (slice > 0) return;
         return for_each_tile([&](int row, int col) { scale_c<BM, BN>(row, col, m, n, beta, C, ldc); });
     }
 
@@ -102,7 +113,8 @@ sgemm_3xtf32_wgmma(int m, int n, int k, float alpha, const __grid_constant__ CUt
     const int group = threadIdx.x / wgmma::THREADS;
     const int thread = threadIdx.x % wgmma::THREADS;
     const int lane = thread % 32;
-    const int steps = (k + BK - 1) / BK;
+    const int all_steps = (k + BK - 1) / BK;
+    const int first_step = all_steps * slice / SLICES, steps = all_steps * (slice + 1) / SLICES - first_step;
     PipelineState<STAGES> state;
     if (group == CONSUMERS) {
         warpgroup::reg_dealloc<40>();
@@ -111,6 +123,7 @@ sgemm_3xtf32_wgmma(int m, int n, int k, float alpha, const __grid_constant__ CUt
         PipelineState<STAGES> load_state;
         auto load = [&](int row, int col, int step) {
             mbarrier::wait(pipeline.empty(load_state.stage), load_state.phase ^ 1);
+            if constexpr (SLICES > 1) step += first_step;
             pipeline.load(load_state.stage, tma_a, tma_b, row, col, step * BK);
             load_state.advance();
         };
@@ -133,6 +146,11 @@ sgemm_3xtf32_wgmma(int m, int n, int k, float alpha, const __grid_constant__ CUt
                 if (lane == 0) mbarrier::arrive(split(state.stage));
             }
         });
+        if constexpr (SLICES > 1) {  // with the consumers, below
+            __syncwarp();
+            cluster::sync();
+            cluster::sync();
+        }
     } else {
         warpgroup::reg_alloc<232>();
         // Where its words lie in a tile of B: a 16-byte chunk in the box of 32 columns that belongs to its warp.
@@ -226,26 +244,46 @@ sgemm_3xtf32_wgmma(int m, int n, int k, float alpha, const __grid_constant__ CUt
                 release(previous);
             }
 
-            const int c_col = col + box * 32 + chunk * 4;
+            using Sums = SliceSums<SLICES, CONSUMERS * wgmma::THREADS, 64>;
+            constexpr int ROWS = Sums::PIECE * 2;  // of the tile that a slice stores
+            auto store = [&](const auto& total) {
+                const int c_col = col + box * 32 + chunk * 4;
 #pragma unroll
-            for (int i = 0; i < 32; ++i) {
-                const int c_row = row + i / 2 * 8 + lane % 4 * 2 + i % 2;
-                const int at = i / 2 * 4 + i % 2;
-                float result[4];
+                for (int i = 0; i < ROWS / 4; ++i) {
+                    const int c_row = row + slice * ROWS + i / 2 * 8 + lane % 4 * 2 + i % 2;
+                    const int at = i / 2 * 4 + i % 2;
+                    float result[4];
 #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    result[j] = first ? sum[1 - j / 2][at + j % 2 * 2] : sum[j / 2][at + j % 2 * 2];
-                }
-                if (c_row >= m) continue;
-                float* c = &C[static_cast<int64_t>(c_row) * ldc + c_col];
-                if (c_col + 3 < n) {
-                    update_c4(c, alpha, result, beta);
-                } else {
+                    for (int j = 0; j < 4; ++j) {
+                        result[j] = first ? total[1 - j / 2][at + j % 2 * 2] : total[j / 2][at + j % 2 * 2];
+                    }
+                    if (c_row >= m || (SLICES * ROWS > BM && c_row >= row + BM)) continue;
+                    float* c = &C[static_cast<int64_t>(c_row) * ldc + c_col];
+                    if (c_col + 3 < n) {
+                        update_c4(c, alpha, result, beta);
+                    } else {
 #pragma unroll
-                    for (int j = 0; j < 3; ++j) {
-                        if (c_col + j < n) update_c(&c[j], alpha, result[j], beta);
+                        for (int j = 0; j < 3; ++j) {
+                            if (c_col + j < n) update_c(&c[j], alpha, result[j], beta);
+                        }
                     }
                 }
+            };
+            if constexpr (SLICES == 1) {
+                store(sum);
+            } else {
+                const uint32_t inbox = small_tiles + threadIdx.x * 16;  // all tiles have been read
+                const Sums sums[2] = {{inbox, slice}, {inbox + Sums::BYTES, slice}};
+                float total[2][Sums::PIECE];
+                cluster::sync();
+#pragma unroll
+                for (int block = 0; block < 2; ++block) {
+                    sums[block].send(sum[block], total[block], [](int s) { return s; });
+                }
+                cluster::sync();
+#pragma unroll
+                for (int block = 0; block < 2; ++block) sums[block].receive(total[block]);
+                store(total);
             }
         });
         if (OUTSIDE && TURNS && group == 0) ordered_barrier::wait(group);  // the last arrival of group 1
