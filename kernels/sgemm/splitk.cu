@@ -115,18 +115,16 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
             constexpr int ACROSS = BN / WIDTH;  // copies of a row
             constexpr int PASSES = ACROSS / gcd(ACROSS, THREADS), ROWS = PASSES * THREADS / ACROSS;  // PASSES copy ROWS
             constexpr bool UNEVEN = ACROSS % THREADS != 0 && THREADS % ACROSS != 0;
-            static_assert(BK % ROWS == 0 || ROWS > BK);
             const int row = threadIdx.x / ACROSS, col = threadIdx.x % ACROSS * WIDTH;
             const uint32_t to = stage + A_BYTES + (row * BN + col) * 4;
             const float* from = B + static_cast<int64_t>(k0 + row) * ldb;
-            if (PASSES == 1 && ROWS > BK && row >= BK) return;
 #pragma unroll
             for (int i = 0; i < BK; i += ROWS) {
 #pragma unroll
                 for (int j = 0; j < PASSES; ++j) {
                     // Rows below the thread's first where passes are no whole rows, and none wraps otherwise.
                     const int below = UNEVEN ? (col + j * THREADS * WIDTH) / BN : 0;
-                    if (UNEVEN && ROWS > BK && row + below >= BK) continue;
+                    if (BK % ROWS != 0 && row + i + below >= BK) continue;
                     const float* line = UNEVEN ? from + static_cast<int64_t>(below) * ldb : from;
                     const float* word = line + min(at.n + col + j * THREADS * WIDTH - below * BN, n - WIDTH);
                     const uint32_t there = to + (i * BN + j * THREADS * WIDTH) * 4;
