@@ -231,8 +231,9 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
             for (int line = 0; line < min(LINES, m - row); ++line, c += ldc) {
 #pragma unroll
                 for (int j = 0; j < WN; j += 32) {
+                    if (WN % 32 != 0 && j + threadIdx.x % 32 >= WN) continue;
                     const float product = ptx::load_shared(scratch + (line * LD + j + threadIdx.x % 32) * 4);
-                    if (col + j < n && (WN % 32 == 0 || j + threadIdx.x % 32 < WN)) update_c(&c[j], 1.0f, product, beta);
+                    if (col + j < n) update_c(&c[j], 1.0f, product, beta);
                 }
             }
             __syncwarp();
