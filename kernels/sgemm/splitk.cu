@@ -7,7 +7,8 @@
 //     m = 263, n = 72, k = 2975, tiles of 64 x 64:   10 tiles,  26 blocks each,  8 steps of 16 each
 //
 // Small tiles have less to do between two barriers. So the copies run STAGES - 1 steps ahead, and several blocks share a
-// multiprocessor.
+// multiprocessor. Where few blocks fit, GROUPS of a block's threads multiply the same tile, each its part of every BK,
+// and add up their sums in shared memory: as many warps for fewer parts that blocks exchange.
 //
 // - Copies are of 4 bytes, and transpose A on the way: 8 k of 4 rows a warp, on 32 banks. Of B they are of 16 bytes where
 //   it lies on multiples of 16 in rows of multiples of 4.
@@ -15,10 +16,10 @@
 //   the end of k, both are zero.
 //
 // Template:  BM, BN, BK: the block's tile; STAGES: of the pipeline; TM, TN: a thread's sums; LANES_N: lanes of a warp along n
-//            and APART, which lane has what (include/warp_tile.cuh); BLOCKS: of a multiprocessor; FIXUP, LEAST, PARTS: see
-//            include/split_k.cuh; GROUPS: of threads, each of which multiplies its part of every BK.
-// Launch:    GROUPS BM BN / (TM TN) threads (1-D), BLOCKS a multiprocessor: all run at a time; dynamic shared memory: STAGES times
-//            (BM + 4 + BN) BK floats. Workspace: 2 BM BN floats a block; flags: 4 bytes a block, zero before the first
+//            and APART, which lane has what (include/warp_tile.cuh); BLOCKS: of a multiprocessor; FIXUP, LEAST, PARTS:
+//            see include/split_k.cuh; GROUPS: of threads.
+// Launch:    GROUPS BM BN / (TM TN) threads (1-D), BLOCKS a multiprocessor: all run at a time; dynamic shared memory:
+//            STAGES times (BM + 4 + BN) BK floats. Workspace: 2 BM BN floats a block; flags: 4 bytes a block, zero before the first
 //            launch, and zero again after each.
 // Requires:  nothing; any m, n, k and leading dimension.
 
@@ -113,7 +114,8 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
         auto copy_b = [&](auto width, uint32_t stage, int k0) {
             constexpr int WIDTH = decltype(width)::value;
             constexpr int ACROSS = BN / WIDTH;  // copies of a row
-            constexpr int PASSES = ACROSS / gcd(ACROSS, THREADS), ROWS = PASSES * THREADS / ACROSS;  // PASSES copy ROWS
+            // So many passes of all threads copy so many whole rows. UNEVEN: a pass ends within a row.
+            constexpr int PASSES = ACROSS / gcd(ACROSS, THREADS), ROWS = PASSES * THREADS / ACROSS;
             constexpr bool UNEVEN = ACROSS % THREADS != 0 && THREADS % ACROSS != 0;
             const int row = threadIdx.x / ACROSS, col = threadIdx.x % ACROSS * WIDTH;
             const uint32_t to = stage + A_BYTES + (row * BN + col) * 4;
@@ -122,7 +124,7 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
             for (int i = 0; i < BK; i += ROWS) {
 #pragma unroll
                 for (int j = 0; j < PASSES; ++j) {
-                    // Rows below the thread's first where passes are no whole rows, and none wraps otherwise.
+                    // In an uneven pass, this thread's copy may lie in a row below its first.
                     const int below = UNEVEN ? (col + j * THREADS * WIDTH) / BN : 0;
                     if (BK % ROWS != 0 && row + i + below >= BK) continue;
                     const float* line = UNEVEN ? from + static_cast<int64_t>(below) * ldb : from;
