@@ -20,6 +20,11 @@ def test_a_deep_problem_is_divided_and_a_shallow_one_is_not() -> None:
     assert deep.parts == cost.PARTS and deep.busiest == 9  # two tiles of 256 steps, in grains of three
 
 
+def test_a_kernel_says_how_many_blocks_may_share_a_tile() -> None:
+    many = replace(SMALL, template={**SMALL.template, "PARTS": 64})
+    assert cost.schedule(many, Problem.packed(64, 128, 4096)).parts == 64
+
+
 def test_whole_rounds_of_tiles_are_not_divided() -> None:
     blocks = SMALL.persistent * cost.SMS
     found = cost.schedule(SMALL, Problem.packed(64 * blocks, 64, 4096))
