@@ -371,9 +371,11 @@ ShortName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}([{]tile[}]_?)?([
 
 def _merges(value: dict[str, Any]) -> dict[str, Any]:
     """An entry as it is written: what is merged and repeated has the right kind; `Entries` checks the rest."""
-    for key, kind in (("source", str), ("template", dict), ("tiles", dict), ("choices", list), ("dtypes", list)):
+    for key, kind in (("source", str), ("template", dict), ("choices", list), ("dtypes", list)):
         if key in value and not isinstance(value[key], kind):
             raise ValueError({str: "text", dict: "a mapping", list: "a list"}[kind] + f" in {key}")
+    if not isinstance(value.get("tiles", {}), dict | str):
+        raise ValueError("a mapping in tiles, or the entry whose tiles these are")
     return value
 
 

@@ -25,7 +25,7 @@ def expanded(data: Mapping[str, Any], source: object) -> dict[str, Any]:
     Raises `UserError`, naming `source`, for two entries of one name and for a dtype that is none.
     """
     defaults = data.get("defaults", {})
-    tiles = _by_tile(data["variants"])
+    tiles = _by_tile(data["variants"], source)
     variants = {name: _with_defaults(name, entry, defaults) for name, entry in tiles.items()}
     found: dict[str, Any] = {"variants": _by_dtype(variants, source)}
     found["dispatchers"] = _by_dtype(data.get("dispatchers", {}), source)
@@ -43,12 +43,15 @@ def _choices(written: list[Any], variants: Mapping[str, Entry]) -> list[Any]:
     return found
 
 
-def _by_tile(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+def _by_tile(entries: Mapping[str, Entry], source: object) -> dict[str, Entry]:
     """The entries, one for each of their tiles."""
     found: dict[str, Entry] = {}
     for name, entry in entries.items():
         rest = {key: value for key, value in entry.items() if key != "tiles"}
-        for tile, values in entry.get("tiles", {"": {}}).items():
+        tiles = entry.get("tiles", {"": {}})
+        if isinstance(tiles, str):  # those of another entry
+            tiles = choose(entries, tiles, "entry", f"{source}: {name}.tiles").get("tiles", {})
+        for tile, values in tiles.items():
             words = {"{tile}": tile}
             template = rest.get("template", {}) | values
             found[_filled(name, words)] = _filled(rest, words) | ({"template": template} if template else {})

@@ -43,12 +43,11 @@ __device__ __forceinline__ int over(int a, int b) {
 }
 
 // How the tiles are divided: whole ones in turn, then an equal stretch of the steps over k of those that are left, fewer
-// than there are blocks. Stretches are counted in grains of LEAST steps, or of more, so that a tile has at most MOST of them
+// than there are blocks, each in at most PARTS parts. Stretches are counted in grains of LEAST steps, or of more, so that a tile has at most MOST of them
 // and all products fit 32 bits. Adding up costs about FIXUP steps' time: where dividing saves less, tiles stay whole.
-template <int FIXUP, int LEAST>
+template <int FIXUP, int LEAST, int PARTS>
 struct Division {
     static constexpr int MOST = 1024;
-    static constexpr int PARTS = 32;  // of a tile, which are added one after the other
 
     int blocks, tiles, steps;  // steps: over k, of each tile
     int grain, grains;         // steps of a grain; grains of a tile
@@ -84,6 +83,7 @@ struct Division {
     // A divided tile's parts: those of `count` blocks from `block` on. That block's stretch may have begun in the tile
     // before; then this is its second part.
     struct Shared {
+        static constexpr int MOST = PARTS;
         int number;  // of the divided tile
         int block, count;
         bool second;
@@ -186,7 +186,7 @@ struct Parts {
 #pragma unroll 1
         for (int at = over(place * FOURS, tile.count) + thread; at < end; at += THREADS) {
             float4 sum = __ldcg(&first[at]);
-#pragma unroll 8
+#pragma unroll (Shared::MOST > 32 ? 16 : 8)
             for (int part = 0; part < tile.count - 1; ++part) {
                 const float4 more = __ldcg(&others[part * (2 * RANKS * FOURS) + at]);
                 sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;

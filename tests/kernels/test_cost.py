@@ -41,8 +41,8 @@ __global__ void divided(const int* cases, int* found) {{
 """
 SPLIT_K = {
     "header": "split_k",
-    "each": "Division<5, 3>(blocks, tiles, steps).for_each(mine, work);",
-    "values": "const Division<5, 3> one(blocks, tiles, steps); const int whole = one.whole, sharing = one.sharing;",
+    "each": "Division<5, 3, 32>(blocks, tiles, steps).for_each(mine, work);",
+    "values": "const Division<5, 3, 32> one(blocks, tiles, steps); const int whole = one.whole, sharing = one.sharing;",
 }
 STREAM_K = {
     "header": "stream_k",
@@ -100,6 +100,11 @@ def test_tiles_are_divided_as_the_header_divides_them(
         assert 0 <= tiles // blocks * steps + longest - busiest < grain, case  # the last grain of a tile may be short
         shares += expected > 0
     assert len(cases) // 4 < shares < len(cases)
+
+
+def test_a_kernel_says_how_many_blocks_may_share_a_tile() -> None:
+    many = replace(SMALL, template={**SMALL.template, "PARTS": 64})
+    assert cost.schedule(many, Problem.packed(64, 128, 4096)).parts == 64
 
 
 def test_slices_of_a_cluster_divide_the_steps_of_a_tile() -> None:
