@@ -18,18 +18,27 @@
 // what another block stores straight to that block. They are added in an order that is fixed, so that the same problem
 // gives the same bits.
 //
+// No barrier of the cluster stands before or after the sums. They go to an inbox of its own beside the stages, which is
+// free from the start, and so a block sends when it has finished, whatever the others do. They go by st.async, whose
+// bytes count on an mbarrier of the block that adds, and so that block waits for them alone. A cluster barrier that
+// orders writes begins with MEMBAR.ALL.GPU, which waits for all outstanding accesses of its thread, and ends at the
+// slowest block. Without the two, and with the first loads before the block's first barrier, a launch took 1.5 us less on
+// an H100 with 128x128_k2, 2 us with 64x64_k2, 6.5 us with 64x64_k4 and 12.7 us with 64x64_k8. The inbox costs the
+// widest tiles a stage or two.
+//
 // Roles:     one producer warp; a consumer warp group per 64 columns of the tile.
 // Pipeline:  STAGES stages, each a tile of A (BM rows of 64 elements) and one of B (64 rows of BN elements)
 //            full:  1 arrival by the producer and the bytes of both tiles, which come from all who share them
 //            empty: an arrival by each consumer warp group of each block that this one loads for
+//            come:  1 arrival at the start, and the bytes of all sums that other slices send (SLICES > 1)
 // Timeline:  producer  wait empty | announce the bytes | load this block's parts of A and B; next step of k
 //            consumer  wait full | wgmma | wait for the wgmma of the step before | arrive at its empty; next step
-//            then      exchange sums (SLICES > 1) | scale, round | stmatrix, transposed | TMA store
+//            then      send sums | wait come | add (SLICES > 1) | scale, round | stmatrix, transposed | TMA store
 //
 // Template:  T: __nv_bfloat16 or __half; COLUMN_MAJOR_B; BM, BN, BK: the block's tile; STAGES: of the pipeline; CX, CY, SLICES: the cluster;
 //            BLOCKS: of a multiprocessor.
 // Launch:    2 BN + 32 threads (1-D); grid x over tiles of n, y over tiles of m, z over slices, whole clusters of them;
-//            dynamic shared memory: the stages, their barriers, and 1024 bytes to align them.
+//            dynamic shared memory: the stages, the inbox, their barriers, and 1024 bytes to align them.
 // Requires:  lda, ldb, ldc multiples of 8; A, B, C 16-byte aligned; BM a multiple of CX and of 8 SLICES; sm_90a. Boxes:
 //            BM / CX x 64 of A, 64 / CY x 64 of B's rows or columns, BM / SLICES x 64 of C, swizzled over 128 bytes.
 
@@ -94,7 +103,8 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
     constexpr int STAGE_BYTES = A_BYTES + CONSUMERS * BOX_BYTES;
     constexpr int PIECE = BM / SLICES;  // rows of the tile that a slice stores
     static_assert(BK * sizeof(T) == wgmma::ROW_BYTES && BM % CX == 0 && PIECE % 8 == 0, "whole parts");
-    static_assert(SLICES * PIECE * BN * sizeof(float) <= STAGES * STAGE_BYTES, "sums fit the stages");
+    constexpr bool ALONE = CX * CY == 1 && SLICES > 1;  // no other block loads into this one's stages
+    using Sums = SliceSums<SLICES, THREADS, BM / 2>;
 
     const int row = blockIdx.y * BM, col = blockIdx.x * BN;
     const int x = blockIdx.x % CX, y = blockIdx.y % CY, slice = blockIdx.z;
@@ -110,19 +120,58 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
     const uint32_t stages = (ptx::shared_address(memory) + wgmma::ATOM_BYTES - 1u) & ~(wgmma::ATOM_BYTES - 1u);
     auto a_tile = [&](int stage) { return stages + stage * STAGE_BYTES; };
     auto b_tile = [&](int stage) { return stages + stage * STAGE_BYTES + A_BYTES; };
-    auto full = [&](int stage) { return stages + STAGES * STAGE_BYTES + stage * 8; };
+    const uint32_t inbox = stages + STAGES * STAGE_BYTES;
+    auto full = [&](int stage) { return inbox + Sums::BYTES + stage * 8; };
     auto empty = [&](int stage) { return full(STAGES + stage); };
+    const uint32_t come = full(2 * STAGES);
+    auto load = [&](int stage, int step) {  // this block's parts of A and B
+        const uint16_t share_a = ((1 << CX) - 1) << rank(0, y, slice);
+        const uint16_t share_b = ((1 << CX * CY) - 1) / ((1 << CX) - 1) << rank(x, 0, slice);
+        const int part_a = BM / CX * x, part_b = BK / CY * y;
+                    mbarrier::arrive_expect_tx(full(stage), STAGE_BYTES);
+                    const uint32_t a = a_tile(stage) + part_a * wgmma::ROW_BYTES;
+                    if constexpr (CX == 1) {
+                        tma::load(a, tma_a, row, step * BK, full(stage));
+                    } else {
+                        tma::load_multicast(a, tma_a, row + part_a, step * BK, full(stage), share_a);
+                    }
+        #pragma unroll
+                    for (int c = 0; c < CONSUMERS; ++c) {
+                        const uint32_t b = b_tile(stage) + c * BOX_BYTES + part_b * wgmma::ROW_BYTES;
+                        const int across = COLUMN_MAJOR_B ? col + c * 64 + part_b : step * BK + part_b;  // rows of the box
+                        const int along = COLUMN_MAJOR_B ? step * BK : col + c * 64;
+                        if constexpr (CY == 1) {
+                            tma::load(b, tma_b, across, along, full(stage));
+                        } else {
+                            tma::load_multicast(b, tma_b, across, along, full(stage), share_b);
+                        }
+                    }
+    };
     if (threadIdx.x == THREADS) {
-        tma::prefetch_descriptor(tma_a);
-        tma::prefetch_descriptor(tma_b);
-        tma::prefetch_descriptor(tma_c);
+        if constexpr (!ALONE) {
+            tma::prefetch_descriptor(tma_a);
+            tma::prefetch_descriptor(tma_b);
+            tma::prefetch_descriptor(tma_c);
+        }
         for (int stage = 0; stage < STAGES; ++stage) {
             mbarrier::init(full(stage), 1);
             mbarrier::init(empty(stage), (CX + CY - 1) * CONSUMERS);
         }
+        if constexpr (SLICES > 1) mbarrier::init(come, 1);
         mbarrier::fence_init();
+        if constexpr (SLICES > 1) mbarrier::arrive_expect_tx(come, Sums::BYTES);
+        if constexpr (ALONE) {
+#pragma unroll 1
+            for (int stage = 0; stage < STAGES && first + stage < last; ++stage) load(stage, first + stage);
+            tma::prefetch_descriptor(tma_c);
+        }
     }
-    if constexpr (CLUSTER > 1) {
+    if constexpr (ALONE) {  // the other blocks' barriers matter only to who sends sums, below
+        __syncwarp();
+        cluster::arrive_relaxed();
+        __syncthreads();
+    } else if constexpr (CLUSTER > 1) {
+        if constexpr (SLICES > 1) __syncwarp();
         cluster::arrive_relaxed();
         cluster::wait();
     } else {
@@ -131,33 +180,17 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
 
     PipelineState<STAGES> state;
     if (threadIdx.x >= THREADS) {
-        const uint16_t share_a = ((1 << CX) - 1) << rank(0, y, slice);
-        const uint16_t share_b = ((1 << CX * CY) - 1) / ((1 << CX) - 1) << rank(x, 0, slice);
-        const int part_a = BM / CX * x, part_b = BK / CY * y;
         for (int step = first; step < last && threadIdx.x == THREADS; ++step, state.advance()) {
+            if (ALONE && step < first + STAGES) continue;  // loaded already
             mbarrier::wait(empty(state.stage), state.phase ^ 1);
-            mbarrier::arrive_expect_tx(full(state.stage), STAGE_BYTES);
-            const uint32_t a = a_tile(state.stage) + part_a * wgmma::ROW_BYTES;
-            if constexpr (CX == 1) {
-                tma::load(a, tma_a, row, step * BK, full(state.stage));
-            } else {
-                tma::load_multicast(a, tma_a, row + part_a, step * BK, full(state.stage), share_a);
-            }
-#pragma unroll
-            for (int c = 0; c < CONSUMERS; ++c) {
-                const uint32_t b = b_tile(state.stage) + c * BOX_BYTES + part_b * wgmma::ROW_BYTES;
-                const int across = COLUMN_MAJOR_B ? col + c * 64 + part_b : step * BK + part_b;  // rows of the box
-                const int along = COLUMN_MAJOR_B ? step * BK : col + c * 64;
-                if constexpr (CY == 1) {
-                    tma::load(b, tma_b, across, along, full(state.stage));
-                } else {
-                    tma::load_multicast(b, tma_b, across, along, full(state.stage), share_b);
-                }
-            }
+            load(state.stage, step);
         }
         __syncwarp();
-        if constexpr (SLICES > 1) cluster::sync();  // with the consumers, below
-        if constexpr (CLUSTER > 1) cluster::sync();
+        if constexpr (ALONE) {  // with the consumers, below
+            cluster::wait();
+        } else if constexpr (CLUSTER > 1) {
+            cluster::sync();
+        }
         return;
     }
 
@@ -198,20 +231,21 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
         for (int i = 0; i < BM / 2; ++i) sum[i] = 0.0f;
     }
 
-    // All tiles have been read, and the stages are free for sums and for C. With slices, those of other blocks, too.
     auto meet = [] { asm volatile("bar.sync 1, %0;" : : "n"(THREADS) : "memory"); };
     float total[PIECE / 2];  // of the rows that this slice stores
     if constexpr (SLICES == 1) {
-        meet();
+        meet();  // all tiles have been read, and C may take their place
 #pragma unroll
         for (int i = 0; i < PIECE / 2; ++i) total[i] = sum[i];
     } else {
-        cluster::sync();
-        const SliceSums<SLICES, THREADS, BM / 2> sums{stages + threadIdx.x * 16, slice};
-        sums.send(sum, total, [&](int s) { return rank(x, y, s); });
-        cluster::sync();
+        if constexpr (ALONE) cluster::wait();  // all blocks have made their barriers
+        const Sums sums{inbox + threadIdx.x * 16, slice};
+        sums.send(sum, total, [&](uint32_t to, int s, float4 four) {
+            cluster::store_async_4(to, rank(x, y, s), four, come);
+        });
+        meet();
+        mbarrier::wait(come, 0);
         sums.receive(total);
-        meet();  // the sums have been read, and C may take their place
     }
 
     const int top = row + slice * PIECE, left = col + group * 64;
@@ -229,5 +263,5 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
             tma::store_wait_read<0>();
         }
     }
-    if constexpr (CLUSTER > 1 && SLICES == 1) cluster::sync();  // no block ends while others still arrive at its barriers
+    if constexpr (CX * CY > 1) cluster::sync();  // no block ends while others still arrive at its barriers
 }

@@ -3,14 +3,16 @@
 // block sends its sums of the other parts straight to the shared memory of the blocks that keep them, through
 // distributed shared memory.
 //
-//     cluster::sync()     no block needs its inbox for anything else any more
-//     send
-//     cluster::sync()     all sums have come
-//     receive
+//     with cluster::store_4                                      with cluster::store_async_4
+//     cluster::sync()    the inboxes of all blocks are free      (an inbox that holds nothing else is free)
+//     send                                                       send
+//     cluster::sync()    all sums have come                      wait for the phase of an mbarrier that counts BYTES
+//     receive                                                    receive
 //
 // Totals are added in an order that is fixed for each part, so that the same problem gives the same bits.
 //
-// The inbox has BYTES bytes at the same address in every block, 16 consecutive ones for each of THREADS threads.
+// The inbox has BYTES bytes at the same address in every block, 16 consecutive ones for each of THREADS threads: first
+// what the next slice sends, then the one after it, and so on.
 #pragma once
 
 #include "include/ptx.cuh"
@@ -19,20 +21,21 @@
 template <int SLICES, int THREADS, int SUMS>
 struct SliceSums {
     static constexpr int FOURS = (SUMS / 4 + SLICES - 1) / SLICES, PIECE = FOURS * 4;
-    static constexpr int BYTES = SLICES * PIECE * THREADS * 4;
+    static constexpr int BYTES = (SLICES - 1) * PIECE * THREADS * 4;
     static_assert(SUMS % 4 == 0, "sums cross by four");
 
     uint32_t inbox;  // of this thread, below THREADS
     int slice;       // this block's
 
-    __device__ __forceinline__ uint32_t place(int sender, int four) const {
-        return inbox + (sender * FOURS + four) * THREADS * 16;
+    // Where sums of the slice that is `distance` after the receiver's lie, 1 to SLICES - 1.
+    __device__ __forceinline__ uint32_t place(uint32_t distance, int four) const {
+        return inbox + ((distance - 1) * FOURS + four) * THREADS * 16;
     }
 
-    // The sums of other blocks' parts leave, and those of this block's part begin `total`. rank(s): of the block of
-    // slice `s` in the cluster.
-    template <typename Rank>
-    __device__ __forceinline__ void send(const float (&sum)[SUMS], float (&total)[PIECE], Rank rank) const {
+    // The sums of other blocks' parts leave, and those of this block's part begin `total`. store(address, s, four sums):
+    // writes to the shared memory of the block of slice `s`.
+    template <typename Store>
+    __device__ __forceinline__ void send(const float (&sum)[SUMS], float (&total)[PIECE], Store store) const {
 #pragma unroll
         for (int s = 0; s < SLICES; ++s) {
 #pragma unroll
@@ -43,7 +46,8 @@ struct SliceSums {
 #pragma unroll
                     for (int i = 0; i < 4; ++i) total[four * 4 + i] = from[i];
                 } else {
-                    cluster::store_4(place(slice, four), rank(s), make_float4(from[0], from[1], from[2], from[3]));
+                    const uint32_t distance = static_cast<uint32_t>(slice - s + SLICES) % SLICES;
+                    store(place(distance, four), s, make_float4(from[0], from[1], from[2], from[3]));
                 }
             }
         }
@@ -52,10 +56,10 @@ struct SliceSums {
     // The sums of other blocks are added to `total`.
     __device__ __forceinline__ void receive(float (&total)[PIECE]) const {
 #pragma unroll
-        for (int s = 1; s < SLICES; ++s) {
+        for (int distance = 1; distance < SLICES; ++distance) {
 #pragma unroll
             for (int four = 0; four < FOURS; ++four) {
-                const float4 more = ptx::load_shared_4(place((slice + s) % SLICES, four));
+                const float4 more = ptx::load_shared_4(place(distance, four));
                 total[four * 4] += more.x, total[four * 4 + 1] += more.y;
                 total[four * 4 + 2] += more.z, total[four * 4 + 3] += more.w;
             }

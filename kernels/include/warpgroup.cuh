@@ -59,4 +59,14 @@ __device__ __forceinline__ void store_4(uint32_t address, int block, float4 v) {
                  : "memory");
 }
 
+// st.async: the same, and the 16 bytes count on the mbarrier at `barrier` in that block. Who waits for its phase sees
+// them; nothing else orders them, and the thread that sends them waits for nothing.
+__device__ __forceinline__ void store_async_4(uint32_t address, int block, float4 v, uint32_t barrier) {
+    asm volatile("{.reg .b32 there, bar; mapa.shared::cluster.u32 there, %0, %1; mapa.shared::cluster.u32 bar, %6, %1;"
+                 "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], {%2, %3, %4, %5}, [bar];}"
+                 :
+                 : "r"(address), "r"(block), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
+                 : "memory");
+}
+
 }  // namespace cluster

@@ -278,7 +278,7 @@ sgemm_3xtf32_wgmma(int m, int n, int k, float alpha, const __grid_constant__ CUt
                 cluster::sync();
 #pragma unroll
                 for (int block = 0; block < 2; ++block) {
-                    sums[block].send(sum[block], total[block], [](int s) { return s; });
+                    sums[block].send(sum[block], total[block], cluster::store_4);
                 }
                 cluster::sync();
 #pragma unroll
