@@ -124,10 +124,8 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
     auto full = [&](int stage) { return inbox + Sums::BYTES + stage * 8; };
     auto empty = [&](int stage) { return full(STAGES + stage); };
     const uint32_t come = full(2 * STAGES);
-    auto load = [&](int stage, int step) {  // this block's parts of A and B
-        const uint16_t share_a = ((1 << CX) - 1) << rank(0, y, slice);
-        const uint16_t share_b = ((1 << CX * CY) - 1) / ((1 << CX) - 1) << rank(x, 0, slice);
-        const int part_a = BM / CX * x, part_b = BK / CY * y;
+    // A block's parts of A and B, and who else needs them: the first row of each, and masks of blocks.
+    auto load = [&](int stage, int step, int part_a, int part_b, uint16_t share_a, uint16_t share_b) {
                     mbarrier::arrive_expect_tx(full(stage), STAGE_BYTES);
                     const uint32_t a = a_tile(stage) + part_a * wgmma::ROW_BYTES;
                     if constexpr (CX == 1) {
@@ -162,7 +160,9 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
         if constexpr (SLICES > 1) mbarrier::arrive_expect_tx(come, Sums::BYTES);
         if constexpr (ALONE) {
 #pragma unroll 1
-            for (int stage = 0; stage < STAGES && first + stage < last; ++stage) load(stage, first + stage);
+            for (int stage = 0; stage < STAGES && first + stage < last; ++stage) {
+                load(stage, first + stage, 0, 0, 0, 0);
+            }
             tma::prefetch_descriptor(tma_c);
         }
     }
@@ -180,10 +180,13 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
 
     PipelineState<STAGES> state;
     if (threadIdx.x >= THREADS) {
+        const uint16_t share_a = ((1 << CX) - 1) << rank(0, y, slice);
+        const uint16_t share_b = ((1 << CX * CY) - 1) / ((1 << CX) - 1) << rank(x, 0, slice);
+        const int part_a = BM / CX * x, part_b = BK / CY * y;
         for (int step = first; step < last && threadIdx.x == THREADS; ++step, state.advance()) {
             if (ALONE && step < first + STAGES) continue;  // loaded already
             mbarrier::wait(empty(state.stage), state.phase ^ 1);
-            load(state.stage, step);
+            load(state.stage, step, part_a, part_b, share_a, share_b);
         }
         __syncwarp();
         if constexpr (ALONE) {  // with the consumers, below

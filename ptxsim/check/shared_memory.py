@@ -17,7 +17,7 @@ from ..machine.async_copies import Copy
 from ..machine.batch import Batch
 from ..machine.bulk_groups import Store
 from ..machine.memory import Access
-from ..ptx.syntax import Instruction
+from ..ptx.syntax import Instruction, is_store_async
 from .boxes import Boxes
 from .defined import LOADS, of_granules
 from .flags import Flags
@@ -158,10 +158,10 @@ class SharedMemory(Shadow):
         place = int(np.flatnonzero(began)[0])
         copier, event = int(self.copier[g[place]]), int(began[place])
         instruction = self.events[event][0]
-        bulk = "bulk" in instruction.modifiers
+        signals = _signals(instruction)
         thread = self.machine.state.coordinates(copier).split(", thread ")[1]
-        name = f"a {'bulk copy' if bulk else 'cp.async'} of thread {thread}"
-        at = f", at {self.at(event)}," if bulk else ""
+        name = f"{_copy_name(instruction)} of thread {thread}"
+        at = f", at {self.at(event)}," if signals else ""
         what = "read before the wait" if noted.kind in READS else "write"
         self.early.add(instruction)
         self.fault(noted.instruction, g, who, began != 0, f"{what}: {name}{at} to there has not been waited for")
@@ -233,8 +233,10 @@ class SharedMemory(Shadow):
         if not len(places):
             return False
         first = int(places[0])
-        by = self._agent_name(int(agents[first]), int(who[first]))
         copied = agents[first] >= self.order.copiers
+        by = self._agent_name(int(agents[first]), int(who[first]))
+        if copied:
+            by = _copy_name(self.events[int(events[first])][0])
         lacks = "before this thread sees its mbarrier's phase end" if copied else "without a barrier between"
         verb = VERBS.get(noted.kind, "writes")
         what = f"race: {verb} what {by} writes at {self.at(int(events[first]))}, {lacks}"
@@ -430,7 +432,11 @@ class SharedMemory(Shadow):
         }
 
     def _require_fenced_init(self, at: int, lane: int, instruction: Instruction) -> None:
-        """A bulk copy signals an mbarrier: a fence must have shown its initialisation to the asynchronous proxy."""
+        """A copy signals an mbarrier, whose initialisation must come before: for st.async in the order of threads, for
+        a bulk copy by a fence, too, which shows it to the asynchronous proxy."""
+        if instruction.opcode == "st":
+            self._require_init(at, lane, instruction)
+            return
         maker, event, fenced = self.made.get(at, (0, 0, True))
         if fenced or not self.watch_races:
             return
@@ -447,6 +453,20 @@ class SharedMemory(Shadow):
             m.diag.report(instruction, what, lane)
         else:
             m.diag.note(f"{m.diag.where(instruction)}: {what}")  # CUDA's own memcpy_async does without, too
+
+    def _require_init(self, at: int, lane: int, instruction: Instruction) -> None:
+        """The initialisation of an mbarrier comes before what a lane does."""
+        if not self.watch_races:
+            return
+        what = "signals an mbarrier that nobody has initialised"
+        if at in self.made:
+            maker, event, _ = self.made[at]
+            agent = maker % self.order.threads
+            if maker == lane or self.order.before(np.array([lane]), np.array([agent]), self.times[[event]])[0]:
+                return
+            what = f"signals an mbarrier that {self._agent_name(agent, lane)} initialises at {self.at(event)}"
+            what += ", without a barrier between"
+        self.machine.diag.report(instruction, what, lane)
 
     # blocks of a cluster end
 
@@ -473,7 +493,7 @@ class SharedMemory(Shadow):
             self.boxes.block_ends(block, (self.reads, self.async_reads))
         place = slice(block * self.of_block, (block + 1) * self.of_block)
         left = np.unique(self.under_way[place]).tolist() if self.copies else []
-        for last in [n for n in left if n and "bulk" in self.events[n][0].modifiers][-1:]:
+        for last in [n for n in left if n and _signals(self.events[n][0])][-1:]:
             what = "the block ends before anybody waits for this copy to its shared memory"
             there = int(np.flatnonzero(self.under_way[place] == last)[0])
             m.diag.report(self.events[last][0], what, int(self.copier[place][there]))
@@ -544,3 +564,14 @@ def marked(places: np.ndarray, size: int) -> np.ndarray:
     found = np.zeros(size, bool)
     found[places] = True
     return found
+
+
+def _signals(copy: Instruction) -> bool:
+    """Whether a copy to shared memory completes bytes on an mbarrier."""
+    return "bulk" in copy.modifiers or is_store_async(copy)
+
+
+def _copy_name(copy: Instruction) -> str:
+    if is_store_async(copy):
+        return "an st.async"
+    return "a bulk copy" if "bulk" in copy.modifiers else "a cp.async"

@@ -27,6 +27,7 @@ ONE_TO_ONE: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "LDG": (("ld", "ldu"), frozenset()),
     "STG": (("st",), frozenset()),
     "STS": (("st",), frozenset()),
+    "STAS": (("st",), frozenset({"async"})),
     "LDGSTS": (("cp",), frozenset({"async"})),
     "LDSM": (("ldmatrix",), frozenset()),
     "BAR": (("bar", "barrier"), frozenset()),

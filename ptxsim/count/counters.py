@@ -23,7 +23,7 @@ from ..machine.state import State
 from ..ptx import polling
 from ..ptx.merging import Cycle, Merges, Unrolled
 from ..ptx.program import Program
-from ..ptx.syntax import Instruction
+from ..ptx.syntax import Instruction, is_store_async
 from . import wavefronts
 
 
@@ -403,6 +403,8 @@ LOWER_BOUNDS = dict.fromkeys(
     ),
     "the hardware also counts wavefronts in which accesses of several warps, operands of wgmma or bulk copies meet",
 )
+STORED = ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum", "smsp__inst_executed_op_shared_st.sum")
+STORED_ASYNC = "st.async is left out: whether the hardware counts it among shared stores was not measured"
 POLLED = "rounds of a loop that polls are left out: how many a device makes depends on time"
 # Requests and sectors of local memory, which only kernels have that use some
 LOCAL_REQUESTS, LOCAL_SECTORS = (f"l1tex__t_{what}_pipe_lsu_mem_local_op" for what in ("requests", "sectors"))
@@ -412,9 +414,12 @@ BYTES, SECTORS = ":bytes", ":sectors"  # after the name of a ratio: its two sums
 def at_least(program: Program | None) -> dict[str, str]:
     """The counters of a program that are lower bounds, with the reason: those of shared memory
     that the hardware counts itself, and those of global memory where loops poll it."""
-    if program is None or polling.across_blocks(polling.loops(program)) is None:
-        return dict(LOWER_BOUNDS)
-    return LOWER_BOUNDS | dict.fromkeys(POLLS, POLLED)
+    found = dict(LOWER_BOUNDS)
+    if program is not None and any(is_store_async(i) for i in program.code):
+        found |= dict.fromkeys(STORED, STORED_ASYNC)
+    if program is not None and polling.across_blocks(polling.loops(program)) is not None:
+        found |= dict.fromkeys(POLLS, POLLED)
+    return found
 
 
 def totals(stats: list[Stats]) -> dict[str, float]:

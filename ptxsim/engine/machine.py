@@ -42,7 +42,7 @@ from ..machine.state import State
 from ..machine.warpgroups import Warpgroups, Watch
 from ..ptx import reaching_definitions as origins
 from ..ptx.program import Program, align_up
-from ..ptx.syntax import Immediate, Special
+from ..ptx.syntax import Immediate, Special, is_store_async
 from ..ptx.types import TYPES
 from .basic_blocks import Runs
 from .lowering import Lowering
@@ -201,8 +201,8 @@ def names_special(program: Program, part: str) -> bool:
 
 
 def has_proxies(program: Program) -> bool:
-    """Whether bulk copies or wgmma of a program access shared memory, besides loads and stores."""
-    return any(i.opcode == "wgmma" or "bulk" in i.modifiers for i in program.code)
+    """Whether bulk copies, st.async or wgmma of a program access shared memory, besides loads and stores."""
+    return any(i.opcode == "wgmma" or "bulk" in i.modifiers or is_store_async(i) for i in program.code)
 
 
 def smallest_shared_access(program: Program) -> int:

@@ -17,7 +17,7 @@ from ..instructions import registry
 from ..machine.warpgroups import is_mma
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import ANYTHING, UNKNOWN, Origins
-from ..ptx.syntax import Address, Instruction, Register, Variable, registers_of
+from ..ptx.syntax import Address, Instruction, Register, Variable, is_store_async, registers_of
 
 # effects that do no more than write their destinations
 PURE = {"mov", "cvta", "isspacep", "mma", "movmatrix"}
@@ -95,6 +95,9 @@ def _needs(i: Instruction, wanted: set[Register], memory: Memory) -> tuple[set[R
     if is_mma(i) and wanted.isdisjoint(registers_of(i.operands[0])):
         descriptors = [o for o in i.operands[1:3] if isinstance(o, Register)]  # A may be values in registers
         return guard.union(descriptors), False
+    if is_store_async(i):  # it signals an mbarrier, whatever it stores
+        to, values, bar = i.operands
+        return guard | set(registers_of([to, bar, *([values] if memory.matters(i) else [])])), True
     if i.opcode in ACCESSES and not _is_parameter(i):
         if memory.matters(i) if i.opcode in STORES else not wanted.isdisjoint(registers_of(i.operands[0])):
             return guard | set(registers_of(i.operands)), True

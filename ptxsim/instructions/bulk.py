@@ -202,21 +202,7 @@ class Bulk:
             shift = (block - own) * part
             access = to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
             copy = Copy(self.instruction, access.lanes, access, data, 8, PIECE, NO_GROUP, at, read, pattern)
-            self.m.events.copy_begins(copy)
-            self.m.phases.signal(at, self._landing(copy, lane, at, size))
-
-    def _landing(self, copy: Copy, lane: int, at: int, size: int) -> Callable[[], None]:
-        def complete(state: State, index: int) -> None:
-            state.bytes -= size
-
-        def land() -> None:
-            for number, values in enumerate(copy.data):
-                copy.access.store(copy.size, values, number)
-            self.m.events.shared.copy_lands(copy, None)
-            self.m.phases.count(at, self.instruction, -size)
-            self.m.phases.change(self.instruction, np.array([at]), np.array([lane]), complete)
-
-        return land
+            begin(self.m, copy, at, lane, size)
 
     # out of shared memory
 
@@ -423,6 +409,23 @@ class Bulk:
         if box.by_device:
             self.m.memory.require_valid(access, unit, unit, self.instruction, "cp_async" if whole else "cp_async_ld")
         return access, unit, inside, first, end
+
+
+def begin(m: Machine, copy: Copy, at: int, lane: int, size: int) -> None:
+    """A copy of `size` bytes by a lane is on its way: it lands when somebody waits for the mbarrier at `at`."""
+
+    def complete(state: State, index: int) -> None:
+        state.bytes -= size
+
+    def land() -> None:
+        for number, values in enumerate(copy.data):
+            copy.access.store(copy.size, values, number)
+        m.events.shared.copy_lands(copy, None)
+        m.phases.count(at, copy.instruction, -size)
+        m.phases.change(copy.instruction, np.array([at]), np.array([lane]), complete)
+
+    m.events.copy_begins(copy)
+    m.phases.signal(at, land)
 
 
 def _together(

@@ -95,6 +95,11 @@ class Arguments:
     items: tuple[Any, ...]
 
 
+def is_store_async(instruction: Instruction) -> bool:
+    """Whether an instruction is st.async."""
+    return instruction.opcode == "st" and "async" in instruction.modifiers
+
+
 def registers_of(operand: object) -> Iterator[Register]:
     """The registers that an operand names."""
     match operand:

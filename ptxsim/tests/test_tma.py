@@ -218,6 +218,14 @@ def hand_over(kernel, fault=0):
     assert (out.numpy() == x[::-1]).all()
 
 
+def exchange(kernel, fault=0):
+    """st.async between blocks of a cluster."""
+    x = np.arange(2048, dtype=np.int32)
+    out = Array(np.zeros(2048, np.int32), "out")
+    kernel("exchange").launch(4, 128, [out, Array(x), fault])
+    assert (out.numpy() == x.reshape(2, 2, 128, 4)[:, ::-1, ::-1].reshape(-1)).all()
+
+
 def stored(kernel, fault=0):
     """The source of a bulk store is written after it."""
     return put(kernel, np.zeros((16, 64), np.uint16), TILE, fault=fault)
@@ -257,7 +265,7 @@ def warp_flags(kernel, fault=0):
 
 TILE = TensorMap(Array(np.zeros((16, 64), np.uint16), "C"), (16, 64))
 RIGHT = [
-    *((run, 0) for run in (ring, multicast, swap, hand_over, store_and_multiply, relaxed_arrival, fix_up, warp_flags)),
+    *((run, 0) for run in (ring, multicast, swap, hand_over, exchange, store_and_multiply, relaxed_arrival, fix_up, warp_flags)),
     *((stored, 3), (relaxed_arrival, 2), (fix_up, 4)),
 ]
 
@@ -312,6 +320,17 @@ FAULTS = [
     (fix_up, 3, f"race in global memory: reads what block .*, thread .* writes at {AT}"),
     (fix_up, 5, "deadlock: waits in a loop for memory that nobody changes any more"),
     (warp_flags, 1, r"race in global memory: reads what .* writes at"),
+    (exchange, 1, f"signals an mbarrier that block .*, thread .0, 0, 0. initialises at {AT}, without a barrier between"),
+    (exchange, 2, f"race: reads what an st.async writes at {AT}, before this thread sees its mbarrier's phase end"),
+    (exchange, 3, f"cannot end, as copies brought 16 bytes more than expected .{AT} expects 2032; {AT} brought 2048."),
+    (exchange, 4, "signals an mbarrier that (nobody has initialised|block .* initialises)"),
+    (exchange, 5, "st.async: the data and the mbarrier are in different blocks of the cluster"),
+    (exchange, 6, "out-of-bounds shared::cluster cp.async store of 16 bytes"),
+    (exchange, 7, f"write: an st.async of thread .0, 0, 0., at {AT}, to there has not been waited for"),
+    (exchange, 8, f"race: reads what an st.async writes at {AT}, before this thread sees its mbarrier's phase end"),
+    (exchange, 9, f"read before the wait: an st.async of thread .*, at {AT}, to there has not been waited for"),
+    (exchange, 10, f"write: an st.async of thread .*, at {AT}, to there has not been waited for"),
+    (exchange, 11, "the block ends before anybody waits for this copy to its shared memory"),
 ]
 
 
@@ -454,6 +473,13 @@ TWO_STORES = (
     "cp.async.bulk.wait_group.read 1; st.shared.u32 [%r1+AT], %r3; cp.async.bulk.wait_group 0;}"
 )
 
+ASYNC = (
+    "{.reg .pred %p; mov.u32 %r4, %tid.x; setp.ne.u32 %p, %r4, 0; @%p exit; add.u32 %r2, %r1, 64;"
+    "mbarrier.init.shared.b64 [%r2], 1; mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 8;"
+    "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.KIND [%r1], DATA, [%r2];"
+    "l: mbarrier.try_wait.parity.shared.b64 %p, [%r2], 0; @!%p bra l;}"
+)
+
 
 @pytest.mark.parametrize(
     ("line", "message"),
@@ -478,6 +504,11 @@ TWO_STORES = (
             "a multicast to the blocks of mask 0x0, but the cluster has 1",
         ),
         ("mbarrier.init.b64 [%rd2], 1;", "an mbarrier that is not in shared memory"),
+        (ASYNC.replace("KIND", "v2.f32").replace("DATA", "{0f3F800000, 0f3F800000}"), None),
+        (ASYNC.replace("KIND", "b64").replace("DATA", "%rd2"), None),
+        (ASYNC.replace("KIND", "v4.b64").replace("DATA", "{%rd2, %rd2, %rd2, %rd2}"), "a store of 4 times 8 bytes"),
+        (ASYNC.replace("KIND", "b16").replace("DATA", "0"), "a store of 1 times 2 bytes"),
+        (ASYNC.replace("weak", "release").replace("KIND", "b32").replace("DATA", "%r3"), "a form other than .weak"),
         ("mapa.u32 %r3, %r1, 1;", "mapa: rank 1, but the cluster has 1 block"),
         ("barrier.cluster.aligned;", "neither .arrive nor .wait"),
         ("barrier.cluster.wait;", "barrier.cluster.wait without an arrive before it"),

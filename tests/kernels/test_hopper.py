@@ -104,14 +104,14 @@ FORGOTTEN = [  # kernel, what its source has, what is put there, problem, what i
     (SHARING, "warpgroup::sync(2 + group);", "", SHARED, "without a barrier between"),
     (
         *(SLICED, "barrier.cluster.arrive.release.aligned;", "barrier.cluster.arrive.relaxed.aligned;"),
-        *(SHARED, "without a barrier after its wait_group"),
+        *(SHARED, "may have ended"),
     ),
-    (
-        *(SLICED, "meet();  // the sums have been read, and C may take their place", ""),
-        *(SHARED, "without a barrier between"),
-    ),
-    (SLICED, "rank(x, y, s), make_float4", "rank(x, y, slice), make_float4", SHARED, "elements are off"),
-    (SLICED, "place((slice + s) % SLICES, four)", "place(slice, four)", SHARED, "elements are off"),
+    (SLICED, "meet();\n        mbarrier::wait(come, 0);", "mbarrier::wait(come, 0);", SHARED, "wgmma"),
+    (SLICED, "mbarrier::wait(come, 0);", "", SHARED, "not been waited for"),
+    (SLICED, "arrive_expect_tx(come, Sums::BYTES)", "arrive_expect_tx(come, Sums::BYTES - 16)", SHARED, "deadlock"),
+    (SLICED, "store_async_4(to, rank(x, y, s)", "store_async_4(to, rank(x, y, slice)", SHARED, "elements are off"),
+    (SLICED, "load_shared_4(place(distance, four))", "load_shared_4(place(1, four))", SHARED, "elements are off"),
+    ("hgemm_transposed_64x64_k2_bf16", "cluster::wait();  // all", ";  // all", SHARED, "signals an mbarrier"),
 ]
 
 

@@ -409,6 +409,43 @@ KERNEL __cluster_dims__(2, 1, 1) hand_over(int* out, const int* in, int fault) {
     cluster_sync();
 }
 
+// st.async: each thread sends four numbers to the other block, whose mbarrier says when all have come.
+__device__ void send_four(void* to, int4 v, uint64_t* bar, int rank, int rank_of_bar) {
+    asm volatile(
+        "{ .reg .b32 to, bar;\n"
+        "mapa.shared::cluster.u32 to, %0, %6;\n"
+        "mapa.shared::cluster.u32 bar, %1, %7;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [to], {%2, %3, %4, %5}, [bar]; }" ::"r"(
+            shared_address(to)),
+        "r"(shared_address(bar)), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(rank), "r"(rank_of_bar)
+        : "memory");
+}
+
+KERNEL __cluster_dims__(2, 1, 1) exchange(int* out, const int* in, int fault) {
+    __shared__ alignas(128) int4 s[128];
+    __shared__ uint64_t come;
+    const int other = cluster_rank() ^ 1, t = threadIdx.x;
+    if (t == 0) {
+        init(&come, 1);
+        if (fault != 1) init_fence();
+        if (fault == 2) arrive(&come);
+        else expect(&come, fault == 3 ? sizeof(s) - 16 : sizeof(s));
+    }
+    __syncwarp();
+    if (fault != 4) {
+        asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    }
+    const int* from = in + (blockIdx.x * 128 + t) * 4;
+    int4* to = fault == 6 ? &s[in[1] << 16] : fault == 7 ? s + t / 2 : s + t;
+    send_four(to, make_int4(from[0], from[1], from[2], from[3]), &come, other, fault == 5 ? other ^ 1 : other);
+    if (fault == 10) s[t].x = 0;  // at the same place
+    if (fault == 8 ? t == 0 : fault != 9 && fault != 11) wait(&come, 0);
+    if (fault == 11) return;
+    const int4 v = s[127 - t];
+    int* at = out + (blockIdx.x * 128 + t) * 4;
+    at[0] = v.x, at[1] = v.y, at[2] = v.z, at[3] = v.w;
+}
+
 // A fence lets a relaxed arrival order what came before it: here mbarriers that are made.
 KERNEL __cluster_dims__(2, 1, 1) relaxed_arrival(int* out, int fault) {
     __shared__ uint64_t bar;
