@@ -124,26 +124,26 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
     auto full = [&](int stage) { return inbox + Sums::BYTES + stage * 8; };
     auto empty = [&](int stage) { return full(STAGES + stage); };
     const uint32_t come = full(2 * STAGES);
-    // A block's parts of A and B, and who else needs them: the first row of each, and masks of blocks.
+    // This block's parts of A and B, from rows `part_a` and `part_b` of the tiles on, for the blocks in the masks.
     auto load = [&](int stage, int step, int part_a, int part_b, uint16_t share_a, uint16_t share_b) {
-                    mbarrier::arrive_expect_tx(full(stage), STAGE_BYTES);
-                    const uint32_t a = a_tile(stage) + part_a * wgmma::ROW_BYTES;
-                    if constexpr (CX == 1) {
-                        tma::load(a, tma_a, row, step * BK, full(stage));
-                    } else {
-                        tma::load_multicast(a, tma_a, row + part_a, step * BK, full(stage), share_a);
-                    }
-        #pragma unroll
-                    for (int c = 0; c < CONSUMERS; ++c) {
-                        const uint32_t b = b_tile(stage) + c * BOX_BYTES + part_b * wgmma::ROW_BYTES;
-                        const int across = COLUMN_MAJOR_B ? col + c * 64 + part_b : step * BK + part_b;  // rows of the box
-                        const int along = COLUMN_MAJOR_B ? step * BK : col + c * 64;
-                        if constexpr (CY == 1) {
-                            tma::load(b, tma_b, across, along, full(stage));
-                        } else {
-                            tma::load_multicast(b, tma_b, across, along, full(stage), share_b);
-                        }
-                    }
+        mbarrier::arrive_expect_tx(full(stage), STAGE_BYTES);
+        const uint32_t a = a_tile(stage) + part_a * wgmma::ROW_BYTES;
+        if constexpr (CX == 1) {
+            tma::load(a, tma_a, row, step * BK, full(stage));
+        } else {
+            tma::load_multicast(a, tma_a, row + part_a, step * BK, full(stage), share_a);
+        }
+#pragma unroll
+        for (int c = 0; c < CONSUMERS; ++c) {
+            const uint32_t b = b_tile(stage) + c * BOX_BYTES + part_b * wgmma::ROW_BYTES;
+            const int across = COLUMN_MAJOR_B ? col + c * 64 + part_b : step * BK + part_b;  // rows of the box
+            const int along = COLUMN_MAJOR_B ? step * BK : col + c * 64;
+            if constexpr (CY == 1) {
+                tma::load(b, tma_b, across, along, full(stage));
+            } else {
+                tma::load_multicast(b, tma_b, across, along, full(stage), share_b);
+            }
+        }
     };
     if (threadIdx.x == THREADS) {
         if constexpr (!ALONE) {
@@ -158,7 +158,7 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
         if constexpr (SLICES > 1) mbarrier::init(come, 1);
         mbarrier::fence_init();
         if constexpr (SLICES > 1) mbarrier::arrive_expect_tx(come, Sums::BYTES);
-        if constexpr (ALONE) {
+        if constexpr (ALONE) {  // the first loads wait for nothing
 #pragma unroll 1
             for (int stage = 0; stage < STAGES && first + stage < last; ++stage) {
                 load(stage, first + stage, 0, 0, 0, 0);
@@ -246,7 +246,7 @@ hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__
         sums.send(sum, total, [&](uint32_t to, int s, float4 four) {
             cluster::store_async_4(to, rank(x, y, s), four, come);
         });
-        meet();
+        meet();  // as above
         mbarrier::wait(come, 0);
         sums.receive(total);
     }

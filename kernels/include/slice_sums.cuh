@@ -16,7 +16,6 @@
 #pragma once
 
 #include "include/ptx.cuh"
-#include "include/warpgroup.cuh"
 
 template <int SLICES, int THREADS, int SUMS>
 struct SliceSums {

@@ -265,7 +265,10 @@ def warp_flags(kernel, fault=0):
 
 TILE = TensorMap(Array(np.zeros((16, 64), np.uint16), "C"), (16, 64))
 RIGHT = [
-    *((run, 0) for run in (ring, multicast, swap, hand_over, exchange, store_and_multiply, relaxed_arrival, fix_up, warp_flags)),
+    *(
+        (run, 0)
+        for run in (ring, multicast, swap, hand_over, exchange, store_and_multiply, relaxed_arrival, fix_up, warp_flags)
+    ),
     *((stored, 3), (relaxed_arrival, 2), (fix_up, 4)),
 ]
 
@@ -320,7 +323,11 @@ FAULTS = [
     (fix_up, 3, f"race in global memory: reads what block .*, thread .* writes at {AT}"),
     (fix_up, 5, "deadlock: waits in a loop for memory that nobody changes any more"),
     (warp_flags, 1, r"race in global memory: reads what .* writes at"),
-    (exchange, 1, f"signals an mbarrier that block .*, thread .0, 0, 0. initialises at {AT}, without a barrier between"),
+    (
+        exchange,
+        1,
+        f"signals an mbarrier that block .*, thread .0, 0, 0. initialises at {AT}, without a barrier between",
+    ),
     (exchange, 2, f"race: reads what an st.async writes at {AT}, before this thread sees its mbarrier's phase end"),
     (exchange, 3, f"cannot end, as copies brought 16 bytes more than expected .{AT} expects 2032; {AT} brought 2048."),
     (exchange, 4, "signals an mbarrier that (nobody has initialised|block .* initialises)"),
