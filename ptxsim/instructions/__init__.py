@@ -21,6 +21,7 @@ from . import (  # noqa: F401
     mbarrier,
     memory,
     move,
+    store_async,
     tensormap,
     texture,
     video,

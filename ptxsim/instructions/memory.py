@@ -131,13 +131,8 @@ def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type) -> St
     return step
 
 
-@effect("st", takes(ADDRESS, VALUES, ADDRESS, when="async"), takes(ADDRESS, VALUES, optional=(VALUE,)))
 def st(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """st: store to a space, a vector at once (PTX ISA 9.7.9.11)."""
-    if modifiers.flag("async"):
-        from .store_async import store_async
-
-        return store_async(m, instruction, modifiers)
+    """st: store to a space, a vector at once (PTX ISA 9.7.9.11). `store_async` registers it, with st.async."""
     space, vector, t, ordered = parse_access(modifiers)
     address, source = instruction.operands[:2]
     if space == "const" or (space == "param" and m.operands.symbol_space(address.base) == "param"):

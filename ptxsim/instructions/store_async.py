@@ -15,11 +15,17 @@ from ..machine.memory import Access
 from ..ptx.syntax import Instruction
 from ..ptx.types import TYPES
 from .bulk import NO_GROUP, Pieces, begin
-from .memory import elements, parse_access
+from .memory import elements, parse_access, st
 from .needs import Machine
-from .registry import Modifiers, Step
+from .registry import ADDRESS, VALUE, VALUES, Modifiers, Step, effect, takes
 
 MOST = 16  # bytes of a thread
+
+
+@effect("st", takes(ADDRESS, VALUES, ADDRESS, when="async"), takes(ADDRESS, VALUES, optional=(VALUE,)))
+def store(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """st and st.async."""
+    return (store_async if modifiers.flag("async") else st)(m, instruction, modifiers)
 
 
 def store_async(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
