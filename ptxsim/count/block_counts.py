@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import PtxError
 from ..ptx import sass, syntax
 
 # SASS opcodes of which each execution is one of a PTX instruction: opcodes of that, and words that it must have
@@ -72,19 +71,6 @@ class _Anchor:
 
 
 Merged = dict[tuple[tuple[tuple[int, float], ...], float], _Anchor]  # equations that say the same
-
-
-def require_same(function: sass.Function, code: list[syntax.Instruction], source: str) -> None:
-    """Raise `PtxError` where the PTX is not the one that the cubin was made from."""
-    if function.ptx is None or not any(i.ptx_line for i in function.instructions):
-        raise PtxError(f"{function.name}: the cubin has no line table; remedy: compile with -lineinfo (nvcc or ptxas)")
-    lines = function.ptx.splitlines()
-    for instruction in code:
-        line = instruction.ptx_line
-        if line > len(lines) or instruction.opcode not in lines[line - 1]:
-            raise PtxError(
-                f"{source}: not the PTX that the cubin was made from (line {line} of it has no {instruction.opcode})"
-            )
 
 
 def executions(function: sass.Function, code: list[syntax.Instruction], counts: Mapping[int, float]) -> Executions:

@@ -512,12 +512,16 @@ class _Parser:
         type_, _, vector, _ = self.declared_type()
         if vector != 1:
             raise self.error("vector registers are not supported")
-        for name in self.separated(self.name):
+
+        def declare() -> None:
+            name = self.name()
             if self.accept("<"):
                 self.scope.ranges[name] = self.integer(), type_
                 self.expect(">")
             else:
                 self.register(name, type_, self.scope)
+
+        self.separated(declare)
         self.expect(";")
 
     def find(self, name: str, scope: _Scope | None) -> Register | Variable | Label | None:

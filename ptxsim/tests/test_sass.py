@@ -211,11 +211,13 @@ def test_faults_are_one_clear_line(cubin, tmp_path, entry, kept, words):
     )
 
 
-def test_without_cuobjdump_a_remedy_is_named(cubin, tmp_path, monkeypatch):
+def test_without_nvdisasm_a_remedy_is_named(cubin, tmp_path, monkeypatch):
     monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PtxError, match=r"no cuobjdump.*remedy"):
-        sass.read(cubin, "merged")
+    unread = tmp_path / "unread.cubin"
+    unread.write_bytes(cubin.read_bytes())
+    with pytest.raises(PtxError, match=r"no nvdisasm.*remedy"):
+        sass.read(unread, "merged")
 
 
 SETMAXNREG = """.version 8.6
