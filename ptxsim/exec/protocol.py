@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 class Message(enum.IntEnum):
-    """Messages of the stand-ins. Those in ANSWERED get a reply."""
+    """Messages of the stand-ins. All but those in UNANSWERED get a reply."""
 
     HELLO = 1
     ALLOCATED = 2
@@ -33,18 +33,8 @@ class Message(enum.IntEnum):
     COPIED = 16
 
 
-ANSWERED = {
-    Message.HELLO,
-    Message.MODULE_LOAD,
-    Message.MODULE_PLACE,
-    Message.KERNEL,
-    Message.LAUNCH,
-    Message.NOTE,
-    Message.GEMM,
-    Message.HOST_FAULT,
-    Message.ORDER,
-    Message.COPIED,
-}
+UNANSWERED = {Message.ALLOCATED, Message.FREED, Message.WRITTEN}
+UNANSWERED |= {Message.TEXTURE, Message.TEXTURE_GONE, Message.TENSOR_MAP}
 
 
 class Ordering(enum.IntEnum):
