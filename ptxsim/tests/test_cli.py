@@ -106,11 +106,3 @@ def test_constants_from_the_command_line(command, capsys):
     for wrong in ("taps", "taps=", "=ones:f32:2", "taps=1"):
         assert command("convolve", "k.ptx", *arguments, "--constant", wrong) == 2
         assert capsys.readouterr().err.startswith(f"ptxsim: --constant {wrong!r}: expected NAME=ARG")
-
-
-def test_an_array_that_nobody_wrote(command, capsys):
-    assert command("accumulate", "k.ptx", *launch_options(1, 32, "uninit:f32:32", "ones:f32:33", "0.0")) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("ptxsim: accumulate: k.cu:13: block (0, 0, 0), thread (0, 0, 0): read of global memory")
-    assert error.count("\n") == 1
-    assert command("accumulate", "k.ptx", *launch_options(1, 32, "zeros:f32:32", "ones:f32:33", "0.0")) == 0
