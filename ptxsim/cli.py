@@ -38,7 +38,6 @@ from .engine.kernel import Launch
 from .errors import (
     EMULATOR_FAILED,
     KernelFault,
-    NoEntryError,
     PtxsimError,
     TooCostlyError,
     report_own_failure,
@@ -54,7 +53,6 @@ from .machine.observer import Observer
 from .machine.tensor_maps import TensorMap
 from .ptx import sass
 from .ptx.compiler import DEBUG, SOURCES
-from .ptx.loading import prepare, why_not
 from .ptx.sources import require_writable, write_whole
 
 FAULTS, USAGE, NOTES = 1, 2, 4  # exit codes: of faults of the kernel, of what cannot be run, of notes alone
@@ -133,11 +131,8 @@ def _figures(found: Mapping[str, float], at_least: Mapping[str, str]) -> list[st
 
 def _kernel(options: argparse.Namespace, folder: Path | None = None) -> Kernel:
     """The kernel that the options name; with `folder`, its machine code too, which is put there if need be."""
-    text, cubin = prepare(options.kernel, options.ptx, options.cubin, options.arch, options.flags, folder)
-    try:
-        return load(text, options.entry, cubin)
-    except NoEntryError as error:
-        raise why_not(options.kernel, options.entry, options.flags, error) from None
+    cubin, ptx, arch, flags = options.cubin, options.ptx, options.arch, options.flags
+    return load(options.kernel, options.entry, cubin, ptx, arch, flags, folder)
 
 
 def _fields(options: argparse.Namespace, arguments: list[Argument]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from ..machine.state import State
 from ..ptx import polling
 from ..ptx.merging import Cycle, Merges, Unrolled
 from ..ptx.program import Program
+from ..ptx.reaching_definitions import named_spaces
 from ..ptx.syntax import Instruction
 from . import wavefronts
 
@@ -343,7 +344,7 @@ class Counters(Observer):
         stats.wanted = stats.wanted + wanted
 
     def _local(self, event: MemoryEvent, stats: Stats) -> None:
-        if "param" in (m.split("::")[0] for m in event.instruction.modifiers):
+        if "param" in named_spaces(event.instruction):
             return  # what functions pass is in registers
         addresses, active = event.addresses()
         stats.requests = stats.requests + self._sum(np.asarray(active.any(axis=1)))

@@ -40,9 +40,9 @@ def show_warnings(program: str, report: str) -> None:
         print(f"ptxsim: {program}: {line}", file=sys.stderr)
 
 
-def run(command: Sequence[str | Path], failed: str) -> subprocess.CompletedProcess[str]:
+def run(command: Sequence[object], failed: str) -> subprocess.CompletedProcess[str]:
     """Run a tool. Raises `PtxError`: `failed`, and the first error that the tool names."""
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, errors="replace")
     if done.returncode:
         lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
         first = next((line for line in lines if "error" in line.lower()), lines[0])

@@ -96,6 +96,7 @@ def test_arguments():
     value = parse_argument("random:bf16:3x4:7", 0).value.numpy()
     assert value.shape == (3, 4) and (value == parse_argument("random:bf16:3x4:7", 1).value.numpy()).all()
     assert np.isnan(parse_argument("nan:f32:2", 0).value.numpy()).all()
+    assert parse_argument("uninit:f32:2", 0).value.unwritten and not parse_argument("nan:f32:2", 0).value.unwritten
 
 
 def test_constants_from_the_command_line(command, capsys):
