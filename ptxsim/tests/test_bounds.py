@@ -172,15 +172,15 @@ def test_a_line_in_two_blocks_is_an_estimate():
 
 
 def test_lines_of_requests():
-    active = np.ones((1, 32), bool)
     lane = np.arange(32)[None, :]
-    assert bounds.count_lines(4 * lane, active, 4) == 1
-    assert bounds.count_lines(4 * lane + 64, active, 4) == 2
-    assert bounds.count_lines(16 * lane, active, 16) == 4
-    assert bounds.count_lines(4096 * lane, active, 4) == 32
-    assert bounds.count_lines(0 * lane, active, 4) == 1
-    assert bounds.count_lines(4096 * lane, lane < 5, 4) == 5
-    assert bounds.count_lines(4096 * lane, lane < 0, 4) == 0
+    for addresses, active, width, lines in (
+        (4 * lane + 64, 32, 4, 2),
+        (16 * lane, 32, 16, 4),
+        (0 * lane, 32, 4, 1),
+        (4096 * lane, 5, 4, 5),
+        (4096 * lane, 0, 4, 0),
+    ):
+        assert bounds.count_lines(addresses, lane < active, width) == lines
 
 
 def test_bounds_of_a_copy_by_hand(made):
