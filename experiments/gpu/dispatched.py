@@ -6,7 +6,7 @@ from experiments.gpu.device import CatalogueKernel, Gpu
 from experiments.gpu.fastest_call import Call, FastestCall
 from kernels.catalogue import Dispatcher, Problem
 
-TIMED = 14  # kernels, the likeliest first: the fastest of all is among them, or one within 0.2% in the mean (docs/measuring.md)
+TIMED = 14  # kernels, the likeliest first; docs/measuring.md says what that leaves of the fastest of all
 
 
 class DispatchedGemm(FastestCall):
