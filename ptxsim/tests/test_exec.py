@@ -148,7 +148,7 @@ def test_calls_that_are_not_there(programs):
     assert [re.match(r"ptxsim: (\w+) at missing.cu:(\d+) ", line).groups() for line in named] == [
         ("cudaIpcGetMemHandle", "12"),
         ("cudaIpcOpenEventHandle", "16"),
-        ("cudaMallocArray", "19"),
+        ("cudaMallocMipmappedArray", "19"),
     ]
 
 
