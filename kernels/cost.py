@@ -42,6 +42,7 @@ class Scheme:
 
 
 TENSOR_CORES = Rates(3.96e6, 11.3e6, 2.28e6, 0.134, 0.0, 0.0, 3.15, 0.0)
+SPLIT_TF32 = Rates(0.586e6, 11.3e6, 2.28e6, 0.134, 0.0, 0.0, 2.75, 0.0)  # three products for each of fp32
 FMA_PIPE = Rates(0.27e6, 33.5e6, 1.71e6, 0.39, 0.97, 0.23, 3.1, 0.09)
 SCHEMES = {
     "wgmma_transposed": Scheme(4.9, 2.9),
@@ -50,9 +51,10 @@ SCHEMES = {
     "splitk": Scheme(6.7, 2.8),
     "t128x256x8_cpasync": Scheme(2.9, 2.7),
     "tma_streamk": Scheme(12.8, 0.4),
+    "3xtf32_wgmma": Scheme(5.0, 1.35),
 }
 OTHERS = Scheme(6.0, 1.0)
-CONSTANTS = repr((TENSOR_CORES, FMA_PIPE, SCHEMES, OTHERS))  # changes with what predictions follow from
+CONSTANTS = repr((TENSOR_CORES, SPLIT_TF32, FMA_PIPE, SCHEMES, OTHERS))  # changes with what predictions follow from
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
 def time_us(variant: Variant, problem: Problem, sms: int = SMS) -> float:
     """How long a launch of `variant` takes on an H100, in microseconds."""
     found, values, types = schedule(variant, problem, sms), variant.template, variant.types
-    rates = TENSOR_CORES if variant.tensor_cores else FMA_PIPE
+    rates = FMA_PIPE if not variant.tensor_cores else SPLIT_TF32 if variant.dtype == "fp32" else TENSOR_CORES
     scheme = SCHEMES.get(variant.source.stem, OTHERS)
     rows, columns, depth = (variant.tile[axis] for axis in "mnk")
     area = rows * columns / 128**2

@@ -20,7 +20,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -38,7 +38,6 @@ from .engine.kernel import Launch
 from .errors import (
     EMULATOR_FAILED,
     KernelFault,
-    NoEntryError,
     PtxsimError,
     TooCostlyError,
     report_own_failure,
@@ -49,12 +48,11 @@ from .interface import Kernel, load
 from .machine import faults
 from .machine.arrays import Array
 from .machine.faults import parse_accepted
-from .machine.launch import Checks, Limits
+from .machine.launch import Limits
 from .machine.observer import Observer
 from .machine.tensor_maps import TensorMap
 from .ptx import sass
 from .ptx.compiler import DEBUG, SOURCES
-from .ptx.loading import prepare, why_not
 from .ptx.sources import require_writable, write_whole
 
 FAULTS, USAGE, NOTES = 1, 2, 4  # exit codes: of faults of the kernel, of what cannot be run, of notes alone
@@ -133,15 +131,21 @@ def _figures(found: Mapping[str, float], at_least: Mapping[str, str]) -> list[st
 
 def _kernel(options: argparse.Namespace, folder: Path | None = None) -> Kernel:
     """The kernel that the options name; with `folder`, its machine code too, which is put there if need be."""
-    text, cubin = prepare(options.kernel, options.ptx, options.cubin, options.arch, options.flags, folder)
-    try:
-        return load(text, options.entry, cubin)
-    except NoEntryError as error:
-        raise why_not(options.kernel, options.entry, options.flags, error) from None
+    cubin, ptx, arch, flags = options.cubin, options.ptx, options.arch, options.flags
+    return load(options.kernel, options.entry, cubin, ptx, arch, flags, folder)
 
 
-def _limits(options: argparse.Namespace) -> Limits:
-    return Limits(steps=options.steps, lanes=options.lanes, thread_instructions=options.thread_instructions)
+def _fields(options: argparse.Namespace, arguments: list[Argument]) -> dict[str, Any]:
+    """The fields of a launch that all commands have."""
+    return {
+        "grid": parse_size(options.grid),
+        "block": parse_size(options.block),
+        "args": [a.value for a in arguments],
+        "shared_bytes": options.shared,
+        "limits": Limits(steps=options.steps, lanes=options.lanes, thread_instructions=options.thread_instructions),
+        "constants": dict(map(parse_constant, options.constant)),
+        "cluster": _cluster(options),
+    }
 
 
 def _arguments(options: argparse.Namespace) -> list[Argument]:
@@ -159,28 +163,16 @@ def _launch(
     observers: Sequence[Observer],
     blocks: Sequence[int] | None = None,
 ) -> Launch:
-    checks = Checks() if options.checks else False
-    limits = _limits(options)
     done = kernel.launch(
-        parse_size(options.grid),
-        parse_size(options.block),
-        [a.value for a in arguments],
-        options.shared,
-        observers,
-        checks,
-        limits,
-        constants=dict(map(parse_constant, options.constant)),
-        cluster=_cluster(options),
+        **_fields(options, arguments),
+        observers=observers,
+        checks=options.checks,
         blocks=blocks,
         stop_at_first=getattr(options, "stop_at_first", True),
         accept=[parse_accepted(text) for text in getattr(options, "accept", ())],
     )
-    for found in done.faults:
-        if found.accepted is None:
-            print(f"ptxsim: {found}", file=sys.stderr)
-    for found in done.faults:
-        if found.accepted is not None:
-            print(f"ptxsim: {found.acceptance}", file=sys.stderr)
+    for found in sorted(done.faults, key=lambda found: found.accepted is not None):
+        print(f"ptxsim: {found if found.accepted is None else found.acceptance}", file=sys.stderr)
     for note in done.notes:
         print(f"ptxsim: note: {note}", file=sys.stderr)
     return done
@@ -212,18 +204,8 @@ def _counted(kernel: Kernel, options: argparse.Namespace, arguments: list[Argume
 def _predicted(
     kernel: Kernel, options: argparse.Namespace, arguments: list[Argument], by_instruction: bool = False
 ) -> prediction.Prediction:
-    return prediction.predict(
-        kernel,
-        parse_size(options.grid),
-        parse_size(options.block),
-        [a.value for a in arguments],
-        options.shared,
-        dict(map(parse_constant, options.constant)),
-        _limits(options),
-        _cluster(options),
-        _over(getattr(options, "over", None)),
-        by_instruction,
-    )
+    over = _over(getattr(options, "over", None))
+    return prediction.predict(kernel, **_fields(options, arguments), over=over, by_instruction=by_instruction)
 
 
 def _sampled(kernel: Kernel, found: prediction.Prediction) -> str:
@@ -329,21 +311,15 @@ def banks(options: argparse.Namespace) -> int:
     arguments = _arguments(options)
     found = accesses(
         kernel,
-        parse_size(options.grid),
-        parse_size(options.block),
-        [a.value for a in arguments],
-        options.line,
-        options.file,
-        shared_bytes=options.shared,
+        **_fields(options, arguments),
+        line=options.line,
+        file=options.file,
         of_block=parse_size(options.of_block),
         warp=options.warp,
         execution=options.execution,
         source=options.source,
         near=[options.kernel.parent],
         checks=options.checks,
-        limits=_limits(options),
-        constants=dict(map(parse_constant, options.constant)),
-        cluster=_cluster(options),
     )
     shown = distinct(found)
     if options.occurrence is not None:
@@ -431,8 +407,12 @@ class _Flags(argparse.Action):
             parser.error(f"--nvcc-flags {value!r}: {error}")
 
 
-def _source(parser: argparse.ArgumentParser) -> None:
-    """Options that say what the kernel is read from."""
+def _command(commands: Any, act: Callable[[argparse.Namespace], int], out: str) -> argparse.ArgumentParser:
+    """A subcommand that launches a kernel, with the options that all of these have; `out`: what --out writes."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        act.__name__, help=act.__doc__, epilog=ARGUMENTS, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.set_defaults(act=act)
     parser.add_argument("kernel", type=Path, help=".ptx, .cubin with line information, or .cu, .cuh that nvcc compiles")
     parser.add_argument("--cubin", type=Path, help="what was made of it: merged accesses count as there")
     parser.add_argument("--ptx", type=Path, help="what a .cubin was made from (default: the PTX that it holds)")
@@ -446,9 +426,6 @@ def _source(parser: argparse.ArgumentParser) -> None:
         metavar="FLAGS",
         help="further ones, as --nvcc-flags='-std=c++20 --use_fast_math --expt-relaxed-constexpr'",
     )
-
-
-def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--entry", help="the kernel: its name, 'tiled<128, 8>', or a part that only its name has")
     parser.add_argument("--grid", required=True, help="X, X,Y or X,Y,Z")
     parser.add_argument("--block", required=True, help="X, X,Y or X,Y,Z")
@@ -470,6 +447,8 @@ def _common(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="what the grid may cost; more, as its first blocks tell, is refused (default: %(default)g)",
     )
+    parser.add_argument("--out", type=Path, help=out)
+    return parser
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -480,58 +459,32 @@ def main(argv: list[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    one = commands.add_parser("run", help=run.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
-    _source(one)
-    one.add_argument("--out", type=Path, help="report as JSON")
+    one = _command(commands, run, "report as JSON")
     one.add_argument("--fidelity", action="store_true", help="list how exactly each executed instruction is emulated")
     one.add_argument(
         "--blocks", nargs="+", metavar="X[,Y[,Z]]", help="run only these blocks of the grid (with their clusters)"
     )
     faults.add_options(one, "end with the first fault")
-    _common(one)
-    one.set_defaults(act=run)
-    annotated = commands.add_parser(
-        "annotate", help=annotate.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class
-    )
-    _source(annotated)
+    annotated = _command(commands, annotate, "write the text there")
     annotated.add_argument("--source", type=Path, help="the source, if not where the PTX says")
     annotated.add_argument("--file", help="another source file of the PTX to show, by name or end of path")
-    annotated.add_argument("--out", type=Path, help="write the text there")
-    _common(annotated)
-    annotated.set_defaults(act=annotate)
-    drawn = commands.add_parser("banks", help=banks.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
-    _source(drawn)
+    drawn = _command(commands, banks, "the same as JSON")
     drawn.add_argument("--line", type=whole(1), required=True, help="of the source")
     drawn.add_argument("--file", help="the source file, by name or end of path (default: the kernel's own)")
     drawn.add_argument("--source", type=Path, help="where it is, if not where the PTX says")
     drawn.add_argument("--warp", type=whole(0), help="of the block, from 0 (default: the first that does the access)")
     drawn.add_argument("--of-block", default="0", metavar="X[,Y[,Z]]", help="which block (default: 0,0,0)")
-    drawn.add_argument(
-        "--occurrence", type=whole(1), help="which access of the line, from 1 (default: all that differ)"
-    )
+    drawn.add_argument("--occurrence", type=whole(1), help="which access of the line (default: all that differ)")
     drawn.add_argument("--execution", type=whole(1), help="which time of the warp's, from 1 (default: the costliest)")
-    drawn.add_argument("--out", type=Path, help="the same as JSON")
-    _common(drawn)
-    drawn.set_defaults(act=banks)
-    least = commands.add_parser("bounds", help=bounds.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
-    _source(least)
+    least = _command(commands, bounds, "the bounds as JSON")
     least.add_argument("--machine", default="h200", help=f"{', '.join(machines.PRESETS)}, or a .toml file")
     least.add_argument("--sms", type=int, help="multiprocessors, if not the machine's")
-    least.add_argument("--out", type=Path, help="the bounds as JSON")
-    _common(least)
-    least.set_defaults(act=bounds)
-    predicted = commands.add_parser(
-        "predict", help=predict.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class
-    )
-    _source(predicted)
-    predicted.add_argument("--out", type=Path, help="the counters as JSON")
+    predicted = _command(commands, predict, "the counters as JSON")
     predicted.add_argument(
         "--over",
         metavar="N=V,V,V",
         help="run with smaller values of argument N (from 0), by which a block's work grows linearly (k of a GEMM)",
     )
-    _common(predicted)
-    predicted.set_defaults(act=predict)
     programs.add(commands)
     options = parser.parse_args(argv)
     try:

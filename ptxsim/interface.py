@@ -73,6 +73,7 @@ def load(
     ptx: str | Path | None = None,
     arch: str = "sm_90a",
     flags: Sequence[str] = (),
+    folder: Path | None = None,
 ) -> Kernel:
     """A kernel out of PTX: the text itself, or the path of a .ptx, .cubin, .cu or .cuh file.
 
@@ -83,6 +84,7 @@ def load(
             merged, counters then follow the cubin instead of a rule; what the kernel computes comes from the PTX all
             the same.
         ptx: of a .cubin, what it was made from, if not the PTX that it holds.
+        folder: where to make a cubin if there is none; None: none is made.
 
     Raises `PtxError`, one line.
     """
@@ -90,7 +92,7 @@ def load(
     if isinstance(source, str) and ("\n" in source or source.lstrip().startswith(".version")):
         return Kernel(parse(source), entry, cubin)
     path = Path(source)
-    text, cubin = prepare(path, ptx, cubin, arch, flags)
+    text, cubin = prepare(path, ptx, cubin, arch, flags, folder)
     try:
         return Kernel(parse(text), entry, cubin)
     except NoEntryError as error:

@@ -11,6 +11,7 @@ meet a write are watched (see `watched`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from .defined import LOADS, of_granules
 from .flags import Flags
 from .maps import TensorMaps
 from .order import ASYNC, WARP, Order
-from .races import HALF, LOW, PLAIN, SWAP, Shadow, same_values, strength
+from .races import HALF, LOW, PLAIN, SWAP, Shadow, lanes_of, same_values, strength
 
 MANY = -1  # readers of several blocks; -2 - b: several threads of block b
 
@@ -101,7 +102,7 @@ class GlobalMemory(Shadow):
         if not writing and len(parts) > 1:  # all at once: fewer, longer arrays
             parts, lanes = [np.concatenate(parts)], np.tile(lanes, len(parts))
         for g in parts:
-            who = lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])  # many of one thread
+            who = lanes_of(g, lanes)
             if self.unwritten is not None:
                 if instruction.opcode in LOADS and np.count_nonzero(self.unwritten.take(g)):
                     bad = np.split(self.unwritten.take(g), max(1, width >> self.shift))
@@ -272,7 +273,7 @@ class GlobalMemory(Shadow):
             self.reads[g[apart[near]]] = (-2 - blocks[apart[near]] << HALF) | event
             self.reads[g[apart[~near]]] = (MANY << HALF) | event
 
-    def _block_of(self, readers: np.ndarray) -> np.ndarray:
+    def _block_of(self, readers: Any) -> Any:
         """The block of readers; of several blocks: -1."""
         who = readers >> HALF
         return np.where(who > 0, (who - 1) // self.padded, -2 - who)
@@ -282,7 +283,7 @@ class GlobalMemory(Shadow):
     def _name(self, who: int, lane: int) -> str:
         """Describe threads that are noted, as seen from a lane."""
         state = self.machine.state
-        block = (who - 1) // self.padded if who > 0 else -2 - who
+        block = int(self._block_of(who << HALF))
         if block == int(state.thread_numbers[lane]) // self.padded:
             return "another thread" if who < 0 else f"thread {state.thread_index((who - 1) % self.padded)}"
         name = "other blocks" if who == MANY else f"block {state.block_place(block)}"
@@ -292,8 +293,7 @@ class GlobalMemory(Shadow):
         self, access: Access, instruction: Instruction, place: int, lanes: np.ndarray, other: int, did: str
     ) -> None:
         m, lane, who = self.machine, int(lanes[place]), other >> HALF
-        block = (who - 1) // self.padded if who > 0 else -2 - who
-        same = block == int(m.state.thread_numbers[lane]) // self.padded
+        same = self._block_of(other) == int(m.state.thread_numbers[lane]) // self.padded
         between = "without a barrier between" if same else "and no fence and atomic operation order the two"
         did = did.removesuffix("s") if who == MANY else did
         verb = "reads" if instruction.opcode in ("ld", "ldu") else "changes" if instruction.opcode != "st" else "writes"
@@ -307,5 +307,4 @@ class GlobalMemory(Shadow):
         return lambda at: f"{access.space.shown(at)}, {access.space.describe(at)}"
 
     def _place(self, access: Access, place: int) -> str:
-        at = int(access.flat()[min(place, len(access.flat()) - 1)])
-        return f"{access.space.shown(at)}, {access.space.describe(at)}"
+        return self._words(access)(int(access.flat()[min(place, len(access.flat()) - 1)]))

@@ -44,6 +44,11 @@ def granules(base: np.ndarray, first: int, number: int) -> Iterator[np.ndarray]:
         yield base + (first + j)
 
 
+def lanes_of(g: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+    """The lanes of granules: one for each, or the one whose bulk copy has all of them."""
+    return lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])
+
+
 def same_values(access: Access, g: np.ndarray, kind: str = "st") -> bool:
     """Whether all threads that store to one granule with this access store the same."""
     values = getattr(access, "values", None)

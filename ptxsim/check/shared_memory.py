@@ -23,7 +23,7 @@ from .defined import LOADS, of_granules
 from .flags import Flags
 from .intervals import Interval, Noted
 from .order import ASYNC, PLANES, WARP, Order
-from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Reads, Shadow, same_values
+from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Reads, Shadow, lanes_of, same_values
 
 OBJECTS = ("mbarrier", "cp")  # what changes mbarriers, whose phases say what they order
 READS = ("ld", "ldmatrix", "async_ld")
@@ -113,10 +113,7 @@ class SharedMemory(Shadow):
         """All granules of an access in one array, and their lanes."""
         parts = list(noted.indices(self.shift))
         g = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        lanes = noted.lanes
-        if len(g) == len(lanes):
-            return g, lanes
-        return g, np.full(len(g), lanes[0]) if len(lanes) == 1 else np.tile(lanes, len(parts))
+        return g, lanes_of(g, noted.lanes if len(parts) == 1 else np.tile(noted.lanes, len(parts)))
 
     def _require_written(self, noted: Noted) -> None:
         """Addresses that were seen to be written before stay written."""
@@ -130,7 +127,7 @@ class SharedMemory(Shadow):
             for g in noted.indices(self.shift):
                 good = self.written.take(g)
                 if np.count_nonzero(good) != len(good):
-                    who = noted.lanes if len(noted.lanes) == len(g) else np.full(len(g), noted.lanes[0])
+                    who = lanes_of(g, noted.lanes)
                     self.fault(noted.instruction, g, who, ~good, "read of shared memory that nobody wrote")
         if noted.kind in WRITES:
             for g in noted.indices(self.shift):
@@ -203,7 +200,7 @@ class SharedMemory(Shadow):
                     self._read(g, who, self.event(noted.instruction, PLAIN), noted.lanes is self.all_lanes)
             return
         for g in noted.indices(self.shift):
-            who = noted.lanes if len(noted.lanes) == len(g) else np.full(len(g), noted.lanes[0])
+            who = lanes_of(g, noted.lanes)
             self._reach(g, who, noted)
             if self.watch_races:
                 self._after_write(g, who, noted)
@@ -349,12 +346,16 @@ class SharedMemory(Shadow):
 
     # copies and stores
 
+    def _copy(self, copy: Copy) -> Noted:
+        """The writes of a copy."""
+        lanes = self.all_lanes if copy.lanes is None else np.asarray(copy.lanes)
+        first, number = self.first_granule(copy.access), copy.width >> self.shift
+        return Noted(copy.access, first, number, lanes, copy.instruction, "cp_async")
+
     def copy_begins(self, copy: Copy) -> None:
         """A copy to shared memory is issued: it may be written from now on."""
-        lanes = self.all_lanes if copy.lanes is None else np.asarray(copy.lanes)
-        noted = Noted(
-            copy.access, self.first_granule(copy.access), copy.width >> self.shift, lanes, copy.instruction, "cp_async"
-        )
+        noted = self._copy(copy)
+        lanes = noted.lanes
         if copy.mbarrier is not None:
             self._require_fenced_init(copy.mbarrier, int(lanes[0]), copy.instruction)
         if self.copies:
@@ -377,10 +378,8 @@ class SharedMemory(Shadow):
 
     def copy_lands(self, copy: Copy, places: np.ndarray | None) -> None:
         """Data arrive: written by their threads, which waited, or for an mbarrier."""
-        lanes = self.all_lanes if copy.lanes is None else np.asarray(copy.lanes)
-        noted = Noted(
-            copy.access, self.first_granule(copy.access), copy.width >> self.shift, lanes, copy.instruction, "cp_async"
-        )
+        noted = self._copy(copy)
+        lanes = noted.lanes
         if places is not None and len(lanes) > 1:
             noted.places, noted.lanes = places, lanes[places]
         noted.lands = True

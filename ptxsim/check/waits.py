@@ -10,9 +10,10 @@ from ..errors import PtxError
 from ..instructions.compare import COMBINE, comparison
 from ..instructions.registry import Modifiers
 from ..machine.operands import Operands
+from ..ptx.definite_assignment import sources
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import access_bytes
-from ..ptx.syntax import Immediate, Instruction, Register, Vector, registers_of
+from ..ptx.syntax import Immediate, Instruction, Register, registers_of
 from .flags import Condition
 
 
@@ -21,14 +22,7 @@ def unseen(program: Program) -> set[int]:
     atoms = [i for i in program.code if i.opcode == "atom"]
     if not atoms:
         return set()
-    read: set[Register] = set()
-    for i in program.code:
-        writes = (
-            bool(i.operands) and isinstance(i.operands[0], Register | Vector) and i.opcode not in ("st", "red", "bra")
-        )
-        read.update(registers_of(i.operands[writes:]))
-        if i.predicate is not None:
-            read.add(i.predicate)
+    read = {register for i in program.code for register in sources(i)}
     return {i.pc for i in atoms if read.isdisjoint(registers_of(i.operands[0]))}
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import PtxError
 from ..ptx import sass, syntax
+from ..ptx.reaching_definitions import access_bytes, named_spaces
 
 # SASS opcodes of which each execution is one of a PTX instruction: opcodes of that, and words that it must have
 ONE_TO_ONE: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
@@ -73,19 +73,6 @@ class _Anchor:
 
 
 Merged = dict[tuple[tuple[tuple[int, float], ...], float], _Anchor]  # equations that say the same
-
-
-def require_same(function: sass.Function, code: list[syntax.Instruction], source: str) -> None:
-    """Raise `PtxError` where the PTX is not the one that the cubin was made from."""
-    if function.ptx is None or not any(i.ptx_line for i in function.instructions):
-        raise PtxError(f"{function.name}: the cubin has no line table; remedy: compile with -lineinfo (nvcc or ptxas)")
-    lines = function.ptx.splitlines()
-    for instruction in code:
-        line = instruction.ptx_line
-        if line > len(lines) or instruction.opcode not in lines[line - 1]:
-            raise PtxError(
-                f"{source}: not the PTX that the cubin was made from (line {line} of it has no {instruction.opcode})"
-            )
 
 
 def executions(function: sass.Function, code: list[syntax.Instruction], counts: Mapping[int, float]) -> Executions:
@@ -181,9 +168,9 @@ def _anchors(
     wanted: dict[tuple[str, int], float] = defaultdict(float)
     predicated: set[tuple[str, int]] = set()
     for p in code:
-        if p.opcode == "ld" and "shared" in {m.split("::")[0] for m in p.modifiers} and p.location:
+        if p.opcode == "ld" and "shared" in named_spaces(p) and p.location:
             key = (p.location.file, p.location.line)
-            wanted[key] += _bits(p) * float(counts.get(p.pc, 0.0))
+            wanted[key] += 8 * access_bytes(p) * float(counts.get(p.pc, 0.0))
             if p.predicate is not None:
                 predicated.add(key)
     for key, places in read.items():
@@ -217,7 +204,7 @@ def _corresponds(name: str, p: syntax.Instruction) -> bool:
     opcodes, words = ONE_TO_ONE[name]
     if p.opcode not in opcodes or not words <= set(p.modifiers):
         return False
-    spaces = {m.split("::")[0] for m in p.modifiers}
+    spaces = named_spaces(p)
     if name in ("LDG", "STG", "ATOMG"):
         return not spaces & {"shared", "local", "param", "const"}
     if name in ("STS", "ATOMS"):
@@ -226,8 +213,3 @@ def _corresponds(name: str, p: syntax.Instruction) -> bool:
         shape = next((m for m in p.modifiers if m.startswith("m16n8k")), None)
         return any((shape, t) in ONE_HMMA for t in p.modifiers)
     return True
-
-
-def _bits(p: syntax.Instruction) -> int:
-    count = next((int(m[1]) for m in p.modifiers if m in ("v2", "v4")), 1)
-    return int(p.modifiers[-1][1:]) * count

@@ -26,11 +26,12 @@ from ..machine.memory import GLOBAL_BASE, Access
 from ..machine.observer import Launched, MemoryEvent, Observer
 from ..ptx import polling, sass
 from ..ptx.demangle import split
+from ..ptx.merging import require_same
 from ..ptx.program import Program, shortened
 from ..ptx.syntax import Instruction
 from . import register_banks as issue
 from . import wavefronts
-from .block_counts import Executions, executions, require_same
+from .block_counts import Executions, executions
 from .counters import Counters
 from .machines import Machine
 from .occupancy import occupancy
@@ -291,7 +292,7 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
 
     Raises `PtxsimError` where PTX and cubin do not belong together.
     """
-    require_same(function, program.code, function.name)
+    require_same(program.code, function.ptx, function.name)
     found = executions(function, program.code, work.executed)
     pipes = _pipes(function, found, machine)
     c = work.counts

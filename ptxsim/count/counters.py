@@ -23,6 +23,7 @@ from ..machine.state import State
 from ..ptx import polling
 from ..ptx.merging import Cycle, Merges, Unrolled
 from ..ptx.program import Program
+from ..ptx.reaching_definitions import named_spaces
 from ..ptx.syntax import Instruction, is_store_async
 from . import wavefronts
 
@@ -343,7 +344,7 @@ class Counters(Observer):
         stats.wanted = stats.wanted + wanted
 
     def _local(self, event: MemoryEvent, stats: Stats) -> None:
-        if "param" in (m.split("::")[0] for m in event.instruction.modifiers):
+        if "param" in named_spaces(event.instruction):
             return  # what functions pass is in registers
         addresses, active = event.addresses()
         stats.requests = stats.requests + self._sum(np.asarray(active.any(axis=1)))
@@ -408,6 +409,11 @@ STORED_ASYNC = "st.async is left out: whether the hardware counts it among share
 POLLED = "rounds of a loop that polls are left out: how many a device makes depends on time"
 # Requests and sectors of local memory, which only kernels have that use some
 LOCAL_REQUESTS, LOCAL_SECTORS = (f"l1tex__t_{what}_pipe_lsu_mem_local_op" for what in ("requests", "sectors"))
+# Accesses by their space and kind
+LOADS = (("shared", "ld"), ("shared", "ldmatrix"), ("shared", "atom"))
+STORES, COPIES = (("shared", "st"),), (("shared", "cp_async"),)
+READ, WRITTEN = (("global", "ld"), ("global", "atom")), (("global", "st"),)
+LOCAL_LOADS, LOCAL_STORES = (("local", "ld"), ("local", "atom")), (("local", "st"),)
 BYTES, SECTORS = ":bytes", ":sectors"  # after the name of a ratio: its two sums
 
 
@@ -445,55 +451,45 @@ def sums(stats: list[Stats]) -> dict[str, float]:
     counts among the wavefronts of shared loads, as there; an stmatrix among those of stores, but not among the store
     instructions (measured on an H100). Bulk copies count by themselves, under names of our own."""
 
-    def total(name: str, space: str, *kinds: str) -> int:
-        return sum(getattr(s, name) for s in stats if s.space == space and s.kind in kinds)
+    def total(name: str, *places: tuple[str, str]) -> int:
+        return sum(getattr(s, name) for s in stats if (s.space, s.kind) in places)
 
-    load, store = ("ld", "ldmatrix", "atom"), ("st",)
-    read, written = ("ld", "atom"), ("st",)
-    copies_sectors = total("sectors", "shared", "cp_async")
-    copies_requests = total("requests", "shared", "cp_async")
-    ld_sectors, st_sectors = total("sectors", "global", *read), total("sectors", "global", *written)
-    ld_bytes, st_bytes = total("bytes", "global", *read), total("bytes", "global", *written)
-    waves = {kind: total("wavefronts", "shared", kind) for kind in ("ld", "st", "atom", "ldmatrix", "cp_async")}
-    best = {kind: total("ideal", "shared", kind) for kind in waves}
     empty = sum(s.empty_loads * s.executed for s in stats)
+    stored = [s for s in stats if (s.space, s.kind) in STORES and s.instruction.opcode != "stmatrix"]
+    operands = sum(s.operand_bytes for s in stats) // wavefronts.LINE  # as ncu counts them on an H200
+    moved = (*READ, *WRITTEN, *COPIES)
+    local = {
+        f"{name}_{kind}.sum": total(what, *places)
+        for name, what in ((LOCAL_REQUESTS, "requests"), (LOCAL_SECTORS, "local_sectors"))
+        for kind, places in (("ld", LOCAL_LOADS), ("st", LOCAL_STORES))
+    }
     prefix = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op"
     per_sector = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
     conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op"
-    stored = [s for s in stats if s.space == "shared" and s.kind == "st" and s.instruction.opcode != "stmatrix"]
-    operands = sum(s.operand_bytes for s in stats) // wavefronts.LINE  # as ncu counts them on an H200
-    ideal_sectors = total("ideal_sectors", "global", *read, *written) + total("ideal_sectors", "shared", "cp_async")
-    local = {
-        f"{LOCAL_REQUESTS}_{kind}.sum": total("requests", "local", *kinds)
-        for kind, kinds in (("ld", read), ("st", written))
-    } | {
-        f"{LOCAL_SECTORS}_{kind}.sum": total("local_sectors", "local", *kinds)
-        for kind, kinds in (("ld", read), ("st", written))
-    }
     return (local if np.any([np.any(value) for value in local.values()]) else {}) | {
-        f"{prefix}_ld.sum": total("wavefronts", "shared", *load),
-        f"{prefix}_st.sum": total("wavefronts", "shared", *store),
-        f"{conflicts}_ld.sum": total("wavefronts", "shared", *load) - total("ideal", "shared", *load),
-        f"{conflicts}_st.sum": total("wavefronts", "shared", *store) - total("ideal", "shared", *store),
-        "smsp__inst_executed_op_shared_ld.sum": total("executed", "shared", "ld") + empty,
+        f"{prefix}_ld.sum": total("wavefronts", *LOADS),
+        f"{prefix}_st.sum": total("wavefronts", *STORES),
+        f"{conflicts}_ld.sum": total("conflicts", *LOADS),
+        f"{conflicts}_st.sum": total("conflicts", *STORES),
+        "smsp__inst_executed_op_shared_ld.sum": total("executed", ("shared", "ld")) + empty,
         "smsp__inst_executed_op_shared_st.sum": sum(s.executed for s in stored),
-        "smsp__inst_executed_op_ldsm.sum": total("executed", "shared", "ldmatrix"),
-        "smsp__inst_executed_op_ldgsts.sum": total("executed", "shared", "cp_async"),
-        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum": waves["ldmatrix"],
-        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum": waves["cp_async"],
-        "memory_l1_wavefronts_shared": sum(waves.values()) + operands,
-        "memory_l1_wavefronts_shared_ideal": sum(best.values()) + operands,
-        "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": total("requests", "global", *read) + copies_requests,
-        "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": total("requests", "global", *written),
-        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": ld_sectors + copies_sectors,
-        "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": st_sectors,
-        per_sector.format("ld") + BYTES: ld_bytes,
-        per_sector.format("ld") + SECTORS: ld_sectors,
-        per_sector.format("st") + BYTES: st_bytes,
-        per_sector.format("st") + SECTORS: st_sectors,
-        "memory_l2_theoretical_sectors_global": ld_sectors + st_sectors + copies_sectors,
-        "memory_l2_theoretical_sectors_global_ideal": ideal_sectors,
+        "smsp__inst_executed_op_ldsm.sum": total("executed", ("shared", "ldmatrix")),
+        "smsp__inst_executed_op_ldgsts.sum": total("executed", *COPIES),
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum": total("wavefronts", ("shared", "ldmatrix")),
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum": total("wavefronts", *COPIES),
+        "memory_l1_wavefronts_shared": total("wavefronts", *LOADS, *STORES, *COPIES) + operands,
+        "memory_l1_wavefronts_shared_ideal": total("ideal", *LOADS, *STORES, *COPIES) + operands,
+        "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": total("requests", *READ, *COPIES),
+        "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": total("requests", *WRITTEN),
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": total("sectors", *READ, *COPIES),
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": total("sectors", *WRITTEN),
+        per_sector.format("ld") + BYTES: total("bytes", *READ),
+        per_sector.format("ld") + SECTORS: total("sectors", *READ),
+        per_sector.format("st") + BYTES: total("bytes", *WRITTEN),
+        per_sector.format("st") + SECTORS: total("sectors", *WRITTEN),
+        "memory_l2_theoretical_sectors_global": total("sectors", *moved),
+        "memory_l2_theoretical_sectors_global_ideal": total("ideal_sectors", *moved),
         "shared_loads_merged.sum": sum(s.merged_loads for s in stats),
-        "l2_sectors_bulk_ld.sum": total("sectors", "global", "bulk_ld"),
-        "l2_sectors_bulk_st.sum": total("sectors", "global", "bulk_st"),
+        "l2_sectors_bulk_ld.sum": total("sectors", ("global", "bulk_ld")),
+        "l2_sectors_bulk_st.sum": total("sectors", ("global", "bulk_st")),
     }

@@ -7,14 +7,13 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import PtxError, PtxsimError
-from ..ptx.compiler import tool
+from ..ptx.compiler import run, tool
 
 SOURCES = Path(__file__).parent / "standins"
 FLAGS = ["-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-w"]
@@ -113,12 +112,7 @@ def standins() -> Path:
 
 
 def _run(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
-        first = next((line for line in lines if "error" in line.lower()), lines[0])
-        raise PtxsimError(f"the stand-ins cannot be built: {Path(command[0]).name}: {first.strip()}")
-    return done.stdout
+    return run(command, f"the stand-ins cannot be built: {Path(command[0]).name}").stdout
 
 
 def _build(folder: Path, include: Path, version: int) -> None:

@@ -126,16 +126,7 @@ def add(commands: Any) -> None:
 
 
 def execute(given: argparse.Namespace) -> int:
-    """Run the program and report on it; its exit code, that of faults, or 2 for a program that cannot be run."""
-    try:
-        return run(given)
-    except PtxsimError as error:
-        print(f"ptxsim: {error}", file=sys.stderr)
-        return 2
-
-
-def run(given: argparse.Namespace) -> int:
-    """Run the program and return the exit code. Raises `PtxsimError` where it cannot be run."""
+    """Run the program and report on it. The exit code. Raises `PtxsimError` where it cannot be run."""
     options = Options(
         gpu=gpus.find(given.gpu),
         only=tuple(given.only),

@@ -7,27 +7,27 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from ..ptx.sass import elf_sections, elf_text
 from .protocol import Place
 
 EXECUTABLE = 2  # e_type of a program that is not relocated
 HEADERS = ("cuda_runtime", "device_functions.h", "host_runtime.h")  # of CUDA, with functions that are inlined
 STUB = "tmpxft_"  # what nvcc makes of a kernel for the host, which the kernel's own line calls
-LOAD, DYNAMIC = 1, 2  # segments
-STRTAB, NEEDED, RPATH = 5, 1, 15  # entries of the dynamic section
+LOAD = 1  # a segment
+NEEDED, RPATH = 1, 15  # entries of the dynamic section
 
 
 @dataclass
 class Binary:
     """A program or a shared library."""
 
-    needed: list[str] = field(default_factory=list)  # libraries
-    sections: set[str] = field(default_factory=set)
-    rpath: bool = False  # an RPATH comes before LD_LIBRARY_PATH
-    base: int = 0  # where it is loaded, if it cannot be moved
-    dynamic: bool = False
+    needed: list[str]  # libraries
+    sections: set[str]
+    rpath: bool  # an RPATH comes before LD_LIBRARY_PATH
+    base: int  # where it is loaded, if it cannot be moved
 
 
 def read(path: Path) -> Binary | None:
@@ -36,35 +36,18 @@ def read(path: Path) -> Binary | None:
         data = path.read_bytes()
         if data[:6] != b"\x7fELF\x02\x01":
             return None
-        (kind,) = struct.unpack_from("<H", data, 16)
-        segments, sections = struct.unpack_from("<QQ", data, 32)
-        segment_size, segment_count, section_size, section_count, names = struct.unpack_from("<HHHHH", data, 54)
-        found = Binary()
-        loads = []
-        entries: list[tuple[int, int]] = []
-        for n in range(segment_count):
-            what, _, offset, address, _, size = struct.unpack_from("<IIQQQQ", data, segments + n * segment_size)
-            if what == LOAD:
-                loads.append((address, offset, size))
-            if what == DYNAMIC:
-                found.dynamic = True
-                entries = [struct.unpack_from("<QQ", data, offset + at) for at in range(0, size, 16)]
-        found.base = min((address for address, _, _ in loads), default=0) if kind == EXECUTABLE else 0
-        table = next((value for tag, value in entries if tag == STRTAB), None)
-        if table is not None:
-            at = next(offset + table - address for address, offset, size in loads if address <= table < address + size)
-            found.needed = [_text(data, at + value) for tag, value in entries if tag == NEEDED]
-            found.rpath = any(tag == RPATH for tag, _ in entries)
-        headers = [struct.unpack_from("<IIQQQQ", data, sections + n * section_size) for n in range(section_count)]
-        if headers:
-            found.sections = {_text(data, headers[names][4] + header[0]) for header in headers}
-        return found
-    except (OSError, struct.error, IndexError, ValueError, StopIteration):
+        (kind,), (start,) = struct.unpack_from("<H", data, 16), struct.unpack_from("<Q", data, 32)
+        segment_size, count = struct.unpack_from("<HH", data, 54)
+        segments = [struct.unpack_from("<IIQQ", data, start + n * segment_size) for n in range(count)]
+        base = min((address for what, _, _, address in segments if what == LOAD), default=0)
+        sections = elf_sections(data)
+        (offset, size), (strings, _) = sections.get(".dynamic", (0, 0)), sections.get(".dynstr", (0, 0))
+        entries = [struct.unpack_from("<QQ", data, offset + at) for at in range(0, size, 16)]
+        needed = [elf_text(data, strings + value) for tag, value in entries if tag == NEEDED]
+        rpath = any(tag == RPATH for tag, _ in entries)
+        return Binary(needed, set(sections), rpath, base if kind == EXECUTABLE else 0)
+    except (OSError, struct.error, IndexError, ValueError):
         return None
-
-
-def _text(data: bytes, at: int) -> str:
-    return data[at : data.index(b"\0", at)].decode(errors="replace")
 
 
 def first_line(places: Iterable[Place]) -> str | None:

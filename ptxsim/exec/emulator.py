@@ -40,15 +40,15 @@ from ..ptx.parser import parse
 from ..ptx.syntax import Module, Variable, plain_name
 from . import blas, elf, fatbin, textures
 from .options import Options, matches
-from .protocol import ANSWERED, Connection, Kind, Message, Note, Ordering, Payload, Place, Reply
+from .protocol import UNANSWERED, Connection, Kind, Message, Note, Ordering, Payload, Place, Reply
 from .records import LaunchRecord
 from .timeline import Protection, Timeline, Touched, merged, rows
 from .timeline import Work as Issued
 
 # codes of CUDA's errors
-OK, INVALID_VALUE, INVALID_PTX, NO_BINARY, NOT_FOUND, NOT_SUPPORTED = 0, 1, 218, 209, 500, 801
+OK, INVALID_PTX, NO_BINARY, NOT_FOUND, NOT_SUPPORTED = 0, 218, 209, 500, 801
 ILLEGAL_ADDRESS, TIMEOUT, ASSERT, MISALIGNED, FAILURE = 700, 702, 710, 716, 719
-OUT_OF_RESOURCES, CLUSTER_SIZE = 701, 912
+CLUSTER_SIZE = 912
 FATAL = {  # the error with which a kernel ends on a device, by the kind of the fault
     "bounds": ILLEGAL_ADDRESS,
     "alignment": MISALIGNED,
@@ -75,7 +75,7 @@ MAP_TYPES = [
     "float32",
     "float32",
     "float32",
-]
+]  # of CUtensorMapDataType; the last ones flush denormals or round to tf32
 
 
 class TooLong(PtxsimError):
@@ -135,25 +135,7 @@ class Emulator:
     # the conversation
 
     def serve(self) -> None:
-        """Answer messages until the program ends."""
-        handlers: dict[Message, Callable[[Payload], Reply | None]] = {
-            Message.ALLOCATED: self.allocated,
-            Message.FREED: self.freed,
-            Message.WRITTEN: self.written,
-            Message.MODULE_LOAD: self.module_load,
-            Message.MODULE_PLACE: self.module_place,
-            Message.KERNEL: self.kernel,
-            Message.LAUNCH: self.launch,
-            Message.NOTE: self.note,
-            Message.TEXTURE: self.texture,
-            Message.ARRAY_TEXTURE: self.array_texture,
-            Message.TEXTURE_GONE: self.texture_gone,
-            Message.TENSOR_MAP: self.tensor_map,
-            Message.GEMM: self.gemm,
-            Message.HOST_FAULT: self.host_fault,
-            Message.ORDER: self.order,
-            Message.COPIED: self.copied,
-        }
+        """Answer messages until the program ends, each by the method of its name."""
         try:
             message, payload, descriptor = self.connection.receive_with_file()
             if message != Message.HELLO:
@@ -161,8 +143,9 @@ class Emulator:
             self.connection.send(self.hello(payload, descriptor))
             while True:
                 message, payload = self.connection.receive()
-                reply = handlers[message](payload)
-                if message in ANSWERED:
+                answer: Callable[[Payload], Reply | None] = getattr(self, message.name.lower())
+                reply = answer(payload)
+                if message not in UNANSWERED:
                     self.connection.send(reply or Reply().u32(OK))
         except (EOFError, ConnectionError):
             pass
@@ -186,6 +169,11 @@ class Emulator:
         with contextlib.suppress(OSError):
             self.records.write(json.dumps({"kind": kind, **content}) + "\n")
             self.records.flush()
+
+    def report(self, kind: str, text: str) -> None:
+        """Print a line, and record it."""
+        self.say(text)
+        self.record(kind, {"text": self.with_places(text)})
 
     def line(self, places: Iterable[Place]) -> str | None:
         """The line of the program's source from which a call comes, if it is known; not of Python's interpreter."""
@@ -228,8 +216,7 @@ class Emulator:
         if kind == Note.ONCE:
             self.once(message)
             return
-        self.say(message)
-        self.record({Note.REMARK: "note", Note.API_ERROR: "api_error"}.get(kind, "unsupported"), {"text": message})
+        self.report({Note.REMARK: "note", Note.API_ERROR: "api_error"}.get(kind, "unsupported"), message)
 
     def host_fault(self, payload: Payload) -> Reply:
         """Report that host code touched device memory, or memory of the host that work under way uses."""
@@ -242,9 +229,8 @@ class Emulator:
                 at = f"host code{f' at {line}' if line else ''} {'writes' if writes else 'reads'}"
                 if culprit is not None:
                     where = self.within(address)
-                    self.race(
-                        f"race with the host: {at} what {culprit.what} may still use, at {where}: no synchronisation"
-                    )
+                    text = f"race with the host: {at} what {culprit.what} may still use, at {where}: no synchronisation"
+                    self.report("host_fault", text)
                 return protections(Reply().u32(1), free)
         if held is not None:
             where = f"{address - held.start} bytes into {held.name}"
@@ -253,17 +239,11 @@ class Emulator:
             self.memory.finish()
             where, remedy = self.memory.nearest(address - GLOBAL_BASE), ""
         at = f"host code{f' at {line}' if line else ''}"
-        text = f"{at} {'writes' if writes else 'reads'} device memory at 0x{address:x}, {where}{remedy}"
-        self.say(text)
-        self.record("host_fault", {"text": self.with_places(text)})
+        verb = "writes" if writes else "reads"
+        self.report("host_fault", f"{at} {verb} device memory at 0x{address:x}, {where}{remedy}")
         return Reply().u32(OK)
 
     # what orders the program's work
-
-    def race(self, text: str) -> None:
-        """Report a race between works, or with the host."""
-        self.say(text)
-        self.record("host_fault", {"text": self.with_places(text)})
 
     def within(self, address: int) -> str:
         """An address, and where that is in its allocation."""
@@ -274,20 +254,21 @@ class Emulator:
         """The host waits for work, or a stream for an event."""
         what, stream, event = Ordering(payload.u32()), payload.u64(), payload.u64()
         free: list[Protection] = []
-        if what == Ordering.ALL_DONE:
-            free = self.timeline.host_waits()
-        elif what == Ordering.STREAM_DONE:
-            free = self.timeline.host_waits(stream=stream)
-        elif what == Ordering.EVENT_DONE:
-            free = self.timeline.host_waits(event=event)
-        elif what == Ordering.RECORDED:
-            self.timeline.record(event, stream)
-        elif what == Ordering.WAITS:
-            self.timeline.wait(stream, event)
-        else:
-            self.timeline.streams = True
-            if event:  # it does not wait for the default stream
-                self.timeline.alone.add(stream)
+        match what:
+            case Ordering.ALL_DONE:
+                free = self.timeline.host_waits()
+            case Ordering.STREAM_DONE:
+                free = self.timeline.host_waits(stream=stream)
+            case Ordering.EVENT_DONE:
+                free = self.timeline.host_waits(event=event)
+            case Ordering.RECORDED:
+                self.timeline.record(event, stream)
+            case Ordering.WAITS:
+                self.timeline.wait(stream, event)
+            case Ordering.CREATED:
+                self.timeline.streams = True
+                if event:  # it does not wait for the default stream
+                    self.timeline.alone.add(stream)
         return protections(Reply(), free)
 
     def copied(self, payload: Payload) -> Reply:
@@ -302,10 +283,10 @@ class Emulator:
         if source and inside[1]:
             work.reads = rows(source, from_pitch, width, height)
         reply = self.issued(work)
-        on_device = inside[0] and (not source or inside[1]) and not (of_stream or self.touches_host(work))
-        if (of_stream and all(inside)) or on_device or (of_stream and not source):
-            return reply
-        if of_stream and inside[0]:  # from pageable memory: staged, the host goes on
+        on_device = inside[0] and (not source or inside[1]) and not self.touches_host(work)
+        # in a stream the host goes on, of pageable memory with a copy of it
+        goes_on = inside[0] or not source if of_stream else on_device
+        if goes_on:
             return reply
         return protections(Reply(), self.timeline.host_waits(stream=stream))
 
@@ -317,7 +298,8 @@ class Emulator:
     def issued(self, work: Issued) -> Reply:
         """What a work touches is known: report its races, and keep the host from its memory."""
         for text, address in self.timeline.done(work):
-            self.race(f"{text}, at {self.within(address)}: no event or synchronisation orders the two")
+            where = self.within(address)
+            self.report("host_fault", f"{text}, at {where}: no event or synchronisation orders the two")
         return protections(Reply(), self.timeline.protect(work, list(self.of_host.items())))
 
     # memory
@@ -384,8 +366,7 @@ class Emulator:
                 raise PtxsimError(f"cuTensorMapEncodeTiled: the address 0x{address:x} is in no allocation")
             made = TensorMap(view, box[::-1], shape[::-1], strides[::-1], MAP_TYPES[kind], swizzle * 16)
         except PtxsimError as error:
-            self.say(str(error))
-            self.record("api_error", {"text": str(error)})
+            self.report("api_error", str(error))
             whole = Array(np.zeros(16, np.uint8), name)
             made = TensorMap(whole, (16,))
         made.address = address
@@ -399,9 +380,7 @@ class Emulator:
             self.memory.finish()
             blas.compute(work, self.memory)
         except PtxsimError as error:
-            text = f"{work.call}: {error}"
-            self.say(text)
-            self.record("api_error", {"text": self.with_places(text)})
+            self.report("api_error", f"{work.call}: {error}")
             return Reply().u32(OK).u32(1)
         if not self.options.quiet:
             seconds = time.perf_counter() - began
@@ -418,9 +397,7 @@ class Emulator:
             loaded = self.load(contents, number)
         except (PtxsimError, OSError) as error:
             reason = f"cannot write {self.folder}: {error.strerror}" if isinstance(error, OSError) else str(error)
-            text = f"{Path(place.file or self.executable).name}: {reason}"
-            self.say(text)
-            self.record("unsupported", {"text": text})
+            self.report("unsupported", f"{Path(place.file or self.executable).name}: {reason}")
             return Reply().u32(
                 NO_BINARY if "compute capability" in str(error) or "machine code" in str(error) else INVALID_PTX
             )
@@ -484,9 +461,7 @@ class Emulator:
         try:
             kernel = self.kernel_of(loaded, name)
         except PtxsimError as error:
-            text = f"{split(name)[0]}: {error}"
-            self.say(text)
-            self.record("unsupported", {"text": text})
+            self.report("unsupported", f"{split(name)[0]}: {error}")
             return Reply().u32(NOT_SUPPORTED)
         program = kernel.program
         reply = Reply().u32(OK).u32(len(program.parameters))
@@ -509,12 +484,9 @@ class Emulator:
 
     def registers(self, loaded: Loaded, name: str) -> int:
         """The registers of a thread, by the machine code; 0 where there is none."""
-        if loaded.cubin is None:
-            return 0
-        try:
-            return sass.read(loaded.cubin, name).registers
-        except PtxError:
-            return 0
+        with contextlib.suppress(PtxError):
+            return sass.read(loaded.cubin, name).registers if loaded.cubin is not None else 0
+        return 0
 
     def kernel_of(self, loaded: Loaded, name: str) -> Kernel:
         if name not in loaded.kernels:
@@ -550,8 +522,7 @@ class Emulator:
         try:
             of_cluster = kernel.cluster_of(grid, work.cluster)
         except PtxsimError as error:
-            self.say(str(error))
-            self.record("api_error", {"text": str(error)})
+            self.report("api_error", str(error))
             return Reply().u32(CLUSTER_SIZE).u32(OK).u32(OK).text("")
         self.memory.finish()
         touched = Touched(self.memory) if self.timeline.streams or self.of_host else None

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ..gpus import GPUS, Gpu
 from ..machine.faults import Accepted
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True)
@@ -59,31 +63,21 @@ def matches(pattern: str, *names: str) -> bool:
 
 def whole(least: int, most: int = (1 << 63) - 1) -> Callable[[str], int]:
     """The parser of an option that is a whole number."""
-
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = least - 1
-        if not least <= value <= most:
-            to = f" to {most}" if most < 1 << 62 else " on"
-            raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number from {least}{to}")
-        return value
-
-    return parse
+    return _between(int, "whole number", least, most)
 
 
 def number(least: float, most: float = math.inf) -> Callable[[str], float]:
     """The parser of an option that is a number."""
+    return _between(float, "number", least, most)
 
-    def parse(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        to = f" to {most:g}" if most < math.inf else " on"
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from {least:g}{to}")
-        return value
+
+def _between(convert: Callable[[str], N], what: str, least: N, most: N) -> Callable[[str], N]:
+    def parse(text: str) -> N:
+        with contextlib.suppress(ValueError):
+            value = convert(text)
+            if least <= value <= most:
+                return value
+        to = f" to {most:g}" if most < 1 << 62 else " on"
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no {what} from {least:g}{to}")
 
     return parse

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 class Message(enum.IntEnum):
-    """Messages of the stand-ins. Those in ANSWERED get a reply."""
+    """Messages of the stand-ins. All but those in UNANSWERED get a reply."""
 
     HELLO = 1
     ALLOCATED = 2
@@ -34,19 +34,8 @@ class Message(enum.IntEnum):
     ARRAY_TEXTURE = 17
 
 
-ANSWERED = {
-    Message.HELLO,
-    Message.MODULE_LOAD,
-    Message.MODULE_PLACE,
-    Message.KERNEL,
-    Message.LAUNCH,
-    Message.NOTE,
-    Message.GEMM,
-    Message.HOST_FAULT,
-    Message.ORDER,
-    Message.COPIED,
-    Message.ARRAY_TEXTURE,
-}
+UNANSWERED = {Message.ALLOCATED, Message.FREED, Message.WRITTEN}
+UNANSWERED |= {Message.TEXTURE, Message.TEXTURE_GONE, Message.TENSOR_MAP}
 
 
 class Ordering(enum.IntEnum):

@@ -40,6 +40,16 @@ def show_warnings(program: str, report: str) -> None:
         print(f"ptxsim: {program}: {line}", file=sys.stderr)
 
 
+def run(command: Sequence[object], failed: str) -> subprocess.CompletedProcess[str]:
+    """Run a tool. Raises `PtxError`: `failed`, and the first error that the tool names."""
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
+        first = next((line for line in lines if "error" in line.lower()), lines[0])
+        raise PtxError(f"{failed}: {first.removeprefix('nvdisasm fatal   : ').strip()}")
+    return done
+
+
 def compile_ptx(source: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -> str:
     """The PTX of a .cu or .cuh file; `flags` are nvcc's (-I, -D). Its warnings are printed on
     standard error. Raises `PtxError` with the compiler's first error."""
@@ -47,24 +57,9 @@ def compile_ptx(source: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -
         raise PtxError(f"{source}: no such file")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.ptx"
-        virtual = arch.replace("sm_", "compute_")
-        command = [
-            str(tool("nvcc")),
-            "-ptx",
-            *(flag for flag in FLAGS if not _replaced(flag, flags)),
-            f"-arch={virtual}",
-            *flags,
-            "-x",
-            "cu",
-            str(source),
-            "-o",
-            str(out),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
-            first = next((line for line in lines if "error" in line.lower()), lines[0])
-            raise PtxError(f"nvcc failed on {source.name}: {first.strip()}")
+        used = [flag for flag in FLAGS if not _replaced(flag, flags)]
+        command = [tool("nvcc"), "-ptx", *used, f"-arch={arch.replace('sm_', 'compute_')}", *flags]
+        done = run([*command, "-x", "cu", source, "-o", out], f"nvcc failed on {source.name}")
         show_warnings("nvcc", done.stderr + done.stdout)
         return out.read_text()
 

@@ -18,16 +18,17 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import PtxError
 from . import sass
+from .definite_assignment import results
 from .program import Program
-from .reaching_definitions import named_spaces
-from .syntax import Address, Arguments, Immediate, Instruction, Pair, Register, Symbol, Variable, Vector
+from .reaching_definitions import access_bytes, element_bytes, named_spaces, variable_of
+from .syntax import Address, Immediate, Instruction, Register, Symbol, Variable
 
 Root = tuple[Any, ...]  # what is not constant in an address: an expression over registers and symbols; (): nothing
 Place = tuple[Root, int]  # and the offset in bytes
@@ -135,27 +136,8 @@ def first_copies(program: Program) -> set[int]:
     return found
 
 
-def empty_loads(program: Program) -> dict[int, float]:
-    """Return the empty loads that, by the rule, ptxas adds to each cp.async."""
-    return dict.fromkeys(first_copies(program), float(EMPTY_LOADS))
-
-
 def _is_shared(instruction: Instruction, opcode: str) -> bool:
     return instruction.opcode == opcode and bool({"shared", "shared::cta"} & set(instruction.modifiers))
-
-
-def _element_bytes(instruction: Instruction) -> int:
-    return int(instruction.modifiers[-1].lstrip("usbf")) // 8
-
-
-def access_bytes(instruction: Instruction) -> int:
-    """Bytes a thread of a load or store as the PTX has it."""
-    count = next((int(m[1:]) for m in instruction.modifiers if m in ("v2", "v4", "v8")), 1)
-    return _element_bytes(instruction) * count
-
-
-def _address(instruction: Instruction) -> Address:
-    return instruction.operands[1 if instruction.opcode == "ld" else 0]
 
 
 def _parts_loads(instruction: Instruction) -> bool:
@@ -195,10 +177,11 @@ def groups(program: Program) -> list[Group]:
             root, offset = addresses.of(instruction)
             if opcode == "st" and root != last_root:
                 store_stretch, last_root = store_stretch + 1, root
-            if _may_merge(instruction) and _element_bytes(instruction) in (4, 8):
+            element = element_bytes(instruction)
+            if _may_merge(instruction) and element in (4, 8):
                 now = stretch if opcode == "ld" else store_stretch
-                key = (instruction.block, root, now, _element_bytes(instruction))
-                group = found.setdefault(key, Group(opcode, _element_bytes(instruction), addresses.alignment(root)))
+                key = (instruction.block, root, now, element)
+                group = found.setdefault(key, Group(opcode, element, addresses.alignment(root)))
                 group.accesses.append((offset, access_bytes(instruction), instruction.pc))
         stretch += _parts_loads(instruction)
         store_stretch += _parts_stores(instruction)
@@ -235,7 +218,7 @@ class Group:
 
 def predicted(program: Program) -> Merges:
     """Return the merges that the rule predicts."""
-    merges = Merges(empty_loads=empty_loads(program))
+    merges = Merges(empty_loads=dict.fromkeys(first_copies(program), float(EMPTY_LOADS)))
     for group in groups(program):
         for width, (leader, *others) in group.merged():
             merges.widths[leader] = width
@@ -254,7 +237,7 @@ class Addresses:
         self.program = program
         self.definitions: dict[Register, list[Instruction]] = defaultdict(list)
         for i in program.code:
-            for register in _written(i):
+            for register in results(i):
                 self.definitions[register].append(i)
         self._zeros = self._trailing_zeros()
         self._places: dict[int, Place] = {}  # of accesses
@@ -316,12 +299,8 @@ class Addresses:
             case Immediate() if isinstance(operand.value, int):
                 return _zeros_of(operand.value)
             case Symbol():
-                return _zeros_of(self._symbol_offset(self._variable(operand)) + operand.offset)
+                return _zeros_of(self._symbol_offset(variable_of(self.program, operand)) + operand.offset)
         return 0
-
-    def _variable(self, symbol: Symbol) -> Variable | None:
-        own = symbol.variable
-        return own if isinstance(own, Variable) else self.program.module.variables.get(symbol.name)
 
     def _symbol_offset(self, variable: Variable | None) -> int:
         """A number with as many trailing zeros as the address of a variable is known to have."""
@@ -367,22 +346,22 @@ class Addresses:
                     case Immediate() if isinstance(operand.value, int):
                         return (), operand.value
                     case Symbol():
-                        return ("symbol", self._variable(operand)), operand.offset
+                        return ("symbol", variable_of(self.program, operand)), operand.offset
                 return (("operand", operand), 0)
 
             for opcode in ("ld", "st"):
                 if _is_shared(i, opcode):
                     self._place(i, value)
-            results = _written(i)
-            for register in results:
-                found = self._result(i, value) if len(results) == 1 else (("result", i.pc, register), 0)
+            written = results(i)
+            for register in written:
+                found = self._result(i, value) if len(written) == 1 else (("result", i.pc, register), 0)
                 here[register] = found
                 if len(self.definitions[register]) == 1:
                     once[register] = found
                 self._root_zeros.setdefault(found[0], self._result_zeros(i, self._zeros))
 
     def _place(self, i: Instruction, value: Value) -> None:
-        address = _address(i)
+        address = next(o for o in i.operands if isinstance(o, Address))
         root, offset = value(address.base) if address.base is not None else ((), 0)
         self._places[i.pc] = root, offset + address.offset
         if i.predicate is None:
@@ -407,10 +386,10 @@ class Addresses:
                 return x[0][0], x[0][1] - x[1][1]
             case "shl" if x[1][0] == ():
                 return _product(x[0], 1 << x[1][1])
-            case "mul" if "hi" not in i.modifiers and () in (x[0][0], x[1][0]):
-                return _product(*((x[0], x[1][1]) if x[1][0] == () else (x[1], x[0][1])))
-            case "mad" if "hi" not in i.modifiers and () in (x[0][0], x[1][0]):
-                return _sum(_product(*((x[0], x[1][1]) if x[1][0] == () else (x[1], x[0][1]))), x[2])
+            case "mul" | "mad" if "hi" not in i.modifiers and () in (x[0][0], x[1][0]):
+                factor, other = (x[1], x[0]) if x[1][0] == () else (x[0], x[1])
+                product = _product(other, factor[1])
+                return _sum(product, x[2]) if i.opcode == "mad" else product
             case "or" if x[1][0] == () and self._below(i.operands[1], x[1][1]):
                 return _sum(x[0], x[1])
             case "and" | "or" | "xor" | "shr" | "shl" | "mul" | "mad" | "sub":
@@ -470,20 +449,6 @@ def _product(a: Place, factor: int) -> Place:
     return (("*", root, factor) if root != () and factor != 1 else root), offset * factor
 
 
-def _written(instruction: Instruction) -> list[Register]:
-    if not instruction.operands or instruction.opcode in ("st", "red", "bar", "barrier", "bra", "cp"):
-        return []
-    first = instruction.operands[0]
-    items = (
-        first.items
-        if isinstance(first, Vector | Arguments)
-        else (first.first, first.second)
-        if isinstance(first, Pair)
-        else (first,)
-    )
-    return [item for item in items if isinstance(item, Register)]
-
-
 # the cubin
 
 
@@ -501,7 +466,7 @@ class _Machine:
 
 def _machine(program: Program, cubin: Path) -> _Machine:
     function = sass.read(cubin, program.name)
-    _require_same(program, function.ptx, cubin)
+    require_same(program.code, function.ptx, cubin)
     widths: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
     copies: Counter[int] = Counter()
     empty: Counter[int] = Counter()
@@ -525,14 +490,12 @@ def _machine(program: Program, cubin: Path) -> _Machine:
     return _Machine(dict(widths), together, copies, empty, strangers, local)
 
 
-def _require_same(program: Program, ptx: str | None, cubin: Path) -> None:
-    """The lines that the cubin names must be those of this PTX."""
+def require_same(code: Sequence[Instruction], ptx: str | None, cubin: object) -> None:
+    """Raise `PtxError` where the PTX that a cubin holds, whose lines it names, is not that of the code."""
     if ptx is None:
-        raise PtxError(
-            f"{cubin}: names no lines of its PTX; make it with line information (ptxas --generate-line-info)"
-        )
+        raise PtxError(f"{cubin}: names no lines of its PTX; remedy: compile with line information (nvcc -lineinfo)")
     lines = ptx.split("\n")
-    for i in program.code:
+    for i in code:
         if i.ptx_line > len(lines) or i.name not in lines[i.ptx_line - 1]:
             raise PtxError(f"{cubin}: made from other PTX, which has no {i.name} on line {i.ptx_line}")
 
@@ -612,20 +575,15 @@ def _cycles(program: Program, machine: _Machine, rule: Merges, addresses: Addres
 
 def _copy(group: Group, copies: int, step: int, alignment: int) -> dict[tuple[int, int], int]:
     """By copy and place, bytes a thread of the accesses that the rule makes of so many iterations."""
-    keys = {
-        n: (copy, pc)
-        for n, (copy, pc) in enumerate(itertools.product(range(copies), sorted(a[2] for a in group.accesses)))
-    }
-    numbers = {key: n for n, key in keys.items()}
-    words = [
-        (offset + copy * step, size, numbers[copy, pc]) for copy in range(copies) for offset, size, pc in group.accesses
-    ]
-    sizes = {numbers[copy, pc]: size for copy in range(copies) for _, size, pc in group.accesses}
+    accesses = sorted(group.accesses, key=lambda access: access[2])
+    copied = list(itertools.product(range(copies), accesses))
+    words = [(offset + copy * step, size, n) for n, (copy, (offset, size, _)) in enumerate(copied)]
+    sizes = {n: size for _, size, n in words}
     for width, (leader, *others) in Group(group.opcode, group.element, alignment, words).merged():
         sizes[leader] = width
         for other in others:
             del sizes[other]
-    return {keys[n]: size for n, size in sizes.items()}
+    return {(copied[n][0], copied[n][1][2]): size for n, size in sizes.items()}
 
 
 def _multiple(widths: Counter[int], accesses: dict[tuple[int, int], int]) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ..errors import PtxError
 from .syntax import (
@@ -32,6 +33,9 @@ from .types import TYPES, Type
 
 MOST_ALIGN = 1 << 20
 KNOWN_VERSIONS = range(6, 10)  # major versions of PTX: CUDA 9 to CUDA 13
+LINKING = (".visible", ".extern", ".weak", ".common")
+SPACES = (".global", ".const", ".shared", ".local", ".param", ".tex")
+ATTRIBUTES = {"ptr", "managed", "unified", *(space[1:] for space in SPACES)}  # of declarations, without effect here
 
 TOKEN = re.compile(
     r"""
@@ -94,23 +98,19 @@ class _Scope:
         self.names: dict[str, Register | Variable | Label] = {}
         self.ranges: dict[str, tuple[int, Type]] = {}
 
-    def find(self, name: str) -> Register | Variable | Label | None:
-        scope: _Scope | None = self
-        while scope is not None:
-            if name in scope.names:
-                return scope.names[name]
-            scope = scope.parent
-        return None
 
-
+T = TypeVar("T")
 _Line = tuple[int, int, Any]  # file, line, and the same of the call where it is inlined, or None
 _Operand = Any  # what `_Parser.operand` makes, one of the classes of `syntax`
+_Declared = tuple[Type, int, int, str | None]  # type, alignment, vector length, and the opaque type's name
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
         self.tokens = _tokens(text)
         self.at = 0
+        self.version: tuple[int, ...] | None = None
+        self.target: str | None = None
         self.variables: dict[str, Variable] = {}
         self.functions: dict[str, Function] = {}
         self.files: dict[int, str] = {}
@@ -133,6 +133,11 @@ class _Parser:
     def error(self, message: str) -> PtxError:
         return PtxError(f"PTX line {self.token.line}: {message}")
 
+    def refused(self, message: str) -> PtxError:
+        """An error at the token that was just taken."""
+        self.at -= 1
+        return self.error(message)
+
     def next(self) -> _Token:
         token = self.tokens[self.at]
         if token.kind == "end":
@@ -149,15 +154,35 @@ class _Parser:
     def expect(self, text: str) -> None:
         token = self.next()
         if token.text != text:
-            self.at -= 1
-            raise self.error(f"expected {text!r}, found {token.text!r}")
+            raise self.refused(f"expected {text!r}, found {token.text!r}")
 
     def expect_kind(self, *kinds: str) -> str:
         token = self.next()
         if token.kind not in kinds:
-            self.at -= 1
-            raise self.error(f"expected a {kinds[0]}, found {token.text!r}")
+            raise self.refused(f"expected a {kinds[0]}, found {token.text!r}")
         return token.text
+
+    def name(self) -> str:
+        return self.expect_kind("name")
+
+    def separated(self, item: Callable[[], T]) -> list[T]:
+        """One item or more, with commas between."""
+        found = [item()]
+        while self.accept(","):
+            found.append(item())
+        return found
+
+    def enclosed(self, item: Callable[[], T], closing: str) -> list[T]:
+        """Items up to a bracket, which has been opened."""
+        found = []
+        while not self.accept(closing):
+            found.append(item())
+            self.accept(",")
+        return found
+
+    def skip_past(self, text: str) -> None:
+        while self.next().text != text:
+            pass
 
     def integer(self) -> int:
         sign = -1 if self.accept("-") else 1
@@ -172,104 +197,75 @@ class _Parser:
         except ValueError:
             value = None
         if value is None or value >= 1 << 64:
-            self.at -= 1
             shown = text if len(text) <= 40 else text[:37] + "..."
-            raise self.error(f"{shown} is no number of at most 64 bits" + (" (a leading 0: octal)" if octal else ""))
+            raise self.refused(f"{shown} is no number of at most 64 bits" + (" (a leading 0: octal)" if octal else ""))
         return value
 
     # module
 
     def module(self) -> Module:
-        version: tuple[int, ...] | None = None
-        target: str | None = None
         address_size = 64
         while self.token.kind != "end":
             token = self.next()
             match token.text:
                 case ".version":
-                    text = self.expect_kind("float", "number")
-                    version = tuple(map(int, re.findall(r"\d+", text))) if len(text) < 8 else (0,)
-                    if version[0] not in KNOWN_VERSIONS:
-                        known = f"{KNOWN_VERSIONS.start}.x to {KNOWN_VERSIONS.stop - 1}.x"
-                        raise PtxError(f"PTX line {token.line}: PTX version {text} is not known (known: {known})")
+                    self.require_known(self.expect_kind("float", "number"), token)
                 case ".target":
-                    target = self.expect_kind("name")
-                    while self.accept(","):
-                        self.expect_kind("name")
+                    self.target = self.separated(self.name)[0]
                 case ".address_size":
                     address_size = self.integer()
-                case ".file":
-                    self.file()
                 case ".section":
-                    self.section()
-                case ".pragma":
-                    self.pragma()
-                case ".loc":
-                    self.loc()
+                    self.skip_past("}")
                 case ".alias":
-                    self.skip_statement()
-                case ".entry" | ".func":
-                    self.require_header(version, target, token)
-                    self.define(token.text == ".entry")
-                case ".visible" | ".extern" | ".weak" | ".common":
-                    self.require_header(version, target, token)
-                    self.linked(extern=token.text == ".extern")
-                case ".global" | ".const" | ".shared" | ".local" | ".tex":
-                    self.require_header(version, target, token)
-                    self.variable(token.text[1:])
-                case ";":
-                    pass
-                case _:
-                    if self.accept(":"):
-                        continue  # labels between sections
-                    self.at -= 1
-                    raise self.error(f"unexpected {token.text!r} at module level")
-        if version is None:
-            raise PtxError("not PTX: no .version directive")
-        if target is None:
-            raise PtxError("not PTX: no .target directive")
-        module = Module(version, target, address_size, self.variables, self.functions, self.files, self.pragmas)
+                    self.skip_past(";")
+                case text if text in (*LINKING, *SPACES, ".entry", ".func"):
+                    self.require_header(token)
+                    extern = text == ".extern"
+                    self.declaration(self.next().text if text in LINKING else text, extern)
+                case text if not self.directive(text) and not self.accept(":"):  # labels between sections
+                    raise self.refused(f"unexpected {text!r} at module level")
+        if self.version is None or self.target is None:
+            raise PtxError(f"not PTX: no {'.target' if self.version else '.version'} directive")
         self.resolve_files()
-        return module
+        return Module(self.version, self.target, address_size, self.variables, self.functions, self.files, self.pragmas)
 
-    def require_header(self, version: tuple[int, ...] | None, target: str | None, token: _Token) -> None:
-        if version is None or target is None:
-            missing = ".version" if version is None else ".target"
+    def require_known(self, text: str, token: _Token) -> None:
+        """Note the version of PTX, which must be a known one."""
+        self.version = tuple(map(int, re.findall(r"\d+", text))) if len(text) < 8 else (0,)
+        if self.version[0] not in KNOWN_VERSIONS:
+            known = f"{KNOWN_VERSIONS.start}.x to {KNOWN_VERSIONS.stop - 1}.x"
+            raise PtxError(f"PTX line {token.line}: PTX version {text} is not known (known: {known})")
+
+    def require_header(self, token: _Token) -> None:
+        if self.version is None or self.target is None:
+            missing = ".version" if self.version is None else ".target"
             raise PtxError(f"PTX line {token.line}: no {missing} directive before {token.text}")
 
-    def linked(self, extern: bool) -> None:
-        token = self.next()
-        if token.text in (".entry", ".func"):
-            self.define(token.text == ".entry")
-        elif token.text in (".global", ".const", ".shared", ".local"):
-            self.variable(token.text[1:], extern)
+    def declaration(self, keyword: str, extern: bool) -> None:
+        """A function or a variable of the module."""
+        if keyword in (".entry", ".func"):
+            self.define(keyword == ".entry")
+        elif keyword in SPACES:
+            self.variable(keyword[1:], extern)
         else:
-            self.at -= 1
-            raise self.error(f"unexpected {token.text!r} after a linking directive")
+            raise self.refused(f"unexpected {keyword!r} after a linking directive")
 
-    def file(self) -> None:
-        number = self.integer()
-        self.files[number] = self.expect_kind("string")[1:-1]
-        while self.accept(","):
-            self.integer()
-
-    def section(self) -> None:
-        while self.next().text != "{":
-            pass
-        depth = 1
-        while depth:
-            text = self.next().text
-            depth += (text == "{") - (text == "}")
-
-    def pragma(self) -> None:
-        self.pragmas.append(self.expect_kind("string")[1:-1])
-        while self.accept(","):
-            self.pragmas.append(self.expect_kind("string")[1:-1])
-        self.expect(";")
-
-    def skip_statement(self) -> None:
-        while self.next().text != ";":
-            pass
+    def directive(self, text: str) -> bool:
+        """A directive that may stand in functions, too; whether it was one."""
+        match text:
+            case ".file":
+                number = self.integer()
+                self.files[number] = self.expect_kind("string")[1:-1]
+                while self.accept(","):
+                    self.integer()
+            case ".pragma":
+                self.pragmas += [text[1:-1] for text in self.separated(lambda: self.expect_kind("string"))]
+                self.expect(";")
+            case ".loc":
+                self.loc()
+            case _:
+                return text == ";"
+        return True
 
     def loc(self) -> None:
         """`.loc file line column [, function_name label [+ n], inlined_at file line column]` (PTX ISA 11.5.4).
@@ -279,9 +275,9 @@ class _Parser:
         file, line, _ = self.integer(), self.integer(), self.integer()
         name = inlined = None
         while self.accept(","):
-            word = self.expect_kind("name")
+            word = self.name()
             if word == "function_name":
-                name = self.expect_kind("name")
+                name = self.name()
                 if self.accept("+"):
                     name += f"+{self.integer()}"
             elif word == "inlined_at":
@@ -300,7 +296,7 @@ class _Parser:
 
     # declarations
 
-    def declared_type(self) -> tuple[Type, int, int, str | None]:
+    def declared_type(self) -> _Declared:
         """`[.align n] [.vN] .type`: the type, alignment, vector length, and the opaque type's name."""
         align, vector = 0, 1
         opaque: str | None = None
@@ -315,47 +311,32 @@ class _Parser:
                 vector = int(text[1])
             elif text in ("texref", "samplerref", "surfref"):
                 opaque, found = text, TYPES["b64"]
-            elif (
-                text == "ptr"
-                or text in ("global", "const", "shared", "local", "param")
-                or text in ("managed", "unified")
-            ):
-                pass
             elif text == "attribute":
-                self.expect("(")
-                while self.next().text != ")":
-                    pass
+                self.skip_past(")")
             elif text in TYPES:
                 found = TYPES[text]
-            elif text in ("b128",):
+            elif text == "b128":
                 found, vector = TYPES["b64"], 2
-            else:
+            elif text not in ATTRIBUTES:
                 raise self.error(f"unknown type or attribute .{text}")
         if found is None:
             raise self.error(f"expected a type, found {self.token.text!r}")
         return found, align, vector, opaque
 
-    def variable(self, space: str, extern: bool = False) -> list[Variable]:
-        """A declaration up to its semicolon; registers them in the present scope."""
-        made = []
-        type_, align, vector, opaque = self.declared_type()
-        while True:
-            made.append(self.declarator(space, type_, align, vector, opaque, extern))
-            if not self.accept(","):
-                break
-        self.expect(";")
-        for variable in made:
+    def variable(self, space: str, extern: bool = False) -> None:
+        """A declaration up to its semicolon; registers its variables in the present scope."""
+        declared = self.declared_type()
+        for variable in self.separated(lambda: self.declarator(space, declared, extern)):
             if self.function is None:
                 self.variables.setdefault(variable.name, variable)
             else:
                 self.scope.names[variable.name] = variable
                 self.function.variables.append(variable)
-        return made
+        self.expect(";")
 
-    def declarator(
-        self, space: str, type_: Type, align: int, vector: int, opaque: str | None = None, extern: bool = False
-    ) -> Variable:
-        name = self.expect_kind("name")
+    def declarator(self, space: str, declared: _Declared, extern: bool = False) -> Variable:
+        type_, align, vector, opaque = declared
+        name = self.name()
         count, unsized = 1, False
         while self.accept("["):
             if self.accept("]"):
@@ -377,27 +358,18 @@ class _Parser:
     def initialiser(self) -> list[Symbol | Immediate]:
         if not self.accept("{"):
             return [self.initial_value()]
-        values: list[Symbol | Immediate] = []
-        while not self.accept("}"):
-            if self.token.text == "{":
-                values += self.initialiser()
-            else:
-                values.append(self.initial_value())
-            self.accept(",")
-        return values
+        return [value for values in self.enclosed(self.initialiser, "}") for value in values]
 
     def initial_value(self) -> Symbol | Immediate:
-        if self.token.kind == "name":
-            name = self.next().text
-            if self.accept("("):  # generic(symbol)
-                if name != "generic":
-                    raise self.error(f"initialiser {name}(...) is not supported")
-                name = self.expect_kind("name")
-                offset = self.offset()
-                self.expect(")")
-                return Symbol(name, offset + self.offset())
-            return Symbol(name, self.offset())
-        return self.constant()
+        if self.token.kind != "name":
+            return self.constant()
+        name, offset = self.name(), 0
+        if self.accept("("):  # generic(symbol)
+            if name != "generic":
+                raise self.error(f"initialiser {name}(...) is not supported")
+            name, offset = self.name(), self.offset()
+            self.expect(")")
+        return Symbol(name, offset + self.offset())
 
     def offset(self) -> int:
         total = 0
@@ -416,8 +388,7 @@ class _Parser:
             return Immediate(sign * float(token.text))
         if token.kind == "hexfloat":
             return _hex_float(token.text, negative)
-        self.at -= 1
-        raise self.error(f"expected a constant, found {token.text!r}")
+        raise self.refused(f"expected a constant, found {token.text!r}")
 
     # functions
 
@@ -426,26 +397,18 @@ class _Parser:
         function = Function("", is_entry)
         while self.token.text in (".noreturn", ".attribute"):
             if self.next().text == ".attribute":
-                self.expect("(")
-                while self.next().text != ")":
-                    pass
+                self.skip_past(")")
         outer, self.scope, self.function = self.scope, _Scope(self.scope), function
         if not is_entry and self.token.text == "(":
             function.returns = self.parameters()
-        function.name = self.expect_kind("name")
+        function.name = self.name()
         if self.token.text == "(":
             function.params = self.parameters()
         while self.token.kind == "directive":
-            name = self.next().text[1:]
-            if name == "pragma":
-                self.pragma()
-                continue
-            values = []
-            if self.token.kind == "number":
-                values.append(self.integer())
-                while self.accept(","):
-                    values.append(self.integer())
-            function.attributes[name] = tuple(values)
+            name = self.next().text
+            if not self.directive(name):
+                values = self.separated(self.integer) if self.token.kind == "number" else []
+                function.attributes[name[1:]] = tuple(values)
         if self.accept("{"):
             function.code = []
             self.functions[function.name] = function  # may be called from its own body
@@ -459,31 +422,23 @@ class _Parser:
 
     def parameters(self) -> list[Variable | Register]:
         self.expect("(")
-        made: list[Variable | Register] = []
-        while not self.accept(")"):
-            space = self.next().text
-            if space not in (".param", ".reg"):
-                self.at -= 1
-                raise self.error(f"expected a parameter, found {space!r}")
-            type_, align, vector, _ = self.declared_type()
-            if space == ".reg":
-                name = self.expect_kind("name")
-                made.append(self.register(name, type_))
-            else:
-                variable = self.declarator("param", type_, align, vector)
-                self.scope.names[variable.name] = variable
-                made.append(variable)
-            self.accept(",")
-        return made
+        return self.enclosed(self.parameter, ")")
 
-    def register(self, name: str, type_: Type) -> Register:
-        made = self.scope.names[name] = self.numbered(name, type_)
-        return made
+    def parameter(self) -> Variable | Register:
+        space = self.next().text
+        if space not in (".param", ".reg"):
+            raise self.refused(f"expected a parameter, found {space!r}")
+        declared = self.declared_type()
+        if space == ".reg":
+            return self.register(self.name(), declared[0], self.scope)
+        variable = self.declarator("param", declared)
+        self.scope.names[variable.name] = variable
+        return variable
 
-    def numbered(self, name: str, type_: Type) -> Register:
+    def register(self, name: str, type_: Type, scope: _Scope) -> Register:
         """A register of the present function."""
         assert self.function is not None
-        made = Register(name, type_, -1)
+        made = scope.names[name] = Register(name, type_, -1)
         self.function.registers.append(made)
         return made
 
@@ -512,21 +467,12 @@ class _Parser:
                 depth -= 1
                 if depth:
                     self.scope = self.scope.parent or self.scope
-            elif text == ".loc":
-                self.loc()
             elif text == ".reg":
                 self.registers()
-            elif text in (".shared", ".local", ".global", ".const", ".param"):
+            elif text in SPACES:
                 self.variable(text[1:])
-            elif text == ".pragma":
-                self.pragma()
-            elif text == ".file":
-                self.file()
-            elif text == ";":
-                pass
-            else:
-                self.at -= 1
-                raise self.error(f"unexpected {text!r} in {function.name}")
+            elif not self.directive(text):
+                raise self.refused(f"unexpected {text!r} in {function.name}")
         last = function.code[-1] if function.code else None
         if last is None or last.predicate or last.opcode not in ("ret", "exit", "trap", "bra") or self.ends_with_label:
             line = self.tokens[self.at - 1].line  # as ptxas does: the end of a function returns
@@ -539,18 +485,16 @@ class _Parser:
         self.scope.names[name] = made
         if self.token.text == ".branchtargets":
             self.next()
-            made.targets = [self.expect_kind("name")]
-            while self.accept(","):
-                made.targets.append(self.expect_kind("name"))
+            made.targets = self.separated(self.name)
             self.expect(";")
         elif self.token.text in (".callprototype", ".calltargets"):
-            self.skip_statement()
+            self.skip_past(";")
 
     def resolve_labels(self, instruction: Instruction, scope: _Scope) -> None:
         """Put `Label` objects in place of the names that a branch names."""
 
         def label(name: str) -> Label:
-            found = scope.find(name)
+            found = self.find(name, scope)
             if not isinstance(found, Label):
                 raise PtxError(f"PTX line {instruction.ptx_line}: no label {name}")
             return found
@@ -568,21 +512,20 @@ class _Parser:
         type_, _, vector, _ = self.declared_type()
         if vector != 1:
             raise self.error("vector registers are not supported")
-        while True:
-            name = self.expect_kind("name")
+
+        def declare() -> None:
+            name = self.name()
             if self.accept("<"):
-                count = self.integer()
+                self.scope.ranges[name] = self.integer(), type_
                 self.expect(">")
-                self.scope.ranges[name] = (count, type_)
             else:
-                self.register(name, type_)
-            if not self.accept(","):
-                break
+                self.register(name, type_, self.scope)
+
+        self.separated(declare)
         self.expect(";")
 
-    def find_register(self, name: str) -> Register | Variable | Label | None:
+    def find(self, name: str, scope: _Scope | None) -> Register | Variable | Label | None:
         """A declared name; `%r7` is made when first used, out of the range `%r<n>`."""
-        scope: _Scope | None = self.scope
         while scope is not None:
             if name in scope.names:
                 return scope.names[name]
@@ -591,10 +534,17 @@ class _Parser:
                 if stem in scope.ranges and stem != name:
                     count, type_ = scope.ranges[stem]
                     if int(name[len(stem) :]) < count:
-                        made = scope.names[name] = self.numbered(name, type_)
-                        return made
+                        return self.register(name, type_, scope)
             scope = scope.parent
         return None
+
+    def predicate(self, message: str) -> Register:
+        """A predicate register; `message`: what to say of a name that is none."""
+        name = self.name()
+        found = self.find(name, self.scope)
+        if not isinstance(found, Register) or found.type.name != "pred":
+            raise self.error(message.format(name))
+        return found
 
     # instructions
 
@@ -604,19 +554,13 @@ class _Parser:
         negated = False
         if self.accept("@"):
             negated = self.accept("!")
-            name = self.expect_kind("name")
-            found = self.find_register(name)
-            if not isinstance(found, Register) or found.type.name != "pred":
-                raise self.error(f"{name} is not a predicate register")
-            predicate = found
-        opcode, *modifiers = self.expect_kind("name").split(".")
+            predicate = self.predicate("{} is not a predicate register")
+        opcode, *modifiers = self.name().split(".")
         operands: list[_Operand] = []
         if opcode == "call":
             operands = self.call_operands()
         elif self.token.text != ";":
-            operands.append(self.operand())
-            while self.accept(","):
-                operands.append(self.operand())
+            operands = self.separated(self.operand)
         self.expect(";")
         made = Instruction(opcode, tuple(modifiers), tuple(operands), predicate, negated, None, line)
         return self.located_here(made)
@@ -646,57 +590,37 @@ class _Parser:
 
     def arguments(self) -> tuple[_Operand, ...]:
         self.expect("(")
-        items = []
-        while not self.accept(")"):
-            items.append(self.operand())
-            self.accept(",")
-        return tuple(items)
+        return tuple(self.enclosed(self.operand, ")"))
 
     def operand(self) -> _Operand:
-        token = self.token
-        text = token.text
-        if token.kind == "name":
-            self.at += 1
-            first = self.named(text)
-            if self.tokens[self.at].text == "|":
-                self.at += 1
-                return Pair(first, self.operand())
-            return first
-        if text == "{":
-            self.at += 1
-            items = []
-            while not self.accept("}"):
-                items.append(self.operand())
-                self.accept(",")
-            return Vector(tuple(items))
-        if text == "[":
+        if self.token.kind == "name":
+            first = self.named(self.name())
+            return Pair(first, self.operand()) if self.accept("|") else first
+        if self.accept("{"):
+            return Vector(tuple(self.enclosed(self.operand, "}")))
+        if self.accept("["):
             return self.address()
-        if text == "!":
-            self.at += 1
-            register = self.find_register(self.expect_kind("name"))
-            if not isinstance(register, Register) or register.type.name != "pred":
-                raise self.error("! stands before what is no predicate register")
-            return Negated(register)
+        if self.accept("!"):
+            return Negated(self.predicate("! stands before what is no predicate register"))
         return self.constant()
 
     def named(self, text: str) -> Register | Special | Immediate | Symbol | None:
         if text == "_":
             return None
-        found = self.find_register(text)
+        found = self.find(text, self.scope)
         if isinstance(found, Register):
             return found
         if text.startswith("%") and found is None:
             if SPECIAL.match(text):
                 return Special(text)
-            self.at -= 1
-            raise self.error(f"register {text} is not declared")
+            raise self.refused(f"register {text} is not declared")
         if text == "WARP_SZ":
             return Immediate(32)
         return Symbol(text, self.offset(), found if isinstance(found, Variable) else None)
 
     def address(self) -> Address:
-        self.expect("[")
-        begin = self.named(self.next().text) if self.token.kind == "name" else self.constant()
+        """An address, whose bracket has been opened."""
+        begin = self.named(self.name()) if self.token.kind == "name" else self.constant()
         base: Register | Symbol | None = None
         offset = 0
         if isinstance(begin, Symbol):

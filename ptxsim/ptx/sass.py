@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import PtxError
-from .compiler import show_warnings, tool
+from .compiler import run, show_warnings, tool
 from .demangle import demangle, matching
 
 PTX = ".nv_debug_ptx_txt"  # the section with the PTX; nvdisasm gives its name as that of a file
@@ -115,11 +115,6 @@ class Block:
     leaves: bool = False  # whether threads may end, or return, here
     calls: int | None = None  # the block that a call at its end goes to, before the (only) successor is reached
 
-    @property
-    def branches(self) -> bool:
-        """Whether its last instruction may part the threads of a warp."""
-        return len(self.successors) + self.leaves > 1
-
 
 @dataclass
 class Function:
@@ -158,21 +153,29 @@ def read(cubin: Path, entry: str | None = None) -> Function:
 
     Raises `PtxError` where there is no nvdisasm, the file is no cubin, or has no such entry.
     """
-    sections, entries = _disassemble(cubin)
-    if not entries:
+    functions = read_all(cubin)
+    fitting = list(functions) if entry is None else matching(functions, entry)
+    if not functions:
         raise PtxError(f"{cubin}: no kernel entry in this cubin")
-    name = _choose(entries, entry, cubin)
-    instructions, labels = sections[f".text.{name}"]
-    if not instructions:
-        raise PtxError(f"{cubin}: {name} has no instructions")
-    return Function(name, instructions, labels, *_resources(cubin, name), embedded_ptx(cubin))
+    if len(fitting) != 1:
+        what = "entries, name one" if entry is None else f"entries match {entry!r}; there"
+        raise PtxError(f"{cubin}: {len(fitting)} {what}: {'; '.join(map(demangle, functions))}")
+    found = functions[fitting[0]]
+    if not found.instructions:
+        raise PtxError(f"{cubin}: {found.name} has no instructions")
+    return found
 
 
 def read_all(cubin: Path) -> dict[str, Function]:
     """The machine code of every entry, by its mangled name. Raises `PtxError` as `read` does."""
-    sections, entries = _disassemble(cubin)
-    ptx = embedded_ptx(cubin)
-    return {name: Function(name, *sections[f".text.{name}"], *_resources(cubin, name), ptx) for name in entries}
+    if not cubin.is_file():
+        raise PtxError(f"{cubin}: no such file")
+    changed, ptx = cubin.stat().st_mtime_ns, embedded_ptx(cubin)
+    sections, entries = _disassembled(cubin, changed)
+    resources = _resources(cubin, changed)
+    if missing := [name for name in entries if name not in resources]:
+        raise PtxError(f"{cubin}: cuobjdump reports no resources of {missing[0]}")
+    return {name: Function(name, *sections[f".text.{name}"], *resources[name], ptx) for name in entries}
 
 
 def code_at(cubin: Path, entry: str) -> int:
@@ -188,11 +191,8 @@ def code_at(cubin: Path, entry: str) -> int:
 
 def assemble(ptx: Path, cubin: Path, arch: str = "sm_90a") -> None:
     """Make a cubin with line information of a .ptx file. Raises `PtxError` with the first thing that ptxas says."""
-    command = [str(tool("ptxas")), "-O3", "--generate-line-info", f"-arch={arch}", str(ptx), "-o", str(cubin)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
-        raise PtxError(f"ptxas failed on {ptx.name}: {lines[0].strip()}")
+    command = [tool("ptxas"), "-O3", "--generate-line-info", f"-arch={arch}", ptx, "-o", cubin]
+    done = run(command, f"ptxas failed on {ptx.name}")
     show_warnings("ptxas", done.stderr + done.stdout)
 
 
@@ -217,13 +217,7 @@ def listing(cubin: Path) -> str:
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if (text := kept.read_text()).startswith(mark):
             return text
-    done = subprocess.run(
-        [str(tool("nvdisasm")), "-c", "-g", "-gp", str(cubin)], capture_output=True, text=True, errors="replace"
-    )
-    if done.returncode:
-        lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
-        raise PtxError(f"{cubin}: nvdisasm: {lines[0].removeprefix('nvdisasm fatal   : ').strip()}")
-    return mark + done.stdout
+    return mark + run([tool("nvdisasm"), "-c", "-g", "-gp", cubin], f"{cubin}: nvdisasm").stdout
 
 
 def shared_accesses(cubin: Path, entry: str | None = None) -> list[SharedAccess]:
@@ -235,27 +229,13 @@ def shared_accesses(cubin: Path, entry: str | None = None) -> list[SharedAccess]
     return [SharedAccess(*key, count) for key, count in counts.items()]
 
 
-def _choose(entries: list[str], wanted: str | None, cubin: Path) -> str:
-    fitting = entries if wanted is None else matching(entries, wanted)
-    if len(fitting) != 1:
-        what = "entries, name one" if wanted is None else f"entries match {wanted!r}; there"
-        raise PtxError(f"{cubin}: {len(fitting)} {what}: {'; '.join(map(demangle, entries))}")
-    return fitting[0]
-
-
 Sections = dict[str, tuple[list[Instruction], dict[str, int]]]
-
-
-def _disassemble(cubin: Path) -> tuple[Sections, list[str]]:
-    """Instructions and labels of each section of code, and the names of the entries."""
-    if not cubin.is_file():
-        raise PtxError(f"{cubin}: no such file")
-    return _disassembled(cubin, cubin.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=2)
 def _disassembled(cubin: Path, changed: int) -> tuple[Sections, list[str]]:
-    """Read a cubin as it was last `changed`; cached, as answers about one kernel read it several times."""
+    """Instructions and labels of each section of code of a cubin as it was last `changed`, and the names of the
+    entries; cached, as answers about one kernel read it several times."""
     sections: Sections = {}
     entries: list[str] = []
     instructions: list[Instruction] = []
@@ -366,17 +346,10 @@ def _closed(blocks: list[Block], first: Block, barrier: str) -> list[Block]:
     return found
 
 
-def _resources(cubin: Path, name: str) -> tuple[int, int]:
-    """Registers of a thread, and static shared memory without what the driver keeps of each block."""
-    found = _read_resources(cubin, cubin.stat().st_mtime_ns).get(name)
-    if found is None:
-        raise PtxError(f"{cubin}: cuobjdump reports no resources of {name}")
-    return found
-
-
 @lru_cache(maxsize=2)
-def _read_resources(cubin: Path, changed: int) -> dict[str, tuple[int, int]]:
-    """Read the resources of each function of a file as it was last `changed`."""
+def _resources(cubin: Path, changed: int) -> dict[str, tuple[int, int]]:
+    """Of each function of a file as it was last `changed`: registers of a thread, and static shared memory without what
+    the driver keeps of each block."""
     done = subprocess.run([str(tool("cuobjdump")), "-res-usage", str(cubin)], capture_output=True, text=True)
     reserve = RESERVE if RESERVED in _elf_sections(cubin) else 0
     found = re.findall(r"Function (\S+):\s+REG:(\d+) .*?SHARED:(\d+)", done.stdout)
@@ -384,21 +357,26 @@ def _read_resources(cubin: Path, changed: int) -> dict[str, tuple[int, int]]:
 
 
 def _elf_sections(cubin: Path) -> dict[str, tuple[int, int]]:
-    """Offset and size of the sections of a 64-bit ELF file by name."""
     data = cubin.read_bytes()
     if data[:5] != b"\x7fELF\x02":
         raise PtxError(f"{cubin}: not a cubin (an ELF file from ptxas or nvcc -cubin)")
     try:
-        (start,) = struct.unpack_from("<Q", data, 40)
-        entry_size, count, names = struct.unpack_from("<HHH", data, 58)
-        headers = [struct.unpack_from("<IIQQQQ", data, start + n * entry_size) for n in range(count)]
-        table = headers[names][4]
-        return {
-            data[table + name : data.index(b"\0", table + name)].decode(): (offset, size)
-            for name, _, _, _, offset, size in headers
-        }
+        return elf_sections(data)
     except (struct.error, IndexError, ValueError):
         raise PtxError(f"{cubin}: truncated or damaged: its table of sections cannot be read") from None
+
+
+def elf_sections(data: bytes) -> dict[str, tuple[int, int]]:
+    """Offset and size of the sections of a 64-bit ELF file by name."""
+    (start,) = struct.unpack_from("<Q", data, 40)
+    entry_size, count, names = struct.unpack_from("<HHH", data, 58)
+    headers = [struct.unpack_from("<IIQQQQ", data, start + n * entry_size) for n in range(count)]
+    return {elf_text(data, headers[names][4] + h[0]): (h[4], h[5]) for h in headers}
+
+
+def elf_text(data: bytes, at: int) -> str:
+    """The text that begins at a place of an ELF file."""
+    return data[at : data.index(b"\0", at)].decode(errors="replace")
 
 
 def embedded_ptx(cubin: Path) -> str | None:

@@ -105,18 +105,6 @@ ret; }}
     assert [s.sectors_in_words() for s in counters.by_instruction() if s.space == "global"] == [words]
 
 
-def test_sums_over_the_own_file_are_the_counters(folder: Path) -> None:
-    kernel = ptxsim.load(folder / "k.ptx")
-    counters = Counters()
-    arrays = [ptxsim.Array(np.zeros(size, np.float32)) for size in (1024, 1024, 8192)]
-    kernel.launch(2, (32, 32), arrays, observers=[counters], checks=False)
-    lines = next(lines for file, lines in annotate.costs(counters).items() if file.endswith("k.cu")).values()
-    stats = counters.by_instruction()
-    assert sum(c.loads.wavefronts + c.stores.wavefronts for c in lines) == sum(s.wavefronts for s in stats) == 4224
-    assert sum(c.reads.sectors + c.writes.sectors for c in lines) == sum(s.sectors for s in stats)
-    assert sum(c.executed for c in lines) == sum(s.executed for s in stats if s.wavefronts or s.sectors)
-
-
 MERGED = f"""{HEADER}.visible .entry k() {{ .reg .b32 %t, %a; .reg .f32 %f<9>; .shared .align 16 .b8 s[4096];
 mov.u32 %t, %tid.x; mov.u32 %a, s;
 .loc 1 2 1

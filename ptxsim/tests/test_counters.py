@@ -232,3 +232,7 @@ def test_a_loop_that_counts_its_rounds_does_not_poll(compiled):
         s for s in counters.by_instruction() if s.instruction.opcode == "atom" or "volatile" in s.instruction.modifiers
     ]
     assert [(s.executed, s.polled) for s in accesses] == [(rounds, 0)] * 2
+
+
+def test_atomics_of_shared_memory_count_among_loads():
+    assert count("atom.shared.add.u32 %r0, [%a], 1;").totals()[WAVES] == 1

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
-
 import pytest
 
 from ptxsim.ptx.demangle import demangle, matching, split
@@ -53,16 +49,6 @@ def test_no_cut_or_change_makes_an_error():
             demangle(name[:at])
             demangle(name[:at] + "I" + name[at:])
             demangle(name[:at] + "E" + name[at + 1 :])
-
-
-@pytest.mark.skipif(not shutil.which("c++filt"), reason="no c++filt")
-def test_as_the_system_s_demangler():
-    """Without types of literals and the type that a template returns."""
-    names = [name for name in NAMES if name.startswith("_Z") and name != "_Z2fpIXadL_Z2sqfEEEvPf"]  # it adds the type
-    demangled = subprocess.run(["c++filt", *names], capture_output=True, text=True, check=True).stdout.splitlines()
-    for name, theirs in zip(names, demangled, strict=True):
-        theirs = re.sub(r"(?<=\d)[ul](?=[,>])", "", theirs.removeprefix("void ")).replace("(signed char)-3", "-3")
-        assert demangle(name) == theirs.replace("(&) [", "(&)["), name
 
 
 def test_which_entries_a_text_means():

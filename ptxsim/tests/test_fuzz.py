@@ -76,9 +76,7 @@ def alone(text: str) -> list[str]:
 @pytest.fixture(scope="module")
 def kernels(ptx) -> list[str]:
     """Small kernels, as PTX; the longer ones, and those with many device functions, are left out."""
-    found = []
-    for name in FILES:
-        found += alone(ptx(name))
+    found = [text for name in FILES for text in alone(ptx(name))]
     return [text for text in found if len(text) < 12_000 and understood(text)]
 
 
@@ -95,33 +93,26 @@ def mutated(text: str, random_: random.Random) -> str:
         body = text.find("{") if random_.random() < 0.9 else 0
         tokens = [m for m in TOKEN.finditer(text, max(body, 0)) if m.lastgroup not in ("space", "newline")] or [None]
         token, other = random_.choice(tokens), random_.choice(tokens)
-        lines = text.splitlines(keepends=True)
-        at = random_.randrange(len(lines)) if lines else 0
-        match random_.randrange(10):
-            case 0 | 1 | 2 if token:  # another token of the file, or any
-                new = other[0] if random_.random() < 0.5 else random_.choice(WORDS)
-                text = text[: token.start()] + new + text[token.end() :]
-            case 3 if token:
-                text = text[: token.start()] + text[token.end() :]
-            case 4 if token:
-                text = text[: token.end()] + " " + random_.choice(WORDS) + " " + text[token.end() :]
-            case 5 if token:  # another opcode, or a modifier more or less
+        if not token:
+            break
+        start, end = token.span()
+        match random_.randrange(6):
+            case 0 | 1:  # another token of the file, or any
+                text = text[:start] + (other[0] if random_.random() < 0.5 else random_.choice(WORDS)) + text[end:]
+            case 2:  # one less: one token, or all up to another
+                text = text[:start] + text[end if random_.random() < 0.8 else max(end, other.end()) :]
+            case 3:
+                text = f"{text[:end]} {random_.choice(WORDS)} {text[end:]}"
+            case 4:  # another opcode, or a modifier more or less
                 parts = token[0].split(".")
                 parts.insert(random_.randint(1, len(parts)), random_.choice(WORDS).lstrip("."))
                 if random_.random() < 0.5:
                     del parts[random_.randrange(len(parts))]
-                text = text[: token.start()] + ".".join(parts) + text[token.end() :]
-            case 6 if lines:
-                del lines[at]
-                text = "".join(lines)
-            case 7 if lines:
-                lines.insert(random_.randrange(len(lines)), lines[at])
-                text = "".join(lines)
-            case 8:
+                text = text[:start] + ".".join(parts) + text[end:]
+            case _:
                 place = random_.randint(0, len(text))
-                text = text[:place] + random_.choice('\0\n".09\\}é٣') + text[place + 1 :]
-            case _ if random_.random() < 0.2:
-                text = text[: random_.randint(0, len(text))]
+                rest = text[place + 1 :] if random_.random() < 0.9 else ""
+                text = text[:place] + random_.choice('\0\n".09\\}é٣') + rest
     return text
 
 

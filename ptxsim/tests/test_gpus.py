@@ -7,19 +7,13 @@ from ptxsim.count import machines
 from ptxsim.count.occupancy import occupancy
 
 
-@pytest.mark.parametrize(("target", "number"), [("sm_90a", 90), ("sm_120", 120), ("sm_100f", 100), ("sm_86", 86)])
-def test_an_architecture_s_number(target, number):
-    assert gpus.architecture(target) == gpus.number(target) == number
-
-
-@pytest.mark.parametrize("target", ["pascal", "sm_", "sm_9x", "90", "sm_90aa", "compute_90"])
-def test_what_is_no_architecture_is_refused(target):
-    assert gpus.number(target) == 0
-    with pytest.raises(PtxsimError, match=f"arch = '{target}' is not allowed; allowed: sm_ and a number"):
-        gpus.architecture(target)
-
-
-def test_an_architecture_without_known_limits_is_refused():
+def test_an_architecture_s_number():
+    for target, number in (("sm_90a", 90), ("sm_120", 120), ("sm_100f", 100)):
+        assert gpus.architecture(target) == gpus.number(target) == number
+    for target in ("pascal", "sm_", "sm_9x", "90", "sm_90aa"):
+        assert gpus.number(target) == 0
+        with pytest.raises(PtxsimError, match=f"arch = '{target}' is not allowed; allowed: sm_ and a number"):
+            gpus.architecture(target)
     with pytest.raises(PtxsimError, match=r"arch = 'sm_61': limits unknown; known: sm_75, sm_80, sm_86"):
         gpus.limits_of("sm_61")
 

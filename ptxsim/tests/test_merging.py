@@ -42,7 +42,7 @@ def built(request, ptx, tmp_path_factory):
     path = tmp_path_factory.mktemp("merging") / "merging.ptx"
     path.write_text(ptx(SOURCE.name, request.param))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sass, "_disassemble", functools.cache(sass._disassemble))
+        patch.setattr(sass, "read_all", functools.cache(sass.read_all))
         yield ptxsim.load(path, ENTRIES[0]).module, assemble(path, request.param)
 
 
@@ -99,10 +99,10 @@ def test_every_set_of_eight_words(access, tmp_path):
     (tmp_path / "sets.ptx").write_text(text)
     try:
         cubin = assemble(tmp_path / "sets.ptx", "sm_90")
-        sections, names = sass._disassemble(cubin)
+        functions = sass.read_all(cubin)
     except PtxError as error:
         pytest.skip(str(error))
-    assert len(names) == len(subsets)
+    assert len(functions) == len(subsets)
     module = ptxsim.load(text, "k0").module
     for i in range(len(subsets)):
         program = ptxsim.Kernel(module, f"k{i}").program
@@ -112,7 +112,7 @@ def test_every_set_of_eight_words(access, tmp_path):
             for a in program.code
             if a.pc not in rule.parts and a.name in ("ld.shared.f32", "st.shared.f32") and "128" not in str(a.operands)
         )
-        found = sorted(x.bits for x in sections[f".text.k{i}"][0] if x.name in ("LDS", "STS") and not x.never)
+        found = sorted(x.bits for x in functions[f"k{i}"].instructions if x.name in ("LDS", "STS") and not x.never)
         assert mine == found, subsets[i]
 
 

@@ -14,7 +14,7 @@ int main() {
     increment<<<1, 1, 0, stream>>>(x);
     cudaEvent_t event;
     printf("%s\n", cudaGetErrorString(cudaIpcOpenEventHandle(&event, cudaIpcEventHandle_t{})));
-    cudaArray_t array;
+    cudaMipmappedArray_t array;
     cudaChannelFormatDesc d = cudaCreateChannelDesc<float>();
-    printf("%d\n", cudaMallocArray(&array, &d, 4, 4) == cudaErrorNotSupported);
+    printf("%d\n", cudaMallocMipmappedArray(&array, &d, make_cudaExtent(4, 4, 0), 1) == cudaErrorNotSupported);
 }
