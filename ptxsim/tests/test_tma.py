@@ -543,6 +543,28 @@ def test_lines_of_ptx(line, message):
             run()
 
 
+@pytest.mark.parametrize(("at", "message"), [(0, None), (4, "register %r7, which nobody wrote")])
+def test_what_nobody_wrote_may_be_sent_and_not_used(at, message):
+    """st.async of a register that is defined and of one that is not."""
+    sent = ASYNC.replace("KIND", "v2.b32").replace("DATA", "{%r3, %r7}").rstrip("}")
+    text = (
+        ".version 8.1\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 p) {\n"
+        ".reg .b32 %r<9>; .reg .b64 %rd<9>; .shared .align 16 .b8 s[128];\n"
+        f"ld.param.u64 %rd3, [p]; mov.u32 %r1, s; mov.u32 %r3, 7;\n{sent}\n"
+        f"ld.shared.u32 %r5, [%r1+{at}]; st.global.u32 [%rd3], %r5; }}\nret;\n}}"
+    )
+    kernel, out = ptxsim.load(text), Array(np.zeros(1, np.int32))
+    if message is None:
+        kernel.launch(1, 32, [out])
+        assert out.numpy() == 7
+        totals = kernel.count(1, 32, [out])
+        reason = totals.at_least()["smsp__inst_executed_op_shared_st.sum"]
+        assert "st.async is left out" in reason and totals.totals()["smsp__inst_executed_op_shared_st.sum"] == 0
+    else:
+        with pytest.raises(PtxsimError, match=message):
+            kernel.launch(1, 32, [out])
+
+
 def test_a_box_that_is_larger_than_its_memory_is_found(kernel):
     out = Array(np.zeros(1024, np.uint8), "out")
     with pytest.raises(PtxsimError, match=r"out-of-bounds shared cp.async store of 2048 bytes"):
