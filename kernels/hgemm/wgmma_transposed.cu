@@ -30,7 +30,7 @@
 // Pipeline:  STAGES stages, each a tile of A (BM rows of 64 elements) and one of B (64 rows of BN elements)
 //            full:  1 arrival by the producer and the bytes of both tiles, which come from all who share them
 //            empty: an arrival by each consumer warp group of each block that this one loads for
-//            come:  1 arrival at the start, and the bytes of all sums that other slices send (SLICES > 1)
+//            come:  an arrival at the start, and the bytes of all sums that other slices send (SLICES > 1)
 // Timeline:  producer  wait empty | announce the bytes | load this block's parts of A and B; next step of k
 //            consumer  wait full | wgmma | wait for the wgmma of the step before | arrive at its empty; next step
 //            then      send sums | wait come | add (SLICES > 1) | scale, round | stmatrix, transposed | TMA store

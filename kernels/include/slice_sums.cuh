@@ -4,9 +4,9 @@
 // distributed shared memory.
 //
 //     with cluster::store_4                                      with cluster::store_async_4
-//     cluster::sync()    the inboxes of all blocks are free      (an inbox that holds nothing else is free)
+//     cluster::sync()    the inboxes of all blocks are free      the mbarriers of all blocks are made
 //     send                                                       send
-//     cluster::sync()    all sums have come                      wait for the phase of an mbarrier that counts BYTES
+//     cluster::sync()    all sums have come                      mbarrier::wait, for BYTES; the inbox holds nothing else
 //     receive                                                    receive
 //
 // Totals are added in an order that is fixed for each part, so that the same problem gives the same bits.
