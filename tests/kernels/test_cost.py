@@ -138,7 +138,7 @@ def test_a_tile_more_than_run_at_a_time_costs_another_wave() -> None:
     assert one < wave
 
 
-@pytest.mark.parametrize("name", [name for name, e in CATALOGUE.items() if isinstance(e, Dispatcher) and e.predicted])
+@pytest.mark.parametrize("name", ["sgemm_best", "hgemm_best_bf16", "hgemm_best_fp16", "hgemm_best_bcol_bf16"])
 def test_a_dispatcher_takes_the_shortest_predicted_time_of_the_kernels_that_suit(name: str) -> None:
     entry = CATALOGUE[name]
     assert isinstance(entry, Dispatcher)
@@ -152,6 +152,16 @@ def test_a_dispatcher_takes_the_shortest_predicted_time_of_the_kernels_that_suit
         assert order[0].tile["m"] < 2 * m
         picked.add(order[0].name)
     assert len(picked) >= 4
+
+
+def test_fewer_tiles_than_multiprocessors_are_divided_by_more_blocks() -> None:
+    """As an H100 has it; 32 tiles by four are two rounds, since it runs 30 clusters of four."""
+    entry = CATALOGUE["sgemm_3xtf32_best"]
+    assert isinstance(entry, Dispatcher)
+    picked = {
+        n: entry.pick(Problem.square(n)).name.removeprefix("sgemm_3xtf32_wgmma_outside") for n in (512, 1024, 2048)
+    }
+    assert picked == {512: "_k8", 1024: "_k3", 2048: ""}
 
 
 def test_a_dispatcher_s_hash_follows_the_constants(monkeypatch: pytest.MonkeyPatch) -> None:
