@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from experiments.gpu.algorithm_search import search
 from experiments.gpu.device import Gpu
 from experiments.gpu.timing import Stopwatch, duration_us, warm_up
-from kernels.catalogue import Entry, Problem
+from kernels.catalogue import Problem
 
 WARM_S, WARM_MOST_S = 0.03, 0.2  # before a search: calls take turns, so that a clock that falls meets each of them
 Call = Callable[[], None]
@@ -33,7 +34,7 @@ class Choice:
 class FastestCall(ABC):
     """What `bind_fastest` chose is known by `choice`."""
 
-    entry: Entry
+    entry: Any  # an `Entry`, which a class of ours or Triton's narrows
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu

@@ -109,8 +109,6 @@ class TritonGemm(TorchGemm, FastestCall):
     alpha = 1, beta = 0 and rows of whole 16 bytes only: TMA moves no others.
     """
 
-    entry: Baseline
-
     def __init__(self, gpu: Gpu, entry: Baseline) -> None:
         TorchGemm.__init__(self, gpu, entry)
         FastestCall.__init__(self, gpu)

@@ -80,7 +80,7 @@ def judged(tmp_path: Path, made: Path, h100: Results) -> Callable[..., pd.DataFr
 def test_a_wrong_entry_is_one_line(judged: Callable[..., pd.DataFrame], tmp_path: Path) -> None:
     for change, said in (
         ({"test": "fraction(sgemm_nave) > 1"}, "unknown variant 'sgemm_nave'"),
-        ({"test": "fractions(sgemm_naive) > 1"}, "unknown function 'fractions'"),
+        ({"test": "fractoins(sgemm_naive) > 1"}, "unknown function 'fractoins'"),
         ({"test": 'published("naive-gflop") > 1'}, "unknown id 'boehm_sgemm/naive-gflop'"),
         ({"test": "1 >"}, "is not an expression"),
         ({"test": "fraction(sgemm_naive)"}, "allowed: a comparison"),
