@@ -2,7 +2,8 @@
 
 An entry has the defaults of its family, then those of its source, then its own keys; template values are merged one by
 one. Its family is the first word of its name or, where that has no defaults, the folder of its source. With `dtypes`,
-an entry stands for one of each: {dtype} is its name and {type} its C++ type.
+an entry stands for one of each: {dtype} is its name and {type} its C++ type. With `tiles`, it stands for one of each,
+too: {tile} is its name, and its values join the template. The name of another entry stands for that one's tiles.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def _by_tile(entries: Mapping[str, Entry], source: object) -> dict[str, Entry]:
         rest = {key: value for key, value in entry.items() if key != "tiles"}
         tiles = entry.get("tiles", {"": {}})
         if isinstance(tiles, str):  # those of another entry
-            tiles = choose(entries, tiles, "entry", f"{source}: {name}.tiles").get("tiles", {})
+            listed = {other: one["tiles"] for other, one in entries.items() if isinstance(one.get("tiles"), dict)}
+            tiles = choose(listed, tiles, "entry with tiles", f"{source}: {name}.tiles")
         for tile, values in tiles.items():
             words = {"{tile}": tile}
             template = rest.get("template", {}) | values

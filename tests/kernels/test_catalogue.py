@@ -194,6 +194,8 @@ BROKEN = [  # section and entry, key, value, what the message has beside them
     (VECTORIZED, "arguments", ["q"], "q"),
     (VECTORIZED, "cluster", [4, 4], "at most 8 blocks"),
     (VECTORIZED, "arch", "90b", "90b"),
+    (VECTORIZED, "tiles", 3, "a mapping in tiles"),
+    (VECTORIZED, "tiles", "sgemm_naive", "unknown entry with tiles 'sgemm_naive'"),  # which has none
     (TEXLD, "choices", [{"variant": "sgemm_t128x128x9"}], "nearest"),
     (TEXLD, "choices", [], "at least 1 item"),
     (TEXLD, "choices", [{"variant": "sgemm_naive"}, {"variant": "hgemm_naive_bf16"}], "fp32 and bf16"),
