@@ -20,6 +20,7 @@ from contracts import rules
         ("analysis/findings.py", "REMOVED = 0.9 ", "REMOVED = 0.8 ", ["findings/REMOVED"]),
         ("analysis/findings.py", "removed = 1 - stores[1] / stores[0]", "removed = 1", ["findings/conflicts_moved"]),
         ("analysis/findings.py", "    # ", "    # now ", []),
+        ("analysis/findings.py", "which an XOR of a shared-memory address switches", "switched by an XOR", []),
         ("analysis/timings.py", "HELD = 0.01", "HELD = 0.02", ["analysis/timings.py"]),
         ("analysis/timings.py", "Timings of a results folder", "The timings of a folder", []),
     ],
