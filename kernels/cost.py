@@ -15,7 +15,7 @@ from kernels.entries import Variant
 from kernels.problem import Problem
 
 SMS = 132  # multiprocessors of an H100
-GRAINS, PARTS = 1024, 32  # Division::MOST and the usual PARTS of include/split_k.cuh
+GRAINS = 1024  # Division::MOST of include/split_k.cuh
 OF_LARGE_CLUSTERS = 0.91  # of the multiprocessors: an H100 with 132 runs 30 clusters of four, or 15 of eight
 
 
@@ -88,7 +88,7 @@ def split_k(variant: Variant, tiles: int, steps: int, units: int) -> tuple[int, 
     fixup = int(variant.template["FIXUP"])
     grain = max(int(variant.template["LEAST"]), -(-steps // GRAINS))
     grains = -(-steps // grain)
-    most = min(units, left * min(grains, int(variant.template.get("PARTS", PARTS))))
+    most = min(units, left * min(grains, int(variant.template["PARTS"])))
     even = most // left * left
     takers = even if even > left and 4 * even >= 3 * most else most
     stretch = -(-left * grains // takers) * grain

@@ -73,7 +73,7 @@ def divided(code: dict[str, str], cases: np.ndarray, folder: Path) -> np.ndarray
 
 @pytest.mark.parametrize(
     ("code", "template"),
-    [(SPLIT_K, {"FIXUP": 5, "LEAST": 3}), (STREAM_K, {"FIXUP": 4, "WAYS": 16})],
+    [(SPLIT_K, {"FIXUP": 5, "LEAST": 3, "PARTS": 32}), (STREAM_K, {"FIXUP": 4, "WAYS": 16})],
     ids=["split_k", "stream_k"],
 )
 def test_tiles_are_divided_as_the_header_divides_them(
