@@ -371,14 +371,15 @@ def three_tf32(numbers: Numbers) -> Finding:
     }
     values |= {"wide_error_ratio": float(ratio.loc[wide, "ratio"].max())}
     values |= {"wide_behind_k": [int(k) for k in ratio.loc[wide & (ratio["ratio"] > 1), "k"]]}
-    faster, exact = all_of(*(one > 1 for one in fractions.values())).holds, bool((ordinary <= 1).all())
+    faster = all_of(*(one > 1 for n, one in fractions.items() if n >= LARGE)).holds
+    exact = bool((ordinary <= 1).all())
     holds = False if faster and not exact else faster
     title = _chosen(
         holds,
-        "Three TF32 products replace one of fp32: faster, and for long sums more exact on ordinary data",
-        "Three TF32 products are "
-        + ("faster than cuBLAS fp32, but less exact" if faster else "no faster than cuBLAS fp32"),
-        "Whether three TF32 products are faster than cuBLAS fp32 is within noise",
+        f"At n >= {LARGE} three TF32 products replace one of fp32: faster, and in long sums more exact on usual data",
+        f"At n >= {LARGE} three TF32 products are "
+        + ("faster than cuBLAS fp32, but less exact" if faster else "not always faster than cuBLAS fp32"),
+        f"Whether three TF32 products are faster than cuBLAS fp32 at n >= {LARGE} is within noise",
     )
     sentence = (
         f"`{values['label']}` is {least:.1f} to {most:.1f} times as fast as cuBLAS fp32 (interleaved) at n = "

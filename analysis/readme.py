@@ -20,9 +20,9 @@ from analysis import ladders
 from analysis.results import Results
 from contracts import UserError, run_command, write_text
 
-SIZES = ((2048,), (4096,), (8192,), (16384, 12288))  # the first of each that a kind of kernel was timed at
+SIZES = (2048, 4096, 8192, 16384)
 KINDS = {"fp32": "fp32 without tensor cores", "fp32 by 3xTF32": "fp32 by 3xTF32", "bf16": "bf16"}  # of `ladders.KINDS`
-LEADING = 3  # findings
+LEADING = 3  # findings: the first that hold on the first GPU
 
 
 def best_kernels(gpus: Sequence[Results]) -> str:
@@ -31,24 +31,22 @@ def best_kernels(gpus: Sequence[Results]) -> str:
     for results in gpus:
         best = {(row["kind"], row["n"]): row for row in ladders.best_kernels(results)}
         for title, kind in KINDS.items():
-            cells = [_cell({n: best[kind, n] for n in sizes if (kind, n) in best}, sizes[0]) for sizes in SIZES]
+            cells = [_cell(best.get((kind, n))) for n in SIZES]
             lines.append(f"| {results.model} | {title} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _cell(best: Mapping[int, Mapping[str, Any]], wanted: int) -> str:
-    """The first of the best kernels at several sizes; its size, unless it is the wanted one."""
-    for n, row in best.items():
-        text = f"{row['tflops']:.0f} ({100 * row['fraction']:.0f}%)<br>`{row['label'].removesuffix('_bf16')}`"
-        return text if n == wanted else f"{text}, n = {n}"
-    return "–"
+def _cell(row: Mapping[str, Any] | None) -> str:
+    return (
+        f"{row['tflops']:.0f} ({100 * row['fraction']:.0f}%)<br>`{row['label'].removesuffix('_bf16')}`" if row else "–"
+    )
 
 
 def findings(found: Sequence[Mapping[str, Any]]) -> str:
     """One list item for each of the leading findings: its title, its GPU and numbers, and where else it holds."""
     lines = [
         f"- **{one['title']}.** *{one['gpus'][0]['model']}.* {one['sentence']} {_elsewhere(one['gpus'])}"
-        for one in found[:LEADING]
+        for one in [one for one in found if one["holds"]][:LEADING]
     ]
     return "\n".join(lines)
 

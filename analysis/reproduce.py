@@ -3,9 +3,12 @@
     python -m analysis.reproduce --results results/h100/only/sgemm_ladder results/h100/only/hopper_ladder \
         --archive data/h100 --catalogue results/variants.csv
 
+    python -m analysis.reproduce --results … --archive data/h100 --catalogue … --cards data/h100/gpu_medians.csv
+
 A row repeats where its interleaved fraction lies in the archive's range over processes, or within 1% of its median.
 Rows are the same problem, data and clock policy; a kernel whose machine code differs is left out and named. On GPUs
-of one model, 95% of the rows should repeat.
+of one model, 95% of the rows should repeat. --cards also writes the medians on each card, of the archive's rows and of
+these, by which `analysis.tables.gpus` says how far cards lie apart.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.results import Results, records
-from analysis.timings import KEY
-from contracts import UserError, run_command
+from analysis.timings import KEY, of_windows
+from contracts import UserError, registry, run_command, write_rows
+from contracts.samples import read_samples
 
 NEAR = 0.01  # relative to the archive's fraction
 EXPECTED = 0.95  # of the rows, on GPUs of one model
@@ -44,6 +48,30 @@ def beside(here: pd.DataFrame, archive: pd.DataFrame) -> pd.DataFrame:
     found = found.assign(difference=difference, repeats=inside | (difference.abs() <= NEAR))
     found = found.assign(same_code=found["code_hash"] == found["archived_code"])
     return found[[*KEY, "label", "fraction", *list(columns.values())[:3], "difference", "repeats", "same_code"]]
+
+
+def by_card(measured: Sequence[Results]) -> pd.DataFrame:
+    """Rows of gpu_medians: of each variant and problem, the median over a card's processes, each the median of a
+    window's interleaved samples. A card is a session of provenance.json; times in microseconds, clocks in MHz.
+
+    Rows on one card alone are left out, and so is what failed its check.
+    """
+    columns = registry.columns("gpu_medians")
+    key = [name for name in columns if name in (*PROBLEM, "session")]
+    parts = []
+    for results in measured:
+        windows = results.raw("windows")
+        windows = windows[windows["passed"].astype(bool) & windows["left_out"].isna()]
+        values = of_windows(read_samples(results.path("samples")).to_pandas())
+        parts.append(windows.merge(values, on=[*KEY, "process"]).drop_duplicates([*key, "process"]))
+    grouped = pd.concat(parts, ignore_index=True).groupby(key, sort=False)
+    found = grouped[["dtype", "baseline", "code_hash"]].first()
+    found["time_us_median"] = grouped["time_us"].median()
+    found["baseline_time_us_median"] = grouped["baseline_time_us"].median()
+    found["sm_clock_mhz"] = grouped["sm_clock_mhz"].median()
+    found["samples"] = grouped["samples"].sum()
+    found = found.reset_index().assign(measured=None)
+    return found[found.duplicated([name for name in key if name != "session"], keep=False)][columns]
 
 
 def report(rows: pd.DataFrame) -> str:
@@ -72,6 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", required=True, nargs="+", type=Path, metavar="DIR", help="results/GPU/only/NAME")
     parser.add_argument("--archive", required=True, type=Path, metavar="DIR", help="data/GPU")
     parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
+    parser.add_argument("--cards", type=Path, metavar="FILE", help="written: medians on each card, gpu_medians.csv")
     options = parser.parse_args(arguments)
     archive = Results(options.archive, options.catalogue)
     here = [Results(folder, options.catalogue) for folder in options.results]
@@ -84,6 +113,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if other := sorted({one.gpu for one in here} - {archive.gpu}):
         print(f"{', '.join(other)} here, {archive.gpu} in the archive: another model need not repeat its fractions")
     print(report(rows))
+    if options.cards:
+        medians = by_card([archive, *here])
+        write_rows(
+            options.cards,
+            "gpu_medians",
+            ({str(key): value for key, value in row.dropna().items()} for _, row in medians.iterrows()),
+        )
 
 
 if __name__ == "__main__":

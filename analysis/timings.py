@@ -51,7 +51,7 @@ def timings(windows: pd.DataFrame, samples: pd.DataFrame, sm_count: int, source:
     excluded = windows[~windows["passed"].astype(bool) | windows["left_out"].notna()]
     counted = windows.merge(excluded[KEY].drop_duplicates(), on=KEY, how="left", indicator="excluded")
     counted = counted[counted.pop("excluded") == "left_only"]
-    found = counted.merge(_of_windows(samples), on=by_process, how="left")
+    found = counted.merge(of_windows(samples), on=by_process, how="left")
     if (lacking := found["time_us"].isna() | found["baseline_time_us"].isna()).any():
         row = found.loc[lacking, by_process].iloc[0]
         raise UserError(f"{source}: {' '.join(map(str, row))} has no samples; the table is truncated or foreign")
@@ -95,7 +95,7 @@ def _with_values(found: pd.DataFrame, sm_count: int) -> pd.DataFrame:
     )
 
 
-def _of_windows(samples: pd.DataFrame) -> pd.DataFrame:
+def of_windows(samples: pd.DataFrame) -> pd.DataFrame:
     """One row a window: medians of its interleaved samples that count, for the variant and its baseline."""
     by_process = [*KEY, "process"]
     samples = samples.assign(cycles=samples["time_us"] * samples["sm_clock_mhz"].astype(float))

@@ -264,8 +264,8 @@ class AlgorithmSearch(Row):
 
 @table("gpu_medians", target="by hand", archive="if there")
 class GpuMedians(Row):
-    """One row for each GPU and measurement of runs that went on with one GPU after another and measured on each. No
-    rule makes it."""
+    """One row for each GPU, variant and problem that was measured on several: the median over that GPU's processes.
+    `python -m analysis.reproduce --cards` makes it."""
 
     KEY = ("variant", "m", "n", "k", "clock_policy", "data", "session")
     variant: Variant
@@ -277,7 +277,7 @@ class GpuMedians(Row):
     clock_policy: ClockPolicy
     data: Data
     session: str = column("one card on one boot of its host", pattern=SESSION)
-    measured: str = column("when, UTC")
+    measured: str | None = optional("when, UTC, in older archives")
     time_us_median: float = column("of the samples that count", unit="us", gt=0)
     baseline_time_us_median: float = column("of the baseline, interleaved", unit="us", gt=0)
     sm_clock_mhz: float = column("the variant's median", unit="MHz", gt=0)

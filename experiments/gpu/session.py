@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import logging
 import os
@@ -33,7 +32,6 @@ HELD = "GEMM_LADDER_GPU_HELD"  # set for the children of a process that holds a 
 LOCKS = "GEMM_LADDER_LOCKS"  # another folder for the locks
 POLL_S = 0.005
 UNKNOWN = "0" * 8  # of a session that somebody else took, or a system that does not tell its boot
-PATIENCE_S = 60.0  # jobs of one pipeline take turns all the time: there only a longer wait is worth a word
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,6 @@ class Session:
 
     def __init__(self) -> None:
         self._device: Device | None = None
-        self._seat: filelock.BaseFileLock | None = None  # shows others the choice until this process ends
 
     @contextlib.contextmanager
     def held(self, wait_s: float = 3600.0) -> Iterator[None]:
@@ -75,17 +72,6 @@ class Session:
             else:
                 os.environ["CUDA_VISIBLE_DEVICES"] = before
             lock.release()
-
-    def choose(self) -> None:
-        """Choose the GPU, and let CUDA see no other in this process from now on, without holding it.
-
-        For what needs no quiet GPU, such as making a context. The GPU that the fewest other processes have chosen is
-        taken, so that they spread evenly whichever of them holds one at this moment. Raises `UserError` as `held` does.
-        """
-        if os.environ.get(HELD):
-            return
-        self._device, self._seat = _least_chosen(_candidates())
-        os.environ["CUDA_VISIBLE_DEVICES"] = self._device.uuid
 
     @property
     def name(self) -> str:
@@ -160,28 +146,17 @@ def _candidates() -> list[Device]:
 
 def _first_free(devices: list[Device], wait_s: float) -> tuple[Device, filelock.BaseFileLock]:
     start = time.monotonic()
-    patience_s = PATIENCE_S if discovery.KNOWN in os.environ else 0.0
     reported = False
     while True:
         for device in devices:
             if lock := _locked(lock_path(device.gpu)):
                 return device, lock
-        waited = time.monotonic() - start
-        if waited > wait_s:
+        if time.monotonic() - start > wait_s:
             raise UserError(f"every visible GPU stayed taken for {wait_s:.0f} s; wait for the other run to end")
-        if waited >= patience_s and not reported:
+        if not reported:
             logger.warning("waiting for a GPU: another job holds it")
             reported = True
         time.sleep(POLL_S)
-
-
-def _least_chosen(devices: list[Device]) -> tuple[Device, filelock.BaseFileLock]:
-    """The GPU that the fewest living processes have chosen, and the lock that counts this one among them."""
-    for number in itertools.count():
-        for device in devices:
-            if seat := _locked(lock_path(device.gpu).with_suffix(f".seat{number}")):
-                return device, seat
-    raise AssertionError("some seat is always free")
 
 
 def _locked(path: Path) -> filelock.BaseFileLock | None:

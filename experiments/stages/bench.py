@@ -474,7 +474,6 @@ def _opened(
     with contextlib.ExitStack() as stack:
 
         def begin() -> tuple[Bench, clocks.Target | None]:
-            session.choose()
             handle = stack.enter_context(discovery.nvml())
             locks = items[0].clock_policy == "locked"
             target = stack.enter_context(clocks.locked(handle, *asked.clocks)) if locks else None
@@ -482,11 +481,9 @@ def _opened(
             return Bench(options.build_dir, handle, calls, asked, target), target
 
         def measure(item: Item) -> Measurement:
-            if not opened:
-                opened.append(begin())
-            with contextlib.ExitStack() as held:
-                held.enter_context(session.held())
-                held.enter_context(watch.holding())
+            with session.held(), watch.holding():
+                if not opened:
+                    opened.append(begin())
                 bench, target = opened[0]
                 if one := kept.find(_place(item), _serves(item, asked)):
                     return one  # another job asked for it meanwhile

@@ -15,7 +15,7 @@ import argparse
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -391,15 +391,14 @@ class HeldGpu:
 
         self.session, self.watch, self.build_dir, self.sms = Session(), watch, build_dir, sms
         self._device: GpuDevice | None = None
-        self._exit: list[AbstractContextManager[None]] = []
+        self._held = ExitStack()
 
     def __enter__(self) -> Device:
-        if self._device is None:
-            self.session.choose()
-            self._device = GpuDevice(self.build_dir, self.sms)
-        self._exit = [self.session.held(), self.watch.holding()]
-        for one in self._exit:
-            one.__enter__()
+        with ExitStack() as held:
+            held.enter_context(self.session.held())
+            held.enter_context(self.watch.holding())
+            self._device = self._device or GpuDevice(self.build_dir, self.sms)
+            self._held = held.pop_all()
         return self._device
 
     def require_sound(self, case: str) -> None:
@@ -411,8 +410,7 @@ class HeldGpu:
             raise DeviceFault(f"{case}: {fault}") from fault
 
     def __exit__(self, *error: Any) -> None:
-        while self._exit:
-            self._exit.pop().__exit__(*error)
+        self._held.close()
 
 
 def measured(

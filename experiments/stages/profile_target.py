@@ -42,18 +42,14 @@ class Target:
 
     def run(self, entry: Entry) -> dict[str, Any]:
         """Run it once, and once more for the profiler; its name, and what the GPU is called."""
-        if not self._gpu:
-            self.session.choose()
-            self._gpu = [Gpu(self.build_dir)]
-        held = self.session.held()
-        held.__enter__()
-        hangs = threading.Timer(LIMIT_S, os._exit, [HUNG])  # what hangs in a CUDA call heeds no signal
-        hangs.start()
-        try:
-            self._profile(self._gpu[0], entry)
-        finally:
-            hangs.cancel()
-            held.__exit__(None, None, None)
+        with self.session.held():
+            hangs = threading.Timer(LIMIT_S, os._exit, [HUNG])  # what hangs in a CUDA call heeds no signal
+            hangs.start()
+            try:
+                self._gpu = self._gpu or [Gpu(self.build_dir)]
+                self._profile(self._gpu[0], entry)
+            finally:
+                hangs.cancel()
         return {"variant": entry.name, "session": self.session.name}
 
     def _profile(self, gpu: Gpu, entry: Entry) -> None:

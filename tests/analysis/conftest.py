@@ -64,7 +64,7 @@ def changed() -> Callable[..., Results]:
 
 @pytest.fixture(scope="session")
 def shaped(h100: Results, changed: Callable[..., Results]) -> Results:
-    """The H100's archive with four problems of language models and three random ones, whose fractions are planted."""
+    """The H100's archive; its shapes are four of language models and three random ones, with planted fractions."""
     planted = [  # experiment, variant, m, n, k, fraction of cuBLAS
         ("llm_shapes", "hgemm_best_bf16", 1, 8192, 8192, 0.8),
         ("llm_shapes", "hgemm_best_bf16", 1, 2112, 7168, 1.25),
@@ -76,6 +76,7 @@ def shaped(h100: Results, changed: Callable[..., Results]) -> Results:
     ]
 
     def add(rows: pd.DataFrame) -> pd.DataFrame:
+        rows = rows[~rows["experiment"].isin([one[0] for one in planted])]
         made = []
         for experiment, variant, m, n, k, fraction in planted:
             one = rows[(rows["variant"] == variant) & (rows["clock_policy"] == "boost") & (rows["data"] == "uniform")]

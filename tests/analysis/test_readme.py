@@ -40,7 +40,8 @@ def test_a_finding_says_where_it_holds_and_what_was_emulated() -> None:
         return {"gpu": name.lower(), "model": name, "holds": holds, "numbers": numbers}
 
     gpus = [gpu("H100", True, measured=True), gpu("H200", True, measured=False), gpu("A100", False), gpu("L40", None)]
-    text = readme.findings([{"title": "T", "sentence": "S.", "gpus": gpus}])
+    found = {"title": "T", "sentence": "S.", "holds": True, "gpus": gpus}
+    text = readme.findings([found | {"holds": None}, found])
     assert text == "- **T.** *H100.* S. Holds on H100 and H200 (emulated); does not hold on A100; undecided on L40."
 
 

@@ -32,28 +32,16 @@ def main():
     sys.stdin.read()
 run_command(main)
 """
-# Chooses a GPU without holding it, says which, and lives until its input ends
-CHOOSE = """
-import os, sys
-from contracts import run_command
-from experiments.gpu.session import Session
-def main():
-    session = Session()
-    session.choose()
-    print(os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
-    sys.stdin.read()
-run_command(main)
-"""
 CARDS = ["GPU-stand-in-0", "GPU-stand-in-1", "GPU-stand-in-2"]
 WAITING = "waiting for a GPU: another job holds it"
 LONGEST_S = 60  # of a process of a test: a lock that is never given back fails its test, and does not hang it
 
 
-def start(wait_s: float, visible: str | None, code: str = LEASE, **changes: str) -> subprocess.Popen[str]:
+def start(wait_s: float, visible: str | None, **changes: str) -> subprocess.Popen[str]:
     """A process that sessions one of the GPUs in CUDA_VISIBLE_DEVICES (None: not set), with its output piped."""
     env = {key: value for key, value in environment().items() if key not in (HELD, discovery.KNOWN)} | changes
     env.pop("CUDA_VISIBLE_DEVICES") if visible is None else env.update(CUDA_VISIBLE_DEVICES=visible)
-    command, pipe = [sys.executable, "-c", code, str(wait_s)], subprocess.PIPE
+    command, pipe = [sys.executable, "-c", LEASE, str(wait_s)], subprocess.PIPE
     process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     end = threading.Timer(LONGEST_S, process.kill)
     end.daemon = True
@@ -72,9 +60,7 @@ class Host:
         lines = [f"cards {count}", *(f"{key} {value}" for key, value in changes.items())]
         (self.folder / "cards").write_text("\n".join(lines) + "\n")
 
-    def start(
-        self, wait_s: float = 3600, visible: str | None = None, code: str = LEASE, **changes: str
-    ) -> subprocess.Popen[str]:
+    def start(self, wait_s: float = 3600, visible: str | None = None, **changes: str) -> subprocess.Popen[str]:
         """A process that sessions one of the cards."""
         env = {
             "LD_LIBRARY_PATH": str(self.library),
@@ -82,7 +68,7 @@ class Host:
             "XDG_STATE_HOME": str(self.folder),
             LOCKS: str(self.folder),
         }
-        self.started.append(start(wait_s, visible, code, **env | changes))
+        self.started.append(start(wait_s, visible, **env | changes))
         return self.started[-1]
 
     def holding(self) -> subprocess.Popen[str]:
@@ -165,19 +151,6 @@ def test_of_three_on_two_cards_the_third_waits_for_the_one_that_comes_free(host:
     ends(has[CARDS[1]])
     assert taken(third) == CARDS[1]
     ends(has[CARDS[0]], third)
-
-
-def test_who_chooses_a_card_without_holding_it_spreads_evenly(host: Host) -> None:
-    """Whoever holds one at that moment; a process that has ended no longer counts."""
-    host.cards(2)
-    host.holding()
-    processes, chosen = [], []
-    for _ in range(4):
-        processes.append(host.start(code=CHOOSE))
-        chosen.append(line(processes[-1].stdout))
-    assert chosen == CARDS[:2] * 2
-    ends(*processes[1::2])
-    assert line(host.start(code=CHOOSE).stdout) == CARDS[1]
 
 
 def test_a_process_that_goes_on_gives_the_gpu_back(host: Host) -> None:
