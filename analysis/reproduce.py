@@ -3,12 +3,12 @@
     python -m analysis.reproduce --results results/h100/only/sgemm_ladder results/h100/only/hopper_ladder \
         --archive data/h100 --catalogue results/variants.csv
 
-    python -m analysis.reproduce --results … --archive data/h100 --catalogue … --cards data/h100/gpu_medians.csv
+    python -m analysis.reproduce --results … --archive data/h100 --catalogue … --cards results/h100/gpu_medians.csv
 
 A row repeats where its interleaved fraction lies in the archive's range over processes, or within 1% of its median.
 Rows are the same problem, data and clock policy; a kernel whose machine code differs is left out and named. On GPUs
 of one model, 95% of the rows should repeat. --cards also writes the medians on each card, of the archive's rows and of
-these, by which `analysis.tables.gpus` says how far cards lie apart.
+these, by which `analysis.tables.gpus` says how far cards lie apart; `archive --only gpu_medians.csv` takes it.
 """
 
 from __future__ import annotations

@@ -121,8 +121,8 @@ def test_fractions_are_of_all_problems_of_an_experiment_whatever_their_shape(sha
     mean = 'geometric_mean(fractions(hgemm_best_bf16, experiment="llm_shapes", m=1))'
     assert own.evaluate(mean).value == pytest.approx(1) and own.evaluate(f"{mean} >= 0.99").holds
     assert [one.value for one in own.fractions("hgemm_best_bf16", "llm_shapes")] == [0.8, 1.25, 0.96]
-    with pytest.raises(Missing, match="no timing of hgemm_best_bf16 in llm_shapes"):
-        Numbers(h100).fractions("hgemm_best_bf16", "llm_shapes")
+    with pytest.raises(Missing, match="no timing of hgemm_best_bf16 in sgemm_sizes"):
+        Numbers(h100).fractions("hgemm_best_bf16", "sgemm_sizes")
 
 
 def test_what_a_gpu_did_not_measure_or_of_another_source_is_missing(
