@@ -376,7 +376,8 @@ def three_tf32(numbers: Numbers) -> Finding:
     holds = False if faster and not exact else faster
     title = _chosen(
         holds,
-        f"At n >= {LARGE} three TF32 products replace one of fp32: faster, and in long sums more exact on usual data",
+        f"At n >= {LARGE} three TF32 products replace one of fp32: "
+        "faster, and for long sums more exact on ordinary data",
         f"At n >= {LARGE} three TF32 products are "
         + ("faster than cuBLAS fp32, but less exact" if faster else "not always faster than cuBLAS fp32"),
         f"Whether three TF32 products are faster than cuBLAS fp32 at n >= {LARGE} is within noise",

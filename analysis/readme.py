@@ -37,9 +37,9 @@ def best_kernels(gpus: Sequence[Results]) -> str:
 
 
 def _cell(row: Mapping[str, Any] | None) -> str:
-    return (
-        f"{row['tflops']:.0f} ({100 * row['fraction']:.0f}%)<br>`{row['label'].removesuffix('_bf16')}`" if row else "–"
-    )
+    if row is None:
+        return "–"
+    return f"{row['tflops']:.0f} ({100 * row['fraction']:.0f}%)<br>`{row['label'].removesuffix('_bf16')}`"
 
 
 def findings(found: Sequence[Mapping[str, Any]]) -> str:

@@ -70,8 +70,9 @@ def by_card(measured: Sequence[Results]) -> pd.DataFrame:
     found["baseline_time_us_median"] = grouped["baseline_time_us"].median()
     found["sm_clock_mhz"] = grouped["sm_clock_mhz"].median()
     found["samples"] = grouped["samples"].sum()
-    found = found.reset_index().assign(measured=None)
-    return found[found.duplicated([name for name in key if name != "session"], keep=False)][columns]
+    found = found.reset_index()
+    several = found.duplicated([name for name in key if name != "session"], keep=False)
+    return found[several].reindex(columns=columns)
 
 
 def report(rows: pd.DataFrame) -> str:

@@ -31,7 +31,7 @@ WORDS = {
     "published": ["boehm_sgemm, RTX A6000", "94%"],
     "steps": ["coalesced", "×12.9", "counters moved", "as meant"],
     "stalls": ["Long scoreboard", "warptile"],
-    "roofline": ["sgemm_cu, fp32", "wgmma 8", "at_swizzle"],
+    "roofline": ["sgemm_cu, fp32", "wgmma 899", "at_swizzle"],
     "bounds": ["issue slots", "tma_streamk"],
     "emulator": ["within 1%", "Global load sectors"],
     "tiles": ["warptile, BK = 16", "43.3", "8×8"],

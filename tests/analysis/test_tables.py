@@ -36,7 +36,9 @@ def test_timings_have_their_ladder_and_the_gain_of_each_step(tables: Path, h100:
     assert list(worklog_of(variants)) == ["boehm_sgemm", OURS, LIBRARY]
 
 
-def test_shapes_of_language_models_are_fractions_of_the_bound_that_binds(h100: Results, shaped: Results) -> None:
+def test_shapes_of_language_models_are_fractions_of_the_bound_that_binds(
+    tables: Path, h100: Results, shaped: Results
+) -> None:
     rows = shapes.llm_shapes_table(shaped).set_index(["variant", "n", "m"])
     few, many = rows.loc["hgemm_best_bf16", 8192, 1], rows.loc["hgemm_best_bf16", 8192, 4096]
     rates = h100.machine["ceilings"]
@@ -45,7 +47,7 @@ def test_shapes_of_language_models_are_fractions_of_the_bound_that_binds(h100: R
     assert (few["bound"], many["bound"]) == ("DRAM", "tensor cores")
     assert few["fraction_of_bound"] == pytest.approx(copied / 100)
     assert many["fraction_of_bound"] == pytest.approx(multiplied / 1000)
-    assert len(rows) == 4
+    assert len(rows) == 4 and len(pd.read_csv(tables / "llm_shapes.csv")) == len(shapes.llm_shapes_table(h100))
 
 
 def test_every_variant_of_the_catalogue_has_a_row_of_kernels_with_its_checks(tables: Path, h100: Results) -> None:

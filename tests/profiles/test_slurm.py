@@ -219,7 +219,7 @@ def test_on_a_host_with_two_gpus_two_jobs_measure_at_a_time(tree: Path, library:
     """Each with a GPU alone."""
     (tmp_path / "cards").write_text("cards 2\n")
     env = {"NVML_STAND_IN": str(tmp_path / "cards"), "LD_LIBRARY_PATH": str(library), LOCKS: str(tmp_path)}
-    given = meet(tree, ("--cores", "2", "--resources", "gpu=2"), **env, CUDA_VISIBLE_DEVICES="0,1", WAIT_S="120")
+    given = meet(tree, ("--cores", "2", "--resources", "gpu=2"), **env, CUDA_VISIBLE_DEVICES="0,1", WAIT_S="600")
     assert [job["met"] for job in given] == [2, 2]
     assert sorted(job["held"] for job in given) == ["GPU-stand-in-0", "GPU-stand-in-1"]
 
@@ -252,7 +252,7 @@ def test_measuring_jobs_have_a_gpu_each(tree: Path, slurm: Slurm, library: Path,
     """Snakemake runs where no GPU is to be seen; a job sees one of the stand-in's two cards, which Slurm chose."""
     (tmp_path / "cards").write_text("cards 2\n")
     cards = {"NVML_STAND_IN": str(tmp_path / "cards"), "LD_LIBRARY_PATH": str(library), LOCKS: str(tmp_path)}
-    env = {**slurm.env, **cards, "WAIT_S": "120"}
+    env = {**slurm.env, **cards, "WAIT_S": "600"}
     look = ["srun", "--gpus=1", "python", "-m", "experiments.stages.toolchain", "--out", "gpu-node.json"]
     subprocess.run(look, cwd=tree, env=environment(**env), check=True)
     assert read_json(tree / "gpu-node.json", "toolchain")["gpu"] == "NVIDIA Stand-in"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise, product
@@ -23,7 +24,8 @@ from hypothesis import strategies as st
 
 from contracts import UserError, write_rows
 from contracts.dtypes import Types, dtypes
-from experiments.gpu.worker import DeviceFault
+from experiments.gpu import session
+from experiments.gpu.worker import DeviceFault, Watch
 from experiments.stages import check, verify
 from experiments.stages.cases import Case, cases, packed
 from experiments.stages.check import GUARD, HeldGpu, check_variant, inside, run_case, summary
@@ -603,3 +605,37 @@ def test_a_kernel_that_spoils_the_context_fails_its_own_rows_and_no_neighbour_s(
         variants, tmp_path, Store(tmp_path / "measured"), seed=2
     )  # what is kept is not checked again
     assert {name: one.rows["checks"] for name, one in again.items()} == rows
+
+
+def test_a_context_is_made_while_its_gpu_is_held_and_a_gpu_without_one_is_given_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a context is made, the GPU's time is shared: nobody else may be measuring."""
+    held: list[str] = []
+
+    class Lease:
+        @contextmanager
+        def held(self) -> Iterator[None]:
+            held.append("lease")
+            try:
+                yield
+            finally:
+                held.pop()
+
+    def made(*_: object) -> str:
+        if held != ["lease"]:
+            raise UserError("not held")
+        if not outcome:
+            raise DeviceFault("no context")
+        return outcome
+
+    monkeypatch.setattr(session, "Session", Lease)
+    monkeypatch.setattr(check, "GpuDevice", made)
+    gpu, outcome = HeldGpu(Path(), Watch()), ""
+    with pytest.raises(DeviceFault, match="no context"), gpu:
+        pass
+    assert held == []
+    outcome = "the device"
+    with gpu as device:
+        assert device == outcome and held == ["lease"]
+    assert held == []
