@@ -43,7 +43,7 @@ class Device:
 
 
 class Session:
-    """One GPU that a process holds again and again: the first that is free, and the same one from then on."""
+    """One GPU that a process holds: the first that is free."""
 
     def __init__(self) -> None:
         self._device: Device | None = None
@@ -52,14 +52,14 @@ class Session:
     def held(self, wait_s: float = 3600.0) -> Iterator[None]:
         """Hold it; until the block ends, it is the only GPU that CUDA sees in this process and its children.
 
-        Clocks that a killed run left locked there are reset first (`experiments.gpu.clocks`). The first time must come
-        before CUDA is initialised. Raises `UserError` where no GPU is visible, where none is of the model that
-        Snakemake planned for, or none came free in `wait_s`.
+        Clocks that a killed run left locked there are reset first (`experiments.gpu.clocks`). It must come before CUDA
+        is initialised. Raises `UserError` where no GPU is visible, where none is of the model that Snakemake planned
+        for, or none came free in `wait_s`.
         """
         if os.environ.get(HELD):
             yield
             return
-        self._device, lock = _first_free([self._device] if self._device else _candidates(), wait_s)
+        self._device, lock = _first_free(_candidates(), wait_s)
         before = os.environ.get("CUDA_VISIBLE_DEVICES")
         os.environ |= {"CUDA_VISIBLE_DEVICES": self._device.uuid, HELD: "1"}
         try:

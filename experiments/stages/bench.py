@@ -466,7 +466,7 @@ Found = dict[Item, Measurement]
 def _opened(
     items: list[Item], options: argparse.Namespace, kept: Store, watch: Watch
 ) -> Iterator[Callable[[Item], Measurement]]:
-    """Measures one item after the other in this process; with locked clocks, nobody else gets the GPU meanwhile."""
+    """Measures one item after the other in this process, which holds its GPU from the first one on."""
     for name in dict.fromkeys(item.variant for item in items):
         import_early(options.catalogue.find(name))
     session, asked = Session(), asked_by(options)
@@ -481,7 +481,9 @@ def _opened(
             return Bench(options.build_dir, handle, calls, asked, target), target
 
         def measure(item: Item) -> Measurement:
-            with session.held(), watch.holding():
+            if not opened:
+                stack.enter_context(session.held())
+            with watch.holding():
                 if not opened:
                     opened.append(begin())
                 bench, target = opened[0]
@@ -494,8 +496,6 @@ def _opened(
                     raise
             return measurement(item, taken, target, asked, session.name)
 
-        if items[0].clock_policy == "locked":
-            stack.enter_context(session.held())
         yield measure
 
 

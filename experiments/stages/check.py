@@ -384,21 +384,22 @@ def held_gpu(build_dir: Path) -> Iterator[Device]:
 
 
 class HeldGpu:
-    """A GPU that is held anew for each block, with the same context; `sms`: see `GpuDevice`."""
+    """A GPU that is held from the first block to the end of the process; `sms`: see `GpuDevice`."""
 
     def __init__(self, build_dir: Path, watch: Watch, sms: Sms | None = None) -> None:
         from experiments.gpu.session import Session
 
         self.session, self.watch, self.build_dir, self.sms = Session(), watch, build_dir, sms
         self._device: GpuDevice | None = None
-        self._held = ExitStack()
+        self._process, self._block = ExitStack(), ExitStack()
 
     def __enter__(self) -> Device:
-        with ExitStack() as held:
-            held.enter_context(self.session.held())
-            held.enter_context(self.watch.holding())
+        if not self._device:
+            self._process.enter_context(self.session.held())
+        with ExitStack() as block:
+            block.enter_context(self.watch.holding())
             self._device = self._device or GpuDevice(self.build_dir, self.sms)
-            self._held = held.pop_all()
+            self._block = block.pop_all()
         return self._device
 
     def require_sound(self, case: str) -> None:
@@ -410,7 +411,7 @@ class HeldGpu:
             raise DeviceFault(f"{case}: {fault}") from fault
 
     def __exit__(self, *error: Any) -> None:
-        self._held.close()
+        self._block.close()
 
 
 def measured(

@@ -3,7 +3,7 @@
     python -m experiments.stages.profile_target sgemm_warptile --problem 4096 --build-dir results/build/sm_90a
 
 Each entry runs once before it is profiled. In the profile, the harness's kernel `next_entry` stands before the launches
-of each. The GPU is held for one entry at a time.
+of each. The GPU is held from the first entry to the last.
 """
 
 from __future__ import annotations
@@ -42,14 +42,13 @@ class Target:
 
     def run(self, entry: Entry) -> dict[str, Any]:
         """Run it once, and once more for the profiler; its name, and what the GPU is called."""
-        with self.session.held():
-            hangs = threading.Timer(LIMIT_S, os._exit, [HUNG])  # what hangs in a CUDA call heeds no signal
-            hangs.start()
-            try:
-                self._gpu = self._gpu or [Gpu(self.build_dir)]
-                self._profile(self._gpu[0], entry)
-            finally:
-                hangs.cancel()
+        hangs = threading.Timer(LIMIT_S, os._exit, [HUNG])  # what hangs in a CUDA call heeds no signal
+        hangs.start()
+        try:
+            self._gpu = self._gpu or [Gpu(self.build_dir)]
+            self._profile(self._gpu[0], entry)
+        finally:
+            hangs.cancel()
         return {"variant": entry.name, "session": self.session.name}
 
     def _profile(self, gpu: Gpu, entry: Entry) -> None:
@@ -85,14 +84,15 @@ def main() -> None:
     for entry in entries:
         import_early(entry)
     target = Target(options.problem[0], options.build_dir, options.store, options.catalogue)
-    for entry in entries:
-        try:
-            done = target.run(entry)
-        except UserError as error:
-            raise UserError(f"{entry.name}: {error}") from error
-        if options.done:
-            with options.done.open("a") as file:
-                print(json.dumps(done), file=file)
+    with target.session.held():
+        for entry in entries:
+            try:
+                done = target.run(entry)
+            except UserError as error:
+                raise UserError(f"{entry.name}: {error}") from error
+            if options.done:
+                with options.done.open("a") as file:
+                    print(json.dumps(done), file=file)
 
 
 if __name__ == "__main__":
