@@ -220,11 +220,13 @@ def launched(
 ) -> tuple[bool, str]:
     """Run this Python with `command` under ncu, clocks left alone: whether there is a `report`, and what was said.
 
-    The command turns profiling on where it begins, and holds the GPU itself: what ncu does before needs none.
+    The command turns profiling on where it begins, and holds the GPU itself: what ncu does before needs none. ncu lets
+    one profiler onto a system at a time, by a lock in TMPDIR; here each has a GPU of its own.
     """
     whole = [str(ncu), "--clock-control", "none", "--profile-from-start", "off", *options]
     whole += ["--metrics", ",".join(metrics), "--export", str(report.with_suffix("")), sys.executable, *command]
-    done = subprocess.run(whole, capture_output=True, text=True)
+    own = os.environ | {"TMPDIR": str(report.parent)}
+    done = subprocess.run(whole, capture_output=True, text=True, env=own)
     return not done.returncode and report.is_file(), done.stdout + done.stderr
 
 
