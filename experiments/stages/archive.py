@@ -68,7 +68,7 @@ def main() -> None:
     if missing:
         by = "measure it" if options.only else "run snakemake all"
         raise UserError(f"{options.measured}: nothing to archive, {missing[0]} is missing; {by} on a GPU")
-    names = options.only or [*whole, *(name for name in optional if (options.measured / name).is_file())]
+    names = options.only or [name for name in known if name in whole or (options.measured / name).is_file()]
     now = hashes_of(options.measured) if by_name and not emulated else None
     for name in names:
         require_sound(options.measured / name, known[name].schema)
