@@ -293,7 +293,7 @@ def hopper_level(numbers: Numbers) -> Finding:
     kernels = {"pingpong": "hgemm_wgmma_pingpong_bf16", "streamk": "hgemm_wgmma_streamk_bf16"}
     values |= _known(numbers, {f"{key}_dram_bytes": (name, "dram_bytes", 16384) for key, name in kernels.items()})
     in_step = "hgemm_wgmma_pingpong_in_step_bf16"  # ping-pong with its clusters held together
-    values |= _known(numbers, {f"in_step_bf16_{n}": (in_step, "fraction", n) for n in (8192, 16384)})
+    values |= _known(numbers, {"in_step_bf16_8192": (in_step, "fraction", 8192)})
     title = _chosen(
         level,
         "Stream-K and TMA stores match cuBLAS at n = 4096, 8192 and 16384"
@@ -319,9 +319,8 @@ def fp32_simt(numbers: Numbers) -> Finding:
     first = next((n for n in sorted(own) if n > last_behind), None)
     undecided = any((one > 1).holds is None for n, one in own.items() if n >= LARGE)
     holds = True if first is not None and first <= LARGE else None if undecided else False
-    fractions, label = [one.value for _, one in best.values()], _label(numbers, name)
-    values = {"label": label, "sizes": len(best), "first_n": min(best), "last_n": max(best), "from_n": first}
-    values |= {"ahead": sum(bool(one > 1) for _, one in best.values())}
+    fractions, label = [one.value for one in own.values()], _label(numbers, name)
+    values = {"label": label, "sizes": len(own), "first_n": min(own), "last_n": max(own), "from_n": first}
     values |= {"least_fraction": min(fractions), "greatest_fraction": max(fractions)}
     title = _chosen(
         holds,
@@ -330,7 +329,7 @@ def fp32_simt(numbers: Numbers) -> Finding:
         f"Whether `{label}` passes cuBLAS fp32 at every large square is within noise",
     )
     sentence = f"`{label}` has {_percent(min(fractions))[:-1]} to {_percent(max(fractions))} of cuBLAS fp32 "
-    sentence += f"(interleaved) at {len(best)} sizes, n = {min(best)} to {max(best)}"
+    sentence += f"(interleaved) at {len(own)} sizes, n = {min(own)} to {max(own)}"
     rows = [{"n": n, "variant": name, "fraction": one.value} for n, (name, one) in best.items()]
     return Finding(holds, title, f"{sentence}.", values, rows)
 
@@ -448,7 +447,7 @@ def power(numbers: Numbers) -> Finding:
         f"At n = {shown['n']} {shown['label']} runs at {shown['zeros_tflops']:.0f} TFLOP/s and "
         f"{shown['zeros_mhz']:.0f} MHz on zeros, at {shown['uniform_tflops']:.0f} TFLOP/s and "
         f"{shown['uniform_mhz']:.0f} MHz on uniform inputs. Without tensor cores, fp32 clocks differ by at most "
-        f"{100 * (values['plain_clock_ratio'] - 1):.0f}%."
+        f"{100 * (values['plain_clock_ratio'] - 1):.1f}%."
     )
     return Finding(holds, title, sentence, values, rows)
 

@@ -8,7 +8,8 @@
 A row repeats where its interleaved fraction lies in the archive's range over processes, or within 1% of its median.
 Rows are the same problem, data and clock policy; a kernel whose machine code differs is left out and named. On GPUs
 of one model, 95% of the rows should repeat. --cards also writes the medians on each card, of the archive's rows and of
-these, by which `analysis.tables.gpus` says how far cards lie apart; `archive --only gpu_medians.csv` takes it.
+these, by which `analysis.tables.gpus` says how far cards lie apart; `archive --only gpu_medians.csv` takes it. An
+archive that was measured on several cards may stand beside itself.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def by_card(measured: Sequence[Results]) -> pd.DataFrame:
         windows = results.raw("windows")
         windows = windows[windows["passed"].astype(bool) & windows["left_out"].isna()]
         values = of_windows(read_samples(results.path("samples")).to_pandas())
-        parts.append(windows.merge(values, on=[*KEY, "process"]).drop_duplicates([*key, "process"]))
-    grouped = pd.concat(parts, ignore_index=True).groupby(key, sort=False)
+        parts.append(windows.merge(values, on=[*KEY, "process"]))
+    grouped = pd.concat(parts, ignore_index=True).drop_duplicates([*key, "process"]).groupby(key, sort=False)
     found = grouped[["dtype", "baseline", "code_hash"]].first()
     found["time_us_median"] = grouped["time_us"].median()
     found["baseline_time_us_median"] = grouped["baseline_time_us"].median()

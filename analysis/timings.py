@@ -26,7 +26,7 @@ COPIED = ["dtype", "b_layout", "clock_source", "baseline", "temperature_c", "cod
 PROCESSES = 5  # fresh processes whose range is an interval; the median of all lies inside with a probability of 94%
 HELD = 0.01  # a clock is held where 90% of the samples of both kernels lie within this of their median
 # Half-width of the interval of a row with one process, relative: the 90th percentile over rows of how far apart six
-# H100s lie, (greatest - least) / least, as spread.csv has it for data/h100. Other types have that of 16 bits.
+# H100s lay, (greatest - least) / least, in data/h100 of 2026-11-25. Other types have that of 16 bits.
 SINGLE_PROCESS = {"fp32": 0.003, "tf32": 0.039, "bf16": 0.085, "fp16": 0.086}
 # The same of power, which one process of a row reads: how far apart experiments lie that measured the same row.
 POWER = 0.1

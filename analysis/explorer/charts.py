@@ -56,7 +56,7 @@ def plain(kind: Any, field: str) -> Any:
 def sizes() -> Layers:
     """A mark for each kernel and measured size, with an error bar, and a rule at the size that is read.
 
-    Rows with `joined` are connected to the previous size of their `series`.
+    A line connects the rows of a `series`.
     """
     at, zero = alt.param(name="at", value=0), alt.param(name="zero", value=True)
     axis = alt.Axis(tickCount=6, format="d", labelOverlap=True, labelSeparation=8)
@@ -64,7 +64,7 @@ def sizes() -> Layers:
     value = alt.Y("value:Q", title="<title>", scale=alt.Scale(zero=alt.expr("zero")))
     colour, series = plain(alt.Color, "colour:N"), alt.Detail("series:N")
     base = rows().encode(x=size)
-    line = base.transform_filter("datum.joined").mark_line(strokeWidth=1.8)
+    line = base.mark_line(strokeWidth=1.8)
     bar = base.mark_rule(strokeWidth=1.2).encode(y="low:Q", y2="high:Q", color=colour)
     point = base.mark_point(size=45, strokeWidth=1.6, opacity=1).encode(
         y=value, stroke=plain(alt.Stroke, "colour:N"), fill=plain(alt.Fill, "fill:N"), shape=plain(alt.Shape, "shape:N")

@@ -178,7 +178,7 @@ views.sizes = async () => {
   fill('sizes-legend', variants.map((variant, place) => el('li', {},
     el('span', { class: 'swatch', style: `background: ${colour(variant, place)}` }), labelOf(variant))));
   fill('sizes-note', `${gpuText(gpu)}, ${protocol(gpu)}. `,
-    'Error bars: range over the processes; where there was one process, how far six H100s lie apart. ',
+    'Error bars: range over the processes; where there was one process, how far six H100s lay apart. ',
     other && `Hollow squares: ${gpuLabel(other)}. `, failedText(gpu),
     quantity.key === 'power_w' && `The power limit is ${gpu.power_limit_w} W; NVML can read more over a short window. `,
     'With the chart in focus, the left and right arrow keys read one size after another.');
@@ -224,10 +224,10 @@ function sizePoints(gpu, isOther, variant, place, { quantity: { key }, data }) {
   const gaps = rows.slice(1).map((_, i) => gap(i + 1)).sort((x, y) => x - y), usualGap = gaps[gaps.length >> 1];
   let run = 0;
   return rows.map((row, i) => {
-    if (i && gap(i) > 4 * usualGap) run++;
+    if (i && (gap(i) > 4 * usualGap || rows.length < (isOther ? DENSE_SIZES : SEVERAL_SIZES))) run++;
     const [value, low, high] = ['', '_low', '_high'].map(end => scaled(key, row[key + end] ?? row[key]));
     return {
-      variant, n: row.n, value, low, high, joined: rows.length >= (isOther ? DENSE_SIZES : SEVERAL_SIZES),
+      variant, n: row.n, value, low, high,
       series: `${gpu.id} ${variant} ${run}`, gpu: gpu.model, label: marked(row), shown: withQuantity(key, row[key]),
       range: rangeOf(row, key), colour: colour(variant, place), fill: isOther ? 'var(--paper)' : colour(variant, place),
       shape: isOther ? 'square' : 'circle',
