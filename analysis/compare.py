@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import pandas as pd
 from analysis import counters
 from analysis.counters import Counter
 from analysis.estimates import number
-from analysis.results import DAGGER, Results, add_options, described, of_options, records, squares, usual
+from analysis.results import Results, add_options, described, of_options, records, squares, usual
 from analysis.tables.steps import UNITS
 from analysis.tabulate import as_csv
 from contracts import UserError, choose, read_json, read_rows, run_command, write_text
@@ -66,7 +66,6 @@ class Known:
     counted: Pair
     cycles: Pair
     predicted: bool = False
-    stale: frozenset[str] = field(default_factory=frozenset)
 
 
 def known(results: Results, a: str, b: str, emulated: Sequence[Path] = (), built: Path | None = None) -> Known:
@@ -95,7 +94,6 @@ def known(results: Results, a: str, b: str, emulated: Sequence[Path] = (), built
         counted=counted,
         cycles=tuple(_cycles(bounds, name, n) for name in (a, b)),  # type: ignore[arg-type]
         predicted=predicted,
-        stale=frozenset(name for name, row in zip((a, b), counted, strict=True) if row.get("stale")),
     )
 
 
@@ -222,11 +220,8 @@ def main() -> None:
     of_variant = dict(zip(results.variants["variant"], results.variants["label"], strict=True))
     labels = (of_variant[args.a], of_variant[args.b])
     table = compare(found, labels)
-    heads = [
-        label + (DAGGER if name in found.stale else "") for name, label in zip((args.a, args.b), labels, strict=True)
-    ]
     title = f"{args.a} (a) and {args.b} (b), m = n = k = {found.n}; {results.gpu}, {results.date}"
-    text = as_text(table, heads, title)
+    text = as_text(table, labels, title)
     write_text(args.out, as_csv(table))
     write_text(args.out.with_suffix(".txt"), text + "\n")
     print(text)

@@ -19,7 +19,7 @@ from contracts import load_yaml
 from contracts.dtypes import Types
 
 SECTOR_BYTES = 32
-INDEX = ["variant", "label", "kind", "family", "dtype", "tensor", "order", "n", "stale", "kernel"]
+INDEX = ["variant", "label", "kind", "family", "dtype", "tensor", "order", "n", "kernel"]
 # What to multiply a counter's value with to have its unit without a prefix; plain units are not listed
 SCALE = {"Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9}
 
@@ -50,7 +50,7 @@ def wide(rows: pd.DataFrame) -> pd.DataFrame:
         metric=rows["metric"].map(lambda name: key_of_ncu().get(name, name)), value=rows["value"].astype(float) * scale
     )
     of_row = rows.groupby(["variant", "n"])
-    rows = rows.assign(stale=of_row["stale"].transform("any"), kernel=of_row["kernel"].transform("last"))
+    rows = rows.assign(kernel=of_row["kernel"].transform("last"))
     pivoted = rows.pivot_table(index=INDEX, columns="metric", values="value", aggfunc="last", sort=False)
     found = pivoted.reset_index().rename_axis(columns=None).sort_values(["order", "n"], ignore_index=True)
     return found.assign(**{name: rule(found) for name, rule in DERIVED.items()})

@@ -203,7 +203,7 @@ def _step_outcomes(results: Results) -> list[dict[str, Any]]:
     """Each step with counters and times, controls left out: speedup, whether it moved as meant, and its outcome."""
     controls = {(step["variant"], step["over"]) for step in worklogs.steps() if step.get("control")}
     table = steps_table(results)
-    table = table[~table["stale"].astype(bool) & table["speedup"].notna()]
+    table = table[table["speedup"].notna()]
     rows = []
     for pair, group in table.groupby(["variant", "over"], sort=False):
         if pair in controls or (group["moved"] == "").any():
@@ -339,7 +339,7 @@ def _fastest_simt(numbers: Numbers) -> dict[int, tuple[str, Estimate]]:
     rows = numbers.results.squares
     rows = rows[(rows["experiment"] == "sgemm_sizes") & (rows["kind"] == "kernel") & (rows["dtype"] == "fp32")]
     rows = rows[(rows["data"] == "uniform") & (rows["clock_policy"] == "boost")]
-    rows = rows[~rows["tensor"].astype(bool) & ~rows["stale"]]
+    rows = rows[~rows["tensor"].astype(bool)]
     if rows.empty:
         raise Missing("sgemm_sizes was not measured")
     rows = rows.loc[rows.groupby("n")["fraction"].idxmax()].sort_values("n")
@@ -353,7 +353,7 @@ def three_tf32(numbers: Numbers) -> Finding:
     name = "sgemm_3xtf32_wgmma_outside"
     fractions = {n: _fraction(numbers, name, n) for n in numbers.sizes(name, experiment="fp32_tensor")}
     errors = numbers.results.table("error_over_k")
-    rms = errors[(errors["device"] == "gpu") & ~errors["stale"]].pivot_table("rms", ["data", "k"], "variant")
+    rms = errors[errors["device"] == "gpu"].pivot_table("rms", ["data", "k"], "variant")
     if not {name, "cublas_fp32"} <= set(rms.columns):
         raise Missing("error_over_k.csv lacks 3xTF32 or cuBLAS on this GPU")
     ratio = (rms[name] / rms["cublas_fp32"]).rename("ratio").reset_index()
@@ -447,7 +447,7 @@ def power(numbers: Numbers) -> Finding:
         f"At n = {shown['n']} {shown['label']} runs at {shown['zeros_tflops']:.0f} TFLOP/s and "
         f"{shown['zeros_mhz']:.0f} MHz on zeros, at {shown['uniform_tflops']:.0f} TFLOP/s and "
         f"{shown['uniform_mhz']:.0f} MHz on uniform inputs. Without tensor cores, fp32 clocks differ by at most "
-        f"{100 * (values['plain_clock_ratio'] - 1):.1f}%."
+        f"{max(0.1, 100 * (values['plain_clock_ratio'] - 1)):.1f}%."
     )
     return Finding(holds, title, sentence, values, rows)
 
@@ -455,7 +455,7 @@ def power(numbers: Numbers) -> Finding:
 def _timed_with_zeros(results: Results) -> list[tuple[str, int]]:
     """Variants and sizes with zeros and with uniform inputs; in five processes, if any were timed so often."""
     rows = results.squares
-    rows = rows[(rows["clock_policy"] == "boost") & ~rows["stale"] & rows["data"].isin(["zeros", "uniform"])]
+    rows = rows[(rows["clock_policy"] == "boost") & rows["data"].isin(["zeros", "uniform"])]
     often = rows[rows["processes"] >= PROCESSES]
     kinds = (often if "zeros" in set(often["data"]) else rows).groupby(["variant", "n"], sort=False)["data"].nunique()
     return [(str(name), int(n)) for name, n in kinds[kinds == 2].index]

@@ -146,13 +146,10 @@ class Numbers:
         return Estimate.of(float(row["value"]) * counters.SCALE.get(row["unit"], 1.0))
 
     def _first(self, rows: pd.DataFrame, missing: str) -> pd.Series:
-        """The first row, of the current source. Raises `Missing` where there is none."""
+        """The first row. Raises `Missing` where there is none."""
         if rows.empty:
             raise Missing(missing)
-        row: pd.Series = rows.iloc[0]
-        if row.get("stale", False):
-            raise Missing(f"{missing} of its current source")
-        return row
+        return rows.iloc[0]
 
     # ---- functions of an expression, besides the quantities ---------------------------------------------------------
 
@@ -180,7 +177,7 @@ class Numbers:
         rows = rows[(rows["data"] == "uniform") & (rows["clock_policy"] == "boost")]
         rows = rows if m is None else rows[rows["m"] == Estimate.of(m).value]
         words = f"no timing of {variant} in {experiment}" + (f" with m = {m}" if m else "")
-        self._first(rows.sort_values("stale", ascending=False, kind="stable"), words)
+        self._first(rows, words)
         return [timed(row, "fraction") for row in rows.to_dict("records")]
 
     def crossover(self, variant: str, over: str) -> Estimate:

@@ -5,8 +5,8 @@
     results.counters                      # one row for each variant and size, a column for each counter
     results.table("resources")            # any recorded table (contracts) as a frame, with the catalogue's columns
 
-Rows of a kernel that failed a check are left out of everything that shows its speed. A row is stale where the kernel's
-machine code or launch changed after it was measured; figures mark such rows with a dagger.
+Rows of a kernel that failed a check are left out of everything that shows its speed. So is a row whose machine code or
+launch is not what this tree builds: `Results.changed` names those kernels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from contracts import UserError, codes, read_json, read_rows, registry
 from contracts.samples import read_samples
 
 BUILT = "resources.csv"  # has the machine code of each source
-DAGGER = "†"  # stands at every label whose rows are stale
 OF_CATALOGUE = ["label", "kind", "family", "dtype", "tensor", "order", "builds_on", "baseline"]
 
 
@@ -75,9 +74,9 @@ class Results:
         return {}
 
     def table(self, name: str) -> pd.DataFrame:
-        """A recorded table of variants, with the catalogue's columns and `stale`, in the catalogue's order.
+        """A recorded table of variants, with the catalogue's columns, in the catalogue's order.
 
-        Rows of variants that the catalogue no longer has are left out.
+        Rows of variants that the catalogue no longer has, and of other machine code than it has, are left out.
         """
         return described(self.raw(name), self.variants)
 
@@ -182,6 +181,14 @@ class Results:
         return rows[~rows["variant"].isin(self.failed["variant"])].reset_index(drop=True)
 
     @cached_property
+    def changed(self) -> list[str]:
+        """The labels of variants that were timed here, and whose machine code or launch has changed since."""
+        timed = self.raw("windows").drop_duplicates(["variant", "code_hash"])
+        kept = set(described(timed, self.variants)["variant"])
+        labels = dict(zip(self.variants["variant"], self.variants["label"], strict=True))
+        return [labels[name] for name in timed["variant"].unique() if name in labels and name not in kept]
+
+    @cached_property
     def timings(self) -> pd.DataFrame:
         """`analysis.timings` with the catalogue's columns: all problems, clock policies and kinds of data."""
         windows, path = self.raw("windows"), self.path("samples")
@@ -228,13 +235,12 @@ def of_archives(catalogue: Path, data: Path = Path("data")) -> dict[str, Results
 
 
 def described(rows: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
-    """Rows of variants in the catalogue, in its order, with `OF_CATALOGUE` and `stale` joined."""
+    """Rows of variants in the catalogue, of the machine code that it has, in its order, with `OF_CATALOGUE` joined."""
     columns = [name for name in OF_CATALOGUE if name not in rows or name == "variant"]
     now = variants[["variant", *columns, "code_hash"]].rename(columns={"code_hash": "code_hash_now"})
     joined = rows.merge(now, on="variant", how="inner").sort_values("order", kind="stable", ignore_index=True)
     hash_now = joined.pop("code_hash_now")
-    stale = joined["code_hash"] != hash_now if "code_hash" in joined else False
-    return joined.assign(stale=stale)
+    return joined[joined["code_hash"] == hash_now].reset_index(drop=True) if "code_hash" in joined else joined
 
 
 def squares(rows: pd.DataFrame) -> pd.DataFrame:
@@ -247,9 +253,9 @@ def squares(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def best_measured(rows: pd.DataFrame) -> pd.DataFrame:
-    """Timings of several experiments: current ones first, then those with the most processes and samples."""
-    order = ["stale", "processes", "samples", "experiment"]
-    return rows.sort_values(order, ascending=[True, False, False, True], kind="stable")
+    """Timings of several experiments, those with the most processes and samples first."""
+    order = ["processes", "samples", "experiment"]
+    return rows.sort_values(order, ascending=[False, False, True], kind="stable")
 
 
 def usual(rows: pd.DataFrame) -> pd.DataFrame:
@@ -257,11 +263,6 @@ def usual(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows[(rows["clock_policy"] == "boost") & (rows["data"] == "uniform")]
     rows = best_measured(rows).drop_duplicates(["variant", "n"])
     return rows.sort_values(["order", "n"], kind="stable", ignore_index=True)
-
-
-def marked(rows: pd.DataFrame) -> pd.Series:
-    """The labels of rows, with a dagger at stale ones."""
-    return rows["label"].where(~rows["stale"].astype(bool), rows["label"] + DAGGER)
 
 
 def records(rows: pd.DataFrame) -> Iterator[Any]:

@@ -189,6 +189,7 @@ def gpu(results: Results) -> Row:
         "roofs": roofs,
         "dram_gb_per_s": ceilings.get("dram_copy_gb_per_s"),
         "failed": results.failed[["variant", "label", "case"]].to_dict("records"),
+        "changed": results.changed,
         "experiments": sorted(results.squares["experiment"].unique()),
     }
 
@@ -196,7 +197,7 @@ def gpu(results: Results) -> Row:
 def measured(results: Results) -> Row:
     """Timings of squares, counters, minimum cycles and builds of one GPU, of kernels that passed every check."""
     keys = [key for key, *_ in QUANTITIES]
-    columns = ["experiment", "variant", "n", "data", "clock_policy", "stale", "processes", "samples", "clock_held"]
+    columns = ["experiment", "variant", "n", "data", "clock_policy", "processes", "samples", "clock_held"]
     columns += ["throttle_reasons", *keys, *(f"{key}{end}" for key in keys for end in ("_low", "_high"))]
     # The first row of a variant and size is its usual timing
     timed = best_measured(results.squares).sort_values(["order", "n"], kind="stable")
@@ -205,7 +206,7 @@ def measured(results: Results) -> Row:
     extra = [key for key in ("sm_cycles_mean",) if key in counted and key not in shown]
     return {
         "timings": compact(timed, columns),
-        "counters": compact(counted, ["variant", "n", "stale", *shown, *extra]),
+        "counters": compact(counted, ["variant", "n", *shown, *extra]),
         "minimum_cycles": minimum_cycles(results),
         "builds": builds(results),
     }
@@ -214,7 +215,7 @@ def measured(results: Results) -> Row:
 def minimum_cycles(results: Results) -> Row:
     """Cycles of an SM that each unit needs at least, by variant, size and unit."""
     rows = results.without_failed(squares(results.table("bounds")))
-    rows = rows[rows["resource"].isin(list(UNITS)) & ~rows["stale"]]
+    rows = rows[rows["resource"].isin(list(UNITS))]
     found: Row = {}
     for variant, n, unit, cycles in rows[["variant", "n", "resource", "minimum_cycles"]].itertuples(index=False):
         found.setdefault(variant, {}).setdefault(str(n), {})[unit] = significant(float(cycles))

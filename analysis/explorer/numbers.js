@@ -53,9 +53,9 @@ const gpuText = gpu => `${gpu.gpu}${gpu.archived ? ', archived' : ''} ${gpu.date
 const gpuLabel = gpu => (
   `${gpu.model}${isOlder(gpu) ? ' (older protocol, one process)' : ''}${gpu.archived ? '' : ', this machine'}`);
 const gpuChoice = () => choice('gpu', 'GPU', DATA.gpus.map(gpu => [gpu.id, gpuLabel(gpu)]), chosenGpu().id);
-const failedText = gpu => (gpu.failed.length
-  ? `Without a number, for it failed a check: ${gpu.failed.map(row => `${row.label} (${row.case})`).join(', ')}. ` : '');
-const staleText = rows => (rows.some(row => row.stale) ? '†: the source changed after it was measured. ' : '');
+const leftOutText = gpu => (gpu.failed.length
+  ? `Without a number, for it failed a check: ${gpu.failed.map(row => `${row.label} (${row.case})`).join(', ')}. ` : '')
+  + (gpu.changed.length ? `Without a number, for it changed since it was measured: ${gpu.changed.join(', ')}. ` : '');
 
 /** Every ladder that a GPU has timings of: one for each experiment and data type with kernels. */
 function laddersOf(gpu) {

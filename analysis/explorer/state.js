@@ -119,7 +119,6 @@ const dataChoice = (kinds, chosen) => choice('data', 'Input data', kinds.map(kin
 const isNumber = value => typeof value === 'number' && Number.isFinite(value);
 const percent = value => (isNumber(value) ? `${(100 * value).toFixed(1)}%` : '–');
 const labelOf = variant => KERNELS.get(variant)?.label ?? variant;
-const marked = row => labelOf(row.variant) + (row.stale ? '†' : '');
 const groupName = worklog => ({ ours: 'This project', library: 'Libraries' })[worklog] ?? worklog;
 const sentence = text => (text ? text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? '' : '.') : '');
 

@@ -20,7 +20,7 @@ views.ladder = async () => {
   fill('ladder-title', ladder.text);
   fill('ladder-note', `${ladder.question} `,
     `Bars: fraction of cuBLAS, interleaved, at m = n = k = ${n} on ${gpu.gpu} (${protocol(gpu)}). `,
-    'Gain: times as fast as the kernel that it builds on. ', failedText(gpu), staleText(rows));
+    'Gain: times as fast as the kernel that it builds on. ', leftOutText(gpu));
   fill('ladder-rungs', rungRows(rows, chosen));
   await showRung(gpu, ladder, n, rows, chosen);
 };
@@ -59,7 +59,7 @@ function rungRow(row, rows, isChosen, end, full) {
     onclick: () => { scrollToRung = narrow(); }, title: `${sentence(idea)}${gain ? ` ${sentence(gain.words)}` : ''}`,
   };
   return el('a', attributes,
-    el('span', { class: 'name' }, marked(row).replace(`_${dtype}`, '')),
+    el('span', { class: 'name' }, labelOf(row.variant).replace(`_${dtype}`, '')),
     el('span', { class: 'track', 'aria-hidden': 'true' },
       el('span', { class: 'bar', style: `width: ${at(row.fraction)}` }),
       el('span', { class: 'range', style: `left: ${at(low)}; width: ${at(high - low)}` })),
@@ -83,7 +83,7 @@ async function showRung(gpu, ladder, n, rows, row) {
   const { variant } = row, kernel = KERNELS.get(variant), over = before(variant), gain = gainOf(row, rows);
   const changed = STEPS.get(variant)?.changed, fraction = percent(row.fraction);
   const profiledAt = over ? oneOf(n, profiled(gpu, [variant, over]), null) ?? profiled(gpu, [variant, over])[0] : null;
-  fill('rung-title', marked(row), ' ', el('span', { class: 'small' }, `${kernel.dtype}, ${groupName(kernel.worklog)}`));
+  fill('rung-title', labelOf(row.variant), ' ', el('span', { class: 'small' }, `${kernel.dtype}, ${groupName(kernel.worklog)}`));
   fill('rung-speed', el('strong', {}, fraction), ` of cuBLAS, ${number(row.tflops)} TFLOP/s`, gain ? `, ${gain.words}` : '');
   fill('rung-idea', sentence(kernel.idea), changed ? ` Against ${labelOf(over)}: ${changed}.` : '');
   fill('rung-facts', profiledAt ? stepTable(gpu, variant, over, profiledAt)
@@ -179,7 +179,7 @@ views.sizes = async () => {
     el('span', { class: 'swatch', style: `background: ${colour(variant, place)}` }), labelOf(variant))));
   fill('sizes-note', `${gpuText(gpu)}, ${protocol(gpu)}. `,
     'Error bars: range over the processes; where there was one process, how far six H100s lay apart. ',
-    other && `Hollow squares: ${gpuLabel(other)}. `, failedText(gpu),
+    other && `Hollow squares: ${gpuLabel(other)}. `, leftOutText(gpu),
     quantity.key === 'power_w' && `The power limit is ${gpu.power_limit_w} W; NVML can read more over a short window. `,
     'With the chart in focus, the left and right arrow keys read one size after another.');
   await draw('sizes-chart', 'sizes', { rows: points }, {
@@ -228,7 +228,7 @@ function sizePoints(gpu, isOther, variant, place, { quantity: { key }, data }) {
     const [value, low, high] = ['', '_low', '_high'].map(end => scaled(key, row[key + end] ?? row[key]));
     return {
       variant, n: row.n, value, low, high,
-      series: `${gpu.id} ${variant} ${run}`, gpu: gpu.model, label: marked(row), shown: withQuantity(key, row[key]),
+      series: `${gpu.id} ${variant} ${run}`, gpu: gpu.model, label: labelOf(row.variant), shown: withQuantity(key, row[key]),
       range: rangeOf(row, key), colour: colour(variant, place), fill: isOther ? 'var(--paper)' : colour(variant, place),
       shape: isOther ? 'square' : 'circle',
     };
@@ -252,7 +252,7 @@ function readSize({ variants, quantity, data, at }, gpu) {
   const others = ['fraction', 'tflops', 'sm_clock_mhz'].filter(key => key !== quantity.key);
   const heads = [`n = ${at}`, quantity.label, 'range', ...others.map(key => QUANTITIES.get(key).label)];
   fill('sizes-table', rows.length ? table([...heads, 'throttle reasons', 'experiment'], rows.map(row => [
-    marked(row), withQuantity(quantity.key, row[quantity.key]), rangeOf(row, quantity.key),
+    labelOf(row.variant), withQuantity(quantity.key, row[quantity.key]), rangeOf(row, quantity.key),
     ...others.map(key => withQuantity(key, row[key])), (row.throttle_reasons ?? '–').replaceAll('_', ' '), row.experiment,
   ])) : '');
   return rows.map(row => `${labelOf(row.variant)} ${withQuantity(quantity.key, row[quantity.key])}`).join(', ');

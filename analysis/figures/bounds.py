@@ -34,7 +34,7 @@ def fractions(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
     rows: of `counted`, whose cycles are the average over SMs.
     """
     bounds = results.table("bounds")
-    bounds = bounds[~bounds["stale"] & bounds["resource"].isin(list(UNITS))]
+    bounds = bounds[bounds["resource"].isin(list(UNITS))]
     bounds = bounds.assign(unit=bounds["resource"].map(UNITS))[["variant", "n", "unit", "minimum_cycles"]]
     both = rows[["variant", "n", "place", "sm_cycles_mean"]].merge(bounds, on=["variant", "n"])
     return both.assign(percent=100 * both["minimum_cycles"] / both["sm_cycles_mean"])
@@ -59,10 +59,10 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     for row in records(most):
         axes.text(1.01, places[row.variant], f"{row.unit} {row.percent:.0f}%", va="center",
                   transform=axes.get_yaxis_transform())  # fmt: skip
-    style.list_rows(axes, places.values(), list(rows["mark"]))
+    style.list_rows(axes, places.values(), list(rows["label"]))
     axes.set(xlim=(0, 102), xlabel="minimum cycles, % of the measured cycles")
     figure.legend(loc="outside upper left", ncols=8, handletextpad=0.1, columnspacing=0.9)
     title = f"Minimum cycles of each unit: {experiment or EXPERIMENT}"
     style.describe(figure, title, "A mark for each unit of an SM; the largest, named at the right, limits the kernel.")
-    style.provenance(figure, results, f"n = {rows['n'].iloc[0]}", stale=rows["stale"].any())
+    style.provenance(figure, results, f"n = {rows['n'].iloc[0]}")
     return figure

@@ -17,7 +17,7 @@ from analysis.figures import style
 from analysis.figures.ladder import EXPERIMENT
 from analysis.ladders import worklog_of
 from analysis.numbers import SIZE
-from analysis.results import DAGGER, Results
+from analysis.results import Results
 from analysis.tables.summary import declared
 
 COLUMNS = {
@@ -59,8 +59,7 @@ def counted(results: Results, experiment: str) -> pd.DataFrame:
     places = {name: place for place, name in enumerate(style.worklog_colours(results.variants))}
     rows = rows.assign(ladder=rows["variant"].map(worklogs).map(places))
     rows = rows.sort_values(["ladder", "order"], kind="stable", ignore_index=True)
-    mark = rows["label"].where(~rows["stale"].astype(bool), rows["label"] + DAGGER)
-    return rows.assign(mark=mark, place=range(len(rows)))
+    return rows.assign(place=range(len(rows)))
 
 
 def shades(values: pd.Series, key: str) -> pd.Series:
@@ -95,7 +94,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     figure, axes = plt.subplots(figsize=(style.WIDE, 0.75 + style.ROW * len(rows)))
     for x, key in enumerate(keys):
         draw_column(axes, rows[key], key, x)
-    axes.set_yticks(range(len(rows)), list(rows["mark"]))
+    axes.set_yticks(range(len(rows)), list(rows["label"]))
     axes.set(xlim=(-0.5, len(keys) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     axes.xaxis.tick_top()
     axes.set_xticks(range(len(keys)), [COLUMNS[key] for key in keys])
@@ -103,7 +102,5 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     axes.spines[:].set_visible(False)
     title = f"Nsight Compute's counters of {experiment or EXPERIMENT}"
     style.describe(figure, title, "A row for each kernel, a column for each counter; darker is more.")
-    style.provenance(
-        figure, results, f"n = {rows['n'].iloc[0]}, Nsight Compute", "darker: more", stale=rows["stale"].any()
-    )
+    style.provenance(figure, results, f"n = {rows['n'].iloc[0]}, Nsight Compute", "darker: more")
     return figure

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from analysis.figures import style
-from analysis.results import Results, marked
+from analysis.results import Results
 
 TITLES = {"uniform": "uniform in [−1, 1]", "positive": "uniform in [0, 1]", "wide": "exponents from −30 to 30"}
 INSIDE = ("sgemm_3xtf32_mma", "sgemm_3xtf32_wgmma")  # whose long sums stay in the tensor cores
@@ -30,7 +30,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     rows = results.table("error_over_k")
     if rows.empty:
         return style.empty(results, "Error over k")
-    rows = rows.assign(mark=marked(rows)).sort_values(["order", "k"], kind="stable")
+    rows = rows.sort_values(["order", "k"], kind="stable")
     panels = [data for data in TITLES if data in set(rows["data"])]
     figure, grid = plt.subplots(1, len(panels), figsize=(style.WIDE, 2.7), sharex=True, sharey=True, squeeze=False)
     variants = list(dict.fromkeys(rows["variant"]))
@@ -38,7 +38,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         for place, variant in enumerate(variants):
             line = rows[(rows["data"] == data) & (rows["variant"] == variant)]
             axes.plot(line["k"], line["rms"], linewidth=0.9, linestyle="--" if variant in INSIDE else "-",
-                      label=line["mark"].iloc[0], **look(line["kind"].iloc[0], place))  # fmt: skip
+                      label=line["label"].iloc[0], **look(line["kind"].iloc[0], place))  # fmt: skip
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")  # exponents would be printed too small
@@ -52,5 +52,5 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     figure.legend(handles, labels, loc="outside upper left", ncols=5, columnspacing=1.0, handletextpad=0.4)
     style.describe(figure, "Error of a sum over k", "RMS error of fp32, 3xTF32 and TF32 kernels, by kind of data.")
     devices = "emulated" if set(rows["device"]) == {"ptxsim"} else ""
-    style.provenance(figure, results, "dashed: sums inside the tensor cores", devices, stale=rows["stale"].any())
+    style.provenance(figure, results, "dashed: sums inside the tensor cores", devices)
     return figure

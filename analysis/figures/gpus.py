@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures import style
-from analysis.results import Results, marked, of_archives, records
+from analysis.results import Results, of_archives, records
 from analysis.tables.gpus import gpus_table
 
 DTYPE = "bf16"
@@ -29,7 +29,7 @@ def compared(results: Results) -> pd.DataFrame:
     rows = rows[(rows["dtype"] == DTYPE) & rows["n"].isin(SIZES)]
     models = rows.groupby("variant")["model"].transform("nunique")
     rows = rows[(models > 1) | (rows["model"].nunique() == 1)]
-    return rows.assign(mark=marked(rows))
+    return rows
 
 
 def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], looks: dict[str, tuple[str, str]]) -> None:
@@ -51,7 +51,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     if rows.empty:
         return style.empty(results, "GPUs of one model and of several", "One GPU alone measured these kernels.")
     places = {variant: place for place, variant in enumerate(dict.fromkeys(rows["variant"]))}
-    marks = dict(zip(rows["variant"], rows["mark"], strict=True))
+    marks = dict(zip(rows["variant"], rows["label"], strict=True))
     looks = dict(zip(dict.fromkeys(rows["model"]), LOOKS, strict=False))
     sizes = [n for n in SIZES if (rows["n"] == n).any()]
     figure, grid = plt.subplots(
@@ -67,5 +67,5 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         grid[0][0].plot([], [], marker, color=colour, markersize=3.5, label=label)
     figure.legend(loc="outside upper left", ncols=len(looks), handletextpad=0.1)
     style.describe(figure, "Fraction of cuBLAS by GPU model", "A dot for each GPU model; bars span GPUs of one model.")
-    style.provenance(figure, results, f"{DTYPE}, interleaved", stale=rows["stale"].any())
+    style.provenance(figure, results, f"{DTYPE}, interleaved")
     return figure

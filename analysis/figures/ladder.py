@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from analysis.estimates import number
 from analysis.figures import style
 from analysis.ladders import LIBRARY, worklog_of
-from analysis.results import Results, marked, records
+from analysis.results import Results, records
 from analysis.tables.summary import declared
 from analysis.tables.timings import with_gains
 from contracts import UserError
@@ -33,7 +33,7 @@ def rungs(results: Results, experiment: str) -> pd.DataFrame:
     rows = with_gains(rows[rows["experiment"] == experiment])
     dtypes = set(rows.loc[rows["kind"] != "baseline", "dtype"])
     rows = rows[rows["dtype"].isin(dtypes) | (rows["kind"] != "baseline")]
-    rows = rows.assign(worklog=rows["variant"].map(worklogs), mark=marked(rows))
+    rows = rows.assign(worklog=rows["variant"].map(worklogs))
     several = rows["dtype"].nunique() > 1
     place = {name: i for i, name in enumerate(style.worklog_colours(results.variants))}
     rows = rows.assign(place=rows["worklog"].map(place), dtype_place=rows["dtype"] if several else "")
@@ -147,10 +147,10 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         figure, f"{question}: fraction of cuBLAS", "A bar for each kernel, by worklog; cuBLAS is the line at 100%."
     )
     facts = ["fraction of cuBLAS, interleaved", *(["gain: over the kernel it builds on"] if len(panels) == 1 else [])]
-    style.provenance(figure, results, *facts, stale=rows["stale"].any())
+    style.provenance(figure, results, *facts)
     return figure
 
 
 def _labels(rows: pd.DataFrame, places: dict[str, float]) -> list[str]:
-    marks = dict(zip(rows["variant"], rows["mark"], strict=True))
+    marks = dict(zip(rows["variant"], rows["label"], strict=True))
     return [marks[name] for name in places]

@@ -79,7 +79,7 @@ def _draw_bars(axes: Axes, rows: pd.DataFrame, colours: dict[str, str], theme: T
             place = 101.5 if 88 < top < 100 else top + 1.5  # clear of the line
             gain = "" if math.isnan(row.gain) else style.times(row.gain)
             axes.text(at, place, gain, color=theme.ink, fontsize=7, ha="center", va="bottom")
-            places[row.mark] = at
+            places[row.label] = at
             at += 1
         ink = style.darker(colour) if theme is THEMES["light"] else colour
         centre = (start + at - 1) / 2  # the heading of a single kernel is wider than its bar

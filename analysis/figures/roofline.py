@@ -19,7 +19,7 @@ from analysis.estimates import number
 from analysis.figures import style
 from analysis.ladders import steps
 from analysis.numbers import SIZE
-from analysis.results import Results, marked, records, usual
+from analysis.results import Results, records, usual
 
 ROOFS = {
     "fp32": {"fp32_fma_tflops": "FMA"},
@@ -44,7 +44,7 @@ def points(results: Results) -> pd.DataFrame:
     intensity = 2.0 * rows["n"].astype(float) ** 3 / rows["dram_bytes"]
     of_tensor_cores = rows["tensor"].astype(bool) & (rows["dtype"] == "fp32")
     arithmetic = rows["dtype"].where(~of_tensor_cores, "fp32 from TF32")
-    return rows.assign(intensity=intensity, arithmetic=arithmetic, mark=marked(rows))
+    return rows.assign(intensity=intensity, arithmetic=arithmetic)
 
 
 def ladders_of(rows: pd.DataFrame, variants: pd.DataFrame) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -98,7 +98,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, ladder: list[dict[str, Any]], col
     right = axes.get_xlim()[1]
     for row, place in zip(records(rows), places, strict=True):
         axes.plot([row.intensity, right], [row.tflops, 10**place], color="#CCCCCC", linewidth=0.4, zorder=0)
-        axes.annotate(row.mark, (right, 10**place), (2, 0), textcoords="offset points", va="center",
+        axes.annotate(row.label, (right, 10**place), (2, 0), textcoords="offset points", va="center",
                       annotation_clip=False)  # fmt: skip
 
 
@@ -136,5 +136,5 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     style.describe(figure, "Rooflines of the ladders", "TFLOP/s over FLOP per DRAM byte, with an arrow for each step.")
     bandwidth = results.machine["ceilings"]["dram_copy_gb_per_s"] / 1e3
     facts = [f"n = {SIZE}", f"roofs measured; slope: copy in DRAM, {bandwidth:.2f} TB/s"]
-    style.provenance(figure, results, *facts, stale=shown["stale"].any())
+    style.provenance(figure, results, *facts)
     return figure

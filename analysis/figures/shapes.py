@@ -15,13 +15,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures import style
-from analysis.results import Results, marked
+from analysis.results import Results
 from analysis.tables.shapes import LLM, RANDOM, timed
 
 
 def of_models(axes: Axes, rows: pd.DataFrame) -> None:
     """A line for each variant, over m, in the range of its (n, k)."""
-    for place, (label, own) in enumerate(rows.groupby("mark", sort=False)):
+    for place, (label, own) in enumerate(rows.groupby("label", sort=False)):
         layout = "B column-major" if (own["b_layout"] == "column").all() else "B row-major"
         percent = 100 * own["fraction"]
         by_m = percent.groupby(own["m"])
@@ -38,7 +38,7 @@ def of_models(axes: Axes, rows: pd.DataFrame) -> None:
 
 def at_random(axes: Axes, rows: pd.DataFrame) -> None:
     """A mark for each problem, over cuBLAS's time."""
-    for place, (label, own) in enumerate(rows.groupby("mark", sort=False)):
+    for place, (label, own) in enumerate(rows.groupby("label", sort=False)):
         dtype = str(own["dtype"].iloc[0])
         mean = float(np.exp(np.log(own["fraction"]).mean()))
         axes.scatter(own["time_us"] * own["fraction"], 100 * own["fraction"], s=9, linewidth=0, alpha=0.85,
@@ -58,7 +58,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         square = (rows["m"] == rows["n"]) & (rows["n"] == rows["k"])
         rows = rows[~square & rows["experiment"].isin([experiment] if experiment else experiments)]
         if len(rows):
-            drawn.append((panel, rows.assign(mark=marked(rows)).sort_values("order", kind="stable")))
+            drawn.append((panel, rows.sort_values("order", kind="stable")))
     if not drawn:
         return style.empty(results, "Problems that are not square")
     figure, grid = plt.subplots(1, len(drawn), figsize=(style.WIDE, 3.1), sharey=True, squeeze=False)
@@ -73,6 +73,5 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         "Fraction of cuBLAS on problems that are not square",
         "Over m in layers of language models, and over the time of random problems.",
     )
-    stale = any(bool(rows["stale"].any()) for _, rows in drawn)
-    style.provenance(figure, results, "interleaved", "shaded: range over (n, k)", stale=stale)
+    style.provenance(figure, results, "interleaved", "shaded: range over (n, k)")
     return figure

@@ -26,7 +26,7 @@ PANEL = 2.2  # inches: the height of a panel
 def draw_panel(axes: Axes, rows: pd.DataFrame, looks: dict[str, dict[str, Any]]) -> None:
     """Lines with error bars, each named at its right end."""
     ends: dict[str, float] = {}
-    for mark, line in rows.groupby("mark", sort=False):
+    for mark, line in rows.groupby("label", sort=False):
         line = line.sort_values("n")
         axes.plot(line["n"], 100 * line["fraction"], linewidth=0.9, markersize=1.8, **looks[str(mark)])
         full = line[line["processes"] >= PROCESSES]
@@ -51,7 +51,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     rows = shown(rungs(results, experiment))
     if rows.empty:
         return style.empty(results, f"Sizes of {experiment}")
-    marks = list(dict.fromkeys(rows["mark"]))
+    marks = list(dict.fromkeys(rows["label"]))
     looks = {
         mark: {"color": style.COLOURS[i % len(style.COLOURS)], "marker": style.MARKERS[i % len(style.MARKERS)]}
         for i, mark in enumerate(marks)
@@ -69,5 +69,5 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     widest = max(SINGLE_PROCESS.get(str(name), 0.0) for name in rows["dtype"].unique())
     single = f"small points: one process (GPUs of one model differ by up to {widest:.1%})"
     facts = ["large points: range of five processes", single if (rows["processes"] < PROCESSES).any() else ""]
-    style.provenance(figure, results, *facts, stale=rows["stale"].any())
+    style.provenance(figure, results, *facts)
     return figure

@@ -66,10 +66,10 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     for place, value in enumerate(total):
         axes.text(1.01, place, number(value), va="center", transform=axes.get_yaxis_transform())
     axes.text(1.01, -1, "cycles", va="center", transform=axes.get_yaxis_transform())
-    style.list_rows(axes, range(len(rows)), list(rows["mark"]), margin=0.6)
+    style.list_rows(axes, range(len(rows)), list(rows["label"]), margin=0.6)
     axes.set(xlim=(0, 100), xlabel="% of the cycles per issued instruction")
     figure.legend(loc="outside upper left", ncols=4, handlelength=1, columnspacing=1.2)
     title = f"Why warps wait: {experiment or EXPERIMENT}"
     style.describe(figure, title, "A bar for each kernel, divided by the reason for which its warps wait.")
-    style.provenance(figure, results, f"n = {rows['n'].iloc[0]}, Nsight Compute", stale=rows["stale"].any())
+    style.provenance(figure, results, f"n = {rows['n'].iloc[0]}, Nsight Compute")
     return figure

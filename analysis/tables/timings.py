@@ -18,7 +18,7 @@ WITH_ENDS = ("tflops", "fraction", "fraction_isolated")
 COLUMNS = ["experiment", "worklog", "variant", "label", "kind", "dtype", "m", "n", "k", "alpha", "beta", "data"]
 COLUMNS += ["clock_policy", *(f"{name}{end}" for name in WITH_ENDS for end in ("", "_low", "_high"))]
 COLUMNS += ["fraction_per_clock", "gain", "builds_on", "time_us", "sm_clock_mhz", "clock_held", "flop_per_clock_sm"]
-COLUMNS += ["power_w", "gflop_per_j", "throttle_reasons", "processes", "samples", "rejected", "stale"]
+COLUMNS += ["power_w", "gflop_per_j", "throttle_reasons", "processes", "samples", "rejected"]
 
 
 def with_gains(rows: pd.DataFrame) -> pd.DataFrame:

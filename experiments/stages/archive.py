@@ -7,7 +7,7 @@ python -m experiments.stages.archive --measured results/h200 --data data/h200
 python -m experiments.stages.archive --measured results/h200 --data data/h200-2      # a second machine of that model
 python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv timeline.csv
 python -m experiments.stages.archive --measured results/no-gpu --data data/h200 --only bounds.csv    # emulated
-python -m experiments.stages.archive --check data/h200            # whole: every table, no stale row
+python -m experiments.stages.archive --check data/h200            # whole: every table, no kernel changed
 """
 
 from __future__ import annotations

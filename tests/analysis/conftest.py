@@ -48,14 +48,14 @@ def changed() -> Callable[..., Results]:
     def of(results: Results, **changes: Callable[[pd.DataFrame], pd.DataFrame]) -> Results:
         found = copy.copy(results)
         found.__dict__["_read"] = dict(results._read)
-        for name in ("timings", "squares", "counters", "predictions", "checks", "failed"):
+        for name in ("timings", "squares", "counters", "predictions", "checks", "failed", "changed"):
             found.__dict__.pop(name, None)
         for name, change in changes.items():
             if name == "timings":
                 found.__dict__["timings"] = change(results.timings.copy())
             else:
                 found._read[name] = change(results.raw(name).copy())
-        if not {"timings", "checks"} & set(changes):
+        if not {"timings", "checks", "windows"} & set(changes):
             found.__dict__["timings"] = results.timings
         return found
 
@@ -80,7 +80,7 @@ def shaped(h100: Results, changed: Callable[..., Results]) -> Results:
         made = []
         for experiment, variant, m, n, k, fraction in planted:
             one = rows[(rows["variant"] == variant) & (rows["clock_policy"] == "boost") & (rows["data"] == "uniform")]
-            given = {"experiment": experiment, "m": m, "n": n, "k": k, "sm_clock_mhz": 1500.0, "stale": False}
+            given = {"experiment": experiment, "m": m, "n": n, "k": k, "sm_clock_mhz": 1500.0}
             ends = dict.fromkeys(("fraction", "fraction_low", "fraction_high"), fraction)
             time_us = 100.0 if m < 4096 else 1000.0
             made.append(one.iloc[[0]].assign(**given, **ends, time_us=time_us))

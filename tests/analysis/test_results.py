@@ -1,4 +1,4 @@
-"""A results folder: which rows count, what is stale, what comes from this tree, and clear lines for what is wrong."""
+"""A results folder: which rows count, what comes from this tree, and clear lines for what is wrong."""
 
 from __future__ import annotations
 
@@ -49,16 +49,20 @@ def test_a_kernel_that_failed_a_check_is_in_nothing_that_shows_its_speed(
         assert len(rows) and "sgemm_warptile" not in set(rows["variant"])
 
 
-def test_a_row_of_other_machine_code_is_stale_and_one_of_no_kernel_is_left_out(h100: Results) -> None:
+def test_a_row_of_other_machine_code_is_left_out_and_named_and_so_is_one_of_no_kernel(
+    h100: Results, changed: Callable[..., Results]
+) -> None:
     rows = pd.DataFrame({"variant": ["sgemm_naive", "sgemm_tma", "gone"], "code_hash": ["other", "x", "x"]})
     now = h100.variants.assign(code_hash=h100.variants["code_hash"].where(h100.variants["variant"] != "sgemm_tma", "x"))
-    stale = described(rows, now).set_index("variant")["stale"].to_dict()
-    assert stale == {"sgemm_naive": True, "sgemm_tma": False}
+    assert list(described(rows, now)["variant"]) == ["sgemm_tma"]
+    other = lambda rows: rows.assign(code_hash=rows["code_hash"].mask(rows["variant"] == "sgemm_naive", "0" * 16))  # noqa: E731
+    found = changed(h100, windows=other)
+    assert h100.changed == [] and found.changed == ["naive"] and "sgemm_naive" not in set(found.timings["variant"])
 
 
 def test_counters_have_plain_units_and_our_names() -> None:
     head = {"variant": "v", "label": "v", "kind": "kernel", "family": "f", "dtype": "fp32", "tensor": False, "order": 0}
-    head |= {"n": 64, "stale": False, "kernel": "k"}
+    head |= {"n": 64, "kernel": "k"}
     counted = {"dram__bytes_read.sum": (2.0, "Mbyte"), "dram__bytes_write.sum": (1.0, "Mbyte")}
     counted |= {"gpu__time_duration.sum": (3.0, "us"), "gpu__time_duration.sum.mine": (4.0, "")}
     rows = pd.DataFrame([head | {"metric": name, "value": v, "unit": unit} for name, (v, unit) in counted.items()])
@@ -93,22 +97,22 @@ def test_tables_of_this_tree_come_first_and_measurements_stay_those_of_the_folde
     assert joined.path("bounds") == copied / "bounds.csv"  # it was not made here
 
 
-def test_another_source_of_the_same_machine_code_is_not_stale(copied: Path, variants_csv: Path, tmp_path: Path) -> None:
+def test_another_source_of_the_same_machine_code_counts(copied: Path, variants_csv: Path, tmp_path: Path) -> None:
     """What this tree builds says which machine code a changed source stands for; without it, none is known."""
     own = next(row for row in read_rows(variants_csv, "variants") if row["variant"] == "sgemm_naive")["source_hash"]
     changed, here = tmp_path / "variants.csv", tmp_path / "here"
     changed.write_text(variants_csv.read_text().replace(own, "0" * 16))
     here.mkdir()
     built = next(row for row in read_rows(copied / "resources.csv", "resources") if row["variant"] == "sgemm_naive")
-    for code, arch, stale in (
-        (built["code_hash"], "sm_90a", False),
-        ("1" * 16, "sm_90a", True),
-        (built["code_hash"], "sm_80", True),
+    for code, arch, counts in (
+        (built["code_hash"], "sm_90a", True),
+        ("1" * 16, "sm_90a", False),
+        (built["code_hash"], "sm_80", False),
     ):
         row = built | {"source_hash": "0" * 16, "code_hash": code, "arch": arch}
         write_rows(here / "resources.csv", "resources", [row])
         rows = Results(copied, changed, here).table("windows")
-        assert set(rows[rows["variant"] == "sgemm_naive"]["stale"]) == {stale}
+        assert ("sgemm_naive" in set(rows["variant"])) is counts
 
 
 def test_what_is_wrong_with_a_folder_is_one_clear_line(copied: Path, variants_csv: Path, tmp_path: Path) -> None:
