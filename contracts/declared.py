@@ -351,7 +351,7 @@ class BaselineEntry(Document):
         "other lacks"
     )
     source: str = optional(
-        "the code of ours that the library runs, where there is some: a change of it makes rows those of another library",
+        "the code of ours that the library runs, where there is some; rows know which it was",
         pattern="^experiments/gpu/[a-z0-9_]+[.]py$",
     )
     dtype: Dtype = optional()

@@ -178,7 +178,8 @@ views.sizes = async () => {
   fill('sizes-legend', variants.map((variant, place) => el('li', {},
     el('span', { class: 'swatch', style: `background: ${colour(variant, place)}` }), labelOf(variant))));
   fill('sizes-note', `${gpuText(gpu)}, ${protocol(gpu)}. `,
-    'Error bars: range over the processes; where there was one process, how far six H100s lay apart. ',
+    'Error bars: range over the processes',
+    [gpu, other].some(one => one && isOlder(one)) && '; where there was one process, how far six H100s lay apart', '. ',
     other && `Hollow squares: ${gpuLabel(other)}. `, leftOutText(gpu),
     quantity.key === 'power_w' && `The power limit is ${gpu.power_limit_w} W; NVML can read more over a short window. `,
     'With the chart in focus, the left and right arrow keys read one size after another.');

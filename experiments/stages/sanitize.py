@@ -3,18 +3,22 @@
     python -m experiments.stages.sanitize --build-dir results/build/sm_90a --out sanitizer.csv
 
 Each kernel runs on small problems in matrices that are exactly as large as they must be, so that one element too far
-is out of bounds; with beta = 0, C has never been written, so that reading it is found. One process a tool runs all
-kernels; only where it reports something is each run alone, to tell whose fault it is.
+is out of bounds; with beta = 0, C has never been written, so that reading it is found. A process runs `BATCH` kernels
+under one tool; only where it reports something is each run alone, to tell whose fault it is. Several run at a time, for
+most of their work is the host's.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
+import os
 import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +35,8 @@ from kernels.catalogue import Catalogue, Variant
 logger = logging.getLogger(__name__)
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+BATCH = 12  # kernels
+AT_A_TIME = 8  # processes: each has a CUDA context, a few hundred MB of the GPU
 FLOP = 2**26  # of a case: instrumented code is up to a hundred times slower
 DONE = "sanitized:"  # the child's own line for each kernel that ran to its end
 # memcheck, initcheck and synccheck end with the first, racecheck with the second
@@ -97,23 +103,37 @@ def run_tool(tool: Path, check: str, names: list[str], build_dir: Path, known: C
 
 
 def sanitize(tool: Path, names: list[str], build_dir: Path, known: Catalogue) -> list[dict[str, Any]]:
-    """Rows of sanitizer.csv.
+    """Rows of sanitizer.csv, by tool.
 
-    Raises `UserError` where all kernels together were reported for something that none of them is alone: it cannot be
-    said whose it is, and a row that says clean would hide it.
+    Raises `UserError` where several kernels together were reported for something that none of them is alone: it cannot
+    be said whose it is, and a row that says clean would hide it.
     """
-    table: list[dict[str, Any]] = []
-    for check in TOOLS:
-        errors, _ = run_tool(tool, check, names, build_dir, known)
-        for name in names:
+
+    def of_batch(check: str, batch: list[str]) -> list[dict[str, Any]]:
+        errors, _ = run_tool(tool, check, batch, build_dir, known)
+        rows = []
+        for name in batch:
             alone = run_tool(tool, check, [name], build_dir, known) if errors else (0, "")
             variant = known.kernels[name]
             row: dict[str, Any] = {"variant": name, "tool": check, "launches": len(chosen(variant)), "errors": alone[0]}
-            table.append(row | {"detail": alone[1], "passed": alone[0] == 0, "code_hash": code_of(variant, build_dir)})
-        found = sum(row["errors"] for row in table if row["tool"] == check)
-        if errors and not found:
-            raise UserError(f"{check}: {errors} errors in all kernels together, none in any alone; run it again")
-        logger.info(f"{check}: {found} errors in {len(names)} kernels")
+            rows.append(row | {"detail": alone[1], "passed": alone[0] == 0, "code_hash": code_of(variant, build_dir)})
+        if errors and not sum(row["errors"] for row in rows):
+            together = f"in {', '.join(batch[:3])}{', ...' if batch[3:] else ''} together"
+            raise UserError(f"{check}: {errors} errors {together}, none in any alone; run it again")
+        return rows
+
+    batches = [names[start : start + BATCH] for start in range(0, len(names), BATCH)]
+    with ThreadPoolExecutor(min(AT_A_TIME, os.cpu_count() or 1)) as pool:
+        running = {check: [pool.submit(of_batch, check, batch) for batch in batches] for check in TOOLS}
+        table: list[dict[str, Any]] = []
+        try:
+            for check, each in running.items():
+                rows = list(itertools.chain.from_iterable(one.result() for one in each))
+                logger.info(f"{check}: {sum(row['errors'] for row in rows)} errors in {len(names)} kernels")
+                table += rows
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return table
 
 

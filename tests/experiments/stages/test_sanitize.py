@@ -25,7 +25,7 @@ def rows(folder: Path, script: str, names: list[str]) -> list[dict]:
 
 
 def test_errors_are_attributed_to_the_kernel_that_made_them(pretended: Path) -> None:
-    """Racecheck finds something, so each kernel runs alone."""
+    """Racecheck finds something, so each kernel of the batch runs alone."""
     script = """
     case "$*" in *racecheck*) racecheck=1;; esac
     case "$*" in *sgemm_naive*) if [ "$racecheck" ]; then
@@ -50,7 +50,7 @@ case "$*" in *sgemm_naive*sgemm_coalesced*) echo "========= ERROR SUMMARY: 2 err
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        (RAN + TOGETHER, "memcheck: 2 errors in all kernels together, none in any alone"),
+        (RAN + TOGETHER, "memcheck: 2 errors in sgemm_naive, sgemm_coalesced together, none in any alone"),
         ("echo no such device; exit 1", "compute-sanitizer --tool memcheck failed: no such device"),
         ('echo oops; echo "========= ERROR SUMMARY: 0 errors"', "sgemm_naive did not run to its end"),
     ],
