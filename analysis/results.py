@@ -21,7 +21,7 @@ import pandas as pd
 
 from analysis import counters
 from analysis.timings import timings
-from contracts import UserError, codes, read_json, read_rows, registry
+from contracts import UserError, archives, codes, read_json, read_rows, registry
 from contracts.samples import read_samples
 
 BUILT = "resources.csv"  # has the machine code of each source
@@ -160,6 +160,12 @@ class Results:
     @property
     def date(self) -> str:
         return str(self._measured_with["date"])
+
+    def date_of(self, name: str) -> str:
+        """When a recorded table was measured: in an archive it may be of another run than the rest."""
+        path = self.folder / archives.ORIGINS
+        origins = read_json(path, "archived") if path.is_file() else {}
+        return str(origins.get(registry.find(name, "a table's name").file, {}).get("date", self.date))
 
     @cached_property
     def checks(self) -> pd.DataFrame:

@@ -44,7 +44,7 @@ def _row(results: Results, part: str, table: str, cells: Mapping[str, str], stag
     row: dict[str, Any] = {"gpu": results.name, "part": part, "rows": len(rows)}
     reason = results.provenance.get("left_out", {}).get(stage)
     if len(rows):
-        return row | {"status": "measured", "date": results.date, "reason": reason}
+        return row | {"status": "measured", "date": results.date_of(table), "reason": reason}
     recorded = registry.find(table, part)
     named = f"; snakemake {recorded.target} measures it" if recorded.target not in registry.MADE_BY_OTHERS else ""
     return row | {"status": "left out", "reason": reason or f"no rows in {recorded.file}{named}"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -128,3 +129,11 @@ def test_what_is_wrong_with_a_folder_is_one_clear_line(copied: Path, variants_cs
         _ = Results(copied, variants_csv).timings
     with pytest.raises(UserError, match="table"):
         Results(copied, variants_csv).raw("timing")
+
+
+def test_a_table_of_an_earlier_run_has_its_own_date(archive: Path, copied: Path, variants_csv: Path) -> None:
+    origins = json.loads((archive / "archived.json").read_text())
+    origins["sanitizer.csv"]["date"] = "2000-01-01"
+    (copied / "archived.json").write_text(json.dumps(origins))
+    results = Results(copied, variants_csv)
+    assert results.date_of("sanitizer") == "2000-01-01" != results.date_of("windows") == results.date
