@@ -7,7 +7,7 @@ A finding is a function of `FINDINGS`. It says whether it holds on a GPU, in a t
 one or two sentences with its numbers. They do not name the GPU: README, paper and explorer put it before them.
 Fractions of cuBLAS are interleaved. `holds` is None where the intervals leave it undecided (within noise), and where a
 table is missing. findings.json is a list of {name, title, holds, sentence,
-numbers, rows, gpus}: the first GPU's own, and in `gpus` those of each GPU, with gpu, model and date.
+numbers, rows, gpus}: the first GPU's own, and in `gpus` those of each GPU, with gpu, model, date and processes.
 """
 
 from __future__ import annotations
@@ -506,7 +506,10 @@ def document(gpus: Sequence[Results]) -> list[dict[str, Any]]:
     for name in FINDINGS:
         on = [asdict(on_gpu(numbers, name)) for numbers in each]
         columns = [{key: own[key] for key in ("holds", "title", "sentence", "numbers")} for own in on]
-        heads = [{"gpu": one.name, "model": one.model, "date": one.date} for one in gpus]
+        heads = [
+            {"gpu": one.name, "model": one.model, "date": one.date, "processes": one.raw("windows").process.nunique()}
+            for one in gpus
+        ]
         found.append({"name": name} | on[0] | {"gpus": [head | own for head, own in zip(heads, columns, strict=True)]})
     return found
 
