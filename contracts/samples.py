@@ -58,7 +58,8 @@ def write_samples(path: str | Path, parts: Iterable[pa.Table]) -> None:
     _check(table, path)
     with atomic_write(path) as temporary:
         coded = [name for name in COLUMNS.names if name not in _MEASURED]
-        pq.write_table(table, temporary, compression="zstd", use_dictionary=coded, use_byte_stream_split=_MEASURED)
+        packed = {"compression": "zstd", "compression_level": 19}
+        pq.write_table(table, temporary, **packed, use_dictionary=coded, use_byte_stream_split=_MEASURED)
 
 
 def read_samples(path: str | Path) -> pa.Table:
