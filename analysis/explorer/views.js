@@ -83,7 +83,7 @@ async function showRung(gpu, ladder, n, rows, row) {
   const { variant } = row, kernel = KERNELS.get(variant), over = before(variant), gain = gainOf(row, rows);
   const changed = STEPS.get(variant)?.changed, fraction = percent(row.fraction);
   const profiledAt = over ? oneOf(n, profiled(gpu, [variant, over]), null) ?? profiled(gpu, [variant, over])[0] : null;
-  fill('rung-title', labelOf(row.variant), ' ', el('span', { class: 'small' }, `${kernel.dtype}, ${groupName(kernel.worklog)}`));
+  fill('rung-title', labelOf(variant), ' ', el('span', { class: 'small' }, `${kernel.dtype}, ${groupName(kernel.worklog)}`));
   fill('rung-speed', el('strong', {}, fraction), ` of cuBLAS, ${number(row.tflops)} TFLOP/s`, gain ? `, ${gain.words}` : '');
   fill('rung-idea', sentence(kernel.idea), changed ? ` Against ${labelOf(over)}: ${changed}.` : '');
   fill('rung-facts', profiledAt ? stepTable(gpu, variant, over, profiledAt)
@@ -223,13 +223,14 @@ function sizePoints(gpu, isOther, variant, place, { quantity: { key }, data }) {
   const rows = [...first.values()].sort((x, y) => x.n - y.n);
   const gap = i => rows[i].n - rows[i - 1].n;
   const gaps = rows.slice(1).map((_, i) => gap(i + 1)).sort((x, y) => x - y), usualGap = gaps[gaps.length >> 1];
+  const joined = rows.length >= (isOther ? DENSE_SIZES : SEVERAL_SIZES);
   let run = 0;
   return rows.map((row, i) => {
-    if (i && (gap(i) > 4 * usualGap || rows.length < (isOther ? DENSE_SIZES : SEVERAL_SIZES))) run++;
+    if (i && (!joined || gap(i) > 4 * usualGap)) run++;
     const [value, low, high] = ['', '_low', '_high'].map(end => scaled(key, row[key + end] ?? row[key]));
     return {
-      variant, n: row.n, value, low, high,
-      series: `${gpu.id} ${variant} ${run}`, gpu: gpu.model, label: labelOf(row.variant), shown: withQuantity(key, row[key]),
+      variant, n: row.n, value, low, high, series: `${gpu.id} ${variant} ${run}`, gpu: gpu.model,
+      label: labelOf(variant), shown: withQuantity(key, row[key]),
       range: rangeOf(row, key), colour: colour(variant, place), fill: isOther ? 'var(--paper)' : colour(variant, place),
       shape: isOther ? 'square' : 'circle',
     };

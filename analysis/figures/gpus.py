@@ -28,8 +28,7 @@ def compared(results: Results) -> pd.DataFrame:
     rows = gpus_table({**archives, results.name: results})
     rows = rows[(rows["dtype"] == DTYPE) & rows["n"].isin(SIZES)]
     models = rows.groupby("variant")["model"].transform("nunique")
-    rows = rows[(models > 1) | (rows["model"].nunique() == 1)]
-    return rows
+    return rows[(models > 1) | (rows["model"].nunique() == 1)]
 
 
 def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], looks: dict[str, tuple[str, str]]) -> None:
@@ -51,7 +50,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     if rows.empty:
         return style.empty(results, "GPUs of one model and of several", "One GPU alone measured these kernels.")
     places = {variant: place for place, variant in enumerate(dict.fromkeys(rows["variant"]))}
-    marks = dict(zip(rows["variant"], rows["label"], strict=True))
+    labels = dict(zip(rows["variant"], rows["label"], strict=True))
     looks = dict(zip(dict.fromkeys(rows["model"]), LOOKS, strict=False))
     sizes = [n for n in SIZES if (rows["n"] == n).any()]
     figure, grid = plt.subplots(
@@ -60,7 +59,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     for axes, n in zip(grid.flat, sizes, strict=True):
         draw_panel(axes, rows[rows["n"] == n], places, looks)
         axes.set_title(f"n = {n}")
-        style.list_rows(axes, places.values(), [marks[variant] for variant in places])
+        style.list_rows(axes, places.values(), [labels[variant] for variant in places])
     for model, (colour, marker) in looks.items():
         most = rows.loc[rows["model"] == model, "gpus"].max()
         label = f"{model.upper()}, bar: {most:.0f} GPUs" if most > 1 else model.upper()

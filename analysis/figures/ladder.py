@@ -152,5 +152,5 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
 
 
 def _labels(rows: pd.DataFrame, places: dict[str, float]) -> list[str]:
-    marks = dict(zip(rows["variant"], rows["label"], strict=True))
-    return [marks[name] for name in places]
+    labels = dict(zip(rows["variant"], rows["label"], strict=True))
+    return [labels[name] for name in places]

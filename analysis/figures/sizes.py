@@ -26,23 +26,23 @@ PANEL = 2.2  # inches: the height of a panel
 def draw_panel(axes: Axes, rows: pd.DataFrame, looks: dict[str, dict[str, Any]]) -> None:
     """Lines with error bars, each named at its right end."""
     ends: dict[str, float] = {}
-    for mark, line in rows.groupby("label", sort=False):
+    for label, line in rows.groupby("label", sort=False):
         line = line.sort_values("n")
-        axes.plot(line["n"], 100 * line["fraction"], linewidth=0.9, markersize=1.8, **looks[str(mark)])
+        axes.plot(line["n"], 100 * line["fraction"], linewidth=0.9, markersize=1.8, **looks[str(label)])
         full = line[line["processes"] >= PROCESSES]
         value, low, high = (100 * full[f"fraction{end}"].to_numpy() for end in ("", "_low", "_high"))
         axes.errorbar(full["n"], value, [value - low, high - value], linestyle="", elinewidth=1.0, capsize=1.5,
-                      markersize=4, **looks[str(mark)])  # fmt: skip
-        ends[str(mark)] = 100 * float(line["fraction"].iloc[-1])
+                      markersize=4, **looks[str(label)])  # fmt: skip
+        ends[str(label)] = 100 * float(line["fraction"].iloc[-1])
     axes.axhline(100, color=style.INK, linewidth=0.8)
     axes.set(xlabel="n", ylabel="% of cuBLAS")
     axes.grid(axis="both")
     bottom, top = axes.get_ylim()
     places = style.apart(list(ends.values()), 0.13 / PANEL * (top - bottom))
     right = axes.get_xlim()[1]
-    for mark, place in zip(ends, places, strict=True):
-        axes.annotate(mark, (right, place), (3, 0), textcoords="offset points", va="center",
-                      color=style.darker(looks[mark]["color"]), annotation_clip=False)  # fmt: skip
+    for label, place in zip(ends, places, strict=True):
+        axes.annotate(label, (right, place), (3, 0), textcoords="offset points", va="center",
+                      color=style.darker(looks[label]["color"]), annotation_clip=False)  # fmt: skip
 
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
@@ -51,13 +51,13 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     rows = shown(rungs(results, experiment))
     if rows.empty:
         return style.empty(results, f"Sizes of {experiment}")
-    marks = list(dict.fromkeys(rows["label"]))
+    labels = list(dict.fromkeys(rows["label"]))
     looks = {
-        mark: {"color": style.COLOURS[i % len(style.COLOURS)], "marker": style.MARKERS[i % len(style.MARKERS)]}
-        for i, mark in enumerate(marks)
+        label: {"color": style.COLOURS[i % len(style.COLOURS)], "marker": style.MARKERS[i % len(style.MARKERS)]}
+        for i, label in enumerate(labels)
     }
     panels = list(rows.groupby(["clock_policy", "dtype", "data"], sort=True))
-    columns = min(2, len(panels)) if len(marks) <= 2 else 1
+    columns = min(2, len(panels)) if len(labels) <= 2 else 1
     lines = math.ceil(len(panels) / columns)
     figure, grid = plt.subplots(lines, columns, figsize=(style.WIDE, 0.4 + (PANEL + 0.45) * lines), squeeze=False)
     for axes in grid.flat[len(panels) :]:

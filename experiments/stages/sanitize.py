@@ -11,7 +11,6 @@ most of their work is the host's.
 from __future__ import annotations
 
 import argparse
-import itertools
 import logging
 import os
 import re
@@ -128,7 +127,7 @@ def sanitize(tool: Path, names: list[str], build_dir: Path, known: Catalogue) ->
         table: list[dict[str, Any]] = []
         try:
             for check, each in running.items():
-                rows = list(itertools.chain.from_iterable(one.result() for one in each))
+                rows = [row for batch in each for row in batch.result()]
                 logger.info(f"{check}: {sum(row['errors'] for row in rows)} errors in {len(names)} kernels")
                 table += rows
         except BaseException:

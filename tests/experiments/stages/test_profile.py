@@ -25,6 +25,7 @@ esac
 """
 WRITES = """
 while [ "$1" != --export ]; do shift; done
+[ "$(dirname "$2")" = "$TMPDIR" ] || exit 1  # else its lock is that of every ncu on this system
 echo 'a report' > "$2.ncu-rep"
 """
 NCU_REPORT = """

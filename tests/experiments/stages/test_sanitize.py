@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,12 @@ def rows(folder: Path, script: str, names: list[str]) -> list[dict]:
     return sanitize.sanitize(path, names, folder, catalogue.load())
 
 
-def test_errors_are_attributed_to_the_kernel_that_made_them(pretended: Path) -> None:
+@pytest.mark.parametrize("batch", (1, 12))
+def test_errors_are_attributed_to_the_kernel_that_made_them(
+    batch: int, pretended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Racecheck finds something, so each kernel of the batch runs alone."""
+    monkeypatch.setattr(sanitize, "BATCH", batch)
     script = """
     case "$*" in *racecheck*) racecheck=1;; esac
     case "$*" in *sgemm_naive*) if [ "$racecheck" ]; then
@@ -35,7 +40,7 @@ def test_errors_are_attributed_to_the_kernel_that_made_them(pretended: Path) -> 
     else echo "========= ERROR SUMMARY: 0 errors"; fi
     """
     found = rows(pretended, RAN + script, BOTH)
-    assert len(found) == 8
+    assert [(row["tool"], row["variant"]) for row in found] == [*product(sanitize.TOOLS, BOTH)]
     (failed,) = [row for row in found if not row["passed"]]
     assert (failed["variant"], failed["tool"], failed["errors"]) == ("sgemm_naive", "racecheck", 3)
     assert failed["detail"] == "Error: Race reported between Write access at x.cu:7"
