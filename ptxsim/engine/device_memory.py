@@ -11,12 +11,14 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Iterable
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import PtxsimError
 from ..machine.arrays import Texture
+from ..machine.device import Device
 from ..machine.memory import ALIGN, GLOBAL_BASE, GUARD, HEAP, Allocation, Arena, Heap
 from ..machine.tensor_maps import BYTES as MAP_BYTES
 from ..machine.tensor_maps import MAGIC, TensorMap, decoded
@@ -37,8 +39,9 @@ Span = tuple[int, int]  # addresses, from and to
 class DeviceMemory(Arena):
     """Allocations in an array of bytes that begins at GLOBAL_BASE, however large: only what is touched takes memory."""
 
-    def __init__(self, whole: np.ndarray) -> None:
+    def __init__(self, whole: np.ndarray, device: Device | None = None) -> None:
         super().__init__()
+        self.device = device or Device()
         self.whole = whole
         self.live: dict[int, Allocation] = {}
         self.released_last: list[Allocation] = []  # for messages
@@ -99,7 +102,7 @@ class DeviceMemory(Arena):
         copy.__dict__.update(
             {name: value.copy() if isinstance(value, dict | list) else value for name, value in self.__dict__.items()}
         )
-        copy.whole, copy.heap = whole, deepcopy(self.heap)
+        copy.whole, copy.heap, copy.device = whole, deepcopy(self.heap), replace(self.device)
         copy.finish()
         return copy
 

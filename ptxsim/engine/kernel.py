@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import KernelFault, PtxsimError
 from ..machine.arrays import Array, Texture
 from ..machine.clusters import in_clusters
+from ..machine.device import Device
 from ..machine.faults import Accepted, Faults, Found
 from ..machine.launch import NO_CHECKS, Checks, LaunchConfig, Limits
 from ..machine.memory import Arena
@@ -384,8 +385,10 @@ class Kernel:
                 checks=checks,
                 values=values,
                 faults=faults,
+                device=Device() if memory is None else memory.device,
             )
         )
+        machine.launch.device.launched()
         steps = lanes = 0
         watching = tuple(request.observers)
         for observer in watching:

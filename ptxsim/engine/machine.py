@@ -120,6 +120,8 @@ class Machine:
                 self.scheduler.run()
             except Fault as fault:  # without its place, from outside an instruction
                 raise PtxsimError(f"{self.program.title}: {fault.what}") from None
+            finally:
+                self.launch.device.executed(self.scheduler.executed + self.scheduler.clock_reads)
             self.events.shared.finish()
         self.scheduler.count_executed()
 

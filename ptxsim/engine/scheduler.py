@@ -84,7 +84,7 @@ class Scheduler:
         self._loop()
 
     def clock(self) -> int:
-        """Instructions executed so far, and some more at each look: the clock of a multiprocessor."""
+        """Instructions executed so far by the batch, and some more at each look at the clock."""
         self.clock_reads += 1
         return self.executed + self.clock_reads
 

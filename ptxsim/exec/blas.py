@@ -61,6 +61,11 @@ class Gemm:
     epilogue: int = 1  # of cublasLt
     bias: Matrix | None = None  # a column, added to each of D
 
+    @property
+    def instructions(self) -> int:
+        """What the device's clock goes on by: those of a tiled kernel, which emulation runs 2^20 elements at a time."""
+        return self.batch * 80 * self.k * -(-self.m * self.n // (1 << 20))
+
     @staticmethod
     def read(payload: Payload) -> Gemm:
         call, m, n, k = payload.text(), payload.u64(), payload.u64(), payload.u64()

@@ -28,6 +28,7 @@ from ..errors import KernelFault, NoEntryError, PtxError, PtxsimError, report_ow
 from ..interface import Kernel
 from ..machine.arrays import Array, Texture
 from ..machine.clusters import in_clusters
+from ..machine.device import Device
 from ..machine.faults import Faults, Found, kind_of
 from ..machine.launch import NO_CHECKS as NONE
 from ..machine.launch import Checks, Limits
@@ -195,8 +196,8 @@ class Emulator:
         assert base == GLOBAL_BASE, "core.hpp and memory.py disagree"
         self.descriptor = descriptor
         shared = mmap.mmap(descriptor, span, flags=mmap.MAP_SHARED)
-        self.memory = DeviceMemory(np.frombuffer(shared, np.uint8))
         gpu = self.options.gpu
+        self.memory = DeviceMemory(np.frombuffer(shared, np.uint8), Device(gpu.sms, gpu.clock_mhz))
         reply = Reply().text(gpu.name)
         clocks = (round(gpu.clock_mhz * 1000), round(gpu.memory_clock_mhz * 1000))
         for value in (*divmod(gpu.architecture, 10), gpu.sms, *clocks, gpu.bus_bits, gpu.l2_bytes):
@@ -251,7 +252,7 @@ class Emulator:
         return f"0x{address:x}" + (f", {address - held.start} bytes into {held.name}" if held is not None else "")
 
     def order(self, payload: Payload) -> Reply:
-        """The host waits for work, or a stream for an event."""
+        """The host waits for work, or a stream for an event; of one that is recorded, the reply has the time in ns."""
         what, stream, event = Ordering(payload.u32()), payload.u64(), payload.u64()
         free: list[Protection] = []
         match what:
@@ -263,6 +264,8 @@ class Emulator:
                 free = self.timeline.host_waits(event=event)
             case Ordering.RECORDED:
                 self.timeline.record(event, stream)
+                self.memory.device.copied(0)  # so that each has a time of its own
+                return protections(Reply(), free).u64(self.memory.device.ns)
             case Ordering.WAITS:
                 self.timeline.wait(stream, event)
             case Ordering.CREATED:
@@ -276,6 +279,7 @@ class Emulator:
         to, to_pitch, source, from_pitch, width, height = (payload.u64() for _ in range(6))
         stream, of_stream, call = payload.u64(), payload.u32(), payload.text()
         line = self.line(payload.places())
+        self.memory.device.copied(width * height)
         work = self.timeline.issue(stream, f"{call}{f' at {line}' if line else ''}")
         inside = [self.memory.holder(address) is not None for address in (to, source)]
         if inside[0]:
@@ -379,6 +383,8 @@ class Emulator:
         try:
             self.memory.finish()
             blas.compute(work, self.memory)
+            self.memory.device.launched()
+            self.memory.device.executed(work.instructions)
         except PtxsimError as error:
             self.report("api_error", f"{work.call}: {error}")
             return Reply().u32(OK).u32(1)
@@ -517,7 +523,7 @@ class Emulator:
         shape = (kernel, grid, block, cluster, shared)
         again = self.options.once and chosen and shape in self.shapes
         self.shapes |= {shape} if chosen else set()
-        began = time.perf_counter()
+        began, device = time.perf_counter(), self.memory.device
         work = Work(kernel, grid, block, args, shared, cluster if any(cluster) else None)
         try:
             of_cluster = kernel.cluster_of(grid, work.cluster)
@@ -530,6 +536,7 @@ class Emulator:
         blocks = self.sampled(work) if again or (chosen and not self.options.once) else None
         chosen = chosen and not again
         textures.prepare(self.memory)
+        before = device.ns
         run = self.emulate(work, chosen, blocks, touched)
         fetched, stored = textures.used(self.memory)
         record = LaunchRecord(
@@ -542,6 +549,7 @@ class Emulator:
             of_cluster,
             shared,
             time.perf_counter() - began,
+            device.ns - before,
             chosen,
             run.blocks,
             run.sampled,
@@ -590,6 +598,7 @@ class Emulator:
         total = int(np.prod(work.grid)) if blocks is None else len(blocks)
         before = self.snapshot() if checks != NONE else None
         found: dict[tuple[str, str], Found] = {}
+        began = self.memory.device.ns
 
         def run(code: int, failure: str | None = None, nothing_done: bool = False) -> Run:
             """Return the result. `failure`: why the launch ended, where that is not among the faults found."""
@@ -607,6 +616,7 @@ class Emulator:
             watching += [traffic] if chosen and options.bounds else []
             watching += [touched] if touched is not None else []
             printed = io.StringIO()
+            self.memory.device.ns = began
             notes: tuple[str, ...] = ()
             kernel.machine.diag.prepare(Faults())  # whatever ends the launch, what it found until then is there
             failure, code = None, OK

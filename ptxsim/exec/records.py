@@ -22,6 +22,7 @@ class LaunchRecord:
     cluster: tuple[int, int, int]
     shared_bytes: int  # dynamic
     seconds: float  # that emulating took
+    device_ns: int  # on the device's clock, which is made up: see `machine.device`
     checked: bool  # whether it was among those to check and count
     blocks_run: int
     sampled: bool  # whether these are only some of the grid's

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 from ..errors import PtxError
 from ..machine.layout import RESERVED_SHARED, reserved
 from ..machine.state import split
-from ..ptx.sizes import SMS
 from .needs import Machine
 
 WARP = 32
@@ -43,8 +41,8 @@ def special_value(m: Machine, name: str) -> np.ndarray:
         "%laneid": lambda: lane,
         "%warpid": lambda: state.thread_of // WARP,
         "%nwarpid": lambda: 64,
-        "%smid": lambda: block % SMS,
-        "%nsmid": lambda: SMS,
+        "%smid": lambda: block % launch.device.sms,
+        "%nsmid": lambda: launch.device.sms,
         "%gridid": lambda: np.uint64(1),
         "%lanemask_eq": lambda: bit,
         "%lanemask_lt": lambda: bit - np.uint64(1),
@@ -71,8 +69,10 @@ def special_value(m: Machine, name: str) -> np.ndarray:
 
 
 def clock_value(m: Machine, name: str) -> np.ndarray:
-    """%clock and %clock64 count the instructions executed so far; %globaltimer is the host's clock in ns."""
-    value = time.time_ns() if name.startswith("%globaltimer") else m.scheduler.clock()
+    """The device's clock, made up (see `Device`): in cycles for %clock and %clock64, in ns for %globaltimer."""
+    device = m.launch.device
+    now = device.after(m.scheduler.clock())
+    value = now if name.startswith("%globaltimer") else device.cycles(now)
     if name.endswith("_hi"):
         return m.state.uniform(np.uint32(value >> 32))
     if name in ("%clock64", "%globaltimer"):

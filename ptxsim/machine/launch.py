@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..ptx.syntax import Variable
 from .arrays import Texture
+from .device import Device
 from .faults import Faults
 from .memory import Arena
 from .tensor_maps import TensorMap
@@ -57,6 +58,7 @@ class LaunchConfig:
     grid_workspace: int = 0  # the address of what a grid's barrier needs
     checks: Checks = Checks()
     values: bool = True  # whether what does not bear on the launch's counts is computed, too
+    device: Device = field(default_factory=Device)
     faults: Faults = field(default_factory=Faults)
     shared_bytes: int = 0  # of a block, static and dynamic
     constants_read: set[Variable | None] = field(default_factory=set)  # as far as the launch has come

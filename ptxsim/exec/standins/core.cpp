@@ -420,12 +420,13 @@ void of_stream(const void* stream) { stream_now = uint64_t(stream), asynchronous
 
 bool under_way() { return launched; }
 
-void order(Ordering what, const void* a, uint64_t b) {
+uint64_t order(Ordering what, const void* a, uint64_t b) {
     std::string reply;
     if (what <= EVENT_DONE) launched = false;
-    if (!request(ORDER, Buffer().u32(what).u64(uint64_t(a)).u64(b), &reply)) return;
+    if (!request(ORDER, Buffer().u32(what).u64(uint64_t(a)).u64(b), &reply)) return 0;
     Reader r(reply);
     protect(r);
+    return r.u64();
 }
 
 int ready() {

@@ -149,7 +149,7 @@ PTXSIM_API int missing(const char* name, void* caller);  // an entry point that 
 
 PTXSIM_API void of_stream(const void* stream);  // what the present call asks for is work of a stream, for which nobody waits
 PTXSIM_API bool under_way();  // whether a kernel was launched for which the host has not waited
-PTXSIM_API void order(Ordering what, const void* a = nullptr, uint64_t b = 0);
+PTXSIM_API uint64_t order(Ordering what, const void* a = nullptr, uint64_t b = 0);
 
 PTXSIM_API int allocate(size_t size, Kind kind, void** out, unsigned flags = 0);
 PTXSIM_API int release(void* address, bool host);
