@@ -30,6 +30,7 @@ from .lowering import Lowering
 FAR = 1 << 60
 MOST_FAULTS = 1000  # faults of one line after which the blocks that are running end
 IDLE = 1 << 16  # turns of loops that look at memory, with nobody else running: then it cannot change any more
+SEVERAL = 1 << 7  # such turns after which the observers are told
 PARTING = 1 << 16  # turns after which threads of a warp may go on without the others
 
 
@@ -197,6 +198,9 @@ class Scheduler:
             place = control(threads)
             if place in self.polls and place <= end:
                 self.idle += 1
+                if self.idle == SEVERAL:
+                    for observer in self.events.observers:
+                        observer.waits()
                 if self.idle > IDLE:
                     raise self._polls_in_vain(place, threads)
             else:

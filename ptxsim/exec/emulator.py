@@ -43,10 +43,11 @@ from . import blas, elf, fatbin, textures
 from .options import Options, matches
 from .protocol import UNANSWERED, Connection, Kind, Message, Note, Ordering, Payload, Place, Reply
 from .records import LaunchRecord
-from .timeline import Protection, Timeline, Touched, merged, rows
+from .timeline import Protection, Timeline, Touched, WaitsForHost, merged, rows
 from .timeline import Work as Issued
 
 # codes of CUDA's errors
+PARKED = 0xFFFFFFFF  # no error: a launch that waits for the host
 OK, INVALID_PTX, NO_BINARY, NOT_FOUND, NOT_SUPPORTED = 0, 218, 209, 500, 801
 ILLEGAL_ADDRESS, TIMEOUT, ASSERT, MISALIGNED, FAILURE = 700, 702, 710, 716, 719
 CLUSTER_SIZE = 912
@@ -514,7 +515,7 @@ class Emulator:
         loaded = self.modules[payload.u32()]
         kernel = self.kernel_of(loaded, payload.text())
         grid, block, cluster = (_three(payload) for _ in range(3))
-        shared, _, raw = payload.u64(), payload.u32(), payload.raw()
+        shared, _, may_park, raw = payload.u64(), payload.u32(), payload.u32(), payload.raw()
         stream, line = payload.u64(), self.line(payload.places())
         self.launches += 1
         program = kernel.program
@@ -522,6 +523,7 @@ class Emulator:
         chosen = self.launches > self.options.skip_launches and self.options.chosen(kernel.name, kernel.title)
         shape = (kernel, grid, block, cluster, shared)
         again = self.options.once and chosen and shape in self.shapes
+        new_shape = chosen and shape not in self.shapes
         self.shapes |= {shape} if chosen else set()
         began, device = time.perf_counter(), self.memory.device
         work = Work(kernel, grid, block, args, shared, cluster if any(cluster) else None)
@@ -532,12 +534,19 @@ class Emulator:
             return Reply().u32(CLUSTER_SIZE).u32(OK).u32(OK).text("")
         self.memory.finish()
         touched = Touched(self.memory) if self.timeline.streams or self.of_host else None
+        if may_park and touched is not None and not program.allocates:
+            touched.of_host = self.of_host
         issued = self.timeline.issue(stream, f"kernel {kernel.title}{f', launched at {line},' if line else ''}")
         blocks = self.sampled(work) if again or (chosen and not self.options.once) else None
         chosen = chosen and not again
         textures.prepare(self.memory)
         before = device.ns
-        run = self.emulate(work, chosen, blocks, touched)
+        try:
+            run = self.emulate(work, chosen, blocks, touched)
+        except WaitsForHost:
+            device.ns, self.launches = before, self.launches - 1
+            self.shapes -= {shape} if new_shape else set()
+            return Reply().u32(PARKED)
         fetched, stored = textures.used(self.memory)
         record = LaunchRecord(
             self.process,
@@ -635,6 +644,8 @@ class Emulator:
                         stop_at_first=options.stop_at_first,
                         accept=options.accept,
                     ).notes
+            except WaitsForHost:  # and is run again: what it printed, it prints then
+                raise
             except (PtxError, NoEntryError) as error:
                 return run(NOT_SUPPORTED, f"{kernel.title}: {error}", nothing_done=True)
             except MemoryError:

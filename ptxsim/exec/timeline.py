@@ -9,14 +9,16 @@ host, or reads it, and host code that comes to it before the host has waited.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..engine.device_memory import DeviceMemory
+from ..errors import PtxsimError
 from ..machine.memory import GLOBAL_BASE, Access
 from ..machine.observer import MemoryEvent, Observer
+from ..machine.texture_arrays import TextureArray
 from ..ptx.syntax import Instruction
 
 HOST = -1
@@ -146,8 +148,17 @@ class Timeline:
         return culprit, [(start, end, BOTH) for start, end in freed]
 
 
+class WaitsForHost(PtxsimError):
+    """A launch waits for the host, and has done nothing else yet: it can be run again from its start."""
+
+
 class Touched(Observer):
-    """Which bytes of global memory a launch reads and writes, four at a time."""
+    """Which bytes of global memory a launch reads and writes, four at a time.
+
+    `of_host`: start and end of memory that host code may write while the launch waits for it; None: it must not wait.
+    """
+
+    of_host: Mapping[int, int] | None = None
 
     def __init__(self, memory: DeviceMemory) -> None:
         self.held = memory
@@ -157,6 +168,14 @@ class Touched(Observer):
         """See `Observer`."""
         if event.space == "global":
             self._mark(event.access, event.width, event.kind)
+
+    def waits(self) -> None:
+        """See `Observer`. Raises `WaitsForHost` where nobody can tell that the launch has begun: it wrote nothing."""
+        spans = [(a - GLOBAL_BASE, b - GLOBAL_BASE) for a, b in (self.of_host or {}).items()]
+        reads = any(self.read[a >> 2 : (b + 3) >> 2].any() for a, b in spans)
+        stored = any(isinstance(t, TextureArray) and t.stored for t in self.held.textures.values())
+        if reads and not stored and not self.written.any():
+            raise WaitsForHost("waits for memory that the host has not written yet")
 
     def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
         """See `Observer`."""

@@ -96,5 +96,8 @@ class Observer:
         """A thread's bulk copy reads (`kind` ld), writes (st) or reduces into (atom) global memory: `access.flat()` has
         the offset of each of its pieces of `width` bytes."""
 
+    def waits(self) -> None:
+        """All threads that can run have looked at memory several times, and found it as it was."""
+
     def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
         """Threads fetch from a texture."""

@@ -22,6 +22,8 @@
 
 #include <algorithm>
 #include <climits>
+#include <set>
+#include <tuple>
 
 namespace ptxsim {
 
@@ -57,6 +59,21 @@ thread_local int depth = 0;
 bool launched = false;  // since the host last waited
 thread_local uint64_t stream_now = 0;     // of the present call,
 thread_local bool asynchronous = false;  // and whether that is one of a stream
+bool may_park = false;  // whether the kernel that is launched now may wait for the host
+
+struct PutOff {  // work behind a kernel that waits for the host, or such a kernel
+    std::function<int()> run;
+    uint64_t stream;
+    bool asynchronous, kernel;
+    Ordering what;   // RECORDED: it records the event; WAITS: it waits for it
+    uint64_t event;
+    const char* entry;
+    void* caller;
+};
+std::vector<PutOff> waiting;  // in the order of the calls
+std::set<uint64_t> alone;     // streams that do not wait for the default one, nor it for them
+std::set<uint64_t> asked;     // streams and events that a query has called not ready, since work was put off
+bool settling = false;
 std::map<uint64_t, CUgraph_st*> captures;  // by stream
 CUgraph_st* recording = nullptr;           // that a node is made for
 
@@ -93,6 +110,8 @@ bool receive_all(char* data, size_t size) {
     return true;
 }
 
+void send_note(Note kind, const char* text);
+
 struct AtExit {  // what was not sent yet, such as the last cudaFree
     ~AtExit();
 } at_exit;
@@ -119,6 +138,12 @@ void post(Message kind, const Buffer& payload) {  // goes with the next request
 }
 
 AtExit::~AtExit() {
+    if (state == CONNECTED && !lost && !waiting.empty()) {
+        char text[128];
+        snprintf(text, sizeof text, "the program ended with %zu launches and copies not done: they are behind a kernel that waits for the host",
+                 waiting.size());
+        send_note(REMARK, text);
+    }
     if (state == CONNECTED && !lost && !outbox.empty()) send_all(outbox.data(), outbox.size());
     outbox.clear();
 }
@@ -394,9 +419,88 @@ int end_capture(const void* stream, CUgraph_st** out) {
 Recording::Recording(CUgraph_st* graph) { recording = graph; }
 Recording::~Recording() { recording = nullptr; }
 
+// Whether work of one stream comes before later work of another.
+static bool ordered(uint64_t a, uint64_t b) {
+    return a == b || ((a <= 1 || b <= 1) && (a <= 1 || !alone.count(a)) && (b <= 1 || !alone.count(b)));
+}
+
+static PutOff as_put_off(std::function<int()> work, bool kernel, Ordering what, uint64_t event) {
+    asked.erase(stream_now);
+    if (event) asked.erase(event);
+    return {std::move(work), stream_now, asynchronous, kernel, what, event, entry, caller};
+}
+
+static bool put_off(std::function<int()> work, bool kernel, Ordering what, uint64_t event) {
+    if (settling || waiting.empty()) return false;
+    auto before = [&](const PutOff& w) {
+        return ordered(w.stream, stream_now) || (what == WAITS && w.what == RECORDED && w.event == event);
+    };
+    if (std::none_of(waiting.begin(), waiting.end(), before)) return false;
+    waiting.push_back(as_put_off(std::move(work), kernel, what, event));
+    return true;
+}
+
+bool put_off(std::function<int()> work, Ordering what, const void* event) {
+    return put_off(std::move(work), false, what, uint64_t(event));
+}
+
+// Which of what was put off must be done before something is reached.
+static std::vector<bool> needed_for(Ordering target, uint64_t which) {
+    size_t n = waiting.size();
+    std::vector<bool> needed(n);
+    bool event_found = false;
+    for (size_t i = n; i-- > 0;) {
+        const PutOff& w = waiting[i];
+        bool need = target == ALL_DONE || (target == STREAM_DONE && ordered(w.stream, which));
+        if (target == EVENT_DONE && !event_found && w.what == RECORDED && w.event == which) need = event_found = true;
+        for (size_t k = i + 1; k < n && !need; ++k) {
+            const PutOff& later = waiting[k];
+            need = needed[k] && (ordered(w.stream, later.stream) ||
+                                 (w.what == RECORDED && later.what == WAITS && w.event == later.event));
+        }
+        needed[i] = need;
+    }
+    return needed;
+}
+
+// Do what was put off, as far as something needs it. `parks`: a kernel may go on waiting; false: one does.
+static bool settle(Ordering target, uint64_t which, bool parks) {
+    if (settling || waiting.empty()) return true;
+    std::vector<bool> needed = needed_for(target, which);
+    std::vector<PutOff> all;
+    all.swap(waiting);
+    auto held = std::make_tuple(entry, caller, stream_now, asynchronous);
+    bool done = true;
+    settling = true;
+    for (size_t i = 0; i < all.size(); ++i) {
+        int code = PARKED;
+        if (needed[i] && done) {
+            const PutOff& w = all[i];
+            entry = w.entry, caller = w.caller, stream_now = w.stream, asynchronous = w.asynchronous;
+            may_park = parks && w.kernel;
+            code = context_error ? OK : w.run();  // after a fault nothing more is done
+            may_park = false;
+            done = code != PARKED;
+            if (code != OK && code != PARKED && pending_error == OK) pending_error = code;
+        }
+        if (code == PARKED) waiting.push_back(std::move(all[i]));
+    }
+    settling = false;
+    std::tie(entry, caller, stream_now, asynchronous) = held;
+    return done;
+}
+
+bool reached(Ordering what, const void* a) {
+    uint64_t which = uint64_t(a);
+    std::vector<bool> needed = needed_for(what, which);
+    if (std::none_of(needed.begin(), needed.end(), [](bool need) { return need; })) return true;
+    return !asked.insert(which).second && settle(what, which, true);
+}
+
 bool recorded(NodeType type, std::function<int()> work) {
+    if (settling) return false;
     CUgraph_st* graph = recording ? recording : asynchronous ? captures[stream_now] : nullptr;
-    if (graph == nullptr) return false;
+    if (graph == nullptr) return put_off(std::move(work), type == KERNEL_NODE, CREATED, 0);
     std::vector<CUgraphNode_st*> after;
     if (!recording && !graph->nodes.empty()) after = {graph->nodes.back().get()};
     graph->nodes.emplace_back(new CUgraphNode_st{type, std::move(work), after});
@@ -422,7 +526,11 @@ bool under_way() { return launched; }
 
 uint64_t order(Ordering what, const void* a, uint64_t b) {
     std::string reply;
-    if (what <= EVENT_DONE) launched = false;
+    if (what <= EVENT_DONE) {
+        settle(what, what == EVENT_DONE ? b : uint64_t(a), false);
+        launched = false;
+    }
+    if (what == CREATED && b) alone.insert(uint64_t(a));
     if (!request(ORDER, Buffer().u32(what).u64(uint64_t(a)).u64(b), &reply)) return 0;
     Reader r(reply);
     protect(r);
@@ -613,6 +721,17 @@ int require_direction(const void* to, const void* from, int direction) {
     return OK;
 }
 
+using Source = std::shared_ptr<std::string>;
+
+// Before a copy behind work that was put off: one that the host waits for is made at once; of another out of pageable
+// memory what is there now is copied.
+Source of_copy(const void* to, const void* from, size_t size) {
+    if (settling || waiting.empty() || any_capture()) return nullptr;
+    if (!asynchronous || !is_device_range(to)) settle(STREAM_DONE, stream_now, false);
+    if (is_device_range(from) || waiting.empty()) return nullptr;
+    return std::make_shared<std::string>(static_cast<const char*>(from), size);
+}
+
 }  // namespace
 
 int copy(void* to, const void* from, size_t size, int direction) {
@@ -621,7 +740,8 @@ int copy(void* to, const void* from, size_t size, int direction) {
     if (int code = require_direction(to, from, direction)) return code;
     if (int code = require_range(to, size, "destination")) return code;
     if (int code = require_range(from, size, "source")) return code;
-    if (recorded(COPY_NODE, [=] { return copy(to, from, size, direction); })) return OK;
+    Source kept = of_copy(to, from, size);
+    if (recorded(COPY_NODE, [=] { return copy(to, kept ? kept->data() : from, size, direction); })) return OK;
     memmove(alias(to), alias(from), size);
     if (is_device_range(to)) written(uint64_t(to), size, size, 1);
     copied(to, size, from, size, size, 1);
@@ -635,8 +755,11 @@ int copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size
         return fail(12, "rows of %zu bytes are wider than the pitch (%zu to %zu bytes)", width, from_pitch, to_pitch);
     if (int code = require_direction(to, from, direction)) return code;
     if (int code = require_range(to, to_pitch * (height - 1) + width, "destination")) return code;
-    if (int code = require_range(from, from_pitch * (height - 1) + width, "source")) return code;
-    if (recorded(COPY_NODE, [=] { return copy_2d(to, to_pitch, from, from_pitch, width, height, direction); })) return OK;
+    size_t span = from_pitch * (height - 1) + width;
+    if (int code = require_range(from, span, "source")) return code;
+    Source kept = of_copy(to, from, span);
+    auto work = [=] { return copy_2d(to, to_pitch, kept ? kept->data() : from, from_pitch, width, height, direction); };
+    if (recorded(COPY_NODE, work)) return OK;
     auto* a = static_cast<char*>(alias(to));
     auto* b = static_cast<const char*>(alias(from));
     for (size_t row = 0; row < height; ++row) memmove(a + row * to_pitch, b + row * from_pitch, width);
@@ -666,6 +789,7 @@ int fill(void* to, size_t pitch, uint32_t value, size_t element, size_t width, s
 
 void reset() {
     if (state != CONNECTED) return;
+    waiting.clear();
     for (Module* m : modules) {
         m->loaded = false, m->error = OK;
         m->variables.clear();
@@ -760,6 +884,7 @@ int load(Module* m) {
 }
 
 void unload(Module* m) {
+    settle(ALL_DONE, 0, false);
     for (auto& [name, v] : m->variables) {
         auto it = blocks.find(v.address);
         if (it == blocks.end()) continue;
@@ -868,7 +993,12 @@ int launch(Kernel* k, const Launch& what, void** arguments, void** extra) {
         return fail(INVALID_VALUE, "%s takes %zu parameters, got none", name, k->parameters.size());
     }
     auto issue = [k, what, raw] { return issued(k, what, raw); };
-    return recorded(KERNEL_NODE, issue) ? OK : issue();
+    if (recorded(KERNEL_NODE, issue)) return OK;
+    may_park = !settling;
+    int code = issue();
+    may_park = false;
+    if (code == PARKED) waiting.push_back(as_put_off(issue, true, CREATED, 0));
+    return code == PARKED ? OK : code;
 }
 
 namespace {
@@ -877,7 +1007,7 @@ int issued(Kernel* k, const Launch& what, const std::string& raw) {
     b.u32(k->module->id).text(k->name);
     for (auto& three : {what.grid, what.block, what.cluster})
         for (int i = 0; i < 3; ++i) b.u32(three[i]);
-    b.u64(what.shared).u32(what.cooperative).text(raw).u64(stream_now);
+    b.u64(what.shared).u32(what.cooperative).u32(may_park).text(raw).u64(stream_now);
     put_caller(b);
     fflush(stdout);  // what the program printed so far comes before what is said of the launch
     std::string reply;

@@ -119,6 +119,8 @@ class Reader {  // a reply
     size_t at_ = 0;
 };
 
+constexpr int PARKED = -1;  // in the reply to LAUNCH: the kernel waits for the host; nothing of it was done
+
 // Messages to the emulator; ptxsim/exec/protocol.py has the same numbers.
 enum Message : uint32_t {
     HELLO = 1, ALLOCATED = 2, FREED = 3, WRITTEN = 4, MODULE_LOAD = 5, MODULE_PLACE = 6, KERNEL = 7, LAUNCH = 8,
@@ -150,6 +152,11 @@ PTXSIM_API int missing(const char* name, void* caller);  // an entry point that 
 PTXSIM_API void of_stream(const void* stream);  // what the present call asks for is work of a stream, for which nobody waits
 PTXSIM_API bool under_way();  // whether a kernel was launched for which the host has not waited
 PTXSIM_API uint64_t order(Ordering what, const void* a = nullptr, uint64_t b = 0);
+
+// Behind a kernel that waits for the host, work of its stream waits, too, until the host waits or has asked twice.
+// Puts off work of the present call's stream (RECORDED, WAITS: concerning an event); false: it is to be done now.
+PTXSIM_API bool put_off(std::function<int()> work, Ordering what = CREATED, const void* event = nullptr);
+PTXSIM_API bool reached(Ordering what, const void* a);  // what a query answers, of a stream or an event
 
 PTXSIM_API int allocate(size_t size, Kind kind, void** out, unsigned flags = 0);
 PTXSIM_API int release(void* address, bool host);

@@ -32,7 +32,7 @@ int gemm(const char* name, void* handle, int ta, int tb, int64_t m, int64_t n, i
         note(API_ERROR, "alpha is in device memory, and the pointer mode is CUBLAS_POINTER_MODE_HOST");
         return BAD_VALUE;
     }
-    return multiply({name, uint64_t(m), uint64_t(n), uint64_t(k), ta != 0, tb != 0, uint32_t(batch), scalar(alpha, scale), scalar(beta, scale),
+    return multiply({name, h->stream, uint64_t(m), uint64_t(n), uint64_t(k), ta != 0, tb != 0, uint32_t(batch), scalar(alpha, scale), scalar(beta, scale),
                      {a, at, uint64_t(lda), uint64_t(sa)}, {b, bt, uint64_t(ldb), uint64_t(sb)}, {c, ct, uint64_t(ldc), uint64_t(sc)},
                      {c, ct, uint64_t(ldc), uint64_t(sc)}});
 }

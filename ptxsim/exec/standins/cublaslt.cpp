@@ -98,7 +98,7 @@ CALL cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, vo
     return SUCCESS;
 }
 CALL cublasLtMatmul(void* handle, void* desc, const void* alpha, const void* a, void* al, const void* b, void* bl, const void* beta,
-                    const void* c, void* cl, void* d, void* dl, const void*, void*, size_t, void*) {
+                    const void* c, void* cl, void* d, void* dl, const void*, void*, size_t, void* stream) {
     PTXSIM_ENTER;
     if (ready()) return EXECUTION_FAILED;
     if (!handle) return NOT_INITIALISED;
@@ -125,7 +125,7 @@ CALL cublasLtMatmul(void* handle, void* desc, const void* alpha, const void* a, 
         return BAD_VALUE;
     }
     auto operand = [](const void* p, const Layout& l) { return Operand{p, l.type, uint64_t(l.leading), uint64_t(l.stride)}; };
-    Product p{"cublasLtMatmul", m, n, k, ta, tb, uint32_t(ld.batch), scalar(alpha, what.scale), scalar(beta, what.scale),
+    Product p{"cublasLtMatmul", stream, m, n, k, ta, tb, uint32_t(ld.batch), scalar(alpha, what.scale), scalar(beta, what.scale),
               operand(a, la), operand(b, lb), operand(c ? c : d, lc), operand(d, ld)};
     p.epilogue = what.epilogue, p.bias = what.bias, p.bias_type = what.bias_type == NO_TYPE ? ld.type : what.bias_type;
     if (ld.order == ROW) {  // D' = B' A'

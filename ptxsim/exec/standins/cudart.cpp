@@ -215,7 +215,7 @@ RT cudaMalloc3D(cudaPitchedPtr* p, cudaExtent e) {
 }
 RT cudaMallocAsync(void** p, size_t n, cudaStream_t s) { BEGIN; NEED(p, "a null pointer"); if (int c = cuStreamIsCapturing(s, std::vector<CUstreamCaptureStatus>(1).data())) return done(c); return done(allocate(n, DEVICE, p)); }
 RT cudaMallocFromPoolAsync(void** p, size_t n, cudaMemPool_t, cudaStream_t s) { BEGIN; return cudaMallocAsync(p, n, s); }
-RT cudaFreeAsync(void* p, cudaStream_t s) { BEGIN; if (int c = cuStreamQuery(s)) return done(c); return done(release(p, false)); }
+RT cudaFreeAsync(void* p, cudaStream_t s) { BEGIN; return done(cuMemFreeAsync(CUdeviceptr(p), s)); }
 RT cudaMemGetInfo(size_t* left, size_t* total) FORWARD(cuMemGetInfo(left, total))
 RT cudaHostGetDevicePointer(void** out, void* p, unsigned f) FORWARD(cuMemHostGetDevicePointer(reinterpret_cast<CUdeviceptr*>(out), p, f))
 RT cudaHostGetFlags(unsigned* f, void* p) FORWARD(cuMemHostGetFlags(f, p))
@@ -300,7 +300,7 @@ RT cudaStreamCreateWithFlags(cudaStream_t* s, unsigned f) FORWARD(cuStreamCreate
 RT cudaStreamCreateWithPriority(cudaStream_t* s, unsigned f, int p) FORWARD(cuStreamCreateWithPriority(s, f, p))
 RT cudaStreamDestroy(cudaStream_t s) FORWARD(cuStreamDestroy(s))
 RT cudaStreamSynchronize(cudaStream_t s) { PTXSIM_ENTER; return done(cuStreamSynchronize(s)); }
-RT cudaStreamQuery(cudaStream_t s) { PTXSIM_ENTER; int code = cuStreamQuery(s); if (!code) order(STREAM_DONE, s); return done(code); }
+RT cudaStreamQuery(cudaStream_t s) { PTXSIM_ENTER; int code = cuStreamQuery(s); if (!code && !reached(STREAM_DONE, s)) code = NOT_READY; if (!code) order(STREAM_DONE, s); return done(code); }
 RT cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned f) FORWARD(cuStreamWaitEvent(s, e, f))
 RT cudaStreamGetPriority(cudaStream_t s, int* p) FORWARD(cuStreamGetPriority(s, p))
 RT cudaStreamGetFlags(cudaStream_t s, unsigned* f) FORWARD(cuStreamGetFlags(s, f))

@@ -249,8 +249,8 @@ PTXSIM_API CUresult cuCtxGetDevice_v2(CUdevice* dev, CUcontext) { BEGIN; *dev = 
 PTXSIM_API CUresult cuCtxGetFlags(unsigned* flags) { BEGIN; *flags = 0; DO(OK); }
 PTXSIM_API CUresult cuCtxSetFlags(unsigned) { BEGIN; DO(OK); }
 PTXSIM_API CUresult cuCtxGetId(CUcontext, unsigned long long* id) { BEGIN; *id = 1; DO(OK); }
-PTXSIM_API CUresult cuCtxSynchronize(void) { PTXSIM_ENTER; int code = sticky(); NOT_CAPTURED(any_capture()); order(ALL_DONE); DO(code); }
-PTXSIM_API CUresult cuCtxSynchronize_v2(CUcontext) { PTXSIM_ENTER; int code = sticky(); NOT_CAPTURED(any_capture()); order(ALL_DONE); DO(code); }
+PTXSIM_API CUresult cuCtxSynchronize(void) { PTXSIM_ENTER; int code = sticky(); NOT_CAPTURED(any_capture()); order(ALL_DONE); DO(code ? code : sticky()); }
+PTXSIM_API CUresult cuCtxSynchronize_v2(CUcontext) { PTXSIM_ENTER; int code = sticky(); NOT_CAPTURED(any_capture()); order(ALL_DONE); DO(code ? code : sticky()); }
 PTXSIM_API CUresult cuCtxSetLimit(CUlimit, size_t) { BEGIN; DO(OK); }
 PTXSIM_API CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
     BEGIN;
@@ -445,7 +445,7 @@ PTXSIM_API CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned) 
 PTXSIM_API CUresult cuMemFree(CUdeviceptr p) { BEGIN; DO(release(pointer(p), false)); }
 PTXSIM_API CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream s) { PTXSIM_ENTER; NEED_STREAM(s); return cuMemAlloc(out, bytes); }
 PTXSIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool, CUstream s) { PTXSIM_ENTER; NEED_STREAM(s); return cuMemAlloc(out, bytes); }
-PTXSIM_API CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s) { PTXSIM_ENTER; NEED_STREAM(s); return cuMemFree(p); }
+PTXSIM_API CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s) { PTXSIM_ENTER; NEED_STREAM(s); if (put_off([=] { return int(cuMemFree(p)); })) DO(OK); return cuMemFree(p); }
 PTXSIM_API CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) { BEGIN; NEED(out, "a null pointer"); DO(allocate(bytes, HOST, out, flags)); }
 PTXSIM_API CUresult cuMemAllocHost(void** out, size_t bytes) { PTXSIM_ENTER; return cuMemHostAlloc(out, bytes, 0); }
 PTXSIM_API CUresult cuMemFreeHost(void* p) { BEGIN; DO(release(p, true)); }
@@ -625,11 +625,12 @@ PTXSIM_API CUresult cuStreamDestroy(CUstream s) {
     delete s;
     DO(OK);
 }
-PTXSIM_API CUresult cuStreamSynchronize(CUstream s) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_STREAM(s); NOT_CAPTURED(captured(s)); order(STREAM_DONE, s); DO(OK); }
+PTXSIM_API CUresult cuStreamSynchronize(CUstream s) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_STREAM(s); NOT_CAPTURED(captured(s)); order(STREAM_DONE, s); DO(sticky()); }
 PTXSIM_API CUresult cuStreamQuery(CUstream s) {
     PTXSIM_ENTER; if (int code = sticky()) DO(code);
     NEED_STREAM(s);
     if (here_.outermost) NOT_CAPTURED(captured(s));
+    if (here_.outermost && !reached(STREAM_DONE, s)) DO(NOT_READY);
     if (here_.outermost) order(STREAM_DONE, s);  // otherwise the runtime asks whether there is such a stream
     DO(OK);
 }
@@ -639,11 +640,16 @@ PTXSIM_API CUresult cuStreamGetId(CUstream s, unsigned long long* id) { BEGIN; N
 PTXSIM_API CUresult cuStreamGetCtx(CUstream s, CUcontext* c) { BEGIN; NEED_STREAM(s); *c = &context; DO(OK); }
 PTXSIM_API CUresult cuStreamGetDevice(CUstream s, CUdevice* d) { BEGIN; NEED_STREAM(s); *d = 0; DO(OK); }
 PTXSIM_API CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) { BEGIN; NEED_STREAM(s); *status = captured(s) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE; DO(OK); }
-PTXSIM_API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) { BEGIN; NEED_STREAM(s); NEED_EVENT(e); if (e->graph) { captured(s) = e->graph; DO(OK); } order(WAITS, s, uint64_t(e)); DO(OK); }
+PTXSIM_API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) { BEGIN; NEED_STREAM(s); NEED_EVENT(e); if (e->graph) { captured(s) = e->graph; DO(OK); } auto work = [=] { order(WAITS, s, uint64_t(e)); return OK; }; if (!put_off(work, WAITS, e)) work(); DO(OK); }
 PTXSIM_API CUresult cuStreamAttachMemAsync(CUstream s, CUdeviceptr, size_t, unsigned) { BEGIN; NEED_STREAM(s); DO(OK); }
 PTXSIM_API CUresult cuStreamAddCallback(CUstream s, CUstreamCallback f, void* data, unsigned) {
     int code;
-    { BEGIN; NEED_STREAM(s); code = sticky(); order(STREAM_DONE, s); }
+    {
+        BEGIN; NEED_STREAM(s);
+        if (put_off([=] { int now = sticky(); order(STREAM_DONE, s); f(s, CUresult(now), data); return OK; })) DO(OK);
+        code = sticky();
+        order(STREAM_DONE, s);
+    }
     f(s, CUresult(code), data);
     DO(OK);
 }
@@ -664,14 +670,20 @@ PTXSIM_API CUresult cuEventCreate(CUevent* out, unsigned flags) {
     DO(OK);
 }
 PTXSIM_API CUresult cuEventDestroy(CUevent e) { BEGIN; NEED_EVENT(e); events.erase(e); delete e; DO(OK); }
-PTXSIM_API CUresult cuEventRecord(CUevent e, CUstream s) { BEGIN; NEED_EVENT(e); NEED_STREAM(s); e->graph = captured(s); if (e->graph) DO(OK); e->recorded = true; e->ns = order(RECORDED, s, uint64_t(e)); DO(OK); }
+PTXSIM_API CUresult cuEventRecord(CUevent e, CUstream s) { BEGIN; NEED_EVENT(e); NEED_STREAM(s); e->graph = captured(s); if (e->graph) DO(OK); 
+    e->recorded = true;
+    auto work = [=] { if (events.count(e)) e->ns = order(RECORDED, s, uint64_t(e)); return OK; };
+    if (!put_off(work, RECORDED, e)) work();
+    DO(OK);
+}
 PTXSIM_API CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned) { PTXSIM_ENTER; return cuEventRecord(e, s); }
-PTXSIM_API CUresult cuEventQuery(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); order(EVENT_DONE, nullptr, uint64_t(e)); DO(OK); }
-PTXSIM_API CUresult cuEventSynchronize(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); order(EVENT_DONE, nullptr, uint64_t(e)); DO(OK); }
+PTXSIM_API CUresult cuEventQuery(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); if (!reached(EVENT_DONE, e)) DO(NOT_READY); order(EVENT_DONE, nullptr, uint64_t(e)); DO(OK); }
+PTXSIM_API CUresult cuEventSynchronize(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); order(EVENT_DONE, nullptr, uint64_t(e)); DO(sticky()); }
 PTXSIM_API CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) {
     BEGIN; NEED_EVENT(a); NEED_EVENT(b); NEED(ms, "a null pointer");
     if (!a->recorded || !b->recorded) DO(fail(INVALID_HANDLE, "an event that was not recorded"));
     if ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING) DO(fail(INVALID_HANDLE, "an event that was created without timing"));
+    if (!reached(EVENT_DONE, a) || !reached(EVENT_DONE, b)) DO(NOT_READY);
     note(ONCE, "emulation measures no time of a device: this is of a made-up clock, which grows with what is executed");
     *ms = float(double(int64_t(b->ns - a->ns)) * 1e-6);
     order(EVENT_DONE, nullptr, uint64_t(b));

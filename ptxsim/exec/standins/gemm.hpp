@@ -20,6 +20,7 @@ struct Operand {
 
 struct Product {
     const char* call;
+    const void* stream;
     uint64_t m, n, k;
     bool transpose_a, transpose_b;
     uint32_t batch;
@@ -54,11 +55,15 @@ inline int multiply(const Product& p) {
     b.text(p.call).u64(p.m).u64(p.n).u64(p.k).u32(p.transpose_a).u32(p.transpose_b).u32(p.batch).u64(bits(p.alpha)).u64(bits(p.beta));
     for (const Operand& o : {p.a, p.b, p.c, p.d}) b.u64(uint64_t(o.address)).u32(o.type).u64(o.leading).u64(o.stride);
     b.u32(p.epilogue).u64(uint64_t(p.bias)).u32(p.bias_type);
-    std::string reply;
-    if (!request(GEMM, b, &reply)) return EXECUTION_FAILED;
-    Reader r(reply);
-    r.u32();
-    return r.u32() ? BAD_VALUE : SUCCESS;
+    auto work = [b] {
+        std::string reply;
+        if (!request(GEMM, b, &reply)) return int(EXECUTION_FAILED);
+        Reader r(reply);
+        r.u32();
+        return r.u32() ? int(BAD_VALUE) : int(SUCCESS);
+    };
+    of_stream(p.stream);
+    return recorded(KERNEL_NODE, work) ? SUCCESS : work();
 }
 
 }  // namespace ptxsim
