@@ -197,9 +197,12 @@ class Touched(Observer):
     def _parts(self, marks: np.ndarray) -> Iterator[Spans]:
         for start in sorted(self.held.live):
             first, end = start - GLOBAL_BASE, self.held.live[start].end - GLOBAL_BASE
-            here = marks[first >> 2 : (end + 3) >> 2].astype(np.int8)
-            edges = np.flatnonzero(np.diff(here, prepend=0, append=0)).reshape(-1, 2)
-            yield edges.astype(np.int64) * 4 + start
+            here = marks[first >> 2 : (end + 3) >> 2]
+            if not here.any():
+                continue
+            flips = np.flatnonzero(here[1:] != here[:-1]) + 1
+            edges = np.concatenate([[0] if here[0] else [], flips, [len(here)] if here[-1] else []])
+            yield edges.astype(np.int64).reshape(-1, 2) * 4 + start
 
 
 def rows(start: int, pitch: int, width: int, height: int) -> Spans:

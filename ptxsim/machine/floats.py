@@ -285,10 +285,11 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     th, tl = two_sum(c, ul)
     vh, vl = two_sum(uh, th)
     z, error = two_sum(tl, vl)
-    result = vh + to_odd(z, error)
-    magnitude = np.abs(np.stack(np.broadcast_arrays(a, b, c, a * b, result)))
-    safe = np.all(((magnitude < 2.0**900) & (magnitude > 2.0**-900)) | (magnitude == 0), axis=0)
-    safe &= (a != 0) & (b != 0) & (result != 0) & (c != 0)
+    product = a * b
+    one_rounding = (a == 0) | (b == 0) | ((c == 0) & (product != 0))  # the product or the sum is exact
+    result = np.where(one_rounding, product + c, vh + to_odd(z, error))
+    magnitude = np.abs(np.stack(np.broadcast_arrays(a, b, c, product, result)))
+    safe = one_rounding | np.all((magnitude < 2.0**900) & (magnitude > 2.0**-900), axis=0)
     if not safe.all():
         odd = np.flatnonzero(~safe)
         result[odd] = rounded_f64("fma", "rn", *(np.ascontiguousarray(o[odd]) for o in np.broadcast_arrays(a, b, c)))

@@ -768,6 +768,17 @@ int copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size
     return OK;
 }
 
+// Makes holes of the pages of a large range, which then hold zeros; pages that nobody touched since cost nothing. False: it
+// is not large, or that is not possible.
+static bool made_zero(void* to, size_t bytes) {
+    uint64_t start = uint64_t(to) - BASE, first = (start + PAGE - 1) / PAGE * PAGE, end = (start + bytes) / PAGE * PAGE;
+    if (bytes < (1u << 20) || fallocate(memory_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(first), off_t(end - first)) != 0)
+        return false;
+    memset(mapped + start, 0, first - start);
+    memset(mapped + end, 0, start + bytes - end);
+    return true;
+}
+
 int fill(void* to, size_t pitch, uint32_t value, size_t element, size_t width, size_t height) {
     size_t bytes = width * element;
     if (bytes == 0 || height == 0) return OK;
@@ -776,7 +787,8 @@ int fill(void* to, size_t pitch, uint32_t value, size_t element, size_t width, s
     if (uint64_t(to) % element) return fail(INVALID_VALUE, "%p is not aligned to %zu bytes", to, element);
     if (int code = require_range(to, pitch * (height - 1) + bytes, "destination")) return code;
     if (recorded(FILL_NODE, [=] { return fill(to, pitch, value, element, width, height); })) return OK;
-    for (size_t row = 0; row < height; ++row) {
+    bool done = height == 1 && value == 0 && made_zero(to, bytes);
+    for (size_t row = 0; row < height && !done; ++row) {
         auto* at = static_cast<char*>(alias(to)) + row * pitch;
         if (element == 1) memset(at, int(value), bytes);
         else if (element == 2) std::fill_n(reinterpret_cast<uint16_t*>(at), width, uint16_t(value));
