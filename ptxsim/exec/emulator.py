@@ -92,6 +92,7 @@ class Loaded:
     cubin: Path | None
     variables: dict[str, Variable]
     kernels: dict[str, Kernel] = field(default_factory=dict)
+    registers: dict[str, int] = field(default_factory=dict)  # of a thread, by kernel; 0: not known
     warned: bool = False
 
 
@@ -129,6 +130,7 @@ class Emulator:
         self.allocations: dict[str, tuple[str, tuple[Place, ...]]] = {}  # by the name that messages use: call and place
         self.timeline = Timeline()
         self.of_host: dict[int, int] = {}  # start and end of memory that host code may touch, too
+        self.profiled = False  # whether a profiler's range is open
         self.process = 0
         self.executable = ""
         self.annotated: tuple[Kernel, Counters] | None = None
@@ -273,6 +275,8 @@ class Emulator:
                 self.timeline.streams = True
                 if event:  # it does not wait for the default stream
                     self.timeline.alone.add(stream)
+            case Ordering.PROFILES:
+                self.profiled = bool(event)
         return protections(Reply(), free)
 
     def copied(self, payload: Payload) -> Reply:
@@ -491,9 +495,11 @@ class Emulator:
 
     def registers(self, loaded: Loaded, name: str) -> int:
         """The registers of a thread, by the machine code; 0 where there is none."""
-        with contextlib.suppress(PtxError):
-            return sass.read(loaded.cubin, name).registers if loaded.cubin is not None else 0
-        return 0
+        if name not in loaded.registers:
+            loaded.registers[name] = 0
+            with contextlib.suppress(PtxError):
+                loaded.registers[name] = sass.read(loaded.cubin, name).registers if loaded.cubin is not None else 0
+        return loaded.registers[name]
 
     def kernel_of(self, loaded: Loaded, name: str) -> Kernel:
         if name not in loaded.kernels:
@@ -559,6 +565,8 @@ class Emulator:
             shared,
             time.perf_counter() - began,
             device.ns - before,
+            self.registers(loaded, kernel.name) or None,
+            self.profiled,
             chosen,
             run.blocks,
             run.sampled,

@@ -39,7 +39,8 @@ UNANSWERED |= {Message.TEXTURE, Message.TEXTURE_GONE, Message.TENSOR_MAP}
 
 
 class Ordering(enum.IntEnum):
-    """Kinds of ORDER: what the host has waited for; an event recorded in a stream, or awaited by one; a new stream."""
+    """Kinds of ORDER: what the host has waited for; an event recorded in a stream, or awaited by one; a new stream; a
+    profiler's range that begins or ends."""
 
     ALL_DONE = 0
     STREAM_DONE = 1
@@ -47,6 +48,7 @@ class Ordering(enum.IntEnum):
     RECORDED = 3
     WAITS = 4
     CREATED = 5
+    PROFILES = 6
 
 
 class Note(enum.IntEnum):

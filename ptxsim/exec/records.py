@@ -23,6 +23,8 @@ class LaunchRecord:
     shared_bytes: int  # dynamic
     seconds: float  # that emulating took
     device_ns: int  # on the device's clock, which is made up: see `machine.device`
+    registers: int | None  # of a thread; None: not known, without machine code
+    profiled: bool  # whether it is in a profiler's range, as of cuProfilerStart
     checked: bool  # whether it was among those to check and count
     blocks_run: int
     sampled: bool  # whether these are only some of the grid's
@@ -45,6 +47,7 @@ class LaunchRecord:
 
     def json(self) -> dict[str, Any]:
         found = asdict(self)
+        found["function"] = self.title.partition("<")[0].rpartition("::")[2]  # the name alone, as ncu has it
         found["counters"] = None if self.sums is None else named(self.sums)
         del found["sums"]
         return found

@@ -1,6 +1,7 @@
 // Device memory, modules, launches, and the socket to the emulator. See core.hpp.
 #include "core.hpp"
 
+#include <ctype.h>
 #include <cuda.h>
 #include <dlfcn.h>
 #include <elf.h>
@@ -537,8 +538,16 @@ uint64_t order(Ordering what, const void* a, uint64_t b) {
     return r.u64();
 }
 
+// Whether CUDA_VISIBLE_DEVICES leaves no device; whichever one it names, by number or UUID, is the emulated one.
+static bool hidden() {
+    const char* visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (visible == nullptr) return false;
+    visible += strspn(visible, " ");
+    return !isdigit(*visible) && strncmp(visible, "GPU-", 4) && strncmp(visible, "MIG-", 4);
+}
+
 int ready() {
-    if (state == NEW) return connect_now();
+    if (state == NEW) return hidden() ? NO_DEVICE : connect_now();
     if (state == CLOSED) return NOT_INITIALIZED;
     if (state == FORKED) {
         static bool reported = false;

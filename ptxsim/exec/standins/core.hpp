@@ -32,7 +32,7 @@ namespace ptxsim {
 
 constexpr int OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONFIGURATION = 9,
               INVALID_SYMBOL = 13, UNAVAILABLE = 46, INVALID_DEVICE_FUNCTION = 98, INVALID_DEVICE = 101,
-              INVALID_IMAGE = 200, NO_BINARY = 209, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
+              INVALID_IMAGE = 200, NO_BINARY = 209, INVALID_HANDLE = 400, NOT_FOUND = 500, NO_DEVICE = 100, NOT_READY = 600,
               OUT_OF_RESOURCES = 701, NOT_SUPPORTED = 801, COOPERATIVE_TOO_LARGE = 720;
 
 // What an allocation is; the numbers are part of the protocol.
@@ -131,8 +131,9 @@ enum Message : uint32_t {
 enum Note : uint32_t { REMARK = 0, ONCE = 1, API_ERROR = 2, UNSUPPORTED = 3 };
 
 // What an ORDER is: the host has waited for everything, a stream or an event; an event was recorded in a stream; a stream
-// waits for an event; a stream was made that does not wait for the default one (1) or does (0).
-enum Ordering : uint32_t { ALL_DONE = 0, STREAM_DONE = 1, EVENT_DONE = 2, RECORDED = 3, WAITS = 4, CREATED = 5 };
+// waits for an event; a stream was made that does not wait for the default one (1) or does (0); a profiler's range begins
+// (1) or ends (0).
+enum Ordering : uint32_t { ALL_DONE = 0, STREAM_DONE = 1, EVENT_DONE = 2, RECORDED = 3, WAITS = 4, CREATED = 5, PROFILES = 6 };
 
 struct PTXSIM_API Here {  // an entry point, while it is executed: who calls it from where; holds the lock
     Here(const char* name, void* caller);

@@ -138,7 +138,7 @@ PTXSIM_API const char* cudaGetErrorString(cudaError_t e) { return error_text(int
 
 // the device
 
-RT cudaGetDeviceCount(int* n) NOTHING(*n = 1)
+RT cudaGetDeviceCount(int* n) { *n = 0; BEGIN; *n = 1; return done(OK); }
 RT cudaGetDevice(int* d) NOTHING(*d = 0)
 RT cudaSetDevice(int d) { BEGIN; if (d) return done(fail(INVALID_DEVICE, "there is one device, 0, not %d", d)); return done(OK); }
 RT cudaInitDevice(int d, unsigned, unsigned) { BEGIN; return cudaSetDevice(d); }
@@ -163,8 +163,8 @@ RT cudaDeviceGetByPCIBusId(int* d, const char*) NOTHING(*d = 0)
 RT cudaDeviceGetStreamPriorityRange(int* least, int* greatest) FORWARD(cuCtxGetStreamPriorityRange(least, greatest))
 RT cudaDeviceGetTexture1DLinearMaxWidth(size_t* width, const cudaChannelFormatDesc*, int) NOTHING(*width = 1 << 28)
 RT cudaCtxResetPersistingL2Cache(void) NOTHING()
-RT cudaProfilerStart(void) { return cudaSuccess; }
-RT cudaProfilerStop(void) { return cudaSuccess; }
+RT cudaProfilerStart(void) NOTHING(order(PROFILES, nullptr, 1))
+RT cudaProfilerStop(void) NOTHING(order(PROFILES, nullptr, 0))
 RT cudaGetDeviceProperties(cudaDeviceProp* p, int d) {
     BEGIN;
     if (d) return done(fail(INVALID_DEVICE, "there is one device, 0, not %d", d));

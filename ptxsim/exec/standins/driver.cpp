@@ -194,7 +194,7 @@ PTXSIM_API CUresult cuGetErrorString(CUresult error, const char** text) {
 PTXSIM_API CUresult cuInit(unsigned) { QUERY; DO(OK); }
 PTXSIM_API CUresult cuDriverGetVersion(int* version) { *version = CUDA_VERSION; DO(OK); }
 PTXSIM_API CUresult cuDeviceGet(CUdevice* device, int ordinal) { QUERY; NEED_DEVICE(ordinal); *device = 0; DO(OK); }
-PTXSIM_API CUresult cuDeviceGetCount(int* count) { QUERY; *count = 1; DO(OK); }
+PTXSIM_API CUresult cuDeviceGetCount(int* count) { *count = 0; QUERY; *count = 1; DO(OK); }
 PTXSIM_API CUresult cuDeviceGetName(char* name, int size, CUdevice dev) {
     QUERY; NEED_DEVICE(dev);
     snprintf(name, size_t(size), "%s", gpu().name.c_str());
@@ -964,8 +964,8 @@ PTXSIM_API CUresult cuGetExportTable(const void** table, const CUuuid*) {  // of
     *table = nullptr;
     return CUDA_ERROR_NOT_FOUND;
 }
-PTXSIM_API CUresult cuProfilerStart(void) { DO(OK); }
-PTXSIM_API CUresult cuProfilerStop(void) { DO(OK); }
+PTXSIM_API CUresult cuProfilerStart(void) { BEGIN; order(PROFILES, nullptr, 1); DO(OK); }
+PTXSIM_API CUresult cuProfilerStop(void) { BEGIN; order(PROFILES, nullptr, 0); DO(OK); }
 
 PTXSIM_API CUresult cuGetProcAddress(const char* name, void** out, int, cuuint64_t, CUdriverProcAddressQueryResult* status) {
     *out = entry_point(name);
