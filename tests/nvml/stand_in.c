@@ -4,6 +4,7 @@
 //
 //   cards N             how many there are
 //   sm0 N, memory0 N    the locked clocks of card 0, in MHz; none or 0: not locked
+//   name TEXT           what all cards are called, in place of "NVIDIA Stand-in"
 //   model0 N            card 0 is of another model;  denied0 1: it was given to somebody else;  mig0 N: N instances on it
 //   processes0 N        the pid of a process that computes on card 0;  busy0 N: its utilisation in percent
 //   deny 1              setting needs a permission that is not there
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef int nvmlReturn_t;
@@ -52,6 +54,21 @@ static int get(const char *key) {
     FILE *file = fopen(state_path(), "r");
     while (file && fgets(line, sizeof line, file))
         if (sscanf(line, "%63s %d", name, &value) == 2 && !strcmp(name, key)) found = value;
+    if (file) fclose(file);
+    return found;
+}
+
+// The rest of the line that begins with `key` and a space, into `value`; whether there is one.
+static int get_text(const char *key, char *value, size_t length) {
+    char line[256];
+    int found = 0;
+    FILE *file = fopen(state_path(), "r");
+    while (file && fgets(line, sizeof line, file))
+        if (!strncmp(line, key, strlen(key)) && line[strlen(key)] == ' ') {
+            line[strcspn(line, "\n")] = 0;
+            snprintf(value, length, "%s", line + strlen(key) + 1);
+            found = 1;
+        }
     if (file) fclose(file);
     return found;
 }
@@ -148,7 +165,9 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index) {
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned length) {
     int model = get(keyed("model", device));
-    snprintf(name, length, "NVIDIA Stand-in%s%.0d", model ? " " : "", model);
+    char base[64];
+    if (!get_text("name", base, sizeof base)) snprintf(base, sizeof base, "NVIDIA Stand-in");
+    snprintf(name, length, "%s%s%.0d", base, model ? " " : "", model);
     return SUCCESS;
 }
 
@@ -219,4 +238,43 @@ nvmlReturn_t nvmlDeviceResetGpuLockedClocks(nvmlDevice_t device) {
 
 nvmlReturn_t nvmlDeviceResetMemoryLockedClocks(nvmlDevice_t device) {
     return change("ResetMemoryLockedClocks", device, "memory", 0);
+}
+
+// What an emulated H100 says of itself: its limits, and meters that move with the time of the host.
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) {
+    *version = 13000;
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, int type, unsigned *mhz) {
+    *mhz = type == 2 ? MEMORY_HIGH : SM_BOOST;
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned *milliwatts) {
+    *milliwatts = 700000;
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, unsigned long long *bytes) {
+    bytes[0] = bytes[1] = 80ull << 30, bytes[2] = 0; // total, free, used
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *millijoules) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    *millijoules = 500 * (now.tv_sec * 1000ull + now.tv_nsec / 1000000); // 500 W
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned *celsius) {
+    *celsius = 50;
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons) {
+    *reasons = 0;
+    return SUCCESS;
 }
