@@ -146,6 +146,12 @@ class Plan:
         names = self.named if self.measuring else self.emulated
         return tuple(dict.fromkeys(kernel for name in names for kernel in self.kernels_of(name)))
 
+    def kernels_in(self, scope: str) -> tuple[str, ...]:
+        """What is built for a folder of tables: all of `kernels`, or those that one experiment needs."""
+        names = [name for experiment in self.in_scope(scope) for name in experiment.variants]
+        needed = {kernel for name in names for kernel in self.kernels_of(name)}
+        return tuple(name for name in self.kernels if not scope or name in needed)
+
     def kernels_of(self, name: str) -> tuple[str, ...]:
         """The kernels that running an entry needs; none for a library."""
         entry = self.catalogue.runnable.get(name) if name in self.runnable else None

@@ -2,11 +2,14 @@
 
 
 def tables_of(folder):
-    """The measured tables in a folder: those of one experiment alone, or all of `PLAN.source`."""
+    """The tables that figures of measurements read in a folder, of one experiment alone or all of `PLAN.source`: what was
+    measured, and resources.csv, which says what machine code this tree builds."""
+    built = f"{folder}/resources.csv"
     measured = [table for table in registry.tables().values() if table.needs_gpu]
-    if folder == PLAN.source:
-        return sorted(PLAN.tables[table.name] for table in measured if table.name in PLAN.tables)
-    return [f"{folder}/{table.file}" for table in measured if table.archive == "always"]
+    if folder != PLAN.source:
+        return [built, *(f"{folder}/{table.file}" for table in measured if table.archive == "always")]
+    built_too = PLAN.measuring or PLAN.inventory.has(built)
+    return sorted([PLAN.tables[table.name] for table in measured if table.name in PLAN.tables] + [built] * built_too)
 
 
 # What they read: what this run measured, or the archive that stands in for it, and what needs no GPU. Where nothing was measured,
