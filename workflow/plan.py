@@ -159,8 +159,9 @@ class Plan:
 
     @functools.cached_property
     def builds(self) -> Mapping[str, tuple[str, ...]]:
-        """Every kernel, in the batches that one job builds: EXPERIMENT-NUMBER or DISPATCHER-NUMBER to names."""
-        return dict(_batches([name for name in self.runnable if name in self.catalogue.kernels], self._groups))
+        """Every kernel, also those of dispatchers alone, in the batches that one job builds: EXPERIMENT-NUMBER or
+        DISPATCHER-NUMBER to names."""
+        return dict(_batches([kernel for name in self.runnable for kernel in self.kernels_of(name)], self._groups))
 
     @functools.cached_property
     def emulations(self) -> Mapping[str, tuple[str, ...]]:

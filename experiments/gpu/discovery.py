@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contracts import UserError
+from contracts.rehearsals import is_rehearsal
 
 TRITON = 3, 4  # the first with tensor descriptors that the host makes
 KNOWN = "GEMM_LADDER_TOOLCHAIN"  # set by Snakemake for its jobs: what toolchain.json holds, as JSON
@@ -52,6 +53,12 @@ def gpu() -> Gpu | None:
         raise UserError(_silent(error)) from error
     finally:
         pynvml.nvmlShutdown()
+
+
+def rehearsing() -> bool:
+    """Whether the GPU is an emulated one: then loops and problems that only a card's speed allows are cut short."""
+    found = gpu()
+    return found is not None and is_rehearsal(found.name)
 
 
 def _silent(error: Exception) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +29,27 @@ from experiments.stages import store
 from experiments.stages.machine_code import hash_of_cubin
 from experiments.stages.store import Measurement, Place
 
-RUNS = 20
-COPY_BYTES = 2**30
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a ceiling takes: runs of its loop, steps of a run, blocks (None: one an SM), and bytes copied."""
+
+    runs: int = 20
+    steps: int = 8192
+    blocks: int | None = None
+    copy_bytes: int = 2**30
+
+
+REHEARSED = Effort(runs=3, steps=4, blocks=4, copy_bytes=2**18)
 
 
 class Ceilings:
     """The kernels of ceilings.cu, timed."""
 
-    def __init__(self, gpu: Gpu) -> None:
-        self.gpu = gpu
+    def __init__(self, gpu: Gpu, effort: Effort) -> None:
+        self.gpu, self.effort = gpu, effort
         self.module = load_cubin(gpu.build_dir / "ceilings.cubin")
-        self.stopwatch = Stopwatch(gpu, RUNS)
+        self.stopwatch = Stopwatch(gpu, effort.runs)
         self.out = Memory(4096)
 
     def work(self, name: str, grid: int, block: int, *arguments: Any, shared: int = 0) -> Work:
@@ -51,31 +62,31 @@ class Ceilings:
     def rate(self, work: Work, amount: float) -> tuple[float, float]:
         """The best `amount` per microsecond, and per SM clock and SM in the same run."""
         warm_up(self.gpu, work, 0.2, most=0.5)
-        samples = self.stopwatch.run([work] * RUNS)
+        samples = self.stopwatch.run([work] * self.effort.runs)
         best = int(np.argmin(np.where(samples.kept, samples.time_us, np.inf)))
         per_us = amount / samples.time_us[best]
         return per_us, per_us / samples.sm_clock_mhz[best] / self.gpu.sm_count
 
     def measure(self) -> dict[str, float]:
         """All of them; the keys of machine.json's `ceilings`."""
-        sms, out, i32 = self.gpu.sm_count, self.out.address, np.int32
+        blocks, steps, out, i32 = self.effort.blocks or self.gpu.sm_count, self.effort.steps, self.out.address, np.int32
         ceilings: dict[str, float] = {}
-        steps = 8192
-        fma = self.work("ceiling_ffma", sms, 1024, i32(steps), np.float32(0.5), out)
-        per_us, per_clock = self.rate(fma, 2.0 * 16 * steps * 1024 * sms)
+        fma = self.work("ceiling_ffma", blocks, 1024, i32(steps), np.float32(0.5), out)
+        per_us, per_clock = self.rate(fma, 2.0 * 16 * steps * 1024 * blocks)
         ceilings |= {"fp32_fma_tflops": per_us / 1e6, "fp32_fma_flop_per_clock_sm": per_clock}
-        mma = self.work("ceiling_mma_bf16", sms, 512, i32(steps), np.uint32(0x10101), out)
-        per_us, per_clock = self.rate(mma, 2.0 * 16 * 8 * 16 * 8 * steps * 16 * sms)
+        mma = self.work("ceiling_mma_bf16", blocks, 512, i32(steps), np.uint32(0x10101), out)
+        per_us, per_clock = self.rate(mma, 2.0 * 16 * 8 * 16 * 8 * steps * 16 * blocks)
         ceilings |= {"bf16_mma_tflops": per_us / 1e6, "bf16_mma_flop_per_clock_sm": per_clock}
         if self.gpu.device.compute_capability == (9, 0):
             shared = 2 * 64 * 64 * 2 + 64 * 256 * 2
-            wgmma = self.work("ceiling_wgmma_bf16", sms, 256, i32(steps), out, shared=shared)
-            per_us, per_clock = self.rate(wgmma, 2.0 * 64 * 256 * 64 * steps * 2 * sms)
+            wgmma = self.work("ceiling_wgmma_bf16", blocks, 256, i32(steps), out, shared=shared)
+            per_us, per_clock = self.rate(wgmma, 2.0 * 64 * 256 * 64 * steps * 2 * blocks)
             ceilings |= {"bf16_wgmma_tflops": per_us / 1e6, "bf16_wgmma_flop_per_clock_sm": per_clock}
-        source, target = Memory(COPY_BYTES), Memory(COPY_BYTES)
-        self.gpu.fill(source, dtypes()["fp32"], COPY_BYTES // 4, 1, "uniform")
-        copy = self.work("ceiling_copy", 16 * sms, 512, source.address, target.address, np.uint64(COPY_BYTES // 16))
-        ceilings["dram_copy_gb_per_s"] = self.rate(copy, 2.0 * COPY_BYTES)[0] / 1e3
+        nbytes = self.effort.copy_bytes
+        source, target = Memory(nbytes), Memory(nbytes)
+        self.gpu.fill(source, dtypes()["fp32"], nbytes // 4, 1, "uniform")
+        copy = self.work("ceiling_copy", 16 * blocks, 512, source.address, target.address, np.uint64(nbytes // 16))
+        ceilings["dram_copy_gb_per_s"] = self.rate(copy, 2.0 * nbytes)[0] / 1e3
         return ceilings
 
 
@@ -108,7 +119,7 @@ def describe(machine: str, build_dir: Path) -> dict[str, Any]:
         "texture_alignment_bytes": gpu.device.properties.texture_alignment,
         "driver": known.driver,
         "cuda_driver": f"{version // 1000}.{version % 1000 // 10}",
-        "ceilings": Ceilings(gpu).measure(),
+        "ceilings": Ceilings(gpu, REHEARSED if discovery.rehearsing() else Effort()).measure(),
     }
 
 
