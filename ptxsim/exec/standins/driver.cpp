@@ -912,7 +912,7 @@ PTXSIM_API CUresult cuTensorMapEncodeTiled(CUtensorMap* out, CUtensorMapDataType
                                            CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
                                            CUtensorMapFloatOOBfill fill_with) {
     BEGIN; NEED(out && address && dim && box && element_strides, "a null pointer");
-    NEED(uintptr_t(out) % 64 == 0, "the tensor map is at %p; it must be aligned to 64 bytes", static_cast<void*>(out));
+    // The header aligns a CUtensorMap to 64 bytes; the driver also fills one that is not, such as cuda.core's on the heap.
     NEED(rank >= 1 && rank <= 5, "%u dimensions; allowed: 1 to 5", rank);
     NEED(rank == 1 || strides, "no strides");
     int item = bytes_of(type);
