@@ -154,7 +154,7 @@ class Plan:
 
     def kernels_of(self, name: str) -> tuple[str, ...]:
         """The kernels that running an entry needs; none for a library."""
-        entry = self.catalogue.runnable.get(name) if name in self.runnable else None
+        entry = None if name in self.unfit else self.catalogue.runnable.get(name)
         return tuple(kernel.name for kernel in entry.variants) if entry else ()
 
     @functools.cached_property

@@ -196,6 +196,11 @@ def test_variants_limit_everything() -> None:
     assert found.variants == ("sgemm_naive", "sgemm_c_dispatch", "cublas_fp32")
     assert found.runnable == ("sgemm_naive", "sgemm_c_dispatch")
     assert "hgemm_ladder" not in found.experiments
+    measuring = made("all", device=H200, variants=["sgemm_naive", "sgemm_c_dispatch"])
+    needed = ("sgemm_naive", *found.catalogue.runnable["sgemm_c_dispatch"].variants)
+    assert {*measuring.kernels} == {getattr(one, "name", one) for one in needed}
+    assert {name for batch in measuring.builds.values() for name in batch} == {*measuring.kernels}
+    assert measuring.kernels_in("/only/sgemm_ladder") == measuring.kernels
 
 
 def test_what_experiments_name_is_built_and_emulated_and_a_gpu_has_the_dispatchers_kernels_too() -> None:
