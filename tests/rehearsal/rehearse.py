@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,9 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from contracts import UserError, run_command  # noqa: E402
+from contracts import UserError, read_rows, run_command  # noqa: E402
 from contracts.rehearsals import REHEARSAL  # noqa: E402
+from contracts.samples import read_samples  # noqa: E402
 from experiments import declarations  # noqa: E402
 from experiments.declarations import Experiment  # noqa: E402
 from experiments.stages import bench  # noqa: E402
@@ -48,6 +49,9 @@ VARIANTS = ("sgemm_blocktile_2d", "sgemm_c_dispatch", "hgemm_wgmma_tma_bf16", "c
 EMULATED_LIBRARIES = ("cublas", "cublaslt")
 PROTOCOL = {"processes": 2, "samples": 5, "window_s": 0.02, "warmup_s": 0.01}
 LEFT_OUT = {"results", "rehearsal", "tests", "data", "__pycache__"}  # of the copy; and hidden files but .gitignore
+DURATION = "gpu__time_duration.sum"
+EMULATOR_S_OWN = {"l2_sectors_bulk_ld.sum", "l2_sectors_bulk_st.sum", "shared_loads_merged.sum"}  # no counters of ncu
+SAME_TIME = 0.01  # relative: events lie around the launch, with a little more between them
 START_S, COUNTER_S, CHECK_S = 1.0, 1.5, 1.0  # of a GPU, as measured on an H100: a process, an entry under ncu, checks
 
 
@@ -106,9 +110,40 @@ class Rehearsal:
             "paper, explorer": lambda: self.snakemake("paper", "explorer", gpu=False, **of_archive),
         }
 
+    def amiss(self) -> list[str]:
+        """What the tables lack of what was asked for, or have wrong, each in a line; nothing where all is well.
+
+        Each variant has a window a problem, kind of data and process, and its counters. On the made-up clock a launch
+        always takes the same time, so a kernel's samples agree with the duration that ncu's stand-in saw.
+        """
+        predicted = read_rows(self.results / "predictions.csv", "counters")
+        return [line for name in self.experiments for line in self._amiss_in(name, predicted)]
+
+    def _amiss_in(self, name: str, predicted: list[dict[str, Any]]) -> Iterator[str]:
+        asked = yaml.safe_load((self.tree / "experiments" / f"{name}.yaml").read_text())
+        tables = self.results / "only" / name
+        windows, counters = (read_rows(tables / f"{table}.csv", table) for table in ("windows", "counters"))
+        checks = read_rows(tables / "checks.csv", "checks")
+        samples = read_samples(tables / "samples.parquet").to_pandas()
+        expected = len(asked.get("problems", [])) * len(asked.get("data", [])) * PROTOCOL["processes"]
+        for variant in asked["variants"]:
+            own = [row for row in windows if row["variant"] == variant]
+            if len(own) != expected:
+                yield f"{name}: {variant} has {len(own)} of {expected} windows"
+            if not any(row["variant"] == variant and row["device"] == "gpu" for row in checks):
+                yield f"{name}: {variant} was not checked on the GPU"
+            values = {row["metric"]: row["value"] for row in counters if row["variant"] == variant}
+            known = {row["metric"] for row in predicted if row["variant"] == variant}
+            if asked.get("profile") and (lacking := sorted(known - values.keys() - EMULATOR_S_OWN)):
+                yield f"{name}: {variant} lacks counters: {', '.join(lacking)}"
+            if own and DURATION in values and len(asked["problems"]) == 1:
+                timed = samples[(samples["variant"] == variant) & (samples["role"] == "variant")]["time_us"].median()
+                if abs(timed * 1e3 / values[DURATION] - 1) > SAME_TIME:
+                    yield f"{name}: {variant} takes {timed:.0f} us in windows, {values[DURATION] / 1e3:.0f} under ncu"
+
 
 def prepare(folder: Path, experiments: Sequence[str], variants: Sequence[str], size: int) -> Rehearsal:
-    """A fresh copy of the project in `folder`: small experiments, NVML's stand-in, and the kernels built there before."""
+    """A fresh copy of the project in `folder`: small experiments, NVML's stand-in, kernels that were built there."""
     entries = catalogue.load()
     shrunk = {name: small(declarations.load(name, known=entries), variants, size) for name in experiments}
     kept, built = folder.with_name(f".{folder.name}-build"), folder / "results" / "build"
@@ -211,6 +246,9 @@ def main() -> None:
         if done.returncode:
             errors = dict.fromkeys(line for line in log.read_text().splitlines() if line.startswith("error: "))
             raise UserError(f"{name}: {next(iter(errors), 'exit code ' + str(done.returncode))}; see {log}")
+    if amiss := rehearsal.amiss():
+        raise UserError("; ".join(amiss))
+    print(f"rehearsed; see {options.folder}/results: explorer.html, paper.pdf, figures")
 
 
 if __name__ == "__main__":
