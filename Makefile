@@ -3,6 +3,7 @@
 # make test  the tests (those that need a GPU are skipped where there is none)
 # make lint  linters, formatters, types and import layers, as .ci/run and pre-commit run them
 # make try   one kernel built, checked, emulated, measured: make try KERNEL=sgemm_mine (WATCH=1: whenever it is saved)
+# make rehearse  a measuring run on an emulated GPU, from Snakefile to archive (EXPERIMENT=NAME: of one experiment)
 # make fuzz  ten thousand mutations of the PTX and SASS that ptxsim reads
 # make bench how long the common commands take (COLD=1: `make all` from nothing, too)
 # They set up .venv first, from the pins in pyproject.toml. Needed before: Python 3.11 or newer with venv, make, g++.
@@ -12,7 +13,7 @@ CORES ?= $(shell nproc)
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # as in many containers: hundreds of processes would each compile the same modules
 
-.PHONY: all report test lint try test-gpu fuzz bench clean
+.PHONY: all report test lint try rehearse test-gpu fuzz bench clean
 
 all: .venv/installed
 	$(BIN)/snakemake --cores $(CORES) all
@@ -33,6 +34,9 @@ lint: .venv/installed
 try: .venv/installed
 	$(BIN)/python -m experiments.try_kernel $(or $(KERNEL),$(error name one: make try KERNEL=sgemm_mine)) $(if $(WATCH),--watch)
 
+rehearse: .venv/installed
+	$(BIN)/python tests/rehearsal/rehearse.py $(EXPERIMENT)
+
 fuzz: .venv/installed
 	FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest ptxsim/tests/test_fuzz.py -n 2 --timeout 7200
 
@@ -52,4 +56,4 @@ bench: .venv/installed
 
 # Measurements made on this machine are in results/: `snakemake --cores 1 archive` keeps them.
 clean:
-	rm -rf results .snakemake
+	rm -rf results rehearsal .snakemake
