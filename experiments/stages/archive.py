@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from contracts import (
+    REHEARSAL,
     UserError,
     atomic_write,
     choose,
     codes,
+    is_rehearsal,
     read_json,
     read_rows,
     registry,
@@ -42,21 +45,24 @@ logger = logging.getLogger(__name__)
 
 TESTS = "gpu-tests.txt"  # what `make test-gpu` printed, if it was run
 LIMIT_BYTES = 6_000_000
+REHEARSING = "GEMM_LADDER_REHEARSAL"  # "1" in the environment: data/rehearsal may take a rehearsal
+NAMED = 3  # kernels that a line names
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description="Archive a machine's measurements.")
     parser.add_argument("--measured", type=Path, help="for instance results/h200")
     parser.add_argument("--data", type=Path, help="for instance data/h200")
     parser.add_argument("--only", nargs="+", metavar="FILE", help="of the tables that `all` does not make, these alone")
-    parser.add_argument("--check", type=Path, metavar="DIR", help="whether an archive is whole; an error where not")
+    parser.add_argument("--check", type=Path, metavar="DIR", help="what is amiss in an archive, and what changed since")
     options = parser.parse_args()
     if options.check:
         if options.measured or options.data or options.only:
             parser.error("--check stands alone")
-        return require_whole(options.check)
+        return check(options.check)
     if not (options.measured and options.data):
         parser.error("--measured and --data are needed")
+    require_no_rehearsal(options.measured, options.data)
     known = {table.file: table for table in registry.tables().values() if table.archive != "never"}
     optional = {file: table for file, table in known.items() if table.optional or not table.needs_gpu}
     for name in options.only or []:
@@ -99,6 +105,16 @@ def main() -> None:
     logger.info(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {options.data}")
     for target, files in missing_tables(options.data).items():
         logger.info(f"not in it: {', '.join(files)}; made by: snakemake --cores 1 {target}")
+    return 0
+
+
+def require_no_rehearsal(measured: Path, data: Path) -> None:
+    """Raises `UserError` for made-up times, unless they go to data/rehearsal of a run that says it rehearses."""
+    records = {kind: measured / f"{kind}.json" for kind in ("machine", "provenance", "tuned")}
+    gpus = [read_json(path, kind)["gpu"] for kind, path in records.items() if path.is_file()]
+    allowed = data.resolve().parts[-2:] == ("data", "rehearsal") and os.environ.get(REHEARSING) == "1"
+    if any(map(is_rehearsal, [*gpus, *measured.name.split("-")])) and not allowed:
+        raise UserError(f"{measured}: {REHEARSAL}; not archived in {data}")
 
 
 def missing_tables(folder: Path) -> dict[str, list[str]]:
@@ -110,69 +126,105 @@ def missing_tables(folder: Path) -> dict[str, list[str]]:
     return missing
 
 
-def require_whole(folder: Path) -> None:
-    """Raises `UserError`, one line with all that is amiss, for an archive that is not whole.
+def check(folder: Path) -> int:
+    """Report all that is amiss in an archive, a line each, and what changed since; 1 where it is not whole."""
+    for line in (found := amiss(folder)):
+        logger.warning(f"{folder}: {line}")
+    for line in since(folder):
+        logger.info(line)
+    logger.info(f"{folder} is {'not whole' if found else 'whole'}")
+    return int(bool(found))
 
-    It is where its folder, machine.json and provenance.json name one machine and one GPU, every table that the registry
-    marks is there, of one commit and a clean tree, as it was archived (by its checksum) and as its model has it, and
-    no row is of other machine code than resources.csv has for this tree's sources. Tables that need no GPU may be of
-    another commit.
+
+def amiss(folder: Path) -> list[str]:
+    """What keeps an archive from being whole, a line each.
+
+    It is whole where its folder, machine.json and provenance.json name one machine and one GPU, every table that the
+    registry marks is there, of one commit and a clean tree, as it was archived (by its checksum) and as its model has
+    it, and no row is of other machine code than resources.csv has for this tree's sources. Tables that need no GPU may
+    be of another commit.
     """
     origins = read_json(folder / ORIGINS, "archived")
     tables = {t.file: t for t in registry.tables().values() if t.archive != "never" and t.target != "by hand"}
-    amiss = misnamed(folder)
-    if missing := [file for file in tables if not (folder / file).is_file()]:
-        amiss.append(f"missing: {', '.join(missing)}")
-    if unknown := [file for file in tables if file not in origins and file not in missing]:
-        amiss.append(f"of no run that {ORIGINS} knows: {', '.join(unknown)}")
-    runs = {file: run for file, run in origins.items() if file in tables and file not in missing}
-    if len(commits := sorted({run["commit"][:12] for file, run in runs.items() if tables[file].needs_gpu})) > 1:
-        amiss.append(f"of {len(commits)} commits: {', '.join(commits)}")
-    if dirty := [file for file, run in runs.items() if not run["commit_clean"]]:
-        amiss.append(f"of a tree with changes: {', '.join(dirty)}")
-    if changed := [file for file, run in runs.items() if checksum_of(folder / file) != run["sha256"]]:
-        amiss.append(f"not as archived: {', '.join(changed)}")
-    now = hashes_of(folder)
-    for file in set(tables) - set(missing) - set(changed):
+    there = [file for file in tables if (folder / file).is_file()]
+    runs = {file: origins[file] for file in there if file in origins}
+    changed = [file for file, run in runs.items() if checksum_of(folder / file) != run["sha256"]]
+    lists = {
+        "missing": [file for file in tables if file not in there],
+        f"of no run that {ORIGINS} knows": [file for file in there if file not in runs],
+        "of a tree with changes": [file for file, run in runs.items() if not run["commit_clean"]],
+        "not as archived": changed,
+    }
+    found = [f"{what}: {', '.join(files)}" for what, files in lists.items() if files]
+    by_commit: dict[str, list[str]] = {}
+    for file, run in runs.items():
+        if tables[file].needs_gpu:
+            by_commit.setdefault(_run(run), []).append(file)
+    if len(by_commit) > 1:
+        most = max(by_commit.values(), key=len)
+        parts = [f"{run}{'' if files is most else ': ' + ', '.join(files)}" for run, files in by_commit.items()]
+        found.append(f"of {len(by_commit)} commits: {'; '.join(parts)}")
+    sound = []
+    for file in (file for file in there if file not in changed):
         try:
             require_sound(folder / file, tables[file].schema)
+            sound.append(file)
+        except UserError as error:
+            found.append(str(error).removeprefix(f"{folder}/"))
+    found += misnamed(folder, {Path(file).stem for file in sound})
+    now = hashes_of(folder) if {"resources.csv", *({"tuned.json"} & {*there})} <= {*sound} else {}
+    for file in sound:
+        try:
             require_current(folder / file, tables[file].schema, now)
         except UserError as error:
-            amiss.append(str(error))
-    if amiss:
-        raise UserError(f"{folder} is not whole: {'; '.join(amiss)}")
-    logger.info(f"{folder} is whole: {len(tables)} tables of commit {commits[0] if commits else 'none'}")
-    for commit, measurements in measured_at(folder).items():
-        logger.info(f"measured at {commit}: {measurements} measurements of sessions that ran there")
-    recorded = read_json(folder / "provenance.json", "provenance").get("rules")
+            run = f" ({file} is of {_run(runs[file])})" if file in runs else ""
+            found.append(f"{str(error).removeprefix(f'{folder}/')}{run}")
+    return found
+
+
+def _run(run: Mapping[str, Any]) -> str:
+    """A run in a few words: its commit, and the date on which it began."""
+    return f"commit {run['commit'][:12]} of {run['date']}"
+
+
+def since(folder: Path) -> list[str]:
+    """At which commits an archive was measured, and what changed since in the rules that judge it, a line each."""
+    try:
+        provenance = read_json(folder / "provenance.json", "provenance")
+    except UserError as error:
+        return [f"what changed since is not known: {error}"]
+    measured = measured_at(provenance)
+    lines = [f"measured at {commits}: {count} measurements of sessions that ran there" for commits, count in measured]
+    recorded = provenance.get("rules")
     if recorded is None:
-        logger.info("rules: not recorded; they may be younger than the measurements")
-    elif changed := rules.changed(recorded, rules.hashes(catalogue.ROOT.parent)):
-        logger.info(
-            f"rules that changed after they were measured: {', '.join(changed)}; docs/changes-after-data.md says why"
-        )
-    else:
-        logger.info(f"rules: all {len(recorded)} are those that stood when it was measured")
+        return [*lines, "rules: not recorded; they may be younger than the measurements"]
+    if changed := rules.changed(recorded, rules.hashes(catalogue.ROOT.parent)):
+        names = ", ".join(changed)
+        return [*lines, f"rules that changed after they were measured: {names}; docs/changes-after-data.md says why"]
+    return [*lines, f"rules: all {len(recorded)} are those that stood when it was measured"]
 
 
-def measured_at(folder: Path) -> dict[str, int]:
-    """How many measurements the sessions of an archive made, by the commits at which they ran.
+def measured_at(provenance: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """The commits at which sessions ran, and how many measurements these made.
 
     A session that ran at several commits counts under all of them together: "29e90166cac1 and ab7b52796b37".
     """
     found: dict[str, int] = {}
-    for session in read_json(folder / "provenance.json", "provenance").get("sessions") or []:
+    for session in provenance.get("sessions") or []:
         commits = " and ".join(commit[:12] for commit in session.get("commits") or []) or "an unknown commit"
         found[commits] = found.get(commits, 0) + session["measurements"]
-    return found
+    return list(found.items())
 
 
-def misnamed(folder: Path) -> list[str]:
-    """What an archive says of the machine that is not so: another name than its folder's, or another GPU or none."""
+def misnamed(folder: Path, kinds: Collection[str] = ("machine", "provenance")) -> list[str]:
+    """What an archive says of the machine that is not so: another name than its folder's, or another GPU or none.
+
+    kinds: the names of its tables that can be read.
+    """
     recorded = {
         f"{kind}.json": read_json(folder / f"{kind}.json", kind)
         for kind in ("machine", "provenance")
-        if (folder / f"{kind}.json").is_file()
+        if kind in kinds and (folder / f"{kind}.json").is_file()
     }
     found = [f"{file} names no GPU" for file, one in recorded.items() if not one["gpu"].strip()]
     found += [
@@ -180,7 +232,7 @@ def misnamed(folder: Path) -> list[str]:
         for file, one in recorded.items()
         if one["machine"] != folder.resolve().name
     ]
-    if len(gpus := {one["gpu"] for one in recorded.values()}) > 1:
+    if len(gpus := {one["gpu"] for one in recorded.values() if one["gpu"].strip()}) > 1:
         found.append(f"of {len(gpus)} GPUs: {', '.join(sorted(gpus))}")
     return found
 
@@ -232,11 +284,13 @@ def require_current(path: Path, schema: str, now: Mapping[str, str | None]) -> N
     Rows of kernels that the catalogue no longer has are kept: analysis leaves them out.
     """
     rows = [row for row in read_rows(path, schema) if row.get("variant") in now] if path.suffix == ".csv" else []
-    changed = [row for row in rows if row.get("code_hash") and row["code_hash"] != now[row["variant"]]]
-    if changed:
+    rows = [row for row in rows if row.get("code_hash") and row["code_hash"] != now[row["variant"]]]
+    if changed := list(dict.fromkeys(row["variant"] for row in rows)):
+        more = f" and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
+        verb = "was" if len(changed) == 1 else "were"
         raise UserError(
-            f"{path}: {changed[0]['variant']} was measured with other machine code than resources.csv has for its "
-            "source as it is now; build it, and archive resources.csv again or measure the kernel again"
+            f"{path}: {', '.join(changed[:NAMED])}{more} {verb} measured with other machine code than resources.csv "
+            "has for the source as it is now; build it, and archive resources.csv again or measure the kernel again"
         )
 
 

@@ -7,7 +7,7 @@ import csv
 import pytest
 from helpers import ROOT
 
-from contracts import archives, read_json
+from contracts import archives, is_rehearsal, read_json
 from contracts.files import read_bytes
 from contracts.validation import LIMIT_BYTES
 from experiments.stages import archive as stage
@@ -21,6 +21,7 @@ def test_each_archived_file_says_which_run_it_is_from_and_is_as_it_was(folder) -
     origins = read_json(folder / archives.ORIGINS, "archived")
     measured = ("windows.csv", "checks.csv", "counters.csv", "resources.csv")  # of one run
     assert len({origins[name]["commit"] for name in measured}) == 1 and stage.misnamed(folder) == []
+    assert not is_rehearsal(read_json(folder / "machine.json", "machine")["gpu"])
     for name in origins:
         archives.check(folder / name, read_bytes(folder / name, LIMIT_BYTES))
 

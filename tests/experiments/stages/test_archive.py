@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from helpers import ARCHIVE, ROOT, assert_one_line, run_module
 
-from contracts import UserError, read_rows, registry, rules, write_rows
+from contracts import REHEARSAL, UserError, read_rows, registry, rules, write_rows
 from experiments.stages import archive as stage
 from kernels import catalogue
 
 TABLES = ["checks.csv", "counters.csv", "resources.csv", "samples.parquet", "windows.csv"]
+STAGE = "experiments.stages.archive"
 RECORDS = ["machine.json", "provenance.json"]  # they say which folder they are in
 NEXT_TO_GPU = "emulator_next_to_gpu.csv"
 
@@ -38,7 +39,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def attempt(measured: Path, data: Path, *options: object) -> subprocess.CompletedProcess[str]:
-    return run_module("experiments.stages.archive", "--measured", measured, "--data", data, *options)
+    return run_module(STAGE, "--measured", measured, "--data", data, *options)
 
 
 def archived(measured: Path, data: Path, *options: object) -> dict[str, dict]:
@@ -121,9 +122,9 @@ def truncate(path: Path) -> None:
 
 
 def fail_a_check(path: Path) -> None:
-    rows = read_rows(path, "checks")
-    next(row for row in rows if row["variant"] == "sgemm_warptile").update(passed=False, detail="C[0, 0] = 1")
-    write_rows(path, "checks", rows)
+    rows = read_rows(path, path.stem)
+    next(row for row in rows if row["variant"] == "sgemm_warptile").update(passed=False)
+    write_rows(path, path.stem, rows)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +132,7 @@ def fail_a_check(path: Path) -> None:
     [
         *((name, remove, "is missing") for name in ("checks.csv", "machine.json")),
         *((name, truncate, "truncated") for name in ("windows.csv", "samples.parquet", "provenance.json")),
+        ("windows.csv", fail_a_check, "sgemm_warptile failed its check 'windows'; not archived"),  # and has samples
         ("checks.csv", fail_a_check, "sgemm_warptile failed its check 'one tile, one k-step'; not archived"),
     ],
 )
@@ -175,33 +177,25 @@ def whole(tmp_path: Path, archive: Path) -> Path:
     return folder
 
 
-def amiss(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What `archive --check` says of it, those tables aside that no archive has yet."""
+def amiss(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What `archive --check` finds in it, those tables aside that no archive has yet."""
     there = {name: t for name, t in registry.tables().items() if (folder / t.file).is_file() or t.archive == "always"}
     monkeypatch.setattr(registry, "tables", lambda: there)
-    try:
-        stage.require_whole(folder)
-    except UserError as error:
-        assert "\n" not in str(error)
-        return str(error)
-    return ""
+    return stage.amiss(folder)
 
 
 def test_an_archive_of_one_run_is_whole(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert amiss(whole, monkeypatch) == ""
+    assert amiss(whole, monkeypatch) == [] and stage.check(whole) == 0
 
 
-def test_rules_that_changed_since_it_was_measured_are_listed(
-    whole: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
+def test_rules_that_changed_since_it_was_measured_are_listed(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = rules.hashes(ROOT)
     for recorded, said in (
         (now, f"all {len(now)} are"),
         (now | {"ours/hgemm-best": "0"}, "measured: ours/hgemm-best;"),
     ):
         with_entries("provenance.json", rules=recorded)(whole)
-        assert amiss(whole, monkeypatch) == "" and said in caplog.text
+        assert amiss(whole, monkeypatch) == [] and any(said in line for line in stage.since(whole))
 
 
 def test_a_tuned_kernel_is_the_one_of_the_archive_s_own_sweep(tmp_path: Path, archive: Path) -> None:
@@ -258,9 +252,9 @@ def with_entries(name: str, **changes: object) -> Callable[[Path], None]:
     [
         (
             lambda folder: change_origin(folder, "checks.csv", commit="b" * 40),
-            "of 2 commits: aaaaaaaaaaaa, bbbbbbbbbbbb",
+            "commit aaaaaaaaaaaa of 2026-11-24; commit bbbbbbbbbbbb of 2026-11-24: checks.csv",
         ),
-        (with_a_stale_row, "was measured with other machine code"),
+        (with_a_stale_row, "(counters.csv is of commit aaaaaaaaaaaa of 2026-11-24)"),
         (with_entries("machine.json", machine="h99"), f"machine.json is of machine 'h99', not '{ARCHIVE.name}'"),
         (with_entries("provenance.json", gpu="NVIDIA H99"), f"of 2 GPUs: {GPU}, NVIDIA H99"),
         (with_entries("provenance.json", gpu=" "), "provenance.json names no GPU"),
@@ -272,4 +266,35 @@ def test_what_is_amiss_in_an_archive_is_one_line(
     spoil: Callable[[Path], object], said: str, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil(whole)
-    assert said in amiss(whole, monkeypatch)
+    (line,) = amiss(whole, monkeypatch)
+    assert said in line and "\n" not in line
+
+
+def test_all_that_is_amiss_is_reported_and_what_changed_since(
+    whole: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with_a_stale_row(whole)
+    (whole / "windows.csv").unlink()
+    assert len(amiss(whole, monkeypatch)) == 2 and stage.check(whole) == 1
+    assert all(
+        said in caplog.text for said in ("missing: windows.csv", "is of commit", "rules that changed", "not whole")
+    )
+    (whole / "provenance.json").write_text("{")
+    assert "not as archived: provenance.json" in amiss(whole, monkeypatch)
+    assert "not known" in stage.since(whole)[0]
+
+
+def test_a_rehearsal_goes_to_a_folder_of_its_own_and_only_when_one_is_meant(
+    measured: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in RECORDS:
+        record = json.loads((measured / name).read_text()) | {"gpu": "NVIDIA H100 rehearsal"}
+        (measured / name).write_text(json.dumps(record))
+    own = data.with_name("rehearsal")
+    for folder, meant in ((data, "1"), (own, "0")):
+        done = run_module(STAGE, "--measured", measured, "--data", folder, GEMM_LADDER_REHEARSAL=meant)
+        assert_one_line(done, REHEARSAL)
+        assert not folder.exists()
+    done = run_module(STAGE, "--measured", measured, "--data", own, GEMM_LADDER_REHEARSAL="1")
+    assert done.returncode == 0 and (own / "windows.csv").is_file(), done.stderr
