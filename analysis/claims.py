@@ -24,7 +24,7 @@ import pandas as pd
 
 from analysis.estimates import Estimate, Missing, Truth, number
 from analysis.numbers import Numbers
-from analysis.results import Results, of_archives
+from analysis.results import Results, note_of, of_archives
 from contracts import UserError, choose, read_rows, read_yaml, rules, run_command, worklogs, write_rows
 from contracts.claims import Entry, TableRow
 
@@ -176,6 +176,7 @@ def _row(claim: Claim, gpu: str, numbers: Numbers) -> dict[str, Any]:
     verdict, ours, words = _verdict(claim, numbers)
     found = claim.entry.model_dump() | {"gpu": gpu, "worklog": claim.worklog, "kind": claim.kind}
     found |= {"verdict": verdict, "ours": ours, "words": words, "rule_hash": claim.rule_hash}
+    found["note"] = numbers.results.note or None if gpu != ANY else None
     found["remark"] = filled(claim.entry.remark, numbers, claim.name) if claim.entry.remark else None
     return {name: found[name] for name in COLUMNS}
 
@@ -288,7 +289,7 @@ def main() -> int:
         own = Results(options.results, options.catalogue)
         folders = {own.name: own} | {name: one for name, one in folders.items() if name != own.name}
     table = claims_table(folders, options.analytic, only=options.only)
-    print(listing(table))
+    print("\n".join([*filter(None, [note_of(folders.values())]), listing(table)]))
     if options.out:
         write_rows(options.out, "claims_table", [row._asdict() for row in _entries(table)])
     found = []

@@ -21,9 +21,9 @@ import pandas as pd
 from analysis import counters
 from analysis.counters import Counter
 from analysis.estimates import number
-from analysis.results import Results, add_options, described, of_options, records, squares, usual
+from analysis.results import Results, add_options, of_options, records, said, squares, tell_left_out, usual
 from analysis.tables.steps import UNITS
-from analysis.tabulate import as_csv
+from analysis.tabulate import as_csv, noted
 from contracts import UserError, choose, read_json, read_rows, run_command, write_text
 
 SAME = 0.01  # relative: values that differ by less are called the same
@@ -81,8 +81,10 @@ def known(results: Results, a: str, b: str, emulated: Sequence[Path] = (), built
     if not _common(rows, a, b):
         rows, predicted = predictions, True
     if not (sizes := _common(rows, a, b)):
+        lost = [one for one in results.left_out if one.label in (results.label(a), results.label(b))]
+        why = f" ({'; '.join(said(lost))})" if lost else ""
         raise UserError(
-            f"no size has counters or predictions of both {a} and {b}; allowed: variants that were profiled"
+            f"no size has counters or predictions of both {a} and {b}{why}; allowed: variants that were profiled"
         )
     n = 4096 if 4096 in sizes else max(sizes)
     bounds = squares(_own(results, "bounds", "bounds", emulated, a, b))
@@ -102,7 +104,7 @@ def _own(results: Results, table: str, schema: str, emulated: Sequence[Path], a:
     paths = (folder / f"{table}.csv" for folder in emulated)
     rows = [row for path in paths if path.is_file() for row in read_rows(path, schema) if row["variant"] in (a, b)]
     if rows:
-        return described(pd.DataFrame(rows), results.variants)
+        return results.described(pd.DataFrame(rows))
     found = results.table(table)
     return found[found["variant"].isin([a, b])]
 
@@ -217,14 +219,15 @@ def main() -> None:
     args = parser.parse_args()
     results = of_options(args)
     found = known(results, args.a, args.b, args.emulated, args.built)
-    of_variant = dict(zip(results.variants["variant"], results.variants["label"], strict=True))
-    labels = (of_variant[args.a], of_variant[args.b])
+    labels = (results.label(args.a), results.label(args.b))
     table = compare(found, labels)
     title = f"{args.a} (a) and {args.b} (b), m = n = k = {found.n}; {results.gpu}, {results.date}"
+    title += f"\n{results.note}" if results.note else ""
     text = as_text(table, labels, title)
-    write_text(args.out, as_csv(table))
+    write_text(args.out, as_csv(noted(table, results.note)))
     write_text(args.out.with_suffix(".txt"), text + "\n")
     print(text)
+    tell_left_out(results)
 
 
 if __name__ == "__main__":

@@ -14,21 +14,27 @@ import importlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.results import Results, add_options, of_options
+from analysis.results import Results, add_options, of_options, tell_left_out
 from contracts import UserError, choose, run_command
 
 FIGURES = {path.stem: path for path in sorted(Path(__file__).with_name("figures").glob("*.py"))}
 FIGURES = {name: path for name, path in FIGURES.items() if name not in ("__init__", "style")}
 
+OF_BACKGROUNDS = "overview"  # NAME:BACKGROUND
+EXPERIMENTS = Path("experiments")
+
 
 def draw(results: Results, names: Sequence[str], out: Path) -> None:
     """Draw figures, NAME or NAME:EXPERIMENT, into a folder. Raises `UserError` for a name that is none."""
+    experiments = {path.stem: path for path in EXPERIMENTS.glob("*.yaml")}
     chosen: list[tuple[str, str | None]] = []
     for name in names:
         figure, _, experiment = name.partition(":")
         choose(FIGURES, figure, "figure", "analysis/figures/")
         if name.endswith(":"):
             raise UserError(f"{name!r} names no experiment; allowed: NAME or NAME:EXPERIMENT")
+        if experiment and figure != OF_BACKGROUNDS:
+            choose(experiments, experiment, "experiment", EXPERIMENTS)
         chosen.append((figure, experiment or None))
     import matplotlib.pyplot as plt  # takes a second, so only once the names are known
     import numpy as np
@@ -38,6 +44,7 @@ def draw(results: Results, names: Sequence[str], out: Path) -> None:
     for module, of in chosen:
         np.random.seed(0)  # seaborn spreads points by it
         drawn = importlib.import_module(f"analysis.figures.{module}").draw(results, of)
+        style.mark(drawn, results.note)
         style.save(drawn, out / f"{module}_{of}.svg" if of else out / f"{module}.svg")
         plt.close("all")
 
@@ -48,7 +55,9 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="for NAME.svg and NAME.pdf")
     parser.add_argument("names", nargs="+", metavar="NAME[:EXPERIMENT]", help=f"figures: {', '.join(FIGURES)}")
     args = parser.parse_args()
-    draw(of_options(args), args.names, args.out)
+    results = of_options(args)
+    draw(results, args.names, args.out)
+    tell_left_out(results)
 
 
 if __name__ == "__main__":

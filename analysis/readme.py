@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis import ladders
-from analysis.results import Results
+from analysis.results import Results, note_of, tell_left_out
 from contracts import UserError, run_command, write_text
 
 SIZES = (2048, 4096, 8192, 16384)
@@ -79,8 +79,13 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail where README.md is not up to date")
     options = parser.parse_args()
     gpus = [Results(folder, options.catalogue) for folder in options.archives]
+    if note := note_of(gpus):
+        raise UserError(
+            f"{', '.join(one.folder.as_posix() for one in gpus if one.note)}: {note}; README has measurements"
+        )
     found = json.loads(options.findings.read_text())
     text = options.readme.read_text()
+    tell_left_out(*gpus)
     new = filled(text, {"best-kernels": best_kernels(gpus), "findings": findings(found)}, options.readme)
     if options.check and new != text:
         print(f"{options.readme} is not up to date; write it by the same command without --check")

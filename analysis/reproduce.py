@@ -6,34 +6,66 @@
     python -m analysis.reproduce --results … --archive data/h100 --catalogue … --cards results/h100/gpu_medians.csv
 
 A row repeats where its interleaved fraction lies in the archive's range over processes, or within 1% of its median.
-Rows are the same problem, data and clock policy; a kernel whose machine code differs is left out and named. On GPUs
-of one model, 95% of the rows should repeat. --cards also writes the medians on each card, of the archive's rows and of
-these, by which `analysis.tables.gpus` says how far cards lie apart; `archive --only gpu_medians.csv` takes it. An
-archive that was measured on several cards may stand beside itself.
+Rows are the same problem, data and clock policy. On GPUs of one model, 95% of the rows should repeat. Each measured row
+is shown, or named with the reason why it is not compared. The exit code is 1 where fewer than nine in ten are compared,
+of the rows of windows.csv that have a baseline other than themselves and whose variant the archive measured, too.
+--cards also writes the medians on each card, of the archive's rows and of these, by which `analysis.tables.gpus` says
+how far cards lie apart; `archive --only gpu_medians.csv` takes it. An archive that was measured on
+several cards may stand beside itself.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from analysis.results import Results, records
+from analysis.results import Results, note_of, problem_of, records, said, tell_left_out
 from analysis.timings import KEY, of_windows
 from contracts import UserError, registry, run_command, write_rows
 from contracts.samples import read_samples
 
 NEAR = 0.01  # relative to the archive's fraction
 EXPECTED = 0.95  # of the rows, on GPUs of one model
+ENOUGH = 0.9  # of the measured rows have to find their row in the archive
+TYPES = {"fp32": "fp32", "tf32": "TF32", "bf16": "16-bit", "fp16": "16-bit"}
+OTHER_CODE = "its machine code differs from the archive's"
+NO_PROBLEM, NO_KERNEL = "the archive lacks the problem", "the archive lacks the kernel"
 PROBLEM = [name for name in KEY if name != "experiment"]
+
+
+def compared(here: Results, archive: Results) -> pd.DataFrame:
+    """Every measured row of `here` that has a baseline other than itself, with its row of the archive, if any.
+
+    Returned columns: those of `beside`, empty where there is no such row; label, dtype; reason, why a row is not
+    compared, null where it is; and wanted: whether the archive measured the variant.
+    """
+    ours, theirs = (_measured(one) for one in (here, archive))
+    there = theirs.sort_values("reason", na_position="first", kind="stable").drop_duplicates(PROBLEM)
+    rows = ours.drop_duplicates(KEY).merge(beside(here.timings, archive.timings), on=KEY, how="left")
+    rows = rows.merge(there[[*PROBLEM, "reason"]].rename(columns={"reason": "lost"}), on=PROBLEM, how="left")
+    wanted = rows["variant"].isin(theirs["variant"])
+    reason = rows["reason"].fillna("in the archive, " + rows["lost"].astype("string"))
+    reason = reason.mask(reason.isna() & rows["same_code"].eq(False), OTHER_CODE)
+    lacking = reason.isna() & rows["fraction"].isna()
+    reason = reason.mask(lacking & wanted, NO_PROBLEM).mask(lacking & ~wanted, NO_KERNEL)
+    return rows.assign(label=rows["variant"].map(here.label), reason=reason, wanted=wanted).drop(columns="lost")
+
+
+def _measured(results: Results) -> pd.DataFrame:
+    """`KEY`, dtype and reason (why it does not count) of each window next to another baseline than itself."""
+    windows = results.raw("windows")
+    windows = windows.assign(reason=results.reasons(windows))
+    return windows.loc[windows["variant"] != windows["baseline"], [*KEY, "dtype", "reason"]]
 
 
 def beside(here: pd.DataFrame, archive: pd.DataFrame) -> pd.DataFrame:
     """The rows of `here`, timings of `analysis.timings`, that `archive` has, too.
 
-    Returned columns: `KEY`, label, fraction, archived, archived_low, archived_high (fractions of cuBLAS), difference
+    Returned columns: `KEY`, fraction, archived, archived_low, archived_high (fractions of cuBLAS), difference
     (relative), repeats, and same_code. Of several experiments of the archive, the same one comes first, then the one
     with the most processes. A library next to itself is left out.
     """
@@ -48,7 +80,7 @@ def beside(here: pd.DataFrame, archive: pd.DataFrame) -> pd.DataFrame:
     inside = found["fraction"].between(found["archived_low"], found["archived_high"])
     found = found.assign(difference=difference, repeats=inside | (difference.abs() <= NEAR))
     found = found.assign(same_code=found["code_hash"] == found["archived_code"])
-    return found[[*KEY, "label", "fraction", *list(columns.values())[:3], "difference", "repeats", "same_code"]]
+    return found[[*KEY, "fraction", *list(columns.values())[:3], "difference", "repeats", "same_code"]]
 
 
 def by_card(measured: Sequence[Results]) -> pd.DataFrame:
@@ -77,27 +109,34 @@ def by_card(measured: Sequence[Results]) -> pd.DataFrame:
 
 
 def report(rows: pd.DataFrame) -> str:
-    """The rows as a person reads them, one line each, and the count of those that repeat."""
+    """The rows of `compared` as a person reads them: a line each, those that are not compared by reason, and counts."""
     lines = ["fraction of cuBLAS, interleaved: here, in the archive (range over processes), difference"]
-    for row in records(rows[rows["same_code"]]):
-        problem = f"{row.n}" if row.m == row.n == row.k else f"{row.m}x{row.n}x{row.k}"
+    shown = rows[rows["reason"].isna()]
+    for row in records(shown):
         ranged = f"{row.archived:.3f} ({row.archived_low:.3f} to {row.archived_high:.3f})"
-        name = f"{row.experiment} {row.label} {problem} {row.data}"
+        name = f"{row.experiment} {row.label} {problem_of(row)} {row.data}"
         lines.append(
             f"{name:60} {row.fraction:.3f}  {ranged}  {row.difference:+.2%}{'' if row.repeats else '  differs'}"
         )
-    compared = rows[rows["same_code"]]
-    if left_out := sorted(set(rows.loc[~rows["same_code"], "label"])):
-        lines.append(f"left out, since their machine code differs: {', '.join(left_out)}")
-    repeating = int(compared["repeats"].sum())
-    lines.append(
-        f"{repeating} of {len(compared)} rows ({repeating / max(len(compared), 1):.0%}) repeat; expected on a GPU of "
-        f"this model: {EXPECTED:.0%}; median difference {compared['difference'].abs().median():.2%}"
+    for (reason, experiment), group in rows.groupby(["reason", "experiment"], sort=False):
+        names = (f"{row.label} {problem_of(row)} {row.data}" for row in records(group))
+        lines.append(f"not compared, {reason}: {experiment}: {', '.join(names)}")
+    for name, group in shown.groupby(shown["dtype"].map(lambda dtype: TYPES.get(dtype, dtype)), sort=False):
+        lines.append(f"{name}: {_repeating(group)}")
+    lines.append(f"all: {_repeating(shown)}; expected on a GPU of this model: {EXPECTED:.0%}")
+    others = int((~rows["wanted"]).sum())
+    further = f"; {others} more of kernels that the archive lacks" if others else ""
+    return "\n".join([*lines, f"compared {len(shown)} of {rows['wanted'].sum()} measured rows{further}"])
+
+
+def _repeating(rows: pd.DataFrame) -> str:
+    repeating, median = int(rows["repeats"].sum()), rows["difference"].abs().median()
+    return (
+        f"{repeating} of {len(rows)} rows ({repeating / max(len(rows), 1):.0%}) repeat, median difference {median:.2%}"
     )
-    return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare this machine's fractions of cuBLAS with an archive's.")
     parser.add_argument("--results", required=True, nargs="+", type=Path, metavar="DIR", help="results/GPU/only/NAME")
     parser.add_argument("--archive", required=True, type=Path, metavar="DIR", help="data/GPU")
@@ -106,15 +145,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     archive = Results(options.archive, options.catalogue)
     here = [Results(folder, options.catalogue) for folder in options.results]
-    rows = pd.concat([beside(one.timings, archive.timings) for one in here], ignore_index=True)
-    if not rows["same_code"].any():
+    rows = pd.concat([compared(one, archive) for one in here], ignore_index=True)
+    shown, wanted = int(rows["reason"].isna().sum()), int(rows["wanted"].sum())
+    if not shown:
+        lost = said(one for results in (*here, archive) for one in results.left_out)
         raise UserError(
             f"{', '.join(map(str, options.results))} and {options.archive} share no row; measure an experiment that "
-            "the archive has, with kernels as they were then"
+            f"the archive has, with kernels as they were then{'; left out: ' * bool(lost)}{'; '.join(lost)}"
         )
+    lines = [report(rows)]
     if other := sorted({one.gpu for one in here} - {archive.gpu}):
-        print(f"{', '.join(other)} here, {archive.gpu} in the archive: another model need not repeat its fractions")
-    print(report(rows))
+        another = "another model need not repeat its fractions"
+        lines.insert(0, f"{', '.join(other)} here, {archive.gpu} in the archive: {another}")
+    note = note_of([*here, archive])
+    print("\n".join(filter(None, [note, *lines, note])))
+    tell_left_out(*here, archive)
     if options.cards:
         medians = by_card([archive, *here])
         write_rows(
@@ -122,6 +167,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "gpu_medians",
             ({str(key): value for key, value in row.dropna().items()} for _, row in medians.iterrows()),
         )
+    if shown < ENOUGH * wanted:
+        print(f"error: {shown} of {wanted} measured rows are compared, fewer than nine in ten", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -6,13 +6,16 @@
     results.table("resources")            # any recorded table (contracts) as a frame, with the catalogue's columns
 
 Rows of a kernel that failed a check are left out of everything that shows its speed. So is a row whose machine code or
-launch is not what this tree builds: `Results.changed` names those kernels.
+launch is not what this tree builds. `Results.reasons` alone decides, and `Results.left_out` says what and why: commands
+print it (`tell_left_out`), figures and documents show it.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,12 +23,29 @@ from typing import Any
 import pandas as pd
 
 from analysis import counters
-from analysis.timings import timings
-from contracts import UserError, archives, codes, read_json, read_rows, registry
+from analysis.timings import KEY, timings
+from contracts import REHEARSAL, UserError, archives, codes, is_rehearsal, read_json, read_rows, registry
 from contracts.samples import read_samples
 
 BUILT = "resources.csv"  # has the machine code of each source
 OF_CATALOGUE = ["label", "kind", "family", "dtype", "tensor", "order", "builds_on", "baseline"]
+CHANGED = "its machine code differs from what this tree builds"
+UNBUILT = f"no code hash: {BUILT} does not have its source as it is now"
+NO_BUILDS = f"no code hash: {BUILT} is missing"
+GONE = "not in the catalogue"
+FAILED = "failed the check"  # and its case
+OLDER = {CHANGED, UNBUILT, GONE}  # why rows of an archive may not count, though it is whole
+FEW = 8  # names that one line has room for; of more, the first `FIRST`
+FIRST = 5
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A kernel whose rows do not count or, with `row`, one row of it: "sgemm_ladder 4096 uniform"."""
+
+    label: str
+    reason: str
+    row: str = ""
 
 
 class Results:
@@ -73,12 +93,56 @@ class Results:
     def _read(self) -> dict[str, pd.DataFrame]:
         return {}
 
-    def table(self, name: str) -> pd.DataFrame:
-        """A recorded table of variants, with the catalogue's columns, in the catalogue's order.
+    def table(self, name: str, passed: bool = False) -> pd.DataFrame:
+        """A recorded table of variants, described; passed: without those that failed a check, as speeds must be."""
+        return self.described(self.raw(name), passed)
 
-        Rows of variants that the catalogue no longer has, and of other machine code than it has, are left out.
+    def described(self, rows: pd.DataFrame, passed: bool = False) -> pd.DataFrame:
+        """The rows that count (`reasons`), in the catalogue's order, with `OF_CATALOGUE` joined."""
+        columns = [name for name in OF_CATALOGUE if name not in rows or name == "variant"]
+        kept = rows[self.reasons(rows, passed).isna()]
+        joined = kept.merge(self.variants[["variant", *columns]], on="variant", how="inner")
+        return joined.sort_values("order", kind="stable", ignore_index=True)
+
+    def reasons(self, rows: pd.DataFrame, passed: bool = True) -> pd.Series:
+        """Why each of some rows of variants does not count; null where it does.
+
+        A row counts where the catalogue has its variant, its machine code is that of this tree and, with `passed`, the
+        variant failed no check. Of windows.csv, no process of the same row may have failed, or been left out.
         """
-        return described(self.raw(name), self.variants)
+        now = rows["variant"].map(dict(zip(self.variants["variant"], self.variants["code_hash"], strict=True)))
+        found = pd.Series(None, rows.index, object)
+        if {"left_out", *KEY} <= {*rows.columns}:
+            own = rows["left_out"].astype(object).mask(~rows["passed"].astype(bool), "failed its check after timing")
+            found = own.groupby([rows[name] for name in KEY], dropna=False).transform("first").astype(object)
+        if "code_hash" in rows:
+            found[now.notna() & (now != rows["code_hash"])] = CHANGED
+            found[now.isna()] = UNBUILT if self.has("resources") else NO_BUILDS
+        if passed:
+            failed = {row.variant: f"{FAILED} {row.case!r}" for row in records(self.failed)}
+            found = rows["variant"].map(failed).astype(object).fillna(found)
+        found[~rows["variant"].isin(self.variants["variant"])] = GONE
+        return found.where(found.notna(), None)
+
+    def names_left_out(self, rows: pd.DataFrame) -> list[LeftOut]:
+        """What of some rows does not count, each once, in the catalogue's order."""
+        reasons = self.reasons(rows)
+        found: dict[LeftOut, None] = {}
+        for row, reason in zip(records(rows[reasons.notna()]), reasons.dropna(), strict=True):
+            of_kernel = reason in OLDER or reason.startswith((NO_BUILDS, FAILED))
+            problem = "" if of_kernel else f"{row.experiment} {problem_of(row)} {row.data}"
+            found[LeftOut(self.label(row.variant), reason, problem)] = None
+        return self._in_order(found)
+
+    @cached_property
+    def left_out(self) -> list[LeftOut]:
+        """What was timed, counted or checked here and does not count, in the catalogue's order."""
+        parts = (self.names_left_out(self.raw(name)) for name in ("windows", "counters", "checks", "emulated_checks"))
+        return self._in_order(dict.fromkeys(one for part in parts for one in part))
+
+    def _in_order(self, found: Iterable[LeftOut]) -> list[LeftOut]:
+        places = {label: place for place, label in enumerate(self.variants["label"])}
+        return sorted(found, key=lambda one: places.get(one.label, len(places)))
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
@@ -127,6 +191,14 @@ class Results:
 
         return pd.Series([of(entry) for entry in records(entries)], entries.index, object)
 
+    def label(self, variant: str) -> str:
+        """A variant's name in figures; its own name where the catalogue does not have it."""
+        return self._labels.get(variant, variant)
+
+    @cached_property
+    def _labels(self) -> dict[str, str]:
+        return dict(zip(self.variants["variant"], self.variants["label"], strict=True))
+
     # ---- what is measured -------------------------------------------------------------------------------------------
 
     @property
@@ -157,6 +229,11 @@ class Results:
         """The GPU in a sentence: "H100"."""
         return self.name.upper()
 
+    @cached_property
+    def note(self) -> str:
+        """What a reader has to know of every number of this folder: `REHEARSAL`, or nothing."""
+        return REHEARSAL if is_rehearsal(self.gpu) else ""
+
     @property
     def date(self) -> str:
         return str(self._measured_with["date"])
@@ -182,18 +259,6 @@ class Results:
         bad = self.checks[~self.checks["passed"].astype(bool)]
         return bad.drop_duplicates("variant")[["variant", "label", "case", "detail"]].reset_index(drop=True)
 
-    def without_failed(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Rows of variants that passed every check."""
-        return rows[~rows["variant"].isin(self.failed["variant"])].reset_index(drop=True)
-
-    @cached_property
-    def changed(self) -> list[str]:
-        """The labels of variants that were timed here, and whose machine code or launch has changed since."""
-        timed = self.raw("windows").drop_duplicates(["variant", "code_hash"])
-        kept = set(described(timed, self.variants)["variant"])
-        labels = dict(zip(self.variants["variant"], self.variants["label"], strict=True))
-        return [labels[name] for name in timed["variant"].unique() if name in labels and name not in kept]
-
     @cached_property
     def timings(self) -> pd.DataFrame:
         """`analysis.timings` with the catalogue's columns: all problems, clock policies and kinds of data."""
@@ -202,7 +267,7 @@ class Results:
         if windows.empty or samples.empty:
             raise UserError(f"{self.folder}: nothing was timed; windows.csv and samples.parquet are needed")
         rows = timings(windows, samples, self.machine["sm_count"], self.path("windows"))
-        return self.without_failed(described(rows, self.variants))
+        return self.described(rows, passed=True)
 
     @cached_property
     def squares(self) -> pd.DataFrame:
@@ -220,7 +285,7 @@ class Results:
         return self._counted("predictions")
 
     def _counted(self, name: str) -> pd.DataFrame:
-        return counters.wide(self.without_failed(squares(self.table(name))))
+        return counters.wide(squares(self.table(name, passed=True)))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -240,13 +305,39 @@ def of_archives(catalogue: Path, data: Path = Path("data")) -> dict[str, Results
     return {path.parent.name: Results(path.parent, catalogue) for path in sorted(data.glob("*/provenance.json"))}
 
 
-def described(rows: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
-    """Rows of variants in the catalogue, of the machine code that it has, in its order, with `OF_CATALOGUE` joined."""
-    columns = [name for name in OF_CATALOGUE if name not in rows or name == "variant"]
-    now = variants[["variant", *columns, "code_hash"]].rename(columns={"code_hash": "code_hash_now"})
-    joined = rows.merge(now, on="variant", how="inner").sort_values("order", kind="stable", ignore_index=True)
-    hash_now = joined.pop("code_hash_now")
-    return joined[joined["code_hash"] == hash_now].reset_index(drop=True) if "code_hash" in joined else joined
+def said(left_out: Iterable[LeftOut]) -> list[str]:
+    """A line for each reason: "29 kernels, no code hash: resources.csv is missing: naive, coalesced, ..."."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for one in left_out:
+        kind = "row" if one.row else "kernel"
+        by_reason.setdefault((one.reason, kind), []).append(f"{one.label} {one.row}".strip())
+    return [
+        f"{len(names)} {kind}{'s' * (len(names) > 1)}, {reason}: {listed(names)}"
+        for (reason, kind), names in by_reason.items()
+    ]
+
+
+def listed(names: list[str]) -> str:
+    """Names joined by commas: all of few, else the first ones and how many more there are."""
+    shown = names if len(names) <= FEW else names[:FIRST]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
+
+
+def tell_left_out(*several: Results) -> None:
+    """Print what of these folders does not count, and why, to standard error: a line for each folder and reason."""
+    for results in several:
+        for line in said(results.left_out):
+            print(f"left out of {results.folder}: {line}", file=sys.stderr)
+
+
+def note_of(several: Iterable[Results]) -> str:
+    """The `note` of what was made of several folders."""
+    return next((one.note for one in several if one.note), "")
+
+
+def problem_of(row: Any) -> str:
+    """The problem of a row in a word: "4096", or "64x304x5000"."""
+    return f"{row.n}" if row.m == row.n == row.k else f"{row.m}x{row.n}x{row.k}"
 
 
 def squares(rows: pd.DataFrame) -> pd.DataFrame:

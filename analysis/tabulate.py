@@ -3,7 +3,8 @@
     python -m analysis.tabulate --results data/h100 --catalogue results/variants.csv --archives data/h100 data/h200
         --out results/tables [NAME ...]
 
---here names the folder of this tree's own build and emulation, where there is one. Names: those of `TABLES`.
+--here names the folder of this tree's own build and emulation, where there is one. Names: those of `TABLES`; a table
+that is asked for by name and has no row is an error. Rows of a rehearsal say so in a last column, `note`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.results import Results, add_options, of_options
+from analysis.results import Results, add_options, of_options, said, tell_left_out
 from analysis.tables import counters, coverage, emulator, gpus, kernels, published, shapes, steps, summary, timings
-from contracts import choose, run_command, write_text
+from contracts import UserError, choose, run_command, write_text
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,9 @@ TABLES: dict[str, Callable[[Sources], pd.DataFrame | dict[str, Any]]] = {
     "coverage": lambda sources: coverage.coverage_table(sources.archives),
 }
 
+NAMES_GPU = {"published": "here", "gpus": "model", "spread": "model", "coverage": "gpu"}  # the column that does
+OF_NO_GPU = ("counter_names",)
+
 
 def write(sources: Sources, names: Sequence[str], out: Path) -> None:
     """Write the tables named, or all of them, as NAME.csv or NAME.json. Raises `UserError` for a name that is none."""
@@ -52,9 +56,19 @@ def write(sources: Sources, names: Sequence[str], out: Path) -> None:
     for name, function in chosen.items():
         made = function(sources)
         if isinstance(made, pd.DataFrame):
-            write_text(out / f"{name}.csv", as_csv(made))
+            if names and made.empty:
+                why = "; ".join(said(sources.results.left_out)) or "it was not measured"
+                raise UserError(f"{sources.results.folder}: table {name} has no row: {why}")
+            notes = {gpu: results.note for gpu, results in sources.archives.items()}
+            note = made[NAMES_GPU[name]].map(notes) if name in NAMES_GPU else sources.results.note
+            write_text(out / f"{name}.csv", as_csv(made if name in OF_NO_GPU else noted(made, note)))
         else:
             write_text(out / f"{name}.json", json.dumps(made, indent=1) + "\n")
+
+
+def noted(rows: pd.DataFrame, note: pd.Series | str) -> pd.DataFrame:
+    """A table with a last column `note`, of a text or one for each row; as it is where there is nothing to note."""
+    return rows.assign(note=note) if pd.Series(note, dtype=object).fillna("").astype(bool).any() else rows
 
 
 def as_csv(rows: pd.DataFrame) -> str:
@@ -82,7 +96,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="those to write (if left out: all)")
     args = parser.parse_args()
     results = of_options(args)
-    write(Sources(results, archives_of(args.archives, results, args.catalogue)), args.names, args.out)
+    archives = archives_of(args.archives, results, args.catalogue)
+    write(Sources(results, archives), args.names, args.out)
+    tell_left_out(*archives.values())
 
 
 if __name__ == "__main__":

@@ -64,3 +64,4 @@ class TableRow(Row):
     test: str | None = None
     slip: bool
     rule_hash: str = column("of test and quotation")
+    note: str | None = optional("what a reader has to know of all numbers of this GPU, as of a rehearsal")

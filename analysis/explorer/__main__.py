@@ -22,7 +22,7 @@ import vl_convert
 
 from analysis.explorer.charts import charts
 from analysis.explorer.content import Sources, core, parts
-from analysis.results import Results, add_options, of_options
+from analysis.results import Results, add_options, note_of, of_options, tell_left_out
 from contracts import UserError, run_command, write_text
 
 HERE = Path(__file__).resolve().parent
@@ -41,7 +41,9 @@ def page(sources: Sources) -> str:
     texts["parts"] = "\n".join(
         f'<script type="application/gzip" id="part-{name}">{packed(text)}</script>' for name, text in compressed.items()
     )
-    return re.sub(r"@(style|script|data|parts)@", lambda found: texts[found[1]], (HERE / "page.html").read_text())
+    note = note_of(sources.gpus)
+    texts["note"] = f'<p class="warning" role="note">{note}</p>' if note else ""
+    return re.sub(r"@(style|script|data|parts|note)@", lambda found: texts[found[1]], (HERE / "page.html").read_text())
 
 
 def packed(text: str) -> str:
@@ -67,6 +69,7 @@ def main() -> None:
     if (size := len(text.encode())) > LARGEST:
         raise UserError(f"{args.out}: {size:,} bytes is not allowed; allowed: at most {LARGEST:,}")
     write_text(args.out, text)
+    tell_left_out(*gpus)
 
 
 if __name__ == "__main__":

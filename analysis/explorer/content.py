@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import counters, ladders
-from analysis.results import Results, best_measured, squares
+from analysis.results import Results, best_measured, said, squares
 from analysis.tables.steps import UNITS
 from contracts import UserError, load_yaml
 from contracts import worklogs as texts
@@ -188,8 +188,7 @@ def gpu(results: Results) -> Row:
         "processes": int(results.squares["processes"].max()),
         "roofs": roofs,
         "dram_gb_per_s": ceilings.get("dram_copy_gb_per_s"),
-        "failed": results.failed[["variant", "label", "case"]].to_dict("records"),
-        "changed": results.changed,
+        "left_out": said(results.left_out),
         "experiments": sorted(results.squares["experiment"].unique()),
     }
 
@@ -214,7 +213,7 @@ def measured(results: Results) -> Row:
 
 def minimum_cycles(results: Results) -> Row:
     """Cycles of an SM that each unit needs at least, by variant, size and unit."""
-    rows = results.without_failed(squares(results.table("bounds")))
+    rows = squares(results.table("bounds", passed=True))
     rows = rows[rows["resource"].isin(list(UNITS))]
     found: Row = {}
     for variant, n, unit, cycles in rows[["variant", "n", "resource", "minimum_cycles"]].itertuples(index=False):

@@ -53,9 +53,7 @@ const gpuText = gpu => `${gpu.gpu}${gpu.archived ? ', archived' : ''} ${gpu.date
 const gpuLabel = gpu => (
   `${gpu.model}${isOlder(gpu) ? ' (older protocol, one process)' : ''}${gpu.archived ? '' : ', this machine'}`);
 const gpuChoice = () => choice('gpu', 'GPU', DATA.gpus.map(gpu => [gpu.id, gpuLabel(gpu)]), chosenGpu().id);
-const leftOutText = gpu => (gpu.failed.length
-  ? `Without a number, for it failed a check: ${gpu.failed.map(row => `${row.label} (${row.case})`).join(', ')}. ` : '')
-  + (gpu.changed.length ? `Without a number, for it changed since it was measured: ${gpu.changed.join(', ')}. ` : '');
+const leftOutText = gpu => gpu.left_out.length ? `Without a number: ${gpu.left_out.join('; ')}. ` : '';
 
 /** Every ladder that a GPU has timings of: one for each experiment and data type with kernels. */
 function laddersOf(gpu) {

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.figures import style
-from analysis.figures.counters import counted
+from analysis.figures.counters import counted, nothing
 from analysis.figures.ladder import EXPERIMENT
 from analysis.results import Results, records
 from analysis.tables.steps import UNITS
@@ -42,10 +42,11 @@ def fractions(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
     """The figure of one experiment, at n = 4096 where that was profiled."""
-    rows = counted(results, experiment or EXPERIMENT)
+    asked = experiment or EXPERIMENT
+    rows = counted(results, asked)
     rows = rows[rows["kind"] != "baseline"] if len(rows) else rows
     if rows.empty or "sm_cycles_mean" not in rows or results.raw("bounds").empty:
-        return style.empty(results, f"Minimum cycles of {experiment or EXPERIMENT}", "Counters and bounds are needed.")
+        return nothing(results, f"Minimum cycles of {asked}", asked, experiment)
     found = fractions(results, rows)
     rows = rows[rows["variant"].isin(found["variant"])].reset_index(drop=True)
     places = {variant: place for place, variant in enumerate(rows["variant"])}
@@ -62,7 +63,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     style.list_rows(axes, places.values(), list(rows["label"]))
     axes.set(xlim=(0, 102), xlabel="minimum cycles, % of the measured cycles")
     figure.legend(loc="outside upper left", ncols=8, handletextpad=0.1, columnspacing=0.9)
-    title = f"Minimum cycles of each unit: {experiment or EXPERIMENT}"
+    title = f"Minimum cycles of each unit: {asked}"
     style.describe(figure, title, "A mark for each unit of an SM; the largest, named at the right, limits the kernel.")
     style.provenance(figure, results, f"n = {rows['n'].iloc[0]}")
     return figure

@@ -62,6 +62,14 @@ def counted(results: Results, experiment: str) -> pd.DataFrame:
     return rows.assign(place=range(len(rows)))
 
 
+def nothing(results: Results, what: str, asked: str, experiment: str | None) -> Figure:
+    """The panel, or the error, where no counter of an experiment counts; `experiment` is None where none was named."""
+    rows = results.raw("counters")
+    rows = rows[rows["variant"].isin(declared().get(asked, {}).get("variants", []))]
+    why = results.provenance.get("left_out", {}).get("profile") or "Nothing was profiled."
+    return style.empty(results, what, why, experiment=experiment, measured=rows)
+
+
 def shades(values: pd.Series, key: str) -> pd.Series:
     """Shades from 0 to 1 of one counter's values."""
     numbers = values.astype(float)
@@ -87,10 +95,11 @@ def draw_column(axes: Axes, values: pd.Series, key: str, x: int) -> None:
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
     """The figure of one experiment, at n = 4096 where that was profiled."""
-    rows = counted(results, experiment or EXPERIMENT)
+    asked = experiment or EXPERIMENT
+    rows = counted(results, asked)
     keys = [key for key in COLUMNS if key in rows and rows[key].notna().any()]
     if rows.empty or not keys:
-        return style.empty(results, f"Counters of {experiment or EXPERIMENT}", "Nothing was profiled.")
+        return nothing(results, f"Counters of {asked}", asked, experiment)
     figure, axes = plt.subplots(figsize=(style.WIDE, 0.75 + style.ROW * len(rows)))
     for x, key in enumerate(keys):
         draw_column(axes, rows[key], key, x)
@@ -100,7 +109,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     axes.set_xticks(range(len(keys)), [COLUMNS[key] for key in keys])
     axes.tick_params(length=0, pad=2)
     axes.spines[:].set_visible(False)
-    title = f"Nsight Compute's counters of {experiment or EXPERIMENT}"
+    title = f"Nsight Compute's counters of {asked}"
     style.describe(figure, title, "A row for each kernel, a column for each counter; darker is more.")
     style.provenance(figure, results, f"n = {rows['n'].iloc[0]}, Nsight Compute", "darker: more")
     return figure

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures import style
-from analysis.results import Results, of_archives, records
+from analysis.results import Results, note_of, of_archives, records
 from analysis.tables.gpus import gpus_table
 
 DTYPE = "bf16"
@@ -67,4 +67,5 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     figure.legend(loc="outside upper left", ncols=len(looks), handletextpad=0.1)
     style.describe(figure, "Fraction of cuBLAS by GPU model", "A dot for each GPU model; bars span GPUs of one model.")
     style.provenance(figure, results, f"{DTYPE}, interleaved")
+    style.mark(figure, note_of([results, *of_archives(results.catalogue).values()]))
     return figure

@@ -20,7 +20,6 @@ from analysis.ladders import LIBRARY, worklog_of
 from analysis.results import Results, records
 from analysis.tables.summary import declared
 from analysis.tables.timings import with_gains
-from contracts import UserError
 
 EXPERIMENT = "sgemm_ladder"
 MOST_PANELS = 8
@@ -39,6 +38,12 @@ def rungs(results: Results, experiment: str) -> pd.DataFrame:
     rows = rows.assign(place=rows["worklog"].map(place), dtype_place=rows["dtype"] if several else "")
     rows = rows.assign(heading=rows["worklog"] + (", " + rows["dtype"] if several else ""))
     return rows.sort_values(["dtype_place", "place", "order"], kind="stable", ignore_index=True)
+
+
+def measured(results: Results, experiment: str) -> pd.DataFrame:
+    """The recorded windows of an experiment that could be bars: of no baseline next to itself."""
+    rows = results.raw("windows")
+    return rows[(rows["experiment"] == experiment) & (rows["variant"] != rows["baseline"])]
 
 
 def shown(rows: pd.DataFrame) -> pd.DataFrame:
@@ -114,12 +119,10 @@ def title_of(rows: pd.DataFrame) -> str:
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
     """The figure of one experiment, a panel for each size, kind of data and clock policy."""
-    experiment = experiment or EXPERIMENT
-    rows = rungs(results, experiment)
+    asked = experiment or EXPERIMENT
+    rows = rungs(results, asked)
     if rows.empty:
-        if experiment not in declared():
-            raise UserError(f"ladder:{experiment}: no such experiment; allowed: the name of a file in experiments/")
-        return style.empty(results, f"Ladder of {experiment}")
+        return style.empty(results, f"Ladder of {asked}", experiment=experiment, measured=measured(results, asked))
     keys = ["clock_policy", "n", "data"]
     panels = [part for _, part in rows.groupby(keys, sort=True)]
     panels = [part for part in panels if len(shown(part))][:MOST_PANELS]
@@ -142,7 +145,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
                 ink = style.GREY if worklogs[name] == LIBRARY else style.darker(colours[worklogs[name]])
                 axes.text(-0.015, place, name, color=ink, ha="right", va="center", fontweight="bold",
                           transform=axes.get_yaxis_transform())  # fmt: skip
-    question = declared().get(experiment, {}).get("title", experiment)
+    question = declared().get(asked, {}).get("title", asked)
     style.describe(
         figure, f"{question}: fraction of cuBLAS", "A bar for each kernel, by worklog; cuBLAS is the line at 100%."
     )

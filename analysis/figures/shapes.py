@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures import style
+from analysis.figures.ladder import measured
 from analysis.results import Results
 from analysis.tables.shapes import LLM, RANDOM, timed
 
@@ -60,7 +61,8 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         if len(rows):
             drawn.append((panel, rows.sort_values("order", kind="stable")))
     if not drawn:
-        return style.empty(results, "Problems that are not square")
+        what, recorded = "Problems that are not square", measured(results, experiment) if experiment else None
+        return style.empty(results, what, experiment=experiment, measured=recorded)
     figure, grid = plt.subplots(1, len(drawn), figsize=(style.WIDE, 3.1), sharey=True, squeeze=False)
     for axes, (draw_panel, rows) in zip(grid.flat, drawn, strict=True):
         draw_panel(axes, rows)

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures import style
-from analysis.figures.ladder import rungs, shown
+from analysis.figures.ladder import measured, rungs, shown
 from analysis.results import Results
 from analysis.timings import PROCESSES, SINGLE_PROCESS
 
@@ -47,10 +47,10 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, looks: dict[str, dict[str, Any]])
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
     """The figure of one experiment."""
-    experiment = experiment or EXPERIMENT
-    rows = shown(rungs(results, experiment))
+    asked = experiment or EXPERIMENT
+    rows = shown(rungs(results, asked))
     if rows.empty:
-        return style.empty(results, f"Sizes of {experiment}")
+        return style.empty(results, f"Sizes of {asked}", experiment=experiment, measured=measured(results, asked))
     labels = list(dict.fromkeys(rows["label"]))
     looks = {
         label: {"color": style.COLOURS[i % len(style.COLOURS)], "marker": style.MARKERS[i % len(style.MARKERS)]}
@@ -65,7 +65,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     for axes, ((policy, dtype, data), part) in zip(grid.flat, panels, strict=False):
         draw_panel(axes, part, looks)
         axes.set_title(f"{dtype}, {data}" + ("" if policy == "boost" else ", locked clocks"))
-    style.describe(figure, f"Fraction of cuBLAS over n: {experiment}", "A line for each kernel, with intervals.")
+    style.describe(figure, f"Fraction of cuBLAS over n: {asked}", "A line for each kernel, with intervals.")
     widest = max(SINGLE_PROCESS.get(str(name), 0.0) for name in rows["dtype"].unique())
     single = f"small points: one process (GPUs of one model differ by up to {widest:.1%})"
     facts = ["large points: range of five processes", single if (rows["processes"] < PROCESSES).any() else ""]

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from analysis.counters import metrics
 from analysis.estimates import number
 from analysis.figures import style
-from analysis.figures.counters import counted
+from analysis.figures.counters import counted, nothing
 from analysis.figures.ladder import EXPERIMENT
 from analysis.results import Results
 
@@ -36,9 +36,10 @@ def parts(rows: pd.DataFrame) -> pd.DataFrame:
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
     """The figure of one experiment, at n = 4096 where that was profiled."""
-    rows = counted(results, experiment or EXPERIMENT)
+    asked = experiment or EXPERIMENT
+    rows = counted(results, asked)
     if rows.empty or not set(metrics()["stalls"]) & set(rows):
-        return style.empty(results, f"Stalls of {experiment or EXPERIMENT}", "Nothing was profiled.")
+        return nothing(results, f"Stalls of {asked}", asked, experiment)
     cycles = parts(rows)
     total = cycles.sum(axis=1)
     figure, axes = plt.subplots(figsize=(style.WIDE, 1.0 + style.ROW * len(rows)))
@@ -69,7 +70,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     style.list_rows(axes, range(len(rows)), list(rows["label"]), margin=0.6)
     axes.set(xlim=(0, 100), xlabel="% of the cycles per issued instruction")
     figure.legend(loc="outside upper left", ncols=4, handlelength=1, columnspacing=1.2)
-    title = f"Why warps wait: {experiment or EXPERIMENT}"
+    title = f"Why warps wait: {asked}"
     style.describe(figure, title, "A bar for each kernel, divided by the reason for which its warps wait.")
     style.provenance(figure, results, f"n = {rows['n'].iloc[0]}, Nsight Compute")
     return figure

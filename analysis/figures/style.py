@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -23,16 +24,18 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from analysis.estimates import number
 from analysis.ladders import LIBRARY, ladders
-from analysis.results import Results
-from contracts import atomic_write
+from analysis.results import OLDER, Results, said
+from contracts import UserError, atomic_write
 from contracts.worklogs import OURS
 
 WIDE = 6.5  # inches: the width of a page's text
 COLUMN = 3.35  # inches: a column of the paper
 ROW = 0.155  # inches: a row of a list at 7 points
+LINE = 0.2  # inches: a line of text above a figure
 SMALL = 7  # points: the smallest text
 INK, GREY, PALE = "#222222", "#767676", "#BBBBBB"
 BLUE, GREEN, ORANGE, PURPLE, SKY, RED = "#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#D55E00"
@@ -104,20 +107,52 @@ def describe(figure: Figure, title: str, text: str) -> None:
 def provenance(figure: Figure, results: Results, *facts: str) -> None:
     """One line below the figure: the GPU, the date, what all of its numbers have in common, and what is left out."""
     parts = [f"{results.model}, {results.date}", *(fact for fact in facts if fact)]
-    if changed := results.changed:
-        named = ", ".join(changed) if len(changed) <= 3 else f"{len(changed)} kernels"
-        parts.append(f"left out, changed since measured: {named}")
+    parts += [f"left out: {line}" for line in said(results.left_out)]
     lines = textwrap.wrap(" · ".join(parts), int(19.5 * figure.get_figwidth()))
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=SMALL, color=GREY)
 
 
-def empty(results: Results, what: str, why: str = "It was not measured.", width: float = WIDE) -> Figure:
-    """A small panel in place of a figure that has nothing to draw."""
+def empty(
+    results: Results,
+    what: str,
+    why: str = "It was not measured.",
+    width: float = WIDE,
+    experiment: str | None = None,
+    measured: pd.DataFrame | None = None,
+) -> Figure:
+    """A small panel in place of a figure that has nothing to draw, of which standard error tells, too.
+
+    experiment: the one that was asked for by name; measured: its recorded rows. Raises `UserError`, with the reasons,
+    where such rows do not count, or the folder is the experiment's own; but of an archive that never had it, or that is
+    older than its kernels' code, and of a stage that recorded why it did not run, the panel says so.
+    """
+    lost = results.names_left_out(measured) if measured is not None else []
+    why = f"Left out: {'; '.join(said(lost))}." if lost else why
+    older = results.archived and {one.reason for one in lost} <= OLDER
+    own = experiment and results.folder.parts[-2:] == ("only", experiment)
+    if experiment and not older and (lost or own) and why not in results.provenance.get("left_out", {}).values():
+        raise UserError(f"{results.folder}: {what}: nothing to show. {why}")
+    print(f"{results.folder}: {what}: nothing to show. {why}", file=sys.stderr)
     figure = plt.figure(figsize=(width, 0.8))
     figure.text(0.5, 0.6, textwrap.fill(f"{what}: nothing to show. {why}", int(17 * width)), ha="center", va="center")
     describe(figure, what, why)
     provenance(figure, results)
     return figure
+
+
+def mark(figure: Figure, note: str) -> None:
+    """Put what a reader has to know of every number at the top of a figure, once; nothing where there is no note."""
+    if not note or any(text.get_text() == note for text in figure.texts):
+        return
+    figure.set_figheight(figure.get_figheight() + LINE)
+    top = 1 - LINE / figure.get_figheight()
+    if isinstance(engine := figure.get_layout_engine(), ConstrainedLayoutEngine):
+        engine.set(rect=(0, 0, 1, top))
+    lay_out(figure)
+    for legend in figure.legends:  # which take no room in a layout once they have a place
+        legend.set_bbox_to_anchor((0, 0, 1, top))
+    figure.text(0.01, 1, note, va="top", fontsize=SMALL + 1, fontweight="bold", color=RED)
+    figure.set_label(f"{figure.get_label()} {note}")
 
 
 def list_rows(axes: Axes, places: Iterable[float], names: Sequence[str], margin: float = 0.7) -> None:
@@ -168,12 +203,17 @@ def apart(wanted: Sequence[float], gap: float) -> list[float]:
     return found
 
 
+def lay_out(figure: Figure) -> None:
+    """Give everything in a figure its place, once for both of its files."""
+    if (engine := figure.get_layout_engine()) and figure.axes:
+        engine.execute(figure)
+        figure.set_layout_engine("none")
+
+
 def save(figure: Figure, svg: Path) -> None:
     """Write FILE.svg and FILE.pdf, each whole or not at all."""
     title, _, text = str(figure.get_label()).partition("\n")
-    if (engine := figure.get_layout_engine()) and figure.axes:
-        engine.execute(figure)  # once for both files
-        figure.set_layout_engine("none")
+    lay_out(figure)
     with atomic_write(svg) as temporary:
         figure.savefig(temporary, format="svg", transparent=True, metadata={"Date": None})
         temporary.write_text(_finished(temporary.read_text(), title, text))

@@ -20,7 +20,7 @@ WAVEFRONTS = "data_pipe_lsu_wavefronts_mem_shared"
 def pairs(results: Results) -> pd.DataFrame:
     """One row for each kernel, size and counter that both have of one source: variant, label, dtype, n, metric (ncu's),
     counter (our key), predicted, measured, and difference, relative to what was measured."""
-    measured, predicted = (results.without_failed(results.table(name)) for name in ("counters", "predictions"))
+    measured, predicted = (results.table(name, passed=True) for name in ("counters", "predictions"))
     both = measured.merge(predicted[[*KEYS, "value"]], on=KEYS, suffixes=("", "_predicted"))
     wavefronts = measured.assign(metric=measured["metric"].str.replace(WAVEFRONTS, CONFLICTS, regex=False))
     wavefronts = wavefronts[wavefronts["metric"] != measured["metric"]]

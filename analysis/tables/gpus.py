@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.results import Results, described, squares, usual
+from analysis.results import Results, squares, usual
 
 KEYS = ["variant", "n"]
 COLUMNS = ["model", "gpu", "variant", "label", "kind", "dtype", "n", "fraction", "fraction_low", "fraction_high"]
@@ -25,9 +25,8 @@ COLUMNS += ["fraction_greatest", "spread", "change", "beyond_spread"]
 
 def medians(results: Results) -> pd.DataFrame:
     """Rows of squares that were measured on each GPU: variant, n, session, fraction."""
-    rows = squares(described(results.raw("gpu_medians"), results.variants))
+    rows = squares(results.table("gpu_medians", passed=True))
     rows = rows[rows["clock_policy"].eq("boost") & rows["data"].eq("uniform")]
-    rows = rows[~rows["variant"].isin(results.failed["variant"])]
     fraction = rows["baseline_time_us_median"] / rows["time_us_median"]
     return rows.assign(fraction=fraction)[["variant", "dtype", "n", "session", "fraction"]]
 

@@ -1,8 +1,8 @@
 """summary.json: what the paper says of a results folder in a few words.
 
 machine and provenance as recorded; origin and archived; experiments with their titles, questions, kind of figure,
-sizes and the variants that were not measured; the best kernels (analysis.ladders); kernels that failed a check; counts
-of kernels, timings, samples and checks.
+sizes and the variants that were not measured; the best kernels (analysis.ladders); kernels that failed a check; what
+was left out and why; a note on all of it; counts of kernels, timings, samples and checks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.ladders import best_kernels
-from analysis.results import Results
+from analysis.results import Results, said
 from contracts import load_yaml, worklogs
 
 EXPERIMENTS = Path("experiments")
@@ -83,7 +83,8 @@ def summary_table(results: Results) -> dict[str, Any]:
         "experiments": experiments(results.timings),
         "best": best_kernels(results),
         "failed": results.failed.to_dict("records"),
-        "changed": results.changed,
+        "left_out": said(results.left_out),
+        "note": results.note,
         "counts": counts(results),
         "library_functions": functions[columns].to_dict("records"),
     }

@@ -48,7 +48,17 @@ def changed() -> Callable[..., Results]:
     def of(results: Results, **changes: Callable[[pd.DataFrame], pd.DataFrame]) -> Results:
         found = copy.copy(results)
         found.__dict__["_read"] = dict(results._read)
-        for name in ("timings", "squares", "counters", "predictions", "checks", "failed", "changed"):
+        for name in (
+            "timings",
+            "squares",
+            "counters",
+            "predictions",
+            "checks",
+            "failed",
+            "left_out",
+            "note",
+            "_measured_with",
+        ):
             found.__dict__.pop(name, None)
         for name, change in changes.items():
             if name == "timings":
@@ -60,6 +70,14 @@ def changed() -> Callable[..., Results]:
         return found
 
     return of
+
+
+@pytest.fixture(scope="session")
+def rehearsed(h100: Results, changed: Callable[..., Results]) -> Results:
+    """The H100's archive as if it were of a rehearsal."""
+    found = changed(h100, timings=lambda rows: rows)
+    found.__dict__["provenance"] = h100.provenance | {"gpu": "NVIDIA H100 rehearsal"}
+    return found
 
 
 @pytest.fixture(scope="session")

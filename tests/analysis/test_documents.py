@@ -13,6 +13,8 @@ import pytest
 from helpers import assert_one_line, run_module
 from pypdf import PdfReader
 
+from contracts import REHEARSAL
+
 MOST_PAGES = {"paper": 10, "supplement": 40}
 
 
@@ -45,6 +47,16 @@ def test_each_finding_is_stated_once_and_has_text_for_each_case(made: Path, copi
         done = render(copied, "paper")
         assert done.returncode == 0, (change, done.stderr)
         assert text_of(copied / "paper.pdf") != text
+
+
+def test_each_page_of_a_rehearsal_says_so(copied: Path) -> None:
+    path = copied / "tables" / "coverage.csv"
+    head, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([f"{head},note", *(f"{row},{REHEARSAL}" for row in rows)]) + "\n")
+    assert render(copied, "paper", "supplement").returncode == 0
+    for name in ("paper", "supplement"):
+        pages = [page.extract_text() for page in PdfReader(copied / f"{name}.pdf").pages]
+        assert all(REHEARSAL in text for text in pages) and pages[0].count(REHEARSAL) == 2, name
 
 
 def test_tables_without_rows_lead_to_sentences(copied: Path) -> None:

@@ -17,7 +17,7 @@ from analysis.explorer import __main__ as command
 from analysis.explorer.content import CHARTS, LADDERS, Sources, claims, core, measured, parts, significant
 from analysis.findings import FINDINGS
 from analysis.results import Results
-from contracts import UserError
+from contracts import REHEARSAL, UserError
 
 
 def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
@@ -38,10 +38,17 @@ def test_a_kernel_that_failed_a_check_is_named_and_has_no_number(
     fail = lambda rows: rows.assign(passed=rows["passed"] & (rows["variant"] != "sgemm_warptile"))  # noqa: E731
     sources = Sources([changed(h100, checks=fail)], tmp_path, tmp_path)
     found, numbers = core(sources), parts(sources)["gpu0"]
-    assert [row["variant"] for row in found["gpus"][0]["failed"]] == ["sgemm_warptile"]
+    (line,) = found["gpus"][0]["left_out"]
+    assert line.startswith("1 kernel, failed the check ") and line.endswith(": warptile")
     named = {row["variant"] for table in ("timings", "counters") for row in rows_of(numbers[table])}
     assert "sgemm_warptile" not in named | set(numbers["minimum_cycles"]) and "sgemm_vectorized" in named
     assert (found["findings"], found["claims"], found["pictures"]) == ([], 0, {})  # nothing was written there
+
+
+def test_a_rehearsal_has_a_banner_that_stays(rehearsed: Results, h100: Results, made: Path) -> None:
+    banner = f'<p class="warning" role="note">{REHEARSAL}</p>'
+    texts = [command.page(Sources([one], made / "tables", made / "figures")) for one in (rehearsed, h100)]
+    assert [banner in text for text in texts] == [True, False] and ".warning { position: sticky; top: 0;" in texts[0]
 
 
 def test_what_a_view_needs_is_there(h100: Results, h200: Results, made: Path) -> None:

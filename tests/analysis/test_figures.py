@@ -14,7 +14,8 @@ from matplotlib.text import Text
 
 from analysis import draw
 from analysis.figures import error, ladder, roofline, shapes, sizes, stalls, steps, style
-from analysis.results import Results
+from analysis.results import CHANGED, Results
+from contracts import REHEARSAL, UserError
 
 # What each figure must have among its words; a figure of an experiment as NAME_EXPERIMENT
 WORDS = {
@@ -135,6 +136,59 @@ def test_labels_that_would_overlap_are_pushed_apart_in_their_order() -> None:
     assert placed[3] == 5.0 and sorted(placed) == placed
     assert [b - a for a, b in pairwise(placed[:3])] == pytest.approx([0.5, 0.5])
     assert sum(placed[:3]) / 3 == pytest.approx(1.1)
+
+
+@pytest.fixture(scope="module")
+def own(h100: Results, variants_csv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one experiment that was just measured, without resources.csv."""
+    folder = tmp_path_factory.mktemp("results") / "h100" / "only" / "sgemm_ladder"
+    folder.mkdir(parents=True)
+    for name in ("machine.json", "provenance.json", "samples.parquet", "windows.csv", "checks.csv", "counters.csv"):
+        (folder / name).symlink_to(h100.folder / name)
+    return folder
+
+
+@pytest.mark.parametrize("figure", ["ladder", "sizes", "counters", "stalls", "bounds"])
+def test_a_measured_experiment_of_which_nothing_counts_is_an_error(
+    figure: str, own: Path, variants_csv: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=r"nothing to show.*\d+ kernels, no code hash: resources.csv is missing: naive"):
+        draw.draw(Results(own, variants_csv), [f"{figure}:sgemm_ladder"], tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_experiment_that_its_own_folder_lacks_is_an_error_but_not_where_counters_were_not_permitted(
+    h100: Results, own: Path, changed: Callable[..., Results], tmp_path: Path
+) -> None:
+    none = {"windows": lambda rows: rows, "counters": lambda rows: rows.iloc[:0]}
+    alone = changed(h100, **none, timings=lambda rows: rows[rows["experiment"] != "sgemm_ladder"])
+    alone._read["windows"] = h100.raw("windows").query("experiment != 'sgemm_ladder'")
+    alone.folder = own
+    for name in ("ladder", "counters"):
+        with pytest.raises(UserError, match=r"nothing to show\. (It was not measured|Nothing was profiled)\."):
+            draw.draw(alone, [f"{name}:sgemm_ladder"], tmp_path)
+    alone.__dict__["provenance"] = h100.provenance | {"left_out": {"profile": "no permission"}}
+    draw.draw(alone, ["counters:sgemm_ladder"], tmp_path)
+    assert "no permission" in (tmp_path / "counters_sgemm_ladder.svg").read_text()
+
+
+def test_an_archive_that_lacks_an_experiment_or_is_older_than_its_kernels_says_so(
+    h100: Results, h200: Results, changed: Callable[..., Results], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = changed(h100, windows=lambda rows: rows.assign(code_hash="0" * 16))
+    for results, said in ((h200, "It was not measured."), (older, f"kernels, {CHANGED}: naive, ")):
+        draw.draw(results, ["ladder:sgemm_ladder" if results is older else "ladder:hopper_level"], tmp_path)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "nothing to show" in line and said in line
+    assert len(list(tmp_path.glob("*.svg"))) == 2
+
+
+def test_a_rehearsal_s_figures_say_so_at_the_top_once(rehearsed: Results, tmp_path: Path) -> None:
+    draw.draw(rehearsed, ["ladder:sgemm_ladder", "gpus", "tiles"], tmp_path)
+    for name in ("ladder_sgemm_ladder", "gpus", "tiles"):
+        root = ET.parse(tmp_path / f"{name}.svg").getroot()
+        assert [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")].count(REHEARSAL) == 1
+        assert REHEARSAL in str(root.findtext("{http://www.w3.org/2000/svg}desc"))
 
 
 def test_a_figure_without_measurements_says_so(h100: Results, changed: Callable[..., Results]) -> None:

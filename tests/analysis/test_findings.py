@@ -131,6 +131,12 @@ CHANGED: list[tuple[str, str, Change, bool | None, str]] = [
 ]  # fmt: skip
 
 
+def test_two_processes_are_not_several_where_five_have_timed_zeros(h100: Results, changed: Changed) -> None:
+    few = changed(h100, timings=with_cells("processes", 2, variant="cublas_bf16", data="zeros"))
+    named = [{name for name, _ in findings._timed_with_zeros(results)} for results in (h100, few)]
+    assert named[0] - named[1] == {"cublas_bf16"} and named[1]
+
+
 @pytest.mark.parametrize(("name", "table", "change", "holds", "words"), CHANGED)
 def test_other_data_is_another_finding(
     name: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from helpers import ROOT, run_module
 
 from analysis import ladders, readme
 from analysis.results import Results
-from contracts import UserError
+from contracts import REHEARSAL, UserError
 
 README = ROOT / "README.md"
 
@@ -33,6 +34,14 @@ def test_the_blocks_are_those_of_the_archives_and_a_stale_one_is_written_again(
     assert run(copy) == 0 and copy.read_text() == README.read_text()
     with pytest.raises(UserError, match="no block findings; needed: a line <!-- findings -->"):
         readme.filled("<!-- best-kernels -->\n<!-- end -->\n", {"best-kernels": "x", "findings": "y"}, "README.md")
+
+
+def test_a_rehearsal_is_not_taken(rehearsed: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readme, "Results", lambda *_: rehearsed)
+    given = ["--findings", "x", "--archives", "data/h100", "--catalogue", "x", "README.md"]
+    monkeypatch.setattr(sys, "argv", ["readme", *given])
+    with pytest.raises(UserError, match=f"data/h100: {REHEARSAL}; README has measurements"):
+        readme.main()
 
 
 def test_a_finding_says_where_it_holds_and_what_was_emulated() -> None:
@@ -56,5 +65,11 @@ def test_the_best_kernel_is_the_one_whose_interval_begins_highest(
         rows.loc[(rows["variant"] == first) & (rows["n"] == 4096), "fraction_low"] = 0.5
         return rows
 
+    def twice(rows):  # type: ignore[no-untyped-def]
+        """Fast, but measured by two processes alone."""
+        rows.loc[(rows["variant"] == "hgemm_naive_bf16") & (rows["n"] == 4096), ["processes", "fraction_low"]] = 2, 9.0
+        return rows
+
     first = best(h100)
+    assert best(changed(h100, timings=twice)) == first
     assert "bcol" not in first and best(changed(h100, timings=widen)) != first  # B by rows, as for every other kernel

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from analysis import reproduce
-from analysis.results import Results
+from analysis.results import CHANGED, Results
+from contracts import REHEARSAL
 from contracts.samples import read_samples
 
 
@@ -32,9 +34,66 @@ def test_a_row_repeats_inside_the_archives_range_or_within_one_percent(h100: Res
     assert set(rows.index) == set(ours["variant"])  # a library next to itself says nothing
     assert not rows.loc[far, "repeats"] and not rows.loc[other, "same_code"]
     assert rows.drop(far)["repeats"].all() and rows.drop(other)["same_code"].all()
+
+
+def test_each_measured_row_is_shown_or_named_with_its_reason(h100: Results, changed: Callable[..., Results]) -> None:
+    def here(rows: pd.DataFrame) -> pd.DataFrame:
+        rows = rows[rows["experiment"] == "sgemm_ladder"].copy()
+        rows.loc[rows["variant"] == "sgemm_naive", "code_hash"] = "0" * 16
+        rows.loc[rows["variant"] == "sgemm_coalesced", "passed"] = False
+        return rows
+
+    def there(rows: pd.DataFrame) -> pd.DataFrame:
+        rows = rows[~(rows["variant"].eq("sgemm_warptile") & rows["n"].eq(4096))]
+        rows = rows[rows["variant"] != "sgemm_vectorized"]
+        return rows.assign(
+            left_out=rows["left_out"].astype(object).mask(rows["variant"] == "sgemm_tma", "no steady clock")
+        )
+
+    archive = changed(h100, windows=there)
+    rows = reproduce.compared(changed(h100, windows=here), archive).set_index("variant")
+    assert rows["reason"].dropna().to_dict() == {
+        "sgemm_naive": CHANGED,
+        "sgemm_coalesced": "failed its check after timing",
+        "sgemm_warptile": reproduce.NO_PROBLEM,
+        "sgemm_vectorized": reproduce.NO_KERNEL,
+        "sgemm_tma": "in the archive, no steady clock",
+    }
+    assert not rows.loc["sgemm_vectorized", "wanted"] and rows.drop("sgemm_vectorized")["wanted"].all()
     text = reproduce.report(rows.reset_index())
-    assert f"{len(rows) - 2} of {len(rows) - 1} rows" in text and text.count("  differs") == 1
-    assert f"machine code differs: {rows.loc[other, 'label']}" in text
+    lines = text.splitlines()
+    assert f"not compared, {reproduce.NO_PROBLEM}: sgemm_ladder: warptile 4096 uniform" in lines
+    assert (
+        lines[-1]
+        == f"compared {len(rows) - 5} of {len(rows) - 1} measured rows; 1 more of kernels that the archive lacks"
+    )
+    fp32 = int(rows["reason"].isna()[rows["dtype"] == "fp32"].sum())
+    assert any(line.startswith(f"fp32: {fp32} of {fp32} rows (100%) repeat") for line in lines[-4:])
+
+
+@pytest.mark.parametrize(("kept", "code"), [(10, 0), (9, 0), (8, 1)])
+def test_fewer_than_nine_in_ten_rows_found_is_an_error(
+    kept: int, code: int, h100: Results, changed: Callable[..., Results], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = list(h100.timings.query("experiment == 'sgemm_ladder' and variant != baseline")["variant"][:10])
+
+    def ten(rows: pd.DataFrame) -> pd.DataFrame:
+        rows = rows[(rows["experiment"] == "sgemm_ladder") & rows["variant"].isin(chosen)].copy()
+        return rows.assign(code_hash=rows["code_hash"].where(rows["variant"].isin(chosen[:kept]), "0" * 16))
+
+    folders = {"here": changed(h100, windows=ten), "data": h100}
+    monkeypatch.setattr(reproduce, "Results", lambda folder, _: folders[folder.name])
+    assert reproduce.main(["--results", "here", "--archive", "data", "--catalogue", "x"]) == code
+
+
+def test_a_rehearsal_is_named_first_and_last(
+    h100: Results, rehearsed: Results, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = {"here": rehearsed, "data": h100}
+    monkeypatch.setattr(reproduce, "Results", lambda folder, _: folders[folder.name])
+    assert reproduce.main(["--results", "here", "--archive", "data", "--catalogue", "x"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[0], lines[-1]) == (REHEARSAL, REHEARSAL)
 
 
 def test_a_row_stands_beside_that_of_its_experiment_and_else_of_the_one_with_most_processes(h100: Results) -> None:
@@ -55,6 +114,12 @@ def test_the_medians_of_a_card_are_of_its_own_processes(h100: Results) -> None:
     other = rows.assign(session=(rows["process"] < 3).map({True: "00000000", False: "00000001"}))
     folder = SimpleNamespace(raw=lambda _: other, path=lambda _: h100.path("samples"))
     found = reproduce.by_card([folder]).set_index("session")  # type: ignore[list-item]
+    for changed in ({"left_out": "no steady clock"}, {"passed": False}):  # the fifth process does not count
+        marked = other.astype({"left_out": object}).copy()
+        marked.loc[marked["process"] == 4, list(changed)] = list(changed.values())
+        without = SimpleNamespace(raw=lambda _, rows=marked: rows, path=lambda _: h100.path("samples"))
+        left = reproduce.by_card([without]).set_index("session")  # type: ignore[list-item]
+        assert left.loc["00000001", "time_us_median"] == pytest.approx(expected.loc[3]) != expected.loc[3:].median()
     assert found.loc["00000001", "time_us_median"] == pytest.approx(expected.loc[3:].median())
     assert len(found) == 2  # and none of one card alone:
     alone = SimpleNamespace(raw=lambda _: rows.assign(session="00000001"), path=lambda _: h100.path("samples"))

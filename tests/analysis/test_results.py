@@ -11,7 +11,17 @@ import pandas as pd
 import pytest
 
 from analysis.counters import DERIVED, SCALE, top_stall, wide
-from analysis.results import Results, described, of_archives, usual
+from analysis.results import (
+    CHANGED,
+    FIRST,
+    GONE,
+    NO_BUILDS,
+    LeftOut,
+    Results,
+    of_archives,
+    tell_left_out,
+    usual,
+)
 from analysis.timings import KEY
 from contracts import UserError, read_rows, write_rows
 
@@ -46,19 +56,57 @@ def test_a_kernel_that_failed_a_check_is_in_nothing_that_shows_its_speed(
 
     failed = changed(h100, checks=fail)
     assert list(failed.failed["variant"]) == ["sgemm_warptile"]
+    assert [one.label for one in failed.left_out] == ["warptile"] and failed.left_out[0].reason.startswith(
+        "failed the "
+    )
     for rows in (failed.timings, failed.counters, failed.predictions):
         assert len(rows) and "sgemm_warptile" not in set(rows["variant"])
 
 
-def test_a_row_of_other_machine_code_is_left_out_and_named_and_so_is_one_of_no_kernel(
-    h100: Results, changed: Callable[..., Results]
+def other_code(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(code_hash=rows["code_hash"].mask(rows["variant"] == "sgemm_naive", "0" * 16))
+
+
+def gone(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(variant=rows["variant"].replace("sgemm_naive", "gone"))
+
+
+def not_steady(rows: pd.DataFrame) -> pd.DataFrame:
+    """One process of one row of the kernel; its other rows still count."""
+    own = (rows["variant"] == "sgemm_naive") & (rows["experiment"] == "sgemm_ladder") & (rows["process"] == 2)
+    return rows.assign(left_out=rows["left_out"].astype(object).mask(own & (rows["n"] == 4096), "no steady clock"))
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (other_code, LeftOut("naive", CHANGED)),
+        (gone, LeftOut("gone", GONE)),
+        (not_steady, LeftOut("naive", "no steady clock", "sgemm_ladder 4096 uniform")),
+    ],
+)
+def test_what_does_not_count_is_named_with_the_reason(
+    change: Callable[[pd.DataFrame], pd.DataFrame], expected: LeftOut, h100: Results, changed: Callable[..., Results]
 ) -> None:
-    rows = pd.DataFrame({"variant": ["sgemm_naive", "sgemm_tma", "gone"], "code_hash": ["other", "x", "x"]})
-    now = h100.variants.assign(code_hash=h100.variants["code_hash"].where(h100.variants["variant"] != "sgemm_tma", "x"))
-    assert list(described(rows, now)["variant"]) == ["sgemm_tma"]
-    other = lambda rows: rows.assign(code_hash=rows["code_hash"].mask(rows["variant"] == "sgemm_naive", "0" * 16))  # noqa: E731
-    found = changed(h100, windows=other)
-    assert h100.changed == [] and found.changed == ["naive"] and "sgemm_naive" not in set(found.timings["variant"])
+    found = changed(h100, windows=change)
+    assert h100.left_out == [] and found.left_out == [expected]
+    own = found.raw("windows").query("variant in ('sgemm_naive', 'gone') and experiment == 'sgemm_ladder'")
+    assert len(own) and found.described(own).empty
+
+
+def test_without_builds_every_kernel_is_named_and_so_is_what_failed(
+    copied: Path, variants_csv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copied / "resources.csv").unlink()
+    results = Results(copied, variants_csv)
+    kernels = {one.label for one in results.left_out}
+    assert {one.reason for one in results.left_out} == {NO_BUILDS} and set(results.timings["kind"]) == {"baseline"}
+    tell_left_out(results)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        f"left out of {copied}: {len(kernels)} kernels, no code hash: resources.csv is missing: naive, "
+    )
+    assert line.endswith(f" and {len(kernels) - FIRST} more")
 
 
 def test_counters_have_plain_units_and_our_names() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,11 +11,12 @@ import pandas as pd
 import pytest
 from helpers import run_module
 
-from analysis import compare
+from analysis import compare, tabulate
 from analysis.ladders import LIBRARY, steps, worklog_of
-from analysis.results import Results
+from analysis.results import CHANGED, Results
 from analysis.tables import emulator, gpus, kernels, shapes
 from analysis.tables.steps import moved
+from contracts import REHEARSAL, UserError
 from contracts.worklogs import OURS
 
 
@@ -126,6 +128,28 @@ def test_summary_and_coverage_say_what_was_measured_and_what_was_left_out(tables
     assert rows.loc[(h100.name, "timings, boost clocks"), "rows"] == len(h100.raw("windows"))
 
 
+def test_rows_of_a_rehearsal_say_so_and_those_of_another_gpu_do_not(
+    rehearsed: Results, h200: Results, tmp_path: Path
+) -> None:
+    sources = tabulate.Sources(rehearsed, {"h100": rehearsed, "h200": h200})
+    tabulate.write(sources, ["timings", "gpus", "coverage", "counter_names", "summary"], tmp_path)
+    found = {path.stem: pd.read_csv(path) for path in tmp_path.glob("*.csv")}
+    assert set(found["timings"]["note"]) == {REHEARSAL} and "note" not in found["counter_names"]
+    for name, gpu in (("gpus", "model"), ("coverage", "gpu")):
+        notes = found[name].groupby(gpu)["note"].agg(lambda column: set(column.fillna("")))
+        assert notes.to_dict() == {"h100": {REHEARSAL}, "h200": {""}}
+    assert json.loads((tmp_path / "summary.json").read_text())["note"] == REHEARSAL
+
+
+def test_a_table_that_is_asked_for_and_has_no_row_is_an_error(
+    h100: Results, changed: Callable[..., Results], tmp_path: Path
+) -> None:
+    none = changed(h100, counters=lambda rows: rows.assign(code_hash="0" * 16))
+    with pytest.raises(UserError, match=f"table counters has no row: .* kernels, {CHANGED}: naive, "):
+        tabulate.write(tabulate.Sources(none, {}), ["counters"], tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_two_variants_are_compared_metric_by_metric(h100: Results) -> None:
     table = compare.compare(compare.known(h100, "sgemm_blocktile_2d", "sgemm_vectorized"), ("old", "new"))
     rows = table.drop_duplicates("metric").set_index("metric")
@@ -143,7 +167,8 @@ def test_two_variants_are_compared_metric_by_metric(h100: Results) -> None:
         ("analysis.compare", ["--a", "sgemm_naive", "--b", "sgemm_splitk_32x32"], "no size has counters"),
         ("analysis.draw", ["ladders"], "unknown figure 'ladders'"),
         ("analysis.draw", ["ladder:"], "'ladder:' names no experiment"),
-        ("analysis.draw", ["ladder:none"], "no such experiment"),
+        ("analysis.draw", ["ladder:none"], "unknown experiment 'none' in experiments"),
+        ("analysis.draw", ["counters:sgemm_laddr"], "nearest: sgemm_ladder"),
         ("analysis.draw", ["overview:red"], "red"),
     ],
 )

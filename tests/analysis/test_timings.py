@@ -58,7 +58,8 @@ def test_the_isolated_fraction_is_of_long_runs_back_to_back_and_of_five_processe
     short = five([5.0] * 5, power_run_us=149.0, baseline_run_us=150.0)  # not at a steady clock
     windows, rows = five([5.0] * 5)
     four = windows[:4], [one for one in rows if one["process"] < 4]
-    assert math.isnan(row_of(*short)["fraction_isolated"]) and math.isnan(row_of(*four)["fraction_isolated"])
+    assert math.isnan(row_of(*short)["fraction_isolated"])
+    assert all(math.isnan(row_of(*four)[name]) for name in ("fraction_isolated", "time_isolated_us"))
 
 
 def test_one_process_has_the_spread_between_gpus_as_its_interval() -> None:
