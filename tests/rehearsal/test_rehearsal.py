@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pypdf
 import pytest
 import rehearse
-from helpers import ROOT
 from rehearse import Rehearsal
-
-from contracts import read_rows
-from contracts.rehearsals import REHEARSAL
 
 WRONG = ("sum[", "sum[")  # set below
 
