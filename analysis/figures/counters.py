@@ -66,7 +66,8 @@ def nothing(results: Results, what: str, asked: str, experiment: str | None) -> 
     """The panel, or the error, where no counter of an experiment counts; `experiment` is None where none was named."""
     rows = results.raw("counters")
     rows = rows[rows["variant"].isin(declared().get(asked, {}).get("variants", []))]
-    why = results.provenance.get("left_out", {}).get("profile") or "Nothing was profiled."
+    recorded = results.provenance.get("left_out", {}).get("profile") if results.has("counters") else None
+    why = recorded or "Nothing was profiled."
     return style.empty(results, what, why, experiment=experiment, measured=rows)
 
 
