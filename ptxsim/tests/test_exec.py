@@ -77,6 +77,31 @@ def test_cublas(programs, tmp_path):
     assert calls == ["cublasSgemm"] * 2 + ["cublasGemmEx", "cublasSgemmStridedBatched", "cublasLtMatmul"]
 
 
+def test_the_clock_of_the_device(programs, tmp_path):
+    report = tmp_path / "report.json"
+    for gpu, sms, mhz in (("h100", 132, 1980), ("rtx5090", 170, 2407)):
+        done = programs.run("clock", options=["--gpu", gpu, "--report", str(report)])
+        words = done.stdout.split()
+        first, second, between = (float(words[i]) for i in (7, 9, 11))
+        assert words[:7] == f"{sms} SMs at {mhz}.0 to {mhz}.0 MHz;".split(), done.stderr
+        assert 20 < first < second - 3 and first + second < between  # 990 rounds of at least three instructions
+    launches = json.loads(report.read_text())["launches"]
+    assert [(one["function"], one["profiled"]) for one in launches] == [
+        ("stamp", False),
+        ("work", False),
+        ("work", True),
+        ("stamp", False),
+    ]
+    assert launches[2]["device_ns"] * 1e-6 == pytest.approx(second, abs=0.01) and launches[2]["registers"] > 0
+
+
+@pytest.mark.parametrize(("visible", "seen"), [("GPU-stand-in-1", 1), (" 3", 1), ("", 0), ("-1", 0)])
+def test_visible_devices(programs, monkeypatch, visible, seen):
+    monkeypatch.setitem(programs.environment, "CUDA_VISIBLE_DEVICES", visible)
+    done = programs.run("clock", options=["-q"])
+    assert (done.stdout == "0: no CUDA-capable device is detected\n") == (not seen), done.stderr
+
+
 def test_planted_faults(programs, tmp_path):
     report = tmp_path / "report.json"
     done = programs.run("faults", options=["--report", str(report)])

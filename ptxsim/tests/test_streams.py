@@ -54,3 +54,22 @@ def test_a_clock_that_is_read_before_the_kernel_has_ended_is_noted(programs, way
         r"note: clock_gettime at streams.cu:\d+: the clock is read before the host has waited", done.stderr
     )
     assert done.returncode == 0 and (found is not None) == noted, done.stderr
+
+
+HELD = {  # what is queued behind a kernel that polls a flag of the host: 5 is copied, 1 added, the 6 copied back
+    "released": "0 6 later",
+    "query": "600 600 1 6 no error",  # not ready once, even with the flag up
+    "others": "7 16",  # a stream that is not held goes on; what waits for the held one sees its result
+    "event": "600 0",  # the host waited for an event, not for what comes after it
+    "left": "left",
+    "never": "the launch timed out and was terminated",
+}
+
+
+@pytest.mark.parametrize("way", HELD)
+def test_a_kernel_may_wait_for_the_host(programs, way):
+    done = programs.run("held", way, options=["-q"])
+    assert done.stdout == HELD[way] + "\n", done.stderr
+    assert done.returncode == (way == "never")
+    assert ("held.cu:8: block (0, 0, 0), thread (0, 0, 0): deadlock" in done.stderr) == (way == "never")
+    assert ("6 launches and copies not done" in done.stderr) == (way == "left")
