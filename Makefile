@@ -40,10 +40,10 @@ rehearse: .venv/installed
 fuzz: .venv/installed
 	FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest ptxsim/tests/test_fuzz.py -n 2 --timeout 7200
 
-# On a machine with a GPU: the tests that need one. `snakemake archive` keeps what they printed.
+# On a machine with a GPU: the tests that need one. `snakemake archive` keeps the report.
 test-gpu: .venv/installed
-	mkdir -p results
-	$(BIN)/python -m pytest -m gpu --no-header -rA > results/gpu-tests.txt; status=$$?; cat results/gpu-tests.txt; exit $$status
+	rm -f results/gpu-tests.txt
+	$(BIN)/python -m pytest -m gpu tests/experiments --gpu-report results/gpu-tests.txt
 
 .venv/installed: pyproject.toml ptxsim/pyproject.toml ptxsim/native.c
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"error: Python {sys.version.split()[0]}; 3.11 or newer is needed: make PYTHON=python3.x")'

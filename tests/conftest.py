@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import gc
 import os
 import shutil
@@ -11,18 +12,24 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from helpers import ARCH, ARCHIVE, ROOT, copy_tree, snakemake
-from hypothesis import HealthCheck, settings
+from helpers import ARCH, ARCHIVE, ROOT, copy_tree, emulated, snakemake
 from trees import OF_SOME
 
-from contracts import read_json
+from contracts import read_json, write_text
 from experiments.gpu import discovery
-from experiments.stages import build
+from experiments.stages import build, provenance
 from kernels import catalogue
 from ptxsim.ptx.compiler import compile_ptx
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+try:
+    from hypothesis import HealthCheck, settings
+except ImportError:  # the tests on a GPU do without
+    pass
+else:
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any machine")
+
+OF_GPU = ROOT / "tests" / "experiments"  # the folder that `make test-gpu` collects
 
 
 def pytest_collection_finish() -> None:
@@ -31,13 +38,51 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--gpu-report FILE`, for `make test-gpu`."""
+    parser.addoption("--gpu-report", type=Path, metavar="FILE", help="write commit, date, GPU, counts and failures")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Write the report of the tests on a GPU: four lines of what ran where, then a line for each failure."""
+    path, stats = config.getoption("gpu_report"), terminalreporter.stats
+    if path is None:
+        return
+    here = discovery.gpu()
+    bad = [*stats.get("failed", ()), *stats.get("error", ())]
+    counts = {"passed": len(stats.get("passed", ())), "failed": len(bad), "skipped": len(stats.get("skipped", ()))}
+    lines = [
+        f"commit: {provenance.git('rev-parse', 'HEAD') or 'unknown'}{'' if provenance.clean_commit() else ', changed'}",
+        f"date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC",
+        f"GPU: {here.name if here else 'none'}",
+        ", ".join(f"{name}: {count}" for name, count in counts.items()),
+    ]
+    for report in bad:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        reason = (crash.message if crash else str(report.longrepr)).strip().splitlines() or [""]
+        lines.append(f"FAILED {report.nodeid}: {reason[0][:200]}")
+    write_text(path, "\n".join(lines) + "\n")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip `gpu` tests where there is none, and `slow` ones unless -m speaks of them."""
-    no_gpu = pytest.mark.skip(reason="needs an NVIDIA GPU")
+    """Skip `gpu` tests where there is none, `card` ones on an emulated one, and `slow` ones unless -m speaks of them.
+
+    Whatever needs a card needs a GPU: `-m gpu` chooses it, too.
+    """
+    no_gpu = pytest.mark.skip(reason="needs a GPU")
+    no_card = pytest.mark.skip(reason="needs a real card: this GPU is emulated")
     not_asked = pytest.mark.skip(reason="slow: run with -m slow")
     for item in items:
-        if item.get_closest_marker("gpu") and discovery.gpu() is None:
-            item.add_marker(no_gpu)
+        if card := item.get_closest_marker("card"):
+            item.add_marker("gpu")
+        if item.get_closest_marker("gpu"):
+            if not item.path.is_relative_to(OF_GPU):
+                raise pytest.UsageError(f"{item.nodeid} needs a GPU; `make test-gpu` looks in {OF_GPU} alone")
+            if discovery.gpu() is None:
+                item.add_marker(no_gpu)
+            elif card and emulated():
+                item.add_marker(no_card)
         if item.get_closest_marker("slow") and "slow" not in config.getoption("markexpr"):
             item.add_marker(not_asked)
 

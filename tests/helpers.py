@@ -18,12 +18,19 @@ from pathlib import Path
 
 from contracts import read_yaml, write_json
 from contracts.recorded import Resources
+from experiments.gpu import discovery
 from experiments.stages import toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVE = ROOT / "data" / read_yaml(ROOT / "config.yaml", "config")["archive"]  # stands in where nothing is measured
 ARCH = "sm_90a"
 BIN = Path(sys.executable).parent  # snakemake, ruff and the others of this environment
+
+
+def emulated() -> bool:
+    """Whether the GPU is one that ptxsim exec emulates, by the name that the stand-in for NVML gives it."""
+    here = discovery.gpu()
+    return here is not None and here.name.endswith("rehearsal")
 
 
 def environment(**changes: str) -> dict[str, str]:

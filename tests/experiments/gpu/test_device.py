@@ -142,7 +142,8 @@ def bench(variant: Variant, folder: Path, data: str = "uniform") -> Record:
     """The record of a short measurement of one size."""
     problem = ProblemSpec.square(1024)
     short: dict[str, Any] = {"warmup_s": 0.05, "window_s": 0.05, "samples": 20, "precision": 1e-9, "processes": 1}
-    experiment = declarations.Experiment("short", "t", "q?", (variant.name,), problems=(problem,), **short)
+    named: dict[str, Any] = {"name": "short", "title": "t", "question": "q?", "variants": (variant.name,)}
+    experiment = declarations.Experiment(problems=(problem,), **named, **short)
     item = declarations.Item(variant.name, problem, data, "boost", experiment.protocol)
     shipped = catalogue.load()
     asked = Asked(replace(shipped, entries={**shipped, variant.name: variant}), folder)

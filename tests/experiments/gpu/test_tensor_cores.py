@@ -17,6 +17,7 @@ from ptxsim.machine import tensor_cores
 from ptxsim.ptx.parser import parse
 
 KERNELS = ROOT / "ptxsim" / "tests" / "kernels"
+SOURCES = [KERNELS / "wgmma.cu", KERNELS / "foreign_sm90.cu", Path(__file__).with_name("mma.cu")]
 DTYPES = {
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
@@ -78,9 +79,7 @@ class Both:
         from experiments.gpu import device
 
         self.device, self.gpu = device, device.Gpu(folder)
-        self.modules = {
-            name: device.load_cubin(folder / f"{name}.cubin") for name in ("wgmma", "foreign", "foreign_sm90")
-        }
+        self.modules = {path.stem: device.load_cubin(folder / f"{path.stem}.cubin") for path in SOURCES}
         self.parsed = {name: parse((folder / f"{name}.ptx").read_text()) for name in self.modules}
 
     def differing(self, module: str, entry: str, block: int, out: Array, inputs: list[Array]) -> float:
@@ -102,8 +101,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     """The test kernels, compiled, and the card, held."""
     folder, nvcc = tmp_path_factory.mktemp("tensor"), toolchain.nvcc()
     build.compile_source(ROOT / "experiments" / "gpu" / "harness.cu", folder / "harness", "sm_90a", nvcc)
-    for name in ("wgmma", "foreign", "foreign_sm90"):
-        build.compile_source(KERNELS / f"{name}.cu", folder / name, "sm_90a", nvcc)
+    for path in SOURCES:
+        build.compile_source(path, folder / path.stem, "sm_90a", nvcc)
     with session(wait_s=600):
         yield Both(folder)
 
@@ -120,7 +119,7 @@ MMA = {
 }
 
 
-@pytest.mark.gpu
+@pytest.mark.card
 @pytest.mark.parametrize("kind", [*INPUTS, "any"])
 @pytest.mark.parametrize("name", WGMMA)
 def test_wgmma_gives_the_bits_of_the_card(both: Both, name: str, kind: str) -> None:
@@ -132,7 +131,7 @@ def test_wgmma_gives_the_bits_of_the_card(both: Both, name: str, kind: str) -> N
         assert both.differing("wgmma", entry, 128, np.zeros((64, 64), np.uint32), [a, b]) == 0, turn
 
 
-@pytest.mark.gpu
+@pytest.mark.card
 @pytest.mark.parametrize("kind", [*INPUTS, "any"])
 @pytest.mark.parametrize("entry", MMA)
 def test_mma_gives_the_bits_of_the_card(both: Both, entry: str, kind: str) -> None:
@@ -142,10 +141,10 @@ def test_mma_gives_the_bits_of_the_card(both: Both, entry: str, kind: str) -> No
         words = bits(rng, kind, MMA[entry], (32, 6 * 4 // dtype.itemsize)).view(np.uint32)
         c = bits(rng, "any" if kind == "any" else "normal", "f16" if "f16_f16" in entry else "tf32", (32, 8))
         words = np.concatenate([words, np.ascontiguousarray(c).view(np.uint32)[:, :4]], axis=1)
-        assert both.differing("foreign", entry, 32, np.zeros((32, 4), np.uint32), [words]) == 0, turn
+        assert both.differing("mma", entry, 32, np.zeros((32, 4), np.uint32), [words]) == 0, turn
 
 
-@pytest.mark.gpu
+@pytest.mark.card
 @pytest.mark.parametrize("kind", [*INPUTS, "any"])
 def test_mma_of_8_bit_floats_gives_the_bits_of_the_card(both: Both, kind: str) -> None:
     rng = np.random.default_rng(9)
