@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 HARNESS = "harness.cubin"  # in the build folder
-PACKAGE = {"cublas": "nvidia-cublas", "torch": "torch", "triton": "triton"}  # that brings a baseline's library
+PACKAGE = {  # that brings a baseline's library
+    "cublas": "nvidia-cublas",
+    "cublaslt": "nvidia-cublas",
+    "torch": "torch",
+    "triton": "triton",
+}
 FOLDER = "measured"  # of a machine's results
 Basis = Mapping[str, Any]
 
