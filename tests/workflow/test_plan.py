@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from helpers import ROOT
 
 from contracts import UserError, load_yaml, registry
 from experiments import declarations
+from experiments.declarations import Experiment
 from experiments.stages import bench
 from kernels import catalogue
 from kernels.problem import ProblemSpec
@@ -174,7 +176,31 @@ def test_a_sweep_is_timed_by_several_jobs_which_together_time_each_problem_once(
     assert sorted(itertools.chain(*slices), key=whole.problems.index) == list(whole.problems)
     assert max(map(len, slices)) * len(whole.variants) <= WINDOWS + len(whole.variants)
     assert max(map(len, slices)) - min(map(len, slices)) <= 1
-    assert plan.slices("sgemm_ladder", "fp32-1") == ["1of1"]
+    ladder, part = plan.everything["sgemm_ladder"], plan.parts("sgemm_ladder")["fp32-1"]
+    windows = len(part) * ladder.processes  # each process has one of each variant
+    assert plan.slices("sgemm_ladder", "fp32-1") == ["1of1"] and len(ladder.problems) == len(ladder.data) == 1
+    assert ladder.processes > 1 and windows <= WINDOWS
+
+
+@pytest.mark.parametrize(
+    ("problems", "kinds", "processes", "jobs"),
+    [(4, 1, 5, 1), (6, 1, 5, 1), (7, 1, 5, 2), (7, 1, 1, 1), (4, 2, 5, 2), (4, 1, 50, 4), (3, 1, 500, 3)],
+)
+def test_a_job_has_so_many_windows_of_all_problems_kinds_of_data_and_processes(
+    problems: int, kinds: int, processes: int, jobs: int
+) -> None:
+    """Of a part of four variants; a problem is in one job."""
+    asked = Experiment(
+        name="pairs",
+        title="t",
+        question="q?",
+        variants=("sgemm_naive", "sgemm_coalesced", "sgemm_smem_tile", "cublas_fp32"),
+        problems=tuple(ProblemSpec.square(64 * (i + 1)) for i in range(problems)),
+        data=("uniform", "zeros")[:kinds],
+        processes=processes,
+    )
+    one = replace(made("all", device=H200), experiments={"pairs": asked}, compared=None)
+    assert one.slices("pairs", "fp32-1") == [f"{number}of{jobs}" for number in range(1, jobs + 1)]
 
 
 @pytest.mark.parametrize("words", ["0of3", "4of3", "2/3", "of", ""])

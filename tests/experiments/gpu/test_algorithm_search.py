@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from experiments.gpu.algorithm_search import FIRST_ROUNDS, SECOND_ROUNDS, fastest
+from experiments.gpu.algorithm_search import FIRST_ROUNDS, NEAR, SECOND_ROUNDS, fastest, search
 
 
 class Card:
@@ -44,6 +44,29 @@ def test_who_is_far_off_is_not_in_the_final_and_the_others_have_as_many_turns() 
     slow = Card([3e5, 3.01e5])
     fastest(2, slow)
     assert Counter(slow.asked[1]) == dict.fromkeys((0, 1), SECOND_ROUNDS[0])
+
+
+@pytest.mark.parametrize(
+    ("times", "winner", "second", "decided"),
+    [
+        ([103.0, 100.0, 200.0], (1, 100.0), (0, 103.0), True),
+        ([200.0, 100.0, 150.0], (1, 100.0), (2, 150.0), True),  # no second pass: nobody else is near
+        ([100.0, 100.0 * (1 + NEAR)], (0, 100.0), (1, 100.0 * (1 + NEAR)), True),  # still near
+        ([100.0, 100.0], (0, 100.0), (1, 100.0), False),
+        ([100.0], (0, 100.0), (None, None), True),
+    ],
+)
+def test_a_search_says_how_long_the_winner_and_the_second_took(
+    times: list[float], winner: tuple[int, float], second: tuple[int | None, float | None], decided: bool
+) -> None:
+    found = search(len(times), Card(times))
+    assert (found.winner, found.time_us) == winner and (found.next, found.next_time_us) == second
+    assert found.decided is decided
+
+
+def test_a_second_that_is_slower_in_most_rounds_is_not_decided_by_noise() -> None:
+    assert not search(2, Card([100.0, 100.1], noise=0.03)).decided
+    assert search(2, Card([100.0, 103.0], noise=0.01)).decided
 
 
 def test_orders_vary_within_a_search_and_are_the_same_in_the_next() -> None:

@@ -26,6 +26,7 @@ from experiments.gpu.cublaslt import (
     operation_of_b,
     reductions,
 )
+from experiments.gpu.fastest_call import Choice
 from experiments.gpu.libraries import CublasGemm
 from kernels import catalogue
 from kernels.problem import Problem
@@ -193,6 +194,7 @@ def test_the_fastest_call_is_bound_and_reported_and_a_plain_bind_searches_nothin
     p = Problem.square(64)
     libraries.bind_for_timing(gemm, p, 0, 0, 0, timed_by)
     assert libraries.how_called(gemm, p) == "cublasLtMatmul 3/3" and len(searches) == 2
+    assert gemm.choice(p) == Choice("cublasLtMatmul 3/3", 3, 1.99, "cublasGemmEx", 2.0, True)
     gemm.ran.clear()
     libraries.bind_for_timing(gemm, p, 0, 0, 0, timed_by)()
     assert gemm.ran[-1] == "fast" and len(searches) == 2, "a problem bound again keeps its call"

@@ -31,6 +31,7 @@ class Queue:
         self.done: dict[Any, float] = {}  # events, and when they passed
         self.ran: list[str] = []
         self.memory: dict[int, np.ndarray] = {}
+        self.stamps, self.silent = 0, dict[int, int]()  # how many there were, and which SM does not write which
         self.eager = False
 
     def put(self, command: Command) -> None:
@@ -52,8 +53,10 @@ class Queue:
 
     def stamp(self, cycles: int, nanoseconds: int) -> None:
         def command() -> None:
-            self.memory[cycles] = np.array([self.cycles + 7.0 * sm for sm in range(SMS)])
-            self.memory[nanoseconds] = np.full(SMS, 1e3 * self.now_us)
+            here = np.arange(SMS) != self.silent.get(self.stamps)  # what is not written stays zero
+            self.stamps += 1
+            self.memory[cycles] = here * (self.cycles + 7.0 * np.arange(SMS))
+            self.memory[nanoseconds] = here * 1e3 * self.now_us
 
         self.put(command)
 
@@ -150,6 +153,15 @@ def test_a_sample_has_the_time_and_the_clock_of_its_work_alone(gpu: Gpu) -> None
     assert samples.kept.all()
     assert gpu.queue.ran == ["slow", "fast", "flush", "hold", *["flush", "slow", "flush", "fast"], *["flush", "fast"],
                              *["flush", "slow"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("silent", [{1: 1}, {2: 1}, {1: 0, 2: 0}, {1: 0, 2: 1}])
+def test_an_sm_counts_that_is_stamped_before_and_after(silent: dict[int, int], gpu: Gpu) -> None:
+    """A block of a stamp may run on another SM than its own. Number 1 is before the work, 2 after it."""
+    gpu.queue.silent = silent
+    samples = run(gpu, [gpu.work("work", 300.0, 1200.0)])
+    mhz = np.nan if len({*silent.values()}) == SMS else 1200.0
+    assert samples.sm_clock_mhz == pytest.approx([mhz], rel=1e-3, nan_ok=True)
 
 
 def test_the_queue_is_filled_before_the_device_begins(gpu: Gpu) -> None:

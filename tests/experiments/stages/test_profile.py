@@ -76,6 +76,37 @@ def test_without_ncu_the_profile_is_left_out_with_a_remedy(problem: str, tmp_pat
     assert read_rows(tmp_path / "out" / path, table) == []
 
 
+def test_the_counters_of_an_entry_are_of_its_longest_kernel(pretended: Path) -> None:
+    """A library may launch several; a counter that the longest lacks has no row, though another kernel has it."""
+    time = "gpu__time_duration.sum"
+    times = {"fills": 1.0, "multiplies": 9.0, "adds": 2.0}
+    kernels = [{"name": name, "metrics": {time: (us, "us"), name: (us, "")}} for name, us in times.items()]
+    rows = profile.longest_kernel(kernels, NAIVE, SQUARE, [time, *times], pretended)
+    assert [(row["metric"], row["value"], row["kernel"]) for row in rows] == [
+        (time, 9.0, "multiplies"),
+        ("multiplies", 9.0, "multiplies"),
+    ]
+    marked = [{"name": name} for name in ("before", profile.MARK, "a", "b", profile.MARK, profile.MARK, "c")]
+    groups = [[kernel["name"] for kernel in group] for group in profile.of_entries(marked)]
+    assert groups == [["a", "b"], [], ["c"]]
+
+
+@pytest.mark.parametrize(
+    ("output", "named"),
+    [
+        ("==ERROR== Failed to find metric a__b.sum", ["a__b.sum"]),
+        ("==WARNING== no a__b.sum.per_second here", ["a__b.sum.per_second"]),  # not a__b.sum, which is part of it
+        ("==ERROR== Failed to find metric sm__a__b.sum", []),
+        ("==ERROR== a__b.sum: unknown.", ["a__b.sum"]),  # a sentence ends
+        ("==ERROR== not a__b.sum,\n==WARNING== nor a__b.sum.per_second.", ["a__b.sum", "a__b.sum.per_second"]),
+        ("==PROF== a__b.sum is read", []),
+        ("==ERROR== a__bxsum", []),
+    ],
+)
+def test_the_counters_that_ncu_complains_of_are_found_whole(output: str, named: list[str]) -> None:
+    assert profile.named_in_errors(["a__b.sum", "a__b.sum.per_second"], output) == named
+
+
 def test_counters_with_beta_say_so(pretended: Path) -> None:
     kernels = [{"name": "k", "metrics": {"gpu__time_duration.sum": (5.0, "ns")}}]
     for problem, beta in ((ProblemSpec(64, 32, 16, beta=1.5), 1.5), (SQUARE, None)):

@@ -18,8 +18,10 @@ from experiments.declarations import Item, Protocol
 from experiments.gpu import discovery
 from experiments.stages import bench
 from experiments.stages import store as storing
+from experiments.stages.provenance import PACKAGES
 from experiments.stages.store import Measurement, Place, Store
 from kernels import catalogue
+from kernels.catalogue import Baseline
 from kernels.problem import ProblemSpec
 
 PLACE = Place("bench", "sgemm_naive", "64x64x64-uniform-boost")
@@ -77,6 +79,24 @@ def test_what_another_harness_measured_does_not_serve(tmp_path: Path, monkeypatc
         (folder / "harness.cubin").write_bytes(folder.name.encode())
         found.append(storing.versions(folder))
     assert found[0] != found[1] and found[0] | {"harness": ""} == found[1] | {"harness": ""}
+
+
+def test_what_another_library_version_or_machine_code_measured_does_not_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library's entry alone has its version; each library is of a package whose version is recorded."""
+    code, version = "1", "1.0"
+    monkeypatch.setattr(storing, "code_of", lambda entry, build_dir: f"{entry.name} {code}")
+    monkeypatch.setattr(storing, "versions", lambda build_dir: {"gpu": "H100", "harness": "a"})
+    monkeypatch.setattr(storing.provenance, "packages", lambda: dict.fromkeys(PACKAGES, version))
+    entries = catalogue.load()
+    before = {name: storing.basis_of(entry, tmp_path) for name, entry in entries.items()}
+    version = "1.1"
+    changed = {name for name, entry in entries.items() if storing.basis_of(entry, tmp_path) != before[name]}
+    assert changed == {name for name, entry in entries.items() if isinstance(entry, Baseline)}
+    assert {*storing.PACKAGE.values()} <= {*PACKAGES}
+    version, code = "1.0", "2"
+    assert all(storing.basis_of(entry, tmp_path) != before[name] for name, entry in entries.items())
 
 
 def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(tmp_path: Path) -> None:

@@ -20,21 +20,21 @@ LIMITS = Protocol(window_s=1.0, samples=1000, precision=0.003)
 
 
 class Clock:
-    """A stopwatch whose samples take what their work says, with some noise."""
+    """A stopwatch whose samples take what their work says, with some noise; every `gaps`th has a launch gap in it."""
 
-    def __init__(self, noise: float) -> None:
-        self.noise, self.asked, self.rng = noise, list[int](), np.random.default_rng(1)
+    def __init__(self, noise: float, gaps: int = 0) -> None:
+        self.noise, self.gaps, self.asked, self.rng = noise, gaps, list[int](), np.random.default_rng(1)
 
     def run(self, works: Sequence[Work]) -> Samples:
         self.asked.append(len(works))
         times = np.array([work() for work in works], np.float64)  # type: ignore[func-returns-value]
-        return Samples(
-            times * (1 + self.noise * self.rng.standard_normal(len(works))), times, np.ones(len(works), bool)
-        )
+        gap = np.arange(1, len(works) + 1) % self.gaps == 0 if self.gaps else np.zeros(len(works), bool)
+        noise = self.noise * self.rng.standard_normal(len(works))
+        return Samples(times * (1 + noise + gap * self.rng.uniform(1, 9, len(works))), times, ~gap)
 
 
-def taken(noise: float, pair_us: float = 3000.0, **limits: Any) -> tuple[turns.Turns, float, str, Clock]:
-    clock, works = Clock(noise), {"variant": lambda: 2 * pair_us / 3, "baseline": lambda: pair_us / 3}
+def taken(noise: float, pair_us: float = 3000.0, gaps: int = 0, **limits: Any) -> tuple[turns.Turns, float, str, Clock]:
+    clock, works = Clock(noise, gaps), {"variant": lambda: 2 * pair_us / 3, "baseline": lambda: pair_us / 3}
     made, half_width, ended = turns_until(clock, works, pair_us, replace(LIMITS, **limits), 7)  # type: ignore[arg-type]
     return made, half_width, ended, clock
 
@@ -43,6 +43,12 @@ def test_a_quiet_kernel_s_window_ends_after_one_look() -> None:
     made, half_width, ended, clock = taken(noise=0.001)
     assert ended == "precise" and half_width <= LIMITS.precision and len(clock.asked) == 1
     assert set(made.roles) == {"variant", "baseline"} and len(made.roles) == 2 * 13  # 0.04 s of pairs of 3 ms
+
+
+def test_samples_with_a_launch_gap_do_not_decide_when_a_window_ends() -> None:
+    assert taken(noise=0.001, gaps=2)[2] == "precise"  # of all samples it would not be
+    made, half_width, ended, _ = taken(noise=0.0001, gaps=1, samples=30)  # none is left to judge by
+    assert ended == "most samples" and half_width == np.inf and len(made.roles) == 2 * 30
 
 
 def test_a_noisy_one_has_its_longest_time_or_most_samples() -> None:

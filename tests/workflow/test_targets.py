@@ -1,0 +1,17 @@
+"""What a target ends with, whoever edits the Snakefile: a dry run on a GPU that is not there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from helpers import copy_tree
+from trees import GPU, OF_SOME, Tree
+
+
+def test_a_run_of_everything_and_one_of_an_experiment_end_with_their_own_checks(tmp_path: Path) -> None:
+    """`passed` is what ends a run non-zero where a check failed: one job for `all`, and one for the experiment."""
+    tree = Tree(copy_tree(tmp_path / "project", ["sgemm_ladder"]), (*OF_SOME, "mode=measure"))
+    said = tree.succeed("-n", "all", "sgemm_ladder", GEMM_LADDER_TOOLCHAIN=json.dumps(GPU))
+    for folder in ("results/h200", "results/h200/only/sgemm_ladder"):
+        assert said.count(f"    output: {folder}/passed.txt\n") == 1, folder
