@@ -140,7 +140,8 @@ def survives(copy: Path, file: str, line: int, changed: str, known: dict[str, An
     """Whether the tests of this line pass, and how many there are."""
     of_module = [test for test in known["seconds"] if f"/test_{Path(file).stem}.py::" in test]
     chosen, total = list[str](), 0.0
-    for test in sorted(known["lines"][file].get(str(line)) or of_module, key=known["seconds"].__getitem__):
+    of_file = {test for own in known["lines"][file].values() for test in own}  # of what runs when it is imported
+    for test in sorted(known["lines"][file].get(str(line)) or of_module or of_file, key=known["seconds"].__getitem__):
         if chosen and total + known["seconds"][test] > MOST_S:
             break
         chosen, total = [*chosen, test], total + known["seconds"][test]

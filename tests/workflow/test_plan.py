@@ -68,6 +68,13 @@ def test_an_archive_takes_what_all_measures_and_what_else_the_command_names() ->
     assert made("archive").to_archive == []  # without a GPU there is nothing that it could take
 
 
+def test_an_experiment_s_figures_are_drawn_from_its_own_tables_where_it_is_measured() -> None:
+    assert made("all").folder_of("sgemm_ladder") == "data/h200"
+    measured = made("all", device=H200)
+    assert measured.folder_of("sgemm_ladder") == "results/h200/only/sgemm_ladder"
+    assert measured.folder_of("sgemm_sweep") == "results/h200"  # it was not asked for
+
+
 def test_what_this_machine_measured_before_is_drawn_rather_than_an_archive() -> None:
     found = made("paper", device=H200, more={f"results/h200/{file}" for file in WHOLE})
     assert not found.measuring and not found.archived and found.source == "results/h200"
@@ -274,7 +281,7 @@ def test_a_problem_with_beta_is_profiled_next_to_the_one_without() -> None:
     [
         ({"mode": "measure"}, ["all"], "mode = 'measure'"),
         ({"mode": "draw"}, ["all"], 'mode = "draw"'),
-        ({"archive": "foo"}, ["all"], "archive = 'foo'"),
+        ({"archive": "foo"}, ["all"], "archive = 'foo': no such folder in data/; there: h200"),
         ({"lock_sm_mhz": 1500}, ["all"], "lock_sm_mhz = 1500"),
         ({"variants": ["sgemm_naiv"]}, ["all"], "'sgemm_naiv'"),
         ({"variant_a": "sgemm_naive"}, ["compare"], "variant_b = null"),

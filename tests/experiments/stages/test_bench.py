@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,10 @@ from experiments.declarations import Item, Protocol
 from experiments.gpu.clocks import Target
 from experiments.gpu.power import Reading
 from experiments.gpu.timing import Samples
+from experiments.gpu.worker import Failure
 from experiments.stages import bench, verify
 from experiments.stages import store as storing
+from experiments.stages.store import Store
 from experiments.stages.turns import ROLES, Turns
 from kernels import catalogue
 from kernels.problem import ProblemSpec
@@ -161,3 +165,33 @@ def test_items_on_the_same_matrices_follow_each_other(asked: bench.Asked) -> Non
     ordered = bench.in_order(items, asked)
     runs = [key for key, _ in itertools.groupby(ordered, lambda item: (item.variant[0], item.problem))]
     assert len(runs) == len(set(runs)) == 4 and sorted(map(str, ordered)) == sorted(map(str, items))
+
+
+def test_each_process_measures_its_own_items_and_none_whose_result_was_wrong_before(
+    asked: bench.Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept is not measured again; a hang is kept as a failed check; what is the host's fault is an error."""
+    worked: list[list[tuple[str, int]]] = []
+    wrong, hangs, names = "sgemm_coalesced", "sgemm_smem_tile", ("sgemm_naive", "sgemm_coalesced", "sgemm_smem_tile")
+
+    def work_through(items: list[Item], opened: Any) -> Iterator[tuple[Item, Any]]:
+        worked.append([(item.variant, item.process) for item in items])
+        for item in items:
+            made = bench.measurement(
+                item, taken(asked, WRONG if item.variant == wrong else RIGHT), None, asked, "0" * 8
+            )
+            yield item, Failure("the kernel hangs", of_kernel=True) if item.variant == hangs else made
+
+    monkeypatch.setattr(bench, "work_through", work_through)
+    options = argparse.Namespace(catalogue=asked.entries, build_dir=asked.build_dir, sm_mhz=None, memory_mhz=None)
+    items = [replace(ITEM, variant=name, process=process) for process in (0, 1, 2) for name in names]
+    found = bench.measured(items, options, Store(tmp_path))
+    assert worked == [[(name, 0) for name in names], [("sgemm_naive", 1)], [("sgemm_naive", 2)]]
+    assert {(item.variant, item.process) for item in found} == {pair for pairs in worked for pair in pairs}
+    assert [bench.counts(found[item]) for item in items[:3]] == [True, False, False]
+    worked.clear()
+    assert bench.measured(items, options, Store(tmp_path)) == found and not any(worked)
+    monkeypatch.setattr(bench, "work_through", lambda items, _: [(item, Failure("gaps", False)) for item in items])
+    anew = [replace(item, problem=ProblemSpec.square(128)) for item in items]
+    with pytest.raises(UserError, match=r"^sgemm_naive, .*: gaps; .*; and 6 more$"):
+        bench.measured(anew, options, Store(tmp_path))

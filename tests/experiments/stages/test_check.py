@@ -30,6 +30,7 @@ from experiments.stages.check import GUARD, HeldGpu, check_variant, inside, run_
 from experiments.stages.store import Store
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
+from kernels.problem import ProblemSpec
 
 NAIVE, VECTORIZED = catalogue.load().kernels["sgemm_naive"], catalogue.load().kernels["sgemm_vectorized"]
 ALL_KINDS = ["sgemm_naive", "sgemm_vectorized", "hgemm_naive_bf16", "hgemm_naive_fp16"]
@@ -124,6 +125,14 @@ def test_no_kernel_or_dispatcher_has_the_same_case_twice() -> None:
     for name, entry in catalogue.load().runnable.items():
         found = Counter((case.name, case.problem.m, case.problem.n, case.problem.k) for case in cases(entry, 4096))
         assert {case for case, times in found.items() if times > 1} == set(), name
+
+
+def test_the_checks_of_named_problems_are_kept_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(check.store, "basis_of", lambda variant, folder: {"code": "c"})
+    named, other = [ProblemSpec.square(64), ProblemSpec(64, 32, 16)], [ProblemSpec.square(65)]
+    assert check.basis_of(NAIVE, [], tmp_path) == {"code": "c"} and check._place(NAIVE).item == "cases"
+    assert check.basis_of(NAIVE, named, tmp_path) == {"code": "c", "problems": [*map(str, named)]}
+    assert len({check._place(NAIVE, problems) for problems in ([], named, other)}) == 3
 
 
 def test_odd_sizes_are_tried_where_a_kernel_takes_them() -> None:

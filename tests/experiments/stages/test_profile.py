@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import assert_one_line, run_module
@@ -140,6 +144,39 @@ def test_a_counter_that_ncu_does_not_know_is_named_and_the_others_are_read(
     rows, unknown = profile.profile(NAIVE, SQUARE, pretended, catalogue.load())
     assert unknown == ["l1tex__t_sector_hit_rate.pct"]
     assert {row["metric"] for row in rows} == {*profile.metric_names()} - {*unknown}
+
+
+def test_ncu_starts_once_for_many_entries_and_again_behind_one_that_failed(
+    ncu: Callable[..., None], pretended: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is profiled is named first, and the others after --then; `bad` ends the process that profiles it."""
+    ncu("")
+    names, started = [f"entry{number}" for number in range(profile.ENTRIES + 2)], list[list[str]]()
+    report = {"name": "k", "metrics": {"gpu__time_duration.sum": (1.0, "us")}}
+
+    def launched(_: Path, metrics: object, path: Path, command: list[str], *options: str) -> tuple[bool, str]:
+        several = command.index("--then") + 1 if "--then" in command else 0
+        chosen = [command[2], *(itertools.takewhile(lambda word: word[0] != "-", command[several:]) if several else ())]
+        started.append(chosen)
+        ran = list(itertools.takewhile(lambda name: name != bad, chosen))
+        if ran:
+            (path.parent / "done").write_text("".join(json.dumps({"session": name}) + "\n" for name in ran))
+            path.write_text(json.dumps(ran))
+        return ran == chosen, "" if ran == chosen else "error: it hangs"
+
+    def read(_: object, path: Path, metrics: object) -> list[dict[str, Any]]:
+        return [kernel for _ in json.loads(path.read_text()) for kernel in ({"name": profile.MARK}, report)]
+
+    monkeypatch.setattr(profile, "launched", launched)
+    monkeypatch.setattr(profile, "read_report", read)
+    session, bad = profile.Session(SQUARE, pretended, catalogue.load()), names[3]
+    monkeypatch.setattr(profile, "code_of", lambda entry, folder: "c")
+    found = list(session.count([replace(NAIVE, name=name) for name in names]))
+    assert [entry.name for entry, _ in found] == names
+    words = {entry.name: one for entry, one in found if isinstance(one, str)}
+    assert words == {bad: f"ncu failed on {bad}: error: it hangs"}
+    assert all(one.session == entry.name and len(one.rows) == 1 for entry, one in found if not isinstance(one, str))
+    assert started == [names[: profile.ENTRIES], names[4:]]
 
 
 def test_a_foreign_report_is_left_out_or_where_asked_for_by_name_an_error(
