@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from helpers import ARCH, ARCHIVE, ROOT, copy_tree, emulated, snakemake
+from helpers import ARCH, ARCHIVE, ROOT, copy_tree, snakemake
 from trees import OF_SOME
 
 from contracts import read_json, write_text
@@ -81,7 +81,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 raise pytest.UsageError(f"{item.nodeid} needs a GPU; `make test-gpu` looks in {OF_GPU} alone")
             if discovery.gpu() is None:
                 item.add_marker(no_gpu)
-            elif card and emulated():
+            elif card and discovery.rehearsing():
                 item.add_marker(no_card)
         if item.get_closest_marker("slow") and "slow" not in config.getoption("markexpr"):
             item.add_marker(not_asked)

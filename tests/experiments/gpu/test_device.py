@@ -1,4 +1,7 @@
-"""On a GPU: planted faults are found, libraries and clocks agree with independent readings, inputs are random."""
+"""On a GPU: planted faults are found, libraries and clocks agree with independent readings, inputs are random.
+
+What is not marked `card` runs on an emulated GPU, too, on smaller problems: test_emulated.py.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pynvml
 import pytest
-from helpers import ROOT, assert_one_line, run_module
+from helpers import ROOT, assert_one_line, few_sms, run_module
 
 from analysis.timings import timings
 from contracts import UserError
@@ -24,12 +27,13 @@ from contracts.dtypes import dtypes
 from experiments import declarations
 from experiments.emulation import compare_gpu, launching
 from experiments.emulation.device import EmulatedDevice
-from experiments.gpu import discovery
+from experiments.gpu import algorithm_search, discovery, fastest_call
 from experiments.gpu.device import CatalogueKernel, Memory
 from experiments.gpu.fastest_call import FastestCall
 from experiments.gpu.libraries import CublasGemm, bind_for_timing, how_called, load_gemm
 from experiments.gpu.session import session
 from experiments.gpu.timing import Stopwatch, duration_us, warm_up
+from experiments.stages import bench as bench_stage
 from experiments.stages import build, toolchain, verify
 from experiments.stages.bench import Asked, Bench, Record, measurement
 from experiments.stages.cases import cases
@@ -42,6 +46,7 @@ from kernels.catalogue import Baseline, Problem, Variant
 from kernels.problem import ProblemSpec
 
 pytestmark = pytest.mark.gpu
+card = pytest.mark.card
 
 FAULT_SOURCE = ROOT / "tests" / "faults" / "gemm.cu"
 # The faults in the order of the enum in FAULT_SOURCE, each with the problems that it must fail on and what is said then
@@ -77,18 +82,38 @@ def faulty(name: str) -> Variant:
     )
 
 
+EMULATED = ("none", "dropped_step", "nothing_written", "one_nan", "writes_behind")  # the others would show no more
 CHECKED = [*catalogue.load().kernels.values(), faulty("none")]
+
+
+def sized(on_card: int, on_emulator: int) -> int:
+    """What a test takes: the emulator computes some millions of products a second."""
+    return on_emulator if discovery.rehearsing() else on_card
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small() -> Iterator[None]:
+    """On an emulated GPU, few SMs, and one run of what is repeated until a clock is steady or a race decided."""
+    with pytest.MonkeyPatch.context() as patch:
+        if discovery.rehearsing():
+            few_sms(patch)
+            for module in (bench_stage, fastest_call):
+                patch.setattr(module, "warm_up", lambda gpu, work, *_, **__: duration_us(gpu, work))
+            for name, rounds in (("FIRST_ROUNDS", 1), ("SECOND_ROUNDS", (1, 1))):
+                patch.setattr(algorithm_search, name, rounds)
+        yield
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The harness, every variant and every fault, built for this GPU."""
+    """The harness, the faults and, on a card, every variant, built for this GPU."""
     here = discovery.gpu()
     assert here is not None
     out, arch = tmp_path_factory.mktemp("build"), here.arch
+    faults, variants = (EMULATED, ()) if discovery.rehearsing() else (FAULTS, catalogue.load().kernels)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        work = [pool.submit(build.build_kernel, faulty(name), arch, out) for name in FAULTS]
-        work += [pool.submit(build.build_variant, name, arch, out) for name in catalogue.load().kernels]
+        work = [pool.submit(build.build_kernel, faulty(name), arch, out) for name in faults]
+        work += [pool.submit(build.build_variant, name, arch, out) for name in variants]
         harness = ROOT / "experiments" / "gpu" / "harness.cu"
         work.append(pool.submit(build.compile_source, harness, out / "harness", arch, toolchain.nvcc()))
     for job in work:
@@ -106,6 +131,7 @@ def device(folder: Path) -> Iterator[GpuDevice]:
 # ---- the check --------------------------------------------------------------------------------------------------
 
 
+@card
 @pytest.mark.parametrize("variant", CHECKED, ids=lambda variant: variant.name)
 def test_every_variant_passes(variant: Variant, device: GpuDevice) -> None:
     """Also the kernel that the faults are planted in: its late warp does no harm behind a barrier."""
@@ -113,6 +139,7 @@ def test_every_variant_passes(variant: Variant, device: GpuDevice) -> None:
     assert [f"{row['case']}: {row['detail']}" for row in rows if not row["passed"]] == []
 
 
+@card
 def test_kernels_whose_blocks_share_tiles_agree_with_the_emulator_in_every_bit(folder: Path, device: GpuDevice) -> None:
     """With as many blocks as it launches."""
     sharing = [one for one in catalogue.load().kernels.values() if one.shares_tiles and one.dtype == "fp32"]
@@ -123,11 +150,12 @@ def test_kernels_whose_blocks_share_tiles_agree_with_the_emulator_in_every_bit(f
         assert {row["case"]: row["differing"] for row in rows if not row["passed"]} == {}, variant.name
 
 
-@pytest.mark.parametrize("name", list(FAULTS)[1:])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in EMULATED else card) for n in list(FAULTS)[1:]])
 def test_a_planted_fault_fails_in_every_case_that_can_show_it(name: str, device: GpuDevice) -> None:
     shows, said = FAULTS[name]
     variant = faulty(name)
-    tried = [case for case in cases(variant, large=1024) if not case.refused and shows(case.problem)]
+    large = None if discovery.rehearsing() else 1024
+    tried = [case for case in cases(variant, large) if not case.refused and shows(case.problem)]
     assert len(tried) >= 2
     for seed, case in enumerate(tried):
         result = run_case(device, variant, case, seed)
@@ -140,8 +168,14 @@ def test_a_planted_fault_fails_in_every_case_that_can_show_it(name: str, device:
 
 def bench(variant: Variant, folder: Path, data: str = "uniform") -> Record:
     """The record of a short measurement of one size."""
-    problem = ProblemSpec.square(1024)
-    short: dict[str, Any] = {"warmup_s": 0.05, "window_s": 0.05, "samples": 20, "precision": 1e-9, "processes": 1}
+    problem = ProblemSpec(64, 64, 32) if discovery.rehearsing() else ProblemSpec.square(1024)
+    short: dict[str, Any] = {
+        "warmup_s": 0.05,
+        "window_s": 0.05,
+        "samples": sized(20, 3),
+        "precision": 1e-9,
+        "processes": 1,
+    }
     named: dict[str, Any] = {"name": "short", "title": "t", "question": "q?", "variants": (variant.name,)}
     experiment = declarations.Experiment(problems=(problem,), **named, **short)
     item = declarations.Item(variant.name, problem, data, "boost", experiment.protocol)
@@ -166,10 +200,11 @@ def test_a_right_kernel_is_timed_and_its_output_checked(device: GpuDevice, folde
     assert [(row["variant"], row["passed"]) for row in record.checks] == [("fault_none", True), ("cublas_fp32", True)]
     (row,) = rows_of(record)
     assert row["time_us_low"] <= row["time_us"] <= row["time_us_high"]
-    assert 0 < row["fraction"] < 1 and row["samples"] + row["rejected"] == 20
-    assert sum(map(len, record.samples)) == 40
+    assert 0 < row["fraction"] < sized(1, 1000) and row["samples"] + row["rejected"] == sized(20, 3)
+    assert sum(map(len, record.samples)) == sized(40, 6)
 
 
+@card
 def test_on_zeros_the_result_must_be_zero_and_written(device: GpuDevice, folder: Path) -> None:
     """The bound is zero there, so what passes is exact; what was in C before was not."""
     record = bench(faulty("none"), folder, "zeros")
@@ -181,8 +216,12 @@ def test_on_zeros_the_result_must_be_zero_and_written(device: GpuDevice, folder:
     ("name", "data"),
     [
         ("dropped_step", "uniform"),
-        ("missing_barrier", "uniform"),
-        *((name, data) for name in ("nothing_written", "one_nan") for data in ("uniform", "zeros")),
+        pytest.param("missing_barrier", "uniform", marks=card),
+        *(
+            pytest.param(name, data, marks=card)
+            for name in ("nothing_written", "one_nan")
+            for data in ("uniform", "zeros")
+        ),
     ],
 )
 def test_a_wrong_result_has_no_speed(name: str, data: str, device: GpuDevice, folder: Path) -> None:
@@ -193,6 +232,7 @@ def test_a_wrong_result_has_no_speed(name: str, data: str, device: GpuDevice, fo
     assert rows_of(record) == []
 
 
+@card
 def test_the_stopwatch_agrees_with_nvml_and_with_plain_events(device: GpuDevice) -> None:
     """A GEMM of some 30 ms: its clock is NVML's within 1%, its time that of many back to back within 2%."""
     gpu, n, runs = device.gpu, 8192, 30
@@ -221,6 +261,7 @@ def test_the_stopwatch_agrees_with_nvml_and_with_plain_events(device: GpuDevice)
     assert np.mean(samples.time_us) == pytest.approx(duration_us(gpu, work, runs), rel=0.02)
 
 
+@card
 def test_a_flush_empties_l2_and_is_not_in_the_sample(device: GpuDevice) -> None:
     """Reading 16 MB is slower after a flush, but by less than the flush itself takes."""
     gpu, rows, cols = device.gpu, 4096, 1024
@@ -236,6 +277,7 @@ def test_a_flush_empties_l2_and_is_not_in_the_sample(device: GpuDevice) -> None:
     assert warm < cold < warm + flush_us
 
 
+@card
 def test_out_of_memory_is_one_line(device: GpuDevice, folder: Path) -> None:
     arguments = ("sgemm_naive", "--problem", 150_000, "--build-dir", folder)
     visible = os.environ["CUDA_VISIBLE_DEVICES"]
@@ -248,6 +290,7 @@ def test_out_of_memory_is_one_line(device: GpuDevice, folder: Path) -> None:
 ODD = Problem(257, 129, 65, lda=72, ldb=136, ldc=144)
 BASELINES = [entry for entry in catalogue.load().values() if isinstance(entry, Baseline)]
 BASELINES = [entry for entry in BASELINES if entry.library not in discovery.missing_libraries()]
+EMULATED_LIBRARIES = [entry for entry in BASELINES if entry.name == "cublas_bf16"]
 CUBLAS = [entry for entry in BASELINES if entry.library in ("cublas", "cublaslt")]
 LIMITED = {"triton": replace(ODD, n=136), "cublaslt": Problem(272, 144, 80, 96, 112, 160, b_layout="column")}
 
@@ -284,7 +327,11 @@ def library_result(device: GpuDevice, entry: Baseline, p: Problem, algorithm: in
     return verify.judge(c, *verify.expected(p, types, a, b, c0, of_library=True))
 
 
-@pytest.mark.parametrize("entry", BASELINES, ids=lambda entry: entry.name)
+@pytest.mark.parametrize(
+    "entry",
+    [pytest.param(e, marks=() if e in EMULATED_LIBRARIES else card) for e in BASELINES],
+    ids=lambda entry: entry.name,
+)
 def test_a_library_is_right_on_an_odd_problem_with_wide_rows(entry: Baseline, device: GpuDevice) -> None:
     """cuBLAS takes alpha and beta, too."""
     scaled = [(0.75, -1.5), (1.0, 1.0), (0.0, 1.0), (-2.0, 0.0)] if entry in CUBLAS else []
@@ -293,6 +340,7 @@ def test_a_library_is_right_on_an_odd_problem_with_wide_rows(entry: Baseline, de
         assert result.passed, f"{alpha}, {beta}: {result.detail}"
 
 
+@card
 @pytest.mark.parametrize("entry", [e for e in BASELINES if e.library != "torch"], ids=lambda entry: entry.name)
 def test_a_library_with_several_calls_is_right_by_every_call_and_names_the_winner(
     entry: Baseline, device: GpuDevice
@@ -316,6 +364,7 @@ def test_a_library_with_several_calls_is_right_by_every_call_and_names_the_winne
     assert check_output(gpu, matrices, "variant", work).passed and how_called(gemm, p) in calls
 
 
+@card
 @pytest.mark.parametrize("entry", CUBLAS, ids=lambda entry: entry.name)
 def test_every_cublaslt_algorithm_is_right_on_an_odd_problem(entry: Baseline, device: GpuDevice) -> None:
     """With wide rows, alpha and beta; some problems have no algorithm, but not all of them."""
@@ -329,6 +378,7 @@ def test_every_cublaslt_algorithm_is_right_on_an_odd_problem(entry: Baseline, de
     assert found > 2
 
 
+@card
 def test_torch_refuses_alpha_and_beta(device: GpuDevice) -> None:
     torch_gemm = load_gemm(device.gpu, catalogue.load().find("torch_matmul_fp32"))
     with pytest.raises(UserError, match=r"torch_matmul_fp32 takes alpha = 1, beta = 0 only, not 1\.0, 0\.5"):
@@ -344,6 +394,7 @@ def filled(device: GpuDevice, dtype: str, data: str, seed: int = 1, count: int =
     return device.gpu.download(device.gpu.filled(kind, count, seed, data), kind.numpy, count)
 
 
+@card
 @pytest.mark.parametrize("dtype", list(dtypes()))
 def test_uniform_inputs(dtype: str, device: GpuDevice) -> None:
     """In [-1, 1), or up to 1 where rounding takes them there; mean, deviation and neighbours as of random numbers."""
@@ -362,6 +413,7 @@ def test_uniform_inputs(dtype: str, device: GpuDevice) -> None:
         assert (raw.view(np.uint32) & 0x1FFF != 0).any()
 
 
+@card
 @pytest.mark.parametrize("dtype", list(dtypes()))
 def test_other_inputs(dtype: str, device: GpuDevice) -> None:
     normal, zeros, nans = (filled(device, dtype, data).astype(np.float64) for data in ("normal", "zeros", "nans"))
