@@ -95,7 +95,7 @@ def keep(path: Path, entry: Runnable, checked: Iterable[Checked]) -> None:
     found = {}
     for one in checked:
         if one.inputs.case.name in names and not isinstance(one.after, str):
-            c = _c_of(one.inputs, one.after)
+            c = _c_of(one.inputs, one.after.c)
             found[f"{one.inputs.seed} {one.inputs.case.name}"] = c.view(f"u{c.itemsize}")
     with atomic_write(path) as temporary, temporary.open("wb") as file:
         np.savez(file, allow_pickle=False, **found)
@@ -146,12 +146,12 @@ def agree(
 
 def result(device: Device, variant: Variant, inputs: Inputs) -> np.ndarray:
     """C as the device leaves it."""
-    return _c_of(inputs, device.run(variant, inputs.case.problem, inputs.before, inputs.case.offset))
+    return _c_of(inputs, device.run(variant, inputs.case.problem, inputs.before, inputs.case.offset)[2])
 
 
-def _c_of(inputs: Inputs, after: list[np.ndarray]) -> np.ndarray:
+def _c_of(inputs: Inputs, c: np.ndarray) -> np.ndarray:
     p = inputs.case.problem
-    return inside(after[2], p.m, p.n, p.ldc, inputs.case.offset).copy()
+    return inside(c, p.m, p.n, p.ldc, inputs.case.offset).copy()
 
 
 def measured(

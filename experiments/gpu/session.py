@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 HELD = "GEMM_LADDER_GPU_HELD"  # set for the children of a process that holds a session
 LOCKS = "GEMM_LADDER_LOCKS"  # another folder for the locks
 POLL_S = 0.005
+SAID_AFTER_S = 30.0  # of waiting: jobs of one run take turns, process by process
 UNKNOWN = "0" * 8  # of a session that somebody else took, or a system that does not tell its boot
 
 
@@ -43,7 +44,11 @@ class Device:
 
 
 class Session:
-    """One GPU that a process holds: the first that is free."""
+    """One GPU that a process holds: the first that is free.
+
+    A context that is made or ends takes the GPU's time. So whoever gives a GPU back and goes on makes its contexts in a
+    child that it waits for (`experiments.gpu.worker`), and holds the GPU around it; who waits has none.
+    """
 
     def __init__(self) -> None:
         self._device: Device | None = None
@@ -72,6 +77,7 @@ class Session:
             else:
                 os.environ["CUDA_VISIBLE_DEVICES"] = before
             lock.release()
+            time.sleep(2 * POLL_S)  # or who waits, and looks every POLL_S, would find it taken again
 
     @property
     def name(self) -> str:
@@ -153,7 +159,7 @@ def _first_free(devices: list[Device], wait_s: float) -> tuple[Device, filelock.
                 return device, lock
         if time.monotonic() - start > wait_s:
             raise UserError(f"every visible GPU stayed taken for {wait_s:.0f} s; wait for the other run to end")
-        if not reported:
+        if not reported and time.monotonic() - start >= SAID_AFTER_S:
             logger.warning("waiting for a GPU: another job holds it")
             reported = True
         time.sleep(POLL_S)

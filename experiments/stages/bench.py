@@ -431,12 +431,18 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store) -> Fou
             found[item] = one
     failed, spoilt = [], {replace(item, process=0) for item, one in found.items() if not counts(one)}
     todo = [item for item in in_order(items, asked) if item not in found]
-    start = time.monotonic()
+    # Once, and before the GPU is held: each measuring process is a fork of this one, and begins with what it imported.
+    # A fork cannot use its parent's CUDA: no import initialises it, and nothing else here may.
+    for name in dict.fromkeys(item.variant for item in todo):
+        import_early(asked.entries.find(name))
+    session, start = Session(), time.monotonic()
 
     def by_process() -> Iterator[tuple[Item, Measurement | Failure]]:
         for number in sorted({item.process for item in todo}):
             own = [item for item in todo if item.process == number and replace(item, process=0) not in spoilt]
-            yield from work_through(own, functools.partial(_opened, own, options, kept))
+            if own:
+                with session.held():  # until the process has ended, and its context with it
+                    yield from work_through(own, functools.partial(_opened, own, options, kept, session.name))
 
     for number, (item, result) in enumerate(by_process(), start=1):
         if isinstance(result, Failure) and not result.of_kernel:
@@ -464,12 +470,10 @@ Found = dict[Item, Measurement]
 
 @contextlib.contextmanager
 def _opened(
-    items: list[Item], options: argparse.Namespace, kept: Store, watch: Watch
+    items: list[Item], options: argparse.Namespace, kept: Store, session: str, watch: Watch
 ) -> Iterator[Callable[[Item], Measurement]]:
-    """Measures one item after the other in this process, which holds its GPU from the first one on."""
-    for name in dict.fromkeys(item.variant for item in items):
-        import_early(options.catalogue.find(name))
-    session, asked = Session(), asked_by(options)
+    """Measures one item after the other in this process; `session`: what the GPU that is held is called."""
+    asked = asked_by(options)
     opened: list[tuple[Bench, clocks.Target | None]] = []
     with contextlib.ExitStack() as stack:
 
@@ -481,8 +485,6 @@ def _opened(
             return Bench(options.build_dir, handle, calls, asked, target), target
 
         def measure(item: Item) -> Measurement:
-            if not opened:
-                stack.enter_context(session.held())
             with watch.holding():
                 if not opened:
                     opened.append(begin())
@@ -490,11 +492,11 @@ def _opened(
                 if one := kept.find(_place(item), _serves(item, asked)):
                     return one  # another job asked for it meanwhile
                 try:
-                    taken = bench.measure(item, session.name)
+                    taken = bench.measure(item, session)
                 except UserError:
                     bench.gpu.sync()  # where a kernel has spoilt the context, that is what there is to say
                     raise
-            return measurement(item, taken, target, asked, session.name)
+            return measurement(item, taken, target, asked, session)
 
         yield measure
 

@@ -2,7 +2,8 @@
 
     python -m experiments.stages.check sgemm_warptile sgemm_naive --build-dir results/build/sm_90a --out check.csv
 
-on the GPU, one after the other in one process; variants that have a case in common get the same inputs for it.
+on the GPU; variants that have a case in common get the same inputs for it. The GPU is held only while a process runs
+the kernels of some variants: their inputs are made before, and what they left is judged after.
 `experiments.emulation` makes the same checks on an emulator of PTX that needs no GPU.
 A failure is a row with passed = false, not an error: the pipeline leaves that variant out of every performance figure,
 names it in the report, and ends non-zero (`experiments.stages.require_passed`). So is a kernel that faults or hangs;
@@ -12,13 +13,15 @@ a fresh process then checks the rest. With --store, what was checked before is n
 from __future__ import annotations
 
 import argparse
+import functools
 import logging
+import mmap
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -27,7 +30,7 @@ from contracts.archives import checksum
 from contracts.dtypes import Types
 from experiments.command_line import add_build_dir, add_problems, add_store, add_variants, find_runnable
 from experiments.gpu import discovery
-from experiments.gpu.session import UNKNOWN, require_gpu
+from experiments.gpu.session import UNKNOWN, Session, require_gpu, session
 from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
 from experiments.stages import patterns, store, verify
 from experiments.stages.cases import Case, cases, of_problems
@@ -36,11 +39,15 @@ from experiments.stages.store import Measurement, Place
 from kernels.catalogue import Entry, Problem, Runnable, Variant
 from kernels.problem import ProblemSpec
 
+if TYPE_CHECKING:
+    from experiments.gpu.device import Gpu
+
 logger = logging.getLogger(__name__)
 
 GUARD = 256  # elements of NaN before and after each matrix, 256 bytes or more: alignment is kept
 WHOLE_FLOP = 2**30  # above this, rows and Freivalds' test instead of every element
 SAMPLED_ROWS = 8
+LIMIT_BYTES = 5 * 2**28  # of the outputs of a batch: those of eight kernels with C in fp32
 LARGE = 4096
 PROBLEM = list(Problem.square(1).numbers)
 MUST_REFUSE = "ran a problem that it must refuse"
@@ -78,15 +85,21 @@ Sms = Callable[[Variant, Problem], int]  # how many SMs a launch is made for
 
 
 class GpuDevice:
-    """The held GPU. `sms`: persistent kernels of ours are launched as on a GPU with so many SMs."""
+    """The held GPU; its context is made by the first run. `sms`: persistent kernels of ours are launched as on a GPU
+    with so many SMs."""
 
     name = "gpu"
 
     def __init__(self, build_dir: Path, sms: Sms | None = None) -> None:
+        self.build_dir, self.sms = build_dir, sms
+        self._loaded: dict[str, Any] = {}
+
+    @functools.cached_property
+    def gpu(self) -> Gpu:
+        """Use while it is held."""
         from experiments.gpu.device import Gpu
 
-        self.gpu, self.build_dir, self.sms = Gpu(build_dir), build_dir, sms
-        self._loaded: dict[str, Any] = {}
+        return Gpu(self.build_dir)
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """See `Device.run`."""
@@ -128,7 +141,7 @@ def inside(buffer: np.ndarray, rows: int, cols: int, ld: int, offset: int = 0) -
 
 @dataclass
 class Inputs:
-    """One case's matrices, fresh and random, and the buffers that hold them as they lie in memory."""
+    """One case's matrices, fresh and random: views of the buffers that hold them as they lie in memory."""
 
     case: Case
     seed: int
@@ -141,14 +154,22 @@ class Inputs:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the matrices and buffers; references take about as much again."""
-        return sum(x.nbytes for x in (self.a, self.b, self.c0, *self.before))
+        """The bytes of the buffers."""
+        return sum(x.nbytes for x in self.before)
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a device left: the flat buffer of C, and which of A, B and C changed where it is not C ("": none)."""
+
+    c: np.ndarray
+    outside: str
 
 
 class Shared:
     """Inputs of cases that several variants have, the latest used, up to `LIMIT_BYTES` of them."""
 
-    LIMIT_BYTES = 2 * 2**30
+    LIMIT_BYTES = 2**30
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[Any, ...], Inputs] = OrderedDict()
@@ -172,37 +193,50 @@ def prepare(variant: Runnable, case: Case, seed: int) -> Inputs:
         for factor, rows, cols, dtype in ((p.alpha, p.m, p.k, ab), (p.alpha, p.k, p.n, ab), (p.beta, p.m, p.n, c))
     )
     lie = (a, b if p.b_layout == "row" else b.T, c0)
-    before = [guarded(x, max(ld, row), case.offset) for x, (_, row, ld) in zip(lie, p.stored.values(), strict=True)]
-    return Inputs(case, seed, a, b, c0, before)
+    before, views = list[np.ndarray](), list[np.ndarray]()
+    for x, (rows, row, ld) in zip(lie, p.stored.values(), strict=True):
+        before.append(guarded(x, max(ld, row), case.offset))
+        views.append(inside(before[-1], rows, row, max(ld, row), case.offset))
+    return Inputs(case, seed, views[0], views[1] if p.b_layout == "row" else views[1].T, views[2], before)
 
 
-def attempt(device: Device, variant: Runnable, inputs: Inputs) -> list[np.ndarray] | str:
-    """The buffers as the device left them, or why it did not run."""
+def attempt(device: Device, variant: Runnable, inputs: Inputs) -> Left | str:
+    """What the device left, or why it did not run."""
+    p, offset = inputs.case.problem, inputs.case.offset
     try:
-        return device.run(variant, inputs.case.problem, inputs.before, inputs.case.offset)
+        after = device.run(variant, p, inputs.before, offset)
     except UserError as error:
         return str(error)
+    pairs = [*zip("ABC", inputs.before, after, strict=True)]
+    changed = [name for name, *both in pairs[:2] if _differ(*both)]
+    whole = [slice(0, GUARD + offset), slice(GUARD + offset + p.m * p.ldc, None)]
+    before, c = inputs.before[2], after[2]
+    padding = [x[whole[0].stop : whole[1].start].reshape(p.m, p.ldc)[:, p.n :] for x in (before, c)]
+    if _differ(*padding) or any(_differ(before[part], c[part]) for part in whole):
+        changed.append("C")
+    return Left(c, changed[0] if changed else "")
 
 
-def judge(variant: Runnable, inputs: Inputs, after: list[np.ndarray] | str) -> verify.CheckResult:
+def _differ(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether they differ in any bit."""
+    bits = f"u{one.itemsize}"
+    return not np.array_equal(one.view(bits), other.view(bits))
+
+
+def judge(variant: Runnable, inputs: Inputs, after: Left | str) -> verify.CheckResult:
     """Right within the bound, and not a byte changed that is not C's; or refused, where it must be."""
     case, p = inputs.case, inputs.case.problem
     if isinstance(after, str):
         return verify.CheckResult(0.0 if case.refused else None, "" if case.refused else after)
     if case.refused:
         return verify.CheckResult(None, MUST_REFUSE)
-    computed = inside(after[2], p.m, p.n, p.ldc, case.offset)
-    c = computed.copy()
-    computed[:] = inside(inputs.before[2], p.m, p.n, p.ldc, case.offset)
-    outside = [n for n, old, new in zip("ABC", inputs.before, after, strict=True) if old.tobytes() != new.tobytes()]
-    computed[:] = c
-    if outside:
-        return verify.CheckResult(None, f"wrote outside C: in {outside[0]} or its guard bands")
+    if after.outside:
+        return verify.CheckResult(None, f"wrote outside C: in {after.outside} or its guard bands")
     if variant.narrowing not in inputs.judges:
         a, b = (verify.as_read(x, variant.types.ab, variant.narrowing) for x in (inputs.a, inputs.b))
         made = _judge_whole(p, variant.types, a, b, inputs.c0) if p.flop <= WHOLE_FLOP else None
         inputs.judges[variant.narrowing] = made or _judge_large(p, variant.types, a, b, inputs.c0, inputs.seed)
-    return inputs.judges[variant.narrowing](c)
+    return inputs.judges[variant.narrowing](inside(after.c, p.m, p.n, p.ldc, case.offset))
 
 
 def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify.CheckResult:
@@ -211,11 +245,11 @@ def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify
     return judge(variant, inputs, attempt(device, variant, inputs))
 
 
-def explain(device: Device, variant: Runnable, inputs: Inputs, after: list[np.ndarray]) -> str:
+def explain(device: Device, variant: Runnable, inputs: Inputs, after: Left) -> str:
     """Which elements of C are wrong, who stored them and what they lack, in words; "" where none is."""
     case, p = inputs.case, inputs.case.problem
     kernel = variant.pick(p, case.starts(variant.types))
-    c = inside(after[2], p.m, p.n, p.ldc, case.offset)
+    c = inside(after.c, p.m, p.n, p.ldc, case.offset)
     a, b = (verify.as_read(x, variant.types.ab, variant.narrowing) for x in (inputs.a, inputs.b))
     reference, allowed = verify.expected(p, variant.types, a, b, inputs.c0)
     wrong = ~(np.abs(c.astype(np.float64) - reference) <= allowed)  # NaN is wrong
@@ -231,7 +265,7 @@ def explain(device: Device, variant: Runnable, inputs: Inputs, after: list[np.nd
     result = patterns.Result(
         p, kernel.tile["k"], a, b, inputs.c0, c, reference, allowed, wrong,
         unstored=None if stores is None else stores.owner < 0,
-        memory={"A": inputs.before[0][start:], "B": inputs.before[1][start:], "C": after[2][start:]},
+        memory={"A": inputs.before[0][start:], "B": inputs.before[1][start:], "C": after.c[start:]},
         sums=variant.types.accumulate.name,
     )  # fmt: skip
     return "; ".join(filter(None, [*words, patterns.cause(result)]))
@@ -250,24 +284,29 @@ def _judge_large(p: Problem, types: Types, a: np.ndarray, b: np.ndarray, c0: np.
     """Compares a sample of exact rows, and makes Freivalds' test over all of C."""
     rng = np.random.default_rng([seed, 1])
     rows, x = rng.choice(p.m, SAMPLED_ROWS, replace=False), rng.choice([-1.0, 1.0], p.n)
-    sampled = replace(p, m=len(rows))
-    b64 = b.astype(np.float64)
-    bx, b_sums = b64 @ x, np.abs(b64).sum(axis=1)
-    reference, allowed = verify.expected(sampled, types, a[rows], b64, c0[rows])
-    del b64
-    a64 = a.astype(np.float64)
-    abx, magnitudes = p.alpha * (a64 @ bx), abs(p.alpha) * (np.abs(a64) @ b_sums)
+    reference, allowed = verify.expected(replace(p, m=len(rows)), types, a[rows], b, c0[rows])
+    (bx, _), (b_sums, _) = _products(b, x), _products(b, np.ones(p.n), magnitudes=True)
+    abx, magnitudes = p.alpha * _products(a, bx)[0], abs(p.alpha) * _products(a, b_sums, magnitudes=True)[0]
     if p.beta:
-        c64 = c0.astype(np.float64)
-        abx, magnitudes = abx + p.beta * (c64 @ x), magnitudes + abs(p.beta) * np.abs(c64).sum(axis=1)
+        sums, _ = _products(c0, np.ones(p.n), magnitudes=True)
+        abx, magnitudes = abx + p.beta * _products(c0, x)[0], magnitudes + abs(p.beta) * sums
 
     def judge(c: np.ndarray) -> verify.CheckResult:
-        c64 = c.astype(np.float64)
-        norms = np.sqrt(np.einsum("ij,ij->i", c64, c64))
-        whole = verify.freivalds(p, types, c64 @ x, abx, magnitudes, norms)
+        cx, norms = _products(c, x)
+        whole = verify.freivalds(p, types, cx, abx, magnitudes, norms)
         return verify.combine(verify.judge(c[rows], reference, allowed), whole)
 
     return judge
+
+
+def _products(matrix: np.ndarray, x: np.ndarray, magnitudes: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Matrix (or its magnitudes) times x in float64, and the 2-norm of each row."""
+    products, norms = [], []
+    for block in verify.row_blocks(matrix):
+        block64 = block.astype(np.float64)
+        norms.append(np.sqrt(np.einsum("ij,ij->i", block64, block64)))
+        products.append((np.abs(block64, out=block64) if magnitudes else block64) @ x)
+    return np.concatenate(products), np.concatenate(norms)
 
 
 @dataclass
@@ -275,7 +314,7 @@ class Checked:
     """A case that a variant ran: what it left, or why it did not run, and its row of checks.csv."""
 
     inputs: Inputs
-    after: list[np.ndarray] | str
+    after: Left | str
     row: dict[str, Any]
 
 
@@ -312,22 +351,29 @@ def check_cases(
     The device is held only while kernels run, not for inputs and judging. `seed`: of the first case (None: drawn);
     `shared`: where inputs are kept for the next variant.
     """
+    prepared = prepare_cases(variant, seed, large, shared, problems)
+    with device as opened:
+        outputs = [attempt(opened, variant, inputs) for inputs in prepared]
+    return judge_cases(opened, variant, prepared, outputs)
+
+
+def prepare_cases(
+    variant: Runnable, seed: int | None, large: int | None, shared: Shared | None, problems: Sequence[ProblemSpec]
+) -> list[Inputs]:
+    """The inputs of `check_cases`."""
     if seed is None:
         seed = verify.fresh_seed()
     make = shared.prepared if shared else prepare
     chosen = of_problems(variant, problems) if problems else cases(variant, large)
-    prepared = [make(variant, case, seed + number) for number, case in enumerate(chosen)]
-    with device as opened:
-        outputs = [attempt(opened, variant, inputs) for inputs in prepared]
-    return _judged(opened, variant, prepared, outputs)
+    return [make(variant, case, seed + number) for number, case in enumerate(chosen)]
 
 
-def _judged(
-    opened: Device, variant: Runnable, prepared: list[Inputs], outputs: list[list[np.ndarray] | str]
+def judge_cases(
+    opened: Device, variant: Runnable, prepared: list[Inputs], outputs: Sequence[Left | str]
 ) -> list[Checked]:
     """What came of each case; what is wrong with the largest that failed is explained."""
     table: list[Checked] = []
-    wrong: list[tuple[Inputs, list[np.ndarray], dict[str, Any]]] = []
+    wrong: list[tuple[Inputs, Left, dict[str, Any]]] = []
     for inputs, after in zip(prepared, outputs, strict=True):
         case, result = inputs.case, judge(variant, inputs, after)
         row: dict[str, Any] = {
@@ -378,8 +424,6 @@ def summary(variant: Runnable, table: list[dict[str, Any]]) -> list[str]:
 @contextmanager
 def held_gpu(build_dir: Path) -> Iterator[Device]:
     """A GPU, until the block ends."""
-    from experiments.gpu.session import session
-
     with session():
         yield GpuDevice(build_dir)
 
@@ -388,8 +432,6 @@ class HeldGpu:
     """A GPU that is held from the first block to the end of the process; `sms`: see `GpuDevice`."""
 
     def __init__(self, build_dir: Path, watch: Watch, sms: Sms | None = None) -> None:
-        from experiments.gpu.session import Session
-
         self.session, self.watch, self.build_dir, self.sms = Session(), watch, build_dir, sms
         self._device: GpuDevice | None = None
         self._process, self._block = ExitStack(), ExitStack()
@@ -403,16 +445,74 @@ class HeldGpu:
             self._block = block.pop_all()
         return self._device
 
-    def require_sound(self, case: str) -> None:
-        """Raises `DeviceFault`, naming the case that failed first, where a kernel has spoilt the context."""
-        try:
-            if self._device:
-                self._device.gpu.sync()
-        except DeviceFault as fault:
-            raise DeviceFault(f"{case}: {fault}") from fault
-
     def __exit__(self, *error: Any) -> None:
         self._block.close()
+
+
+@dataclass
+class Batch:
+    """A variant's inputs, and memory for what its kernels leave in C, which a process and its forks share."""
+
+    variant: Runnable
+    prepared: list[Inputs]
+    left: list[np.ndarray] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = [_shared_like(inputs.before[2]) for inputs in self.prepared]
+
+    @property
+    def nbytes(self) -> int:
+        """Of what is not shared with other variants."""
+        return sum(c.nbytes for c in self.left)
+
+    def of(self, found: list[Left | str]) -> list[Left | str]:
+        """What `_running` found, with what was left in C."""
+        pairs = zip(found, self.left, strict=True)
+        return [one if isinstance(one, str) else replace(one, c=c) for one, c in pairs]
+
+
+def _shared_like(array: np.ndarray) -> np.ndarray:
+    found = np.ndarray(array.shape, array.dtype, mmap.mmap(-1, array.nbytes))
+    found[:] = 0  # so that it is there before the GPU is held
+    return found
+
+
+def batches(parts: Iterable[Batch]) -> Iterator[list[Batch]]:
+    """Some at a time, whose memory is at most `LIMIT_BYTES`, or one that has more."""
+    batch: list[Batch] = []
+    for part in parts:
+        if batch and sum(one.nbytes for one in (*batch, part)) > LIMIT_BYTES:
+            yield batch
+            batch = []
+        batch.append(part)
+    if batch:
+        yield batch
+
+
+@contextmanager
+def _running(batch: list[Batch], device: GpuDevice, watch: Watch) -> Iterator[Callable[[int], list[Left | str]]]:
+    """Runs all cases of one after the other, by its place in the batch. What is left in C comes through its memory.
+
+    Raises `DeviceFault`, naming the case that failed first, where a kernel has spoilt the context.
+    """
+
+    def run(place: int) -> list[Left | str]:
+        part, found = batch[place], list[Left | str]()
+        with watch.holding():
+            for inputs, c in zip(part.prepared, part.left, strict=True):
+                left = attempt(device, part.variant, inputs)
+                if isinstance(left, Left):
+                    c[:], left = left.c, replace(left, c=c[:0])
+                found.append(left)
+            try:
+                device.gpu.sync()
+            except DeviceFault as fault:
+                pairs = zip(part.prepared, found, strict=True)
+                failed = (one.case.name for one, left in pairs if isinstance(left, str) and not one.case.refused)
+                raise DeviceFault(f"{next(failed, 'after the last case')}: {fault}") from fault
+        return found
+
+    yield run
 
 
 def measured(
@@ -426,35 +526,39 @@ def measured(
 
     Raises `UserError` for what no kernel is to blame for, once the others are checked.
     """
+    from experiments.gpu import libraries  # noqa: F401  # for the forks, and before the GPU is held
+
     found: dict[str, Measurement] = {}
     failed = []
-    for variant in variants:
-        if one := kept.find(_place(variant, problems), basis_of(variant, problems, build_dir).__eq__):
-            found[variant.name] = one
 
-    @contextmanager
-    def opened(watch: Watch) -> Iterator[Callable[[Runnable], Measurement]]:
-        shared, device = Shared(), HeldGpu(build_dir, watch)
-
-        def check(variant: Runnable) -> Measurement:
+    def find(some: Iterable[Runnable]) -> None:
+        for variant in some:
             if one := kept.find(_place(variant, problems), basis_of(variant, problems, build_dir).__eq__):
-                return one  # another job asked for it meanwhile
-            large = None if discovery.rehearsing() else LARGE  # an emulator takes minutes for one of these
-            rows = [one.row for one in check_cases(device, variant, seed, large, shared, problems)]
-            device.require_sound(next((row["case"] for row in rows if not row["passed"]), ""))
-            return Measurement(basis_of(variant, problems, build_dir), device.session.name, {"checks": rows})
+                found[variant.name] = one
 
-        yield check
-
-    for variant, result in work_through([one for one in variants if one.name not in found], opened):
-        if isinstance(result, Failure):
-            if not result.of_kernel:
+    find(variants)
+    shared, device, session = Shared(), GpuDevice(build_dir), Session()
+    large = None if discovery.rehearsing() else LARGE  # an emulator takes minutes for one of these
+    todo = (one for one in variants if one.name not in found)
+    for batch in batches(Batch(one, prepare_cases(one, seed, large, shared, problems)) for one in todo):
+        with session.held():  # until the process has ended, and its context with it
+            find(part.variant for part in batch)  # another job may have been asked for them meanwhile
+            places = [place for place, part in enumerate(batch) if part.variant.name not in found]
+            results = list(work_through(places, functools.partial(_running, batch, device)))
+        for place, result in results:
+            part, variant = batch[place], batch[place].variant
+            if isinstance(result, Failure) and not result.of_kernel:
                 failed.append(f"{variant.name}: {result.reason}")
                 continue
-            rows = [_lost(variant, result.reason, build_dir)]
-            result = Measurement(basis_of(variant, problems, build_dir), UNKNOWN, {"checks": rows})
-        report(variant, result.rows["checks"])
-        found[variant.name] = result if result.measured else kept.keep(_place(variant, problems), result)
+            if isinstance(result, Failure):
+                rows, name = [_lost(variant, result.reason, build_dir)], UNKNOWN
+            else:
+                judged = judge_cases(device, variant, part.prepared, part.of(result))
+                rows, name = [one.row for one in judged], session.name
+            report(variant, rows)
+            one = Measurement(basis_of(variant, problems, build_dir), name, {"checks": rows})
+            found[variant.name] = kept.keep(_place(variant, problems), one)
+        batch.clear()  # its memory is free before the next one's is taken
     if failed:
         raise UserError("; ".join(failed))
     return found

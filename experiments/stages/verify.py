@@ -34,6 +34,7 @@ from contracts.dtypes import Dtype, Types
 from kernels.catalogue import Problem
 
 _finfo: Any = ml_dtypes.finfo  # has no types
+BLOCK = 2**18
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,19 @@ def fresh_seed() -> int:
 
 def random_matrix(rng: np.random.Generator, rows: int, cols: int, dtype: Dtype) -> np.ndarray:
     """rows x cols of random sign and magnitude in [0.5, 1], rounded to `dtype`."""
-    magnitudes = rng.uniform(0.5, 1.0, (rows, cols))
-    matrix: np.ndarray = (magnitudes * rng.choice([-1.0, 1.0], (rows, cols))).astype(dtype.numpy)
+    matrix = np.empty((rows, cols), dtype.numpy)
+    blocks = row_blocks(matrix)  # the same numbers as all at once, in a cache's size
+    for block in blocks:
+        block[:] = rng.uniform(0.5, 1.0, block.shape)
+    for block in blocks:
+        np.negative(block, out=block, where=rng.integers(0, 2, block.shape) == 0)
     return matrix
+
+
+def row_blocks(matrix: np.ndarray) -> list[np.ndarray]:
+    """Views of some rows at a time, of about `BLOCK` elements: float64 copies of them stay in a cache."""
+    rows = max(1, BLOCK // max(1, matrix.shape[1]))
+    return [matrix[start : start + rows] for start in range(0, len(matrix), rows)]
 
 
 def as_read(matrix: np.ndarray, dtype: Dtype, narrowing: str = "truncate") -> np.ndarray:

@@ -22,10 +22,10 @@ LEASE = """
 import os, sys
 import pynvml
 from contracts import run_command
-from experiments.gpu import discovery
-from experiments.gpu.session import session
+from experiments.gpu import discovery, session
+session.SAID_AFTER_S = 0.0  # tests read that it waits
 def main():
-    with session(float(sys.argv[1])), discovery.nvml() as handle:
+    with session.session(float(sys.argv[1])), discovery.nvml() as handle:
         print(os.environ["CUDA_VISIBLE_DEVICES"], pynvml.nvmlDeviceGetUUID(handle), flush=True)
         sys.stdin.readline()
     print("free", flush=True)

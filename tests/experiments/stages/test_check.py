@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise, product
+from multiprocessing import active_children
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -22,7 +23,6 @@ import pytest
 
 from contracts import UserError, write_rows
 from contracts.dtypes import Types, dtypes
-from experiments.gpu import session
 from experiments.gpu.worker import DeviceFault, Watch
 from experiments.stages import check, verify
 from experiments.stages.cases import Case, cases, packed
@@ -412,6 +412,16 @@ def test_inputs_narrowed_in_another_way_fail(name: str, device: NumpyDevice) -> 
         assert not result.passed and "expected" in result.detail, case.name
 
 
+@pytest.mark.parametrize("dtype", dtypes().values(), ids=dtypes())
+@pytest.mark.parametrize("shape", [(1, 1), (7, 129), (700, 1000)])
+def test_a_seed_gives_the_inputs_that_it_always_gave(shape: tuple[int, int], dtype: Any) -> None:
+    """Rows of checks.csv record it; what is drawn next is the same, too."""
+    rng, other = np.random.default_rng(5), np.random.default_rng(5)
+    expected = (other.uniform(0.5, 1.0, shape) * other.choice([-1.0, 1.0], shape)).astype(dtype.numpy)
+    assert verify.random_matrix(rng, *shape, dtype).tobytes() == expected.tobytes()
+    assert rng.random() == other.random()
+
+
 def test_inputs_are_kept_away_from_zero() -> None:
     for dtype in dtypes().values():
         values = verify.random_matrix(np.random.default_rng(3), 64, 64, dtype).astype(np.float64)
@@ -567,72 +577,119 @@ def test_a_case_can_be_run_again_by_its_seed() -> None:
 # ---- many variants in one process ------------------------------------------------------------------------------------
 
 
-class SpoiltBy(NumpyDevice):
-    """A GPU whose context one kernel spoils: from then on, every call of the same process fails."""
+class OfOneProcess(NumpyDevice):
+    """A GPU whose context one kernel spoils, and where another one's C is wrong. It notes which processes run."""
 
-    def __init__(self, name: str) -> None:
-        self.name_of_fault, self.spoilt, self.gpu, self.session = name, False, self, SimpleNamespace(name="0" * 8)
+    def __init__(self, notes: Path, spoilt_by: str = "", wrong: str = "") -> None:
+        self.notes, self.spoilt_by, self.wrong, self.spoilt, self.gpu = notes, spoilt_by, wrong, False, self
 
     def sync(self) -> None:
         if self.spoilt:
             raise DeviceFault("CUDA: an illegal memory access was encountered")
 
     def run(self, variant, problem, buffers, offset):
-        self.spoilt |= variant.name == self.name_of_fault and problem.k > 16
+        with self.notes.open("a") as file:
+            print(os.getpid(), file=file)
+        self.spoilt |= variant.name == self.spoilt_by and problem.k > 16
         self.sync()
-        return super().run(variant, problem, buffers, offset)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def require_sound(self, case: str) -> None:
-        HeldGpu.require_sound(SimpleNamespace(_device=self), case)  # type: ignore[arg-type]
+        after = super().run(variant, problem, buffers, offset)
+        if variant.name == self.wrong:
+            inside(after[2], problem.m, problem.n, problem.ldc, offset)[-1, 0] = 9e9
+        return after
 
 
-def test_a_kernel_that_spoils_the_context_fails_its_own_rows_and_no_neighbour_s(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    variants = [catalogue.load().kernels[name] for name in ("sgemm_coalesced", "sgemm_naive", "sgemm_smem_tile")]
-    monkeypatch.setattr(check, "HeldGpu", lambda *_: SpoiltBy("sgemm_naive"))
+class Lease:
+    """A GPU that can be held, and what is done whether it is."""
+
+    name = "1" * 8
+
+    def __init__(self) -> None:
+        self.holding, self.done = False, list[tuple[str, bool]]()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        self.holding = True
+        yield
+        self.holding = False
+        self.done.append(("processes", bool(active_children())))
+
+
+@pytest.fixture
+def lease(monkeypatch: pytest.MonkeyPatch) -> Lease:
+    """What `check.measured` holds; it knows no builds, and its largest problem is small."""
+    found = Lease()
+
+    def noted(name: str) -> None:
+        plain = getattr(check, name)
+        monkeypatch.setattr(check, name, lambda *given: (found.done.append((name, found.holding)), plain(*given))[1])
+
+    for name in ("prepare", "judge"):
+        noted(name)
+    monkeypatch.setattr(check, "Session", lambda: found)
     monkeypatch.setattr(check, "code_of", lambda entry, build_dir: "0" * 16)
     monkeypatch.setattr(check.store, "basis_of", lambda entry, build_dir: {"code": entry.name})
     monkeypatch.setattr(check, "LARGE", 512)
-    found = check.measured(variants, tmp_path, Store(tmp_path / "measured"), seed=1)
+    return found
+
+
+@pytest.mark.parametrize("limit", [check.LIMIT_BYTES, 1])  # all in one batch, or each in its own
+def test_a_kernel_that_spoils_the_context_fails_its_own_rows_and_no_neighbour_s(
+    limit: int, lease: Lease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = ("sgemm_coalesced", "sgemm_naive", "sgemm_smem_tile")
+    variants, kept = [catalogue.load().kernels[name] for name in names], Store(tmp_path / "measured")
+    device = OfOneProcess(tmp_path / "notes", spoilt_by="sgemm_naive", wrong="sgemm_smem_tile")
+    monkeypatch.setattr(check.GpuDevice, "__new__", lambda *_: device)
+    monkeypatch.setattr(check, "LIMIT_BYTES", limit)
+    found = check.measured(variants, tmp_path, kept, seed=1)
     rows = {name: one.rows["checks"] for name, one in found.items()}
-    assert all(row["passed"] for name in ("sgemm_coalesced", "sgemm_smem_tile") for row in rows[name])
+    assert len(rows["sgemm_coalesced"]) > 17 and all(row["passed"] for row in rows["sgemm_coalesced"])
     (row,) = rows["sgemm_naive"]
-    assert not row["passed"] and "an illegal memory access" in row["detail"]
-    again = check.measured(
-        variants, tmp_path, Store(tmp_path / "measured"), seed=2
-    )  # what is kept is not checked again
+    assert not row["passed"] and row["detail"].startswith("2 x 2 tiles, 3 k-steps: CUDA: an illegal memory access")
+    wrong = [row for row in rows["sgemm_smem_tile"] if not row["case"].startswith("refuses")]
+    assert not any(row["passed"] for row in wrong) and any(check.EXPLAINED in row["detail"] for row in wrong)
+    assert [one.session for one in found.values()] == [Lease.name, "0" * 8, Lease.name]
+    # only while kernels run is the GPU held, by a child that is gone when it is given back
+    assert {name for name, _ in lease.done} == {"prepare", "judge", "processes"}
+    assert not any(while_held for _, while_held in lease.done)
+    processes = {*device.notes.read_text().split()}
+    assert str(os.getpid()) not in processes and len(processes) == (2 if limit > 1 else 3)
+
+    again = check.measured(variants, tmp_path, kept, seed=2)  # what is kept is not checked again
     assert {name: one.rows["checks"] for name, one in again.items()} == rows
+
+
+def test_what_another_job_checks_while_this_one_waits_is_not_checked_again(
+    lease: Lease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    naive, device = catalogue.load().kernels["sgemm_naive"], OfOneProcess(tmp_path / "notes")
+    monkeypatch.setattr(check.GpuDevice, "__new__", lambda *_: device)
+    first = check.measured([naive], tmp_path, Store(tmp_path / "measured"))
+    late, held = Store(tmp_path / "other"), lease.held
+
+    def waits() -> Any:
+        late.folder = tmp_path / "measured"
+        return held()
+
+    monkeypatch.setattr(lease, "held", waits)
+    device.notes.unlink()
+    assert check.measured([naive], tmp_path, late) == first and not device.notes.exists()
 
 
 def test_a_context_is_made_while_its_gpu_is_held_which_it_is_for_the_whole_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While a context is made, the GPU's time is shared: nobody else may be measuring."""
-    held: list[str] = []
-
-    class Lease:
-        @contextmanager
-        def held(self) -> Iterator[None]:
-            held.append("lease")
-            try:
-                yield
-            finally:
-                held.pop()
+    leases: list[Lease] = []
 
     def made(*_: object) -> str:
-        if held != ["lease"]:
+        if not leases[-1].holding:
             raise UserError("not held")
         if not outcome:
             raise DeviceFault("no context")
         return outcome
 
-    monkeypatch.setattr(session, "Session", Lease)
+    monkeypatch.setattr(check, "Session", lambda: leases.append(Lease()) or leases[-1])
     monkeypatch.setattr(check, "GpuDevice", made)
     gpu, outcome = HeldGpu(Path(), Watch()), ""
     with pytest.raises(DeviceFault, match="no context"), gpu:
@@ -641,4 +698,4 @@ def test_a_context_is_made_while_its_gpu_is_held_which_it_is_for_the_whole_proce
     for _ in range(2):
         with gpu as device:
             assert device == outcome
-        assert held == ["lease"]
+        assert leases[-1].holding
