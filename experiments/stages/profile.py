@@ -21,6 +21,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,14 @@ from experiments.gpu.session import UNKNOWN
 from experiments.stages import store
 from experiments.stages.machine_code import code_of
 from experiments.stages.store import Measurement, Place
-from kernels.catalogue import Catalogue, Entry
+from kernels.catalogue import Baseline, Catalogue, Entry
 from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
 
 LEAST_VERSION = (2022, 3)  # the first that knows Hopper and Ada
-MARK = "next_entry"  # the kernel of harness.cu that stands before the launches of an entry
-ENTRIES = 16  # for which ncu starts once: what a run that is killed loses
+MARK = "next_entry"  # the kernel of harness.cu that stands between a library's launches and its neighbours'
+ENTRIES = 32  # for which ncu starts once: what a run that is killed loses
 REQUIRED = "GEMM_LADDER_COUNTERS_REQUIRED"  # set by a pipeline that was asked for counters by name
 PERMISSION = (
     "no permission to read hardware counters (ERR_NVGPUCTRPERM); remedy: run as root, or load the driver with "
@@ -93,15 +94,37 @@ def read_report(folder: Path, path: Path, names: Iterable[str]) -> list[dict[str
 Kernels = list[dict[str, Any]]
 
 
-def of_entries(kernels: Kernels) -> list[Kernels]:
-    """The kernels of a report, entry by entry: before those of each stands the mark of `profile_target`."""
-    groups: list[Kernels] = []
+def marked(entries: Sequence[Entry]) -> list[bool]:
+    """Before which entries `profile_target` launches the mark.
+
+    A kernel or dispatcher of ours launches one kernel, a library nobody knows how many. ncu spends as many passes on a
+    mark as on a kernel, so there is none between two of ours.
+    """
+    library = [isinstance(entry, Baseline) for entry in entries]
+    return [False, *(one or other for one, other in pairwise(library))]
+
+
+def of_entries(kernels: Kernels, entries: Sequence[Entry], then_failed: bool) -> list[Kernels] | None:
+    """The kernels of a report, for each entry that ran; None where their numbers do not tell whose they are.
+
+    `then_failed`: a further entry failed, whose launches may follow.
+    """
+    if not entries or (len(entries) == 1 and not then_failed):
+        return [kernels][: len(entries)]
+    sections: list[Kernels] = [[]]
     for kernel in kernels:
         if kernel["name"] == MARK:
-            groups.append([])
-        elif groups:
-            groups[-1].append(kernel)
-    return groups
+            sections.append([])
+        else:
+            sections[-1].append(kernel)
+    starts = [place for place, mark in enumerate(marked(entries)) if mark]
+    groups: list[Kernels] = []
+    for (start, end), section in zip(pairwise([0, *starts, len(entries)]), sections, strict=False):
+        if isinstance(entries[start], Baseline):
+            groups.append(section)
+        elif len(section) == end - start or (then_failed and end == len(entries)):
+            groups += [[kernel] for kernel in section[: end - start]]
+    return groups if len(groups) == len(entries) else None
 
 
 def longest_kernel(
@@ -178,6 +201,7 @@ class Session:
         with scratch() as folder:
             report, log = folder / "report.ncu-rep", folder / "done"
             while True:
+                log.unlink(missing_ok=True)
                 target = [*command, "--done", str(log)]
                 there, output = launched(self.ncu, names, report, target, "--target-processes", "all")
                 if there or not (refused := named_in_errors(names, output)):
@@ -188,11 +212,14 @@ class Session:
                 before = self._started(entries[: len(done)], named) if 0 < len(done) < len(entries) else []
                 return [*before, explain(output, entries[len(before)])]
             try:
-                groups = of_entries(read_report(report_folder(self.ncu), report, names))
+                kernels = read_report(report_folder(self.ncu), report, names)
             except UserError as error:
                 raise LeftOut(f"{error}; remedy: one installation of Nsight Compute on PATH, whole") from error
+        ran = entries if there else entries[: len(done)]
+        if (groups := of_entries(kernels, ran, then_failed=not there)) is None:
+            return self._started(entries[: len(entries) // 2], named)  # one alone has all that there is
         found: list[Counted | str] = []
-        for entry, one, group in zip(entries, done or [{}], groups, strict=False):
+        for entry, one, group in zip(ran, done or [{}], groups, strict=False):
             rows = longest_kernel(group, entry, self.problem, names, self.build_dir) if group else []
             read = {row["metric"] for row in rows}
             missing = unknown + [name for name in names if name not in read]

@@ -2,8 +2,8 @@
 
     python -m experiments.stages.profile_target sgemm_warptile --problem 4096 --build-dir results/build/sm_90a
 
-Each entry runs once before it is profiled. In the profile, the harness's kernel `next_entry` stands before the launches
-of each. The GPU is held from the first entry to the last.
+Each entry runs once before it is profiled. In the profile, the harness's kernel `next_entry` stands before a library's
+launches, and after them (`experiments.stages.profile.marked`). The GPU is held from the first entry to the last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from experiments.gpu.libraries import bind_for_timing, import_early, load_gemm
 from experiments.gpu.session import Session
 from experiments.gpu.worker import LIMIT_S
 from experiments.stages.library_calls import LibraryCalls
-from experiments.stages.profile import MARK
+from experiments.stages.profile import MARK, marked
 from experiments.stages.store import Store
 from kernels.catalogue import Catalogue, Entry
 from kernels.problem import ProblemSpec
@@ -40,18 +40,18 @@ class Target:
         self.problem, self.build_dir, self.store, self.entries = problem, build_dir, store, entries
         self.session, self._gpu = Session(), list[Gpu]()
 
-    def run(self, entry: Entry) -> dict[str, Any]:
-        """Run it once, and once more for the profiler; its name, and what the GPU is called."""
+    def run(self, entry: Entry, mark: bool) -> dict[str, Any]:
+        """Run it once, and once more for the profiler, after the mark or not; its name, and what the GPU is called."""
         hangs = threading.Timer(LIMIT_S, os._exit, [HUNG])  # what hangs in a CUDA call heeds no signal
         hangs.start()
         try:
             self._gpu = self._gpu or [Gpu(self.build_dir)]
-            self._profile(self._gpu[0], entry)
+            self._profile(self._gpu[0], entry, mark)
         finally:
             hangs.cancel()
         return {"variant": entry.name, "session": self.session.name}
 
-    def _profile(self, gpu: Gpu, entry: Entry) -> None:
+    def _profile(self, gpu: Gpu, entry: Entry, mark: bool) -> None:
         problem = self.problem.of(entry.b_layout)
         matrices = [
             gpu.filled(entry.types.of(matrix), rows * ld, seed, "uniform")
@@ -65,7 +65,8 @@ class Target:
         work()
         gpu.sync()
         cuda(driver.cuProfilerStart())
-        gpu.harness(MARK, 1, 1)
+        if mark:
+            gpu.harness(MARK, 1, 1)
         work()
         gpu.sync()
         cuda(driver.cuProfilerStop())
@@ -85,9 +86,9 @@ def main() -> None:
         import_early(entry)
     target = Target(options.problem[0], options.build_dir, options.store, options.catalogue)
     with target.session.held():
-        for entry in entries:
+        for entry, mark in zip(entries, marked(entries), strict=True):
             try:
-                done = target.run(entry)
+                done = target.run(entry, mark)
             except UserError as error:
                 raise UserError(f"{entry.name}: {error}") from error
             if options.done:

@@ -7,9 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers import assert_one_line, run_module
@@ -41,8 +39,8 @@ class Action:
     def metric_by_name(self, name): return Metric()
     def name(self): return self.kernel
 class Range:
-    def num_actions(self): return 2
-    def action_by_idx(self, i): return Action(["next_entry", "sgemm_naive"][i])
+    def num_actions(self): return 1
+    def action_by_idx(self, i): return Action("sgemm_naive")
 class Report:
     def range_by_idx(self, i): return Range()
 def load_report(path): return Report()
@@ -146,37 +144,80 @@ def test_a_counter_that_ncu_does_not_know_is_named_and_the_others_are_read(
     assert {row["metric"] for row in rows} == {*profile.metric_names()} - {*unknown}
 
 
-def test_ncu_starts_once_for_many_entries_and_again_behind_one_that_failed(
-    ncu: Callable[..., None], pretended: Path, monkeypatch: pytest.MonkeyPatch
+class Ncu:
+    """Stands for ncu with `profile_target` under it: a report has one line a kernel, three for each library.
+
+    `fails`: the entry whose process ends, its kernel `seen` before or not; `odd`: one that has so `many` lines.
+    """
+
+    def __init__(self, fails: str = "", seen: bool = False, odd: str = "", many: int = 0) -> None:
+        self.fails, self.seen, self.odd, self.many = fails, seen, odd, many
+        self.started: list[list[str]] = []
+
+    def launched(self, ncu: Path, names: object, report: Path, command: list[str], *_: str) -> tuple[bool, str]:
+        then = command.index("--then") if "--then" in command else len(command)
+        named = [command[2], *itertools.takewhile(lambda word: not word.startswith("--"), command[then + 1 :])]
+        entries, lines, done = [catalogue.load().find(name) for name in named], list[str](), list[str]()
+        self.started.append(named)
+        for entry, mark in zip(entries, profile.marked(entries), strict=True):
+            lines += [profile.MARK] if mark else []
+            if entry.name != self.fails or self.seen:
+                lines += [entry.name] * (self.many if entry.name == self.odd else 3 if entry.name in LIBRARIES else 1)
+            if entry.name == self.fails:
+                break
+            done.append(json.dumps({"variant": entry.name, "session": entry.name}))
+        report.write_text("\n".join(lines))
+        Path(command[command.index("--done") + 1]).write_text("\n".join(done))
+        return self.fails not in named, "error: it ended"
+
+    def read(self, folder: Path, report: Path, names: object) -> list[dict[str, object]]:
+        duration = {"gpu__time_duration.sum": [1.0, "ns"]}
+        return [{"name": name, "metrics": duration} for name in report.read_text().split()]
+
+
+OURS, LIBRARIES = ["sgemm_naive", "sgemm_coalesced", "sgemm_smem_tile"], ["cublas_fp32", "torch_matmul_fp32"]
+MIXED = [LIBRARIES[0], *OURS, LIBRARIES[1]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "faults", "without", "starts"),
+    [
+        (OURS, {}, [], 1),
+        ([*OURS, *LIBRARIES], {}, [], 1),
+        (MIXED, {}, [], 1),
+        ([*OURS, *LIBRARIES, *OURS, *LIBRARIES, *OURS], {}, [], 1),
+        *((asked, {"fails": asked[place], "seen": seen}, [asked[place]], 1 if place == len(asked) - 1 else 2)
+          for asked in (OURS, MIXED, [*OURS, *LIBRARIES]) for place in range(len(asked)) for seen in (False, True)),
+        # two or four kernels of three entries: nobody knows whose, so that ncu starts for fewer
+        *(([*OURS, *LIBRARIES], {"odd": name}, [name], None) for name in OURS),
+        *(([*OURS, *LIBRARIES], {"odd": name, "many": 2}, [], None) for name in OURS),
+        (MIXED, {"odd": LIBRARIES[0]}, [LIBRARIES[0]], 1),
+    ],
+)  # fmt: skip
+def test_each_entry_has_its_own_counters_and_ncu_starts_once_for_many(
+    asked: list[str],
+    faults: dict,
+    without: list[str],
+    starts: int | None,
+    pretended: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is profiled is named first, and the others after --then; `bad` ends the process that profiles it."""
-    ncu("")
-    names, started = [f"entry{number}" for number in range(profile.ENTRIES + 2)], list[list[str]]()
-    report = {"name": "k", "metrics": {"gpu__time_duration.sum": (1.0, "us")}}
-
-    def launched(_: Path, metrics: object, path: Path, command: list[str], *options: str) -> tuple[bool, str]:
-        several = command.index("--then") + 1 if "--then" in command else 0
-        chosen = [command[2], *(itertools.takewhile(lambda word: word[0] != "-", command[several:]) if several else ())]
-        started.append(chosen)
-        ran = list(itertools.takewhile(lambda name: name != bad, chosen))
-        if ran:
-            (path.parent / "done").write_text("".join(json.dumps({"session": name}) + "\n" for name in ran))
-            path.write_text(json.dumps(ran))
-        return ran == chosen, "" if ran == chosen else "error: it hangs"
-
-    def read(_: object, path: Path, metrics: object) -> list[dict[str, Any]]:
-        return [kernel for _ in json.loads(path.read_text()) for kernel in ({"name": profile.MARK}, report)]
-
-    monkeypatch.setattr(profile, "launched", launched)
-    monkeypatch.setattr(profile, "read_report", read)
-    session, bad = profile.Session(SQUARE, pretended, catalogue.load()), names[3]
-    monkeypatch.setattr(profile, "code_of", lambda entry, folder: "c")
-    found = list(session.count([replace(NAIVE, name=name) for name in names]))
-    assert [entry.name for entry, _ in found] == names
-    words = {entry.name: one for entry, one in found if isinstance(one, str)}
-    assert words == {bad: f"ncu failed on {bad}: error: it hangs"}
-    assert all(one.session == entry.name and len(one.rows) == 1 for entry, one in found if not isinstance(one, str))
-    assert started == [names[: profile.ENTRIES], names[4:]]
+    stand_in = Ncu(**faults)
+    monkeypatch.setattr(profile, "launched", stand_in.launched)
+    monkeypatch.setattr(profile, "read_report", stand_in.read)
+    monkeypatch.setattr(profile, "report_folder", lambda ncu: ncu)
+    monkeypatch.setattr(profile, "check_version", lambda ncu: None)
+    monkeypatch.setattr(profile, "code_of", lambda entry, build_dir: "0" * 16)
+    known = catalogue.load()
+    session = profile.Session(SQUARE, pretended, known, ncu=pretended, names=["gpu__time_duration.sum"])
+    found = [(entry.name, result) for entry, result in session.count([known.find(name) for name in asked])]
+    assert [name for name, _ in found] == asked
+    for name, result in found:
+        if name in without:
+            assert result == f"ncu failed on {name}: error: it ended" if "fails" in faults else result.rows == []
+        else:
+            assert [row["kernel"] for row in result.rows] == [name] and result.session == name
+    assert starts in (None, len(stand_in.started))
 
 
 def test_a_foreign_report_is_left_out_or_where_asked_for_by_name_an_error(
