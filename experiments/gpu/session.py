@@ -32,6 +32,7 @@ HELD = "GEMM_LADDER_GPU_HELD"  # set for the children of a process that holds a 
 LOCKS = "GEMM_LADDER_LOCKS"  # another folder for the locks
 POLL_S = 0.005
 SAID_AFTER_S = 30.0  # of waiting: jobs of one run take turns, process by process
+WAIT_S = 12 * 3600.0  # at most: longer than any job of a run holds a GPU
 UNKNOWN = "0" * 8  # of a session that somebody else took, or a system that does not tell its boot
 
 
@@ -54,7 +55,7 @@ class Session:
         self._device: Device | None = None
 
     @contextlib.contextmanager
-    def held(self, wait_s: float = 3600.0) -> Iterator[None]:
+    def held(self, wait_s: float = WAIT_S) -> Iterator[None]:
         """Hold it; until the block ends, it is the only GPU that CUDA sees in this process and its children.
 
         Clocks that a killed run left locked there are reset first (`experiments.gpu.clocks`). It must come before CUDA
@@ -85,7 +86,7 @@ class Session:
         return name_of(self._device.gpu) if self._device else UNKNOWN
 
 
-def session(wait_s: float = 3600.0) -> AbstractContextManager[None]:
+def session(wait_s: float = WAIT_S) -> AbstractContextManager[None]:
     """Hold one visible GPU once, as `Session.held` does."""
     return Session().held(wait_s)
 

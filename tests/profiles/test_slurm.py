@@ -213,6 +213,7 @@ def test_the_profile_speaks_of_rules_that_there_are(tmp_path: Path) -> None:
     (tmp_path / "node.json").write_text(json.dumps(GPU))
     rules = set(run(ROOT, "--list-rules", "--nolock", "--config", f"gpu_node={tmp_path / 'node.json'}").split())
     assert {*profile["set-resources"], *profile["set-threads"]} <= rules and "bench" in rules
+    assert profile["set-resources"]["check"] == {"gpu": 1}  # it asks for none by itself, and runs on one
 
 
 def test_on_a_host_with_two_gpus_two_jobs_measure_at_a_time(tree: Path, library: Path, tmp_path: Path) -> None:

@@ -55,7 +55,9 @@ rule machine:
 
 
 # Correctness. A failure is a row, not a failed job: `passed` ends the run non-zero, after the report. What is measured is
-# kept in STORE, one file a measurement: a job that runs again measures only what is missing or has changed.
+# kept in STORE, one file a measurement: a job that runs again measures only what is missing or has changed. Most of it is
+# work for processors, next to jobs that measure; for the seconds that kernels run it waits for a GPU by itself, and has
+# no `gpu` here. On Slurm, where a job sees only what it asked for, the profile gives it one.
 rule check:
     input:
         lambda wildcards: built(*PLAN.runnable_of(wildcards.experiment, wildcards.part)),
@@ -65,8 +67,6 @@ rule check:
     log:
         f"results/logs/{MACHINE}/check/{{experiment}}/{{part}}.log",
     priority: 30  # before other kernels are built, so that the GPU has work from the start
-    resources:
-        gpu=1,
     params:
         variants=lambda wildcards: PLAN.runnable_of(wildcards.experiment, wildcards.part),
         built=BUILT,

@@ -19,14 +19,16 @@ from experiments.gpu.session import HELD, LOCKS, lock_path
 
 # Holds a GPU until it reads a line, says which one CUDA sees and which one NVML names, and lives until its input ends
 LEASE = """
-import os, sys
+import contextlib, os, sys
 import pynvml
 from contracts import run_command
-from experiments.gpu import discovery, session
+from experiments.gpu import discovery, session, worker
 session.SAID_AFTER_S = 0.0  # tests read that it waits
 def main():
     with session.session(float(sys.argv[1])), discovery.nvml() as handle:
         print(os.environ["CUDA_VISIBLE_DEVICES"], pynvml.nvmlDeviceGetUUID(handle), flush=True)
+        if "forks" in sys.argv:  # a process that makes a context, and ends
+            print(list(worker.work_through(["one"], lambda watch: contextlib.nullcontext(str.upper))), flush=True)
         sys.stdin.readline()
     print("free", flush=True)
     sys.stdin.read()
@@ -37,11 +39,11 @@ WAITING = "waiting for a GPU: another job holds it"
 LONGEST_S = 60  # of a process of a test: a lock that is never given back fails its test, and does not hang it
 
 
-def start(wait_s: float, visible: str | None, **changes: str) -> subprocess.Popen[str]:
+def start(wait_s: float, visible: str | None, *words: str, **changes: str) -> subprocess.Popen[str]:
     """A process that sessions one of the GPUs in CUDA_VISIBLE_DEVICES (None: not set), with its output piped."""
     env = {key: value for key, value in environment().items() if key not in (HELD, discovery.KNOWN)} | changes
     env.pop("CUDA_VISIBLE_DEVICES") if visible is None else env.update(CUDA_VISIBLE_DEVICES=visible)
-    command, pipe = [sys.executable, "-c", LEASE, str(wait_s)], subprocess.PIPE
+    command, pipe = [sys.executable, "-c", LEASE, str(wait_s), *words], subprocess.PIPE
     process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     end = threading.Timer(LONGEST_S, process.kill)
     end.daemon = True
@@ -60,7 +62,9 @@ class Host:
         lines = [f"cards {count}", *(f"{key} {value}" for key, value in changes.items())]
         (self.folder / "cards").write_text("\n".join(lines) + "\n")
 
-    def start(self, wait_s: float = 3600, visible: str | None = None, **changes: str) -> subprocess.Popen[str]:
+    def start(
+        self, wait_s: float = 3600, visible: str | None = None, *words: str, **changes: str
+    ) -> subprocess.Popen[str]:
         """A process that sessions one of the cards."""
         env = {
             "LD_LIBRARY_PATH": str(self.library),
@@ -68,7 +72,7 @@ class Host:
             "XDG_STATE_HOME": str(self.folder),
             LOCKS: str(self.folder),
         }
-        self.started.append(start(wait_s, visible, **env | changes))
+        self.started.append(start(wait_s, visible, *words, **env | changes))
         return self.started[-1]
 
     def holding(self) -> subprocess.Popen[str]:
@@ -131,6 +135,18 @@ def test_a_second_process_waits_until_the_first_is_done_or_killed(killed: bool, 
         first.kill()
     else:
         ends(first)
+    assert taken(second) == CARDS[0]
+    ends(second)
+
+
+def test_a_gpu_is_held_until_its_holder_gives_it_back_and_not_when_a_fork_ends(host: Host) -> None:
+    """The fork has the context; who holds the GPU around it waits until it is gone."""
+    first = host.start(3600, None, "forks")
+    assert taken(first) == CARDS[0] and line(first.stdout) == "[('one', 'ONE')]"
+    second = host.waiting()
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(0.6)
+    ends(first)
     assert taken(second) == CARDS[0]
     ends(second)
 
