@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +19,7 @@ from contracts.samples import samples_table
 from experiments import declarations
 from experiments.declarations import Item, Protocol
 from experiments.gpu import discovery
+from experiments.gpu.worker import Failure
 from experiments.stages import bench
 from experiments.stages import store as storing
 from experiments.stages.provenance import PACKAGES
@@ -186,3 +190,38 @@ def test_a_stricter_protocol_or_another_code_is_measured_again(monkeypatch: pyte
     locked = replace(item, clock_policy="locked")
     other = json.loads(json.dumps(bench.basis_of(locked, replace(asked, sm_mhz=1400))))
     assert not bench._serves(locked, replace(asked, sm_mhz=1500))(other)
+
+
+@pytest.mark.parametrize("known", [[], ["torch_matmul_fp32"], ["torch_matmul_fp32", "triton_fp32"]])
+def test_libraries_are_imported_once_before_the_gpu_is_held_where_something_is_measured(
+    known: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All processes of a job are forks of it: each has the GPU held around it, and ends before it is given back."""
+    done: list[str] = []
+
+    @contextlib.contextmanager
+    def held() -> Iterator[None]:
+        done.append("hold")
+        yield
+        done.append("give back")
+
+    def work_through(own: list[Item], opened: object) -> Iterator[tuple[Item, Failure]]:
+        for item in own:
+            done.append(f"{item.variant} {item.process}")
+            yield item, Failure("the host's fault", of_kernel=False)
+
+    one = Measurement({}, "0" * 8, {"windows": [{"passed": True, "left_out": None}]})
+    kept = SimpleNamespace(find=lambda place, serves: one if place.variant in known else None)
+    monkeypatch.setattr(bench, "Session", lambda: SimpleNamespace(name="1" * 8, held=held))
+    monkeypatch.setattr(bench, "work_through", work_through)
+    monkeypatch.setattr(bench, "basis_of", lambda item, asked: {})
+    monkeypatch.setattr(bench, "import_early", lambda entry: done.append(f"import {entry.name}"))
+    options = SimpleNamespace(catalogue=catalogue.load(), build_dir=tmp_path, sm_mhz=None, memory_mhz=None)
+    names, square = ["torch_matmul_fp32", "triton_fp32"], ProblemSpec.square(64)
+    items = [Item(name, square, "uniform", "boost", PROTOCOL, process) for process in (0, 1) for name in names]
+    left = [name for name in names if name not in known]
+    with contextlib.nullcontext() if not left else pytest.raises(UserError, match="the host's fault"):
+        bench.measured(items, options, kept)  # type: ignore[arg-type]
+    assert done[: len(left)] == [f"import {name}" for name in left]
+    turns = [["hold", *(f"{name} {process}" for name in left), "give back"] for process in (0, 1)]
+    assert done[len(left) :] == ([step for turn in turns for step in turn] if left else [])
