@@ -29,7 +29,7 @@ MADE_BY_OTHERS = ("all", "by hand")  # targets that are not a table's own
 class Document(BaseModel):
     """A mapping with fixed keys. Values are not converted: 1 is no truth, "1" no number, and NaN is refused."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..machine.memory import Access
+from ..machine.values import distinct
 from ..ptx.syntax import Instruction
 from .races import HALF, LOW, PLAIN, Reads, Shadow
 
@@ -86,7 +87,7 @@ class Boxes:
             self.covered = np.zeros(len(memory.writes), bool)
         for g in memory.granules_of(access, 16):
             self.covered[g] = True
-            for block in np.unique(g // self.of_block).tolist():
+            for block in distinct(g // self.of_block).tolist():
                 self.stored[block] = instruction, box
 
     def block_ends(self, block: int, reads: Sequence[Reads]) -> None:
@@ -102,9 +103,9 @@ class Boxes:
         for table in reads:
             for events in table.events.values():
                 left &= events[own] == 0
-        edges = np.flatnonzero(np.diff((left | covered).astype(np.int8), prepend=0, append=0))
+        edges = np.diff((left | covered).astype(np.int8), prepend=0, append=0).nonzero()[0]
         for start, end in edges.reshape(-1, 2).tolist():
-            here = np.flatnonzero(left[start:end]) + start
+            here = left[start:end].nonzero()[0] + start
             if len(here) and covered[start:end].any():
                 diag, (instruction, box) = memory.machine.diag, self.stored[block]
                 at, place = memory.at(int(writes[here[0]] & LOW)), int(here[0]) << memory.shift

@@ -120,7 +120,7 @@ class Defined:
         if known is not None and known[0] == self.changes and known[1] is active:
             return known[2]
         masks = {id(mask): mask for slot in touched & self.masks.keys() for mask in (self.masks[slot],)}
-        concerned = any(np.any(mask if active is None else mask[active]) for mask in masks.values())
+        concerned = any(np.count_nonzero(mask if active is None else mask[active]) for mask in masks.values())
         self._concerned[first, end] = self.changes, active, concerned
         return concerned
 

@@ -18,6 +18,7 @@ import numpy as np
 from ..instructions.wmma import ELEMENT
 from ..machine.batch import Batch
 from ..machine.memory import Access, zeros
+from ..machine.values import distinct
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins, access_bytes, named_spaces
 from ..ptx.syntax import Instruction, Variable
@@ -100,7 +101,7 @@ class GlobalMemory(Shadow):
             released = self.flags.access(access, width, instruction, kind, lanes)
         parts = list(self.granules_of(access, width))
         if not writing and len(parts) > 1:  # all at once: fewer, longer arrays
-            parts, lanes = [np.concatenate(parts)], np.tile(lanes, len(parts))
+            parts, lanes = [np.concatenate(parts)], np.concatenate([lanes] * len(parts))
         for g in parts:
             who = lanes_of(g, lanes)
             if self.unwritten is not None:
@@ -109,7 +110,7 @@ class GlobalMemory(Shadow):
                     masks = of_granules(bad, self.size, width, instruction)
                     self.machine.events.defined.read(access, instruction, masks, "global", self._words(access))
                 elif reading and np.count_nonzero(self.unwritten.take(g)):
-                    place = int(np.flatnonzero(self.unwritten.take(g))[0])
+                    place = int(self.unwritten.take(g).nonzero()[0][0])
                     what = f"read of global memory that nobody wrote ({self._place(access, place)})"
                     self.machine.diag.report(instruction, what, int(who[place]))
                 if writing:
@@ -131,7 +132,7 @@ class GlobalMemory(Shadow):
         bad = (old != 0) & (who != self.machine.state.thread_numbers.take(lanes))
         if strong != PLAIN:
             bad &= self.strengths[old & LOW] == PLAIN
-        places = np.flatnonzero(bad)
+        places = bad.nonzero()[0]
         if not len(places):
             return places
         times = self.times[old[places] & LOW]
@@ -141,8 +142,8 @@ class GlobalMemory(Shadow):
         self, old: np.ndarray, lanes: np.ndarray, access: Access, instruction: Instruction
     ) -> None:
         """What a bulk copy reads must not come from ordinary stores without a proxy fence between."""
-        generic = [event for event in np.unique(old & LOW).tolist() if event and self.events[event][0].opcode != "cp"]
-        places = np.flatnonzero(np.isin(old & LOW, generic))
+        generic = [event for event in distinct(old & LOW).tolist() if event and self.events[event][0].opcode != "cp"]
+        places = np.isin(old & LOW, generic).nonzero()[0]
         if not len(places):
             return
         who, times = (old[places] >> HALF) - 1, self.times[old[places] & LOW]
@@ -161,7 +162,7 @@ class GlobalMemory(Shadow):
 
     def _read_only(self, old: np.ndarray, lanes: np.ndarray, instruction: Instruction, name: str) -> None:
         """What is read as if nobody wrote it in this launch was written by somebody: no fence orders the two."""
-        places = np.flatnonzero(old)
+        places = old.nonzero()[0]
         if len(places):
             place, lane = int(places[0]), int(lanes[places[0]])
             own = (int(old[place]) >> HALF) - 1 == int(self.machine.state.thread_numbers[lane])
@@ -176,7 +177,7 @@ class GlobalMemory(Shadow):
         who = old >> HALF
         own = self.machine.state.thread_numbers.take(lanes)
         good = (old == 0) | (who == own + 1)
-        places = np.flatnonzero(~good)
+        places = (~good).nonzero()[0]
         if not len(places):
             return good
         who, when = who[places], self.times[old[places] & LOW]
@@ -196,7 +197,7 @@ class GlobalMemory(Shadow):
         readers = self.reads.take(g)
         if np.count_nonzero(readers):
             if strong != SWAP:
-                places = np.flatnonzero(~self._after_readers(readers, lanes))
+                places = (~self._after_readers(readers, lanes)).nonzero()[0]
                 if len(places) and not self._same_flag(access, places):
                     self._race(access, instruction, places[0], lanes, int(readers[places[0]]), "reads")
             self.reads[g] = 0
@@ -205,7 +206,7 @@ class GlobalMemory(Shadow):
         if strong == PLAIN:
             after = self.writes.take(g)
             if np.count_nonzero(after != new):
-                self._meet(access, instruction, g, np.flatnonzero(after != new), lanes, after)
+                self._meet(access, instruction, g, (after != new).nonzero()[0], lanes, after)
 
     def _meet(
         self,
@@ -267,7 +268,7 @@ class GlobalMemory(Shadow):
             new = np.where(fresh, new, (np.where(self._block_of(before) == blocks, -2 - blocks, MANY) << HALF) | event)
         self.reads[g] = new
         after = self.reads.take(g)
-        apart = np.flatnonzero(after != new)
+        apart = (after != new).nonzero()[0]
         if len(apart):  # threads read one place with one instruction
             near = self._block_of(after[apart]) == blocks[apart]
             self.reads[g[apart[near]]] = (-2 - blocks[apart[near]] << HALF) | event

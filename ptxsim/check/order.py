@@ -30,6 +30,7 @@ from typing import Protocol
 import numpy as np
 
 from ..machine.state import State
+from ..machine.values import distinct
 from .clocks import EMPTY, Clock
 
 WARP = 32
@@ -147,14 +148,14 @@ class Order:
 
     def what_lanes_know(self, lanes: np.ndarray) -> np.ndarray:
         """The vector clock of some lanes of a cluster: what they know and what they did."""
-        row = self.what_warps_know(np.unique(self.warp_of[lanes])).max(axis=1)
+        row = self.what_warps_know(distinct(self.warp_of[lanes])).max(axis=1)
         row[GENERIC, self.agent_of[lanes]] = self.now
         return row
 
     def what_fences_show(self, lanes: np.ndarray, plane: int) -> np.ndarray:
         """What relaxed operations of some lanes of a cluster pass on: what a fence came after, by its plane. Of a fence
         of another lane these know as of what that did."""
-        rows = self.what_warps_know(np.unique(self.warp_of[lanes]))
+        rows = self.what_warps_know(distinct(self.warp_of[lanes]))
         shown = np.minimum(rows[plane], rows[GENERIC]).max(axis=0)
         own = self.agent_of[lanes]
         shown[own] = self.rows()[plane, self.warp_of[lanes], own]
@@ -205,10 +206,10 @@ class Order:
             whole &= np.bincount(self.block_of[absent], minlength=len(whole)) == 0
         self.examine(everybody=bool(whole.all()))
         if done is not None and threads is not None:
-            for block in np.flatnonzero(done & ~whole).tolist():
-                self._partial(np.flatnonzero(threads[self._lanes(block)]) + block * state.padded, block, number)
+            for block in (done & ~whole).nonzero()[0].tolist():
+                self._partial(threads[self._lanes(block)].nonzero()[0] + block * state.padded, block, number)
         self.passed[whole] = self.now
-        self._pass(np.flatnonzero(whole), self.now)
+        self._pass(whole.nonzero()[0], self.now)
         if self.news:
             for block in [block for block in self.news if whole[block]]:
                 self._share(block)
@@ -219,7 +220,7 @@ class Order:
 
     def _partial(self, lanes: np.ndarray, block: int, number: int) -> None:
         """A part of a block passes a barrier, with those that arrived there and did not wait."""
-        warps = np.unique(self.warp_of[lanes])
+        warps = distinct(self.warp_of[lanes])
         row, far = self.what_lanes_know(lanes), self.far_of(warps)
         left = self.left.pop((block, number), None)
         if left is not None:
@@ -247,22 +248,22 @@ class Order:
         if self.known is None and (whole == here.any(axis=1)).all():
             self.warp_passed[whole] = self.now
         else:
-            lanes = np.flatnonzero(threads)
+            lanes = threads.nonzero()[0]
             self.rows()[GENERIC, self.warp_of[lanes], self.agent_of[lanes]] = self.now
-            self.news.update(np.unique(self.block_of[lanes]).tolist())
+            self.news.update(distinct(self.block_of[lanes]).tolist())
         self.tick()
 
     def arrive(self, threads: np.ndarray, number: int) -> None:
         """Threads arrive at a barrier of their block for which they do not wait."""
-        lanes = np.flatnonzero(threads)
-        for block in np.unique(self.block_of[lanes]).tolist():
+        lanes = threads.nonzero()[0]
+        for block in distinct(self.block_of[lanes]).tolist():
             self.release((block, number), lanes[self.block_of[lanes] == block])
 
     def release(self, key: Hashable, lanes: np.ndarray, relaxed: bool = False) -> None:
         """Lanes of one cluster arrive at an mbarrier, or the cluster's barrier: what they did comes before what those
         do who see its phase end; relaxed, only what came before a fence of theirs."""
         self.examine()
-        warps = np.unique(self.warp_of[lanes])
+        warps = distinct(self.warp_of[lanes])
         if relaxed:
             plane = FENCED_BLOCK if self.state.cluster_size == 1 else FENCED
             row, far = self.what_fences_show(lanes, plane), narrowed(self.far_of(warps), plane)
@@ -290,7 +291,7 @@ class Order:
         left = self.left.get(("over", key))
         if left is not None:
             self.examine()
-            self.learn(np.unique(self.warp_of[lanes]), left.row, left.far)
+            self.learn(distinct(self.warp_of[lanes]), left.row, left.far)
 
     def fence(self, threads: np.ndarray, beyond_block: bool) -> None:
         """Threads execute a fence, of their block's scope or more: relaxed operations now pass on what they know."""
@@ -307,8 +308,8 @@ class Order:
     def _raise_plane(self, threads: np.ndarray, plane: int) -> None:
         """What the warps of these threads know, and what these did, is in a plane from now on."""
         self.examine()
-        lanes = np.flatnonzero(threads)
-        warps, known = np.unique(self.warp_of[lanes]), self.rows()
+        lanes = threads.nonzero()[0]
+        warps, known = distinct(self.warp_of[lanes]), self.rows()
         known[plane, warps] = np.maximum(known[plane, warps], self.what_warps_know(warps)[GENERIC])
         known[plane, self.warp_of[lanes], self.agent_of[lanes]] = self.now
         if self.far:
@@ -323,16 +324,20 @@ class Order:
         """Warps know that what an asynchronous reader began to read up to some time is over."""
         known = self.rows()
         known[GENERIC, warps, agent] = np.maximum(known[GENERIC, warps, agent], time)
-        self.news.update(np.unique(np.atleast_1d(warps) * WARP // self.state.padded).tolist())
+        self.news.update(distinct(np.atleast_1d(warps) * WARP // self.state.padded).tolist())
         self.changes += 1
 
     # questions
 
-    def before(self, lanes: np.ndarray, agents: np.ndarray, times: np.ndarray, plane: int = GENERIC) -> np.ndarray:
-        """Return, for each lane, whether what an agent of its cluster did at a time comes before what it does now."""
+    def before(
+        self, lanes: np.ndarray, agents: np.ndarray | int, times: np.ndarray, plane: int = GENERIC
+    ) -> np.ndarray:
+        """Return, for each lane, whether what an agent of its cluster did at a time comes before what it does now.
+        `agents`: one for each lane, or one for all."""
         good = self.near(lanes, agents, times, plane)
         if self.far and not good.all():
-            places = np.flatnonzero(~good & (agents < self.threads))
+            agents = np.broadcast_to(agents, lanes.shape)
+            places = (~good & (agents < self.threads)).nonzero()[0]
             others = lanes[places] // self.threads * self.threads + agents[places]
             good[places] = self._far(lanes[places], self.state.thread_numbers[others], times[places], plane)
         return good
@@ -359,11 +364,11 @@ class Order:
             good = near.copy()
             good[near] = self.near(lanes[near], self.agent_of[others[near]], times[near], plane)
         if self.far and not good.all():
-            places = np.flatnonzero(~good)
+            places = (~good).nonzero()[0]
             good[places] = self._far(lanes[places], threads[places], times[places], plane)
         return good
 
-    def near(self, lanes: np.ndarray, agents: np.ndarray, times: np.ndarray, plane: int = GENERIC) -> np.ndarray:
+    def near(self, lanes: np.ndarray, agents: np.ndarray | int, times: np.ndarray, plane: int = GENERIC) -> np.ndarray:
         """As `before`, as far as the rows of the cluster, or barriers of the block and warp, say."""
         if self.known is not None:
             return times <= self.known[plane].reshape(-1).take(self.row_of.take(lanes) + agents)
@@ -376,12 +381,12 @@ class Order:
     def _far(self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int) -> np.ndarray:
         good, warps = np.zeros(len(lanes), bool), self.warp_of[lanes]
         held: dict[int, tuple[Clock, list[int]]] = {}  # clocks, each with the warps that have it
-        for warp in np.unique(warps).tolist():
+        for warp in distinct(warps).tolist():
             clock = self.far.get(warp, NOWHERE)[plane]
             if clock:
                 held.setdefault(id(clock), (clock, []))[1].append(warp)
         for clock, those in held.values():
-            here = np.flatnonzero(np.isin(warps, those))
+            here = np.isin(warps, those).nonzero()[0]
             good[here] = clock.knows(threads[here], times[here], self.state.padded)
         return good
 

@@ -77,7 +77,7 @@ class Reads:
             order = np.argsort(readers, kind="stable")
             readers, g = readers[order], g[order]
             bits = None if bits is None else bits[order]
-            ends = [*(np.flatnonzero(np.diff(readers)) + 1).tolist(), len(readers)]
+            ends = [*(np.diff(readers).nonzero()[0] + 1).tolist(), len(readers)]
         start = 0
         for end in ends:
             self.note_one(int(readers[start]), g[start:end], event, None if bits is None else bits[start:end])

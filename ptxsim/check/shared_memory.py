@@ -17,6 +17,7 @@ from ..machine.async_copies import Copy
 from ..machine.batch import Batch
 from ..machine.bulk_groups import Store
 from ..machine.memory import Access
+from ..machine.values import distinct
 from ..ptx.syntax import Instruction, is_store_async
 from .boxes import Boxes
 from .defined import LOADS, of_granules
@@ -113,7 +114,7 @@ class SharedMemory(Shadow):
         """All granules of an access in one array, and their lanes."""
         parts = list(noted.indices(self.shift))
         g = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return g, lanes_of(g, noted.lanes if len(parts) == 1 else np.tile(noted.lanes, len(parts)))
+        return g, lanes_of(g, noted.lanes if len(parts) == 1 else np.concatenate([noted.lanes] * len(parts)))
 
     def _require_written(self, noted: Noted) -> None:
         """Addresses that were seen to be written before stay written."""
@@ -152,7 +153,7 @@ class SharedMemory(Shadow):
             return False
         g, who = self._at_once(noted)
         began = self.under_way.take(g)
-        place = int(np.flatnonzero(began)[0])
+        place = int(began.nonzero()[0][0])
         copier, event = int(self.copier[g[place]]), int(began[place])
         instruction = self.events[event][0]
         signals = _signals(instruction)
@@ -214,7 +215,7 @@ class SharedMemory(Shadow):
         if not np.count_nonzero(old):
             return False
         agents, events = (old >> HALF) - 1, old & LOW  # of nobody: -1, and the time 0
-        places = np.flatnonzero(~self.order.near(who, agents, self.times.take(events)))
+        places = (~self.order.near(who, agents, self.times.take(events))).nonzero()[0]
         if not len(places):
             return False
         bad = (old[places] != 0) & (agents[places] != self.order.agent_of.take(who[places]))
@@ -243,11 +244,11 @@ class SharedMemory(Shadow):
     def _fenced(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
         """What the asynchronous proxy reads or overwrites is written by itself, or before a proxy fence."""
         old = self.writes.take(g)
-        places = np.flatnonzero((old != 0) & ((old >> HALF) - 1 < self.order.copiers))
+        places = ((old != 0) & ((old >> HALF) - 1 < self.order.copiers)).nonzero()[0]
         if not len(places):
             return
         agents, events = (old[places] >> HALF) - 1, old[places] & LOW
-        bad = np.flatnonzero(~self.order.before(who[places], agents, self.times[events], ASYNC))
+        bad = (~self.order.before(who[places], agents, self.times[events], ASYNC)).nonzero()[0]
         if len(bad):
             by = self._agent_name(int(agents[bad[0]]), int(who[places[bad[0]]]))
             verb = "overwrites" if noted.kind == "cp_async" else "reads"
@@ -266,17 +267,17 @@ class SharedMemory(Shadow):
             late = events != 0
             if alone:
                 late = self.times.take(events) > np.where(own == warp, synced, passed)
-            here = np.flatnonzero(late)
+            here = late.nonzero()[0]
             if len(here):
                 self._after_readers(g[here], who[here], events[here], warp, noted)
         for reader, events in self.async_reads.found(g):
-            here = np.flatnonzero(events)
+            here = events.nonzero()[0]
             self._after_async(g[here], who[here], events[here], reader, noted)
 
     def _after_readers(self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, warp: int, noted: Noted) -> None:
         """Reads of a warp: where not all of its threads are known to come before, those that read are looked at."""
         when = self.times[events]
-        late = np.flatnonzero(~self.order.before_warp(lanes, warp, when))
+        late = (~self.order.before_warp(lanes, warp, when)).nonzero()[0]
         if not len(late):
             return
         g, lanes, events, when = g[late], lanes[late], events[late], when[late]
@@ -284,7 +285,7 @@ class SharedMemory(Shadow):
         for bit in range(WARP):
             reader = warp * WARP + bit
             wrong = (mask >> np.uint32(bit) & np.uint32(1)).astype(bool) & (own != reader)
-            places = np.flatnonzero(wrong)
+            places = wrong.nonzero()[0]
             if len(places):
                 places = places[~self.order.before(lanes[places], np.full(len(places), reader), when[places])]
             if len(places):
@@ -299,7 +300,7 @@ class SharedMemory(Shadow):
         """The source of a bulk store or wgmma must not change while it is read, or without order after that."""
         order, when = self.order, self.times[events]
         agent = order.threads + column
-        bad = np.flatnonzero(~order.before(lanes, np.full(len(lanes), agent), when))
+        bad = (~order.before(lanes, agent, when)).nonzero()[0]
         if not len(bad):
             return
         first = int(bad[0])
@@ -401,7 +402,7 @@ class SharedMemory(Shadow):
         row = np.zeros((PLANES, order.width), np.int32)
         row[:, agent] = order.now
         if copy.source_time is not None:  # the copy has read its source, too
-            row[0, order.threads + order.warps + np.unique(lanes // WARP) % order.warps] = copy.source_time
+            row[0, order.threads + order.warps + distinct(lanes // WARP) % order.warps] = copy.source_time
         order.leave(at, row)
         order.tick()
 
@@ -491,14 +492,14 @@ class SharedMemory(Shadow):
         if self.watch_races:
             self.boxes.block_ends(block, (self.reads, self.async_reads))
         place = slice(block * self.of_block, (block + 1) * self.of_block)
-        left = np.unique(self.under_way[place]).tolist() if self.copies else []
+        left = distinct(self.under_way[place]).tolist() if self.copies else []
         for last in [n for n in left if n and _signals(self.events[n][0])][-1:]:
             what = "the block ends before anybody waits for this copy to its shared memory"
-            there = int(np.flatnonzero(self.under_way[place] == last)[0])
+            there = int((self.under_way[place] == last).nonzero()[0][0])
             m.diag.report(self.events[last][0], what, int(self.copier[place][there]))
         if m.state.cluster_size == 1 or not self.watch_races or not self.remote[block].any():
             return
-        agents = np.flatnonzero(self.remote[block])
+        agents = self.remote[block].nonzero()[0]
         times = self.times[self.remote[block][agents]]
         known = np.zeros(len(agents), bool)
         for warp in range(m.state.padded // WARP):
@@ -548,7 +549,7 @@ class SharedMemory(Shadow):
     def fault(self, instruction: Instruction, g: np.ndarray, who: np.ndarray, bad: np.ndarray, what: str) -> None:
         """Report an access of shared memory whose granules `bad` are wrong."""
         m = self.machine
-        place = int(np.flatnonzero(bad)[0])
+        place = int(bad.nonzero()[0][0])
         lane = int(who[min(place, len(who) - 1)])
         at = (int(g[place]) % self.of_block) << self.shift
         of = int(g[place]) // self.of_block

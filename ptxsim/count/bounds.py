@@ -24,6 +24,7 @@ from ..gpus import KIB, Limits
 from ..machine.arrays import Texture
 from ..machine.memory import GLOBAL_BASE, Access
 from ..machine.observer import Launched, MemoryEvent, Observer
+from ..machine.values import distinct
 from ..ptx import polling, sass
 from ..ptx.demangle import split
 from ..ptx.merging import require_same
@@ -125,25 +126,25 @@ class Traffic(Observer):
         """Record which sectors the blocks touch."""
         first, last = addresses // SECTOR, (addresses + width - 1) // SECTOR
         for sectors in (first,) if np.array_equal(first, last) else (first, last):
-            self._keep(np.unique((blocks.astype(np.int64) << 40) + sectors))
+            self._keep(distinct((blocks.astype(np.int64) << 40) + sectors))
 
     def _keep(self, numbers: np.ndarray) -> None:
         self._seen.append(numbers)
         self._held += numbers.size
         if self._held > KEEP:
-            self._seen = [np.unique(np.concatenate(self._seen))]
+            self._seen = [distinct(np.concatenate(self._seen))]
             self._held = 0
 
     def sectors_of(self, blocks: Sequence[int]) -> np.ndarray:
         """The different sectors that these blocks read, by their numbers."""
         seen = self._distinct()
         parts = [seen[slice(*np.searchsorted(seen, (block << 40, block + 1 << 40)))] for block in blocks]
-        return np.unique(np.concatenate(parts) & ((1 << 40) - 1))
+        return distinct(np.concatenate(parts) & ((1 << 40) - 1))
 
     def _distinct(self) -> np.ndarray:
         """The blocks and sectors seen so far, in order."""
         if len(self._seen) != 1:
-            self._seen = [np.unique(np.concatenate(self._seen))] if self._seen else [np.zeros(0, np.int64)]
+            self._seen = [distinct(np.concatenate(self._seen))] if self._seen else [np.zeros(0, np.int64)]
         return self._seen[0]
 
     def totals(self) -> dict[str, float]:
@@ -152,7 +153,7 @@ class Traffic(Observer):
         return {
             "lines": float(self.lines),
             "block_sectors": float(seen.size),
-            "sectors": float(np.unique(seen & ((1 << 40) - 1)).size),
+            "sectors": float(distinct(seen & ((1 << 40) - 1)).size),
         }
 
 

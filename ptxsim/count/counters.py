@@ -20,6 +20,7 @@ import numpy as np
 from ..machine.memory import Access
 from ..machine.observer import Launched, MemoryEvent, Observer
 from ..machine.state import State
+from ..machine.values import distinct
 from ..ptx import polling
 from ..ptx.merging import Cycle, Merges, Unrolled
 from ..ptx.program import Program
@@ -187,7 +188,7 @@ class Counters(Observer):
         if touched is None:
             if len(self._boxes) > MOST_PATTERNS:
                 self._boxes.clear()
-            touched = np.unique(np.concatenate([moved, moved + width - 1]) // wavefronts.SECTOR).size
+            touched = distinct(np.concatenate([moved, moved + width - 1]) // wavefronts.SECTOR).size
             self._boxes[pattern] = touched
         one: Any = 1
         if self.by_block and self._state is not None:
@@ -450,9 +451,12 @@ def sums(stats: list[Stats]) -> dict[str, float]:
     """What adds up over instructions, blocks and launches, under Nsight Compute's names where it has one. An ldmatrix
     counts among the wavefronts of shared loads, as there; an stmatrix among those of stores, but not among the store
     instructions (measured on an H100). Bulk copies count by themselves, under names of our own."""
+    by_place: dict[tuple[str, str], list[Stats]] = {}
+    for s in stats:
+        by_place.setdefault((s.space, s.kind), []).append(s)
 
     def total(name: str, *places: tuple[str, str]) -> int:
-        return sum(getattr(s, name) for s in stats if (s.space, s.kind) in places)
+        return sum(getattr(s, name) for place in places for s in by_place.get(place, ()))
 
     empty = sum(s.empty_loads * s.executed for s in stats)
     stored = [s for s in stats if (s.space, s.kind) in STORES and s.instruction.opcode != "stmatrix"]

@@ -29,6 +29,7 @@ from ..machine.clusters import in_clusters
 from ..machine.launch import Limits
 from ..machine.memory import Access, Arena
 from ..machine.observer import Launched, MemoryEvent, Observer
+from ..machine.values import distinct
 from ..ptx import polling
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins, named_spaces
@@ -125,7 +126,8 @@ class _Apart(Observer):
                 for s in counters.by_instruction():
                     sums |= {_named(s.instruction.pc, name): getattr(s, name) for name in OF_INSTRUCTION}
             for name, value in sums.items():
-                each = np.broadcast_to(value, len(blocks)).reshape(-1, together).sum(axis=1)
+                each = np.asarray(value)  # of each block, or the same of all
+                each = each.reshape(-1, together).sum(axis=1) if each.ndim else np.full(len(firsts), each * together)
                 for first, own in zip(firsts, each.tolist(), strict=True):
                     found[first][name] = own
         return found
@@ -169,7 +171,7 @@ class _Seen:
         """Note what a cluster of these blocks fetched."""
         sectors = next(traffic.sectors_of(blocks) for those, traffic in apart.traffic if blocks[0] in those)
         arrays = np.searchsorted(np.asarray(arena.starts), sectors * SECTOR, side="right")
-        self.fetched[number] = {int(n): sectors[arrays == n] for n in np.unique(arrays)}
+        self.fetched[number] = {int(n): sectors[arrays == n] for n in distinct(arrays)}
         for n in self.fetched[number]:
             first, last = arena.starts[n - 1] // SECTOR, (arena.ends[n - 1] - 1) // SECTOR
             self.sizes[n] = last - first + 1
@@ -178,7 +180,7 @@ class _Seen:
         """All clusters of the grid were run: what they fetched together is known."""
         for array, own in self.fetched[middle].items():
             parts = [found[array] for found in self.fetched.values() if array in found]
-            self.together[array] = np.unique(np.concatenate(parts)).size / own.size
+            self.together[array] = distinct(np.concatenate(parts)).size / own.size
 
     def sectors(self, middle: int, beside: Sequence[tuple[int, int]]) -> Sums:
         """Different sectors of each array that the grid reads: those of a block times what all blocks read together or,
@@ -567,8 +569,9 @@ class Amounts:
         if not np.allclose(parts @ self.rows, wanted):
             raise PtxsimError(f"{self.kernel.title}: no combination of the samples has the amounts {list(amounts)}")
         names = dict.fromkeys(name for number in self.needed for name in counts[number])
-        each = list(zip(parts.tolist(), self.needed, strict=True))
-        return {name: sum(part * counts[number].get(name, 0.0) for part, number in each) for name in names}
+        columns = [np.array([counts[number].get(name, 0.0) for name in names]) for number in self.needed]
+        found = sum(part * column for part, column in zip(parts.tolist(), columns, strict=True))
+        return dict(zip(names, np.asarray(found).tolist(), strict=True))
 
 
 def _work(grid: Sequence[int], block: Sequence[int], totals: Mapping[str, float], added: Sums) -> Work:

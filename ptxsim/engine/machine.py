@@ -42,7 +42,7 @@ from ..machine.state import State
 from ..machine.warpgroups import Warpgroups, Watch
 from ..ptx import reaching_definitions as origins
 from ..ptx.program import Program, align_up
-from ..ptx.syntax import Immediate, Special, is_store_async
+from ..ptx.syntax import Immediate, is_store_async
 from ..ptx.types import TYPES
 from .basic_blocks import Runs
 from .lowering import Lowering
@@ -136,7 +136,7 @@ class Machine:
 
     def _start(self, limits: Limits) -> None:
         """Everything that a batch has of its own."""
-        alloca = STACK if any(i.opcode == "alloca" for i in self.program.code) else 0
+        alloca = STACK if "alloca" in self.program.opcodes else 0
         frames = max(self.program.local_bytes * (limits.depth + 1 if self.program.recursive else 1), 16)
         self.calls.start(self.state.lanes, frames, alloca, limits.depth)
         self._make_memory(frames + alloca)
@@ -199,7 +199,7 @@ class Machine:
 
 def names_special(program: Program, part: str) -> bool:
     """Whether a program reads a special register with this in its name."""
-    return any(isinstance(o, Special) and part in o.name for i in program.code for o in i.operands)
+    return any(part in name for name in program.specials)
 
 
 def has_proxies(program: Program) -> bool:

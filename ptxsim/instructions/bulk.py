@@ -18,6 +18,7 @@ from ..machine.async_copies import Copy
 from ..machine.bulk_groups import Store
 from ..machine.mbarriers import State
 from ..machine.memory import BASES, GLOBAL_BASE, WINDOW, Access, Addresses, Space
+from ..machine.values import distinct
 from ..ptx.syntax import Address, Instruction, Vector
 from ..ptx.types import TYPES, Type
 from .mbarrier import objects_at
@@ -141,7 +142,7 @@ class Bulk:
                 if int(amounts[lane]) % 16:
                     what = f"cp.async.bulk: {int(amounts[lane])} bytes are no multiple of 16"
                     raise self.fault(what, lane)
-            for size in np.unique(amounts[lanes]).tolist():
+            for size in distinct(amounts[lanes]).tolist():
                 here = [lane for lane in lanes if amounts[lane] == size]
                 if not size:
                     continue
@@ -336,7 +337,8 @@ class Bulk:
                     continue
                 access, unit, inside, first, end = found
                 read, rows = self._read_inside(taken, box, inside, first, box.bytes_inside(coordinates))
-                rows = np.pad(rows, ((0, 0), (0, end - first - rows.shape[1])))
+                if beyond := end - first - rows.shape[1]:
+                    rows = np.pad(rows, ((0, 0), (0, beyond)))
                 data = [np.ascontiguousarray(rows).view(f"u{unit}").reshape(-1)]
                 self._send(lane, read, access, data, unit, update)
 
@@ -396,8 +398,8 @@ class Bulk:
         """What of a box lies inside its tensor: an access of so many bytes each, that number, which rows, and the bytes
         of a row from and to; None where nothing does. `whole`: with all of the 16-byte piece in which a row ends, as an
         H200 stores it, with zeros beyond the row."""
-        starts, inside, first, _ = box.rows(coordinates)
-        first, end = first * box.item, box.bytes_inside(coordinates)
+        starts, inside, first, end = box.rows(coordinates)
+        first, end = first * box.item, end * box.item
         if first == end or not inside.any():
             return None
         if whole:
@@ -434,7 +436,7 @@ def _together(
     """Which pieces, and of which threads, are copied together: those that signal one mbarrier, unless they overlap;
     without `objects` each thread's by themselves."""
     each = size // PIECE
-    alone = objects is None or np.unique(to.where.flat).size < len(to.where.flat)
+    alone = objects is None or distinct(to.where.flat).size < len(to.where.flat)
     groups: dict[int, list[int]] = {}
     for number, lane in enumerate(lanes):
         groups.setdefault(number if alone or objects is None else objects[lane], []).append(number)

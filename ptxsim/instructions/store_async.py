@@ -12,6 +12,7 @@ import numpy as np
 
 from ..machine.async_copies import Copy
 from ..machine.memory import Access
+from ..machine.values import distinct
 from ..ptx.syntax import Instruction
 from ..ptx.types import TYPES
 from .bulk import NO_GROUP, Pieces, begin
@@ -68,8 +69,8 @@ def store_async(m: Machine, instruction: Instruction, modifiers: Modifiers) -> S
 
 def _together(flat: np.ndarray, objects: np.ndarray) -> Iterator[np.ndarray]:
     """Which stores are one copy: those that signal one mbarrier; each by itself where some have the same place."""
-    if np.unique(flat).size < len(flat):
+    if distinct(flat).size < len(flat):
         yield from np.arange(len(flat))[:, None]
         return
-    for at in np.unique(objects):
+    for at in distinct(objects):
         yield np.flatnonzero(objects == at)

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import PtxError
 from ..machine import floats, tensor_cores
 from ..machine.memory import Access, Addresses
-from ..machine.values import viewed
+from ..machine.values import distinct, viewed
 from ..machine.warpgroups import WARPGROUP
 from ..ptx.syntax import Immediate, Instruction, Vector
 from ..ptx.types import TYPES
@@ -46,7 +46,7 @@ class Descriptor:
     def overlapping(self, pieces: np.ndarray) -> str | None:
         """What is wrong with where its pieces lie, in words: different parts of the matrix at one place. Strides of 0
         repeat a part on purpose."""
-        if not self.stride or not self.leading or np.unique(pieces).size == pieces.size:
+        if not self.stride or not self.leading or distinct(pieces).size == pieces.size:
             return None
         return (
             f"parts of the matrix lie at one place: with a {'swizzle of' if self.row > PIECE else 'row of'} {self.row} "

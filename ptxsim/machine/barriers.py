@@ -9,6 +9,7 @@ import numpy as np
 
 from ..ptx.syntax import Instruction
 from .batch import Batch
+from .values import distinct
 
 WARP = 32
 
@@ -62,7 +63,7 @@ class Barriers:
 
     def arrive(self, instruction: Instruction, threads: np.ndarray, number: np.ndarray) -> None:
         """bar.arrive: threads are counted at the barrier, but do not wait."""
-        for n in np.unique(number[threads]).tolist():
+        for n in distinct(number[threads]).tolist():
             here = threads & (number == n)
             counts = np.bincount(self.machine.state.block_of[here], minlength=len(self.machine.state.blocks))
             self.arrived[n] = self.arrived.get(n, 0) + counts
@@ -95,7 +96,7 @@ class Barriers:
         """Threads that have exited are not waited for, which is allowed, but may not be meant."""
         m = self.machine
         if m.launch.checks.barriers and m.state.exited.any():
-            here = np.unique(m.state.block_of[threads])
+            here = distinct(m.state.block_of[threads])
             gone = np.flatnonzero(m.state.exited & np.isin(m.state.block_of, here))
             if len(gone):
                 thread = m.state.thread_index(int(m.state.thread_of[gone[0]]))
@@ -107,7 +108,7 @@ class Barriers:
     def _release_blocks(self) -> None:
         m = self.machine
         parked = [w for w in self.waiting if w.number is not None]
-        numbers = sorted({n for w in parked for n in np.unique(np.asarray(w.number)[w.threads]).tolist()})
+        numbers = sorted({n for w in parked for n in distinct(np.asarray(w.number)[w.threads]).tolist()})
         for n in numbers:
             here = [(w, w.threads & (w.number == n)) for w in parked]
             here = [(w, threads) for w, threads in here if threads.any()]

@@ -11,6 +11,7 @@ import numpy as np
 from ..ptx.syntax import Instruction
 from .batch import Batch
 from .state import split
+from .values import distinct
 
 WARP = 32
 UNKNOWN_START = (
@@ -37,7 +38,7 @@ def in_clusters(grid: tuple[int, int, int], cluster: tuple[int, int, int], block
     clusters = [grid[i] // cluster[i] for i in range(3)]
     x, y, z = split(blocks, grid)
     number = x // cluster[0] + clusters[0] * (y // cluster[1] + clusters[1] * (z // cluster[2]))
-    found = np.unique(number)[:, None]
+    found = distinct(number)[:, None]
     rank = np.arange(math.prod(cluster))[None, :]
     (cx, cy, cz), (rx, ry, rz) = split(found, clusters), split(rank, cluster)
     x, y, z = cx * cluster[0] + rx, cy * cluster[1] + ry, cz * cluster[2] + rz
@@ -79,7 +80,7 @@ class Clusters:
     def _split(self, threads: np.ndarray) -> Iterator[tuple[tuple[str, int], np.ndarray]]:
         """Split threads by their cluster."""
         lanes = np.flatnonzero(threads)
-        for cluster in np.unique(lanes // self.lanes).tolist():
+        for cluster in distinct(lanes // self.lanes).tolist():
             yield ("cluster", cluster), lanes[lanes // self.lanes == cluster]
 
     def after_exit(self) -> None:
@@ -129,7 +130,7 @@ class Clusters:
             self.waiting.append(Waiting(instruction, threads, count))
             self.release()
             return None
-        self.registers[np.unique(lanes // WARP)] = count
+        self.registers[distinct(lanes // WARP)] = count
         if self.waiting:
             self.release()
         return instruction.pc + 1
@@ -139,7 +140,7 @@ class Clusters:
         m = self.machine
         per_block = m.state.padded // WARP
         gone = np.zeros(m.state.lanes, bool)
-        for warp in np.unique(np.flatnonzero(w.threads) // WARP).tolist():
+        for warp in distinct(np.flatnonzero(w.threads) // WARP).tolist():
             first = warp // per_block * per_block
             block = self.registers[first : first + per_block]
             if block.sum() - self.registers[warp] + w.registers <= (m.launch.registers or 0) * per_block:

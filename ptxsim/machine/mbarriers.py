@@ -18,6 +18,7 @@ import numpy as np
 
 from ..ptx.syntax import Instruction
 from .batch import Batch
+from .values import distinct
 
 COUNT, BYTES = 20, 21  # bits of the fields
 MOST = (1 << COUNT) - 1
@@ -89,7 +90,7 @@ class Phases:
 
     def note_arrivals(self, instruction: Instruction, objects: np.ndarray, counts: np.ndarray) -> None:
         """Record arrivals and their counts, for the message of a deadlock."""
-        for at in np.unique(objects).tolist():
+        for at in distinct(objects).tolist():
             of_object = self.came.setdefault(at, {})
             of_object[instruction] = of_object.get(instruction, 0) + int(counts[objects == at].sum())
 
@@ -101,7 +102,7 @@ class Phases:
         before = np.zeros(len(objects), np.uint64)
         found, which = np.unique(objects, return_inverse=True)
         for number, at in enumerate(found.tolist()):
-            here = np.flatnonzero(which == number) if len(found) > 1 else slice(None)
+            here = (which == number).nonzero()[0] if len(found) > 1 else slice(None)
             before[here] = self._down(instruction, at, lanes[here], counts[here])
         if self.waiting:
             self.release()
@@ -172,7 +173,7 @@ class Phases:
 
     def over(self, objects: np.ndarray, parity: np.ndarray) -> np.ndarray:
         """Return for each object whether the phase of this parity is over."""
-        for at in np.unique(objects).tolist():
+        for at in distinct(objects).tolist():
             if at in self.signals:
                 self.arrive_now(at)
         return (self.read(objects) & np.uint64(1)) != parity
@@ -195,7 +196,7 @@ class Phases:
         m = self.machine
         parked, self.waiting = self.waiting, []
         for p in parked:
-            lanes = np.flatnonzero(p.threads)
+            lanes = p.threads.nonzero()[0]
             done = self.over(p.objects[lanes], p.parity[lanes])
             if done.any():
                 gone = m.state.mask_of(lanes[done])
@@ -209,19 +210,19 @@ class Phases:
 
     def arrive(self, objects: np.ndarray, lanes: np.ndarray, relaxed: bool = False) -> None:
         """Threads arrive: what they did before is ordered before what those do who see the phase end."""
-        for at in np.unique(objects).tolist():
+        for at in distinct(objects).tolist():
             self.machine.events.order.release(at, lanes[objects == at], relaxed)
 
     def passed(self, lanes: np.ndarray, objects: np.ndarray) -> None:
         """Threads have seen the phases of these objects end."""
-        for at in np.unique(objects).tolist():
+        for at in distinct(objects).tolist():
             self.machine.events.order.acquire(at, lanes[objects == at])
 
     def stuck(self) -> None:
         """Nobody can run, and some wait for a phase: say for what, and of several name one that waits for copies."""
         found = []
         for p in self.waiting:
-            lane = int(np.flatnonzero(p.threads)[0])
+            lane = int(p.threads.nonzero()[0][0])
             found.append((p, lane, State.unpack(int(self.read(p.objects[lane : lane + 1])[0]))))
         p, lane, state = max(found, key=lambda entry: entry[2].bytes != 0)
         missing = [f"{state.pending} of {state.expected} arrivals"] * bool(state.pending)
@@ -269,7 +270,7 @@ class Phases:
         """Describe where other threads of the block wait."""
         m, found = self.machine, dict[str, str]()
         for p in self.waiting:
-            here = np.flatnonzero(p.threads & (m.state.block_of == m.state.block_of[lane]))
+            here = (p.threads & (m.state.block_of == m.state.block_of[lane])).nonzero()[0]
             if len(here) and p is not first:
                 state = State.unpack(int(self.read(p.objects[here[:1]])[0]))
                 what = f"{state.pending} of {state.expected} arrivals" if state.pending else f"{state.bytes} bytes"
@@ -278,7 +279,7 @@ class Phases:
                 found.setdefault(at, f"thread {thread} at {at} for {what}")
         for name, park in m.diag.parks:
             for w in park.waiting if park is not self else ():
-                here = np.flatnonzero(w.threads & (m.state.block_of == m.state.block_of[lane]))
+                here = (w.threads & (m.state.block_of == m.state.block_of[lane])).nonzero()[0]
                 if len(here):
                     at, thread = m.diag.where(w.instruction), m.state.thread_index(int(m.state.thread_of[here[0]]))
                     found.setdefault(at, f"thread {thread} and {len(here) - 1} more at the {name} at {at}")

@@ -231,7 +231,7 @@ class Space:
         raw, origin = self.relative(base), self.origin
         if active is None:
             return Addresses(base, active, raw, None, origin)
-        lanes = np.flatnonzero(active)
+        lanes = active.nonzero()[0]
         return Addresses(base, active, raw[lanes], lanes, None if origin is None else origin[lanes])
 
     def relative(self, base: np.ndarray) -> np.ndarray:
@@ -284,7 +284,7 @@ class ClusterSpace(Space):
         self.rank, self.blocks, self.part = rank, blocks, part
 
     def addresses(self, base: np.ndarray, active: np.ndarray | None) -> Addresses:
-        lanes = None if active is None else np.flatnonzero(active)
+        lanes = None if active is None else active.nonzero()[0]
         chosen = slice(None) if lanes is None else lanes
         at, own = self.relative(base)[chosen], self.rank[chosen]
         rank = at >> RANK_AT

@@ -119,7 +119,7 @@ class State:
 
     def acting_lanes(self) -> np.ndarray:
         """The lanes of the active threads."""
-        return np.arange(self.lanes) if self.active is None else np.flatnonzero(self.active)
+        return np.arange(self.lanes) if self.active is None else self.active.nonzero()[0]
 
     def mask_of(self, lanes: np.ndarray | list[int]) -> np.ndarray:
         """These lanes as a mask."""

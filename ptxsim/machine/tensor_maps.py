@@ -152,14 +152,16 @@ class TensorMap:
             index = first + np.arange(length, dtype=np.int64)
             starts = (starts[:, None] + index * stride).reshape(-1)
             inside = (inside[:, None] & (index >= 0) & (index < size)).reshape(-1)
-        first = at[-1]
+        return self.address + starts + at[-1] * self.item, inside, *self._columns(at[-1])
+
+    def _columns(self, first: int) -> tuple[int, int]:
+        """The elements from and to which a row is inside that begins at this one of its dimension."""
         begin = min(max(0, -first), self.box[-1])
-        end = max(min(self.box[-1], self.shape[-1] - first), begin)
-        return self.address + starts + first * self.item, inside, begin, end
+        return begin, max(min(self.box[-1], self.shape[-1] - first), begin)
 
     def bytes_inside(self, at: Sequence[int]) -> int:
         """Where the tensor ends in a row of the box whose first element has these coordinates, in bytes of the row."""
-        return self.rows(at)[3] * self.item
+        return self._columns(at[-1])[1] * self.item
 
     def shared_offsets(self, base: int) -> np.ndarray:
         """Where the 16-byte pieces of a box lie, [rows, pieces], if it is at this address of shared memory."""

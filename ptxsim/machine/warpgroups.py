@@ -15,6 +15,7 @@ import numpy as np
 from ..ptx.program import Program
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Vector, registers_of
 from .batch import Batch
+from .values import distinct
 
 WARP, WARPGROUP = 32, 128
 READS_FIRST = ("st", "red", "bar", "barrier", "setp")  # opcodes that read operand 0 rather than write it
@@ -123,7 +124,7 @@ class Warpgroups:
         """Numbers of the warpgroups of the active threads."""
         m = self.machine
         if self._active is None or self._active[0] is not m.state.active or m.state.active is None:
-            found = np.unique(self.of_lane if m.state.active is None else self.of_lane[m.state.active])
+            found = distinct(self.of_lane if m.state.active is None else self.of_lane[m.state.active])
             self._active = m.state.active, found
         return self._active[1]
 
@@ -134,7 +135,7 @@ class Warpgroups:
         counts = np.bincount(self.of_lane[lanes], minlength=self.count)
         broken = (counts > 0) & (counts < WARPGROUP)
         if broken.any():
-            lane = int(lanes[self.of_lane[lanes] == np.flatnonzero(broken)[0]][0])
+            lane = int(lanes[self.of_lane[lanes] == broken.nonzero()[0][0]][0])
             have = int(counts[self.of_lane[lane]])
             raise m.diag.fault(instruction, f"{instruction.name}: {have} of a warpgroup's 128 threads execute it", lane)
         return lanes.reshape(-1, WARPGROUP)
@@ -164,7 +165,7 @@ class Warpgroups:
             flight = flights.pop(number)
             self.under_way -= 1
             if flight.time:
-                first = int(np.flatnonzero(self.of_lane == group)[0]) // WARP
+                first = int((self.of_lane == group).nonzero()[0][0]) // WARP
                 m.events.shared.reading_ends(np.arange(first, first + WARPGROUP // WARP), first, flight.time)
 
     # registers
@@ -212,7 +213,7 @@ class Warpgroups:
 
     def _report(self, instruction: Instruction, group: int, what: str) -> None:
         m = self.machine
-        lanes = np.flatnonzero((self.of_lane == group) & m.state.living())
+        lanes = ((self.of_lane == group) & m.state.living()).nonzero()[0]
         m.diag.report(instruction, what, int(lanes[0]))
 
     # a wgmma

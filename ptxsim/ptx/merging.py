@@ -20,6 +20,7 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -163,13 +164,14 @@ def _may_merge(instruction: Instruction) -> bool:
     return instruction.predicate is None and not {"volatile", "acquire", "release", "mmio"} & set(instruction.modifiers)
 
 
+@lru_cache(maxsize=1)  # asked for by the rule, by the cubin's reader and by their comparison
 def groups(program: Program) -> list[Group]:
     """Accesses that may merge with each other where their places allow it."""
     loads: dict[tuple[object, ...], Group] = {}
     stores: dict[tuple[object, ...], Group] = {}
     stretch = store_stretch = 0
     last_root: object = None
-    addresses = Addresses(program)
+    addresses = _addresses(program)
     for instruction in program.code:
         for opcode, found in (("ld", loads), ("st", stores)):
             if not _is_shared(instruction, opcode):
@@ -401,6 +403,12 @@ class Addresses:
         return isinstance(register, Register) and 0 <= bits < 1 << self._zeros.get(register, 0)
 
 
+@lru_cache(maxsize=1)
+def _addresses(program: Program) -> Addresses:
+    """Those of a program, worked out once."""
+    return Addresses(program)
+
+
 def _growth(root: Root, added: dict[Register, int], inside: set[int]) -> int | None:
     """By how much an expression grows where registers do; None where that is not constant, as for what instructions
     at the places `inside` give."""
@@ -508,7 +516,7 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
     the cubin cannot be read, names no lines, or was made from other PTX.
     """
     machine = _machine(program, cubin)
-    rule, merges, addresses = predicted(program), Merges(), Addresses(program)
+    rule, merges, addresses = predicted(program), Merges(), _addresses(program)
     accesses = [(i, opcode) for i in program.code for ptx, opcode in SASS_OPCODES.items() if _is_shared(i, ptx)]
     # where one line of the PTX has several accesses, it may have some of another line, too
     repeated = {i.block for i, opcode in accesses if sum(machine.widths.get((opcode, i.ptx_line), {}).values()) > 1}

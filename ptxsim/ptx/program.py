@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ..errors import PtxError
 from .demangle import split
-from .syntax import Function, Immediate, Instruction, Module, Variable
+from .syntax import Function, Immediate, Instruction, Module, Special, Variable
 from .types import Type
 
 
@@ -53,6 +54,16 @@ class Program:
     @property
     def name(self) -> str:
         return self.entry.name
+
+    @cached_property
+    def opcodes(self) -> frozenset[str]:
+        """Those that its code has."""
+        return frozenset(i.opcode for i in self.code)
+
+    @cached_property
+    def specials(self) -> frozenset[str]:
+        """The names of the special registers that its code reads."""
+        return frozenset(o.name for i in self.code for o in i.operands if isinstance(o, Special))
 
     @property
     def array_bytes(self) -> int:
