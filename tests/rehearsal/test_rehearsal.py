@@ -72,7 +72,7 @@ def swapped(samples: pd.DataFrame) -> pd.DataFrame:
     ("table", "edit", "said"),
     [
         ("windows.csv", lambda rows: rows[rows["variant"] != KERNEL], "has 0 of 2 windows"),
-        ("windows.csv", lambda rows: rows[(rows["variant"] != KERNEL) | (rows["process"] == "0")], "has 1 of 2 windows"),
+        ("windows.csv", lambda rows: rows.drop_duplicates("variant"), "has 1 of 2 windows"),
         ("checks.csv", lambda rows: rows[(rows["variant"] != KERNEL) | (rows["device"] != "gpu")], "was not checked"),
         ("counters.csv", lambda rows: rows[rows["metric"] != "memory_l1_wavefronts_shared"], "lacks counters"),
         ("samples.parquet", swapped, "us in windows"),
