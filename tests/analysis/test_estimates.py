@@ -20,8 +20,9 @@ def test_an_interval_holds_every_result_of_values_inside_the_operands() -> None:
         found = operation(A, B)
         drawn = [operation(draw(A.low, A.high), draw(B.low, B.high)) for _ in range(500)]
         assert found.low - 1e-12 <= min(drawn) and max(drawn) <= found.high + 1e-12
-    with pytest.raises(Missing, match="which may be zero"):
-        A / B
+    for divisor in (B, Estimate(0.5, 0.0, 1.0), Estimate(-0.5, -1.0, 0.0)):
+        with pytest.raises(Missing, match="which may be zero"):
+            A / divisor
     assert Estimate(2.0, 1.0, 3.0) ** -1 == Estimate(0.5, 1 / 3, 1.0)
     with pytest.raises(UserError, match="powers of what is above zero"):
         Estimate(1.0, 0.0, 2.0) ** -1  # touches zero
