@@ -18,6 +18,7 @@ from experiments import declarations
 from experiments.declarations import Item, Protocol
 from experiments.gpu.clocks import Target
 from experiments.gpu.power import Reading
+from experiments.gpu.session import HELD
 from experiments.gpu.timing import Samples
 from experiments.gpu.worker import Failure
 from experiments.stages import bench, verify
@@ -183,6 +184,7 @@ def test_each_process_measures_its_own_items_and_none_whose_result_was_wrong_bef
             yield item, Failure("the kernel hangs", of_kernel=True) if item.variant == hangs else made
 
     monkeypatch.setattr(bench, "work_through", work_through)
+    monkeypatch.setenv(HELD, "1")  # there is no GPU to hold
     options = argparse.Namespace(catalogue=asked.entries, build_dir=asked.build_dir, sm_mhz=None, memory_mhz=None)
     items = [replace(ITEM, variant=name, process=process) for process in (0, 1, 2) for name in names]
     found = bench.measured(items, options, Store(tmp_path))

@@ -88,9 +88,6 @@ def test_the_counters_of_an_entry_are_of_its_longest_kernel(pretended: Path) -> 
         (time, 9.0, "multiplies"),
         ("multiplies", 9.0, "multiplies"),
     ]
-    marked = [{"name": name} for name in ("before", profile.MARK, "a", "b", profile.MARK, profile.MARK, "c")]
-    groups = [[kernel["name"] for kernel in group] for group in profile.of_entries(marked)]
-    assert groups == [["a", "b"], [], ["c"]]
 
 
 @pytest.mark.parametrize(
