@@ -7,6 +7,7 @@ python -m experiments.stages.archive --measured results/h200 --data data/h200
 python -m experiments.stages.archive --measured results/h200 --data data/h200-2      # a second machine of that model
 python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv timeline.csv
 python -m experiments.stages.archive --measured results/no-gpu --data data/h200 --only bounds.csv    # emulated
+python -m experiments.stages.archive --tests results/gpu-tests.txt --data data/h200      # of `make test-gpu`
 python -m experiments.stages.archive --check data/h200            # whole: every table, no kernel changed
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -33,6 +35,7 @@ from contracts import (
     rules,
     run_command,
     write_json,
+    write_text,
 )
 from contracts.archives import ORIGINS, checksum
 from contracts.files import read_bytes
@@ -54,12 +57,18 @@ def main() -> int:
     parser.add_argument("--measured", type=Path, help="for instance results/h200")
     parser.add_argument("--data", type=Path, help="for instance data/h200")
     parser.add_argument("--only", nargs="+", metavar="FILE", help="of the tables that `all` does not make, these alone")
+    parser.add_argument(
+        "--tests", type=Path, metavar="FILE", help="what make test-gpu reported, in place of --measured"
+    )
     parser.add_argument("--check", type=Path, metavar="DIR", help="what is amiss in an archive, and what changed since")
     options = parser.parse_args()
     if options.check:
         if options.measured or options.data or options.only:
             parser.error("--check stands alone")
         return check(options.check)
+    if options.data and options.tests and not options.measured:
+        archive_tests(options.tests, options.data)
+        return 0
     if not (options.measured and options.data):
         parser.error("--measured and --data are needed")
     require_no_rehearsal(options.measured, options.data)
@@ -100,12 +109,25 @@ def main() -> int:
             shutil.copyfile(options.measured / name, temporary)
     record_origin(options.data, names, provenance)
     if (tests := options.measured.parent / TESTS).is_file():
-        with atomic_write(options.data / TESTS) as temporary:
-            shutil.copyfile(tests, temporary)
+        archive_tests(tests, options.data)
     logger.info(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {options.data}")
     for target, files in missing_tables(options.data).items():
         logger.info(f"not in it: {', '.join(files)}; made by: snakemake --cores 1 {target}")
     return 0
+
+
+def archive_tests(report: Path, data: Path) -> None:
+    """Keep what `make test-gpu` reported. Raises `UserError` for a report of another GPU, or of no clean commit."""
+    text = report.read_text() if report.is_file() else ""
+    said = dict(re.findall(r"^(commit|GPU): (.+)$", text, re.M))
+    gpu = read_json(data / "provenance.json", "provenance")["gpu"]
+    if said.get("GPU") != gpu:
+        raise UserError(
+            f"{report}: of {said.get('GPU', 'no GPU')!r}, and {data} is of {gpu!r}; run make test-gpu there"
+        )
+    if not re.fullmatch("[0-9a-f]{40}", said.get("commit", "")):
+        raise UserError(f"{report}: of commit {said.get('commit', 'unknown')!r}; allowed: one commit, without changes")
+    write_text(data / TESTS, text)
 
 
 def require_no_rehearsal(measured: Path, data: Path) -> None:

@@ -74,6 +74,29 @@ def test_what_is_whole_is_archived_and_a_file_of_an_earlier_run_keeps_that_run_s
     assert second[NEXT_TO_GPU] == first[NEXT_TO_GPU] and second["windows.csv"]["commit"] == "later"
 
 
+@pytest.mark.parametrize(
+    ("gpu", "commit", "said"),
+    [
+        ("NVIDIA H100 80GB HBM3", "a" * 40, ""),
+        ("NVIDIA H200", "a" * 40, "NVIDIA H200"),
+        ("NVIDIA H100 80GB HBM3", f"{'a' * 40}, changed", "changed"),
+    ],
+)
+def test_what_the_gpu_tests_reported_is_kept_of_the_same_gpu_and_a_clean_commit(
+    gpu: str, commit: str, said: str, archive: Path, data: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(archive, data)
+    (data / "gpu-tests.txt").unlink(missing_ok=True)
+    report = tmp_path / "gpu-tests.txt"
+    report.write_text(f"commit: {commit}\ndate: 2026-11-28 01:46 UTC\nGPU: {gpu}\npassed: 3\n")
+    done = run_module(STAGE, "--tests", report, "--data", data)
+    if said:
+        assert_one_line(done, said)
+        assert not (data / "gpu-tests.txt").exists()
+    else:
+        assert done.returncode == 0 and (data / "gpu-tests.txt").read_text() == report.read_text()
+
+
 def test_one_table_alone_leaves_the_others_as_they_are(measured: Path, archive: Path, data: Path) -> None:
     shutil.copytree(archive, data)
     shutil.copyfile(archive / NEXT_TO_GPU, measured / NEXT_TO_GPU)
