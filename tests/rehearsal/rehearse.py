@@ -48,6 +48,7 @@ EXPERIMENTS = ("sgemm_ladder", "hopper_ladder")
 VARIANTS = ("sgemm_blocktile_2d", "sgemm_c_dispatch", "hgemm_wgmma_tma_bf16", "cublas_fp32", "cublas_bf16")
 EMULATED_LIBRARIES = ("cublas", "cublaslt")
 PROTOCOL = {"processes": 2, "samples": 5, "window_s": 0.02, "warmup_s": 0.01}
+BUILDS = ("build", "toolchain.json")  # of results/: what another rehearsal need not make again
 LEFT_OUT = {"results", "rehearsal", "tests", "data", "__pycache__"}  # of the copy; and hidden files but .gitignore
 DURATION = "gpu__time_duration.sum"
 EMULATOR_S_OWN = {"l2_sectors_bulk_ld.sum", "l2_sectors_bulk_st.sum", "shared_loads_merged.sum"}  # no counters of ncu
@@ -146,10 +147,12 @@ def prepare(folder: Path, experiments: Sequence[str], variants: Sequence[str], s
     """A fresh copy of the project in `folder`: small experiments, NVML's stand-in, kernels that were built there."""
     entries = catalogue.load()
     shrunk = {name: small(declarations.load(name, known=entries), variants, size) for name in experiments}
-    kept, built = folder.with_name(f".{folder.name}-build"), folder / "results" / "build"
+    kept = folder.with_name(f".{folder.name}-builds")
     shutil.rmtree(kept, ignore_errors=True)
-    if built.is_dir():
-        built.rename(kept)
+    for name in BUILDS:
+        if (path := folder / "results" / name).exists():
+            kept.mkdir(exist_ok=True)
+            path.rename(kept / name)
     shutil.rmtree(folder, ignore_errors=True)
 
     def ignored(path: str, names: list[str]) -> list[str]:
@@ -160,8 +163,7 @@ def prepare(folder: Path, experiments: Sequence[str], variants: Sequence[str], s
     shutil.copytree(ROOT, folder, ignore=ignored)
     (folder / "data").mkdir()
     if kept.is_dir():
-        built.parent.mkdir()
-        kept.rename(built)
+        kept.rename(folder / "results")
     for path in (folder / "experiments").glob("*.yaml"):
         path.unlink()
     for name, document in shrunk.items():
