@@ -377,8 +377,8 @@ def test_programs_that_cannot_be_run(programs, tmp_path):
     done = programs.run("static")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
     assert "linked with the static CUDA runtime" in done.stderr and "nvcc -cudart shared" in done.stderr
-    held = programs.path("held", PROGRAMS / "missing.cu", SASS)  # PTX in the line information of its machine code
-    assert "increment: grid 1, block 1" in programs.run("held").stderr
+    held = programs.path("in_sass", PROGRAMS / "missing.cu", SASS)  # PTX in the line information of its machine code
+    assert "increment: grid 1, block 1" in programs.run("in_sass").stderr
     bare = programs.folder / "bare"
     command = [str(tool("nvcc")), "-cudart", "shared", *SASS, f"-L{standins(programs)}", f"-L{wheel_libraries()}"]
     subprocess.run([*command, "-o", str(bare), str(PROGRAMS / "missing.cu")], check=True)

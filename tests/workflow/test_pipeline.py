@@ -136,8 +136,8 @@ def test_of_a_batch_only_what_changed_is_built_and_one_that_fails_leaves_the_oth
     own.succeed(figure)
     words = " ".join(re.findall(r">([^<]+)<", (own.folder / figure).read_text()))
     assert re.search(
-        r"machine\s+code\s+differs[\w\s]+builds:\s+naive ", words
-    )  # its archived time is of the source before
+        r"not\s+have\s+its\s+source\s+as\s+it\s+is\s+now:\s+naive ", words
+    )  # its time is of the source before
 
 
 def test_a_fresh_clone_draws_without_building_and_all_draws_after_its_checks(tmp_path: Path) -> None:
