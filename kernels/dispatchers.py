@@ -40,7 +40,7 @@ class Dispatcher:
     builds_on: str | None
     idea: str
     origin: Mapping[str, str] | None
-    predicted: bool = False
+    predicted: bool
 
     @property
     def variants(self) -> tuple[Variant, ...]:

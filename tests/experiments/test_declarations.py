@@ -99,13 +99,6 @@ def test_random_problems_are_the_same_for_a_seed_and_lie_in_their_range(folder: 
     assert all(p.m == 64 and p.n >= 4096 and p.k <= 1024 for p in declarations.draw(count=9, seed=2, log2=flat))
 
 
-@pytest.mark.parametrize("text", ["64", "64x128x32", "64x64x64,alpha=0.5", "1x2x3,beta=-1.5,b=column", "7,b=row"])
-def test_a_problem_reads_as_it_is_written(text: str) -> None:
-    problem = ProblemSpec.parse(text)
-    assert ProblemSpec.parse(str(problem)) == problem
-    assert problem.of("row").b_layout == ("column" if "column" in text else "row")
-
-
 def test_one_kind_of_data_or_several(folder: Path) -> None:
     assert load(folder, data="normal").data == ("normal",)
     assert load(folder, data=["zeros", "normal"]).data == ("zeros", "normal")

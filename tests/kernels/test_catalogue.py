@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import re
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import pytest
 from contracts import UserError, read_rows
 from kernels import arguments, catalogue, entries, sources, written
 from kernels.catalogue import Problem, Variant
+from kernels.problem import ProblemSpec
 
 CATALOGUE = catalogue.load()
 KERNELS = CATALOGUE.kernels
@@ -167,6 +169,27 @@ def test_a_column_major_b_lies_in_memory_as_its_transpose() -> None:
     assert by_rows.stored == {"A": (2, 4, 5), "B": (4, 3, 6), "C": (2, 3, 7)}
     assert by_columns.stored == by_rows.stored | {"B": (3, 4, 6)}
     assert by_rows.numbers == by_columns.numbers and list(by_rows.numbers)[-1] == "beta"
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "factors", "layout"),
+    [
+        ("64", (64, 64, 64), (1, 0), "row"),
+        ("64x128x32", (64, 128, 32), (1, 0), "row"),
+        ("64x64x64,alpha=0.5", (64, 64, 64), (0.5, 0), "row"),
+        ("1x2x3,beta=-1.5,b=column", (1, 2, 3), (1, -1.5), "column"),
+        ("7,b=row", (7, 7, 7), (1, 0), "row"),
+    ],
+)
+def test_a_problem_reads_as_it_is_written(
+    text: str, sizes: tuple[int, int, int], factors: tuple[float, float], layout: str
+) -> None:
+    written = ProblemSpec.parse(text)
+    assert ProblemSpec.parse(str(written)) == written and (written.m, written.n, written.k) == sizes
+    problem = written.of("row")
+    assert (problem.alpha, problem.beta, problem.b_layout) == (*factors, layout)
+    assert written.flop == problem.flop == 2 * math.prod(sizes)
+    assert Problem.square(64).alpha == 1
 
 
 # ---- a catalogue that is broken ------------------------------------------------------------------------------------

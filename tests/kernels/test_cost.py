@@ -111,6 +111,8 @@ def test_slices_of_a_cluster_divide_the_steps_of_a_tile() -> None:
     deep = Problem.packed(64, 64, 6400)
     assert (cost.schedule(PLAIN, deep).steps, cost.schedule(SLICED, deep).steps) == (100, 13)
     assert cost.schedule(SLICED, deep).blocks == int(2 * cost.SMS * cost.OF_LARGE_CLUSTERS) // 8
+    assert cost.resident(CATALOGUE.kernels["hgemm_wgmma_cluster_bf16"]) == cost.SMS // 2  # clusters of two fit all
+    assert cost.stream_k(PLAIN, tiles=5, steps=100, units=2) == cost.split_k(PLAIN, 5, 100, 2) == (0, 0)
 
 
 def test_a_time_is_what_one_computes_by_hand() -> None:
@@ -126,6 +128,27 @@ def test_a_time_is_what_one_computes_by_hand() -> None:
     assert cost.time_us(SMALL, unaligned) == pytest.approx(6.7 + 4 * (1.23 * multiply + 0.39) + 2.8 / 4)
     flat = Problem.packed(16384, 16384, 64)  # bytes of C from and to DRAM take longest
     assert cost.time_us(PLAIN, flat) > 16384 * 16384 * 2 / 2.28e6
+
+
+@pytest.mark.parametrize(
+    ("name", "rest_us", "step_us"),
+    [
+        ("hgemm_wgmma_coop_bf16", 5.7 + 2 * 0.7, 128 * 256 * 64 / 3.96e6 + 0.134),
+        ("hgemm_wgmma_pingpong_wide_bf16", 6.1 + 1.5 * 0.2, 128 * 192 * 64 / 3.96e6 + 0.134),
+        ("sgemm_t128x256x8_cpasync", 2.9 + 2 * 2.7, 128 * 256 * 8 / 0.27e6 * (1 + 0.97 * (1 / 8 + 1 / 16)) + 0.195),
+        ("sgemm_tma_streamk", 12.8 + 2 * 0.4, 128 * 256 * 32 / 0.27e6 * (1 + 0.97 * (1 / 8 + 1 / 16)) + 0.78),
+        ("sgemm_3xtf32_wgmma", 5 + 2 * 1.35, 128 * 256 * 32 / 0.586e6 + 0.067),
+        ("sgemm_3xtf32_wgmma_outside_k8", 5 + 2 * (1.35 + 2.75), 128 * 256 * 32 / 0.586e6 + 0.067),
+        ("hgemm_naive_bf16", 6 + 1.0, 128 * 128 * 32 / 3.96e6 + 0.067),
+    ],
+)
+def test_a_tile_takes_its_steps_and_what_its_source_s_kernels_take_besides(
+    name: str, rest_us: float, step_us: float
+) -> None:
+    variant = CATALOGUE.kernels[name]
+    m, n, k = (variant.tile[axis] for axis in "mnk")
+    one, two = (cost.time_us(variant, Problem.packed(m, n, k * variant.slices * steps)) for steps in (1, 2))
+    assert (two - one, 2 * one - two) == pytest.approx((step_us, rest_us))
 
 
 def test_a_tile_more_than_run_at_a_time_costs_another_wave() -> None:

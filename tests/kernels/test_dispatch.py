@@ -49,7 +49,7 @@ def test_a_dispatcher_passes_over_a_choice_that_refuses(problem: Problem, addres
 
 
 def test_a_dispatcher_without_a_choice_for_a_problem_says_why() -> None:
-    last = catalogue.Dispatcher("d", SIZES.choices[:1], None, "", None)
+    last = catalogue.Dispatcher("d", SIZES.choices[:1], None, "", None, predicted=False)
     with pytest.raises(UserError, match=r"d cannot take this problem: its last choice is .*_cpasync for m >= 2500"):
         last.pick(Problem.square(100))
 

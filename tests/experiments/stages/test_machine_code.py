@@ -64,7 +64,7 @@ def test_a_dispatcher_has_the_hashes_of_its_kernels_and_choices(built: Path, tmp
     shutil.copytree(built, tmp_path, dirs_exist_ok=True)
     shutil.copy(tmp_path / "sgemm_naive.json", tmp_path / "other.json")
     other = replace(NAIVE, name="other")
-    one = Dispatcher("d", (Choice(NAIVE, {"n": 64}), Choice(other, {})), None, "", None)
+    one = Dispatcher("d", (Choice(NAIVE, {"n": 64}), Choice(other, {})), None, "", None, predicted=False)
     sizes = replace(one, choices=(Choice(NAIVE, {"n": 65}), Choice(other, {})))
     before = code_of(one, tmp_path)
     assert code_of(sizes, tmp_path) != before
