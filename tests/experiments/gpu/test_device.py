@@ -166,9 +166,9 @@ def test_a_planted_fault_fails_in_every_case_that_can_show_it(name: str, device:
 # ---- timed runs -------------------------------------------------------------------------------------------------
 
 
-def bench(variant: Variant, folder: Path, data: str = "uniform") -> Record:
-    """The record of a short measurement of one size."""
-    problem = ProblemSpec(64, 64, 32) if discovery.rehearsing() else ProblemSpec.square(1024)
+def bench(variant: Variant, folder: Path, data: str = "uniform", **factors: float) -> Record:
+    """The record of a short measurement of one size; factors: alpha and beta, 1 and 0 where they are not given."""
+    problem = replace(ProblemSpec(64, 64, 32) if discovery.rehearsing() else ProblemSpec.square(1024), **factors)
     short: dict[str, Any] = {
         "warmup_s": 0.05,
         "window_s": 0.05,
@@ -195,8 +195,11 @@ def rows_of(record: Record) -> list[dict]:
     return timings(pd.DataFrame(record.windows), samples, 132).to_dict("records")
 
 
-def test_a_right_kernel_is_timed_and_its_output_checked(device: GpuDevice, folder: Path) -> None:
-    record = bench(faulty("none"), folder)
+@pytest.mark.parametrize("factors", [{}, {"alpha": 0.75, "beta": -0.5}], ids=["plain", "scaled"])
+def test_a_right_kernel_is_timed_and_its_output_checked(
+    factors: dict[str, float], device: GpuDevice, folder: Path
+) -> None:
+    record = bench(faulty("none"), folder, **factors)
     assert [(row["variant"], row["passed"]) for row in record.checks] == [("fault_none", True), ("cublas_fp32", True)]
     (row,) = rows_of(record)
     assert row["time_us_low"] <= row["time_us"] <= row["time_us_high"]
