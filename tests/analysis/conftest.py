@@ -107,20 +107,28 @@ def shaped(h100: Results, changed: Callable[..., Results]) -> Results:
     return changed(h100, timings=add)
 
 
-@pytest.fixture(scope="session")
-def made(once: Callable[..., Path], variants_csv: Path) -> Path:
-    """A folder with tables/, figures/, both documents and explorer.html. No test writes to it."""
+def ran(module: str, *arguments: object) -> None:
+    done = run_module(module, *arguments)
+    assert done.returncode == 0, done.stderr
 
-    def ran(module: str, *arguments: object) -> None:
-        done = run_module(module, *arguments)
-        assert done.returncode == 0, done.stderr
+
+@pytest.fixture(scope="session")
+def analytic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """analytic.csv of this tree."""
+    path = tmp_path_factory.mktemp("analytic") / "analytic.csv"
+    ran("experiments.stages.analytic", "--out", path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def made(once: Callable[..., Path], variants_csv: Path, analytic: Path) -> Path:
+    """A folder with tables/, figures/, both documents and explorer.html. No test writes to it."""
 
     def make(folder: Path) -> None:
         common = ("--catalogue", variants_csv, "--archives", "data/h100", "data/h200")
-        tables, figures, analytic = folder / "tables", folder / "figures", folder / "analytic.csv"
+        tables, figures = folder / "tables", folder / "figures"
         ran("analysis.tabulate", "--results", "data/h100", *common, "--out", tables)
         ran("analysis.findings", *common, "--out", tables / "findings.json")
-        ran("experiments.stages.analytic", "--out", analytic)
         ran("analysis.claims", *common, "--analytic", analytic, "--check", "--out", tables / "claims.csv")
         ran("analysis.draw", "--results", "data/h100", *common[:2], "--out", figures, *FIGURES)
         (figures / "banks_padded_rows.json").write_text(json.dumps(PICTURE))

@@ -65,14 +65,14 @@ def test_published_numbers_stand_beside_ours_in_their_unit(h100: Results) -> Non
 
 
 @pytest.fixture
-def judged(tmp_path: Path, made: Path, h100: Results) -> Callable[..., pd.DataFrame]:
+def judged(tmp_path: Path, analytic: Path, h100: Results) -> Callable[..., pd.DataFrame]:
     """A function: claims to their table on the H100, in a folder with one worklog."""
     folder = tmp_path / "worklogs" / "boehm_sgemm"
     shutil.copytree(PAPER / "boehm_sgemm", folder)
 
     def of(*entries: dict[str, Any]) -> pd.DataFrame:
         (folder / "claims.yaml").write_text(yaml.safe_dump(list(entries)))
-        return claims.claims_table({"h100": h100}, made / "analytic.csv", folder.parent)
+        return claims.claims_table({"h100": h100}, analytic, folder.parent)
 
     return of
 
@@ -125,8 +125,8 @@ def test_a_changed_verdict_or_test_is_reported(judged: Callable[..., pd.DataFram
         assert "the claim is new or its test changed" in claims.changes(now, record)[0]
 
 
-def test_the_command_lists_some_and_refuses_an_unknown_one(variants_csv: Path, made: Path) -> None:
-    given = ["--archives", "data/h100", "--catalogue", variants_csv, "--analytic", made / "analytic.csv", "--only"]
+def test_the_command_lists_some_and_refuses_an_unknown_one(variants_csv: Path, analytic: Path) -> None:
+    given = ["--archives", "data/h100", "--catalogue", variants_csv, "--analytic", analytic, "--only"]
     done = run_module("analysis.claims", *given, "sgemm_cu/texld-faster", "boehm_sgemm/least-traffic")
     assert "holds         h100  texld-faster: line 470: " in done.stdout and "does not hold any   least" in done.stdout
     done = run_module("analysis.claims", *given, "sgemm_cu/texld")
