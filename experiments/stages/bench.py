@@ -110,8 +110,10 @@ def each_alone(gpu: Gpu, works: Mapping[str, Work], first_us: Mapping[str, float
     """The time of one run of each in microseconds, back to back, by role: one directly after the other, so that both
     meet the card equally warm. Where power binds, its clock settles within tens of milliseconds after the work changes.
 
-    `first_us`: about as long as one run takes; `flip`: the last goes first.
+    `first_us`: about as long as one run takes; with one below `SHORT_US`, none is timed. `flip`: the last goes first.
     """
+    if min(first_us.values()) < SHORT_US:
+        return {}
     found = {}
     for role, work in list(works.items())[:: -1 if flip else 1]:
         for seconds in (SETTLE_S, ALONE_S):
@@ -155,9 +157,7 @@ class Bench:
             baseline()
 
         first_us = {role: planned_us(gpu, work) for role, work in works.items()}
-        alone = {}
-        if protocol.isolated and min(first_us.values()) >= SHORT_US:
-            alone = each_alone(gpu, works, first_us, flip=item.process % 2 == 1)
+        alone = each_alone(gpu, works, first_us, flip=item.process % 2 == 1) if protocol.isolated else {}
         reading = power.Reading(run_us=alone.get("variant"))
         if protocol.power_s and item.process < POWER_PROCESSES:
             reading = power.watch(gpu, self.handle, variant, first_us["variant"], protocol.power_s)

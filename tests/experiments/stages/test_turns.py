@@ -93,6 +93,10 @@ def test_each_runs_alone_directly_after_the_other(flip: bool, monkeypatch: pytes
     order = [work for work, _ in calls]
     assert order == (["baseline"] * 2 + ["variant"] * 2 if flip else ["variant"] * 2 + ["baseline"] * 2)
     assert [count for work, count in calls if work == "variant"] == [50, 40]
+    short: dict[str, float] = {"variant": bench.SHORT_US, "baseline": bench.SHORT_US - 1}
+    assert bench.each_alone(None, works, short, flip) == {}  # type: ignore[arg-type]
+    first_us["baseline"] = bench.SHORT_US
+    assert bench.each_alone(None, works, first_us, flip)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("kernel", "dtype"), [("transpose_bf16", np.uint16), ("transpose_fp8_e4m3", np.uint8)])
