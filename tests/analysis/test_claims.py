@@ -115,6 +115,7 @@ def test_undecided_is_within_noise_on_either_side(judged: Callable[..., pd.DataF
 def test_a_changed_verdict_or_test_is_reported(judged: Callable[..., pd.DataFrame], tmp_path: Path) -> None:
     record = tmp_path / "verdicts.csv"
     now = claims.records(judged(GOOD), "h100")
+    assert [(row["verdict"], row["ours"]) for row in now] == [("holds", "300")]
     write_rows(record, "verdicts", now)
     assert claims.changes(now, record) == []
     write_rows(record, "verdicts", [now[0] | {"verdict": "does not hold"}, now[0] | {"id": "boehm_sgemm/gone"}])
@@ -128,6 +129,7 @@ def test_a_changed_verdict_or_test_is_reported(judged: Callable[..., pd.DataFram
 def test_the_command_lists_some_and_refuses_an_unknown_one(variants_csv: Path, analytic: Path) -> None:
     given = ["--archives", "data/h100", "--catalogue", variants_csv, "--analytic", analytic, "--only"]
     done = run_module("analysis.claims", *given, "sgemm_cu/texld-faster", "boehm_sgemm/least-traffic")
+    assert done.returncode == 0, done.stderr
     assert "holds         h100  texld-faster: line 470: " in done.stdout and "does not hold any   least" in done.stdout
     done = run_module("analysis.claims", *given, "sgemm_cu/texld")
     assert done.returncode == 2 and "unknown claim 'sgemm_cu/texld'" in done.stderr

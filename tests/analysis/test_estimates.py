@@ -20,6 +20,7 @@ def test_an_interval_holds_every_result_of_values_inside_the_operands() -> None:
         found = operation(A, B)
         drawn = [operation(draw(A.low, A.high), draw(B.low, B.high)) for _ in range(500)]
         assert found.low - 1e-12 <= min(drawn) and max(drawn) <= found.high + 1e-12
+    assert abs(Estimate(-2.0, -3.0, -1.0)) == Estimate(2.0, 1.0, 3.0)
     for divisor in (B, Estimate(0.5, 0.0, 1.0), Estimate(-0.5, -1.0, 0.0)):
         with pytest.raises(Missing, match="which may be zero"):
             A / divisor
@@ -39,6 +40,7 @@ def test_an_interval_holds_every_result_of_values_inside_the_operands() -> None:
         (Estimate(1.0, 1.0, 1.2) < 1, False, "1 [1, 1.20] < 1"),
         (Estimate(1.0013, 1.001, 1.0016) > 1, True, "1.001 [1.001, 1.002] > 1"),
         (Estimate(5.0, 4.0, 6.0) < Estimate(7.0, 6.0, 8.0), None, "5 [4, 6] < 7 [6, 8]"),
+        (Estimate(1.2345, 1.1, 1.3) > 1.2345, None, "1.23 [1.10, 1.30] > 1.23"),
     ],
 )
 def test_a_comparison_is_decided_where_all_of_both_intervals_agree(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 from collections.abc import Callable
@@ -18,7 +19,9 @@ from analysis.results import (
     NO_BUILDS,
     LeftOut,
     Results,
+    add_options,
     of_archives,
+    of_options,
     tell_left_out,
     usual,
 )
@@ -134,6 +137,23 @@ def test_derived_counters_are_ratios_of_what_they_name() -> None:
     assert DERIVED["imbalance_percent"](rows).item() == pytest.approx(10)
 
 
+@pytest.mark.parametrize(
+    ("name", "sectors", "counted", "matrices"),
+    [
+        ("load_bytes_per_sector", "global_load_sectors", {"global_load_bytes_per_sector": 16.0}, 2),
+        ("store_bytes_per_sector", "global_store_sectors", {"global_store_bytes_per_sector": 16.0}, 1),
+        ("global_excess_percent", "global_sectors_l2", {"global_sectors_l2_ideal": 4.0}, 3),
+    ],
+)
+def test_a_ratio_of_sectors_needs_half_of_the_matrices(
+    name: str, sectors: str, counted: dict[str, float], matrices: int
+) -> None:
+    """Of n x n elements of two bytes, in sectors of 32."""
+    half = matrices * 64 * 64 * 2 / 32 / 2
+    rows = pd.DataFrame({sectors: [half, half - 1]}).assign(n=64, dtype="bf16", **counted)
+    assert DERIVED[name](rows).notna().tolist() == [True, False]
+
+
 def test_tables_of_this_tree_come_first_and_measurements_stay_those_of_the_folder(
     copied: Path, variants_csv: Path, tmp_path: Path
 ) -> None:
@@ -177,6 +197,15 @@ def test_what_is_wrong_with_a_folder_is_one_clear_line(copied: Path, variants_cs
         _ = Results(copied, variants_csv).timings
     with pytest.raises(UserError, match="table"):
         Results(copied, variants_csv).raw("timing")
+
+
+@pytest.mark.parametrize("lacking", [0, 2])
+def test_a_command_needs_a_folder_and_a_catalogue(lacking: int) -> None:
+    parser, given = argparse.ArgumentParser(), ["--results", ".", "--catalogue", "b"]
+    add_options(parser)
+    assert of_options(parser.parse_args([*given, "--here", "c"])).here == Path("c")
+    with pytest.raises(SystemExit):
+        parser.parse_args(given[lacking : lacking + 2])
 
 
 def test_a_table_of_an_earlier_run_has_its_own_date(archive: Path, copied: Path, variants_csv: Path) -> None:

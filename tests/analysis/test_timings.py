@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis.tables.timings import with_gains
-from analysis.timings import POWER, SINGLE_PROCESS, timings
+from analysis.timings import timings
 from contracts import UserError
 
 SMS = 10
@@ -63,10 +63,11 @@ def test_the_isolated_fraction_is_of_long_runs_back_to_back_and_of_five_processe
 
 
 def test_one_process_has_the_spread_between_gpus_as_its_interval() -> None:
-    row, half = row_of([WINDOW | {"dtype": "bf16"}], samples([5.0], [4.0])), SINGLE_PROCESS["bf16"]
-    assert (row["fraction_low"], row["fraction_high"]) == pytest.approx((0.8 * (1 - half), 0.8 * (1 + half)))
-    assert (row["power_w_low"], row["power_w_high"]) == pytest.approx((500 * (1 - POWER), 500 * (1 + POWER)))
-    assert math.isnan(row["fraction_isolated"])
+    for dtype, half in (("fp32", 0.003), ("tf32", 0.039), ("bf16", 0.085), ("fp16", 0.086), ("fp8_e4m3", 0.086)):
+        row = row_of([WINDOW | {"dtype": dtype}], samples([5.0], [4.0]))
+        assert (row["fraction_low"], row["fraction_high"]) == pytest.approx((0.8 * (1 - half), 0.8 * (1 + half)))
+        assert (row["power_w_low"], row["power_w_high"]) == pytest.approx((450, 550))
+        assert math.isnan(row["fraction_isolated"])
 
 
 def test_rejected_samples_do_not_count_and_are_counted() -> None:
@@ -83,6 +84,12 @@ def test_a_window_that_failed_excludes_its_row(bad: dict[str, Any]) -> None:
     other = [one | {"variant": "w"} for one in samples([5.0], [4.0])]
     found = timings(pd.DataFrame([*windows, WINDOW | {"variant": "w"}]), pd.DataFrame(rows + other), SMS)
     assert list(found["variant"]) == ["w"]
+
+
+def test_rows_are_in_the_order_of_the_windows() -> None:
+    windows, rows = ([one | {"variant": name} for name in "wv" for one in of] for of in
+                     ([WINDOW], samples([5.0], [4.0])))  # fmt: skip
+    assert list(timings(pd.DataFrame(windows), pd.DataFrame(rows), SMS)["variant"]) == ["w", "v"]
 
 
 def test_the_fraction_per_clock_is_of_cycles_and_a_held_clock_stays_within_one_percent() -> None:

@@ -54,6 +54,7 @@ STREAM_K = {
 AT_LIMITS = [  # blocks, tiles, steps
     (8, 16, 100),  # whole rounds
     (8, 5, 5000),  # grains of more than LEAST steps
+    (8, 5, 4096),  # whole ones
     (48, 1, 400),  # more blocks than may share a tile
     (11, 4, 100),  # stretches that would end where tiles do leave too many blocks idle
     (8, 1, 5),  # dividing saves as much as adding up costs
@@ -112,6 +113,7 @@ def test_slices_of_a_cluster_divide_the_steps_of_a_tile() -> None:
     assert (cost.schedule(PLAIN, deep).steps, cost.schedule(SLICED, deep).steps) == (100, 13)
     assert cost.schedule(SLICED, deep).blocks == int(2 * cost.SMS * cost.OF_LARGE_CLUSTERS) // 8
     assert cost.resident(CATALOGUE.kernels["hgemm_wgmma_cluster_bf16"]) == cost.SMS // 2  # clusters of two fit all
+    assert cost.resident(SLICED, sms=1) == 1
     assert cost.stream_k(PLAIN, tiles=5, steps=100, units=2) == cost.split_k(PLAIN, 5, 100, 2) == (0, 0)
 
 
