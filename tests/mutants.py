@@ -64,7 +64,8 @@ def run_pytest(copy: Path, arguments: list[str], limit_s: float = 1e9) -> int | 
         log = os.open("pytest.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1), os.dup2(log, 2)
         recorder = Recorder()
-        code = pytest.main(["-p", "no:cacheprovider", "-p", "no:xdist", *arguments], plugins=[recorder])
+        always = ["-c", "pyproject.toml", "-p", "no:cacheprovider", "-p", "no:xdist"]  # ptxsim has a file of its own
+        code = pytest.main([*always, *arguments], plugins=[recorder])
         Path("told.json").write_text(json.dumps({"seconds": recorder.seconds, "bad": sorted(recorder.bad)}))
         os._exit(code)
     end = time.monotonic() + limit_s
@@ -84,6 +85,8 @@ def tests_by_line(copy: Path, files: list[str], tests: list[str]) -> dict[str, A
         run_pytest(copy, [*tests, *room, "--cov-context=test", "--cov-report=", "-m", "not slow and not gpu"])
         told, data = json.loads((copy / "told.json").read_text()), CoverageData(str(copy / ".coverage"))
         data.read()
+        if told["seconds"].keys() <= {*told["bad"]}:
+            raise SystemExit(f"error: no test passes:\n{(copy / 'pytest.log').read_text()[-2000:]}")
         seconds = {name: s for name, s in told["seconds"].items() if s <= SLOWEST_S and name not in told["bad"]}
         lines = {
             name: {n: [*{test.rpartition("|")[0] for test in own} & {*seconds}] for n, own in contexts.items()}
