@@ -53,7 +53,7 @@ LEFT_OUT = {"results", "rehearsal", "tests", "data", "__pycache__"}  # of the co
 DURATION = "gpu__time_duration.sum"
 EMULATOR_S_OWN = {"l2_sectors_bulk_ld.sum", "l2_sectors_bulk_st.sum", "shared_loads_merged.sum"}  # no counters of ncu
 SAME_TIME = 0.01  # relative: events lie around the launch, with a little more between them
-# Seconds of a GPU: one of a job's processes without its windows, an entry under ncu, the checks of a kernel. With these,
+# Seconds of a GPU: one of a job's processes without its windows, an entry under ncu, the checks of a kernel. By these,
 # sgemm_ladder comes to the 208 s that it held an H100, and hopper_ladder to 111 of the 112 s that its whole run took.
 START_S, COUNTER_S, CHECK_S = 4.0, 2.0, 0.4
 
