@@ -80,6 +80,7 @@ for _name in PLAN.experiments:
             _name
         input:
             built(*PLAN.experiments[_name].variants) if PLAN.measuring else [],
+            measured_for(_name) if PLAN.measuring else [],
             figures_of(_name),
             f"{RESULTS}/only/{_name}/passed.txt" if PLAN.checking else [],
 

@@ -12,6 +12,13 @@ def tables_of(folder):
     return sorted([PLAN.tables[table.name] for table in measured if table.name in PLAN.tables] + [built] * built_too)
 
 
+def measured_for(experiment):
+    """The tables that measuring an experiment by its name makes, drawn or not: of counters, also those where C is read."""
+    folder = PLAN.folder_of(experiment)
+    with_beta = any(problem.beta for problem in PLAN.experiments[experiment].profiled)
+    return [*tables_of(folder), *([f"{folder}/counters_with_beta.csv"] if with_beta else [])]
+
+
 # What they read: what this run measured, or the archive that stands in for it, and what needs no GPU. Where nothing was measured,
 # this tree's own build and emulation (--here) come before the archive's, as far as they are there.
 MEASURED = tables_of(PLAN.source)
@@ -114,7 +121,8 @@ for _name, _experiment in PLAN.experiments.items():
     _sizes = {problem.n for problem in _experiment.problems if problem.m == problem.n == problem.k}
     _kinds = (["sizes"] if len(_sizes) > MANY_SIZES else ["ladder"]) if _sizes else []
     _kinds += ["shapes"] if _experiment.kind == "problems" else []
-    _kinds += ["counters"] if _experiment.profiled else []
+    # of squares where C is not read: a figure of no row would be an error
+    _kinds += ["counters"] if any(p.m == p.n == p.k and not p.beta for p in _experiment.profiled) else []
     for _kind in _kinds:
         EXPERIMENT_FIGURES.setdefault((PLAN.folder_of(_name), _kind), []).append(_name)
 
