@@ -46,7 +46,7 @@ from kernels import catalogue
 
 logger = logging.getLogger(__name__)
 
-TESTS = "gpu-tests.txt"  # what `make test-gpu` printed, if it was run
+TESTS = "gpu-tests.txt"  # what `make test-gpu` reported
 LIMIT_BYTES = 6_000_000
 REHEARSING = "GEMM_LADDER_REHEARSAL"  # "1" in the environment: data/rehearsal may take a rehearsal
 NAMED = 3  # kernels that a line names
@@ -63,10 +63,12 @@ def main() -> int:
     parser.add_argument("--check", type=Path, metavar="DIR", help="what is amiss in an archive, and what changed since")
     options = parser.parse_args()
     if options.check:
-        if options.measured or options.data or options.only:
+        if options.measured or options.data or options.only or options.tests:
             parser.error("--check stands alone")
         return check(options.check)
-    if options.data and options.tests and not options.measured:
+    if options.tests:
+        if options.measured or options.only or not options.data:
+            parser.error("--tests goes with --data alone")
         archive_tests(options.tests, options.data)
         return 0
     if not (options.measured and options.data):
@@ -108,8 +110,6 @@ def main() -> int:
         with atomic_write(options.data / name) as temporary:
             shutil.copyfile(options.measured / name, temporary)
     record_origin(options.data, names, provenance)
-    if (tests := options.measured.parent / TESTS).is_file():
-        archive_tests(tests, options.data)
     logger.info(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {options.data}")
     for target, files in missing_tables(options.data).items():
         logger.info(f"not in it: {', '.join(files)}; made by: snakemake --cores 1 {target}")
