@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from contracts import UserError, read_rows, run_command  # noqa: E402
+from contracts import UserError, choose, read_rows, run_command  # noqa: E402
 from contracts.rehearsals import REHEARSAL  # noqa: E402
 from contracts.samples import read_samples  # noqa: E402
 from experiments import declarations  # noqa: E402
@@ -48,6 +48,7 @@ EXPERIMENTS = ("sgemm_ladder", "hopper_ladder")
 VARIANTS = ("sgemm_blocktile_2d", "sgemm_c_dispatch", "hgemm_wgmma_tma_bf16", "cublas_fp32", "cublas_bf16")
 EMULATED_LIBRARIES = ("cublas", "cublaslt")
 PROTOCOL = {"processes": 2, "samples": 5, "window_s": 0.02, "warmup_s": 0.01}
+STAND_IN = ".stand-in"  # in the copy: NVML's stand-in and its state, and the locks of its cards
 BUILDS = ("build", "toolchain.json")  # of results/: what another rehearsal need not make again
 LEFT_OUT = {"results", "rehearsal", "tests", "data", "__pycache__"}  # of the copy; and hidden files but .gitignore
 DURATION = "gpu__time_duration.sum"
@@ -78,7 +79,7 @@ class Rehearsal:
         found |= {"PYTHONPATH": str(self.tree), "GEMM_LADDER_REHEARSAL": "1"}
         if gpu:
             path.insert(0, str(HERE / "nsight"))
-            stand_in = self.tree / ".stand-in"
+            stand_in = self.tree / STAND_IN
             found |= {"NVML_STAND_IN": str(stand_in / "state"), "GEMM_LADDER_LOCKS": str(stand_in)}
             found |= {"LD_LIBRARY_PATH": os.pathsep.join([str(stand_in), os.environ.get("LD_LIBRARY_PATH", "")])}
             found.pop("CUDA_VISIBLE_DEVICES", None)
@@ -100,32 +101,43 @@ class Rehearsal:
         return self.run("snakemake", "--cores", "2", *targets, *resources, *options, gpu=gpu)
 
     @property
-    def steps(self) -> dict[str, Any]:
+    def steps(self) -> dict[str, Callable[[], subprocess.CompletedProcess[str]]]:
         """What is rehearsed, in order: a name, and what runs it."""
-        only = [f"results/{MACHINE}/only/{name}" for name in self.experiments]
+        measure = {"measure, check, count, draw": lambda: self.snakemake(*self.experiments, gpu=True)}
+        only = [f"results/{MACHINE}/only/{name}" for name in self.experiments if self.asked(name).get("problems")]
+        if not only:  # an archive is of what was timed
+            return measure
         of_archive = {"mode": "redraw", "archive": MACHINE}
         shown = ["--archive", f"data/{MACHINE}", "--catalogue", "results/variants.csv"]
-        return {
-            "measure, check, count, draw": lambda: self.snakemake(*self.experiments, gpu=True),
+        return measure | {
             "archive": lambda: self.snakemake("archive", gpu=True),
             "archive --check": lambda: self.run("experiments.stages.archive", "--check", f"data/{MACHINE}"),
             "reproduce": lambda: self.run("analysis.reproduce", "--results", *only, *shown),
             "paper, explorer": lambda: self.snakemake("paper", "explorer", gpu=False, **of_archive),
         }
 
+    def asked(self, name: str) -> dict[str, Any]:
+        """The file of an experiment, as it is rehearsed."""
+        found: dict[str, Any] = yaml.safe_load((self.tree / "experiments" / f"{name}.yaml").read_text())
+        return found
+
     def amiss(self) -> list[str]:
         """What the tables lack of what was asked for, or have wrong, each in a line; nothing where all is well.
 
-        Each variant has a window a problem, kind of data and process, and its counters. On the made-up clock a launch
-        always takes the same time, so a kernel's samples agree with the duration that ncu's stand-in saw.
+        Each variant has a window a problem, kind of data and process. A kernel has its checks and counters: those that
+        the emulator predicts where an archive was made, else any. On the made-up clock a launch always takes the same
+        time, so a kernel's samples agree with the duration that ncu's stand-in saw.
         """
-        predicted = read_rows(self.results / "predictions.csv", "counters")
+        path = self.results / "predictions.csv"
+        predicted = read_rows(path, "counters") if path.is_file() or len(self.steps) > 1 else []
         return [line for name in self.experiments for line in self._amiss_in(name, predicted)]
 
     def _amiss_in(self, name: str, predicted: list[dict[str, Any]]) -> Iterator[str]:
-        asked = yaml.safe_load((self.tree / "experiments" / f"{name}.yaml").read_text())
+        asked, kernels = self.asked(name), catalogue.load().runnable
         tables = self.results / "only" / name
         windows, counters = (read_rows(tables / f"{table}.csv", table) for table in ("windows", "counters"))
+        if (with_beta := tables / "counters_with_beta.csv").is_file():
+            counters += read_rows(with_beta, "counters_with_beta")
         checks = read_rows(tables / "checks.csv", "checks")
         samples = read_samples(tables / "samples.parquet").to_pandas()
         expected = len(asked.get("problems", [])) * len(asked.get("data", [])) * PROTOCOL["processes"]
@@ -133,13 +145,19 @@ class Rehearsal:
             own = [row for row in windows if row["variant"] == variant]
             if len(own) != expected:
                 yield f"{name}: {variant} has {len(own)} of {expected} windows"
-            if not any(row["variant"] == variant and row["device"] == "gpu" for row in checks):
+            if not any(row["variant"] == variant and row["device"] == "gpu" for row in checks) and (
+                expected or variant in kernels
+            ):
                 yield f"{name}: {variant} was not checked on the GPU"
             values = {row["metric"]: row["value"] for row in counters if row["variant"] == variant}
-            known = {row["metric"] for row in predicted if row["variant"] == variant}
-            if asked.get("profile") and (lacking := sorted(known - values.keys() - EMULATOR_S_OWN)):
+            known = {row["metric"] for row in predicted if row["variant"] == variant} or {DURATION}
+            if (
+                asked.get("profile")
+                and variant in kernels
+                and (lacking := sorted(known - values.keys() - EMULATOR_S_OWN))
+            ):
                 yield f"{name}: {variant} lacks counters: {', '.join(lacking)}"
-            if own and DURATION in values and len(asked["problems"]) == 1:
+            if own and DURATION in values and asked["problems"] == asked["profile"] and len(asked["problems"]) == 1:
                 timed = samples[(samples["variant"] == variant) & (samples["role"] == "variant")]["time_us"].median()
                 if abs(timed * 1e3 / values[DURATION] - 1) > SAME_TIME:
                     yield f"{name}: {variant} takes {timed:.0f} us in windows, {values[DURATION] / 1e3:.0f} under ncu"
@@ -147,7 +165,11 @@ class Rehearsal:
 
 def prepare(folder: Path, experiments: Sequence[str], variants: Sequence[str], size: int) -> Rehearsal:
     """A fresh copy of the project in `folder`: small experiments, NVML's stand-in, kernels that were built there."""
+    if folder.exists() and not (folder / STAND_IN).is_dir():
+        raise UserError(f"--folder {folder}: not a rehearsal's; allowed: a folder that is not there, or one of those")
     entries = catalogue.load()
+    for name in variants:
+        choose(entries, name, "variant", "--variants")
     shrunk = {name: small(declarations.load(name, known=entries), variants, size) for name in experiments}
     kept = folder.with_name(f".{folder.name}-builds")
     shutil.rmtree(kept, ignore_errors=True)
@@ -170,7 +192,7 @@ def prepare(folder: Path, experiments: Sequence[str], variants: Sequence[str], s
         path.unlink()
     for name, document in shrunk.items():
         (folder / "experiments" / f"{name}.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
-    stand_in = folder / ".stand-in"
+    stand_in = folder / STAND_IN
     stand_in.mkdir()
     (stand_in / "state").write_text(f"cards {GPUS}\nname {GPU}\n")
     library = stand_in / "libnvidia-ml.so.1"
@@ -240,6 +262,10 @@ def main() -> None:
     for name in experiments:
         print(f"the real run of {estimate(declarations.load(name))}", flush=True)
     rehearsal = prepare(options.folder.resolve(), experiments, variants, options.size)
+    asked = dict.fromkeys(variant for name in experiments for variant in declarations.load(name).variants)
+    if left_out := [name for name in asked if name not in rehearsal.variants]:
+        why = "not among the chosen" if variants else "torch and Triton bring their own CUDA"
+        print(f"left out, {why}: {', '.join(left_out)}", flush=True)
     print(f"{REHEARSAL}; of {', '.join(rehearsal.variants)}, in {options.folder}", flush=True)
     for name, step in rehearsal.steps.items():
         start = time.monotonic()
@@ -252,7 +278,7 @@ def main() -> None:
             raise UserError(f"{name}: {next(iter(errors), 'exit code ' + str(done.returncode))}; see {log}")
     if amiss := rehearsal.amiss():
         raise UserError("; ".join(amiss))
-    print(f"rehearsed; see {options.folder}/results: explorer.html, paper.pdf, figures")
+    print(f"rehearsed; see {options.folder}/results")
 
 
 if __name__ == "__main__":
