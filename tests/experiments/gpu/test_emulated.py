@@ -19,16 +19,8 @@ def test_the_tests_that_need_a_gpu_and_no_card_pass_on_an_emulated_one(tmp_path:
     env = {"NVML_STAND_IN": str(tmp_path / "cards"), "LD_LIBRARY_PATH": str(library), LOCKS: str(tmp_path)}
     env |= {"XDG_STATE_HOME": str(tmp_path), "CUDA_VISIBLE_DEVICES": "0"}
     emulated = [sys.executable, "-m", "ptxsim", "exec", "-q", "--no-checks"]
-    tests = [
-        "-m",
-        "pytest",
-        "-m",
-        "gpu and not card",
-        "-p",
-        "no:cacheprovider",
-        "--basetemp",
-        str(tmp_path / "temporary"),
-    ]
+    tests = ["-m", "pytest", "-m", "gpu and not card", "-p", "no:cacheprovider"]
+    tests += ["--basetemp", str(tmp_path / "temporary")]
     outside = {name: value for name, value in environment(**env).items() if not name.startswith((HELD, "PYTEST_"))}
     command = [*emulated, sys.executable, *tests, "tests/experiments"]
     done = subprocess.run(command, cwd=ROOT, env=outside, capture_output=True, text=True)
