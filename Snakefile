@@ -47,7 +47,11 @@ rule all:
         "results/supplement.pdf",
         "results/explorer.html",
         "results/report.html",
-        [f"{RESULTS}/{registry.tables()[name].file}" for name in PLAN.made if registry.tables()[name].target == "all"],
+        [
+            f"{RESULTS}/{registry.tables()[name].file}"
+            for name in PLAN.made
+            if registry.tables()[name].target == "all"
+        ],
         f"{RESULTS}/passed.txt" if PLAN.checking else [],
 
 
@@ -118,5 +122,9 @@ for _word in TARGETS:
     _rules = [rule.name for rule in workflow.rules]
     if _word.isidentifier() and _word not in _rules:
         _near = difflib.get_close_matches(_word, _rules, n=3)
-        _known = f"nearest: {', '.join(_near)}" if _near else "allowed: those that snakemake --list names, and files"
+        _known = (
+            f"nearest: {', '.join(_near)}"
+            if _near
+            else "allowed: those that snakemake --list names, and files"
+        )
         sys.exit(f"error: unknown target {_word!r} in Snakefile, experiments/; {_known}")

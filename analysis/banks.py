@@ -1,8 +1,10 @@
-"""Draws accesses to shared memory on their banks: which lane's word each bank serves in each wavefront.
+"""Draws accesses to shared memory on their banks: which lane's word each bank serves in each
+wavefront.
 
     python -m analysis.banks results/figures/banks_ldmatrix.json ...
 
-`experiments.emulation.bank_pictures` writes the data. The picture is written beside it, as SVG and PDF.
+`experiments.emulation.bank_pictures` writes the data. The picture is written beside it, as SVG and
+PDF.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from analysis.figures import style
 from contracts import read_json, run_command
 
 BANKS = 32
-ALONE, FIRST, FURTHER = "#cfe3f5", "#fbd9b5", "#ee9a4d"  # distinct to colour-blind readers, and in grey
+# distinct to colour-blind readers, and in grey
+ALONE, FIRST, FURTHER = "#cfe3f5", "#fbd9b5", "#ee9a4d"
 SHARED = "#00664b"  # the frame of a word for several lanes
 LINE = 105  # characters below an access
 CELL = 0.17  # inches: the height of a wavefront
@@ -38,12 +41,16 @@ def draw(picture: dict[str, Any]) -> Figure:
     accesses = picture["accesses"]
     heights = [access["wavefronts"] * CELL + 0.85 for access in accesses]
     figure, axes = plt.subplots(
-        len(accesses), figsize=(style.WIDE, sum(heights) + 0.35), height_ratios=heights, squeeze=False
+        len(accesses),
+        figsize=(style.WIDE, sum(heights) + 0.35),
+        height_ratios=heights,
+        squeeze=False,
     )
     for axis, access in zip(axes[:, 0], accesses, strict=True):
         _panel(axis, access)
     handles = [
-        Patch(label=text, facecolor=fill, edgecolor=edge, linewidth=0.8) for text, (fill, edge) in LEGEND.items()
+        Patch(label=text, facecolor=fill, edgecolor=edge, linewidth=0.8)
+        for text, (fill, edge) in LEGEND.items()
     ]
     figure.legend(handles=handles, loc="outside lower left", ncols=2)
     words = [f"{access['label']}, {access['says']}: {access['summary']}." for access in accesses]

@@ -3,9 +3,9 @@
     python -m analysis.compare --a sgemm_tiling --b sgemm_at_tiling --results data/h100 --catalogue results/variants.csv
         --out results/tables/compare_sgemm_tiling_sgemm_at_tiling.csv
 
-The table is printed, and written next to --out as text. Where one of the two has no counters, those that the
-emulator predicts of both stand in; --emulated and --built name the folders of this tree's own runs, a folder or
-file each.
+The table is printed, and written next to --out as text. Where one of the two has no counters, those
+that the emulator predicts of both stand in; --emulated and --built name the folders of this tree's
+own runs, a folder or file each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ import pandas as pd
 from analysis import counters
 from analysis.counters import Counter
 from analysis.estimates import number
-from analysis.results import Results, add_options, of_options, records, said, squares, tell_left_out, usual
+from analysis.results import (
+    Results,
+    add_options,
+    of_options,
+    records,
+    said,
+    squares,
+    tell_left_out,
+    usual,
+)
 from analysis.tables.steps import UNITS
 from analysis.tabulate import as_csv, noted
 from contracts import UserError, choose, read_json, read_rows, run_command, write_text
@@ -49,13 +58,15 @@ STALLS = [
     Counter(key, f"Stalled: {entry['label']}", "cycle", 0 if key.endswith("selected") else -1)
     for key, entry in counters.metrics()["stalls"].items()
 ]
-LEAST = {"fma_pipe": 1.0, "tensor_pipe": 1.0} | {stall.key: 0.1 for stall in STALLS}  # of either, to be shown
+# of either, to be shown
+LEAST = {"fma_pipe": 1.0, "tensor_pipe": 1.0} | {stall.key: 0.1 for stall in STALLS}
 Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of two variants at one size: rows of timings, builds, counters and minimum cycles by unit.
+    """What is known of two variants at one size: rows of timings, builds, counters and minimum
+    cycles by unit.
 
     predicted says whether the counters are the emulator's.
     """
@@ -68,20 +79,31 @@ class Known:
     predicted: bool = False
 
 
-def known(results: Results, a: str, b: str, emulated: Sequence[Path] = (), built: Path | None = None) -> Known:
-    """Everything that is known of both. Raises `UserError` where no size has counters or predictions of both."""
+def known(
+    results: Results, a: str, b: str, emulated: Sequence[Path] = (), built: Path | None = None
+) -> Known:
+    """Everything that is known of both.
+
+    Raises `UserError` where no size has counters or predictions of both.
+    """
     for name in (a, b):
-        choose(dict.fromkeys(results.variants["variant"]), name, "variant", "kernels/catalogue.yaml")
+        choose(
+            dict.fromkeys(results.variants["variant"]), name, "variant", "kernels/catalogue.yaml"
+        )
     if a == b:
         raise UserError(f"{a} is named twice; allowed: two different variants")
     if failed := {a, b} & set(results.failed["variant"]):
-        raise UserError(f"{failed.pop()} failed a check and is not compared; allowed: variants that passed")
+        raise UserError(
+            f"{failed.pop()} failed a check and is not compared; allowed: variants that passed"
+        )
     predictions = counters.wide(squares(_own(results, "predictions", "counters", emulated, a, b)))
     rows, predicted = results.counters, False
     if not _common(rows, a, b):
         rows, predicted = predictions, True
     if not (sizes := _common(rows, a, b)):
-        lost = [one for one in results.left_out if one.label in (results.label(a), results.label(b))]
+        lost = [
+            one for one in results.left_out if one.label in (results.label(a), results.label(b))
+        ]
         why = f" ({'; '.join(said(lost))})" if lost else ""
         raise UserError(
             f"no size has counters or predictions of both {a} and {b}{why}; allowed: variants that were profiled"
@@ -99,10 +121,20 @@ def known(results: Results, a: str, b: str, emulated: Sequence[Path] = (), built
     )
 
 
-def _own(results: Results, table: str, schema: str, emulated: Sequence[Path], a: str, b: str) -> pd.DataFrame:
-    """Rows of both variants: of this tree's own runs of the emulator where those are there, else recorded ones."""
+def _own(
+    results: Results, table: str, schema: str, emulated: Sequence[Path], a: str, b: str
+) -> pd.DataFrame:
+    """Rows of both variants: of this tree's own runs of the emulator where those are there, else
+    recorded ones.
+    """
     paths = (folder / f"{table}.csv" for folder in emulated)
-    rows = [row for path in paths if path.is_file() for row in read_rows(path, schema) if row["variant"] in (a, b)]
+    rows = [
+        row
+        for path in paths
+        if path.is_file()
+        for row in read_rows(path, schema)
+        if row["variant"] in (a, b)
+    ]
     if rows:
         return results.described(pd.DataFrame(rows))
     found = results.table(table)
@@ -110,7 +142,10 @@ def _own(results: Results, table: str, schema: str, emulated: Sequence[Path], a:
 
 
 def _common(rows: pd.DataFrame, a: str, b: str) -> set[int]:
-    sizes = [set(rows.loc[rows["variant"] == name, "n"].astype(int)) if len(rows) else set() for name in (a, b)]
+    sizes = [
+        set(rows.loc[rows["variant"] == name, "n"].astype(int)) if len(rows) else set()
+        for name in (a, b)
+    ]
     return sizes[0] & sizes[1]
 
 
@@ -130,13 +165,20 @@ def _build(results: Results, built: Path | None, name: str) -> Mapping[str, Any]
 def _cycles(bounds: pd.DataFrame, name: str, n: int) -> dict[str, float]:
     rows = bounds[(bounds["variant"] == name) & (bounds["n"] == n)] if len(bounds) else bounds
     return {
-        UNITS[row["resource"]]: row["minimum_cycles"] for row in rows.to_dict("records") if row["resource"] in UNITS
+        UNITS[row["resource"]]: row["minimum_cycles"]
+        for row in rows.to_dict("records")
+        if row["resource"] in UNITS
     }
 
 
 def compare(found: Known, labels: tuple[str, str]) -> pd.DataFrame:
-    """The table: `COLUMNS`, a row for each metric that either has. `better` names the better one, or says "same"."""
-    units = [Counter(unit, unit, "cycle", -1) for unit in dict.fromkeys([*found.cycles[0], *found.cycles[1]])]
+    """The table: `COLUMNS`, a row for each metric that either has. `better` names the better one,
+    or says "same".
+    """
+    units = [
+        Counter(unit, unit, "cycle", -1)
+        for unit in dict.fromkeys([*found.cycles[0], *found.cycles[1]])
+    ]
     by = "predicted" if found.predicted else "Nsight Compute"
     parts = [("Speed", SPEED, found.timings), ("Build", BUILD, found.builds)]
     parts.append(("Minimum cycles per SM", units, found.cycles))
@@ -164,7 +206,12 @@ def _shown(key: str, one: Any, other: Any) -> bool:
 
 
 def _numbers(one: Any, other: Any) -> bool:
-    return one is not None and other is not None and not isinstance(one, str) and not isinstance(other, str)
+    return (
+        one is not None
+        and other is not None
+        and not isinstance(one, str)
+        and not isinstance(other, str)
+    )
 
 
 def _ratio(one: Any, other: Any) -> float | None:
@@ -209,13 +256,21 @@ def _text(value: Any) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--a", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml")
-    parser.add_argument("--b", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml")
+    parser.add_argument(
+        "--a", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml"
+    )
+    parser.add_argument(
+        "--b", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml"
+    )
     add_options(parser)
     words = "folders with predictions.csv and bounds.csv, as the emulator leaves them"
     parser.add_argument("--emulated", type=Path, nargs="+", default=[], metavar="DIR", help=words)
-    parser.add_argument("--built", type=Path, metavar="DIR", help="folder of VARIANT.json, as the build leaves them")
-    parser.add_argument("--out", required=True, type=Path, metavar="FILE.csv", help="FILE.txt is written, too")
+    parser.add_argument(
+        "--built", type=Path, metavar="DIR", help="folder of VARIANT.json, as the build leaves them"
+    )
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="FILE.csv", help="FILE.txt is written, too"
+    )
     args = parser.parse_args()
     results = of_options(args)
     found = known(results, args.a, args.b, args.emulated, args.built)

@@ -1,7 +1,9 @@
-"""Nsight Compute's counters as a reader wants them: one column each, with ratios and percentages made of the raw ones.
+"""Nsight Compute's counters as a reader wants them: one column each, with ratios and percentages
+made of the raw ones.
 
-`contracts/metrics.yaml` lists the counters that are collected, under our keys. `DERIVED` adds what is made of several,
-`SECTIONS` groups what the comparison of two kernels shows, and `label_of` gives the name and unit of any of them.
+`contracts/metrics.yaml` lists the counters that are collected, under our keys. `DERIVED` adds what
+is made of several, `SECTIONS` groups what the comparison of two kernels shows, and `label_of` gives
+the name and unit of any of them.
 """
 
 from __future__ import annotations
@@ -20,14 +22,26 @@ from contracts.dtypes import Types
 
 SECTOR_BYTES = 32
 INDEX = ["variant", "label", "kind", "family", "dtype", "tensor", "order", "n", "kernel"]
-# What to multiply a counter's value with to have its unit without a prefix; plain units are not listed
-SCALE = {"Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9}
+# What to multiply a counter's value with to have its unit without a prefix; plain units are not
+# listed
+SCALE = {
+    "Kbyte": 1e3,
+    "Mbyte": 1e6,
+    "Gbyte": 1e9,
+    "us": 1e3,
+    "usecond": 1e3,
+    "ms": 1e6,
+    "msecond": 1e6,
+    "s": 1e9,
+}
 
 
 @functools.cache
 def metrics() -> dict[str, dict[str, dict[str, Any]]]:
     """contracts/metrics.yaml: by section and our key, ncu's name and a label."""
-    found: dict[str, dict[str, dict[str, Any]]] = load_yaml(Path(contracts.__file__).parent / "metrics.yaml")
+    found: dict[str, dict[str, dict[str, Any]]] = load_yaml(
+        Path(contracts.__file__).parent / "metrics.yaml"
+    )
     return found
 
 
@@ -38,25 +52,34 @@ def key_of_ncu() -> dict[str, str]:
 
 
 def wide(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row for each variant and size, in the catalogue's order, and a column for each counter under our key.
+    """One row for each variant and size, in the catalogue's order, and a column for each counter
+    under our key.
 
-    rows: of counters or predictions, with the catalogue's columns. Times are in ns, volumes in bytes; `kernel` is the
-    function that ran. Counters that contracts/metrics.yaml does not have keep ncu's name.
+    rows: of counters or predictions, with the catalogue's columns. Times are in ns, volumes in
+    bytes; `kernel` is the function that ran. Counters that contracts/metrics.yaml does not have
+    keep ncu's name.
     """
     if rows.empty:
         return pd.DataFrame(columns=INDEX)
     scale = rows["unit"].map(lambda unit: SCALE.get(unit, 1.0))
     rows = rows.assign(
-        metric=rows["metric"].map(lambda name: key_of_ncu().get(name, name)), value=rows["value"].astype(float) * scale
+        metric=rows["metric"].map(lambda name: key_of_ncu().get(name, name)),
+        value=rows["value"].astype(float) * scale,
     )
     of_row = rows.groupby(["variant", "n"])
     rows = rows.assign(kernel=of_row["kernel"].transform("last"))
-    pivoted = rows.pivot_table(index=INDEX, columns="metric", values="value", aggfunc="last", sort=False)
-    found = pivoted.reset_index().rename_axis(columns=None).sort_values(["order", "n"], ignore_index=True)
+    pivoted = rows.pivot_table(
+        index=INDEX, columns="metric", values="value", aggfunc="last", sort=False
+    )
+    found = (
+        pivoted.reset_index()
+        .rename_axis(columns=None)
+        .sort_values(["order", "n"], ignore_index=True)
+    )
     return found.assign(**{name: rule(found) for name, rule in DERIVED.items()})
 
 
-# ---- counters made of others ----------------------------------------------------------------------------------------
+# ---- counters made of others ---------------------------------------------------------------------
 
 
 def column(rows: pd.DataFrame, key: str) -> pd.Series:
@@ -71,7 +94,9 @@ def total(*keys: str) -> Callable[[pd.DataFrame], pd.Series]:
 
 def percent(part: str, whole: str) -> Callable[[pd.DataFrame], pd.Series]:
     """100 part / whole; NaN where the whole is zero."""
-    return lambda rows: 100 * column(rows, part) / column(rows, whole).where(lambda value: value > 0)
+    return lambda rows: (
+        100 * column(rows, part) / column(rows, whole).where(lambda value: value > 0)
+    )
 
 
 def _excess(actual: str, ideal: str) -> Callable[[pd.DataFrame], pd.Series]:
@@ -81,14 +106,20 @@ def _excess(actual: str, ideal: str) -> Callable[[pd.DataFrame], pd.Series]:
 def _through_l1(rows: pd.DataFrame, sectors: str, matrices: int) -> pd.Series:
     """Whether a count of sectors holds at least half of so many n x n matrices, each moved once.
 
-    Copies of the tensor memory accelerator do not pass the counted path; what is left then says nothing of the kernel.
+    Copies of the tensor memory accelerator do not pass the counted path; what is left then says
+    nothing of the kernel.
     """
     element_bytes = rows["dtype"].map(lambda name: Types.named(name).ab.bytes)
-    return column(rows, sectors) * SECTOR_BYTES >= 0.5 * matrices * rows["n"].astype(float) ** 2 * element_bytes
+    return (
+        column(rows, sectors) * SECTOR_BYTES
+        >= 0.5 * matrices * rows["n"].astype(float) ** 2 * element_bytes
+    )
 
 
 def _bytes_per_sector(op: str, matrices: int) -> Callable[[pd.DataFrame], pd.Series]:
-    """ncu's ratio, NaN where it is 0: then every access that was counted is a cp.async, for which ncu has none."""
+    """ncu's ratio, NaN where it is 0: then every access that was counted is a cp.async, for which
+    ncu has none.
+    """
 
     def ratio(rows: pd.DataFrame) -> pd.Series:
         value = column(rows, f"global_{op}_bytes_per_sector")
@@ -114,18 +145,20 @@ DERIVED: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
     "dram_gb_per_s": lambda rows: total("dram_read", "dram_write")(rows) / column(rows, "duration"),
     "no_eligible": lambda rows: 100 - column(rows, "issue_active"),
     "imbalance_percent": lambda rows: percent("sm_cycles_most", "sm_cycles_mean")(rows) - 100,
-    "math_pipe": lambda rows: column(rows, "tensor_pipe").where(rows["tensor"].astype(bool), column(rows, "fma_pipe")),
+    "math_pipe": lambda rows: column(rows, "tensor_pipe").where(
+        rows["tensor"].astype(bool), column(rows, "fma_pipe")
+    ),
     "duration_us": lambda rows: column(rows, "duration") / 1e3,
 }
 
 
-# ---- what is shown, and how -----------------------------------------------------------------------------------------
+# ---- what is shown, and how ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Counter:
-    """A counter in a figure or table: its key, label and unit. `better` is +1 where more is better, -1 where less is,
-    0 where neither is."""
+    """A counter in a figure or table: its key, label and unit. `better` is +1 where more is better,
+    -1 where less is, 0 where neither is."""
 
     key: str
     label: str
@@ -152,7 +185,9 @@ SECTIONS: dict[str, list[Counter]] = {
     ],
     "Memory": [
         Counter("load_bytes_per_sector", "Global load, bytes used per 32-byte sector", "byte", +1),
-        Counter("store_bytes_per_sector", "Global store, bytes used per 32-byte sector", "byte", +1),
+        Counter(
+            "store_bytes_per_sector", "Global store, bytes used per 32-byte sector", "byte", +1
+        ),
         Counter("global_excess_percent", "Excessive L2 sectors of global accesses", "%", -1),
         Counter("shared_conflicts", "Shared bank conflicts, loads and stores", "", -1),
         Counter("shared_load_conflicts", "Shared bank conflicts, loads", "", -1),
@@ -183,7 +218,9 @@ SECTIONS: dict[str, list[Counter]] = {
 
 @functools.cache
 def shown() -> dict[str, Counter]:
-    """Every counter by key, with its label and unit: those of `SECTIONS`, then the other ones of metrics.yaml."""
+    """Every counter by key, with its label and unit: those of `SECTIONS`, then the other ones of
+    metrics.yaml.
+    """
     found = {one.key: one for section in SECTIONS.values() for one in section}
     for section, entries in metrics().items():
         for key, entry in entries.items():
@@ -191,16 +228,21 @@ def shown() -> dict[str, Counter]:
             unit = "cycles per instruction" if section == "stalls" else unit
             found.setdefault(key, Counter(key, entry["label"], unit))
     for key in DERIVED:
-        found.setdefault(key, Counter(key, key.replace("_", " ").capitalize(), "%" if "percent" in key else ""))
+        found.setdefault(
+            key, Counter(key, key.replace("_", " ").capitalize(), "%" if "percent" in key else "")
+        )
     return found
 
 
 def top_stall(row: Any) -> tuple[str, float] | None:
-    """The reason for which warps wait longest and its cycles per issued instruction. Being ready is no wait.
+    """The reason for which warps wait longest and its cycles per issued instruction. Being ready is
+    no wait.
 
     row: a mapping of counters by key; None where no stall was counted.
     """
     ready = ("stall_selected", "stall_not_selected")
-    known = {key: row[key] for key in metrics()["stalls"] if key not in ready and pd.notna(row.get(key))}
+    known = {
+        key: row[key] for key in metrics()["stalls"] if key not in ready and pd.notna(row.get(key))
+    }
     key = max(known, key=lambda name: known[name], default=None)
     return (metrics()["stalls"][key]["label"], float(known[key])) if key else None

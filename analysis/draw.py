@@ -3,8 +3,8 @@
     python -m analysis.draw --results data/h100 --catalogue results/variants.csv --out results/figures
         NAME [NAME:EXPERIMENT ...]
 
-A figure of one experiment is written as NAME_EXPERIMENT. --here names the folder of this tree's own build and
-emulation.
+A figure of one experiment is written as NAME_EXPERIMENT. --here names the folder of this tree's own
+build and emulation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ EXPERIMENTS = Path("experiments")
 
 
 def draw(results: Results, names: Sequence[str], out: Path) -> None:
-    """Draw figures, NAME or NAME:EXPERIMENT, into a folder. Raises `UserError` for a name that is none."""
+    """Draw figures, NAME or NAME:EXPERIMENT, into a folder.
+
+    Raises `UserError` for a name that is none.
+    """
     experiments = {path.stem: path for path in EXPERIMENTS.glob("*.yaml")}
     chosen: list[tuple[str, str | None]] = []
     for name in names:
@@ -52,8 +55,12 @@ def draw(results: Results, names: Sequence[str], out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_options(parser)
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="for NAME.svg and NAME.pdf")
-    parser.add_argument("names", nargs="+", metavar="NAME[:EXPERIMENT]", help=f"figures: {', '.join(FIGURES)}")
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="for NAME.svg and NAME.pdf"
+    )
+    parser.add_argument(
+        "names", nargs="+", metavar="NAME[:EXPERIMENT]", help=f"figures: {', '.join(FIGURES)}"
+    )
     args = parser.parse_args()
     results = of_options(args)
     draw(results, args.names, args.out)

@@ -1,7 +1,8 @@
 """Values with an interval, and comparisons that hold, do not hold, or are undecided.
 
-Interval arithmetic: the result of an operation contains every result that values inside the operands' intervals can
-give (Moore, Kearfott and Cloud, Introduction to Interval Analysis, 2009, chapter 2).
+Interval arithmetic: the result of an operation contains every result that values inside the
+operands' intervals can give (Moore, Kearfott and Cloud, Introduction to Interval Analysis, 2009,
+chapter 2).
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ class Estimate:
         """A plain number as an exact estimate. Raises `UserError` for anything else."""
         if isinstance(value, Estimate):
             return value
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or not math.isfinite(value)
+        ):
             raise UserError(f"{value!r} is not allowed; allowed: a finite number")
         return cls(float(value), float(value), float(value))
 
@@ -69,7 +74,9 @@ class Estimate:
     def __pow__(self, exponent: Any) -> Estimate:
         power = Estimate.of(exponent).value
         if self.low <= 0:
-            raise UserError(f"{self} ** {power:g} is not allowed; allowed: powers of what is above zero")
+            raise UserError(
+                f"{self} ** {power:g} is not allowed; allowed: powers of what is above zero"
+            )
         return Estimate.around(self.value**power, (self.low**power, self.high**power))
 
     def __neg__(self) -> Estimate:
@@ -81,22 +88,40 @@ class Estimate:
 
     def __lt__(self, other: Any) -> Truth:
         other = Estimate.of(other)
-        return Truth(_decided(self.high < other.low, self.low >= other.high), compared(self, "<", other), self)
+        return Truth(
+            _decided(self.high < other.low, self.low >= other.high),
+            compared(self, "<", other),
+            self,
+        )
 
     def __gt__(self, other: Any) -> Truth:
         other = Estimate.of(other)
-        return Truth(_decided(self.low > other.high, self.high <= other.low), compared(self, ">", other), self)
+        return Truth(
+            _decided(self.low > other.high, self.high <= other.low),
+            compared(self, ">", other),
+            self,
+        )
 
     def __le__(self, other: Any) -> Truth:
         other = Estimate.of(other)
-        return Truth(_decided(self.high <= other.low, self.low > other.high), compared(self, "<=", other), self)
+        return Truth(
+            _decided(self.high <= other.low, self.low > other.high),
+            compared(self, "<=", other),
+            self,
+        )
 
     def __ge__(self, other: Any) -> Truth:
         other = Estimate.of(other)
-        return Truth(_decided(self.low >= other.high, self.high < other.low), compared(self, ">=", other), self)
+        return Truth(
+            _decided(self.low >= other.high, self.high < other.low),
+            compared(self, ">=", other),
+            self,
+        )
 
     def text(self, digits: int = 3) -> str:
-        """The value, and its interval where that is another number at so many significant digits."""
+        """The value, and its interval where that is another number at so many significant
+        digits.
+        """
         texts = [number(value, digits) for value in (self.value, self.low, self.high)]
         return texts[0] if len(set(texts)) == 1 else f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
@@ -134,8 +159,12 @@ class Truth:
 
 
 def compared(a: Estimate, sign: str, b: Estimate) -> str:
-    """Two values as a comparison shows them, with as many digits as it takes to tell them apart, five at most."""
-    apart = (count for count in (3, 4) if float(number(a.value, count)) != float(number(b.value, count)))
+    """Two values as a comparison shows them, with as many digits as it takes to tell them apart,
+    five at most.
+    """
+    apart = (
+        count for count in (3, 4) if float(number(a.value, count)) != float(number(b.value, count))
+    )
     digits = 3 if a.value == b.value else next(apart, 5)
     return f"{a.text(digits)} {sign} {b.text(digits)}"
 
@@ -145,7 +174,10 @@ def _decided(yes: bool, no: bool) -> bool | None:
 
 
 def all_of(*parts: Truth | bool) -> Truth:
-    """Whether all of several comparisons hold. A plain True or False is a comparison without words."""
+    """Whether all of several comparisons hold.
+
+    A plain True or False is a comparison without words.
+    """
     truths = [_truth(part) for part in parts]
     holds = _decided(all(one.holds for one in truths), any(one.holds is False for one in truths))
     return Truth(holds, _words(truths, " and "), truths[0].ours)
@@ -161,7 +193,9 @@ def any_of(*parts: Truth | bool) -> Truth:
 def not_(part: Truth | bool) -> Truth:
     """The opposite of a comparison; undecided stays undecided."""
     truth = _truth(part)
-    return Truth(None if truth.holds is None else not truth.holds, f"not ({truth.words})", truth.ours)
+    return Truth(
+        None if truth.holds is None else not truth.holds, f"not ({truth.words})", truth.ours
+    )
 
 
 def _truth(part: Any) -> Truth:
@@ -189,7 +223,9 @@ def greatest(values: Iterable[Any]) -> Estimate:
 
 
 def mean(values: Iterable[Any]) -> Estimate:
-    """The arithmetic mean of several; independent rows narrow its interval: half-widths add as squares."""
+    """The arithmetic mean of several; independent rows narrow its interval: half-widths add as
+    squares.
+    """
     found = [Estimate.of(value) for value in values]
     middle = sum(one.value for one in found) / len(found)
     half = math.sqrt(sum(((one.high - one.low) / 2) ** 2 for one in found)) / len(found)
@@ -197,7 +233,9 @@ def mean(values: Iterable[Any]) -> Estimate:
 
 
 def geometric_mean(values: Iterable[Any]) -> Estimate:
-    """The geometric mean of several above zero; its interval is that of the mean of their logarithms."""
+    """The geometric mean of several above zero; its interval is that of the mean of their
+    logarithms.
+    """
     found = [Estimate.of(value) for value in values]
     logs = mean(Estimate(*map(math.log, (one.value, one.low, one.high))) for one in found)
     return Estimate(*map(math.exp, (logs.value, logs.low, logs.high)))

@@ -3,11 +3,12 @@
     python -m analysis.findings --archives data/h100 data/h200 --catalogue results/variants.csv \
         --out results/tables/findings.json
 
-A finding is a function of `FINDINGS`. It says whether it holds on a GPU, in a title that is true as it stands and in
-one or two sentences with its numbers. They do not name the GPU: README, paper and explorer put it before them.
-Fractions of cuBLAS are interleaved. `holds` is None where the intervals leave it undecided (within noise), and where a
-table is missing. findings.json is a list of {name, title, holds, sentence,
-numbers, rows, gpus}: the first GPU's own, and in `gpus` those of each GPU, with gpu, model, date and processes.
+A finding is a function of `FINDINGS`. It says whether it holds on a GPU, in a title that is true as
+it stands and in one or two sentences with its numbers. They do not name the GPU: README, paper and
+explorer put it before them. Fractions of cuBLAS are interleaved. `holds` is None where the
+intervals leave it undecided (within noise), and where a table is missing. findings.json is a list
+of {name, title, holds, sentence, numbers, rows, gpus}: the first GPU's own, and in `gpus` those of
+each GPU, with gpu, model, date and processes.
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ LAST_RUNGS = {  # of each ladder, with the fraction of cuBLAS that its text publ
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding on one GPU. numbers: plain values by name, fractions of one. rows: what a table or figure shows."""
+    """A finding on one GPU. numbers: plain values by name, fractions of one. rows: what a table or
+    figure shows.
+    """
 
     holds: bool | None
     title: str
@@ -63,7 +66,7 @@ class Finding:
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 
-# ---- correctness ----------------------------------------------------------------------------------------------------
+# ---- correctness ---------------------------------------------------------------------------------
 
 
 def silently_wrong(numbers: Numbers) -> Finding:
@@ -74,12 +77,27 @@ def silently_wrong(numbers: Numbers) -> Finding:
     tools = published[published["tool"].isin(SANITIZERS)]
     measured, wrong = own["device"] != "ptxsim", int(own["wrong"])
     values = {"arch": own["arch"], "measured": bool(measured), "n": int(own["n"]), "wrong": wrong}
-    values |= {"elements": int(own["elements"]), "silent_tools": list(tools.loc[tools["faults"] == 0, "tool"])}
-    values |= {"emulated_wrong": int(emulated["wrong"]), "faults": int(emulated["faults"]), "fault": emulated["fault"]}
+    values |= {
+        "elements": int(own["elements"]),
+        "silent_tools": list(tools.loc[tools["faults"] == 0, "tool"]),
+    }
+    values |= {
+        "emulated_wrong": int(emulated["wrong"]),
+        "faults": int(emulated["faults"]),
+        "fault": emulated["fault"],
+    }
     values |= {"misplaced_fraction": misplaced_fraction(1024 if wrong else 0)}
     values |= {"repaired_wrong": int(runs.loc[runs["xor_of"] == "offset", "wrong"].max())}
-    holds = wrong > 0 and values["repaired_wrong"] == 0 and len(values["silent_tools"]) == len(tools)
-    found = "silently wrong on Hopper" if holds else "wrong, but not silently" if wrong else "right on this GPU"
+    holds = (
+        wrong > 0 and values["repaired_wrong"] == 0 and len(values["silent_tools"]) == len(tools)
+    )
+    found = (
+        "silently wrong on Hopper"
+        if holds
+        else "wrong, but not silently"
+        if wrong
+        else "right on this GPU"
+    )
     title = f"The double buffer of a published SGEMM is {found}"
     sentence = "" if measured else f"Emulated for {own['arch']}: "
     sentence += f"rebuilt, the double buffer of sgemm.cu's 128x128x8 gets {wrong:,} of {values['elements']:,} fp32 "
@@ -95,9 +113,21 @@ def silently_wrong(numbers: Numbers) -> Finding:
 def _runs_of_xor(results: Results) -> pd.DataFrame:
     """Runs of the study on this GPU, then those of the emulator for its architecture."""
     runs = pd.read_csv(WRONG, keep_default_na=False)
-    lacking = {"device", "tool", "arch", "xor_of", "n", "wrong", "elements", "faults", "fault"} - set(runs.columns)
+    lacking = {
+        "device",
+        "tool",
+        "arch",
+        "xor_of",
+        "n",
+        "wrong",
+        "elements",
+        "faults",
+        "fault",
+    } - set(runs.columns)
     if lacking:
-        raise UserError(f"{WRONG}: no column {min(lacking)}; python -m experiments.studies xor_double_buffer has it")
+        raise UserError(
+            f"{WRONG}: no column {min(lacking)}; python -m experiments.studies xor_double_buffer has it"
+        )
     runs = runs.assign(faults=pd.to_numeric(runs["faults"]))
     number = re.search(r"\d+", str(results.machine["arch"]))
     arch = "sm_90" if number and int(number[0]) >= 90 else "sm_86"
@@ -108,36 +138,57 @@ def _runs_of_xor(results: Results) -> pd.DataFrame:
 
 
 def misplaced_fraction(first: int) -> float:
-    """Which part of the second tile of B is stored elsewhere than it is read, where shared memory begins at `first`.
+    """Which part of the second tile of B is stored elsewhere than it is read, where shared memory
+    begins at `first`.
 
-    Eight rows of 512 bytes lie 16384 bytes into the array. A store takes the XOR with 4096 of its row's address, a load
-    that of the tile's address, and adds the row afterwards.
+    Eight rows of 512 bytes lie 16384 bytes into the array. A store takes the XOR with 4096 of its
+    row's address, a load that of the tile's address, and adds the row afterwards.
     """
     tile = first + 16384
     rows = range(0, 4096, 512)
     return sum((tile + row) ^ 4096 != (tile ^ 4096) + row for row in rows) / len(rows)
 
 
-# ---- counters and what follows from them ----------------------------------------------------------------------------
+# ---- counters and what follows from them ---------------------------------------------------------
 
 
 def conflicts_moved(numbers: Numbers) -> Finding:
-    """A swizzle of the stores alone, which moves bank conflicts to the loads; and what holds over all steps."""
+    """A swizzle of the stores alone, which moves bank conflicts to the loads; and what holds over
+    all steps.
+    """
     before, after = pair = ("sgemm_at_tiling", "sgemm_at_swizzle_stores")
     stores, total = (
-        [_value(numbers, name, f"shared_{key}") for name in pair] for key in ("store_conflicts", "conflicts")
+        [_value(numbers, name, f"shared_{key}") for name in pair]
+        for key in ("store_conflicts", "conflicts")
     )
     fractions = [_fraction(numbers, name) for name in pair]
     gain = numbers.speedup(after, before)
     steps = _conflict_steps(numbers)
-    fewer, more = ([row for row in steps if sign * row["conflicts"] >= MANY_CONFLICTS] for sign in (-1, 1))
+    fewer, more = (
+        [row for row in steps if sign * row["conflicts"] >= MANY_CONFLICTS] for sign in (-1, 1)
+    )
     removed = 1 - stores[1] / stores[0]
-    values = {"n": SIZE, "label": _label(numbers, after), "over_label": _label(numbers, before), "speedup": gain.value}
-    values |= {"removed_fraction": removed, "fraction_before": fractions[0].value, "fraction_after": fractions[1].value}
+    values = {
+        "n": SIZE,
+        "label": _label(numbers, after),
+        "over_label": _label(numbers, before),
+        "speedup": gain.value,
+    }
+    values |= {
+        "removed_fraction": removed,
+        "fraction_before": fractions[0].value,
+        "fraction_after": fractions[1].value,
+    }
     values |= dict(zip(("store_conflicts_before", "store_conflicts_after"), stores, strict=True))
     values |= dict(zip(("conflicts_before", "conflicts_after"), total, strict=True))
-    values |= {"steps_fewer": len(fewer), "steps_fewer_faster": sum(row["faster"] is True for row in fewer)}
-    values |= {"steps_more": len(more), "steps_more_slower": sum(row["faster"] is False for row in more)}
+    values |= {
+        "steps_fewer": len(fewer),
+        "steps_fewer_faster": sum(row["faster"] is True for row in fewer),
+    }
+    values |= {
+        "steps_more": len(more),
+        "steps_more_slower": sum(row["faster"] is False for row in more),
+    }
     holds = (gain < 1).holds if removed >= REMOVED and total[1] > total[0] else False
     title = _chosen(
         holds,
@@ -154,7 +205,9 @@ def conflicts_moved(numbers: Numbers) -> Finding:
 
 
 def _conflict_steps(numbers: Numbers) -> list[dict[str, Any]]:
-    """Each step with known conflicts and speed: by how many conflicts changed, and whether it is faster."""
+    """Each step with known conflicts and speed: by how many conflicts changed, and whether it is
+    faster.
+    """
     found = []
     for step in worklogs.steps():
         pair = (step["over"], step["variant"])
@@ -165,7 +218,12 @@ def _conflict_steps(numbers: Numbers) -> list[dict[str, Any]]:
             gain = numbers.speedup(step["variant"], step["over"])
         except Missing:
             continue
-        row = {"variant": step["variant"], "over": step["over"], "conflicts": after - before, "speedup": gain.value}
+        row = {
+            "variant": step["variant"],
+            "over": step["over"],
+            "conflicts": after - before,
+            "speedup": gain.value,
+        }
         found.append(row | {"faster": (gain > 1).holds})
     return found
 
@@ -177,7 +235,12 @@ def steps_pay(numbers: Numbers) -> Finding:
     if not meant:
         raise Missing("no step has both counters and times")
     count = Counter(row["outcome"] for row in meant)
-    words = {"faster": "faster", "within": "within 2%", "slower": "slower", "undecided": "undecided"}
+    words = {
+        "faster": "faster",
+        "within": "within 2%",
+        "slower": "slower",
+        "undecided": "undecided",
+    }
     values: dict[str, Any] = {"n": SIZE, "steps": len(rows), "as_meant": len(meant)}
     values |= {key: count[word] for key, word in words.items()}
     idle = values["within"] + values["slower"]
@@ -200,7 +263,9 @@ def steps_pay(numbers: Numbers) -> Finding:
 
 
 def _step_outcomes(results: Results) -> list[dict[str, Any]]:
-    """Each step with counters and times, controls left out: speedup, whether it moved as meant, and its outcome."""
+    """Each step with counters and times, controls left out: speedup, whether it moved as meant, and
+    its outcome.
+    """
     controls = {(step["variant"], step["over"]) for step in worklogs.steps() if step.get("control")}
     table = steps_table(results)
     table = table[table["speedup"].notna()]
@@ -211,30 +276,54 @@ def _step_outcomes(results: Results) -> list[dict[str, Any]]:
         gain = Estimate(*(float(group[f"speedup{end}"].iloc[0]) for end in ("", "_low", "_high")))
         within = gain.low >= 1 - PAYS and gain.high <= 1 + PAYS
         outcome = (
-            "faster" if gain > 1 + PAYS else "slower" if gain < 1 - PAYS else "within 2%" if within else "undecided"
+            "faster"
+            if gain > 1 + PAYS
+            else "slower"
+            if gain < 1 - PAYS
+            else "within 2%"
+            if within
+            else "undecided"
         )
-        row = {"variant": pair[0], "over": pair[1], "changed": group["changed"].iloc[0], "speedup": gain.value}
-        rows.append(row | {"as_meant": bool((group["moved"] == "as meant").all()), "outcome": outcome})
+        row = {
+            "variant": pair[0],
+            "over": pair[1],
+            "changed": group["changed"].iloc[0],
+            "speedup": gain.value,
+        }
+        rows.append(
+            row | {"as_meant": bool((group["moved"] == "as meant").all()), "outcome": outcome}
+        )
     return rows
 
 
 def merged_loads(numbers: Numbers) -> Finding:
-    """What a 128-bit load of shared memory costs where neighbouring lanes want the same words, and a kernel without."""
+    """What a 128-bit load of shared memory costs where neighbouring lanes want the same words, and
+    a kernel without.
+    """
     loads = numbers.results.raw("ffma_issue")
-    # Two warps for each scheduler keep the issue port busy. With a stride, lanes wait for banks instead.
+    # Two warps for each scheduler keep the issue port busy. With a stride, lanes wait for banks
+    # instead.
     loads = loads[(loads["beside"] == "load") & (loads["warps"] == 8) & (loads["bits"] == 128)]
     loads = loads[~loads["lanes"].str.startswith("stride")]
     if loads.empty:
         raise Missing("ffma_issue.csv has no 128-bit loads of eight warps")
-    merged = loads["wavefronts"] == 2  # of four; a load of three is merged in one half-warp only, and costs no more
+    # of four; a load of three is merged in one half-warp only, and costs no more
+    merged = loads["wavefronts"] == 2
     extra = loads["extra"].astype(float)
     plain_cycles, merged_cycles = float(extra[~merged].median()), float(extra[merged].median())
     before, after = "sgemm_t128x256x8_cpasync", "sgemm_t128x256x8_apart"
     gain = numbers.speedup(after, before)
-    values: dict[str, Any] = {"plain_cycles": plain_cycles, "merged_cycles": merged_cycles, "n": SIZE}
+    values: dict[str, Any] = {
+        "plain_cycles": plain_cycles,
+        "merged_cycles": merged_cycles,
+        "n": SIZE,
+    }
     values["speedup"] = gain.value
     values |= {"label": _label(numbers, after), "fraction": _fraction(numbers, after).value}
-    values |= {"over_label": _label(numbers, before), "over_fraction": _fraction(numbers, before).value}
+    values |= {
+        "over_label": _label(numbers, before),
+        "over_fraction": _fraction(numbers, before).value,
+    }
     holds = (gain > 1).holds if merged_cycles - plain_cycles >= COSTS else False
     title = _chosen(
         holds,
@@ -259,21 +348,36 @@ def emulator(numbers: Numbers) -> Finding:
     conflicts = table[table["counter"].isin(["shared_load_conflicts", "shared_store_conflicts"])]
     values = {key: int(table[key].sum()) for key in ("pairs", "exact", "within_1_percent")}
     values |= {f"conflict_{key}": int(conflicts[key].sum()) for key in ("pairs", "exact")}
-    values |= {"counters": len(table), "counters_exact": int((table["exact"] == table["pairs"]).sum())}
+    values |= {
+        "counters": len(table),
+        "counters_exact": int((table["exact"] == table["pairs"]).sum()),
+    }
     exact, near = (values[key] / values["pairs"] for key in ("exact", "within_1_percent"))
     few = values["conflict_exact"] < FEW * values["conflict_pairs"]
-    title = "The emulator predicts most counter values exactly" + (", but few bank conflicts" if few else "")
-    title = title if exact > MOST else "The emulator predicts at most half of the counter values exactly"
+    title = "The emulator predicts most counter values exactly" + (
+        ", but few bank conflicts" if few else ""
+    )
+    title = (
+        title
+        if exact > MOST
+        else "The emulator predicts at most half of the counter values exactly"
+    )
     sentence = (
         f"Of {values['pairs']:,} values of {len(table)} counters, {_percent(exact)} are exact and {_percent(near)} lie "
         f"within 1%. {values['counters_exact']} counters are exact for every kernel; bank conflicts are in "
         f"{values['conflict_exact']} of {values['conflict_pairs']} values."
     )
     rows = _records(table.drop(columns=["metric"]))
-    return Finding(exact > MOST, title, sentence, values | {"exact_fraction": exact, "near_fraction": near}, rows)
+    return Finding(
+        exact > MOST,
+        title,
+        sentence,
+        values | {"exact_fraction": exact, "near_fraction": near},
+        rows,
+    )
 
 
-# ---- speed ----------------------------------------------------------------------------------------------------------
+# ---- speed ---------------------------------------------------------------------------------------
 
 
 def hopper_level(numbers: Numbers) -> Finding:
@@ -288,10 +392,14 @@ def hopper_level(numbers: Numbers) -> Finding:
     level = all_of(*(one >= 1 - LEVEL for (_, n), one in best.items() if n >= 4096)).holds
     pingpong = {n: _fraction(numbers, "hgemm_wgmma_pingpong_bf16", n) for n in sizes}
     behind = all_of(*(pingpong[n] < 1 - LEVEL for n in (8192, 16384))).holds
-    values: dict[str, Any] = {"behind": behind} | {f"{dtype}_{n}": one.value for (dtype, n), one in best.items()}
+    values: dict[str, Any] = {"behind": behind} | {
+        f"{dtype}_{n}": one.value for (dtype, n), one in best.items()
+    }
     values |= {f"pingpong_bf16_{n}": one.value for n, one in pingpong.items()}
     kernels = {"pingpong": "hgemm_wgmma_pingpong_bf16", "streamk": "hgemm_wgmma_streamk_bf16"}
-    values |= _known(numbers, {f"{key}_dram_bytes": (name, "dram_bytes", 16384) for key, name in kernels.items()})
+    values |= _known(
+        numbers, {f"{key}_dram_bytes": (name, "dram_bytes", 16384) for key, name in kernels.items()}
+    )
     in_step = "hgemm_wgmma_pingpong_in_step_bf16"  # ping-pong with its clusters held together
     values |= _known(numbers, {"in_step_bf16_8192": (in_step, "fraction", 8192)})
     title = _chosen(
@@ -320,7 +428,13 @@ def fp32_simt(numbers: Numbers) -> Finding:
     undecided = any((one > 1).holds is None for n, one in own.items() if n >= LARGE)
     holds = True if first is not None and first <= LARGE else None if undecided else False
     fractions, label = [one.value for one in own.values()], _label(numbers, name)
-    values = {"label": label, "sizes": len(own), "first_n": min(own), "last_n": max(own), "from_n": first}
+    values = {
+        "label": label,
+        "sizes": len(own),
+        "first_n": min(own),
+        "last_n": max(own),
+        "from_n": first,
+    }
     values |= {"least_fraction": min(fractions), "greatest_fraction": max(fractions)}
     title = _chosen(
         holds,
@@ -335,34 +449,52 @@ def fp32_simt(numbers: Numbers) -> Finding:
 
 
 def _fastest_simt(numbers: Numbers) -> dict[int, tuple[str, Estimate]]:
-    """The fastest fp32 kernel without tensor cores at each size of sgemm_sizes, with its fraction of cuBLAS."""
+    """The fastest fp32 kernel without tensor cores at each size of sgemm_sizes, with its fraction
+    of cuBLAS.
+    """
     rows = numbers.results.squares
-    rows = rows[(rows["experiment"] == "sgemm_sizes") & (rows["kind"] == "kernel") & (rows["dtype"] == "fp32")]
+    rows = rows[
+        (rows["experiment"] == "sgemm_sizes")
+        & (rows["kind"] == "kernel")
+        & (rows["dtype"] == "fp32")
+    ]
     rows = rows[(rows["data"] == "uniform") & (rows["clock_policy"] == "boost")]
     rows = rows[~rows["tensor"].astype(bool)]
     if rows.empty:
         raise Missing("sgemm_sizes was not measured")
     rows = rows.loc[rows.groupby("n")["fraction"].idxmax()].sort_values("n")
     return {
-        int(row["n"]): (row["variant"], _fraction(numbers, row["variant"], int(row["n"]))) for row in _records(rows)
+        int(row["n"]): (row["variant"], _fraction(numbers, row["variant"], int(row["n"])))
+        for row in _records(rows)
     }
 
 
 def three_tf32(numbers: Numbers) -> Finding:
     """Three TF32 products for one of fp32: how fast, and how exact."""
     name = "sgemm_3xtf32_wgmma_outside"
-    fractions = {n: _fraction(numbers, name, n) for n in numbers.sizes(name, experiment="fp32_tensor")}
+    fractions = {
+        n: _fraction(numbers, name, n) for n in numbers.sizes(name, experiment="fp32_tensor")
+    }
     errors = numbers.results.table("error_over_k")
     rms = errors[errors["device"] == "gpu"].pivot_table("rms", ["data", "k"], "variant")
     if not {name, "cublas_fp32"} <= set(rms.columns):
         raise Missing("error_over_k.csv lacks 3xTF32 or cuBLAS on this GPU")
     ratio = (rms[name] / rms["cublas_fp32"]).rename("ratio").reset_index()
-    wide = ratio["data"] == "wide"  # exponents over sixty powers of two, where few products make a sum
+    # exponents over sixty powers of two, where few products make a sum
+    wide = ratio["data"] == "wide"
     ordinary = ratio.loc[~wide & (ratio["k"] >= LONG), "ratio"]
     least, most = (choose(one.value for one in fractions.values()) for choose in (min, max))
-    values: dict[str, Any] = {"label": _label(numbers, name), "least_fraction": least, "greatest_fraction": most}
-    values |= {f"fraction_{n}": one.value for n, one in fractions.items()} | {"first_n": min(fractions)}
-    values |= {f"tflops_{n}": _value(numbers, name, "tflops", n) for n in fractions} | {"last_n": max(fractions)}
+    values: dict[str, Any] = {
+        "label": _label(numbers, name),
+        "least_fraction": least,
+        "greatest_fraction": most,
+    }
+    values |= {f"fraction_{n}": one.value for n, one in fractions.items()} | {
+        "first_n": min(fractions)
+    }
+    values |= {f"tflops_{n}": _value(numbers, name, "tflops", n) for n in fractions} | {
+        "last_n": max(fractions)
+    }
     values |= {
         "least_error_ratio": float(ordinary.min()),
         "greatest_error_ratio": float(ordinary.max()),
@@ -378,7 +510,11 @@ def three_tf32(numbers: Numbers) -> Finding:
         f"At n >= {LARGE} three TF32 products replace one of fp32: "
         "faster, and for long sums more exact on ordinary data",
         f"At n >= {LARGE} three TF32 products are "
-        + ("faster than cuBLAS fp32, but less exact" if faster else "not always faster than cuBLAS fp32"),
+        + (
+            "faster than cuBLAS fp32, but less exact"
+            if faster
+            else "not always faster than cuBLAS fp32"
+        ),
         f"Whether three TF32 products are faster than cuBLAS fp32 at n >= {LARGE} is within noise",
     )
     sentence = (
@@ -390,20 +526,30 @@ def three_tf32(numbers: Numbers) -> Finding:
 
 
 def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
-    """The last rung of each ladder: the fraction of cuBLAS that its text publishes, and the one here."""
+    """The last rung of each ladder: the fraction of cuBLAS that its text publishes, and the one
+    here.
+    """
     rows: list[dict[str, Any]] = []
     kept = {}
     for name, expression in LAST_RUNGS.items():
         here, published = _fraction(numbers, name), Estimate.of(numbers.evaluate(expression))
         kept[name] = here / published
-        row = {"variant": name, "label": _label(numbers, name), "published": published.value, "here": here.value}
+        row = {
+            "variant": name,
+            "label": _label(numbers, name),
+            "published": published.value,
+            "here": here.value,
+        }
         rows.append(row | {"kept": kept[name].value})
     half, plain = rows[-1], list(kept.values())[:-1]  # the last one has tensor cores
     holds = all_of(*(one >= KEPT for one in plain), kept[half["variant"]] < KEPT).holds
     least, most = estimates.least(plain), estimates.greatest(plain)
     values: dict[str, Any] = {"n": SIZE, "least_kept": least.value, "greatest_kept": most.value}
     values |= {f"half_{key}": half[key] for key in ("label", "published", "here", "kept")}
-    rates = [numbers.results.machine["ceilings"].get(f"bf16_{kind}_flop_per_clock_sm") for kind in ("mma", "wgmma")]
+    rates = [
+        numbers.results.machine["ceilings"].get(f"bf16_{kind}_flop_per_clock_sm")
+        for kind in ("mma", "wgmma")
+    ]
     values["mma_of_wgmma"] = rates[0] / rates[1] if all(rates) else None
     title = _chosen(
         holds,
@@ -417,7 +563,9 @@ def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
         f"{_percent(half['published'])}"
     )
     if values["mma_of_wgmma"]:
-        sentence += f"; loops of `mma.sync` reach {_percent(values['mma_of_wgmma'])} of `wgmma`'s rate"
+        sentence += (
+            f"; loops of `mma.sync` reach {_percent(values['mma_of_wgmma'])} of `wgmma`'s rate"
+        )
     return Finding(holds, title, f"{sentence}.", values, rows)
 
 
@@ -430,11 +578,22 @@ def power(numbers: Numbers) -> Finding:
     shown = next((row for row in tensor if row["variant"] == "cublas_bf16"), tensor[0])
     higher, timings = [row["higher"] for row in tensor], numbers.results.timings
     ratios = [row["clock_ratio"] for row in tensor]
-    values = {key: shown[key] for key in ("label", "n", "uniform_tflops", "zeros_tflops", "uniform_mhz", "zeros_mhz")}
-    values |= {"tensor_rows": len(tensor), "tensor_higher": higher.count(True), "plain_rows": len(plain)}
+    values = {
+        key: shown[key]
+        for key in ("label", "n", "uniform_tflops", "zeros_tflops", "uniform_mhz", "zeros_mhz")
+    }
+    values |= {
+        "tensor_rows": len(tensor),
+        "tensor_higher": higher.count(True),
+        "plain_rows": len(plain),
+    }
     values |= {"least_clock_ratio": min(ratios), "greatest_clock_ratio": max(ratios)}
-    values |= {"plain_clock_ratio": max(row["clock_ratio"] for row in plain), "timings": len(timings)}
-    limit = float(numbers.results.machine["power_limit_w"])  # a mean above it is the meter's error, not the card's draw
+    values |= {
+        "plain_clock_ratio": max(row["clock_ratio"] for row in plain),
+        "timings": len(timings),
+    }
+    # a mean above it is the meter's error, not the card's draw
+    limit = float(numbers.results.machine["power_limit_w"])
     values |= {"limit_w": limit, "means_above_limit": int((timings["power_w"] > limit).sum())}
     holds = False if False in higher else None if None in higher else True
     title = _chosen(
@@ -453,35 +612,58 @@ def power(numbers: Numbers) -> Finding:
 
 
 def _timed_with_zeros(results: Results) -> list[tuple[str, int]]:
-    """Variants and sizes with zeros and with uniform inputs; in five processes, if any were timed so often."""
+    """Variants and sizes with zeros and with uniform inputs; in five processes, if any were timed
+    so often.
+    """
     rows = results.squares
     rows = rows[(rows["clock_policy"] == "boost") & rows["data"].isin(["zeros", "uniform"])]
     often = rows[rows["processes"] >= PROCESSES]
-    kinds = (often if "zeros" in set(often["data"]) else rows).groupby(["variant", "n"], sort=False)["data"].nunique()
+    kinds = (
+        (often if "zeros" in set(often["data"]) else rows)
+        .groupby(["variant", "n"], sort=False)["data"]
+        .nunique()
+    )
     return [(str(name), int(n)) for name, n in kinds[kinds == 2].index]
 
 
 def _with_zeros(numbers: Numbers, name: str, n: int) -> dict[str, Any]:
-    """A variant's clock and speed on zeros and on uniform inputs, and whether the clock is higher on zeros."""
-    zeros, uniform = (Estimate.of(numbers.value(name, "sm_clock_mhz", n=n, data=data)) for data in ("zeros", "uniform"))
+    """A variant's clock and speed on zeros and on uniform inputs, and whether the clock is higher
+    on zeros.
+    """
+    zeros, uniform = (
+        Estimate.of(numbers.value(name, "sm_clock_mhz", n=n, data=data))
+        for data in ("zeros", "uniform")
+    )
     ratio = zeros / uniform
-    row = {"variant": name, "label": _label(numbers, name), "n": n, "tensor": bool(numbers.known[name]["tensor"])}
+    row = {
+        "variant": name,
+        "label": _label(numbers, name),
+        "n": n,
+        "tensor": bool(numbers.known[name]["tensor"]),
+    }
     row |= {"clock_ratio": ratio.value, "higher": (ratio > 1 + LEVEL).holds}
     row |= {"zeros_mhz": zeros.value, "uniform_mhz": uniform.value}
-    tflops = {data: Estimate.of(numbers.value(name, "tflops", n=n, data=data)) for data in ("zeros", "uniform")}
+    tflops = {
+        data: Estimate.of(numbers.value(name, "tflops", n=n, data=data))
+        for data in ("zeros", "uniform")
+    }
     row |= {f"{data}_tflops": one.value for data, one in tflops.items()}
     return row | {"throttle_reasons": str(numbers.value(name, "throttle_reasons", n=n))}
 
 
-# ---- all of them ----------------------------------------------------------------------------------------------------
+# ---- all of them ---------------------------------------------------------------------------------
 
-FINDINGS: dict[str, tuple[Callable[[Numbers], Finding], str]] = {  # with its subject, where nothing was measured
+# with its subject, where nothing was measured
+FINDINGS: dict[str, tuple[Callable[[Numbers], Finding], str]] = {
     "silently_wrong": (silently_wrong, "The double buffer of a published SGEMM on this GPU"),
     "hopper_level": (hopper_level, "Hopper kernels next to cuBLAS"),
     "conflicts_moved": (conflicts_moved, "Bank conflicts of a swizzle of the stores"),
     "fp32_simt": (fp32_simt, "fp32 without tensor cores next to cuBLAS"),
     "three_tf32": (three_tf32, "Three TF32 products next to cuBLAS fp32"),
-    "fp32_ladder_carries_over": (fp32_ladder_carries_over, "Published fractions of cuBLAS on this GPU"),
+    "fp32_ladder_carries_over": (
+        fp32_ladder_carries_over,
+        "Published fractions of cuBLAS on this GPU",
+    ),
     "steps_pay": (steps_pay, "Counters and speed of each step"),
     "merged_loads": (merged_loads, "Issue cycles of merged shared loads"),
     "power": (power, "Clocks with zeros and with uniform inputs"),
@@ -500,21 +682,34 @@ def on_gpu(numbers: Numbers, name: str) -> Finding:
 
 def document(gpus: Sequence[Results]) -> list[dict[str, Any]]:
     """findings.json for the results of several GPUs."""
-    paper = {"published": {f"{row['worklog']}/{row['id']}": row["value"] for row in worklogs.published()}}
+    paper = {
+        "published": {f"{row['worklog']}/{row['id']}": row["value"] for row in worklogs.published()}
+    }
     each = [Numbers(results, paper) for results in gpus]
     found = []
     for name in FINDINGS:
         on = [asdict(on_gpu(numbers, name)) for numbers in each]
-        columns = [{key: own[key] for key in ("holds", "title", "sentence", "numbers")} for own in on]
+        columns = [
+            {key: own[key] for key in ("holds", "title", "sentence", "numbers")} for own in on
+        ]
         heads = [
-            {"gpu": one.name, "model": one.model, "date": one.date, "processes": one.raw("windows").process.nunique()}
+            {
+                "gpu": one.name,
+                "model": one.model,
+                "date": one.date,
+                "processes": one.raw("windows").process.nunique(),
+            }
             for one in gpus
         ]
-        found.append({"name": name} | on[0] | {"gpus": [head | own for head, own in zip(heads, columns, strict=True)]})
+        found.append(
+            {"name": name}
+            | on[0]
+            | {"gpus": [head | own for head, own in zip(heads, columns, strict=True)]}
+        )
     return found
 
 
-# ---- words and values -----------------------------------------------------------------------------------------------
+# ---- words and values ----------------------------------------------------------------------------
 
 
 def _chosen(holds: bool | None, yes: str, no: str, noise: str) -> str:
@@ -566,10 +761,19 @@ def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
-        "--archives", nargs="+", required=True, type=Path, metavar="DIR", help="data/GPU; the first leads"
+        "--archives",
+        nargs="+",
+        required=True,
+        type=Path,
+        metavar="DIR",
+        help="data/GPU; the first leads",
     )
-    parser.add_argument("--results", type=Path, metavar="DIR", help="this machine's results/GPU, which then leads")
-    parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
+    parser.add_argument(
+        "--results", type=Path, metavar="DIR", help="this machine's results/GPU, which then leads"
+    )
+    parser.add_argument(
+        "--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv"
+    )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.json")
     options = parser.parse_args()
     archives = [Results(folder, options.catalogue) for folder in options.archives]

@@ -1,5 +1,5 @@
-"""Which ladder a variant belongs to, the steps of the ladders as the worklogs' folders declare them, and the best
-kernels: README and paper take these from here."""
+"""Which ladder a variant belongs to, the steps of the ladders as the worklogs' folders declare
+them, and the best kernels: README and paper take these from here."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from contracts.worklogs import OURS
 
 LIBRARY = "library"
 BEST_SIZES = (2048, 4096, 8192, 16384)
-KINDS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {  # of kernels that compete; B lies by rows, as for all others
-    "fp32 without tensor cores": lambda rows: (rows["dtype"] == "fp32") & ~rows["tensor"].astype(bool),
+# of kernels that compete; B lies by rows, as for all others
+KINDS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
+    "fp32 without tensor cores": lambda rows: (
+        (rows["dtype"] == "fp32") & ~rows["tensor"].astype(bool)
+    ),
     # Sums outside the tensor cores, which for long k are as exact as in fp32
     "fp32 by 3xTF32": lambda rows: rows["variant"].str.match("sgemm_3xtf32.*_outside"),
     "TF32": lambda rows: (rows["dtype"] == "tf32") & ~rows["variant"].str.contains("_bcol"),
@@ -25,7 +28,8 @@ KINDS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {  # of kernels that com
 
 
 def worklog_of(variants: pd.DataFrame) -> pd.Series:
-    """The worklog that each variant of the catalogue is from, by the name of its folder; else `OURS` or `LIBRARY`.
+    """The worklog that each variant of the catalogue is from, by the name of its folder; else
+    `OURS` or `LIBRARY`.
 
     An `origin` starts with the name of a worklog's folder.
     """
@@ -35,16 +39,24 @@ def worklog_of(variants: pd.DataFrame) -> pd.Series:
 
 
 def ladders(variants: pd.DataFrame) -> list[str]:
-    """The worklogs, in the order in which the catalogue has the middle kernel of each; ours and libraries last."""
-    places = pd.Series(range(len(variants)), index=variants.index).groupby(worklog_of(variants)).median()
-    return [str(name) for name in places.sort_values().index if name not in (OURS, LIBRARY)] + [OURS, LIBRARY]
+    """The worklogs, in the order in which the catalogue has the middle kernel of each; ours and
+    libraries last.
+    """
+    places = (
+        pd.Series(range(len(variants)), index=variants.index).groupby(worklog_of(variants)).median()
+    )
+    return [str(name) for name in places.sort_values().index if name not in (OURS, LIBRARY)] + [
+        OURS,
+        LIBRARY,
+    ]
 
 
 def steps(variants: pd.DataFrame) -> list[dict[str, Any]]:
     """Every step of the ladders in the order of `ladders`, each with its `worklog` (or `OURS`).
 
-    A step has the variant, the one that it is over, what changed, and the counters that it was meant to move:
-    [{"key": ..., "meant": "fall" | "rise"}]. Steps of variants that the catalogue does not have are left out.
+    A step has the variant, the one that it is over, what changed, and the counters that it was
+    meant to move: [{"key": ..., "meant": "fall" | "rise"}]. Steps of variants that the catalogue
+    does not have are left out.
     """
     order, known = ladders(variants), set(variants["variant"])
     found = [step for step in worklogs.steps() if {step["variant"], step["over"]} <= known]
@@ -52,19 +64,37 @@ def steps(variants: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def best_kernels(results: Results) -> list[dict[str, Any]]:
-    """The best kernel of each of `KINDS` at each of `BEST_SIZES`, squares with uniform inputs, interleaved.
+    """The best kernel of each of `KINDS` at each of `BEST_SIZES`, squares with uniform inputs,
+    interleaved.
 
-    Where five processes measured any kernel of the GPU, only such rows compete. The best is the one whose interval
-    begins highest, so that one lucky timing does not win. A size without a row is left out. Each row has kind, n,
-    variant, label, tflops, fraction, fraction_low, fraction_high and processes.
+    Where five processes measured any kernel of the GPU, only such rows compete. The best is the one
+    whose interval begins highest, so that one lucky timing does not win. A size without a row is
+    left out. Each row has kind, n, variant, label, tflops, fraction, fraction_low, fraction_high
+    and processes.
     """
     rows = usual(results.squares)
     rows = rows[(rows["kind"] == "kernel") & rows["n"].isin(BEST_SIZES)]
     often = rows["processes"] >= PROCESSES
     rows = rows[often] if often.any() else rows
-    columns = ["n", "variant", "label", "tflops", "fraction", "fraction_low", "fraction_high", "processes"]
+    columns = [
+        "n",
+        "variant",
+        "label",
+        "tflops",
+        "fraction",
+        "fraction_low",
+        "fraction_high",
+        "processes",
+    ]
     found: list[dict[str, Any]] = []
     for kind, chosen in KINDS.items():
-        own = rows[chosen(rows)].sort_values(["n", "fraction_low"], kind="stable").drop_duplicates("n", keep="last")
-        found += [dict(zip(columns, row, strict=True)) | {"kind": kind} for row in own[columns].to_numpy().tolist()]
+        own = (
+            rows[chosen(rows)]
+            .sort_values(["n", "fraction_low"], kind="stable")
+            .drop_duplicates("n", keep="last")
+        )
+        found += [
+            dict(zip(columns, row, strict=True)) | {"kind": kind}
+            for row in own[columns].to_numpy().tolist()
+        ]
     return found

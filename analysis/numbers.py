@@ -5,10 +5,11 @@
     numbers.evaluate('fraction(sgemm_warptile) > 0.9')              # a Truth: false
     numbers.evaluate('speedup(sgemm_coalesced, over=sgemm_naive)')
 
-An expression is Python's: names of the catalogue's variants, arithmetic, comparisons joined by `and`, `or` and `not`,
-lists, and as functions every quantity, every counter (analysis.counters) and what `Numbers.functions` lists. An
-undecided comparison stays undecided: it is neither true nor false to `and`. `==` is `equals` of numbers, `is_` of
-texts. What this GPU's tables lack, or have only of an older source, raises `Missing`.
+An expression is Python's: names of the catalogue's variants, arithmetic, comparisons joined by
+`and`, `or` and `not`, lists, and as functions every quantity, every counter (analysis.counters) and
+what `Numbers.functions` lists. An undecided comparison stays undecided: it is neither true nor
+false to `and`. `==` is `equals` of numbers, `is_` of texts. What this GPU's tables lack, or have
+only of an older source, raises `Missing`.
 """
 
 from __future__ import annotations
@@ -31,13 +32,29 @@ from contracts import UserError, choose, registry
 
 SIZE = 4096  # n where none is given: the size that the experiments profile
 # Columns of timings with an interval, and those without: a quantity of the same name each
-TIMED: tuple[str, ...] = ("fraction", "fraction_isolated", "fraction_per_clock", "time_us", "tflops")
+TIMED: tuple[str, ...] = (
+    "fraction",
+    "fraction_isolated",
+    "fraction_per_clock",
+    "time_us",
+    "tflops",
+)
 TIMED += ("flop_per_clock_sm", "sm_clock_mhz", "power_w", "gflop_per_j")
 PLAIN = ("time_isolated_us", "temperature_c", "throttle_reasons", "clock_held")
-BUILT: tuple[str, ...] = ("registers", "shared_bytes", "stack_bytes", "spill_bytes", "threads", "blocks_per_sm")
+BUILT: tuple[str, ...] = (
+    "registers",
+    "shared_bytes",
+    "stack_bytes",
+    "spill_bytes",
+    "threads",
+    "blocks_per_sm",
+)
 BUILT += ("occupancy", "limiter", "sass_total", "ffma", "hmma", "ldgsts", "ldsm", "bar", "tex")
-BUILT += tuple(f"{access}_{bits}" for access in ("lds", "sts", "ldg", "stg") for bits in (32, 64, 128))
-SPEEDS = ("time_us", "tflops", "fraction_of_cublas")  # columns of tuning.csv that another round changes
+BUILT += tuple(
+    f"{access}_{bits}" for access in ("lds", "sts", "ldg", "stg") for bits in (32, 64, 128)
+)
+# columns of tuning.csv that another round changes
+SPEEDS = ("time_us", "tflops", "fraction_of_cublas")
 EXPRESSION_BYTES = 4000
 LONGEST_TEXT = 40  # characters of a text that a comparison shows
 ORDERS = {ast.Lt: operator.lt, ast.Gt: operator.gt, ast.LtE: operator.le, ast.GtE: operator.ge}
@@ -46,62 +63,92 @@ ORDERS = {ast.Lt: operator.lt, ast.Gt: operator.gt, ast.LtE: operator.le, ast.Gt
 class Numbers:
     """The numbers of one results folder.
 
-    paper: tables of the worklogs that are of no GPU, by name: "published" (value by FOLDER/ID), "analytic" (value by
-    FOLDER/CASE and quantity), "compiled" (rows of resources by variant and architecture), "emulated" (value by variant,
-    size, beta and ncu's name). `analysis.claims.paper_tables` reads them.
-    worklog: the folder in which an id without one is looked for.
+    paper: tables of the worklogs that are of no GPU, by name: "published" (value by FOLDER/ID),
+    "analytic" (value by FOLDER/CASE and quantity), "compiled" (rows of resources by variant and
+    architecture), "emulated" (value by variant, size, beta and ncu's name).
+    `analysis.claims.paper_tables` reads them. worklog: the folder in which an id without one is
+    looked for.
     """
 
     def __init__(
-        self, results: Results, paper: Mapping[str, Mapping[Any, Any]] | None = None, worklog: str = ""
+        self,
+        results: Results,
+        paper: Mapping[str, Mapping[Any, Any]] | None = None,
+        worklog: str = "",
     ) -> None:
         self.results, self.paper, self.worklog = results, paper or {}, worklog
         self.known = {row["variant"]: row for row in results.variants.to_dict("records")}
         self.failed = set(results.failed["variant"])
 
-    # ---- quantities -------------------------------------------------------------------------------------------------
+    # ---- quantities ------------------------------------------------------------------------------
 
     def value(self, variant: str, quantity: str, n: int = SIZE, **selectors: Any) -> Estimate | str:
         """A quantity of a variant at m = n = k.
 
-        selectors, where a quantity has them: data ("uniform", "normal", "zeros"), experiment, clock_policy ("boost",
-        "locked"), arch (of the build, "sm_86"), beta, device ("gpu" or "ptxsim": who counted).
-        Raises `UserError` for a name that is none, `Missing` for what this GPU does not have.
+        selectors, where a quantity has them: data ("uniform", "normal", "zeros"), experiment,
+        clock_policy ("boost", "locked"), arch (of the build, "sm_86"), beta, device ("gpu" or
+        "ptxsim": who counted). Raises `UserError` for a name that is none, `Missing` for what this
+        GPU does not have.
         """
         self._checked(variant)
         if quantity in (*TIMED, *PLAIN):
             return self._timed(variant, quantity, n, **selectors)
-        if quantity in BUILT and not selectors.get("device") and self.known[variant]["kind"] != "baseline":
+        if (
+            quantity in BUILT
+            and not selectors.get("device")
+            and self.known[variant]["kind"] != "baseline"
+        ):
             return self._built(variant, quantity, **selectors)
-        choose(dict.fromkeys([*counters.shown(), "kernel"]), quantity, "quantity", "analysis/numbers.py")
+        choose(
+            dict.fromkeys([*counters.shown(), "kernel"]),
+            quantity,
+            "quantity",
+            "analysis/numbers.py",
+        )
         return self._counted(variant, quantity, n, **selectors)
 
     def _checked(self, variant: str) -> str:
-        """A variant's name. Raises `UserError` for one that is none, `Missing` for one that failed a check."""
+        """A variant's name. Raises `UserError` for one that is none, `Missing` for one that failed
+        a check.
+        """
         choose(self.known, variant, "variant", "kernels/catalogue.yaml")
         if variant in self.failed:
             raise Missing(f"{variant} failed a check")
         return variant
 
     def _timed(
-        self, variant: str, quantity: str, n: int, data: str = "uniform", experiment: str | None = None,
+        self,
+        variant: str,
+        quantity: str,
+        n: int,
+        data: str = "uniform",
+        experiment: str | None = None,
         clock_policy: str = "boost",
-    ) -> Estimate | str:  # fmt: skip
+    ) -> Estimate | str:
         row = self._timing(variant, n, data, experiment, clock_policy, quantity)
         if quantity in TIMED and not math.isnan(row[quantity]):
             return timed(row, quantity)
         return _cell(row, quantity, f"no {quantity} of {variant}, n = {n}, {data}, {clock_policy}")
 
     def _timing(
-        self, variant: str, n: int, data: str, experiment: str | None = None, clock_policy: str = "boost",
+        self,
+        variant: str,
+        n: int,
+        data: str,
+        experiment: str | None = None,
+        clock_policy: str = "boost",
         quantity: str = "fraction",
-    ) -> pd.Series:  # fmt: skip
-        """The best row of `best_measured` that has the quantity: not every experiment reads the power."""
+    ) -> pd.Series:
+        """The best row of `best_measured` that has the quantity: not every experiment reads the
+        power.
+        """
         rows = self._timings(variant, data, clock_policy)
         rows = rows[rows["n"] == n]
         if experiment is not None:
             rows = rows[rows["experiment"] == experiment]
-        words = f"{variant}, n = {n}, {data}, {clock_policy}" + (f", in {experiment}" if experiment else "")
+        words = f"{variant}, n = {n}, {data}, {clock_policy}" + (
+            f", in {experiment}" if experiment else ""
+        )
         rows = known if len(known := rows[rows[quantity].notna()]) else rows
         return self._first(rows, f"no timing of {words}")
 
@@ -109,7 +156,11 @@ class Numbers:
     def _timings(self, variant: str, data: str, clock_policy: str) -> pd.DataFrame:
         """Timings of one variant, in the order of `best_measured`."""
         rows = self.results.squares
-        own = (rows["variant"] == variant) & (rows["data"] == data) & (rows["clock_policy"] == clock_policy)
+        own = (
+            (rows["variant"] == variant)
+            & (rows["data"] == data)
+            & (rows["clock_policy"] == clock_policy)
+        )
         return best_measured(rows[own])
 
     def _built(self, variant: str, quantity: str, arch: str | None = None) -> Estimate | str:
@@ -122,17 +173,25 @@ class Numbers:
         row = self._first(rows[rows["variant"] == variant], f"{variant} was not built")
         return _cell(row, quantity, f"no {quantity} of {variant}")
 
-    def _counted(self, variant: str, quantity: str, n: int, device: str = "gpu", beta: float = 0.0) -> Estimate | str:
+    def _counted(
+        self, variant: str, quantity: str, n: int, device: str = "gpu", beta: float = 0.0
+    ) -> Estimate | str:
         words = f"{quantity} of {variant} at n = {n}" + (f" with beta = {beta:g}" if beta else "")
         if beta:
             return self._with_beta(variant, quantity, n, device, beta, words)
         choose(dict.fromkeys(("gpu", "ptxsim")), device, "device", quantity)
         rows = self.results.counters if device == "gpu" else self.results.predictions
-        row = self._first(rows[(rows["variant"] == variant) & (rows["n"] == n)], f"no counters: {words}")
+        row = self._first(
+            rows[(rows["variant"] == variant) & (rows["n"] == n)], f"no counters: {words}"
+        )
         return _cell(row, quantity, f"not counted: {words}")
 
-    def _with_beta(self, variant: str, quantity: str, n: int, device: str, beta: float, words: str) -> Estimate:
-        """Counters of the few problems that read C, too: measured, or the emulator's in the worklog's own table."""
+    def _with_beta(
+        self, variant: str, quantity: str, n: int, device: str, beta: float, words: str
+    ) -> Estimate:
+        """Counters of the few problems that read C, too: measured, or the emulator's in the
+        worklog's own table.
+        """
         ncu = next((name for name, key in counters.key_of_ncu().items() if key == quantity), None)
         if device == "ptxsim":
             value = self.paper.get("emulated", {}).get((variant, n, beta, ncu))
@@ -151,17 +210,20 @@ class Numbers:
             raise Missing(missing)
         return rows.iloc[0]
 
-    # ---- functions of an expression, besides the quantities ---------------------------------------------------------
+    # ---- functions of an expression, besides the quantities --------------------------------------
 
     def speedup(self, variant: str, over: str, n: int = SIZE, data: str = "uniform") -> Estimate:
-        """How many times as fast a variant is as another: the ratio of their fractions of cuBLAS, interleaved.
+        """How many times as fast a variant is as another: the ratio of their fractions of cuBLAS,
+        interleaved.
 
         Without one baseline in common, the ratio of their interleaved times.
         """
         ours, theirs = (self._timing(self._checked(name), n, data) for name in (variant, over))
         return gain(ours, theirs)
 
-    def sizes(self, variant: str, data: str = "uniform", experiment: str | None = None) -> list[int]:
+    def sizes(
+        self, variant: str, data: str = "uniform", experiment: str | None = None
+    ) -> list[int]:
         """The sizes at which a variant was timed, ascending."""
         choose(self.known, variant, "variant", "kernels/catalogue.yaml")
         rows = self._timings(variant, data, "boost")
@@ -171,9 +233,13 @@ class Numbers:
         return sorted(int(n) for n in rows["n"].unique())
 
     def fractions(self, variant: str, experiment: str, m: int | None = None) -> list[Estimate]:
-        """The fraction of cuBLAS, interleaved, of each problem of an experiment, of any shape; `m`: those with it."""
+        """The fraction of cuBLAS, interleaved, of each problem of an experiment, of any shape; `m`:
+        those with it.
+        """
         rows = self.results.timings
-        rows = rows[(rows["variant"] == self._checked(variant)) & (rows["experiment"] == experiment)]
+        rows = rows[
+            (rows["variant"] == self._checked(variant)) & (rows["experiment"] == experiment)
+        ]
         rows = rows[(rows["data"] == "uniform") & (rows["clock_policy"] == "boost")]
         rows = rows if m is None else rows[rows["m"] == Estimate.of(m).value]
         words = f"no timing of {variant} in {experiment}" + (f" with m = {m}" if m else "")
@@ -181,7 +247,9 @@ class Numbers:
         return [timed(row, "fraction") for row in rows.to_dict("records")]
 
     def crossover(self, variant: str, over: str) -> Estimate:
-        """The smallest measured size from which on a variant is faster than another; 1e9 where it never is."""
+        """The smallest measured size from which on a variant is faster than another; 1e9 where it
+        never is.
+        """
         common = sorted(set(self.sizes(variant)) & set(self.sizes(over)))
         if len(common) < 2:
             raise Missing(f"fewer than two sizes of both {variant} and {over}")
@@ -197,7 +265,8 @@ class Numbers:
     def minimum_cycles(self, variant: str, resource: str, n: int = SIZE) -> Estimate:
         """Cycles of an SM that a unit needs at least, by the emulator's count of its work.
 
-        A unit without work has no row. Where not even `issue` has one, executions are estimates and none are told.
+        A unit without work has no row. Where not even `issue` has one, executions are estimates and
+        none are told.
         """
         rows = squares(self.results.table("bounds"))
         rows = rows[(rows["variant"] == variant) & (rows["n"] == n)]
@@ -208,7 +277,8 @@ class Numbers:
         return Estimate.of(float(found.iloc[0]) if len(found) else 0.0)
 
     def cell(self, table: str, column: str, **where: Any) -> Estimate | str:
-        """A cell of a recorded table: of the only row, or the first one, with these values in other columns.
+        """A cell of a recorded table: of the only row, or the first one, with these values in other
+        columns.
 
         cell("bounds", "minimum_cycles", variant="sgemm_naive", n=4096, resource="dram")
         cell("machine", "sm_count")                                              # of machine.json
@@ -216,23 +286,38 @@ class Numbers:
         if table == "machine":
             known = self.results.machine | self.results.machine["ceilings"]
             return _cell(pd.Series(known), column, f"machine.json has no {column}")
-        rows = self.results.table(table) if "variant" in registry.columns(registry.find(table, "cell").schema) else (
-            self.results.raw(table)
-        )  # fmt: skip
+        rows = (
+            self.results.table(table)
+            if "variant" in registry.columns(registry.find(table, "cell").schema)
+            else (self.results.raw(table))
+        )
         if rows.empty:
             raise Missing(f"{table} was not measured")
         for name, value in ({"column": column} | where).items():
-            choose(dict.fromkeys(rows.columns), value if name == "column" else name.rstrip("_"), "column", table)
+            choose(
+                dict.fromkeys(rows.columns),
+                value if name == "column" else name.rstrip("_"),
+                "column",
+                table,
+            )
         for name, value in where.items():
             value = value.value if isinstance(value, Estimate) else value
             rows = rows[rows[name.rstrip("_")] == value]
         words = ", ".join(f"{name.rstrip('_')} = {value}" for name, value in where.items())
-        return _cell(self._first(rows, f"{table} has no row of {words}"), column, f"{table} has no {column} of {words}")
+        return _cell(
+            self._first(rows, f"{table} has no row of {words}"),
+            column,
+            f"{table} has no {column} of {words}",
+        )
 
-    def tile(self, column: str, kernel: str = "sgemm_autotuned", n: int = SIZE, **where: int) -> Estimate:
-        """A column of the fastest tile of a sweep with these parameters: tile("fraction_of_cublas", BM=128, BK=16).
+    def tile(
+        self, column: str, kernel: str = "sgemm_autotuned", n: int = SIZE, **where: int
+    ) -> Estimate:
+        """A column of the fastest tile of a sweep with these parameters: tile("fraction_of_cublas",
+        BM=128, BK=16).
 
-        Speeds have the range over the rounds in which the tile was timed, or the spread between GPUs after one round.
+        Speeds have the range over the rounds in which the tile was timed, or the spread between
+        GPUs after one round.
         """
         rows = self.results.raw("tuning")
         rows = rows[(rows["kernel"] == kernel) & (rows["size"] == n)]
@@ -250,14 +335,22 @@ class Numbers:
         tiles = rows.groupby(parameters, dropna=False)
         best = tiles.get_group(tiles["fraction_of_cublas"].median().idxmax())[column].astype(float)
         spread = SINGLE_PROCESS["fp32"] if column in SPEEDS and len(best) == 1 else 0.0
-        return Estimate.around(float(best.median()), [best.min() * (1 - spread), best.max() * (1 + spread)])
+        return Estimate.around(
+            float(best.median()), [best.min() * (1 - spread), best.max() * (1 + spread)]
+        )
 
     def published(self, id: str) -> Estimate:
-        """A worklog's number, by its id in published.csv: of this worklog, or of another with its folder."""
-        return Estimate.of(choose(self.paper.get("published", {}), self._full(id), "id", "published.csv"))
+        """A worklog's number, by its id in published.csv: of this worklog, or of another with its
+        folder.
+        """
+        return Estimate.of(
+            choose(self.paper.get("published", {}), self._full(id), "id", "published.csv")
+        )
 
     def analytic(self, case: str, quantity: str) -> Estimate | str:
-        """What a case of a worklog's analytic.yaml comes to: analytic("smem-tile-sm86", "occupancy")."""
+        """What a case of a worklog's analytic.yaml comes to: analytic("smem-tile-sm86",
+        "occupancy").
+        """
         name, table = self._full(case), self.paper.get("analytic", {})
         choose({known: None for known, _ in table}, name, "case", "analytic.csv")
         of_case = {key: value for (known, key), value in table.items() if known == name}
@@ -267,24 +360,46 @@ class Numbers:
     def _full(self, id: str) -> str:
         return id if "/" in id or not self.worklog else f"{self.worklog}/{id}"
 
-    # ---- expressions ------------------------------------------------------------------------------------------------
+    # ---- expressions -----------------------------------------------------------------------------
 
     @functools.cached_property
     def functions(self) -> dict[str, Callable[..., Any]]:
         """What an expression may call."""
         quantities = dict.fromkeys([*TIMED, *PLAIN, *BUILT, *counters.shown(), "kernel"])
-        found: dict[str, Callable[..., Any]] = {name: functools.partial(self._quantity, name) for name in quantities}
-        own: list[Callable[..., Any]] = [self.speedup, self.sizes, self.fractions, self.crossover, self.minimum_cycles]
+        found: dict[str, Callable[..., Any]] = {
+            name: functools.partial(self._quantity, name) for name in quantities
+        }
+        own: list[Callable[..., Any]] = [
+            self.speedup,
+            self.sizes,
+            self.fractions,
+            self.crossover,
+            self.minimum_cycles,
+        ]
         own += [self.cell, self.tile, self.published, self.analytic]
         found |= {function.__name__: function for function in own}
-        found |= {"min": _over(estimates.least), "max": _over(estimates.greatest), "mean": _over(estimates.mean)}
+        found |= {
+            "min": _over(estimates.least),
+            "max": _over(estimates.greatest),
+            "mean": _over(estimates.mean),
+        }
         found |= {"geometric_mean": _over(estimates.geometric_mean)}
-        found |= {"sum": _over(lambda values: sum(values, Estimate.of(0))), "abs": lambda one: abs(Estimate.of(one))}
-        found |= {"all_of": estimates.all_of, "any_of": estimates.any_of, "rounds_to": rounds_to, "equals": equals}
+        found |= {
+            "sum": _over(lambda values: sum(values, Estimate.of(0))),
+            "abs": lambda one: abs(Estimate.of(one)),
+        }
+        found |= {
+            "all_of": estimates.all_of,
+            "any_of": estimates.any_of,
+            "rounds_to": rounds_to,
+            "equals": equals,
+        }
         found |= {"is_": is_, "contains": contains, "log2": log2, "count": count}
         return found
 
-    def _quantity(self, quantity: str, variant: str, n: int = SIZE, **selectors: Any) -> Estimate | str:
+    def _quantity(
+        self, quantity: str, variant: str, n: int = SIZE, **selectors: Any
+    ) -> Estimate | str:
         return self.value(variant, quantity, n=n, **selectors)
 
     def evaluate(self, expression: str) -> Any:
@@ -294,32 +409,46 @@ class Numbers:
         """
         text = " ".join(str(expression).split())
         if len(text) > EXPRESSION_BYTES:
-            raise UserError(f"an expression of {len(text)} characters is not allowed; allowed: {EXPRESSION_BYTES}")
+            raise UserError(
+                f"an expression of {len(text)} characters is not allowed; allowed: {EXPRESSION_BYTES}"
+            )
         names = {name: name for name in self.known}
         evaluator = _Evaluator(functions=self.functions, names=names)
         try:
             found = evaluator.eval(text)
         except (Missing, UserError):
             raise
-        except Exception as error:  # simpleeval's own errors, and those of Python's operators and calls
+        except (
+            Exception
+        ) as error:  # simpleeval's own errors, and those of Python's operators and calls
             raise UserError(f"{text!r} is not allowed: {error}") from error
-        return Estimate.of(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else found
+        return (
+            Estimate.of(found)
+            if isinstance(found, (int, float)) and not isinstance(found, bool)
+            else found
+        )
 
 
 def timed(row: Any, quantity: str) -> Estimate:
-    """A quantity of `TIMED` of a timing, with its interval. row: a mapping with the columns of `analysis.timings`."""
+    """A quantity of `TIMED` of a timing, with its interval. row: a mapping with the columns of
+    `analysis.timings`.
+    """
     return Estimate(*(float(row[f"{quantity}{end}"]) for end in ("", "_low", "_high")))
 
 
 def gain(after: Any, before: Any) -> Estimate:
-    """How many times as fast a timing is as another: of their fractions of one baseline, else of their times."""
+    """How many times as fast a timing is as another: of their fractions of one baseline, else of
+    their times.
+    """
     if after["baseline"] == before["baseline"]:
         return timed(after, "fraction") / timed(before, "fraction")
     return timed(before, "time_us") / timed(after, "time_us")
 
 
 class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]  # simpleeval has no types
-    """Python's expressions over `Estimate` and `Truth`, whose `and`, `or`, `not` and `==` keep what is undecided."""
+    """Python's expressions over `Estimate` and `Truth`, whose `and`, `or`, `not` and `==` keep what
+    is undecided.
+    """
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -330,7 +459,9 @@ class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]  # sim
 
     def _joined(self, node: ast.BoolOp) -> Truth:
         parts = [self._eval(part) for part in node.values]
-        return estimates.all_of(*parts) if isinstance(node.op, ast.And) else estimates.any_of(*parts)
+        return (
+            estimates.all_of(*parts) if isinstance(node.op, ast.And) else estimates.any_of(*parts)
+        )
 
 
 def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -350,7 +481,11 @@ def _over(function: Callable[[list[Any]], Any]) -> Callable[..., Any]:
     """A function of several values, which takes them as arguments or as one list."""
 
     def call(*values: Any) -> Any:
-        several = list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple)) else list(values)
+        several = (
+            list(values[0])
+            if len(values) == 1 and isinstance(values[0], (list, tuple))
+            else list(values)
+        )
         if not several:
             raise Missing("nothing to choose from")
         return function(several)
@@ -400,7 +535,10 @@ def count(values: list[Truth]) -> Estimate:
 
 
 def _cell(row: pd.Series, column: str, missing: str) -> Estimate | str:
-    """A number or a text of a row. Raises `Missing` for an empty cell, or a column that the row does not have."""
+    """A number or a text of a row.
+
+    Raises `Missing` for an empty cell, or a column that the row does not have.
+    """
     value = row.get(column)
     if isinstance(value, str):
         return value

@@ -1,11 +1,12 @@
-"""Render the paper and its supplement with Typst, offline. The same tables and figures give the same bytes.
+"""Render the paper and its supplement with Typst, offline. The same tables and figures give the
+same bytes.
 
     python -m analysis.render paper/paper.typ paper/supplement.typ --tables results/tables --figures results/figures \
         --out results
 
-Every number in the documents comes from the report tables. A table that a GPU's results cannot have, such as the
-counters where Nsight Compute was not permitted, leads to a sentence in its place. The tables of `ESSENTIAL` must be
-there, and so must every figure whose table is.
+Every number in the documents comes from the report tables. A table that a GPU's results cannot
+have, such as the counters where Nsight Compute was not permitted, leads to a sentence in its place.
+The tables of `ESSENTIAL` must be there, and so must every figure whose table is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ INCLUDED = re.compile(r'#(?:include|import) "([^"@]+)"')
 
 
 def sources(document: Path) -> list[Path]:
-    """A document's source and all that it includes, each once. Raises `UserError` for one that is not there."""
+    """A document's source and all that it includes, each once.
+
+    Raises `UserError` for one that is not there.
+    """
     found: list[Path] = []
     wanted = [document.resolve()]
     while wanted:
@@ -42,22 +46,33 @@ def sources(document: Path) -> list[Path]:
 
 def with_rows(tables: Path) -> list[str]:
     """The names of the tables that have at least one row."""
-    return [path.stem for path in sorted(tables.glob("*.csv")) if len(path.read_text().splitlines()) > 1]
+    return [
+        path.stem for path in sorted(tables.glob("*.csv")) if len(path.read_text().splitlines()) > 1
+    ]
 
 
 def require(document: Path, tables: Path, figures: Path) -> None:
     """Raise `UserError` for a table or figure that a document needs and that is not there."""
     for name in ESSENTIAL:
         if not (tables / name).is_file():
-            raise UserError(f"{tables / name}: no such file; make it with: python -m analysis.tabulate")
+            raise UserError(
+                f"{tables / name}: no such file; make it with: python -m analysis.tabulate"
+            )
     known = with_rows(tables)
-    for name, needs in (match for path in sources(document) for match in DRAWN.findall(path.read_text())):
+    for name, needs in (
+        match for path in sources(document) for match in DRAWN.findall(path.read_text())
+    ):
         if not (figures / f"{name}.pdf").is_file() and (not needs or needs in known):
-            raise UserError(f"{figures / name}.pdf: no such file; make it with: python -m analysis.draw {name}")
+            raise UserError(
+                f"{figures / name}.pdf: no such file; make it with: python -m analysis.draw {name}"
+            )
 
 
 def render(document: Path, tables: Path, figures: Path, out: Path) -> None:
-    """Compile one document to `out`. Paths may lie anywhere: Typst's root is the folder that they share."""
+    """Compile one document to `out`.
+
+    Paths may lie anywhere: Typst's root is the folder that they share.
+    """
     require(document, tables, figures)
     document, tables, figures = (path.resolve() for path in (document, tables, figures))
     root = Path(os.path.commonpath([ROOT, document.parent, tables, figures]))
@@ -83,9 +98,19 @@ def render(document: Path, tables: Path, figures: Path, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("documents", nargs="+", type=Path, metavar="FILE.typ")
-    parser.add_argument("--tables", required=True, type=Path, metavar="DIR", help="made by analysis.tabulate")
-    parser.add_argument("--figures", required=True, type=Path, metavar="DIR", help="made by analysis.draw, as PDF")
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for FILE.pdf of each document")
+    parser.add_argument(
+        "--tables", required=True, type=Path, metavar="DIR", help="made by analysis.tabulate"
+    )
+    parser.add_argument(
+        "--figures", required=True, type=Path, metavar="DIR", help="made by analysis.draw, as PDF"
+    )
+    parser.add_argument(
+        "--out",
+        required=True,
+        type=Path,
+        metavar="DIR",
+        help="folder for FILE.pdf of each document",
+    )
     args = parser.parse_args()
     for document in args.documents:
         render(document, args.tables, args.figures, args.out / f"{document.stem}.pdf")

@@ -5,13 +5,14 @@
 
     python -m analysis.reproduce --results … --archive data/h100 --catalogue … --cards results/h100/gpu_medians.csv
 
-A row repeats where its interleaved fraction lies in the archive's range over processes, or within 1% of its median.
-Rows are the same problem, data and clock policy. On GPUs of one model, 95% of the rows should repeat. Each measured row
-is shown, or named with the reason why it is not compared. The exit code is 1 where fewer than nine in ten are compared,
-of the rows of windows.csv that have a baseline other than themselves and whose variant the archive measured, too.
---cards also writes the medians on each card, of the archive's rows and of these, by which `analysis.tables.gpus` says
-how far cards lie apart; `archive --only gpu_medians.csv` takes it. An archive that was measured on
-several cards may stand beside itself.
+A row repeats where its interleaved fraction lies in the archive's range over processes, or within
+1% of its median. Rows are the same problem, data and clock policy. On GPUs of one model, 95% of the
+rows should repeat. Each measured row is shown, or named with the reason why it is not compared. The
+exit code is 1 where fewer than nine in ten are compared, of the rows of windows.csv that have a
+baseline other than themselves and whose variant the archive measured, too.
+--cards also writes the medians on each card, of the archive's rows and of these, by which
+`analysis.tables.gpus` says how far cards lie apart; `archive --only gpu_medians.csv` takes it. An
+archive that was measured on several cards may stand beside itself.
 """
 
 from __future__ import annotations
@@ -38,25 +39,36 @@ PROBLEM = [name for name in KEY if name != "experiment"]
 
 
 def compared(here: Results, archive: Results) -> pd.DataFrame:
-    """Every measured row of `here` that has a baseline other than itself, with its row of the archive, if any.
+    """Every measured row of `here` that has a baseline other than itself, with its row of the
+    archive, if any.
 
-    Returned columns: those of `beside`, empty where there is no such row; label, dtype; reason, why a row is not
-    compared, null where it is; and wanted: whether the archive measured the variant.
+    Returned columns: those of `beside`, empty where there is no such row; label, dtype; reason, why
+    a row is not compared, null where it is; and wanted: whether the archive measured the variant.
     """
     ours, theirs = (_measured(one) for one in (here, archive))
-    there = theirs.sort_values("reason", na_position="first", kind="stable").drop_duplicates(PROBLEM)
-    rows = ours.drop_duplicates(KEY).merge(beside(here.timings, archive.timings), on=KEY, how="left")
-    rows = rows.merge(there[[*PROBLEM, "reason"]].rename(columns={"reason": "lost"}), on=PROBLEM, how="left")
+    there = theirs.sort_values("reason", na_position="first", kind="stable").drop_duplicates(
+        PROBLEM
+    )
+    rows = ours.drop_duplicates(KEY).merge(
+        beside(here.timings, archive.timings), on=KEY, how="left"
+    )
+    rows = rows.merge(
+        there[[*PROBLEM, "reason"]].rename(columns={"reason": "lost"}), on=PROBLEM, how="left"
+    )
     wanted = rows["variant"].isin(theirs["variant"])
     reason = rows["reason"].fillna("in the archive, " + rows["lost"].astype("string"))
     reason = reason.mask(reason.isna() & rows["same_code"].eq(False), OTHER_CODE)
     lacking = reason.isna() & rows["fraction"].isna()
     reason = reason.mask(lacking & wanted, NO_PROBLEM).mask(lacking & ~wanted, NO_KERNEL)
-    return rows.assign(label=rows["variant"].map(here.label), reason=reason, wanted=wanted).drop(columns="lost")
+    return rows.assign(label=rows["variant"].map(here.label), reason=reason, wanted=wanted).drop(
+        columns="lost"
+    )
 
 
 def _measured(results: Results) -> pd.DataFrame:
-    """`KEY`, dtype and reason (why it does not count) of each window next to another baseline than itself."""
+    """`KEY`, dtype and reason (why it does not count) of each window next to another baseline than
+    itself.
+    """
     windows = results.raw("windows")
     windows = windows.assign(reason=results.reasons(windows))
     return windows.loc[windows["variant"] != windows["baseline"], [*KEY, "dtype", "reason"]]
@@ -65,27 +77,42 @@ def _measured(results: Results) -> pd.DataFrame:
 def beside(here: pd.DataFrame, archive: pd.DataFrame) -> pd.DataFrame:
     """The rows of `here`, timings of `analysis.timings`, that `archive` has, too.
 
-    Returned columns: `KEY`, fraction, archived, archived_low, archived_high (fractions of cuBLAS), difference
-    (relative), repeats, and same_code. Of several experiments of the archive, the same one comes first, then the one
-    with the most processes. A library next to itself is left out.
+    Returned columns: `KEY`, fraction, archived, archived_low, archived_high (fractions of cuBLAS),
+    difference (relative), repeats, and same_code. Of several experiments of the archive, the same
+    one comes first, then the one with the most processes. A library next to itself is left out.
     """
-    columns = {"fraction": "archived", "fraction_low": "archived_low", "fraction_high": "archived_high"}
-    columns |= {"experiment": "archived_in", "code_hash": "archived_code", "processes": "archived_processes"}
+    columns = {
+        "fraction": "archived",
+        "fraction_low": "archived_low",
+        "fraction_high": "archived_high",
+    }
+    columns |= {
+        "experiment": "archived_in",
+        "code_hash": "archived_code",
+        "processes": "archived_processes",
+    }
     known = archive[[*PROBLEM, *columns]].rename(columns=columns)
     joined = here[here["variant"] != here["baseline"]].merge(known, on=PROBLEM)
     joined = joined.assign(elsewhere=joined["experiment"] != joined["archived_in"])
-    joined = joined.sort_values(["elsewhere", "archived_processes"], ascending=[True, False], kind="stable")
-    found = joined.drop_duplicates(KEY).sort_values([*KEY[:1], "order", "n"], kind="stable", ignore_index=True)
+    joined = joined.sort_values(
+        ["elsewhere", "archived_processes"], ascending=[True, False], kind="stable"
+    )
+    found = joined.drop_duplicates(KEY).sort_values(
+        [*KEY[:1], "order", "n"], kind="stable", ignore_index=True
+    )
     difference = found["fraction"] / found["archived"] - 1
     inside = found["fraction"].between(found["archived_low"], found["archived_high"])
     found = found.assign(difference=difference, repeats=inside | (difference.abs() <= NEAR))
     found = found.assign(same_code=found["code_hash"] == found["archived_code"])
-    return found[[*KEY, "fraction", *list(columns.values())[:3], "difference", "repeats", "same_code"]]
+    return found[
+        [*KEY, "fraction", *list(columns.values())[:3], "difference", "repeats", "same_code"]
+    ]
 
 
 def by_card(measured: Sequence[Results]) -> pd.DataFrame:
-    """Rows of gpu_medians: of each variant and problem, the median over a card's processes, each the median of a
-    window's interleaved samples. A card is a session of provenance.json; times in microseconds, clocks in MHz.
+    """Rows of gpu_medians: of each variant and problem, the median over a card's processes, each
+    the median of a window's interleaved samples. A card is a session of provenance.json; times in
+    microseconds, clocks in MHz.
 
     Rows on one card alone are left out, and so is what failed its check.
     """
@@ -97,7 +124,11 @@ def by_card(measured: Sequence[Results]) -> pd.DataFrame:
         windows = windows[windows["passed"].astype(bool) & windows["left_out"].isna()]
         values = of_windows(read_samples(results.path("samples")).to_pandas())
         parts.append(windows.merge(values, on=[*KEY, "process"]))
-    grouped = pd.concat(parts, ignore_index=True).drop_duplicates([*key, "process"]).groupby(key, sort=False)
+    grouped = (
+        pd.concat(parts, ignore_index=True)
+        .drop_duplicates([*key, "process"])
+        .groupby(key, sort=False)
+    )
     found = grouped[["dtype", "baseline", "code_hash"]].first()
     found["time_us_median"] = grouped["time_us"].median()
     found["baseline_time_us_median"] = grouped["baseline_time_us"].median()
@@ -109,8 +140,12 @@ def by_card(measured: Sequence[Results]) -> pd.DataFrame:
 
 
 def report(rows: pd.DataFrame) -> str:
-    """The rows of `compared` as a person reads them: a line each, those that are not compared by reason, and counts."""
-    lines = ["fraction of cuBLAS, interleaved: here, in the archive (range over processes), difference"]
+    """The rows of `compared` as a person reads them: a line each, those that are not compared by
+    reason, and counts.
+    """
+    lines = [
+        "fraction of cuBLAS, interleaved: here, in the archive (range over processes), difference"
+    ]
     shown = rows[rows["reason"].isna()]
     for row in records(shown):
         ranged = f"{row.archived:.3f} ({row.archived_low:.3f} to {row.archived_high:.3f})"
@@ -121,27 +156,43 @@ def report(rows: pd.DataFrame) -> str:
     for (reason, experiment), group in rows.groupby(["reason", "experiment"], sort=False):
         names = (f"{row.label} {problem_of(row)} {row.data}" for row in records(group))
         lines.append(f"not compared, {reason}: {experiment}: {', '.join(names)}")
-    for name, group in shown.groupby(shown["dtype"].map(lambda dtype: TYPES.get(dtype, dtype)), sort=False):
+    for name, group in shown.groupby(
+        shown["dtype"].map(lambda dtype: TYPES.get(dtype, dtype)), sort=False
+    ):
         lines.append(f"{name}: {_repeating(group)}")
     lines.append(f"all: {_repeating(shown)}; expected on a GPU of this model: {EXPECTED:.0%}")
     others = int((~rows["wanted"]).sum())
     further = f"; {others} more of kernels that the archive lacks" if others else ""
-    return "\n".join([*lines, f"compared {len(shown)} of {rows['wanted'].sum()} measured rows{further}"])
+    return "\n".join(
+        [*lines, f"compared {len(shown)} of {rows['wanted'].sum()} measured rows{further}"]
+    )
 
 
 def _repeating(rows: pd.DataFrame) -> str:
     repeating, median = int(rows["repeats"].sum()), rows["difference"].abs().median()
-    return (
-        f"{repeating} of {len(rows)} rows ({repeating / max(len(rows), 1):.0%}) repeat, median difference {median:.2%}"
-    )
+    share = repeating / max(len(rows), 1)
+    return f"{repeating} of {len(rows)} rows ({share:.0%}) repeat, median difference {median:.2%}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Compare this machine's fractions of cuBLAS with an archive's.")
-    parser.add_argument("--results", required=True, nargs="+", type=Path, metavar="DIR", help="results/GPU/only/NAME")
+    parser = argparse.ArgumentParser(
+        description="Compare this machine's fractions of cuBLAS with an archive's."
+    )
+    parser.add_argument(
+        "--results",
+        required=True,
+        nargs="+",
+        type=Path,
+        metavar="DIR",
+        help="results/GPU/only/NAME",
+    )
     parser.add_argument("--archive", required=True, type=Path, metavar="DIR", help="data/GPU")
-    parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
-    parser.add_argument("--cards", type=Path, metavar="FILE", help="written: medians on each card, gpu_medians.csv")
+    parser.add_argument(
+        "--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv"
+    )
+    parser.add_argument(
+        "--cards", type=Path, metavar="FILE", help="written: medians on each card, gpu_medians.csv"
+    )
     options = parser.parse_args(arguments)
     archive = Results(options.archive, options.catalogue)
     here = [Results(folder, options.catalogue) for folder in options.results]
@@ -165,10 +216,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         write_rows(
             options.cards,
             "gpu_medians",
-            ({str(key): value for key, value in row.dropna().items()} for _, row in medians.iterrows()),
+            (
+                {str(key): value for key, value in row.dropna().items()}
+                for _, row in medians.iterrows()
+            ),
         )
     if shown < ENOUGH * wanted:
-        print(f"error: {shown} of {wanted} measured rows are compared, fewer than nine in ten", file=sys.stderr)
+        print(
+            f"error: {shown} of {wanted} measured rows are compared, fewer than nine in ten",
+            file=sys.stderr,
+        )
         return 1
     return 0
 

@@ -5,9 +5,10 @@
     results.counters                      # one row for each variant and size, a column for each counter
     results.table("resources")            # any recorded table (contracts) as a frame, with the catalogue's columns
 
-Rows of a kernel that failed a check are left out of everything that shows its speed. So is a row whose machine code or
-launch is not what this tree builds. `Results.reasons` alone decides, and `Results.left_out` says what and why: commands
-print it (`tell_left_out`), figures and documents show it.
+Rows of a kernel that failed a check are left out of everything that shows its speed. So is a row
+whose machine code or launch is not what this tree builds. `Results.reasons` alone decides, and
+`Results.left_out` says what and why: commands print it (`tell_left_out`), figures and documents
+show it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,16 @@ import pandas as pd
 
 from analysis import counters
 from analysis.timings import KEY, timings
-from contracts import REHEARSAL, UserError, archives, codes, is_rehearsal, read_json, read_rows, registry
+from contracts import (
+    REHEARSAL,
+    UserError,
+    archives,
+    codes,
+    is_rehearsal,
+    read_json,
+    read_rows,
+    registry,
+)
 from contracts.samples import read_samples
 
 BUILT = "resources.csv"  # has the machine code of each source
@@ -41,7 +51,9 @@ FIRST = 5
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A kernel whose rows do not count or, with `row`, one row of it: "sgemm_ladder 4096 uniform"."""
+    """A kernel whose rows do not count or, with `row`, one row of it: "sgemm_ladder 4096
+    uniform".
+    """
 
     label: str
     reason: str
@@ -49,11 +61,13 @@ class LeftOut:
 
 
 class Results:
-    """The tables of one folder. Each is read when it is first asked for; frames are never changed in place.
+    """The tables of one folder. Each is read when it is first asked for; frames are never changed
+    in place.
 
-    folder: results/<gpu>, results/<gpu>/only/<experiment> or data/<gpu>. catalogue: variants.csv of this tree.
-    here: where this tree's own build and emulation are, results/no-gpu on a machine without a GPU; its tables
-    (resources, predictions, bounds, checks on the emulator) come before those of `folder`, variant by variant.
+    folder: results/<gpu>, results/<gpu>/only/<experiment> or data/<gpu>. catalogue: variants.csv of
+    this tree. here: where this tree's own build and emulation are, results/no-gpu on a machine
+    without a GPU; its tables (resources, predictions, bounds, checks on the emulator) come before
+    those of `folder`, variant by variant.
     """
 
     def __init__(self, folder: Path, catalogue: Path, here: Path | None = None) -> None:
@@ -63,10 +77,13 @@ class Results:
             )
         self.folder, self.catalogue, self.here = folder, catalogue, here
 
-    # ---- tables -----------------------------------------------------------------------------------------------------
+    # ---- tables ----------------------------------------------------------------------------------
 
     def path(self, name: str) -> Path:
-        """The file of a recorded table; it need not be there. Raises `UserError` for a name that is none."""
+        """The file of a recorded table; it need not be there.
+
+        Raises `UserError` for a name that is none.
+        """
         table = registry.find(name, "a table's name")
         if self.here and not table.needs_gpu and (own := self.here / table.file).is_file():
             return own
@@ -78,7 +95,11 @@ class Results:
 
     def raw(self, name: str) -> pd.DataFrame:
         """A recorded CSV table as it is; no rows where it is not there."""
-        return self._read[name] if name in self._read else self._read.setdefault(name, self._frame(name))
+        return (
+            self._read[name]
+            if name in self._read
+            else self._read.setdefault(name, self._frame(name))
+        )
 
     def _frame(self, name: str) -> pd.DataFrame:
         table, path = registry.find(name, "a table's name"), self.path(name)
@@ -94,7 +115,9 @@ class Results:
         return {}
 
     def table(self, name: str, passed: bool = False) -> pd.DataFrame:
-        """A recorded table of variants, described; passed: without those that failed a check, as speeds must be."""
+        """A recorded table of variants, described; passed: without those that failed a check, as
+        speeds must be.
+        """
         return self.described(self.raw(name), passed)
 
     def described(self, rows: pd.DataFrame, passed: bool = False) -> pd.DataFrame:
@@ -107,14 +130,25 @@ class Results:
     def reasons(self, rows: pd.DataFrame, passed: bool = True) -> pd.Series:
         """Why each of some rows of variants does not count; null where it does.
 
-        A row counts where the catalogue has its variant, its machine code is that of this tree and, with `passed`, the
-        variant failed no check. Of windows.csv, no process of the same row may have failed, or been left out.
+        A row counts where the catalogue has its variant, its machine code is that of this tree and,
+        with `passed`, the variant failed no check. Of windows.csv, no process of the same row may
+        have failed, or been left out.
         """
-        now = rows["variant"].map(dict(zip(self.variants["variant"], self.variants["code_hash"], strict=True)))
+        now = rows["variant"].map(
+            dict(zip(self.variants["variant"], self.variants["code_hash"], strict=True))
+        )
         found = pd.Series(None, rows.index, object)
         if {"left_out", *KEY} <= {*rows.columns}:
-            own = rows["left_out"].astype(object).mask(~rows["passed"].astype(bool), "failed its check after timing")
-            found = own.groupby([rows[name] for name in KEY], dropna=False).transform("first").astype(object)
+            own = (
+                rows["left_out"]
+                .astype(object)
+                .mask(~rows["passed"].astype(bool), "failed its check after timing")
+            )
+            found = (
+                own.groupby([rows[name] for name in KEY], dropna=False)
+                .transform("first")
+                .astype(object)
+            )
         if "code_hash" in rows:
             found[now.notna() & (now != rows["code_hash"])] = CHANGED
             found[now.isna()] = UNBUILT if self.has("resources") else NO_BUILDS
@@ -137,7 +171,10 @@ class Results:
     @cached_property
     def left_out(self) -> list[LeftOut]:
         """What was timed, counted or checked here and does not count, in the catalogue's order."""
-        parts = (self.names_left_out(self.raw(name)) for name in ("windows", "counters", "checks", "emulated_checks"))
+        parts = (
+            self.names_left_out(self.raw(name))
+            for name in ("windows", "counters", "checks", "emulated_checks")
+        )
         return self._in_order(dict.fromkeys(one for part in parts for one in part))
 
     def _in_order(self, found: Iterable[LeftOut]) -> list[LeftOut]:
@@ -158,14 +195,20 @@ class Results:
 
     @cached_property
     def variants(self) -> pd.DataFrame:
-        """The catalogue: variant, label (unique), kind ("kernel", "dispatcher" or "baseline"), family, dtype, tensor,
-        builds_on, baseline, source, idea, source_hash, code_hash, and `order`.
+        """The catalogue: variant, label (unique), kind ("kernel", "dispatcher" or "baseline"),
+        family, dtype, tensor, builds_on, baseline, source, idea, source_hash, code_hash, and
+        `order`.
 
-        code_hash is of what this tree builds. It is None where neither this tree's build nor the folder's resources.csv
-        has this source: then nothing shows that what was measured is what this tree builds.
+        code_hash is of what this tree builds. It is None where neither this tree's build nor the
+        folder's resources.csv has this source: then nothing shows that what was measured is what
+        this tree builds.
         """
         rows = pd.DataFrame(read_rows(self.catalogue, "variants"))
-        own = rows["archived_hashes"].astype("string").str.extract(rf"(?:^| ){self.name}=(\S+)", expand=False)
+        own = (
+            rows["archived_hashes"]
+            .astype("string")
+            .str.extract(rf"(?:^| ){self.name}=(\S+)", expand=False)
+        )
         rows = rows.assign(source_hash=own.fillna(rows["source_hash"]), order=range(len(rows)))
         rows = rows.assign(code_hash=self._code_hashes(rows))
         for longer in (rows["label"] + " " + rows["dtype"], rows["variant"]):
@@ -199,7 +242,7 @@ class Results:
     def _labels(self) -> dict[str, str]:
         return dict(zip(self.variants["variant"], self.variants["label"], strict=True))
 
-    # ---- what is measured -------------------------------------------------------------------------------------------
+    # ---- what is measured ------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -214,7 +257,9 @@ class Results:
 
     @cached_property
     def _measured_with(self) -> dict[str, Any]:
-        """GPU and date: provenance.json's or, of a folder with nothing but a sweep over tiles, tuned.json's."""
+        """GPU and date: provenance.json's or, of a folder with nothing but a sweep over tiles,
+        tuned.json's.
+        """
         alone = not (self.folder / "provenance.json").is_file() and self.has("tuned")
         found: dict[str, Any] = read_json(self.path("tuned"), "tuned") if alone else self.provenance
         return found
@@ -239,14 +284,20 @@ class Results:
         return str(self._measured_with["date"])
 
     def date_of(self, name: str) -> str:
-        """When a recorded table was measured: in an archive it may be of another run than the rest."""
+        """When a recorded table was measured: in an archive it may be of another run than the
+        rest.
+        """
         path = self.folder / archives.ORIGINS
         origins = read_json(path, "archived") if path.is_file() else {}
-        return str(origins.get(registry.find(name, "a table's name").file, {}).get("date", self.date))
+        return str(
+            origins.get(registry.find(name, "a table's name").file, {}).get("date", self.date)
+        )
 
     @cached_property
     def checks(self) -> pd.DataFrame:
-        """Every correctness case, on the GPU and on the emulator; for an archive, of this tree's emulation."""
+        """Every correctness case, on the GPU and on the emulator; for an archive, of this tree's
+        emulation.
+        """
         rows = self.table("checks")
         if self.here and self.has("emulated_checks"):
             parts = [rows[rows["device"] != "ptxsim"], self.table("emulated_checks")]
@@ -257,15 +308,21 @@ class Results:
     def failed(self) -> pd.DataFrame:
         """The first failed case of each variant that failed one: variant, label, case, detail."""
         bad = self.checks[~self.checks["passed"].astype(bool)]
-        return bad.drop_duplicates("variant")[["variant", "label", "case", "detail"]].reset_index(drop=True)
+        return bad.drop_duplicates("variant")[["variant", "label", "case", "detail"]].reset_index(
+            drop=True
+        )
 
     @cached_property
     def timings(self) -> pd.DataFrame:
-        """`analysis.timings` with the catalogue's columns: all problems, clock policies and kinds of data."""
+        """`analysis.timings` with the catalogue's columns: all problems, clock policies and kinds
+        of data.
+        """
         windows, path = self.raw("windows"), self.path("samples")
         samples = read_samples(path).to_pandas() if path.is_file() else pd.DataFrame()
         if windows.empty or samples.empty:
-            raise UserError(f"{self.folder}: nothing was timed; windows.csv and samples.parquet are needed")
+            raise UserError(
+                f"{self.folder}: nothing was timed; windows.csv and samples.parquet are needed"
+            )
         rows = timings(windows, samples, self.machine["sm_count"], self.path("windows"))
         return self.described(rows, passed=True)
 
@@ -289,10 +346,18 @@ class Results:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of every command that reads one results folder; `of_options` makes `Results` of them."""
-    parser.add_argument("--results", required=True, type=Path, metavar="DIR", help="results/GPU or data/GPU")
-    parser.add_argument("--here", type=Path, metavar="DIR", help="this tree's own build and emulation")
-    parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
+    """The options of every command that reads one results folder; `of_options` makes `Results` of
+    them.
+    """
+    parser.add_argument(
+        "--results", required=True, type=Path, metavar="DIR", help="results/GPU or data/GPU"
+    )
+    parser.add_argument(
+        "--here", type=Path, metavar="DIR", help="this tree's own build and emulation"
+    )
+    parser.add_argument(
+        "--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv"
+    )
 
 
 def of_options(options: argparse.Namespace) -> Results:
@@ -302,11 +367,16 @@ def of_options(options: argparse.Namespace) -> Results:
 
 def of_archives(catalogue: Path, data: Path = Path("data")) -> dict[str, Results]:
     """Every archive, data/<gpu>, by name."""
-    return {path.parent.name: Results(path.parent, catalogue) for path in sorted(data.glob("*/provenance.json"))}
+    return {
+        path.parent.name: Results(path.parent, catalogue)
+        for path in sorted(data.glob("*/provenance.json"))
+    }
 
 
 def said(left_out: Iterable[LeftOut]) -> list[str]:
-    """A line for each reason: "29 kernels, no code hash: resources.csv is missing: naive, coalesced, ..."."""
+    """A line for each reason: "29 kernels, no code hash: resources.csv is missing: naive,
+    coalesced, ...".
+    """
     by_reason: dict[tuple[str, str], list[str]] = {}
     for one in left_out:
         kind = "row" if one.row else "kernel"
@@ -320,11 +390,15 @@ def said(left_out: Iterable[LeftOut]) -> list[str]:
 def listed(names: list[str]) -> str:
     """Names joined by commas: all of few, else the first ones and how many more there are."""
     shown = names if len(names) <= FEW else names[:FIRST]
-    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
+    return ", ".join(shown) + (
+        f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    )
 
 
 def tell_left_out(*several: Results) -> None:
-    """Print what of these folders does not count, and why, to standard error: a line for each folder and reason."""
+    """Print what of these folders does not count, and why, to standard error: a line for each
+    folder and reason.
+    """
     for results in several:
         for line in said(results.left_out):
             print(f"left out of {results.folder}: {line}", file=sys.stderr)
@@ -356,7 +430,9 @@ def best_measured(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def usual(rows: pd.DataFrame) -> pd.DataFrame:
-    """One timing for each variant and size, the first by `best_measured`: `boost` clocks, uniform data."""
+    """One timing for each variant and size, the first by `best_measured`: `boost` clocks, uniform
+    data.
+    """
     rows = rows[(rows["clock_policy"] == "boost") & (rows["data"] == "uniform")]
     rows = best_measured(rows).drop_duplicates(["variant", "n"])
     return rows.sort_values(["order", "n"], kind="stable", ignore_index=True)

@@ -3,8 +3,9 @@
     python -m analysis.tabulate --results data/h100 --catalogue results/variants.csv --archives data/h100 data/h200
         --out results/tables [NAME ...]
 
---here names the folder of this tree's own build and emulation, where there is one. Names: those of `TABLES`; a table
-that is asked for by name and has no row is an error. Rows of a rehearsal say so in a last column, `note`.
+--here names the folder of this tree's own build and emulation, where there is one. Names: those of
+`TABLES`; a table that is asked for by name and has no row is an error. Rows of a rehearsal say so
+in a last column, `note`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,18 @@ from typing import Any
 import pandas as pd
 
 from analysis.results import Results, add_options, of_options, said, tell_left_out
-from analysis.tables import counters, coverage, emulator, gpus, kernels, published, shapes, steps, summary, timings
+from analysis.tables import (
+    counters,
+    coverage,
+    emulator,
+    gpus,
+    kernels,
+    published,
+    shapes,
+    steps,
+    summary,
+    timings,
+)
 from contracts import UserError, choose, run_command, write_text
 
 
@@ -46,13 +58,19 @@ TABLES: dict[str, Callable[[Sources], pd.DataFrame | dict[str, Any]]] = {
     "coverage": lambda sources: coverage.coverage_table(sources.archives),
 }
 
-NAMES_GPU = {"published": "here", "gpus": "model", "spread": "model", "coverage": "gpu"}  # the column that does
+# the column that does
+NAMES_GPU = {"published": "here", "gpus": "model", "spread": "model", "coverage": "gpu"}
 OF_NO_GPU = ("counter_names",)
 
 
 def write(sources: Sources, names: Sequence[str], out: Path) -> None:
-    """Write the tables named, or all of them, as NAME.csv or NAME.json. Raises `UserError` for a name that is none."""
-    chosen = {name: choose(TABLES, name, "table", "analysis/tabulate.py") for name in names or TABLES}
+    """Write the tables named, or all of them, as NAME.csv or NAME.json.
+
+    Raises `UserError` for a name that is none.
+    """
+    chosen = {
+        name: choose(TABLES, name, "table", "analysis/tabulate.py") for name in names or TABLES
+    }
     for name, function in chosen.items():
         made = function(sources)
         if isinstance(made, pd.DataFrame):
@@ -61,14 +79,22 @@ def write(sources: Sources, names: Sequence[str], out: Path) -> None:
                 raise UserError(f"{sources.results.folder}: table {name} has no row: {why}")
             notes = {gpu: results.note for gpu, results in sources.archives.items()}
             note = made[NAMES_GPU[name]].map(notes) if name in NAMES_GPU else sources.results.note
-            write_text(out / f"{name}.csv", as_csv(made if name in OF_NO_GPU else noted(made, note)))
+            write_text(
+                out / f"{name}.csv", as_csv(made if name in OF_NO_GPU else noted(made, note))
+            )
         else:
             write_text(out / f"{name}.json", json.dumps(made, indent=1) + "\n")
 
 
 def noted(rows: pd.DataFrame, note: pd.Series | str) -> pd.DataFrame:
-    """A table with a last column `note`, of a text or one for each row; as it is where there is nothing to note."""
-    return rows.assign(note=note) if pd.Series(note, dtype=object).fillna("").astype(bool).any() else rows
+    """A table with a last column `note`, of a text or one for each row; as it is where there is
+    nothing to note.
+    """
+    return (
+        rows.assign(note=note)
+        if pd.Series(note, dtype=object).fillna("").astype(bool).any()
+        else rows
+    )
 
 
 def as_csv(rows: pd.DataFrame) -> str:
@@ -83,7 +109,9 @@ def as_csv(rows: pd.DataFrame) -> str:
 
 
 def archives_of(folders: Sequence[Path], own: Results, catalogue: Path) -> dict[str, Results]:
-    """The archives by name, with `own` in the place of its own GPU model, or first where that has no archive."""
+    """The archives by name, with `own` in the place of its own GPU model, or first where that has
+    no archive.
+    """
     found = {folder.name: Results(folder, catalogue) for folder in folders}
     return {own.name: own} | found if own.name not in found else found | {own.name: own}
 
@@ -91,9 +119,13 @@ def archives_of(folders: Sequence[Path], own: Results, catalogue: Path) -> dict[
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_options(parser)
-    parser.add_argument("--archives", nargs="*", default=[], type=Path, metavar="DIR", help="data/GPU of each model")
+    parser.add_argument(
+        "--archives", nargs="*", default=[], type=Path, metavar="DIR", help="data/GPU of each model"
+    )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="those to write (if left out: all)")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="those to write (if left out: all)"
+    )
     args = parser.parse_args()
     results = of_options(args)
     archives = archives_of(args.archives, results, args.catalogue)

@@ -1,13 +1,16 @@
-"""Timings of a results folder: one row for each experiment, variant, problem, clock policy and kind of data.
+"""Timings of a results folder: one row for each experiment, variant, problem, clock policy and kind
+of data.
 
-A window is one process that runs a variant and its baseline (a cuBLAS call) in alternation. Its median time and its
-fraction of the baseline are one value each; a row has the median over its processes and, as interval, their range.
+A window is one process that runs a variant and its baseline (a cuBLAS call) in alternation. Its
+median time and its fraction of the baseline are one value each; a row has the median over its
+processes and, as interval, their range.
 
     fraction             of cuBLAS, interleaved: both kernels meet the same clock, temperature and power. The headline.
     fraction_isolated    of cuBLAS, each kernel back to back at its own steady clock; only of rows with five processes
     fraction_per_clock   of cuBLAS, interleaved, from SM cycles instead of time
 
-A row of one process has no range. Its interval is the spread between GPUs of one model (`SINGLE_PROCESS`).
+A row of one process has no range. Its interval is the spread between GPUs of one model
+(`SINGLE_PROCESS`).
 """
 
 from __future__ import annotations
@@ -23,38 +26,56 @@ from contracts.samples import SHORT_US
 # What names a row; a window has its process, too
 KEY = ["experiment", "variant", "m", "n", "k", "alpha", "beta", "clock_policy", "data"]
 COPIED = ["dtype", "b_layout", "clock_source", "baseline", "temperature_c", "code_hash"]
-PROCESSES = 5  # fresh processes whose range is an interval; the median of all lies inside with a probability of 94%
-HELD = 0.01  # a clock is held where 90% of the samples of both kernels lie within this of their median
-# Half-width of the interval of a row with one process, relative: the 90th percentile over rows of how far apart six
-# H100s lay, (greatest - least) / least, in data/h100 of 2026-11-25. Other types have that of 16 bits.
+# fresh processes whose range is an interval; the median of all lies inside with a probability of
+# 94%
+PROCESSES = 5
+# a clock is held where 90% of the samples of both kernels lie within this of their median
+HELD = 0.01
+# Half-width of the interval of a row with one process, relative: the 90th percentile over rows of
+# how far apart six H100s lay, (greatest - least) / least, in data/h100 of 2026-11-25. Other types
+# have that of 16 bits.
 SINGLE_PROCESS = {"fp32": 0.003, "tf32": 0.039, "bf16": 0.085, "fp16": 0.086}
-# The same of power, which one process of a row reads: how far apart experiments lie that measured the same row.
+# The same of power, which one process of a row reads: how far apart experiments lie that measured
+# the same row.
 POWER = 0.1
-# A throttle reason counts where at least this part of the polls showed it, as the median over processes
+# A throttle reason counts where at least this part of the polls showed it, as the median over
+# processes
 THROTTLED = 0.5
 POWERS = ("power_w", "gflop_per_j")
-RANGES: tuple[str, ...] = ("time_us", "tflops", "fraction", "fraction_isolated", "fraction_per_clock")
+RANGES: tuple[str, ...] = (
+    "time_us",
+    "tflops",
+    "fraction",
+    "fraction_isolated",
+    "fraction_per_clock",
+)
 RANGES += ("flop_per_clock_sm", "sm_clock_mhz", *POWERS)
 
 
-def timings(windows: pd.DataFrame, samples: pd.DataFrame, sm_count: int, source: object = "windows") -> pd.DataFrame:
+def timings(
+    windows: pd.DataFrame, samples: pd.DataFrame, sm_count: int, source: object = "windows"
+) -> pd.DataFrame:
     """The rows, in the order of `windows`.
 
-    windows, samples: the recorded tables of one folder, with clock_policy and clock_source. sm_count: of the GPU.
-    Returned columns: `KEY`, `COPIED`, processes, samples, rejected, throttle_reasons, clock_held, time_isolated_us,
-    and for each name of `RANGES` NAME, NAME_low and NAME_high. Times in microseconds, fractions of one, power in
-    watts, clocks in MHz; NaN where a value was not measured.
-    A window that failed its check or was left out excludes its row. Raises `UserError`, naming `source`, where a
-    window that counts has no samples.
+    windows, samples: the recorded tables of one folder, with clock_policy and clock_source.
+    sm_count: of the GPU. Returned columns: `KEY`, `COPIED`, processes, samples, rejected,
+    throttle_reasons, clock_held, time_isolated_us, and for each name of `RANGES` NAME, NAME_low and
+    NAME_high. Times in microseconds, fractions of one, power in watts, clocks in MHz; NaN where a
+    value was not measured. A window that failed its check or was left out excludes its row. Raises
+    `UserError`, naming `source`, where a window that counts has no samples.
     """
     by_process = [*KEY, "process"]
     excluded = windows[~windows["passed"].astype(bool) | windows["left_out"].notna()]
-    counted = windows.merge(excluded[KEY].drop_duplicates(), on=KEY, how="left", indicator="excluded")
+    counted = windows.merge(
+        excluded[KEY].drop_duplicates(), on=KEY, how="left", indicator="excluded"
+    )
     counted = counted[counted.pop("excluded") == "left_only"]
     found = counted.merge(of_windows(samples), on=by_process, how="left")
     if (lacking := found["time_us"].isna() | found["baseline_time_us"].isna()).any():
         row = found.loc[lacking, by_process].iloc[0]
-        raise UserError(f"{source}: {' '.join(map(str, row))} has no samples; the table is truncated or foreign")
+        raise UserError(
+            f"{source}: {' '.join(map(str, row))} has no samples; the table is truncated or foreign"
+        )
     found = _with_values(found, sm_count)
     grouped = found.groupby(KEY, sort=False, dropna=False)
     rows = grouped[COPIED].first().reset_index()
@@ -66,7 +87,9 @@ def timings(windows: pd.DataFrame, samples: pd.DataFrame, sm_count: int, source:
     rows["time_isolated_us"] = (
         grouped["power_run_us"].median().where(rows["processes"].to_numpy() >= PROCESSES).to_numpy()
     )
-    single = rows["dtype"].map(lambda name: SINGLE_PROCESS.get(name, SINGLE_PROCESS["fp16"])).to_numpy()
+    single = (
+        rows["dtype"].map(lambda name: SINGLE_PROCESS.get(name, SINGLE_PROCESS["fp16"])).to_numpy()
+    )
     for name in RANGES:
         middle, low, high = (grouped[name].agg(how).to_numpy() for how in ("median", "min", "max"))
         alone = (grouped[name].count().to_numpy() == 1) if name in POWERS else (sizes == 1)
@@ -96,7 +119,9 @@ def _with_values(found: pd.DataFrame, sm_count: int) -> pd.DataFrame:
 
 
 def of_windows(samples: pd.DataFrame) -> pd.DataFrame:
-    """One row a window: medians of its interleaved samples that count, for the variant and its baseline."""
+    """One row a window: medians of its interleaved samples that count, for the variant and its
+    baseline.
+    """
     by_process = [*KEY, "process"]
     samples = samples.assign(cycles=samples["time_us"] * samples["sm_clock_mhz"].astype(float))
     interleaved = samples[samples["window"] == "interleaved"]
@@ -104,7 +129,12 @@ def of_windows(samples: pd.DataFrame) -> pd.DataFrame:
     groups: dict[str, Any] = {"observed": True, "sort": False}
     values = ["time_us", "cycles", "sm_clock_mhz"]
     found = interleaved[kept & ours].groupby(by_process, **groups)[values].median()
-    baseline = interleaved[kept & ~ours].groupby(by_process, **groups)[values].median().add_prefix("baseline_")
+    baseline = (
+        interleaved[kept & ~ours]
+        .groupby(by_process, **groups)[values]
+        .median()
+        .add_prefix("baseline_")
+    )
     found = found.join(baseline, how="left")
     found["samples"] = interleaved[kept & ours].groupby(by_process, **groups).size()
     found["rejected"] = interleaved[~kept & ours].groupby(by_process, **groups).size()
@@ -112,18 +142,28 @@ def of_windows(samples: pd.DataFrame) -> pd.DataFrame:
     clocks = interleaved[kept].groupby(by_process, **groups)["sm_clock_mhz"]
     low, middle, high = (clocks.quantile(part) for part in (0.05, 0.5, 0.95))
     found["clock_held"] = (low >= (1 - HELD) * middle) & (high <= (1 + HELD) * middle)
-    return found.reset_index().astype({name: str for name in ("experiment", "variant", "clock_policy", "data")})
+    return found.reset_index().astype(
+        {name: str for name in ("experiment", "variant", "clock_policy", "data")}
+    )
 
 
 def throttle_reasons(windows: pd.DataFrame) -> str | None:
-    """What held the clock in the windows of one row, joined by +; "none"; None where the power was not read.
+    """What held the clock in the windows of one row, joined by +; "none"; None where the power was
+    not read.
 
-    A reason counts from `THROTTLED` of the polls on. In older windows, which lack the fractions, any poll counts.
+    A reason counts from `THROTTLED` of the polls on. In older windows, which lack the fractions,
+    any poll counts.
     """
     if "throttle_fractions" in windows and (texts := windows["throttle_fractions"].dropna()).size:
-        shown = [dict(part.split("=") for part in text.split("+") if text != "none") for text in texts]
+        shown = [
+            dict(part.split("=") for part in text.split("+") if text != "none") for text in texts
+        ]
         names = {name for one in shown for name in one}
-        seen = {name for name in names if np.median([float(one.get(name, 0)) for one in shown]) >= THROTTLED}
+        seen = {
+            name
+            for name in names
+            if np.median([float(one.get(name, 0)) for one in shown]) >= THROTTLED
+        }
     elif (texts := windows["throttle_reasons"].dropna()).size:
         seen = {reason for text in texts for reason in text.split("+")} - {"none"}
     else:

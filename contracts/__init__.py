@@ -1,7 +1,9 @@
-"""What the parts of this project agree on: one-line errors, whole files, and typed models of tables and documents.
+"""What the parts of this project agree on: one-line errors, whole files, and typed models of tables
+and documents.
 
-Measuring (`experiments`) writes these files and explaining (`analysis`) reads them; neither imports the other.
-contracts/recorded.py has every table that is recorded, contracts/declared.py every file that a person writes.
+Measuring (`experiments`) writes these files and explaining (`analysis`) reads them; neither imports
+the other. contracts/recorded.py has every table that is recorded, contracts/declared.py every file
+that a person writes.
 """
 
 from contracts import worklogs

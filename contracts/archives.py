@@ -1,4 +1,6 @@
-"""Archived files and their checksums: what was edited, cut or lost a row since it was archived is refused by name."""
+"""Archived files and their checksums: what was edited, cut or lost a row since it was archived is
+refused by name.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from contracts.errors import UserError
 from contracts.files import decoded, read_bytes
 from contracts.validation import LIMIT_BYTES, validate
 
-ORIGINS = "archived.json"  # next to the files of an archive: for each, the run that it is from and its SHA-256
+# next to the files of an archive: for each, the run that it is from and its SHA-256
+ORIGINS = "archived.json"
 
 
 def folders(root: Path) -> list[Path]:
@@ -26,7 +29,9 @@ def checksum(content: bytes) -> str:
 
 
 def check(path: Path, content: bytes) -> None:
-    """Compare a file's content with its checksum, if it lies in an archive; a `UserError` names the file."""
+    """Compare a file's content with its checksum, if it lies in an archive; a `UserError` names the
+    file.
+    """
     origins = path.with_name(ORIGINS)
     if path == origins or not origins.is_file():
         return

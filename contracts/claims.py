@@ -1,4 +1,6 @@
-"""The claims of worklogs and of this project, their recorded verdicts, and the report table of both."""
+"""The claims of worklogs and of this project, their recorded verdicts, and the report table of
+both.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,20 @@ from contracts.model import Document, Row, column, model, optional
 class Entry(Document):
     """An entry of a claims.yaml: what a text says, and the comparison that tests it."""
 
-    id: str = column("unique in its folder; FOLDER/ID everywhere else", pattern="^[a-z0-9][a-z0-9-]*$")
+    id: str = column(
+        "unique in its folder; FOLDER/ID everywhere else", pattern="^[a-z0-9][a-z0-9-]*$"
+    )
     line: int | None = optional("of the worklog's text, from 1; not of our own kernels", ge=1)
     quote: str | None = optional("the text's own words on that line", min_length=1)
     claim: str = column("in our words, one sentence", min_length=1)
     test: str | None = optional("a comparison that analysis/numbers.py evaluates", min_length=1)
-    untestable: str | None = optional("in place of test: why nothing here can decide it", min_length=1)
+    untestable: str | None = optional(
+        "in place of test: why nothing here can decide it", min_length=1
+    )
     about: Literal["model", "resources", "memory", "banks", "speed", "size", "clock"]
-    slip: bool = column("the text contradicts its own numbers, arithmetic or a documented rule", default=False)
+    slip: bool = column(
+        "the text contradicts its own numbers, arithmetic or a documented rule", default=False
+    )
     remark: str | None = optional("what explains the verdict; {EXPRESSION} is filled in")
 
 
@@ -33,7 +41,9 @@ Verdict = Literal["holds", "does not hold", "within noise", "not measured", "not
 
 @model("verdicts")
 class RecordedVerdict(Row):
-    """data/GPU/verdicts.csv: the verdict of each claim, as `python -m analysis.claims --record` wrote it."""
+    """data/GPU/verdicts.csv: the verdict of each claim, as `python -m analysis.claims --record`
+    wrote it.
+    """
 
     KEY = ("id",)
     id: str = column("FOLDER/ID")
@@ -64,4 +74,6 @@ class TableRow(Row):
     test: str | None = None
     slip: bool
     rule_hash: str = column("of test and quotation")
-    note: str | None = optional("what a reader has to know of all numbers of this GPU, as of a rehearsal")
+    note: str | None = optional(
+        "what a reader has to know of all numbers of this GPU, as of a rehearsal"
+    )

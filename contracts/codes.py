@@ -1,8 +1,9 @@
 """Hashes of machine code, which measurements rest on.
 
-A measurement belongs to the instructions that ran and to their launch, so that a comment, a new name or a template
-leaves it valid. A build records the hash of each kernel beside the hash of its source (resources.csv). Where sources
-are all there is, that table says which machine code they stand for.
+A measurement belongs to the instructions that ran and to their launch, so that a comment, a new
+name or a template leaves it valid. A build records the hash of each kernel beside the hash of its
+source (resources.csv). Where sources are all there is, that table says which machine code they
+stand for.
 """
 
 from __future__ import annotations
@@ -27,9 +28,15 @@ def recorded(table: Path, arch: str | None = None) -> Codes:
     Empty where there is no such table.
     """
     rows = read_rows(table, "resources") if table.is_file() else []
-    return {(row["variant"], row["source_hash"]): row["code_hash"] for row in rows if arch in (None, row["arch"])}
+    return {
+        (row["variant"], row["source_hash"]): row["code_hash"]
+        for row in rows
+        if arch in (None, row["arch"])
+    }
 
 
 def of_dispatcher(selection: str, kernels: Iterable[str]) -> str:
-    """The hash of a dispatcher: `selection` of how it picks, and the hashes of its kernels in their order."""
+    """The hash of a dispatcher: `selection` of how it picks, and the hashes of its kernels in their
+    order.
+    """
     return digest(selection, *kernels)

@@ -1,4 +1,6 @@
-"""The files that a person writes: configuration, catalogue, experiments, worklogs and what they compare."""
+"""The files that a person writes: configuration, catalogue, experiments, worklogs and what they
+compare.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,15 @@ Folder = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]{0,63}$")]
 FileName = Annotated[str, Field(min_length=1, max_length=4096)]
 Size = Annotated[int, Field(ge=1, le=32768)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]
-Parameter = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,63}$")]  # a template parameter's name
+# a template parameter's name
+Parameter = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 # Arithmetic on template parameters, such as a parameter's name
 Arithmetic = Annotated[str, Field(pattern="^[A-Za-z0-9_ +*/()-]{1,120}$")]
 Extent = Positive | Arithmetic
 Dtype = Annotated[str, AfterValidator(_known_dtype)]
 
 
-# ---- configuration and experiments -----------------------------------------------------------------------------------
+# ---- configuration and experiments ---------------------------------------------------------------
 
 
 @model("config")
@@ -76,10 +79,14 @@ WeightShape = Annotated[list[Positive], Field(min_length=2, max_length=2)]
 
 
 class ProblemGrid(Document):
-    """Each m with each (n, k): layers of a model, whose weights are n and k, with several numbers of rows."""
+    """Each m with each (n, k): layers of a model, whose weights are n and k, with several numbers
+    of rows.
+    """
 
     m: Extents
-    nk: Annotated[list[WeightShape], Field(min_length=1), AfterValidator(_each_once)] = column("pairs of n and k")
+    nk: Annotated[list[WeightShape], Field(min_length=1), AfterValidator(_each_once)] = column(
+        "pairs of n and k"
+    )
 
 
 class AxisExponents(Document):
@@ -91,33 +98,46 @@ class AxisExponents(Document):
 
 
 class RandomProblems(Document):
-    """Problems drawn at random, the same ones for the same seed: the logarithms of m, n and k are uniform."""
+    """Problems drawn at random, the same ones for the same seed: the logarithms of m, n and k are
+    uniform.
+    """
 
     count: int = column(ge=1, le=1000)
     seed: int = column(ge=0)
-    log2: Exponents | AxisExponents = column("smallest and largest base-2 logarithm, of m, n and k alike or of each")
+    log2: Exponents | AxisExponents = column(
+        "smallest and largest base-2 logarithm, of m, n and k alike or of each"
+    )
     multiple: int = column("m, n and k are rounded to multiples of this", ge=1, le=4096, default=1)
 
 
 @model("experiment")
 class ExperimentFile(Document):
-    """experiments/NAME.yaml: what an experiment measures. What is left out is as in `declarations.Experiment`."""
+    """experiments/NAME.yaml: what an experiment measures.
+
+    What is left out is as in `declarations.Experiment`.
+    """
 
     title: str
     question: str = column("what its figure answers")
     variants: NonEmptyNames = column("names in kernels/catalogue.yaml")
-    sizes: Annotated[list[Size], Field(min_length=1), AfterValidator(_each_once)] | SizeRange | None = optional(
-        "m = n = k: a list, or first, last and step"
+    sizes: (
+        Annotated[list[Size], Field(min_length=1), AfterValidator(_each_once)] | SizeRange | None
+    ) = optional("m = n = k: a list, or first, last and step")
+    problems: Problems = optional(
+        "further problems that are timed, each as it is written on a command line"
     )
-    problems: Problems = optional("further problems that are timed, each as it is written on a command line")
     grid: ProblemGrid = optional("further problems: each of several m with each of several (n, k)")
     random: RandomProblems = optional()
-    profile: Problems = optional("problems of which ncu reads the counters; with beta other than 0, C is read")
-    data: Data | Annotated[list[Data], Field(min_length=1), AfterValidator(_each_once)] | None = optional(
-        "inputs; several kinds are timed one after another at each size"
+    profile: Problems = optional(
+        "problems of which ncu reads the counters; with beta other than 0, C is read"
+    )
+    data: Data | Annotated[list[Data], Field(min_length=1), AfterValidator(_each_once)] | None = (
+        optional("inputs; several kinds are timed one after another at each size")
     )
     flush_l2: bool = column("overwrite the L2 cache before each sample", default=True)
-    warmup_s: float = optional("back-to-back runs before the first sample of a process", unit="s", ge=0, le=60)
+    warmup_s: float = optional(
+        "back-to-back runs before the first sample of a process", unit="s", ge=0, le=60
+    )
     window_s: float = optional(
         "the longest time that a process samples a variant and its baseline", unit="s", gt=0, le=600
     )
@@ -140,36 +160,51 @@ class ExperimentFile(Document):
         le=600,
     )
     processes: int = optional(
-        "fresh processes that measure each row, one after the other: its interval is what they differ by", ge=1, le=20
+        "fresh processes that measure each row, one after the other: its interval is what they differ by",
+        ge=1,
+        le=20,
     )
     by_name: bool = column(
-        "no part of `all`: measured where its name is given; its rows then join the other tables", default=False
+        "no part of `all`: measured where its name is given; its rows then join the other tables",
+        default=False,
     )
 
 
-Values = Annotated[list[Annotated[int, Field(ge=1, le=65536)]], Field(min_length=1), AfterValidator(_each_once)]
+Values = Annotated[
+    list[Annotated[int, Field(ge=1, le=65536)]], Field(min_length=1), AfterValidator(_each_once)
+]
 
 
 @model("tune")
 class Tune(Document):
-    """experiments/tuning/tile_autotune.yaml: a sweep over template values. Every combination is a configuration."""
+    """experiments/tuning/tile_autotune.yaml: a sweep over template values.
+
+    Every combination is a configuration.
+    """
 
     title: str
     question: str = column("what its figure answers")
     size: int = column("m = n = k", ge=128, le=32768)
     data: Data
     flush_l2: bool = column("overwrite the L2 cache before each sample")
-    samples: int = column("of each configuration, and as many of its baseline between them", ge=5, le=1000)
+    samples: int = column(
+        "of each configuration, and as many of its baseline between them", ge=5, le=1000
+    )
     finalists: int = column(
-        "of each kernel: the best ones, measured a second time; the winner is the best of these then", ge=1, le=1000
+        "of each kernel: the best ones, measured a second time; the winner is the best of these then",
+        ge=1,
+        le=1000,
     )
     final_samples: int = column(ge=5, le=1000)
-    kernels: dict[Literal["sgemm_autotuned", "sgemm_warptile"], Annotated[dict[str, Values], Field(min_length=1)]] = (
-        column("kernel to the values of its template parameters, in the template's order", min_length=1)
+    kernels: dict[
+        Literal["sgemm_autotuned", "sgemm_warptile"],
+        Annotated[dict[str, Values], Field(min_length=1)],
+    ] = column(
+        "kernel to the values of its template parameters, in the template's order", min_length=1
     )
 
 
-# ---- kernels/catalogue.yaml ------------------------------------------------------------------------------------------
+# ---- kernels/catalogue.yaml ----------------------------------------------------------------------
 
 
 class Origin(Document):
@@ -180,7 +215,9 @@ class Origin(Document):
 
 
 class TypesEntry(Document):
-    """The dtypes of A and B, of the sums, and of C; `dtype` in its place is that of all matrices, with fp32 sums."""
+    """The dtypes of A and B, of the sums, and of C; `dtype` in its place is that of all matrices,
+    with fp32 sums.
+    """
 
     ab: Dtype
     accumulate: Dtype
@@ -209,9 +246,9 @@ class Multiples(Document):
 class TensorMap(Document):
     """const __grid_constant__ CUtensorMap, over the whole matrix."""
 
-    box: Annotated[list[Annotated[int, Field(ge=1, le=256)] | Arithmetic], Field(min_length=2, max_length=2)] = column(
-        "rows and columns that one instruction moves"
-    )
+    box: Annotated[
+        list[Annotated[int, Field(ge=1, le=256)] | Arithmetic], Field(min_length=2, max_length=2)
+    ] = column("rows and columns that one instruction moves")
     swizzle: Literal[0, 32, 64, 128] = column(default=0, unit="bytes")
     l2_promotion: Literal[0, 64, 128, 256] = column(default=0, unit="bytes")
 
@@ -228,7 +265,8 @@ class Workspace(Document):
     bytes: Annotated[int, Field(ge=1, le=2**30)] | Arithmetic | None = None
     bytes_per_block: Annotated[int, Field(ge=1, le=2**24)] | Arithmetic | None = None
     zeroed: Literal["never", "once", "always"] = column(
-        "once: before the first launch, and each launch leaves it zero; always: before each", default="never"
+        "once: before the first launch, and each launch leaves it zero; always: before each",
+        default="never",
     )
 
 
@@ -243,7 +281,20 @@ class Argument(Document):
 
 
 PlainArgument = Literal[
-    "m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "tex_a", "tex_b", "tile_counter"
+    "m",
+    "n",
+    "k",
+    "alpha",
+    "A",
+    "lda",
+    "B",
+    "ldb",
+    "beta",
+    "C",
+    "ldc",
+    "tex_a",
+    "tex_b",
+    "tile_counter",
 ]
 TypeName = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_:]{0,63}$")]
 TemplateValue = bool | Annotated[int, Field(ge=0, le=LARGEST)] | TypeName
@@ -254,18 +305,25 @@ AlignBytes = Literal[1, 2, 4, 8, 16, 32, 64, 128, 256]
 class VariantEntry(Document):
     """A kernel of the catalogue."""
 
-    source: str = column("the .cu file, FAMILY/NAME.cu below kernels/", pattern="^[a-z][a-z0-9_]*/[A-Za-z0-9_]+[.]cu$")
+    source: str = column(
+        "the .cu file, FAMILY/NAME.cu below kernels/",
+        pattern="^[a-z][a-z0-9_]*/[A-Za-z0-9_]+[.]cu$",
+    )
     entry: str = optional(
         "the __global__ template; when left out, FAMILY_STEM of the source, sgemm_naive for sgemm/naive.cu",
         pattern="^[A-Za-z_][A-Za-z0-9_]{0,127}$",
     )
-    template: dict[Parameter, TemplateValue] = column("template arguments, in order: numbers, truths or names of types")
+    template: dict[Parameter, TemplateValue] = column(
+        "template arguments, in order: numbers, truths or names of types"
+    )
     tuned: Folder = optional(
         "template and threads are the winner's of a sweep: in results/tuned.json, else in data/NAME/tuned.json with "
         "this NAME; those stated here stand in where neither is"
     )
     threads: Extent = column("of the one-dimensional block, a multiple of 32")
-    shared_bytes: Annotated[int, Field(ge=0)] | Arithmetic = optional("dynamic shared memory per block")
+    shared_bytes: Annotated[int, Field(ge=0)] | Arithmetic = optional(
+        "dynamic shared memory per block"
+    )
     dtype: Dtype = optional("of A, B and C, with fp32 sums; or `types`")
     types: TypesEntry = optional()
     narrowing: Literal["truncate", "nearest"] = optional(
@@ -287,7 +345,8 @@ class VariantEntry(Document):
         "bound"
     )
     arguments: Annotated[
-        list[PlainArgument | Annotated[Argument, AfterValidator(_one_key)]], Field(min_length=1, max_length=32)
+        list[PlainArgument | Annotated[Argument, AfterValidator(_one_key)]],
+        Field(min_length=1, max_length=32),
     ] = optional(
         "the kernel's parameters, in order; when left out, the signature that kernels/catalogue.yaml begins with. "
         "tile_counter: unsigned*, zero before each launch"
@@ -305,15 +364,21 @@ class VariantEntry(Document):
     slices: Annotated[int, Field(ge=1, le=8)] | Arithmetic | None = optional(
         "blocks of a cluster in z, which divide the steps over k of one tile; 1 when left out"
     )
-    tensor_cores: bool = optional("its arithmetic is on tensor cores; when left out, as its dtype's")
+    tensor_cores: bool = optional(
+        "its arithmetic is on tensor cores; when left out, as its dtype's"
+    )
     cooperative: bool = optional("a cooperative launch: all blocks run at a time")
-    arch: Annotated[int, Field(ge=50, le=999)] | Annotated[str, Field(pattern="^[1-9][0-9]{1,2}a$")] = optional(
+    arch: (
+        Annotated[int, Field(ge=50, le=999)] | Annotated[str, Field(pattern="^[1-9][0-9]{1,2}a$")]
+    ) = optional(
         "lowest compute capability, 80 for 8.0; 75 when left out, nvcc 13's lowest; 90a: features that 9.0 alone has, "
         "built for sm_90a and nothing else"
     )
     builds_on: str | None = optional("the rung before, if any")
     idea: str = column("what it adds to that, in a few words")
-    origin: Origin | None = optional("the worklog that it comes from; none for a kernel of your own")
+    origin: Origin | None = optional(
+        "the worklog that it comes from; none for a kernel of your own"
+    )
     baseline: str = column("timed alternately with it")
 
 
@@ -333,11 +398,13 @@ class Choice(Document):
 
 
 class DispatcherEntry(Document):
-    """An entry that runs each problem with one of several variants: the first whose sizes are reached and which does
-    not refuse the problem."""
+    """An entry that runs each problem with one of several variants: the first whose sizes are
+    reached and which does not refuse the problem."""
 
     choices: list[Choice] = column(min_length=1)
-    predicted: bool = optional("the choice whose predicted time is shortest (kernels/cost.py) is taken")
+    predicted: bool = optional(
+        "the choice whose predicted time is shortest (kernels/cost.py) is taken"
+    )
     builds_on: str | None = optional("the rung before, if any")
     idea: str = column("what it adds to that, in a few words")
     origin: Origin | None = None
@@ -370,7 +437,9 @@ ShortName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}([{]tile[}]_?)?([
 
 
 def _merges(value: dict[str, Any]) -> dict[str, Any]:
-    """An entry as it is written: what is merged and repeated has the right kind; `Entries` checks the rest."""
+    """An entry as it is written: what is merged and repeated has the right kind; `Entries` checks
+    the rest.
+    """
     for key, kind in (("source", str), ("template", dict), ("choices", list), ("dtypes", list)):
         if key in value and not isinstance(value[key], kind):
             raise ValueError({str: "text", dict: "a mapping", list: "a list"}[kind] + f" in {key}")
@@ -389,7 +458,9 @@ class CatalogueFile(Document):
     kernels/written.py says what its short forms stand for; `Entries` explains the keys of an entry.
     """
 
-    defaults: dict[str, Short] = optional("keys of the entries of a folder of sources, or of a source")
+    defaults: dict[str, Short] = optional(
+        "keys of the entries of a folder of sources, or of a source"
+    )
     variants: dict[ShortName, Short]
     dispatchers: dict[ShortName, Short] = optional()
     baselines: dict[EntryName, Short]
@@ -397,14 +468,17 @@ class CatalogueFile(Document):
 
 @model("entries")
 class Entries(Document):
-    """The entries of kernels/catalogue.yaml, each whole. A number may be arithmetic on template values."""
+    """The entries of kernels/catalogue.yaml, each whole.
+
+    A number may be arithmetic on template values.
+    """
 
     variants: dict[EntryName, VariantEntry]
     dispatchers: dict[EntryName, DispatcherEntry] = optional()
     baselines: dict[EntryName, BaselineEntry]
 
 
-# ---- worklogs --------------------------------------------------------------------------------------------------------
+# ---- worklogs ------------------------------------------------------------------------------------
 
 
 class Section(Document):
@@ -425,16 +499,19 @@ class EmulatedProblem(Document):
 
 @model("worklog")
 class Worklog(Document):
-    """paper/worklogs/NAME/source.yaml: what a worklog is, and which lines of its text each section takes.
+    """paper/worklogs/NAME/source.yaml: what a worklog is, and which lines of its text each section
+    takes.
 
-    The folder's name is the worklog's. It also holds published.csv and claims.yaml and, where there is something to
-    say, steps.yaml, analytic.yaml, compiled.csv and emulated.csv.
+    The folder's name is the worklog's. It also holds published.csv and claims.yaml and, where there
+    is something to say, steps.yaml, analytic.yaml, compiled.csv and emulated.csv.
     """
 
     title: str
     author: str | None
     link: str | None = column("null where the text that we have gives none", pattern="^https://")
-    sha256: str = column("of the text that the line numbers are of, which is not in this repository", pattern=SHA256)
+    sha256: str = column(
+        "of the text that the line numbers are of, which is not in this repository", pattern=SHA256
+    )
     lines: int = column(ge=1)
     gpus: list[str] = column("those that the author measured on")
     sections: list[Section] = column(min_length=1)
@@ -455,12 +532,16 @@ class Published(Row):
     section: str = column("in source.yaml; its range holds the line")
     as_written: str = column("the number as it stands on that line", min_length=1)
     subject: str = column("what it is a number of", min_length=1)
-    variant: str | None = optional("name in kernels/catalogue.yaml, where it is of one of these kernels")
+    variant: str | None = optional(
+        "name in kernels/catalogue.yaml, where it is of one of these kernels"
+    )
     m: Positive | None = None
     n: Positive | None = None
     k: Positive | None = None
     gpu: str | None = optional("theirs; empty for theory")
-    clock_policy: Literal["boost", "locked"] | None = optional("of their clocks; empty where they do not say")
+    clock_policy: Literal["boost", "locked"] | None = optional(
+        "of their clocks; empty where they do not say"
+    )
     quantity: str = column("one word for one thing in all worklogs", pattern="^[a-z][a-z0-9_]*$")
     value: float = column("in the unit")
     unit: str = column(min_length=1)
@@ -492,7 +573,9 @@ class Switch(Document):
     arch: str = column(pattern=ARCH)
     slot_bytes: int = column("of each slot, a power of two", ge=4, le=131_072)
     used_bytes: int = column("of a slot, from its start", ge=4, le=131_072)
-    offset: int = optional("of the first slot in the block's shared memory; 0 when left out", ge=0, le=131_072)
+    offset: int = optional(
+        "of the first slot in the block's shared memory; 0 when left out", ge=0, le=131_072
+    )
 
 
 class AnalyticCase(Document):
@@ -512,8 +595,8 @@ class AnalyticCases(
         ]
     ]
 ):
-    """paper/worklogs/NAME/analytic.yaml: cases that are arithmetic and no measurement, by their names in "
-    "analytic.csv."""
+    """paper/worklogs/NAME/analytic.yaml: cases that are arithmetic and no measurement, by their
+    names in " "analytic.csv."""
 
 
 class StepCounter(Document):
@@ -529,17 +612,19 @@ class Step(Document):
     variant: str = column("name in kernels/catalogue.yaml")
     over: str = column("the variant that it is compared with")
     changed: str = column("what the step changes, as the end of a row")
-    control: bool = column("the step costs something on purpose, to measure what that is worth", default=False)
+    control: bool = column(
+        "the step costs something on purpose, to measure what that is worth", default=False
+    )
     counters: list[StepCounter] = column(min_length=1, max_length=3)
 
 
 @model("steps")
 class Steps(RootModel[list[Step]]):
-    """paper/worklogs/NAME/steps.yaml, and paper/steps.yaml for our own kernels: each step of the ladders, and the
-    counters that it was meant to move."""
+    """paper/worklogs/NAME/steps.yaml, and paper/steps.yaml for our own kernels: each step of the
+    ladders, and the counters that it was meant to move."""
 
 
-# ---- bank pictures ---------------------------------------------------------------------------------------------------
+# ---- bank pictures -------------------------------------------------------------------------------
 
 
 class DrawnAccess(Document):
@@ -548,7 +633,9 @@ class DrawnAccess(Document):
     variant: str = column("name in kernels/catalogue.yaml")
     says: str = column("heading of this access")
     line: str = column("regular expression that one line of the variant's source matches")
-    number: int = column("which access of that line is drawn, in the order of the PTX", ge=1, default=1)
+    number: int = column(
+        "which access of that line is drawn, in the order of the PTX", ge=1, default=1
+    )
 
 
 class DrawnPicture(Document):
@@ -561,4 +648,6 @@ class DrawnPicture(Document):
 
 @model("bank_pictures")
 class BankPictures(RootModel[dict[Annotated[str, Field(pattern="^[a-z0-9_]+$")], DrawnPicture]]):
-    """workflow/bank_pictures.yaml: which accesses to shared memory are drawn, by the name of the picture."""
+    """workflow/bank_pictures.yaml: which accesses to shared memory are drawn, by the name of the
+    picture.
+    """

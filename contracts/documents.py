@@ -34,12 +34,18 @@ class _Loader(_SAFE):  # type: ignore[misc]  # of either kind
 
 
 def load_yaml(path: str | Path) -> Any:
-    """What a YAML file holds, under no model. A `UserError` names the file and the line of the first fault."""
+    """What a YAML file holds, under no model.
+
+    A `UserError` names the file and the line of the first fault.
+    """
     return _yaml(read_text(path, LIMIT_YAML_BYTES), str(path))
 
 
 def parse_yaml_value(text: str, source: object) -> Any:
-    """What one line of text means as YAML: `false`, `12`, `[a, b]`. A `UserError` names `source` and the text."""
+    """What one line of text means as YAML: `false`, `12`, `[a, b]`.
+
+    A `UserError` names `source` and the text.
+    """
     return _yaml(text, f"{source} = {quoted(text)}")
 
 
@@ -52,7 +58,11 @@ def _yaml(text: str, source: str) -> Any:
         return yaml.load(text, Loader=_Loader)
     except RecursionError as error:
         raise UserError(f"{source}: nested too deeply") from error
-    except (yaml.YAMLError, ValueError, AttributeError) as error:  # the last two: a text that does not suit its tag
+    except (
+        yaml.YAMLError,
+        ValueError,
+        AttributeError,
+    ) as error:  # the last two: a text that does not suit its tag
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}" if mark and "\n" in text else ""
         said = " ".join(str(getattr(error, "problem", None) or error).split())
@@ -66,4 +76,6 @@ def json_value(text: str, source: object) -> Any:
     except RecursionError as error:
         raise UserError(f"{source}: nested too deeply") from error
     except ValueError as error:
-        raise UserError(f"{source}: not JSON, truncated or foreign ({one_line(str(error))})") from error
+        raise UserError(
+            f"{source}: not JSON, truncated or foreign ({one_line(str(error))})"
+        ) from error

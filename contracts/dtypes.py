@@ -21,10 +21,13 @@ class Dtype:
     cuda_type: int  # cudaDataType, of library_types.h
     cublas_compute: int  # cublasComputeType_t, of cublas_api.h, for fp32 sums
     narrowed_bits: int = 0  # low bits of an input that the multiplication does not see
-    # What a tensor core cuts off a sum of its products, relative to the largest; 0: the sum's roundoff covers it
+    # What a tensor core cuts off a sum of its products, relative to the largest; 0: the sum's
+    # roundoff covers it
     step_roundoff: float = 0.0
-    stored_as: str = ""  # the dtype with the same elements in memory; its own name where there is no other
-    ceilings: tuple[str, ...] = ()  # keys of machine.json's ceilings, of which the highest is its own
+    # the dtype with the same elements in memory; its own name where there is no other
+    stored_as: str = ""
+    # keys of machine.json's ceilings, of which the highest is its own
+    ceilings: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -119,7 +122,9 @@ def dtypes() -> dict[str, Dtype]:
 
 
 def types_pattern() -> str:
-    """A regular expression of `Types.name`: a dtype for A and B, then one for C, then one for the sums."""
+    """A regular expression of `Types.name`: a dtype for A and B, then one for C, then one for the
+    sums.
+    """
     one = f"({'|'.join(_BY_NAME)})"
     return f"^{one}(?:_{one}(?:_{one})?)?$"
 
@@ -134,16 +139,20 @@ class Types:
 
     @classmethod
     def named(cls, name: str) -> Types:
-        """The types of this `name`, in which catalogue and tables have them: "bf16", or see `name`."""
+        """The types of this `name`, in which catalogue and tables have them: "bf16", or see
+        `name`.
+        """
         found = re.fullmatch(types_pattern(), name)
         assert found, name
         ab, c, accumulate = found.groups()
-        return cls(dtypes()[ab], dtypes()[accumulate or SUMS], dtypes()[c or dtypes()[ab].stored_as])
+        return cls(
+            dtypes()[ab], dtypes()[accumulate or SUMS], dtypes()[c or dtypes()[ab].stored_as]
+        )
 
     @property
     def name(self) -> str:
-        """The dtype of A and B, then that of C where it is another, and that of the sums where it is not fp32:
-        "fp16", "fp8_e4m3_bf16", "fp16_fp16_fp16"."""
+        """The dtype of A and B, then that of C where it is another, and that of the sums where it
+        is not fp32: "fp16", "fp8_e4m3_bf16", "fp16_fp16_fp16"."""
         usual = self.accumulate.name == SUMS
         c = [] if usual and self.c.name == self.ab.stored_as else [self.c.name]
         return "_".join([self.ab.name, *c, *([] if usual else [self.accumulate.name])])

@@ -18,7 +18,9 @@ class UserError(Exception):
 
 
 def choose(table: Mapping[str, T], name: str, kind: str, source: object) -> T:
-    """`table[name]`, or a `UserError` that names the nearest valid names and the file they stand in."""
+    """`table[name]`, or a `UserError` that names the nearest valid names and the file they stand
+    in.
+    """
     if isinstance(name, str) and name in table:
         return table[name]
     raise UserError(f"unknown {kind} {quoted(name)} in {source}; {suggest(name, table)}")
@@ -32,7 +34,9 @@ def suggest(name: str, valid: Iterable[str]) -> str:
 
 
 def quoted(value: object, *, bare: bool = False) -> str:
-    """A value as an error shows it: on one line, in quotes if it is text (not if `bare`), cut where it is long."""
+    """A value as an error shows it: on one line, in quotes if it is text (not if `bare`), cut where
+    it is long.
+    """
     if isinstance(value, (list, dict, tuple)):
         return f"a {type(value).__name__} of {len(value)}"
     text = repr(value[: LONGEST + 1] if isinstance(value, str) else value)
@@ -54,7 +58,10 @@ def run_command(main: Callable[[], int | None]) -> None:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except OSError as error:
-        print(f"error: {error.strerror or error}: {error.filename or ''}".rstrip(": "), file=sys.stderr)
+        print(
+            f"error: {error.strerror or error}: {error.filename or ''}".rstrip(": "),
+            file=sys.stderr,
+        )
         sys.exit(2)
     except KeyboardInterrupt:
         print("interrupted: nothing was written", file=sys.stderr)

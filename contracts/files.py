@@ -17,12 +17,16 @@ os.umask(_UMASK)
 
 
 def read_bytes(path: str | Path, limit: int) -> bytes:
-    """A file's content. Raises `UserError` where it cannot be read or has more than `limit` bytes."""
+    """A file's content. Raises `UserError` where it cannot be read or has more than `limit`
+    bytes.
+    """
     try:
         with Path(path).open("rb") as file:
             content = file.read(limit + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
+        raise UserError(
+            f"cannot read {path}: {getattr(error, 'strerror', None) or error}"
+        ) from error
     if len(content) > limit:
         raise UserError(f"cannot read {path}: more than {limit} bytes; allowed: at most {limit}")
     return content
@@ -43,17 +47,20 @@ def decoded(path: str | Path, content: bytes) -> str:
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
-    """An empty folder in the system's temporary folder; removed with all that is in it when the block ends."""
+    """An empty folder in the system's temporary folder; removed with all that is in it when the
+    block ends.
+    """
     with tempfile.TemporaryDirectory(prefix="gemm-ladder-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
 @contextlib.contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path next to `path`; rename it to `path` if the block ends well, else remove it.
+    """Give a temporary path next to `path`; rename it to `path` if the block ends well, else remove
+    it.
 
-    A killed process leaves only the temporary file, whose name begins with a dot. Raises `UserError` where the folder
-    cannot be written.
+    A killed process leaves only the temporary file, whose name begins with a dot. Raises
+    `UserError` where the folder cannot be written.
     """
     path = Path(path)
     try:
@@ -61,7 +68,9 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         handle, name = tempfile.mkstemp(path.suffix, f".{path.stem}-", path.parent)
         os.close(handle)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}; choose a folder that can be written") from error
+        raise UserError(
+            f"cannot write {path}: {error.strerror}; choose a folder that can be written"
+        ) from error
     try:
         os.chmod(name, 0o666 & ~_UMASK)  # mkstemp's file is its owner's alone
         yield Path(name)
@@ -70,13 +79,18 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         if error.filename != name and error.errno not in NO_ROOM:
             raise
         said = error.strerror or error
-        raise UserError(f"cannot write {path}: {said}; make room, or choose another folder") from error
+        raise UserError(
+            f"cannot write {path}: {said}; make room, or choose another folder"
+        ) from error
     finally:
         Path(name).unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str, *, only_if_changed: bool = False) -> None:
-    """Write a text file whole. With `only_if_changed`, a file that holds `text` already keeps its date."""
+    """Write a text file whole.
+
+    With `only_if_changed`, a file that holds `text` already keeps its date.
+    """
     path = Path(path)
     if only_if_changed and path.is_file() and path.read_text() == text:
         return

@@ -1,4 +1,5 @@
-"""What the models of files have in common: `Row` of a table, `Document` of JSON and YAML, and how a table is declared.
+"""What the models of files have in common: `Row` of a table, `Document` of JSON and YAML, and how a
+table is declared.
 
     @table("sanitizer", target="sanitize", archive="if there")
     class Sanitizer(Row):
@@ -8,7 +9,8 @@
         variant: Variant
         errors: int = column("errors or hazards reported", ge=0)
 
-The order of a row's fields is the order of the file's columns. A field that may be null is an empty cell.
+The order of a row's fields is the order of the file's columns. A field that may be null is an empty
+cell.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ MADE_BY_OTHERS = ("all", "by hand")  # targets that are not a table's own
 
 
 class Document(BaseModel):
-    """A mapping with fixed keys. Values are not converted: 1 is no truth, "1" no number, and NaN is refused."""
+    """A mapping with fixed keys.
+
+    Values are not converted: 1 is no truth, "1" no number, and NaN is refused.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, defer_build=True)
 
@@ -46,7 +51,8 @@ class Row(Document):
     """A row of a table: its fields are the columns."""
 
     KEY: ClassVar[tuple[str, ...]] = ()  # no two rows have the same values in these columns
-    ADDED: ClassVar[tuple[str, ...]] = ()  # older tables lack these columns; they read as the field's default
+    # older tables lack these columns; they read as the field's default
+    ADDED: ClassVar[tuple[str, ...]] = ()
 
 
 RowType = TypeVar("RowType", bound=Row)
@@ -54,17 +60,23 @@ RowType = TypeVar("RowType", bound=Row)
 
 def column(description: str = "", *, unit: str | None = None, **limits: Any) -> Any:
     """A column that every row has. `limits`: as pydantic's Field takes them."""
-    return Field(description=description, json_schema_extra={"unit": unit} if unit else None, **limits)
+    return Field(
+        description=description, json_schema_extra={"unit": unit} if unit else None, **limits
+    )
 
 
 def optional(description: str = "", *, unit: str | None = None, **limits: Any) -> Any:
-    """A key that may be left out, and a column whose cell may be empty (its type is then `... | None`)."""
+    """A key that may be left out, and a column whose cell may be empty (its type is then `... |
+    None`).
+    """
     return column(description, unit=unit, default=None, **limits)
 
 
 @dataclass(frozen=True)
 class Table:
-    """A recorded table or document: its file, its model, how it is made and whether it is archived."""
+    """A recorded table or document: its file, its model, how it is made and whether it is
+    archived.
+    """
 
     name: str
     file: str
@@ -93,7 +105,8 @@ class Table:
 
 
 TABLES: dict[str, Table] = {}
-MODELS: dict[str, Any] = {}  # the type of each kind of file, by the name under which it is read and written
+# the type of each kind of file, by the name under which it is read and written
+MODELS: dict[str, Any] = {}
 
 
 def model(name: str) -> Callable[[type[BaseModel]], type[Any]]:
@@ -109,7 +122,8 @@ def model(name: str) -> Callable[[type[BaseModel]], type[Any]]:
 def table(
     name: str, file: str | None = None, schema: str | None = None, **declared: Any
 ) -> Callable[[type[Any]], type[Any]]:
-    """The class below is a recorded table; `declared` are further fields of `Table`. The default file is NAME.csv.
+    """The class below is a recorded table; `declared` are further fields of `Table`. The default
+    file is NAME.csv.
 
     Raises `UserError` for a name or file that another table has.
     """
@@ -117,7 +131,9 @@ def table(
     def register(cls: type[Any]) -> type[Any]:
         made = Table(name, file or f"{name}.csv", schema or name, cls, **declared)
         if any(made.name == other.name or made.file == other.file for other in TABLES.values()):
-            raise UserError(f"table {name!r} with file {made.file!r} is registered twice; names and files must differ")
+            raise UserError(
+                f"table {name!r} with file {made.file!r} is registered twice; names and files must differ"
+            )
         TABLES[name] = made
         MODELS.setdefault(made.schema, cls)
         return cls

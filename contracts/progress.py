@@ -1,6 +1,7 @@
 """How a command reports what it does: modules log, and the lines go to stderr as they are.
 
-Every module has `logger = logging.getLogger(__name__)`; progress is `info`, what was left out or failed a `warning`.
+Every module has `logger = logging.getLogger(__name__)`; progress is `info`, what was left out or
+failed a `warning`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import contextlib
 import logging
 import sys
 
-OURS = ("__main__", "experiments")  # whose progress is reported; other packages only report warnings
+# whose progress is reported; other packages only report warnings
+OURS = ("__main__", "experiments")
 
 
 class Terminal(logging.Handler):

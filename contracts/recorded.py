@@ -1,8 +1,10 @@
-"""Every recorded table and document, with its columns: what measuring writes, data/<gpu> archives and analysis reads.
+"""Every recorded table and document, with its columns: what measuring writes, data/<gpu> archives
+and analysis reads.
 
-This is the only list of them. A table that stands here is made by its rule, joined, archived and offered to `analysis`
-without another line. What is derived from a recorded table is made again, and not recorded. Tables that belong to no
-GPU lie in a worklog's folder (`compiled`, `emulated`) or in results/ (`variants`, `analytic`).
+This is the only list of them. A table that stands here is made by its rule, joined, archived and
+offered to `analysis` without another line. What is derived from a recorded table is made again, and
+not recorded. Tables that belong to no GPU lie in a worklog's folder (`compiled`, `emulated`) or in
+results/ (`variants`, `analytic`).
 """
 
 from __future__ import annotations
@@ -22,18 +24,29 @@ SESSION = "^[0-9a-f]{8}$"
 MHZ: dict[str, Any] = {"unit": "MHz", "gt": 0, "le": 100_000}
 
 Variant = Annotated[str, Field(description="name in kernels/catalogue.yaml")]
-Gemm = Annotated[str, Field(pattern=types_pattern(), description="dtypes of A and B, C and the sums: Types.name")]
+Gemm = Annotated[
+    str, Field(pattern=types_pattern(), description="dtypes of A and B, C and the sums: Types.name")
+]
 M = Annotated[int, Field(ge=1, le=LARGEST, description="rows of A and C")]
 N = Annotated[int, Field(ge=1, le=LARGEST, description="columns of B and C")]
 K = Annotated[int, Field(ge=1, le=LARGEST, description="columns of A, rows of B")]
 Leading = Annotated[int, Field(ge=1, le=LARGEST, description="leading dimension, in elements")]
 Count = Annotated[int, Field(ge=0)]
-Data = Annotated[Literal["uniform", "normal", "zeros"], Field(description="inputs; uniform is [-1, 1]")]
+Data = Annotated[
+    Literal["uniform", "normal", "zeros"], Field(description="inputs; uniform is [-1, 1]")
+]
 Layout = Annotated[Literal["row", "column"], Field(description="of B in memory")]
-ClockPolicy = Annotated[Literal["boost", "locked"], Field(description="clocks as found, or locked through NVML")]
-Device = Annotated[Literal["gpu", "ptxsim"], Field(description="where it ran: on the GPU or on the emulator")]
+ClockPolicy = Annotated[
+    Literal["boost", "locked"], Field(description="clocks as found, or locked through NVML")
+]
+Device = Annotated[
+    Literal["gpu", "ptxsim"], Field(description="where it ran: on the GPU or on the emulator")
+]
 SourceHash = Annotated[
-    str, Field(description="hash of source, included headers and template values, without comments and white space")
+    str,
+    Field(
+        description="hash of source, included headers and template values, without comments and white space"
+    ),
 ]
 CodeHash = Annotated[
     str,
@@ -46,7 +59,7 @@ ALPHA = "C = alpha A B + beta C; 1 in older tables"
 BETA = "C is read where it is not 0; 0 in older tables"
 
 
-# ---- a run on a GPU: every archive has these -------------------------------------------------------------------------
+# ---- a run on a GPU: every archive has these -----------------------------------------------------
 
 
 class Ceilings(Document):
@@ -56,7 +69,9 @@ class Ceilings(Document):
     fp32_fma_flop_per_clock_sm: float = column("FFMA", gt=0)
     bf16_mma_tflops: float = optional("mma.sync m16n8k16, fp32 sums", unit="TFLOP/s", gt=0)
     bf16_mma_flop_per_clock_sm: float = optional("the same", gt=0)
-    bf16_wgmma_tflops: float = optional("wgmma m64n256k16, operands in shared memory", unit="TFLOP/s", gt=0)
+    bf16_wgmma_tflops: float = optional(
+        "wgmma m64n256k16, operands in shared memory", unit="TFLOP/s", gt=0
+    )
     bf16_wgmma_flop_per_clock_sm: float = optional("the same", gt=0)
     dram_copy_gb_per_s: float = column("bytes read plus bytes written", unit="GB/s", gt=0)
 
@@ -75,7 +90,9 @@ class Machine(Document):
     power_limit_w: float | None = optional(unit="W")
     memory_bytes: int = column(unit="bytes", ge=1)
     l2_bytes: int = column(unit="bytes", ge=1)
-    texture_alignment_bytes: int = optional("alignment of the address under a texture", unit="bytes", ge=1)
+    texture_alignment_bytes: int = optional(
+        "alignment of the address under a texture", unit="bytes", ge=1
+    )
     driver: str
     cuda_driver: str = optional("the CUDA version that the driver supports")
     ceilings: Ceilings
@@ -94,7 +111,10 @@ class Session(Document):
 
 @table("provenance", "provenance.json", parts="run", archive="always")
 class Provenance(Document):
-    """What made the measurements in a folder, and when. No serial number, UUID, host or user name."""
+    """What made the measurements in a folder, and when.
+
+    No serial number, UUID, host or user name.
+    """
 
     machine: str
     date: str = column("UTC", pattern=DATE)
@@ -108,14 +128,20 @@ class Provenance(Document):
     python: str = optional()
     packages: dict[str, str]
     sources: dict[str, str] = column("variant to source hash")
-    sessions: list[Session] = optional("the cards that the run had; a row of windows.csv names its own")
+    sessions: list[Session] = optional(
+        "the cards that the run had; a row of windows.csv names its own"
+    )
     left_out: dict[str, str] = optional("stage that did not run, and why")
-    rules: dict[str, str] = optional("claim, finding or module of statistics to its hash (contracts/rules.py)")
+    rules: dict[str, str] = optional(
+        "claim, finding or module of statistics to its hash (contracts/rules.py)"
+    )
 
 
 @table("samples", "samples.parquet", parts="bench", archive="always")
 class Samples(Row):
-    """One row for each timed launch. `analysis.timings` derives times and fractions from it and from windows.csv."""
+    """One row for each timed launch. `analysis.timings` derives times and fractions from it and
+    from windows.csv.
+    """
 
     KEY = (
         *("experiment", "variant", "m", "n", "k", "alpha", "beta", "clock_policy", "data"),
@@ -131,8 +157,12 @@ class Samples(Row):
     beta: float = column(BETA, default=0.0)
     clock_policy: ClockPolicy
     data: Data
-    window: Literal["interleaved", "worklog"] = column("in turns with the baseline, or the protocol of sgemm_cu")
-    role: Literal["variant", "baseline"] = column("what this launch ran; windows.csv names the baseline")
+    window: Literal["interleaved", "worklog"] = column(
+        "in turns with the baseline, or the protocol of sgemm_cu"
+    )
+    role: Literal["variant", "baseline"] = column(
+        "what this launch ran; windows.csv names the baseline"
+    )
     index: int = column("order within the window", ge=0)
     time_us: float = column(unit="us", gt=0)
     sm_clock_mhz: float | None = optional(
@@ -143,7 +173,9 @@ class Samples(Row):
         "why it does not count: the queue ran dry before it, so that a launch gap may be in it; its clock is not "
         "known; with locked clocks, it is more than 1% off the locked SM clock"
     )
-    process: int = column("which of the fresh processes that measure the same", ge=0, le=1000, default=0)
+    process: int = column(
+        "which of the fresh processes that measure the same", ge=0, le=1000, default=0
+    )
 
 
 @table(
@@ -152,11 +184,33 @@ class Samples(Row):
     archive="always",
 )
 class Windows(Row):
-    """One row for each experiment, variant, problem, clock policy, kind of data and process: what samples lack."""
+    """One row for each experiment, variant, problem, clock policy, kind of data and process: what
+    samples lack.
+    """
 
-    KEY = ("experiment", "variant", "m", "n", "k", "alpha", "beta", "clock_policy", "data", "process")
+    KEY = (
+        "experiment",
+        "variant",
+        "m",
+        "n",
+        "k",
+        "alpha",
+        "beta",
+        "clock_policy",
+        "data",
+        "process",
+    )
     ADDED = (
-        *("alpha", "beta", "b_layout", "baseline_call", "session", "ci_half_width", "ended", "process"),
+        *(
+            "alpha",
+            "beta",
+            "b_layout",
+            "baseline_call",
+            "session",
+            "ci_half_width",
+            "ended",
+            "process",
+        ),
         *("baseline_run_us", "power_error_w", "throttle_fractions"),
     )
     experiment: str
@@ -167,10 +221,16 @@ class Windows(Row):
     k: K
     alpha: float = column(ALPHA, default=1.0)
     beta: float = column(BETA, default=0.0)
-    b_layout: Layout | None = optional("of B in memory; empty in older tables: as the catalogue has it")
+    b_layout: Layout | None = optional(
+        "of B in memory; empty in older tables: as the catalogue has it"
+    )
     clock_policy: ClockPolicy
-    clock_source: str = column("how the clocks were had: back to back until steady, or set through NVML")
-    locked_sm_mhz: int | None = optional("SM clock that samples were held against; empty at boost", unit="MHz", ge=1)
+    clock_source: str = column(
+        "how the clocks were had: back to back until steady, or set through NVML"
+    )
+    locked_sm_mhz: int | None = optional(
+        "SM clock that samples were held against; empty at boost", unit="MHz", ge=1
+    )
     data: Data
     baseline: str = column("the variant that was interleaved")
     baseline_call: str | None = optional(
@@ -178,18 +238,26 @@ class Windows(Row):
         "algorithm in the heuristic's list, the fastest of them on this card; empty in older tables (cublasGemmEx)"
     )
     seed: int = column("of the inputs, and of which of a pair goes first", ge=0)
-    passed: bool = column("outputs of variant and baseline passed their check after timing; otherwise nothing counts")
+    passed: bool = column(
+        "outputs of variant and baseline passed their check after timing; otherwise nothing counts"
+    )
     left_out: str | None = optional("why it does not count, though both passed")
     power_w: float | None = optional(
         "energy over time while this variant ran alone; empty where it was not read, or NVML gives no energy",
         unit="W",
         ge=0,
     )
-    power_error_w: float | None = optional("two standard errors of that; empty in older tables", unit="W", ge=0)
-    power_run_us: float | None = optional(
-        "time of one run alone, back to back, in the same process as the baseline's", unit="us", gt=0
+    power_error_w: float | None = optional(
+        "two standard errors of that; empty in older tables", unit="W", ge=0
     )
-    temperature_c: float | None = optional("of the GPU after its power was read", unit="degrees Celsius")
+    power_run_us: float | None = optional(
+        "time of one run alone, back to back, in the same process as the baseline's",
+        unit="us",
+        gt=0,
+    )
+    temperature_c: float | None = optional(
+        "of the GPU after its power was read", unit="degrees Celsius"
+    )
     throttle_reasons: str | None = optional(
         "NVML clock event reasons that any poll showed while the power was read, joined by +; 'none'"
     )
@@ -198,14 +266,21 @@ class Windows(Row):
         pattern=r"^(none|[a-z_]+=[01]\.\d{3}(\+[a-z_]+=[01]\.\d{3})*)$",
     )
     code_hash: CodeHash
-    session: str | None = optional("one card on one boot of its host; empty in older tables", pattern=SESSION)
-    ci_half_width: float | None = optional(
-        "half of the 95% interval of the fraction of the baseline when the window ended, relative to it", ge=0
+    session: str | None = optional(
+        "one card on one boot of its host; empty in older tables", pattern=SESSION
     )
-    ended: Literal["precise", "longest time", "most samples"] | None = optional("why the window ended there")
+    ci_half_width: float | None = optional(
+        "half of the 95% interval of the fraction of the baseline when the window ended, relative to it",
+        ge=0,
+    )
+    ended: Literal["precise", "longest time", "most samples"] | None = optional(
+        "why the window ended there"
+    )
     process: int = column("which of the fresh processes that measure the same", ge=0, default=0)
     baseline_run_us: float | None = optional(
-        "time of one run of the baseline, alone, back to back at a steady clock, in the same process", unit="us", gt=0
+        "time of one run of the baseline, alone, back to back at a steady clock, in the same process",
+        unit="us",
+        gt=0,
     )
 
 
@@ -222,7 +297,9 @@ class Checks(Row):
     variant: Variant
     code_hash: CodeHash
     device: Device
-    case: str = column("what the case tries; 'after timing EXPERIMENT' for the outputs of timed runs")
+    case: str = column(
+        "what the case tries; 'after timing EXPERIMENT' for the outputs of timed runs"
+    )
     m: M
     n: N
     k: K
@@ -233,7 +310,8 @@ class Checks(Row):
     beta: float
     seed: Count
     error_over_bound: float | None = optional(
-        "largest |C - C64| over its rounding bound; empty for a refusal, and where the result is not finite", ge=0
+        "largest |C - C64| over its rounding bound; empty for a refusal, and where the result is not finite",
+        ge=0,
     )
     passed: bool
     detail: str = column("why it failed; for a refusal, the message", default="")
@@ -241,8 +319,9 @@ class Checks(Row):
 
 @table("algorithm_search", parts="bench", archive="if there")
 class AlgorithmSearch(Row):
-    """One row for each library and problem: the call that stands for it, found once by timing all calls. Dispatchers
-    have such rows, too: their calls are kernels, those that are likely to be fastest."""
+    """One row for each library and problem: the call that stands for it, found once by timing all
+    calls. Dispatchers have such rows, too: their calls are kernels, those that are likely to be
+    fastest."""
 
     KEY = ("baseline", "m", "n", "k", "b_layout")
     baseline: Variant
@@ -256,16 +335,20 @@ class AlgorithmSearch(Row):
         "configuration of Triton's, or a dispatcher's kernel"
     )
     calls: int = column("how many there were", ge=1)
-    time_us: float | None = optional("median of the last round, L2 flushed; empty for a single call", unit="us", gt=0)
+    time_us: float | None = optional(
+        "median of the last round, L2 flushed; empty for a single call", unit="us", gt=0
+    )
     next_call: str | None = optional("the second")
     next_time_us: float | None = optional(unit="us", gt=0)
-    decided: bool | None = optional("the second is slower by the 95% interval of the median ratio of times in a round")
+    decided: bool | None = optional(
+        "the second is slower by the 95% interval of the median ratio of times in a round"
+    )
 
 
 @table("gpu_medians", target="by hand", archive="if there")
 class GpuMedians(Row):
-    """One row for each GPU, variant and problem that was measured on several: the median over that GPU's processes.
-    `python -m analysis.reproduce --cards` makes it."""
+    """One row for each GPU, variant and problem that was measured on several: the median over that
+    GPU's processes. `python -m analysis.reproduce --cards` makes it."""
 
     KEY = ("variant", "m", "n", "k", "clock_policy", "data", "session")
     variant: Variant
@@ -319,13 +402,13 @@ class CountersWithBeta(Row):
     code_hash: CodeHash
 
 
-# ---- what needs no GPU -----------------------------------------------------------------------------------------------
+# ---- what needs no GPU ---------------------------------------------------------------------------
 
 
 @table("resources", parts="build", needs_gpu=False, archive="always")
 class Resources(Row):
-    """One row for each variant and architecture, read from the cubin; compiled.csv of a worklog has these columns, "
-    "too."""
+    """One row for each variant and architecture, read from the cubin; compiled.csv of a worklog has
+    these columns, " "too."""
 
     KEY = ("variant", "arch")
     variant: Variant
@@ -334,14 +417,22 @@ class Resources(Row):
     source_hash: SourceHash
     code_hash: CodeHash
     registers: int = column("per thread", ge=1, le=255)
-    shared_bytes: int = column("per block, static and dynamic, without the driver's reserve", unit="bytes", ge=0)
+    shared_bytes: int = column(
+        "per block, static and dynamic, without the driver's reserve", unit="bytes", ge=0
+    )
     stack_bytes: int = column("per thread", unit="bytes", ge=0)
     spill_bytes: int = column("per thread, stores plus loads", unit="bytes", ge=0)
     threads: int = column("per block", ge=1, le=1024)
     blocks_per_sm: int = column("theoretical", ge=0)
-    occupancy: float = column("theoretical: resident warps over the most that an SM holds", ge=0, le=1)
-    limiter: Literal["registers", "shared", "threads", "blocks"] = column("what binds the occupancy")
-    sass_total: int = column("instructions in the cubin; the columns below count some of them", ge=0)
+    occupancy: float = column(
+        "theoretical: resident warps over the most that an SM holds", ge=0, le=1
+    )
+    limiter: Literal["registers", "shared", "threads", "blocks"] = column(
+        "what binds the occupancy"
+    )
+    sass_total: int = column(
+        "instructions in the cubin; the columns below count some of them", ge=0
+    )
     ffma: Count
     hmma: Count
     lds_32: int = column("32 bits or fewer", ge=0)
@@ -364,7 +455,9 @@ class Resources(Row):
 
 @table("bounds", parts="emulate", needs_gpu=False, archive="if there")
 class Bounds(Row):
-    """One row for each variant, problem and unit of the GPU: the minimum cycles that its work takes, or an estimate."""
+    """One row for each variant, problem and unit of the GPU: the minimum cycles that its work
+    takes, or an estimate.
+    """
 
     KEY = ("variant", "m", "n", "k", "gpu", "resource")
     variant: Variant
@@ -373,7 +466,17 @@ class Bounds(Row):
     k: K
     gpu: str = column("whose rates these are: a name in ptxsim")
     resource: Literal[
-        "fma", "fp64", "tensor", "issue", "registers", "shared", "l1", "l2", "dram", "tail", "issue_model"
+        "fma",
+        "fp64",
+        "tensor",
+        "issue",
+        "registers",
+        "shared",
+        "l1",
+        "l2",
+        "dram",
+        "tail",
+        "issue_model",
     ] = column(
         "the unit. tail is the largest bound, of the SM with the most blocks. l2 and issue_model are estimates by "
         "rules that are only models: no bounds. A unit whose work only an estimate of executions tells has no row"
@@ -381,25 +484,33 @@ class Bounds(Row):
     minimum_cycles: float = column("averaged over SMs", unit="SM clocks", gt=0)
     amount: float = column("work of the whole launch", ge=0)
     unit: str = column("of the amount")
-    disagreement: float = column("fraction of the matched executions on which SASS and PTX differ", ge=0)
+    disagreement: float = column(
+        "fraction of the matched executions on which SASS and PTX differ", ge=0
+    )
     code_hash: CodeHash
 
 
 @table("shared_widths", parts="emulate", needs_gpu=False)
 class SharedWidths(Row):
-    """One row for each kernel, source line and opcode: the widths of the shared-memory accesses there."""
+    """One row for each kernel, source line and opcode: the widths of the shared-memory accesses
+    there.
+    """
 
     KEY = ("variant", "file", "line", "opcode")
     variant: Variant
     file: str = column("of the source line")
     line: Count
     opcode: Literal["LDS", "STS"]
-    predicted: str = column("instructions by bits of a thread, as ptxsim predicts them from the PTX: 8 x 32, 2 x 128")
-    found: str = column("the same in the cubin; ptxas may unroll a loop further, which multiplies them alike")
+    predicted: str = column(
+        "instructions by bits of a thread, as ptxsim predicts them from the PTX: 8 x 32, 2 x 128"
+    )
+    found: str = column(
+        "the same in the cubin; ptxas may unroll a loop further, which multiplies them alike"
+    )
     agree: bool = column("the widths are the same, and the counts but for such a factor")
 
 
-# ---- what need not be there ------------------------------------------------------------------------------------------
+# ---- what need not be there ----------------------------------------------------------------------
 
 
 @table(
@@ -407,7 +518,9 @@ class SharedWidths(Row):
     archive="if there",
 )
 class EmulatorNextToGpu(Row):
-    """One row for each variant and case that ran on the GPU and on the emulator with the same inputs."""
+    """One row for each variant and case that ran on the GPU and on the emulator with the same
+    inputs.
+    """
 
     KEY = ("variant", "case")
     variant: Variant
@@ -427,7 +540,9 @@ class EmulatorNextToGpu(Row):
     difference_over_bound: float | None = optional(
         "largest difference over twice the rounding bound; empty where it is not finite", ge=0
     )
-    passed: bool = column("no bit differs in fp32; within twice the bound for what tensor cores compute")
+    passed: bool = column(
+        "no bit differs in fp32; within twice the bound for what tensor cores compute"
+    )
     code_hash: CodeHash
 
 
@@ -451,14 +566,18 @@ class Sanitizer(Row):
 
 @table("tuning", target="tile_autotune", parts="tune", archive="if there")
 class Tuning(Row):
-    """One row for each configuration of a sweep over tiles, also of those that were left out or failed."""
+    """One row for each configuration of a sweep over tiles, also of those that were left out or
+    failed.
+    """
 
     KEY = ("kernel", "BM", "BN", "BK", "WM", "WN", "WNITER", "TM", "TN", "threads")
     kernel: str = column("entry of kernels/catalogue.yaml whose template is swept")
     BM: int = column("the block's tile", ge=1)
     BN: int = column(ge=1)
     BK: int = column(ge=1)
-    WM: int | None = optional("a warp's part of it; empty for a kernel without one, as the next two", ge=1)
+    WM: int | None = optional(
+        "a warp's part of it; empty for a kernel without one, as the next two", ge=1
+    )
     WN: int | None = optional(ge=1)
     WNITER: int | None = optional("subtiles of it along n", ge=1)
     TM: int = column("a thread's patch of C", ge=1)
@@ -477,7 +596,9 @@ class Tuning(Row):
     shared_bytes: int | None = optional("per block", unit="bytes", ge=0)
     occupancy: float | None = optional("theoretical", ge=0, le=1)
     size: int | None = optional("m = n = k", ge=1, le=LARGEST)
-    round: Literal[1, 2] | None = optional("2: among the best of the first round, measured again with more samples")
+    round: Literal[1, 2] | None = optional(
+        "2: among the best of the first round, measured again with more samples"
+    )
     samples: int | None = optional("kept", ge=0)
     time_us: float | None = optional("median", unit="us", gt=0)
     tflops: float | None = optional(unit="TFLOP/s", gt=0)
@@ -485,8 +606,12 @@ class Tuning(Row):
         "median time of the cuBLAS calls between the samples, over time_us", gt=0
     )
     sm_clock_mhz: float | None = optional("median over the samples, from device stamps", **MHZ)
-    checked: bool | None = optional("one correctness case and the output of the timed runs passed; empty: not run")
-    source_hash: str | None = optional("of the source with these template values, as in variants.csv")
+    checked: bool | None = optional(
+        "one correctness case and the output of the timed runs passed; empty: not run"
+    )
+    source_hash: str | None = optional(
+        "of the source with these template values, as in variants.csv"
+    )
 
 
 class Restriction(Document):
@@ -510,7 +635,9 @@ class Winner(Document):
 
 @table("tuned", "tuned.json", target="tile_autotune", parts="tune", archive="if there")
 class Tuned(Document):
-    """The winners of a sweep, from its tuning.csv. kernels/catalogue.yaml takes template values from here."""
+    """The winners of a sweep, from its tuning.csv. kernels/catalogue.yaml takes template values
+    from here.
+    """
 
     machine: str
     gpu: str
@@ -524,7 +651,9 @@ class Tuned(Document):
 
 @table("tuning_ranked", target="tile_ranking", parts="tune", needs_gpu=False, archive="if there")
 class TuningRanked(Row):
-    """Configurations of a sweep by the cycles that emulator and issue model predict (experiments.tuning.ranking)."""
+    """Configurations of a sweep by the cycles that emulator and issue model predict
+    (experiments.tuning.ranking).
+    """
 
     KEY = ("kernel", "BM", "BN", "BK", "WM", "WN", "WNITER", "TM", "TN", "threads")
     kernel: str = column("entry of kernels/catalogue.yaml whose template is swept")
@@ -542,9 +671,13 @@ class TuningRanked(Row):
     registers: int = column("per thread", ge=1, le=255)
     warps: float = column("resident, of each scheduler", ge=0)
     source_hash: SourceHash
-    minimum_cycles: float | None = optional("of the SM with the most blocks", unit="SM clocks", ge=0)
+    minimum_cycles: float | None = optional(
+        "of the SM with the most blocks", unit="SM clocks", ge=0
+    )
     resource: str | None = optional("the unit that needs them, as in bounds.csv")
-    estimate: float | None = optional("these cycles with what warps wait; the order of the rows", ge=0)
+    estimate: float | None = optional(
+        "these cycles with what warps wait; the order of the rows", ge=0
+    )
     reason: str | None = optional("why there are none")
 
 
@@ -554,17 +687,21 @@ class TuningRanked(Row):
     archive="if there",
 )
 class BaselineChecks(Row):
-    """One row for each call of cuBLAS, problem and inputs whose products are small integers, at sizes off multiples of
-    8 and 64. A call that is wrong is no baseline."""
+    """One row for each call of cuBLAS, problem and inputs whose products are small integers, at
+    sizes off multiples of 8 and 64. A call that is wrong is no baseline."""
 
     KEY = ("baseline", "call", "m", "n", "k", "inputs")
     baseline: Variant
     version: str = column("of cuBLAS")
-    call: str = column("cublasGemmEx, or the place of an algorithm in the list of cublasLt's heuristic")
+    call: str = column(
+        "cublasGemmEx, or the place of an algorithm in the list of cublasLt's heuristic"
+    )
     m: M
     n: N
     k: K
-    inputs: Literal["ones", "tail"] = column("which columns of A are ones: all, or the last 100; all of B is ones")
+    inputs: Literal["ones", "tail"] = column(
+        "which columns of A are ones: all, or the last 100; all of B is ones"
+    )
     wanted: float = column("each element of C")
     least: float | None = optional("element of C; empty where one is not finite")
     most: float | None = optional("element of C; empty where one is not finite")
@@ -572,7 +709,7 @@ class BaselineChecks(Row):
     passed: bool
 
 
-# ---- side studies ----------------------------------------------------------------------------------------------------
+# ---- side studies --------------------------------------------------------------------------------
 
 
 @table(
@@ -582,8 +719,8 @@ class BaselineChecks(Row):
     archive="if there",
 )
 class ErrorOverK(Row):
-    """One row for each variant, kind of data and k; beta = 0. Errors are |C - C64| in units of 2^-24 |A||B|, "
-    "elementwise."""
+    """One row for each variant, kind of data and k; beta = 0. Errors are |C - C64| in units of
+    2^-24 |A||B|, " "elementwise."""
 
     KEY = ("variant", "device", "data", "k")
     variant: Variant
@@ -604,7 +741,9 @@ class ErrorOverK(Row):
     archive="if there",
 )
 class FfmaIssue(Row):
-    """One row for each loop of FFMAs on one SM, its addresses and number of warps: the cycles of an iteration."""
+    """One row for each loop of FFMAs on one SM, its addresses and number of warps: the cycles of an
+    iteration.
+    """
 
     KEY = ("loop", "placement", "lanes", "warps")
     loop: str = column(
@@ -628,13 +767,17 @@ class FfmaIssue(Row):
     ffma: int = column("FFMAs in the loop's machine code", ge=1)
     instructions: int = column("in the loop's machine code, all", ge=1)
     reads_even: int = column(
-        "operands of FFMAs in even registers, without those that the instruction before kept in the same slot", ge=0
+        "operands of FFMAs in even registers, without those that the instruction before kept in the same slot",
+        ge=0,
     )
     reads_odd: int = column("the same in odd registers", ge=0)
     modelled: int = column(
-        "issue cycles of an iteration by the rule of register banks in docs/hardware.md; a load or copy is one", ge=1
+        "issue cycles of an iteration by the rule of register banks in docs/hardware.md; a load or copy is one",
+        ge=1,
     )
-    places: str | None = optional("of loads and copies among the loop's instructions, from 0, joined by blanks")
+    places: str | None = optional(
+        "of loads and copies among the loop's instructions, from 0, joined by blanks"
+    )
     operands: str | None = optional(
         "of a loop with nothing beside: the registers d, a, b, c of each FFMA, * behind one that is kept with .reuse, "
         "other instructions by opcode, joined by semicolons"
@@ -656,13 +799,17 @@ class FfmaIssue(Row):
     archive="if there",
 )
 class InterWarpConflicts(Row):
-    """One row for each launch of inter_warp_conflicts.cu: shared-memory wavefronts as ncu counted them and as the
-    addresses within each warp call for."""
+    """One row for each launch of inter_warp_conflicts.cu: shared-memory wavefronts as ncu counted
+    them and as the addresses within each warp call for."""
 
     KEY = ("kernel", "bits", "source", "warps", "blocks_per_sm")
     kernel: str = column("of inter_warp_conflicts.cu; a catalogue kernel by its name in the source")
-    bits: Literal[32, 128] | None = optional("of a thread's accesses; empty for a catalogue kernel, which has several")
-    source: Literal["L1", "L2", "L1 scattered", "L2 scattered", "A and B", "A", "B", "neither"] | None = optional(
+    bits: Literal[32, 128] | None = optional(
+        "of a thread's accesses; empty for a catalogue kernel, which has several"
+    )
+    source: (
+        Literal["L1", "L2", "L1 scattered", "L2 scattered", "A and B", "A", "B", "neither"] | None
+    ) = optional(
         "where global loads find their data, and whether the lanes of a warp read rows of 128 bytes or more or are "
         "scattered over rows of 32; of a catalogue kernel, the matrices of which it reads more than one row; empty "
         "where there are no global loads"
@@ -675,7 +822,9 @@ class InterWarpConflicts(Row):
     load_wavefronts: float = column("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", ge=0)
     store_wavefronts: float = column("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum", ge=0)
     load_conflicts: float = column("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", ge=0)
-    store_conflicts: float = column("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum", ge=0)
+    store_conflicts: float = column(
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum", ge=0
+    )
     loads_need: int = column("wavefronts of loads by ptxsim's rules within a warp", ge=0)
     stores_need: int = column("wavefronts of stores by ptxsim's rules within a warp", ge=0)
     cycles: float = column("sm__cycles_active.max", gt=0)
@@ -687,7 +836,9 @@ class InterWarpConflicts(Row):
     archive="if there",
 )
 class SmemMicrobench(Row):
-    """One row for each kind of shared-memory access and pattern of addresses: what ncu counted for one such access."""
+    """One row for each kind of shared-memory access and pattern of addresses: what ncu counted for
+    one such access.
+    """
 
     KEY = ("access", "pattern")
     access: str = column("a kernel of smem_microbench.cu")
@@ -726,13 +877,13 @@ class TimingMethods(Row):
     code_hash: CodeHash
 
 
-# ---- files of no GPU, and what a run keeps for itself ----------------------------------------------------------------
+# ---- files of no GPU, and what a run keeps for itself --------------------------------------------
 
 
 @model("variants")
 class Variants(Row):
-    """results/variants.csv: one row for each entry of kernels/catalogue.yaml, in its order, with the hash of its source
-    in this tree. What machine code that stands for, resources.csv says."""
+    """results/variants.csv: one row for each entry of kernels/catalogue.yaml, in its order, with
+    the hash of its source in this tree. What machine code that stands for, resources.csv says."""
 
     KEY = ("variant",)
     variant: str
@@ -752,7 +903,9 @@ class Variants(Row):
     tile_m: int | None = optional("rows of C that a block of threads computes; kernels only", ge=1)
     tile_n: int | None = optional("columns of C that it computes", ge=1)
     template: str | None = optional("template values in order, as NAME=VALUE")
-    tuned: str | None = optional("results folder whose sweep chose them; empty: the catalogue's own")
+    tuned: str | None = optional(
+        "results folder whose sweep chose them; empty: the catalogue's own"
+    )
     choices: str | None = optional(
         "of a dispatcher: its kernels and from which sizes each is taken; the first that suits"
     )
@@ -783,8 +936,8 @@ class Analytic(Row):
 
 @model("emulated")
 class Emulated(Row):
-    """paper/worklogs/NAME/emulated.csv: one row for each counter and problem that source.yaml names under "
-    "`emulated`."""
+    """paper/worklogs/NAME/emulated.csv: one row for each counter and problem that source.yaml names
+    under " "`emulated`."""
 
     KEY = ("variant", "size", "beta", "metric")
     variant: Variant
@@ -798,7 +951,10 @@ class Emulated(Row):
 
 @model("toolchain")
 class Toolchain(Document):
-    """toolchain.json: compilers, driver and GPU. Everything that is built or measured depends on it."""
+    """toolchain.json: compilers, driver and GPU.
+
+    Everything that is built or measured depends on it.
+    """
 
     nvcc: str
     ptxas: str
@@ -811,17 +967,22 @@ class Toolchain(Document):
 
 @model("measurement")
 class Measurement(Document):
-    """measured/STAGE/VARIANT/ITEM.SESSION.json: one measurement, as `experiments.stages.store` keeps it. Its rows are
-    checked where they are written to tables. Further keys are those of earlier versions."""
+    """measured/STAGE/VARIANT/ITEM.SESSION.json: one measurement, as `experiments.stages.store`
+    keeps it. Its rows are checked where they are written to tables. Further keys are those of
+    earlier versions."""
 
     model_config = ConfigDict(extra="allow")
     stage: str = column(pattern="^[a-z]+$")
     variant: Variant
     item: str = column("the problem, and what else distinguishes measurements of one variant")
-    basis: dict[str, Any] = column("what the result rests on: hashes, versions, protocol; of another it is not taken")
+    basis: dict[str, Any] = column(
+        "what the result rests on: hashes, versions, protocol; of another it is not taken"
+    )
     session: str = column("one card on one boot of its host", pattern=SESSION)
     measured: str = column("when it was kept, UTC")
-    rows: dict[str, list[dict[str, Any]]] = column("by table, without the columns that an experiment adds")
+    rows: dict[str, list[dict[str, Any]]] = column(
+        "by table, without the columns that an experiment adds"
+    )
     note: str = column("why there are no rows, or what is missing in them; empty otherwise")
     driver: str | None = column("of the GPU")
     commit: str | None = optional("of the tree that measured; null where that differed from it")
@@ -896,7 +1057,9 @@ class ShownAccess(RecordedAccess):
 
 @model("bank_picture")
 class BankPicture(Document):
-    """results/figures/banks_NAME.json: what a picture of accesses shows, as ptxsim counts it for one warp."""
+    """results/figures/banks_NAME.json: what a picture of accesses shows, as ptxsim counts it for
+    one warp.
+    """
 
     title: str
     text: str

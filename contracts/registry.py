@@ -1,4 +1,6 @@
-"""The recorded tables by name. contracts/recorded.py, where a table stands with its columns, is the only list."""
+"""The recorded tables by name. contracts/recorded.py, where a table stands with its columns, is the
+only list.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The rules by which measurements are judged, each with a hash: claims with their thresholds, findings, statistics.
+"""The rules by which measurements are judged, each with a hash: claims with their thresholds,
+findings, statistics.
 
-provenance.json has the hashes of the tree that measured, so that a rule that changed afterwards is known.
+provenance.json has the hashes of the tree that measured, so that a rule that changed afterwards is
+known.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from contracts.codes import digest
 from contracts.tables import read_yaml
 
 FINDINGS = Path("analysis/findings.py")
-STATISTICS = tuple(Path("analysis") / f"{name}.py" for name in ("claims", "estimates", "numbers", "timings"))
+STATISTICS = tuple(
+    Path("analysis") / f"{name}.py" for name in ("claims", "estimates", "numbers", "timings")
+)
 
 
 def of_claim(entry: Mapping[str, Any]) -> str:
@@ -24,14 +28,17 @@ def of_claim(entry: Mapping[str, Any]) -> str:
 
 
 def hashes(root: Path = Path()) -> dict[str, str]:
-    """Rule to hash: WORKLOG/ID of each claim, findings/NAME of each function and constant of the findings, and the
-    path of each module that computes statistics. Comments and docstrings take no part.
+    """Rule to hash: WORKLOG/ID of each claim, findings/NAME of each function and constant of the
+    findings, and the path of each module that computes statistics. Comments and docstrings take no
+    part.
 
     root: of the repository.
     """
     found: dict[str, str] = {}
     for worklog, path in worklogs.claims(root / worklogs.FOLDER).items():
-        found |= {f"{worklog}/{entry['id']}": of_claim(entry) for entry in read_yaml(path, "claims")}
+        found |= {
+            f"{worklog}/{entry['id']}": of_claim(entry) for entry in read_yaml(path, "claims")
+        }
     for name, part in _parts(root / FINDINGS):
         found[f"findings/{name}"] = digest(ast.unparse(part))
     for path in STATISTICS:
@@ -41,7 +48,9 @@ def hashes(root: Path = Path()) -> dict[str, str]:
 
 def changed(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """The rules that are new, gone or other than recorded, by name."""
-    return sorted(name for name in recorded.keys() | now.keys() if recorded.get(name) != now.get(name))
+    return sorted(
+        name for name in recorded.keys() | now.keys() if recorded.get(name) != now.get(name)
+    )
 
 
 def _parts(path: Path) -> list[tuple[str, ast.stmt]]:
@@ -53,7 +62,10 @@ def _parts(path: Path) -> list[tuple[str, ast.stmt]]:
             found.append((ast.unparse(target), part))
         elif isinstance(part, ast.FunctionDef | ast.ClassDef):
             for node in ast.walk(part):
-                if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
+                if (
+                    isinstance(node, ast.FunctionDef | ast.ClassDef)
+                    and ast.get_docstring(node) is not None
+                ):
                     node.body = node.body[1:]
             found.append((part.name, part))
     return found

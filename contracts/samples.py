@@ -18,13 +18,20 @@ from contracts.tables import value_types
 from contracts.validation import LIMIT_BYTES, validate
 
 SHORT_US = 150.0  # a run below which launches and the caches show more than the clock does
-GAP, NO_CLOCK, OFF_TARGET = "launch gap", "clock unknown", "clock off target"  # why a sample is not kept
+# why a sample is not kept
+GAP, NO_CLOCK, OFF_TARGET = "launch gap", "clock unknown", "clock off target"
 
 
 # float32 is exact enough for a clock, and halves the file
 _SINGLE = ("sm_clock_mhz",)
-_MEASURED = ["time_us", "sm_clock_mhz"]  # hardly a value twice: byte by byte, these columns compress best
-_ARROW = {str: pa.dictionary(pa.int32(), pa.string()), int: pa.int32(), bool: pa.bool_(), float: pa.float64()}
+# hardly a value twice: byte by byte, these columns compress best
+_MEASURED = ["time_us", "sm_clock_mhz"]
+_ARROW = {
+    str: pa.dictionary(pa.int32(), pa.string()),
+    int: pa.int32(),
+    bool: pa.bool_(),
+    float: pa.float64(),
+}
 _MODEL = recorded.Samples
 KEY = list(_MODEL.KEY)
 
@@ -32,7 +39,9 @@ KEY = list(_MODEL.KEY)
 def _arrow_type(name: str) -> pa.DataType:
     if name in _SINGLE:
         return pa.float32()
-    kind = next(one for one in value_types(_MODEL.model_fields[name].annotation) if one is not NoneType)
+    kind = next(
+        one for one in value_types(_MODEL.model_fields[name].annotation) if one is not NoneType
+    )
     return _ARROW[kind]
 
 
@@ -40,7 +49,9 @@ COLUMNS = pa.schema([(name, _arrow_type(name)) for name in _MODEL.model_fields])
 
 
 def samples_table(rows: int, columns: dict[str, Any]) -> pa.Table:
-    """A table of so many rows; a column is given as an array, or as one value that stands in all rows."""
+    """A table of so many rows; a column is given as an array, or as one value that stands in all
+    rows.
+    """
     arrays = []
     for field in COLUMNS:
         value = columns[field.name]
@@ -53,23 +64,32 @@ def samples_table(rows: int, columns: dict[str, Any]) -> pa.Table:
 
 
 def write_samples(path: str | Path, parts: Iterable[pa.Table]) -> None:
-    """Write all rows of `parts`; without any, the columns alone. Raises `UserError` for a value that is not allowed."""
+    """Write all rows of `parts`; without any, the columns alone.
+
+    Raises `UserError` for a value that is not allowed.
+    """
     table = pa.concat_tables([COLUMNS.empty_table(), *parts]).unify_dictionaries()
     _check(table, path)
     with atomic_write(path) as temporary:
         coded = [name for name in COLUMNS.names if name not in _MEASURED]
         packed = {"compression": "zstd", "compression_level": 19}
-        pq.write_table(table, temporary, **packed, use_dictionary=coded, use_byte_stream_split=_MEASURED)
+        pq.write_table(
+            table, temporary, **packed, use_dictionary=coded, use_byte_stream_split=_MEASURED
+        )
 
 
 def read_samples(path: str | Path) -> pa.Table:
-    """All rows. Raises `UserError` for a file that is truncated, foreign or not as it was archived."""
+    """All rows. Raises `UserError` for a file that is truncated, foreign or not as it was
+    archived.
+    """
     content = read_bytes(path, LIMIT_BYTES)
     archives.check(Path(path), content)
     try:
         file = pq.ParquetFile(pa.BufferReader(content))
         names = file.schema_arrow.names
-        added = {name: _MODEL.model_fields[name].default for name in _MODEL.ADDED if name not in names}
+        added = {
+            name: _MODEL.model_fields[name].default for name in _MODEL.ADDED if name not in names
+        }
         columns = pa.schema([field for field in COLUMNS if field.name not in added])
         if names != columns.names:
             odd = sorted({*names} ^ {*columns.names}) or ["the order"]
@@ -78,7 +98,9 @@ def read_samples(path: str | Path) -> pa.Table:
         for column, value in added.items():
             place = COLUMNS.get_field_index(column)
             table = table.add_column(
-                place, COLUMNS.field(place), pa.repeat(pa.scalar(value, COLUMNS.types[place]), len(table))
+                place,
+                COLUMNS.field(place),
+                pa.repeat(pa.scalar(value, COLUMNS.types[place]), len(table)),
             )
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}: not a table of samples, truncated or foreign") from error
@@ -87,14 +109,19 @@ def read_samples(path: str | Path) -> pa.Table:
 
 
 def _check(table: pa.Table, path: str | Path) -> None:
-    """Every value under the model: of names all that occur, of numbers the smallest and the largest."""
+    """Every value under the model: of names all that occur, of numbers the smallest and the
+    largest.
+    """
     if not len(table):
         return
     first = table.slice(0, 1).to_pylist()[0]
     for field in COLUMNS:
         column = table[field.name]
-        if pa.types.is_floating(field.type) and not pc.all(pc.is_finite(column)).as_py():  # nulls count for nothing
-            raise UserError(f"{path}: {field.name} has an infinite value or NaN; allowed: finite numbers")
+        # nulls count for nothing
+        if pa.types.is_floating(field.type) and not pc.all(pc.is_finite(column)).as_py():
+            raise UserError(
+                f"{path}: {field.name} has an infinite value or NaN; allowed: finite numbers"
+            )
         if pa.types.is_dictionary(field.type) or pa.types.is_boolean(field.type):
             values = pc.unique(column).to_pylist()
         else:
@@ -104,4 +131,6 @@ def _check(table: pa.Table, path: str | Path) -> None:
     if table.select(KEY).group_by(KEY).aggregate([]).num_rows < len(table):
         raise UserError(f"{path}: two rows of the same {', '.join(KEY)}; foreign")
     if pc.any(pc.equal(table["kept"], pc.is_valid(table["reason"]))).as_py():
-        raise UserError(f"{path}: a sample that is kept with a reason why not, or the reverse; foreign")
+        raise UserError(
+            f"{path}: a sample that is kept with a reason why not, or the reverse; foreign"
+        )

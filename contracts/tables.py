@@ -28,9 +28,11 @@ Row = dict[str, Any]
 
 
 def write_rows(path: str | Path, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write `rows` as CSV with every column of the model called `name`, in its order; null is an empty cell.
+    """Write `rows` as CSV with every column of the model called `name`, in its order; null is an
+    empty cell.
 
-    Raises `UserError` for a row that breaks the model, with nothing written. NaN and infinity are refused.
+    Raises `UserError` for a row that breaks the model, with nothing written. NaN and infinity are
+    refused.
     """
     table = validate_rows([dict(row) for row in rows], name, path)
     with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
@@ -44,8 +46,8 @@ def read_rows(path: str | Path, name: str) -> list[Row]:
 
     A column that older tables lack has its default, or null.
 
-    Raises `UserError` naming the file, row, column and value of the first fault (also for a truncated file, and for an
-    archived one that is not as it was archived).
+    Raises `UserError` naming the file, row, column and value of the first fault (also for a
+    truncated file, and for an archived one that is not as it was archived).
     """
     path = Path(path)
     content = read_bytes(path, LIMIT_BYTES)
@@ -55,8 +57,12 @@ def read_rows(path: str | Path, name: str) -> list[Row]:
     rows = []
     for number, cells in enumerate(lines, start=1):
         if len(cells) != len(columns):
-            raise UserError(f"{path} row {number}: {len(cells)} cells, expected {len(columns)}; truncated or foreign")
-        rows.append({column: read(cell) for column, read, cell in zip(columns, readers, cells, strict=True)})
+            raise UserError(
+                f"{path} row {number}: {len(cells)} cells, expected {len(columns)}; truncated or foreign"
+            )
+        rows.append(
+            {column: read(cell) for column, read, cell in zip(columns, readers, cells, strict=True)}
+        )
     checked = validate_rows(rows, name, path)
     archives.check(path, content)
     return checked
@@ -64,7 +70,9 @@ def read_rows(path: str | Path, name: str) -> list[Row]:
 
 def _cells(text: str, name: str, path: Path) -> list[list[str]]:
     if not text.endswith("\n"):
-        raise UserError(f"{path}: truncated (no line end after the last row); restore or measure it again")
+        raise UserError(
+            f"{path}: truncated (no line end after the last row); restore or measure it again"
+        )
     try:
         return list(csv.reader(io.StringIO(text, newline="")))
     except csv.Error as error:
@@ -77,13 +85,18 @@ def _expected(header: list[str], name: str, path: Path) -> list[str]:
     columns = [column for column in columns_of(name) if column in header or column not in added]
     if header != columns:
         odd = next((c for c in [*header, *columns] if (c in header) != (c in columns)), "the order")
-        raise UserError(f"{path}: not a {name} table (column {quoted(odd)}); expected columns: {', '.join(columns)}")
+        raise UserError(
+            f"{path}: not a {name} table (column {quoted(odd)}); expected columns: {', '.join(columns)}"
+        )
     return columns
 
 
 @functools.cache
 def _readers(name: str) -> dict[str, Callable[[str], Any]]:
-    """What makes a value of a cell, for each column. A cell of another type stays text, which the model refuses."""
+    """What makes a value of a cell, for each column.
+
+    A cell of another type stays text, which the model refuses.
+    """
     found: dict[str, Callable[[str], Any]] = {}
     for column, field in MODELS[name].model_fields.items():
         types = value_types(field.annotation)
@@ -129,13 +142,15 @@ def write_json(path: str | Path, name: str, value: Any, *, only_if_changed: bool
     try:
         text = json.dumps(value, indent=2, allow_nan=False) + "\n"
     except ValueError as error:
-        raise UserError(f"{path}: NaN or infinity is not allowed; allowed: finite numbers") from error
+        raise UserError(
+            f"{path}: NaN or infinity is not allowed; allowed: finite numbers"
+        ) from error
     write_text(path, text, only_if_changed=only_if_changed)
 
 
 def read_json(path: str | Path, name: str) -> Any:
-    """Read a JSON file under the model called `name`; a truncated, foreign or changed archived file is a "
-    "`UserError`."""
+    """Read a JSON file under the model called `name`; a truncated, foreign or changed archived file
+    is a " "`UserError`."""
     content = read_bytes(path, LIMIT_BYTES)
     value = json_value(decoded(path, content), path)
     validate(value, name, path)

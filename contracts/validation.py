@@ -57,16 +57,19 @@ def _rows_adapter(name: str) -> TypeAdapter[list[Row]]:
 
 
 def validate(value: Any, name: str, source: object) -> None:
-    """Check `value` against the model called `name`; a `UserError` names `source`, the key, the value and what is
-    allowed."""
+    """Check `value` against the model called `name`; a `UserError` names `source`, the key, the
+    value and what is allowed."""
     try:
         _adapter(name).validate_python(value)
     except ValidationError as error:
         raise UserError(f"{source}: {one_line(explain(error, value))}") from None
 
 
-def validate_rows(rows: Sequence[dict[str, Any]], name: str, source: object) -> list[dict[str, Any]]:
-    """The rows of a table with every column, in the order of columns; null for what an optional one lacks.
+def validate_rows(
+    rows: Sequence[dict[str, Any]], name: str, source: object
+) -> list[dict[str, Any]]:
+    """The rows of a table with every column, in the order of columns; null for what an optional one
+    lacks.
 
     Raises `UserError` for the first value that is not allowed, and for two rows with the same key.
     """
@@ -85,16 +88,23 @@ def _check_keys(rows: list[dict[str, Any]], key: tuple[str, ...], source: object
         before = known.setdefault(tuple([row[name] for name in key]), number)
         if before != number:
             shown = ", ".join(f"{name} = {row[name]}" for name in key)
-            said = f"a second row of {shown} is not allowed (the first is row {before}); allowed: one"
+            said = (
+                f"a second row of {shown} is not allowed (the first is row {before}); allowed: one"
+            )
             raise UserError(f"{source} row {number}: {one_line(said)}")
 
 
 def explain(error: ValidationError, value: Any) -> str:
-    """The first fault of a value: key, value and what is allowed. Of a union, the alternative that got furthest."""
+    """The first fault of a value: key, value and what is allowed.
+
+    Of a union, the alternative that got furthest.
+    """
     errors = error.errors(include_url=False)
     paths = [_path(one, value) for one in errors]
     alternatives = [place for place, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
-    right_type = [place for place in alternatives if errors[place]["type"] not in WRONG_TYPE] or alternatives
+    right_type = [
+        place for place in alternatives if errors[place]["type"] not in WRONG_TYPE
+    ] or alternatives
     place = max(right_type, key=lambda one: len(paths[one]))
     fault, path = errors[place], paths[place]
     shown_path = path[1:] if isinstance(value, list) and path and isinstance(path[0], int) else path
@@ -106,7 +116,9 @@ def explain(error: ValidationError, value: Any) -> str:
         return f"{key}: {fault['loc'][-1]!r} is missing"
     key = f"{key}: a key" if is_key else key
     same = [errors[one] for one in alternatives if paths[one] == path]
-    allowed = " or ".join(dict.fromkeys(map(_allowed, same if fault["type"] in WRONG_TYPE else [fault])))
+    allowed = " or ".join(
+        dict.fromkeys(map(_allowed, same if fault["type"] in WRONG_TYPE else [fault]))
+    )
     return f"{key} = {_shown(fault['input'])} is not allowed; allowed: {allowed}"
 
 
@@ -120,10 +132,16 @@ def _allowed(fault: ErrorDetails) -> str:
 
 
 def _path(fault: ErrorDetails, value: Any) -> tuple[Any, ...]:
-    """Where a fault is, as keys and places in the value: pydantic's own path also names alternatives of unions."""
+    """Where a fault is, as keys and places in the value: pydantic's own path also names
+    alternatives of unions.
+    """
     path = []
     for part in fault["loc"]:
-        inside = part in value if isinstance(value, dict) else isinstance(value, list) and isinstance(part, int)
+        inside = (
+            part in value
+            if isinstance(value, dict)
+            else isinstance(value, list) and isinstance(part, int)
+        )
         if inside:
             path.append(part)
             value = value[part]

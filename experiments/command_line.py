@@ -24,8 +24,12 @@ PAIRS = ("template", "tile", "multiples")
 
 
 def add_build_dir(parser: argparse.ArgumentParser) -> None:
-    """--build-dir, the folder of the cubins; and --tuned, which says which templates the tuned ones have."""
-    parser.add_argument("--build-dir", required=True, type=Path, help="folder of the cubins and their PTX")
+    """--build-dir, the folder of the cubins; and --tuned, which says which templates the tuned ones
+    have.
+    """
+    parser.add_argument(
+        "--build-dir", required=True, type=Path, help="folder of the cubins and their PTX"
+    )
     catalogue.add_tuned_argument(parser)
 
 
@@ -36,7 +40,9 @@ def add_variant(parser: argparse.ArgumentParser) -> None:
 
 def add_variants(parser: argparse.ArgumentParser) -> None:
     """The names of entries of the catalogue."""
-    parser.add_argument("variants", nargs="+", metavar="VARIANT", help="names in kernels/catalogue.yaml")
+    parser.add_argument(
+        "variants", nargs="+", metavar="VARIANT", help="names in kernels/catalogue.yaml"
+    )
 
 
 def add_problems(parser: argparse.ArgumentParser, which: str, required: bool = False) -> None:
@@ -62,7 +68,10 @@ def find_machine(name: str, option: str = "--machine") -> Machine:
 
 
 def find_runnable(known: Catalogue, name: str, instead: str) -> Runnable:
-    """The kernel or dispatcher of this name. Raises `UserError` for a library, with what is done `instead`."""
+    """The kernel or dispatcher of this name.
+
+    Raises `UserError` for a library, with what is done `instead`.
+    """
     entry = known.find(name)
     if isinstance(entry, Baseline):
         raise UserError(f"{name} is a library baseline: {instead}")
@@ -71,22 +80,46 @@ def find_runnable(known: Catalogue, name: str, instead: str) -> Runnable:
 
 def add_store(parser: argparse.ArgumentParser) -> None:
     """--store, where measurements are kept."""
-    description = "where measurements are kept: what is there is not measured again; default: nowhere"
+    description = (
+        "where measurements are kept: what is there is not measured again; default: nowhere"
+    )
     parser.add_argument("--store", type=Path, metavar="DIR", help=description)
 
 
 def add_kernel(parser: argparse.ArgumentParser) -> None:
-    """One entry of the catalogue by name, or a .cu file that is not in it, with what an entry would say."""
+    """One entry of the catalogue by name, or a .cu file that is not in it, with what an entry would
+    say.
+    """
     parser.add_argument("variant", help="name in kernels/catalogue.yaml, or a .cu file with --like")
     own = parser.add_argument_group("a .cu file that is not in the catalogue")
-    own.add_argument("--like", metavar="VARIANT", help="its entry would be this one's, but for the options below")
-    own.add_argument("--entry", metavar="NAME", help="its __global__ template; the only one there when left out")
-    own.add_argument("--template", nargs="+", default=[], metavar="NAME=VALUE", help="values of template parameters")
+    own.add_argument(
+        "--like", metavar="VARIANT", help="its entry would be this one's, but for the options below"
+    )
+    own.add_argument(
+        "--entry", metavar="NAME", help="its __global__ template; the only one there when left out"
+    )
+    own.add_argument(
+        "--template",
+        nargs="+",
+        default=[],
+        metavar="NAME=VALUE",
+        help="values of template parameters",
+    )
     own.add_argument("--threads", type=int, help="of the one-dimensional block")
     own.add_argument("--shared-bytes", type=int, help="dynamic shared memory of a block")
-    own.add_argument("--tile", nargs="+", default=[], metavar="AXIS=VALUE", help="m, n and k: numbers or parameters")
     own.add_argument(
-        "--multiples", nargs="+", default=[], metavar="KEY=VALUE", help="what m, n, k must be multiples of"
+        "--tile",
+        nargs="+",
+        default=[],
+        metavar="AXIS=VALUE",
+        help="m, n and k: numbers or parameters",
+    )
+    own.add_argument(
+        "--multiples",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="what m, n, k must be multiples of",
     )
 
 
@@ -96,34 +129,45 @@ def find_kernel(options: argparse.Namespace) -> Entry:
     if Path(options.variant).suffix != ".cu":
         if options.like or given:
             option = "like" if options.like else next(iter(given)).replace("_", "-")
-            raise UserError(f"--{option} goes with a .cu file, not with the catalogue's {options.variant!r}")
+            raise UserError(
+                f"--{option} goes with a .cu file, not with the catalogue's {options.variant!r}"
+            )
         known: Catalogue = options.catalogue
         return known.find(options.variant)
     if not options.like:
-        raise UserError(f"{options.variant}: a .cu file goes with --like VARIANT, the entry that it resembles")
+        raise UserError(
+            f"{options.variant}: a .cu file goes with --like VARIANT, the entry that it resembles"
+        )
     changes = {key: _pairs(key, value) if key in PAIRS else value for key, value in given.items()}
     return own_kernel(options.catalogue, Path(options.variant), options.like, changes)
 
 
 def own_kernel(known: Catalogue, source: Path, like: str, changes: Mapping[str, Any]) -> Variant:
-    """A kernel that is not in the catalogue, with the entry of the variant `like` but for `changes` (keys of an entry);
-    it builds on that. Its name is the file's; its entry, if `changes` has none, the only `__global__` template there.
+    """A kernel that is not in the catalogue, with the entry of the variant `like` but for `changes`
+    (keys of an entry); it builds on that. Its name is the file's; its entry, if `changes` has none,
+    the only `__global__` template there.
 
     Raises `UserError` for what is wrong in these.
     """
     there = {template.name: template for template in templates(source)}
     written = catalogue.entries_of(known.file)
     entry = dict(choose(written["variants"], like, "variant", f"kernels/{known.file.name}"))
-    only = next(iter(there)) if len(there) == 1 else f"{entry['source'].split('/')[0]}_{source.stem}"
+    only = (
+        next(iter(there)) if len(there) == 1 else f"{entry['source'].split('/')[0]}_{source.stem}"
+    )
     function = changes.get("entry", only)
     if function not in there:
         names = ", ".join(there) or "none"
-        raise UserError(f"{source}: no __global__ template {function!r}; there: {names}; name one with --entry")
+        raise UserError(
+            f"{source}: no __global__ template {function!r}; there: {names}; name one with --entry"
+        )
     parameters = there[function].parameters
     given = {**entry["template"], **changes.get("template", {})}
     if unknown := [name for name in changes.get("template", {}) if name not in parameters]:
         has = ", ".join(parameters)
-        raise UserError(f"{source}: {function} has no template parameter {unknown[0]!r}; it has: {has}")
+        raise UserError(
+            f"{source}: {function} has no template parameter {unknown[0]!r}; it has: {has}"
+        )
     entry = {key: value for key, value in entry.items() if key not in ("tuned", "origin")}
     entry |= {**changes, "builds_on": like, "entry": function, "idea": f"like {like}"}
     entry["template"] = {name: given[name] for name in parameters if name in given}
@@ -148,7 +192,10 @@ def kernel_arguments(options: argparse.Namespace) -> list[str]:
     arguments = [options.variant, *(["--like", options.like] if options.like else [])]
     for key in OWN:
         if (value := getattr(options, key)) not in (None, []):
-            arguments += [f"--{key.replace('_', '-')}", *(value if isinstance(value, list) else [str(value)])]
+            arguments += [
+                f"--{key.replace('_', '-')}",
+                *(value if isinstance(value, list) else [str(value)]),
+            ]
     return arguments
 
 
@@ -156,13 +203,18 @@ def _pairs(key: str, given: list[str]) -> dict[str, Any]:
     wrong = next((text for text in given if not text.partition("=")[2]), None)
     if wrong is not None:
         raise UserError(f"--{key}: {wrong!r} is not NAME=VALUE")
-    return {name: parse_yaml_value(value, f"--{key}") for name, _, value in (text.partition("=") for text in given)}
+    return {
+        name: parse_yaml_value(value, f"--{key}")
+        for name, _, value in (text.partition("=") for text in given)
+    }
 
 
 def add_checked(parser: argparse.ArgumentParser) -> None:
     """--checked, the correctness tables without whose consent nothing is timed or profiled."""
     description = "checks.csv of these variants; one that failed there is not measured"
-    parser.add_argument("--checked", type=Path, nargs="+", default=[], metavar="checks.csv", help=description)
+    parser.add_argument(
+        "--checked", type=Path, nargs="+", default=[], metavar="checks.csv", help=description
+    )
 
 
 def failures(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:

@@ -1,5 +1,6 @@
-"""A kernel's arguments: those that the catalogue can name, how CUDA declares them, and their values in a launch: once,
-for the GPU and for the emulator, which differ in what a matrix, a texture, a tensor map and a workspace are."""
+"""A kernel's arguments: those that the catalogue can name, how CUDA declares them, and their values
+in a launch: once, for the GPU and for the emulator, which differ in what a matrix, a texture, a
+tensor map and a workspace are."""
 
 from __future__ import annotations
 
@@ -22,11 +23,15 @@ _FACTORS = ("alpha", "beta")
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor map over a whole matrix, for the Tensor Memory Accelerator. Beyond the matrix it reads zeros."""
+    """A tensor map over a whole matrix, for the Tensor Memory Accelerator.
+
+    Beyond the matrix it reads zeros.
+    """
 
     name: str  # tma_a, tma_b or tma_c
     box: tuple[int, int]  # rows and columns that one instruction moves
-    swizzle: int = 0  # bytes of a row of the box in shared memory over which 16-byte words are exchanged
+    # bytes of a row of the box in shared memory over which 16-byte words are exchanged
+    swizzle: int = 0
     l2_promotion: int = 0  # bytes that a miss in L2 fetches at least
 
     @property
@@ -37,8 +42,8 @@ class TensorMap:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Memory of the kernel's own, 256-byte aligned. `zeroed`: never, once before the first launch (the kernel leaves it
-    zero, too), or before each launch."""
+    """Memory of the kernel's own, 256-byte aligned. `zeroed`: never, once before the first launch
+    (the kernel leaves it zero, too), or before each launch."""
 
     name: str
     bytes: int = 0
@@ -87,7 +92,11 @@ def declaration(argument: Argument, types: Types) -> str:
 
 
 def pack(
-    order: tuple[Argument, ...], problem: Problem, matrices: Mapping[str, Matrix], blocks: int, makers: Makers[Matrix]
+    order: tuple[Argument, ...],
+    problem: Problem,
+    matrices: Mapping[str, Matrix],
+    blocks: int,
+    makers: Makers[Matrix],
 ) -> tuple[Any, ...]:
     """The arguments of a launch of so many blocks on `matrices` A, B and C."""
     p = problem
@@ -104,8 +113,11 @@ def pack(
             return np.float32(getattr(p, argument))
         if argument in TEXTURES:
             rows, columns, ld = shapes[argument[-1].upper()]
-            span = (rows - 1) * ld + columns  # in elements; the rest of the last row may not be there
-            return makers.texture(matrices[argument[-1].upper()], -(-4 * span // TEXEL_BYTES) * TEXEL_BYTES)
+            # in elements; the rest of the last row may not be there
+            span = (rows - 1) * ld + columns
+            return makers.texture(
+                matrices[argument[-1].upper()], -(-4 * span // TEXEL_BYTES) * TEXEL_BYTES
+            )
         return matrices[argument]
 
     return tuple(value(argument) for argument in order)

@@ -1,6 +1,8 @@
-"""Loads `catalogue.yaml`, with the records of sweeps behind its tuned entries, as a value that is passed on.
+"""Loads `catalogue.yaml`, with the records of sweeps behind its tuned entries, as a value that is
+passed on.
 
-`python -m kernels.catalogue --out variants.csv` lists it for the packages that do not import Python from here.
+`python -m kernels.catalogue --out variants.csv` lists it for the packages that do not import Python
+from here.
 """
 
 from __future__ import annotations
@@ -26,7 +28,15 @@ from contracts import (
 )
 from contracts.dtypes import SUMS, Types, dtypes
 from kernels import written
-from kernels.arguments import SIGNATURE, TEXTURES, TILE_COUNTER, WORKSPACES, Argument, TensorMap, Workspace
+from kernels.arguments import (
+    SIGNATURE,
+    TEXTURES,
+    TILE_COUNTER,
+    WORKSPACES,
+    Argument,
+    TensorMap,
+    Workspace,
+)
 from kernels.dispatchers import Choice
 from kernels.dispatchers import Dispatcher as Dispatcher
 from kernels.dispatchers import Entry as Entry
@@ -52,7 +62,8 @@ MAX_SHARED = 232_448  # bytes of shared memory of a block on the GPU that has mo
 class Catalogue(Mapping[str, Entry]):
     """Every variant, then every dispatcher and every baseline, by name, in the order of the file.
 
-    file: the YAML file. record: the tuned.json that stands behind the tuned entries; None: the one that each names.
+    file: the YAML file. record: the tuned.json that stands behind the tuned entries; None: the one
+    that each names.
     """
 
     file: Path
@@ -87,9 +98,17 @@ class Catalogue(Mapping[str, Entry]):
         return _launchable(_variant(name, dict(entry), self.file, None), self.file)
 
     def retiled(self, name: str, called: str, template: Mapping[str, int], threads: int) -> Variant:
-        """The kernel of the entry `name` with another template and block, under the name `called`."""
-        entry = {key: value for key, value in entries_of(self.file)["variants"][name].items() if key != "tuned"}
-        return _variant(called, entry | {"template": dict(template), "threads": threads}, self.file, None)
+        """The kernel of the entry `name` with another template and block, under the name
+        `called`.
+        """
+        entry = {
+            key: value
+            for key, value in entries_of(self.file)["variants"][name].items()
+            if key != "tuned"
+        }
+        return _variant(
+            called, entry | {"template": dict(template), "threads": threads}, self.file, None
+        )
 
     @property
     def option(self) -> list[str]:
@@ -105,15 +124,25 @@ class Catalogue(Mapping[str, Entry]):
             hashes = {name: other[entry.name].source_hash for name, other in others.items()}
             tuned = [f"{name}={one}" for name, one in hashes.items() if one != entry.source_hash]
             row: dict[str, Any] = {"archived_hashes": " ".join(tuned) or None}
-            row |= {key: getattr(entry, key) for key in ("dtype", "label", "idea", "baseline", "source_hash")}
-            row |= {"variant": entry.name, "kind": "baseline", "family": "library", "requires": "nothing"}
+            row |= {
+                key: getattr(entry, key)
+                for key in ("dtype", "label", "idea", "baseline", "source_hash")
+            }
+            row |= {
+                "variant": entry.name,
+                "kind": "baseline",
+                "family": "library",
+                "requires": "nothing",
+            }
             row |= {"tensor": entry.tensor_cores}
             if not isinstance(entry, Baseline):
                 row |= {
                     "kind": "dispatcher",
                     "family": entry.family,
                     "builds_on": entry.builds_on,
-                    "origin": f"{entry.origin['worklog']}: {entry.origin['section']}" if entry.origin else None,
+                    "origin": f"{entry.origin['worklog']}: {entry.origin['section']}"
+                    if entry.origin
+                    else None,
                     "requires": entry.requires,
                 }
             if isinstance(entry, Dispatcher):
@@ -125,7 +154,9 @@ class Catalogue(Mapping[str, Entry]):
                     "source": f"kernels/{entry.source.relative_to(ROOT).as_posix()}",
                     "tile_m": entry.tile["m"],
                     "tile_n": entry.tile["n"],
-                    "template": ", ".join(f"{key}={value}" for key, value in entry.template.items()),
+                    "template": ", ".join(
+                        f"{key}={value}" for key, value in entry.template.items()
+                    ),
                     "tuned": entry.tuned,
                 }
             table.append(row)
@@ -133,7 +164,10 @@ class Catalogue(Mapping[str, Entry]):
 
 
 def entries_of(path: Path) -> dict[str, Any]:
-    """The file's entries, each whole (kernels/written.py). Raises `UserError` for one that its model does not allow."""
+    """The file's entries, each whole (kernels/written.py).
+
+    Raises `UserError` for one that its model does not allow.
+    """
     changed = path.stat()
     return _entries_of(path, changed.st_mtime_ns, changed.st_size)
 
@@ -146,9 +180,11 @@ def _entries_of(path: Path, changed: int, size: int) -> dict[str, Any]:
 
 
 def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
-    """The catalogue in `path`, with `record` (a tuned.json) behind its tuned entries; None: the records that they name.
+    """The catalogue in `path`, with `record` (a tuned.json) behind its tuned entries; None: the
+    records that they name.
 
-    Raises `UserError` naming the file, the entry and the key for whatever is wrong in it, or for a record that is none.
+    Raises `UserError` naming the file, the entry and the key for whatever is wrong in it, or for a
+    record that is none.
     """
     data = entries_of(path)
     if record is not None:
@@ -159,15 +195,20 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
         if both := sorted(set(names) & set(more)):
             raise UserError(f"{path}: {both[0]!r} is both a {one} and a {other}; names must differ")
     variants = {
-        name: _launchable(_variant(name, entry, path, record), path) for name, entry in data["variants"].items()
+        name: _launchable(_variant(name, entry, path, record), path)
+        for name, entry in data["variants"].items()
     }
     entries: dict[str, Entry] = dict(variants)
-    entries |= {name: _dispatcher(name, entry, variants, path) for name, entry in dispatchers.items()}
+    entries |= {
+        name: _dispatcher(name, entry, variants, path) for name, entry in dispatchers.items()
+    }
     entries |= {name: _baseline(name, entry, path) for name, entry in data["baselines"].items()}
     for entry in entries.values():
         choose(data["baselines"], entry.baseline, "baseline", f"{path}: {entry.name}")
         if (theirs := entries[entry.baseline].types) != entry.types:
-            raise UserError(f"{path}: {entry.name} has types {entry.dtype}, but its baseline, {theirs.name}")
+            raise UserError(
+                f"{path}: {entry.name} has types {entry.dtype}, but its baseline, {theirs.name}"
+            )
         if not isinstance(entry, Baseline) and entry.builds_on is not None:
             choose(data["variants"], entry.builds_on, "variant", f"{path}: {entry.name}.builds_on")
     _refuse_cycles({name: variant.builds_on for name, variant in variants.items()}, path)
@@ -182,7 +223,9 @@ def record_in(folder: Path) -> Path | None:
 def _refuse_cycles(before: Mapping[str, str | None], path: Path) -> None:
     """Each chain of `builds_on` ends."""
     try:
-        graphlib.TopologicalSorter({name: [one] for name, one in before.items() if one is not None}).prepare()
+        graphlib.TopologicalSorter(
+            {name: [one] for name, one in before.items() if one is not None}
+        ).prepare()
     except graphlib.CycleError as error:
         *_, one, last = chain = error.args[1]  # each is what the next builds on
         raise UserError(
@@ -192,19 +235,28 @@ def _refuse_cycles(before: Mapping[str, str | None], path: Path) -> None:
 
 
 def add_tuned_argument(parser: argparse.ArgumentParser) -> None:
-    """The option --tuned of every command that loads the catalogue: `options.catalogue` is the one with that record."""
+    """The option --tuned of every command that loads the catalogue: `options.catalogue` is the one
+    with that record.
+    """
     words = (
-        "record behind the catalogue's tuned entries; default: data/ARCHIVE/tuned.json, of the archive that they name"
+        "record behind the catalogue's tuned entries; default: data/ARCHIVE/tuned.json, "
+        "of the archive that they name"
     )
-    parser.add_argument("--tuned", dest="catalogue", type=_with_record, default="", metavar="tuned.json", help=words)
+    parser.add_argument(
+        "--tuned", dest="catalogue", type=_with_record, default="", metavar="tuned.json", help=words
+    )
 
 
 def _with_record(record: str) -> Catalogue:
     return load(Path(record) if record else None)
 
 
-def _with_tuned(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) -> dict[str, Any]:
-    """The entry, its template and threads replaced by the recorded winner's; `tuned` becomes that record's machine."""
+def _with_tuned(
+    name: str, entry: dict[str, Any], path: Path, chosen: Path | None
+) -> dict[str, Any]:
+    """The entry, its template and threads replaced by the recorded winner's; `tuned` becomes that
+    record's machine.
+    """
     shipped = ROOT.parent / "data" / entry["tuned"] / TUNED
     record_path = next((path for path in (chosen, shipped) if path and path.is_file()), None)
     record = read_json(record_path, "tuned") if record_path else {"kernels": {}}
@@ -216,11 +268,17 @@ def _with_tuned(name: str, entry: dict[str, Any], path: Path, chosen: Path | Non
             f"{record_path}: {name} has template values {', '.join(winner['template'])}, but {path.name} has "
             f"{', '.join(entry['template'])}; tune again (snakemake --cores 1 tile_autotune) or remove that file"
         )
-    return entry | {"template": winner["template"], "threads": winner["threads"], "tuned": record["machine"]}
+    return entry | {
+        "template": winner["template"],
+        "threads": winner["threads"],
+        "tuned": record["machine"],
+    }
 
 
 def _types(name: str, entry: Mapping[str, Any], path: Path) -> Types:
-    """The types of an entry: its `types`, or the short form `dtype`, which is the type of A, B and C with fp32 sums."""
+    """The types of an entry: its `types`, or the short form `dtype`, which is the type of A, B and
+    C with fp32 sums.
+    """
     if ("dtype" in entry) == ("types" in entry):
         raise UserError(f"{path}: {name} must have either dtype or types")
     if "dtype" in entry:
@@ -228,7 +286,9 @@ def _types(name: str, entry: Mapping[str, Any], path: Path) -> Types:
     for key in ("accumulate", "c"):
         given = entry["types"][key]
         if (stored := dtypes()[given].stored_as) != given:
-            raise UserError(f"{path}: {name}.types.{key} = {given!r} is not allowed; {given} is stored as {stored}")
+            raise UserError(
+                f"{path}: {name}.types.{key} = {given!r} is not allowed; {given} is stored as {stored}"
+            )
     return Types(**{key: dtypes()[given] for key, given in entry["types"].items()})
 
 
@@ -236,8 +296,14 @@ def _baseline(name: str, entry: Mapping[str, Any], path: Path) -> Baseline:
     types, library = _types(name, entry, path), entry["library"]
     one = types == Types.named(types.ab.name) and types.ab.bytes > 1
     if types.accumulate.name != SUMS or (library != "cublaslt" and not one):
-        allowed = "fp32 sums" if library == "cublaslt" else "one dtype of 16 bits or more for A, B and C, and fp32 sums"
-        raise UserError(f"{path}: {name} has types {types.name}, but {library} is called with {allowed}")
+        allowed = (
+            "fp32 sums"
+            if library == "cublaslt"
+            else "one dtype of 16 bits or more for A, B and C, and fp32 sums"
+        )
+        raise UserError(
+            f"{path}: {name} has types {types.name}, but {library} is called with {allowed}"
+        )
     rest = {key: value for key, value in entry.items() if key not in ("dtype", "types")}
     return Baseline(name, types=types, **rest)
 
@@ -251,9 +317,13 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
 
     source = ROOT / entry["source"]
     if not source.is_file() or not source.resolve().is_relative_to(ROOT):
-        raise UserError(f"{path}: {name}.source = {entry['source']!r}: no such file below {ROOT.name}/")
+        raise UserError(
+            f"{path}: {name}.source = {entry['source']!r}: no such file below {ROOT.name}/"
+        )
     if entry.get("textures") and "arguments" in entry:
-        raise UserError(f"{path}: {name} has both textures and arguments; arguments can name tex_a and tex_b")
+        raise UserError(
+            f"{path}: {name} has both textures and arguments; arguments can name tex_a and tex_b"
+        )
     arch, cluster = str(entry.get("arch", 75)), entry.get("cluster", (1, 1))
     types = _types(name, entry, path)
     variant = Variant(
@@ -267,7 +337,9 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
         narrowing=entry.get("narrowing", "truncate"),
         tile={axis: number(f"tile.{axis}", value) for axis, value in entry["tile"].items()},
         grid_axes=entry["grid"],
-        multiples={key: number(f"multiples.{key}", v) for key, v in entry.get("multiples", {}).items()},
+        multiples={
+            key: number(f"multiples.{key}", v) for key, v in entry.get("multiples", {}).items()
+        },
         align_bytes=entry.get("align_bytes", max(types.ab.bytes, types.c.bytes)),
         arch=int(arch.removesuffix("a")),
         one_arch=arch.endswith("a"),
@@ -291,7 +363,10 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
 def _arguments(
     name: str, entry: dict[str, Any], number: Callable[[str, int | str], int], path: Path
 ) -> tuple[Argument, ...]:
-    """An entry's arguments in the kernel's order. Raises `UserError` where a tensor map is none that CUDA takes."""
+    """An entry's arguments in the kernel's order.
+
+    Raises `UserError` where a tensor map is none that CUDA takes.
+    """
     if "arguments" not in entry:
         return SIGNATURE + (TEXTURES if entry.get("textures") else ())
     found: list[Argument] = []
@@ -301,7 +376,9 @@ def _arguments(
             continue
         ((called, fields),) = given.items()
         if called in WORKSPACES:
-            sizes = {key: number(f"{called}.{key}", v) for key, v in fields.items() if key != "zeroed"}
+            sizes = {
+                key: number(f"{called}.{key}", v) for key, v in fields.items() if key != "zeroed"
+            }
             found.append(Workspace(called, zeroed=fields.get("zeroed", "never"), **sizes))
         else:
             rows, columns = (number(f"{called}.box", value) for value in fields["box"])
@@ -314,7 +391,9 @@ def _arguments(
 
 
 def _sound(variant: Variant, path: Path) -> Variant:
-    """The variant, or a `UserError` for what its keys ask of each other (CUDA driver API, cuTensorMapEncodeTiled)."""
+    """The variant, or a `UserError` for what its keys ask of each other (CUDA driver API,
+    cuTensorMapEncodeTiled).
+    """
     for spec in variant.arguments:
         if not isinstance(spec, TensorMap):
             continue
@@ -335,7 +414,9 @@ def _sound(variant: Variant, path: Path) -> Variant:
     if variant.textures and variant.dtype != "fp32":
         raise UserError(f"{path}: {variant.name}.dtype = {variant.dtype!r}, but textures hold fp32")
     if variant.textures and variant.b_layout != "row":
-        raise UserError(f"{path}: {variant.name}.b_layout = {variant.b_layout!r}, but a texture's B is row-major")
+        raise UserError(
+            f"{path}: {variant.name}.b_layout = {variant.b_layout!r}, but a texture's B is row-major"
+        )
     if variant.cluster_blocks > MAX_CLUSTER:
         said = f"{path}: {variant.name}.cluster = {list(variant.cluster)}"
         said += f" and slices = {variant.slices}" if variant.slices > 1 else ""
@@ -344,7 +425,10 @@ def _sound(variant: Variant, path: Path) -> Variant:
 
 
 def _launchable(variant: Variant, path: Path) -> Variant:
-    """The variant, or a `UserError` for a block that no GPU takes. A sweep tries such blocks and says why they fail."""
+    """The variant, or a `UserError` for a block that no GPU takes.
+
+    A sweep tries such blocks and says why they fail.
+    """
     if variant.threads % WARP or variant.threads > MAX_THREADS:
         said = f"{path}: {variant.name}.threads = {variant.threads}"
         raise UserError(f"{said} is not allowed; allowed: a multiple of {WARP} up to {MAX_THREADS}")
@@ -354,17 +438,26 @@ def _launchable(variant: Variant, path: Path) -> Variant:
     return variant
 
 
-def _dispatcher(name: str, entry: dict[str, Any], variants: dict[str, Variant], path: Path) -> Dispatcher:
+def _dispatcher(
+    name: str, entry: dict[str, Any], variants: dict[str, Variant], path: Path
+) -> Dispatcher:
     choices = tuple(
-        Choice(choose(variants, choice["variant"], "variant", f"{path}: {name}.choices"), choice.get("at_least", {}))
+        Choice(
+            choose(variants, choice["variant"], "variant", f"{path}: {name}.choices"),
+            choice.get("at_least", {}),
+        )
         for choice in entry["choices"]
     )
     for key in ("dtype", "narrowing", "b_layout", "family", "baseline"):
         values = list(dict.fromkeys(getattr(choice.variant, key) for choice in choices))
         if len(values) > 1:
-            raise UserError(f"{path}: {name}.choices have {key} {' and '.join(values)}, but it must be one")
+            raise UserError(
+                f"{path}: {name}.choices have {key} {' and '.join(values)}, but it must be one"
+            )
     predicted = entry.get("predicted", False)
-    return Dispatcher(name, choices, entry.get("builds_on"), entry["idea"], entry.get("origin"), predicted)
+    return Dispatcher(
+        name, choices, entry.get("builds_on"), entry["idea"], entry.get("origin"), predicted
+    )
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
-"""Predicts how long a kernel takes on a problem, so that a dispatcher need time only the likeliest ones.
+"""Predicts how long a kernel takes on a problem, so that a dispatcher need time only the likeliest
+ones.
 
-The time is that of the busiest block over k, or of the bytes from DRAM where that is longer, and what launching,
-storing and adding up take besides. A step lasts as long as its multiply-adds or its bytes from L2. The constants were
-fitted to the times of about 60 kernels on 330 problems on an H100 (docs/measuring.md).
+The time is that of the busiest block over k, or of the bytes from DRAM where that is longer, and
+what launching, storing and adding up take besides. A step lasts as long as its multiply-adds or its
+bytes from L2. The constants were fitted to the times of about 60 kernels on 330 problems on an H100
+(docs/measuring.md).
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from kernels.problem import Problem
 
 SMS = 132  # multiprocessors of an H100
 GRAINS = 1024  # Division::MOST of include/split_k.cuh
-OF_LARGE_CLUSTERS = 0.91  # of the multiprocessors: an H100 with 132 runs 30 clusters of four, or 15 of eight
+# of the multiprocessors: an H100 with 132 runs 30 clusters of four, or 15 of eight
+OF_LARGE_CLUSTERS = 0.91
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,8 @@ class Rates:
     dram_bytes: float
     step_us: float  # of a step over k of 64 bytes or 32 elements, beyond its multiply-adds or bytes
     loads: float  # fp32: what a fragment's load costs, in multiply-adds
-    unaligned: float  # fp32: what a step takes longer where rows are no multiples of 16 bytes, as a fraction
+    # fp32: what a step takes longer where rows are no multiples of 16 bytes, as a fraction
+    unaligned: float
     exchange_us: float  # of 128 x 128 sums that blocks add up
     part_us: float  # of each block that shares a tile
 
@@ -42,7 +46,8 @@ class Scheme:
 
 
 TENSOR_CORES = Rates(3.96e6, 11.3e6, 2.28e6, 0.134, 0.0, 0.0, 3.15, 0.0)
-SPLIT_TF32 = Rates(0.586e6, 11.3e6, 2.28e6, 0.134, 0.0, 0.0, 2.75, 0.0)  # three products for each of fp32
+# three products for each of fp32
+SPLIT_TF32 = Rates(0.586e6, 11.3e6, 2.28e6, 0.134, 0.0, 0.0, 2.75, 0.0)
 FMA_PIPE = Rates(0.27e6, 33.5e6, 1.71e6, 0.39, 0.97, 0.23, 3.1, 0.09)
 SCHEMES = {
     "wgmma_transposed": Scheme(4.9, 2.9),
@@ -54,7 +59,8 @@ SCHEMES = {
     "3xtf32_wgmma": Scheme(5.0, 1.35),
 }
 OTHERS = Scheme(6.0, 1.0)
-CONSTANTS = repr((TENSOR_CORES, SPLIT_TF32, FMA_PIPE, SCHEMES, OTHERS))  # changes with what predictions follow from
+# changes with what predictions follow from
+CONSTANTS = repr((TENSOR_CORES, SPLIT_TF32, FMA_PIPE, SCHEMES, OTHERS))
 
 
 @dataclass(frozen=True)
@@ -70,8 +76,9 @@ class Schedule:
 
 
 def stream_k(variant: Variant, tiles: int, steps: int, units: int) -> tuple[int, int]:
-    """How `units` blocks, or clusters, share the tiles that whole rounds leave, of `steps` over k each (`Share` of
-    include/stream_k.cuh): the number of these tiles, and of the units that share them; 0 and 0 where none is shared."""
+    """How `units` blocks, or clusters, share the tiles that whole rounds leave, of `steps` over k
+    each (`Share` of include/stream_k.cuh): the number of these tiles, and of the units that share
+    them; 0 and 0 where none is shared."""
     if not {"FIXUP", "WAYS"} <= variant.template.keys():
         return 0, 0
     fixup, ways, left = int(variant.template["FIXUP"]), int(variant.template["WAYS"]), tiles % units
@@ -80,8 +87,8 @@ def stream_k(variant: Variant, tiles: int, steps: int, units: int) -> tuple[int,
 
 
 def split_k(variant: Variant, tiles: int, steps: int, units: int) -> tuple[int, int]:
-    """The blocks that share what whole rounds leave of the tiles, and the steps of the one that has most (`Division` of
-    include/split_k.cuh); 0 and 0 where none is shared."""
+    """The blocks that share what whole rounds leave of the tiles, and the steps of the one that has
+    most (`Division` of include/split_k.cuh); 0 and 0 where none is shared."""
     left = tiles % units
     if not left or "LEAST" not in variant.template:
         return 0, 0
@@ -98,15 +105,17 @@ def split_k(variant: Variant, tiles: int, steps: int, units: int) -> tuple[int, 
 def resident(variant: Variant, sms: int = SMS) -> int:
     """Blocks, or clusters, that run at a time on `sms` multiprocessors."""
     cluster = variant.cluster_blocks
-    blocks = variant.persistent or int(variant.template.get("BLOCKS", max(512 // variant.threads, 1)))
+    blocks = variant.persistent or int(
+        variant.template.get("BLOCKS", max(512 // variant.threads, 1))
+    )
     return max(int(blocks * sms * (OF_LARGE_CLUSTERS if cluster > 2 else 1.0)) // cluster, 1)
 
 
 def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
     """How a launch of `variant` divides `problem` over `sms` multiprocessors.
 
-    The names of its template parameters say whether it divides tiles as include/split_k.cuh (`LEAST`) or
-    include/stream_k.cuh (`WAYS`) does; any other kernel computes whole tiles.
+    The names of its template parameters say whether it divides tiles as include/split_k.cuh
+    (`LEAST`) or include/stream_k.cuh (`WAYS`) does; any other kernel computes whole tiles.
     """
     cluster = variant.cluster_blocks
     tiles = math.prod(variant.tiles(problem)) // math.prod(variant.cluster)
@@ -119,34 +128,57 @@ def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
         longest = -(-left * steps // sharing) if sharing else steps if left else 0
     active = blocks if tiles >= blocks else sharing or tiles
     busiest = tiles // blocks * steps + longest
-    return Schedule(tiles, steps, blocks, busiest, sharing / left if sharing else 0.0, max(active * cluster / sms, 1.0))
+    return Schedule(
+        tiles,
+        steps,
+        blocks,
+        busiest,
+        sharing / left if sharing else 0.0,
+        max(active * cluster / sms, 1.0),
+    )
 
 
 def time_us(variant: Variant, problem: Problem, sms: int = SMS) -> float:
     """How long a launch of `variant` takes on an H100, in microseconds."""
     found, values, types = schedule(variant, problem, sms), variant.template, variant.types
-    rates = FMA_PIPE if not variant.tensor_cores else SPLIT_TF32 if variant.dtype == "fp32" else TENSOR_CORES
+    rates = (
+        FMA_PIPE
+        if not variant.tensor_cores
+        else SPLIT_TF32
+        if variant.dtype == "fp32"
+        else TENSOR_CORES
+    )
     scheme = SCHEMES.get(variant.source.stem, OTHERS)
     rows, columns, depth = (variant.tile[axis] for axis in "mnk")
     area = rows * columns / 128**2
 
     multiply_us = rows * columns * depth / rates.multiply_adds * found.crowd
     if not variant.tensor_cores:
-        multiply_us *= 1 + rates.loads * (1 / int(values.get("TM", 8)) + 1 / int(values.get("TN", 16)))
+        multiply_us *= 1 + rates.loads * (
+            1 / int(values.get("TM", 8)) + 1 / int(values.get("TN", 16))
+        )
         if any(ld % 4 for ld in (problem.lda, problem.ldb, problem.ldc)):
             multiply_us *= 1 + rates.unaligned
-    share_a, share_b = int(values.get("CN", values.get("CX", 1))), int(values.get("CM", values.get("CY", 1)))
+    share_a, share_b = (
+        int(values.get("CN", values.get("CX", 1))),
+        int(values.get("CM", values.get("CY", 1))),
+    )
     active = min(found.tiles * max(found.parts, 1.0), found.blocks) * variant.cluster_blocks
     l2_us = (rows / share_a + columns / share_b) * depth * types.ab.bytes * active / rates.l2_bytes
     per_step_us = rates.step_us * depth / (64 if variant.tensor_cores else 16)
     steps_us = found.busiest * (max(multiply_us, l2_us) + per_step_us)
 
     p = problem
-    dram_us = ((p.m * p.k + p.k * p.n) * types.ab.bytes + p.m * p.n * types.c.bytes) / rates.dram_bytes
+    dram_us = (
+        (p.m * p.k + p.k * p.n) * types.ab.bytes + p.m * p.n * types.c.bytes
+    ) / rates.dram_bytes
     rounds = -(-found.tiles // found.blocks)
     total = scheme.start_us + max(steps_us, dram_us) + rounds * scheme.store_us * area * found.crowd
     if found.parts or variant.slices > 1:
-        total += rates.exchange_us * area * (found.crowd if found.parts else 1.0) + rates.part_us * found.parts
+        total += (
+            rates.exchange_us * area * (found.crowd if found.parts else 1.0)
+            + rates.part_us * found.parts
+        )
     return total
 
 

@@ -32,8 +32,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """Runs each problem with one of several kernels: the first of its choices that suits or, where it is `predicted`,
-    the one whose predicted time is shortest (`kernels.cost`)."""
+    """Runs each problem with one of several kernels: the first of its choices that suits or, where
+    it is `predicted`, the one whose predicted time is shortest (`kernels.cost`)."""
 
     name: str
     choices: tuple[Choice, ...]
@@ -103,8 +103,13 @@ class Dispatcher:
         """
         return self.candidates(problem, addresses)[0]
 
-    def candidates(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> list[Variant]:
-        """The kernels that take `problem`, in the order in which they are chosen. Raises as `pick` does."""
+    def candidates(
+        self, problem: Problem, addresses: Mapping[str, int] | None = None
+    ) -> list[Variant]:
+        """The kernels that take `problem`, in the order in which they are chosen.
+
+        Raises as `pick` does.
+        """
         suiting = [choice.variant for choice in self.choices if choice.suits(problem, addresses)]
         if not suiting:
             raise UserError(self.refusal(problem, addresses))
@@ -120,12 +125,16 @@ class Dispatcher:
 
     @property
     def requires(self) -> str:
-        """What it asks of a problem, for people: what the last choice does, which the others fall back to."""
+        """What it asks of a problem, for people: what the last choice does, which the others fall
+        back to.
+        """
         return self.choices[-1].variant.requires
 
     @property
     def source_hash(self) -> str:
-        """Changes with its choices and with the constants of predictions; not with the sources of its kernels."""
+        """Changes with its choices and with the constants of predictions; not with the sources of
+        its kernels.
+        """
         return digest(*map(str, self.choices), *([cost.CONSTANTS] if self.predicted else []))
 
 

@@ -1,4 +1,6 @@
-"""The entries of the catalogue: kernels and libraries' GEMMs, what each asks of a problem, how it is launched."""
+"""The entries of the catalogue: kernels and libraries' GEMMs, what each asks of a problem, how it
+is launched.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,14 @@ from kernels.problem import Layout, Problem
 from kernels.sources import ROOT, included, without_comments
 
 FAMILIES = ("sgemm", "hgemm", "tf32gemm")
-ALIGNED_BYTES = 16  # of a matrix's beginning and its rows: for TMA, and for products of 8-bit floats in cublasLt
+# of a matrix's beginning and its rows: for TMA, and for products of 8-bit floats in cublasLt
+ALIGNED_BYTES = 16
 
 # CUDA C++ Programming Guide, technical specifications per compute capability
 MAX_GRID = (2**31 - 1, 65535)
 MAX_TEXELS = 2**27  # of a 1-D texture over linear memory
-TEXTURE_ALIGNMENT = 512  # CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT: where linear memory of a texture must begin
+# CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT: where linear memory of a texture must begin
+TEXTURE_ALIGNMENT = 512
 
 
 def _number(arch: str) -> int:
@@ -57,7 +61,12 @@ class Baseline:
     @property
     def label(self) -> str:
         """Short name for figures."""
-        libraries = {"cublas": "cuBLAS", "cublaslt": "cuBLASLt", "torch": "torch.matmul", "triton": "Triton"}
+        libraries = {
+            "cublas": "cuBLAS",
+            "cublaslt": "cuBLASLt",
+            "torch": "torch.matmul",
+            "triton": "Triton",
+        }
         return f"{libraries[self.library]} {self.dtype}"
 
     @property
@@ -88,9 +97,16 @@ class Baseline:
             return None
         if problem.b_layout != self.b_layout:
             return f"B is {problem.b_layout}-major, but it must be {self.b_layout}-major"
-        per_row = {name: ALIGNED_BYTES // self.types.of(name[-1].upper()).bytes for name in ("lda", "ldb", "ldc")}
+        per_row = {
+            name: ALIGNED_BYTES // self.types.of(name[-1].upper()).bytes
+            for name in ("lda", "ldb", "ldc")
+        }
         # n: TMA would store beyond the end of a row of C; cuBLAS documents it of all three
-        sizes = {"n": per_row["ldc"]} if self.library == "triton" else dict.fromkeys("mnk", per_row["lda"])
+        sizes = (
+            {"n": per_row["ldc"]}
+            if self.library == "triton"
+            else dict.fromkeys("mnk", per_row["lda"])
+        )
         for name, multiple in (sizes | per_row).items():
             if (value := getattr(problem, name)) % multiple:
                 return f"{name} = {value}, but it must be a multiple of {multiple}"
@@ -130,7 +146,8 @@ class Variant:
     cooperative: bool = False  # all blocks run at a time, or the launch fails
     tensor_cores: bool = False  # does its arithmetic on them
     one_arch: bool = False  # needs the features that only `arch` has: sm_90a
-    tuned: str | None = None  # the machine whose sweep chose the template; None: the catalogue's own values
+    # the machine whose sweep chose the template; None: the catalogue's own values
+    tuned: str | None = None
 
     @property
     def dtype(self) -> str:
@@ -144,7 +161,9 @@ class Variant:
 
     @property
     def family(self) -> str:
-        """sgemm, hgemm or tf32gemm: the first word of its name, or else the folder of its source."""
+        """sgemm, hgemm or tf32gemm: the first word of its name, or else the folder of its
+        source.
+        """
         first = self.name.partition("_")[0]
         return first if first in FAMILIES else self.source.parent.name
 
@@ -152,7 +171,9 @@ class Variant:
     def label(self) -> str:
         """Short name for figures, with the dtype where that is not fp32."""
         short = self.name.removeprefix(f"{self.family}_")
-        return short if self.dtype == "fp32" or short.endswith(self.dtype) else f"{short}_{self.dtype}"
+        return (
+            short if self.dtype == "fp32" or short.endswith(self.dtype) else f"{short}_{self.dtype}"
+        )
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -160,7 +181,10 @@ class Variant:
         return (self,)
 
     def pick(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> Variant:
-        """The kernel that runs `problem`: itself. Raises `UserError` where it is refused (see `refusal`)."""
+        """The kernel that runs `problem`: itself.
+
+        Raises `UserError` where it is refused (see `refusal`).
+        """
         if reason := self.refusal(problem, addresses):
             raise UserError(reason)
         return self
@@ -173,12 +197,15 @@ class Variant:
     def tiles(self, problem: Problem) -> tuple[int, int]:
         """Tiles of C along the grid's x and y; whole clusters of them."""
         tiles = {axis: -(-getattr(problem, axis) // self.tile[axis]) for axis in "mn"}
-        x, y = (-(-tiles[axis] // blocks) * blocks for axis, blocks in zip(self.grid_axes, self.cluster, strict=True))
+        x, y = (
+            -(-tiles[axis] // blocks) * blocks
+            for axis, blocks in zip(self.grid_axes, self.cluster, strict=True)
+        )
         return x, y
 
     def grid(self, problem: Problem, sms: int) -> tuple[int, int, int]:
-        """Blocks in x, y and z: one a tile and slice; of a persistent kernel, as many as a GPU with so many SMs holds,
-        or fewer where there are fewer tiles and it does not share them."""
+        """Blocks in x, y and z: one a tile and slice; of a persistent kernel, as many as a GPU with
+        so many SMs holds, or fewer where there are fewer tiles and it does not share them."""
         x, y = self.tiles(problem)
         if not self.persistent:
             return x, y, self.slices
@@ -212,10 +239,15 @@ class Variant:
         return f"{self.name} cannot take this problem: {reason}" if reason else None
 
     def _texels_of_tiles(self, problem: Problem) -> tuple[int, int]:
-        """Up to where its whole tiles reach in the textures of A and B; an index beyond must not run over."""
+        """Up to where its whole tiles reach in the textures of A and B; an index beyond must not
+        run over.
+        """
         rows = [-(-getattr(problem, axis) // self.tile[axis]) * self.tile[axis] for axis in "mk"]
         before = TEXTURE_ALIGNMENT // TEXEL_BYTES
-        return tuple(before + r * ld * 4 // TEXEL_BYTES for r, ld in zip(rows, (problem.lda, problem.ldb), strict=True))
+        return tuple(
+            before + r * ld * 4 // TEXEL_BYTES
+            for r, ld in zip(rows, (problem.lda, problem.ldb), strict=True)
+        )
 
     @property
     def requires(self) -> str:
@@ -223,16 +255,22 @@ class Variant:
         parts = ["B column-major"] if self.b_layout == "column" else []
         parts += [f"{name} % {multiple} = 0" for name, multiple in self.multiples.items()]
         if self.align_bytes > 4:
-            parts.append(f"{self.align_bytes}-byte aligned {'A and B' if self.textures else 'matrices'}")
+            parts.append(
+                f"{self.align_bytes}-byte aligned {'A and B' if self.textures else 'matrices'}"
+            )
         return ", ".join(parts) or "nothing"
 
     def sources(self) -> list[Path]:
-        """The .cu file and every file below `kernels/` or next to it that it includes, directly or not."""
+        """The .cu file and every file below `kernels/` or next to it that it includes, directly or
+        not.
+        """
         return [self.source, *included(self.source)]
 
     @property
     def aligned(self) -> str:
-        """The matrices that `align_bytes` speaks of: of a kernel with textures, those that they hold."""
+        """The matrices that `align_bytes` speaks of: of a kernel with textures, those that they
+        hold.
+        """
         return "AB" if self.textures else "ABC"
 
     def unfit(self, arch: str) -> str | None:
@@ -246,12 +284,19 @@ class Variant:
     def translation_unit(self) -> str:
         """CUDA source that instantiates the template once, with the catalogue's values."""
         arguments = ", ".join(
-            str(value).lower() if isinstance(value, bool) else str(value) for value in self.template.values()
+            str(value).lower() if isinstance(value, bool) else str(value)
+            for value in self.template.values()
         )
         parameters = textwrap.fill(
-            ", ".join(declaration(argument, self.types).replace(" ", "\0") for argument in self.arguments),
-            width=112, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False,
-        ).replace("\0", " ")  # fmt: skip
+            ", ".join(
+                declaration(argument, self.types).replace(" ", "\0") for argument in self.arguments
+            ),
+            width=112,
+            initial_indent="    ",
+            subsequent_indent="    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        ).replace("\0", " ")
         ours = self.source.is_relative_to(ROOT)
         return (
             f'#include "{(self.source.relative_to(ROOT) if ours else self.source).as_posix()}"\n\n'
@@ -261,7 +306,9 @@ class Variant:
 
     @property
     def launch(self) -> str:
-        """What a launch needs beside the machine code: block, dynamic shared memory, grid, cluster and arguments."""
+        """What a launch needs beside the machine code: block, dynamic shared memory, grid, cluster
+        and arguments.
+        """
         return json.dumps([self.dtype, *self._launch])
 
     @property

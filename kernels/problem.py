@@ -16,14 +16,16 @@ Layout = Literal["row", "column"]
 MAX_ELEMENTS = 2**31 - 1  # kernels index with 32-bit integers
 _NUMBER = r"-?(?:\d+(?:\.\d*)?|\.\d+)(?:e-?\d+)?"
 _WRITTEN = re.compile(
-    rf"(\d+)(?:x(\d+)x(\d+))?(?:,alpha=({_NUMBER}))?(?:,beta=({_NUMBER}))?(?:,b=(row|column))?", re.ASCII
+    rf"(\d+)(?:x(\d+)x(\d+))?(?:,alpha=({_NUMBER}))?(?:,beta=({_NUMBER}))?(?:,b=(row|column))?",
+    re.ASCII,
 )
 
 
 @dataclass(frozen=True)
 class Problem:
-    """C = alpha*A*B + beta*C: A is m x k, B is k x n, C is m x n; leading dimensions in elements. A and C are
-    row-major, and so is B but where `b_layout` says otherwise: then columns of B are `ldb` apart."""
+    """C = alpha*A*B + beta*C: A is m x k, B is k x n, C is m x n; leading dimensions in elements. A
+    and C are row-major, and so is B but where `b_layout` says otherwise: then columns of B are
+    `ldb` apart."""
 
     m: int
     n: int
@@ -47,10 +49,14 @@ class Problem:
 
     @property
     def stored(self) -> dict[str, tuple[int, int, int]]:
-        """Rows, columns and leading dimension of A, B and C as they lie in memory, row after row: a column-major B is
-        there as its transpose."""
+        """Rows, columns and leading dimension of A, B and C as they lie in memory, row after row: a
+        column-major B is there as its transpose."""
         b = (self.k, self.n) if self.b_layout == "row" else (self.n, self.k)
-        return {"A": (self.m, self.k, self.lda), "B": (*b, self.ldb), "C": (self.m, self.n, self.ldc)}
+        return {
+            "A": (self.m, self.k, self.lda),
+            "B": (*b, self.ldb),
+            "C": (self.m, self.n, self.ldc),
+        }
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -77,7 +83,8 @@ class Problem:
         return None
 
     def overlap(self, types: Types, addresses: Mapping[str, int]) -> str | None:
-        """Why C cannot lie where it does: an element of A or B is there, too. None where no byte is shared.
+        """Why C cannot lie where it does: an element of A or B is there, too. None where no byte is
+        shared.
 
         addresses: of A, B and C, in bytes.
         """
@@ -85,8 +92,14 @@ class Problem:
             np.asarray(_Elements(addresses[matrix], (rows, row), ld, types.of(matrix).bytes))
             for matrix, (rows, row, ld) in self.stored.items()
         )
-        shared = next((name for name, one in (("A", a), ("B", b)) if np.shares_memory(one, c)), None)
-        return f"C at byte {addresses['C']} overlaps {shared} at byte {addresses[shared]}" if shared else None
+        shared = next(
+            (name for name, one in (("A", a), ("B", b)) if np.shares_memory(one, c)), None
+        )
+        return (
+            f"C at byte {addresses['C']} overlaps {shared} at byte {addresses[shared]}"
+            if shared
+            else None
+        )
 
 
 class _Elements:
@@ -104,11 +117,11 @@ class _Elements:
 
 @dataclass(frozen=True)
 class ProblemSpec:
-    """A problem as an experiment or a command names it: packed matrices, and B in the layout that the kernel takes,
-    unless `b_layout` names one.
+    """A problem as an experiment or a command names it: packed matrices, and B in the layout that
+    the kernel takes, unless `b_layout` names one.
 
-    Written as "4096" (m = n = k), "64x11008x4096" (m x n x k) or, in this order, with more after commas:
-    "4096,alpha=0.5,beta=1,b=column".
+    Written as "4096" (m = n = k), "64x11008x4096" (m x n x k) or, in this order, with more after
+    commas: "4096,alpha=0.5,beta=1,b=column".
     """
 
     m: int
@@ -132,7 +145,14 @@ class ProblemSpec:
             raise UserError(f"problem = {text!r} is not allowed; allowed: {allowed}")
         m, n, k, alpha, beta, b_layout = found.groups()
         layout: Layout | None = "row" if b_layout == "row" else "column" if b_layout else None
-        return cls(int(m), int(n or m), int(k or m), float(alpha or cls.alpha), float(beta or cls.beta), layout)
+        return cls(
+            int(m),
+            int(n or m),
+            int(k or m),
+            float(alpha or cls.alpha),
+            float(beta or cls.beta),
+            layout,
+        )
 
     def __str__(self) -> str:
         parts = [f"{self.m}x{self.n}x{self.k}"]

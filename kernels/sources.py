@@ -1,4 +1,6 @@
-"""CUDA sources as the catalogue reads them: what they include, and what of them the compiler sees."""
+"""CUDA sources as the catalogue reads them: what they include, and what of them the compiler
+sees.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,18 @@ ROOT = Path(__file__).resolve().parent
 
 
 def included(source: Path) -> list[Path]:
-    """The files below `kernels/`, or next to what includes them, that a CUDA source includes, directly or not."""
+    """The files below `kernels/`, or next to what includes them, that a CUDA source includes,
+    directly or not.
+    """
     found: list[Path] = []
     queue = [source]
     while queue:
         includer = queue.pop(0)
         changed = includer.stat()
         for name in _includes(includer, changed.st_mtime_ns, changed.st_size):
-            path = next((path for path in (includer.parent / name, ROOT / name) if path.is_file()), None)
+            path = next(
+                (path for path in (includer.parent / name, ROOT / name) if path.is_file()), None
+            )
             if path is not None and (path := path.resolve()) not in found:
                 found.append(path)
                 queue.append(path)
@@ -33,9 +39,13 @@ def _includes(source: Path, changed: int, size: int) -> list[str]:
 @functools.cache
 def without_comments(text: str) -> str:
     """A source without its comments, and with white space only where it matters."""
-    text = re.sub(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', lambda m: m[0] if m[0][0] == '"' else " ", text, flags=re.S)
+    text = re.sub(
+        r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', lambda m: m[0] if m[0][0] == '"' else " ", text, flags=re.S
+    )
     lines = (re.sub(r"\s+", " ", line).strip() for line in text.splitlines())
     # a preprocessor line ends where it ends; elsewhere a line end is a blank
     return "".join(
-        f"\n{line}\n" if line.startswith("#") or line.endswith("\\") else f"{line} " for line in lines if line
+        f"\n{line}\n" if line.startswith("#") or line.endswith("\\") else f"{line} "
+        for line in lines
+        if line
     )

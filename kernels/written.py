@@ -1,9 +1,10 @@
 """catalogue.yaml as it is written, and what its short forms stand for.
 
-An entry has the defaults of its family, then those of its source, then its own keys; template values are merged one by
-one. Its family is the first word of its name or, where that has no defaults, the folder of its source. With `dtypes`,
-an entry stands for one of each: {dtype} is its name and {type} its C++ type. With `tiles`, it stands for one of each,
-too: {tile} is its name, and its values join the template. The name of another entry stands for that one's tiles.
+An entry has the defaults of its family, then those of its source, then its own keys; template
+values are merged one by one. Its family is the first word of its name or, where that has no
+defaults, the folder of its source. With `dtypes`, an entry stands for one of each: {dtype} is its
+name and {type} its C++ type. With `tiles`, it stands for one of each, too: {tile} is its name, and
+its values join the template. The name of another entry stands for that one's tiles.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def _choices(written: list[Any], variants: Mapping[str, Entry]) -> list[Any]:
     found: list[Any] = []
     for one in written:
         named = fnmatch.filter(variants, one) if isinstance(one, str) else []
-        found += [{"variant": name} for name in named] or [{"variant": one} if isinstance(one, str) else one]
+        found += [{"variant": name} for name in named] or [
+            {"variant": one} if isinstance(one, str) else one
+        ]
     return found
 
 
@@ -51,12 +54,18 @@ def _by_tile(entries: Mapping[str, Entry], source: object) -> dict[str, Entry]:
         rest = {key: value for key, value in entry.items() if key != "tiles"}
         tiles = entry.get("tiles", {"": {}})
         if isinstance(tiles, str):  # those of another entry
-            listed = {other: one["tiles"] for other, one in entries.items() if isinstance(one.get("tiles"), dict)}
+            listed = {
+                other: one["tiles"]
+                for other, one in entries.items()
+                if isinstance(one.get("tiles"), dict)
+            }
             tiles = choose(listed, tiles, "entry with tiles", f"{source}: {name}.tiles")
         for tile, values in tiles.items():
             words = {"{tile}": tile}
             template = rest.get("template", {}) | values
-            found[_filled(name, words)] = _filled(rest, words) | ({"template": template} if template else {})
+            found[_filled(name, words)] = _filled(rest, words) | (
+                {"template": template} if template else {}
+            )
     return found
 
 
@@ -88,7 +97,10 @@ def _each(name: str, entry: Entry, source: object) -> Iterator[tuple[str, Entry]
         yield name, rest
         return
     for dtype in entry["dtypes"]:
-        words = {"{dtype}": dtype, "{type}": choose(dtypes(), dtype, "dtype", f"{source}: {name}.dtypes").c_type}
+        words = {
+            "{dtype}": dtype,
+            "{type}": choose(dtypes(), dtype, "dtype", f"{source}: {name}.dtypes").c_type,
+        }
         own = {"dtype": dtype} if "source" in entry else {}
         yield _filled(name, words), _filled(rest, words) | own
 
@@ -107,7 +119,10 @@ def _filled(value: Any, words: Mapping[str, str]) -> Any:
 
 
 def number(value: int | str, template: Mapping[str, Any], where: str, least: int = 1) -> int:
-    """A number of an entry: as it stands, or arithmetic on template values. Raises `UserError` naming `where`."""
+    """A number of an entry: as it stands, or arithmetic on template values.
+
+    Raises `UserError` naming `where`.
+    """
     allowed = f"a number of at least {least}, or arithmetic (+ - * //) on template values"
     found: Any = value
     if isinstance(value, str) and value.isidentifier():
@@ -117,7 +132,9 @@ def number(value: int | str, template: Mapping[str, Any], where: str, least: int
         try:
             found = simpleeval.SimpleEval(names=names, functions={}).eval(value)
         except Exception as error:  # simpleeval's own errors, and those of Python's operators
-            raise UserError(f"{where} = {value!r} is not allowed ({error}); allowed: {allowed}") from error
+            raise UserError(
+                f"{where} = {value!r} is not allowed ({error}); allowed: {allowed}"
+            ) from error
     if isinstance(found, bool) or not isinstance(found, int) or found < least:
         raise UserError(f"{where} = {found!r} is not allowed; allowed: {allowed}")
     return found

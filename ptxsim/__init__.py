@@ -1,4 +1,6 @@
-"""An emulator of PTX in NumPy: runs compiled CUDA kernels without a GPU, checks their use of memory, counts it."""
+"""An emulator of PTX in NumPy: runs compiled CUDA kernels without a GPU, checks their use of
+memory, counts it.
+"""
 
 from .count import annotate, banks
 from .count.counters import Counters

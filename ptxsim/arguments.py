@@ -18,8 +18,8 @@ tex=ARRAY[:components=1]                         a texture object over linear me
 out=ARG                                          an array that is saved as ARGn.npy after the launch
 out=result.npy=ARG                               ... under this name
 
-Arrays take memory where they are touched: zeros and uninit of any size cost nothing, the others once their contents
-are needed, which counting alone rarely does.
+Arrays take memory where they are touched: zeros and uninit of any size cost nothing, the others
+once their contents are needed, which counting alone rarely does.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ DTYPES = {
 }
 LISTS = ("box", "shape", "strides")  # keys of a tensor map that have a number for each dimension
 MAP_KEYS = (*LISTS, "swizzle", "offset", "l2_promotion")
-TEXTURE_NUMBERS = ("components", "dims", "layered", "cube", "normalized")  # keys of a texture that are numbers
+# keys of a texture that are numbers
+TEXTURE_NUMBERS = ("components", "dims", "layered", "cube", "normalized")
 TEXTURE_KEYS = (*TEXTURE_NUMBERS, "address", "filter", "read")
 MOST_BYTES = 1 << 38  # of an array
 MAKERS = ("zeros", "ones", "nan", "random", "uninit")
@@ -108,7 +109,11 @@ def parse_argument(text: str, number: int) -> Argument:
             return Argument(_array(kind, rest.split(":"), number))
         if text.endswith(".npy"):
             return Argument(Array(_read_array(Path(text)), Path(text).stem))
-        return Argument(float(text) if any(c in text for c in ".eEn") and not text.startswith("0x") else int(text, 0))
+        return Argument(
+            float(text)
+            if any(c in text for c in ".eEn") and not text.startswith("0x")
+            else int(text, 0)
+        )
     except (ValueError, OverflowError, KeyError) as error:
         known = "i32:5, f32:1.5, file.npy, zeros:f32:4x4, random:f32:4x4[:seed]"
         raise PtxsimError(f"argument {shown!r}: {str(error)[:200]}; known forms: {known}") from None
@@ -120,11 +125,17 @@ def _struct(text: str, number: int) -> Argument:
     for place, part in enumerate(text.removeprefix("struct:").split(";")):
         offset, _, rest = part.partition("=")
         if not offset.strip().isdigit() or not rest:
-            raise PtxsimError(f"argument {text!r}: expected OFFSET=ARG;OFFSET=ARG, with offsets in bytes; got {part!r}")
+            raise PtxsimError(
+                f"argument {text!r}: expected OFFSET=ARG;OFFSET=ARG, with offsets in bytes; got {part!r}"
+            )
         parts[int(offset)] = inner = parse_argument(rest, 100 * (number + 1) + place)
         if isinstance(inner.value, int | float):
-            raise PtxsimError(f"argument {text!r}: {part!r} says no type: i32:5, u64:7, f32:1.5 and the like do")
-    return Argument(Struct({at: part.value for at, part in parts.items()}), parts=tuple(parts.values()))
+            raise PtxsimError(
+                f"argument {text!r}: {part!r} says no type: i32:5, u64:7, f32:1.5 and the like do"
+            )
+    return Argument(
+        Struct({at: part.value for at, part in parts.items()}), parts=tuple(parts.values())
+    )
 
 
 def _texture(text: str, number: int) -> Texture | TextureArray:
@@ -136,9 +147,15 @@ def _texture(text: str, number: int) -> Texture | TextureArray:
         raise PtxsimError(
             f"argument {text!r}: {wrong[0]!r} is not known of a texture; known: {', '.join(TEXTURE_KEYS)}"
         )
-    if not isinstance(inner, Array) or any(not options[k].isdigit() for k in options if k in TEXTURE_NUMBERS):
-        raise PtxsimError(f"argument {text!r}: expected tex=ARRAY:components=4:dims=2, with an array and whole numbers")
-    given: dict[str, object] = {k: int(v) if k in TEXTURE_NUMBERS else v for k, v in options.items()}
+    if not isinstance(inner, Array) or any(
+        not options[k].isdigit() for k in options if k in TEXTURE_NUMBERS
+    ):
+        raise PtxsimError(
+            f"argument {text!r}: expected tex=ARRAY:components=4:dims=2, with an array and whole numbers"
+        )
+    given: dict[str, object] = {
+        k: int(v) if k in TEXTURE_NUMBERS else v for k, v in options.items()
+    }
     if set(given) <= {"components"}:
         return Texture(inner, int(options.get("components", 1)))
     return TextureArray(inner.numpy(), **given)  # type: ignore[arg-type]
@@ -151,16 +168,22 @@ def _tensor_map(text: str, number: int) -> TensorMap:
     for part in parts:
         key, _, value = part.partition("=")
         if key not in MAP_KEYS:
-            raise PtxsimError(f"argument {text!r}: {key!r} is not known of a tensor map; known: {', '.join(MAP_KEYS)}")
+            raise PtxsimError(
+                f"argument {text!r}: {key!r} is not known of a tensor map; known: {', '.join(MAP_KEYS)}"
+            )
         try:
             options[key] = tuple(int(n) for n in value.split("x")) if key in LISTS else value
             if key == "offset":
                 options[key] = int(value)
         except ValueError:
-            raise PtxsimError(f"argument {text!r}: {key}={value}: expected whole numbers, as in {key}=64x64") from None
+            raise PtxsimError(
+                f"argument {text!r}: {key}={value}: expected whole numbers, as in {key}=64x64"
+            ) from None
     inner = parse_argument(array, number).value
     if not isinstance(inner, Array) or "box" not in options:
-        raise PtxsimError(f"argument {text!r}: expected tma=ARRAY:box=64x64, with an array as in random:f16:512x256")
+        raise PtxsimError(
+            f"argument {text!r}: expected tma=ARRAY:box=64x64, with an array as in random:f16:512x256"
+        )
     return TensorMap(inner, **options)  # type: ignore[arg-type]
 
 
@@ -175,7 +198,9 @@ def _read_array(path: Path) -> np.ndarray:
         raise PtxsimError(f"{path}: {error.strerror or error}") from None
     except PtxsimError:
         raise
-    except Exception as error:  # NumPy's reader raises whatever its parts raise: of struct, tokenize, ast ...
+    except (
+        Exception
+    ) as error:  # NumPy's reader raises whatever its parts raise: of struct, tokenize, ast ...
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise PtxsimError(f"{path}: not an array that NumPy can read ({reason})") from None
     if values.dtype.kind not in "biufcV" or values.dtype.fields:
@@ -197,7 +222,11 @@ def _array(kind: str, parts: list[str], number: int) -> Array:
     def make() -> np.ndarray:
         if kind == "random":
             generator = np.random.default_rng(seed)
-            values = generator.integers(0, 100, shape) if dtype.kind in "iu" else generator.uniform(-1, 1, shape)
+            values = (
+                generator.integers(0, 100, shape)
+                if dtype.kind in "iu"
+                else generator.uniform(-1, 1, shape)
+            )
             return values.astype(dtype)
         return np.full(shape, 1 if kind == "ones" else 0 if dtype.kind in "iu" else np.nan, dtype)
 
@@ -205,7 +234,9 @@ def _array(kind: str, parts: list[str], number: int) -> Array:
     if nbytes > MOST_BYTES:
         raise ValueError(f"{shown_bytes(nbytes)} are more than any GPU has")
     blank = kind == "zeros" or (kind == "uninit" and nbytes > LARGE)
-    return LazyArray(shape, dtype, None if blank else make, f"argument {number}", unwritten=kind == "uninit")
+    return LazyArray(
+        shape, dtype, None if blank else make, f"argument {number}", unwritten=kind == "uninit"
+    )
 
 
 def parse_constant(text: str) -> tuple[str, Array | np.generic]:
@@ -213,7 +244,9 @@ def parse_constant(text: str) -> tuple[str, Array | np.generic]:
     name, _, rest = text.partition("=")
     value = parse_argument(rest, 0).value if rest else None
     if not name or not isinstance(value, Array | np.generic):
-        raise PtxsimError(f"--constant {text!r}: expected NAME=ARG, with an array or a scalar of a type")
+        raise PtxsimError(
+            f"--constant {text!r}: expected NAME=ARG, with an array or a scalar of a type"
+        )
     return name, value
 
 

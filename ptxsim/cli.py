@@ -1,11 +1,11 @@
-"""`python -m ptxsim run | annotate | banks | bounds | predict`: emulate a kernel, check its memory accesses,
-count what the memory system does.
+"""`python -m ptxsim run | annotate | banks | bounds | predict`: emulate a kernel, check its memory
+accesses, count what the memory system does.
 
-python -m ptxsim run KERNEL.ptx --entry NAME --grid 2,2 --block 256 --arg i32:256 --arg random:f32:256x256 ...
-python -m ptxsim annotate KERNEL.cu --grid 2,2 --block 256 --arg ...
-python -m ptxsim banks KERNEL.cu --line 57 --grid 1 --block 256 --arg ...
-python -m ptxsim bounds KERNEL.cu --grid 64,64 --block 256 --arg ... --machine h200
-python -m ptxsim predict KERNEL.cuh --entry 'tiled<128, 8>' -I include --grid 64,64 --block 256 --arg ...
+python -m ptxsim run KERNEL.ptx --entry NAME --grid 2,2 --block 256 --arg i32:256 --arg
+random:f32:256x256 ... python -m ptxsim annotate KERNEL.cu --grid 2,2 --block 256 --arg ... python
+-m ptxsim banks KERNEL.cu --line 57 --grid 1 --block 256 --arg ... python -m ptxsim bounds KERNEL.cu
+--grid 64,64 --block 256 --arg ... --machine h200 python -m ptxsim predict KERNEL.cuh --entry
+'tiled<128, 8>' -I include --grid 64,64 --block 256 --arg ...
 """
 
 from __future__ import annotations
@@ -55,11 +55,14 @@ from .ptx import sass
 from .ptx.compiler import DEBUG, SOURCES
 from .ptx.sources import require_writable, write_whole
 
-FAULTS, USAGE, NOTES = 1, 2, 4  # exit codes: of faults of the kernel, of what cannot be run, of notes alone
+# exit codes: of faults of the kernel, of what cannot be run, of notes alone
+FAULTS, USAGE, NOTES = 1, 2, 4
 
 
 def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
-    """Return the report that `--out` writes: totals under ncu's names, and each instruction that touched memory."""
+    """Return the report that `--out` writes: totals under ncu's names, and each instruction that
+    touched memory.
+    """
     stats = counters.by_instruction()
     return {
         "kernel": kernel.name,
@@ -111,15 +114,19 @@ def summary(kernel: Kernel, counters: Counters) -> str:
     for (file, line), stats in counters.by_line().items():
         waves, ideal = sum(s.wavefronts for s in stats), sum(s.ideal for s in stats)
         if waves > ideal:
-            costly.append(f"  {Path(file).name}:{line}: {waves / ideal:.3g} wavefronts for each that would do")
+            costly.append(
+                f"  {Path(file).name}:{line}: {waves / ideal:.3g} wavefronts for each that would do"
+            )
         found = dict.fromkeys(s.sectors_in_words() for s in stats if s.excess_sectors)
         costly += [f"  {Path(file).name}:{line}: {words}" for words in found if words]
-    return "\n".join(lines + (["accesses that cost more than they must:", *costly] if costly else []))
+    return "\n".join(
+        lines + (["accesses that cost more than they must:", *costly] if costly else [])
+    )
 
 
 def _figures(found: Mapping[str, float], at_least: Mapping[str, str]) -> list[str]:
-    """Totals, those that are not zero; counts whole, ratios with six digits. What a device may count more of is marked,
-    and the reasons stand below."""
+    """Totals, those that are not zero; counts whole, ratios with six digits. What a device may
+    count more of is marked, and the reasons stand below."""
     shown = {name: value for name, value in found.items() if value}
     lines = []
     for name, value in shown.items():
@@ -130,7 +137,9 @@ def _figures(found: Mapping[str, float], at_least: Mapping[str, str]) -> list[st
 
 
 def _kernel(options: argparse.Namespace, folder: Path | None = None) -> Kernel:
-    """The kernel that the options name; with `folder`, its machine code too, which is put there if need be."""
+    """The kernel that the options name; with `folder`, its machine code too, which is put there if
+    need be.
+    """
     cubin, ptx, arch, flags = options.cubin, options.ptx, options.arch, options.flags
     return load(options.kernel, options.entry, cubin, ptx, arch, flags, folder)
 
@@ -142,7 +151,11 @@ def _fields(options: argparse.Namespace, arguments: list[Argument]) -> dict[str,
         "block": parse_size(options.block),
         "args": [a.value for a in arguments],
         "shared_bytes": options.shared,
-        "limits": Limits(steps=options.steps, lanes=options.lanes, thread_instructions=options.thread_instructions),
+        "limits": Limits(
+            steps=options.steps,
+            lanes=options.lanes,
+            thread_instructions=options.thread_instructions,
+        ),
         "constants": dict(map(parse_constant, options.constant)),
         "cluster": _cluster(options),
     }
@@ -182,8 +195,12 @@ def _cluster(options: argparse.Namespace) -> tuple[int, ...] | None:
     return parse_size(options.cluster) if options.cluster else None
 
 
-def _counted(kernel: Kernel, options: argparse.Namespace, arguments: list[Argument]) -> tuple[Counters, limits.Work]:
-    """Counts of the whole grid: it is executed and checked, or if that takes long, they follow from a few blocks."""
+def _counted(
+    kernel: Kernel, options: argparse.Namespace, arguments: list[Argument]
+) -> tuple[Counters, limits.Work]:
+    """Counts of the whole grid: it is executed and checked, or if that takes long, they follow from
+    a few blocks.
+    """
     found, why = None, ""
     if math.prod(parse_size(options.grid)) > prediction.FEW:
         try:
@@ -202,15 +219,26 @@ def _counted(kernel: Kernel, options: argparse.Namespace, arguments: list[Argume
 
 
 def _predicted(
-    kernel: Kernel, options: argparse.Namespace, arguments: list[Argument], by_instruction: bool = False
+    kernel: Kernel,
+    options: argparse.Namespace,
+    arguments: list[Argument],
+    by_instruction: bool = False,
 ) -> prediction.Prediction:
     over = _over(getattr(options, "over", None))
-    return prediction.predict(kernel, **_fields(options, arguments), over=over, by_instruction=by_instruction)
+    return prediction.predict(
+        kernel, **_fields(options, arguments), over=over, by_instruction=by_instruction
+    )
 
 
 def _sampled(kernel: Kernel, found: prediction.Prediction) -> str:
-    smaller = f", run with {', '.join(map(str, found.over[1]))} for argument {found.over[0]}" if found.over else ""
-    return f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them{smaller}"
+    smaller = (
+        f", run with {', '.join(map(str, found.over[1]))} for argument {found.over[0]}"
+        if found.over
+        else ""
+    )
+    return (
+        f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them{smaller}"
+    )
 
 
 def _blocks(given: Sequence[str] | None, grid: tuple[int, ...]) -> list[int] | None:
@@ -221,7 +249,9 @@ def _blocks(given: Sequence[str] | None, grid: tuple[int, ...]) -> list[int] | N
     for text in given:
         place = (*parse_size(text), 0, 0)[:3]
         if any(p >= n for p, n in zip(place, sizes, strict=True)):
-            raise PtxsimError(f"--blocks {text}: the grid has {'x'.join(map(str, sizes))} blocks, counted from 0")
+            raise PtxsimError(
+                f"--blocks {text}: the grid has {'x'.join(map(str, sizes))} blocks, counted from 0"
+            )
         found.append(place[0] + sizes[0] * (place[1] + sizes[1] * place[2]))
     return sorted(set(found))
 
@@ -229,8 +259,8 @@ def _blocks(given: Sequence[str] | None, grid: tuple[int, ...]) -> list[int] | N
 def run(options: argparse.Namespace) -> int:
     """Run a kernel; print the summary, write the report and the arrays that are to be saved.
 
-    All faults are reported, each line and kind once. Exit codes: 0, 1 for faults, 2 for what cannot be run, 3
-    for a programming error of the emulator, 4 for notes."""
+    All faults are reported, each line and kind once. Exit codes: 0, 1 for faults, 2 for what cannot
+    be run, 3 for a programming error of the emulator, 4 for notes."""
     kernel = _kernel(options)
     arguments = _arguments(options)
     counters, executed = Counters(), fidelity.Executed()
@@ -250,7 +280,9 @@ def run(options: argparse.Namespace) -> int:
         done = _launch(kernel, options, arguments, [counters, executed], blocks)
         done = replace(done, notes=(*done.notes, str(error)))
     exactness = (
-        fidelity.rows(kernel.program, kernel.machine.origins, executed) if options.fidelity or options.out else []
+        fidelity.rows(kernel.program, kernel.machine.origins, executed)
+        if options.fidelity or options.out
+        else []
     )
     faulty = any(found.accepted is None for found in done.faults)
     if any(found.kind == "trap" for found in done.faults):
@@ -260,21 +292,27 @@ def run(options: argparse.Namespace) -> int:
     if options.fidelity:
         print(fidelity.table(exactness))
     if options.out:
-        made = report(kernel, counters) | {"faults": [vars(f) for f in done.faults], "notes": list(done.notes)}
+        made = report(kernel, counters) | {
+            "faults": [vars(f) for f in done.faults],
+            "notes": list(done.notes),
+        }
         made["fidelity"] = [vars(row) for row in exactness]
         write_whole(options.out, json.dumps(made, indent=1) + "\n")
     if faulty:  # the arrays are not what the kernel is meant to make
         return FAULTS
     for argument in (saved for given in arguments for saved in given.saved):
         content = io.BytesIO()
-        assert isinstance(argument.value, (Array, TensorMap)) and argument.save_as  # what can be saved
+        # what can be saved
+        assert isinstance(argument.value, (Array, TensorMap)) and argument.save_as
         np.save(content, argument.value.numpy())
         write_whole(argument.save_as, content.getvalue())
     return NOTES if done.notes else 0
 
 
 def _with_debug_code(options: argparse.Namespace) -> None:
-    """After a trap, the same launch of code that is not optimised (nvcc -G), and what that finds."""
+    """After a trap, the same launch of code that is not optimised (nvcc -G), and what that
+    finds.
+    """
     if options.kernel.suffix not in SOURCES or not {*options.flags}.isdisjoint(DEBUG):
         return
     print("ptxsim: the same launch with -G:", file=sys.stderr)
@@ -289,7 +327,9 @@ def _with_debug_code(options: argparse.Namespace) -> None:
 
 
 def annotate(options: argparse.Namespace) -> int:
-    """Run a kernel; print its CUDA source with, next to each line, what its memory accesses cost."""
+    """Run a kernel; print its CUDA source with, next to each line, what its memory accesses
+    cost.
+    """
     kernel = _kernel(options)
     arguments = _arguments(options)
     counters, _ = _counted(kernel, options, arguments)
@@ -297,7 +337,10 @@ def annotate(options: argparse.Namespace) -> int:
     colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     width = shutil.get_terminal_size().columns if terminal else None
     near = [options.kernel.parent]
-    text = "\n".join(listing(kernel, counters, options.source, near, options.file, colour, width)) + "\n"
+    text = (
+        "\n".join(listing(kernel, counters, options.source, near, options.file, colour, width))
+        + "\n"
+    )
     if options.out:
         write_whole(options.out, text)
     else:
@@ -306,7 +349,9 @@ def annotate(options: argparse.Namespace) -> int:
 
 
 def banks(options: argparse.Namespace) -> int:
-    """Run a kernel; show which lane's word each bank of shared memory serves in each wavefront of a line's accesses."""
+    """Run a kernel; show which lane's word each bank of shared memory serves in each wavefront of a
+    line's accesses.
+    """
     kernel = _kernel(options)
     arguments = _arguments(options)
     found = accesses(
@@ -326,16 +371,22 @@ def banks(options: argparse.Namespace) -> int:
         shown = [access for access in found if access.number == options.occurrence]
         if not shown:
             numbers = ", ".join(str(access.number) for access in found)
-            raise PtxsimError(f"--occurrence {options.occurrence}: line {options.line} has {numbers}")
+            raise PtxsimError(
+                f"--occurrence {options.occurrence}: line {options.line} has {numbers}"
+            )
     for access in shown:
         print(f"access {access.number} of {access.of}: {table(access)}\n")
     if options.out:
-        write_whole(options.out, json.dumps([access.as_dict() for access in shown], indent=1) + "\n")
+        write_whole(
+            options.out, json.dumps([access.as_dict() for access in shown], indent=1) + "\n"
+        )
     return 0
 
 
 def bounds(options: argparse.Namespace) -> int:
-    """Run a kernel; tell the least cycles that each resource of a GPU needs for it, and which needs the most."""
+    """Run a kernel; tell the least cycles that each resource of a GPU needs for it, and which needs
+    the most.
+    """
     machine = machines.find(options.machine)
     if options.sms is not None:
         machine = machines.with_sms(machine, options.sms)
@@ -360,7 +411,12 @@ def predict(options: argparse.Namespace) -> int:
     print(_sampled(kernel, found))
     print("\n".join(_figures(found.totals, found.at_least)))
     if options.out:
-        content = {"kernel": kernel.name, "blocks": found.blocks, "sampled": found.sampled, "totals": found.totals}
+        content = {
+            "kernel": kernel.name,
+            "blocks": found.blocks,
+            "sampled": found.sampled,
+            "totals": found.totals,
+        }
         content |= {"at_least": found.at_least, "over": found.over}
         write_whole(options.out, json.dumps(content, indent=1) + "\n")
     return 0
@@ -390,7 +446,11 @@ class _Flag(argparse.Action):
     """-I and -D as nvcc takes them."""
 
     def __call__(
-        self, parser: argparse.ArgumentParser, options: argparse.Namespace, value: Any, option: str | None = None
+        self,
+        parser: argparse.ArgumentParser,
+        options: argparse.Namespace,
+        value: Any,
+        option: str | None = None,
     ) -> None:
         options.flags = [*options.flags, f"{option}{value}"]
 
@@ -399,7 +459,11 @@ class _Flags(argparse.Action):
     """Any of nvcc's, in one text as a shell would split it."""
 
     def __call__(
-        self, parser: argparse.ArgumentParser, options: argparse.Namespace, value: Any, option: str | None = None
+        self,
+        parser: argparse.ArgumentParser,
+        options: argparse.Namespace,
+        value: Any,
+        option: str | None = None,
     ) -> None:
         try:
             options.flags = [*options.flags, *shlex.split(value)]
@@ -407,18 +471,44 @@ class _Flags(argparse.Action):
             parser.error(f"--nvcc-flags {value!r}: {error}")
 
 
-def _command(commands: Any, act: Callable[[argparse.Namespace], int], out: str) -> argparse.ArgumentParser:
-    """A subcommand that launches a kernel, with the options that all of these have; `out`: what --out writes."""
+def _command(
+    commands: Any, act: Callable[[argparse.Namespace], int], out: str
+) -> argparse.ArgumentParser:
+    """A subcommand that launches a kernel, with the options that all of these have; `out`: what
+    --out writes.
+    """
     parser: argparse.ArgumentParser = commands.add_parser(
-        act.__name__, help=act.__doc__, epilog=ARGUMENTS, formatter_class=argparse.RawDescriptionHelpFormatter
+        act.__name__,
+        help=act.__doc__,
+        epilog=ARGUMENTS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(act=act)
-    parser.add_argument("kernel", type=Path, help=".ptx, .cubin with line information, or .cu, .cuh that nvcc compiles")
-    parser.add_argument("--cubin", type=Path, help="what was made of it: merged accesses count as there")
-    parser.add_argument("--ptx", type=Path, help="what a .cubin was made from (default: the PTX that it holds)")
-    parser.add_argument("--arch", default="sm_90a", help="what CUDA is compiled for (default: %(default)s)")
-    parser.add_argument("-I", action=_Flag, dest="flags", default=[], metavar="FOLDER", help="of headers, for nvcc")
-    parser.add_argument("-D", action=_Flag, dest="flags", default=[], metavar="NAME[=VALUE]", help="a macro, for nvcc")
+    parser.add_argument(
+        "kernel",
+        type=Path,
+        help=".ptx, .cubin with line information, or .cu, .cuh that nvcc compiles",
+    )
+    parser.add_argument(
+        "--cubin", type=Path, help="what was made of it: merged accesses count as there"
+    )
+    parser.add_argument(
+        "--ptx", type=Path, help="what a .cubin was made from (default: the PTX that it holds)"
+    )
+    parser.add_argument(
+        "--arch", default="sm_90a", help="what CUDA is compiled for (default: %(default)s)"
+    )
+    parser.add_argument(
+        "-I", action=_Flag, dest="flags", default=[], metavar="FOLDER", help="of headers, for nvcc"
+    )
+    parser.add_argument(
+        "-D",
+        action=_Flag,
+        dest="flags",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="a macro, for nvcc",
+    )
     parser.add_argument(
         "--nvcc-flags",
         action=_Flags,
@@ -426,20 +516,37 @@ def _command(commands: Any, act: Callable[[argparse.Namespace], int], out: str) 
         metavar="FLAGS",
         help="further ones, as --nvcc-flags='-std=c++20 --use_fast_math --expt-relaxed-constexpr'",
     )
-    parser.add_argument("--entry", help="the kernel: its name, 'tiled<128, 8>', or a part that only its name has")
+    parser.add_argument(
+        "--entry", help="the kernel: its name, 'tiled<128, 8>', or a part that only its name has"
+    )
     parser.add_argument("--grid", required=True, help="X, X,Y or X,Y,Z")
     parser.add_argument("--block", required=True, help="X, X,Y or X,Y,Z")
-    parser.add_argument("--cluster", help="blocks of a cluster, X, X,Y or X,Y,Z (default: as the kernel says)")
-    parser.add_argument("--arg", action="append", default=[], help="an argument of the kernel, in order; see below")
     parser.add_argument(
-        "--constant", action="append", default=[], metavar="NAME=ARG", help="what a __constant__ variable holds"
+        "--cluster", help="blocks of a cluster, X, X,Y or X,Y,Z (default: as the kernel says)"
+    )
+    parser.add_argument(
+        "--arg", action="append", default=[], help="an argument of the kernel, in order; see below"
+    )
+    parser.add_argument(
+        "--constant",
+        action="append",
+        default=[],
+        metavar="NAME=ARG",
+        help="what a __constant__ variable holds",
     )
     parser.add_argument("--shared", type=whole(0), default=0, help="bytes of dynamic shared memory")
-    parser.add_argument("--no-checks", dest="checks", action="store_false", help="do not watch memory and barriers")
     parser.add_argument(
-        "--steps", type=whole(1), default=Limits.steps, help="instructions after which a loop is endless"
+        "--no-checks", dest="checks", action="store_false", help="do not watch memory and barriers"
     )
-    parser.add_argument("--lanes", type=whole(1), default=Limits.lanes, help="threads that run together")
+    parser.add_argument(
+        "--steps",
+        type=whole(1),
+        default=Limits.steps,
+        help="instructions after which a loop is endless",
+    )
+    parser.add_argument(
+        "--lanes", type=whole(1), default=Limits.lanes, help="threads that run together"
+    )
     parser.add_argument(
         "--thread-instructions",
         type=number(1e-9),
@@ -460,24 +567,49 @@ def main(argv: list[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     one = _command(commands, run, "report as JSON")
-    one.add_argument("--fidelity", action="store_true", help="list how exactly each executed instruction is emulated")
     one.add_argument(
-        "--blocks", nargs="+", metavar="X[,Y[,Z]]", help="run only these blocks of the grid (with their clusters)"
+        "--fidelity",
+        action="store_true",
+        help="list how exactly each executed instruction is emulated",
+    )
+    one.add_argument(
+        "--blocks",
+        nargs="+",
+        metavar="X[,Y[,Z]]",
+        help="run only these blocks of the grid (with their clusters)",
     )
     faults.add_options(one, "end with the first fault")
     annotated = _command(commands, annotate, "write the text there")
     annotated.add_argument("--source", type=Path, help="the source, if not where the PTX says")
-    annotated.add_argument("--file", help="another source file of the PTX to show, by name or end of path")
+    annotated.add_argument(
+        "--file", help="another source file of the PTX to show, by name or end of path"
+    )
     drawn = _command(commands, banks, "the same as JSON")
     drawn.add_argument("--line", type=whole(1), required=True, help="of the source")
-    drawn.add_argument("--file", help="the source file, by name or end of path (default: the kernel's own)")
+    drawn.add_argument(
+        "--file", help="the source file, by name or end of path (default: the kernel's own)"
+    )
     drawn.add_argument("--source", type=Path, help="where it is, if not where the PTX says")
-    drawn.add_argument("--warp", type=whole(0), help="of the block, from 0 (default: the first that does the access)")
-    drawn.add_argument("--of-block", default="0", metavar="X[,Y[,Z]]", help="which block (default: 0,0,0)")
-    drawn.add_argument("--occurrence", type=whole(1), help="which access of the line (default: all that differ)")
-    drawn.add_argument("--execution", type=whole(1), help="which time of the warp's, from 1 (default: the costliest)")
+    drawn.add_argument(
+        "--warp",
+        type=whole(0),
+        help="of the block, from 0 (default: the first that does the access)",
+    )
+    drawn.add_argument(
+        "--of-block", default="0", metavar="X[,Y[,Z]]", help="which block (default: 0,0,0)"
+    )
+    drawn.add_argument(
+        "--occurrence", type=whole(1), help="which access of the line (default: all that differ)"
+    )
+    drawn.add_argument(
+        "--execution",
+        type=whole(1),
+        help="which time of the warp's, from 1 (default: the costliest)",
+    )
     least = _command(commands, bounds, "the bounds as JSON")
-    least.add_argument("--machine", default="h200", help=f"{', '.join(machines.PRESETS)}, or a .toml file")
+    least.add_argument(
+        "--machine", default="h200", help=f"{', '.join(machines.PRESETS)}, or a .toml file"
+    )
     least.add_argument("--sms", type=int, help="multiprocessors, if not the machine's")
     predicted = _command(commands, predict, "the counters as JSON")
     predicted.add_argument(
@@ -498,7 +630,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"ptxsim: {error}", file=sys.stderr)
     except MemoryError:
         print("ptxsim: out of memory: smaller arrays, or fewer --lanes", file=sys.stderr)
-    except OSError as error:  # of the standard output: what is left in it would be tried again at the end
+    except (
+        OSError
+    ) as error:  # of the standard output: what is left in it would be tried again at the end
         print(f"ptxsim: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

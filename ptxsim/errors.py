@@ -1,4 +1,6 @@
-"""Errors with a message of one line: `PtxError` while reading a program, `PtxsimError` while running one."""
+"""Errors with a message of one line: `PtxError` while reading a program, `PtxsimError` while
+running one.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ EMULATOR_FAILED = 3  # the exit code of a programming error of the emulator
 
 
 def report_own_failure(place: str = "") -> str:
-    """Print the traceback of the exception that is handled, a programming error of the emulator, and a line that says
-    where to report it. Return that line."""
+    """Print the traceback of the exception that is handled, a programming error of the emulator,
+    and a line that says where to report it. Return that line."""
     text = f"{place}the emulator itself failed; please report this traceback, with the program, as an issue of ptxsim"
     print(f"{traceback.format_exc()}ptxsim: {text}", file=sys.stderr, flush=True)
     return text
@@ -22,11 +24,14 @@ class PtxsimError(Exception):
 
 
 class KernelFault(PtxsimError):
-    """A fault of a thread of the running program. `what`: in words, without its place; `places`: the line of the
-    source, then the lines that call; `count`: threads; `bad`: the threads (mask by lane of the batch) without which the
-    instruction can be executed, None where it cannot; `pc`: the instruction's place in the program."""
+    """A fault of a thread of the running program. `what`: in words, without its place; `places`:
+    the line of the source, then the lines that call; `count`: threads; `bad`: the threads (mask by
+    lane of the batch) without which the instruction can be executed, None where it cannot; `pc`:
+    the instruction's place in the program."""
 
-    def __init__(self, message: str, what: str, where: str, places: tuple[Any, ...], count: int = 1) -> None:
+    def __init__(
+        self, message: str, what: str, where: str, places: tuple[Any, ...], count: int = 1
+    ) -> None:
         super().__init__(message)
         self.what, self.where, self.places, self.count = what, where, places, count
         self.bad: Any = None

@@ -1,8 +1,8 @@
 """GPUs and their architectures: the one table of what they hold and how fast they are.
 
-Limits of a multiprocessor (SM): CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability".
-GPUs: NVIDIA's data sheets, and what CUDA reports of those that were at hand. docs/hardware.md has a source for each
-rate.
+Limits of a multiprocessor (SM): CUDA C++ Programming Guide 13.0, "Technical Specifications per
+Compute Capability". GPUs: NVIDIA's data sheets, and what CUDA reports of those that were at hand.
+docs/hardware.md has a source for each rate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _SM86 = Limits(warps=48, blocks=16, shared_bytes=100 * KIB, shared_bytes_of_bloc
 _SM89 = Limits(warps=48, blocks=24, shared_bytes=100 * KIB, shared_bytes_of_block=99 * KIB)
 _SM90 = Limits(warps=64, blocks=32, shared_bytes=228 * KIB, shared_bytes_of_block=227 * KIB)
 LIMITS = {
-    75: Limits(32, 16, shared_bytes=64 * KIB, shared_bytes_of_block=64 * KIB, shared_bytes_reserved=0),
+    75: Limits(
+        32, 16, shared_bytes=64 * KIB, shared_bytes_of_block=64 * KIB, shared_bytes_reserved=0
+    ),
     80: _SM80,
     86: _SM86,
     89: _SM89,
@@ -62,8 +64,9 @@ class Rates:
     l2_bytes_per_clock: float  # between L2 and one SM
 
 
-# The L1's, and the tensor cores' 6 clocks of one scheduler for a mma.sync of 4096 FLOP, are from counters of an H200;
-# tf32 is taken as half of 16 bits. Of wgmma the data sheet's; with 16 bits, 4090 were measured there.
+# The L1's, and the tensor cores' 6 clocks of one scheduler for a mma.sync of 4096 FLOP, are from
+# counters of an H200; tf32 is taken as half of 16 bits. Of wgmma the data sheet's; with 16 bits,
+# 4090 were measured there.
 RATES = {
     90: Rates(
         issue_per_clock=4,
@@ -84,7 +87,9 @@ RATES = {
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU model. `clock_mhz`: the highest of its SMs; `memory_clock_mhz`: half the rate at which a pin moves bits."""
+    """A GPU model. `clock_mhz`: the highest of its SMs; `memory_clock_mhz`: half the rate at which
+    a pin moves bits.
+    """
 
     name: str  # as CUDA reports it
     architecture: int  # 90: compute capability 9.0
@@ -108,7 +113,9 @@ class Gpu:
 
 GPUS = {
     "t4": Gpu("Tesla T4", 75, 40, 1590, 5001, 256, 320, 4 * MIB, 16 * GIB),
-    "rtx2080ti": Gpu("NVIDIA GeForce RTX 2080 Ti", 75, 68, 1545, 7000, 352, 616, 5632 * KIB, 11 * GIB),
+    "rtx2080ti": Gpu(
+        "NVIDIA GeForce RTX 2080 Ti", 75, 68, 1545, 7000, 352, 616, 5632 * KIB, 11 * GIB
+    ),
     "a100": Gpu("NVIDIA A100-SXM4-80GB", 80, 108, 1410, 1593, 5120, 2039, 40 * MIB, 80 * GIB),
     "a10": Gpu("NVIDIA A10", 86, 72, 1695, 6251, 384, 600, 6 * MIB, 24 * GIB),
     "a6000": Gpu("NVIDIA RTX A6000", 86, 84, 1800, 8001, 384, 768, 6 * MIB, 48 * GIB),
@@ -142,13 +149,20 @@ def number(target: str) -> int:
 def architecture(target: str) -> int:
     """The number of an architecture, 90 for "sm_90a". Raises `PtxsimError` for what names none."""
     if not number(target):
-        raise PtxsimError(f"arch = {target!r} is not allowed; allowed: sm_ and a number, for instance sm_90a")
+        raise PtxsimError(
+            f"arch = {target!r} is not allowed; allowed: sm_ and a number, for instance sm_90a"
+        )
     return number(target)
 
 
 def limits_of(target: str) -> Limits:
-    """The limits of an SM of an architecture, "sm_90a". Raises `PtxsimError` where they are not known."""
+    """The limits of an SM of an architecture, "sm_90a".
+
+    Raises `PtxsimError` where they are not known.
+    """
     limits = LIMITS.get(architecture(target))
     if limits is None:
-        raise PtxsimError(f"arch = {target!r}: limits unknown; known: {', '.join(f'sm_{number}' for number in LIMITS)}")
+        raise PtxsimError(
+            f"arch = {target!r}: limits unknown; known: {', '.join(f'sm_{number}' for number in LIMITS)}"
+        )
     return limits

@@ -30,9 +30,9 @@ class Kernel(kernel.Kernel):
 
     @takes_fields(Request)
     def count(self, request: Request) -> Counters:
-        """The counters of a launch, whose fields are those of `launch`. Nothing but addresses and the flow of control
-        is computed, so it is several times sooner than `launch`; arrays stay as they were, and only bounds and
-        alignment are checked."""
+        """The counters of a launch, whose fields are those of `launch`. Nothing but addresses and
+        the flow of control is computed, so it is several times sooner than `launch`; arrays stay as
+        they were, and only bounds and alignment are checked."""
         counters = Counters()
         self.run(replace(request, observers=[counters], checks=False, values=False))
         return counters
@@ -47,22 +47,37 @@ class Kernel(kernel.Kernel):
         machine: str = "h200",
         cluster: int | Sequence[int] | None = None,
     ) -> Bounds:
-        """The least cycles that each resource of a GPU needs for a launch. `machine`: a preset or a .toml file.
+        """The least cycles that each resource of a GPU needs for a launch. `machine`: a preset or a
+        .toml file.
 
         Raises `PtxsimError` for a kernel that was loaded without a cubin.
         """
         if self.cubin is None:
-            raise PtxsimError(f"{self.title}: bounds are of machine code: load it with cubin=..., or from a .cubin")
+            raise PtxsimError(
+                f"{self.title}: bounds are of machine code: load it with cubin=..., or from a .cubin"
+            )
         counters, traffic = Counters(), bounds.Traffic()
         seen = [counters, traffic]
-        self.launch(grid, block, args, shared_bytes, seen, False, values=False, constants=constants, cluster=cluster)
+        self.launch(
+            grid,
+            block,
+            args,
+            shared_bytes,
+            seen,
+            False,
+            values=False,
+            constants=constants,
+            cluster=cluster,
+        )
         work = bounds.Work.observed(counters, traffic)
         function = sass.read(self.cubin, self.name)
         return bounds.compute(function, self.program, work, machines.find(machine), shared_bytes)
 
-    def annotate(self, counters: Counters, source: str | Path | None = None, near: Sequence[Path] = ()) -> str:
-        """The CUDA source with, next to each line, what its memory accesses cost by these counters. `source`: the file,
-        if it is not where the PTX says; `near`: folders to look in for it."""
+    def annotate(
+        self, counters: Counters, source: str | Path | None = None, near: Sequence[Path] = ()
+    ) -> str:
+        """The CUDA source with, next to each line, what its memory accesses cost by these counters.
+        `source`: the file, if it is not where the PTX says; `near`: folders to look in for it."""
         return "\n".join(listing(self, counters, Path(source) if source else None, near)) + "\n"
 
 
@@ -77,14 +92,13 @@ def load(
 ) -> Kernel:
     """A kernel out of PTX: the text itself, or the path of a .ptx, .cubin, .cu or .cuh file.
 
-    Args:
-        source: text or path. CUDA goes through nvcc, with `arch` and `flags` ("-Iinclude", "-DTILE=8").
-        entry: the kernel's name, mangled or as in the source (`tiled<128, 8>`), or a part that only it has.
-        cubin: what ptxas made of that PTX with line information. Where neighbouring accesses of shared memory were
-            merged, counters then follow the cubin instead of a rule; what the kernel computes comes from the PTX all
-            the same.
-        ptx: of a .cubin, what it was made from, if not the PTX that it holds.
-        folder: where to make a cubin if there is none; None: none is made.
+    Args: source: text or path. CUDA goes through nvcc, with `arch` and `flags` ("-Iinclude",
+        "-DTILE=8"). entry: the kernel's name, mangled or as in the source (`tiled<128, 8>`), or a
+        part that only it has. cubin: what ptxas made of that PTX with line information. Where
+        neighbouring accesses of shared memory were merged, counters then follow the cubin instead
+        of a rule; what the kernel computes comes from the PTX all the same. ptx: of a .cubin, what
+        it was made from, if not the PTX that it holds. folder: where to make a cubin if there is
+        none; None: none is made.
 
     Raises `PtxError`, one line.
     """

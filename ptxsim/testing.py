@@ -1,4 +1,5 @@
-"""Tests of CUDA kernels with pytest, without a GPU: no faults, at most so many bank conflicts and sectors.
+"""Tests of CUDA kernels with pytest, without a GPU: no faults, at most so many bank conflicts and
+sectors.
 
     # conftest.py
     pytest_plugins = ["ptxsim.testing"]
@@ -13,7 +14,8 @@
         result.assert_sectors(at_most=1024)
         assert (to.numpy() == source.numpy().T).all()
 
-`examples/ci` has such a test and a workflow that runs it. Without pytest, `launch` gives the same results.
+`examples/ci` has such a test and a workflow that runs it. Without pytest, `launch` gives the same
+results.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def _require(holds: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a launch, whose assertions fail with the lines of the source that are to blame."""
+    """The result of a launch, whose assertions fail with the lines of the source that are to
+    blame.
+    """
 
     kernel: Kernel
     launch: Launch
@@ -61,16 +65,30 @@ class Result:
         """Assert that there were no notes."""
         _require(not self.launch.notes, "\n".join(self.launch.notes))
 
-    def assert_conflicts(self, at_most: int, line: int | None = None, file: str | None = None) -> None:
-        """Bank conflicts of shared memory: wavefronts beyond those that would do. `line`: of that line of the source
-        alone (of the kernel's own file, or `file`)."""
-        self._assert("bank conflicts", at_most, line, file, lambda s: s.conflicts if s.space == "shared" else 0)
+    def assert_conflicts(
+        self, at_most: int, line: int | None = None, file: str | None = None
+    ) -> None:
+        """Bank conflicts of shared memory: wavefronts beyond those that would do. `line`: of that
+        line of the source alone (of the kernel's own file, or `file`)."""
+        self._assert(
+            "bank conflicts",
+            at_most,
+            line,
+            file,
+            lambda s: s.conflicts if s.space == "shared" else 0,
+        )
 
-    def assert_sectors(self, at_most: int, line: int | None = None, file: str | None = None) -> None:
-        """Sectors of 32 bytes that accesses of global memory move, cp.async and bulk copies among them."""
+    def assert_sectors(
+        self, at_most: int, line: int | None = None, file: str | None = None
+    ) -> None:
+        """Sectors of 32 bytes that accesses of global memory move, cp.async and bulk copies among
+        them.
+        """
         self._assert("sectors", at_most, line, file, lambda s: s.sectors)
 
-    def assert_excess_sectors(self, at_most: int, line: int | None = None, file: str | None = None) -> None:
+    def assert_excess_sectors(
+        self, at_most: int, line: int | None = None, file: str | None = None
+    ) -> None:
         """Sectors beyond those that would do for the bytes that are wanted."""
         self._assert("sectors too many", at_most, line, file, lambda s: s.excess_sectors)
 
@@ -78,10 +96,18 @@ class Result:
         """A counter by Nsight Compute's name."""
         totals = self.counters.totals()
         _require(counter in totals, f"no counter {counter!r}; there are: {', '.join(totals)}")
-        _require(totals[counter] <= at_most, f"{counter} is {totals[counter]:,.10g}, more than {at_most:,.10g}")
+        _require(
+            totals[counter] <= at_most,
+            f"{counter} is {totals[counter]:,.10g}, more than {at_most:,.10g}",
+        )
 
     def _assert(
-        self, what: str, at_most: int, line: int | None, file: str | None, cost: Callable[[Stats], float]
+        self,
+        what: str,
+        at_most: int,
+        line: int | None,
+        file: str | None,
+        cost: Callable[[Stats], float],
     ) -> None:
         found = {
             (name, number): sum(cost(s) for s in stats)
@@ -89,13 +115,18 @@ class Result:
             if line in (None, number) and (file is None or Path(name).name == Path(file).name)
         }
         if line is not None and not found:
-            raise PtxsimError(f"{self.kernel.title}: line {line} of {file or 'its source'} accesses no memory")
+            raise PtxsimError(
+                f"{self.kernel.title}: line {line} of {file or 'its source'} accesses no memory"
+            )
         total = sum(found.values())
         if line is None and file is None:  # code without a line of the source counts, too
             total = sum(cost(s) for s in self.counters.by_instruction())
         most = sorted(((n, place) for place, n in found.items() if n), reverse=True)
         blamed = "".join(f"\n  {Path(name).name}:{number}: {n:,.10g}" for n, (name, number) in most)
-        _require(total <= at_most, f"{self.kernel.title}: {total:,.10g} {what}, more than {at_most:,}{blamed}")
+        _require(
+            total <= at_most,
+            f"{self.kernel.title}: {total:,.10g} {what}, more than {at_most:,}{blamed}",
+        )
 
 
 def launch(
@@ -111,8 +142,8 @@ def launch(
     checks: Checks | bool = True,
     limits: Limits | None = None,
 ) -> Result:
-    """Run a kernel to its end (`Kernel.launch`), whatever faults it has, and count. Raises `PtxsimError` for what
-    cannot be run."""
+    """Run a kernel to its end (`Kernel.launch`), whatever faults it has, and count. Raises
+    `PtxsimError` for what cannot be run."""
     counters = Counters()
     done = kernel.launch(
         grid,
@@ -138,20 +169,35 @@ class Cuda:
         self.launch = launch
 
     def load(
-        self, source: str | Path, entry: str | None = None, arch: str = "sm_90a", flags: Sequence[str] = ()
+        self,
+        source: str | Path,
+        entry: str | None = None,
+        arch: str = "sm_90a",
+        flags: Sequence[str] = (),
     ) -> Kernel:
-        """A kernel (`ptxsim.load`), compiled once a session. A relative path is one from the test's own folder."""
+        """A kernel (`ptxsim.load`), compiled once a session.
+
+        A relative path is one from the test's own folder.
+        """
         path = self.folder / source
         key = (path, entry, arch, tuple(flags))
         if key not in self._loaded:
             self._loaded[key] = load(path, entry, arch=arch, flags=(*flags, f"-I{path.parent}"))
         return self._loaded[key]
 
-    def zeros(self, shape: int | Sequence[int], dtype: Any = np.float32, name: str = "zeros") -> Array:
+    def zeros(
+        self, shape: int | Sequence[int], dtype: Any = np.float32, name: str = "zeros"
+    ) -> Array:
         """An array of zeros on the device."""
         return Array(np.zeros(shape, dtype), name)
 
-    def random(self, shape: int | Sequence[int], dtype: Any = np.float32, seed: int = 0, name: str = "random") -> Array:
+    def random(
+        self,
+        shape: int | Sequence[int],
+        dtype: Any = np.float32,
+        seed: int = 0,
+        name: str = "random",
+    ) -> Array:
         """An array uniform in [-1, 1); of whole numbers in [0, 100)."""
         generator = np.random.default_rng(seed)
         whole = np.dtype(dtype).kind in "iu"

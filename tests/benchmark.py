@@ -1,4 +1,6 @@
-"""How long the common commands take, without a GPU: `make bench`; with `make bench COLD=1`, also all from nothing."""
+"""How long the common commands take, without a GPU: `make bench`; with `make bench COLD=1`, also
+all from nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,23 @@ from helpers import ARCH, BIN, ROOT, copy_tree, environment
 
 KERNELS = ["sgemm_warptile", "hgemm_bcf_bf16", "tf32gemm_bcf"]  # one of each family
 MAKE_ALL = f"make all BIN={BIN}"
-COMMANDS = [MAKE_ALL, "snakemake --cores 1 -n all", "snakemake --cores 1 all", "snakemake --cores 1 paper claims"]
+COMMANDS = [
+    MAKE_ALL,
+    "snakemake --cores 1 -n all",
+    "snakemake --cores 1 all",
+    "snakemake --cores 1 paper claims",
+]
 
 
 def show(command: str, tree: Path) -> None:
-    """Run a command to its end and print its processor and wall seconds. A failure ends the benchmark, too."""
+    """Run a command to its end and print its processor and wall seconds.
+
+    A failure ends the benchmark, too.
+    """
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run(command.split(), cwd=tree, env=environment(), capture_output=True, text=True)
+    done = subprocess.run(
+        command.split(), cwd=tree, env=environment(), capture_output=True, text=True
+    )
     if done.returncode:
         sys.exit(f"{done.stdout}{done.stderr}error: exit code {done.returncode} of: {command}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -30,10 +42,17 @@ def show(command: str, tree: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time the common commands.")
-    parser.add_argument("--cold", action="store_true", help="in a copy, where `make all` starts from nothing: minutes")
+    parser.add_argument(
+        "--cold",
+        action="store_true",
+        help="in a copy, where `make all` starts from nothing: minutes",
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        tree, build = copy_tree(Path(folder, "project")) if options.cold else ROOT, Path(folder, "build")
+        tree, build = (
+            copy_tree(Path(folder, "project")) if options.cold else ROOT,
+            Path(folder, "build"),
+        )
         if options.cold:
             (tree / ".venv").mkdir()
             (tree / ".venv" / "installed").touch()
@@ -42,7 +61,10 @@ def main() -> None:
             show(command, tree)
         for name in KERNELS:
             show(f"python -m experiments.stages.build {name} --arch {ARCH} --out-dir {build}", tree)
-            show(f"python -m experiments.emulation {name} --build-dir {build} --seed 1 --out-dir {build}/out", tree)
+            show(
+                f"python -m experiments.emulation {name} --build-dir {build} --seed 1 --out-dir {build}/out",
+                tree,
+            )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Markers that leave tests out by themselves, and what many tests read: real builds and the archived measurements."""
+"""Markers that leave tests out by themselves, and what many tests read: real builds and the
+archived measurements.
+"""
 
 from __future__ import annotations
 
@@ -26,31 +28,48 @@ try:
 except ImportError:  # the tests on a GPU do without
     pass
 else:
-    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile(
+        "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
     settings.load_profile("any machine")
 
 OF_GPU = ROOT / "tests" / "experiments"  # the folder that `make test-gpu` collects
 
 
 def pytest_collection_finish() -> None:
-    """Python no longer looks for unused memory among all modules and tests: they stay to the end."""
+    """Python no longer looks for unused memory among all modules and tests: they stay to the
+    end.
+    """
     gc.collect()
     gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--gpu-report FILE`, for `make test-gpu`."""
-    parser.addoption("--gpu-report", type=Path, metavar="FILE", help="write commit, date, GPU, counts and failures")
+    parser.addoption(
+        "--gpu-report",
+        type=Path,
+        metavar="FILE",
+        help="write commit, date, GPU, counts and failures",
+    )
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Write the report of the tests on a GPU: four lines of what ran where, then a line for each failure."""
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Write the report of the tests on a GPU: four lines of what ran where, then a line for each
+    failure.
+    """
     path, stats = config.getoption("gpu_report"), terminalreporter.stats
     if path is None:
         return
     here = discovery.gpu()
     bad = [*stats.get("failed", ()), *stats.get("error", ())]
-    counts = {"passed": len(stats.get("passed", ())), "failed": len(bad), "skipped": len(stats.get("skipped", ()))}
+    counts = {
+        "passed": len(stats.get("passed", ())),
+        "failed": len(bad),
+        "skipped": len(stats.get("skipped", ())),
+    }
     lines = [
         f"commit: {provenance.git('rev-parse', 'HEAD') or 'unknown'}{'' if provenance.clean_commit() else ', changed'}",
         f"date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC",
@@ -66,7 +85,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip `gpu` tests where there is none, `card` ones on an emulated one, and `slow` ones unless -m speaks of them.
+    """Skip `gpu` tests where there is none, `card` ones on an emulated one, and `slow` ones unless
+    -m speaks of them.
 
     Whatever needs a card needs a GPU: `-m gpu` chooses it, too.
     """
@@ -78,7 +98,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("gpu")
         if item.get_closest_marker("gpu"):
             if not item.path.is_relative_to(OF_GPU):
-                raise pytest.UsageError(f"{item.nodeid} needs a GPU; `make test-gpu` looks in {OF_GPU} alone")
+                raise pytest.UsageError(
+                    f"{item.nodeid} needs a GPU; `make test-gpu` looks in {OF_GPU} alone"
+                )
             if discovery.gpu() is None:
                 item.add_marker(no_gpu)
             elif card and discovery.rehearsing():
@@ -104,7 +126,9 @@ def archived_gpu(archive: Path) -> str:
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
-    """A function: a name and what fills a folder, to that folder, filled by the first of pytest-xdist's processes."""
+    """A function: a name and what fills a folder, to that folder, filled by the first of
+    pytest-xdist's processes.
+    """
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
@@ -120,7 +144,9 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
 
 @pytest.fixture(scope="session")
 def builds(once: Callable[..., Path]) -> Callable[..., Path]:
-    """A function: names in the catalogue to the folder in which they are built for sm_90a; not to be written to."""
+    """A function: names in the catalogue to the folder in which they are built for sm_90a; not to
+    be written to.
+    """
     folder = once("builds", Path.mkdir)
 
     def of(*names: str) -> Path:
@@ -135,7 +161,9 @@ def builds(once: Callable[..., Path]) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def ptx(builds: Callable[..., Path]) -> Callable[[str], Path]:
-    """A function: a name in the catalogue to the folder with its PTX, for tests that need no cubin; see `builds`."""
+    """A function: a name in the catalogue to the folder with its PTX, for tests that need no cubin;
+    see `builds`.
+    """
     folder = builds() / "ptx"
     folder.mkdir(exist_ok=True)
 
@@ -155,7 +183,9 @@ def ptx(builds: Callable[..., Path]) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory, builds: Callable[..., Path]) -> Path:
-    """A folder with real builds of sgemm_vectorized and hgemm_naive_bf16 for sm_90a, and nothing else."""
+    """A folder with real builds of sgemm_vectorized and hgemm_naive_bf16 for sm_90a, and nothing
+    else.
+    """
     folder = tmp_path_factory.mktemp("build")
     for name in ("sgemm_vectorized", "hgemm_naive_bf16"):
         for path in builds(name).glob(f"{name}.*"):
@@ -184,13 +214,16 @@ def variants_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project in which `snakemake all` was made of four kernels and an archive; not to be written to."""
+    """A copy of the project in which `snakemake all` was made of four kernels and an archive; not
+    to be written to.
+    """
     base = tmp_path_factory.getbasetemp()
     tree = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "pipeline"
     with FileLock(f"{tree}.lock"):
         if not (tree / "results" / "no-gpu" / "passed.txt").is_file():
             shutil.rmtree(tree, ignore_errors=True)
-            offline = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")  # nobody answers there
+            # nobody answers there
+            offline = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
             done = snakemake(copy_tree(tree), "all", *OF_SOME, **offline)
             assert done.returncode == 0, done.stdout + done.stderr
     return tree

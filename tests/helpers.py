@@ -23,13 +23,16 @@ from contracts.recorded import Resources
 from experiments.stages import toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
-ARCHIVE = ROOT / "data" / read_yaml(ROOT / "config.yaml", "config")["archive"]  # stands in where nothing is measured
+# stands in where nothing is measured
+ARCHIVE = ROOT / "data" / read_yaml(ROOT / "config.yaml", "config")["archive"]
 ARCH = "sm_90a"
 BIN = Path(sys.executable).parent  # snakemake, ruff and the others of this environment
 
 
 def few_sms(patch: pytest.MonkeyPatch) -> None:
-    """Let a GPU of this process have four SMs: filling memory and taking stamps takes an emulator less time then."""
+    """Let a GPU of this process have four SMs: filling memory and taking stamps takes an emulator
+    less time then.
+    """
     from experiments.gpu.device import Gpu
 
     def begin(gpu: Gpu, build_dir: Path) -> None:
@@ -41,21 +44,43 @@ def few_sms(patch: pytest.MonkeyPatch) -> None:
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """This environment, with this Python's tools first on PATH and no GPU to be seen; then `changes`.
+    """This environment, with this Python's tools first on PATH and no GPU to be seen; then
+    `changes`.
 
-    Nothing in it shows that a `make` started the tests: one that they start names itself `make`, not `make[1]`.
+    Nothing in it shows that a `make` started the tests: one that they start names itself `make`,
+    not `make[1]`.
     """
-    outside = {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")}
+    outside = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")
+    }
     path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
     imports = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     return {**outside, "PATH": path, "PYTHONPATH": imports, "CUDA_VISIBLE_DEVICES": "", **changes}
 
 
-# Where commands start from: a process that has imported what they take half a second to import. Of ours, modules that
-# commands share; a command itself is never among them, and a copy of the project starts with nothing of ours.
-LIBRARIES = ["altair", "cuda.core", "itables", "matplotlib.pyplot", "ml_dtypes", "pandas", "pydantic", "pynvml"]
+# Where commands start from: a process that has imported what they take half a second to import. Of
+# ours, modules that commands share; a command itself is never among them, and a copy of the project
+# starts with nothing of ours.
+LIBRARIES = [
+    "altair",
+    "cuda.core",
+    "itables",
+    "matplotlib.pyplot",
+    "ml_dtypes",
+    "pandas",
+    "pydantic",
+    "pynvml",
+]
 LIBRARIES += ["pyarrow.parquet", "scipy.stats", "seaborn", "simpleeval"]
-LIBRARIES += ["smart_open", "snakemake.cli", "snakemake.profiles", "snakemake.report.html_reporter", "typst"]
+LIBRARIES += [
+    "smart_open",
+    "snakemake.cli",
+    "snakemake.profiles",
+    "snakemake.report.html_reporter",
+    "typst",
+]
 OURS = [
     "analysis.results",
     "analysis.figures.style",
@@ -68,17 +93,22 @@ FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([*LIBRARIES, *OURS])
 
 
-def run_module(module: str, *arguments: object, cwd: Path = ROOT, **changes: str) -> subprocess.CompletedProcess[str]:
+def run_module(
+    module: str, *arguments: object, cwd: Path = ROOT, **changes: str
+) -> subprocess.CompletedProcess[str]:
     """`python -m module arguments`, with `changes` to the environment.
 
-    In a process of its own, forked from one that has the imports, or a new one where a change is for Python itself.
+    In a process of its own, forked from one that has the imports, or a new one where a change is
+    for Python itself.
     """
     command = [sys.executable, "-m", module, *map(str, arguments)]
     if any(name.startswith(("PYTHON", "LD_")) for name in changes):  # read when a program starts
         return run(command, cwd, **changes)
     with tempfile.TemporaryDirectory() as folder:
         streams = [Path(folder, name) for name in ("stdout", "stderr")]
-        process = FORKS.Process(target=_as_main, args=(command[2:], cwd, environment(**changes), streams))
+        process = FORKS.Process(
+            target=_as_main, args=(command[2:], cwd, environment(**changes), streams)
+        )
         process.start()
         try:
             process.join()
@@ -104,7 +134,8 @@ def _as_main(command: list[str], cwd: Path, environ: dict[str, str], streams: li
     rooms = {name.partition(".")[0] for name in OURS}
     copied = cwd != ROOT and any((cwd / room).is_dir() for room in rooms)
     for name, imported in list(sys.modules.items()):
-        again = name == command[0] and not hasattr(imported, "__path__")  # or Python warns of a module that runs twice
+        # or Python warns of a module that runs twice
+        again = name == command[0] and not hasattr(imported, "__path__")
         if again or (copied and name.partition(".")[0] in rooms):
             del sys.modules[name]
     try:
@@ -113,14 +144,18 @@ def _as_main(command: list[str], cwd: Path, environ: dict[str, str], streams: li
         atexit._run_exitfuncs()  # a forked process leaves them out
 
 
-def snakemake(tree: Path, *arguments: str, cores: int = 2, **changes: str) -> subprocess.CompletedProcess[str]:
+def snakemake(
+    tree: Path, *arguments: str, cores: int = 2, **changes: str
+) -> subprocess.CompletedProcess[str]:
     """`snakemake --cores 2 arguments` in a copy of the project."""
     return run_module("snakemake", "--cores", str(cores), *arguments, cwd=tree, **changes)
 
 
 def run(command: list[str], cwd: Path, **changes: str) -> subprocess.CompletedProcess[str]:
     """Run to the end, whatever the exit code, with the output as text."""
-    return subprocess.run(command, cwd=cwd, env=environment(**changes), capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=cwd, env=environment(**changes), capture_output=True, text=True
+    )
 
 
 def wait_until(ready: Callable[[], object], process: subprocess.Popen | None = None) -> None:
@@ -133,21 +168,34 @@ def wait_until(ready: Callable[[], object], process: subprocess.Popen | None = N
 
 
 def pretend_build(folder: Path, *names: str) -> None:
-    """Leave in `folder` what a build of these kernels records, and a harness without code, where nothing will run."""
+    """Leave in `folder` what a build of these kernels records, and a harness without code, where
+    nothing will run.
+    """
     (folder / "harness.cubin").write_bytes(bytes(64))
     hashes = {"source_hash": "5" * 16, "code_hash": "c" * 16}
     for name in names:
-        own = {"variant": name, "arch": ARCH, "compiler": "nvcc 0, ptxas 0", "limiter": "threads", **hashes}
-        write_json(folder / f"{name}.json", "resources", dict.fromkeys(Resources.model_fields, 1) | own)
+        own = {
+            "variant": name,
+            "arch": ARCH,
+            "compiler": "nvcc 0, ptxas 0",
+            "limiter": "threads",
+            **hashes,
+        }
+        write_json(
+            folder / f"{name}.json", "resources", dict.fromkeys(Resources.model_fields, 1) | own
+        )
 
 
 def stuck_nvcc(folder: Path, after: int = 0) -> Path:
-    """An nvcc that compiles `after` files and then comes to no end, as long as the file `stuck` lies in `folder`.
+    """An nvcc that compiles `after` files and then comes to no end, as long as the file `stuck`
+    lies in `folder`.
 
     Once it is stuck, there is a file `waiting`, too.
     """
     script = folder / "nvcc"
-    last = f"[ $(wc -l < count) -gt {after} ] && [ -e stuck ] && touch waiting && exec sleep infinity"
+    last = (
+        f"[ $(wc -l < count) -gt {after} ] && [ -e stuck ] && touch waiting && exec sleep infinity"
+    )
     waits = f'case "$*" in *-ptx*) (cd {folder} && echo >> count && {last}) ;; esac'
     script.write_text(f'#!/bin/sh\n{waits}\nexec {toolchain.nvcc()} "$@"\n')
     script.chmod(0o755)
@@ -166,11 +214,18 @@ def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None
 
 
 def copy_tree(to: Path, experiments: Collection[str] | None = None) -> Path:
-    """The project without its tests, results, caches and hidden files, in `to`. With `experiments`, those alone."""
+    """The project without its tests, results, caches and hidden files, in `to`.
+
+    With `experiments`, those alone.
+    """
 
     def left_out(folder: str, names: list[str]) -> list[str]:
         top = {"tests", "results"} if Path(folder) == ROOT else set()
-        return [n for n in names if n.startswith(".") or n in top | {"__pycache__"} or n.endswith(".egg-info")]
+        return [
+            n
+            for n in names
+            if n.startswith(".") or n in top | {"__pycache__"} or n.endswith(".egg-info")
+        ]
 
     tree = Path(shutil.copytree(ROOT, to, ignore=left_out))
     for path in (tree / "experiments").glob("*.yaml"):
@@ -180,6 +235,8 @@ def copy_tree(to: Path, experiments: Collection[str] | None = None) -> Path:
 
 
 def heed_ctrl_c() -> None:
-    """For a process about to start: SIGINT and SIGHUP end it, also where these tests run in a job that ignores them."""
+    """For a process about to start: SIGINT and SIGHUP end it, also where these tests run in a job
+    that ignores them.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

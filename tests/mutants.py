@@ -1,11 +1,12 @@
-"""Changes one thing at a time in a room, by Cosmic Ray's operators, and shows the changes that no test notices.
+"""Changes one thing at a time in a room, by Cosmic Ray's operators, and shows the changes that no
+test notices.
 
     make mutants ROOM="workflow/plan.py kernels/cost.py" TESTS="tests/workflow/test_plan.py tests/kernels" N=60 SEED=0
 
-All runs in a copy of the project. Which tests run a line is found once, and kept in .mutants/ while room and tests stay
-the same. A mutant meets the quickest tests of its line, up to `MOST_S` seconds of them. Where none runs the line in
-pytest's own process, it meets those of the module's name, which may start commands. Annotations, docstrings and frozen=
-are left alone.
+All runs in a copy of the project. Which tests run a line is found once, and kept in .mutants/ while
+room and tests stay the same. A mutant meets the quickest tests of its line, up to `MOST_S` seconds
+of them. Where none runs the line in pytest's own process, it meets those of the module's name,
+which may start commands. Annotations, docstrings and frozen= are left alone.
 """
 
 from __future__ import annotations
@@ -37,8 +38,19 @@ from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_S, SLOWEST_S = 60.0, 20.0  # of a mutant's tests together, and of one of them
-SILENT = ("RemoveDecorator", "NoOp", "_Is", "_IsNot")  # without functools.cache only time changes; `is` for == is luck
-HEAVY = ["numpy", "pandas", "pyarrow.parquet", "scipy.stats", "pydantic", "yaml", "ml_dtypes", "cuda.core", "pynvml"]
+# without functools.cache only time changes; `is` for == is luck
+SILENT = ("RemoveDecorator", "NoOp", "_Is", "_IsNot")
+HEAVY = [
+    "numpy",
+    "pandas",
+    "pyarrow.parquet",
+    "scipy.stats",
+    "pydantic",
+    "yaml",
+    "ml_dtypes",
+    "cuda.core",
+    "pynvml",
+]
 
 
 class Recorder:
@@ -54,19 +66,27 @@ class Recorder:
 
 
 def run_pytest(copy: Path, arguments: list[str], limit_s: float = 1e9) -> int | None:
-    """Run pytest in a forked process, which has the libraries already: its exit code; None where it ran out of time."""
+    """Run pytest in a forked process, which has the libraries already: its exit code; None where it
+    ran out of time.
+    """
     if not (child := os.fork()):
         os.setsid()
         os.chdir(copy)
         os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
         sys.dont_write_bytecode = True
-        sys.path[:] = [str(copy), *(path for path in sys.path if Path(path).resolve() not in (ROOT, ROOT / "tests"))]
+        sys.path[:] = [
+            str(copy),
+            *(path for path in sys.path if Path(path).resolve() not in (ROOT, ROOT / "tests")),
+        ]
         log = os.open("pytest.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1), os.dup2(log, 2)
         recorder = Recorder()
-        always = ["-c", "pyproject.toml", "-p", "no:cacheprovider", "-p", "no:xdist"]  # ptxsim has a file of its own
+        # ptxsim has a file of its own
+        always = ["-c", "pyproject.toml", "-p", "no:cacheprovider", "-p", "no:xdist"]
         code = pytest.main([*always, *arguments], plugins=[recorder])
-        Path("told.json").write_text(json.dumps({"seconds": recorder.seconds, "bad": sorted(recorder.bad)}))
+        Path("told.json").write_text(
+            json.dumps({"seconds": recorder.seconds, "bad": sorted(recorder.bad)})
+        )
         os._exit(code)
     end = time.monotonic() + limit_s
     while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < end:
@@ -77,19 +97,35 @@ def run_pytest(copy: Path, arguments: list[str], limit_s: float = 1e9) -> int | 
 
 
 def tests_by_line(copy: Path, files: list[str], tests: list[str]) -> dict[str, Any]:
-    """By file and line, the tests that run it; and their seconds. What does not pass in the copy is left out."""
+    """By file and line, the tests that run it; and their seconds.
+
+    What does not pass in the copy is left out.
+    """
     content = b"".join((ROOT / name).read_bytes() for name in [*files, *python_at(tests)])
     kept = ROOT / ".mutants" / f"{hashlib.sha256(content).hexdigest()[:16]}.json"
     if not kept.is_file():
         room = [f"--cov={folder}" for folder in sorted({str(Path(file).parent) for file in files})]
-        run_pytest(copy, [*tests, *room, "--cov-context=test", "--cov-report=", "-m", "not slow and not gpu"])
-        told, data = json.loads((copy / "told.json").read_text()), CoverageData(str(copy / ".coverage"))
+        run_pytest(
+            copy,
+            [*tests, *room, "--cov-context=test", "--cov-report=", "-m", "not slow and not gpu"],
+        )
+        told, data = (
+            json.loads((copy / "told.json").read_text()),
+            CoverageData(str(copy / ".coverage")),
+        )
         data.read()
         if told["seconds"].keys() <= {*told["bad"]}:
             raise SystemExit(f"error: no test passes:\n{(copy / 'pytest.log').read_text()[-2000:]}")
-        seconds = {name: s for name, s in told["seconds"].items() if s <= SLOWEST_S and name not in told["bad"]}
+        seconds = {
+            name: s
+            for name, s in told["seconds"].items()
+            if s <= SLOWEST_S and name not in told["bad"]
+        }
         lines = {
-            name: {n: [*{test.rpartition("|")[0] for test in own} & {*seconds}] for n, own in contexts.items()}
+            name: {
+                n: [*{test.rpartition("|")[0] for test in own} & {*seconds}]
+                for n, own in contexts.items()
+            }
             for name in files
             for contexts in [data.contexts_by_lineno(str(copy / name))]
         }
@@ -102,9 +138,13 @@ def tests_by_line(copy: Path, files: list[str], tests: list[str]) -> dict[str, A
 def python_at(paths: list[str]) -> list[str]:
     """The Python files at these paths and below."""
     found = [
-        path for name in paths for path in ([ROOT / name] if name.endswith(".py") else (ROOT / name).rglob("*.py"))
+        path
+        for name in paths
+        for path in ([ROOT / name] if name.endswith(".py") else (ROOT / name).rglob("*.py"))
     ]
-    return sorted({path.relative_to(ROOT).as_posix() for path in found if path.name != "__init__.py"})
+    return sorted(
+        {path.relative_to(ROOT).as_posix() for path in found if path.name != "__init__.py"}
+    )
 
 
 def meaning(source: str) -> str:
@@ -121,8 +161,12 @@ def meaning(source: str) -> str:
 
 
 def drawn(files: list[str], seed: int) -> Iterator[tuple[str, int, str]]:
-    """Mutants as file, line and new text: first a place is drawn, then one of the changes that can be made there."""
-    operators = [plugins.get_operator(name) for name in plugins.operator_names() if not name.endswith(SILENT)]
+    """Mutants as file, line and new text: first a place is drawn, then one of the changes that can
+    be made there.
+    """
+    operators = [
+        plugins.get_operator(name) for name in plugins.operator_names() if not name.endswith(SILENT)
+    ]
     places: dict[tuple[str, tuple[int, int]], list[tuple[Any, int]]] = {}
     for file in files:
         nodes = list(ast_nodes(get_ast((ROOT / file).read_text())))
@@ -131,7 +175,9 @@ def drawn(files: list[str], seed: int) -> Iterator[tuple[str, int, str]]:
             for occurrence, start in enumerate(starts):
                 places.setdefault((file, start), []).append((operator, occurrence))
     generator = random.Random(seed)
-    for (file, (line, _)), choices in generator.sample(sorted(places.items(), key=lambda item: item[0]), len(places)):
+    for (file, (line, _)), choices in generator.sample(
+        sorted(places.items(), key=lambda item: item[0]), len(places)
+    ):
         source = (ROOT / file).read_text()
         changed = mutate_code(source, *generator.choice(choices))
         with contextlib.suppress(SyntaxError):
@@ -139,12 +185,18 @@ def drawn(files: list[str], seed: int) -> Iterator[tuple[str, int, str]]:
                 yield file, line, changed
 
 
-def survives(copy: Path, file: str, line: int, changed: str, known: dict[str, Any]) -> tuple[bool, int]:
+def survives(
+    copy: Path, file: str, line: int, changed: str, known: dict[str, Any]
+) -> tuple[bool, int]:
     """Whether the tests of this line pass, and how many there are."""
     of_module = [test for test in known["seconds"] if f"/test_{Path(file).stem}.py::" in test]
     chosen, total = list[str](), 0.0
-    of_file = {test for own in known["lines"][file].values() for test in own}  # of what runs when it is imported
-    for test in sorted(known["lines"][file].get(str(line)) or of_module or of_file, key=known["seconds"].__getitem__):
+    # of what runs when it is imported
+    of_file = {test for own in known["lines"][file].values() for test in own}
+    for test in sorted(
+        known["lines"][file].get(str(line)) or of_module or of_file,
+        key=known["seconds"].__getitem__,
+    ):
         if chosen and total + known["seconds"][test] > MOST_S:
             break
         chosen, total = [*chosen, test], total + known["seconds"][test]
@@ -157,7 +209,9 @@ def survives(copy: Path, file: str, line: int, changed: str, known: dict[str, An
 def main() -> None:
     parser = argparse.ArgumentParser(description="Show the changes of a room that no test notices.")
     parser.add_argument("room", nargs="+", help="files or folders of the project")
-    parser.add_argument("--tests", nargs="+", help="files or folders of tests (default: all of the room's package)")
+    parser.add_argument(
+        "--tests", nargs="+", help="files or folders of tests (default: all of the room's package)"
+    )
     parser.add_argument("--count", type=int, default=60, help="how many mutants (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -166,21 +220,30 @@ def main() -> None:
     tests = options.tests or ["ptxsim/tests" if top == "ptxsim" else f"tests/{top}" for top in tops]
     for name in HEAVY:
         importlib.import_module(name)
-    left_out = shutil.ignore_patterns(".git", ".venv", "results", "__pycache__", ".mutants", ".snakemake")
+    left_out = shutil.ignore_patterns(
+        ".git", ".venv", "results", "__pycache__", ".mutants", ".snakemake"
+    )
     alive = []
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(ROOT, Path(folder, "project"), ignore=left_out))
         known = tests_by_line(copy, files, tests)
-        print(f"{len(known['seconds'])} tests; skipped, failing or too slow here: {len(known['left_out'])}", flush=True)
+        print(
+            f"{len(known['seconds'])} tests; skipped, failing or too slow here: {len(known['left_out'])}",
+            flush=True,
+        )
         for file, line, changed in itertools.islice(drawn(files, options.seed), options.count):
             survived, count = survives(copy, file, line, changed, known)
             alive.append(survived)
             if survived:
                 before = (ROOT / file).read_text().splitlines()
-                diff = list(difflib.unified_diff(before, changed.splitlines(), lineterm="", n=0))[3:]
+                diff = list(difflib.unified_diff(before, changed.splitlines(), lineterm="", n=0))[
+                    3:
+                ]
                 print(f"{file}:{line}: survived {count} tests", *diff, sep="\n  ", flush=True)
     killed = alive.count(False)
-    print(f"{len(alive)} mutants, {killed} killed ({killed / max(len(alive), 1):.0%}), {sum(alive)} survived")
+    print(
+        f"{len(alive)} mutants, {killed} killed ({killed / max(len(alive), 1):.0%}), {sum(alive)} survived"
+    )
 
 
 if __name__ == "__main__":

@@ -19,7 +19,10 @@ def test_env_yaml_and_pyproject_hold_the_same_pins_and_a_python_that_both_take()
     of_folder = {f"ptxsim=={EMULATOR['version']}": "-e ./ptxsim"}  # not on an index
     assert sorted(pip) == sorted(of_folder.get(pin, pin) for pin in PINS) and "-e ./ptxsim" in pip
     assert all("==" in pin or pin == "packaging<26" for pin in PINS)
-    required, names = PROJECT["project"]["requires-python"], {one for one in conda if isinstance(one, str)}
+    required, names = (
+        PROJECT["project"]["requires-python"],
+        {one for one in conda if isinstance(one, str)},
+    )
     assert {f"python={required.removeprefix('>=')}", "make", "gxx", "pip"} <= names
     assert EMULATOR["requires-python"] == required
 

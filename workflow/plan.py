@@ -1,7 +1,9 @@
-"""What a run does, worked out from configuration, the machine and what is on disk: a value, with no Snakemake in it.
+"""What a run does, worked out from configuration, the machine and what is on disk: a value, with no
+Snakemake in it.
 
-`plan(config, device, inventory, targets)` reads the project's declarations (catalogue, experiments, the registry of
-tables), and otherwise nothing but its arguments. The rules read the `Plan` and decide nothing.
+`plan(config, device, inventory, targets)` reads the project's declarations (catalogue, experiments,
+the registry of tables), and otherwise nothing but its arguments. The rules read the `Plan` and
+decide nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +27,14 @@ from kernels.problem import ProblemSpec
 CONFIG = "config.yaml"
 # Targets that draw what is there: nothing is measured, built or emulated
 DRAWING = ("paper", "explorer", "claims", "readme")
-DRAWN = re.compile(r"results/((figures|tables|report)/.+|[a-z]+\.(pdf|html))")  # files that are drawn, too; but those
+# files that are drawn, too; but those
+DRAWN = re.compile(r"results/((figures|tables|report)/.+|[a-z]+\.(pdf|html))")
 PICTURED = re.compile(r"results/figures/banks_.+")  # that show what the emulator does today
 COMPARE = "compare"
 COMPARED_PROBLEM = ProblemSpec.square(4096)
 SWEEP = "tile_autotune"
-BATCH = 6  # kernels that one job builds or emulates: starting a process takes about as long as half a kernel
+# kernels that one job builds or emulates: starting a process takes about as long as half a kernel
+BATCH = 6
 PART = 8  # variants that one job checks or times
 WINDOWS = 120  # about so many does one job time, so that several GPUs end at about the same time
 
@@ -43,7 +47,8 @@ class Device:
     """What was found: compilers and, where there is one, the GPU."""
 
     toolchain: Mapping[str, str | None]  # as in toolchain.json
-    missing: Mapping[str, str] = field(default_factory=dict)  # libraries that are measured, and are not here: why
+    # libraries that are measured, and are not here: why
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def gpu(self) -> str | None:
@@ -57,7 +62,9 @@ class Device:
 
     @property
     def machine(self) -> str:
-        """Folder for its results: "h100" for "NVIDIA H100 80GB HBM3", "no-gpu" where there is none."""
+        """Folder for its results: "h100" for "NVIDIA H100 80GB HBM3", "no-gpu" where there is
+        none.
+        """
         if not self.gpu:
             return "no-gpu"
         words = re.findall(r"[a-z0-9]+", self.gpu.lower())
@@ -83,7 +90,9 @@ class Inventory:
     def folders_with(self, name: str) -> list[str]:
         """Folders data/X that hold a file of this name, by name."""
         found = (Path(path) for path in self.files if path.startswith("data/"))
-        return sorted(path.parent.as_posix() for path in found if path.name == name and len(path.parts) == 3)
+        return sorted(
+            path.parent.as_posix() for path in found if path.name == name and len(path.parts) == 3
+        )
 
 
 @dataclass(frozen=True)
@@ -101,10 +110,12 @@ class Plan:
     experiments: Mapping[str, Experiment]
     planned: tuple[str, ...]  # experiments that are measured, where anything is
     variants: tuple[str, ...]  # of the catalogue, as far as the configuration limits them
-    unfit: Mapping[str, str]  # of the catalogue, left out for want of another architecture or a library: why
+    # of the catalogue, left out for want of another architecture or a library: why
+    unfit: Mapping[str, str]
     made: tuple[str, ...]  # recorded tables of targets of their own that the run makes
     clock_policies: tuple[str, ...]
-    catalogue: Catalogue  # with the record of the sweep over tiles that stands behind its tuned entries, if any
+    # with the record of the sweep over tiles that stands behind its tuned entries, if any
+    catalogue: Catalogue
     tuning: str | None  # folder of the sweep that is drawn
     compared: Experiment | None  # the pair of `snakemake compare`
     counters_required: bool  # counters are all that was asked for: without them the run fails
@@ -120,7 +131,7 @@ class Plan:
         """Folder of the cubins."""
         return f"results/build/{self.device.arch}"
 
-    # ---- what is built and emulated -------------------------------------------------------------------------------
+    # ---- what is built and emulated --------------------------------------------------------------
 
     @functools.cached_property
     def runnable(self) -> tuple[str, ...]:
@@ -129,25 +140,37 @@ class Plan:
 
     @functools.cached_property
     def named(self) -> tuple[str, ...]:
-        """The kernels and dispatchers that this run's experiments name, in the catalogue's order."""
+        """The kernels and dispatchers that this run's experiments name, in the catalogue's
+        order.
+        """
         experiments = [*self.in_scope(""), *([self.compared] if self.compared else [])]
         names = {name for experiment in experiments for name in experiment.variants}
         return tuple(name for name in self.runnable if name in names)
 
     @functools.cached_property
     def emulated(self) -> tuple[str, ...]:
-        """Those that run on the emulator. A dispatcher does where experiments name all of its kernels."""
-        kernels = {name: {one.name for one in self.catalogue.runnable[name].variants} for name in self.named}
+        """Those that run on the emulator.
+
+        A dispatcher does where experiments name all of its kernels.
+        """
+        kernels = {
+            name: {one.name for one in self.catalogue.runnable[name].variants}
+            for name in self.named
+        }
         return tuple(name for name in self.named if kernels[name] <= {*self.named})
 
     @functools.cached_property
     def kernels(self) -> tuple[str, ...]:
-        """What is built for experiments: the kernels that they name and, for a GPU, those that dispatchers pick."""
+        """What is built for experiments: the kernels that they name and, for a GPU, those that
+        dispatchers pick.
+        """
         names = self.named if self.measuring else self.emulated
         return tuple(dict.fromkeys(kernel for name in names for kernel in self.kernels_of(name)))
 
     def kernels_in(self, scope: str) -> tuple[str, ...]:
-        """What is built for a folder of tables: all of `kernels`, or those that one experiment needs."""
+        """What is built for a folder of tables: all of `kernels`, or those that one experiment
+        needs.
+        """
         names = [name for experiment in self.in_scope(scope) for name in experiment.variants]
         needed = {kernel for name in names for kernel in self.kernels_of(name)}
         return tuple(name for name in self.kernels if not scope or name in needed)
@@ -159,9 +182,13 @@ class Plan:
 
     @functools.cached_property
     def builds(self) -> Mapping[str, tuple[str, ...]]:
-        """Every kernel, also those of dispatchers alone, in the batches that one job builds: EXPERIMENT-NUMBER or
-        DISPATCHER-NUMBER to names."""
-        return dict(_batches([kernel for name in self.runnable for kernel in self.kernels_of(name)], self._groups))
+        """Every kernel, also those of dispatchers alone, in the batches that one job builds:
+        EXPERIMENT-NUMBER or DISPATCHER-NUMBER to names."""
+        return dict(
+            _batches(
+                [kernel for name in self.runnable for kernel in self.kernels_of(name)], self._groups
+            )
+        )
 
     @functools.cached_property
     def emulations(self) -> Mapping[str, tuple[str, ...]]:
@@ -174,15 +201,21 @@ class Plan:
         largest_first = sorted(self.everything.values(), key=lambda one: -len(one.variants))
         dispatchers = [name for name in self.runnable if name not in self.catalogue.kernels]
         groups = {experiment.name: experiment.variants for experiment in largest_first}
-        return groups | {name: self.kernels_of(name) for name in dispatchers} | {"others": self.runnable}
+        return (
+            groups
+            | {name: self.kernels_of(name) for name in dispatchers}
+            | {"others": self.runnable}
+        )
 
     def predicted(self, variant: str) -> tuple[ProblemSpec, ...]:
-        """The problems whose counters are wanted of a variant, and so predicted; C is not read in a prediction."""
+        """The problems whose counters are wanted of a variant, and so predicted; C is not read in a
+        prediction.
+        """
         asked = (e for e in self.everything.values() if not e.by_name or e.name in self.planned)
         wanted = (p for e in asked if variant in e.variants for p in e.profiled)
         return tuple(dict.fromkeys(replace(problem, beta=ProblemSpec.beta) for problem in wanted))
 
-    # ---- what is measured -----------------------------------------------------------------------------------------
+    # ---- what is measured ------------------------------------------------------------------------
 
     @functools.cached_property
     def everything(self) -> Mapping[str, Experiment]:
@@ -190,13 +223,17 @@ class Plan:
         return {**self.experiments, **({COMPARE: self.compared} if self.compared else {})}
 
     def in_scope(self, scope: str) -> tuple[Experiment, ...]:
-        """The experiments of a folder of tables: those planned in results/MACHINE, one in results/MACHINE/only/NAME."""
+        """The experiments of a folder of tables: those planned in results/MACHINE, one in
+        results/MACHINE/only/NAME.
+        """
         names = [scope.rpartition("/")[2]] if scope else self.planned
         return tuple(self.everything[name] for name in names)
 
     def emulated_in(self, scope: str) -> tuple[str, ...]:
         """What the emulator runs of a scope, each once."""
-        names = dict.fromkeys(name for experiment in self.in_scope(scope) for name in experiment.variants)
+        names = dict.fromkeys(
+            name for experiment in self.in_scope(scope) for name in experiment.variants
+        )
         return tuple(name for name in names if name in self.emulated)
 
     def folder_of(self, experiment: str) -> str:
@@ -205,7 +242,9 @@ class Plan:
         return f"{self.results}/only/{experiment}" if alone else self.source
 
     def parts(self, experiment: str) -> Mapping[str, tuple[str, ...]]:
-        """The variants of an experiment as jobs take them, by the names of the parts: some of one dtype each."""
+        """The variants of an experiment as jobs take them, by the names of the parts: some of one
+        dtype each.
+        """
         by_dtype: dict[str, list[str]] = {}
         for name in self.everything[experiment].variants:
             by_dtype.setdefault(self.catalogue.find(name).dtype, []).append(name)
@@ -216,10 +255,15 @@ class Plan:
         }
 
     def slices(self, experiment: str, part: str) -> list[str]:
-        """The problems of a part as jobs time them: 2of3 is every third from the second on, so that each job has small
-        ones and large ones."""
+        """The problems of a part as jobs time them: 2of3 is every third from the second on, so that
+        each job has small ones and large ones."""
         asked = self.everything[experiment]
-        windows = len(self.parts(experiment)[part]) * len(asked.problems) * len(asked.data) * asked.processes
+        windows = (
+            len(self.parts(experiment)[part])
+            * len(asked.problems)
+            * len(asked.data)
+            * asked.processes
+        )
         count = min(-(-windows // WINDOWS), len(asked.problems))
         return [f"{number}of{count}" for number in range(1, count + 1)]
 
@@ -237,7 +281,12 @@ class Plan:
     def checked(self, scope: str) -> list[str]:
         """The parts whose checks a scope's table holds, as EXPERIMENT/PART."""
         names = [experiment.name for experiment in self.in_scope(scope)]
-        return [f"{name}/{part}" for name in names for part in self.parts(name) if self.runnable_of(name, part)]
+        return [
+            f"{name}/{part}"
+            for name in names
+            for part in self.parts(name)
+            if self.runnable_of(name, part)
+        ]
 
     def runnable_of(self, experiment: str, part: str) -> tuple[str, ...]:
         """The kernels and dispatchers of a part: it may be of libraries alone."""
@@ -245,10 +294,12 @@ class Plan:
 
     @property
     def checking(self) -> bool:
-        """Whether the run ends with all checks passed: on the GPU, or, with an archive, on the emulator."""
+        """Whether the run ends with all checks passed: on the GPU, or, with an archive, on the
+        emulator.
+        """
         return self.measuring or self.archived
 
-    # ---- the recorded tables --------------------------------------------------------------------------------------
+    # ---- the recorded tables ---------------------------------------------------------------------
 
     @functools.cached_property
     def tables(self) -> Mapping[str, str]:
@@ -257,7 +308,9 @@ class Plan:
         return {table.name: f"{folder}/{table.file}" for table, folder in folders.items() if folder}
 
     def _folder_of(self, table: registry.Table) -> str | None:
-        own, archived = (self.inventory.has(f"{folder}/{table.file}") for folder in (self.results, self.source))
+        own, archived = (
+            self.inventory.has(f"{folder}/{table.file}") for folder in (self.results, self.source)
+        )
         if table.name == "emulated_checks" and not self.archived:
             return None  # the GPU's checks hold the emulator's, too
         if table.target == SWEEP:
@@ -272,7 +325,11 @@ class Plan:
     def to_archive(self) -> list[str]:
         """The tables that an archive of this run takes; none where an archive stands in for it."""
         wanted = (t for t in registry.tables().values() if t.archive != "never")
-        made = (t.name for t in wanted if t.archive == "always" or t.target == "all" or t.name in self.made)
+        made = (
+            t.name
+            for t in wanted
+            if t.archive == "always" or t.target == "all" or t.name in self.made
+        )
         return [] if self.archived else [self.tables[name] for name in made if name in self.tables]
 
 
@@ -282,8 +339,12 @@ def _chunks(names: Iterable[str], size: int) -> Iterator[list[str]]:
     return iter(lambda: list(itertools.islice(rest, size)), [])
 
 
-def _batches(names: Iterable[str], groups: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each of `names` in one batch of at most `BATCH`, with others of the first group that has it."""
+def _batches(
+    names: Iterable[str], groups: Mapping[str, tuple[str, ...]]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each of `names` in one batch of at most `BATCH`, with others of the first group that has
+    it.
+    """
     left = dict.fromkeys(names)
     for group, members in groups.items():
         own = [name for name in dict.fromkeys(members) if name in left]
@@ -294,48 +355,76 @@ def _batches(names: Iterable[str], groups: Mapping[str, tuple[str, ...]]) -> Ite
 
 
 def drawn(target: str) -> bool:
-    """Whether a target is drawn of tables: one of `DRAWING`, a figure, a report table or a document."""
+    """Whether a target is drawn of tables: one of `DRAWING`, a figure, a report table or a
+    document.
+    """
     return target in DRAWING or bool(DRAWN.fullmatch(target) and not PICTURED.fullmatch(target))
 
 
 def named_in(targets: Iterable[str], names: Iterable[str]) -> list[str]:
-    """The experiments among `names` that a target asks for: by name, or by a file that belongs to one alone."""
-    stems = {Path(target).stem for target in targets} | {part for target in targets for part in Path(target).parts}
-    return [name for name in names if any(stem == name or stem.endswith(f"_{name}") for stem in stems)]
+    """The experiments among `names` that a target asks for: by name, or by a file that belongs to
+    one alone.
+    """
+    stems = {Path(target).stem for target in targets} | {
+        part for target in targets for part in Path(target).parts
+    }
+    return [
+        name for name in names if any(stem == name or stem.endswith(f"_{name}") for stem in stems)
+    ]
 
 
-def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, targets: Iterable[str] = ()) -> Plan:
+def plan(
+    config: Mapping[str, Any], device: Device, inventory: Inventory, targets: Iterable[str] = ()
+) -> Plan:
     """What a run does. `targets` are those that Snakemake was called with; none stands for `all`.
 
-    Where all that is asked for is one of `DRAWING`, mode `auto` only draws; next to another target it does not.
-    Raises `UserError`, one line that names key, value and what is accepted, for what cannot be run here.
+    Where all that is asked for is one of `DRAWING`, mode `auto` only draws; next to another target
+    it does not. Raises `UserError`, one line that names key, value and what is accepted, for what
+    cannot be run here.
     """
     targets = list(targets) or ["all"]
     validate(dict(config), "config", CONFIG)
     asked = Config(**config)
     _require_sound(asked, device, targets)
-    redraw = asked.mode == "redraw" or (asked.mode == "auto" and all(target in DRAWING for target in targets))
+    redraw = asked.mode == "redraw" or (
+        asked.mode == "auto" and all(target in DRAWING for target in targets)
+    )
     measuring = device.gpu is not None and not redraw
     machine = asked.machine or device.machine
     results, archive = f"results/{machine}", f"data/{asked.archive}"
-    needed = [table.file for table in registry.tables().values() if table.archive == "always" and table.needs_gpu]
+    needed = [
+        table.file
+        for table in registry.tables().values()
+        if table.archive == "always" and table.needs_gpu
+    ]
     archived = not measuring and not inventory.has(*(f"{results}/{file}" for file in needed))
     if archived:
         _require_archive(asked.archive, inventory)
 
     folders = dict.fromkeys([results, f"data/{machine}", archive])
-    record = next((folder for folder in folders if inventory.has(f"{folder}/{catalogue.TUNED}")), None)
+    record = next(
+        (folder for folder in folders if inventory.has(f"{folder}/{catalogue.TUNED}")), None
+    )
     entries = catalogue.load(Path(record, catalogue.TUNED) if record else None)
     swept_here = record if record and inventory.has(f"{record}/tuning.csv") else None
     tuning = results if measuring and SWEEP in targets else swept_here
     if SWEEP in targets and tuning is None:
-        raise UserError(f"{SWEEP} needs a GPU: none here, and no sweep to draw in {results} or {archive}")
+        raise UserError(
+            f"{SWEEP} needs a GPU: none here, and no sweep to draw in {results} or {archive}"
+        )
 
     for name in asked.variants or []:
         choose(entries, name, "variant", f"{CONFIG}: variants")
     unfit = _unfit(entries, device.arch, device.missing if measuring else {}, asked.variants)
-    fit = [name for name in entries if name not in unfit and (asked.variants is None or name in asked.variants)]
-    loaded = {name: declarations.load(name, asked.sizes_step, fit, entries) for name in declarations.names()}
+    fit = [
+        name
+        for name in entries
+        if name not in unfit and (asked.variants is None or name in asked.variants)
+    ]
+    loaded = {
+        name: declarations.load(name, asked.sizes_step, fit, entries)
+        for name in declarations.names()
+    }
     experiments = {name: experiment for name, experiment in loaded.items() if experiment.variants}
     named = named_in(targets, experiments)
     return Plan(
@@ -357,13 +446,23 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         compared=_pair(asked, entries, COMPARE in targets),
         unfit=unfit,
         counters_required=any(not experiments[name].problems for name in named),
-        archives=tuple(dict.fromkeys([*([archive] if archived else []), *inventory.folders_with("provenance.json")])),
+        archives=tuple(
+            dict.fromkeys(
+                [*([archive] if archived else []), *inventory.folders_with("provenance.json")]
+            )
+        ),
     )
 
 
 def _require_sound(config: Config, device: Device, targets: list[str]) -> None:
-    """Raises `UserError` for keys and targets that do not go with this machine or with each other."""
-    gpus = {table.target for table in registry.tables().values() if table.needs_gpu and not table.without_gpu}
+    """Raises `UserError` for keys and targets that do not go with this machine or with each
+    other.
+    """
+    gpus = {
+        table.target
+        for table in registry.tables().values()
+        if table.needs_gpu and not table.without_gpu
+    }
     for target in {*targets} & gpus - {"all", SWEEP}:
         if not device.gpu:
             raise UserError(f"{target} needs a GPU, and none is visible here")
@@ -385,21 +484,33 @@ def _require_archive(name: str, inventory: Inventory) -> None:
 
 
 def _made(targets: list[str], measuring: bool, gpu: bool) -> tuple[str, ...]:
-    """The recorded tables of targets of their own that a run makes, and those that only a GPU's `all` has."""
+    """The recorded tables of targets of their own that a run makes, and those that only a GPU's
+    `all` has.
+    """
     tables = registry.tables().values()
     of_gpu = [t for t in tables if t.needs_gpu and measuring and t.target in ("all", *targets)]
-    of_any = [t for t in tables if t.without_gpu and t.target in targets and not (t.needs_gpu and gpu)]
+    of_any = [
+        t for t in tables if t.without_gpu and t.target in targets and not (t.needs_gpu and gpu)
+    ]
     return tuple(dict.fromkeys(table.name for table in of_gpu + of_any))
 
 
-def _unfit(entries: Catalogue, arch: str, missing: Mapping[str, str], chosen: list[str] | None) -> dict[str, str]:
+def _unfit(
+    entries: Catalogue, arch: str, missing: Mapping[str, str], chosen: list[str] | None
+) -> dict[str, str]:
     """What cannot be built for `arch`, or whose library is missing, and why.
 
     Raises `UserError` where one of these was asked for by name.
     """
     reasons = {name: entry.unfit(arch) for name, entry in entries.items()}
-    baselines = {name: entry for name, entry in entries.items() if isinstance(entry, catalogue.Baseline)}
-    reasons |= {name: f"{name} {missing[e.library]}" for name, e in baselines.items() if e.library in missing}
+    baselines = {
+        name: entry for name, entry in entries.items() if isinstance(entry, catalogue.Baseline)
+    }
+    reasons |= {
+        name: f"{name} {missing[e.library]}"
+        for name, e in baselines.items()
+        if e.library in missing
+    }
     found = {name: reason for name, reason in reasons.items() if reason}
     for name in chosen or []:
         if name in found:
@@ -408,7 +519,9 @@ def _unfit(entries: Catalogue, arch: str, missing: Mapping[str, str], chosen: li
 
 
 def _pair(config: Config, entries: Catalogue, asked: bool) -> Experiment | None:
-    """The two variants to set side by side, as an experiment that only profiles; None where none are named."""
+    """The two variants to set side by side, as an experiment that only profiles; None where none
+    are named.
+    """
     pair = {"variant_a": config.variant_a, "variant_b": config.variant_b}
     for key, name in pair.items():
         if name is not None:
@@ -417,7 +530,9 @@ def _pair(config: Config, entries: Catalogue, asked: bool) -> Experiment | None:
     if len(set(names)) < 2:
         if asked:
             given = ", ".join(f"{key} = {name or 'null'}" for key, name in pair.items())
-            raise UserError(f"{CONFIG}: {given}; compare needs two variants: --config variant_a=NAME variant_b=NAME")
+            raise UserError(
+                f"{CONFIG}: {given}; compare needs two variants: --config variant_a=NAME variant_b=NAME"
+            )
         return None
     return Experiment(
         name=COMPARE,

@@ -1,10 +1,12 @@
 """Writes the explorer: one page that loads nothing from elsewhere.
 
     python -m analysis.explorer --results data/h100 --here results/no-gpu --archives data/h100 data/h200 \
-        --catalogue results/variants.csv --tables results/tables --figures results/figures --out results/explorer.html
+        --catalogue results/variants.csv --tables results/tables --figures results/figures --out
+        results/explorer.html
 
-The page contains what every view needs as JSON. The rest is compressed and read when a view asks for it: timings and
-counters of each GPU, claims, kernel sources, bank pictures, and Vega-Embed with Vega-Lite and Vega.
+The page contains what every view needs as JSON. The rest is compressed and read when a view asks
+for it: timings and counters of each GPU, claims, kernel sources, bank pictures, and Vega-Embed with
+Vega-Lite and Vega.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from analysis.results import Results, add_options, note_of, of_options, tell_lef
 from contracts import UserError, run_command, write_text
 
 HERE = Path(__file__).resolve().parent
-SCRIPTS = ("state", "numbers", "drawing", "diff", "views", "page")  # one module on the page, in this order
+# one module on the page, in this order
+SCRIPTS = ("state", "numbers", "drawing", "diff", "views", "page")
 LARGEST = 5_000_000  # bytes
 
 
@@ -34,16 +37,23 @@ def page(sources: Sources) -> str:
     """The page's text."""
     vega_lite = ".".join(alt.SCHEMA_VERSION.split(".")[:2])  # the version that Altair writes: v6.4
     compressed = {name: as_json(part) for name, part in parts(sources).items()}
-    compressed["vega"] = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=vega_lite)
+    compressed["vega"] = vl_convert.javascript_bundle(
+        "window.vegaEmbed = vegaEmbed;", vl_version=vega_lite
+    )
     texts = {"style": (HERE / "page.css").read_text()}
     texts["script"] = "\n".join((HERE / f"{name}.js").read_text() for name in SCRIPTS)
     texts["data"] = as_json(core(sources) | {"charts": charts()}).replace("<", "\\u003c")
     texts["parts"] = "\n".join(
-        f'<script type="application/gzip" id="part-{name}">{packed(text)}</script>' for name, text in compressed.items()
+        f'<script type="application/gzip" id="part-{name}">{packed(text)}</script>'
+        for name, text in compressed.items()
     )
     note = note_of(sources.gpus)
     texts["note"] = f'<p class="warning" role="note">{note}</p>' if note else ""
-    return re.sub(r"@(style|script|data|parts|note)@", lambda found: texts[found[1]], (HERE / "page.html").read_text())
+    return re.sub(
+        r"@(style|script|data|parts|note)@",
+        lambda found: texts[found[1]],
+        (HERE / "page.html").read_text(),
+    )
 
 
 def packed(text: str) -> str:
@@ -58,9 +68,15 @@ def as_json(data: Any) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_options(parser)
-    parser.add_argument("--archives", nargs="*", default=[], type=Path, metavar="DIR", help="further GPUs, data/GPU")
-    parser.add_argument("--tables", required=True, type=Path, metavar="DIR", help="claims.csv, findings.json, ...")
-    parser.add_argument("--figures", required=True, type=Path, metavar="DIR", help="bank pictures, banks_NAME.svg")
+    parser.add_argument(
+        "--archives", nargs="*", default=[], type=Path, metavar="DIR", help="further GPUs, data/GPU"
+    )
+    parser.add_argument(
+        "--tables", required=True, type=Path, metavar="DIR", help="claims.csv, findings.json, ..."
+    )
+    parser.add_argument(
+        "--figures", required=True, type=Path, metavar="DIR", help="bank pictures, banks_NAME.svg"
+    )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.html")
     args = parser.parse_args()
     others = [path for path in args.archives if path.resolve() != args.results.resolve()]

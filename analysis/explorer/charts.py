@@ -1,7 +1,8 @@
 """The explorer's charts, as Vega-Lite that Altair writes.
 
-Each chart draws the data set `rows`, which the page fills: every row brings its own colour, shape and text. The page
-also fills in `<title>` and the parameters. Lines and letters are `currentColor`: one chart serves dark and light.
+Each chart draws the data set `rows`, which the page fills: every row brings its own colour, shape
+and text. The page also fills in `<title>` and the parameters. Lines and letters are `currentColor`:
+one chart serves dark and light.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import altair as alt
 
 Layers = alt.LayerChart | alt.FacetChart  # what Altair declares of a layered chart
 INK = "currentColor"
-FONT = "system-ui, Liberation Sans, DejaVu Sans, sans-serif"  # as in page.css: Vega measures labels with it
+# as in page.css: Vega measures labels with it
+FONT = "system-ui, Liberation Sans, DejaVu Sans, sans-serif"
 
 
 def charts() -> dict[str, dict[str, Any]]:
     """Every chart by the name that the page uses for it."""
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
     found = {"sizes": sizes(), "roofline": roofline()}
-    whole = {name: chart.properties(width="container", autosize=fit) for name, chart in found.items()}
+    whole = {
+        name: chart.properties(width="container", autosize=fit) for name, chart in found.items()
+    }
     return {name: chart.configure(**look()).to_dict() for name, chart in whole.items()}
 
 
@@ -32,7 +36,13 @@ def look() -> dict[str, Any]:
         "titleFontSize": 12,
         "titleFontWeight": "normal",
     }
-    lines = {"gridColor": INK, "gridOpacity": 0.14, "domainColor": INK, "domainOpacity": 0.5, "tickColor": INK}
+    lines = {
+        "gridColor": INK,
+        "gridOpacity": 0.14,
+        "domainColor": INK,
+        "domainOpacity": 0.5,
+        "tickColor": INK,
+    }
     return {
         "background": "transparent",
         "font": FONT,
@@ -54,7 +64,8 @@ def plain(kind: Any, field: str) -> Any:
 
 
 def sizes() -> Layers:
-    """A mark for each kernel and measured size, with an error bar, and a rule at the size that is read.
+    """A mark for each kernel and measured size, with an error bar, and a rule at the size that is
+    read.
 
     A line connects the rows of a `series`.
     """
@@ -67,10 +78,19 @@ def sizes() -> Layers:
     line = base.mark_line(strokeWidth=1.8)
     bar = base.mark_rule(strokeWidth=1.2).encode(y="low:Q", y2="high:Q", color=colour)
     point = base.mark_point(size=45, strokeWidth=1.6, opacity=1).encode(
-        y=value, stroke=plain(alt.Stroke, "colour:N"), fill=plain(alt.Fill, "fill:N"), shape=plain(alt.Shape, "shape:N")
+        y=value,
+        stroke=plain(alt.Stroke, "colour:N"),
+        fill=plain(alt.Fill, "fill:N"),
+        shape=plain(alt.Shape, "shape:N"),
     )
-    tips = [alt.Tooltip(f"{field}:N", title=title) for field, title in (("label", "kernel"), ("n", "n"))]
-    tips += [alt.Tooltip("shown:N", title="<title>"), alt.Tooltip("range:N", title="range"), alt.Tooltip("gpu:N")]
+    tips = [
+        alt.Tooltip(f"{field}:N", title=title) for field, title in (("label", "kernel"), ("n", "n"))
+    ]
+    tips += [
+        alt.Tooltip("shown:N", title="<title>"),
+        alt.Tooltip("range:N", title="range"),
+        alt.Tooltip("gpu:N"),
+    ]
     target = base.mark_point(size=400, opacity=0, filled=True).encode(y=value, tooltip=tips)
     opacity = alt.condition("datum.n == at", alt.value(0.6), alt.value(0))
     read = base.mark_rule(strokeDash=[3, 3]).encode(opacity=opacity)
@@ -79,10 +99,12 @@ def sizes() -> Layers:
 
 
 def roofline() -> Layers:
-    """TFLOP/s over FLOP per DRAM byte: roofs, an arrow for each step, a mark for each kernel and its number.
+    """TFLOP/s over FLOP per DRAM byte: roofs, an arrow for each step, a mark for each kernel and
+    its number.
 
-    Data sets: `roofs` (x, y, roof), `names` (x, y, text) and `rows` (x, y; x0 and y0 of the kernel before; angle of the
-    arrow's head in degrees). The parameters left, right, bottom and top are the ends of both axes.
+    Data sets: `roofs` (x, y, roof), `names` (x, y, text) and `rows` (x, y; x0 and y0 of the kernel
+    before; angle of the arrow's head in degrees). The parameters left, right, bottom and top are
+    the ends of both axes.
     """
     ends = [alt.param(name=name, value=1) for name in ("left", "right", "bottom", "top")]
 
@@ -95,9 +117,22 @@ def roofline() -> Layers:
         scale=scale("left", "right"),
         axis=alt.Axis(labelOverlap=True, tickCount=5),
     )
-    y = alt.Y("y:Q", title="TFLOP/s", scale=scale("bottom", "top"), axis=alt.Axis(labelOverlap=True, tickCount=5))
-    roof = rows("roofs").mark_line(strokeWidth=1.4, color=INK, clip=True).encode(x=x, y=y, detail="roof:N")
-    name = rows("names").mark_text(align="left", baseline="bottom", dy=-3).encode(x=x, y=y, text="text:N")
+    y = alt.Y(
+        "y:Q",
+        title="TFLOP/s",
+        scale=scale("bottom", "top"),
+        axis=alt.Axis(labelOverlap=True, tickCount=5),
+    )
+    roof = (
+        rows("roofs")
+        .mark_line(strokeWidth=1.4, color=INK, clip=True)
+        .encode(x=x, y=y, detail="roof:N")
+    )
+    name = (
+        rows("names")
+        .mark_text(align="left", baseline="bottom", dy=-3)
+        .encode(x=x, y=y, text="text:N")
+    )
     colour = plain(alt.Color, "colour:N")
     base = rows().encode(x=x, y=y)
     stepped = base.transform_filter("isValid(datum.x0)")
@@ -105,11 +140,22 @@ def roofline() -> Layers:
     head = stepped.mark_point(shape="triangle-right", filled=True, size=120, opacity=1).encode(
         color=colour, angle=plain(alt.Angle, "angle:Q")
     )
-    first = base.transform_filter("!isValid(datum.x0)").mark_point(size=70, strokeWidth=1.8, opacity=1)
+    first = base.transform_filter("!isValid(datum.x0)").mark_point(
+        size=70, strokeWidth=1.8, opacity=1
+    )
     first = first.encode(stroke=plain(alt.Stroke, "colour:N"), fill=plain(alt.Fill, "fill:N"))
     number = base.mark_text(align="left", dx=9, dy=-7).encode(text="text:N")
-    fields = (("label", "kernel"), ("speed", "TFLOP/s"), ("intensity", "FLOP per byte"), ("step", "step"))
+    fields = (
+        ("label", "kernel"),
+        ("speed", "TFLOP/s"),
+        ("intensity", "FLOP per byte"),
+        ("step", "step"),
+    )
     target = base.mark_point(size=300, opacity=0, filled=True).encode(
         tooltip=[alt.Tooltip(f"{field}:N", title=title) for field, title in fields]
     )
-    return alt.layer(roof, name, shaft, head, first, number, target).add_params(*ends).properties(height=420)
+    return (
+        alt.layer(roof, name, shaft, head, first, number, target)
+        .add_params(*ends)
+        .properties(height=420)
+    )

@@ -24,7 +24,8 @@ from contracts import worklogs as texts
 
 Row = dict[str, Any]
 
-# Quantities of a timing: key, label, unit and digits. Fractions are of one in the data and in percent on the page.
+# Quantities of a timing: key, label, unit and digits. Fractions are of one in the data and in
+# percent on the page.
 QUANTITIES = [
     ("fraction", "Fraction of cuBLAS, interleaved", "%"),
     ("fraction_isolated", "Fraction of cuBLAS, isolated", "%"),
@@ -35,7 +36,8 @@ QUANTITIES = [
     ("power_w", "Power", "W"),
     ("gflop_per_j", "Energy efficiency", "GFLOP/J"),
 ]
-# Measured ceilings of machine.json that are roofs of the roofline, with the data types that they bound
+# Measured ceilings of machine.json that are roofs of the roofline, with the data types that they
+# bound
 ROOFS = {
     "fp32_fma_tflops": ("FP32 FMA", ["fp32"]),
     "bf16_mma_tflops": ("16-bit mma.sync", ["bf16", "fp16"]),
@@ -48,11 +50,19 @@ LADDERS = ["sgemm_ladder", "hgemm_ladder", "tf32_ladder", "hopper_ladder"]
 CHARTS: dict[str, Row] = {
     "hopper_level": {"view": "ladder", "ladder": "hopper_ladder.bf16", "n": 8192},
     "conflicts_moved": {"view": "compare", "a": "sgemm_at_tiling", "b": "sgemm_at_swizzle_stores"},
-    "fp32_simt": {"view": "sizes", "dtype": "fp32", "draw": "sgemm_tma_streamk,sgemm_t128x256x8_cpasync,cublas_fp32"},
+    "fp32_simt": {
+        "view": "sizes",
+        "dtype": "fp32",
+        "draw": "sgemm_tma_streamk,sgemm_t128x256x8_cpasync,cublas_fp32",
+    },
     "three_tf32": {"view": "ladder", "ladder": "fp32_tensor.fp32"},
     "fp32_ladder_carries_over": {"view": "ladder", "ladder": "sgemm_ladder.fp32"},
     "steps_pay": {"view": "ladder", "ladder": "sgemm_ladder.fp32"},
-    "merged_loads": {"view": "compare", "a": "sgemm_t128x256x8_cpasync", "b": "sgemm_t128x256x8_apart"},
+    "merged_loads": {
+        "view": "compare",
+        "a": "sgemm_t128x256x8_cpasync",
+        "b": "sgemm_t128x256x8_apart",
+    },
     "power": {"view": "sizes", "q": "power_w", "dtype": "bf16"},
 }
 
@@ -70,22 +80,31 @@ class Sources:
         return self.gpus[0].variants
 
     def rows(self, name: str) -> list[Row]:
-        """A report table's rows as text, without empty cells; none where the table was not written."""
+        """A report table's rows as text, without empty cells; none where the table was not
+        written.
+        """
         path = self.tables / name
         if not path.is_file():
             return []
         with path.open(newline="") as file:
-            return [{key: value for key, value in row.items() if value} for row in csv.DictReader(file)]
+            return [
+                {key: value for key, value in row.items() if value} for row in csv.DictReader(file)
+            ]
 
     @property
     def findings(self) -> list[Row]:
-        """findings.json; no rows where it was not written. Raises `UserError` for what is no list."""
+        """findings.json; no rows where it was not written.
+
+        Raises `UserError` for what is no list.
+        """
         path = self.tables / "findings.json"
         if not path.is_file():
             return []
         found = json.loads(path.read_text())
         if not isinstance(found, list):
-            raise UserError(f"{path}: {type(found).__name__} is not allowed; allowed: a list of findings")
+            raise UserError(
+                f"{path}: {type(found).__name__} is not allowed; allowed: a list of findings"
+            )
         return found
 
 
@@ -101,9 +120,13 @@ def core(sources: Sources) -> Row:
         "steps": [{key: step[key] for key in STEP} for step in ladders.steps(variants)],
         "findings": [findings_row(row) for row in sources.findings],
         "quantities": [dict(zip(("key", "label", "unit"), one, strict=True)) for one in QUANTITIES],
-        "sections": {title: [one.key for one in section] for title, section in counters.SECTIONS.items()},
+        "sections": {
+            title: [one.key for one in section] for title, section in counters.SECTIONS.items()
+        },
         "stalls": [key for key in counters.metrics()["stalls"]],
-        "counters": {one.key: [one.label, one.unit, one.better] for one in counters.shown().values()},
+        "counters": {
+            one.key: [one.label, one.unit, one.better] for one in counters.shown().values()
+        },
         "units": {key: name[0].upper() + name[1:] for key, name in UNITS.items()},
         "pictures": {name: one["variants"] for name, one in pictured.items()},
         "claims": len(sources.rows("claims.csv")),
@@ -111,8 +134,12 @@ def core(sources: Sources) -> Row:
 
 
 def parts(sources: Sources) -> dict[str, Any]:
-    """The parts that are read on demand: each GPU's numbers, claims, kernel sources and bank pictures."""
-    found: dict[str, Any] = {f"gpu{place}": measured(results) for place, results in enumerate(sources.gpus)}
+    """The parts that are read on demand: each GPU's numbers, claims, kernel sources and bank
+    pictures.
+    """
+    found: dict[str, Any] = {
+        f"gpu{place}": measured(results) for place, results in enumerate(sources.gpus)
+    }
     texts_say = published(sources.rows("published.csv"))
     found["claims"] = {"claims": claims(sources.rows("claims.csv")), "published": texts_say}
     found["sources"] = kernel_sources(sources.catalogue)
@@ -120,12 +147,24 @@ def parts(sources: Sources) -> dict[str, Any]:
     return found
 
 
-# ---- kernels, ladders, steps ----------------------------------------------------------------------------------------
+# ---- kernels, ladders, steps ---------------------------------------------------------------------
 
 
 def kernels(variants: pd.DataFrame) -> dict[str, Row]:
-    """The catalogue by variant, in its order; `worklog` is the folder whose ladder a kernel belongs to."""
-    wanted = ["label", "kind", "dtype", "tensor", "idea", "builds_on", "source", "template", "requires"]
+    """The catalogue by variant, in its order; `worklog` is the folder whose ladder a kernel belongs
+    to.
+    """
+    wanted = [
+        "label",
+        "kind",
+        "dtype",
+        "tensor",
+        "idea",
+        "builds_on",
+        "source",
+        "template",
+        "requires",
+    ]
     rows = variants.assign(worklog=ladders.worklog_of(variants))[["variant", "worklog", *wanted]]
     return {row.pop("variant"): row for row in without_empty(rows.to_dict("records"))}
 
@@ -156,7 +195,13 @@ def experiments(gpus: list[Results]) -> list[Row]:
                 "ladder": name in LADDERS,
             }
         )
-    return sorted(found, key=lambda row: (LADDERS.index(row["name"]) if row["ladder"] else len(LADDERS), row["title"]))
+    return sorted(
+        found,
+        key=lambda row: (
+            LADDERS.index(row["name"]) if row["ladder"] else len(LADDERS),
+            row["title"],
+        ),
+    )
 
 
 def kernel_sources(variants: pd.DataFrame) -> dict[str, str]:
@@ -165,7 +210,7 @@ def kernel_sources(variants: pd.DataFrame) -> dict[str, str]:
     return {path.as_posix(): path.read_text() for path in paths if path.is_file()}
 
 
-# ---- numbers of a GPU -----------------------------------------------------------------------------------------------
+# ---- numbers of a GPU ----------------------------------------------------------------------------
 
 
 def gpu(results: Results) -> Row:
@@ -194,10 +239,25 @@ def gpu(results: Results) -> Row:
 
 
 def measured(results: Results) -> Row:
-    """Timings of squares, counters, minimum cycles and builds of one GPU, of kernels that passed every check."""
+    """Timings of squares, counters, minimum cycles and builds of one GPU, of kernels that passed
+    every check.
+    """
     keys = [key for key, *_ in QUANTITIES]
-    columns = ["experiment", "variant", "n", "data", "clock_policy", "processes", "samples", "clock_held"]
-    columns += ["throttle_reasons", *keys, *(f"{key}{end}" for key in keys for end in ("_low", "_high"))]
+    columns = [
+        "experiment",
+        "variant",
+        "n",
+        "data",
+        "clock_policy",
+        "processes",
+        "samples",
+        "clock_held",
+    ]
+    columns += [
+        "throttle_reasons",
+        *keys,
+        *(f"{key}{end}" for key in keys for end in ("_low", "_high")),
+    ]
     # The first row of a variant and size is its usual timing
     timed = best_measured(results.squares).sort_values(["order", "n"], kind="stable")
     counted = results.counters
@@ -216,24 +276,39 @@ def minimum_cycles(results: Results) -> Row:
     rows = squares(results.table("bounds", passed=True))
     rows = rows[rows["resource"].isin(list(UNITS))]
     found: Row = {}
-    for variant, n, unit, cycles in rows[["variant", "n", "resource", "minimum_cycles"]].itertuples(index=False):
+    for variant, n, unit, cycles in rows[["variant", "n", "resource", "minimum_cycles"]].itertuples(
+        index=False
+    ):
         found.setdefault(variant, {}).setdefault(str(n), {})[unit] = significant(float(cycles))
     return found
 
 
 def builds(results: Results) -> dict[str, Row]:
     """Registers, shared memory, spills and occupancy of each build, by variant."""
-    wanted = ["registers", "shared_bytes", "spill_bytes", "threads", "blocks_per_sm", "occupancy", "limiter"]
+    wanted = [
+        "registers",
+        "shared_bytes",
+        "spill_bytes",
+        "threads",
+        "blocks_per_sm",
+        "occupancy",
+        "limiter",
+    ]
     rows = results.table("resources")[["variant", *wanted]]
     return {row.pop("variant"): row for row in without_empty(rows.to_dict("records"))}
 
 
-# ---- claims, findings, pictures -------------------------------------------------------------------------------------
+# ---- claims, findings, pictures ------------------------------------------------------------------
 
 
 def claims(rows: list[Row]) -> list[Row]:
-    """claims.csv with one entry for each claim: what is the same on every GPU, and `gpus`, a result for each."""
-    of_claim, of_gpu = ("worklog", "id", "line", "quote", "claim", "kind"), ("gpu", "verdict", "words", "remark")
+    """claims.csv with one entry for each claim: what is the same on every GPU, and `gpus`, a result
+    for each.
+    """
+    of_claim, of_gpu = (
+        ("worklog", "id", "line", "quote", "claim", "kind"),
+        ("gpu", "verdict", "words", "remark"),
+    )
     found: dict[tuple[str, str], Row] = {}
     for row in rows:
         claim = {key: row[key] for key in of_claim if key in row} | {"gpus": []}
@@ -243,7 +318,9 @@ def claims(rows: list[Row]) -> list[Row]:
 
 
 def published(rows: list[Row]) -> list[Row]:
-    """published.csv with one entry for each number of a text, and in `ours` the value and interval of each GPU."""
+    """published.csv with one entry for each number of a text, and in `ours` the value and interval
+    of each GPU.
+    """
     of_text = ("worklog", "line", "subject", "as_written", "variant", "n", "gpu", "unit")
     found: dict[tuple[str, str], Row] = {}
     for row in rows:
@@ -262,7 +339,9 @@ def findings_row(row: Row) -> Row:
 
 
 def pictures(figures: Path) -> dict[str, Row]:
-    """Bank pictures by name: the SVG, its title, text and accesses, and the variants that it shows."""
+    """Bank pictures by name: the SVG, its title, text and accesses, and the variants that it
+    shows.
+    """
     found: dict[str, Row] = {}
     for path in sorted(figures.glob("banks_*.svg")):
         beside = path.with_suffix(".json")
@@ -275,13 +354,17 @@ def pictures(figures: Path) -> dict[str, Row]:
     return found
 
 
-# ---- JSON -----------------------------------------------------------------------------------------------------------
+# ---- JSON ----------------------------------------------------------------------------------------
 
 
 def compact(rows: pd.DataFrame, columns: list[str]) -> Row:
-    """A frame as column names and lists of values, without the columns that it lacks; NaN becomes null."""
+    """A frame as column names and lists of values, without the columns that it lacks; NaN becomes
+    null.
+    """
     columns = [name for name in columns if name in rows]
-    values = [[significant(value) for value in row] for row in rows[columns].itertuples(index=False)]
+    values = [
+        [significant(value) for value in row] for row in rows[columns].itertuples(index=False)
+    ]
     return {"columns": columns, "rows": values}
 
 
@@ -299,4 +382,7 @@ def significant(value: Any) -> Any:
 def without_empty(rows: Iterable[Mapping[Any, Any]]) -> list[Row]:
     """Rows without cells that are empty or false."""
     found = ({key: significant(value) for key, value in row.items()} for row in rows)
-    return [{key: value for key, value in row.items() if value not in (None, "", False)} for row in found]
+    return [
+        {key: value for key, value in row.items() if value not in (None, "", False)}
+        for row in found
+    ]

@@ -1,7 +1,8 @@
-"""Minimum cycles of each unit of an SM, in percent of the cycles that were measured, for the kernels of an experiment.
+"""Minimum cycles of each unit of an SM, in percent of the cycles that were measured, for the
+kernels of an experiment.
 
-The unit with the most minimum cycles limits the kernel from below; what is missing to 100% is latency and
-scheduling.
+The unit with the most minimum cycles limits the kernel from below; what is missing to 100% is
+latency and scheduling.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def fractions(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
     """
     bounds = results.table("bounds")
     bounds = bounds[bounds["resource"].isin(list(UNITS))]
-    bounds = bounds.assign(unit=bounds["resource"].map(UNITS))[["variant", "n", "unit", "minimum_cycles"]]
+    bounds = bounds.assign(unit=bounds["resource"].map(UNITS))[
+        ["variant", "n", "unit", "minimum_cycles"]
+    ]
     both = rows[["variant", "n", "place", "sm_cycles_mean"]].merge(bounds, on=["variant", "n"])
     return both.assign(percent=100 * both["minimum_cycles"] / both["sm_cycles_mean"])
 
@@ -54,16 +57,33 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     for unit, (colour, marker) in LOOKS.items():
         own = found[(found["unit"] == unit) & (found["percent"] >= 0.5)]
         if len(own):
-            axes.scatter(own["percent"], own["variant"].map(places), s=16, color=colour, marker=marker, linewidth=0,
-                         label=unit, zorder=3)  # fmt: skip
+            axes.scatter(
+                own["percent"],
+                own["variant"].map(places),
+                s=16,
+                color=colour,
+                marker=marker,
+                linewidth=0,
+                label=unit,
+                zorder=3,
+            )
     most = found.loc[found.groupby("variant")["minimum_cycles"].idxmax()]
     for row in records(most):
-        axes.text(1.01, places[row.variant], f"{row.unit} {row.percent:.0f}%", va="center",
-                  transform=axes.get_yaxis_transform())  # fmt: skip
+        axes.text(
+            1.01,
+            places[row.variant],
+            f"{row.unit} {row.percent:.0f}%",
+            va="center",
+            transform=axes.get_yaxis_transform(),
+        )
     style.list_rows(axes, places.values(), list(rows["label"]))
     axes.set(xlim=(0, 102), xlabel="minimum cycles, % of the measured cycles")
     figure.legend(loc="outside upper left", ncols=8, handletextpad=0.1, columnspacing=0.9)
     title = f"Minimum cycles of each unit: {asked}"
-    style.describe(figure, title, "A mark for each unit of an SM; the largest, named at the right, limits the kernel.")
+    style.describe(
+        figure,
+        title,
+        "A mark for each unit of an SM; the largest, named at the right, limits the kernel.",
+    )
     style.provenance(figure, results, f"n = {rows['n'].iloc[0]}")
     return figure

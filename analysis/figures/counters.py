@@ -1,7 +1,8 @@
-"""Counters of an experiment's kernels side by side: a row for each kernel, a column for each counter.
+"""Counters of an experiment's kernels side by side: a row for each kernel, a column for each
+counter.
 
-Percentages are shaded from 0 to 100; counts are shaded by their logarithm within the column, since only their order
-of magnitude is comparable.
+Percentages are shaded from 0 to 100; counts are shaded by their logarithm within the column, since
+only their order of magnitude is comparable.
 """
 
 from __future__ import annotations
@@ -46,9 +47,11 @@ PERCENT += ("achieved_occupancy",)
 
 
 def counted(results: Results, experiment: str) -> pd.DataFrame:
-    """Counters at one size of the experiment's variants, with a mark each, by worklog and in the catalogue's order.
+    """Counters at one size of the experiment's variants, with a mark each, by worklog and in the
+    catalogue's order.
 
-    The size is 4096 where that was profiled. Libraries whose dtype no kernel of the experiment has are left out.
+    The size is 4096 where that was profiled. Libraries whose dtype no kernel of the experiment has
+    are left out.
     """
     rows = results.counters
     rows = rows[rows["variant"].isin(declared().get(experiment, {}).get("variants", []))]
@@ -63,10 +66,14 @@ def counted(results: Results, experiment: str) -> pd.DataFrame:
 
 
 def nothing(results: Results, what: str, asked: str, experiment: str | None) -> Figure:
-    """The panel, or the error, where no counter of an experiment counts; `experiment` is None where none was named."""
+    """The panel, or the error, where no counter of an experiment counts; `experiment` is None where
+    none was named.
+    """
     rows = results.raw("counters")
     rows = rows[rows["variant"].isin(declared().get(asked, {}).get("variants", []))]
-    recorded = results.provenance.get("left_out", {}).get("profile") if results.has("counters") else None
+    recorded = (
+        results.provenance.get("left_out", {}).get("profile") if results.has("counters") else None
+    )
     why = recorded or "Nothing was profiled."
     return style.empty(results, what, why, experiment=experiment, measured=rows)
 
@@ -111,6 +118,8 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     axes.tick_params(length=0, pad=2)
     axes.spines[:].set_visible(False)
     title = f"Nsight Compute's counters of {asked}"
-    style.describe(figure, title, "A row for each kernel, a column for each counter; darker is more.")
+    style.describe(
+        figure, title, "A row for each kernel, a column for each counter; darker is more."
+    )
     style.provenance(figure, results, f"n = {rows['n'].iloc[0]}, Nsight Compute", "darker: more")
     return figure

@@ -1,7 +1,8 @@
-"""Loads of shared memory next to FMAs: what a load costs in wavefronts, and what it costs in issue cycles.
+"""Loads of shared memory next to FMAs: what a load costs in wavefronts, and what it costs in issue
+cycles.
 
-Where neighbouring lanes read the same address, the hardware merges them and needs half the wavefronts; the load then
-takes more cycles of issue. A dot is one loop of the microbenchmark.
+Where neighbouring lanes read the same address, the hardware merges them and needs half the
+wavefronts; the load then takes more cycles of issue. A dot is one loop of the microbenchmark.
 """
 
 from __future__ import annotations
@@ -20,11 +21,15 @@ LANES = {False: "distinct lanes", True: "neighbours merged"}
 
 
 def loads(results: Results) -> pd.DataFrame:
-    """Loads without bank conflicts: bits of a thread, lanes (of `LANES`), wavefronts and issue_cycles of a load."""
+    """Loads without bank conflicts: bits of a thread, lanes (of `LANES`), wavefronts and
+    issue_cycles of a load.
+    """
     rows = results.raw("ffma_issue")
     if rows.empty:
         return rows
-    rows = rows[(rows["beside"] == "load") & (rows["warps"] == WARPS) & ~rows["lanes"].isin(CONFLICTS)]
+    rows = rows[
+        (rows["beside"] == "load") & (rows["warps"] == WARPS) & ~rows["lanes"].isin(CONFLICTS)
+    ]
     # with only one half-warp merged, a load takes as many wavefronts as any other
     merged = rows["wavefronts"].astype(float) <= rows["bits"].astype(float) / 64
     return pd.DataFrame(
@@ -43,24 +48,44 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     if rows.empty:
         return style.empty(results, "Issue of loads")
     figure, (left, right) = plt.subplots(1, 2, figsize=(style.WIDE, 2.5))
-    look = {"x": "bits", "hue": "lanes", "hue_order": list(LANES.values()), "palette": [style.BLUE, style.RED]}
-    sns.barplot(rows, y="wavefronts", estimator="median", errorbar=None, saturation=1, ax=left, **look)
-    sns.stripplot(rows, y="issue_cycles", dodge=True, size=2.8, alpha=0.6, ax=right, legend=False, **look)
+    look = {
+        "x": "bits",
+        "hue": "lanes",
+        "hue_order": list(LANES.values()),
+        "palette": [style.BLUE, style.RED],
+    }
+    sns.barplot(
+        rows, y="wavefronts", estimator="median", errorbar=None, saturation=1, ax=left, **look
+    )
+    sns.stripplot(
+        rows, y="issue_cycles", dodge=True, size=2.8, alpha=0.6, ax=right, legend=False, **look
+    )
     left.set(xlabel="bits that each thread loads", ylabel="wavefronts of a load")
     right.set(xlabel="bits that each thread loads", ylabel="issue cycles of a load", ylim=(0, None))
     left.bar_label(left.containers[0], fmt="%g")
     left.bar_label(left.containers[1], fmt="%g")
     medians = rows.groupby(["bits", "lanes"])["issue_cycles"].median()
     for place, bits in enumerate(sorted(rows["bits"].unique())):
-        for shift, lanes, colour in ((-0.2, LANES[False], style.BLUE), (0.2, LANES[True], style.RED)):
+        for shift, lanes, colour in (
+            (-0.2, LANES[False], style.BLUE),
+            (0.2, LANES[True], style.RED),
+        ):
             if (bits, lanes) in medians.index:
                 value = medians[bits, lanes]
-                right.text(place + shift, 0.1, f"{value:.1f}", ha="center", color=style.darker(colour))
+                right.text(
+                    place + shift, 0.1, f"{value:.1f}", ha="center", color=style.darker(colour)
+                )
     for axes in (left, right):
         axes.grid(axis="y")
     sns.move_legend(left, "upper left", title=None)
     left.set_title("Wavefronts")
     right.set_title("Issue cycles, median at the bottom")
-    style.describe(figure, "Merged loads: wavefronts and issue cycles", "By width of a load and whether lanes merge.")
-    style.provenance(figure, results, f"loops of FMAs with loads, {WARPS} warps on an SM, no bank conflicts")
+    style.describe(
+        figure,
+        "Merged loads: wavefronts and issue cycles",
+        "By width of a load and whether lanes merge.",
+    )
+    style.provenance(
+        figure, results, f"loops of FMAs with loads, {WARPS} warps on an SM, no bank conflicts"
+    )
     return figure

@@ -1,7 +1,8 @@
-"""The fp32 ladder for README, 880 x 345 pixels on a transparent background: draw(results, "light" or "dark").
+"""The fp32 ladder for README, 880 x 345 pixels on a transparent background: draw(results, "light"
+or "dark").
 
-A bar for each kernel, as high as its fraction of cuBLAS, with the percentage and the gain over the kernel that it
-builds on. cuBLAS is the line at 100%.
+A bar for each kernel, as high as its fraction of cuBLAS, with the percentage and the gain over the
+kernel that it builds on. cuBLAS is the line at 100%.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Theme:
 
 THEMES = {
     "light": Theme("#1f2328", "#59636e", {}),
-    "dark": Theme("#f0f6fc", "#9198a1", {style.BLUE: "#4aa3e0", style.GREEN: "#2fbf8f", style.RED: "#ff7a33"}),
+    "dark": Theme(
+        "#f0f6fc", "#9198a1", {style.BLUE: "#4aa3e0", style.GREEN: "#2fbf8f", style.RED: "#ff7a33"}
+    ),
 }
 
 
@@ -48,11 +51,25 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         return style.empty(results, f"Ladder of {EXPERIMENT}")
     figure, axes = plt.subplots(figsize=(WIDTH, HEIGHT))
     places = _draw_bars(axes, kernels, style.worklog_colours(results.variants), theme)
-    axes.set_xticks(list(places.values()), list(places), rotation=40, ha="right", rotation_mode="anchor", fontsize=8)
+    axes.set_xticks(
+        list(places.values()),
+        list(places),
+        rotation=40,
+        ha="right",
+        rotation_mode="anchor",
+        fontsize=8,
+    )
     own = rows[rows["variant"] == rows["baseline"]]
     speed = f", {number(own['tflops'].iloc[0])} TFLOP/s" if len(own) else ""
     axes.axhline(100, color=theme.ink, linewidth=1)
-    axes.text(-0.6, 102, f"cuBLAS{speed} on an {results.model}", fontsize=9, color=theme.ink, fontweight="bold")
+    axes.text(
+        -0.6,
+        102,
+        f"cuBLAS{speed} on an {results.model}",
+        fontsize=9,
+        color=theme.ink,
+        fontweight="bold",
+    )
     axes.set_xlim(-0.7, max(places.values()) + 0.7)
     axes.set_ylim(0, 128)
     axes.set_yticks([0, 25, 50, 75, 100], ["0", "25", "50", "75", "100%"], fontsize=8)
@@ -61,12 +78,16 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     axes.spines[["left", "bottom"]].set_color(theme.grey)
     title = f"The fp32 ladder on an {results.model}"
     style.describe(
-        figure, title, "Each kernel's fraction of cuBLAS at n = 4096, by worklog, with the gain of each step."
+        figure,
+        title,
+        "Each kernel's fraction of cuBLAS at n = 4096, by worklog, with the gain of each step.",
     )
     return figure
 
 
-def _draw_bars(axes: Axes, rows: pd.DataFrame, colours: dict[str, str], theme: Theme) -> dict[str, float]:
+def _draw_bars(
+    axes: Axes, rows: pd.DataFrame, colours: dict[str, str], theme: Theme
+) -> dict[str, float]:
     """Bars with percentage and gain, and the worklogs' names above; the place of each label."""
     places: dict[str, float] = {}
     at = 0.0
@@ -83,6 +104,15 @@ def _draw_bars(axes: Axes, rows: pd.DataFrame, colours: dict[str, str], theme: T
             at += 1
         ink = style.darker(colour) if theme is THEMES["light"] else colour
         centre = (start + at - 1) / 2  # the heading of a single kernel is wider than its bar
-        axes.text(centre, 121, str(worklog), color=ink, fontsize=9, fontweight="bold", ha="center", va="bottom")
+        axes.text(
+            centre,
+            121,
+            str(worklog),
+            color=ink,
+            fontsize=9,
+            fontweight="bold",
+            ha="center",
+            va="bottom",
+        )
         at += GAP
     return places

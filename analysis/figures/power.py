@@ -1,7 +1,8 @@
 """Power and speed of the same kernels with different data: zeros, uniform and normal numbers.
 
-Left: the SM clock over power, a dot for each timing. Right: TFLOP/s over power, with a line that joins the kinds of
-data of one kernel and size. The data alone change the power, and near the limit the clock pays for it.
+Left: the SM clock over power, a dot for each timing. Right: TFLOP/s over power, with a line that
+joins the kinds of data of one kernel and size. The data alone change the power, and near the limit
+the clock pays for it.
 """
 
 from __future__ import annotations
@@ -18,23 +19,46 @@ from analysis.timings import PROCESSES
 DATA = {"zeros": "v", "normal": "s", "uniform": "o"}
 LEAST_N = 4096
 LONG = "mean power over at least a second after settling, by NVML"
-SHORT = "mean power that NVML reports over a window of 0.2 to 0.5 s; short ones can exceed the limit"  # of older tables
+# of older tables
+SHORT = (
+    "mean power that NVML reports over a window of 0.2 to 0.5 s; short ones can exceed the limit"
+)
 
 
 def timed(results: Results) -> pd.DataFrame:
-    """Timings of squares of five processes, from n = 4096 on, with a mean power; one for each variant, n and data."""
+    """Timings of squares of five processes, from n = 4096 on, with a mean power; one for each
+    variant, n and data.
+    """
     rows = results.squares
-    rows = rows[rows["processes"] >= PROCESSES].drop_duplicates(["variant", "n", "data", "clock_policy"])
-    return rows[(rows["n"] >= LEAST_N) & rows["power_w"].notna() & (rows["clock_policy"] == "boost")]
+    rows = rows[rows["processes"] >= PROCESSES].drop_duplicates(
+        ["variant", "n", "data", "clock_policy"]
+    )
+    return rows[
+        (rows["n"] >= LEAST_N) & rows["power_w"].notna() & (rows["clock_policy"] == "boost")
+    ]
 
 
 def draw_clocks(axes: Axes, rows: pd.DataFrame, limit: float) -> None:
     """SM clock over power, coloured by dtype."""
     for dtype, colour in style.DTYPES.items():
         part = rows[rows["dtype"] == dtype]
-        axes.scatter(part["power_w"], part["sm_clock_mhz"], s=8, color=colour, alpha=0.75, linewidth=0, label=dtype)
+        axes.scatter(
+            part["power_w"],
+            part["sm_clock_mhz"],
+            s=8,
+            color=colour,
+            alpha=0.75,
+            linewidth=0,
+            label=dtype,
+        )
     axes.axvline(limit, color=style.INK, linewidth=0.8, linestyle="--")
-    axes.annotate(f"limit {limit:.0f} W", (limit, axes.get_ylim()[0]), (-3, 3), textcoords="offset points", ha="right")
+    axes.annotate(
+        f"limit {limit:.0f} W",
+        (limit, axes.get_ylim()[0]),
+        (-3, 3),
+        textcoords="offset points",
+        ha="right",
+    )
     axes.set(xlabel="mean power, W", ylabel="SM clock, MHz")
     axes.grid(axis="both")
 
@@ -49,11 +73,21 @@ def draw_data(axes: Axes, rows: pd.DataFrame, limit: float) -> None:
     for data, marker in DATA.items():
         for dtype, colour in style.DTYPES.items():
             part = several[(several["data"] == data) & (several["dtype"] == dtype)]
-            axes.scatter(part["power_w"], part["tflops"], s=12, marker=marker, color=colour, linewidth=0, zorder=2)
+            axes.scatter(
+                part["power_w"],
+                part["tflops"],
+                s=12,
+                marker=marker,
+                color=colour,
+                linewidth=0,
+                zorder=2,
+            )
         axes.scatter([], [], s=12, marker=marker, color=style.GREY, linewidth=0, label=data)
     axes.axvline(limit, color=style.INK, linewidth=0.8, linestyle="--")
     axes.set(
-        xlabel="mean power, W", ylabel="TFLOP/s", ylim=(0, 1.25 * several["tflops"].max() if len(several) else None)
+        xlabel="mean power, W",
+        ylabel="TFLOP/s",
+        ylim=(0, 1.25 * several["tflops"].max() if len(several) else None),
     )
     axes.grid(axis="both")
 
@@ -71,7 +105,11 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     right.legend(loc="upper left", handletextpad=0.1, ncols=3)
     left.set_title("Clock and power")
     right.set_title("Same kernel, other data")
-    style.describe(figure, "Power, clock and data", "SM clock and TFLOP/s over mean power; lines join kinds of data.")
+    style.describe(
+        figure,
+        "Power, clock and data",
+        "SM clock and TFLOP/s over mean power; lines join kinds of data.",
+    )
     style.provenance(
         figure,
         results,

@@ -1,7 +1,8 @@
-"""Rooflines, a panel for each ladder: TFLOP/s over FLOP per DRAM byte, with an arrow from each kernel to the next rung.
+"""Rooflines, a panel for each ladder: TFLOP/s over FLOP per DRAM byte, with an arrow from each
+kernel to the next rung.
 
-Bytes are those that Nsight Compute counted, TFLOP/s are of the timed runs. The roofs were measured on the same GPU:
-a copy in DRAM, and FMA, mma.sync or wgmma from registers and shared memory alone.
+Bytes are those that Nsight Compute counted, TFLOP/s are of the timed runs. The roofs were measured
+on the same GPU: a copy in DRAM, and FMA, mma.sync or wgmma from registers and shared memory alone.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def points(results: Results) -> pd.DataFrame:
     counted = results.counters
     if "dram_bytes" not in counted:
         return pd.DataFrame()
-    counted = counted[(counted["n"] == SIZE) & (counted["dram_bytes"] > 0)][["variant", "dram_bytes"]]
+    counted = counted[(counted["n"] == SIZE) & (counted["dram_bytes"] > 0)][
+        ["variant", "dram_bytes"]
+    ]
     timed = usual(results.squares)
     rows = timed[timed["n"] == SIZE].merge(counted, on="variant")
     intensity = 2.0 * rows["n"].astype(float) ** 3 / rows["dram_bytes"]
@@ -47,8 +50,12 @@ def points(results: Results) -> pd.DataFrame:
     return rows.assign(intensity=intensity, arithmetic=arithmetic)
 
 
-def ladders_of(rows: pd.DataFrame, variants: pd.DataFrame) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """The steps between measured kernels by worklog and arithmetic, of those that make a ladder, the longest first."""
+def ladders_of(
+    rows: pd.DataFrame, variants: pd.DataFrame
+) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """The steps between measured kernels by worklog and arithmetic, of those that make a ladder,
+    the longest first.
+    """
     dtypes = dict(zip(rows["variant"], rows["arithmetic"], strict=True))
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for step in steps(variants):
@@ -76,7 +83,9 @@ def draw_roofs(axes: Axes, results: Results, dtype: str, left: float, right: flo
         if value / bandwidth > ROOM * left:  # room between the axis and the slope
             axes.text(0.85 * value / bandwidth, value, text, ha="right", va="center")
         else:
-            axes.annotate(text, (right, value), (-1, 2), textcoords="offset points", ha="right", va="bottom")
+            axes.annotate(
+                text, (right, value), (-1, 2), textcoords="offset points", ha="right", va="bottom"
+            )
 
 
 def draw_panel(axes: Axes, rows: pd.DataFrame, ladder: list[dict[str, Any]], colour: str) -> None:
@@ -97,9 +106,21 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, ladder: list[dict[str, Any]], col
     places = style.apart(list(np.log10(rows["tflops"])), 0.058 * (high - low))
     right = axes.get_xlim()[1]
     for row, place in zip(records(rows), places, strict=True):
-        axes.plot([row.intensity, right], [row.tflops, 10**place], color="#CCCCCC", linewidth=0.4, zorder=0)
-        axes.annotate(row.label, (right, 10**place), (2, 0), textcoords="offset points", va="center",
-                      annotation_clip=False)  # fmt: skip
+        axes.plot(
+            [row.intensity, right],
+            [row.tflops, 10**place],
+            color="#CCCCCC",
+            linewidth=0.4,
+            zorder=0,
+        )
+        axes.annotate(
+            row.label,
+            (right, 10**place),
+            (2, 0),
+            textcoords="offset points",
+            va="center",
+            annotation_clip=False,
+        )
 
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
@@ -114,10 +135,19 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     shown = rows[
-        rows["variant"].isin({step[key] for group in panels.values() for step in group for key in ("variant", "over")})
+        rows["variant"].isin(
+            {
+                step[key]
+                for group in panels.values()
+                for step in group
+                for key in ("variant", "over")
+            }
+        )
     ]
     for axes, ((worklog, dtype), ladder) in zip(grid.flat, panels.items(), strict=False):
-        part = rows[rows["variant"].isin({step[key] for step in ladder for key in ("variant", "over")})]
+        part = rows[
+            rows["variant"].isin({step[key] for step in ladder for key in ("variant", "over")})
+        ]
         roofs = [results.machine["ceilings"].get(key, 0.0) for key in ROOFS.get(dtype, {})]
         left, right = 0.7 * shown["intensity"].min(), 1.4 * shown["intensity"].max()
         axes.set(xscale="log", yscale="log", xlim=(left, right))
@@ -133,7 +163,11 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     figure.supylabel("TFLOP/s", fontsize=style.SMALL)
     for axes in grid[-1]:
         axes.set_xlabel("FLOP per DRAM byte")
-    style.describe(figure, "Rooflines of the ladders", "TFLOP/s over FLOP per DRAM byte, with an arrow for each step.")
+    style.describe(
+        figure,
+        "Rooflines of the ladders",
+        "TFLOP/s over FLOP per DRAM byte, with an arrow for each step.",
+    )
     bandwidth = results.machine["ceilings"]["dram_copy_gb_per_s"] / 1e3
     facts = [f"n = {SIZE}", f"roofs measured; slope: copy in DRAM, {bandwidth:.2f} TB/s"]
     style.provenance(figure, results, *facts)

@@ -1,7 +1,8 @@
-"""Problems that are not square: the fraction of cuBLAS, interleaved, in the layers of language models and at random.
+"""Problems that are not square: the fraction of cuBLAS, interleaved, in the layers of language
+models and at random.
 
-Language models: over m, the geometric mean over all (n, k), and their range. Random problems, which no fit has seen:
-over the time that cuBLAS takes.
+Language models: over m, the geometric mean over all (n, k), and their range. Random problems, which
+no fit has seen: over the time that cuBLAS takes.
 """
 
 from __future__ import annotations
@@ -29,8 +30,15 @@ def of_models(axes: Axes, rows: pd.DataFrame) -> None:
         mean = np.exp(np.log(percent).groupby(own["m"]).mean())
         colour = style.COLOURS[place % len(style.COLOURS)]
         axes.fill_between(mean.index, by_m.min(), by_m.max(), color=colour, alpha=0.15, linewidth=0)
-        axes.plot(mean.index, mean, color=colour, marker=style.MARKERS[place % 7], markersize=3, linewidth=0.9,
-                  label=f"{label}, {layout}")  # fmt: skip
+        axes.plot(
+            mean.index,
+            mean,
+            color=colour,
+            marker=style.MARKERS[place % 7],
+            markersize=3,
+            linewidth=0.9,
+            label=f"{label}, {layout}",
+        )
     ms = sorted(rows["m"].unique())
     axes.set_xscale("log", base=2)
     axes.set_xticks(ms, [str(m) for m in ms], rotation=45)
@@ -42,9 +50,16 @@ def at_random(axes: Axes, rows: pd.DataFrame) -> None:
     for place, (label, own) in enumerate(rows.groupby("label", sort=False)):
         dtype = str(own["dtype"].iloc[0])
         mean = float(np.exp(np.log(own["fraction"]).mean()))
-        axes.scatter(own["time_us"] * own["fraction"], 100 * own["fraction"], s=9, linewidth=0, alpha=0.85,
-                     color=style.DTYPES[dtype], marker=style.MARKERS[place % 7],
-                     label=f"{label}, {dtype}: geometric mean {style.percent(mean)}")  # fmt: skip
+        axes.scatter(
+            own["time_us"] * own["fraction"],
+            100 * own["fraction"],
+            s=9,
+            linewidth=0,
+            alpha=0.85,
+            color=style.DTYPES[dtype],
+            marker=style.MARKERS[place % 7],
+            label=f"{label}, {dtype}: geometric mean {style.percent(mean)}",
+        )
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")  # exponents would be printed too small
     axes.set(xlabel="cuBLAS's time in µs", title="random problems")
@@ -61,9 +76,14 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         if len(rows):
             drawn.append((panel, rows.sort_values("order", kind="stable")))
     if not drawn:
-        what, recorded = "Problems that are not square", measured(results, experiment) if experiment else None
+        what, recorded = (
+            "Problems that are not square",
+            measured(results, experiment) if experiment else None,
+        )
         return style.empty(results, what, experiment=experiment, measured=recorded)
-    figure, grid = plt.subplots(1, len(drawn), figsize=(style.WIDE, 3.1), sharey=True, squeeze=False)
+    figure, grid = plt.subplots(
+        1, len(drawn), figsize=(style.WIDE, 3.1), sharey=True, squeeze=False
+    )
     for axes, (draw_panel, rows) in zip(grid.flat, drawn, strict=True):
         draw_panel(axes, rows)
         axes.axhline(100, color=style.INK, linewidth=0.8)

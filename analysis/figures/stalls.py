@@ -1,6 +1,8 @@
-"""Why warps wait, for each kernel of an experiment: parts of the cycles between two instructions of a warp.
+"""Why warps wait, for each kernel of an experiment: parts of the cycles between two instructions of
+a warp.
 
-A bar has the length 100%; the number at its right is the cycles per issued instruction that it stands for.
+A bar has the length 100%; the number at its right is the cycles per issued instruction that it
+stands for.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ ENOUGH = 12  # percent of a bar that has room for its number
 
 
 def parts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Cycles per issued instruction, a column for each reason: issuing and ready, those that matter most, others."""
+    """Cycles per issued instruction, a column for each reason: issuing and ready, those that matter
+    most, others.
+    """
     labels = {key: entry["label"] for key, entry in metrics()["stalls"].items()}
     keys = [key for key in labels if key in rows and key not in READY]
     cycles = rows[keys].astype(float).fillna(0.0)
@@ -61,8 +65,14 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         dark = colour in (style.BLUE, style.GREEN, style.RED, "#555555")
         for place in range(len(rows)):
             if width[place] >= ENOUGH and name not in READY.values():
-                axes.text(left[place] + width[place] / 2, place, f"{width[place]:.0f}%", ha="center", va="center",
-                          color="white" if dark else style.INK)  # fmt: skip
+                axes.text(
+                    left[place] + width[place] / 2,
+                    place,
+                    f"{width[place]:.0f}%",
+                    ha="center",
+                    va="center",
+                    color="white" if dark else style.INK,
+                )
         left = left + width
     for place, value in enumerate(total):
         axes.text(1.01, place, number(value), va="center", transform=axes.get_yaxis_transform())
@@ -71,6 +81,8 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     axes.set(xlim=(0, 100), xlabel="% of the cycles per issued instruction")
     figure.legend(loc="outside upper left", ncols=4, handlelength=1, columnspacing=1.2)
     title = f"Why warps wait: {asked}"
-    style.describe(figure, title, "A bar for each kernel, divided by the reason for which its warps wait.")
+    style.describe(
+        figure, title, "A bar for each kernel, divided by the reason for which its warps wait."
+    )
     style.provenance(figure, results, f"n = {rows['n'].iloc[0]}, Nsight Compute")
     return figure

@@ -1,7 +1,8 @@
-"""Each step of the ladders: how many times as fast it made the kernel, and what became of the counter it was meant
-to move.
+"""Each step of the ladders: how many times as fast it made the kernel, and what became of the
+counter it was meant to move.
 
-Steps are in the order of the ladders. The colour says whether the counters moved as the worklog's idea says.
+Steps are in the order of the ladders. The colour says whether the counters moved as the worklog's
+idea says.
 """
 
 from __future__ import annotations
@@ -80,7 +81,10 @@ def by_step(rows: pd.DataFrame) -> pd.DataFrame:
             f"{counter_name(row.counter, row.counter_label)} {change(row.before, row.after)}".strip()
             for row in records(group)
         ]
-        step = group.iloc[0].to_dict() | {"outcome": outcome(list(group["moved"])), "words": "; ".join(words)}
+        step = group.iloc[0].to_dict() | {
+            "outcome": outcome(list(group["moved"])),
+            "words": "; ".join(words),
+        }
         found.append(step)
     return pd.DataFrame(found)
 
@@ -88,10 +92,17 @@ def by_step(rows: pd.DataFrame) -> pd.DataFrame:
 def draw_step(axes: Axes, row: Any, place: float) -> None:
     """The speedup of a step with its interval, or an arrow at the end of the axis."""
     inside = LOW <= row.speedup <= HIGH
-    axes.plot([max(row.speedup_low, LOW), row.speedup_high], [place] * 2, color=style.INK, linewidth=0.9)
+    axes.plot(
+        [max(row.speedup_low, LOW), row.speedup_high], [place] * 2, color=style.INK, linewidth=0.9
+    )
     marker = "o" if inside else "<" if row.speedup < LOW else ">"
     axes.plot(
-        min(max(row.speedup, LOW), HIGH), place, marker, color=OUTCOMES[row.outcome], markersize=4.5, clip_on=False
+        min(max(row.speedup, LOW), HIGH),
+        place,
+        marker,
+        color=OUTCOMES[row.outcome],
+        markersize=4.5,
+        clip_on=False,
     )
 
 
@@ -104,11 +115,24 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     steps = by_step(rows)
     colours = style.worklog_colours(results.variants)
     places, names, at = [], [], 0.0
-    figure, (axes, text) = plt.subplots(1, 2, figsize=(style.WIDE, 0.7 + 0.14 * (len(steps) + 6)), sharey=True,
-                                        width_ratios=(1, 1.75))  # fmt: skip
+    figure, (axes, text) = plt.subplots(
+        1,
+        2,
+        figsize=(style.WIDE, 0.7 + 0.14 * (len(steps) + 6)),
+        sharey=True,
+        width_ratios=(1, 1.75),
+    )
     for worklog, group in steps.groupby("worklog", sort=False):
-        axes.text(-0.02, at, str(worklog), color=style.darker(colours[str(worklog)]), fontweight="bold", ha="right",
-                  va="center", transform=axes.get_yaxis_transform())  # fmt: skip
+        axes.text(
+            -0.02,
+            at,
+            str(worklog),
+            color=style.darker(colours[str(worklog)]),
+            fontweight="bold",
+            ha="right",
+            va="center",
+            transform=axes.get_yaxis_transform(),
+        )
         at += 1
         for row in records(group):
             draw_step(axes, row, at)
@@ -129,8 +153,11 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     text.set_axis_off()
     text.set_xlim(0, 1)
     text.set_title("counters that were meant to move")
-    handles = [Line2D([], [], marker="o", linestyle="", markersize=4.5, color=colour, label=word)
-               for word, colour in OUTCOMES.items() if word in set(steps["outcome"])]  # fmt: skip
+    handles = [
+        Line2D([], [], marker="o", linestyle="", markersize=4.5, color=colour, label=word)
+        for word, colour in OUTCOMES.items()
+        if word in set(steps["outcome"])
+    ]
     figure.legend(
         handles=handles,
         loc="outside upper left",
@@ -141,7 +168,9 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         title_fontsize=style.SMALL,
     )
     style.describe(
-        figure, "Steps of the ladders: speedup and counters", "A dot for each step, coloured by its counters."
+        figure,
+        "Steps of the ladders: speedup and counters",
+        "A dot for each step, coloured by its counters.",
     )
     style.provenance(figure, results, "n = 4096, interleaved")
     return figure

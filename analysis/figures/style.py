@@ -1,7 +1,9 @@
-"""One look for every figure: sizes at which they are printed, colours, the line of provenance, and how files are saved.
+"""One look for every figure: sizes at which they are printed, colours, the line of provenance, and
+how files are saved.
 
-Colours are of Okabe and Ito's palette, which most colour-blind readers can distinguish. No text is under 7 points
-at the printed size. Text in an SVG stays text, and the file has a title and a description for screen readers.
+Colours are of Okabe and Ito's palette, which most colour-blind readers can distinguish. No text is
+under 7 points at the printed size. Text in an SVG stays text, and the file has a title and a
+description for screen readers.
 """
 
 from __future__ import annotations
@@ -38,7 +40,14 @@ ROW = 0.155  # inches: a row of a list at 7 points
 LINE = 0.2  # inches: a line of text above a figure
 SMALL = 7  # points: the smallest text
 INK, GREY, PALE = "#222222", "#767676", "#BBBBBB"
-BLUE, GREEN, ORANGE, PURPLE, SKY, RED = "#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#D55E00"
+BLUE, GREEN, ORANGE, PURPLE, SKY, RED = (
+    "#0072B2",
+    "#009E73",
+    "#E69F00",
+    "#CC79A7",
+    "#56B4E9",
+    "#D55E00",
+)
 COLOURS = [BLUE, GREEN, ORANGE, PURPLE, SKY, RED, "#000000"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 DTYPES = {"fp32": BLUE, "tf32": GREEN, "bf16": ORANGE, "fp16": RED}
@@ -90,7 +99,10 @@ def worklog_colours(variants: pd.DataFrame) -> dict[str, str]:
     """A colour for each ladder; this project's own kernels are red, libraries grey."""
     names = [name for name in ladders(variants) if name not in (OURS, LIBRARY)]
     others = [BLUE, PURPLE, GREEN, ORANGE, SKY]
-    return {name: others[i % len(others)] for i, name in enumerate(names)} | {OURS: RED, LIBRARY: PALE}
+    return {name: others[i % len(others)] for i, name in enumerate(names)} | {
+        OURS: RED,
+        LIBRARY: PALE,
+    }
 
 
 def darker(colour: str) -> str:
@@ -105,7 +117,9 @@ def describe(figure: Figure, title: str, text: str) -> None:
 
 
 def provenance(figure: Figure, results: Results, *facts: str) -> None:
-    """One line below the figure: the GPU, the date, what all of its numbers have in common, and what is left out."""
+    """One line below the figure: the GPU, the date, what all of its numbers have in common, and
+    what is left out.
+    """
     parts = [f"{results.model}, {results.date}", *(fact for fact in facts if fact)]
     parts += [f"left out: {line}" for line in said(results.left_out)]
     lines = textwrap.wrap(" · ".join(parts), int(19.5 * figure.get_figwidth()))
@@ -120,28 +134,43 @@ def empty(
     experiment: str | None = None,
     measured: pd.DataFrame | None = None,
 ) -> Figure:
-    """A small panel in place of a figure that has nothing to draw, of which standard error tells, too.
+    """A small panel in place of a figure that has nothing to draw, of which standard error tells,
+    too.
 
-    experiment: the one that was asked for by name; measured: its recorded rows. Raises `UserError`, with the reasons,
-    where such rows do not count, or the folder is the experiment's own; but of an archive that never had it, or that is
-    older than its kernels' code, and of a stage that recorded why it did not run, the panel says so.
+    experiment: the one that was asked for by name; measured: its recorded rows. Raises `UserError`,
+    with the reasons, where such rows do not count, or the folder is the experiment's own; but of an
+    archive that never had it, or that is older than its kernels' code, and of a stage that recorded
+    why it did not run, the panel says so.
     """
     lost = results.names_left_out(measured) if measured is not None else []
     why = f"Left out: {'; '.join(said(lost))}." if lost else why
     older = results.archived and {one.reason for one in lost} <= OLDER
     own = experiment and results.folder.parts[-2:] == ("only", experiment)
-    if experiment and not older and (lost or own) and why not in results.provenance.get("left_out", {}).values():
+    if (
+        experiment
+        and not older
+        and (lost or own)
+        and why not in results.provenance.get("left_out", {}).values()
+    ):
         raise UserError(f"{results.folder}: {what}: nothing to show. {why}")
     print(f"{results.folder}: {what}: nothing to show. {why}", file=sys.stderr)
     figure = plt.figure(figsize=(width, 0.8))
-    figure.text(0.5, 0.6, textwrap.fill(f"{what}: nothing to show. {why}", int(17 * width)), ha="center", va="center")
+    figure.text(
+        0.5,
+        0.6,
+        textwrap.fill(f"{what}: nothing to show. {why}", int(17 * width)),
+        ha="center",
+        va="center",
+    )
     describe(figure, what, why)
     provenance(figure, results)
     return figure
 
 
 def mark(figure: Figure, note: str) -> None:
-    """Put what a reader has to know of every number at the top of a figure, once; nothing where there is no note."""
+    """Put what a reader has to know of every number at the top of a figure, once; nothing where
+    there is no note.
+    """
     if not note or any(text.get_text() == note for text in figure.texts):
         return
     figure.set_figheight(figure.get_figheight() + LINE)
@@ -155,7 +184,9 @@ def mark(figure: Figure, note: str) -> None:
     figure.set_label(f"{figure.get_label()} {note}")
 
 
-def list_rows(axes: Axes, places: Iterable[float], names: Sequence[str], margin: float = 0.7) -> None:
+def list_rows(
+    axes: Axes, places: Iterable[float], names: Sequence[str], margin: float = 0.7
+) -> None:
     """Names at the left of rows, the first on top; grid lines of the values alone."""
     places = list(places)
     axes.set_yticks(places, names)
@@ -184,7 +215,9 @@ def short(value: float) -> str:
 
 
 def apart(wanted: Sequence[float], gap: float) -> list[float]:
-    """Positions near the wanted ones, in their order and at least `gap` apart, for labels that would overlap."""
+    """Positions near the wanted ones, in their order and at least `gap` apart, for labels that
+    would overlap.
+    """
     order = sorted(range(len(wanted)), key=wanted.__getitem__)
     groups: list[list[float]] = []  # wanted positions of labels that touch
 
@@ -222,16 +255,25 @@ def save(figure: Figure, svg: Path) -> None:
 
 
 def _finished(svg: str, title: str, text: str) -> str:
-    """An SVG with title and description, places to a hundredth of a point, and clip paths numbered: Matplotlib names
-    some of them after addresses in memory."""
+    """An SVG with title and description, places to a hundredth of a point, and clip paths numbered:
+    Matplotlib names some of them after addresses in memory."""
 
     def rounded(place: re.Match[str]) -> str:
-        return re.sub(r"\d+\.\d{3,}", lambda digits: f"{float(digits[0]):.2f}".rstrip("0").rstrip("."), place[0])
+        return re.sub(
+            r"\d+\.\d{3,}",
+            lambda digits: f"{float(digits[0]):.2f}".rstrip("0").rstrip("."),
+            place[0],
+        )
 
     names = {name: f"clip{i}" for i, name in enumerate(re.findall(r'<clipPath id="(\w+)"', svg))}
-    svg = re.sub(r'(<clipPath id="|url\(#)(\w+)', lambda found: found[1] + names.get(found[2], found[2]), svg)
+    svg = re.sub(
+        r'(<clipPath id="|url\(#)(\w+)', lambda found: found[1] + names.get(found[2], found[2]), svg
+    )
     svg = re.sub(r'\b(?:d|x|y|points)="[^"]*"|translate\([^)]*\)', rounded, svg)
-    svg = svg.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, Arial, sans-serif")  # Verdana is as wide
-    head = f"<title>{escape(title, quote=False)}</title>\n<desc>{escape(text, quote=False)}</desc>\n"
+    # Verdana is as wide
+    svg = svg.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, Arial, sans-serif")
+    head = (
+        f"<title>{escape(title, quote=False)}</title>\n<desc>{escape(text, quote=False)}</desc>\n"
+    )
     svg = re.sub(r"(<svg [^>]*)>", rf'\1 role="img" aria-label="{escape(title)}">', svg, count=1)
     return svg.replace(" <metadata>", f"{head} <metadata>", 1)

@@ -1,6 +1,8 @@
-"""The sweep over tile sizes: TFLOP/s of the best configuration for each block tile, a panel for each kernel and BK.
+"""The sweep over tile sizes: TFLOP/s of the best configuration for each block tile, a panel for
+each kernel and BK.
 
-A cell holds the TFLOP/s of the best thread tile and that thread tile; a frame marks the winner of the whole sweep.
+A cell holds the TFLOP/s of the best thread tile and that thread tile; a frame marks the winner of
+the whole sweep.
 """
 
 from __future__ import annotations
@@ -29,21 +31,45 @@ def best(results: Results) -> pd.DataFrame:
     return rows.drop_duplicates(["kernel", "BM", "BN", "BK"])
 
 
-def draw_panel(axes: Axes, rows: pd.DataFrame, down: list[int], across: list[int], norm: Normalize) -> None:
+def draw_panel(
+    axes: Axes, rows: pd.DataFrame, down: list[int], across: list[int], norm: Normalize
+) -> None:
     """The configurations of one kernel and BK: BM downward, BN to the right."""
-    values = rows.pivot(index="BM", columns="BN", values="tflops").astype(float).reindex(index=down, columns=across)
+    values = (
+        rows.pivot(index="BM", columns="BN", values="tflops")
+        .astype(float)
+        .reindex(index=down, columns=across)
+    )
     axes.pcolormesh(values.to_numpy(), cmap=COLOURS, norm=norm, edgecolor="white", linewidth=0.6)
-    axes.set(xticks=[i + 0.5 for i in range(len(across))], yticks=[i + 0.5 for i in range(len(down))])
+    axes.set(
+        xticks=[i + 0.5 for i in range(len(across))], yticks=[i + 0.5 for i in range(len(down))]
+    )
     axes.set(xticklabels=across, yticklabels=down, ylim=(len(down), 0))
     axes.spines[:].set_visible(False)
     for row in records(rows):
         ink = "white" if norm(float(row.tflops)) < 0.55 else style.INK
         words = f"{number(row.tflops)}\n{row.TM}×{row.TN}"
-        axes.text(across.index(row.BN) + 0.5, down.index(row.BM) + 0.52, words, ha="center", va="center", color=ink)
+        axes.text(
+            across.index(row.BN) + 0.5,
+            down.index(row.BM) + 0.52,
+            words,
+            ha="center",
+            va="center",
+            color=ink,
+        )
         if row.winner:
             place = (across.index(row.BN), down.index(row.BM))
             axes.add_patch(
-                Rectangle(place, 1, 1, fill=False, edgecolor=style.RED, linewidth=2, clip_on=False, zorder=5)
+                Rectangle(
+                    place,
+                    1,
+                    1,
+                    fill=False,
+                    edgecolor=style.RED,
+                    linewidth=2,
+                    clip_on=False,
+                    zorder=5,
+                )
             )
     axes.tick_params(length=0)
 
@@ -59,14 +85,24 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     down, across = sorted(rows["BM"].unique()), sorted(rows["BN"].unique())
     norm = Normalize(float(rows["tflops"].min()), float(rows["tflops"].max()))
     height = 0.5 + len(kernels) * (0.35 + 0.3 * len(down))
-    figure, grid = plt.subplots(len(kernels), len(steps), figsize=(style.WIDE, height), squeeze=False)
+    figure, grid = plt.subplots(
+        len(kernels), len(steps), figsize=(style.WIDE, height), squeeze=False
+    )
     for line, kernel in zip(grid, kernels, strict=True):
         for axes, bk in zip(line, steps, strict=True):
-            draw_panel(axes, rows[(rows["kernel"] == kernel) & (rows["BK"] == bk)], down, across, norm)
+            draw_panel(
+                axes, rows[(rows["kernel"] == kernel) & (rows["BK"] == bk)], down, across, norm
+            )
             axes.set_title(f"{kernel.removeprefix('sgemm_')}, BK = {bk}")
-            axes.set(xlabel="BN" if kernel == kernels[-1] else "", ylabel="BM" if axes is line[0] else "")
+            axes.set(
+                xlabel="BN" if kernel == kernels[-1] else "", ylabel="BM" if axes is line[0] else ""
+            )
     title = "TFLOP/s of the best configuration for each tile"
-    style.describe(figure, title, "A cell for each BM and BN; the frame marks the fastest of a kernel.")
+    style.describe(
+        figure, title, "A cell for each BM and BN; the frame marks the fastest of a kernel."
+    )
     size = int(rows["size"].iloc[0])
-    style.provenance(figure, results, f"n = {size}", "in a cell: TFLOP/s and thread tile TM×TN; frame: fastest")
+    style.provenance(
+        figure, results, f"n = {size}", "in a cell: TFLOP/s and thread tile TM×TN; frame: fastest"
+    )
     return figure

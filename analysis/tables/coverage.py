@@ -1,7 +1,7 @@
 """coverage.csv: what was measured on each GPU, and what was left out and why.
 
-One row for each GPU and part of a run (timings with `boost` and `locked` clocks, checks, counters, ...): gpu, part,
-status ("measured" or "left out"), rows, date and reason.
+One row for each GPU and part of a run (timings with `boost` and `locked` clocks, checks, counters,
+...): gpu, part, status ("measured" or "left out"), rows, date and reason.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from analysis.results import Results
 from contracts import registry
 
 COLUMNS = ["gpu", "part", "status", "rows", "date", "reason"]
-# Part, recorded table, and the cells that its rows have there; the key under `left_out` of provenance.json
+# Part, recorded table, and the cells that its rows have there; the key under `left_out` of
+# provenance.json
 PARTS: tuple[tuple[str, str, dict[str, str], str], ...] = (
     ("timings, boost clocks", "windows", {"clock_policy": "boost"}, "bench"),
     ("timings, locked clocks", "windows", {"clock_policy": "locked"}, "locked"),
@@ -32,12 +33,19 @@ PARTS: tuple[tuple[str, str, dict[str, str], str], ...] = (
 def coverage_table(archives: Mapping[str, Results]) -> pd.DataFrame:
     """The table, GPUs in the order of `archives`."""
     return pd.DataFrame(
-        [_row(results, *part) for results in archives.values() for part in PARTS if part[1] in registry.tables()],
+        [
+            _row(results, *part)
+            for results in archives.values()
+            for part in PARTS
+            if part[1] in registry.tables()
+        ],
         columns=COLUMNS,
     )
 
 
-def _row(results: Results, part: str, table: str, cells: Mapping[str, str], stage: str) -> dict[str, Any]:
+def _row(
+    results: Results, part: str, table: str, cells: Mapping[str, str], stage: str
+) -> dict[str, Any]:
     rows = results.raw(table)
     for column, value in cells.items():
         rows = rows[rows[column] == value]
@@ -46,5 +54,9 @@ def _row(results: Results, part: str, table: str, cells: Mapping[str, str], stag
     if len(rows):
         return row | {"status": "measured", "date": results.date_of(table), "reason": reason}
     recorded = registry.find(table, part)
-    named = f"; snakemake {recorded.target} measures it" if recorded.target not in registry.MADE_BY_OTHERS else ""
+    named = (
+        f"; snakemake {recorded.target} measures it"
+        if recorded.target not in registry.MADE_BY_OTHERS
+        else ""
+    )
     return row | {"status": "left out", "reason": reason or f"no rows in {recorded.file}{named}"}

@@ -1,9 +1,10 @@
 """gpus.csv and spread.csv: how far GPUs of one model lie apart, and how models compare.
 
-gpus.csv has a row for each model, variant and n of squares with uniform data and `boost` clocks: fraction of cuBLAS,
-interleaved, then over the GPUs of the model that were measured again: their number, the least, median and greatest
-fraction, and spread = (greatest - least) / least. change is the fraction over that of the first model, less one;
-beyond_spread says whether the change is larger than the spread of either model.
+gpus.csv has a row for each model, variant and n of squares with uniform data and `boost` clocks:
+fraction of cuBLAS, interleaved, then over the GPUs of the model that were measured again: their
+number, the least, median and greatest fraction, and spread = (greatest - least) / least. change is
+the fraction over that of the first model, less one; beyond_spread says whether the change is larger
+than the spread of either model.
 
 spread.csv sums the spread up: a row for each model and dtype.
 """
@@ -18,8 +19,26 @@ import pandas as pd
 from analysis.results import Results, squares, usual
 
 KEYS = ["variant", "n"]
-COLUMNS = ["model", "gpu", "variant", "label", "kind", "dtype", "n", "fraction", "fraction_low", "fraction_high"]
-COLUMNS += ["tflops", "flop_per_clock_sm", "sm_clock_mhz", "gpus", "fraction_least", "fraction_median"]
+COLUMNS = [
+    "model",
+    "gpu",
+    "variant",
+    "label",
+    "kind",
+    "dtype",
+    "n",
+    "fraction",
+    "fraction_low",
+    "fraction_high",
+]
+COLUMNS += [
+    "tflops",
+    "flop_per_clock_sm",
+    "sm_clock_mhz",
+    "gpus",
+    "fraction_least",
+    "fraction_median",
+]
 COLUMNS += ["fraction_greatest", "spread", "change", "beyond_spread"]
 
 
@@ -32,8 +51,8 @@ def medians(results: Results) -> pd.DataFrame:
 
 
 def spreads(results: Results) -> pd.DataFrame:
-    """One row for each variant and n measured on two GPUs or more: variant, dtype, n, gpus, fraction_least,
-    fraction_median, fraction_greatest, spread."""
+    """One row for each variant and n measured on two GPUs or more: variant, dtype, n, gpus,
+    fraction_least, fraction_median, fraction_greatest, spread."""
     grouped = medians(results).groupby(["variant", "dtype", "n"], sort=False)["fraction"]
     found = grouped.agg(
         gpus="size", fraction_least="min", fraction_median="median", fraction_greatest="max"
@@ -49,7 +68,9 @@ def gpus_table(archives: Mapping[str, Results]) -> pd.DataFrame:
         rows = usual(results.squares)
         rows = rows[rows["kind"] != "baseline"].assign(model=results.name, gpu=results.gpu)
         parts.append(rows.merge(spreads(results).drop(columns="dtype"), on=KEYS, how="left"))
-    rows = pd.concat(parts, ignore_index=True).sort_values(["order", "n"], kind="stable", ignore_index=True)
+    rows = pd.concat(parts, ignore_index=True).sort_values(
+        ["order", "n"], kind="stable", ignore_index=True
+    )
     first = rows.groupby(KEYS)[["fraction", "model"]].transform("first")
     change = rows["fraction"] / first["fraction"] - 1
     rows = rows.assign(change=change.where(first["model"] != rows["model"]))
@@ -62,11 +83,20 @@ def gpus_table(archives: Mapping[str, Results]) -> pd.DataFrame:
 
 
 def spread_table(archives: Mapping[str, Results]) -> pd.DataFrame:
-    """model, dtype, rows, gpus (at most), and of the spread: median, p90 (90th percentile) and greatest."""
+    """model, dtype, rows, gpus (at most), and of the spread: median, p90 (90th percentile) and
+    greatest.
+    """
     rows: list[dict[str, Any]] = []
     for results in archives.values():
         for dtype, group in spreads(results).groupby("dtype", sort=False):
-            row = {"model": results.name, "dtype": dtype, "rows": len(group), "gpus": group["gpus"].max()}
+            row = {
+                "model": results.name,
+                "dtype": dtype,
+                "rows": len(group),
+                "gpus": group["gpus"].max(),
+            }
             quantiles = group["spread"].quantile([0.5, 0.9, 1.0])
             rows.append(row | dict(zip(("median", "p90", "greatest"), quantiles, strict=True)))
-    return pd.DataFrame(rows, columns=["model", "dtype", "rows", "gpus", "median", "p90", "greatest"])
+    return pd.DataFrame(
+        rows, columns=["model", "dtype", "rows", "gpus", "median", "p90", "greatest"]
+    )

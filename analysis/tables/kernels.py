@@ -1,7 +1,8 @@
-"""kernels.csv: one row for each kernel, dispatcher and baseline of the catalogue, with its build and its checks.
+"""kernels.csv: one row for each kernel, dispatcher and baseline of the catalogue, with its build
+and its checks.
 
-cases and passed count correctness cases; error_over_bound is the largest error as a fraction of its bound;
-sanitizer_errors is empty where compute-sanitizer was not run.
+cases and passed count correctness cases; error_over_bound is the largest error as a fraction of its
+bound; sanitizer_errors is empty where compute-sanitizer was not run.
 """
 
 from __future__ import annotations
@@ -11,17 +12,41 @@ import pandas as pd
 from analysis.ladders import worklog_of
 from analysis.results import Results
 
-OF_CATALOGUE = ["variant", "label", "dtype", "kind", "worklog", "idea", "builds_on", "source", "template"]
-OF_BUILD = ["registers", "shared_bytes", "spill_bytes", "threads", "blocks_per_sm", "occupancy", "limiter"]
+OF_CATALOGUE = [
+    "variant",
+    "label",
+    "dtype",
+    "kind",
+    "worklog",
+    "idea",
+    "builds_on",
+    "source",
+    "template",
+]
+OF_BUILD = [
+    "registers",
+    "shared_bytes",
+    "spill_bytes",
+    "threads",
+    "blocks_per_sm",
+    "occupancy",
+    "limiter",
+]
 OF_CHECKS = ["cases", "passed", "error_over_bound", "sanitizer_errors"]
 
 
 def checked(results: Results) -> pd.DataFrame:
     """Cases, those passed and the largest error over its bound, by variant."""
     rows = results.checks
-    rows = rows.assign(passed=rows["passed"].astype(bool), error_over_bound=rows["error_over_bound"].astype(float))
+    rows = rows.assign(
+        passed=rows["passed"].astype(bool), error_over_bound=rows["error_over_bound"].astype(float)
+    )
     grouped = rows.groupby("variant", sort=False)
-    return grouped.agg(cases=("case", "size"), passed=("passed", "sum"), error_over_bound=("error_over_bound", "max"))
+    return grouped.agg(
+        cases=("case", "size"),
+        passed=("passed", "sum"),
+        error_over_bound=("error_over_bound", "max"),
+    )
 
 
 def kernels_table(results: Results) -> pd.DataFrame:
@@ -31,4 +56,6 @@ def kernels_table(results: Results) -> pd.DataFrame:
     found = found.merge(results.raw("resources")[["variant", *OF_BUILD]], on="variant", how="left")
     found = found.merge(checked(results), on="variant", how="left")
     errors = results.raw("sanitizer").groupby("variant")["errors"].sum()
-    return found.assign(sanitizer_errors=found["variant"].map(errors))[[*OF_CATALOGUE, *OF_BUILD, *OF_CHECKS]]
+    return found.assign(sanitizer_errors=found["variant"].map(errors))[
+        [*OF_CATALOGUE, *OF_BUILD, *OF_CHECKS]
+    ]

@@ -1,9 +1,10 @@
-"""steps.csv: each step of the ladders at n = 4096, one row for each counter that it was meant to move.
+"""steps.csv: each step of the ladders at n = 4096, one row for each counter that it was meant to
+move.
 
-speedup says how many times as fast `variant` is as `over`, interleaved. before and after are the counter of `over`
-and of `variant`; meant (fall or rise) is declared in steps.yaml; moved says what came of it. stall_* is the reason
-for which warps wait longest, limiter_* the unit with the most minimum cycles. Cells are empty where nothing was
-measured.
+speedup says how many times as fast `variant` is as `over`, interleaved. before and after are the
+counter of `over` and of `variant`; meant (fall or rise) is declared in steps.yaml; moved says what
+came of it. stall_* is the reason for which warps wait longest, limiter_* the unit with the most
+minimum cycles. Cells are empty where nothing was measured.
 """
 
 from __future__ import annotations
@@ -54,29 +55,45 @@ def moved(before: float | None, after: float | None, meant: str) -> str:
 
 
 def limiters(results: Results) -> pd.DataFrame:
-    """The unit with the most minimum cycles, one row for each variant and size: variant, n, limiter, minimum_cycles."""
+    """The unit with the most minimum cycles, one row for each variant and size: variant, n,
+    limiter, minimum_cycles.
+    """
     rows = squares(results.table("bounds"))
     rows = rows[rows["resource"].isin(list(UNITS))]
     rows = rows.loc[rows.groupby(["variant", "n"], sort=False)["minimum_cycles"].idxmax()]
-    return rows.assign(limiter=rows["resource"].map(UNITS))[["variant", "n", "limiter", "minimum_cycles"]]
+    return rows.assign(limiter=rows["resource"].map(UNITS))[
+        ["variant", "n", "limiter", "minimum_cycles"]
+    ]
 
 
 def _by_variant(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Rows at `SIZE`, by variant."""
     rows = rows[rows["n"] == SIZE].drop_duplicates("variant")
-    return {str(row["variant"]): {str(key): value for key, value in row.items()} for row in rows.to_dict("records")}
+    return {
+        str(row["variant"]): {str(key): value for key, value in row.items()}
+        for row in rows.to_dict("records")
+    }
 
 
 def _known(value: Any) -> float | None:
     return None if value is None or pd.isna(value) else float(value)
 
 
-def _step_rows(step: dict[str, Any], measured: dict[str, dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The rows of one step. measured: timings, counters, limiters and resources, each by variant."""
+def _step_rows(
+    step: dict[str, Any], measured: dict[str, dict[str, dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """The rows of one step. measured: timings, counters, limiters and resources, each by
+    variant.
+    """
     pair = {"before": step["over"], "after": step["variant"]}
-    of_pair = {table: {when: rows.get(name, {}) for when, name in pair.items()} for table, rows in measured.items()}
+    of_pair = {
+        table: {when: rows.get(name, {}) for when, name in pair.items()}
+        for table, rows in measured.items()
+    }
     timing, counted = of_pair["timings"], of_pair["counters"]
-    row: dict[str, Any] = {key: step[key] for key in ("worklog", "variant", "over", "changed")} | {"n": SIZE}
+    row: dict[str, Any] = {key: step[key] for key in ("worklog", "variant", "over", "changed")} | {
+        "n": SIZE
+    }
     if timing["before"] and timing["after"]:
         faster = gain(timing["after"], timing["before"])
         row |= {"speedup": faster.value, "speedup_low": faster.low, "speedup_high": faster.high}
@@ -87,9 +104,14 @@ def _step_rows(step: dict[str, Any], measured: dict[str, dict[str, dict[str, Any
     for counter in step["counters"]:
         of_build = counter["key"] in of_pair["resources"]["after"]
         values = {
-            when: _known((of_pair["resources"] if of_build else counted)[when].get(counter["key"])) for when in pair
+            when: _known((of_pair["resources"] if of_build else counted)[when].get(counter["key"]))
+            for when in pair
         }
-        shown = choose(counters.shown(), counter["key"], "counter", "steps.yaml") if not of_build else None
+        shown = (
+            choose(counters.shown(), counter["key"], "counter", "steps.yaml")
+            if not of_build
+            else None
+        )
         found = row | {"counter": counter["key"], "meant": counter["meant"]} | values
         found["counter_label"] = shown.label if shown else counter["key"].replace("_", " ")
         found["unit"] = shown.unit if shown else ""
@@ -100,7 +122,9 @@ def _step_rows(step: dict[str, Any], measured: dict[str, dict[str, dict[str, Any
 
 
 def steps_table(results: Results) -> pd.DataFrame:
-    """The table, by ladder and in the order of each steps.yaml; steps that were not measured at all are left out."""
+    """The table, by ladder and in the order of each steps.yaml; steps that were not measured at all
+    are left out.
+    """
     measured = {
         "timings": _by_variant(usual(results.squares)),
         "counters": _by_variant(results.counters),
@@ -109,6 +133,8 @@ def steps_table(results: Results) -> pd.DataFrame:
     }
     rows = [row for step in ladders.steps(results.variants) for row in _step_rows(step, measured)]
     labels = dict(zip(results.variants["variant"], results.variants["label"], strict=True))
-    found = pd.DataFrame(rows, columns=[name for name in COLUMNS if name not in ("label", "over_label")])
+    found = pd.DataFrame(
+        rows, columns=[name for name in COLUMNS if name not in ("label", "over_label")]
+    )
     found = found.assign(label=found["variant"].map(labels), over_label=found["over"].map(labels))
     return found[COLUMNS]

@@ -1,8 +1,9 @@
 """summary.json: what the paper says of a results folder in a few words.
 
-machine and provenance as recorded; origin and archived; experiments with their titles, questions, kind of figure,
-sizes and the variants that were not measured; the best kernels (analysis.ladders); kernels that failed a check; what
-was left out and why; a note on all of it; counts of kernels, timings, samples and checks.
+machine and provenance as recorded; origin and archived; experiments with their titles, questions,
+kind of figure, sizes and the variants that were not measured; the best kernels (analysis.ladders);
+kernels that failed a check; what was left out and why; a note on all of it; counts of kernels,
+timings, samples and checks.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def declared() -> dict[str, dict[str, Any]]:
 
 
 def experiments(timings: pd.DataFrame) -> list[dict[str, Any]]:
-    """Every declared experiment that was timed, in the catalogue's order of its first kernel. timings: of `Results`."""
+    """Every declared experiment that was timed, in the catalogue's order of its first kernel.
+    timings: of `Results`.
+    """
     plans, found = declared(), []
     for name, rows in timings.sort_values("order", kind="stable").groupby("experiment", sort=False):
         plan = plans.get(str(name))
@@ -45,7 +48,13 @@ def experiments(timings: pd.DataFrame) -> list[dict[str, Any]]:
             continue
         timed, sizes = set(rows["variant"]), sorted(int(n) for n in rows["n"].unique())
         missing = [variant for variant in plan["variants"] if variant not in timed]
-        row = {"name": name, "title": plan["title"], "question": plan["question"], "sizes": sizes, "rows": len(rows)}
+        row = {
+            "name": name,
+            "title": plan["title"],
+            "question": plan["question"],
+            "sizes": sizes,
+            "rows": len(rows),
+        }
         found.append(row | {"data": sorted(rows["data"].unique()), "missing": missing})
     return found
 
@@ -71,11 +80,17 @@ def counts(results: Results) -> dict[str, int]:
 
 def summary_table(results: Results) -> dict[str, Any]:
     """The document."""
-    functions = results.counters[results.counters["kind"] == "baseline"] if len(results.counters) else pd.DataFrame()
+    functions = (
+        results.counters[results.counters["kind"] == "baseline"]
+        if len(results.counters)
+        else pd.DataFrame()
+    )
     columns = [name for name in ("label", "dtype", "n", "kernel") if name in functions]
     return {
         "machine": results.machine,
-        "provenance": {key: results.provenance[key] for key in OF_PROVENANCE if key in results.provenance},
+        "provenance": {
+            key: results.provenance[key] for key in OF_PROVENANCE if key in results.provenance
+        },
         "name": results.name,
         "model": results.model,
         "archived": results.archived,

@@ -1,8 +1,9 @@
-"""timings.csv: every timing of a results folder, with the kernel's place in the catalogue and its gain.
+"""timings.csv: every timing of a results folder, with the kernel's place in the catalogue and its
+gain.
 
-worklog is the folder of the ladder that a variant belongs to, "ours" or "library". fraction is of cuBLAS,
-interleaved; gain says how many times as fast a kernel is as the one that it builds on, in the same experiment.
-Fractions are of one, times in microseconds, clocks in MHz, power in watts.
+worklog is the folder of the ladder that a variant belongs to, "ours" or "library". fraction is of
+cuBLAS, interleaved; gain says how many times as fast a kernel is as the one that it builds on, in
+the same experiment. Fractions are of one, times in microseconds, clocks in MHz, power in watts.
 """
 
 from __future__ import annotations
@@ -15,19 +16,48 @@ from analysis.results import Results
 
 SAME = ["experiment", "m", "n", "k", "alpha", "beta", "clock_policy", "data"]
 WITH_ENDS = ("tflops", "fraction", "fraction_isolated")
-COLUMNS = ["experiment", "worklog", "variant", "label", "kind", "dtype", "m", "n", "k", "alpha", "beta", "data"]
-COLUMNS += ["clock_policy", *(f"{name}{end}" for name in WITH_ENDS for end in ("", "_low", "_high"))]
-COLUMNS += ["fraction_per_clock", "gain", "builds_on", "time_us", "sm_clock_mhz", "clock_held", "flop_per_clock_sm"]
+COLUMNS = [
+    "experiment",
+    "worklog",
+    "variant",
+    "label",
+    "kind",
+    "dtype",
+    "m",
+    "n",
+    "k",
+    "alpha",
+    "beta",
+    "data",
+]
+COLUMNS += [
+    "clock_policy",
+    *(f"{name}{end}" for name in WITH_ENDS for end in ("", "_low", "_high")),
+]
+COLUMNS += [
+    "fraction_per_clock",
+    "gain",
+    "builds_on",
+    "time_us",
+    "sm_clock_mhz",
+    "clock_held",
+    "flop_per_clock_sm",
+]
 COLUMNS += ["power_w", "gflop_per_j", "throttle_reasons", "processes", "samples", "rejected"]
 
 
 def with_gains(rows: pd.DataFrame) -> pd.DataFrame:
-    """Timings with `gain`; NaN where the kernel that one builds on was not timed in the same experiment."""
+    """Timings with `gain`; NaN where the kernel that one builds on was not timed in the same
+    experiment.
+    """
     table = rows.to_dict("records")
-    known = {(*(row[key] for key in SAME), row["variant"]): row for row in reversed(table)}  # the first of several
+    # the first of several
+    known = {(*(row[key] for key in SAME), row["variant"]): row for row in reversed(table)}
     before = [known.get((*(row[key] for key in SAME), row["builds_on"])) for row in table]
     pairs = zip(table, before, strict=True)
-    return rows.assign(gain=[gain(row, other).value if other else float("nan") for row, other in pairs])
+    return rows.assign(
+        gain=[gain(row, other).value if other else float("nan") for row, other in pairs]
+    )
 
 
 def timings_table(results: Results) -> pd.DataFrame:

@@ -1,11 +1,12 @@
-"""Runs kernels on the emulator: correctness checks, predictions of counters, bounds on cycles, widths of shared
-accesses, and those of them that pictures show.
+"""Runs kernels on the emulator: correctness checks, predictions of counters, bounds on cycles,
+widths of shared accesses, and those of them that pictures show.
 
     python -m experiments.emulation sgemm_warptile sgemm_naive --problem 4096 --build-dir DIR --out-dir OUT
 
 writes checks.csv, predictions.csv, bounds.csv, shared_widths.csv and bank_accesses.json (for
-`experiments.emulation.bank_pictures`). Where a few blocks do not predict a problem, predictions and bounds have no
-rows for that problem, and the reason is logged. A dispatcher has checks and predictions, of the kernels that it picks.
+`experiments.emulation.bank_pictures`). Where a few blocks do not predict a problem, predictions and
+bounds have no rows for that problem, and the reason is logged. A dispatcher has checks and
+predictions, of the kernels that it picks.
 """
 
 from __future__ import annotations
@@ -19,8 +20,22 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, choose, run_command, write_json, write_rows
-from experiments.command_line import add_build_dir, add_problems, add_variants, find_machine, find_runnable
-from experiments.emulation import RESULTS, bank_pictures, bounds, compare_gpu, launching, predictions, widths
+from experiments.command_line import (
+    add_build_dir,
+    add_problems,
+    add_variants,
+    find_machine,
+    find_runnable,
+)
+from experiments.emulation import (
+    RESULTS,
+    bank_pictures,
+    bounds,
+    compare_gpu,
+    launching,
+    predictions,
+    widths,
+)
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages.check import Shared, check_cases, report
 from experiments.stages.machine_code import code_of
@@ -36,7 +51,11 @@ Rows = list[dict[str, Any]]
 
 
 def predicted_and_least(
-    entry: Runnable, problems: list[ProblemSpec], kernels: dict[str, Kernel], build_dir: Path, machine: Machine
+    entry: Runnable,
+    problems: list[ProblemSpec],
+    kernels: dict[str, Kernel],
+    build_dir: Path,
+    machine: Machine,
 ) -> tuple[Rows, Rows]:
     """Predictions and bounds; what is left out is logged."""
     predicted: Rows = []
@@ -46,9 +65,13 @@ def predicted_and_least(
             variant = entry.pick(problem.of(entry.b_layout))
             kernel = kernels[variant.name]
             found = predictions.predict(kernel, variant, problem, machine.sms)
-            predicted += predictions.rows(entry, problem, kernel.name, found, code_of(entry, build_dir))
+            predicted += predictions.rows(
+                entry, problem, kernel.name, found, code_of(entry, build_dir)
+            )
             if variant is entry:
-                least += bounds.rows(variant, problem, kernel, build_dir / f"{variant.name}.cubin", found, machine)
+                least += bounds.rows(
+                    variant, problem, kernel, build_dir / f"{variant.name}.cubin", found, machine
+                )
         except UserError as reason:
             logger.warning(f"{entry.name}, {problem.shown}, left out: {reason}")
     return predicted, least
@@ -74,7 +97,10 @@ class Found:
 
 
 def problems_of(options: argparse.Namespace) -> Mapping[str, list[ProblemSpec]]:
-    """The problems that are predicted of each variant. Raises `UserError` for a name that is not run."""
+    """The problems that are predicted of each variant.
+
+    Raises `UserError` for a name that is not run.
+    """
     found = {name: list(options.problem) for name in options.variants}
     for name, *texts in options.predict:
         choose(found, name, "variant", "--predict").extend(map(ProblemSpec.parse, texts))
@@ -82,11 +108,15 @@ def problems_of(options: argparse.Namespace) -> Mapping[str, list[ProblemSpec]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Run variants on the emulator, and report what that shows.")
+    parser = argparse.ArgumentParser(
+        description="Run variants on the emulator, and report what that shows."
+    )
     add_variants(parser)
     add_problems(parser, "that are predicted")
     words = "a variant, and problems that are predicted of it alone; may be given several times"
-    parser.add_argument("--predict", nargs="+", action="append", default=[], metavar="WORD", help=words)
+    parser.add_argument(
+        "--predict", nargs="+", action="append", default=[], metavar="WORD", help=words
+    )
     add_build_dir(parser)
     parser.add_argument(
         "--machine",
@@ -95,7 +125,9 @@ def main() -> None:
         help="whose rates bounds have: the first that ptxsim knows, or a .toml file",
     )
     parser.add_argument("--seed", type=int, help="of the first check; drawn afresh when left out")
-    parser.add_argument("--results", action="store_true", help="keep results, for experiments.emulation.compare_gpu")
+    parser.add_argument(
+        "--results", action="store_true", help="keep results, for experiments.emulation.compare_gpu"
+    )
     parser.add_argument("--out-dir", required=True, type=Path)
     options = parser.parse_args()
     known = [name for name in options.machine if name in machines.PRESETS]

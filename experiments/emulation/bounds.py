@@ -1,4 +1,6 @@
-"""The least cycles that each resource of a GPU needs for a kernel, and estimates next to them: rows of bounds.csv."""
+"""The least cycles that each resource of a GPU needs for a kernel, and estimates next to them: rows
+of bounds.csv.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,24 @@ def compute(
     """The bounds on a launch. Raises `UserError` where ptxsim cannot tell them."""
     with launching.refusals():
         return bounds.compute(
-            sass.read(cubin, kernel.name), kernel.program, predicted.work, machine, variant.shared_bytes
+            sass.read(cubin, kernel.name),
+            kernel.program,
+            predicted.work,
+            machine,
+            variant.shared_bytes,
         )
 
 
 def rows(
-    variant: Variant, problem: ProblemSpec, kernel: ptxsim.Kernel, cubin: Path, predicted: Prediction, machine: Machine
+    variant: Variant,
+    problem: ProblemSpec,
+    kernel: ptxsim.Kernel,
+    cubin: Path,
+    predicted: Prediction,
+    machine: Machine,
 ) -> list[dict[str, Any]]:
-    """For one problem; without units whose work only an estimate of executions tells. Raises `UserError` where there
-    can be none."""
+    """For one problem; without units whose work only an estimate of executions tells. Raises
+    `UserError` where there can be none."""
     found = compute(variant, kernel, cubin, predicted, machine)
     if found.unrated:
         raise UserError(f"{variant.name}: no rate is known for {', '.join(found.unrated)}")

@@ -1,13 +1,14 @@
-"""Runs kernels on the GPU and on ptxsim with the same inputs, and compares the two results bit by bit.
+"""Runs kernels on the GPU and on ptxsim with the same inputs, and compares the two results bit by
+bit.
 
     python -m experiments.emulation.compare_gpu sgemm_warptile --build-dir results/build/sm_90a \
         --out emulator_next_to_gpu.csv
 
-With --emulated, the emulator's results are those that `python -m experiments.emulation --results` kept, and nothing is
-emulated again. In fp32 the program states the order of every addition, so that the two must be equal in every bit;
-persistent kernels are launched with the emulator's number of blocks, by which some divide their sums. What the tensor
-cores do inside one mma is not documented: there the two may differ by what both bounds of `experiments.stages.verify`
-allow.
+With --emulated, the emulator's results are those that `python -m experiments.emulation --results`
+kept, and nothing is emulated again. In fp32 the program states the order of every addition, so that
+the two must be equal in every bit; persistent kernels are launched with the emulator's number of
+blocks, by which some divide their sums. What the tensor cores do inside one mma is not documented:
+there the two may differ by what both bounds of `experiments.stages.verify` allow.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def _emulator() -> str:
 
 
 def chosen(variant: Variant) -> list[Case]:
-    """The cases that both run: those with every kind of scalar, padded rows and odd shapes, up to `FLOP`."""
+    """The cases that both run: those with every kind of scalar, padded rows and odd shapes, up to
+    `FLOP`.
+    """
     return [
         case
         for case in cases(variant)
@@ -64,11 +67,19 @@ def chosen(variant: Variant) -> list[Case]:
 
 
 def compare(
-    p: Problem, types: Types, a: np.ndarray, b: np.ndarray, c0: np.ndarray, one: np.ndarray, other: np.ndarray
+    p: Problem,
+    types: Types,
+    a: np.ndarray,
+    b: np.ndarray,
+    c0: np.ndarray,
+    one: np.ndarray,
+    other: np.ndarray,
 ) -> tuple[int, float | None]:
-    """How many elements differ in any bit, and the largest difference as a share of twice the rounding bound.
+    """How many elements differ in any bit, and the largest difference as a share of twice the
+    rounding bound.
 
-    Twice, since the two may lie on either side of the exact result. None where a difference is not finite.
+    Twice, since the two may lie on either side of the exact result. None where a difference is not
+    finite.
     """
     bits = np.dtype(f"u{one.dtype.itemsize}")
     differing = int((one.view(bits) != other.view(bits)).sum())
@@ -102,15 +113,23 @@ def keep(path: Path, entry: Runnable, checked: Iterable[Checked]) -> None:
 
 
 def kept(folders: Sequence[Path], variant: Variant) -> dict[str, Emulated]:
-    """What `keep` wrote in one of these folders, by the name of the case. Raises `UserError` for another file."""
+    """What `keep` wrote in one of these folders, by the name of the case.
+
+    Raises `UserError` for another file.
+    """
     paths = [folder / f"{variant.name}.npz" for folder in folders]
     path = next(filter(Path.is_file, paths), paths[-1])
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key].view(variant.types.c.numpy) for key in file.files}
-            return {key.partition(" ")[2]: Emulated(int(key.partition(" ")[0]), c) for key, c in arrays.items()}
+            return {
+                key.partition(" ")[2]: Emulated(int(key.partition(" ")[0]), c)
+                for key, c in arrays.items()
+            }
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path}: not the results of an emulated kernel ({error}); emulate it again") from error
+        raise UserError(
+            f"{path}: not the results of an emulated kernel ({error}); emulate it again"
+        ) from error
 
 
 def emulate(variant: Variant, emulator: Device, seed: int) -> dict[str, Emulated]:
@@ -127,7 +146,10 @@ def agree(
     gpu: AbstractContextManager[Device],
     emulated: Mapping[str, Emulated],
 ) -> list[dict[str, Any]]:
-    """Rows of emulator_next_to_gpu.csv, of the cases that were emulated. The GPU is held only while it runs."""
+    """Rows of emulator_next_to_gpu.csv, of the cases that were emulated.
+
+    The GPU is held only while it runs.
+    """
     todo = [case for case in chosen(variant) if case.name in emulated]
     prepared = [prepare(variant, case, emulated[case.name].seed) for case in todo]
     with gpu as opened:
@@ -137,16 +159,27 @@ def agree(
         p, other = inputs.case.problem, emulated[inputs.case.name].c
         differing, worst = compare(p, variant.types, inputs.a, inputs.b, inputs.c0, one, other)
         right = differing == 0 if variant.dtype == "fp32" else worst is not None and worst <= 1.0
-        row: dict[str, Any] = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
+        row: dict[str, Any] = {
+            "variant": variant.name,
+            "dtype": variant.dtype,
+            "case": inputs.case.name,
+        }
         row |= p.numbers | {"seed": inputs.seed}
-        row |= {"elements": p.m * p.n, "differing": differing, "difference_over_bound": worst, "passed": right}
+        row |= {
+            "elements": p.m * p.n,
+            "differing": differing,
+            "difference_over_bound": worst,
+            "passed": right,
+        }
         table.append(row | {"code_hash": opened.code_hash(variant)})
     return table
 
 
 def result(device: Device, variant: Variant, inputs: Inputs) -> np.ndarray:
     """C as the device leaves it."""
-    return _c_of(inputs, device.run(variant, inputs.case.problem, inputs.before, inputs.case.offset)[2])
+    return _c_of(
+        inputs, device.run(variant, inputs.case.problem, inputs.before, inputs.case.offset)[2]
+    )
 
 
 def _c_of(inputs: Inputs, c: np.ndarray) -> np.ndarray:
@@ -155,7 +188,11 @@ def _c_of(inputs: Inputs, c: np.ndarray) -> np.ndarray:
 
 
 def measured(
-    variants: list[Variant], build_dir: Path, emulated: Sequence[Path], store_: store.Store, seed: int
+    variants: list[Variant],
+    build_dir: Path,
+    emulated: Sequence[Path],
+    store_: store.Store,
+    seed: int,
 ) -> Iterator[tuple[Place, Measurement]]:
     """The comparison of each variant, kept or made now.
 
@@ -174,15 +211,23 @@ def measured(
         gpu = HeldGpu(build_dir, watch, launching.sms_of)
 
         def compared(variant: Variant) -> Measurement:
-            made = kept(emulated, variant) if emulated else emulate(variant, EmulatedDevice(build_dir), seed)
+            made = (
+                kept(emulated, variant)
+                if emulated
+                else emulate(variant, EmulatedDevice(build_dir), seed)
+            )
             rows = agree(variant, gpu, made)
             return Measurement(basis(variant), gpu.session.name, {TABLE: rows})
 
         yield compared
 
     failed = []
-    found = {variant.name: store_.find(place(variant), basis(variant).__eq__) for variant in variants}
-    for variant, one in work_through([variant for variant in variants if not found[variant.name]], opened):
+    found = {
+        variant.name: store_.find(place(variant), basis(variant).__eq__) for variant in variants
+    }
+    for variant, one in work_through(
+        [variant for variant in variants if not found[variant.name]], opened
+    ):
         if isinstance(one, Failure):
             failed.append(f"{variant.name}: {one.reason}")
             continue
@@ -195,13 +240,17 @@ def measured(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Compare the GPU's results with the emulator's, bit by bit.")
+    parser = argparse.ArgumentParser(
+        description="Compare the GPU's results with the emulator's, bit by bit."
+    )
     add_variants(parser)
     add_build_dir(parser)
     add_store(parser)
     words = "folders in which the emulator's results are kept; default: they are made now"
     parser.add_argument("--emulated", type=Path, nargs="+", default=[], metavar="DIR", help=words)
-    parser.add_argument("--seed", type=int, help="of the first case of each; drawn afresh when left out")
+    parser.add_argument(
+        "--seed", type=int, help="of the first case of each; drawn afresh when left out"
+    )
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     variants = []
@@ -214,7 +263,9 @@ def main() -> None:
     with store.opened(options.store) as store_:
         found = dict(measured(variants, options.build_dir, options.emulated, store_, seed))
     for place, one in found.items():
-        differing, elements = (sum(row[key] for row in one.rows[TABLE]) for key in ("differing", "elements"))
+        differing, elements = (
+            sum(row[key] for row in one.rows[TABLE]) for key in ("differing", "elements")
+        )
         logger.info(f"{place.variant}: {differing} of {elements} elements differ from the GPU's")
     write_rows(options.out, TABLE, [row for one in found.values() for row in one.rows[TABLE]])
 

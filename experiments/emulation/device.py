@@ -20,22 +20,31 @@ from kernels.catalogue import Entry, Problem, Runnable, Variant
 
 
 class EmulatedDevice:
-    """ptxsim, on the PTX that the cubin was made from. Its own watch over memory takes the guard bands' place.
+    """ptxsim, on the PTX that the cubin was made from. Its own watch over memory takes the guard
+    bands' place.
 
-    `loaded`: kernels that are there already, by variant. `sms`: of the GPU that it stands for, which a persistent
-    kernel's grid follows; None: those of `launching.sms_of`.
+    `loaded`: kernels that are there already, by variant. `sms`: of the GPU that it stands for,
+    which a persistent kernel's grid follows; None: those of `launching.sms_of`.
     """
 
     name = "ptxsim"
 
     def __init__(
-        self, build_dir: Path, loaded: Mapping[str, ptxsim.Kernel] | None = None, sms: int | None = None
+        self,
+        build_dir: Path,
+        loaded: Mapping[str, ptxsim.Kernel] | None = None,
+        sms: int | None = None,
     ) -> None:
         self.build_dir, self.sms = build_dir, sms
         self._loaded = dict(loaded or {})
 
-    def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
-        """See `experiments.stages.check.Device.run`. A fault that the emulator finds is a `UserError` too."""
+    def run(
+        self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int
+    ) -> list[np.ndarray]:
+        """See `experiments.stages.check.Device.run`.
+
+        A fault that the emulator finds is a `UserError` too.
+        """
         arrays, spans = self._launch(variant, problem, buffers, offset)
         after = [buffer.copy() for buffer in buffers]
         for buffer, span, array in zip(after, spans, arrays, strict=True):
@@ -50,7 +59,9 @@ class EmulatedDevice:
         """See `experiments.stages.check.Device.grid`."""
         return kernel.grid(problem, self.sms or launching.sms_of(kernel, problem))
 
-    def stores(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> Stores:
+    def stores(
+        self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int
+    ) -> Stores:
         """See `experiments.stages.check.Device.stores`."""
         seen: list[Owners] = []
 
@@ -59,7 +70,10 @@ class EmulatedDevice:
             return seen
 
         self._launch(variant, problem, buffers, offset, observe)
-        owner, line = (flat.reshape(problem.m, problem.ldc)[:, : problem.n] for flat in (seen[0].found, seen[0].line))
+        owner, line = (
+            flat.reshape(problem.m, problem.ldc)[:, : problem.n]
+            for flat in (seen[0].found, seen[0].line)
+        )
         return Stores(owner, line, tuple(seen[0].lines))
 
     def _launch(
@@ -70,21 +84,35 @@ class EmulatedDevice:
         offset: int,
         observe: Callable[[ptxsim.Array], Iterable[ptxsim.Observer]] = lambda c: (),
     ) -> tuple[list[ptxsim.Array], list[slice]]:
-        """A, B and C after a launch, and where in the buffers they lie; `observe`: who watches, given C."""
-        starts = {name: offset * buffer.itemsize for name, buffer in zip("ABC", buffers, strict=True)}
+        """A, B and C after a launch, and where in the buffers they lie; `observe`: who watches,
+        given C.
+        """
+        starts = {
+            name: offset * buffer.itemsize for name, buffer in zip("ABC", buffers, strict=True)
+        }
         variant = variant.pick(p, starts)
         if variant.name not in self._loaded:
             self._loaded[variant.name] = launching.load(variant, self.build_dir, cubin=False)
-        spans = [slice(GUARD + offset, GUARD + offset + rows * ld) for rows, _, ld in p.stored.values()]
+        spans = [
+            slice(GUARD + offset, GUARD + offset + rows * ld) for rows, _, ld in p.stored.values()
+        ]
         arrays = [
-            ptxsim.Array(x[span], name, starts[name], unwritten=(p.beta if name == "C" else p.alpha) == 0)
+            ptxsim.Array(
+                x[span], name, starts[name], unwritten=(p.beta if name == "C" else p.alpha) == 0
+            )
             for x, span, name in zip(buffers, spans, "ABC", strict=True)
         ]
-        kernel, grid, made = self._loaded[variant.name], self.grid(variant, p), launching.Arguments()
+        kernel, grid, made = (
+            self._loaded[variant.name],
+            self.grid(variant, p),
+            launching.Arguments(),
+        )
         matrices = dict(zip("ABC", arrays, strict=True))
         with launching.refusals():
             packed = arguments.pack(variant.arguments, p, matrices, math.prod(grid), made)
-            kernel.launch(grid, variant.threads, packed, variant.shared_bytes, observers=observe(arrays[2]))
+            kernel.launch(
+                grid, variant.threads, packed, variant.shared_bytes, observers=observe(arrays[2])
+            )
         for array in made.left_zero:
             if (changed := np.flatnonzero(array.numpy())).size:
                 raise UserError(

@@ -29,7 +29,9 @@ class Arguments:
         """The matrix ends where it does."""
         return ptxsim.Texture(matrix, 4, TEXTURE_ALIGNMENT, nbytes)
 
-    def tensor_map(self, matrix: ptxsim.Array, rows: int, columns: int, ld: int, spec: TensorMap) -> ptxsim.TensorMap:
+    def tensor_map(
+        self, matrix: ptxsim.Array, rows: int, columns: int, ld: int, spec: TensorMap
+    ) -> ptxsim.TensorMap:
         """Over the matrix as it lies in memory."""
         pitch = ld * matrix.numpy().itemsize
         return ptxsim.TensorMap(
@@ -43,7 +45,9 @@ class Arguments:
 
     def workspace(self, nbytes: int, spec: Workspace) -> ptxsim.Array:
         """Memory that nobody wrote, or zero."""
-        array = ptxsim.Array(np.zeros(nbytes, np.uint8), spec.name, unwritten=spec.zeroed == "never")
+        array = ptxsim.Array(
+            np.zeros(nbytes, np.uint8), spec.name, unwritten=spec.zeroed == "never"
+        )
         if spec.zeroed == "once":
             self.left_zero.append(array)
         return array
@@ -76,16 +80,18 @@ def load_file(path: Path, cubin: Path | None = None) -> ptxsim.Kernel:
 
 
 def sms_of(kernel: Variant, problem: Problem) -> int:
-    """The SMs of the GPU that a check is emulated on: few, so that small problems take a persistent kernel's blocks
-    round their loop.
+    """The SMs of the GPU that a check is emulated on: few, so that small problems take a persistent
+    kernel's blocks round their loop.
 
-    Few tiles take no block round. Then there are more SMs, so that blocks which share a tile outnumber its steps.
+    Few tiles take no block round. Then there are more SMs, so that blocks which share a tile
+    outnumber its steps.
     """
     return MORE_SMS if math.prod(kernel.tiles(problem)) <= FEW_SMS else FEW_SMS
 
 
 def to_count(variant: Variant, problem: Problem, sms: int = FEW_SMS) -> dict[str, Any]:
-    """Arguments of `Kernel.launch` or `banks.accesses` for a launch that is only counted: all matrices are zero.
+    """Arguments of `Kernel.launch` or `banks.accesses` for a launch that is only counted: all
+    matrices are zero.
 
     `sms`: of the GPU, which a persistent kernel's grid follows.
     """

@@ -13,8 +13,9 @@ from ptxsim.ptx.sources import places
 class Owners(Observer):
     """Remembers the last thread that stored to each element of an array, of `element_bytes` each.
 
-    After a launch, `found` has for each element block x threads of a block + thread, and `line` the index in `lines` of
-    the store's place in the source; -1 where no thread stored, or no line is known.
+    After a launch, `found` has for each element block x threads of a block + thread, and `line` the
+    index in `lines` of the store's place in the source; -1 where no thread stored, or no line is
+    known.
     """
 
     def __init__(self, array: Array, element_bytes: int) -> None:

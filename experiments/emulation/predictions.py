@@ -1,8 +1,9 @@
-"""Hardware counters of a kernel as the emulator predicts them (ptxsim's `predict`): rows of predictions.csv.
+"""Hardware counters of a kernel as the emulator predicts them (ptxsim's `predict`): rows of
+predictions.csv.
 
-Counts follow the cubin where ptxas merged shared accesses; `widths` says where a rule would err. A persistent
-kernel's blocks compute several tiles each, and may share the last ones of a large problem: its counts follow from
-launches of few tiles (`predict_from`).
+Counts follow the cubin where ptxas merged shared accesses; `widths` says where a rule would err. A
+persistent kernel's blocks compute several tiles each, and may share the last ones of a large
+problem: its counts follow from launches of few tiles (`predict_from`).
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ from kernels.problem import ProblemSpec
 from ptxsim.count.prediction import Prediction, Sample, predict_from
 
 UNITS = {"inst_executed": "inst", "bytes_per_sector": "byte/sector", "sectors": "sector"}
-# Steps over k of small launches, tried in turn: rings of buffers first fill, and unrolled loops must come round
+# Steps over k of small launches, tried in turn: rings of buffers first fill, and unrolled loops
+# must come round
 STEPS = ((3, 4, 5), (9, 10, 11), (12, 16, 20))
 STEP = 32  # of k, or the least multiple of the tile's from there
 DIVIDED = 3  # times the last of these steps: tiles are worth dividing
 
 
 def predict(kernel: ptxsim.Kernel, variant: Variant, problem: ProblemSpec, sms: int) -> Prediction:
-    """What a launch on a GPU with so many `sms` counts. Raises `UserError` where it cannot be predicted."""
+    """What a launch on a GPU with so many `sms` counts.
+
+    Raises `UserError` where it cannot be predicted.
+    """
     large = problem.of(variant.b_layout)
     if reason := variant.refusal(large):
         raise UserError(reason)
@@ -42,14 +47,20 @@ def predict(kernel: ptxsim.Kernel, variant: Variant, problem: ProblemSpec, sms: 
 
 
 def unit(variant: Variant) -> int:
-    """What sizes are best a multiple of: two tiles, steps of k, and what the kernel itself asks for."""
+    """What sizes are best a multiple of: two tiles, steps of k, and what the kernel itself asks
+    for.
+    """
     return math.lcm(*_sides(variant), _step(variant), *variant.multiples.values())
 
 
 def parts(variant: Variant, problem: Problem, sms: int) -> int:
-    """Parts of tiles that one cluster of a stream-K kernel leaves for another to add; 0 for other kernels."""
+    """Parts of tiles that one cluster of a stream-K kernel leaves for another to add; 0 for other
+    kernels.
+    """
     blocks = math.prod(variant.cluster)
-    clusters, tiles = (math.prod(n) // blocks for n in (variant.grid(problem, sms), variant.tiles(problem)))
+    clusters, tiles = (
+        math.prod(n) // blocks for n in (variant.grid(problem, sms), variant.tiles(problem))
+    )
     steps = -(-problem.k // variant.tile["k"])
     left, sharing = cost.stream_k(variant, tiles, steps, clusters)
     begins = [left * steps * cluster // sharing for cluster in range(sharing)]
@@ -65,21 +76,30 @@ def _sample(variant: Variant, problem: Problem, sms: int) -> Sample:
 
 
 def _from_samples(kernel: ptxsim.Kernel, variant: Variant, large: Problem, sms: int) -> Prediction:
-    """Raises `PtxsimError` where the counts of launches with few tiles are not linear in their work."""
+    """Raises `PtxsimError` where the counts of launches with few tiles are not linear in their
+    work.
+    """
     step, (m, n) = _step(variant), _sides(variant)
     if large.k % step or large.m % m or large.n % n:
         size = f"{large.m}x{large.n}x{large.k}"
-        raise UserError(f"{variant.name}: {size} is not made of whole tiles and stretches of k = {step}")
+        raise UserError(
+            f"{variant.name}: {size} is not made of whole tiles and stretches of k = {step}"
+        )
     refused = None
     for steps in STEPS:
         if (large.k // step - steps[0]) % (steps[1] - steps[0]):
             continue  # another remainder than these launches have
         try:
-            samples = [_sample(variant, *launch) for launch in _small(variant, large, sms, [n * step for n in steps])]
+            samples = [
+                _sample(variant, *launch)
+                for launch in _small(variant, large, sms, [n * step for n in steps])
+            ]
             return predict_from(kernel, _sample(variant, large, sms), samples)
         except ptxsim.PtxsimError as error:
             refused = refused or error
-    raise refused or ptxsim.PtxsimError(f"k = {large.k} has another remainder than the small launches")
+    raise refused or ptxsim.PtxsimError(
+        f"k = {large.k} has another remainder than the small launches"
+    )
 
 
 def _step(variant: Variant) -> int:
@@ -93,8 +113,12 @@ def _sides(variant: Variant) -> tuple[int, int]:
     return max(2, clusters["m"]) * variant.tile["m"], max(2, clusters["n"]) * variant.tile["n"]
 
 
-def _small(variant: Variant, large: Problem, sms: int, depths: list[int]) -> Iterator[tuple[Problem, int]]:
-    """Problems of 2 x 2 tiles, each with two grids, and two that divide tiles if the large one does; with SMs."""
+def _small(
+    variant: Variant, large: Problem, sms: int, depths: list[int]
+) -> Iterator[tuple[Problem, int]]:
+    """Problems of 2 x 2 tiles, each with two grids, and two that divide tiles if the large one
+    does; with SMs.
+    """
     m, n = _sides(variant)
     tiles = math.prod(variant.tiles(replace(large, m=m, n=n)))
     for few, k in itertools.product((1, tiles), depths):
@@ -109,11 +133,17 @@ def _small(variant: Variant, large: Problem, sms: int, depths: list[int]) -> Ite
             found.add(divided)
             yield problem, few
     if len(found) < 2:
-        raise ptxsim.PtxsimError("no two small launches divide tiles among blocks, as the large one does")
+        raise ptxsim.PtxsimError(
+            "no two small launches divide tiles among blocks, as the large one does"
+        )
 
 
-def rows(entry: Runnable, problem: ProblemSpec, kernel: str, predicted: Prediction, code: str) -> list[dict[str, Any]]:
-    """For one problem; `kernel` is the name of the function that runs, `code` the entry's code hash."""
+def rows(
+    entry: Runnable, problem: ProblemSpec, kernel: str, predicted: Prediction, code: str
+) -> list[dict[str, Any]]:
+    """For one problem; `kernel` is the name of the function that runs, `code` the entry's code
+    hash.
+    """
     shape = {"variant": entry.name, **problem.row}
     return [
         {

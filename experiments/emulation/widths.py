@@ -1,8 +1,8 @@
-"""Widths of a kernel's shared-memory accesses by source line, predicted from its PTX and found in its cubin: rows of
-shared_widths.csv.
+"""Widths of a kernel's shared-memory accesses by source line, predicted from its PTX and found in
+its cubin: rows of shared_widths.csv.
 
-ptxas merges neighbouring accesses; the emulator's counters rest on knowing which (the rule: ptxsim/ptx/merging.py).
-That the two differ on a line is no fault of the kernel.
+ptxas merges neighbouring accesses; the emulator's counters rest on knowing which (the rule:
+ptxsim/ptx/merging.py). That the two differ on a line is no fault of the kernel.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Compiles and emulates what the worklogs' texts speak of and the experiments do not have, and records it next to them.
+"""Compiles and emulates what the worklogs' texts speak of and the experiments do not have, and
+records it next to them.
 
     python -m experiments.emulation.worklog_tables        # for every worklog, some seconds a kernel
 
-`compiled` in a worklog's source.yaml names kernels by architecture: compiled.csv has a row of resources.csv for each,
-so that a text's registers, spills and instructions are compared on its author's GPU. `emulated` names problems, whose
-counters are in emulated.csv. The texts' kernels read C, ours only where beta is not 0, as it is in no ladder. Which
-bytes and sectors a kernel asks for follows from its addresses alone.
+`compiled` in a worklog's source.yaml names kernels by architecture: compiled.csv has a row of
+resources.csv for each, so that a text's registers, spills and instructions are compared on its
+author's GPU. `emulated` names problems, whose counters are in emulated.csv. The texts' kernels read
+C, ours only where beta is not 0, as it is in no ladder. Which bytes and sectors a kernel asks for
+follows from its addresses alone.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ ARCH, SMS = "sm_90a", 132  # of an H200; neither changes what a kernel asks of g
 logger = logging.getLogger(__name__)
 
 
-def compiled(cases: Mapping[str, Sequence[str]], source: object, nvcc: str | None = None) -> list[dict[str, Any]]:
+def compiled(
+    cases: Mapping[str, Sequence[str]], source: object, nvcc: str | None = None
+) -> list[dict[str, Any]]:
     """A row of resources.csv for each kernel of each architecture.
 
     Raises `UserError` for a kernel that the catalogue does not have, naming `source`, and with the
@@ -46,11 +50,13 @@ def compiled(cases: Mapping[str, Sequence[str]], source: object, nvcc: str | Non
     return found
 
 
-def emulated(cases: Sequence[Mapping[str, Any]], source: object, nvcc: str | None = None) -> list[dict[str, Any]]:
+def emulated(
+    cases: Sequence[Mapping[str, Any]], source: object, nvcc: str | None = None
+) -> list[dict[str, Any]]:
     """A row for each problem and counter.
 
-    Raises `UserError` for a kernel that the catalogue does not have, naming `source`, and for a size that is
-    not a multiple of its tiles.
+    Raises `UserError` for a kernel that the catalogue does not have, naming `source`, and for a
+    size that is not a multiple of its tiles.
     """
     found = []
     for case in cases:
@@ -59,7 +65,9 @@ def emulated(cases: Sequence[Mapping[str, Any]], source: object, nvcc: str | Non
             build_variant(variant.name, ARCH, folder, nvcc)
             problem = replace(ProblemSpec.square(case["size"]), beta=case["beta"])
             predicted = predictions.predict(launching.load(variant, folder), variant, problem, SMS)
-        logger.info(f"{variant.name}, n = {case['size']}, beta = {case['beta']:g}: {len(predicted.totals)} counters")
+        logger.info(
+            f"{variant.name}, n = {case['size']}, beta = {case['beta']:g}: {len(predicted.totals)} counters"
+        )
         shape = {"variant": variant.name, "size": case["size"], "beta": case["beta"], "arch": ARCH}
         found += [
             {**shape, "metric": metric, "value": float(value), "source_hash": variant.source_hash}
@@ -70,14 +78,24 @@ def emulated(cases: Sequence[Mapping[str, Any]], source: object, nvcc: str | Non
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--nvcc", metavar="PATH", help="the compiler (default: the one found on PATH)")
+    parser.add_argument(
+        "--nvcc", metavar="PATH", help="the compiler (default: the one found on PATH)"
+    )
     options = parser.parse_args()
     for source in worklogs.sources().values():
         path = source["folder"] / "source.yaml"
         if "compiled" in source:
-            write_rows(source["folder"] / "compiled.csv", "resources", compiled(source["compiled"], path, options.nvcc))
+            write_rows(
+                source["folder"] / "compiled.csv",
+                "resources",
+                compiled(source["compiled"], path, options.nvcc),
+            )
         if "emulated" in source:
-            write_rows(source["folder"] / "emulated.csv", "emulated", emulated(source["emulated"], path, options.nvcc))
+            write_rows(
+                source["folder"] / "emulated.csv",
+                "emulated",
+                emulated(source["emulated"], path, options.nvcc),
+            )
 
 
 if __name__ == "__main__":

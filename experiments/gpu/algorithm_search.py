@@ -1,4 +1,7 @@
-"""Which of several ways to compute the same thing is fastest on this card. No GPU in it: `measure` has that."""
+"""Which of several ways to compute the same thing is fastest on this card.
+
+No GPU in it: `measure` has that.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,12 @@ class Ranking:
     time_us: float
     next: int | None = None  # the second; None where there was one alone
     next_time_us: float | None = None
-    decided: bool = True  # the second is slower, by the 95% interval of the median ratio of their times in a round
+    # the second is slower, by the 95% interval of the median ratio of their times in a round
+    decided: bool = True
 
 
-# From places in a sequence, in the order of their runs, to the time of each run in microseconds; NaN where it is spoilt
+# From places in a sequence, in the order of their runs, to the time of each run in microseconds;
+# NaN where it is spoilt
 Measure = Callable[[Sequence[int]], np.ndarray]
 
 
@@ -38,10 +43,11 @@ def fastest(count: int, measure: Measure) -> int:
 def search(count: int, measure: Measure) -> Ranking:
     """Find the fastest of `count`, which are at least one.
 
-    A first pass of three rounds has all, a second pass those within 5% of the best median, with as many rounds as take
-    half a second, 7 to 41. In a round each has one turn. Orders are drawn, so that none always follows the same one and
-    drifts of clock and temperature fall on all alike, but always from the same seed. The lowest median wins; of equals,
-    the first. Clocks vary, so another search may end otherwise between two that are equally fast.
+    A first pass of three rounds has all, a second pass those within 5% of the best median, with as
+    many rounds as take half a second, 7 to 41. In a round each has one turn. Orders are drawn, so
+    that none always follows the same one and drifts of clock and temperature fall on all alike, but
+    always from the same seed. The lowest median wins; of equals, the first. Clocks vary, so another
+    search may end otherwise between two that are equally fast.
     """
     everyone = list(range(count))
     first = _times(everyone, FIRST_ROUNDS, measure)
@@ -49,7 +55,9 @@ def search(count: int, measure: Measure) -> Ranking:
     near = [place for place in everyone if _middle(first[place]) <= best * (1 + NEAR)]
     if len(near) == 1:
         return _result(first, near[0])
-    rounds = int(np.clip(SECOND_S * 1e6 / sum(_middle(first[place]) for place in near), *SECOND_ROUNDS))
+    rounds = int(
+        np.clip(SECOND_S * 1e6 / sum(_middle(first[place]) for place in near), *SECOND_ROUNDS)
+    )
     second = _times(near, rounds, measure)
     return _result(second, min(near, key=lambda place: _middle(second[place])))
 

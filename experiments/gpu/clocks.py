@@ -1,16 +1,19 @@
-"""Locks a GPU's SM and memory clocks through NVML while a block runs, and undoes it however that ends.
+"""Locks a GPU's SM and memory clocks through NVML while a block runs, and undoes it however that
+ends.
 
     python -m experiments.stages.try_lock --lock --left-out left_out.txt
 
-tries it for a moment; without `--lock` it only writes that locking was not asked for. Clocks belong to everybody on the
-GPU, so nothing is set unless it was asked for, and nothing while another process computes there.
+tries it for a moment; without `--lock` it only writes that locking was not asked for. Clocks belong
+to everybody on the GPU, so nothing is set unless it was asked for, and nothing while another
+process computes there.
 
-The reset is registered before the lock is taken: it runs when the block ends, at an exception, SIGINT, SIGTERM or
-SIGHUP, and at the exit of the interpreter. For what cannot be caught (SIGKILL, a crash) a journal is written first, and
-the user's next run that holds the GPU, for whatever, undoes what it records. The journal lies in the user's own state
-folder ($XDG_STATE_HOME, else ~/.local/state), one a GPU, named after a hash of its UUID. A driver that is loaded anew
-has no clocks locked, so a journal from before the last boot is dropped. NVML does not tell which clocks were locked
-before: what an administrator had locked is unlocked at the end, too.
+The reset is registered before the lock is taken: it runs when the block ends, at an exception,
+SIGINT, SIGTERM or SIGHUP, and at the exit of the interpreter. For what cannot be caught (SIGKILL, a
+crash) a journal is written first, and the user's next run that holds the GPU, for whatever, undoes
+what it records. The journal lies in the user's own state folder ($XDG_STATE_HOME, else
+~/.local/state), one a GPU, named after a hash of its UUID. A driver that is loaded anew has no
+clocks locked, so a journal from before the last boot is dropped. NVML does not tell which clocks
+were locked before: what an administrator had locked is unlocked at the end, too.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ logger = logging.getLogger(__name__)
 
 TOLERANCE = 0.01  # of the target: a sample whose clock is farther off is rejected
 QUIET_S = 5.0  # how long a process that ended a moment ago may still be listed on the GPU
-UNANSWERED = (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError)  # the second: the library is too old for the query
+# the second: the library is too old for the query
+UNANSWERED = (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NOT_ASKED = (
     "not asked for; remedy: --config lock_clocks=true (needs root, and sets the GPU's clocks for everybody on it while "
@@ -54,7 +58,9 @@ BY_HAND = "by hand, as root: nvidia-smi --reset-gpu-clocks; nvidia-smi --reset-m
 
 @dataclass(frozen=True)
 class Target:
-    """The clocks that are locked, in MHz; None for a memory clock that NVML cannot lock on this GPU."""
+    """The clocks that are locked, in MHz; None for a memory clock that NVML cannot lock on this
+    GPU.
+    """
 
     sm_mhz: int
     memory_mhz: int | None
@@ -62,7 +68,11 @@ class Target:
     @property
     def clock_source(self) -> str:
         """How the clock policy was had, as in windows.csv."""
-        memory = f" and memory at {self.memory_mhz} MHz" if self.memory_mhz else ", memory clock as found"
+        memory = (
+            f" and memory at {self.memory_mhz} MHz"
+            if self.memory_mhz
+            else ", memory clock as found"
+        )
         return f"SM locked at {self.sm_mhz} MHz{memory}, through NVML"
 
 
@@ -71,10 +81,14 @@ def on_target(clock_mhz: np.ndarray | float, target_mhz: float) -> np.ndarray:
     return np.abs(np.asarray(clock_mhz, float) - target_mhz) <= TOLERANCE * target_mhz
 
 
-def choose_target(handle: object, sm_mhz: int | None = None, memory_mhz: int | None = None) -> Target:
-    """The clocks that are named, else the base clock and the highest memory clock that goes with it.
+def choose_target(
+    handle: object, sm_mhz: int | None = None, memory_mhz: int | None = None
+) -> Target:
+    """The clocks that are named, else the base clock and the highest memory clock that goes with
+    it.
 
-    Raises `UserError` with the nearest ones for a clock that the GPU does not offer, and where NVML does not tell.
+    Raises `UserError` with the nearest ones for a clock that the GPU does not offer, and where NVML
+    does not tell.
     """
     try:
         memories = pynvml.nvmlDeviceGetSupportedMemoryClocks(handle)
@@ -85,7 +99,9 @@ def choose_target(handle: object, sm_mhz: int | None = None, memory_mhz: int | N
             for mhz in ([memory_mhz] if memory_mhz else memories)
         }
     except pynvml.NVMLError as error:
-        raise UserError(f"NVML does not tell which clocks this GPU offers ({error}); none is locked") from error
+        raise UserError(
+            f"NVML does not tell which clocks this GPU offers ({error}); none is locked"
+        ) from error
     every = sorted({mhz for clocks in offered.values() for mhz in clocks})
     if not every:
         raise UserError("NVML offers no clock of this GPU to lock")
@@ -93,14 +109,18 @@ def choose_target(handle: object, sm_mhz: int | None = None, memory_mhz: int | N
         base = base_clock(handle)
         sm_mhz = min(every, key=lambda mhz: abs(mhz - base))
         if not on_target(sm_mhz, base):
-            raise UserError(f"the base clock, {base} MHz, is not offered by this GPU; {_nearest(base, every)}")
+            raise UserError(
+                f"the base clock, {base} MHz, is not offered by this GPU; {_nearest(base, every)}"
+            )
     _check_offered("lock_sm_mhz", sm_mhz, every)
     return Target(sm_mhz, max(mhz for mhz, clocks in offered.items() if sm_mhz in clocks))
 
 
 def _check_offered(key: str, mhz: int, offered: list[int]) -> None:
     if mhz not in offered:
-        raise UserError(f"{key} = {mhz} is not a clock that this GPU offers; {_nearest(mhz, offered)}")
+        raise UserError(
+            f"{key} = {mhz} is not a clock that this GPU offers; {_nearest(mhz, offered)}"
+        )
 
 
 def _nearest(mhz: int, offered: list[int]) -> str:
@@ -115,10 +135,14 @@ def base_clock(handle: object) -> int:
         raise UserError(f"the base clock is not known: no nvidia-smi on PATH; {remedy}")
     command = [tool, "base-clocks", "-i", str(pynvml.nvmlDeviceGetIndex(handle))]
     done = subprocess.run(command, capture_output=True, text=True)
-    found = re.search(r"Graphics\D*(\d+)\s*MHz", done.stdout) or re.search(r"(\d+)\s*MHz", done.stdout)
+    found = re.search(r"Graphics\D*(\d+)\s*MHz", done.stdout) or re.search(
+        r"(\d+)\s*MHz", done.stdout
+    )
     if done.returncode or not found:
         said = " ".join((done.stdout + done.stderr).split())[:80] or "nothing"
-        raise UserError(f"the base clock is not known: nvidia-smi base-clocks said {said!r}; {remedy}")
+        raise UserError(
+            f"the base clock is not known: nvidia-smi base-clocks said {said!r}; {remedy}"
+        )
     return int(found[1])
 
 
@@ -141,7 +165,9 @@ def _others(handle: object) -> str | None:
     try:
         processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
     except UNANSWERED as error:
-        raise UserError(f"NVML does not tell whether another process computes here ({error}); not locked") from error
+        raise UserError(
+            f"NVML does not tell whether another process computes here ({error}); not locked"
+        ) from error
     with contextlib.suppress(*UNANSWERED):  # no MPS
         processes = processes + pynvml.nvmlDeviceGetMPSComputeRunningProcesses(handle)
     if pids := sorted({process.pid for process in processes} - {os.getpid()}):
@@ -154,10 +180,14 @@ def _others(handle: object) -> str | None:
 
 
 @contextlib.contextmanager
-def locked(handle: object, sm_mhz: int | None = None, memory_mhz: int | None = None) -> Iterator[Target]:
-    """Lock the clocks of a GPU that is held until the block ends; the target is what samples are held against.
+def locked(
+    handle: object, sm_mhz: int | None = None, memory_mhz: int | None = None
+) -> Iterator[Target]:
+    """Lock the clocks of a GPU that is held until the block ends; the target is what samples are
+    held against.
 
-    Raises `UserError` where that is refused, with the remedy, and where the clocks cannot be reset afterwards.
+    Raises `UserError` where that is refused, with the remedy, and where the clocks cannot be reset
+    afterwards.
     """
     uuid = pynvml.nvmlDeviceGetUUID(handle)
     path = journal_path(uuid)
@@ -236,10 +266,11 @@ class _Undo:
 
 
 class _Signals:
-    """Turns the first signal that would end the process into an exception, and holds back the others.
+    """Turns the first signal that would end the process into an exception, and holds back the
+    others.
 
-    After `hold`, and once one was raised, none cuts short what undoes the lock; one that came meanwhile is raised at
-    the end of the block.
+    After `hold`, and once one was raised, none cuts short what undoes the lock; one that came
+    meanwhile is raised at the end of the block.
     """
 
     def __init__(self) -> None:
@@ -249,7 +280,8 @@ class _Signals:
     def __enter__(self) -> _Signals:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # what nohup ignores stays ignored
+                # what nohup ignores stays ignored
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
                     self._before[number] = signal.signal(number, self._arrived)
         return self
 
@@ -284,7 +316,9 @@ def journal_path(uuid: str) -> Path:
 
 
 def repair(uuid: str) -> None:
-    """Undo what a run that was killed left locked on this GPU; without a journal of one, NVML is not even asked."""
+    """Undo what a run that was killed left locked on this GPU; without a journal of one, NVML is
+    not even asked.
+    """
     path = journal_path(uuid)
     if path.exists():
         with _sole(path):
@@ -293,13 +327,17 @@ def repair(uuid: str) -> None:
 
 @contextlib.contextmanager
 def _sole(path: Path) -> Iterator[None]:
-    """Hold the journal; its lock goes with the process, so that only a dead one's journal can be had."""
+    """Hold the journal; its lock goes with the process, so that only a dead one's journal can be
+    had.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(path.with_suffix(".lock"))
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout as error:
-        raise UserError("another run holds the clocks of this GPU locked; wait for it to end") from error
+        raise UserError(
+            "another run holds the clocks of this GPU locked; wait for it to end"
+        ) from error
     try:
         yield
     finally:
@@ -333,12 +371,18 @@ def _boot_id() -> str:
 
 
 def _reset(uuid: str) -> None:
-    """Unlock both clocks; the first error is raised after both were tried. NVML need not be initialised."""
+    """Unlock both clocks; the first error is raised after both were tried.
+
+    NVML need not be initialised.
+    """
     first = None
     pynvml.nvmlInit()
     try:
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        for reset in (pynvml.nvmlDeviceResetGpuLockedClocks, pynvml.nvmlDeviceResetMemoryLockedClocks):
+        for reset in (
+            pynvml.nvmlDeviceResetGpuLockedClocks,
+            pynvml.nvmlDeviceResetMemoryLockedClocks,
+        ):
             try:
                 reset(handle)
             except pynvml.NVMLError_NotSupported:  # then it was not locked either
@@ -352,17 +396,27 @@ def _reset(uuid: str) -> None:
 
 
 def memory_off_target(handle: object, target: Target) -> str | None:
-    """How the memory clock differs from what was locked, by NVML; None where it does not, or is not known."""
+    """How the memory clock differs from what was locked, by NVML; None where it does not, or is not
+    known.
+    """
     if target.memory_mhz is None:
         return None
     try:
         mhz = pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)
     except pynvml.NVMLError_NotSupported:
         return None
-    return None if on_target(mhz, target.memory_mhz) else f"the memory ran at {mhz} MHz, not {target.memory_mhz}"
+    return (
+        None
+        if on_target(mhz, target.memory_mhz)
+        else f"the memory ran at {mhz} MHz, not {target.memory_mhz}"
+    )
 
 
 def lock_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that name clocks."""
     parser.add_argument("--sm-mhz", type=int, help="SM clock to lock; default: the base clock")
-    parser.add_argument("--memory-mhz", type=int, help="memory clock to lock; default: the highest that goes with it")
+    parser.add_argument(
+        "--memory-mhz",
+        type=int,
+        help="memory clock to lock; default: the highest that goes with it",
+    )

@@ -1,4 +1,5 @@
-"""cublasLtMatmul through ctypes: the algorithms that its heuristic proposes for a problem, each as a call.
+"""cublasLtMatmul through ctypes: the algorithms that its heuristic proposes for a problem, each as
+a call.
 
 Types and values are those of cublasLt.h; a test compiles that header, where it is, and compares.
 """
@@ -54,9 +55,14 @@ class MatmulHeuristicResult(ctypes.Structure):
 def reductions(types: Types) -> int:
     """The mask of how parts of a split k may be added up: in fp32, as every kernel here adds.
 
-    For a C of 16 bits the heuristic also has algorithms that add parts as they are stored, in 16 bits.
+    For a C of 16 bits the heuristic also has algorithms that add parts as they are stored, in 16
+    bits.
     """
-    return CUBLASLT_REDUCTION_SCHEME_MASK if types.c.bytes == 4 else CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+    return (
+        CUBLASLT_REDUCTION_SCHEME_MASK
+        if types.c.bytes == 4
+        else CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+    )
 
 
 @dataclass(frozen=True)
@@ -75,9 +81,13 @@ class Operand:
 
 
 def operands(p: Problem, a: int, b: int, c: int) -> tuple[Operand, Operand, Operand]:
-    """The first factor, the second and the result of C^T = B^T A^T, the first before `operation_of_b`."""
+    """The first factor, the second and the result of C^T = B^T A^T, the first before
+    `operation_of_b`.
+    """
     addresses = {"B": b, "A": a, "C": c}
-    first, second, result = (Operand(addresses[x], p.stored[x][1], p.stored[x][0], p.stored[x][2]) for x in addresses)
+    first, second, result = (
+        Operand(addresses[x], p.stored[x][1], p.stored[x][0], p.stored[x][2]) for x in addresses
+    )
     return first, second, result
 
 
@@ -87,7 +97,9 @@ def operation_of_b(p: Problem) -> int:
 
 
 class CublasLt:
-    """A handle of libcublasLt, and a workspace that all of its calls share: they run on one stream."""
+    """A handle of libcublasLt, and a workspace that all of its calls share: they run on one
+    stream.
+    """
 
     def __init__(self, gpu: Gpu, library: Any) -> None:
         """`library`: libcublasLt, loaded."""
@@ -101,8 +113,11 @@ class CublasLt:
         if status := getattr(self._library, name)(*arguments):
             raise UserError(f"{name} failed with status {status}")
 
-    def candidates(self, p: Problem, types: Types, a: int, b: int, c: int) -> list[Callable[[], None]]:
-        """A call for each algorithm that the heuristic gives, in its order; none where it knows none.
+    def candidates(
+        self, p: Problem, types: Types, a: int, b: int, c: int
+    ) -> list[Callable[[], None]]:
+        """A call for each algorithm that the heuristic gives, in its order; none where it knows
+        none.
 
         A call raises `UserError` where cublasLtMatmul does not take it.
         """
@@ -113,27 +128,51 @@ class CublasLt:
         results, found = (MatmulHeuristicResult * MOST_CANDIDATES)(), ctypes.c_int()
         first, second, result = described.layouts
         status = self._library.cublasLtMatmulAlgoGetHeuristic(
-            self._handle, described.operation, first, second, result, result, described.preference,
-            ctypes.c_int(MOST_CANDIDATES), results, ctypes.byref(found),
-        )  # fmt: skip
+            self._handle,
+            described.operation,
+            first,
+            second,
+            result,
+            result,
+            described.preference,
+            ctypes.c_int(MOST_CANDIDATES),
+            results,
+            ctypes.byref(found),
+        )
         if status == CUBLAS_STATUS_NOT_SUPPORTED:
             return []
         if status:
             raise UserError(f"cublasLtMatmulAlgoGetHeuristic failed with status {status}")
         return [one for one in results[: found.value] if one.state == 0]
 
-    def _bound(self, described: _Described, p: Problem, result: MatmulHeuristicResult) -> Callable[[], None]:
+    def _bound(
+        self, described: _Described, p: Problem, result: MatmulHeuristicResult
+    ) -> Callable[[], None]:
         matmul, algorithm = self._library.cublasLtMatmul, MatmulAlgo.from_buffer_copy(result.algo)
         alpha, beta = ctypes.c_float(p.alpha), ctypes.c_float(p.beta)
         first, second, output = (ctypes.c_void_p(operand.address) for operand in described.operands)
         layouts = described.layouts
         arguments = (
-            self._handle, described.operation, ctypes.byref(alpha), first, layouts[0], second, layouts[1],
-            ctypes.byref(beta), output, layouts[2], output, layouts[2], ctypes.byref(algorithm),
-            ctypes.c_void_p(self._workspace.address), ctypes.c_size_t(WORKSPACE_BYTES), self._stream,
-        )  # fmt: skip
+            self._handle,
+            described.operation,
+            ctypes.byref(alpha),
+            first,
+            layouts[0],
+            second,
+            layouts[1],
+            ctypes.byref(beta),
+            output,
+            layouts[2],
+            output,
+            layouts[2],
+            ctypes.byref(algorithm),
+            ctypes.c_void_p(self._workspace.address),
+            ctypes.c_size_t(WORKSPACE_BYTES),
+            self._stream,
+        )
 
-        def call(keep: Any = (self, described)) -> None:  # what the arguments point to lives as long as the call
+        # what the arguments point to lives as long as the call
+        def call(keep: Any = (self, described)) -> None:
             if status := matmul(*arguments):
                 raise UserError(f"cublasLtMatmul failed with status {status}")
 
@@ -144,7 +183,12 @@ class _Described:
     """A problem in cublasLt's descriptors, destroyed with this."""
 
     def __init__(
-        self, library: Any, call: Callable[..., None], p: Problem, types: Types, matrices: Sequence[Operand]
+        self,
+        library: Any,
+        call: Callable[..., None],
+        p: Problem,
+        types: Types,
+        matrices: Sequence[Operand],
     ) -> None:
         self.operands = matrices
         self._library, self._made = library, list[tuple[str, ctypes.c_void_p]]()
@@ -155,14 +199,28 @@ class _Described:
             self._made.append((f"cublasLt{kind}Destroy", handle))
             return handle
 
-        self.operation = make("MatmulDesc", ctypes.c_int(types.ab.cublas_compute), ctypes.c_int(CUDA_R_32F))
+        self.operation = make(
+            "MatmulDesc", ctypes.c_int(types.ab.cublas_compute), ctypes.c_int(CUDA_R_32F)
+        )
         if (of_b := operation_of_b(p)) != CUBLAS_OP_N:
             number, of_first = ctypes.c_int32(of_b), ctypes.c_int(CUBLASLT_MATMUL_DESC_TRANSA)
             four = ctypes.c_size_t(ctypes.sizeof(number))
-            call("cublasLtMatmulDescSetAttribute", self.operation, of_first, ctypes.byref(number), four)
+            call(
+                "cublasLtMatmulDescSetAttribute",
+                self.operation,
+                of_first,
+                ctypes.byref(number),
+                four,
+            )
         u64, i64 = ctypes.c_uint64, ctypes.c_int64
         self.layouts = [
-            make("MatrixLayout", ctypes.c_int(dtype.cuda_type), u64(one.rows), u64(one.columns), i64(one.ld))
+            make(
+                "MatrixLayout",
+                ctypes.c_int(dtype.cuda_type),
+                u64(one.rows),
+                u64(one.columns),
+                i64(one.ld),
+            )
             for one, dtype in zip(matrices, (types.ab, types.ab, types.c), strict=True)
         ]
         self.preference = make("MatmulPreference")

@@ -1,6 +1,8 @@
-"""The GPU: memory, events, kernels from cubins. Thin, and light to start (no torch: its import takes seconds).
+"""The GPU: memory, events, kernels from cubins. Thin, and light to start (no torch: its import
+takes seconds).
 
-Kernels are loaded and launched by cuda.core; memory and events go through the driver's own bindings.
+Kernels are loaded and launched by cuda.core; memory and events go through the driver's own
+bindings.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import ml_dtypes  # NumPy knows bfloat16 by it  # noqa: F401
 import numpy as np
 from cuda.bindings import driver
 from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, TensorMapDescriptor, launch
-from cuda.core._tensor_map import TensorMapL2Promotion, TensorMapSwizzle  # cuda.core 1.2 shows them nowhere else
+
+# cuda.core 1.2 shows them nowhere else
+from cuda.core._tensor_map import TensorMapL2Promotion, TensorMapSwizzle
 from cuda.core.utils import StridedMemoryView
 
 from contracts import UserError
@@ -38,11 +42,18 @@ def entry_name(ptx: Path) -> str:
 
 
 # What concerns one call alone; after any other error the context is of no use
-HARMLESS = {"CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_NOT_READY", "CUDA_ERROR_NOT_FOUND"}
+HARMLESS = {
+    "CUDA_ERROR_OUT_OF_MEMORY",
+    "CUDA_ERROR_INVALID_VALUE",
+    "CUDA_ERROR_NOT_READY",
+    "CUDA_ERROR_NOT_FOUND",
+}
 
 
 def cuda(result: tuple[Any, ...]) -> Any:
-    """The value of a driver call; where it failed, raises `UserError` or `DeviceFault` with the driver's own words."""
+    """The value of a driver call; where it failed, raises `UserError` or `DeviceFault` with the
+    driver's own words.
+    """
     status, *values = result
     if status != driver.CUresult.CUDA_SUCCESS:
         text = driver.cuGetErrorString(status)[1]
@@ -86,11 +97,20 @@ class Gpu:
 
     def harness(self, name: str, grid: Any, block: int, *arguments: Any) -> None:
         """Launch a kernel of harness.cu."""
-        launch(self.stream, LaunchConfig(grid=grid, block=block), self._harness.get_kernel(name), *arguments)
+        launch(
+            self.stream,
+            LaunchConfig(grid=grid, block=block),
+            self._harness.get_kernel(name),
+            *arguments,
+        )
 
     def harness_launcher(self, name: str, grid: int, block: int) -> Callable[..., None]:
         """The same, prepared for many launches."""
-        config, kernel, stream = LaunchConfig(grid=grid, block=block), self._harness.get_kernel(name), self.stream
+        config, kernel, stream = (
+            LaunchConfig(grid=grid, block=block),
+            self._harness.get_kernel(name),
+            self.stream,
+        )
         return lambda *arguments: launch(stream, config, kernel, *arguments)
 
     def sync(self) -> None:
@@ -100,12 +120,17 @@ class Gpu:
     def upload(self, array: np.ndarray) -> Memory:
         """A device copy of a host array, there when this returns.
 
-        On our stream, and waited for: a plain cuMemcpyHtoD may return while its last part is still on its way, which a
-        kernel on a stream that does not wait for the default one could overtake.
+        On our stream, and waited for: a plain cuMemcpyHtoD may return while its last part is still
+        on its way, which a kernel on a stream that does not wait for the default one could
+        overtake.
         """
         array = np.ascontiguousarray(array)
         memory = Memory(max(array.nbytes, 16))
-        cuda(driver.cuMemcpyHtoDAsync(memory.address, array.ctypes.data, array.nbytes, self.stream.handle))
+        cuda(
+            driver.cuMemcpyHtoDAsync(
+                memory.address, array.ctypes.data, array.nbytes, self.stream.handle
+            )
+        )
         self.sync()
         return memory
 
@@ -131,8 +156,8 @@ class Gpu:
 def load_cubin(path: Path) -> ObjectCode:
     """A cubin as a module.
 
-    The driver may load it only at its first launch, which would deadlock behind a kernel that holds the queue; that is
-    why `Stopwatch.run` runs everything once before it lets one hold.
+    The driver may load it only at its first launch, which would deadlock behind a kernel that holds
+    the queue; that is why `Stopwatch.run` runs everything once before it lets one hold.
     """
     if not path.is_file():
         raise UserError(f"{path}: not built; run the build first (snakemake --cores 1 build)")
@@ -140,7 +165,9 @@ def load_cubin(path: Path) -> ObjectCode:
 
 
 def allow_shared(gpu: Gpu, kernel: Kernel, nbytes: int) -> None:
-    """Let `kernel` be launched with so much dynamic shared memory; above 48 KiB CUDA requires this call."""
+    """Let `kernel` be launched with so much dynamic shared memory; above 48 KiB CUDA requires this
+    call.
+    """
     if nbytes > 48 * 1024:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         device, handle = driver.CUdevice(gpu.device.device_id), driver.CUkernel(int(kernel.handle))
@@ -148,9 +175,11 @@ def allow_shared(gpu: Gpu, kernel: Kernel, nbytes: int) -> None:
 
 
 class Texture:
-    """A texture object over memory that others own, destroyed with this: 1-D, linear, elements of four floats.
+    """A texture object over memory that others own, destroyed with this: 1-D, linear, elements of
+    four floats.
 
-    It begins where CUDA lets it, at the last multiple of TEXTURE_ALIGNMENT bytes at or before `address`.
+    It begins where CUDA lets it, at the last multiple of TEXTURE_ALIGNMENT bytes at or before
+    `address`.
     """
 
     def __init__(self, address: int, nbytes: int) -> None:
@@ -171,8 +200,9 @@ class Texture:
 
 
 def words_at(address: int, rows: int, columns: int, ld: int, nbytes: int) -> object:
-    """A row-major matrix on the device as other libraries take it, through __cuda_array_interface__: as integers of
-    `nbytes` bytes, for that interface has no bfloat16; `ld` in elements."""
+    """A row-major matrix on the device as other libraries take it, through
+    __cuda_array_interface__: as integers of `nbytes` bytes, for that interface has no bfloat16;
+    `ld` in elements."""
     interface = {
         "shape": (rows, columns),
         "strides": (ld * nbytes, nbytes),
@@ -185,7 +215,9 @@ def words_at(address: int, rows: int, columns: int, ld: int, nbytes: int) -> obj
 
 
 class Arguments:
-    """Makes a launch's arguments that are no numbers, and keeps what they point to (see `kernels.arguments.Makers`)."""
+    """Makes a launch's arguments that are no numbers, and keeps what they point to (see
+    `kernels.arguments.Makers`).
+    """
 
     def __init__(self, gpu: Gpu, types: Types) -> None:
         self.gpu, self.types = gpu, types
@@ -198,16 +230,21 @@ class Arguments:
         self._textures.append(Texture(matrix, nbytes))
         return np.uint64(self._textures[-1].handle)
 
-    def tensor_map(self, matrix: int, rows: int, columns: int, ld: int, spec: TensorMap) -> TensorMapDescriptor:
+    def tensor_map(
+        self, matrix: int, rows: int, columns: int, ld: int, spec: TensorMap
+    ) -> TensorMapDescriptor:
         """A tensor map, which the launch copies."""
         dtype = self.types.of(spec.matrix)
         words = words_at(matrix, rows, columns, ld, dtype.bytes)
         view = StridedMemoryView.from_cuda_array_interface(words, stream_ptr=-1)
         return view.as_tensor_map(
             spec.box,
-            data_type=np.dtype(dtype.numpy if dtype.bytes > 1 else np.uint8),  # TMA has no 8-bit floats
+            # TMA has no 8-bit floats
+            data_type=np.dtype(dtype.numpy if dtype.bytes > 1 else np.uint8),
             swizzle=TensorMapSwizzle[f"SWIZZLE_{spec.swizzle}B" if spec.swizzle else "NONE"],
-            l2_promotion=TensorMapL2Promotion[f"L2_{spec.l2_promotion}B" if spec.l2_promotion else "NONE"],
+            l2_promotion=TensorMapL2Promotion[
+                f"L2_{spec.l2_promotion}B" if spec.l2_promotion else "NONE"
+            ],
         )
 
     def workspace(self, nbytes: int, spec: Workspace) -> int:
@@ -245,13 +282,20 @@ class CatalogueKernel:
         return kernel
 
     def bind(
-        self, problem: Problem, a: int, b: int, c: int, sms: int | None = None, variant: Variant | None = None
+        self,
+        problem: Problem,
+        a: int,
+        b: int,
+        c: int,
+        sms: int | None = None,
+        variant: Variant | None = None,
     ) -> Callable[[], None]:
-        """A launch of this problem on matrices at these addresses; raises `UserError` where it is refused.
+        """A launch of this problem on matrices at these addresses; raises `UserError` where it is
+        refused.
 
-        Textures and workspaces that it needs live as long as what is returned. `sms`: a persistent kernel is launched
-        as on a GPU with so many SMs; None: as on this one. `variant`: a dispatcher's kernel that takes the problem;
-        None: the one that it picks.
+        Textures and workspaces that it needs live as long as what is returned. `sms`: a persistent
+        kernel is launched as on a GPU with so many SMs; None: as on this one. `variant`: a
+        dispatcher's kernel that takes the problem; None: the one that it picks.
         """
         matrices = {"A": a, "B": b, "C": c}
         if reason := problem.overlap(self.entry.types, matrices):
@@ -276,7 +320,9 @@ class CatalogueKernel:
 
 
 class PinnedFlag:
-    """A word of host memory that the device can read; `set()` releases the kernel that waits for it."""
+    """A word of host memory that the device can read; `set()` releases the kernel that waits for
+    it.
+    """
 
     def __init__(self) -> None:
         self._host = cuda(driver.cuMemHostAlloc(64, driver.CU_MEMHOSTALLOC_DEVICEMAP))

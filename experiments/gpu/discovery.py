@@ -1,4 +1,6 @@
-"""The GPUs that NVML shows, before any CUDA context: which are visible, and what the first one is."""
+"""The GPUs that NVML shows, before any CUDA context: which are visible, and what the first one
+is.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,11 @@ class Gpu:
 
 @functools.cache
 def gpu() -> Gpu | None:
-    """The first GPU that CUDA_VISIBLE_DEVICES leaves visible; None where there is no driver or no GPU.
+    """The first GPU that CUDA_VISIBLE_DEVICES leaves visible; None where there is no driver or no
+    GPU.
 
-    Raises `UserError` where there is a driver that does not answer: its library is of another version, for instance.
+    Raises `UserError` where there is a driver that does not answer: its library is of another
+    version, for instance.
     """
     import pynvml
 
@@ -56,7 +60,9 @@ def gpu() -> Gpu | None:
 
 
 def rehearsing() -> bool:
-    """Whether the GPU is an emulated one: then loops and problems that only a card's speed allows are cut short."""
+    """Whether the GPU is an emulated one: then loops and problems that only a card's speed allows
+    are cut short.
+    """
     found = gpu()
     return found is not None and is_rehearsal(found.name)
 
@@ -66,11 +72,13 @@ def _silent(error: Exception) -> str:
 
 
 def visible_handles() -> list[Any]:
-    """NVML handles of the devices that CUDA_VISIBLE_DEVICES names, in its order, each once; NVML must be initialised.
+    """NVML handles of the devices that CUDA_VISIBLE_DEVICES names, in its order, each once; NVML
+    must be initialised.
 
-    A device is a GPU or, of a GPU in MIG mode, an instance. Numbers count GPUs in the order of the PCI bus, and one in
-    MIG mode stands for its first instance; names are UUIDs, whole or cut short where that is unambiguous. A GPU that
-    was given to somebody else (a cgroup then denies it) is not there and has no number.
+    A device is a GPU or, of a GPU in MIG mode, an instance. Numbers count GPUs in the order of the
+    PCI bus, and one in MIG mode stands for its first instance; names are UUIDs, whole or cut short
+    where that is unambiguous. A GPU that was given to somebody else (a cgroup then denies it) is
+    not there and has no number.
     """
     import pynvml
 
@@ -95,7 +103,10 @@ def visible_handles() -> list[Any]:
 
 @contextlib.contextmanager
 def nvml() -> Iterator[object]:
-    """NVML's handle of the GPU that is held, for a MIG instance of all of it. What NVML refuses is a `UserError`."""
+    """NVML's handle of the GPU that is held, for a MIG instance of all of it.
+
+    What NVML refuses is a `UserError`.
+    """
     import pynvml
 
     pynvml.nvmlInit()
@@ -124,7 +135,9 @@ def _devices(gpu: Any) -> list[Any]:
 
 
 def _named(item: str, gpus: list[list[Any]]) -> list[Any]:
-    """The devices whose UUID is or begins with `item`; of a GPU in MIG mode that is named, the first instance."""
+    """The devices whose UUID is or begins with `item`; of a GPU in MIG mode that is named, the
+    first instance.
+    """
     import pynvml
 
     if not item.startswith(("GPU-", "MIG-")):
@@ -134,7 +147,9 @@ def _named(item: str, gpus: list[list[Any]]) -> list[Any]:
         if devices and pynvml.nvmlDeviceGetUUID(physical(devices[0])).startswith(item):
             found.append(devices[0])
         else:
-            found += [device for device in devices if pynvml.nvmlDeviceGetUUID(device).startswith(item)]
+            found += [
+                device for device in devices if pynvml.nvmlDeviceGetUUID(device).startswith(item)
+            ]
     return found
 
 
@@ -149,12 +164,16 @@ def physical(device: Any) -> Any:
 
 
 def missing_libraries() -> dict[str, str]:
-    """Libraries of the catalogue that this Python lacks, each with the reason, to be read after a baseline's name."""
+    """Libraries of the catalogue that this Python lacks, each with the reason, to be read after a
+    baseline's name.
+    """
     remedy = "torch for CUDA on Linux brings it: pip install torch"
     try:
         version = importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
         return {"triton": f"needs Triton, which is not installed; {remedy}"}
     if tuple(int(part) for part in re.findall("[0-9]+", version)[:2]) < TRITON:
-        return {"triton": f"needs Triton {'.'.join(map(str, TRITON))} or newer, but triton is {version}; {remedy}"}
+        return {
+            "triton": f"needs Triton {'.'.join(map(str, TRITON))} or newer, but triton is {version}; {remedy}"
+        }
     return {}

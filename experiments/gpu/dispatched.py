@@ -6,11 +6,14 @@ from experiments.gpu.device import CatalogueKernel, Gpu
 from experiments.gpu.fastest_call import Call, FastestCall
 from kernels.catalogue import Dispatcher, Problem
 
-TIMED = 14  # kernels, the likeliest first; docs/measuring.md says what that leaves of the fastest of all
+# kernels, the likeliest first; docs/measuring.md says what that leaves of the fastest of all
+TIMED = 14
 
 
 class DispatchedGemm(FastestCall):
-    """The kernel that a dispatcher predicts to be fastest or, with `bind_fastest`, the fastest of TIMED by a search."""
+    """The kernel that a dispatcher predicts to be fastest or, with `bind_fastest`, the fastest of
+    TIMED by a search.
+    """
 
     entry: Dispatcher
 
@@ -26,13 +29,18 @@ class DispatchedGemm(FastestCall):
     def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
         """See `FastestCall.calls`; raises `UserError` where no kernel takes the problem."""
         likely = self.entry.candidates(problem, {"A": a, "B": b, "C": c})[:TIMED]
-        calls = {variant.name: self._kernel.bind(problem, a, b, c, variant=variant) for variant in likely}
+        calls = {
+            variant.name: self._kernel.bind(problem, a, b, c, variant=variant) for variant in likely
+        }
         for call in calls.values():
             call()
         return calls
 
     def named(self, name: str, problem: Problem, a: int, b: int, c: int) -> Call | None:
-        """See `FastestCall.named`: None also where the kernel does not take these matrices. Nothing is ranked."""
+        """See `FastestCall.named`: None also where the kernel does not take these matrices.
+
+        Nothing is ranked.
+        """
         variant = self._variants.get(name)
         if variant is None or variant.refusal(problem, {"A": a, "B": b, "C": c}):
             return None

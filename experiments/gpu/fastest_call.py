@@ -1,4 +1,6 @@
-"""A library or dispatcher with several calls for a problem: the fastest on this card stands for it in measurements."""
+"""A library or dispatcher with several calls for a problem: the fastest on this card stands for it
+in measurements.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ from experiments.gpu.device import Gpu
 from experiments.gpu.timing import Stopwatch, duration_us, warm_up
 from kernels.catalogue import Problem
 
-WARM_S, WARM_MOST_S = 0.03, 0.2  # before a search: calls take turns, so that a clock that falls meets each of them
+# before a search: calls take turns, so that a clock that falls meets each of them
+WARM_S, WARM_MOST_S = 0.03, 0.2
 Call = Callable[[], None]
-TimedBy = Callable[[Gpu, list[Call]], np.ndarray]  # microseconds of each call, in this order; NaN where spoilt
+# microseconds of each call, in this order; NaN where spoilt
+TimedBy = Callable[[Gpu, list[Call]], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,9 @@ class FastestCall(ABC):
 
     @abstractmethod
     def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
-        """All that may be fastest for this problem, by name; at least one, and each has run once."""
+        """All that may be fastest for this problem, by name; at least one, and each has run
+        once.
+        """
 
     def named(self, name: str, problem: Problem, a: int, b: int, c: int) -> Call | None:
         """The call of this name among `calls`; None where there is none."""
@@ -57,8 +63,9 @@ class FastestCall(ABC):
         self._choices[problem] = choice
 
     def bind_fastest(self, problem: Problem, a: int, b: int, c: int, timed_by: TimedBy) -> Call:
-        """The fastest of `calls`, by a search on these matrices (`experiments.gpu.algorithm_search` describes it), in
-        which C is written many times. A problem that is bound again, or that was chosen for, keeps its call.
+        """The fastest of `calls`, by a search on these matrices (`experiments.gpu.algorithm_search`
+        describes it), in which C is written many times. A problem that is bound again, or that was
+        chosen for, keeps its call.
         """
         known = self._choices.get(problem)
         if known and (call := self.named(known.call, problem, a, b, c)):
@@ -87,6 +94,6 @@ def by_stopwatch(gpu: Gpu, calls: list[Call]) -> np.ndarray:
 
 
 def by_events(gpu: Gpu, calls: list[Call]) -> np.ndarray:
-    """With launch gaps and nothing flushed, but no kernel that holds the queue: under a profiler, which may wait for
-    each kernel to end, that would wait for ever."""
+    """With launch gaps and nothing flushed, but no kernel that holds the queue: under a profiler,
+    which may wait for each kernel to end, that would wait for ever."""
     return np.array([duration_us(gpu, call) for call in calls])

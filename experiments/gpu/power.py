@@ -1,8 +1,9 @@
 """Power, temperature and throttle reasons, by NVML, while one kernel runs back to back.
 
-NVML's energy counter moves every 100 ms on an H100, and a GPU may draw more than its limit until its clock has come
-down. At the limit power swings around it for about a second: there, means over one second differ by up to 8%, and
-elsewhere by less than 1%. So the mean is taken after `SETTLE_S`, over at least `LEAST_S`, and until it is precise.
+NVML's energy counter moves every 100 ms on an H100, and a GPU may draw more than its limit until
+its clock has come down. At the limit power swings around it for about a second: there, means over
+one second differ by up to 8%, and elsewhere by less than 1%. So the mean is taken after `SETTLE_S`,
+over at least `LEAST_S`, and until it is precise.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ LEAST_TICKS = 8  # changes of the energy counter, without which there is no mean
 class Reading:
     """What NVML reported while a kernel ran; None where it was not asked or does not answer.
 
-    power_w: energy over time, in W; error_w: two standard errors of that. run_us: time of one run, back to back.
-    throttled: the fraction of polls that showed each throttle reason, without "idle".
+    power_w: energy over time, in W; error_w: two standard errors of that. run_us: time of one run,
+    back to back. throttled: the fraction of polls that showed each throttle reason, without "idle".
     """
 
     power_w: float | None = None
@@ -61,22 +62,31 @@ class Reading:
 
     @property
     def throttle_fractions(self) -> str | None:
-        """The fraction of polls that showed each reason: "power_cap=0.93+sw_thermal=0.02"; "none"."""
+        """The fraction of polls that showed each reason: "power_cap=0.93+sw_thermal=0.02";
+        "none".
+        """
         if self.throttled is None:
             return None
-        return "+".join(f"{reason}={part:.3f}" for reason, part in sorted(self.throttled.items())) or "none"
+        return (
+            "+".join(f"{reason}={part:.3f}" for reason, part in sorted(self.throttled.items()))
+            or "none"
+        )
 
 
 @dataclass
 class Polls:
-    """Answers of NVML: when the energy counter moved, in seconds and millijoules, and throttle reasons."""
+    """Answers of NVML: when the energy counter moved, in seconds and millijoules, and throttle
+    reasons.
+    """
 
     ticks: list[tuple[float, int]] = field(default_factory=list)
     masks: list[int] = field(default_factory=list)
     _energy: int | None = None
 
     def add_energy(self, now: float, millijoules: int) -> None:
-        """One answer; the first shows no change, for it is not known since when the counter stands there."""
+        """One answer; the first shows no change, for it is not known since when the counter stands
+        there.
+        """
         if self._energy is not None and millijoules != self._energy:
             self.ticks.append((now, millijoules))
         self._energy = millijoules
@@ -84,7 +94,8 @@ class Polls:
     def power(self) -> tuple[float | None, float | None]:
         """The slope of energy over time through all ticks, and two standard errors of it, in W.
 
-        Through all, since single ones come up to 16 ms early or late (H200). None for fewer than `LEAST_TICKS`.
+        Through all, since single ones come up to 16 ms early or late (H200). None for fewer than
+        `LEAST_TICKS`.
         """
         ticks = self.ticks.copy()  # the meter may add to them meanwhile
         if len(ticks) < LEAST_TICKS:
@@ -107,7 +118,9 @@ class Polls:
 
 
 class Meter(threading.Thread):
-    """Polls NVML in a thread of its own: a call takes milliseconds, in which the queue must not run dry."""
+    """Polls NVML in a thread of its own: a call takes milliseconds, in which the queue must not run
+    dry.
+    """
 
     def __init__(self, handle: object) -> None:
         super().__init__(daemon=True)
@@ -132,10 +145,11 @@ class Meter(threading.Thread):
 
 
 def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) -> Reading:
-    """Run `work` back to back for `SETTLE_S`, and then while NVML is polled: for `LEAST_S`, until the mean is precise.
+    """Run `work` back to back for `SETTLE_S`, and then while NVML is polled: for `LEAST_S`, until
+    the mean is precise.
 
-    work_us: about how long one run takes. seconds: the longest time of polling. The queue is never empty: a batch is
-    queued while the one before runs.
+    work_us: about how long one run takes. seconds: the longest time of polling. The queue is never
+    empty: a batch is queued while the one before runs.
     """
     batch = max(1, round(BATCH_US / work_us))
     stream = gpu.stream.handle
@@ -154,9 +168,12 @@ def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) 
             cuda(driver.cuEventRecord(ends[count % 2], stream))
             count += 1
             if count >= 2:
-                cuda(driver.cuEventSynchronize(ends[count % 2]))  # the batch before; the latest stays queued
+                # the batch before; the latest stays queued
+                cuda(driver.cuEventSynchronize(ends[count % 2]))
         with contextlib.suppress(pynvml.NVMLError):
-            temperature = float(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
+            temperature = float(
+                pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)
+            )
     finally:
         meter.stop()  # while work is left
         gpu.sync()

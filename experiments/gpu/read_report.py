@@ -1,9 +1,11 @@
-"""Prints a .ncu-rep as JSON: a list of {"name": function, "metrics": {NAME: [value, unit]}}, one per profiled kernel.
+"""Prints a .ncu-rep as JSON: a list of {"name": function, "metrics": {NAME: [value, unit]}}, one
+per profiled kernel.
 
     python -m experiments.gpu.read_report FOLDER REPORT.ncu-rep METRIC ...
 
-FOLDER holds the `ncu_report` module that ships with ncu. A process of its own, which imports nothing else: that module
-brings a C++ runtime that does not tolerate NumPy's in the same process (`unit()` crashes there).
+FOLDER holds the `ncu_report` module that ships with ncu. A process of its own, which imports
+nothing else: that module brings a C++ runtime that does not tolerate NumPy's in the same process
+(`unit()` crashes there).
 """
 
 from __future__ import annotations
@@ -23,7 +25,11 @@ def main() -> None:
     for i in range(first.num_actions()):
         action = first.action_by_idx(i)
         found = {name: action.metric_by_name(name) for name in names}
-        metrics = {name: [metric.as_double(), metric.unit()] for name, metric in found.items() if metric is not None}
+        metrics = {
+            name: [metric.as_double(), metric.unit()]
+            for name, metric in found.items()
+            if metric is not None
+        }
         kernels.append({"name": action.name(), "metrics": metrics})
     json.dump(kernels, sys.stdout)
 

@@ -1,9 +1,10 @@
 """Times launches on the device, with the SM clock during each.
 
-A sample is: flush the L2 cache, stamp, event, the work, event, stamp. The host fills the queue ahead of the device (the
-first samples behind a kernel that holds it), so that no launch latency enters a sample; one whose first event had
-passed before all of it was queued may hold a gap, and is rejected. The clock comes from the stamps: for each SM, the
-difference of its cycle counter over that of the global timer.
+A sample is: flush the L2 cache, stamp, event, the work, event, stamp. The host fills the queue
+ahead of the device (the first samples behind a kernel that holds it), so that no launch latency
+enters a sample; one whose first event had passed before all of it was queued may hold a gap, and is
+rejected. The clock comes from the stamps: for each SM, the difference of its cycle counter over
+that of the global timer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from cuda.bindings import driver
 
 from experiments.gpu.device import Gpu, Memory, PinnedFlag, cuda
 
-AHEAD = 48  # samples queued ahead: some 300 commands, well below what a queue holds before the host blocks
+# samples queued ahead: some 300 commands, well below what a queue holds before the host blocks
+AHEAD = 48
 Work = Callable[[], None]
 
 
@@ -54,7 +56,11 @@ class Stopwatch:
     def flush(self) -> None:
         """Overwrite a buffer of the L2 cache's size."""
         if self._flush:
-            cuda(driver.cuMemsetD8Async(self._flush.address, 0, self._flush.nbytes, self.gpu.stream.handle))
+            cuda(
+                driver.cuMemsetD8Async(
+                    self._flush.address, 0, self._flush.nbytes, self.gpu.stream.handle
+                )
+            )
 
     def run(self, works: Sequence[Work]) -> Samples:
         """Time each of `works` once, in this order, back to back."""
@@ -85,22 +91,29 @@ class Stopwatch:
             self._stamp(base + 2 * self._stride, base + 3 * self._stride)
         self._flag.set()
         gpu.sync()
-        times = np.array([cuda(driver.cuEventElapsedTime(*pair)) * 1e3 for pair in self._events[: len(works)]])
+        times = np.array(
+            [cuda(driver.cuEventElapsedTime(*pair)) * 1e3 for pair in self._events[: len(works)]]
+        )
         return Samples(times, self._clocks(len(works)), kept)
 
     def _clocks(self, count: int) -> np.ndarray:
         raw = self.gpu.download(self._stamps, np.uint64, count * 4 * self.gpu.sm_count)
-        stamps = raw.reshape(count, 2, 2, self.gpu.sm_count)  # sample, before/after, cycles/nanoseconds, SM
+        # sample, before/after, cycles/nanoseconds, SM
+        stamps = raw.reshape(count, 2, 2, self.gpu.sm_count)
         seen = (stamps[:, :, 1, :] > 0).all(axis=1)
         difference = (stamps[:, 1] - stamps[:, 0]).astype(np.float64)
         mhz = np.full(seen.shape, np.nan)
-        np.divide(difference[:, 0] * 1e3, difference[:, 1], out=mhz, where=seen & (difference[:, 1] > 0))
+        np.divide(
+            difference[:, 0] * 1e3, difference[:, 1], out=mhz, where=seen & (difference[:, 1] > 0)
+        )
         medians: np.ndarray = np.nanmedian(mhz, axis=1)
         return medians
 
 
 def duration_us(gpu: Gpu, work: Work, count: int = 1) -> float:
-    """Mean time of `count` back-to-back runs, by events, with a launch gap: for planning, not for reporting."""
+    """Mean time of `count` back-to-back runs, by events, with a launch gap: for planning, not for
+    reporting.
+    """
     start, end = (cuda(driver.cuEventCreate(0)) for _ in range(2))
     cuda(driver.cuEventRecord(start, gpu.stream.handle))
     for _ in range(count):
@@ -118,10 +131,12 @@ CHUNKS = 3
 
 
 def warm_up(gpu: Gpu, work: Work, seconds: float, most: float = 3.0, chunk_s: float = 0.1) -> float:
-    """Run back to back until steady: at least `seconds`, then until three chunks in a row agree within 0.5%, `most`
-    seconds at the longest. Returns the time of one run in these chunks, in microseconds.
+    """Run back to back until steady: at least `seconds`, then until three chunks in a row agree
+    within 0.5%, `most` seconds at the longest. Returns the time of one run in these chunks, in
+    microseconds.
 
-    Two chunks are not enough where power binds: the card lowers its clock in steps, between which it looks steady.
+    Two chunks are not enough where power binds: the card lowers its clock in steps, between which
+    it looks steady.
     """
     start = time.monotonic()
     work()

@@ -17,7 +17,9 @@ class TorchGemm:
         import torch
 
         if not torch.cuda.is_available():
-            raise UserError(f"{entry.name} needs a torch that is built for CUDA; this one is {torch.__version__}")
+            raise UserError(
+                f"{entry.name} needs a torch that is built for CUDA; this one is {torch.__version__}"
+            )
         self.torch, self.entry = torch, entry
         torch.backends.cuda.matmul.allow_tf32 = entry.dtype == "tf32"
         stream: Any = torch.cuda.ExternalStream  # torch gives its constructor no types
@@ -35,8 +37,12 @@ class TorchGemm:
         if reason := self.entry.refusal(p, {"A": a, "B": b, "C": c}):
             raise UserError(reason)
         if (p.alpha, p.beta) != (1.0, 0.0):
-            raise UserError(f"{self.entry.name} takes alpha = 1, beta = 0 only, not {p.alpha}, {p.beta}")
-        left, right, out = (self._matrix(x, *p.stored[name]) for x, name in ((a, "A"), (b, "B"), (c, "C")))
+            raise UserError(
+                f"{self.entry.name} takes alpha = 1, beta = 0 only, not {p.alpha}, {p.beta}"
+            )
+        left, right, out = (
+            self._matrix(x, *p.stored[name]) for x, name in ((a, "A"), (b, "B"), (c, "C"))
+        )
         return left, right if p.b_layout == "row" else right.T, out
 
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Call:

@@ -1,8 +1,10 @@
-"""Measures items in a process of its own, so that a kernel that faults or hangs costs its own item alone.
+"""Measures items in a process of its own, so that a kernel that faults or hangs costs its own item
+alone.
 
-A CUDA context that a kernel has spoilt answers every later call with the same error. The process that holds it is
-replaced then, and a fresh one goes on with the items that are left. So it is when a process dies, or when an item keeps
-the GPU for longer than `LIMIT_S`; waiting for the GPU does not count.
+A CUDA context that a kernel has spoilt answers every later call with the same error. The process
+that holds it is replaced then, and a fresh one goes on with the items that are left. So it is when
+a process dies, or when an item keeps the GPU for longer than `LIMIT_S`; waiting for the GPU does
+not count.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ from contracts import UserError
 T = TypeVar("T")
 R = TypeVar("R")
 
-LIMIT_S = 120.0  # of holding the GPU for one item: more than the slowest kernel of the catalogue needs
-OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)  # a person, a time slot, the lack of memory
+# of holding the GPU for one item: more than the slowest kernel of the catalogue needs
+LIMIT_S = 120.0
+# a person, a time slot, the lack of memory
+OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 END_S = 10.0  # for a process to end by itself, clocks unlocked
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -36,7 +40,9 @@ class DeviceFault(UserError):
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an item has no result. `of_kernel`: its kernel faulted or hung, and measuring it again would not help."""
+    """Why an item has no result. `of_kernel`: its kernel faulted or hung, and measuring it again
+    would not help.
+    """
 
     reason: str
     of_kernel: bool
@@ -45,7 +51,8 @@ class Failure:
 class Watch:
     """Tells the process that waits for results while this one holds the GPU.
 
-    `spoilt`: set by a task that returns a result although its kernel spoilt the context; a fresh process does the next.
+    `spoilt`: set by a task that returns a result although its kernel spoilt the context; a fresh
+    process does the next.
     """
 
     def __init__(self, pipe: Connection | None = None) -> None:
@@ -70,8 +77,11 @@ Task = Callable[[T], R]
 Opened = Callable[[Watch], AbstractContextManager[Task[T, R]]]
 
 
-def work_through(items: Sequence[T], opened: Opened[T, R], limit_s: float = LIMIT_S) -> Iterator[tuple[T, R | Failure]]:
-    """Each item with its result, in order, as they come; all that a `Worker` is for, with no wait between two items.
+def work_through(
+    items: Sequence[T], opened: Opened[T, R], limit_s: float = LIMIT_S
+) -> Iterator[tuple[T, R | Failure]]:
+    """Each item with its result, in order, as they come; all that a `Worker` is for, with no wait
+    between two items.
 
     Raises as `Worker.next` does, and `UserError` where a process does not end well.
     """
@@ -91,12 +101,14 @@ def work_through(items: Sequence[T], opened: Opened[T, R], limit_s: float = LIMI
 class Worker(Generic[T, R]):
     """A process that measures the items it is given, and a fresh one wherever it is lost.
 
-    `opened(watch)` is entered in the process, before its first item; what it gives is called with each item. A
-    `UserError` of an item is its `Failure`, and the same process goes on; after a `DeviceFault`, a death or a hang, a
-    fresh one does. A process that was killed from outside says nothing about its kernel.
+    `opened(watch)` is entered in the process, before its first item; what it gives is called with
+    each item. A `UserError` of an item is its `Failure`, and the same process goes on; after a
+    `DeviceFault`, a death or a hang, a fresh one does. A process that was killed from outside says
+    nothing about its kernel.
 
-    Items and results are pickled on their way. A forked process begins with all that is imported here; `start`="spawn"
-    is for a parent that has threads, and needs an `opened` that can be pickled, too.
+    Items and results are pickled on their way. A forked process begins with all that is imported
+    here; `start`="spawn" is for a parent that has threads, and needs an `opened` that can be
+    pickled, too.
     """
 
     def __init__(self, opened: Opened[T, R], limit_s: float = LIMIT_S, start: str = "fork") -> None:
@@ -124,7 +136,9 @@ class Worker(Generic[T, R]):
         return self.next()
 
     def give(self, items: Sequence[T]) -> None:
-        """Let the process, a fresh one if need be, work through `items`: then `next` is each one's result."""
+        """Let the process, a fresh one if need be, work through `items`: then `next` is each one's
+        result.
+        """
         if self.lost:
             self.__exit__()
             self._pipe, theirs = self._context.Pipe()
@@ -139,7 +153,8 @@ class Worker(Generic[T, R]):
     def next(self) -> R | Failure:
         """The next item's result.
 
-        Raises `UserError` where a process cannot begin, `RuntimeError` with its traceback for a fault of this program.
+        Raises `UserError` where a process cannot begin, `RuntimeError` with its traceback for a
+        fault of this program.
         """
         assert self._process
         holds = False
@@ -147,13 +162,19 @@ class Worker(Generic[T, R]):
             if not self._pipe.poll(self.limit_s if holds else None):
                 self._process.kill()  # what hangs heeds no signal
                 self.lost = True
-                return Failure(f"the GPU did not finish within {self.limit_s:.0f} s: the kernel hangs", of_kernel=True)
+                return Failure(
+                    f"the GPU did not finish within {self.limit_s:.0f} s: the kernel hangs",
+                    of_kernel=True,
+                )
             try:
                 kind, value = self._received()
             except (EOFError, OSError):
                 self._process.join()
                 self.lost, code = True, self._process.exitcode or 0
-                return Failure(f"the measuring process ended (exit code {code})", of_kernel=-code not in OUTSIDE)
+                return Failure(
+                    f"the measuring process ended (exit code {code})",
+                    of_kernel=-code not in OUTSIDE,
+                )
             if kind in ("holds", "free"):
                 holds = kind == "holds"
             else:
@@ -180,10 +201,12 @@ class Worker(Generic[T, R]):
 
 def _serve(pipe: Connection, parents_end: Connection, opened: Opened[Any, Any]) -> None:
     """The process."""
-    from cuda.core._utils.cuda_utils import CUDAError  # takes a while to import, which others need not wait for
+    # takes a while to import, which others need not wait for
+    from cuda.core._utils.cuda_utils import CUDAError
 
     parents_end.close()  # or this process would not see the parent close it
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # it does not outlive a parent that is killed
+    # it does not outlive a parent that is killed
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     watch = Watch(pipe)
     try:
         with opened(watch) as task:

@@ -1,11 +1,11 @@
-"""Works out on paper what a claim of a worklog is held against: occupancies from resources, bank conflicts from
-addresses. No GPU is needed.
+"""Works out on paper what a claim of a worklog is held against: occupancies from resources, bank
+conflicts from addresses. No GPU is needed.
 
     python -m experiments.stages.analytic --out results/analytic.csv
 
-The cases are those of paper/worklogs/*/analytic.yaml (contracts/declared.py, `AnalyticCases`), each called
-FOLDER/KEY in the table. Occupancy is by ptxsim/count/occupancy.py. Wavefronts, and where shared memory begins, are by
-ptxsim's rules (docs/hardware.md).
+The cases are those of paper/worklogs/*/analytic.yaml (contracts/declared.py, `AnalyticCases`), each
+called FOLDER/KEY in the table. Occupancy is by ptxsim/count/occupancy.py. Wavefronts, and where
+shared memory begins, are by ptxsim's rules (docs/hardware.md).
 """
 
 from __future__ import annotations
@@ -32,13 +32,17 @@ OPERATORS = (
     ast.LShift,
     ast.RShift,
 )
-KINDS = {"load": "ld", "store": "st", "ldmatrix": "ldmatrix", "cp_async": "cp_async"}  # ptxsim's names of them
+# ptxsim's names of them
+KINDS = {"load": "ld", "store": "st", "ldmatrix": "ldmatrix", "cp_async": "cp_async"}
 LANES = 32
 LARGEST = 2**32
 
 
 def addresses(expression: str) -> list[int]:
-    """The byte address of each lane, by an expression in `lane`. Raises `UserError` for what is not allowed in one."""
+    """The byte address of each lane, by an expression in `lane`.
+
+    Raises `UserError` for what is not allowed in one.
+    """
     from simpleeval import DEFAULT_OPERATORS, InvalidExpression, SimpleEval
 
     allowed = {operator: DEFAULT_OPERATORS[operator] for operator in OPERATORS}
@@ -46,7 +50,9 @@ def addresses(expression: str) -> list[int]:
     found = []
     for lane in range(LANES):
         try:
-            value = SimpleEval(operators=allowed, functions={}, names={"lane": lane}).eval(expression)
+            value = SimpleEval(operators=allowed, functions={}, names={"lane": lane}).eval(
+                expression
+            )
         except wrong as error:
             raise UserError(
                 f"address = {expression!r} is not allowed ({error}); allowed: integers, lane, + - * // % & | ^ << >>"
@@ -71,11 +77,13 @@ def of_occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> 
     }
 
 
-def of_access(kind: str, bytes: int, address: str, lanes: int = LANES, source: str | None = None) -> dict[str, Any]:
+def of_access(
+    kind: str, bytes: int, address: str, lanes: int = LANES, source: str | None = None
+) -> dict[str, Any]:
     """One access of a warp to shared memory, `bytes` a lane; of the first `lanes` lanes only.
 
-    `source`: of a cp_async, the byte address in global memory that each lane copies from. `degree` is the most distinct
-    words that one bank gives or takes in what is served together.
+    `source`: of a cp_async, the byte address in global memory that each lane copies from. `degree`
+    is the most distinct words that one bank gives or takes in what is served together.
     """
     import numpy as np
 
@@ -93,7 +101,9 @@ def of_access(kind: str, bytes: int, address: str, lanes: int = LANES, source: s
     if kind == "ldmatrix":
         waves, ideal = wavefronts.ldmatrix(where[None], active[None])
     elif there is not None:
-        waves, ideal = wavefronts.cp_async(where[None], active[None], bytes, there[None], active[None])
+        waves, ideal = wavefronts.cp_async(
+            where[None], active[None], bytes, there[None], active[None]
+        )
     else:
         waves, ideal = wavefronts.shared(where[None], active[None], bytes, kind == "store")
     parts = wavefronts.serve(where, active, bytes, KINDS[kind], there, active)
@@ -107,16 +117,20 @@ def of_access(kind: str, bytes: int, address: str, lanes: int = LANES, source: s
 
 
 def of_switch(arch: str, slot_bytes: int, used_bytes: int, offset: int = 0) -> dict[str, Any]:
-    """Two slots of shared memory, the second reached by XOR of an address with the length of a slot.
+    """Two slots of shared memory, the second reached by XOR of an address with the length of a
+    slot.
 
-    `offset`: where the first slot begins in the block's shared memory, whose own start the architecture sets.
+    `offset`: where the first slot begins in the block's shared memory, whose own start the
+    architecture sets.
     """
     from ptxsim.machine.layout import shared_base
 
     if slot_bytes & (slot_bytes - 1):
         raise UserError(f"slot_bytes = {slot_bytes} is not allowed; allowed: a power of two")
     if used_bytes > slot_bytes:
-        raise UserError(f"used_bytes = {used_bytes} is not allowed; allowed: at most those of a slot, {slot_bytes}")
+        raise UserError(
+            f"used_bytes = {used_bytes} is not allowed; allowed: at most those of a slot, {slot_bytes}"
+        )
     begins_at = shared_base(arch) + offset
     words = range(begins_at, begins_at + used_bytes, 4)
     return {
@@ -125,7 +139,11 @@ def of_switch(arch: str, slot_bytes: int, used_bytes: int, offset: int = 0) -> d
     }
 
 
-OF: dict[str, Callable[..., dict[str, Any]]] = {"occupancy": of_occupancy, "access": of_access, "switch": of_switch}
+OF: dict[str, Callable[..., dict[str, Any]]] = {
+    "occupancy": of_occupancy,
+    "access": of_access,
+    "switch": of_switch,
+}
 
 
 def aligned(expression: str, bytes: int) -> Any:
@@ -135,7 +153,9 @@ def aligned(expression: str, bytes: int) -> Any:
     found = np.array(addresses(expression), np.int64)
     if (found % bytes).any():
         lane = int(np.flatnonzero(found % bytes)[0])
-        raise UserError(f"address = {expression!r} is {found[lane]} for lane {lane}; allowed: a multiple of {bytes}")
+        raise UserError(
+            f"address = {expression!r} is {found[lane]} for lane {lane}; allowed: a multiple of {bytes}"
+        )
     return found
 
 
@@ -149,7 +169,10 @@ def rows(cases: dict[str, Any], source: object) -> list[dict[str, Any]]:
         except (UserError, PtxsimError) as error:
             faults.append(f"{source}: {name}: {error}")
             continue
-        found += [{"case": name, "quantity": quantity, "value": value} for quantity, value in values.items()]
+        found += [
+            {"case": name, "quantity": quantity, "value": value}
+            for quantity, value in values.items()
+        ]
     if faults:
         raise UserError("\nerror: ".join(faults))
     return found
@@ -160,13 +183,19 @@ def main() -> None:
         description="Occupancies, bank conflicts and addresses that follow from numbers alone."
     )
     parser.add_argument(
-        "--cases", type=Path, nargs="+", metavar="FILE.yaml", help="default: every worklog's analytic.yaml"
+        "--cases",
+        type=Path,
+        nargs="+",
+        metavar="FILE.yaml",
+        help="default: every worklog's analytic.yaml",
     )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.csv")
     options = parser.parse_args()
     paths = options.cases or list(worklogs.files("analytic.yaml").values())
     cases = {
-        f"{path.parent.name}/{name}": case for path in paths for name, case in read_yaml(path, "analytic_cases").items()
+        f"{path.parent.name}/{name}": case
+        for path in paths
+        for name, case in read_yaml(path, "analytic_cases").items()
     }
     write_rows(options.out, "analytic", rows(cases, ", ".join(map(str, paths))))
 

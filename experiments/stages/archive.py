@@ -1,11 +1,12 @@
 """Copies a machine's measurements to data/MACHINE, whole and checked.
 
-What an earlier run left there and this one did not make stays; archived.json says of each file which run it is from,
-and has its checksum, by which whoever reads an archive knows it again.
+What an earlier run left there and this one did not make stays; archived.json says of each file
+which run it is from, and has its checksum, by which whoever reads an archive knows it again.
 
 python -m experiments.stages.archive --measured results/h200 --data data/h200
 python -m experiments.stages.archive --measured results/h200 --data data/h200-2      # a second machine of that model
-python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv timeline.csv
+python -m experiments.stages.archive --measured results/h200 --data data/h200 --only
+timing_methods.csv timeline.csv
 python -m experiments.stages.archive --measured results/no-gpu --data data/h200 --only bounds.csv    # emulated
 python -m experiments.stages.archive --tests results/gpu-tests.txt --data data/h200      # of `make test-gpu`
 python -m experiments.stages.archive --check data/h200            # whole: every table, no kernel changed
@@ -56,11 +57,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Archive a machine's measurements.")
     parser.add_argument("--measured", type=Path, help="for instance results/h200")
     parser.add_argument("--data", type=Path, help="for instance data/h200")
-    parser.add_argument("--only", nargs="+", metavar="FILE", help="of the tables that `all` does not make, these alone")
     parser.add_argument(
-        "--tests", type=Path, metavar="FILE", help="what make test-gpu reported, in place of --measured"
+        "--only",
+        nargs="+",
+        metavar="FILE",
+        help="of the tables that `all` does not make, these alone",
     )
-    parser.add_argument("--check", type=Path, metavar="DIR", help="what is amiss in an archive, and what changed since")
+    parser.add_argument(
+        "--tests",
+        type=Path,
+        metavar="FILE",
+        help="what make test-gpu reported, in place of --measured",
+    )
+    parser.add_argument(
+        "--check",
+        type=Path,
+        metavar="DIR",
+        help="what is amiss in an archive, and what changed since",
+    )
     options = parser.parse_args()
     if options.check:
         if options.measured or options.data or options.only or options.tests:
@@ -75,17 +89,25 @@ def main() -> int:
         parser.error("--measured and --data are needed")
     require_no_rehearsal(options.measured, options.data)
     known = {table.file: table for table in registry.tables().values() if table.archive != "never"}
-    optional = {file: table for file, table in known.items() if table.optional or not table.needs_gpu}
+    optional = {
+        file: table for file, table in known.items() if table.optional or not table.needs_gpu
+    }
     for name in options.only or []:
         choose(optional, name, "file", "--only")
     whole = [file for file, table in known.items() if not table.optional]
-    emulated = bool(options.only) and all(is_emulated(options.measured / name, known[name]) for name in options.only)
+    emulated = bool(options.only) and all(
+        is_emulated(options.measured / name, known[name]) for name in options.only
+    )
     by_name = bool(options.only) and not (options.measured / "provenance.json").is_file()
     missing = [name for name in options.only or whole if not (options.measured / name).is_file()]
     if missing:
         by = "measure it" if options.only else "run snakemake all"
-        raise UserError(f"{options.measured}: nothing to archive, {missing[0]} is missing; {by} on a GPU")
-    names = options.only or [name for name in known if name in whole or (options.measured / name).is_file()]
+        raise UserError(
+            f"{options.measured}: nothing to archive, {missing[0]} is missing; {by} on a GPU"
+        )
+    names = options.only or [
+        name for name in known if name in whole or (options.measured / name).is_file()
+    ]
     now = hashes_of(options.measured) if by_name and not emulated else None
     for name in names:
         require_sound(options.measured / name, known[name].schema)
@@ -104,7 +126,8 @@ def main() -> int:
     for name in names:
         kind = known[name].schema
         document = read_json(options.measured / name, kind) if name.endswith(".json") else {}
-        if document.get("machine", options.data.name) != options.data.name:  # a second card of one model, or day
+        # a second card of one model, or day
+        if document.get("machine", options.data.name) != options.data.name:
             write_json(options.data / name, kind, document | {"machine": options.data.name})
             continue
         with atomic_write(options.data / name) as temporary:
@@ -117,7 +140,10 @@ def main() -> int:
 
 
 def archive_tests(report: Path, data: Path) -> None:
-    """Keep what `make test-gpu` reported. Raises `UserError` for a report of another GPU, or of no clean commit."""
+    """Keep what `make test-gpu` reported.
+
+    Raises `UserError` for a report of another GPU, or of no clean commit.
+    """
     text = report.read_text() if report.is_file() else ""
     said = dict(re.findall(r"^(commit|GPU): (.+)$", text, re.M))
     gpu = read_json(data / "provenance.json", "provenance")["gpu"]
@@ -126,15 +152,21 @@ def archive_tests(report: Path, data: Path) -> None:
             f"{report}: of {said.get('GPU', 'no GPU')!r}, and {data} is of {gpu!r}; run make test-gpu there"
         )
     if not re.fullmatch("[0-9a-f]{40}", said.get("commit", "")):
-        raise UserError(f"{report}: of commit {said.get('commit', 'unknown')!r}; allowed: one commit, without changes")
+        raise UserError(
+            f"{report}: of commit {said.get('commit', 'unknown')!r}; allowed: one commit, without changes"
+        )
     write_text(data / TESTS, text)
 
 
 def require_no_rehearsal(measured: Path, data: Path) -> None:
-    """Raises `UserError` for made-up times, unless they go to data/rehearsal of a run that says it rehearses."""
+    """Raises `UserError` for made-up times, unless they go to data/rehearsal of a run that says it
+    rehearses.
+    """
     records = {kind: measured / f"{kind}.json" for kind in ("machine", "provenance", "tuned")}
     gpus = [read_json(path, kind)["gpu"] for kind, path in records.items() if path.is_file()]
-    allowed = data.resolve().parts[-2:] == ("data", "rehearsal") and os.environ.get(REHEARSING) == "1"
+    allowed = (
+        data.resolve().parts[-2:] == ("data", "rehearsal") and os.environ.get(REHEARSING) == "1"
+    )
     if any(map(is_rehearsal, [*gpus, *measured.name.split("-")])) and not allowed:
         raise UserError(f"{measured}: {REHEARSAL}; not archived in {data}")
 
@@ -143,13 +175,19 @@ def missing_tables(folder: Path) -> dict[str, list[str]]:
     """The files that an archive may have and this one has not, by the target that makes them."""
     missing: dict[str, list[str]] = {}
     for table in registry.tables().values():
-        if table.archive == "if there" and table.target != "by hand" and not (folder / table.file).is_file():
+        if (
+            table.archive == "if there"
+            and table.target != "by hand"
+            and not (folder / table.file).is_file()
+        ):
             missing.setdefault(table.target, []).append(table.file)
     return missing
 
 
 def check(folder: Path) -> int:
-    """Report all that is amiss in an archive, a line each, and what changed since; 1 where it is not whole."""
+    """Report all that is amiss in an archive, a line each, and what changed since; 1 where it is
+    not whole.
+    """
     for line in (found := amiss(folder)):
         logger.warning(f"{folder}: {line}")
     for line in since(folder):
@@ -161,14 +199,23 @@ def check(folder: Path) -> int:
 def amiss(folder: Path) -> list[str]:
     """What keeps an archive from being whole, a line each.
 
-    It is whole where its folder, machine.json and provenance.json name one machine and one GPU, every table that the
-    registry marks is there, of one commit and a clean tree, as it was archived (by its checksum) and as its model has
-    it, and no row is of other machine code than resources.csv has for this tree's sources. Tables that need no GPU may
-    be of another commit. A rehearsal is whole with the tables that `all` makes.
+    It is whole where its folder, machine.json and provenance.json name one machine and one GPU,
+    every table that the registry marks is there, of one commit and a clean tree, as it was archived
+    (by its checksum) and as its model has it, and no row is of other machine code than
+    resources.csv has for this tree's sources. Tables that need no GPU may be of another commit. A
+    rehearsal is whole with the tables that `all` makes.
     """
     origins = read_json(folder / ORIGINS, "archived")
-    targets = {"all"} if is_rehearsal(folder.name) else {t.target for t in registry.tables().values()} - {"by hand"}
-    tables = {t.file: t for t in registry.tables().values() if t.archive != "never" and t.target in targets}
+    targets = (
+        {"all"}
+        if is_rehearsal(folder.name)
+        else {t.target for t in registry.tables().values()} - {"by hand"}
+    )
+    tables = {
+        t.file: t
+        for t in registry.tables().values()
+        if t.archive != "never" and t.target in targets
+    }
     there = [file for file in tables if (folder / file).is_file()]
     runs = {file: origins[file] for file in there if file in origins}
     changed = [file for file, run in runs.items() if checksum_of(folder / file) != run["sha256"]]
@@ -185,7 +232,10 @@ def amiss(folder: Path) -> list[str]:
             by_commit.setdefault(_run(run), []).append(file)
     if len(by_commit) > 1:
         most = max(by_commit.values(), key=len)
-        parts = [f"{run}{'' if files is most else ': ' + ', '.join(files)}" for run, files in by_commit.items()]
+        parts = [
+            f"{run}{'' if files is most else ': ' + ', '.join(files)}"
+            for run, files in by_commit.items()
+        ]
         found.append(f"of {len(by_commit)} commits: {'; '.join(parts)}")
     sound = []
     for file in (file for file in there if file not in changed):
@@ -211,36 +261,49 @@ def _run(run: Mapping[str, Any]) -> str:
 
 
 def since(folder: Path) -> list[str]:
-    """At which commits an archive was measured, and what changed since in the rules that judge it, a line each."""
+    """At which commits an archive was measured, and what changed since in the rules that judge it,
+    a line each.
+    """
     try:
         provenance = read_json(folder / "provenance.json", "provenance")
     except UserError as error:
         return [f"what changed since is not known: {error}"]
     measured = measured_at(provenance)
-    lines = [f"measured at {commits}: {count} measurements of sessions that ran there" for commits, count in measured]
+    lines = [
+        f"measured at {commits}: {count} measurements of sessions that ran there"
+        for commits, count in measured
+    ]
     recorded = provenance.get("rules")
     if recorded is None:
         return [*lines, "rules: not recorded; they may be younger than the measurements"]
     if changed := rules.changed(recorded, rules.hashes(catalogue.ROOT.parent)):
         names = ", ".join(changed)
-        return [*lines, f"rules that changed after they were measured: {names}; docs/changes-after-data.md says why"]
+        return [
+            *lines,
+            f"rules that changed after they were measured: {names}; docs/changes-after-data.md says why",
+        ]
     return [*lines, f"rules: all {len(recorded)} are those that stood when it was measured"]
 
 
 def measured_at(provenance: Mapping[str, Any]) -> list[tuple[str, int]]:
     """The commits at which sessions ran, and how many measurements these made.
 
-    A session that ran at several commits counts under all of them together: "29e90166cac1 and ab7b52796b37".
+    A session that ran at several commits counts under all of them together: "29e90166cac1 and
+    ab7b52796b37".
     """
     found: dict[str, int] = {}
     for session in provenance.get("sessions") or []:
-        commits = " and ".join(commit[:12] for commit in session.get("commits") or []) or "an unknown commit"
+        commits = (
+            " and ".join(commit[:12] for commit in session.get("commits") or [])
+            or "an unknown commit"
+        )
         found[commits] = found.get(commits, 0) + session["measurements"]
     return list(found.items())
 
 
 def misnamed(folder: Path, kinds: Collection[str] = ("machine", "provenance")) -> list[str]:
-    """What an archive says of the machine that is not so: another name than its folder's, or another GPU or none.
+    """What an archive says of the machine that is not so: another name than its folder's, or
+    another GPU or none.
 
     kinds: the names of its tables that can be read.
     """
@@ -261,8 +324,8 @@ def misnamed(folder: Path, kinds: Collection[str] = ("machine", "provenance")) -
 
 
 def is_emulated(path: Path, table: registry.Table) -> bool:
-    """Whether a table rests on no GPU, so that no GPU's provenance goes with it: one that needs none, or one that the
-    emulator can make and that holds nothing else."""
+    """Whether a table rests on no GPU, so that no GPU's provenance goes with it: one that needs
+    none, or one that the emulator can make and that holds nothing else."""
     if not table.needs_gpu:
         return True
     if not (table.emulates and path.is_file()):
@@ -271,26 +334,34 @@ def is_emulated(path: Path, table: registry.Table) -> bool:
 
 
 def require_sound(path: Path, schema: str) -> None:
-    """Raises `UserError` for a file that its model does not allow, or that reports a kernel's failed check.
+    """Raises `UserError` for a file that its model does not allow, or that reports a kernel's
+    failed check.
 
-    A call of a library that computes something else is a result, and may be archived: baseline_checks.csv.
+    A call of a library that computes something else is a result, and may be archived:
+    baseline_checks.csv.
     """
     if path.suffix == ".parquet":
         read_samples(path)
     elif path.suffix == ".json":
         read_json(path, schema)
     else:
-        failed = [row for row in read_rows(path, schema) if row.get("passed") is False and "variant" in row]
+        failed = [
+            row
+            for row in read_rows(path, schema)
+            if row.get("passed") is False and "variant" in row
+        ]
         if failed:
             check = failed[0].get("case") or failed[0].get("tool") or schema
-            raise UserError(f"{path.parent}: {failed[0]['variant']} failed its check {check!r}; not archived")
+            raise UserError(
+                f"{path.parent}: {failed[0]['variant']} failed its check {check!r}; not archived"
+            )
 
 
 def hashes_of(folder: Path) -> dict[str, str | None]:
     """The code hash of each entry as it is now, with the tuned kernels of this folder's sweeps.
 
-    The folder's resources.csv says which machine code the sources of this tree stand for; None where it has another
-    source.
+    The folder's resources.csv says which machine code the sources of this tree stand for; None
+    where it has another source.
     """
     built = codes.recorded(folder / "resources.csv")
 
@@ -306,7 +377,11 @@ def require_current(path: Path, schema: str, now: Mapping[str, str | None]) -> N
 
     Rows of kernels that the catalogue no longer has are kept: analysis leaves them out.
     """
-    rows = [row for row in read_rows(path, schema) if row.get("variant") in now] if path.suffix == ".csv" else []
+    rows = (
+        [row for row in read_rows(path, schema) if row.get("variant") in now]
+        if path.suffix == ".csv"
+        else []
+    )
     rows = [row for row in rows if row.get("code_hash") and row["code_hash"] != now[row["variant"]]]
     if changed := list(dict.fromkeys(row["variant"] for row in rows)):
         more = f" and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
@@ -318,7 +393,9 @@ def require_current(path: Path, schema: str, now: Mapping[str, str | None]) -> N
 
 
 def record_origin(folder: Path, names: list[str], provenance: dict[str, Any]) -> None:
-    """Say in archived.json which run these files are from, with their checksums; of the others it keeps what it has."""
+    """Say in archived.json which run these files are from, with their checksums; of the others it
+    keeps what it has.
+    """
     origins = read_json(folder / ORIGINS, "archived") if (folder / ORIGINS).is_file() else {}
     run = {key: provenance[key] for key in ("date", "commit", "commit_clean", "command")}
     of_run = {name: run | {"sha256": checksum_of(folder / name)} for name in names}

@@ -1,24 +1,26 @@
-"""Measures variants of one experiment, each alone and next to its baseline, in one fresh process after another.
+"""Measures variants of one experiment, each alone and next to its baseline, in one fresh process
+after another.
 
     python -m experiments.stages.bench sgemm_ladder sgemm_warptile sgemm_naive --build-dir results/build/sm_90a \
         --windows windows.csv --samples samples.parquet --checks checks.csv
 
-For each variant, problem and kind of data of the experiment, each process measures: the variant alone and the baseline
-alone, one directly after the other, for the isolated fraction, unless a run is too short for that or the experiment
-does without; then a window in
-which both alternate (which of a pair comes first is drawn), for the interleaved fraction and the one per clock. The
-outputs of that window are checked where they lie. Two processes also read the power while the variant runs alone, if
-the experiment asks for it. The baseline is the fastest call that its library has for the problem, by an algorithm
-search that is made once and kept. A window ends once the fraction of the baseline is known well enough, or at its
-longest time. What was measured is written as it came; analysis/timings.py derives from it.
+For each variant, problem and kind of data of the experiment, each process measures: the variant
+alone and the baseline alone, one directly after the other, for the isolated fraction, unless a run
+is too short for that or the experiment does without; then a window in which both alternate (which
+of a pair comes first is drawn), for the interleaved fraction and the one per clock. The outputs of
+that window are checked where they lie. Two processes also read the power while the variant runs
+alone, if the experiment asks for it. The baseline is the fastest call that its library has for the
+problem, by an algorithm search that is made once and kept. A window ends once the fraction of the
+baseline is known well enough, or at its longest time. What was measured is written as it came;
+analysis/timings.py derives from it.
 
-With --store, a measurement is kept as soon as it is made, and one that is there is not made again, whichever experiment
-asked for it: a run that is cut loses one window. A kernel that faults or hangs loses its own rows; a fresh process
-measures the rest.
+With --store, a measurement is kept as soon as it is made, and one that is there is not made again,
+whichever experiment asked for it: a run that is cut loses one window. A kernel that faults or hangs
+loses its own rows; a fresh process measures the rest.
 
-Clocks are left as they are, unless `--clock-policy locked` says to lock them through NVML while it runs
-(`experiments.gpu.clocks`). A sample whose SM clock, by the stamps around it, is then more than 1% off is rejected; a
-problem with too few left is left out, and `--left-out` says why.
+Clocks are left as they are, unless `--clock-policy locked` says to lock them through NVML while it
+runs (`experiments.gpu.clocks`). A sample whose SM clock, by the stamps around it, is then more than
+1% off is rejected; a problem with too few left is left out, and `--left-out` says why.
 """
 
 from __future__ import annotations
@@ -59,8 +61,10 @@ from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
 
-SETTLE_S, ALONE_S = 0.05, 0.04  # of one kernel back to back: until its clock has settled, and the time that counts
-WARM_MOST_S, WARM_AFTER_ALONE_S = 0.4, 0.06  # of pairs back to back, before the window in which they alternate
+# of one kernel back to back: until its clock has settled, and the time that counts
+SETTLE_S, ALONE_S = 0.05, 0.04
+# of pairs back to back, before the window in which they alternate
+WARM_MOST_S, WARM_AFTER_ALONE_S = 0.4, 0.06
 POWER_PROCESSES = 2  # that read the power: a value, and whether it repeats
 LONG_US = 20_000.0  # a run above which one run alone is long enough to plan by
 AS_FOUND = "back to back until steady, clocks as found"
@@ -68,7 +72,8 @@ AS_FOUND = "back to back until steady, clocks as found"
 
 @dataclass(frozen=True)
 class Asked:
-    """What all items of a process share: the catalogue, the folder of its builds, and the SM and memory clock to lock.
+    """What all items of a process share: the catalogue, the folder of its builds, and the SM and
+    memory clock to lock.
 
     A clock of None: the usual one.
     """
@@ -106,11 +111,15 @@ class Taken:
     baseline_run_us: float | None = None  # a run of the baseline alone, back to back
 
 
-def each_alone(gpu: Gpu, works: Mapping[str, Work], first_us: Mapping[str, float], flip: bool) -> dict[str, float]:
-    """The time of one run of each in microseconds, back to back, by role: one directly after the other, so that both
-    meet the card equally warm. Where power binds, its clock settles within tens of milliseconds after the work changes.
+def each_alone(
+    gpu: Gpu, works: Mapping[str, Work], first_us: Mapping[str, float], flip: bool
+) -> dict[str, float]:
+    """The time of one run of each in microseconds, back to back, by role: one directly after the
+    other, so that both meet the card equally warm. Where power binds, its clock settles within tens
+    of milliseconds after the work changes.
 
-    `first_us`: about as long as one run takes; with one below `SHORT_US`, none is timed. `flip`: the last goes first.
+    `first_us`: about as long as one run takes; with one below `SHORT_US`, none is timed. `flip`:
+    the last goes first.
     """
     if min(first_us.values()) < SHORT_US:
         return {}
@@ -122,7 +131,9 @@ def each_alone(gpu: Gpu, works: Mapping[str, Work], first_us: Mapping[str, float
 
 
 def planned_us(gpu: Gpu, work: Work) -> float:
-    """About how long a run takes, in microseconds; the first run loads the kernel, and does not count."""
+    """About how long a run takes, in microseconds; the first run loads the kernel, and does not
+    count.
+    """
     duration_us(gpu, work)
     found = duration_us(gpu, work)
     return found if found > LONG_US else min(found, duration_us(gpu, work))
@@ -132,7 +143,12 @@ class Bench:
     """Measures on the GPU that is held; `target`: what its clocks are locked at, if they are."""
 
     def __init__(
-        self, build_dir: Path, handle: object, calls: LibraryCalls, asked: Asked, target: clocks.Target | None = None
+        self,
+        build_dir: Path,
+        handle: object,
+        calls: LibraryCalls,
+        asked: Asked,
+        target: clocks.Target | None = None,
     ) -> None:
         self.handle, self.target, self.calls, self.asked = handle, target, calls, asked
         self.gpu = Gpu(build_dir)
@@ -141,12 +157,17 @@ class Bench:
         self._matrices: Matrices | None = None
 
     def measure(self, item: Item, session: str) -> Taken:
-        """Measure one variant next to its baseline; `session`: what the GPU that is held is called."""
+        """Measure one variant next to its baseline; `session`: what the GPU that is held is
+        called.
+        """
         gpu, protocol = self.gpu, item.protocol
         entry, baseline_entry = self.asked.pair(item)
         problem = item.problem.of(entry.b_layout)
         matrices = self._filled(problem, entry.types, item.data)
-        gemms = {role: self._loaded(one) for role, one in zip(ROLES, (entry, baseline_entry), strict=True)}
+        gemms = {
+            role: self._loaded(one)
+            for role, one in zip(ROLES, (entry, baseline_entry), strict=True)
+        }
         for gemm in gemms.values():
             self.calls.settle(gemm, matrices, session)
         works = {role: matrices.bind(gemm, role) for role, gemm in gemms.items()}
@@ -157,13 +178,20 @@ class Bench:
             baseline()
 
         first_us = {role: planned_us(gpu, work) for role, work in works.items()}
-        alone = each_alone(gpu, works, first_us, flip=item.process % 2 == 1) if protocol.isolated else {}
+        alone = (
+            each_alone(gpu, works, first_us, flip=item.process % 2 == 1)
+            if protocol.isolated
+            else {}
+        )
         reading = power.Reading(run_us=alone.get("variant"))
         if protocol.power_s and item.process < POWER_PROCESSES:
             reading = power.watch(gpu, self.handle, variant, first_us["variant"], protocol.power_s)
-            reading = replace(reading, run_us=alone.get("variant", reading.run_us))  # next to the baseline's
+            # next to the baseline's
+            reading = replace(reading, run_us=alone.get("variant", reading.run_us))
         most_s = WARM_AFTER_ALONE_S if alone or not protocol.isolated else WARM_MOST_S
-        pair_us = warm_up(gpu, pair, protocol.warmup_s, most_s, chunk_s=max(protocol.warmup_s, 0.03) / 3)
+        pair_us = warm_up(
+            gpu, pair, protocol.warmup_s, most_s, chunk_s=max(protocol.warmup_s, 0.03) / 3
+        )
         for role in works:  # what is checked below was written by timed runs
             matrices.poison(gpu, role)
         stopwatch = self._stopwatch(protocol)
@@ -208,17 +236,23 @@ class Bench:
         return known
 
 
-def measurement(item: Item, taken: Taken, target: clocks.Target | None, asked: Asked, session: str) -> Measurement:
-    """What is kept of it: its row of windows.csv, its checks and samples, all but what an experiment adds.
+def measurement(
+    item: Item, taken: Taken, target: clocks.Target | None, asked: Asked, session: str
+) -> Measurement:
+    """What is kept of it: its row of windows.csv, its checks and samples, all but what an
+    experiment adds.
 
-    Raises `UserError` where launch gaps leave too few samples: that is the host's fault, and worth another try.
+    Raises `UserError` where launch gaps leave too few samples: that is the host's fault, and worth
+    another try.
     """
     entry, _ = asked.pair(item)
     reasons = why_rejected(taken.turns.samples, target)
     passed = all(result.passed for result in taken.checked.values())
     left_out = None
     if passed and target:
-        left_out = taken.memory or off_target(taken.turns, reasons, target, taken.power.throttle_fractions)
+        left_out = taken.memory or off_target(
+            taken.turns, reasons, target, taken.power.throttle_fractions
+        )
     kept = [len(taken.turns.of(role, reasons == "").time_us) for role in ROLES]
     if passed and not left_out and min(kept) < LEAST_KEPT:
         spoilt, unknown = (int((reasons == reason).sum()) for reason in (GAP, NO_CLOCK))
@@ -251,17 +285,24 @@ def measurement(item: Item, taken: Taken, target: clocks.Target | None, asked: A
     checks = [
         _check(item, asked, taken.problem, role, taken.seed, taken.checked[role])
         for role in ROLES
-        if item.process == 0 or not taken.checked[role].passed  # one row says that all of them passed
+        # one row says that all of them passed
+        if item.process == 0 or not taken.checked[role].passed
     ]
     rows = {"windows": [window], "checks": checks}
-    return Measurement(basis_of(item, asked), session, rows, samples=_samples(item, taken.turns, reasons))
+    return Measurement(
+        basis_of(item, asked), session, rows, samples=_samples(item, taken.turns, reasons)
+    )
 
 
 def lost(item: Item, reason: str, asked: Asked) -> Measurement:
     """What is kept of one whose kernel faulted or hung: a check that failed, and no window."""
     problem = item.problem.of(asked.pair(item)[0].b_layout)
     failed = verify.CheckResult(None, reason)
-    return Measurement(basis_of(item, asked), UNKNOWN, {"checks": [_check(item, asked, problem, ROLES[0], 0, failed)]})
+    return Measurement(
+        basis_of(item, asked),
+        UNKNOWN,
+        {"checks": [_check(item, asked, problem, ROLES[0], 0, failed)]},
+    )
 
 
 def basis_of(item: Item, asked: Asked) -> dict[str, Any]:
@@ -269,16 +310,23 @@ def basis_of(item: Item, asked: Asked) -> dict[str, Any]:
     entry, baseline = asked.pair(item)
     locked = list(asked.clocks) if item.clock_policy == "locked" else None
     of_entry, of_baseline = (store.basis_of(one, asked.build_dir) for one in (entry, baseline))
-    return of_entry | {"baseline": of_baseline, "locked_mhz": locked, "protocol": asdict(item.protocol)}
+    return of_entry | {
+        "baseline": of_baseline,
+        "locked_mhz": locked,
+        "protocol": asdict(item.protocol),
+    }
 
 
 def _serves(item: Item, asked: Asked) -> Callable[[store.Basis], bool]:
-    """Whether a measurement that is kept stands for this item: by the same or a stricter protocol."""
+    """Whether a measurement that is kept stands for this item: by the same or a stricter
+    protocol.
+    """
     wanted = basis_of(item, asked)
 
     def serves(basis: store.Basis) -> bool:
         same = {**basis, "protocol": None} == {**wanted, "protocol": None}
-        known = basis["protocol"].keys() == wanted["protocol"].keys()  # not of an older version's protocol
+        # not of an older version's protocol
+        known = basis["protocol"].keys() == wanted["protocol"].keys()
         return same and known and Protocol(**basis["protocol"]).covers(item.protocol)
 
     return serves
@@ -298,7 +346,9 @@ def _samples(item: Item, turns: Turns, reasons: np.ndarray) -> pa.Table:
     return samples_table(len(reasons), {"experiment": ""} | _head(item) | columns)
 
 
-def _check(item: Item, asked: Asked, p: Problem, role: str, seed: int, result: verify.CheckResult) -> dict[str, Any]:
+def _check(
+    item: Item, asked: Asked, p: Problem, role: str, seed: int, result: verify.CheckResult
+) -> dict[str, Any]:
     entry, baseline = asked.pair(item)
     timed = entry if role == ROLES[0] else baseline
     return {
@@ -326,15 +376,26 @@ class Record:
 
     def add(self, item: Item, one: Measurement) -> None:
         """Append the rows of a measurement, as this experiment's."""
-        scalars = str(item.problem).partition(",")[2]  # rows of checks.csv are known by their case and m, n and k
-        of_data = "".join(f", {part}" for part in (item.data if len(self.experiment.data) > 1 else "", scalars) if part)
+        # rows of checks.csv are known by their case and m, n and k
+        scalars = str(item.problem).partition(",")[2]
+        of_data = "".join(
+            f", {part}"
+            for part in (item.data if len(self.experiment.data) > 1 else "", scalars)
+            if part
+        )
         after = f"after timing {self.experiment.name}"
-        self.windows += [{"experiment": self.experiment.name} | row for row in one.rows.get("windows", [])]
-        self.checks += [row | {"case": f"{after}{row['case']}{of_data}"} for row in one.rows["checks"]]
+        self.windows += [
+            {"experiment": self.experiment.name} | row for row in one.rows.get("windows", [])
+        ]
+        self.checks += [
+            row | {"case": f"{after}{row['case']}{of_data}"} for row in one.rows["checks"]
+        ]
         if one.samples is not None:
             place = one.samples.column_names.index("experiment")
             named = pa.array([self.experiment.name] * len(one.samples)).dictionary_encode()
-            self.samples.append(one.samples.set_column(place, one.samples.schema.field(place), named))
+            self.samples.append(
+                one.samples.set_column(place, one.samples.schema.field(place), named)
+            )
 
     @property
     def left_out(self) -> list[str]:
@@ -378,7 +439,9 @@ def outcome(item: Item, one: Measurement) -> str:
 
 
 def why_rejected(samples: Samples, target: clocks.Target | None) -> np.ndarray:
-    """For each sample, why it does not count, "" where it does; with locked clocks, one more than 1% off does not."""
+    """For each sample, why it does not count, "" where it does; with locked clocks, one more than
+    1% off does not.
+    """
     reasons = np.full(len(samples.time_us), "", f"<U{max(map(len, (GAP, NO_CLOCK, OFF_TARGET)))}")
     if target:
         reasons[~clocks.on_target(samples.sm_clock_mhz, target.sm_mhz)] = OFF_TARGET
@@ -387,8 +450,11 @@ def why_rejected(samples: Samples, target: clocks.Target | None) -> np.ndarray:
     return reasons
 
 
-def off_target(turns: Turns, reasons: np.ndarray, target: clocks.Target, throttled: str | None) -> str | None:
-    """Why a locked window counts for nothing: of the samples without a launch gap, too few kept the clock.
+def off_target(
+    turns: Turns, reasons: np.ndarray, target: clocks.Target, throttled: str | None
+) -> str | None:
+    """Why a locked window counts for nothing: of the samples without a launch gap, too few kept the
+    clock.
 
     None where enough are left of both roles, or where it is launch gaps that left too few.
     """
@@ -408,7 +474,9 @@ def off_target(turns: Turns, reasons: np.ndarray, target: clocks.Target, throttl
 
 
 def in_order(items: Iterable[Item], asked: Asked) -> list[Item]:
-    """Such that items on the same matrices follow each other, as they do within one layout and problem."""
+    """Such that items on the same matrices follow each other, as they do within one layout and
+    problem.
+    """
 
     def matrices(item: Item) -> tuple[Any, ...]:
         entry, _ = asked.pair(item)
@@ -419,30 +487,41 @@ def in_order(items: Iterable[Item], asked: Asked) -> list[Item]:
 
 
 def measured(items: list[Item], options: argparse.Namespace, kept: Store) -> Found:
-    """Each item's measurement: the one that is kept, or else one that is made now, and kept at once.
+    """Each item's measurement: the one that is kept, or else one that is made now, and kept at
+    once.
 
-    `options` has build_dir, sm_mhz and memory_mhz.
-    Raises `UserError` for what the host is to blame for (launch gaps, too little memory), once the others are measured.
+    `options` has build_dir, sm_mhz and memory_mhz. Raises `UserError` for what the host is to blame
+    for (launch gaps, too little memory), once the others are measured.
     """
     asked = asked_by(options)
     found: Found = {}
     for item in items:
         if one := kept.find(_place(item), _serves(item, asked)):
             found[item] = one
-    failed, spoilt = [], {replace(item, process=0) for item, one in found.items() if not counts(one)}
+    failed, spoilt = (
+        [],
+        {replace(item, process=0) for item, one in found.items() if not counts(one)},
+    )
     todo = [item for item in in_order(items, asked) if item not in found]
-    # Once, and before the GPU is held: each measuring process is a fork of this one, and begins with what it imported.
-    # A fork cannot use its parent's CUDA: no import initialises it, and nothing else here may.
+    # Once, and before the GPU is held: each measuring process is a fork of this one, and begins
+    # with what it imported. A fork cannot use its parent's CUDA: no import initialises it, and
+    # nothing else here may.
     for name in dict.fromkeys(item.variant for item in todo):
         import_early(asked.entries.find(name))
     session, start = Session(), time.monotonic()
 
     def by_process() -> Iterator[tuple[Item, Measurement | Failure]]:
         for number in sorted({item.process for item in todo}):
-            own = [item for item in todo if item.process == number and replace(item, process=0) not in spoilt]
+            own = [
+                item
+                for item in todo
+                if item.process == number and replace(item, process=0) not in spoilt
+            ]
             if own:
                 with session.held():  # until the process has ended, and its context with it
-                    yield from work_through(own, functools.partial(_opened, own, options, kept, session.name))
+                    yield from work_through(
+                        own, functools.partial(_opened, own, options, kept, session.name)
+                    )
 
     for number, (item, result) in enumerate(by_process(), start=1):
         if isinstance(result, Failure) and not result.of_kernel:
@@ -456,13 +535,19 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store) -> Fou
         shown = f"{item.variant}{_picked(item, asked)}, {item.problem.shown}, {item.data} ({len(found)}/{len(items)})"
         logger.info(f"{shown}: {outcome(item, one)}; about {left:.0f} s left")
     if failed:
-        raise UserError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if failed[3:] else ""))
+        raise UserError(
+            "; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if failed[3:] else "")
+        )
     return found
 
 
 def counts(one: Measurement) -> bool:
-    """Whether a row of bench.csv comes of it: the kernel ran, its output was right, and its clocks stayed."""
-    return any(window["passed"] and not window["left_out"] for window in one.rows.get("windows", []))
+    """Whether a row of bench.csv comes of it: the kernel ran, its output was right, and its clocks
+    stayed.
+    """
+    return any(
+        window["passed"] and not window["left_out"] for window in one.rows.get("windows", [])
+    )
 
 
 Found = dict[Item, Measurement]
@@ -472,7 +557,9 @@ Found = dict[Item, Measurement]
 def _opened(
     items: list[Item], options: argparse.Namespace, kept: Store, session: str, watch: Watch
 ) -> Iterator[Callable[[Item], Measurement]]:
-    """Measures one item after the other in this process; `session`: what the GPU that is held is called."""
+    """Measures one item after the other in this process; `session`: what the GPU that is held is
+    called.
+    """
     asked = asked_by(options)
     opened: list[tuple[Bench, clocks.Target | None]] = []
     with contextlib.ExitStack() as stack:
@@ -494,7 +581,8 @@ def _opened(
                 try:
                     taken = bench.measure(item, session)
                 except UserError:
-                    bench.gpu.sync()  # where a kernel has spoilt the context, that is what there is to say
+                    # where a kernel has spoilt the context, that is what there is to say
+                    bench.gpu.sync()
                     raise
             return measurement(item, taken, target, asked, session)
 
@@ -518,7 +606,9 @@ def sliced(experiment: declarations.Experiment, words: str) -> declarations.Expe
     numbers = re.fullmatch(r"([0-9]+)of([0-9]+)", words)
     number, count = map(int, numbers.groups()) if numbers else (0, 0)
     if not 1 <= number <= count:
-        raise UserError(f"--slice {words} is not allowed; allowed: 1of1, or one of 1of3, 2of3 and 3of3, and so on")
+        raise UserError(
+            f"--slice {words} is not allowed; allowed: 1of1, or one of 1of3, 2of3 and 3of3, and so on"
+        )
     return replace(experiment, problems=experiment.problems[number - 1 :: count])
 
 
@@ -528,22 +618,30 @@ def run(options: argparse.Namespace) -> Record:
     experiment = sliced(whole, options.slice)
     for name in options.variants:
         if options.catalogue.find(name).name not in experiment.variants:
-            raise UserError(f"{name} takes no part in {experiment.name}; it has {', '.join(experiment.variants)}")
+            raise UserError(
+                f"{name} takes no part in {experiment.name}; it has {', '.join(experiment.variants)}"
+            )
     wrong = failures(options)
     for name in wrong.keys() & set(options.variants):
-        logger.warning(f"{name} is not timed: it failed {len(wrong[name])} checks, first: {wrong[name][0]['case']}")
+        logger.warning(
+            f"{name} is not timed: it failed {len(wrong[name])} checks, first: {wrong[name][0]['case']}"
+        )
     passed = [name for name in options.variants if name not in wrong]
     if passed:
         require_gpu()
     record = Record(experiment)
-    items = declarations.items(experiment, passed, options.clock_policy, options.sizes_step, options.catalogue)
+    items = declarations.items(
+        experiment, passed, options.clock_policy, options.sizes_step, options.catalogue
+    )
     with store.opened(options.store) as kept:
         found = measured(items, options, kept)
         for item in items:
             if item in found:
                 record.add(item, found[item])
         if options.algorithm_search:
-            LibraryCalls(kept, options.catalogue, options.build_dir).write(options.algorithm_search, items)
+            LibraryCalls(kept, options.catalogue, options.build_dir).write(
+                options.algorithm_search, items
+            )
     return record
 
 
@@ -557,13 +655,22 @@ def main() -> None:
     parser.add_argument("--sizes-step", type=int, help="step of swept sizes")
     words = "of its problems, every third from the second on, say (default: all)"
     parser.add_argument("--slice", default="1of1", metavar="2of3", help=words)
-    parser.add_argument("--clock-policy", choices=["boost", "locked"], default="boost", help="locked: sets the clocks")
+    parser.add_argument(
+        "--clock-policy",
+        choices=["boost", "locked"],
+        default="boost",
+        help="locked: sets the clocks",
+    )
     clocks.lock_arguments(parser)
     parser.add_argument("--windows", required=True, type=Path, help="written: rows of windows.csv")
     parser.add_argument("--checks", required=True, type=Path, help="written: rows of checks.csv")
     parser.add_argument("--samples", required=True, type=Path, help="written: samples.parquet")
-    parser.add_argument("--algorithm-search", type=Path, help="written: rows of algorithm_search.csv")
-    parser.add_argument("--left-out", type=Path, help="written: why sizes were left out, or nothing")
+    parser.add_argument(
+        "--algorithm-search", type=Path, help="written: rows of algorithm_search.csv"
+    )
+    parser.add_argument(
+        "--left-out", type=Path, help="written: why sizes were left out, or nothing"
+    )
     options = parser.parse_args()
     record = run(options)
     write_rows(options.checks, "checks", record.checks)

@@ -2,10 +2,11 @@
 
     python -m experiments.stages.build sgemm_warptile sgemm_naive --arch sm_90a --out-dir results/build/sm_90a
 
-writes for each NAME.cu (the instantiation), NAME.ptx, NAME.cubin, NAME.sass (what nvdisasm says of that, which the
-emulator reads, too) and NAME.json (its row of resources.csv). The cubin is made from the very PTX next to it.
-With `--toolchain FILE`, a variant is left as it is where it was built from the same source after FILE was written.
-`--source FILE.cu` compiles a whole file instead (the harness), without a row.
+writes for each NAME.cu (the instantiation), NAME.ptx, NAME.cubin, NAME.sass (what nvdisasm says of
+that, which the emulator reads, too) and NAME.json (its row of resources.csv). The cubin is made
+from the very PTX next to it. With `--toolchain FILE`, a variant is left as it is where it was built
+from the same source after FILE was written. `--source FILE.cu` compiles a whole file instead (the
+harness), without a row.
 """
 
 from __future__ import annotations
@@ -48,11 +49,20 @@ SERIALIZED = "wgmma.mma_async instructions are serialized"  # ptxas, C7510
 
 # SASS opcodes that are counted by the width of the access: column prefix by opcode
 BY_WIDTH = {"LDS": "lds", "STS": "sts", "LDG": "ldg", "STG": "stg"}
-PLAIN = {"FFMA": "ffma", "HMMA": "hmma", "LDGSTS": "ldgsts", "LDSM": "ldsm", "TLD": "tex", "TEX": "tex", "BAR": "bar"}
+PLAIN = {
+    "FFMA": "ffma",
+    "HMMA": "hmma",
+    "LDGSTS": "ldgsts",
+    "LDSM": "ldsm",
+    "TLD": "tex",
+    "TEX": "tex",
+    "BAR": "bar",
+}
 
 
 def compile_source(source: Path, stem: Path, arch: str, compiler: Path) -> str:
-    """Compile `source` to `stem`.ptx and `stem`.cubin; return what `ptxas -v` says of its resources.
+    """Compile `source` to `stem`.ptx and `stem`.cubin; return what `ptxas -v` says of its
+    resources.
 
     Raises `UserError` with the compiler's first error.
     """
@@ -63,19 +73,40 @@ def compile_source(source: Path, stem: Path, arch: str, compiler: Path) -> str:
     ):
         virtual = arch.replace("sm_", "compute_")
         include = f"-I{catalogue.ROOT}"
-        to_ptx = [str(compiler), "-ptx", *FLAGS, f"-arch={virtual}", include, str(source), "-o", str(ptx)]
+        to_ptx = [
+            str(compiler),
+            "-ptx",
+            *FLAGS,
+            f"-arch={virtual}",
+            include,
+            str(source),
+            "-o",
+            str(ptx),
+        ]
         said = _run(to_ptx, source, env={**os.environ, "TMPDIR": str(empty)})
         ptx.write_text(relocatable(ptx.read_text(), source, catalogue.ROOT.parent, stem.parent))
-        assembler = [str(toolchain.ptxas(compiler).absolute()), "-v", "-O3", "--generate-line-info", f"-arch={arch}"]
-        # it notes date and size of each source file that it finds from where it runs: from there, none
-        report = _run([*assembler, str(ptx.absolute()), "-o", str(cubin.absolute())], source, cwd=empty)
+        assembler = [
+            str(toolchain.ptxas(compiler).absolute()),
+            "-v",
+            "-O3",
+            "--generate-line-info",
+            f"-arch={arch}",
+        ]
+        # it notes date and size of each source file that it finds from where it runs: from there,
+        # none
+        report = _run(
+            [*assembler, str(ptx.absolute()), "-o", str(cubin.absolute())], source, cwd=empty
+        )
     for warning in warnings_in(said + report):
         logger.warning(f"{source.name}: {warning}")
     return report
 
 
 def compile_debug(source: Path, ptx: Path, arch: str, compiler: Path) -> None:
-    """Compile `source` to PTX that is not optimised (nvcc -G). Raises `UserError` with the compiler's first error."""
+    """Compile `source` to PTX that is not optimised (nvcc -G).
+
+    Raises `UserError` with the compiler's first error.
+    """
     flags = [flag for flag in FLAGS if flag != "-lineinfo"]
     virtual = arch.replace("sm_", "compute_")
     with atomic_write(ptx) as out:
@@ -83,7 +114,9 @@ def compile_debug(source: Path, ptx: Path, arch: str, compiler: Path) -> None:
         _run([*command, str(source), "-o", str(out)], source)
 
 
-def _run(command: list[str], source: Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
+def _run(
+    command: list[str], source: Path, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> str:
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env)
     if done.returncode:
         lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
@@ -93,9 +126,13 @@ def _run(command: list[str], source: Path, cwd: Path | None = None, env: dict[st
 
 
 def sass_counts(listing: str) -> dict[str, int]:
-    """Static counts of SASS instructions by what nvdisasm prints: the columns from `sass_total` on in resources.csv."""
+    """Static counts of SASS instructions by what nvdisasm prints: the columns from `sass_total` on
+    in resources.csv.
+    """
     counts: Counter[str] = Counter()
-    for opcode in re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", listing, re.M):
+    for opcode in re.findall(
+        r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", listing, re.M
+    ):
         name, *modifiers = opcode.split(".")
         counts["sass_total"] += 1
         if name in BY_WIDTH:
@@ -118,7 +155,9 @@ def compiler_name(compiler: Path) -> str:
     return f"nvcc {toolchain.version(str(compiler))}, ptxas {toolchain.version(str(assembler))}"
 
 
-def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path, report: str) -> dict[str, Any]:
+def resources(
+    variant: catalogue.Variant, stem: Path, arch: str, compiler: Path, report: str
+) -> dict[str, Any]:
     """The variant's row of resources.csv. Keeps what nvdisasm says of the cubin next to it."""
     try:
         listing, limits = sass.listing(stem.with_suffix(".cubin")), gpus.limits_of(arch)
@@ -137,7 +176,8 @@ def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path,
         "registers": registers,
         "shared_bytes": shared,
         "stack_bytes": _number(r"(\d+) bytes stack frame", report),
-        "spill_bytes": _number(r"(\d+) bytes spill stores", report) + _number(r"(\d+) bytes spill loads", report),
+        "spill_bytes": _number(r"(\d+) bytes spill stores", report)
+        + _number(r"(\d+) bytes spill loads", report),
         "threads": variant.threads,
         "blocks_per_sm": held.blocks_per_sm,
         "occupancy": held.fraction,
@@ -147,22 +187,34 @@ def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path,
 
 
 def build_variant(
-    name: str, arch: str, out_dir: Path, configured_nvcc: str | None = None, known: Catalogue | None = None
+    name: str,
+    arch: str,
+    out_dir: Path,
+    configured_nvcc: str | None = None,
+    known: Catalogue | None = None,
 ) -> Path:
-    """Build a variant of the catalogue in `out_dir`; return the path of its cubin. See `build_kernel`."""
+    """Build a variant of the catalogue in `out_dir`; return the path of its cubin.
+
+    See `build_kernel`.
+    """
     variant = (known or catalogue.load()).find(name)
     if isinstance(variant, catalogue.Dispatcher):
         kernels = ", ".join(kernel.name for kernel in variant.variants)
-        raise UserError(f"{name} is a dispatcher: there is nothing to build but its kernels, {kernels}")
+        raise UserError(
+            f"{name} is a dispatcher: there is nothing to build but its kernels, {kernels}"
+        )
     if not isinstance(variant, catalogue.Variant):
         raise UserError(f"{name} is a library baseline: there is nothing to build")
     return build_kernel(variant, arch, out_dir, configured_nvcc)
 
 
-def build_kernel(variant: catalogue.Variant, arch: str, out_dir: Path, configured_nvcc: str | None = None) -> Path:
+def build_kernel(
+    variant: catalogue.Variant, arch: str, out_dir: Path, configured_nvcc: str | None = None
+) -> Path:
     """Build a kernel, be it in the catalogue or not, in `out_dir`; return the path of its cubin.
 
-    Raises `UserError` with the compiler's first error, and with what there is where the kernel's function is not.
+    Raises `UserError` with the compiler's first error, and with what there is where the kernel's
+    function is not.
     """
     name = variant.name
     if reason := variant.unfit(arch):
@@ -170,7 +222,8 @@ def build_kernel(variant: catalogue.Variant, arch: str, out_dir: Path, configure
     compiler = toolchain.nvcc(configured_nvcc)
     stem = out_dir / name
     write_text(stem.with_suffix(".cu"), variant.translation_unit())
-    stem.with_suffix(".json").unlink(missing_ok=True)  # written last, it says that the others are whole
+    # written last, it says that the others are whole
+    stem.with_suffix(".json").unlink(missing_ok=True)
     try:
         report = compile_source(stem.with_suffix(".cu"), stem, arch, compiler)
     except UserError as error:
@@ -179,16 +232,28 @@ def build_kernel(variant: catalogue.Variant, arch: str, out_dir: Path, configure
             raise
         hint = f"{variant.source.name} has no __global__ template {variant.entry!r} written out"
         known = ", ".join(there) or "none"
-        raise UserError(f"{error}; {hint}; there: {known}; {name} says which by `entry:` in the catalogue") from error
+        raise UserError(
+            f"{error}; {hint}; there: {known}; {name} says which by `entry:` in the catalogue"
+        ) from error
     if SERIALIZED in report:
-        logger.warning(f"{name}: ptxas waits after each wgmma, for it cannot see that its registers are left alone")
-    write_json(stem.with_suffix(".json"), "resources", resources(variant, stem, arch, compiler, report))
+        logger.warning(
+            f"{name}: ptxas waits after each wgmma, for it cannot see that its registers are left alone"
+        )
+    write_json(
+        stem.with_suffix(".json"), "resources", resources(variant, stem, arch, compiler, report)
+    )
     return stem.with_suffix(".cubin")
 
 
-def current(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path) -> dict[str, Any] | None:
-    """The row of what `build_kernel` left at `stem`; None where that is not whole, or of another source or compiler."""
-    if not all(stem.with_suffix(suffix).is_file() for suffix in (".json", ".ptx", ".cubin", ".sass")):
+def current(
+    variant: catalogue.Variant, stem: Path, arch: str, compiler: Path
+) -> dict[str, Any] | None:
+    """The row of what `build_kernel` left at `stem`; None where that is not whole, or of another
+    source or compiler.
+    """
+    if not all(
+        stem.with_suffix(suffix).is_file() for suffix in (".json", ".ptx", ".cubin", ".sass")
+    ):
         return None
     try:
         row: dict[str, Any] = read_json(stem.with_suffix(".json"), "resources")
@@ -206,10 +271,12 @@ def build_batch(
     known: Catalogue,
     toolchain_file: Path | None,
 ) -> list[dict[str, Any]]:
-    """Build several variants in `out_dir`; return their rows of resources.csv, in the order of `names`.
+    """Build several variants in `out_dir`; return their rows of resources.csv, in the order of
+    `names`.
 
-    toolchain_file: what was built from the same source since this file was written is left as it is; None: nothing is.
-    Raises `UserError` with the first error of each variant that failed, once the others are built.
+    toolchain_file: what was built from the same source since this file was written is left as it
+    is; None: nothing is. Raises `UserError` with the first error of each variant that failed, once
+    the others are built.
     """
     compiler = toolchain.nvcc(configured_nvcc)
     rows, failed = [], []
@@ -217,7 +284,11 @@ def build_batch(
         variant, stem = known.find(name), out_dir / name
         try:
             row = None
-            if isinstance(variant, catalogue.Variant) and toolchain_file and _is_newer(stem, toolchain_file):
+            if (
+                isinstance(variant, catalogue.Variant)
+                and toolchain_file
+                and _is_newer(stem, toolchain_file)
+            ):
                 row = current(variant, stem, arch, compiler)
             if row is None:
                 build_variant(name, arch, out_dir, configured_nvcc, known)
@@ -238,13 +309,24 @@ def _is_newer(stem: Path, than: Path) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compile variants.")
-    parser.add_argument("variants", nargs="*", metavar="VARIANT", help="names in kernels/catalogue.yaml")
-    parser.add_argument("--source", type=Path, help="compile this file as it is, instead of variants")
+    parser.add_argument(
+        "variants", nargs="*", metavar="VARIANT", help="names in kernels/catalogue.yaml"
+    )
+    parser.add_argument(
+        "--source", type=Path, help="compile this file as it is, instead of variants"
+    )
     parser.add_argument("--arch", required=True, help="for instance sm_90a")
     parser.add_argument("--nvcc", help="path of the compiler")
     parser.add_argument("--out-dir", required=True, type=Path)
-    parser.add_argument("--rows", type=Path, metavar="FILE", help="written last: their rows of resources.csv")
-    parser.add_argument("--toolchain", type=Path, metavar="FILE", help="toolchain.json: what is older is built again")
+    parser.add_argument(
+        "--rows", type=Path, metavar="FILE", help="written last: their rows of resources.csv"
+    )
+    parser.add_argument(
+        "--toolchain",
+        type=Path,
+        metavar="FILE",
+        help="toolchain.json: what is older is built again",
+    )
     catalogue.add_tuned_argument(parser)
     options = parser.parse_args()
     if bool(options.variants) == bool(options.source):
@@ -254,7 +336,12 @@ def main() -> None:
         compile_source(options.source, stem, options.arch, toolchain.nvcc(options.nvcc))
         return
     rows = build_batch(
-        options.variants, options.arch, options.out_dir, options.nvcc, options.catalogue, options.toolchain
+        options.variants,
+        options.arch,
+        options.out_dir,
+        options.nvcc,
+        options.catalogue,
+        options.toolchain,
     )
     if options.rows:
         write_rows(options.rows, "resources", rows)

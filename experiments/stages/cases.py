@@ -1,6 +1,8 @@
-"""The correctness cases of a variant, made from its tile and requirements: a new kernel has them by itself.
+"""The correctness cases of a variant, made from its tile and requirements: a new kernel has them by
+itself.
 
-A dispatcher has those of its last choice, and others that show where it changes from one choice to the next.
+A dispatcher has those of its last choice, and others that show where it changes from one choice to
+the next.
 """
 
 from __future__ import annotations
@@ -13,12 +15,23 @@ from kernels.catalogue import Dispatcher, Problem, Runnable, Variant
 from kernels.problem import ProblemSpec
 
 OTHER_ALPHA, OTHER_BETA = 0.75, -1.5
-ODD = ((1, 1, 1), (1, 127, 7), (127, 1, 129), (7, 129, 1000), (127, 129, 33), (1000, 7, 127), (129, 1000, 1))
+ODD = (
+    (1, 1, 1),
+    (1, 127, 7),
+    (127, 1, 129),
+    (7, 129, 1000),
+    (127, 129, 33),
+    (1000, 7, 127),
+    (129, 1000, 1),
+)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem to run, or one that must be refused. The matrices begin `offset` elements after an aligned address."""
+    """A problem to run, or one that must be refused.
+
+    The matrices begin `offset` elements after an aligned address.
+    """
 
     name: str
     problem: Problem
@@ -38,21 +51,28 @@ def multiple(variant: Variant, key: str) -> int:
 def packed(variant: Variant, m: int, n: int, k: int, **scalars: float) -> Problem:
     """m x n x k, rounded up to what the variant takes, with the least leading dimensions."""
     m, n, k = (_up(value, multiple(variant, key)) for key, value in (("m", m), ("n", n), ("k", k)))
-    least = Problem(m, n, k, k, n if variant.b_layout == "row" else k, n, b_layout=variant.b_layout, **scalars)
+    least = Problem(
+        m, n, k, k, n if variant.b_layout == "row" else k, n, b_layout=variant.b_layout, **scalars
+    )
     lda, ldb, ldc = (_up(getattr(least, ld), multiple(variant, ld)) for ld in ("lda", "ldb", "ldc"))
     return replace(least, lda=lda, ldb=ldb, ldc=ldc)
 
 
 def cases(entry: Runnable, large: int | None = None) -> Iterator[Case]:
-    """Every case; with `large`, also m = n = k = large (and one less), checked by rows and Freivalds' test.
+    """Every case; with `large`, also m = n = k = large (and one less), checked by rows and
+    Freivalds' test.
 
     Without, for an emulator, there is nothing larger than what shows a fault.
     """
-    return _of_dispatcher(entry, large) if isinstance(entry, Dispatcher) else _of_variant(entry, large)
+    return (
+        _of_dispatcher(entry, large) if isinstance(entry, Dispatcher) else _of_variant(entry, large)
+    )
 
 
 def of_problems(entry: Runnable, problems: Iterable[ProblemSpec]) -> Iterator[Case]:
-    """A case for each problem that somebody names; one that the entry does not take must be refused."""
+    """A case for each problem that somebody names; one that the entry does not take must be
+    refused.
+    """
     for problem in problems:
         named = problem.of(entry.b_layout)
         yield Case(f"problem {problem}", named, refused=entry.refusal(named) is not None)
@@ -73,20 +93,29 @@ def _of_variant(variant: Variant, large: int | None) -> Iterator[Case]:
                 yield Case(f"alpha = {alpha:g}, beta = {beta:g}", problem)
     rows = packed(variant, 2 * tm, 2 * tn, 3 * tk, alpha=OTHER_ALPHA, beta=OTHER_BETA)
     pads = {"lda": 3, "ldb": 4, "ldc": 5}  # no two alike, or one taken for another would go unseen
-    wider = replace(rows, **{ld: getattr(rows, ld) + pad * _up(5, multiple(variant, ld)) for ld, pad in pads.items()})
+    wider = replace(
+        rows,
+        **{ld: getattr(rows, ld) + pad * _up(5, multiple(variant, ld)) for ld, pad in pads.items()},
+    )
     yield Case("leading dimensions beyond the row", wider)
     for ld in pads:
-        yield Case(f"{ld} beyond the row, beta = 0", replace(rows, beta=0.0, **{ld: getattr(wider, ld)}))
+        yield Case(
+            f"{ld} beyond the row, beta = 0", replace(rows, beta=0.0, **{ld: getattr(wider, ld)})
+        )
     yield Case("nine grid columns", packed(variant, tm, 9 * tn, 2 * tk))
     align, smallest = variant.align_bytes, min(variant.types.ab.bytes, variant.types.c.bytes)
     least = packed(variant, tm, tn, 2 * tk)
     yield Case(f"matrices aligned to {align} bytes and no more", least, offset=align // smallest)
-    if variant.persistent:  # a ring of buffers goes round several times, within a tile and from tile to tile
+    # a ring of buffers goes round several times, within a tile and from tile to tile
+    if variant.persistent:
         yield Case("2 x 4 tiles, 14 k-steps", packed(variant, 2 * tm, 4 * tn, 14 * tk))
     general = all(multiple(variant, key) == 1 for key in "mnk")
     if general:
         for m, n, k in (*ODD, (tm + 1, tn - 1, 1)):
-            yield Case(f"odd: {m} x {n} x {k}", packed(variant, m, n, k, alpha=OTHER_ALPHA, beta=OTHER_BETA))
+            yield Case(
+                f"odd: {m} x {n} x {k}",
+                packed(variant, m, n, k, alpha=OTHER_ALPHA, beta=OTHER_BETA),
+            )
     # no power of two, many tiles; an emulator's time goes with the volume
     m, n, k = (800, 640, 1000) if large else (400, 320, 100)
     yield Case(f"{m} x {n} x {k}, rounded up", packed(variant, m, n, k))
@@ -125,10 +154,15 @@ def _of_dispatcher(entry: Dispatcher, large: int | None) -> Iterator[Case]:
     for choice in entry.choices:
         if least := choice.at_least:
             sizes = {"m": 129, "n": 127, "k": 9, **least}
-            found.append(Case(" x ".join(map(str, sizes.values())), packed(choice.variant, **sizes)))
-            for axis in least if large else ():  # an emulator has the choice from `pick`; its time goes with the area
+            found.append(
+                Case(" x ".join(map(str, sizes.values())), packed(choice.variant, **sizes))
+            )
+            # an emulator has the choice from `pick`; its time goes with the area
+            for axis in least if large else ():
                 below = sizes | {axis: least[axis] - 1}
-                found.append(Case(" x ".join(map(str, below.values())), packed(choice.variant, **below)))
+                found.append(
+                    Case(" x ".join(map(str, below.values())), packed(choice.variant, **below))
+                )
         for case in refusals(choice.variant):
             if not entry.refusal(case.problem, case.starts(last.types)):  # another choice takes it
                 found.append(case)

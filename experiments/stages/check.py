@@ -1,13 +1,15 @@
-"""Checks variants: every case of `experiments.stages.cases` against the bound of `experiments.stages.verify`.
+"""Checks variants: every case of `experiments.stages.cases` against the bound of
+`experiments.stages.verify`.
 
     python -m experiments.stages.check sgemm_warptile sgemm_naive --build-dir results/build/sm_90a --out check.csv
 
-on the GPU; variants that have a case in common get the same inputs for it. The GPU is held only while a process runs
-the kernels of some variants: their inputs are made before, and what they left is judged after.
-`experiments.emulation` makes the same checks on an emulator of PTX that needs no GPU.
-A failure is a row with passed = false, not an error: the pipeline leaves that variant out of every performance figure,
-names it in the report, and ends non-zero (`experiments.stages.require_passed`). So is a kernel that faults or hangs;
-a fresh process then checks the rest. With --store, what was checked before is not checked again.
+on the GPU; variants that have a case in common get the same inputs for it. The GPU is held only
+while a process runs the kernels of some variants: their inputs are made before, and what they left
+is judged after. `experiments.emulation` makes the same checks on an emulator of PTX that needs no
+GPU. A failure is a row with passed = false, not an error: the pipeline leaves that variant out of
+every performance figure, names it in the report, and ends non-zero
+(`experiments.stages.require_passed`). So is a kernel that faults or hangs; a fresh process then
+checks the rest. With --store, what was checked before is not checked again.
 """
 
 from __future__ import annotations
@@ -28,7 +30,13 @@ import numpy as np
 from contracts import UserError, run_command, write_rows
 from contracts.archives import checksum
 from contracts.dtypes import Types
-from experiments.command_line import add_build_dir, add_problems, add_store, add_variants, find_runnable
+from experiments.command_line import (
+    add_build_dir,
+    add_problems,
+    add_store,
+    add_variants,
+    find_runnable,
+)
 from experiments.gpu import discovery
 from experiments.gpu.session import UNKNOWN, Session, require_gpu, session
 from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
@@ -63,8 +71,11 @@ class Device(Protocol):
         """What was built of an entry (experiments/stages/machine_code.py)."""
         ...
 
-    def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
-        """Run on flat host buffers of A, B and C that begin `GUARD + offset` elements in; return them as left.
+    def run(
+        self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int
+    ) -> list[np.ndarray]:
+        """Run on flat host buffers of A, B and C that begin `GUARD + offset` elements in; return
+        them as left.
 
         Raises `UserError` for a problem that the variant refuses.
         """
@@ -85,8 +96,8 @@ Sms = Callable[[Variant, Problem], int]  # how many SMs a launch is made for
 
 
 class GpuDevice:
-    """The held GPU; its context is made by the first run. `sms`: persistent kernels of ours are launched as on a GPU
-    with so many SMs."""
+    """The held GPU; its context is made by the first run. `sms`: persistent kernels of ours are
+    launched as on a GPU with so many SMs."""
 
     name = "gpu"
 
@@ -101,18 +112,26 @@ class GpuDevice:
 
         return Gpu(self.build_dir)
 
-    def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+    def run(
+        self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int
+    ) -> list[np.ndarray]:
         """See `Device.run`."""
         from experiments.gpu.libraries import load_gemm
 
         if variant.name not in self._loaded:
-            self._loaded[variant.name] = load_gemm(self.gpu, variant)  # of a dispatcher, with all that it picks
+            # of a dispatcher, with all that it picks
+            self._loaded[variant.name] = load_gemm(self.gpu, variant)
         memories = [self.gpu.upload(buffer) for buffer in buffers]
-        starts = [m.address + (GUARD + offset) * b.itemsize for m, b in zip(memories, buffers, strict=True)]
+        starts = [
+            m.address + (GUARD + offset) * b.itemsize
+            for m, b in zip(memories, buffers, strict=True)
+        ]
         fixed = {"sms": self.sms(variant.pick(problem), problem)} if self.sms else {}
         work = self._loaded[variant.name].bind(problem, *starts, **fixed)
         work()
-        return [self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)]
+        return [
+            self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)
+        ]
 
     def code_hash(self, entry: Entry) -> str:
         """See `Device.code_hash`."""
@@ -122,7 +141,9 @@ class GpuDevice:
         """See `Device.grid`."""
         return kernel.grid(problem, self.sms(kernel, problem) if self.sms else self.gpu.sm_count)
 
-    def stores(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> None:
+    def stores(
+        self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int
+    ) -> None:
         """See `Device.stores`: it cannot tell."""
 
 
@@ -141,7 +162,9 @@ def inside(buffer: np.ndarray, rows: int, cols: int, ld: int, offset: int = 0) -
 
 @dataclass
 class Inputs:
-    """One case's matrices, fresh and random: views of the buffers that hold them as they lie in memory."""
+    """One case's matrices, fresh and random: views of the buffers that hold them as they lie in
+    memory.
+    """
 
     case: Case
     seed: int
@@ -160,7 +183,9 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Left:
-    """What a device left: the flat buffer of C, and which of A, B and C changed where it is not C ("": none)."""
+    """What a device left: the flat buffer of C, and which of A, B and C changed where it is not C
+    ("": none).
+    """
 
     c: np.ndarray
     outside: str
@@ -179,25 +204,39 @@ class Shared:
         key = (variant.dtype, case.problem, case.offset)
         inputs = self._known.pop(key, None) or prepare(variant, case, seed)
         self._known[key] = inputs
-        while len(self._known) > 1 and sum(one.nbytes for one in self._known.values()) > self.LIMIT_BYTES:
+        while (
+            len(self._known) > 1
+            and sum(one.nbytes for one in self._known.values()) > self.LIMIT_BYTES
+        ):
             self._known.popitem(last=False)
         return replace(inputs, case=case)
 
 
 def prepare(variant: Runnable, case: Case, seed: int) -> Inputs:
-    """What a case starts from. As BLAS has it, C is not read where beta is 0, nor A and B where alpha is: NaN then."""
+    """What a case starts from.
+
+    As BLAS has it, C is not read where beta is 0, nor A and B where alpha is: NaN then.
+    """
     p, ab, c = case.problem, variant.types.ab, variant.types.c
     rng = np.random.default_rng(seed)
     a, b, c0 = (
-        verify.random_matrix(rng, rows, cols, dtype) if factor else np.full((rows, cols), np.nan, dtype.numpy)
-        for factor, rows, cols, dtype in ((p.alpha, p.m, p.k, ab), (p.alpha, p.k, p.n, ab), (p.beta, p.m, p.n, c))
+        verify.random_matrix(rng, rows, cols, dtype)
+        if factor
+        else np.full((rows, cols), np.nan, dtype.numpy)
+        for factor, rows, cols, dtype in (
+            (p.alpha, p.m, p.k, ab),
+            (p.alpha, p.k, p.n, ab),
+            (p.beta, p.m, p.n, c),
+        )
     )
     lie = (a, b if p.b_layout == "row" else b.T, c0)
     before, views = list[np.ndarray](), list[np.ndarray]()
     for x, (rows, row, ld) in zip(lie, p.stored.values(), strict=True):
         before.append(guarded(x, max(ld, row), case.offset))
         views.append(inside(before[-1], rows, row, max(ld, row), case.offset))
-    return Inputs(case, seed, views[0], views[1] if p.b_layout == "row" else views[1].T, views[2], before)
+    return Inputs(
+        case, seed, views[0], views[1] if p.b_layout == "row" else views[1].T, views[2], before
+    )
 
 
 def attempt(device: Device, variant: Runnable, inputs: Inputs) -> Left | str:
@@ -224,7 +263,9 @@ def _differ(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def judge(variant: Runnable, inputs: Inputs, after: Left | str) -> verify.CheckResult:
-    """Right within the bound, and not a byte changed that is not C's; or refused, where it must be."""
+    """Right within the bound, and not a byte changed that is not C's; or refused, where it must
+    be.
+    """
     case, p = inputs.case, inputs.case.problem
     if isinstance(after, str):
         return verify.CheckResult(0.0 if case.refused else None, "" if case.refused else after)
@@ -233,9 +274,13 @@ def judge(variant: Runnable, inputs: Inputs, after: Left | str) -> verify.CheckR
     if after.outside:
         return verify.CheckResult(None, f"wrote outside C: in {after.outside} or its guard bands")
     if variant.narrowing not in inputs.judges:
-        a, b = (verify.as_read(x, variant.types.ab, variant.narrowing) for x in (inputs.a, inputs.b))
+        a, b = (
+            verify.as_read(x, variant.types.ab, variant.narrowing) for x in (inputs.a, inputs.b)
+        )
         made = _judge_whole(p, variant.types, a, b, inputs.c0) if p.flop <= WHOLE_FLOP else None
-        inputs.judges[variant.narrowing] = made or _judge_large(p, variant.types, a, b, inputs.c0, inputs.seed)
+        inputs.judges[variant.narrowing] = made or _judge_large(
+            p, variant.types, a, b, inputs.c0, inputs.seed
+        )
     return inputs.judges[variant.narrowing](inside(after.c, p.m, p.n, p.ldc, case.offset))
 
 
@@ -246,7 +291,9 @@ def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify
 
 
 def explain(device: Device, variant: Runnable, inputs: Inputs, after: Left) -> str:
-    """Which elements of C are wrong, who stored them and what they lack, in words; "" where none is."""
+    """Which elements of C are wrong, who stored them and what they lack, in words; "" where none
+    is.
+    """
     case, p = inputs.case, inputs.case.problem
     kernel = variant.pick(p, case.starts(variant.types))
     c = inside(after.c, p.m, p.n, p.ldc, case.offset)
@@ -263,11 +310,19 @@ def explain(device: Device, variant: Runnable, inputs: Inputs, after: Left) -> s
         words.append(patterns.stored_by(wrong, stores, kernel.threads, device.grid(kernel, p)))
     start = GUARD + case.offset
     result = patterns.Result(
-        p, kernel.tile["k"], a, b, inputs.c0, c, reference, allowed, wrong,
+        p,
+        kernel.tile["k"],
+        a,
+        b,
+        inputs.c0,
+        c,
+        reference,
+        allowed,
+        wrong,
         unstored=None if stores is None else stores.owner < 0,
         memory={"A": inputs.before[0][start:], "B": inputs.before[1][start:], "C": after.c[start:]},
         sums=variant.types.accumulate.name,
-    )  # fmt: skip
+    )
     return "; ".join(filter(None, [*words, patterns.cause(result)]))
 
 
@@ -280,13 +335,18 @@ def _judge_whole(p: Problem, types: Types, a: np.ndarray, b: np.ndarray, c0: np.
     return lambda c: verify.judge(c, reference, allowed)
 
 
-def _judge_large(p: Problem, types: Types, a: np.ndarray, b: np.ndarray, c0: np.ndarray, seed: int) -> Judge:
+def _judge_large(
+    p: Problem, types: Types, a: np.ndarray, b: np.ndarray, c0: np.ndarray, seed: int
+) -> Judge:
     """Compares a sample of exact rows, and makes Freivalds' test over all of C."""
     rng = np.random.default_rng([seed, 1])
     rows, x = rng.choice(p.m, SAMPLED_ROWS, replace=False), rng.choice([-1.0, 1.0], p.n)
     reference, allowed = verify.expected(replace(p, m=len(rows)), types, a[rows], b, c0[rows])
     (bx, _), (b_sums, _) = _products(b, x), _products(b, np.ones(p.n), magnitudes=True)
-    abx, magnitudes = p.alpha * _products(a, bx)[0], abs(p.alpha) * _products(a, b_sums, magnitudes=True)[0]
+    abx, magnitudes = (
+        p.alpha * _products(a, bx)[0],
+        abs(p.alpha) * _products(a, b_sums, magnitudes=True)[0],
+    )
     if p.beta:
         sums, _ = _products(c0, np.ones(p.n), magnitudes=True)
         abx, magnitudes = abx + p.beta * _products(c0, x)[0], magnitudes + abs(p.beta) * sums
@@ -299,7 +359,9 @@ def _judge_large(p: Problem, types: Types, a: np.ndarray, b: np.ndarray, c0: np.
     return judge
 
 
-def _products(matrix: np.ndarray, x: np.ndarray, magnitudes: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def _products(
+    matrix: np.ndarray, x: np.ndarray, magnitudes: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Matrix (or its magnitudes) times x in float64, and the 2-norm of each row."""
     products, norms = [], []
     for block in verify.row_blocks(matrix):
@@ -346,10 +408,11 @@ def check_cases(
     shared: Shared | None = None,
     problems: Sequence[ProblemSpec] = (),
 ) -> list[Checked]:
-    """Every case of a variant, run and judged; or, where `problems` are named, a case for each of these.
+    """Every case of a variant, run and judged; or, where `problems` are named, a case for each of
+    these.
 
-    The device is held only while kernels run, not for inputs and judging. `seed`: of the first case (None: drawn);
-    `shared`: where inputs are kept for the next variant.
+    The device is held only while kernels run, not for inputs and judging. `seed`: of the first case
+    (None: drawn); `shared`: where inputs are kept for the next variant.
     """
     prepared = prepare_cases(variant, seed, large, shared, problems)
     with device as opened:
@@ -358,7 +421,11 @@ def check_cases(
 
 
 def prepare_cases(
-    variant: Runnable, seed: int | None, large: int | None, shared: Shared | None, problems: Sequence[ProblemSpec]
+    variant: Runnable,
+    seed: int | None,
+    large: int | None,
+    shared: Shared | None,
+    problems: Sequence[ProblemSpec],
 ) -> list[Inputs]:
     """The inputs of `check_cases`."""
     if seed is None:
@@ -387,31 +454,44 @@ def judge_cases(
         if case.refused:
             row["error_over_bound"] = None
         table.append(Checked(inputs, after, row))
-        if not (result.passed or case.refused or isinstance(after, str)) and case.problem.flop <= WHOLE_FLOP:
+        if (
+            not (result.passed or case.refused or isinstance(after, str))
+            and case.problem.flop <= WHOLE_FLOP
+        ):
             wrong.append((inputs, after, row))
-    if wrong:  # once: of the largest problem, where a pattern shows best, and rather without an old C
-        inputs, after, row = max(wrong, key=lambda one: (one[0].case.problem.flop, one[0].case.problem.beta == 0))
+    # once: of the largest problem, where a pattern shows best, and rather without an old C
+    if wrong:
+        inputs, after, row = max(
+            wrong, key=lambda one: (one[0].case.problem.flop, one[0].case.problem.beta == 0)
+        )
         words = explain(opened, variant, inputs, after)
         row["detail"] = EXPLAINED.join(filter(None, [row["detail"], words]))
     return table
 
 
 def summary(variant: Runnable, table: list[dict[str, Any]]) -> list[str]:
-    """How the cases of `check_variant` went, in lines; a failure is explained once, by the case that explains most."""
+    """How the cases of `check_variant` went, in lines; a failure is explained once, by the case
+    that explains most.
+    """
     name, lines = table[0]["device"], []
     if failed := [row for row in table if not row["passed"]]:
         first = next((row for row in failed if EXPLAINED in row["detail"]), failed[0])
         lines.append(f"FAILED {variant.name}, {first['case']}, on {name}: {first['detail']}")
         if more := [row["case"] for row in failed if row is not first]:
-            lines.append(f"FAILED {variant.name} on {name} in {len(more)} more cases: {'; '.join(more)}")
+            lines.append(
+                f"FAILED {variant.name} on {name} in {len(more)} more cases: {'; '.join(more)}"
+            )
     passed = len(table) - len(failed)
     lines.append(f"checked {variant.name} on {name}: {passed} of {len(table)} cases passed")
     ran = [
-        row for row in table if row["detail"] != MUST_REFUSE and (row["error_over_bound"] is not None or row in failed)
+        row
+        for row in table
+        if row["detail"] != MUST_REFUSE and (row["error_over_bound"] is not None or row in failed)
     ]
     numbers = [{key: row[key] for key in PROBLEM} for row in ran]
     problems = [
-        (Problem(**sizes, b_layout=variant.b_layout), row["passed"]) for sizes, row in zip(numbers, ran, strict=True)
+        (Problem(**sizes, b_layout=variant.b_layout), row["passed"])
+        for sizes, row in zip(numbers, ran, strict=True)
     ]
     common = patterns.of_cases(
         [problem for problem, right in problems if not right],
@@ -451,7 +531,9 @@ class HeldGpu:
 
 @dataclass
 class Batch:
-    """A variant's inputs, and memory for what its kernels leave in C, which a process and its forks share."""
+    """A variant's inputs, and memory for what its kernels leave in C, which a process and its forks
+    share.
+    """
 
     variant: Runnable
     prepared: list[Inputs]
@@ -490,8 +572,11 @@ def batches(parts: Iterable[Batch]) -> Iterator[list[Batch]]:
 
 
 @contextmanager
-def _running(batch: list[Batch], device: GpuDevice, watch: Watch) -> Iterator[Callable[[int], list[Left | str]]]:
-    """Runs all cases of one after the other, by its place in the batch. What is left in C comes through its memory.
+def _running(
+    batch: list[Batch], device: GpuDevice, watch: Watch
+) -> Iterator[Callable[[int], list[Left | str]]]:
+    """Runs all cases of one after the other, by its place in the batch. What is left in C comes
+    through its memory.
 
     Raises `DeviceFault`, naming the case that failed first, where a kernel has spoilt the context.
     """
@@ -508,7 +593,11 @@ def _running(batch: list[Batch], device: GpuDevice, watch: Watch) -> Iterator[Ca
                 device.gpu.sync()
             except DeviceFault as fault:
                 pairs = zip(part.prepared, found, strict=True)
-                failed = (one.case.name for one, left in pairs if isinstance(left, str) and not one.case.refused)
+                failed = (
+                    one.case.name
+                    for one, left in pairs
+                    if isinstance(left, str) and not one.case.refused
+                )
                 raise DeviceFault(f"{next(failed, 'after the last case')}: {fault}") from fault
         return found
 
@@ -533,16 +622,21 @@ def measured(
 
     def find(some: Iterable[Runnable]) -> None:
         for variant in some:
-            if one := kept.find(_place(variant, problems), basis_of(variant, problems, build_dir).__eq__):
+            if one := kept.find(
+                _place(variant, problems), basis_of(variant, problems, build_dir).__eq__
+            ):
                 found[variant.name] = one
 
     find(variants)
     shared, device, session = Shared(), GpuDevice(build_dir), Session()
     large = None if discovery.rehearsing() else LARGE  # an emulator takes minutes for one of these
     todo = (one for one in variants if one.name not in found)
-    for batch in batches(Batch(one, prepare_cases(one, seed, large, shared, problems)) for one in todo):
+    for batch in batches(
+        Batch(one, prepare_cases(one, seed, large, shared, problems)) for one in todo
+    ):
         with session.held():  # until the process has ended, and its context with it
-            find(part.variant for part in batch)  # another job may have been asked for them meanwhile
+            # another job may have been asked for them meanwhile
+            find(part.variant for part in batch)
             places = [place for place, part in enumerate(batch) if part.variant.name not in found]
             results = list(work_through(places, functools.partial(_running, batch, device)))
         for place, result in results:
@@ -566,18 +660,26 @@ def measured(
 
 def basis_of(variant: Runnable, problems: Sequence[ProblemSpec], build_dir: Path) -> store.Basis:
     """What its checks rest on."""
-    return store.basis_of(variant, build_dir) | ({"problems": list(map(str, problems))} if problems else {})
+    return store.basis_of(variant, build_dir) | (
+        {"problems": list(map(str, problems))} if problems else {}
+    )
 
 
 def _place(variant: Runnable, problems: Sequence[ProblemSpec] = ()) -> Place:
     named = " ".join(map(str, problems))
-    return Place("check", variant.name, f"problems-{checksum(named.encode())[:8]}" if problems else "cases")
+    return Place(
+        "check", variant.name, f"problems-{checksum(named.encode())[:8]}" if problems else "cases"
+    )
 
 
 def _lost(variant: Runnable, reason: str, build_dir: Path) -> dict[str, Any]:
     """The row of a variant that ended the process in which it was checked."""
     first = next(iter(cases(variant)))
-    row: dict[str, Any] = {"variant": variant.name, "code_hash": code_of(variant, build_dir), "device": GpuDevice.name}
+    row: dict[str, Any] = {
+        "variant": variant.name,
+        "code_hash": code_of(variant, build_dir),
+        "device": GpuDevice.name,
+    }
     row |= {"case": "all cases", **first.problem.numbers, "seed": 0}
     return row | {"error_over_bound": None, "passed": False, "detail": reason}
 
@@ -588,11 +690,14 @@ def main() -> None:
     add_build_dir(parser)
     add_store(parser)
     add_problems(parser, "that are checked in place of the usual cases")
-    parser.add_argument("--seed", type=int, help="of the first case of each; drawn afresh when left out")
+    parser.add_argument(
+        "--seed", type=int, help="of the first case of each; drawn afresh when left out"
+    )
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     variants = [
-        find_runnable(options.catalogue, name, "its output is checked where it is timed") for name in options.variants
+        find_runnable(options.catalogue, name, "its output is checked where it is timed")
+        for name in options.variants
     ]
     require_gpu()
     with store.opened(options.store) as kept:

@@ -1,4 +1,6 @@
-"""Which call of a library, or kernel of a dispatcher, stands for it on a problem: found once by a search, and kept."""
+"""Which call of a library, or kernel of a dispatcher, stands for it on a problem: found once by a
+search, and kept.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +35,27 @@ class LibraryCalls:
         return self.kept.find(_place(entry, p), store.basis_of(entry, self.build_dir).__eq__)
 
     def settle(self, gemm: Gemm, matrices: Matrices, session: str) -> None:
-        """Let `gemm`, where it has several calls, use the fastest: kept, or found by a search on `matrices`.
+        """Let `gemm`, where it has several calls, use the fastest: kept, or found by a search on
+        `matrices`.
 
-        C is written many times then. Use while the GPU is held: of two jobs, the second takes what the first kept.
+        C is written many times then. Use while the GPU is held: of two jobs, the second takes what
+        the first kept.
         """
         p = matrices.problem
         if not isinstance(gemm, FastestCall) or gemm.choice(p):
             return
         if self.known(gemm, p):
             return
-        gemm.bind_fastest(p, matrices.a.address, matrices.b.address, matrices.c[ROLES[1]].address, by_stopwatch)
+        gemm.bind_fastest(
+            p, matrices.a.address, matrices.b.address, matrices.c[ROLES[1]].address, by_stopwatch
+        )
         choice = gemm.choice(p)
         assert choice is not None
         rows = {"algorithm_search": [_row(gemm.entry, p, choice)]}
-        self.kept.keep(_place(gemm.entry, p), Measurement(store.basis_of(gemm.entry, self.build_dir), session, rows))
+        self.kept.keep(
+            _place(gemm.entry, p),
+            Measurement(store.basis_of(gemm.entry, self.build_dir), session, rows),
+        )
         self.known(gemm, p)  # a job on another GPU may have been first
 
     def known(self, gemm: FastestCall, p: Problem) -> bool:

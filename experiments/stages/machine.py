@@ -2,8 +2,9 @@
 
     python -m experiments.stages.machine --machine h200 --build-dir results/build/sm_90a --out machine.json
 
-A ceiling is the best of several runs of a loop that does nothing else (experiments/gpu/ceilings.cu), with the clock
-during that run from the device's stamps, so that it is known per second and per clock.
+A ceiling is the best of several runs of a loop that does nothing else
+(experiments/gpu/ceilings.cu), with the clock during that run from the device's stamps, so that it
+is known per second and per clock.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ from experiments.stages.store import Measurement, Place
 
 @dataclass(frozen=True)
 class Effort:
-    """How long a ceiling takes: runs of its loop, steps of a run, blocks (None: one an SM), and bytes copied."""
+    """How long a ceiling takes: runs of its loop, steps of a run, blocks (None: one an SM), and
+    bytes copied.
+    """
 
     runs: int = 20
     steps: int = 8192
@@ -69,7 +72,12 @@ class Ceilings:
 
     def measure(self) -> dict[str, float]:
         """All of them; the keys of machine.json's `ceilings`."""
-        blocks, steps, out, i32 = self.effort.blocks or self.gpu.sm_count, self.effort.steps, self.out.address, np.int32
+        blocks, steps, out, i32 = (
+            self.effort.blocks or self.gpu.sm_count,
+            self.effort.steps,
+            self.out.address,
+            np.int32,
+        )
         ceilings: dict[str, float] = {}
         fma = self.work("ceiling_ffma", blocks, 1024, i32(steps), np.float32(0.5), out)
         per_us, per_clock = self.rate(fma, 2.0 * 16 * steps * 1024 * blocks)
@@ -81,11 +89,21 @@ class Ceilings:
             shared = 2 * 64 * 64 * 2 + 64 * 256 * 2
             wgmma = self.work("ceiling_wgmma_bf16", blocks, 256, i32(steps), out, shared=shared)
             per_us, per_clock = self.rate(wgmma, 2.0 * 64 * 256 * 64 * steps * 2 * blocks)
-            ceilings |= {"bf16_wgmma_tflops": per_us / 1e6, "bf16_wgmma_flop_per_clock_sm": per_clock}
+            ceilings |= {
+                "bf16_wgmma_tflops": per_us / 1e6,
+                "bf16_wgmma_flop_per_clock_sm": per_clock,
+            }
         nbytes = self.effort.copy_bytes
         source, target = Memory(nbytes), Memory(nbytes)
         self.gpu.fill(source, dtypes()["fp32"], nbytes // 4, 1, "uniform")
-        copy = self.work("ceiling_copy", 16 * blocks, 512, source.address, target.address, np.uint64(nbytes // 16))
+        copy = self.work(
+            "ceiling_copy",
+            16 * blocks,
+            512,
+            source.address,
+            target.address,
+            np.uint64(nbytes // 16),
+        )
         ceilings["dram_copy_gb_per_s"] = self.rate(copy, 2.0 * nbytes)[0] / 1e3
         return ceilings
 

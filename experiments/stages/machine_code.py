@@ -1,6 +1,7 @@
 """The hash of what a measurement rests on: a kernel's machine code and its launch.
 
-Nothing of the source takes part, so that a comment, a new name or a template leaves a measurement valid.
+Nothing of the source takes part, so that a comment, a new name or a template leaves a measurement
+valid.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ NO_BITS = 8  # type of an ELF section that takes no room in the file: static sha
 
 
 def hash_of_cubin(cubin: bytes) -> str:
-    """SHA-256 of the instructions, constants, registers and static shared memory of a cubin, a 64-bit ELF file.
+    """SHA-256 of the instructions, constants, registers and static shared memory of a cubin, a
+    64-bit ELF file.
 
     Names of functions, line tables and the paths of sources are in other sections.
     """
     (table,) = struct.unpack_from("<Q", cubin, 40)
     size, count, of_names = struct.unpack_from("<HHH", cubin, 58)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, table + size * index) for index in range(count)]
+    headers = [
+        struct.unpack_from("<IIQQQQIIQQ", cubin, table + size * index) for index in range(count)
+    ]
     sections = []
     for name, section_type, _, _, offset, length, _, info, *_ in headers:
         begin = headers[of_names][4] + name
@@ -40,7 +44,9 @@ def hash_of_cubin(cubin: bytes) -> str:
 
 
 def code_hash(variant: Variant, cubin: Path) -> str:
-    """16 hexadecimal digits that change with the machine code in `cubin` and with the launch of `variant`."""
+    """16 hexadecimal digits that change with the machine code in `cubin` and with the launch of
+    `variant`.
+    """
     return digest(hash_of_cubin(cubin.read_bytes()), variant.launch)
 
 

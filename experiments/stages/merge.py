@@ -2,9 +2,9 @@
 
     python -m experiments.stages.merge checks part1.csv part2.csv --out results/h200/checks.csv
 
-A row that stands in several parts, each the same, is there once: what one kernel's check, or one measurement, gave is
-asked for by several experiments. For samples the parts are Parquet files. With --variants, only their rows are
-taken, in this order.
+A row that stands in several parts, each the same, is there once: what one kernel's check, or one
+measurement, gave is asked for by several experiments. For samples the parts are Parquet files. With
+--variants, only their rows are taken, in this order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from contracts import read_rows, registry, run_command, write_rows
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Join parts of a table.")
-    joined = [name for name, table in registry.tables().items() if table.suffix in (".csv", ".parquet")]
+    joined = [
+        name for name, table in registry.tables().items() if table.suffix in (".csv", ".parquet")
+    ]
     parser.add_argument("table", choices=joined, metavar="TABLE", help="in contracts/recorded.py")
     parser.add_argument("parts", nargs="*", type=Path)
     words = "take the rows of these alone, in this order"
@@ -32,7 +34,10 @@ def main() -> None:
     else:
         every = [row for part in options.parts for row in read_rows(part, table.schema)]
         if order := {name: place for place, name in enumerate(options.variants)}:
-            every = sorted((row for row in every if row["variant"] in order), key=lambda row: order[row["variant"]])
+            every = sorted(
+                (row for row in every if row["variant"] in order),
+                key=lambda row: order[row["variant"]],
+            )
         write_rows(options.out, table.schema, {tuple(row.items()): row for row in every}.values())
 
 

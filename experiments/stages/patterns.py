@@ -1,7 +1,8 @@
-"""What wrong elements of C have in common, in words: where they lie, who stored them, what they lack. NumPy only.
+"""What wrong elements of C have in common, in words: where they lie, who stored them, what they
+lack. NumPy only.
 
-Every word is checked: a pattern is reported only where it holds of all wrong elements and of no other, but for the few
-that come out right by chance.
+Every word is checked: a pattern is reported only where it holds of all wrong elements and of no
+other, but for the few that come out right by chance.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Told:
 
 
 def axis(name: str, at: np.ndarray, extent: int, tile: int = 0) -> Told:
-    """The indices `at` of 0 to `extent` - 1, for instance "rows = 7 mod 64". `tile`: whole tiles are called so."""
+    """The indices `at` of 0 to `extent` - 1, for instance "rows = 7 mod 64". `tile`: whole tiles
+    are called so.
+    """
     at = np.unique(at)
     if len(at) == extent:
         return Told(f"all {name}s" if extent > 1 else f"{name} 0")
@@ -49,7 +52,11 @@ def axis(name: str, at: np.ndarray, extent: int, tile: int = 0) -> Told:
         words = f"{name}s {first} to {last}"
         if tile and first % tile == 0 and (last == extent - 1 or (last + 1) % tile == 0):
             tiles = (first // tile, last // tile)
-            called = f"tile {name} {tiles[0]}" if tiles[0] == tiles[1] else f"tile {name}s {tiles[0]} to {tiles[1]}"
+            called = (
+                f"tile {name} {tiles[0]}"
+                if tiles[0] == tiles[1]
+                else f"tile {name}s {tiles[0]} to {tiles[1]}"
+            )
             return Told(f"{called} ({words})")
         return Told(words + (", the last" if last == extent - 1 else ""))
     for period in sorted({*(2**i for i in range(1, 16)), *([tile] if tile > 1 else [])}):
@@ -82,8 +89,12 @@ def _fills(mask: np.ndarray, pattern: np.ndarray) -> bool:
     return bool((pattern & ~mask).sum() <= CHANCE * mask.sum())
 
 
-def _product(mask: np.ndarray, tile: tuple[int, int] = (0, 0), called: tuple[str, str] = ("row", "column")) -> Told:
-    """A mask in rows and columns; exact where it is all crossings of those rows and columns, and these have words."""
+def _product(
+    mask: np.ndarray, tile: tuple[int, int] = (0, 0), called: tuple[str, str] = ("row", "column")
+) -> Told:
+    """A mask in rows and columns; exact where it is all crossings of those rows and columns, and
+    these have words.
+    """
     rows: np.ndarray = np.any(mask, axis=1)
     cols: np.ndarray = np.any(mask, axis=0)
     found = [
@@ -102,22 +113,37 @@ def _product(mask: np.ndarray, tile: tuple[int, int] = (0, 0), called: tuple[str
 
 
 def place(wrong: np.ndarray, tile: tuple[int, int]) -> str:
-    """Where the wrong elements lie. `wrong`: truths, [m, n]; `tile`: rows and columns of a block's part of C."""
+    """Where the wrong elements lie. `wrong`: truths, [m, n]; `tile`: rows and columns of a block's
+    part of C.
+    """
     whole = _product(wrong, tile)
     if whole.exact:
         return whole.words
     counts = [-(-size // unit) for size, unit in zip(wrong.shape, tile, strict=True)]
-    padding = [(0, count * unit - size) for count, unit, size in zip(counts, tile, wrong.shape, strict=True)]
+    padding = [
+        (0, count * unit - size)
+        for count, unit, size in zip(counts, tile, wrong.shape, strict=True)
+    ]
     inside = np.pad(np.ones(wrong.shape, bool), padding)
-    tiles = np.pad(wrong, padding).reshape(counts[0], tile[0], counts[1], tile[1]).transpose(0, 2, 1, 3)
+    tiles = (
+        np.pad(wrong, padding).reshape(counts[0], tile[0], counts[1], tile[1]).transpose(0, 2, 1, 3)
+    )
     there = inside.reshape(counts[0], tile[0], counts[1], tile[1]).transpose(0, 2, 1, 3)
     hit: np.ndarray = np.any(tiles, axis=(2, 3))
     alike: np.ndarray = np.any(tiles[hit], axis=0)
     if hit.size > 1 and _fills(tiles, hit[:, :, None, None] & alike & there):
         of, within = _product(hit, called=("tile row", "tile column")), _product(alike)
         if of.exact:
-            which = "every tile" if hit.all() else of.words.replace("element", "tile").removeprefix("all ")
-            found = within.words if within.exact else f"{int(alike.sum())} elements within {within.words}"
+            which = (
+                "every tile"
+                if hit.all()
+                else of.words.replace("element", "tile").removeprefix("all ")
+            )
+            found = (
+                within.words
+                if within.exact
+                else f"{int(alike.sum())} elements within {within.words}"
+            )
             return f"in {which}: {found}"
     rows, cols = (np.flatnonzero(wrong.any(axis=other)) for other in (1, 0))
     return f"within rows {rows[0]} to {rows[-1]} and columns {cols[0]} to {cols[-1]}, in no regular pattern"
@@ -144,7 +170,9 @@ def stored_by(wrong: np.ndarray, stores: Stores, threads: int, grid: tuple[int, 
     """
     at = [stores.lines[n] for n in np.unique(stores.line[wrong]) if n >= 0]
     more = f" and {len(at) - LISTED} lines more" if len(at) > LISTED else ""
-    words = owners(wrong, stores.owner, threads, grid, f" at {', '.join(at[:LISTED])}{more}" if at else "")
+    words = owners(
+        wrong, stores.owner, threads, grid, f" at {', '.join(at[:LISTED])}{more}" if at else ""
+    )
     by_someone = np.argwhere(wrong & (stores.owner >= 0))
     if len(by_someone) > 1:
         i, j = by_someone[0]
@@ -154,8 +182,11 @@ def stored_by(wrong: np.ndarray, stores: Stores, threads: int, grid: tuple[int, 
     return words
 
 
-def owners(wrong: np.ndarray, owner: np.ndarray, threads: int, grid: tuple[int, int, int], at: str = "") -> str:
-    """Who stored the wrong elements, for instance "stored by lanes 0 to 3 of warp 7 in every block".
+def owners(
+    wrong: np.ndarray, owner: np.ndarray, threads: int, grid: tuple[int, int, int], at: str = ""
+) -> str:
+    """Who stored the wrong elements, for instance "stored by lanes 0 to 3 of warp 7 in every
+    block".
 
     `owner`: as in `Stores`; `at`: words that name the lines.
     """
@@ -192,7 +223,9 @@ def _blocks(blocks: np.ndarray, grid: tuple[int, int, int]) -> str:
         return f"block ({x[0]}, {y[0]})"
     if len(x) * len(y) == len(blocks):
         found = [
-            Told(f"blockIdx.{name} = {at[0]}") if len(at) == 1 else axis(f"blockIdx.{name}", at, size)
+            Told(f"blockIdx.{name} = {at[0]}")
+            if len(at) == 1
+            else axis(f"blockIdx.{name}", at, size)
             for name, at, size in (("x", x, grid[0]), ("y", y, grid[1]))
             if len(at) < size
         ]
@@ -203,7 +236,9 @@ def _blocks(blocks: np.ndarray, grid: tuple[int, int, int]) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """A computed C and its reference. `a`, `b`, `c0` as the kernel saw them; all matrices without padding."""
+    """A computed C and its reference. `a`, `b`, `c0` as the kernel saw them; all matrices without
+    padding.
+    """
 
     problem: Problem
     k_step: int
@@ -214,14 +249,17 @@ class Result:
     reference: np.ndarray  # float64
     allowed: np.ndarray  # the largest right error, float64
     wrong: np.ndarray  # truths
-    unstored: np.ndarray | None = None  # truths: elements that no thread stored, where that is known
+    # truths: elements that no thread stored, where that is known
+    unstored: np.ndarray | None = None
     # A and B as they lay before the launch, C as it lay after it: flat, from the first element on
     memory: Mapping[str, np.ndarray] = field(default_factory=dict)
     sums: str = "fp32"  # the dtype in which the kernel ought to add up
 
 
 def cause(result: Result) -> str | None:
-    """What the wrong elements lack or hold instead, where one explanation fits all that were tried; else None."""
+    """What the wrong elements lack or hold instead, where one explanation fits all that were tried;
+    else None.
+    """
     p, r = result.problem, result
     if words := leading_dimension(result):
         return words
@@ -233,7 +271,8 @@ def cause(result: Result) -> str | None:
     if not np.isfinite(c).all():
         return None
     tolerance = _tolerance(r, rows, cols)
-    products = p.alpha * r.a[rows].astype(np.float64) * r.b[:, cols].T.astype(np.float64)  # [elements, k]
+    # [elements, k]
+    products = p.alpha * r.a[rows].astype(np.float64) * r.b[:, cols].T.astype(np.float64)
     old = p.beta * r.c0[rows, cols].astype(np.float64) if p.beta else np.zeros(len(rows))
 
     def are(values: np.ndarray) -> bool:
@@ -265,7 +304,9 @@ def _sample(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _tolerance(result: Result, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-    """How far elements may be from what they hold: a wrong one may be larger than the right one, and round further."""
+    """How far elements may be from what they hold: a wrong one may be larger than the right one,
+    and round further.
+    """
     c = np.abs(np.nan_to_num(result.c[rows, cols].astype(np.float64)))
     allowed: np.ndarray = 2 * result.allowed[rows, cols] + c * float(_finfo(result.c.dtype).eps)
     return allowed
@@ -274,14 +315,20 @@ def _tolerance(result: Result, rows: np.ndarray, cols: np.ndarray) -> np.ndarray
 def _alike(found: np.ndarray, expected: np.ndarray, tolerance: np.ndarray) -> bool:
     """Whether all numbers agree; NaN agrees with NaN."""
     nan = np.isnan(found)
-    return bool((nan == np.isnan(expected)).all() and (np.abs(found - expected) <= tolerance)[~nan].all())
+    return bool(
+        (nan == np.isnan(expected)).all() and (np.abs(found - expected) <= tolerance)[~nan].all()
+    )
 
 
 def leading_dimension(result: Result) -> str | None:
-    """Which leading dimension the kernel took for another number of the problem; None where that explains nothing."""
+    """Which leading dimension the kernel took for another number of the problem; None where that
+    explains nothing.
+    """
     p, r = result.problem, result
     finite = np.isfinite(r.c.astype(np.float64))
-    samples = [_sample(mask) for mask in (r.wrong & finite, r.wrong & ~finite, ~r.wrong) if mask.any()]
+    samples = [
+        _sample(mask) for mask in (r.wrong & finite, r.wrong & ~finite, ~r.wrong) if mask.any()
+    ]
     padded = [ld > row for _, row, ld in p.stored.values()]
     if not r.memory or not ((r.wrong & finite).any() or padded.count(True) == 1):
         return None  # NaN alone would fit whichever padding it comes from
@@ -294,8 +341,12 @@ def leading_dimension(result: Result) -> str | None:
     return None
 
 
-def _stride_explains(result: Result, matrix: str, stride: int, rows: np.ndarray, cols: np.ndarray) -> bool:
-    """Whether elements of C are what a kernel computes that takes `stride` for the leading dimension of a matrix."""
+def _stride_explains(
+    result: Result, matrix: str, stride: int, rows: np.ndarray, cols: np.ndarray
+) -> bool:
+    """Whether elements of C are what a kernel computes that takes `stride` for the leading
+    dimension of a matrix.
+    """
     p, r = result.problem, result
     tolerance = _tolerance(r, rows, cols)
     flat = r.memory[matrix]
@@ -304,7 +355,9 @@ def _stride_explains(result: Result, matrix: str, stride: int, rows: np.ndarray,
         at = rows * stride + cols
         inside = at < len(flat)
         found = flat[at[inside]].astype(np.float64)
-        return bool(inside.any()) and _alike(found, r.reference[rows, cols][inside], tolerance[inside])
+        return bool(inside.any()) and _alike(
+            found, r.reference[rows, cols][inside], tolerance[inside]
+        )
     if not p.alpha:
         return False
     lines, other = (rows, r.b[:, cols].T) if matrix == "A" else (cols, r.a[rows])
@@ -318,8 +371,12 @@ def _stride_explains(result: Result, matrix: str, stride: int, rows: np.ndarray,
     return _alike(r.c[rows, cols].astype(np.float64), values, tolerance)
 
 
-def _products(products: np.ndarray, lost: np.ndarray, tolerance: np.ndarray, step: int) -> str | None:
-    """Which of the products of an element, [elements, k], add up to what was lost (or came twice)."""
+def _products(
+    products: np.ndarray, lost: np.ndarray, tolerance: np.ndarray, step: int
+) -> str | None:
+    """Which of the products of an element, [elements, k], add up to what was lost (or came
+    twice).
+    """
     k = products.shape[1]
     sums = np.concatenate([np.zeros((len(products), 1)), products.cumsum(axis=1)], axis=1)
     bounds = [*range(0, k, step), k]
@@ -332,7 +389,9 @@ def _products(products: np.ndarray, lost: np.ndarray, tolerance: np.ndarray, ste
         first, last = np.array(ranges).T
         parts = sums[:, last] - sums[:, first]
         for sign, verb in ((1, "they lack"), (-1, "they count twice")):
-            fits = np.flatnonzero((np.abs(sign * lost[:, None] - parts) <= tolerance[:, None]).all(axis=0))
+            fits = np.flatnonzero(
+                (np.abs(sign * lost[:, None] - parts) <= tolerance[:, None]).all(axis=0)
+            )
             if len(fits) == 1:
                 start, end = ranges[int(fits[0])]
                 return f"{verb} {_range(start, end, k, step)}"
@@ -370,8 +429,12 @@ def _other_elements(result: Result, rows: np.ndarray, cols: np.ndarray) -> str |
     return None
 
 
-def _moved(found: Mapping[tuple[int, int], set[tuple[int, int]]], shape: tuple[int, ...]) -> str | None:
-    """From where the values of elements come, by the elements that have each value; None where that may be chance."""
+def _moved(
+    found: Mapping[tuple[int, int], set[tuple[int, int]]], shape: tuple[int, ...]
+) -> str | None:
+    """From where the values of elements come, by the elements that have each value; None where that
+    may be chance.
+    """
 
     def example(i: int, j: int, x: int, y: int) -> str:
         return f": C[{i}, {j}] that of C[{x}, {y}]"
@@ -380,8 +443,12 @@ def _moved(found: Mapping[tuple[int, int], set[tuple[int, int]]], shape: tuple[i
     for x, y in sorted(firsts):
         down, right = x - i, y - j
         if all((a + down, b + right) in others for (a, b), others in found.items()):
-            return f"each has the value of the element {down:+d} rows and {right:+d} columns from it"
-        if len(found) > LISTED and all((a ^ i ^ x, b ^ j ^ y) in others for (a, b), others in found.items()):
+            return (
+                f"each has the value of the element {down:+d} rows and {right:+d} columns from it"
+            )
+        if len(found) > LISTED and all(
+            (a ^ i ^ x, b ^ j ^ y) in others for (a, b), others in found.items()
+        ):
             return f"each C[i, j] has the value of C[i ^ {i ^ x}, j ^ {j ^ y}]{example(i, j, x, y)}"
     if all((b, a) in others for (a, b), others in found.items()):
         i, j = next(iter(found))
@@ -390,8 +457,9 @@ def _moved(found: Mapping[tuple[int, int], set[tuple[int, int]]], shape: tuple[i
         mirrored = {(a, b): (a - a % part + b % part, b - b % part + a % part) for a, b in found}
         if all(mirrored[at] in others for at, others in found.items()):
             i, j = next(iter(found))
+            instance = example(i, j, *mirrored[i, j])
             return (
-                f"each C[i, j] has the value of C[j, i] within its {part} x {part} part{example(i, j, *mirrored[i, j])}"
+                f"each C[i, j] has the value of C[j, i] within its {part} x {part} part{instance}"
             )
     alone = [(*at, *next(iter(others))) for at, others in found.items() if len(others) == 1]
     if 2 * len(alone) < len(found):
@@ -400,23 +468,29 @@ def _moved(found: Mapping[tuple[int, int], set[tuple[int, int]]], shape: tuple[i
 
 
 def _exchanged(result: Result, rows: np.ndarray, cols: np.ndarray) -> str | None:
-    """Whether products of parts of A or B that were taken for each other add up to these elements."""
+    """Whether products of parts of A or B that were taken for each other add up to these
+    elements.
+    """
     p, r = result.problem, result
     c, tolerance = r.c[rows, cols].astype(np.float64), _tolerance(r, rows, cols)
     if p.beta:
         c = c - p.beta * r.c0[rows, cols].astype(np.float64)
     k = np.arange(p.k)
-    sides = (("A", r.a, rows, r.b[:, cols].T), ("B", r.b.T, cols, r.a[rows]))  # k ^ x is the same on both
+    # k ^ x is the same on both
+    sides = (("A", r.a, rows, r.b[:, cols].T), ("B", r.b.T, cols, r.a[rows]))
     for name, matrix, lines, other in sides:
         x, y = matrix.astype(np.float64), p.alpha * other.astype(np.float64)
 
-        def sums(lines_of: np.ndarray, steps: np.ndarray, x: np.ndarray = x, y: np.ndarray = y) -> np.ndarray:
+        def sums(
+            lines_of: np.ndarray, steps: np.ndarray, x: np.ndarray = x, y: np.ndarray = y
+        ) -> np.ndarray:
             inside = (lines_of < len(x)) & (steps < p.k)
             taken: np.ndarray = np.where(inside, x[lines_of * inside, steps * inside], 0.0)
             return np.asarray((taken * y).sum(axis=1))
 
         for part in (1, 2, 4, 8, 16):
-            apart = ((lines[:, None] ^ k) & part) != 0  # on one side of the diagonal, and not on the other
+            # on one side of the diagonal, and not on the other
+            apart = ((lines[:, None] ^ k) & part) != 0
             if _alike(c, sums(lines[:, None] ^ (part * apart), k ^ (part * apart)), tolerance):
                 size = f"{part} x {part}"
                 return (
@@ -425,7 +499,9 @@ def _exchanged(result: Result, rows: np.ndarray, cols: np.ndarray) -> str | None
                 )
         steps = range(1, min(EXCHANGED, p.k))
         at = np.broadcast_to(lines[:, None], (len(lines), p.k))
-        off = np.array([np.abs(c - sums(at, np.broadcast_to(k ^ step, at.shape))) for step in steps])
+        off = np.array(
+            [np.abs(c - sums(at, np.broadcast_to(k ^ step, at.shape))) for step in steps]
+        )
         fits = (off <= tolerance).reshape(len(steps), len(rows))
         often = [n for n in np.argsort(-fits.sum(axis=1), kind="stable") if fits[n].mean() >= OFTEN]
         if fits[often].any(axis=0).all():
@@ -456,8 +532,12 @@ def _is_odd(problem: Problem, axis: str, unit: int) -> bool:
     return bool(getattr(problem, axis) % unit)
 
 
-def of_cases(failed: Sequence[Problem], passed: Sequence[Problem], tile: Mapping[str, int]) -> str | None:
-    """What the problems that failed have in common, and none that passed; None where that is nothing, or all failed."""
+def of_cases(
+    failed: Sequence[Problem], passed: Sequence[Problem], tile: Mapping[str, int]
+) -> str | None:
+    """What the problems that failed have in common, and none that passed; None where that is
+    nothing, or all failed.
+    """
     if not passed or not failed:
         return None
     features: dict[str, Callable[[Problem], bool]] = {
@@ -470,11 +550,18 @@ def of_cases(failed: Sequence[Problem], passed: Sequence[Problem], tile: Mapping
         "ldb is more than k": lambda p: p.b_layout == "column" and p.ldb > p.k,
         "ldc is more than n": lambda p: p.ldc > p.n,
         "ldb is not ldc": lambda p: p.ldb != p.ldc,
-        **{f"{x} is no multiple of {tile[x]}": functools.partial(_is_odd, axis=x, unit=tile[x]) for x in "mnk"},
+        **{
+            f"{x} is no multiple of {tile[x]}": functools.partial(_is_odd, axis=x, unit=tile[x])
+            for x in "mnk"
+        },
         "there is more than one k-step": lambda p: p.k > tile["k"],
         "C is more than one tile": lambda p: p.m > tile["m"] or p.n > tile["n"],
         "C has several rows of tiles": lambda p: p.m > tile["m"],
         "C has several columns of tiles": lambda p: p.n > tile["n"],
     }
-    fits = [name for name, has in features.items() if all(map(has, failed)) and not any(map(has, passed))]
+    fits = [
+        name
+        for name, has in features.items()
+        if all(map(has, failed)) and not any(map(has, passed))
+    ]
     return " and ".join(fits[:2]) or None

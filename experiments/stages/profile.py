@@ -1,12 +1,14 @@
-"""Reads the hardware counters of catalogue entries with Nsight Compute, which starts once for many of them.
+"""Reads the hardware counters of catalogue entries with Nsight Compute, which starts once for many
+of them.
 
     python -m experiments.stages.profile sgemm_warptile sgemm_naive --problem 4096 --build-dir results/build/sm_90a \
         --out counters.csv --with-beta counters_with_beta.csv --left-out left_out.txt
 
-An entry that fails costs its own counters; ncu starts again for those after it. Clocks are left alone
-(--clock-control none). The .ncu-rep is read with the `ncu_report` module that ships with ncu; its text output changes
-between versions. Without ncu, or without the permission, counters.csv has no rows and left_out.txt says why and what
-would help; it names counters that are unknown here, too, and otherwise is empty.
+An entry that fails costs its own counters; ncu starts again for those after it. Clocks are left
+alone (--clock-control none). The .ncu-rep is read with the `ncu_report` module that ships with ncu;
+its text output changes between versions. Without ncu, or without the permission, counters.csv has
+no rows and left_out.txt says why and what would help; it names counters that are unknown here, too,
+and otherwise is empty.
 """
 
 from __future__ import annotations
@@ -28,7 +30,14 @@ from typing import Any
 import contracts
 from contracts import UserError, load_yaml, run_command, scratch, write_rows, write_text
 from contracts.archives import checksum
-from experiments.command_line import add_build_dir, add_checked, add_problems, add_store, add_variants, failures
+from experiments.command_line import (
+    add_build_dir,
+    add_checked,
+    add_problems,
+    add_store,
+    add_variants,
+    failures,
+)
 from experiments.gpu.session import UNKNOWN
 from experiments.stages import store
 from experiments.stages.machine_code import code_of
@@ -39,7 +48,8 @@ from kernels.problem import ProblemSpec
 logger = logging.getLogger(__name__)
 
 LEAST_VERSION = (2022, 3)  # the first that knows Hopper and Ada
-MARK = "next_entry"  # the kernel of harness.cu that stands between a library's launches and its neighbours'
+# the kernel of harness.cu that stands between a library's launches and its neighbours'
+MARK = "next_entry"
 ENTRIES = 32  # for which ncu starts once: what a run that is killed loses
 REQUIRED = "GEMM_LADDER_COUNTERS_REQUIRED"  # set by a pipeline that was asked for counters by name
 PERMISSION = (
@@ -77,11 +87,15 @@ def report_folder(ncu: Path) -> Path:
         folder = root / "extras" / "python"
         if (folder / "ncu_report.py").is_file():
             return folder
-    raise LeftOut(f"no ncu_report module next to {ncu.name}; remedy: a full install of Nsight Compute")
+    raise LeftOut(
+        f"no ncu_report module next to {ncu.name}; remedy: a full install of Nsight Compute"
+    )
 
 
 def read_report(folder: Path, path: Path, names: Iterable[str]) -> list[dict[str, Any]]:
-    """The kernels of a report with these counters, as `experiments.gpu.read_report` prints them in its own process."""
+    """The kernels of a report with these counters, as `experiments.gpu.read_report` prints them in
+    its own process.
+    """
     command = [sys.executable, "-m", "experiments.gpu.read_report", str(folder), str(path), *names]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -97,15 +111,18 @@ Kernels = list[dict[str, Any]]
 def marked(entries: Sequence[Entry]) -> list[bool]:
     """Before which entries `profile_target` launches the mark.
 
-    A kernel or dispatcher of ours launches one kernel, a library nobody knows how many. ncu spends as many passes on a
-    mark as on a kernel, so there is none between two of ours.
+    A kernel or dispatcher of ours launches one kernel, a library nobody knows how many. ncu spends
+    as many passes on a mark as on a kernel, so there is none between two of ours.
     """
     library = [isinstance(entry, Baseline) for entry in entries]
     return [False, *(one or other for one, other in pairwise(library))]
 
 
-def of_entries(kernels: Kernels, entries: Sequence[Entry], then_failed: bool) -> list[Kernels] | None:
-    """The kernels of a report, for each entry that ran; None where their numbers do not tell whose they are.
+def of_entries(
+    kernels: Kernels, entries: Sequence[Entry], then_failed: bool
+) -> list[Kernels] | None:
+    """The kernels of a report, for each entry that ran; None where their numbers do not tell whose
+    they are.
 
     `then_failed`: a further entry failed, whose launches may follow.
     """
@@ -130,7 +147,9 @@ def of_entries(kernels: Kernels, entries: Sequence[Entry], then_failed: bool) ->
 def longest_kernel(
     kernels: Kernels, entry: Entry, problem: ProblemSpec, names: list[str], build_dir: Path
 ) -> list[dict[str, Any]]:
-    """Rows of `table_of(problem)` from the longest of an entry's kernels; a counter that it lacks has no row."""
+    """Rows of `table_of(problem)` from the longest of an entry's kernels; a counter that it lacks
+    has no row.
+    """
     action = max(kernels, key=lambda kernel: kernel["metrics"]["gpu__time_duration.sum"][0])
     rows = []
     for name in names:
@@ -154,7 +173,9 @@ def longest_kernel(
 
 @dataclass(frozen=True)
 class Counted:
-    """The counters of one entry: rows of counters.csv, and those that this ncu or GPU does not know."""
+    """The counters of one entry: rows of counters.csv, and those that this ncu or GPU does not
+    know.
+    """
 
     rows: list[dict[str, Any]]
     unknown: list[str]
@@ -163,7 +184,10 @@ class Counted:
 
 @dataclass(frozen=True)
 class Session:
-    """ncu, and the problem on which it is to count. Raises `LeftOut` where counters cannot be read here."""
+    """ncu, and the problem on which it is to count.
+
+    Raises `LeftOut` where counters cannot be read here.
+    """
 
     problem: ProblemSpec
     build_dir: Path
@@ -176,17 +200,22 @@ class Session:
         check_version(self.ncu)
         report_folder(self.ncu)
 
-    def count(self, entries: Sequence[Entry], named: Sequence[str] = ()) -> Iterator[tuple[Entry, Counted | str]]:
+    def count(
+        self, entries: Sequence[Entry], named: Sequence[str] = ()
+    ) -> Iterator[tuple[Entry, Counted | str]]:
         """Each entry with its counters, or with why it has none, as they come.
 
-        ncu starts once for `ENTRIES` of them, or for those that are left when one has failed. `named`: arguments that
-        name the first to `experiments.stages.profile_target`, if it is not the catalogue's. Raises `LeftOut`.
+        ncu starts once for `ENTRIES` of them, or for those that are left when one has failed.
+        `named`: arguments that name the first to `experiments.stages.profile_target`, if it is not
+        the catalogue's. Raises `LeftOut`.
         """
         left = list(entries)
         while left:
             batch = left[:ENTRIES]
             if not (results := self._started(batch, named)):
-                raise LeftOut(f"ncu counted nothing of {batch[0].name}; remedy: an Nsight Compute that knows this GPU")
+                raise LeftOut(
+                    f"ncu counted nothing of {batch[0].name}; remedy: an Nsight Compute that knows this GPU"
+                )
             yield from zip(batch, results, strict=False)
             left = left[len(results) :]
 
@@ -194,7 +223,13 @@ class Session:
         """The results of the first entry, and of those after it until one fails."""
         first, *then = entries
         command = ["-m", "experiments.stages.profile_target", *(named or [first.name])]
-        command += ["--problem", str(self.problem), "--build-dir", str(self.build_dir), *self.known.option]
+        command += [
+            "--problem",
+            str(self.problem),
+            "--build-dir",
+            str(self.build_dir),
+            *self.known.option,
+        ]
         command += ["--then", *(entry.name for entry in then)] if then else []
         command += ["--store", str(self.store)] if self.store else []
         names, unknown = list(self.names), list[str]()
@@ -203,24 +238,37 @@ class Session:
             while True:
                 log.unlink(missing_ok=True)
                 target = [*command, "--done", str(log)]
-                there, output = launched(self.ncu, names, report, target, "--target-processes", "all")
+                there, output = launched(
+                    self.ncu, names, report, target, "--target-processes", "all"
+                )
                 if there or not (refused := named_in_errors(names, output)):
                     break
                 names, unknown = [name for name in names if name not in refused], unknown + refused
-            done = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
+            done = (
+                [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
+            )
             if not report.is_file():  # what ran before the one that failed is counted without it
-                before = self._started(entries[: len(done)], named) if 0 < len(done) < len(entries) else []
+                before = (
+                    self._started(entries[: len(done)], named)
+                    if 0 < len(done) < len(entries)
+                    else []
+                )
                 return [*before, explain(output, entries[len(before)])]
             try:
                 kernels = read_report(report_folder(self.ncu), report, names)
             except UserError as error:
-                raise LeftOut(f"{error}; remedy: one installation of Nsight Compute on PATH, whole") from error
+                raise LeftOut(
+                    f"{error}; remedy: one installation of Nsight Compute on PATH, whole"
+                ) from error
         ran = entries if there else entries[: len(done)]
         if (groups := of_entries(kernels, ran, then_failed=not there)) is None:
-            return self._started(entries[: len(entries) // 2], named)  # one alone has all that there is
+            # one alone has all that there is
+            return self._started(entries[: len(entries) // 2], named)
         found: list[Counted | str] = []
         for entry, one, group in zip(ran, done or [{}], groups, strict=False):
-            rows = longest_kernel(group, entry, self.problem, names, self.build_dir) if group else []
+            rows = (
+                longest_kernel(group, entry, self.problem, names, self.build_dir) if group else []
+            )
             read = {row["metric"] for row in rows}
             missing = unknown + [name for name in names if name not in read]
             found.append(Counted(rows, missing, one.get("session", UNKNOWN)))
@@ -232,9 +280,11 @@ class Session:
 def profile(
     entry: Entry, problem: ProblemSpec, build_dir: Path, known: Catalogue, named: Sequence[str] = ()
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The counters of one entry (see `Session`): its rows, and the counters that this ncu or GPU does not know.
+    """The counters of one entry (see `Session`): its rows, and the counters that this ncu or GPU
+    does not know.
 
-    Raises `LeftOut` where counters cannot be read here, `UserError` where the kernel's own process failed.
+    Raises `LeftOut` where counters cannot be read here, `UserError` where the kernel's own process
+    failed.
     """
     ((_, result),) = Session(problem, build_dir, known).count([entry], named)
     if isinstance(result, str):
@@ -245,20 +295,30 @@ def profile(
 def launched(
     ncu: Path, metrics: Sequence[str], report: Path, command: Sequence[str], *options: str
 ) -> tuple[bool, str]:
-    """Run this Python with `command` under ncu, clocks left alone: whether there is a `report`, and what was said.
+    """Run this Python with `command` under ncu, clocks left alone: whether there is a `report`, and
+    what was said.
 
-    The command turns profiling on where it begins, and holds the GPU itself: what ncu does before needs none. ncu lets
-    one profiler onto a system at a time, by a lock in TMPDIR; here each has a GPU of its own.
+    The command turns profiling on where it begins, and holds the GPU itself: what ncu does before
+    needs none. ncu lets one profiler onto a system at a time, by a lock in TMPDIR; here each has a
+    GPU of its own.
     """
     whole = [str(ncu), "--clock-control", "none", "--profile-from-start", "off", *options]
-    whole += ["--metrics", ",".join(metrics), "--export", str(report.with_suffix("")), sys.executable, *command]
+    whole += [
+        "--metrics",
+        ",".join(metrics),
+        "--export",
+        str(report.with_suffix("")),
+        sys.executable,
+        *command,
+    ]
     own = os.environ | {"TMPDIR": str(report.parent)}
     done = subprocess.run(whole, capture_output=True, text=True, env=own)
     return not done.returncode and report.is_file(), done.stdout + done.stderr
 
 
 def under_ncu(command: Sequence[str], metrics: Sequence[str]) -> list[dict[str, Any]]:
-    """The launches of this Python with `command`, as `experiments.gpu.read_report` prints them; caches are not flushed.
+    """The launches of this Python with `command`, as `experiments.gpu.read_report` prints them;
+    caches are not flushed.
 
     For what is measured by name: raises `UserError` where nothing can be counted.
     """
@@ -276,22 +336,33 @@ def under_ncu(command: Sequence[str], metrics: Sequence[str]) -> list[dict[str, 
 
 
 def check_version(ncu: Path) -> None:
-    """Raises `LeftOut` for an ncu older than `LEAST_VERSION`; one that does not say its version is tried."""
+    """Raises `LeftOut` for an ncu older than `LEAST_VERSION`; one that does not say its version is
+    tried.
+    """
     done = subprocess.run([str(ncu), "--version"], capture_output=True, text=True)
     found = re.search(r"Version (\d+)\.(\d+)", done.stdout)
     if found and (version := (int(found[1]), int(found[2]))) < LEAST_VERSION:
         least = ".".join(map(str, LEAST_VERSION))
-        raise LeftOut(f"ncu {version[0]}.{version[1]} is too old; remedy: Nsight Compute {least} or newer")
+        raise LeftOut(
+            f"ncu {version[0]}.{version[1]} is too old; remedy: Nsight Compute {least} or newer"
+        )
 
 
 def named_in_errors(names: list[str], output: str) -> list[str]:
     """The counters that ncu complains of."""
-    errors = " ".join(line for line in output.splitlines() if line.startswith(("==ERROR==", "==WARNING==")))
-    return [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]*\w)", errors)]
+    errors = " ".join(
+        line for line in output.splitlines() if line.startswith(("==ERROR==", "==WARNING=="))
+    )
+    return [
+        name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]*\w)", errors)
+    ]
 
 
 def explain(output: str, entry: Entry) -> str:
-    """What a failure of ncu means for this kernel. Raises `LeftOut` for what is this machine's fault."""
+    """What a failure of ncu means for this kernel.
+
+    Raises `LeftOut` for what is this machine's fault.
+    """
     if "ERR_NVGPUCTRPERM" in output:
         raise LeftOut(PERMISSION)
     ours = [line for line in output.splitlines() if line.startswith("error:")]
@@ -309,7 +380,9 @@ def table_of(problem: ProblemSpec) -> str:
     return "counters_with_beta" if problem.beta else "counters"
 
 
-def measured(entries: list[Entry], session: Session, kept: store.Store) -> tuple[dict[Place, Measurement], list[str]]:
+def measured(
+    entries: list[Entry], session: Session, kept: store.Store
+) -> tuple[dict[Place, Measurement], list[str]]:
     """The counters of each entry, kept or read now, and why others have none. Raises `LeftOut`."""
     found: dict[Place, Measurement] = {}
     failed = []
@@ -318,7 +391,9 @@ def measured(entries: list[Entry], session: Session, kept: store.Store) -> tuple
         return Place("profile", entry.name, str(session.problem))
 
     def basis(entry: Entry) -> store.Basis:
-        return store.basis_of(entry, session.build_dir) | {"metrics": checksum(" ".join(session.names).encode())[:16]}
+        return store.basis_of(entry, session.build_dir) | {
+            "metrics": checksum(" ".join(session.names).encode())[:16]
+        }
 
     for entry in entries:
         if one := kept.find(place(entry), basis(entry).__eq__):
@@ -327,11 +402,16 @@ def measured(entries: list[Entry], session: Session, kept: store.Store) -> tuple
         if isinstance(result, str):
             failed.append(result)
             continue
-        note = f"counters that this ncu or GPU does not know: {', '.join(result.unknown)}" if result.unknown else ""
+        note = (
+            f"counters that this ncu or GPU does not know: {', '.join(result.unknown)}"
+            if result.unknown
+            else ""
+        )
         rows = {table_of(session.problem): result.rows}
         new = Measurement(basis(entry), result.session, rows, note)
         found[place(entry)] = kept.keep(place(entry), new)
-    return {at: found[at] for at in map(place, entries) if at in found}, failed  # in the order asked for
+    # in the order asked for
+    return {at: found[at] for at in map(place, entries) if at in found}, failed
 
 
 def main() -> None:
@@ -343,9 +423,16 @@ def main() -> None:
     add_checked(parser)
     parser.add_argument("--out", required=True, type=Path, help="written: rows of counters.csv")
     parser.add_argument("--with-beta", type=Path, help="written: rows of counters_with_beta.csv")
-    parser.add_argument("--left-out", required=True, type=Path, help="written: why there are none, or nothing")
+    parser.add_argument(
+        "--left-out", required=True, type=Path, help="written: why there are none, or nothing"
+    )
     required = REQUIRED in os.environ
-    parser.add_argument("--required", action="store_true", default=required, help="fail where there can be no counters")
+    parser.add_argument(
+        "--required",
+        action="store_true",
+        default=required,
+        help="fail where there can be no counters",
+    )
     options = parser.parse_args()
     entries = [options.catalogue.find(name) for name in options.variants]
     wrong = failures(options)
@@ -359,13 +446,17 @@ def main() -> None:
         with store.opened(options.store) as kept:
             for problem in options.problem:
                 of_problem, errors = measured(
-                    entries, Session(problem, options.build_dir, options.catalogue, options.store), kept
+                    entries,
+                    Session(problem, options.build_dir, options.catalogue, options.store),
+                    kept,
                 )
                 found |= of_problem
                 failed += errors
     except LeftOut as left_out:
         if options.required:
-            raise UserError(f"no counters of {', '.join(options.variants)}: {left_out}") from left_out
+            raise UserError(
+                f"no counters of {', '.join(options.variants)}: {left_out}"
+            ) from left_out
         reasons = [str(left_out)]
         logger.warning(f"profile left out: {left_out}")
     else:
@@ -377,7 +468,9 @@ def main() -> None:
     write_text(options.left_out, "\n".join(reasons))
     for path, kind in ((options.with_beta, "counters_with_beta"), (options.out, "counters")):
         if path:
-            write_rows(path, kind, [row for one in found.values() for row in one.rows.get(kind, [])])
+            write_rows(
+                path, kind, [row for one in found.values() for row in one.rows.get(kind, [])]
+            )
 
 
 if __name__ == "__main__":

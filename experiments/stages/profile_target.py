@@ -1,9 +1,11 @@
-"""Runs catalogue entries for a profiler, one after the other: what `experiments.stages.profile` starts under ncu.
+"""Runs catalogue entries for a profiler, one after the other: what `experiments.stages.profile`
+starts under ncu.
 
     python -m experiments.stages.profile_target sgemm_warptile --problem 4096 --build-dir results/build/sm_90a
 
-Each entry runs once before it is profiled. In the profile, the harness's kernel `next_entry` stands before a library's
-launches, and after them (`experiments.stages.profile.marked`). The GPU is held from the first entry to the last.
+Each entry runs once before it is profiled. In the profile, the harness's kernel `next_entry` stands
+before a library's launches, and after them (`experiments.stages.profile.marked`). The GPU is held
+from the first entry to the last.
 """
 
 from __future__ import annotations
@@ -36,13 +38,18 @@ HUNG = 70  # exit code
 class Target:
     """Entries on one problem, on one GPU."""
 
-    def __init__(self, problem: ProblemSpec, build_dir: Path, store: Path | None, entries: Catalogue) -> None:
+    def __init__(
+        self, problem: ProblemSpec, build_dir: Path, store: Path | None, entries: Catalogue
+    ) -> None:
         self.problem, self.build_dir, self.store, self.entries = problem, build_dir, store, entries
         self.session, self._gpu = Session(), list[Gpu]()
 
     def run(self, entry: Entry, mark: bool) -> dict[str, Any]:
-        """Run it once, and once more for the profiler, after the mark or not; its name, and what the GPU is called."""
-        hangs = threading.Timer(LIMIT_S, os._exit, [HUNG])  # what hangs in a CUDA call heeds no signal
+        """Run it once, and once more for the profiler, after the mark or not; its name, and what
+        the GPU is called.
+        """
+        # what hangs in a CUDA call heeds no signal
+        hangs = threading.Timer(LIMIT_S, os._exit, [HUNG])
         hangs.start()
         try:
             self._gpu = self._gpu or [Gpu(self.build_dir)]
@@ -75,7 +82,9 @@ class Target:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run catalogue entries under a profiler.")
     add_kernel(parser)
-    parser.add_argument("--then", nargs="+", default=[], metavar="VARIANT", help="further entries of the catalogue")
+    parser.add_argument(
+        "--then", nargs="+", default=[], metavar="VARIANT", help="further entries of the catalogue"
+    )
     add_problems(parser, "of which each entry runs the first", required=True)
     parser.add_argument("--done", type=Path, help="written: a line of JSON for each entry that ran")
     add_build_dir(parser)

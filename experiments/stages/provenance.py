@@ -1,4 +1,5 @@
-"""Says what made the measurements, and when: provenance.json. No serial number, UUID, host or user name, or path.
+"""Says what made the measurements, and when: provenance.json. No serial number, UUID, host or user
+name, or path.
 
     python -m experiments.stages.provenance --machine h200 --machine-json machine.json --toolchain toolchain.json \
         --command "snakemake --cores 1 all" --left-out profile=left_out.txt --out provenance.json
@@ -54,7 +55,9 @@ def git(*arguments: str) -> str | None:
 
 
 def left_out(arguments: list[str]) -> dict[str, str]:
-    """Stage to reason, from STAGE=FILE arguments: the different lines of a stage's files, three of them at most."""
+    """Stage to reason, from STAGE=FILE arguments: the different lines of a stage's files, three of
+    them at most.
+    """
     lines: dict[str, dict[str, None]] = {}
     for argument in arguments:
         stage, _, path = argument.partition("=")
@@ -71,7 +74,9 @@ def _few(reasons: list[str]) -> str:
 
 
 def sessions(store: Path) -> list[dict[str, Any]]:
-    """The cards that a run had, the first first: how many measurements are of each, and from when to when (UTC)."""
+    """The cards that a run had, the first first: how many measurements are of each, and from when
+    to when (UTC).
+    """
     found: dict[str, list[dict[str, Any]]] = {}
     for path in store.rglob("*.json"):
         one = read_json(path, "measurement")
@@ -91,7 +96,10 @@ def sessions(store: Path) -> list[dict[str, Any]]:
 
 
 def changed() -> str | None:
-    """What differs from the commit, as git lists it; archives take no part. None outside a repository."""
+    """What differs from the commit, as git lists it; archives take no part.
+
+    None outside a repository.
+    """
     return git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/data")
 
 
@@ -112,12 +120,19 @@ def origin(command: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Write the provenance of a folder of measurements.")
+    parser = argparse.ArgumentParser(
+        description="Write the provenance of a folder of measurements."
+    )
     parser.add_argument("--machine-json", required=True, type=Path)
     parser.add_argument("--toolchain", required=True, type=Path)
     parser.add_argument("--command", required=True, help="what the user ran")
     parser.add_argument("--left-out", action="append", default=[], metavar="STAGE=FILE")
-    parser.add_argument("--store", type=Path, metavar="DIR", help="where measurements are kept: names their sessions")
+    parser.add_argument(
+        "--store",
+        type=Path,
+        metavar="DIR",
+        help="where measurements are kept: names their sessions",
+    )
     parser.add_argument("--out", required=True, type=Path)
     catalogue.add_tuned_argument(parser)
     options = parser.parse_args()

@@ -2,10 +2,10 @@
 
     python -m experiments.stages.sanitize --build-dir results/build/sm_90a --out sanitizer.csv
 
-Each kernel runs on small problems in matrices that are exactly as large as they must be, so that one element too far
-is out of bounds; with beta = 0, C has never been written, so that reading it is found. A process runs `BATCH` kernels
-under one tool; only where it reports something is each run alone, to tell whose fault it is. Several run at a time, for
-most of their work is the host's.
+Each kernel runs on small problems in matrices that are exactly as large as they must be, so that
+one element too far is out of bounds; with beta = 0, C has never been written, so that reading it is
+found. A process runs `BATCH` kernels under one tool; only where it reports something is each run
+alone, to tell whose fault it is. Several run at a time, for most of their work is the host's.
 """
 
 from __future__ import annotations
@@ -40,12 +40,16 @@ FLOP = 2**26  # of a case: instrumented code is up to a hundred times slower
 DONE = "sanitized:"  # the child's own line for each kernel that ran to its end
 # memcheck, initcheck and synccheck end with the first, racecheck with the second
 SUMMARY = re.compile(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard")
-FINDING = re.compile(r"^=+ (?!COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY)(?=\S)(.+)$", re.MULTILINE)
+FINDING = re.compile(
+    r"^=+ (?!COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY)(?=\S)(.+)$", re.MULTILINE
+)
 
 
 def find_tool() -> Path | None:
     """compute-sanitizer on PATH, or in the toolkit's usual place."""
-    found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    found = shutil.which("compute-sanitizer") or shutil.which(
+        "compute-sanitizer", path="/usr/local/cuda/bin"
+    )
     return Path(found) if found else None
 
 
@@ -76,16 +80,31 @@ def launch_all(variants: list[Variant], build_dir: Path) -> None:
         print(DONE, variant.name, flush=True)
 
 
-def run_tool(tool: Path, check: str, names: list[str], build_dir: Path, known: Catalogue) -> tuple[int, str]:
+def run_tool(
+    tool: Path, check: str, names: list[str], build_dir: Path, known: Catalogue
+) -> tuple[int, str]:
     """Errors that one run under the sanitizer reported, and its first words about them.
 
-    Raises `UserError` where the sanitizer itself failed, or where a kernel did not run to its end without a report.
+    Raises `UserError` where the sanitizer itself failed, or where a kernel did not run to its end
+    without a report.
     """
     command = [
-        str(tool), "--tool", check, "--print-limit", "20", "--error-exitcode", "0",
-        sys.executable, "-m", "experiments.stages.sanitize", "--build-dir", str(build_dir), *known.option,
-        "--launch", *names,
-    ]  # fmt: skip
+        str(tool),
+        "--tool",
+        check,
+        "--print-limit",
+        "20",
+        "--error-exitcode",
+        "0",
+        sys.executable,
+        "-m",
+        "experiments.stages.sanitize",
+        "--build-dir",
+        str(build_dir),
+        *known.option,
+        "--launch",
+        *names,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     output = done.stdout + done.stderr
     summary = SUMMARY.findall(output)
@@ -96,16 +115,20 @@ def run_tool(tool: Path, check: str, names: list[str], build_dir: Path, known: C
     missing = [name for name in names if f"{DONE} {name}\n" not in output]
     if missing and not errors:
         last = (output.strip().splitlines() or ["no message"])[-1]
-        raise UserError(f"compute-sanitizer --tool {check}: {missing[0]} did not run to its end: {last}")
+        raise UserError(
+            f"compute-sanitizer --tool {check}: {missing[0]} did not run to its end: {last}"
+        )
     finding = FINDING.search(output)
     return errors, finding[1].strip() if errors and finding else ""
 
 
-def sanitize(tool: Path, names: list[str], build_dir: Path, known: Catalogue) -> list[dict[str, Any]]:
+def sanitize(
+    tool: Path, names: list[str], build_dir: Path, known: Catalogue
+) -> list[dict[str, Any]]:
     """Rows of sanitizer.csv, by tool.
 
-    Raises `UserError` where several kernels together were reported for something that none of them is alone: it cannot
-    be said whose it is, and a row that says clean would hide it.
+    Raises `UserError` where several kernels together were reported for something that none of them
+    is alone: it cannot be said whose it is, and a row that says clean would hide it.
     """
 
     def of_batch(check: str, batch: list[str]) -> list[dict[str, Any]]:
@@ -114,8 +137,20 @@ def sanitize(tool: Path, names: list[str], build_dir: Path, known: Catalogue) ->
         for name in batch:
             alone = run_tool(tool, check, [name], build_dir, known) if errors else (0, "")
             variant = known.kernels[name]
-            row: dict[str, Any] = {"variant": name, "tool": check, "launches": len(chosen(variant)), "errors": alone[0]}
-            rows.append(row | {"detail": alone[1], "passed": alone[0] == 0, "code_hash": code_of(variant, build_dir)})
+            row: dict[str, Any] = {
+                "variant": name,
+                "tool": check,
+                "launches": len(chosen(variant)),
+                "errors": alone[0],
+            }
+            rows.append(
+                row
+                | {
+                    "detail": alone[1],
+                    "passed": alone[0] == 0,
+                    "code_hash": code_of(variant, build_dir),
+                }
+            )
         if errors and not sum(row["errors"] for row in rows):
             together = f"in {', '.join(batch[:3])}{', ...' if batch[3:] else ''} together"
             raise UserError(f"{check}: {errors} errors {together}, none in any alone; run it again")
@@ -123,12 +158,16 @@ def sanitize(tool: Path, names: list[str], build_dir: Path, known: Catalogue) ->
 
     batches = [names[start : start + BATCH] for start in range(0, len(names), BATCH)]
     with ThreadPoolExecutor(min(AT_A_TIME, os.cpu_count() or 1)) as pool:
-        running = {check: [pool.submit(of_batch, check, batch) for batch in batches] for check in TOOLS}
+        running = {
+            check: [pool.submit(of_batch, check, batch) for batch in batches] for check in TOOLS
+        }
         table: list[dict[str, Any]] = []
         try:
             for check, each in running.items():
                 rows = [row for batch in each for row in batch.result()]
-                logger.info(f"{check}: {sum(row['errors'] for row in rows)} errors in {len(names)} kernels")
+                logger.info(
+                    f"{check}: {sum(row['errors'] for row in rows)} errors in {len(names)} kernels"
+                )
                 table += rows
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -139,7 +178,10 @@ def sanitize(tool: Path, names: list[str], build_dir: Path, known: Catalogue) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run kernels under compute-sanitizer.")
     parser.add_argument(
-        "variants", nargs="*", metavar="VARIANT", help="names in kernels/catalogue.yaml; all by default"
+        "variants",
+        nargs="*",
+        metavar="VARIANT",
+        help="names in kernels/catalogue.yaml; all by default",
     )
     add_build_dir(parser)
     parser.add_argument("--out", type=Path, help="written: sanitizer.csv")
@@ -162,7 +204,10 @@ def main() -> None:
     else:
         with session():
             rows = sanitize(
-                tool, options.variants or [*options.catalogue.kernels], options.build_dir, options.catalogue
+                tool,
+                options.variants or [*options.catalogue.kernels],
+                options.build_dir,
+                options.catalogue,
             )
     if options.left_out:
         write_text(options.left_out, reason)

@@ -1,12 +1,14 @@
-"""Keeps what was measured, one file a measurement, so that nothing is measured twice and a run that is cut goes on.
+"""Keeps what was measured, one file a measurement, so that nothing is measured twice and a run that
+is cut goes on.
 
     results/h200/measured/bench/sgemm_warptile/4096x4096x4096-uniform-boost.1f0c22d9.json (and .parquet: its samples)
 
-A measurement belongs to a variant, a problem, a kind of data and a clock policy, not to the experiment that asked for
-it. It serves as long as its `basis`, what the result rests on, is the same as today's: the kernel's machine code and
-launch, the library's version, the machine code of the harness, the GPU's model. No text of a source is in it. The
-folder can be copied: on another machine of the same GPU model a run goes on from it. The last part of a name is the
-session that it comes from (`experiments.gpu.session.name_of`).
+A measurement belongs to a variant, a problem, a kind of data and a clock policy, not to the
+experiment that asked for it. It serves as long as its `basis`, what the result rests on, is the
+same as today's: the kernel's machine code and launch, the library's version, the machine code of
+the harness, the GPU's model. No text of a source is in it. The folder can be copied: on another
+machine of the same GPU model a run goes on from it. The last part of a name is the session that it
+comes from (`experiments.gpu.session.name_of`).
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ Basis = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Place:
-    """What a measurement is of: the stage that makes it, the catalogue's entry, and a name for the rest."""
+    """What a measurement is of: the stage that makes it, the catalogue's entry, and a name for the
+    rest.
+    """
 
     stage: str
     variant: str
@@ -78,10 +82,11 @@ class Store:
         return min(measurements, key=lambda one: one.measured, default=None)
 
     def keep(self, place: Place, one: Measurement) -> Measurement:
-        """Write it, whole or not at all: its samples come first, and are nothing without the other file.
+        """Write it, whole or not at all: its samples come first, and are nothing without the other
+        file.
 
-        Of two jobs that measured the same at a time, be it on two GPUs, the first one's is kept, and what both get
-        back.
+        Of two jobs that measured the same at a time, be it on two GPUs, the first one's is kept,
+        and what both get back.
         """
         stem = self.folder / place.stage / place.variant / f"{place.item}.{one.session}"
         with self._alone():
@@ -89,7 +94,9 @@ class Store:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Until the block ends, nobody else writes here; where the file system has no locks, nobody is kept out."""
+        """Until the block ends, nobody else writes here; where the file system has no locks, nobody
+        is kept out.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -124,27 +131,40 @@ class Store:
 
 @functools.cache
 def versions(build_dir: Path | None) -> dict[str, str | None]:
-    """The GPU's model, and the hash of the machine code of the harness in `build_dir`, if there is one."""
+    """The GPU's model, and the hash of the machine code of the harness in `build_dir`, if there is
+    one.
+    """
     gpu = toolchain.known_or_found(None, "", None)["gpu"]
-    return {"gpu": gpu, "harness": hash_of_cubin((build_dir / HARNESS).read_bytes())[:16] if build_dir else None}
+    return {
+        "gpu": gpu,
+        "harness": hash_of_cubin((build_dir / HARNESS).read_bytes())[:16] if build_dir else None,
+    }
 
 
 def basis_of(entry: Entry, build_dir: Path) -> dict[str, Any]:
     """What every measurement of this entry rests on.
 
-    It is the machine code and launch of its kernels, or its library's version; the GPU's model; and the machine code of
-    the harness, which fills, checks and times.
+    It is the machine code and launch of its kernels, or its library's version; the GPU's model; and
+    the machine code of the harness, which fills, checks and times.
     """
-    library = {"library": provenance.packages().get(PACKAGE[entry.library])} if isinstance(entry, Baseline) else {}
+    library = (
+        {"library": provenance.packages().get(PACKAGE[entry.library])}
+        if isinstance(entry, Baseline)
+        else {}
+    )
     return {"code": code_of(entry, build_dir), **library, **versions(build_dir)}
 
 
 def require_gpu(folder: Path, gpu: str) -> None:
-    """Raises `UserError` where what is kept in `folder` was measured on another GPU model than `gpu`."""
+    """Raises `UserError` where what is kept in `folder` was measured on another GPU model than
+    `gpu`.
+    """
     path = next(folder.rglob("*.json"), None)
     known = read_json(path, "measurement")["basis"].get("gpu", gpu) if path else gpu
     if known != gpu:
-        raise UserError(f"{folder}: measured on {known}, and the GPU here is {gpu}; allowed: measurements of its model")
+        raise UserError(
+            f"{folder}: measured on {known}, and the GPU here is {gpu}; allowed: measurements of its model"
+        )
 
 
 def _read(path: Path) -> Measurement:
@@ -156,7 +176,9 @@ def _read(path: Path) -> Measurement:
 
         parquet = path.with_suffix(".parquet")
         if checksum(read_bytes(parquet, LIMIT_BYTES)) != sum_:
-            raise UserError(f"{parquet}: not the samples that belong to {path.name}; remove both files")
+            raise UserError(
+                f"{parquet}: not the samples that belong to {path.name}; remove both files"
+            )
         samples = read_samples(parquet)
     return Measurement(samples=samples, **{key: document[key] for key in keys})
 

@@ -2,10 +2,11 @@
 
     python -m experiments.stages.toolchain --out results/toolchain.json
 
-nvcc: the one named by config, else the pinned wheel, else the one on PATH; cuobjdump likewise. A host g++ is needed.
+nvcc: the one named by config, else the pinned wheel, else the one on PATH; cuobjdump likewise. A
+host g++ is needed.
 
-Where Snakemake runs on a node without the GPU that its jobs get, the file is made on one that has it: the config key
-gpu_node names it, and `--node` takes it over.
+Where Snakemake runs on a node without the GPU that its jobs get, the file is made on one that has
+it: the config key gpu_node names it, and `--node` takes it over.
 """
 
 from __future__ import annotations
@@ -37,13 +38,19 @@ def tool(name: str) -> Path:
         return wheel / name
     if found := shutil.which(name):
         return Path(found)
-    raise UserError(f"no {name}: not in the installed wheels and not on PATH; remedy: pip install -e ./ptxsim -e .")
+    raise UserError(
+        f"no {name}: not in the installed wheels and not on PATH; remedy: pip install -e ./ptxsim -e ."
+    )
 
 
 def nvcc(configured: str | None = None) -> Path:
     """Path of nvcc. Raises `UserError` where it, or the g++ that it needs, is missing."""
-    if configured is not None and not (Path(configured).is_file() and os.access(configured, os.X_OK)):
-        raise UserError(f"config key nvcc = {configured!r}: not an executable file; use null for the pinned wheel")
+    if configured is not None and not (
+        Path(configured).is_file() and os.access(configured, os.X_OK)
+    ):
+        raise UserError(
+            f"config key nvcc = {configured!r}: not an executable file; use null for the pinned wheel"
+        )
     path = Path(configured) if configured else tool("nvcc")
     if not shutil.which("g++"):
         raise UserError(
@@ -62,7 +69,9 @@ def ptxas(compiler: Path) -> Path:
 def version(path: str) -> str:
     """A tool's version line, for instance "13.0.88"."""
     try:
-        text = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+        text = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, check=True
+        ).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         raise UserError(f"{path} --version failed: {error}; is it the right program?") from error
     found = re.search(r"V(\d+\.\d+\.\d+)", text) or re.search(r"(\d+\.\d+\.\d+)", text)
@@ -84,8 +93,12 @@ def identity(configured_nvcc: str | None = None, arch: str = "sm_90a") -> dict[s
     }
 
 
-def known_or_found(configured_nvcc: str | None, arch: str, node: str | None) -> dict[str, str | None]:
-    """The toolchain that a pipeline goes by: what it handed to this process, else another node's, else this one's."""
+def known_or_found(
+    configured_nvcc: str | None, arch: str, node: str | None
+) -> dict[str, str | None]:
+    """The toolchain that a pipeline goes by: what it handed to this process, else another node's,
+    else this one's.
+    """
     found: dict[str, str | None]
     if known := os.environ.get(discovery.KNOWN):
         found = json.loads(known)
@@ -101,7 +114,11 @@ def main() -> None:
     parser.add_argument("--node", type=Path, help="toolchain.json of another node: taken over")
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
-    known = read_json(options.node, "toolchain") if options.node else identity(options.nvcc, options.arch)
+    known = (
+        read_json(options.node, "toolchain")
+        if options.node
+        else identity(options.nvcc, options.arch)
+    )
     write_json(options.out, "toolchain", known, only_if_changed=True)
 
 

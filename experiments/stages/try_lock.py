@@ -1,4 +1,5 @@
-"""Tries whether the clocks can be locked, at the start of a run that was asked to, or says why they are not.
+"""Tries whether the clocks can be locked, at the start of a run that was asked to, or says why they
+are not.
 
 python -m experiments.stages.try_lock --lock --left-out locked.left_out.txt
 """
@@ -17,14 +18,24 @@ logger = logging.getLogger(__name__)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Try whether the clocks can be locked, or say why they are not.")
-    parser.add_argument("--lock", action="store_true", help="lock them for a moment; an error where that is refused")
+    parser = argparse.ArgumentParser(
+        description="Try whether the clocks can be locked, or say why they are not."
+    )
+    parser.add_argument(
+        "--lock", action="store_true", help="lock them for a moment; an error where that is refused"
+    )
     clocks.lock_arguments(parser)
-    parser.add_argument("--left-out", required=True, type=Path, help="written: why they are not locked, or nothing")
+    parser.add_argument(
+        "--left-out", required=True, type=Path, help="written: why they are not locked, or nothing"
+    )
     options = parser.parse_args()
     reason = clocks.NOT_ASKED
     if options.lock:
-        with session(), discovery.nvml() as handle, clocks.locked(handle, options.sm_mhz, options.memory_mhz) as target:
+        with (
+            session(),
+            discovery.nvml() as handle,
+            clocks.locked(handle, options.sm_mhz, options.memory_mhz) as target,
+        ):
             logger.info(f"clocks can be locked: {target.clock_source}")
         reason = ""
     write_text(options.left_out, reason)

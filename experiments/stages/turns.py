@@ -1,4 +1,6 @@
-"""A GEMM and its baseline on the same inputs: timed in turns, and their outputs checked where they lie."""
+"""A GEMM and its baseline on the same inputs: timed in turns, and their outputs checked where they
+lie.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ SAMPLED_ROWS = 8
 
 @dataclass(frozen=True)
 class Matrices:
-    """A, B and an output for each role of one packed problem on the device; `seed` made A and B, of the kind `data`."""
+    """A, B and an output for each role of one packed problem on the device; `seed` made A and B, of
+    the kind `data`.
+    """
 
     problem: Problem
     types: Types
@@ -36,19 +40,28 @@ class Matrices:
     data: str
 
     @classmethod
-    def fill(cls, gpu: Gpu, p: Problem, types: Types, data: str, roles: Sequence[str] = ROLES) -> Matrices:
+    def fill(
+        cls, gpu: Gpu, p: Problem, types: Types, data: str, roles: Sequence[str] = ROLES
+    ) -> Matrices:
         """New inputs each time."""
         seed = verify.fresh_seed()
-        a, b = (gpu.filled(types.ab, count, seed + i, data) for i, count in enumerate((p.m * p.k, p.k * p.n)))
-        return cls(p, types, a, b, {role: Memory(p.m * p.n * types.c.bytes) for role in roles}, seed, data)
+        a, b = (
+            gpu.filled(types.ab, count, seed + i, data)
+            for i, count in enumerate((p.m * p.k, p.k * p.n))
+        )
+        return cls(
+            p, types, a, b, {role: Memory(p.m * p.n * types.c.bytes) for role in roles}, seed, data
+        )
 
     def bind(self, gemm: Gemm, role: str) -> Work:
         """A launch of `gemm` that writes this role's output."""
-        return bind_for_timing(gemm, self.problem, self.a.address, self.b.address, self.c[role].address)
+        return bind_for_timing(
+            gemm, self.problem, self.a.address, self.b.address, self.c[role].address
+        )
 
     def poison(self, gpu: Gpu, role: str) -> None:
-        """NaN in all of an output, so that what is checked later was written since; where beta is not 0, and so C is
-        read, numbers of the kind `data`."""
+        """NaN in all of an output, so that what is checked later was written since; where beta is
+        not 0, and so C is read, numbers of the kind `data`."""
         kind = self.data if self.problem.beta else "nans"
         gpu.fill(self.c[role], self.types.c, self.problem.m * self.problem.n, self.seed + 2, kind)
 
@@ -67,8 +80,13 @@ class Turns:
 
     def followed_by(self, other: Turns) -> Turns:
         """Both turns in one, the other's last."""
-        pairs = [(getattr(self.samples, name), getattr(other.samples, name)) for name in vars(self.samples)]
-        return Turns(Samples(*map(np.concatenate, pairs)), np.concatenate([self.roles, other.roles]))
+        pairs = [
+            (getattr(self.samples, name), getattr(other.samples, name))
+            for name in vars(self.samples)
+        ]
+        return Turns(
+            Samples(*map(np.concatenate, pairs)), np.concatenate([self.roles, other.roles])
+        )
 
     def of(self, role: str, kept: np.ndarray | None = None) -> Samples:
         """A role's samples: those without a launch gap, or those of the mask `kept`."""
@@ -91,8 +109,8 @@ def turns_until(
 ) -> tuple[Turns, float, str]:
     """Turns of two works until the share of the second is known well enough.
 
-    Returns them, half of the share's 95% interval as a part of the share, and why they ended: "precise" (the half width
-    is at most `limits.precision`), "longest time" or "most samples".
+    Returns them, half of the share's 95% interval as a part of the share, and why they ended:
+    "precise" (the half width is at most `limits.precision`), "longest time" or "most samples".
     """
     longest = int(np.clip(limits.window_s * 1e6 / pair_us, LEAST_KEPT, limits.samples))
     chunk = max(int(CHUNK_S * 1e6 / pair_us), LEAST_KEPT)
@@ -107,12 +125,14 @@ def turns_until(
 
 
 def half_width_of(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """Half of the 95% bootstrap interval of the ratio of medians, as a part of the ratio: for when to stop, not for
-    reporting. Infinite for fewer than `LEAST_KEPT` of either."""
+    """Half of the 95% bootstrap interval of the ratio of medians, as a part of the ratio: for when
+    to stop, not for reporting. Infinite for fewer than `LEAST_KEPT` of either."""
     if min(len(ours), len(theirs)) < LEAST_KEPT:
         return float("inf")
     rng = np.random.default_rng(0)
-    medians = [np.median(rng.choice(times, (DRAWS, len(times))), axis=1) for times in (ours, theirs)]
+    medians = [
+        np.median(rng.choice(times, (DRAWS, len(times))), axis=1) for times in (ours, theirs)
+    ]
     low, high = np.quantile(medians[1] / medians[0], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float((high - low) / 2 * np.median(ours) / np.median(theirs))
 
@@ -120,18 +140,22 @@ def half_width_of(ours: np.ndarray, theirs: np.ndarray) -> float:
 def drawn_order(roles: Sequence[T], pairs: int, seed: int) -> list[T]:
     """Every role once in each pair (or round); in half of them, drawn at random, in reverse.
 
-    On an H200 what flushing leaves of the L2 cache recurs every four samples: with every second pair reversed, one role
-    always met the better states, and cuBLAS had 0.87 to 1.11 times its own speed where it takes 10 to 40 us.
+    On an H200 what flushing leaves of the L2 cache recurs every four samples: with every second
+    pair reversed, one role always met the better states, and cuBLAS had 0.87 to 1.11 times its own
+    speed where it takes 10 to 40 us.
     """
     reverse = np.random.default_rng(seed).permutation(np.arange(pairs) % 2 == 1)
     return [role for flip in reverse for role in (reversed(roles) if flip else roles)]
 
 
-def check_output(gpu: Gpu, matrices: Matrices, role: str, work: Work, of_library: bool = False) -> verify.CheckResult:
-    """Rows of C and all of C by Freivalds' test, in float64 on the device; `of_library` as of `verify.expected`.
+def check_output(
+    gpu: Gpu, matrices: Matrices, role: str, work: Work, of_library: bool = False
+) -> verify.CheckResult:
+    """Rows of C and all of C by Freivalds' test, in float64 on the device; `of_library` as of
+    `verify.expected`.
 
-    Where beta is not 0, the timed runs added to what the ones before them had left: then one more run of `work`, on a
-    fresh C, is checked.
+    Where beta is not 0, the timed runs added to what the ones before them had left: then one more
+    run of `work`, on a fresh C, is checked.
     """
     p, types = matrices.problem, matrices.types
     of_b = matrices.b if p.b_layout == "row" else _transposed(gpu, matrices.b, p.n, p.k, types.ab)
@@ -143,7 +167,9 @@ def check_output(gpu: Gpu, matrices: Matrices, role: str, work: Work, of_library
 
     def matvec(matrix: int, dtype: Dtype, shape: tuple[int, int], x: int, mode: int) -> Memory:
         out, name = Memory(shape[0] * 8), f"matvec_{dtype.stored_as}"
-        gpu.harness(name, shape[0], 256, matrix, i32(shape[1]), i32(shape[1]), x, i32(mode), out.address)
+        gpu.harness(
+            name, shape[0], 256, matrix, i32(shape[1]), i32(shape[1]), x, i32(mode), out.address
+        )
         return out
 
     def of_c(x: int, mode: int) -> np.ndarray:
@@ -158,8 +184,14 @@ def check_output(gpu: Gpu, matrices: Matrices, role: str, work: Work, of_library
         return gpu.download(out, np.float64, len(rows) * p.n).reshape(len(rows), p.n)
 
     plain, absolute, square = 0, 1, 2
-    bx, b_sums = (matvec(b, types.ab, (p.k, p.n), x, mode) for x, mode in ((signs.address, plain), (0, absolute)))
-    products = [matvec(a, types.ab, (p.m, p.k), x.address, mode) for x, mode in ((bx, plain), (b_sums, absolute))]
+    bx, b_sums = (
+        matvec(b, types.ab, (p.k, p.n), x, mode)
+        for x, mode in ((signs.address, plain), (0, absolute))
+    )
+    products = [
+        matvec(a, types.ab, (p.m, p.k), x.address, mode)
+        for x, mode in ((bx, plain), (b_sums, absolute))
+    ]
     abx, magnitudes = (gpu.download(x, np.float64, p.m) for x in products)
     abx, magnitudes = p.alpha * abx, abs(p.alpha) * magnitudes
     reference, magnitude = p.alpha * exact_rows(plain), abs(p.alpha) * exact_rows(absolute)
@@ -169,10 +201,15 @@ def check_output(gpu: Gpu, matrices: Matrices, role: str, work: Work, of_library
         gpu.sync()
         c0 = _rows_of(matrices.c[role], rows, p.n, types.c).astype(np.float64)
         reference, magnitude = reference + p.beta * c0, magnitude + abs(p.beta * c0)
-        abx, magnitudes = abx + p.beta * of_c(signs.address, plain), magnitudes + abs(p.beta) * of_c(0, absolute)
+        abx, magnitudes = (
+            abx + p.beta * of_c(signs.address, plain),
+            magnitudes + abs(p.beta) * of_c(0, absolute),
+        )
         work()
         gpu.sync()
-    whole = verify.freivalds(p, types, of_c(signs.address, plain), abx, magnitudes, np.sqrt(of_c(0, square)))
+    whole = verify.freivalds(
+        p, types, of_c(signs.address, plain), abx, magnitudes, np.sqrt(of_c(0, square))
+    )
     output = _rows_of(matrices.c[role], rows, p.n, types.c)
     sampled = verify.judge(output, reference, verify.bound(p, types, reference, magnitude, product))
     return verify.combine(sampled, whole)
@@ -190,5 +227,9 @@ def _transposed(gpu: Gpu, matrix: Memory, rows: int, columns: int, dtype: Dtype)
 def _rows_of(c: Memory, rows: np.ndarray, n: int, dtype: Dtype) -> np.ndarray:
     out = np.empty((len(rows), n), dtype.numpy)
     for i, row in enumerate(rows):
-        cuda(driver.cuMemcpyDtoH(out[i].ctypes.data, c.address + int(row) * out[i].nbytes, out[i].nbytes))
+        cuda(
+            driver.cuMemcpyDtoH(
+                out[i].ctypes.data, c.address + int(row) * out[i].nbytes, out[i].nbytes
+            )
+        )
     return out

@@ -1,7 +1,8 @@
-"""Runs one side study: a question that is apart from the ladders, and whose answer is a table of its own.
+"""Runs one side study: a question that is apart from the ladders, and whose answer is a table of
+its own.
 
-python -m experiments.studies error_over_k sgemm_naive --build-dir results/build/sm_90a --out error_over_k.csv
-python -m experiments.studies --help
+python -m experiments.studies error_over_k sgemm_naive --build-dir results/build/sm_90a --out
+error_over_k.csv python -m experiments.studies --help
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from experiments.studies import (
     xor_double_buffer,
 )
 
-STUDIES = (error_over_k, ffma_issue, inter_warp_conflicts, smem_microbench, timing_methods, xor_double_buffer)
+STUDIES = (
+    error_over_k,
+    ffma_issue,
+    inter_warp_conflicts,
+    smem_microbench,
+    timing_methods,
+    xor_double_buffer,
+)
 
 
 def main() -> None:
@@ -26,7 +34,9 @@ def main() -> None:
     studies = parser.add_subparsers(required=True, metavar="STUDY")
     for study in STUDIES:
         summary = (study.__doc__ or "").splitlines()[0]
-        chosen = studies.add_parser(study.__name__.rpartition(".")[2], help=summary, description=summary)
+        chosen = studies.add_parser(
+            study.__name__.rpartition(".")[2], help=summary, description=summary
+        )
         study.add_arguments(chosen)
         chosen.set_defaults(run=study.run)
     options = parser.parse_args()

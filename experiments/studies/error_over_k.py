@@ -1,12 +1,14 @@
-"""How far from the exact product a kernel's sums of k products are, for k from 64 to 16,384 and four kinds of data.
+"""How far from the exact product a kernel's sums of k products are, for k from 64 to 16,384 and
+four kinds of data.
 
     python -m experiments.studies error_over_k sgemm_3xtf32_wgmma --build-dir results/build/sm_90a \
-        --out error_over_k.csv
-    python -m experiments.studies error_over_k sgemm_naive --emulated --build-dir results/build/sm_90a \
+        --out error_over_k.csv python -m experiments.studies error_over_k sgemm_naive --emulated
+    --build-dir results/build/sm_90a \
         --out error_over_k.csv
 
-on the GPU, or on the emulator, whose sums on tensor cores are the H200's bit by bit. The four kinds share a launch:
-each has a quarter of A's rows and of B's columns, and only where these meet in C is looked at.
+on the GPU, or on the emulator, whose sums on tensor cores are the H200's bit by bit. The four kinds
+share a launch: each has a quarter of A's rows and of B's columns, and only where these meet in C is
+looked at.
 """
 
 from __future__ import annotations
@@ -50,21 +52,32 @@ def random_rows(kind: str, rng: np.random.Generator, rows: int, k: int) -> np.nd
         case "positive":
             found = rng.uniform(0, 1, shape)
         case _:
-            found = np.ldexp(rng.uniform(1, 2, shape) * rng.choice([-1, 1], shape), rng.integers(-30, 31, shape))
+            found = np.ldexp(
+                rng.uniform(1, 2, shape) * rng.choice([-1, 1], shape), rng.integers(-30, 31, shape)
+            )
     return found.astype(np.float32)
 
 
 def errors(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """|c - a b| in units of 2^-24 |a||b|, elementwise, against float64. a: m x k, b: k x n, c: m x n."""
+    """|c - a b| in units of 2^-24 |a||b|, elementwise, against float64. a: m x k, b: k x n, c: m x
+    n.
+    """
     a64, b64 = a.astype(np.float64), b.astype(np.float64)
-    found: np.ndarray = np.abs(c.astype(np.float64) - a64 @ b64) / (UNIT * (np.abs(a64) @ np.abs(b64)))
+    found: np.ndarray = np.abs(c.astype(np.float64) - a64 @ b64) / (
+        UNIT * (np.abs(a64) @ np.abs(b64))
+    )
     return found
 
 
 def measure(device: Device, entry: Entry, k: int, seed: int = SEED) -> Iterator[dict[str, Any]]:
-    """A row for each kind of data. Raises `UserError` for a kernel that refuses the problem or leaves no number."""
+    """A row for each kind of data.
+
+    Raises `UserError` for a kernel that refuses the problem or leaves no number.
+    """
     side = SIDE[device.name]
-    problem = Problem(side, side, k, k, side if entry.b_layout == "row" else k, side, b_layout=entry.b_layout)
+    problem = Problem(
+        side, side, k, k, side if entry.b_layout == "row" else k, side, b_layout=entry.b_layout
+    )
     rng = np.random.default_rng(seed)
     part = side // len(DATA)
     a = np.concatenate([random_rows(kind, rng, part, k) for kind in DATA])

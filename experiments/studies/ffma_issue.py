@@ -1,10 +1,12 @@
-"""Microbenchmark of issue: how many cycles a loop of FFMAs takes, by its registers, and by what stands next to them.
+"""Microbenchmark of issue: how many cycles a loop of FFMAs takes, by its registers, and by what
+stands next to them.
 
     python -m experiments.studies ffma_issue --build-dir results/build/sm_90a --out ffma_issue.csv
 
-One block on one SM runs each loop of ffma_issue.cu; its warps note the clock before and after. Cycles an iteration are
-the difference between a long and a short run. What is in each loop is read from its machine code, some of which
-`ffma_machine_code` wrote: `ffma_orders` says which registers those read.
+One block on one SM runs each loop of ffma_issue.cu; its warps note the clock before and after.
+Cycles an iteration are the difference between a long and a short run. What is in each loop is read
+from its machine code, some of which `ffma_machine_code` wrote: `ffma_orders` says which registers
+those read.
 """
 
 from __future__ import annotations
@@ -36,8 +38,10 @@ WARPS = (4, 8, 16)  # of the block: 1, 2 and 4 a scheduler
 SCHEDULERS = 4
 REGISTERS = 65536  # of an SM
 SHARED_BYTES = 32768
-VALUES, SUMS, MOST_SUMS, LOADED = 16, 64, 192, 32  # floats of a thread: a and b each; c, and at most; what is loaded
-CHECKED = 3  # iterations after which a loop's results are compared with those of the loop that it was made from
+# floats of a thread: a and b each; c, and at most; what is loaded
+VALUES, SUMS, MOST_SUMS, LOADED = 16, 64, 192, 32
+# iterations after which a loop's results are compared with those of the loop that it was made from
+CHECKED = 3
 LANES = np.arange(32)
 # Which of a warp's addresses are the same: a lane's place, in units of what it loads
 PATTERNS = {
@@ -81,7 +85,11 @@ class Loop:
     @property
     def made_from(self) -> str | None:
         """The loop whose loads were moved to make this one; results are the same."""
-        return self.entry.removesuffix(f"_{self.placement}") if self.placement in ("burst", "spread") else None
+        return (
+            self.entry.removesuffix(f"_{self.placement}")
+            if self.placement in ("burst", "spread")
+            else None
+        )
 
     def patterns(self) -> list[str | None]:
         """Names of the addresses that it is run with."""
@@ -97,8 +105,13 @@ class Loop:
 
     def facts(self) -> dict[str, Any]:
         """Columns that its machine code gives."""
-        reads = issue.bank_reads(self.code * 2)[len(self.code) :]  # as in every iteration after the first
-        there = [n for n, i in enumerate(self.code) if i.name in ("LDS", "LDGSTS", "UBLKCP") and not i.never]
+        # as in every iteration after the first
+        reads = issue.bank_reads(self.code * 2)[len(self.code) :]
+        there = [
+            n
+            for n, i in enumerate(self.code)
+            if i.name in ("LDS", "LDGSTS", "UBLKCP") and not i.never
+        ]
         return {
             "ffma": sum(i.name == "FFMA" for i in self.code),
             "instructions": len(self.code),
@@ -106,16 +119,23 @@ class Loop:
             "reads_odd": sum(odd for _, odd in reads),
             "modelled": issue.issue_cycles(reads),
             "places": " ".join(map(str, there)) if self.beside != "nothing" else None,
-            "operands": operands(self.code) if self.beside == "nothing" and not self.name.startswith("body") else None,
+            "operands": operands(self.code)
+            if self.beside == "nothing" and not self.name.startswith("body")
+            else None,
         }
 
 
 def operands(code: list[sass.Instruction]) -> str:
-    """Registers of a loop's FFMAs, "d a b c" with * behind one that is kept, joined by ";"; others by their opcode."""
+    """Registers of a loop's FFMAs, "d a b c" with * behind one that is kept, joined by ";"; others
+    by their opcode.
+    """
     lines = []
     for i in code:
         if i.name == "FFMA":
-            numbers = [re.sub(r"^R(\d+)(\.reuse)?$", lambda m: m[1] + ("*" if m[2] else ""), o) for o in i.operands]
+            numbers = [
+                re.sub(r"^R(\d+)(\.reuse)?$", lambda m: m[1] + ("*" if m[2] else ""), o)
+                for o in i.operands
+            ]
             lines.append(" ".join(numbers))
         else:
             lines.append(i.name)
@@ -149,7 +169,9 @@ class Case:
         if self.loop.beside != "load":
             return None
         width = (self.loop.bits or 32) // 8
-        waves, _ = wavefronts.shared(self.offsets()[None, :32].astype(np.int64), np.ones((1, 32), bool), width)
+        waves, _ = wavefronts.shared(
+            self.offsets()[None, :32].astype(np.int64), np.ones((1, 32), bool), width
+        )
         return int(waves[0])
 
 
@@ -158,7 +180,9 @@ def rewrite(build_dir: Path, out: Path) -> None:
     cubin = Cubin(built(build_dir))
     own = [name for name in cubin.functions if name.startswith("own_")]
     if len(own) < len(orders()):
-        raise UserError(f"ffma_issue.cu has {len(own)} loops for our own orders, of which there are {len(orders())}")
+        raise UserError(
+            f"ffma_issue.cu has {len(own)} loops for our own orders, of which there are {len(orders())}"
+        )
     for name, order in zip(sorted(own), orders().values(), strict=False):
         ffmas = [i for i in hot_loop(cubin.functions[name]) if i.name == "FFMA"]
         written = {int(i.operands[0][1:]) for i in ffmas}
@@ -190,10 +214,18 @@ def loops(cubin: Path) -> list[Loop]:
         if words[0] == "own":
             if int(words[1]) >= len(own):
                 continue
-            loop = Loop(own[int(words[1])], entry, "nothing", code=code, registers=function.registers)
+            loop = Loop(
+                own[int(words[1])], entry, "nothing", code=code, registers=function.registers
+            )
         elif words[0] in ("load", "copy"):
             bits, count = (int(word) for word in words[1:3])
-            placed = words[-1] if words[-1] in ("burst", "spread") else "ptxas" if words[0] == "load" else None
+            placed = (
+                words[-1]
+                if words[-1] in ("burst", "spread")
+                else "ptxas"
+                if words[0] == "load"
+                else None
+            )
             name = entry.removesuffix(f"_{placed}")
             bits *= 8 if words[0] == "copy" else 1
             loop = Loop(name, entry, words[0], bits, count, placed, code, function.registers)
@@ -207,11 +239,18 @@ def loops(cubin: Path) -> list[Loop]:
 
 def cases(found: list[Loop]) -> list[Case]:
     """Every launch that is timed."""
-    return [Case(loop, lanes, warps) for loop in found for lanes in loop.patterns() for warps in loop.warps()]
+    return [
+        Case(loop, lanes, warps)
+        for loop in found
+        for lanes in loop.patterns()
+        for warps in loop.warps()
+    ]
 
 
 def row(case: Case, cycles: float) -> dict[str, Any]:
-    """A row of ffma_issue.csv without what is compared with others. `cycles` of the SM for an iteration."""
+    """A row of ffma_issue.csv without what is compared with others. `cycles` of the SM for an
+    iteration.
+    """
     loop = case.loop
     return {
         "loop": loop.name,
@@ -238,7 +277,9 @@ def compare(rows: list[dict[str, Any]], todo: list[Case]) -> None:
 
 
 class Runner:
-    """Launches of the loops of a cubin on the GPU that is held; `slots`: how many launches note their clocks."""
+    """Launches of the loops of a cubin on the GPU that is held; `slots`: how many launches note
+    their clocks.
+    """
 
     def __init__(self, cubin: Path, build_dir: Path, found: list[Loop], slots: int) -> None:
         from experiments.gpu.device import Gpu, Memory, load_cubin
@@ -246,19 +287,35 @@ class Runner:
         self.gpu, module = Gpu(build_dir), load_cubin(cubin)
         self.kernels = {loop.entry: module.get_kernel(loop.entry) for loop in found}
         threads = 32 * max(WARPS)
-        values = np.random.default_rng(0).uniform(-1, 1, threads * (2 * VALUES + MOST_SUMS)).astype(np.float32)
-        self.given, self.source = self.gpu.upload(values), self.gpu.upload(np.zeros(2**18, np.float32))
+        values = (
+            np.random.default_rng(0)
+            .uniform(-1, 1, threads * (2 * VALUES + MOST_SUMS))
+            .astype(np.float32)
+        )
+        self.given, self.source = (
+            self.gpu.upload(values),
+            self.gpu.upload(np.zeros(2**18, np.float32)),
+        )
         self.out = Memory(4 * threads * (MOST_SUMS + LOADED))
         self.clocks, self.slots = Memory(16 * max(WARPS) * slots), slots
 
     def run(self, case: Case, table: Any, iterations: int, slot: int) -> None:
-        """Queue a launch, whose warps note their clocks in a slot. table: `case.offsets()` on the device."""
+        """Queue a launch, whose warps note their clocks in a slot. table: `case.offsets()` on the
+        device.
+        """
         from cuda.core import LaunchConfig, launch
 
         config = LaunchConfig(grid=1, block=32 * case.warps, shmem_size=SHARED_BYTES)
         arguments = (self.given.address, table.address, self.source.address, np.int32(iterations))
         clocks = self.clocks.address + 16 * max(WARPS) * slot
-        launch(self.gpu.stream, config, self.kernels[case.loop.entry], *arguments, clocks, self.out.address)
+        launch(
+            self.gpu.stream,
+            config,
+            self.kernels[case.loop.entry],
+            *arguments,
+            clocks,
+            self.out.address,
+        )
 
     def result(self, case: Case) -> np.ndarray:
         """What the loop of a case computes in a few iterations."""
@@ -276,7 +333,11 @@ def wrongly_moved(runner: Runner, todo: list[Case]) -> set[str]:
     loads = [case for case in todo if case.loop.beside == "load" and case.lanes == "distinct"]
     results = {case.loop.entry: runner.result(case) for case in loads if case.warps == min(WARPS)}
     made = {case.loop.entry: case.loop.made_from for case in loads}
-    return {e for e, before in made.items() if before and not np.array_equal(results[e], results[before])}
+    return {
+        e
+        for e, before in made.items()
+        if before and not np.array_equal(results[e], results[before])
+    }
 
 
 def measure(cubin: Path, build_dir: Path) -> list[dict[str, Any]]:
@@ -286,7 +347,9 @@ def measure(cubin: Path, build_dir: Path) -> list[dict[str, Any]]:
     runner = Runner(cubin, build_dir, found, each * len(todo))
     wrong = wrongly_moved(runner, todo)
     for entry in sorted(wrong):
-        logger.warning(f"{entry} is left out: its loads were moved wrongly, for it computes other values than before")
+        logger.warning(
+            f"{entry} is left out: its loads were moved wrongly, for it computes other values than before"
+        )
     todo = [case for case in todo if case.loop.entry not in wrong]
     tables = [runner.gpu.upload(case.offsets()) for case in todo]
     for place, (case, table) in enumerate(zip(todo, tables, strict=True)):
@@ -294,7 +357,8 @@ def measure(cubin: Path, build_dir: Path) -> list[dict[str, Any]]:
             runner.run(case, table, LONG if repeat % 2 else SHORT, place * each + repeat)
     noted = runner.noted()[: each * len(todo)].reshape(len(todo), REPEATS + 1, 2, max(WARPS), 2)
     rows = []
-    for case, counted in zip(todo, noted[:, 1:, :, :, :], strict=True):  # the first pair of each warms up
+    # the first pair of each warms up
+    for case, counted in zip(todo, noted[:, 1:, :, :, :], strict=True):
         of_warps = counted[:, :, : case.warps]
         short, long = np.median(of_warps[..., 1].max(axis=2) - of_warps[..., 0].min(axis=2), axis=0)
         rows.append(row(case, float((long - short) / (LONG - SHORT))))

@@ -1,8 +1,9 @@
-"""Rewrites loops in a cubin of sm_90, where ptxas would choose: which registers FFMAs read and keep, where loads stand.
+"""Rewrites loops in a cubin of sm_90, where ptxas would choose: which registers FFMAs read and
+keep, where loads stand.
 
-An instruction is 16 bytes. Bits of an FFMA: 16 to 23 the register that it writes, 24 to 31, 32 to 39 and 64 to 71 those
-that it reads (a, b and c of a * b + c); 122 to 124 keep a, b and c in the operand's reuse cache. Held against
-nvdisasm by a test.
+An instruction is 16 bytes. Bits of an FFMA: 16 to 23 the register that it writes, 24 to 31, 32 to
+39 and 64 to 71 those that it reads (a, b and c of a * b + c); 122 to 124 keep a, b and c in the
+operand's reuse cache. Held against nvdisasm by a test.
 """
 
 from __future__ import annotations
@@ -52,19 +53,30 @@ class Cubin:
         self.functions = sass.read_all(path)
 
     def _words(self, name: str) -> tuple[int, list[sass.Instruction], list[int]]:
-        """Where a function's hot loop begins in the file, its instructions, and these as numbers."""
+        """Where a function's hot loop begins in the file, its instructions, and these as
+        numbers.
+        """
         loop = hot_loop(self.functions[name])
         if [i.address for i in loop] != [loop[0].address + NBYTES * n for n in range(len(loop))]:
             raise UserError(f"{name}: its loop does not lie in one piece")
         start = sass.code_at(self.path, name) + loop[0].address
         places = [start + NBYTES * n for n in range(len(loop))]
-        return start, loop, [int.from_bytes(self.data[place : place + NBYTES], "little") for place in places]
+        return (
+            start,
+            loop,
+            [int.from_bytes(self.data[place : place + NBYTES], "little") for place in places],
+        )
 
     def _write(self, start: int, words: list[int]) -> None:
-        self.data[start : start + NBYTES * len(words)] = b"".join(word.to_bytes(NBYTES, "little") for word in words)
+        self.data[start : start + NBYTES * len(words)] = b"".join(
+            word.to_bytes(NBYTES, "little") for word in words
+        )
 
     def set_ffmas(self, name: str, order: list[Ffma]) -> None:
-        """Let the FFMAs of a loop be these, in order. Raises `UserError` where their number is another."""
+        """Let the FFMAs of a loop be these, in order.
+
+        Raises `UserError` where their number is another.
+        """
         start, loop, words = self._words(name)
         places = [n for n, i in enumerate(loop) if i.name == "FFMA"]
         if len(places) != len(order):
@@ -77,7 +89,8 @@ class Cubin:
         self._write(start, words)
 
     def place_loads(self, name: str, spread: bool) -> None:
-        """Move a loop's shared loads: all before its first FFMA, or evenly among the first three quarters of them.
+        """Move a loop's shared loads: all before its first FFMA, or evenly among the first three
+        quarters of them.
 
         As ptxas has it, the instruction before a load keeps no operand.
         """

@@ -1,7 +1,7 @@
 """Loops of FFMA whose registers we choose: each asks one question of the register file.
 
-Names say which banks a, b and c are read from, in this order: e (even registers) or o (odd ones); `.` is an operand
-that is kept with .reuse, read once and for all.
+Names say which banks a, b and c are read from, in this order: e (even registers) or o (odd ones);
+`.` is an operand that is kept with .reuse, read once and for all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ EVEN, ODD = 0, 1  # banks
 
 
 class Registers:
-    """Numbers of the registers that a loop may write (at least 64), and of those that it only reads (16)."""
+    """Numbers of the registers that a loop may write (at least 64), and of those that it only reads
+    (16).
+    """
 
     def __init__(self, written: set[int], read: set[int]) -> None:
         self.written = [sorted(r for r in written if r % 2 == bank) for bank in (EVEN, ODD)]
@@ -54,12 +56,16 @@ def _a_stays(b: int, c: int, kept: str) -> Order:
 
 def _a_in_turn(registers: int, every: int = 1) -> Order:
     """a is one of some registers in turn, with .reuse; b and c lie in different banks."""
-    return lambda r: [_sum(r, k, r.a(EVEN, k // every % registers), r.b(EVEN, k), ODD, "a") for k in range(COUNT)]
+    return lambda r: [
+        _sum(r, k, r.a(EVEN, k // every % registers), r.b(EVEN, k), ODD, "a") for k in range(COUNT)
+    ]
 
 
 def _one_in_turn_kept(r: Registers) -> list[Ffma]:
     """a is one of two in turn, of which only one is kept."""
-    return [_sum(r, k, r.a(EVEN, k % 2), r.b(EVEN, k), ODD, "" if k % 2 else "a") for k in range(COUNT)]
+    return [
+        _sum(r, k, r.a(EVEN, k % 2), r.b(EVEN, k), ODD, "" if k % 2 else "a") for k in range(COUNT)
+    ]
 
 
 def _fours(r: Registers) -> list[Ffma]:
@@ -91,14 +97,20 @@ def _after(heavy: tuple[int, int, int], light: int) -> Order:
                 found.append(_sum(r, k, r.a(EVEN, 0), r.b(EVEN, 0), ODD, "ab"))
             else:
                 a, b, c = heavy
-                found.append(_sum(r, k, r.a(a, 1 + k // (light + 1) % 3), r.b(b, 1 + k // (light + 1) % 3), c))
+                found.append(
+                    _sum(
+                        r, k, r.a(a, 1 + k // (light + 1) % 3), r.b(b, 1 + k // (light + 1) % 3), c
+                    )
+                )
         return found
 
     return order
 
 
 def _pair_after(light: int) -> Order:
-    """One FFMA that reads an even b and c beside a kept a, then `light` ones that read only an odd c."""
+    """One FFMA that reads an even b and c beside a kept a, then `light` ones that read only an odd
+    c.
+    """
 
     def order(r: Registers) -> list[Ffma]:
         group = light + 1
@@ -129,7 +141,9 @@ def _both_kept(bank: int) -> Order:
 
 def _said(every: int) -> Order:
     """a stays, but only one FFMA in so many says .reuse."""
-    return lambda r: [_sum(r, k, r.a(EVEN, 0), r.b(EVEN, k), ODD, "" if k % every else "a") for k in range(COUNT)]
+    return lambda r: [
+        _sum(r, k, r.a(EVEN, 0), r.b(EVEN, k), ODD, "" if k % every else "a") for k in range(COUNT)
+    ]
 
 
 def _other_slot(r: Registers) -> list[Ffma]:

@@ -1,10 +1,11 @@
-"""Shared-memory wavefronts that the hardware counts where several warps store, next to those that each warp needs.
+"""Shared-memory wavefronts that the hardware counts where several warps store, next to those that
+each warp needs.
 
     python -m experiments.studies inter_warp_conflicts --build-dir results/build/sm_90a \
         --out inter_warp_conflicts.csv
 
-One launch of inter_warp_conflicts.cu a row, read by ncu, with one block on each SM. What the addresses within a warp
-need, ptxsim counts from the PTX.
+One launch of inter_warp_conflicts.cu a row, read by ncu, with one block on each SM. What the
+addresses within a warp need, ptxsim counts from the PTX.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ NEEDED = {  # what ptxsim counts
 class Case:
     """One launch.
 
-    kernel: its name in the table. entry: what its entry's name in the PTX contains. tile: m, n and k of a block.
-    from_memory: it reads A and B row by row; otherwise both leading dimensions are 0, and it reads one row of each.
+    kernel: its name in the table. entry: what its entry's name in the PTX contains. tile: m, n and
+    k of a block. from_memory: it reads A and B row by row; otherwise both leading dimensions are 0,
+    and it reads one row of each.
     """
 
     kernel: str
@@ -73,7 +75,10 @@ class Case:
         return 4 * max(m * k, k * n, m * n)
 
 
-OF_2D, OF_SWIZZLE = "sgemm_blocktile_2dILi{}ELi{}E", "sgemm_at_swizzleILi128ELi128ELi16EL5Order0ELb{}E"
+OF_2D, OF_SWIZZLE = (
+    "sgemm_blocktile_2dILi{}ELi{}E",
+    "sgemm_at_swizzleILi128ELi128ELi16EL5Order0ELb{}E",
+)
 CASES = (
     Case("sgemm_blocktile_2d", OF_2D.format(64, 32), (64, 32, 8), 1),
     Case("sgemm_blocktile_2d", OF_2D.format(128, 128), (128, 128, 8), 8),
@@ -90,15 +95,21 @@ def grid_of(blocks: int) -> tuple[int, int]:
 
 
 def needed(kernel: ptxsim.Kernel, case: Case) -> dict[str, int]:
-    """What a block of a case executes and needs, from a few steps of its loop; every step costs the same."""
+    """What a block of a case executes and needs, from a few steps of its loop; every step costs the
+    same.
+    """
     counted = []
     for steps in FEW:
         small, counters = replace(case, steps=steps), ptxsim.Counters()
         buffer, c = (ptxsim.Array(np.zeros(small.nbytes((1, 1)), np.uint8)) for _ in range(2))
-        kernel.launch(1, 32 * case.warps, small.arguments((1, 1), buffer, c), 0, [counters], checks=False)
+        kernel.launch(
+            1, 32 * case.warps, small.arguments((1, 1), buffer, c), 0, [counters], checks=False
+        )
         counted.append(counters.totals())
     few, more = counted
-    slope = {name: (more[metric] - few[metric]) / (FEW[1] - FEW[0]) for name, metric in NEEDED.items()}
+    slope = {
+        name: (more[metric] - few[metric]) / (FEW[1] - FEW[0]) for name, metric in NEEDED.items()
+    }
     return {name: round(few[NEEDED[name]] + slope[name] * (case.steps - FEW[0])) for name in NEEDED}
 
 
@@ -148,8 +159,16 @@ def read(launches: list[dict[str, Any]], build_dir: Path) -> list[dict[str, Any]
         metrics = {name: value for name, (value, _) in launch["metrics"].items()}
         of_block = needed(ptxsim.Kernel(module, find(names, case)), case)
         source = "A and B" if case.from_memory else "neither"
-        row = {"kernel": case.kernel, "bits": None, "source": source, "warps": case.warps, "blocks_per_sm": 1}
-        row |= {"steps": case.steps} | {name: int(metrics[GRID]) * count for name, count in of_block.items()}
+        row = {
+            "kernel": case.kernel,
+            "bits": None,
+            "source": source,
+            "warps": case.warps,
+            "blocks_per_sm": 1,
+        }
+        row |= {"steps": case.steps} | {
+            name: int(metrics[GRID]) * count for name, count in of_block.items()
+        }
         rows.append(row | {name: metrics[metric] for name, metric in METRICS.items()})
     return rows
 

@@ -1,9 +1,10 @@
-"""Microbenchmarks of shared memory's banks: how many wavefronts the hardware needs for a pattern of addresses.
+"""Microbenchmarks of shared memory's banks: how many wavefronts the hardware needs for a pattern of
+addresses.
 
     python -m experiments.studies smem_microbench --build-dir results/build/sm_90a --out smem_microbench.csv
 
-One launch of smem_microbench.cu a row, read by ncu. From these rows come the emulator's rules for 64-bit accesses,
-ldmatrix and cp.async, and its tests (docs/hardware.md says what they showed).
+One launch of smem_microbench.cu a row, read by ncu. From these rows come the emulator's rules for
+64-bit accesses, ldmatrix and cp.async, and its tests (docs/hardware.md says what they showed).
 """
 
 from __future__ import annotations
@@ -41,13 +42,16 @@ ACCESSES = {
     "cp_async_ca_16": 16,
     "cp_async_cg_16": 16,
 }
-WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"  # of all operations: a launch makes only one kind
+# of all operations: a launch makes only one kind
+WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 CONFLICTS = [f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum" for op in ("ld", "st")]
 METRICS = [WAVEFRONTS, *CONFLICTS]
 
 
 def patterns(width: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Names and byte offsets of lanes `width` bytes wide: what kernels do, and random ones that try the rules."""
+    """Names and byte offsets of lanes `width` bytes wide: what kernels do, and random ones that try
+    the rules.
+    """
     unit = SHARED_BYTES // width
     yield "all lanes one address", LANES * 0
     for stride in (1, 2, 3, 4, 5, 8, 16, 17, 32, 33):
@@ -56,26 +60,40 @@ def patterns(width: int) -> Iterator[tuple[str, np.ndarray]]:
         yield f"groups of {group} share", LANES // group * width
         yield f"{32 // group} addresses in turn", LANES % group * width
         yield f"groups of {group} share, a row apart", LANES // group * 128 % SHARED_BYTES
-        yield f"lanes {group} apart in one row", LANES % group * width + LANES // group * 512 % SHARED_BYTES
+        yield (
+            f"lanes {group} apart in one row",
+            LANES % group * width + LANES // group * 512 % SHARED_BYTES,
+        )
         yield f"pairs of {group} swapped by XOR", (LANES ^ group) * width
     for row in (64, 128, 256):
         swizzled = (LANES % 8 * row + (LANES // 8 ^ (LANES % 8)) * 16) % SHARED_BYTES
-        yield f"8 rows of {row} bytes", (LANES % 8 * row + LANES // 8 * 16) % SHARED_BYTES // width * width
+        yield (
+            f"8 rows of {row} bytes",
+            (LANES % 8 * row + LANES // 8 * 16) % SHARED_BYTES // width * width,
+        )
         yield f"8 rows of {row} bytes, XOR swizzle", swizzled // width * width
-        yield f"16 rows of {row} bytes", (LANES % 16 * row + LANES // 16 * 16) % SHARED_BYTES // width * width
+        yield (
+            f"16 rows of {row} bytes",
+            (LANES % 16 * row + LANES // 16 * 16) % SHARED_BYTES // width * width,
+        )
     rng = np.random.default_rng(7)
     for count in (4, 8, 16, 32, 64, unit):
         for i in range(3):
             yield f"random over {count} places, {i}", rng.integers(0, count, 32) * width
     for i in range(3):
         yield f"random pairs, {i}", np.repeat(rng.integers(0, 64, 16), 2) * width
-        yield f"random pairs two apart, {i}", np.repeat(rng.integers(0, 64, (8, 2)), 2, axis=0).ravel() * width
+        yield (
+            f"random pairs two apart, {i}",
+            np.repeat(rng.integers(0, 64, (8, 2)), 2, axis=0).ravel() * width,
+        )
         yield f"random permutation, {i}", rng.permutation(32) * width
 
 
 @dataclass(frozen=True)
 class Case:
-    """One launch: an access, and byte offsets of each thread in shared memory and in the global source."""
+    """One launch: an access, and byte offsets of each thread in shared memory and in the global
+    source.
+    """
 
     access: str
     pattern: str
@@ -93,7 +111,9 @@ def sources(width: int) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def cases() -> Iterator[Case]:
-    """Every launch in order; first, for each access and block size, one that makes none, for what a launch costs."""
+    """Every launch in order; first, for each access and block size, one that makes none, for what a
+    launch costs.
+    """
     for access, width in ACCESSES.items():
         packed = LANES * width
         yield Case(access, "none", packed, packed, repeats=0)
@@ -123,7 +143,9 @@ def launch_all(build_dir: Path) -> None:
     module = load_cubin(build_dir / "smem_microbench.cubin")
     source, out = Memory(2**20), Memory(4096)
     todo = list(cases())
-    tables = [gpu.upload(np.concatenate([case.offsets, case.source]).astype(np.int32)) for case in todo]
+    tables = [
+        gpu.upload(np.concatenate([case.offsets, case.source]).astype(np.int32)) for case in todo
+    ]
     gpu.sync()
     cuda(driver.cuProfilerStart())
     for case, table in zip(todo, tables, strict=True):
@@ -152,7 +174,9 @@ def read(launches: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "pattern": case.pattern,
                 "threads": threads,
                 "offsets": " ".join(map(str, case.offsets)),
-                "source": " ".join(map(str, case.source)) if case.access.startswith("cp_async") else "",
+                "source": " ".join(map(str, case.source))
+                if case.access.startswith("cp_async")
+                else "",
                 "wavefronts": float(wavefronts),
                 "conflicts": float(sum(conflicts)),
             }
@@ -173,5 +197,12 @@ def run(options: argparse.Namespace) -> None:
         if options.launch:
             launch_all(options.build_dir)
             return
-        command = ["-m", "experiments.studies", "smem_microbench", "--launch", "--build-dir", str(options.build_dir)]
+        command = [
+            "-m",
+            "experiments.studies",
+            "smem_microbench",
+            "--launch",
+            "--build-dir",
+            str(options.build_dir),
+        ]
         write_rows(options.out, "smem_microbench", read(under_ncu(command, METRICS)))

@@ -1,10 +1,11 @@
-"""Times one catalogue entry in the ways that people time kernels, in one process, to show what each gets wrong.
+"""Times one catalogue entry in the ways that people time kernels, in one process, to show what each
+gets wrong.
 
     python -m experiments.studies timing_methods sgemm_warptile --size 1024 --size 4096 \
         --build-dir results/build/sm_90a --out timing_methods.csv
 
-Ours is the reference: median of single launches, L2 flushed before each, no launch latency, random data, steady clock.
-Each other protocol departs from it in what its name says; DEPARTURES says how.
+Ours is the reference: median of single launches, L2 flushed before each, no launch latency, random
+data, steady clock. Each other protocol departs from it in what its name says; DEPARTURES says how.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def worklog_replays(n: int) -> int:
 
 
 class Methods:
-    """One entry on one square problem, timed by each protocol: time in us, SM clock in MHz if known, and launches."""
+    """One entry on one square problem, timed by each protocol: time in us, SM clock in MHz if
+    known, and launches.
+    """
 
     def __init__(self, entry: Entry, n: int, build_dir: Path) -> None:
         from experiments.gpu.device import Gpu, Memory
@@ -60,7 +63,9 @@ class Methods:
         self.a, self.b, self.c = (Memory(n * n * entry.types.of(matrix).bytes) for matrix in "ABC")
         self.fill("uniform")
         addresses = self.a.address, self.b.address, self.c.address
-        self.work = bind_for_timing(load_gemm(self.gpu, entry), Problem.square(n, entry.b_layout), *addresses)
+        self.work = bind_for_timing(
+            load_gemm(self.gpu, entry), Problem.square(n, entry.b_layout), *addresses
+        )
         self.warm_up(0.5)
         self.replays = int(np.clip(WINDOW_S * 1e6 / duration_us(self.gpu, self.work, 5), 20, MOST))
         most = max(self.replays, worklog_replays(n))
@@ -96,7 +101,11 @@ class Methods:
         """Events around one launch at a time."""
         from experiments.gpu.timing import duration_us
 
-        return float(np.median([duration_us(self.gpu, self.work) for _ in range(self.replays)])), None, self.replays
+        return (
+            float(np.median([duration_us(self.gpu, self.work) for _ in range(self.replays)])),
+            None,
+            self.replays,
+        )
 
     def after_idle(self) -> Taken:
         """The host's clock, after a pause."""
@@ -138,8 +147,20 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
     methods, rows = Methods(entry, n, build_dir), []
     for protocol, description in DEPARTURES.items():
         time_us, clock, count = methods.by(protocol)
-        row = {"variant": entry.name, "m": n, "n": n, "k": n, "protocol": protocol, "description": description}
-        row |= {"time_us": time_us, "sm_clock_mhz": clock, "replays": count, "code_hash": code_of(entry, build_dir)}
+        row = {
+            "variant": entry.name,
+            "m": n,
+            "n": n,
+            "k": n,
+            "protocol": protocol,
+            "description": description,
+        }
+        row |= {
+            "time_us": time_us,
+            "sm_clock_mhz": clock,
+            "replays": count,
+            "code_hash": code_of(entry, build_dir),
+        }
         rows.append(row)
     return rows
 
@@ -147,7 +168,9 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the study."""
     add_variant(parser)
-    parser.add_argument("--size", type=int, action="append", required=True, help="m = n = k; may be given again")
+    parser.add_argument(
+        "--size", type=int, action="append", required=True, help="m = n = k; may be given again"
+    )
     add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path)
 
@@ -164,7 +187,8 @@ def run(options: argparse.Namespace) -> None:
             rows += measure(entry, size, options.build_dir)
             ours = rows[-len(DEPARTURES)]["time_us"]
             differences = ", ".join(
-                f"{r['protocol']} {r['time_us'] / ours - 1:+.1%}" for r in rows[-len(DEPARTURES) + 1 :]
+                f"{r['protocol']} {r['time_us'] / ours - 1:+.1%}"
+                for r in rows[-len(DEPARTURES) + 1 :]
             )
             logger.info(f"{entry.name}, n = {size}: ours {ours:.2f} us; {differences}")
     write_rows(options.out, "timing_methods", rows)

@@ -1,10 +1,11 @@
-"""Runs the double buffer of xor_double_buffer.cu on the emulator, for sm_86 and sm_90, and on a GPU where there is one.
+"""Runs the double buffer of xor_double_buffer.cu on the emulator, for sm_86 and sm_90, and on a GPU
+where there is one.
 
     python -m experiments.studies xor_double_buffer --out paper/worklogs/sgemm_cu/xor_double_buffer.csv
     python -m experiments.studies xor_double_buffer --gpu --out paper/worklogs/sgemm_cu/xor_double_buffer.csv
 
-The first command replaces the emulator's rows of the file, the second those of this GPU. A GPU runs the program by
-itself and under each tool of NVIDIA's compute-sanitizer. Columns: `COLUMNS`.
+The first command replaces the emulator's rows of the file, the second those of this GPU. A GPU runs
+the program by itself and under each tool of NVIDIA's compute-sanitizer. Columns: `COLUMNS`.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from experiments.gpu import discovery
 
 logger = logging.getLogger(__name__)
 
-# device: "ptxsim" or the GPU's name. tool: what looked for faults; empty where nothing did.
-# xor_of: "address", as published, or "offset". wrong, elements: of C, n x n. faults: how many the tool reported.
-# fault, line: its first message, and the line of xor_double_buffer.cu that reads what nobody wrote.
+# device: "ptxsim" or the GPU's name. tool: what looked for faults; empty where nothing did. xor_of:
+# "address", as published, or "offset". wrong, elements: of C, n x n. faults: how many the tool
+# reported. fault, line: its first message, and the line of xor_double_buffer.cu that reads what
+# nobody wrote.
 COLUMNS = ("device", "tool", "arch", "xor_of", "n", "wrong", "elements", "faults", "fault", "line")
 SOURCE = Path(__file__).resolve().parent / "xor_double_buffer.cu"
 KERNELS = SOURCE.parents[2] / "kernels"
@@ -37,18 +39,27 @@ ARCHES = ("sm_86", "sm_90")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 RESULT = re.compile(r"(\d+) of (\d+) elements are wrong")
 SUMMARY = re.compile(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard")
-FAULT = re.compile(rf"block \(.*?\), thread \(.*?\): (.+?) at .*?{re.escape(SOURCE.name)}:(\d+): the undefined value")
+FAULT = re.compile(
+    rf"block \(.*?\), thread \(.*?\): (.+?) at .*?{re.escape(SOURCE.name)}:(\d+): the undefined value"
+)
 
 
 def output_of(command: list[str]) -> str:
-    """Standard output of a command that must end well. Raises `UserError` with its last line otherwise."""
+    """Standard output of a command that must end well.
+
+    Raises `UserError` with its last line otherwise.
+    """
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
-        raise UserError(f"cannot run {command[0]}: {error.strerror}; a CUDA toolkit is needed on PATH") from error
+        raise UserError(
+            f"cannot run {command[0]}: {error.strerror}; a CUDA toolkit is needed on PATH"
+        ) from error
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
-        raise UserError(f"{' '.join(command[:3])} ended with {done.returncode}: {said[-1] if said else 'no message'}")
+        raise UserError(
+            f"{' '.join(command[:3])} ended with {done.returncode}: {said[-1] if said else 'no message'}"
+        )
     return done.stdout
 
 
@@ -68,7 +79,9 @@ def compiled(compiler: list[str], arch: str, xor_of: str, folder: Path) -> str:
     return program
 
 
-def on_emulator(folder: Path, arches: Sequence[str] = ARCHES, sizes: Sequence[int] = SIZES) -> Iterator[dict[str, Any]]:
+def on_emulator(
+    folder: Path, arches: Sequence[str] = ARCHES, sizes: Sequence[int] = SIZES
+) -> Iterator[dict[str, Any]]:
     """Rows of the emulator, with the first fault that it reports."""
     ptxsim = [sys.executable, "-m", "ptxsim"]
     for arch in arches:
@@ -82,7 +95,9 @@ def on_emulator(folder: Path, arches: Sequence[str] = ARCHES, sizes: Sequence[in
                     text=True,
                 )
                 row = {"device": "ptxsim", "tool": "ptxsim", "arch": arch, "xor_of": xor_of, "n": n}
-                yield row | wrong_elements(done.stdout) | first_fault(json.loads(report.read_text()))
+                yield (
+                    row | wrong_elements(done.stdout) | first_fault(json.loads(report.read_text()))
+                )
 
 
 def first_fault(report: dict[str, Any]) -> dict[str, Any]:
@@ -104,19 +119,29 @@ def on_gpu(folder: Path) -> Iterator[dict[str, Any]]:
         program = compiled(["nvcc", "-lineinfo"], arch, xor_of, folder)
         for n in SIZES:
             row = {"device": name, "tool": "", "arch": arch, "xor_of": xor_of, "n": n}
-            yield row | wrong_elements(output_of([program, str(n)])) | {"faults": "", "fault": "", "line": ""}
+            yield (
+                row
+                | wrong_elements(output_of([program, str(n)]))
+                | {"faults": "", "fault": "", "line": ""}
+            )
         for tool in SANITIZERS:
             output = output_of(["compute-sanitizer", "--tool", tool, program, str(SIZES[0])])
             summary = SUMMARY.search(output)
             if summary is None:
                 raise UserError(f"compute-sanitizer --tool {tool} printed no summary")
             row = {"device": name, "tool": tool, "arch": arch, "xor_of": xor_of, "n": SIZES[0]}
-            yield row | wrong_elements(output) | {"faults": int(summary[1] or summary[2]), "fault": "", "line": ""}
+            yield (
+                row
+                | wrong_elements(output)
+                | {"faults": int(summary[1] or summary[2]), "fault": "", "line": ""}
+            )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the study."""
-    parser.add_argument("--gpu", action="store_true", help="on this machine's GPU instead of the emulator")
+    parser.add_argument(
+        "--gpu", action="store_true", help="on this machine's GPU instead of the emulator"
+    )
     parser.add_argument("--out", required=True, type=Path, help="written: xor_double_buffer.csv")
 
 
@@ -134,4 +159,6 @@ def run(options: argparse.Namespace) -> None:
         writer.writeheader()
         writer.writerows(kept + rows if options.gpu else rows + kept)
     for row in rows:
-        logger.info(f"{row['device']} {row['tool']} {row['arch']}, n = {row['n']}: {row['wrong']} wrong elements")
+        logger.info(
+            f"{row['device']} {row['tool']} {row['arch']}, n = {row['n']}: {row['wrong']} wrong elements"
+        )

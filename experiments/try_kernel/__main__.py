@@ -1,11 +1,12 @@
-"""The kernel author's loop: build, check, emulate and, where there is a GPU, measure one kernel, and report on one
-screen.
+"""The kernel author's loop: build, check, emulate and, where there is a GPU, measure one kernel,
+and report on one screen.
 
     python -m experiments.try_kernel sgemm_mine            a kernel of the catalogue, compared with the rung that it
     builds on python -m experiments.try_kernel mine.cu --like sgemm_vectorized --template BK=16 --watch
                                                            one that is not in the catalogue, again whenever it is saved
 
-The exit code is 1 where a check failed. Everything goes into results/try; what the rung's part needs is kept there.
+The exit code is 1 where a check failed. Everything goes into results/try; what the rung's part
+needs is kept there.
 """
 
 from __future__ import annotations
@@ -76,11 +77,15 @@ def _round(options: argparse.Namespace) -> None:
 
 def reread(options: argparse.Namespace) -> argparse.Namespace:
     """The same options with the catalogue as its file is now."""
-    return argparse.Namespace(**vars(options) | {"catalogue": catalogue.load(options.catalogue.record)})
+    return argparse.Namespace(
+        **vars(options) | {"catalogue": catalogue.load(options.catalogue.record)}
+    )
 
 
 def stamps(options: argparse.Namespace, before: dict[Path, int]) -> dict[Path, int]:
-    """When the kernel's files and the catalogue were saved last; while they cannot be read, those of `before`."""
+    """When the kernel's files and the catalogue were saved last; while they cannot be read, those
+    of `before`.
+    """
     paths = [catalogue.CATALOGUE, *before]
     with contextlib.suppress(UserError, OSError):
         paths = [catalogue.CATALOGUE, *chosen(reread(options)).sources()]
@@ -113,13 +118,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Try one kernel: build, check, emulate, measure.")
     add_kernel(parser)
     catalogue.add_tuned_argument(parser)
-    parser.add_argument("--against", metavar="VARIANT", help="compared with; default: the rung that it builds on")
-    parser.add_argument("--size", type=int, default=4096, metavar="N", help="m = n = k; rounded to what both take")
+    parser.add_argument(
+        "--against", metavar="VARIANT", help="compared with; default: the rung that it builds on"
+    )
+    parser.add_argument(
+        "--size", type=int, default=4096, metavar="N", help="m = n = k; rounded to what both take"
+    )
     parser.add_argument("--arch", default="sm_90a", help="built for where there is no GPU")
     parser.add_argument("--nvcc", help="path of the compiler")
-    parser.add_argument("--out-dir", type=Path, default=Path("results/try"), help="results/try when left out")
     parser.add_argument(
-        "--watch", action="store_true", help="again whenever a file of the kernel is saved; ends by Ctrl-C"
+        "--out-dir", type=Path, default=Path("results/try"), help="results/try when left out"
+    )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="again whenever a file of the kernel is saved; ends by Ctrl-C",
     )
     options = parser.parse_args()
     if not 1 <= options.size <= 32768:

@@ -33,14 +33,18 @@ Checks = list[str]  # in words, the failures first
 
 @dataclass(frozen=True)
 class Findings:
-    """Resources; what the emulator predicts for m = n = k = `size`, or `why_not`; checks, where they were made."""
+    """Resources; what the emulator predicts for m = n = k = `size`, or `why_not`; checks, where
+    they were made.
+    """
 
     name: str
     size: int
     resources: dict[str, Any]  # a row of resources.csv
     counters: dict[str, float] = field(default_factory=dict)  # predicted, under ncu's names
-    cycles: dict[str, float] = field(default_factory=dict)  # least cycles per SM by resource; estimates too
-    lines: list[str] = field(default_factory=list)  # those of the source that cost more than they must
+    # least cycles per SM by resource; estimates too
+    cycles: dict[str, float] = field(default_factory=dict)
+    # those of the source that cost more than they must
+    lines: list[str] = field(default_factory=list)
     why_not: str | None = None
     checks: Checks = field(default_factory=list)
     passed: bool = True
@@ -52,14 +56,18 @@ def folder_of(root: Path, arch: str) -> Path:
 
 
 def common_size(size: int, *variants: Variant) -> int:
-    """The size nearest to `size` that is made of whole tiles and steps of k of all these kernels."""
+    """The size nearest to `size` that is made of whole tiles and steps of k of all these
+    kernels.
+    """
     unit = math.lcm(*(predictions.unit(variant) for variant in variants))
     return max(1, round(size / unit)) * unit
 
 
-def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, nvcc: str | None = None) -> Findings:
-    """Build a kernel, check it on the emulator if asked to, predict its counters. Raises `UserError` where it does not
-    compile."""
+def find(
+    variant: Variant, size: int, arch: str, root: Path, *, checked: bool, nvcc: str | None = None
+) -> Findings:
+    """Build a kernel, check it on the emulator if asked to, predict its counters. Raises
+    `UserError` where it does not compile."""
     build_dir = folder_of(root, arch)
     cubin = build.build_kernel(variant, arch, build_dir, nvcc)
     resources = read_json(cubin.with_suffix(".json"), "resources")
@@ -70,7 +78,10 @@ def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, n
         if checked:
             device = EmulatedDevice(build_dir, {variant.name: kernel})
             table = check.check_variant(nullcontext(device), variant, large=None, tell=False)
-            checks, failed = check.summary(variant, table), {row["case"] for row in table if not row["passed"]}
+            checks, failed = (
+                check.summary(variant, table),
+                {row["case"] for row in table if not row["passed"]},
+            )
             passed = not failed
             if failed and not any(names_fault(line) for line in checks):
                 checks.append(with_debug_code(variant, arch, build_dir, nvcc, failed))
@@ -79,7 +90,9 @@ def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, n
         predicted = predictions.predict(kernel, variant, problem, machine.sms)
         rows = bounds.rows(variant, problem, kernel, cubin, predicted, machine)
     except UserError as error:
-        return Findings(variant.name, size, resources, why_not=str(error), checks=checks, passed=passed)
+        return Findings(
+            variant.name, size, resources, why_not=str(error), checks=checks, passed=passed
+        )
     cycles = {row["resource"]: float(row["minimum_cycles"]) for row in rows}
     totals = {name: float(value) for name, value in predicted.totals.items()}
     lines = costly(kernel, predicted.counters, variant)
@@ -101,10 +114,14 @@ def names_fault(line: str) -> bool:
     return "on ptxsim: ptxsim: " in line and not re.search(optimizers, line)
 
 
-def with_debug_code(variant: Variant, arch: str, build_dir: Path, nvcc: str | None, failed: set[str]) -> str:
-    """What the smallest of the cases that failed finds in code that is not optimised (nvcc -G), in words.
+def with_debug_code(
+    variant: Variant, arch: str, build_dir: Path, nvcc: str | None, failed: set[str]
+) -> str:
+    """What the smallest of the cases that failed finds in code that is not optimised (nvcc -G), in
+    words.
 
-    Compilers may drop what is undefined, such as an access past the end of an array; this code still has it.
+    Compilers may drop what is undefined, such as an access past the end of an array; this code
+    still has it.
     """
     ptx = build_dir / f"{variant.name}.debug.ptx"
     try:
@@ -112,7 +129,9 @@ def with_debug_code(variant: Variant, arch: str, build_dir: Path, nvcc: str | No
         device = EmulatedDevice(build_dir, {variant.name: launching.load_file(ptx)})
     except UserError as error:
         return f"the same with -G: {error}"
-    case = min((case for case in cases(variant) if case.name in failed), key=lambda case: case.problem.flop)
+    case = min(
+        (case for case in cases(variant) if case.name in failed), key=lambda case: case.problem.flop
+    )
     result = check.run_case(device, variant, case, seed=0)
     if result.passed:
         return f"{case.name} passes with -G, so the optimised code differs: look for undefined behaviour"
@@ -120,17 +139,26 @@ def with_debug_code(variant: Variant, arch: str, build_dir: Path, nvcc: str | No
 
 
 def costly(kernel: Kernel, counters: Counters, variant: Variant) -> list[str]:
-    """The lines of the kernel's file with more wavefronts or sectors than they need, the worst first."""
+    """The lines of the kernel's file with more wavefronts or sectors than they need, the worst
+    first.
+    """
     try:
         file = choose_file(kernel, None)
     except PtxsimError:
         return []
     path = find_source(file, [variant.source.parent])
     text = path.read_text(errors="replace").splitlines() if path else []
-    costs = {n: c for n, c in annotate.costs(counters).get(file, {}).items() if c.excess_wavefronts or c.excess_sectors}
+    costs = {
+        n: c
+        for n, c in annotate.costs(counters).get(file, {}).items()
+        if c.excess_wavefronts or c.excess_sectors
+    }
     waves = sum(c.excess_wavefronts for c in costs.values()) or 1
     sectors = sum(c.excess_sectors for c in costs.values()) or 1
-    worst = sorted(costs, key=lambda n: -(costs[n].excess_wavefronts / waves + costs[n].excess_sectors / sectors))
+    worst = sorted(
+        costs,
+        key=lambda n: -(costs[n].excess_wavefronts / waves + costs[n].excess_sectors / sectors),
+    )
     found = []
     for number in worst[:LINES]:
         source = " ".join(text[number - 1].split()) if number <= len(text) else ""
@@ -158,15 +186,25 @@ def cost_in_words(cost: annotate.Cost) -> str:
 def code_hash() -> str:
     """Changes with the code that makes findings."""
     root = catalogue.ROOT.parent
-    files = [path for room in ("contracts", "experiments", "kernels", "ptxsim") for path in (root / room).rglob("*")]
+    files = [
+        path
+        for room in ("contracts", "experiments", "kernels", "ptxsim")
+        for path in (root / room).rglob("*")
+    ]
     code = sorted(
-        path for path in files if path.suffix in (".py", ".cu", ".toml") and path.parent.parent != catalogue.ROOT
+        path
+        for path in files
+        if path.suffix in (".py", ".cu", ".toml") and path.parent.parent != catalogue.ROOT
     )
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in code)).hexdigest()
 
 
-def kept(root: Path, variant: Variant, parts: Sequence[object], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What `make` returns, from the last time that it was made of the same kernel, code and `parts`."""
+def kept(
+    root: Path, variant: Variant, parts: Sequence[object], make: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """What `make` returns, from the last time that it was made of the same kernel, code and
+    `parts`.
+    """
     key = json.dumps([variant.source_hash, code_hash(), *map(str, parts)])
     path = root / "kept" / f"{variant.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     with contextlib.suppress(OSError, ValueError):  # not there, or cut: made anew
@@ -177,14 +215,21 @@ def kept(root: Path, variant: Variant, parts: Sequence[object], make: Callable[[
     return made
 
 
-def find_kept(variant: Variant, size: int, arch: str, root: Path, nvcc: str | None = None) -> Findings:
-    """The findings of the rung that a kernel builds on: unchecked, and kept as long as its source, the compiler and our
-    code are the same."""
+def find_kept(
+    variant: Variant, size: int, arch: str, root: Path, nvcc: str | None = None
+) -> Findings:
+    """The findings of the rung that a kernel builds on: unchecked, and kept as long as its source,
+    the compiler and our code are the same."""
     compiler = toolchain.nvcc(nvcc)
     versions = [toolchain.version(str(tool)) for tool in (compiler, toolchain.ptxas(compiler))]
     parts = ["findings", size, arch, *versions]
     return Findings(
-        **kept(root, variant, parts, lambda: asdict(find(variant, size, arch, root, checked=False, nvcc=nvcc)))
+        **kept(
+            root,
+            variant,
+            parts,
+            lambda: asdict(find(variant, size, arch, root, checked=False, nvcc=nvcc)),
+        )
     )
 
 

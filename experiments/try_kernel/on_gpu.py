@@ -1,4 +1,6 @@
-"""The part of the loop that needs a GPU: checks, times in turns with cuBLAS and the rung, counters of both."""
+"""The part of the loop that needs a GPU: checks, times in turns with cuBLAS and the rung, counters
+of both.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def measure(
     named: Sequence[str],
     nvcc: str | None,
 ) -> Measured:
-    """Check a built kernel, time it, read its counters. `named`: arguments that name it to another process."""
+    """Check a built kernel, time it, read its counters. `named`: arguments that name it to another
+    process.
+    """
     from experiments.stages.check import held_gpu
 
     build_dir = findings.folder_of(root, gpu.arch)
@@ -67,7 +71,9 @@ def measure(
     if not passed:  # a wrong result has no speed
         return Measured(gpu.name, checks, False, baseline.name)
     problem = Problem.square(size, variant.b_layout)
-    others = [base] if base and base.types == variant.types and base.refusal(problem) is None else []
+    others = (
+        [base] if base and base.types == variant.types and base.refusal(problem) is None else []
+    )
     for other in others:
         findings.ensure_built(other, gpu.arch, root, nvcc)
     speeds, result = _times([variant, *others, baseline], problem, build_dir)
@@ -77,7 +83,9 @@ def measure(
     counters: dict[str, dict[str, float]] = {}
     try:
         counters[variant.name] = _counters(known, variant, size, build_dir, named)
-        version = subprocess.run([profile.find_ncu(), "--version"], capture_output=True, text=True).stdout
+        version = subprocess.run(
+            [profile.find_ncu(), "--version"], capture_output=True, text=True
+        ).stdout
         parts = ["counters", size, gpu, version, build.compiler_name(toolchain.nvcc(nvcc))]
         for one in others:
             counters[one.name] = findings.kept(
@@ -95,18 +103,26 @@ def _ensure_harness(build_dir: Path, arch: str, nvcc: str | None) -> None:
     compiler = toolchain.nvcc(nvcc)
     known = f"{findings.code_hash()} {build.compiler_name(compiler)}"
     stamp = build_dir / "harness.built-from"
-    if not (stamp.is_file() and stamp.read_text() == known and (build_dir / "harness.cubin").is_file()):
+    if not (
+        stamp.is_file() and stamp.read_text() == known and (build_dir / "harness.cubin").is_file()
+    ):
         build.compile_source(HARNESS, build_dir / "harness", arch, compiler)
         write_text(stamp, known)
 
 
-def _counters(known: Catalogue, entry: Variant, size: int, build_dir: Path, named: Sequence[str]) -> dict[str, float]:
+def _counters(
+    known: Catalogue, entry: Variant, size: int, build_dir: Path, named: Sequence[str]
+) -> dict[str, float]:
     rows, _ = profile.profile(entry, ProblemSpec.square(size), build_dir, known, named)
     return {row["metric"]: row["value"] for row in rows}
 
 
-def _times(entries: list[Entry], problem: Problem, build_dir: Path) -> tuple[dict[str, Speed], CheckResult]:
-    """The speed of each entry, the baseline last, in turns; and whether the first one's output was right."""
+def _times(
+    entries: list[Entry], problem: Problem, build_dir: Path
+) -> tuple[dict[str, Speed], CheckResult]:
+    """The speed of each entry, the baseline last, in turns; and whether the first one's output was
+    right.
+    """
     from experiments.gpu.device import Gpu
     from experiments.gpu.libraries import import_early, load_gemm
     from experiments.gpu.session import session
@@ -135,13 +151,17 @@ def _times(entries: list[Entry], problem: Problem, build_dir: Path) -> tuple[dic
     if few := [name for name, one in samples.items() if len(one.time_us) < LEAST_KEPT]:
         from contracts import UserError
 
-        raise UserError(f"{few[0]}: launch gaps spoilt all but a few samples; leave the host's processor to this")
+        raise UserError(
+            f"{few[0]}: launch gaps spoilt all but a few samples; leave the host's processor to this"
+        )
     medians = {name: float(np.median(one.time_us)) for name, one in samples.items()}
     speeds = {
         name: Speed(
             time_us=medians[name],
             share=medians[names[-1]] / medians[name],
-            flop_per_clock_sm=float(np.nanmedian(problem.flop / (one.time_us * one.sm_clock_mhz * sms))),
+            flop_per_clock_sm=float(
+                np.nanmedian(problem.flop / (one.time_us * one.sm_clock_mhz * sms))
+            ),
             sm_clock_mhz=float(np.nanmedian(one.sm_clock_mhz)),
         )
         for name, one in samples.items()

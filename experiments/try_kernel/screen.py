@@ -39,7 +39,11 @@ NOT_SHOWN = ("sm_frequency",)  # differs from launch to launch
 
 
 def render(
-    variant: Variant, own: Findings, base: Findings | None, measured: Measured | None, gpu: str | None
+    variant: Variant,
+    own: Findings,
+    base: Findings | None,
+    measured: Measured | None,
+    gpu: str | None,
 ) -> list[str]:
     """At most `ROWS` lines of at most `COLUMNS` characters. `gpu`: why there is no `measured`."""
     page = _Page(own.name, base.name if base else None)
@@ -50,13 +54,26 @@ def render(
         body += ["", *_wrapped(f"the emulator has no counts: {own.why_not}")]
     else:
         body += ["", *_bounds(page, own, base)]
-    speed = _speed(page, variant, measured) if measured and measured.speeds else [f"no times: {gpu}"] if gpu else []
+    speed = (
+        _speed(page, variant, measured)
+        if measured and measured.speeds
+        else [f"no times: {gpu}"]
+        if gpu
+        else []
+    )
     moved = _moved(page, own, base, measured)
     fixed = [head, *checks, "", *body, "", *speed]
-    lines = ["", "lines with bank conflicts or wasted sectors" if own.lines else "no bank conflicts, no wasted sectors"]
+    lines = [
+        "",
+        "lines with bank conflicts or wasted sectors"
+        if own.lines
+        else "no bank conflicts, no wasted sectors",
+    ]
     lines += [f"  {line}" for line in own.lines]
     room = ROWS - len(fixed) - (0 if own.why_not else len(lines))
-    page_lines = fixed + ([] if own.why_not else lines) + (_cut(["", *moved], room) if moved else [])
+    page_lines = (
+        fixed + ([] if own.why_not else lines) + (_cut(["", *moved], room) if moved else [])
+    )
     return [_fit(line) for line in page_lines[:ROWS]]
 
 
@@ -68,11 +85,19 @@ class _Page:
         self.width = max(14, *(min(len(name), 28) for name in self.names))
 
     def head(self, title: str) -> list[str]:
-        return [self._line(title, [name[-self.width :] for name in self.names], "difference" if self.names[1:] else "")]
+        return [
+            self._line(
+                title,
+                [name[-self.width :] for name in self.names],
+                "difference" if self.names[1:] else "",
+            )
+        ]
 
     def row(self, label: str, own: Any, base: Any, unit: str = "", *, digits: int = 3) -> str:
         values = [own, *([base] if len(self.names) > 1 else [])]
-        cells_of = [_number(value, digits) + (unit if _is_number(value) else "") for value in values]
+        cells_of = [
+            _number(value, digits) + (unit if _is_number(value) else "") for value in values
+        ]
         return self._line(f"  {label}", cells_of, _difference(own, base) if len(values) > 1 else "")
 
     def _line(self, label: str, values: Iterable[str], last: str) -> str:
@@ -81,13 +106,17 @@ class _Page:
 
 
 def _checks(own: Findings, measured: Measured | None) -> list[str]:
-    """What failed first, with its pattern, and how many cases passed, on the emulator and on the GPU."""
+    """What failed first, with its pattern, and how many cases passed, on the emulator and on the
+    GPU.
+    """
     lines: list[str] = []
     for checks in (own.checks, measured.checks if measured else []):
         for line in checks:
             parts = re.sub(r"ptxsim: ptxsim: \w+: ", "ptxsim: ", line).split(" | ")
             lines += [
-                text for part in parts for text in _cut(_wrapped(part, "" if part is parts[0] else "  "), LONGEST)
+                text
+                for part in parts
+                for text in _cut(_wrapped(part, "" if part is parts[0] else "  "), LONGEST)
             ]
     return lines
 
@@ -115,12 +144,20 @@ def _bounds(page: _Page, own: Findings, base: Findings | None) -> list[str]:
     most = max(_bounds_of(own).values())
     theirs = base.cycles if base else {}
     keys = sorted(own.cycles.keys() | theirs.keys(), key=lambda key: -own.cycles.get(key, 0.0))
-    shown = [k for k in keys if k in LABELS and max(own.cycles.get(k, 0), theirs.get(k, 0)) >= CLOSE * most]
+    shown = [
+        k
+        for k in keys
+        if k in LABELS and max(own.cycles.get(k, 0), theirs.get(k, 0)) >= CLOSE * most
+    ]
     lines = page.head(f"least cycles per SM on an {own_machine()}")
     for key in shown:
         label = LABELS[key] + (" (estimate)" if key in ESTIMATES else "")
         lines.append(page.row(label, own.cycles.get(key), theirs.get(key), digits=4))
-    names = [LABELS[max(_bounds_of(one), key=_bounds_of(one).__getitem__)] for one in (own, base) if one and one.cycles]
+    names = [
+        LABELS[max(_bounds_of(one), key=_bounds_of(one).__getitem__)]
+        for one in (own, base)
+        if one and one.cycles
+    ]
     lines.append(page.row("bottleneck", names[0], names[1] if len(names) > 1 else None))
     if base and base.why_not:
         lines += _wrapped(f"the emulator has no counts of {base.name}: {base.why_not}", "  ")
@@ -136,7 +173,9 @@ def own_machine() -> str:
 
 
 def _bounds_of(one: Findings) -> dict[str, float]:
-    return {key: value for key, value in one.cycles.items() if key in LABELS and key not in ESTIMATES}
+    return {
+        key: value for key, value in one.cycles.items() if key in LABELS and key not in ESTIMATES
+    }
 
 
 def _speed(page: _Page, variant: Variant, measured: Measured) -> list[str]:
@@ -149,10 +188,14 @@ def _speed(page: _Page, variant: Variant, measured: Measured) -> list[str]:
         ("SM clock, MHz", own.sm_clock_mhz, base and base.sm_clock_mhz, "", 4),
     ]
     lines = page.head(f"on {measured.gpu}, alternating")
-    return lines + [page.row(label, a, b, unit, digits=digits) for label, a, b, unit, digits in rows]
+    return lines + [
+        page.row(label, a, b, unit, digits=digits) for label, a, b, unit, digits in rows
+    ]
 
 
-def _moved(page: _Page, own: Findings, base: Findings | None, measured: Measured | None) -> list[str]:
+def _moved(
+    page: _Page, own: Findings, base: Findings | None, measured: Measured | None
+) -> list[str]:
     """Counters that differ from the rung's, measured ones if there are any, else predicted ones."""
     if base is None:
         return []
@@ -165,12 +208,16 @@ def _moved(page: _Page, own: Findings, base: Findings | None, measured: Measured
     if not all(pair):
         return why
     found = moved(*pair)
-    lines = [page.row(labels()[name], pair[0].get(name), pair[1].get(name), digits=4) for name in found]
+    lines = [
+        page.row(labels()[name], pair[0].get(name), pair[1].get(name), digits=4) for name in found
+    ]
     return [*page.head(title), *why, *(lines or ["  none by more than 2%"])]
 
 
 def moved(own: Mapping[str, float], base: Mapping[str, float]) -> list[str]:
-    """Names of the counters (ncu's) that differ by more than `MOVED`, those that differ most first."""
+    """Names of the counters (ncu's) that differ by more than `MOVED`, those that differ most
+    first.
+    """
     apart = {}
     for name in labels():
         a, b = own.get(name), base.get(name)
@@ -206,7 +253,9 @@ def _number(value: Any, digits: int) -> str:
 
 
 def _difference(own: Any, base: Any) -> str:
-    """The difference of two numbers, with sign and share; "" where they are equal or one is none."""
+    """The difference of two numbers, with sign and share; "" where they are equal or one is
+    none.
+    """
     if not (_is_number(own) and _is_number(base)) or own == base:
         return ""
     share = f" ({100 * (own - base) / abs(base):+.1f}%)" if base else ""

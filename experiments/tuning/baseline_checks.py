@@ -1,10 +1,12 @@
-"""Checks every call of a library that may become a baseline, with inputs whose products are small integers.
+"""Checks every call of a library that may become a baseline, with inputs whose products are small
+integers.
 
     python -m experiments.tuning.baseline_checks cublas_fp32 --build-dir results/build/sm_90a --out baseline_checks.csv
 
-The sizes are off multiples of 8 and 64, or have a long k, which a library divides: a call that drops the last columns
-of A leaves a sum that is too small by a whole number. B is all ones. A is all ones, then ones in the last TAIL columns
-alone, so that 16 bits hold the sum exactly. C is NaN before each call.
+The sizes are off multiples of 8 and 64, or have a long k, which a library divides: a call that
+drops the last columns of A leaves a sum that is too small by a whole number. B is all ones. A is
+all ones, then ones in the last TAIL columns alone, so that 16 bits hold the sum exactly. C is NaN
+before each call.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ logger = logging.getLogger(__name__)
 
 TAIL = 100
 SIZES = (
-    *((m, n, k) for m, n in ((64, 72), (100, 65), (520, 328)) for k in (63, 100, 328, 1001, 4100, 8136, 16385)),
+    *(
+        (m, n, k)
+        for m, n in ((64, 72), (100, 65), (520, 328))
+        for k in (63, 100, 328, 1001, 4100, 8136, 16385)
+    ),
     *((m, n, k) for m, n in ((128, 128), (256, 64)) for k in (2056, 16392, 65544)),
     (1000, 1000, 1000),
     (2200, 128, 3256),
@@ -49,7 +55,10 @@ def check(baseline: Baseline, build_dir: Path) -> Iterator[dict[str, Any]]:
     gpu = Gpu(build_dir)
     library, types = CublasGemm(gpu, baseline), baseline.types
     for m, n, k in SIZES:
-        ones, c = gpu.upload(np.ones((k, n), types.ab.numpy)), gpu.upload(np.ones((m, n), types.c.numpy))
+        ones, c = (
+            gpu.upload(np.ones((k, n), types.ab.numpy)),
+            gpu.upload(np.ones((m, n), types.c.numpy)),
+        )
         for inputs, tail in (("ones", k), ("tail", TAIL)):
             right = wanted(k, tail, types.c)
             if not np.isfinite(right):  # more than 16 bits of that kind hold
@@ -64,7 +73,9 @@ def check(baseline: Baseline, build_dir: Path) -> Iterator[dict[str, Any]]:
                 found = gpu.download(c, types.c.numpy, m * n).astype(np.float64)
                 wrong = int(np.count_nonzero(found != right))
                 if wrong:
-                    logger.warning(f"WRONG {baseline.name}, {name} at {m} x {n} x {k}, {inputs}: {wrong} of {m * n}")
+                    logger.warning(
+                        f"WRONG {baseline.name}, {name} at {m} x {n} x {k}, {inputs}: {wrong} of {m * n}"
+                    )
                 yield {
                     "baseline": baseline.name,
                     "version": library.version,
@@ -82,17 +93,28 @@ def check(baseline: Baseline, build_dir: Path) -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Check a library's calls with inputs that show a dropped part of k.")
-    parser.add_argument("baseline", nargs="+", help="cuBLAS entries of kernels/catalogue.yaml's baselines")
+    parser = argparse.ArgumentParser(
+        description="Check a library's calls with inputs that show a dropped part of k."
+    )
+    parser.add_argument(
+        "baseline", nargs="+", help="cuBLAS entries of kernels/catalogue.yaml's baselines"
+    )
     add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path, metavar="baseline_checks.csv")
     options = parser.parse_args()
     entries = [options.catalogue.find(name) for name in options.baseline]
     for entry in entries:
         if not isinstance(entry, Baseline) or entry.library != "cublas":
-            raise UserError(f"{entry.name} is not a cuBLAS baseline; kernels/catalogue.yaml lists them")
+            raise UserError(
+                f"{entry.name} is not a cuBLAS baseline; kernels/catalogue.yaml lists them"
+            )
     with session():
-        rows = [row for entry in entries if isinstance(entry, Baseline) for row in check(entry, options.build_dir)]
+        rows = [
+            row
+            for entry in entries
+            if isinstance(entry, Baseline)
+            for row in check(entry, options.build_dir)
+        ]
     write_rows(options.out, "baseline_checks", rows)
     wrong = sum(not row["passed"] for row in rows)
     logger.info(f"{wrong} of {len(rows)} results are wrong")

@@ -1,4 +1,6 @@
-"""Measures configurations of a sweep on the held GPU, in the process of a `Worker` (`experiments.gpu.worker`)."""
+"""Measures configurations of a sweep on the held GPU, in the process of a `Worker`
+(`experiments.gpu.worker`).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ from kernels.catalogue import Problem, Variant
 # Of experiments.stages.cases: 2 x 2 tiles, 3 k-steps, alpha and beta not 0 or 1
 CASE = "leading dimensions beyond the row"
 WARM_UP_S = 1.0  # cuBLAS, once
-STEADY_S, STEADY_MOST_S, STEADY_CHUNK_S = 0.03, 0.15, 0.03  # a configuration and cuBLAS, before its samples
+# a configuration and cuBLAS, before its samples
+STEADY_S, STEADY_MOST_S, STEADY_CHUNK_S = 0.03, 0.15, 0.03
 
 
 def sweep_case(variant: Variant) -> Case:
@@ -33,7 +36,10 @@ def sweep_case(variant: Variant) -> Case:
 
 
 class GpuMeasurer:
-    """One configuration after the other alternating with cuBLAS, on the same matrices. Use inside `session()`."""
+    """One configuration after the other alternating with cuBLAS, on the same matrices.
+
+    Use inside `session()`.
+    """
 
     def __init__(self, sweep: Sweep, harness_dir: Path, build_dir: Path) -> None:
         self.device = GpuDevice(harness_dir)
@@ -41,17 +47,25 @@ class GpuMeasurer:
         self.gpu.build_dir = build_dir  # the harness is loaded; configurations come from here
         swept = catalogue.load().kernels[next(iter(sweep.kernels))]
         baseline = catalogue.load()[swept.baseline]
-        self.matrices = Matrices.fill(self.gpu, Problem.square(sweep.size, swept.b_layout), swept.types, sweep.data)
-        self.stopwatch = Stopwatch(self.gpu, 2 * max(sweep.samples, sweep.final_samples), sweep.flush_l2)
+        self.matrices = Matrices.fill(
+            self.gpu, Problem.square(sweep.size, swept.b_layout), swept.types, sweep.data
+        )
+        self.stopwatch = Stopwatch(
+            self.gpu, 2 * max(sweep.samples, sweep.final_samples), sweep.flush_l2
+        )
         self.library = load_gemm(self.gpu, baseline)  # keeps its handle
         self.cublas = self.matrices.bind(self.library, "baseline")
         warm_up(self.gpu, self.cublas, WARM_UP_S)
         result = check_output(self.gpu, self.matrices, "baseline", self.cublas)
         if not result.passed:
-            raise UserError(f"{baseline.name} failed its check at size = {sweep.size}: {result.detail}")
+            raise UserError(
+                f"{baseline.name} failed its check at size = {sweep.size}: {result.detail}"
+            )
 
     def measure(self, variant: Variant, samples: int) -> dict[str, Any]:
-        """The columns `round` to `checked` of tuning.csv, without `round`; `reason` says what failed."""
+        """The columns `round` to `checked` of tuning.csv, without `round`; `reason` says what
+        failed.
+        """
         case = sweep_case(variant)
         result = run_case(self.device, variant, case, self.matrices.seed)
         if not result.passed:
@@ -73,7 +87,10 @@ class GpuMeasurer:
         of_us, of_cublas = (turns.of(role) for role in works)
         if min(len(of_us.time_us), len(of_cublas.time_us)) < LEAST_KEPT:
             gaps = int((~turns.samples.kept).sum())
-            return {"checked": True, "reason": f"launch gaps spoilt {gaps} of {len(turns.roles)} samples"}
+            return {
+                "checked": True,
+                "reason": f"launch gaps spoilt {gaps} of {len(turns.roles)} samples",
+            }
         time_us = float(np.median(of_us.time_us))
         return {
             "checked": True,
@@ -90,7 +107,9 @@ class GpuMeasurer:
 def opened(
     sweep: Sweep, harness_dir: Path, build_dir: Path, watch: Watch
 ) -> Iterator[Callable[[tuple[Variant, int]], dict[str, Any]]]:
-    """For a `Worker` whose items are (variant, samples): measures them as `GpuMeasurer.measure` does."""
+    """For a `Worker` whose items are (variant, samples): measures them as `GpuMeasurer.measure`
+    does.
+    """
     with watch.holding():
         measurer = GpuMeasurer(sweep, harness_dir, build_dir)
 

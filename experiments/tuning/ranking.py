@@ -2,10 +2,11 @@
 
     python -m experiments.tuning.sweep --static 20 --arch sm_90a --out-dir results/no-gpu
 
-Each configuration is built and a small launch of it counted on the emulator. It needs the cycles of its busiest
-resource, or those of the model of issue (docs/hardware.md) where that has more, on the multiprocessor with the most
-blocks. Few warps hide little of each other's waiting: that is WAITING, one number for all tiles and kernels, and the
-only one here that was fitted to times. The order says which tiles to time, and not which one is fastest.
+Each configuration is built and a small launch of it counted on the emulator. It needs the cycles of
+its busiest resource, or those of the model of issue (docs/hardware.md) where that has more, on the
+multiprocessor with the most blocks. Few warps hide little of each other's waiting: that is WAITING,
+one number for all tiles and kernels, and the only one here that was fitted to times. The order says
+which tiles to time, and not which one is fastest.
 """
 
 from __future__ import annotations
@@ -25,14 +26,17 @@ from kernels.catalogue import Variant
 from kernels.problem import ProblemSpec
 from ptxsim.count.machines import Machine
 
-WAITING = 0.6  # of a warp's cycles, added where it is alone; fitted to the sweep of sgemm_autotuned, tried on the other
+# of a warp's cycles, added where it is alone; fitted to the sweep of sgemm_autotuned, tried on the
+# other
+WAITING = 0.6
 SCHEDULERS, WARP = 4, 32
 
 logger = logging.getLogger(__name__)
 
 
 def cycles(variant: Variant, size: int, build_dir: Path, machine: Machine) -> tuple[float, str]:
-    """Cycles of the busiest multiprocessor for m = n = k = `size`, and what needs them, of a variant that is built.
+    """Cycles of the busiest multiprocessor for m = n = k = `size`, and what needs them, of a
+    variant that is built.
 
     Raises `UserError` where the emulator cannot tell.
     """
@@ -53,16 +57,21 @@ def rank(
     machine: Machine,
     jobs: int,
 ) -> list[tuple[Configuration, dict[str, Any]]]:
-    """Configurations with their rows of tuning_ranked.csv (but for the template's values), the fewest cycles first.
+    """Configurations with their rows of tuning_ranked.csv (but for the template's values), the
+    fewest cycles first.
 
-    `builds`: rows of resources.csv by name, of what the compiler takes. What the emulator cannot tell comes last, with
-    the reason.
+    `builds`: rows of resources.csv by name, of what the compiler takes. What the emulator cannot
+    tell comes last, with the reason.
     """
     built = [configuration for configuration in configurations if configuration.name in builds]
     rows = []
     with ProcessPoolExecutor(jobs) as pool:
-        estimated = pool.map(partial(_columns, size=size, build_dir=build_dir, machine=machine), built)
-        for number, (configuration, columns) in enumerate(zip(built, estimated, strict=True), start=1):
+        estimated = pool.map(
+            partial(_columns, size=size, build_dir=build_dir, machine=machine), built
+        )
+        for number, (configuration, columns) in enumerate(
+            zip(built, estimated, strict=True), start=1
+        ):
             if number % 50 == 0:
                 logger.info(f"ranked {number} of {len(built)}")
             build = builds[configuration.name]
@@ -74,7 +83,9 @@ def rank(
     return sorted(rows, key=lambda row: (row[1].get("estimate", math.inf), row[0].name))
 
 
-def _columns(configuration: Configuration, size: int, build_dir: Path, machine: Machine) -> dict[str, Any]:
+def _columns(
+    configuration: Configuration, size: int, build_dir: Path, machine: Machine
+) -> dict[str, Any]:
     try:
         least, resource = cycles(configuration.variant(), size, build_dir, machine)
     except UserError as error:

@@ -1,8 +1,10 @@
-"""What a sweep over tiles consists of: a grid of template values, and the restrictions that leave some of them out.
+"""What a sweep over tiles consists of: a grid of template values, and the restrictions that leave
+some of them out.
 
-A restriction is a function of the values: true where they may be built. Its docstring is the reason why others may not,
-as tuned.json and the report give it; its name stands in tuning.csv. Those of a kernel are tried in order, and the first
-that does not hold counts. The numbers are of CUDA's compute capabilities 7.5 to 12.0.
+A restriction is a function of the values: true where they may be built. Its docstring is the reason
+why others may not, as tuned.json and the report give it; its name stands in tuning.csv. Those of a
+kernel are tried in order, and the first that does not hold counts. The numbers are of CUDA's
+compute capabilities 7.5 to 12.0.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ Values = Mapping[str, int]  # the template values, and `size`: m = n = k
 Restriction = Callable[[Values], bool]
 
 
-# ---- both kernels -----------------------------------------------------------------------------------------------
+# ---- both kernels --------------------------------------------------------------------------------
 
 
 def whole_tiles(v: Values) -> bool:
@@ -47,16 +49,20 @@ def shared_memory(v: Values) -> bool:
 
 
 def thread_registers(v: Values) -> bool:
-    """A thread's sums and the operands of one step fit its 255 registers, or they would live in memory."""
+    """A thread's sums and the operands of one step fit its 255 registers, or they would live in
+    memory.
+    """
     return registers_needed(v) <= REGISTERS_PER_THREAD
 
 
 def register_file(v: Values) -> bool:
-    """The sums and operands of all threads of a block fit the 65536 registers of a multiprocessor."""
+    """The sums and operands of all threads of a block fit the 65536 registers of a
+    multiprocessor.
+    """
     return threads(v) * registers_needed(v) <= REGISTERS_PER_SM
 
 
-# ---- the autotuned kernel ---------------------------------------------------------------------------------------
+# ---- the autotuned kernel ------------------------------------------------------------------------
 
 
 def patches_cover_tile(v: Values) -> bool:
@@ -65,11 +71,13 @@ def patches_cover_tile(v: Values) -> bool:
 
 
 def whole_warps(v: Values) -> bool:
-    """One thread a patch makes whole warps, and not more than the 1024 threads that a block may have."""
+    """One thread a patch makes whole warps, and not more than the 1024 threads that a block may
+    have.
+    """
     return threads(v) % WARP == 0 and WARP <= threads(v) <= 1024
 
 
-# ---- the warp-tile kernel ---------------------------------------------------------------------------------------
+# ---- the warp-tile kernel ------------------------------------------------------------------------
 
 
 def warp_tiles_divide_block(v: Values) -> bool:
@@ -83,17 +91,25 @@ def warps_cover_tile(v: Values) -> bool:
 
 
 def lanes_cover_subtile(v: Values) -> bool:
-    """The 32 lanes, a patch of TM x TN each, cover a subtile exactly, and subtiles the warp tile."""
+    """The 32 lanes, a patch of TM x TN each, cover a subtile exactly, and subtiles the warp
+    tile.
+    """
     if v["WM"] * v["WN"] % (WARP * v["TM"] * v["TN"] * v["WNITER"]):
         return False
     if v["WM"] % subtiles_m(v) or v["WN"] % v["WNITER"]:
         return False
     sub_m, sub_n = v["WM"] // subtiles_m(v), v["WN"] // v["WNITER"]
-    return sub_m % v["TM"] == 0 and sub_n % v["TN"] == 0 and (sub_m // v["TM"]) * (sub_n // v["TN"]) == WARP
+    return (
+        sub_m % v["TM"] == 0
+        and sub_n % v["TN"] == 0
+        and (sub_m // v["TM"]) * (sub_n // v["TN"]) == WARP
+    )
 
 
 def full_passes(v: Values) -> bool:
-    """Every pass that copies a tile keeps all threads busy with whole rows: this kernel has no code for another."""
+    """Every pass that copies a tile keeps all threads busy with whole rows: this kernel has no code
+    for another.
+    """
     rows = v["BK"] // 4, v["BN"] // 4  # float4s in a row of A's tile and of B's
     if any(v["THREADS"] % row for row in rows):
         return False
@@ -101,7 +117,7 @@ def full_passes(v: Values) -> bool:
     return v["BM"] % rows_a == 0 and v["BK"] % rows_b == 0
 
 
-# ---- what they count with ---------------------------------------------------------------------------------------
+# ---- what they count with ------------------------------------------------------------------------
 
 
 def threads(v: Values) -> int:
@@ -115,7 +131,9 @@ def subtiles_m(v: Values) -> int:
 
 
 def registers_needed(v: Values) -> int:
-    """Registers of a thread for its sums and for one step's words of A and of B; addresses come on top."""
+    """Registers of a thread for its sums and for one step's words of A and of B; addresses come on
+    top.
+    """
     m, n = subtiles_m(v) * v["TM"], v.get("WNITER", 1) * v["TN"]
     return m * n + m + n
 
@@ -174,7 +192,9 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Sweep:
-    """experiments/tuning/tile_autotune.yaml; contracts/declared.py, `Tune`, says what the fields mean."""
+    """experiments/tuning/tile_autotune.yaml; contracts/declared.py, `Tune`, says what the fields
+    mean.
+    """
 
     title: str
     question: str
@@ -208,5 +228,7 @@ def load(path: Path = SWEEP) -> Sweep:
     for kernel, grid in sweep.kernels.items():
         parameters = list(_catalogue().kernels[kernel].template)
         if list(grid) != parameters:
-            raise UserError(f"{path}: kernels.{kernel} has {', '.join(grid)}; expected: {', '.join(parameters)}")
+            raise UserError(
+                f"{path}: kernels.{kernel} has {', '.join(grid)}; expected: {', '.join(parameters)}"
+            )
     return sweep

@@ -1,20 +1,23 @@
-"""Sweeps a grid of tiles: builds, checks and measures every configuration, and records the best ones.
+"""Sweeps a grid of tiles: builds, checks and measures every configuration, and records the best
+ones.
 
     python -m experiments.tuning.sweep --count
     python -m experiments.tuning.sweep --machine h200 --arch sm_90a --build-dir results/build/sm_90a \
         --out-dir results/h200
     python -m experiments.tuning.sweep --rank --arch sm_90a --out-dir results/no-gpu
 
-The grid is tile_autotune.yaml, what is left out of it and why space.py (both here). Builds run on all processors
-ahead of the GPU, which measures in an order drawn at random, so that a drift of the machine does not look like an
-effect of the tile. The best of each kernel are measured again with more samples; the winner is the
-best then. --rank, which needs no GPU, puts all in an order by the emulator (ranking.py), in OUT_DIR/tuning_ranked.csv;
+The grid is tile_autotune.yaml, what is left out of it and why space.py (both here). Builds run on
+all processors ahead of the GPU, which measures in an order drawn at random, so that a drift of the
+machine does not look like an effect of the tile. The best of each kernel are measured again with
+more samples; the winner is the best then. --rank, which needs no GPU, puts all in an order by the
+emulator (ranking.py), in OUT_DIR/tuning_ranked.csv;
 --static N does so and measures only the first N of each kernel.
 
-Each result is appended to OUT_DIR/tune/ as soon as it is there. A sweep that was stopped, by whatever, goes on from
-there when the same command runs again: what was measured or failed its check is kept as long as sources, template
-values, compiler and settings are the same, and what could not be built or run is tried again. At the end OUT_DIR gets
-tuning.csv, one row a configuration, and tuned.json, the winners.
+Each result is appended to OUT_DIR/tune/ as soon as it is there. A sweep that was stopped, by
+whatever, goes on from there when the same command runs again: what was measured or failed its check
+is kept as long as sources, template values, compiler and settings are the same, and what could not
+be built or run is tried again. At the end OUT_DIR gets tuning.csv, one row a configuration, and
+tuned.json, the winners.
 """
 
 from __future__ import annotations
@@ -35,7 +38,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, read_json, registry, run_command, validate, write_json, write_rows, write_text
+from contracts import (
+    UserError,
+    read_json,
+    registry,
+    run_command,
+    validate,
+    write_json,
+    write_rows,
+    write_text,
+)
 from experiments.command_line import find_machine
 from experiments.gpu import discovery
 from experiments.gpu.worker import Failure, Worker
@@ -48,15 +60,27 @@ logger = logging.getLogger(__name__)
 
 SEED = 9
 MOST_FAULTS = 8  # in a row: then it is not the configurations
-BUILT = ["arch", "compiler", "source_hash", "registers", "stack_bytes", "spill_bytes", "shared_bytes", "occupancy"]
+BUILT = [
+    "arch",
+    "compiler",
+    "source_hash",
+    "registers",
+    "stack_bytes",
+    "spill_bytes",
+    "shared_bytes",
+    "occupancy",
+]
 
 
-# Measures a variant with so many samples: columns of tuning.csv, `checked`, `reason` and, without a reason, the figures
+# Measures a variant with so many samples: columns of tuning.csv, `checked`, `reason` and, without a
+# reason, the figures
 Measure = Callable[[tuple[Variant, int]], dict[str, Any] | Failure]
 
 
 class Parts:
-    """The results so far: a file of JSON lines, rows of tuning.csv, each on disk before the next is begun."""
+    """The results so far: a file of JSON lines, rows of tuning.csv, each on disk before the next is
+    begun.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,14 +90,17 @@ class Parts:
             text = path.read_text() if path.is_file() else ""
         except OSError as error:
             raise UserError(f"cannot use {path}: {error.strerror}") from error
-        whole = text[: text.rfind("\n") + 1]  # a line that was being written when the process was killed has no end
+        # a line that was being written when the process was killed has no end
+        whole = text[: text.rfind("\n") + 1]
         if whole != text:
             write_text(path, whole)
         for number, line in enumerate(whole.splitlines(), start=1):
             try:
                 row = json.loads(line)
             except ValueError as error:
-                raise UserError(f"{path} line {number}: not JSON; remove the file to measure again") from error
+                raise UserError(
+                    f"{path} line {number}: not JSON; remove the file to measure again"
+                ) from error
             validate(row, "tuning", f"{path} line {number}")
             self.rows[self.key(row)] = row
 
@@ -83,7 +110,9 @@ class Parts:
         return row["source_hash"], row["compiler"], row["arch"], row["round"]
 
     def find(self, row: dict[str, Any]) -> dict[str, Any] | None:
-        """The result for these sources, compiler and round; None where there is none, or it could not be run."""
+        """The result for these sources, compiler and round; None where there is none, or it could
+        not be run.
+        """
         found = self.rows.get(self.key(row))
         return found if found and found["checked"] is not None else None
 
@@ -104,7 +133,9 @@ def settings_digest(sweep: Sweep) -> str:
 
 
 class Builder:
-    """Builds configurations in `folder`, `jobs` at a time; what is there already, whole and current, is kept."""
+    """Builds configurations in `folder`, `jobs` at a time; what is there already, whole and
+    current, is kept.
+    """
 
     def __init__(self, folder: Path, arch: str, nvcc: Path, jobs: int) -> None:
         self.folder, self.arch, self.nvcc = folder, arch, nvcc
@@ -133,12 +164,16 @@ def row_of(configuration: Configuration) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(registry.columns("tuning"))
     values = {key: value for key, value in configuration.values.items() if key in row}
     valid = configuration.broken is None
-    return row | values | {
-        "kernel": configuration.kernel,
-        "threads": configuration.threads,
-        "valid": valid,
-        "reason": configuration.broken,
-    }  # fmt: skip
+    return (
+        row
+        | values
+        | {
+            "kernel": configuration.kernel,
+            "threads": configuration.threads,
+            "valid": valid,
+            "reason": configuration.broken,
+        }
+    )
 
 
 class Run:
@@ -148,7 +183,9 @@ class Run:
         self.sweep, self.builder, self.measure_one, self.parts = sweep, builder, measure_one, parts
         self.faults = 0
 
-    def measure(self, todo: list[Configuration], number: int, samples: int) -> dict[str, dict[str, Any]]:
+    def measure(
+        self, todo: list[Configuration], number: int, samples: int
+    ) -> dict[str, dict[str, Any]]:
         """Round `number` for these configurations: their rows, by the configuration's name."""
         variants = {configuration.name: configuration.variant() for configuration in todo}
         blank = {
@@ -157,10 +194,16 @@ class Run:
             | {"arch": self.builder.arch, "round": number, "size": self.sweep.size}
             for c in todo
         }
-        rows = {name: found for name, row in blank.items() if (found := self.parts.find(row)) is not None}
+        rows = {
+            name: found
+            for name, row in blank.items()
+            if (found := self.parts.find(row)) is not None
+        }
         missing = [name for name in blank if name not in rows]
         if rows:
-            logger.info(f"round {number}: {len(rows)} of {len(blank)} configurations are measured already")
+            logger.info(
+                f"round {number}: {len(rows)} of {len(blank)} configurations are measured already"
+            )
         builds = {name: self.builder.submit(variants[name]) for name in missing}
         start = time.monotonic()
         for done, name in enumerate(missing, start=1):
@@ -168,11 +211,19 @@ class Run:
             self.parts.append(row)
             rows[name] = row
             left = (time.monotonic() - start) / done * (len(missing) - done)
-            outcome = row["reason"] or f"{row['tflops']:.2f} TFLOP/s, {row['fraction_of_cublas']:.1%} of cuBLAS"
-            logger.info(f"round {number}, {done}/{len(missing)}: {name}: {outcome}; about {left:.0f} s left")
-        return {name: rows[name] for name in blank}  # in the order asked for, whatever was there before
+            outcome = (
+                row["reason"]
+                or f"{row['tflops']:.2f} TFLOP/s, {row['fraction_of_cublas']:.1%} of cuBLAS"
+            )
+            logger.info(
+                f"round {number}, {done}/{len(missing)}: {name}: {outcome}; about {left:.0f} s left"
+            )
+        # in the order asked for, whatever was there before
+        return {name: rows[name] for name in blank}
 
-    def result(self, variant: Variant, built: Future[dict[str, Any]], samples: int) -> dict[str, Any]:
+    def result(
+        self, variant: Variant, built: Future[dict[str, Any]], samples: int
+    ) -> dict[str, Any]:
         """The columns that building and measuring add."""
         try:
             resources = built.result()
@@ -180,10 +231,16 @@ class Run:
             return {"checked": None, "reason": f"build: {error}"}
         row = {key: resources[key] for key in BUILT}
         found = self.measure_one((variant, samples))
-        row |= {"checked": None, "reason": f"run: {found.reason}"} if isinstance(found, Failure) else found
+        row |= (
+            {"checked": None, "reason": f"run: {found.reason}"}
+            if isinstance(found, Failure)
+            else found
+        )
         self.faults = self.faults + 1 if row["checked"] is None else 0
         if self.faults >= MOST_FAULTS:
-            raise UserError(f"{self.faults} configurations in a row could not be run, the last: {row['reason']}")
+            raise UserError(
+                f"{self.faults} configurations in a row could not be run, the last: {row['reason']}"
+            )
         return row
 
     def all(self, configurations: list[Configuration]) -> dict[str, dict[str, Any]]:
@@ -195,9 +252,9 @@ class Run:
         finalists = [
             named[name]
             for kernel in self.sweep.kernels
-            for name in best([(name, row) for name, row in rows.items() if row["kernel"] == kernel])[
-                : self.sweep.finalists
-            ]
+            for name in best(
+                [(name, row) for name, row in rows.items() if row["kernel"] == kernel]
+            )[: self.sweep.finalists]
         ]
         return rows | self.measure(finalists, 2, self.sweep.final_samples)
 
@@ -212,20 +269,30 @@ def restrictions(configurations: Iterable[Configuration], kernel: str) -> list[d
     """What is left out of a kernel's grid: each restriction with its reason and count."""
     counts = Counter(c.broken for c in configurations if c.kernel == kernel)
     return [
-        {"name": r.__name__, "reason": " ".join((r.__doc__ or "").split()), "left_out": counts[r.__name__]}
+        {
+            "name": r.__name__,
+            "reason": " ".join((r.__doc__ or "").split()),
+            "left_out": counts[r.__name__],
+        }
         for r in space.RESTRICTIONS[kernel]
     ]
 
 
-def winners(configurations: list[Configuration], rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def winners(
+    configurations: list[Configuration], rows: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
     """The `kernels` of tuned.json: of each kernel, the fastest of the second round."""
     found = {}
     by_name = {configuration.name: configuration for configuration in configurations}
     for kernel in dict.fromkeys(c.kernel for c in configurations):
-        names = best([(n, row) for n, row in rows.items() if row["kernel"] == kernel and row["round"] == 2])
+        names = best(
+            [(n, row) for n, row in rows.items() if row["kernel"] == kernel and row["round"] == 2]
+        )
         if not names:
             reasons = Counter(row["reason"] for row in rows.values() if row["kernel"] == kernel)
-            raise UserError(f"{kernel}: no configuration could be measured; {reasons.most_common(1)[0][0]}")
+            raise UserError(
+                f"{kernel}: no configuration could be measured; {reasons.most_common(1)[0][0]}"
+            )
         configuration, row = by_name[names[0]], rows[names[0]]
         found[kernel] = {
             "template": dict(configuration.values),
@@ -240,7 +307,9 @@ def tell_counts(configurations: list[Configuration]) -> None:
     """How many configurations there are, and why some are left out."""
     for kernel in dict.fromkeys(c.kernel for c in configurations):
         of_it = [c for c in configurations if c.kernel == kernel]
-        print(f"{kernel}: {len(of_it)} configurations, {sum(c.broken is None for c in of_it)} to measure")
+        print(
+            f"{kernel}: {len(of_it)} configurations, {sum(c.broken is None for c in of_it)} to measure"
+        )
         for entry in restrictions(of_it, kernel):
             print(f"  {entry['left_out']:6} left out by {entry['name']}: {entry['reason']}")
 
@@ -250,14 +319,20 @@ def processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def ranked(options: argparse.Namespace, sweep: Sweep, valid: list[Configuration]) -> list[Configuration]:
-    """Write tuning_ranked.csv, tell the first of each kernel, and give them: as many as --static says."""
+def ranked(
+    options: argparse.Namespace, sweep: Sweep, valid: list[Configuration]
+) -> list[Configuration]:
+    """Write tuning_ranked.csv, tell the first of each kernel, and give them: as many as --static
+    says.
+    """
     machine = find_machine(options.rates, "--rates")
     folder = options.out_dir / "tune" / "build" / options.arch
     builder = Builder(folder, options.arch, toolchain.nvcc(options.nvcc), options.jobs)
     builds = {}
     try:
-        for number, (name, built) in enumerate([(c.name, builder.submit(c.variant())) for c in valid], start=1):
+        for number, (name, built) in enumerate(
+            [(c.name, builder.submit(c.variant())) for c in valid], start=1
+        ):
             try:
                 builds[name] = built.result()
             except UserError as error:
@@ -268,7 +343,9 @@ def ranked(options: argparse.Namespace, sweep: Sweep, valid: list[Configuration]
         builder.close()
     found = ranking.rank(builds, valid, sweep.size, folder, machine, options.jobs)
     template = [key for key in row_of(valid[0]) if key in registry.columns("tuning_ranked")]
-    rows = [{key: row_of(configuration)[key] for key in template} | row for configuration, row in found]
+    rows = [
+        {key: row_of(configuration)[key] for key in template} | row for configuration, row in found
+    ]
     write_rows(options.out_dir / "tuning_ranked.csv", "tuning_ranked", rows)
     chosen: list[Configuration] = []
     for kernel in sweep.kernels:
@@ -294,7 +371,9 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
 
     gpu = discovery.gpu()
     if gpu is None:
-        raise UserError("no GPU: this stage needs an NVIDIA GPU and its driver; --count and --rank need none")
+        raise UserError(
+            "no GPU: this stage needs an NVIDIA GPU and its driver; --count and --rank need none"
+        )
     folder = options.out_dir / "tune"
     builds = folder / "build" / options.arch
     parts = Parts(folder / f"measured-{settings_digest(sweep)}.jsonl")
@@ -304,7 +383,8 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
     builder = Builder(builds, options.arch, toolchain.nvcc(options.nvcc), options.jobs)
     measuring = functools.partial(opened, sweep, options.build_dir, builds)
     try:
-        with session(), Worker(measuring, start="spawn") as worker:  # a fork next to the builder's threads might hang
+        # a fork next to the builder's threads might hang
+        with session(), Worker(measuring, start="spawn") as worker:
             rows = Run(sweep, builder, worker.do, parts).all(chosen)
     except KeyboardInterrupt:
         logger.warning(
@@ -316,12 +396,21 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
     failed = [name for name, row in rows.items() if row["reason"]]
     for name in failed:
         logger.warning(f"FAILED {name}: {rows[name]['reason']}")
-    chosen_kernels = winners([c for c in configurations if c.kernel in {c.kernel for c in chosen}], rows)
-    left_out = {"reason": "not measured: beyond --limit" if options.limit else "not measured: not among --static"}
+    chosen_kernels = winners(
+        [c for c in configurations if c.kernel in {c.kernel for c in chosen}], rows
+    )
+    left_out = {
+        "reason": "not measured: beyond --limit"
+        if options.limit
+        else "not measured: not among --static"
+    }
     write_rows(
         options.out_dir / "tuning.csv",
         "tuning",
-        [rows.get(c.name) or row_of(c) | (left_out if c.broken is None else {}) for c in configurations],
+        [
+            rows.get(c.name) or row_of(c) | (left_out if c.broken is None else {})
+            for c in configurations
+        ],
     )
     write_json(
         options.out_dir / "tuned.json",
@@ -340,27 +429,44 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
     logger.info(f"measured {len(rows) - len(failed)} configurations, {len(failed)} failed")
     for kernel, winner in chosen_kernels.items():
         values = ", ".join(f"{key} = {value}" for key, value in winner["template"].items())
-        logger.info(f"{kernel}: {values}: {winner['tflops']:.2f} TFLOP/s, {winner['fraction_of_cublas']:.1%} of cuBLAS")
+        logger.info(
+            f"{kernel}: {values}: {winner['tflops']:.2f} TFLOP/s, {winner['fraction_of_cublas']:.1%} of cuBLAS"
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Sweep a grid of tiles and record the best.")
-    parser.add_argument("--count", action="store_true", help="only say how many configurations there are, and stop")
+    parser.add_argument(
+        "--count", action="store_true", help="only say how many configurations there are, and stop"
+    )
     parser.add_argument("--machine", help="name of the folder of results/ and data/")
     parser.add_argument("--arch", help="for instance sm_90a")
     parser.add_argument("--build-dir", type=Path, help="with harness.cubin")
     parser.add_argument("--nvcc", help="path of the compiler")
     parser.add_argument("--out-dir", type=Path, help="tuning.csv and tuned.json are written there")
-    parser.add_argument("--kernel", choices=list(space.RESTRICTIONS), help="only this kernel's grid")
-    parser.add_argument("--limit", type=int, help="measure only so many configurations, drawn at random: a trial")
-    parser.add_argument("--rank", action="store_true", help="only write tuning_ranked.csv, on the emulator")
     parser.add_argument(
-        "--static", type=int, metavar="N", help="measure only the N of each kernel that come first there"
+        "--kernel", choices=list(space.RESTRICTIONS), help="only this kernel's grid"
     )
     parser.add_argument(
-        "--rates", default="h200", help="whose rates the emulator's are: one of ptxsim's, or a .toml file"
+        "--limit", type=int, help="measure only so many configurations, drawn at random: a trial"
     )
-    parser.add_argument("--jobs", type=int, default=max(1, processors() - 1), help="builds at a time (%(default)s)")
+    parser.add_argument(
+        "--rank", action="store_true", help="only write tuning_ranked.csv, on the emulator"
+    )
+    parser.add_argument(
+        "--static",
+        type=int,
+        metavar="N",
+        help="measure only the N of each kernel that come first there",
+    )
+    parser.add_argument(
+        "--rates",
+        default="h200",
+        help="whose rates the emulator's are: one of ptxsim's, or a .toml file",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=max(1, processors() - 1), help="builds at a time (%(default)s)"
+    )
     options = parser.parse_args()
     sweep = space.load()
     if options.kernel:
@@ -374,7 +480,9 @@ def main() -> None:
         return
     needed = ("arch", "out_dir") if options.rank else ("machine", "arch", "build_dir", "out_dir")
     if missing := [key for key in needed if getattr(options, key) is None]:
-        raise UserError(f"--{missing[0].replace('_', '-')} is needed; see python -m experiments.tuning.sweep --help")
+        raise UserError(
+            f"--{missing[0].replace('_', '-')} is needed; see python -m experiments.tuning.sweep --help"
+        )
     if options.rank:
         ranked(options, sweep, drawn(options, configurations))
         return

@@ -1,1 +1,3 @@
-"""What is wrong with a launch: which accesses are ordered (order.py, flags.py), and which race (the rest)."""
+"""What is wrong with a launch: which accesses are ordered (order.py, flags.py), and which race (the
+rest).
+"""

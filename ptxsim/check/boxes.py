@@ -1,4 +1,6 @@
-"""Boxes of tensor copies in shared memory: with which swizzle they were written, and what a stored box left out."""
+"""Boxes of tensor copies in shared memory: with which swizzle they were written, and what a stored
+box left out.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,18 @@ class Boxes:
     def __init__(self, memory: Shadow, of_block: int) -> None:
         """`of_block`: granules of a block."""
         self.memory, self.of_block = memory, of_block
-        self.pattern: np.ndarray | None = None  # rows of the swizzle by which a tensor copy wrote; 0: something else
-        self.phase: np.ndarray | None = None  # rows of the swizzle's pattern that lie before the box
+        # rows of the swizzle by which a tensor copy wrote; 0: something else
+        self.pattern: np.ndarray | None = None
+        # rows of the swizzle's pattern that lie before the box
+        self.phase: np.ndarray | None = None
         self.covered: np.ndarray | None = None  # what boxes that were stored have taken
-        self.stored: dict[int, tuple[Instruction, str]] = {}  # by block: the last tensor store, and its box in words
+        # by block: the last tensor store, and its box in words
+        self.stored: dict[int, tuple[Instruction, str]] = {}
 
     def copied(self, g: np.ndarray, pattern: int) -> None:
-        """A copy writes granules, with a swizzle of rows of so many bytes; 0: without a tensor map."""
+        """A copy writes granules, with a swizzle of rows of so many bytes; 0: without a tensor
+        map.
+        """
         if pattern and self.pattern is None:
             self.pattern = np.zeros(len(self.memory.writes), np.uint8)
         if self.pattern is not None:
@@ -33,7 +40,9 @@ class Boxes:
             self._note_phase(g, pattern)
 
     def _note_phase(self, g: np.ndarray, pattern: int) -> None:
-        """The pattern follows the bits of the address: a box may begin within it, with another row than its first."""
+        """The pattern follows the bits of the address: a box may begin within it, with another row
+        than its first.
+        """
         start = int(g.min()) % self.of_block << self.memory.shift
         phase = start >> 7 & _rows(pattern)
         if phase and self.phase is None:
@@ -42,17 +51,22 @@ class Boxes:
             self.phase[g] = phase
 
     def read(self, access: Access, instruction: Instruction) -> None:
-        """Threads read rows of 16 bytes, eight at a time: a note where these are of one column only if the swizzle's
-        pattern began at the box."""
+        """Threads read rows of 16 bytes, eight at a time: a note where these are of one column only
+        if the swizzle's pattern began at the box."""
         if self.phase is None or self.pattern is None or access.where.raw.size % 8:
             return
         at = access.where.raw + access.offset
         g = access.flat() >> self.memory.shift
-        phase, rows = self.phase.take(g).astype(np.int64), _rows(self.pattern.take(g).astype(np.int64))
+        phase, rows = (
+            self.phase.take(g).astype(np.int64),
+            _rows(self.pattern.take(g).astype(np.int64)),
+        )
         line, piece = at >> 7 & rows, at >> 4 & rows
         by_address = (piece ^ line).reshape(-1, 8)
         by_box = (piece ^ (line - phase & rows)).reshape(-1, 8)
-        wrong = (by_address.min(axis=1) != by_address.max(axis=1)) & (by_box.min(axis=1) == by_box.max(axis=1))
+        wrong = (by_address.min(axis=1) != by_address.max(axis=1)) & (
+            by_box.min(axis=1) == by_box.max(axis=1)
+        )
         wrong &= (phase.reshape(-1, 8) != 0).all(axis=1)
         if wrong.any():
             self._contradicts(instruction, int(phase.reshape(-1, 8)[wrong][0, 0]))
@@ -67,21 +81,30 @@ class Boxes:
         if self.pattern is not None:
             self.pattern[g] = 0
 
-    def read_by_pattern(self, access: Access, row: int, instruction: Instruction, base: int = 0) -> None:
-        """A wgmma reads its operand with this swizzle (bytes): a note where a tensor copy wrote it with another."""
+    def read_by_pattern(
+        self, access: Access, row: int, instruction: Instruction, base: int = 0
+    ) -> None:
+        """A wgmma reads its operand with this swizzle (bytes): a note where a tensor copy wrote it
+        with another.
+        """
         if self.pattern is None:
             return
         found = self.pattern.take(access.flat() >> self.memory.shift)
         other = found[(found != 0) & (found != row)]
         if len(other):
-            swizzles = {n: f"a swizzle of {n} bytes" if n > 16 else "no swizzle" for n in (int(other[0]), row)}
+            swizzles = {
+                n: f"a swizzle of {n} bytes" if n > 16 else "no swizzle"
+                for n in (int(other[0]), row)
+            }
             what = f"wgmma reads with {swizzles[row]} what a tensor copy wrote with {swizzles[int(other[0])]}"
             self.memory.machine.diag.note(f"{instruction.where}: {what}")
         elif base & _rows(row) and found.any():
             self._contradicts(instruction, base & _rows(row))
 
     def box_stored(self, access: Access, instruction: Instruction, box: str) -> None:
-        """A tensor store reads a box from shared memory: its elements, those outside of the tensor included."""
+        """A tensor store reads a box from shared memory: its elements, those outside of the tensor
+        included.
+        """
         memory = self.memory
         if self.covered is None:
             self.covered = np.zeros(len(memory.writes), bool)
@@ -91,7 +114,9 @@ class Boxes:
                 self.stored[block] = instruction, box
 
     def block_ends(self, block: int, reads: Sequence[Reads]) -> None:
-        """What a block wrote next to a box that it stored, and nobody reads, the box may have left out: a note."""
+        """What a block wrote next to a box that it stored, and nobody reads, the box may have left
+        out: a note.
+        """
         memory = self.memory
         if block not in self.stored or self.covered is None:
             return
@@ -118,5 +143,7 @@ class Boxes:
 
 
 def _rows(pattern: Any) -> Any:
-    """The bits that number the rows of a swizzle's pattern, by the bytes of one: 7, 3 or 1; 0 without a swizzle."""
+    """The bits that number the rows of a swizzle's pattern, by the bytes of one: 7, 3 or 1; 0
+    without a swizzle.
+    """
     return np.maximum(pattern, 16) // 16 - 1

@@ -1,4 +1,6 @@
-"""Vector clocks over the threads of a grid, in a form that stays small: by block, and by thread where needed."""
+"""Vector clocks over the threads of a grid, in a form that stays small: by block, and by thread
+where needed.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,20 @@ NOTHING = np.zeros(0, np.int64)
 
 
 class Clock:
-    """Until when what others did comes before what its holder does next. It is never changed, so that many can hold it.
+    """Until when what others did comes before what its holder does next. It is never changed, so
+    that many can hold it.
 
-    `blocks`: of all threads of a block, by its number in the grid, as far as any is known; `threads` and `until`: of
-    single threads of which more is known, by their number, in order.
+    `blocks`: of all threads of a block, by its number in the grid, as far as any is known;
+    `threads` and `until`: of single threads of which more is known, by their number, in order.
     """
 
     __slots__ = ("blocks", "threads", "until")
 
     def __init__(
-        self, blocks: np.ndarray = NOTHING, threads: np.ndarray = NOTHING, until: np.ndarray = NOTHING
+        self,
+        blocks: np.ndarray = NOTHING,
+        threads: np.ndarray = NOTHING,
+        until: np.ndarray = NOTHING,
     ) -> None:
         self.blocks, self.threads, self.until = blocks, threads, until
 
@@ -40,14 +46,20 @@ class Clock:
     def with_thread(self, thread: int, until: int, padded: int) -> Clock:
         """This clock, knowing one thread up to a time."""
         one, time = np.array([thread]), np.array([until])
-        return self if self.knows(one, time, padded)[0] else self.joined(Clock(NOTHING, one, time), padded)
+        return (
+            self
+            if self.knows(one, time, padded)[0]
+            else self.joined(Clock(NOTHING, one, time), padded)
+        )
 
     def covers(self, other: Clock, padded: int) -> bool:
         """Whether it knows all that another one does."""
         size = len(other.blocks)
         if size > len(self.blocks) or (other.blocks > self.blocks[:size]).any():
             return False
-        return other.threads is self.threads or bool(self.knows(other.threads, other.until, padded).all())
+        return other.threads is self.threads or bool(
+            self.knows(other.threads, other.until, padded).all()
+        )
 
     def joined(self, other: Clock, padded: int) -> Clock:
         """What both know; one of the two where that says it all."""
@@ -58,7 +70,9 @@ class Clock:
         long, short = (self, other) if len(self.blocks) >= len(other.blocks) else (other, self)
         blocks = long.blocks.copy()
         blocks[: len(short.blocks)] = np.maximum(blocks[: len(short.blocks)], short.blocks)
-        threads, which = np.unique(np.concatenate([self.threads, other.threads]), return_inverse=True)
+        threads, which = np.unique(
+            np.concatenate([self.threads, other.threads]), return_inverse=True
+        )
         until = np.zeros(len(threads), np.int64)
         np.maximum.at(until, which, np.concatenate([self.until, other.until]))
         more = ~Clock(blocks).knows(threads, until, padded)

@@ -1,12 +1,14 @@
 """Defined or not: registers, local, shared and global memory of which nobody has written the value.
 
-What is undefined may be moved, computed with and thrown away, as compilers do. It is a fault where it matters: as an
-address, in a branch, a shuffle or a tensor core, and where it reaches global memory. The message names what was never
-written. After that the value counts as defined, so that one cause is one line.
+What is undefined may be moved, computed with and thrown away, as compilers do. It is a fault where
+it matters: as an address, in a branch, a shuffle or a tensor core, and where it reaches global
+memory. The message names what was never written. After that the value counts as defined, so that
+one cause is one line.
 
-Each register with undefined bits has a mask for every lane. There are none in most kernels: nearly all registers are
-written first (ptx/definite_assignment.py). Instructions run as ever until a load finds something undefined. Then those
-that touch such registers run with their masks, until these are overwritten.
+Each register with undefined bits has a mask for every lane. There are none in most kernels: nearly
+all registers are written first (ptx/definite_assignment.py). Instructions run as ever until a load
+finds something undefined. Then those that touch such registers run with their masks, until these
+are overwritten.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ LOADS = ("ld", "ldu")
 # What an undefined operand reaches, by opcode
 REACHES = {
     **dict.fromkeys(("mma", "wgmma", "wmma"), "reaches the tensor core"),
-    **dict.fromkeys(("shfl", "vote", "match", "redux", "movmatrix"), "is exchanged between the threads of a warp"),
+    **dict.fromkeys(
+        ("shfl", "vote", "match", "redux", "movmatrix"),
+        "is exchanged between the threads of a warp",
+    ),
     **dict.fromkeys(("bra", "brx"), "decides a branch"),
 }
 MOVES_BITS = ("mov", "shl", "shr", "shf", "prmt", "bfe", "bfi")
@@ -38,7 +43,9 @@ ALL = {dtype: dtype.type(1 if bits == 1 else 2**bits - 1) for bits, dtype in STO
 
 @dataclass
 class Found:
-    """What a load has just found undefined: a mask of bits for each element, of the lanes of the access."""
+    """What a load has just found undefined: a mask of bits for each element, of the lanes of the
+    access.
+    """
 
     instruction: Instruction
     lanes: np.ndarray | None
@@ -52,14 +59,19 @@ class Defined:
     def __init__(self, machine: Machine) -> None:
         self.machine, self.state = machine, machine.state
         self.masks: dict[int, np.ndarray] = {}  # by slot: the undefined bits of each lane
-        self.origin_of: dict[int, int] = {}  # by slot: a place in `origins`; below zero: in `at_entry`
-        self.origins: list[tuple[str, str]] = []  # what was never written, in words, and where it was first read
+        # by slot: a place in `origins`; below zero: in `at_entry`
+        self.origin_of: dict[int, int] = {}
+        # what was never written, in words, and where it was first read
+        self.origins: list[tuple[str, str]] = []
         self.found: Found | None = None
-        self.storing: list[np.ndarray] | None = None  # masks of the elements that a store is storing, for every lane
+        # masks of the elements that a store is storing, for every lane
+        self.storing: list[np.ndarray] | None = None
         self.storing_origin = 0
         self.local: Space | None = None  # the undefined bits of local memory,
-        self.shared: Space | None = None  # and of shared memory, once an undefined value was stored there
-        self.stored_origins: dict[str, np.ndarray] = {}  # by space and place: of undefined values that were stored
+        # and of shared memory, once an undefined value was stored there
+        self.shared: Space | None = None
+        # by space and place: of undefined values that were stored
+        self.stored_origins: dict[str, np.ndarray] = {}
         self.whole: set[int] = set()  # places whose steps must not run on masks
         self.changes = 0  # of any mask
         self._concerned: dict[
@@ -85,7 +97,9 @@ class Defined:
             return
         local = self.machine.memory.spaces["local"]
         if self.machine.program.local_bytes:
-            self.local = Space("local", np.full(len(local.data), 0xFF, np.uint8), local.size, local.origin)
+            self.local = Space(
+                "local", np.full(len(local.data), 0xFF, np.uint8), local.size, local.origin
+            )
         full: dict[int, np.ndarray] = {}
         for number, register in enumerate(self.at_entry, -len(self.at_entry)):
             bits = register.type.bits
@@ -98,7 +112,9 @@ class Defined:
         """Words for the register that `origin` stands for, the last of `at_entry` being -1."""
         register = self.at_entry[origin]
         first = next(i for i in self.machine.program.code if register in sources(i))
-        return f"register {register.name}, which nobody wrote, is read", self.machine.diag.where(first)
+        return f"register {register.name}, which nobody wrote, is read", self.machine.diag.where(
+            first
+        )
 
     def _origin_at(self, words: str, i: Instruction) -> int:
         """The number of what was never written, and of the instruction that first read it."""
@@ -110,25 +126,37 @@ class Defined:
     # which instructions need their masks
 
     def concerns(self, first: int, end: int) -> bool:
-        """Whether the instructions from `first` up to `end` touch registers that are undefined in an active lane."""
+        """Whether the instructions from `first` up to `end` touch registers that are undefined in
+        an active lane.
+        """
         touched = self._touched.get((first, end))
         if touched is None:
             code = self.machine.program.code[first:end]
-            touched = self._touched[first, end] = frozenset(r.slot for i in code for r in (*results(i), *sources(i)))
+            touched = self._touched[first, end] = frozenset(
+                r.slot for i in code for r in (*results(i), *sources(i))
+            )
         active = self.state.active
         known = self._concerned.get((first, end))
         if known is not None and known[0] == self.changes and known[1] is active:
             return known[2]
-        masks = {id(mask): mask for slot in touched & self.masks.keys() for mask in (self.masks[slot],)}
-        concerned = any(np.count_nonzero(mask if active is None else mask[active]) for mask in masks.values())
+        masks = {
+            id(mask): mask for slot in touched & self.masks.keys() for mask in (self.masks[slot],)
+        }
+        concerned = any(
+            np.count_nonzero(mask if active is None else mask[active]) for mask in masks.values()
+        )
         self._concerned[first, end] = self.changes, active, concerned
         return concerned
 
     def steps(self, first: int, end: int, plain: Sequence[Step | None]) -> list[Step]:
-        """The steps of a straight run with the masks of their registers; `plain`: the steps of the program."""
+        """The steps of a straight run with the masks of their registers; `plain`: the steps of the
+        program.
+        """
         if (first, end) not in self._steps:
             code = self.machine.program.code
-            pairs = [(code[pc], step) for pc in range(first, end) if (step := plain[pc]) is not None]
+            pairs = [
+                (code[pc], step) for pc in range(first, end) if (step := plain[pc]) is not None
+            ]
             self._steps[first, end] = [self._with_masks(i, step) for i, step in pairs]
         return self._steps[first, end]
 
@@ -193,8 +221,12 @@ class Defined:
         """Where the first undefined one of these registers comes from."""
         return next(self.origin_of[r.slot] for r in registers if r.slot in self.masks)
 
-    def _report(self, i: Instruction, registers: Sequence[Register], lanes: np.ndarray, reaches: str) -> None:
-        """A fault of those of the lanes in which one of the registers is undefined; then they count as defined."""
+    def _report(
+        self, i: Instruction, registers: Sequence[Register], lanes: np.ndarray, reaches: str
+    ) -> None:
+        """A fault of those of the lanes in which one of the registers is undefined; then they count
+        as defined.
+        """
         undefined = [r for r in dict.fromkeys(registers) if r.slot in self.masks]
         bad = np.zeros(self.state.lanes, bool)
         seen = set()
@@ -220,7 +252,9 @@ class Defined:
     # instructions
 
     def _computed(self, i: Instruction, step: Step) -> None:
-        """An instruction that computes registers from registers: what it makes of undefined bits."""
+        """An instruction that computes registers from registers: what it makes of undefined
+        bits.
+        """
         read, written = sources(i), results(i)
         guard = self._mask(i.predicate) & self.state.living() if i.predicate is not None else None
         undefined = [r for r in read if r.slot in self.masks]
@@ -235,17 +269,23 @@ class Defined:
         step()
         for register in dict.fromkeys(written):
             dtype = STORAGE[register.type.bits]
-            new = made if made is not None and made.dtype == dtype else np.zeros(self.state.lanes, dtype)
+            new = (
+                made
+                if made is not None and made.dtype == dtype
+                else np.zeros(self.state.lanes, dtype)
+            )
             if whole is not None:
                 new = np.where(whole, ALL[dtype], dtype.type(0))
             new = np.where(lanes, new, self._mask(register))
             if guard is not None and guard.any():
                 new = np.where(guard, ALL[dtype], new)
-            self.set_mask(register.slot, new, origin if undefined else self.origin_of.get(register.slot, 0))
+            self.set_mask(
+                register.slot, new, origin if undefined else self.origin_of.get(register.slot, 0)
+            )
 
     def _bits(self, i: Instruction, step: Step) -> np.ndarray | None:
-        """The undefined bits of what an instruction computes that moves bits or combines them one by one; None: of any
-        other, all of them are undefined where a source is."""
+        """The undefined bits of what an instruction computes that moves bits or combines them one
+        by one; None: of any other, all of them are undefined where a source is."""
         target = i.operands[0]
         if i.opcode == "selp":
             return self._selected(i)
@@ -253,7 +293,10 @@ class Defined:
             return self._combined(i)
         if i.pc in self.whole or not _moves_bits(i) or not isinstance(target, Register):
             return None
-        registers, slots = self.state.registers, {r.slot: r for r in (*results(i), *sources(i)) if r is not i.predicate}
+        registers, slots = (
+            self.state.registers,
+            {r.slot: r for r in (*results(i), *sources(i)) if r is not i.predicate},
+        )
         kept = {slot: registers[slot] for slot in slots}
         for slot, register in slots.items():
             registers[slot] = self._mask(register)
@@ -285,8 +328,15 @@ class Defined:
         if chooser.slot in self.masks:
             return None
         bits = STORAGE[i.operands[0].type.bits]
-        a, b = (self._mask(o) if isinstance(o, Register) else np.zeros(self.state.lanes, bits) for o in choices)
-        return np.where(self.state.registers[chooser.slot], a, b) if a.dtype == b.dtype == bits else None
+        a, b = (
+            self._mask(o) if isinstance(o, Register) else np.zeros(self.state.lanes, bits)
+            for o in choices
+        )
+        return (
+            np.where(self.state.registers[chooser.slot], a, b)
+            if a.dtype == b.dtype == bits
+            else None
+        )
 
     def _loaded(self, i: Instruction, step: Step) -> None:
         self._report_address(i)
@@ -325,7 +375,9 @@ class Defined:
         self.settle()
 
     def control(self, i: Instruction, control: Control) -> Control:
-        """The control of an instruction that decides what comes next: what it depends on must be defined."""
+        """The control of an instruction that decides what comes next: what it depends on must be
+        defined.
+        """
         used, written = sources(i), results(i)
 
         def checked(active: np.ndarray) -> int | None:
@@ -347,7 +399,11 @@ class Defined:
         size = next(TYPES[m] for m in reversed(i.modifiers) if m in TYPES).bytes
         masks = []
         for item in items:
-            mask = self._mask(item) if isinstance(item, Register) else np.zeros(self.state.lanes, f"u{size}")
+            mask = (
+                self._mask(item)
+                if isinstance(item, Register)
+                else np.zeros(self.state.lanes, f"u{size}")
+            )
             masks.append(mask.astype(f"u{size}"))
         self.storing = masks
         self.storing_origin = self._origin([r for o in items for r in registers_of(o)])
@@ -357,7 +413,9 @@ class Defined:
             self.storing = None
 
     def stored(self, access: Access, i: Instruction) -> None:
-        """A store stores undefined values: to global memory that is a fault, elsewhere it is remembered."""
+        """A store stores undefined values: to global memory that is a fault, elsewhere it is
+        remembered.
+        """
         assert self.storing is not None
         lanes = access.lanes
         masks = self.storing if lanes is None else [mask[lanes] for mask in self.storing]
@@ -377,13 +435,17 @@ class Defined:
         else:
             if self.shared is None:
                 real = self.machine.memory.spaces["shared"]
-                self.shared = Space("shared", np.zeros(len(real.data), np.uint8), real.size, real.origin)
+                self.shared = Space(
+                    "shared", np.zeros(len(real.data), np.uint8), real.size, real.origin
+                )
             shadow = Access(self.shared, access.where, access.offset)
         for number, mask in enumerate(masks):
             shadow.store(size, mask, number)
         origins = self._origins_in(access.space)
         for number, mask in enumerate(masks):
-            origins[(access.flat() + number * size)[mask != 0] >> 2] = self.storing_origin + (self.storing_origin >= 0)
+            origins[(access.flat() + number * size)[mask != 0] >> 2] = self.storing_origin + (
+                self.storing_origin >= 0
+            )
 
     def _origins_in(self, space: Space) -> np.ndarray:
         name = "local" if space.name == "local" else "shared"
@@ -392,7 +454,9 @@ class Defined:
         return self.stored_origins[name]
 
     def touch(self, access: Access, width: int, i: Instruction, kind: str) -> None:
-        """An access is about to happen, of local memory, or of shared memory where undefined values were stored."""
+        """An access is about to happen, of local memory, or of shared memory where undefined values
+        were stored.
+        """
         space = self.local if access.space.name == "local" else self.shared
         if space is None:
             return
@@ -405,7 +469,9 @@ class Defined:
         masks = [shadow.load(size, number) for number in range(width // size)]
         if any(np.count_nonzero(mask) for mask in masks):
             memory = "local" if space is self.local else "shared"
-            self.read(access, i, masks, memory, lambda at: f"byte {at} of the thread's {space.size}")
+            self.read(
+                access, i, masks, memory, lambda at: f"byte {at} of the thread's {space.size}"
+            )
 
     def overwritten(self, access: Access, width: int) -> None:
         """A copy brings defined data to shared memory."""
@@ -414,16 +480,26 @@ class Defined:
                 self.shared.data[access.flat() + byte] = 0
 
     def passed(self, source: np.ndarray | None, target: np.ndarray) -> None:
-        """A call passes bytes of local memory on, by their places in it; None: of registers, which are defined."""
+        """A call passes bytes of local memory on, by their places in it; None: of registers, which
+        are defined.
+        """
         if self.local is not None:
             self.local.data[target] = 0 if source is None else self.local.data[source]
             if source is not None and (origins := self.stored_origins.get("local")) is not None:
                 origins[target >> 2] = origins[source >> 2]
 
     def read(
-        self, access: Access, i: Instruction, masks: list[np.ndarray], memory: str, place: Callable[[int], str]
+        self,
+        access: Access,
+        i: Instruction,
+        masks: list[np.ndarray],
+        memory: str,
+        place: Callable[[int], str],
     ) -> None:
-        """An access finds memory undefined; `masks`: its bits, by element. Only a load's may do no harm."""
+        """An access finds memory undefined; `masks`: its bits, by element.
+
+        Only a load's may do no harm.
+        """
         element = next(n for n, mask in enumerate(masks) if np.count_nonzero(mask))
         first = int(np.flatnonzero(masks[element])[0])
         bits = int(masks[element][first])
@@ -441,7 +517,9 @@ class Defined:
                 self.found = Found(i, access.lanes, masks, origin)
             return
         bad = np.zeros(self.state.lanes, bool)
-        bad[slice(None) if access.lanes is None else access.lanes] = np.logical_or.reduce([m != 0 for m in masks])
+        bad[slice(None) if access.lanes is None else access.lanes] = np.logical_or.reduce(
+            [m != 0 for m in masks]
+        )
         self.fault(i, bad, f"is read by {i.opcode}", origin)
 
     def settle(self) -> int:
@@ -451,7 +529,9 @@ class Defined:
             return -1
         target = found.instruction.operands[0]
         signed = any(m in ("s8", "s16", "s32") for m in found.instruction.modifiers)
-        for item, mask in zip(target.items if isinstance(target, Vector) else (target,), found.masks, strict=True):
+        for item, mask in zip(
+            target.items if isinstance(target, Vector) else (target,), found.masks, strict=True
+        ):
             if not isinstance(item, Register):
                 continue
             dtype = STORAGE[item.type.bits]
@@ -467,8 +547,12 @@ def elements(i: Instruction) -> int:
     return len(i.operands[0].items) if isinstance(i.operands[0], Vector) else 1
 
 
-def of_granules(bad: Sequence[np.ndarray], size: int, width: int, i: Instruction) -> list[np.ndarray]:
-    """The masks of a load's elements. `bad`: for each granule of `size` bytes, in which lanes nobody wrote it."""
+def of_granules(
+    bad: Sequence[np.ndarray], size: int, width: int, i: Instruction
+) -> list[np.ndarray]:
+    """The masks of a load's elements. `bad`: for each granule of `size` bytes, in which lanes
+    nobody wrote it.
+    """
     element = width // elements(i)
     one = np.dtype(f"u{element}").type
     whole = 2 ** (8 * min(size, element)) - 1
@@ -477,17 +561,24 @@ def of_granules(bad: Sequence[np.ndarray], size: int, width: int, i: Instruction
         parts = range(start // size, max(start // size + 1, (start + element) // size))
         shifts = [max(0, part * size - start) * 8 for part in parts]
         masks.append(
-            sum(bad[part].astype(one) * one(whole << shift) for part, shift in zip(parts, shifts, strict=True))
+            sum(
+                bad[part].astype(one) * one(whole << shift)
+                for part, shift in zip(parts, shifts, strict=True)
+            )
         )
     return masks
 
 
 def _moves_bits(i: Instruction) -> bool:
-    """Whether each bit of the result is a bit of a source, or constant: which one, constants say."""
+    """Whether each bit of the result is a bit of a source, or constant: which one, constants
+    say.
+    """
     if i.opcode == "mov":
         return True
     if i.opcode == "cvt":
         types = [TYPES[m] for m in i.modifiers if m in TYPES]
         return len(types) == 2 and all(t.kind in "sub" for t in types) and "sat" not in i.modifiers
     controls = {"shl": 2, "shr": 2, "shf": 3, "prmt": 3, "bfe": 2, "bfi": 3}
-    return i.opcode in MOVES_BITS and all(isinstance(o, Immediate) for o in i.operands[controls[i.opcode] :])
+    return i.opcode in MOVES_BITS and all(
+        isinstance(o, Immediate) for o in i.operands[controls[i.opcode] :]
+    )

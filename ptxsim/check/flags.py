@@ -1,12 +1,13 @@
-"""Flags: strong stores and atomics by which threads hand over what they did, and strong loads and atomics that take it.
+"""Flags: strong stores and atomics by which threads hand over what they did, and strong loads and
+atomics that take it.
 
-A release (or a relaxed operation after a fence) leaves at its address what its thread knows and did; who reads there,
-and lies within the scope of both, takes it. Atomics between go on with what a release left (PTX ISA 8.9.2); a store
-puts its own in the place of that.
+A release (or a relaxed operation after a fence) leaves at its address what its thread knows and
+did; who reads there, and lies within the scope of both, takes it. Atomics between go on with what a
+release left (PTX ISA 8.9.2); a store puts its own in the place of that.
 
-A wait that an older value satisfies is no order: a release that a reader cannot tell from what stood there before, as
-it left the value as it was, or as the loop that waits would have ended with that, too, orders nothing. It may have come
-later, whichever the emulator ran first.
+A wait that an older value satisfies is no order: a release that a reader cannot tell from what
+stood there before, as it left the value as it was, or as the loop that waits would have ended with
+that, too, orders nothing. It may have come later, whichever the emulator ran first.
 """
 
 from __future__ import annotations
@@ -19,18 +20,33 @@ import numpy as np
 from ..machine.memory import Access
 from ..ptx.syntax import Instruction
 from .clocks import Clock
-from .order import ASYNC, FENCED, FENCED_BLOCK, GENERIC, NOWHERE, WARP, Far, Order, joined, narrowed, wider
+from .order import (
+    ASYNC,
+    FENCED,
+    FENCED_BLOCK,
+    GENERIC,
+    NOWHERE,
+    WARP,
+    Far,
+    Order,
+    joined,
+    narrowed,
+    wider,
+)
 
 BLOCK, CLUSTER, GRID = range(3)
 SCOPES = {"cta": BLOCK, "cluster": CLUSTER}
 RELEASES = {"release", "acq_rel", "sc"}
 MOST_LEFT = 256  # releases of a flag that are told apart
-Condition = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of values and lanes: whether the loop that waits ends
+# of values and lanes: whether the loop that waits ends
+Condition = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass
 class Snapshot:
-    """What a warp passes on at some time: rows of its cluster, to its own block; and the same for other blocks."""
+    """What a warp passes on at some time: rows of its cluster, to its own block; and the same for
+    other blocks.
+    """
 
     cluster: int
     row: np.ndarray
@@ -56,22 +72,26 @@ class Flag:
 
     releases: list[Release] = field(default_factory=list)
     base: Far = NOWHERE
-    near: dict[int, np.ndarray] = field(default_factory=dict)  # of the base, rows by block of the batch
+    # of the base, rows by block of the batch
+    near: dict[int, np.ndarray] = field(default_factory=dict)
     folded: int = 0  # releases in the base
-    merged: tuple[int, int, Far] = (0, 0, NOWHERE)  # of so many releases of so many folded, what they say to others
+    # of so many releases of so many folded, what they say to others
+    merged: tuple[int, int, Far] = (0, 0, NOWHERE)
 
 
 class Flags:
     """The flags of a launch, by their address in global memory, or in the batch's shared memory."""
 
     def __init__(self, order: Order, conditions: dict[int, Condition], unseen: set[int]) -> None:
-        """`conditions`: of loads and atomics on whose value alone a loop waits, by their place; `unseen`: the places of
-        atomics whose result nobody reads."""
+        """`conditions`: of loads and atomics on whose value alone a loop waits, by their place;
+        `unseen`: the places of atomics whose result nobody reads."""
         self.order, self.conditions, self.unseen = order, conditions, unseen
         self.found: dict[Hashable, Flag] = {}
-        self.seen: dict[tuple[int, Hashable], tuple[int, int]] = {}  # by warp and flag: releases taken
+        # by warp and flag: releases taken
+        self.seen: dict[tuple[int, Hashable], tuple[int, int]] = {}
         self.snapshots: dict[tuple[int, bool], Snapshot] = {}
-        self.left: tuple[Access | None, dict[int, Release | None]] = (None, {})  # by the last access, by its lanes
+        # by the last access, by its lanes
+        self.left: tuple[Access | None, dict[int, Release | None]] = (None, {})
         self.as_of = -1  # changes of the clocks that the snapshots are of
 
     def start(self) -> None:
@@ -83,9 +103,11 @@ class Flags:
                 release.snapshot.cluster = -1
         self.seen, self.snapshots = {}, {}
 
-    def access(self, access: Access, width: int, instruction: Instruction, kind: str, lanes: np.ndarray) -> bool:
-        """A strong access is about to happen. Whether it is a release itself, which comes before what they do who
-        acquire it."""
+    def access(
+        self, access: Access, width: int, instruction: Instruction, kind: str, lanes: np.ndarray
+    ) -> bool:
+        """A strong access is about to happen. Whether it is a release itself, which comes before
+        what they do who acquire it."""
         words = set(instruction.modifiers)
         scope = next((level for name, level in SCOPES.items() if name in words), GRID)
         leaves, takes = kind != "ld_ordered", kind != "st_ordered" and instruction.opcode != "red"
@@ -103,7 +125,9 @@ class Flags:
             self.order.examine()
         for i, (key, lane) in enumerate(zip(keys, lanes.tolist(), strict=True)):
             if takes and key in self.found:
-                self._take(key, lane, scope, instruction, None if values is None else values[i : i + 1])
+                self._take(
+                    key, lane, scope, instruction, None if values is None else values[i : i + 1]
+                )
             if kind == "st_ordered":
                 self.found.pop(key, None)
             if leaving[i]:
@@ -114,7 +138,9 @@ class Flags:
         return itself
 
     def found_there(self, access: Access, values: np.ndarray) -> None:
-        """The values that the threads of a strong access, the last, found at their places, each in its turn."""
+        """The values that the threads of a strong access, the last, found at their places, each in
+        its turn.
+        """
         last, left = self.left
         for i, release in left.items() if last is access else ():
             if release is not None:
@@ -123,7 +149,9 @@ class Flags:
     # what is left
 
     def _leaving(self, lanes: np.ndarray, itself: bool) -> np.ndarray:
-        """Which lanes leave something: with a release all, or else those whose warp knows of a fence."""
+        """Which lanes leave something: with a release all, or else those whose warp knows of a
+        fence.
+        """
         order = self.order
         if itself or not order.fences:
             return np.full(len(lanes), itself)
@@ -132,7 +160,9 @@ class Flags:
         return fenced[order.warp_of[lanes]]
 
     def _leave(self, key: Hashable, lane: int, scope: int, itself: bool) -> Release | None:
-        """A lane leaves at a flag what its warp knows and what it did: everything, or what a fence came after."""
+        """A lane leaves at a flag what its warp knows and what it did: everything, or what a fence
+        came after.
+        """
         order, warp = self.order, lane // WARP
         snapshot, agent = self._snapshot(warp, itself), lane % order.threads
         time, far_time = order.now, order.now
@@ -149,7 +179,9 @@ class Flags:
         return release
 
     def _snapshot(self, warp: int, itself: bool) -> Snapshot:
-        """What a warp passes on, but for what the lane did itself: everything, or what a fence came after."""
+        """What a warp passes on, but for what the lane did itself: everything, or what a fence came
+        after.
+        """
         order, state = self.order, self.order.state
         if self.as_of != order.changes:
             self.as_of, self.snapshots = order.changes, {}
@@ -158,12 +190,18 @@ class Flags:
             rows = far_rows = order.what_warps_know(np.array([warp]))[:, 0]
             far = order.far.get(warp, NOWHERE)
             if not itself:
-                shown, far_shown = (np.minimum(rows[plane], rows[GENERIC]) for plane in (FENCED_BLOCK, FENCED))
+                shown, far_shown = (
+                    np.minimum(rows[plane], rows[GENERIC]) for plane in (FENCED_BLOCK, FENCED)
+                )
                 rows, far_rows = np.minimum(rows, shown), np.minimum(rows, far_shown)
                 far = narrowed(far, FENCED)
             cluster = warp * WARP // order.threads
-            blocks = np.asarray(state.blocks)[cluster * state.cluster_size : (cluster + 1) * state.cluster_size]
-            parts = far_rows[:, : order.threads].reshape(len(rows), state.cluster_size, state.padded)
+            blocks = np.asarray(state.blocks)[
+                cluster * state.cluster_size : (cluster + 1) * state.cluster_size
+            ]
+            parts = far_rows[:, : order.threads].reshape(
+                len(rows), state.cluster_size, state.padded
+            )
             if state.threads < state.padded:  # lanes that are no threads have nothing to pass on
                 parts = parts.copy()
                 parts[..., state.threads :] = parts.max(axis=-1, keepdims=True)
@@ -171,12 +209,16 @@ class Flags:
             for plane, part in enumerate(parts):
                 same = next((n for n in range(plane) if np.array_equal(parts[n], part)), None)
                 own.append(Clock.of_rows(blocks, part, state.padded) if same is None else own[same])
-            far = joined((own[GENERIC], own[ASYNC], own[FENCED_BLOCK], own[FENCED]), far, state.padded)
+            far = joined(
+                (own[GENERIC], own[ASYNC], own[FENCED_BLOCK], own[FENCED]), far, state.padded
+            )
             found = self.snapshots[warp, itself] = Snapshot(cluster, rows, far)
         return found
 
     def _far_of(self, release: Release) -> Far:
-        clock = release.snapshot.far[GENERIC].with_thread(release.thread, release.far_time, self.order.state.padded)
+        clock = release.snapshot.far[GENERIC].with_thread(
+            release.thread, release.far_time, self.order.state.padded
+        )
         return (clock, *release.snapshot.far[1:])
 
     @staticmethod
@@ -200,7 +242,14 @@ class Flags:
 
     # what is taken
 
-    def _take(self, key: Hashable, lane: int, scope: int, instruction: Instruction, value: np.ndarray | None) -> None:
+    def _take(
+        self,
+        key: Hashable,
+        lane: int,
+        scope: int,
+        instruction: Instruction,
+        value: np.ndarray | None,
+    ) -> None:
         flag, order, warp = self.found[key], self.order, lane // WARP
         count = self._told(flag, lane, instruction, value)
         total = flag.folded + count
@@ -222,13 +271,17 @@ class Flags:
         if scope == GRID:
             order.learn_far(here, self._merged(flag, count))
 
-    def _told(self, flag: Flag, lane: int, instruction: Instruction, value: np.ndarray | None) -> int:
-        """How many of a flag's releases the reader can tell from what stood there before: all up to the newest of which
-        the value before would not have done."""
+    def _told(
+        self, flag: Flag, lane: int, instruction: Instruction, value: np.ndarray | None
+    ) -> int:
+        """How many of a flag's releases the reader can tell from what stood there before: all up to
+        the newest of which the value before would not have done."""
         count = len(flag.releases)
         if value is None or not count:
             return count
-        before = np.array([value[0] if r.before is None else r.before for r in flag.releases], np.int64)
+        before = np.array(
+            [value[0] if r.before is None else r.before for r in flag.releases], np.int64
+        )
         stale = before == value[0]
         ends = self.conditions.get(instruction.pc)
         if ends is not None:

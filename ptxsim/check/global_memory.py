@@ -1,11 +1,13 @@
-"""Watches global memory over a whole launch: races, reads of buffers that nobody has written, and missing proxy fences.
+"""Watches global memory over a whole launch: races, reads of buffers that nobody has written, and
+missing proxy fences.
 
-Of the readers of a granule since its last write one is kept: a thread, or several of one block, or of several
-blocks (MANY). A reader that all the ones before come before takes their place (FastTrack's read epoch). Of MANY it
-is not known which blocks they are; whoever has learnt something of another block since counts as ordered after them.
+Of the readers of a granule since its last write one is kept: a thread, or several of one block, or
+of several blocks (MANY). A reader that all the ones before come before takes their place
+(FastTrack's read epoch). Of MANY it is not known which blocks they are; whoever has learnt
+something of another block since counts as ordered after them.
 
-Threads of several blocks that all store one and the same value, as to set a flag, do no harm. Only accesses that may
-meet a write are watched (see `watched`).
+Threads of several blocks that all store one and the same value, as to set a flag, do no harm. Only
+accesses that may meet a write are watched (see `watched`).
 """
 
 from __future__ import annotations
@@ -32,16 +34,25 @@ MANY = -1  # readers of several blocks; -2 - b: several threads of block b
 
 
 def watched(
-    program: Program, origins: dict[int, Origins], places: Mapping[Variable, int], unwritten: set[int]
+    program: Program,
+    origins: dict[int, Origins],
+    places: Mapping[Variable, int],
+    unwritten: set[int],
 ) -> set[int]:
-    """Instructions whose accesses of global memory may meet a write, or unwritten memory, by pc. `places`: addresses of
-    the buffers that parameters hold; `unwritten`: those of buffers that nobody has written."""
+    """Instructions whose accesses of global memory may meet a write, or unwritten memory, by pc.
+    `places`: addresses of the buffers that parameters hold; `unwritten`: those of buffers that
+    nobody has written."""
     touching = [i for i in program.code if i.pc in origins and _may_be_global(i)]
-    homes = {i.pc: {UNKNOWN if v is UNKNOWN else places.get(v, v) for v in origins[i.pc]} for i in touching}
+    homes = {
+        i.pc: {UNKNOWN if v is UNKNOWN else places.get(v, v) for v in origins[i.pc]}
+        for i in touching
+    }
     writers = {i.pc for i in touching if _writes(i)}
     written = set(unwritten).union(*(homes[pc] for pc in writers))
     return writers | {
-        pc for pc, home in homes.items() if home & written or (written and UNKNOWN in home) or UNKNOWN in written
+        pc
+        for pc, home in homes.items()
+        if home & written or (written and UNKNOWN in home) or UNKNOWN in written
     }
 
 
@@ -73,10 +84,15 @@ class GlobalMemory(Shadow):
     """The shadow of global memory, from the first block of a launch to the last."""
 
     def __init__(
-        self, machine: Batch, order: Order, flags: Flags, pcs: set[int], unwritten: list[tuple[int, int]]
+        self,
+        machine: Batch,
+        order: Order,
+        flags: Flags,
+        pcs: set[int],
+        unwritten: list[tuple[int, int]],
     ) -> None:
-        """`pcs`: the instructions that are watched; `unwritten`: buffers that nobody has written, as offsets into the
-        arena, from and to."""
+        """`pcs`: the instructions that are watched; `unwritten`: buffers that nobody has written,
+        as offsets into the arena, from and to."""
         self.races = machine.launch.checks.global_races
         code = machine.program.code
         size, total = _smallest(code, pcs), len(machine.launch.arena.data)
@@ -91,9 +107,15 @@ class GlobalMemory(Shadow):
         self.padded = machine.state.padded
         self.maps = TensorMaps(machine, order)
 
-    def touch(self, access: Access, width: int, instruction: Instruction, kind: str, bulk: bool = False) -> None:
+    def touch(
+        self, access: Access, width: int, instruction: Instruction, kind: str, bulk: bool = False
+    ) -> None:
         """An access is about to happen; `bulk`: by the asynchronous proxy."""
-        lanes = np.arange(self.machine.state.lanes) if access.lanes is None else np.asarray(access.lanes)
+        lanes = (
+            np.arange(self.machine.state.lanes)
+            if access.lanes is None
+            else np.asarray(access.lanes)
+        )
         reading, writing = kind not in ("st", "st_ordered"), kind in ("st", "st_ordered", "atom")
         strong = strength(instruction, kind)
         released = False
@@ -108,7 +130,9 @@ class GlobalMemory(Shadow):
                 if instruction.opcode in LOADS and np.count_nonzero(self.unwritten.take(g)):
                     bad = np.split(self.unwritten.take(g), max(1, width >> self.shift))
                     masks = of_granules(bad, self.size, width, instruction)
-                    self.machine.events.defined.read(access, instruction, masks, "global", self._words(access))
+                    self.machine.events.defined.read(
+                        access, instruction, masks, "global", self._words(access)
+                    )
                 elif reading and np.count_nonzero(self.unwritten.take(g)):
                     place = int(self.unwritten.take(g).nonzero()[0][0])
                     what = f"read of global memory that nobody wrote ({self._place(access, place)})"
@@ -141,8 +165,14 @@ class GlobalMemory(Shadow):
     def _require_proxy_fence(
         self, old: np.ndarray, lanes: np.ndarray, access: Access, instruction: Instruction
     ) -> None:
-        """What a bulk copy reads must not come from ordinary stores without a proxy fence between."""
-        generic = [event for event in distinct(old & LOW).tolist() if event and self.events[event][0].opcode != "cp"]
+        """What a bulk copy reads must not come from ordinary stores without a proxy fence
+        between.
+        """
+        generic = [
+            event
+            for event in distinct(old & LOW).tolist()
+            if event and self.events[event][0].opcode != "cp"
+        ]
         places = np.isin(old & LOW, generic).nonzero()[0]
         if not len(places):
             return
@@ -160,8 +190,12 @@ class GlobalMemory(Shadow):
         if self.races:
             self._read_only(self.writes.take(at >> self.shift), lanes, instruction, "a texture")
 
-    def _read_only(self, old: np.ndarray, lanes: np.ndarray, instruction: Instruction, name: str) -> None:
-        """What is read as if nobody wrote it in this launch was written by somebody: no fence orders the two."""
+    def _read_only(
+        self, old: np.ndarray, lanes: np.ndarray, instruction: Instruction, name: str
+    ) -> None:
+        """What is read as if nobody wrote it in this launch was written by somebody: no fence
+        orders the two.
+        """
         places = old.nonzero()[0]
         if len(places):
             place, lane = int(places[0]), int(lanes[places[0]])
@@ -188,7 +222,14 @@ class GlobalMemory(Shadow):
         good[places] = np.where(who == MANY, learnt > when, before)
         return good
 
-    def _write(self, g: np.ndarray, lanes: np.ndarray, strong: int, access: Access, instruction: Instruction) -> None:
+    def _write(
+        self,
+        g: np.ndarray,
+        lanes: np.ndarray,
+        strong: int,
+        access: Access,
+        instruction: Instruction,
+    ) -> None:
         old = self.writes.take(g)
         if np.count_nonzero(old):
             places = self._clash_with_writer(old, lanes, strong)
@@ -199,9 +240,13 @@ class GlobalMemory(Shadow):
             if strong != SWAP:
                 places = (~self._after_readers(readers, lanes)).nonzero()[0]
                 if len(places) and not self._same_flag(access, places):
-                    self._race(access, instruction, places[0], lanes, int(readers[places[0]]), "reads")
+                    self._race(
+                        access, instruction, places[0], lanes, int(readers[places[0]]), "reads"
+                    )
             self.reads[g] = 0
-        new = (self.machine.state.thread_numbers.take(lanes) + 1 << HALF) | self.event(instruction, strong)
+        new = (self.machine.state.thread_numbers.take(lanes) + 1 << HALF) | self.event(
+            instruction, strong
+        )
         self.writes[g] = new
         if strong == PLAIN:
             after = self.writes.take(g)
@@ -217,7 +262,9 @@ class GlobalMemory(Shadow):
         lanes: np.ndarray,
         after: np.ndarray,
     ) -> None:
-        """Threads store to one place with one instruction: harmless in a block if they store the same."""
+        """Threads store to one place with one instruction: harmless in a block if they store the
+        same.
+        """
         threads = self.machine.state.thread_numbers.take(lanes)
         apart = places[(after[places] >> HALF) - 1 - threads[places] != 0]
         if not len(apart):  # all of one bulk copy
@@ -240,10 +287,19 @@ class GlobalMemory(Shadow):
         """Return whether all threads store the value that is there already."""
         if access.values is None or not self._one_value(access):
             return False
-        return all((access.load(v.itemsize, n)[places] == v[places]).all() for n, v in enumerate(access.values))
+        return all(
+            (access.load(v.itemsize, n)[places] == v[places]).all()
+            for n, v in enumerate(access.values)
+        )
 
     def _read(
-        self, g: np.ndarray, lanes: np.ndarray, strong: int, access: Access, instruction: Instruction, bulk: bool
+        self,
+        g: np.ndarray,
+        lanes: np.ndarray,
+        strong: int,
+        access: Access,
+        instruction: Instruction,
+        bulk: bool,
     ) -> None:
         old = self.writes.take(g)
         if np.count_nonzero(old):
@@ -265,7 +321,11 @@ class GlobalMemory(Shadow):
         before = self.reads.take(g)
         fresh = self._after_readers(before, lanes)
         if np.count_nonzero(fresh) != len(fresh):
-            new = np.where(fresh, new, (np.where(self._block_of(before) == blocks, -2 - blocks, MANY) << HALF) | event)
+            new = np.where(
+                fresh,
+                new,
+                (np.where(self._block_of(before) == blocks, -2 - blocks, MANY) << HALF) | event,
+            )
         self.reads[g] = new
         after = self.reads.take(g)
         apart = (after != new).nonzero()[0]
@@ -286,22 +346,44 @@ class GlobalMemory(Shadow):
         state = self.machine.state
         block = int(self._block_of(who << HALF))
         if block == int(state.thread_numbers[lane]) // self.padded:
-            return "another thread" if who < 0 else f"thread {state.thread_index((who - 1) % self.padded)}"
+            return (
+                "another thread"
+                if who < 0
+                else f"thread {state.thread_index((who - 1) % self.padded)}"
+            )
         name = "other blocks" if who == MANY else f"block {state.block_place(block)}"
         return name + (f", thread {state.thread_index((who - 1) % self.padded)}" if who > 0 else "")
 
     def _race(
-        self, access: Access, instruction: Instruction, place: int, lanes: np.ndarray, other: int, did: str
+        self,
+        access: Access,
+        instruction: Instruction,
+        place: int,
+        lanes: np.ndarray,
+        other: int,
+        did: str,
     ) -> None:
         m, lane, who = self.machine, int(lanes[place]), other >> HALF
         same = self._block_of(other) == int(m.state.thread_numbers[lane]) // self.padded
-        between = "without a barrier between" if same else "and no fence and atomic operation order the two"
+        between = (
+            "without a barrier between"
+            if same
+            else "and no fence and atomic operation order the two"
+        )
         did = did.removesuffix("s") if who == MANY else did
-        verb = "reads" if instruction.opcode in ("ld", "ldu") else "changes" if instruction.opcode != "st" else "writes"
+        verb = (
+            "reads"
+            if instruction.opcode in ("ld", "ldu")
+            else "changes"
+            if instruction.opcode != "st"
+            else "writes"
+        )
         if instruction.opcode == "cp":
             verb = "writes" if _writes(instruction) else "reads"
         what = f"race in global memory: {verb} what {self._name(who, lane)} {did} at {self.at(other & LOW)}, {between}"
-        m.diag.report(instruction, f"{what} ({self._place(access, place)}){m.diag.hint(lane)}", lane)
+        m.diag.report(
+            instruction, f"{what} ({self._place(access, place)}){m.diag.hint(lane)}", lane
+        )
 
     @staticmethod
     def _words(access: Access) -> Callable[[int], str]:

@@ -1,9 +1,10 @@
-"""The stretch between two barriers that all threads of a batch pass: the cheap case of races in shared memory.
+"""The stretch between two barriers that all threads of a batch pass: the cheap case of races in
+shared memory.
 
-Where nothing but such barriers orders accesses, a granule that one thread writes and another touches in one stretch
-is a race, in whatever order the two come. So accesses are only noted as they happen, and examined together when the
-barrier is reached. A stretch without writes costs nothing, and reads of places where no write fell are passed over by
-extents.
+Where nothing but such barriers orders accesses, a granule that one thread writes and another
+touches in one stretch is a race, in whatever order the two come. So accesses are only noted as they
+happen, and examined together when the barrier is reached. A stretch without writes costs nothing,
+and reads of places where no write fell are passed over by extents.
 """
 
 from __future__ import annotations
@@ -22,9 +23,21 @@ Report = Callable[["Noted", np.ndarray, np.ndarray, int, Instruction | None], No
 
 
 class Noted:
-    """One executed access: which granules of which lanes. `places`: of the access's lanes these, if not all."""
+    """One executed access: which granules of which lanes. `places`: of the access's lanes these, if
+    not all.
+    """
 
-    __slots__ = ("access", "first", "instruction", "kind", "lands", "lanes", "number", "places", "strength")
+    __slots__ = (
+        "access",
+        "first",
+        "instruction",
+        "kind",
+        "lands",
+        "lanes",
+        "number",
+        "places",
+        "strength",
+    )
 
     def __init__(
         self,
@@ -59,19 +72,30 @@ class Noted:
 class Interval:
     """Who writes each granule in the present stretch, once it has ended."""
 
-    def __init__(self, total: int, shift: int, report: Report, note_volatile: Callable[[Noted], None]) -> None:
-        """`report` is told of an access, its granules, which of them clash, with whom, and at what instruction."""
-        self.total, self.shift, self.report, self.note_volatile = total, shift, report, note_volatile
+    def __init__(
+        self, total: int, shift: int, report: Report, note_volatile: Callable[[Noted], None]
+    ) -> None:
+        """`report` is told of an access, its granules, which of them clash, with whom, and at what
+        instruction.
+        """
+        self.total, self.shift, self.report, self.note_volatile = (
+            total,
+            shift,
+            report,
+            note_volatile,
+        )
         self.owner = np.full(total, NONE, np.int32)
         self.strong: np.ndarray | None = None  # who writes by atomic operations and the like
-        self.unswapped: np.ndarray | None = None  # written by strong accesses other than compare-and-swap
+        # written by strong accesses other than compare-and-swap
+        self.unswapped: np.ndarray | None = None
 
     def examine(self, noted: list[Noted]) -> None:
         """Examine the accesses of a stretch."""
         writes = [event for event in noted if event.writes]
         if not writes:
             return
-        for event in writes:  # plain ones first: with these, strong ones race, but not with each other
+        # plain ones first: with these, strong ones race, but not with each other
+        for event in writes:
             if event.strength == PLAIN:
                 self._plain_write(event, writes)
         for event in writes:
@@ -88,7 +112,11 @@ class Interval:
         for event in writes:
             for g in event.indices(self.shift):
                 self.owner[g] = NONE
-                if event.strength != PLAIN and self.strong is not None and self.unswapped is not None:
+                if (
+                    event.strength != PLAIN
+                    and self.strong is not None
+                    and self.unswapped is not None
+                ):
                     self.strong[g], self.unswapped[g] = NONE, False
 
     def _plain_write(self, event: Noted, writes: list[Noted]) -> None:
@@ -106,7 +134,10 @@ class Interval:
 
     def _strong_write(self, event: Noted, writes: list[Noted]) -> None:
         if self.strong is None or self.unswapped is None:
-            self.strong, self.unswapped = np.full(self.total, NONE, np.int32), np.zeros(self.total, bool)
+            self.strong, self.unswapped = (
+                np.full(self.total, NONE, np.int32),
+                np.zeros(self.total, bool),
+            )
         lanes = event.lanes
         for g in event.indices(self.shift):
             before = self.owner.take(g)
@@ -141,7 +172,14 @@ class Interval:
                 elif np.count_nonzero(clash := clash & self.unswapped.take(g)):
                     self._clash(event, g, clash, writer, writes)
 
-    def _clash(self, event: Noted, g: np.ndarray, clash: np.ndarray, others: np.ndarray, writes: list[Noted]) -> None:
+    def _clash(
+        self,
+        event: Noted,
+        g: np.ndarray,
+        clash: np.ndarray,
+        others: np.ndarray,
+        writes: list[Noted],
+    ) -> None:
         """A race with who is noted in `others`; MANY: with whichever thread is found."""
         place = int(np.flatnonzero(clash)[0])
         granule, other = int(g[place]), int(others[place])
@@ -150,8 +188,16 @@ class Interval:
             if candidate is event and len(writes) > 1:
                 continue
             lanes = candidate.lanes
-            found = [lanes[np.flatnonzero(h == granule) % len(lanes)] for h in candidate.indices(self.shift)]
-            there = [lane for part in found for lane in part.tolist() if lane == other or (other < 0 and lane != own)]
+            found = [
+                lanes[np.flatnonzero(h == granule) % len(lanes)]
+                for h in candidate.indices(self.shift)
+            ]
+            there = [
+                lane
+                for part in found
+                for lane in part.tolist()
+                if lane == other or (other < 0 and lane != own)
+            ]
             if there:
                 self.report(event, g, clash, there[0], candidate.instruction)
                 return

@@ -1,4 +1,5 @@
-"""Tensor maps that threads change in global memory: the tensormap proxy sees that only after its own fences (PTX ISA
+"""Tensor maps that threads change in global memory: the tensormap proxy sees that only after its
+own fences (PTX ISA
 9.7.13.4): a release by who changed it, or after that, and then an acquire by who uses it."""
 
 from __future__ import annotations
@@ -30,8 +31,12 @@ class TensorMaps:
         self.machine, self.order = machine, order
         self.changes: dict[int, Change] = {}
 
-    def changed(self, address: int, lane: int, instruction: Instruction, released: bool = False) -> None:
-        """A lane changes the map at a global address; `released`: by a copy that is a release fence itself."""
+    def changed(
+        self, address: int, lane: int, instruction: Instruction, released: bool = False
+    ) -> None:
+        """A lane changes the map at a global address; `released`: by a copy that is a release fence
+        itself.
+        """
         thread = int(self.machine.state.thread_numbers[lane])
         change = self.changes[address] = Change(instruction, thread, self.order.now)
         self.order.examine()
@@ -40,11 +45,15 @@ class TensorMaps:
             change.released.append((thread, self.order.now))
 
     def release(self, threads: np.ndarray) -> None:
-        """Threads execute a fence that shows the changes that they know of to the tensormap proxy."""
+        """Threads execute a fence that shows the changes that they know of to the tensormap
+        proxy.
+        """
         for lane in np.flatnonzero(threads).tolist():
             for change in self.changes.values():
                 if self._knows(lane, change.thread, change.time):
-                    change.released.append((int(self.machine.state.thread_numbers[lane]), self.order.now))
+                    change.released.append(
+                        (int(self.machine.state.thread_numbers[lane]), self.order.now)
+                    )
         self.order.examine()
         self.order.tick()
 
@@ -75,4 +84,6 @@ class TensorMaps:
         state = self.machine.state
         if thread // 32 == int(state.thread_numbers[lane]) // 32:
             return True
-        return bool(self.order.before_across(np.array([lane]), np.array([thread]), np.array([time]))[0])
+        return bool(
+            self.order.before_across(np.array([lane]), np.array([thread]), np.array([time]))[0]
+        )

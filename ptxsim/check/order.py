@@ -1,24 +1,28 @@
-"""What comes before what: one happens-before relation over the threads, warps and asynchronous readers of a grid.
+"""What comes before what: one happens-before relation over the threads, warps and asynchronous
+readers of a grid.
 
-Each warp has a vector clock (FastTrack, Flanagan and Freund, 2009): until when what each thread did comes before what
-the warp does next. There is one time for all, `now`, which goes on at every edge; an access is an agent and a time, its
-epoch. An edge is something that CUDA itself calls order, never the order in which the emulator happened to run:
+Each warp has a vector clock (FastTrack, Flanagan and Freund, 2009): until when what each thread did
+comes before what the warp does next. There is one time for all, `now`, which goes on at every edge;
+an access is an agent and a time, its epoch. An edge is something that CUDA itself calls order,
+never the order in which the emulator happened to run:
 
-- A barrier of a block, or of a part of one, joins what its threads know, and what they did; so does a warp's.
-- An arrival at an mbarrier, or at a cluster's barrier, leaves there what the thread knows and did, and who sees the
-  phase end takes it. A relaxed arrival leaves only what a fence came after.
-- A strong store or atomic leaves something at the flag that it writes, and a strong load takes it: see flags.py.
-- A bulk copy writes for its mbarrier, and a bulk store or wgmma reads for its warp: agents of their own, of which a
-  warp knows once it has seen the phase end, or waited for the group.
+- A barrier of a block, or of a part of one, joins what its threads know, and what they did; so does
+  a warp's.
+- An arrival at an mbarrier, or at a cluster's barrier, leaves there what the thread knows and did,
+  and who sees the phase end takes it. A relaxed arrival leaves only what a fence came after.
+- A strong store or atomic leaves something at the flag that it writes, and a strong load takes it:
+  see flags.py.
+- A bulk copy writes for its mbarrier, and a bulk store or wgmma reads for its warp: agents of their
+  own, of which a warp knows once it has seen the phase end, or waited for the group.
 - A proxy fence shows what is known to the asynchronous proxy. Launches are ordered as a whole.
 
 What one lane learns its warp knows; what a lane did its warp knows after a barrier of the warp.
 
-Of barriers of whole blocks and warps alone a clock is no more than two numbers, when the block and the warp last passed
-one. Rows of clocks (`known`: a time for each agent of the cluster) are made when something else orders accesses. What
-is known of other clusters is a `Clock`. There are four planes: what comes before; of that, what a proxy fence came
-after; and what a fence came after, of any scope and of one beyond the block, which is all that a relaxed operation
-passes on.
+Of barriers of whole blocks and warps alone a clock is no more than two numbers, when the block and
+the warp last passed one. Rows of clocks (`known`: a time for each agent of the cluster) are made
+when something else orders accesses. What is known of other clusters is a `Clock`. There are four
+planes: what comes before; of that, what a proxy fence came after; and what a fence came after, of
+any scope and of one beyond the block, which is all that a relaxed operation passes on.
 """
 
 from __future__ import annotations
@@ -70,21 +74,28 @@ class Order:
         self.pending: Pending | None = None
         self.passed = np.zeros(len(state.blocks), np.int64)  # when each block last passed a barrier
         self.warp_passed = np.zeros(state.warps, np.int64)
-        self.acquired = np.zeros(state.warps, np.int64)  # when each warp last learnt something of other blocks
-        self.threads = state.cluster_lanes  # agents of a cluster: its threads, then for each warp one that reads for
-        self.warps = self.threads // WARP  # its wgmma and one that reads for its bulk stores, then mbarriers
+        # when each warp last learnt something of other blocks
+        self.acquired = np.zeros(state.warps, np.int64)
+        # agents of a cluster: its threads, then for each warp one that reads for
+        self.threads = state.cluster_lanes
+        # its wgmma and one that reads for its bulk stores, then mbarriers
+        self.warps = self.threads // WARP
         self.copiers = self.threads + 2 * self.warps
         self.width = self.copiers + OBJECTS
-        self.row_of = np.arange(state.lanes) // WARP * self.width  # where the row of each lane's warp begins
+        # where the row of each lane's warp begins
+        self.row_of = np.arange(state.lanes) // WARP * self.width
         self.known: np.ndarray | None = None  # [plane, warp, agent]
         self.objects: dict[int, int] = {}  # agents of mbarriers, by their place
         self.used: dict[int, int] = {}  # how many each cluster has
-        self.far: dict[int, Far] = {}  # of a warp, what it knows of other clusters, and what it learnt at flags
+        # of a warp, what it knows of other clusters, and what it learnt at flags
+        self.far: dict[int, Far] = {}
         self.news: set[int] = set()  # blocks of which a warp knows more than the others
-        self.left: dict[Hashable, Left] = {}  # by barrier; and, by ("over", which), of phases that ended
+        # by barrier; and, by ("over", which), of phases that ended
+        self.left: dict[Hashable, Left] = {}
         lane = np.arange(state.lanes)
         self.agent_of, self.warp_of = lane % self.threads, lane // WARP
-        self.block_of, self.column_of = lane // state.padded, self.agent_of // WARP  # its warp in its cluster
+        # its warp in its cluster
+        self.block_of, self.column_of = lane // state.padded, self.agent_of // WARP
         blocks = np.asarray(state.blocks)
         self.sorted = np.argsort(blocks, kind="stable")
         self.sorted_blocks = blocks[self.sorted]
@@ -98,7 +109,9 @@ class Order:
     # agents
 
     def lanes_of(self, threads: np.ndarray) -> np.ndarray:
-        """The lanes of the batch that threads, by their number in the grid, have; -1 where they run no more."""
+        """The lanes of the batch that threads, by their number in the grid, have; -1 where they run
+        no more.
+        """
         padded = self.state.padded
         block = threads // padded
         place = np.minimum(np.searchsorted(self.sorted_blocks, block), len(self.sorted_blocks) - 1)
@@ -106,7 +119,9 @@ class Order:
         return np.where(self.sorted_blocks[place] == block, lane, -1)
 
     def copier(self, at: int, part: int) -> int:
-        """The agent that writes for the mbarrier at a place; `part`: bytes of a cluster's shared memory."""
+        """The agent that writes for the mbarrier at a place; `part`: bytes of a cluster's shared
+        memory.
+        """
         found = self.objects.get(at)
         if found is None:
             known = self.rows()
@@ -120,14 +135,18 @@ class Order:
         return found
 
     def rows(self) -> np.ndarray:
-        """The rows of the batch's warps, made when they are first needed, of what barriers said until then."""
+        """The rows of the batch's warps, made when they are first needed, of what barriers said
+        until then.
+        """
         if self.known is None:
             state = self.state
             self.known = np.zeros((PLANES, state.warps, self.width), np.int32)
             self._pass(np.arange(len(state.blocks)), self.passed)
             synced = self.warp_passed[self.warp_of].astype(np.int32)
             known = self.known[GENERIC]
-            known[self.warp_of, self.agent_of] = np.maximum(known[self.warp_of, self.agent_of], synced)
+            known[self.warp_of, self.agent_of] = np.maximum(
+                known[self.warp_of, self.agent_of], synced
+            )
         return self.known
 
     def _pass(self, blocks: np.ndarray, times: np.ndarray | int) -> None:
@@ -153,8 +172,8 @@ class Order:
         return row
 
     def what_fences_show(self, lanes: np.ndarray, plane: int) -> np.ndarray:
-        """What relaxed operations of some lanes of a cluster pass on: what a fence came after, by its plane. Of a fence
-        of another lane these know as of what that did."""
+        """What relaxed operations of some lanes of a cluster pass on: what a fence came after, by
+        its plane. Of a fence of another lane these know as of what that did."""
         rows = self.what_warps_know(distinct(self.warp_of[lanes]))
         shown = np.minimum(rows[plane], rows[GENERIC]).max(axis=0)
         own = self.agent_of[lanes]
@@ -197,8 +216,12 @@ class Order:
         if self.pending is not None:
             self.pending.examine(everybody)
 
-    def barrier(self, done: np.ndarray | None = None, threads: np.ndarray | None = None, number: int = 0) -> None:
-        """Blocks pass a barrier: all of them, or those marked; `threads`: those that took part, if not all."""
+    def barrier(
+        self, done: np.ndarray | None = None, threads: np.ndarray | None = None, number: int = 0
+    ) -> None:
+        """Blocks pass a barrier: all of them, or those marked; `threads`: those that took part, if
+        not all.
+        """
         state = self.state
         whole = np.ones(len(state.blocks), bool) if done is None else done.copy()
         if done is not None and threads is not None:
@@ -207,7 +230,9 @@ class Order:
         self.examine(everybody=bool(whole.all()))
         if done is not None and threads is not None:
             for block in (done & ~whole).nonzero()[0].tolist():
-                self._partial(threads[self._lanes(block)].nonzero()[0] + block * state.padded, block, number)
+                self._partial(
+                    threads[self._lanes(block)].nonzero()[0] + block * state.padded, block, number
+                )
         self.passed[whole] = self.now
         self._pass(whole.nonzero()[0], self.now)
         if self.news:
@@ -260,8 +285,9 @@ class Order:
             self.release((block, number), lanes[self.block_of[lanes] == block])
 
     def release(self, key: Hashable, lanes: np.ndarray, relaxed: bool = False) -> None:
-        """Lanes of one cluster arrive at an mbarrier, or the cluster's barrier: what they did comes before what those
-        do who see its phase end; relaxed, only what came before a fence of theirs."""
+        """Lanes of one cluster arrive at an mbarrier, or the cluster's barrier: what they did comes
+        before what those do who see its phase end; relaxed, only what came before a fence of
+        theirs."""
         self.examine()
         warps = distinct(self.warp_of[lanes])
         if relaxed:
@@ -294,14 +320,18 @@ class Order:
             self.learn(distinct(self.warp_of[lanes]), left.row, left.far)
 
     def fence(self, threads: np.ndarray, beyond_block: bool) -> None:
-        """Threads execute a fence, of their block's scope or more: relaxed operations now pass on what they know."""
+        """Threads execute a fence, of their block's scope or more: relaxed operations now pass on
+        what they know.
+        """
         for plane in (FENCED_BLOCK, FENCED)[: 1 + beyond_block]:
             self._raise_plane(threads, plane)
         self.fences = True
         self.tick()
 
     def proxy_fence(self, threads: np.ndarray) -> None:
-        """Threads execute a proxy fence: it orders loads and stores before what bulk copies and wgmma do."""
+        """Threads execute a proxy fence: it orders loads and stores before what bulk copies and
+        wgmma do.
+        """
         self._raise_plane(threads, ASYNC)
         self.tick()
 
@@ -332,18 +362,22 @@ class Order:
     def before(
         self, lanes: np.ndarray, agents: np.ndarray | int, times: np.ndarray, plane: int = GENERIC
     ) -> np.ndarray:
-        """Return, for each lane, whether what an agent of its cluster did at a time comes before what it does now.
-        `agents`: one for each lane, or one for all."""
+        """Return, for each lane, whether what an agent of its cluster did at a time comes before
+        what it does now. `agents`: one for each lane, or one for all."""
         good = self.near(lanes, agents, times, plane)
         if self.far and not good.all():
             agents = np.broadcast_to(agents, lanes.shape)
             places = (~good & (agents < self.threads)).nonzero()[0]
             others = lanes[places] // self.threads * self.threads + agents[places]
-            good[places] = self._far(lanes[places], self.state.thread_numbers[others], times[places], plane)
+            good[places] = self._far(
+                lanes[places], self.state.thread_numbers[others], times[places], plane
+            )
         return good
 
     def before_warp(self, lanes: np.ndarray, warp: int, times: np.ndarray) -> np.ndarray:
-        """Whether what all threads of a warp of the cluster did up to a time is known to come before; fewer may."""
+        """Whether what all threads of a warp of the cluster did up to a time is known to come
+        before; fewer may.
+        """
         warps = self.warp_of.take(lanes)
         if self.known is None:
             return self.near(lanes, np.full(len(lanes), warp * WARP), times, GENERIC)
@@ -368,17 +402,27 @@ class Order:
             good[places] = self._far(lanes[places], threads[places], times[places], plane)
         return good
 
-    def near(self, lanes: np.ndarray, agents: np.ndarray | int, times: np.ndarray, plane: int = GENERIC) -> np.ndarray:
-        """As `before`, as far as the rows of the cluster, or barriers of the block and warp, say."""
+    def near(
+        self, lanes: np.ndarray, agents: np.ndarray | int, times: np.ndarray, plane: int = GENERIC
+    ) -> np.ndarray:
+        """As `before`, as far as the rows of the cluster, or barriers of the block and warp,
+        say.
+        """
         if self.known is not None:
             return times <= self.known[plane].reshape(-1).take(self.row_of.take(lanes) + agents)
         if plane != GENERIC:
             return np.zeros(len(lanes), bool)
         own, padded = self.agent_of.take(lanes), self.state.padded
-        good = (own // padded == agents // padded) & (times <= self.passed.take(self.block_of.take(lanes)))
-        return good | (own // WARP == agents // WARP) & (times <= self.warp_passed.take(self.warp_of.take(lanes)))
+        good = (own // padded == agents // padded) & (
+            times <= self.passed.take(self.block_of.take(lanes))
+        )
+        return good | (own // WARP == agents // WARP) & (
+            times <= self.warp_passed.take(self.warp_of.take(lanes))
+        )
 
-    def _far(self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int) -> np.ndarray:
+    def _far(
+        self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int
+    ) -> np.ndarray:
         good, warps = np.zeros(len(lanes), bool), self.warp_of[lanes]
         held: dict[int, tuple[Clock, list[int]]] = {}  # clocks, each with the warps that have it
         for warp in distinct(warps).tolist():

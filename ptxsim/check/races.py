@@ -1,12 +1,14 @@
-"""Shadow memory: who wrote each granule last, and when. Two accesses of a granule by different agents, of which one
-writes, race unless one comes before the other (order.py).
+"""Shadow memory: who wrote each granule last, and when. Two accesses of a granule by different
+agents, of which one writes, race unless one comes before the other (order.py).
 
-A granule is as large as the smallest access of the program. Its last write is one number: in the upper half the agent
-plus one, in the lower half an event, which is an instruction, a time and a strength.
+A granule is as large as the smallest access of the program. Its last write is one number: in the
+upper half the agent plus one, in the lower half an event, which is an instruction, a time and a
+strength.
 
-Atomic operations and volatile, relaxed, release and acquire accesses are strong: they do not race with each other, but
-with plain accesses. A plain read does not race with a compare-and-swap: loops begin with one, and the swap finds out if
-it was late. Threads that store one value to one place with one instruction do no harm.
+Atomic operations and volatile, relaxed, release and acquire accesses are strong: they do not race
+with each other, but with plain accesses. A plain read does not race with a compare-and-swap: loops
+begin with one, and the swap finds out if it was late. Threads that store one value to one place
+with one instruction do no harm.
 """
 
 from __future__ import annotations
@@ -22,10 +24,17 @@ from .flags import Flags
 from .order import Order
 
 BULK = 16  # granules a thread: more have only bulk copies, of one thread
-PLAIN, STRONG, SWAP = 0, 1, 2  # how an access behaves to others: strong ones do not race with each other
+# how an access behaves to others: strong ones do not race with each other
+PLAIN, STRONG, SWAP = 0, 1, 2
 HALF, LOW = 32, (1 << 32) - 1
 WRITES = ("st", "st_ordered", "atom")
-VERBS = {"ld": "reads", "ld_ordered": "reads", "ldmatrix": "reads", "async_ld": "reads", "atom": "changes"}
+VERBS = {
+    "ld": "reads",
+    "ld_ordered": "reads",
+    "ldmatrix": "reads",
+    "async_ld": "reads",
+    "atom": "changes",
+}
 
 
 def strength(instruction: Instruction, kind: str) -> int:
@@ -36,7 +45,9 @@ def strength(instruction: Instruction, kind: str) -> int:
 
 
 def granules(base: np.ndarray, first: int, number: int) -> Iterator[np.ndarray]:
-    """The granules of an access, `number` a thread: an array for each of its width, or one for all of a bulk copy's."""
+    """The granules of an access, `number` a thread: an array for each of its width, or one for all
+    of a bulk copy's.
+    """
     if len(base) == 1 and number > BULK:
         yield base[0] + np.arange(first, first + number)
         return
@@ -60,15 +71,17 @@ def same_values(access: Access, g: np.ndarray, kind: str = "st") -> bool:
 
 
 class Reads:
-    """The last reads of a memory by each of some readers: events by reader and granule, for those who read at all; and,
-    where a reader is a warp, the lanes that did."""
+    """The last reads of a memory by each of some readers: events by reader and granule, for those
+    who read at all; and, where a reader is a warp, the lanes that did."""
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.events: dict[int, np.ndarray] = {}
         self.lanes: dict[int, np.ndarray] = {}
 
-    def note(self, readers: np.ndarray, g: np.ndarray, event: int, bits: np.ndarray | None = None) -> None:
+    def note(
+        self, readers: np.ndarray, g: np.ndarray, event: int, bits: np.ndarray | None = None
+    ) -> None:
         """Readers, one for each granule, read; `bits`: their lanes."""
         readers = readers.astype(np.int16)
         first = int(readers[0])
@@ -80,7 +93,9 @@ class Reads:
             ends = [*(np.diff(readers).nonzero()[0] + 1).tolist(), len(readers)]
         start = 0
         for end in ends:
-            self.note_one(int(readers[start]), g[start:end], event, None if bits is None else bits[start:end])
+            self.note_one(
+                int(readers[start]), g[start:end], event, None if bits is None else bits[start:end]
+            )
             start = end
 
     def note_one(self, reader: int, g: np.ndarray, event: int, bits: np.ndarray | None) -> None:
@@ -115,7 +130,8 @@ class Shadow:
         self.machine, self.order, self.flags = machine, order, flags
         self.size, self.shift = size, SHIFT[size]
         self.writes = zeros(total >> self.shift, np.int64)
-        self.events: list[tuple[Instruction, int, int]] = [(machine.program.code[0], 0, 0)]  # the first is nobody's
+        # the first is nobody's
+        self.events: list[tuple[Instruction, int, int]] = [(machine.program.code[0], 0, 0)]
         self.times, self.strengths = np.zeros(64, np.int32), np.zeros(64, np.int8)
 
     def event(self, instruction: Instruction, strong: int) -> int:
@@ -134,9 +150,13 @@ class Shadow:
         return self.machine.diag.where(self.events[event][0])
 
     def first_granule(self, access: Access) -> int:
-        """What is added to an address as a number of granules, so that it is the first of the access."""
+        """What is added to an address as a number of granules, so that it is the first of the
+        access.
+        """
         return (access.where.low_bits & (self.size - 1)) + access.offset >> self.shift
 
     def granules_of(self, access: Access, width: int) -> Iterator[np.ndarray]:
         """The granules of an access of `width` bytes a lane."""
-        return granules(access.where.index(self.shift), self.first_granule(access), max(1, width >> self.shift))
+        return granules(
+            access.where.index(self.shift), self.first_granule(access), max(1, width >> self.shift)
+        )

@@ -1,12 +1,14 @@
 """Watches shared memory: races, reads of what nobody wrote, and of copies that are still under way.
 
-Besides the last write of a granule (races.py) the last read of each warp is kept, with its lanes, and of each warp's
-wgmma and bulk stores. Where nothing but order matters, accesses are noted as they happen, and examined when the next
-edge changes the clocks: one by one, or, between two barriers of whole blocks, all together (intervals.py).
+Besides the last write of a granule (races.py) the last read of each warp is kept, with its lanes,
+and of each warp's wgmma and bulk stores. Where nothing but order matters, accesses are noted as
+they happen, and examined when the next edge changes the clocks: one by one, or, between two
+barriers of whole blocks, all together (intervals.py).
 
-What stores and atomics wrote (the generic proxy) and bulk copies or wgmma read or overwrite (the asynchronous proxy)
-needs a fence.proxy.async between, by the writer or by a thread that comes after it. Of one cause there is one line: of
-a copy that was not waited for, what else follows from that is not reported, too.
+What stores and atomics wrote (the generic proxy) and bulk copies or wgmma read or overwrite (the
+asynchronous proxy) needs a fence.proxy.async between, by the writer or by a thread that comes after
+it. Of one cause there is one line: of a copy that was not waited for, what else follows from that
+is not reported, too.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ class SharedMemory(Shadow):
     """The shadow of the shared memory of a batch."""
 
     def __init__(self, machine: Batch, order: Order, flags: Flags, beyond_barriers: bool) -> None:
-        """`beyond_barriers`: whether accesses that a barrier of the block orders may race all the same: with another
-        block of the cluster, or for want of a proxy fence."""
+        """`beyond_barriers`: whether accesses that a barrier of the block orders may race all the
+        same: with another block of the cluster, or for want of a proxy fence."""
         m, self.beyond_barriers = machine, beyond_barriers
         space = m.memory.spaces["shared"]
         super().__init__(m, order, flags, m.memory.granule, len(space.data))
@@ -46,7 +48,8 @@ class SharedMemory(Shadow):
         self.written = np.zeros(total, bool)
         own = m.memory.own_shared
         outside = self.written.reshape(len(m.state.blocks), -1)
-        outside[:, : own[0] >> self.shift] = outside[:, own[1] >> self.shift :] = True  # the system has zeroed its part
+        # the system has zeroed its part
+        outside[:, : own[0] >> self.shift] = outside[:, own[1] >> self.shift :] = True
         self.all_written = not self.watch_unwritten
         self.under_way = np.zeros(total, np.int32)  # the event of the copy that is to land there,
         self.copier = np.zeros(total, np.int32)  # and its lane
@@ -75,7 +78,14 @@ class SharedMemory(Shadow):
         if kind == "cp_async":
             return
         lanes = self.all_lanes if access.lanes is None else access.lanes
-        noted = Noted(access, self.first_granule(access), max(1, width >> self.shift), lanes, instruction, kind)
+        noted = Noted(
+            access,
+            self.first_granule(access),
+            max(1, width >> self.shift),
+            lanes,
+            instruction,
+            kind,
+        )
         if kind == "ldmatrix" or (kind == "ld" and width == 16):
             self.boxes.read(access, instruction)
         released = False
@@ -93,10 +103,22 @@ class SharedMemory(Shadow):
             self.order.tick()
 
     def async_read(
-        self, access: Access, lanes: np.ndarray, width: int, instruction: Instruction, readers: np.ndarray | None = None
+        self,
+        access: Access,
+        lanes: np.ndarray,
+        width: int,
+        instruction: Instruction,
+        readers: np.ndarray | None = None,
     ) -> int:
         """A wgmma or bulk copy reads for these lanes, or for the warps `readers`. The time."""
-        noted = Noted(access, self.first_granule(access), max(1, width >> self.shift), lanes, instruction, "async_ld")
+        noted = Noted(
+            access,
+            self.first_granule(access),
+            max(1, width >> self.shift),
+            lanes,
+            instruction,
+            "async_ld",
+        )
         if not (self.copies and self._require_landed(noted)) and not self.all_written:
             self._require_written(noted)
         g, who = self._at_once(noted)
@@ -104,7 +126,9 @@ class SharedMemory(Shadow):
             if not self._after_write(g, who, noted):
                 self._fenced(g, who, noted)
             reader = who // WARP if readers is None else readers
-            column = (0 if instruction.opcode == "wgmma" else self.order.warps) + reader % self.order.warps
+            column = (
+                0 if instruction.opcode == "wgmma" else self.order.warps
+            ) + reader % self.order.warps
             self.async_reads.note(column, g, self.event(instruction, PLAIN))
         time = self.order.now
         self.order.tick()
@@ -114,7 +138,9 @@ class SharedMemory(Shadow):
         """All granules of an access in one array, and their lanes."""
         parts = list(noted.indices(self.shift))
         g = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return g, lanes_of(g, noted.lanes if len(parts) == 1 else np.concatenate([noted.lanes] * len(parts)))
+        return g, lanes_of(
+            g, noted.lanes if len(parts) == 1 else np.concatenate([noted.lanes] * len(parts))
+        )
 
     def _require_written(self, noted: Noted) -> None:
         """Addresses that were seen to be written before stay written."""
@@ -129,7 +155,9 @@ class SharedMemory(Shadow):
                 good = self.written.take(g)
                 if np.count_nonzero(good) != len(good):
                     who = lanes_of(g, noted.lanes)
-                    self.fault(noted.instruction, g, who, ~good, "read of shared memory that nobody wrote")
+                    self.fault(
+                        noted.instruction, g, who, ~good, "read of shared memory that nobody wrote"
+                    )
         if noted.kind in WRITES:
             for g in noted.indices(self.shift):
                 self.written[g] = True
@@ -141,7 +169,9 @@ class SharedMemory(Shadow):
         if not any(np.count_nonzero(part) for part in bad):
             return True
         masks = of_granules(bad, self.size, noted.number << self.shift, noted.instruction)
-        self.machine.events.defined.read(noted.access, noted.instruction, masks, "shared", self._place)
+        self.machine.events.defined.read(
+            noted.access, noted.instruction, masks, "shared", self._place
+        )
         return False
 
     def _place(self, at: int) -> str:
@@ -162,7 +192,13 @@ class SharedMemory(Shadow):
         at = f", at {self.at(event)}," if signals else ""
         what = "read before the wait" if noted.kind in READS else "write"
         self.early.add(instruction)
-        self.fault(noted.instruction, g, who, began != 0, f"{what}: {name}{at} to there has not been waited for")
+        self.fault(
+            noted.instruction,
+            g,
+            who,
+            began != 0,
+            f"{what}: {name}{at} to there has not been waited for",
+        )
         return True
 
     # races
@@ -184,7 +220,9 @@ class SharedMemory(Shadow):
         self.examine(everybody=True)
 
     def _settle(self, noted: Noted) -> None:
-        """Compare an access with the last write and the last reads of its granules, and put it in their place."""
+        """Compare an access with the last write and the last reads of its granules, and put it in
+        their place.
+        """
         if noted.kind == "cp_async" and self.watch_races:
             g, who = self._at_once(noted)
             if noted.lands:
@@ -198,7 +236,9 @@ class SharedMemory(Shadow):
             if self.watch_races:
                 self._after_write(g, who, noted)
                 if noted.strength == PLAIN:
-                    self._read(g, who, self.event(noted.instruction, PLAIN), noted.lanes is self.all_lanes)
+                    self._read(
+                        g, who, self.event(noted.instruction, PLAIN), noted.lanes is self.all_lanes
+                    )
             return
         for g in noted.indices(self.shift):
             who = lanes_of(g, noted.lanes)
@@ -210,7 +250,9 @@ class SharedMemory(Shadow):
                 self._write(g, who, noted)
 
     def _after_write(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> bool:
-        """An access comes after the last write of its granules, or else is a fault: whether it is."""
+        """An access comes after the last write of its granules, or else is a fault: whether it
+        is.
+        """
         old = self.writes.take(g)
         if not np.count_nonzero(old):
             return False
@@ -225,9 +267,13 @@ class SharedMemory(Shadow):
             bad &= self.strengths.take(events[places]) != SWAP
         places = places[bad]
         if len(places):
-            places = places[~self.order.before(who[places], agents[places], self.times[events[places]])]
+            places = places[
+                ~self.order.before(who[places], agents[places], self.times[events[places]])
+            ]
         if len(places) and self.early:
-            places = np.array([p for p in places if self.events[int(events[p])][0] not in self.early], np.intp)
+            places = np.array(
+                [p for p in places if self.events[int(events[p])][0] not in self.early], np.intp
+            )
         if not len(places):
             return False
         first = int(places[0])
@@ -235,14 +281,20 @@ class SharedMemory(Shadow):
         by = self._agent_name(int(agents[first]), int(who[first]))
         if copied:
             by = _copy_name(self.events[int(events[first])][0])
-        lacks = "before this thread sees its mbarrier's phase end" if copied else "without a barrier between"
+        lacks = (
+            "before this thread sees its mbarrier's phase end"
+            if copied
+            else "without a barrier between"
+        )
         verb = VERBS.get(noted.kind, "writes")
         what = f"race: {verb} what {by} writes at {self.at(int(events[first]))}, {lacks}"
         self.fault(noted.instruction, g, who, marked(places, len(g)), what)
         return True
 
     def _fenced(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
-        """What the asynchronous proxy reads or overwrites is written by itself, or before a proxy fence."""
+        """What the asynchronous proxy reads or overwrites is written by itself, or before a proxy
+        fence.
+        """
         old = self.writes.take(g)
         places = ((old != 0) & ((old >> HALF) - 1 < self.order.copiers)).nonzero()[0]
         if not len(places):
@@ -274,8 +326,12 @@ class SharedMemory(Shadow):
             here = events.nonzero()[0]
             self._after_async(g[here], who[here], events[here], reader, noted)
 
-    def _after_readers(self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, warp: int, noted: Noted) -> None:
-        """Reads of a warp: where not all of its threads are known to come before, those that read are looked at."""
+    def _after_readers(
+        self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, warp: int, noted: Noted
+    ) -> None:
+        """Reads of a warp: where not all of its threads are known to come before, those that read
+        are looked at.
+        """
         when = self.times[events]
         late = (~self.order.before_warp(lanes, warp, when)).nonzero()[0]
         if not len(late):
@@ -287,7 +343,9 @@ class SharedMemory(Shadow):
             wrong = (mask >> np.uint32(bit) & np.uint32(1)).astype(bool) & (own != reader)
             places = wrong.nonzero()[0]
             if len(places):
-                places = places[~self.order.before(lanes[places], np.full(len(places), reader), when[places])]
+                places = places[
+                    ~self.order.before(lanes[places], np.full(len(places), reader), when[places])
+                ]
             if len(places):
                 first = int(places[0])
                 by = self._agent_name(reader, int(lanes[first]))
@@ -296,8 +354,12 @@ class SharedMemory(Shadow):
                 self.fault(noted.instruction, g, lanes, marked(places, len(g)), what)
                 return
 
-    def _after_async(self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, column: int, noted: Noted) -> None:
-        """The source of a bulk store or wgmma must not change while it is read, or without order after that."""
+    def _after_async(
+        self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, column: int, noted: Noted
+    ) -> None:
+        """The source of a bulk store or wgmma must not change while it is read, or without order
+        after that.
+        """
         order, when = self.order, self.times[events]
         agent = order.threads + column
         bad = (~order.before(lanes, agent, when)).nonzero()[0]
@@ -311,7 +373,9 @@ class SharedMemory(Shadow):
         if over:
             what = f"race: writes what {reading.opcode} at {at} has read, without a barrier after its wait_group"
         else:
-            wait = "wgmma.wait_group" if reading.opcode == "wgmma" else "cp.async.bulk.wait_group.read"
+            wait = (
+                "wgmma.wait_group" if reading.opcode == "wgmma" else "cp.async.bulk.wait_group.read"
+            )
             what = f"writes what {reading.name.split('.global')[0]} at {at} may still read: no {wait} between"
         self.fault(noted.instruction, g, lanes, marked(bad, len(g)), what)
 
@@ -342,7 +406,9 @@ class SharedMemory(Shadow):
             clash = after != agents
             if np.count_nonzero(clash) and not same_values(noted.access, g, noted.kind):
                 by = self._agent_name(int(after[clash][0]), int(who[clash][0]))
-                what = f"race: writes what {by} writes at {self.at(event)}, without a barrier between"
+                what = (
+                    f"race: writes what {by} writes at {self.at(event)}, without a barrier between"
+                )
                 self.fault(noted.instruction, g, who, clash, what)
 
     # copies and stores
@@ -402,7 +468,9 @@ class SharedMemory(Shadow):
         row = np.zeros((PLANES, order.width), np.int32)
         row[:, agent] = order.now
         if copy.source_time is not None:  # the copy has read its source, too
-            row[0, order.threads + order.warps + distinct(lanes // WARP) % order.warps] = copy.source_time
+            row[0, order.threads + order.warps + distinct(lanes // WARP) % order.warps] = (
+                copy.source_time
+            )
         order.leave(at, row)
         order.tick()
 
@@ -413,10 +481,14 @@ class SharedMemory(Shadow):
     def store_ends(self, store: Store) -> None:
         """The thread of a bulk store waited until its source had been read."""
         order, warp = self.order, store.lane // WARP
-        order.reading_ends(np.array([warp]), order.threads + order.warps + warp % order.warps, store.time)
+        order.reading_ends(
+            np.array([warp]), order.threads + order.warps + warp % order.warps, store.time
+        )
 
     def reading_ends(self, warps: np.ndarray, reader: int, time: int) -> None:
-        """Warps know that what the wgmma of a warp, `reader`, began to read up to some time is over."""
+        """Warps know that what the wgmma of a warp, `reader`, began to read up to some time is
+        over.
+        """
         self.order.reading_ends(warps, self.order.threads + reader % self.order.warps, time)
 
     # mbarriers
@@ -426,14 +498,18 @@ class SharedMemory(Shadow):
         self.made[at] = lane, self.event(instruction, PLAIN), False
 
     def init_fence(self, threads: np.ndarray) -> None:
-        """Threads execute a fence that makes the mbarriers they initialised visible to other proxies and blocks."""
+        """Threads execute a fence that makes the mbarriers they initialised visible to other
+        proxies and blocks.
+        """
         self.made = {
-            at: (lane, event, fenced or bool(threads[lane])) for at, (lane, event, fenced) in self.made.items()
+            at: (lane, event, fenced or bool(threads[lane]))
+            for at, (lane, event, fenced) in self.made.items()
         }
 
     def _require_fenced_init(self, at: int, lane: int, instruction: Instruction) -> None:
-        """A copy signals an mbarrier, whose initialisation must come before: for st.async in the order of threads, for
-        a bulk copy by a fence, too, which shows it to the asynchronous proxy."""
+        """A copy signals an mbarrier, whose initialisation must come before: for st.async in the
+        order of threads, for a bulk copy by a fence, too, which shows it to the asynchronous
+        proxy."""
         if instruction.opcode == "st":
             self._require_init(at, lane, instruction)
             return
@@ -452,7 +528,8 @@ class SharedMemory(Shadow):
         if "tensor" in instruction.modifiers:
             m.diag.report(instruction, what, lane)
         else:
-            m.diag.note(f"{m.diag.where(instruction)}: {what}")  # CUDA's own memcpy_async does without, too
+            # CUDA's own memcpy_async does without, too
+            m.diag.note(f"{m.diag.where(instruction)}: {what}")
 
     def _require_init(self, at: int, lane: int, instruction: Instruction) -> None:
         """The initialisation of an mbarrier comes before what a lane does."""
@@ -462,7 +539,10 @@ class SharedMemory(Shadow):
         if at in self.made:
             maker, event, _ = self.made[at]
             agent = maker % self.order.threads
-            if maker == lane or self.order.before(np.array([lane]), np.array([agent]), self.times[[event]])[0]:
+            if (
+                maker == lane
+                or self.order.before(np.array([lane]), np.array([agent]), self.times[[event]])[0]
+            ):
                 return
             what = f"signals an mbarrier that {self._agent_name(agent, lane)} initialises at {self.at(event)}"
             what += ", without a barrier between"
@@ -471,8 +551,8 @@ class SharedMemory(Shadow):
     # blocks of a cluster end
 
     def _reach(self, g: np.ndarray, who: np.ndarray, noted: Noted, lasts: bool = True) -> None:
-        """Other blocks whose shared memory is accessed must not have ended; note when, but not of a copy, which
-        somebody there waits for."""
+        """Other blocks whose shared memory is accessed must not have ended; note when, but not of a
+        copy, which somebody there waits for."""
         if self.machine.state.cluster_size == 1:
             return
         blocks, own = g // self.of_block, self.machine.state.block_of[who]
@@ -480,13 +560,21 @@ class SharedMemory(Shadow):
         if other.any():
             over = other & self.ended[blocks]
             if over.any():
-                self.fault(noted.instruction, g, who, over, "accesses shared memory of a block that has ended")
+                self.fault(
+                    noted.instruction,
+                    g,
+                    who,
+                    over,
+                    "accesses shared memory of a block that has ended",
+                )
             if lasts:
                 event = self.event(noted.instruction, noted.strength)
                 self.remote[blocks[other], who[other] % self.order.threads] = event
 
     def block_ends(self, block: int, lane: int) -> None:
-        """The last thread of a block (the lane's) ends: nothing may still come to its shared memory."""
+        """The last thread of a block (the lane's) ends: nothing may still come to its shared
+        memory.
+        """
         m, order = self.machine, self.order
         self.ended[block] = True
         if self.watch_races:
@@ -524,14 +612,25 @@ class SharedMemory(Shadow):
             )
 
     def _clash(
-        self, noted: Noted, g: np.ndarray, clash: np.ndarray, other: int, instruction: Instruction | None
+        self,
+        noted: Noted,
+        g: np.ndarray,
+        clash: np.ndarray,
+        other: int,
+        instruction: Instruction | None,
     ) -> None:
         """Two accesses of one stretch between barriers race."""
         if instruction in self.early:
             return
         state = self.machine.state
-        thread = f"thread {state.thread_index(int(state.thread_of[other]))}" if other >= 0 else "another thread"
-        where = f"at {self.machine.diag.where(instruction)}" if instruction is not None else "elsewhere"
+        thread = (
+            f"thread {state.thread_index(int(state.thread_of[other]))}"
+            if other >= 0
+            else "another thread"
+        )
+        where = (
+            f"at {self.machine.diag.where(instruction)}" if instruction is not None else "elsewhere"
+        )
         verb = VERBS.get(noted.kind, "writes")
         what = f"race: {verb} what {thread} writes {where}, without a barrier between"
         self.fault(noted.instruction, g, noted.lanes, clash, what)
@@ -546,14 +645,20 @@ class SharedMemory(Shadow):
         same = m.state.block_of[other] == m.state.block_of[lane]
         return thread if same else f"block {m.state.block_index(other)}, {thread}"
 
-    def fault(self, instruction: Instruction, g: np.ndarray, who: np.ndarray, bad: np.ndarray, what: str) -> None:
+    def fault(
+        self, instruction: Instruction, g: np.ndarray, who: np.ndarray, bad: np.ndarray, what: str
+    ) -> None:
         """Report an access of shared memory whose granules `bad` are wrong."""
         m = self.machine
         place = int(bad.nonzero()[0][0])
         lane = int(who[min(place, len(who) - 1)])
         at = (int(g[place]) % self.of_block) << self.shift
         of = int(g[place]) // self.of_block
-        block = "" if of == m.state.block_of[lane] else f", of block {m.state.block_place(int(m.state.blocks[of]))}"
+        block = (
+            ""
+            if of == m.state.block_of[lane]
+            else f", of block {m.state.block_place(int(m.state.blocks[of]))}"
+        )
         hint = m.diag.hint(lane) if what.startswith("race") else ""
         what = f"{what} (shared address 0x{at:x}{m.diag.in_shared(at)}{block}){hint}"
         m.diag.report(instruction, what, lane, int(np.count_nonzero(bad)))

@@ -1,4 +1,6 @@
-"""What ends a loop that waits for a flag: the comparison of the value that it reads, where that decides alone."""
+"""What ends a loop that waits for a flag: the comparison of the value that it reads, where that
+decides alone.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,14 @@ def unseen(program: Program) -> set[int]:
 
 
 def conditions(
-    operands: Operands, program: Program, loops: Mapping[int, Instruction], rounds: Mapping[int, int]
+    operands: Operands,
+    program: Program,
+    loops: Mapping[int, Instruction],
+    rounds: Mapping[int, int],
 ) -> dict[int, Condition]:
-    """By the place of a load or atomic on which a loop waits: what tells of a value whether it is one of those for
-    which the comparison in the loop holds. `loops` and `rounds`: as in polling.py."""
+    """By the place of a load or atomic on which a loop waits: what tells of a value whether it is
+    one of those for which the comparison in the loop holds. `loops` and `rounds`: as in
+    polling.py."""
     found: dict[int, Condition] = {}
     for last, start in rounds.items():
         looks, body = loops[start], program.code[start : last + 1]
@@ -51,11 +57,18 @@ def _comparison(
     """The comparison of a register with what the loop leaves as it is."""
     modifiers = Modifiers(setp)
     t = modifiers.type
-    if t.bytes != width or t.kind == "f" or not COMBINE.keys().isdisjoint(setp.modifiers) or len(setp.operands) != 3:
+    if (
+        t.bytes != width
+        or t.kind == "f"
+        or not COMBINE.keys().isdisjoint(setp.modifiers)
+        or len(setp.operands) != 3
+    ):
         return None
     _, left, right = setp.operands
     other, first = (right, True) if left is register else (left, False)
-    changed = any(other in registers_of(i.operands[:1]) for i in body if isinstance(other, Register))
+    changed = any(
+        other in registers_of(i.operands[:1]) for i in body if isinstance(other, Register)
+    )
     if not isinstance(other, Register | Immediate) or other is register or changed:
         return None
     try:

@@ -1,8 +1,10 @@
-"""32-bit indices that wrap on their way to an address: a product, sum or shift whose exact value 32 bits do not hold.
+"""32-bit indices that wrap on their way to an address: a product, sum or shift whose exact value 32
+bits do not hold.
 
-Watched are only the instructions that come together in an index which is widened to 64 bits and reaches an address, as
-found in the program (`Watched.of`). From the first wrap on, the exact value goes along with the register, with leaves
-taken as signed and as unsigned. A fault is only an index that neither gives: sums that wrap and come back are right.
+Watched are only the instructions that come together in an index which is widened to 64 bits and
+reaches an address, as found in the program (`Watched.of`). From the first wrap on, the exact value
+goes along with the register, with leaves taken as signed and as unsigned. A fault is only an index
+that neither gives: sums that wrap and come back are right.
 """
 
 from __future__ import annotations
@@ -78,7 +80,9 @@ def _computes(i: Instruction) -> bool:
 def _widens(i: Instruction) -> bool:
     if i.opcode == "cvt":
         return i.modifiers in (("s64", "s32"), ("u64", "u32"))
-    return i.opcode in ("mul", "mad") and "wide" in i.modifiers and i.modifiers[-1] in ("s32", "u32")
+    return (
+        i.opcode in ("mul", "mad") and "wide" in i.modifiers and i.modifiers[-1] in ("s32", "u32")
+    )
 
 
 def _is_part(i: Instruction) -> bool:
@@ -87,12 +91,18 @@ def _is_part(i: Instruction) -> bool:
     if i.opcode in ("mul", "mad") and "lo" not in i.modifiers:
         return False
     plain = i.modifiers[-1] in ("s32", "u32", "b32") and not {"cc", "sat"} & set(i.modifiers)
-    return i.opcode in OPERATIONS and plain and all(isinstance(o, Register | Immediate) for o in i.operands[1:])
+    return (
+        i.opcode in OPERATIONS
+        and plain
+        and all(isinstance(o, Register | Immediate) for o in i.operands[1:])
+    )
 
 
 @dataclass(frozen=True)
 class Exact:
-    """The exact values of a register, while this array is in its slot; `pc`: the instruction that wrapped first."""
+    """The exact values of a register, while this array is in its slot; `pc`: the instruction that
+    wrapped first.
+    """
 
     array: np.ndarray
     signed: np.ndarray
@@ -160,19 +170,30 @@ class Wraps:
         step()
         new = viewed(state.registers[slot], S32.dtype)
         if state.mask is not None:
-            signed, unsigned = np.where(state.mask, signed, before[0]), np.where(state.mask, unsigned, before[1])
+            signed, unsigned = (
+                np.where(state.mask, signed, before[0]),
+                np.where(state.mask, unsigned, before[1]),
+            )
         known = [e[2] for e in (*exact, before) if e[2] is not None]
         if known or (signed != new).any():
-            self.known[slot] = Exact(state.registers[slot], signed, unsigned, known[0] if known else i.pc)
+            self.known[slot] = Exact(
+                state.registers[slot], signed, unsigned, known[0] if known else i.pc
+            )
 
-    def _exact(self, operand: object, value: np.ndarray) -> tuple[np.ndarray, np.ndarray, int | None]:
-        """The exact values of an operand, as signed and as unsigned numbers, and what wrapped before."""
+    def _exact(
+        self, operand: object, value: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, int | None]:
+        """The exact values of an operand, as signed and as unsigned numbers, and what wrapped
+        before.
+        """
         if isinstance(operand, Register):
             found = self.known.get(operand.slot)
             if found is not None and found.array is self.machine.state.registers[operand.slot]:
                 return found.signed, found.unsigned, found.pc
         signed = value.astype(np.int64)
-        unsigned = value.view(np.uint32).astype(np.int64) if isinstance(operand, Register) else signed
+        unsigned = (
+            value.view(np.uint32).astype(np.int64) if isinstance(operand, Register) else signed
+        )
         return signed, unsigned, None
 
     def widens(self, i: Instruction, step: Step) -> Step:
@@ -203,7 +224,12 @@ class Wraps:
             by, at = self.machine.program.code[found.pc], diag.where(i)
             exact = int(found.signed[lane] if dtype.kind == "i" else found.unsigned[lane])
             what = f"a 32-bit index wraps: {exact:,} becomes {int(value[lane]):,}, of which an address is made"
-            diag.report(by, what + (f" at {at}" if at != diag.where(by) else ""), lane, int(np.count_nonzero(new)))
+            diag.report(
+                by,
+                what + (f" at {at}" if at != diag.where(by) else ""),
+                lane,
+                int(np.count_nonzero(new)),
+            )
 
 
 def _span(opcode: str, of: list[tuple[int, int]]) -> tuple[int, int]:

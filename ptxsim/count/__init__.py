@@ -1,1 +1,3 @@
-"""Counts what a launch asks of the memory system and of the issue slots, and explains the counts."""
+"""Counts what a launch asks of the memory system and of the issue slots, and explains the
+counts.
+"""

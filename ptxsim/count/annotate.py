@@ -32,7 +32,9 @@ DIM, RESET = "\033[2m", "\033[0m"
 
 @dataclass
 class Shared:
-    """Shared-memory requests of one direction: wavefronts, how many would do, and the worst conflict degree."""
+    """Shared-memory requests of one direction: wavefronts, how many would do, and the worst
+    conflict degree.
+    """
 
     wavefronts: int = 0
     ideal: int = 0
@@ -54,12 +56,15 @@ class Shared:
 
 @dataclass
 class Global:
-    """Global-memory requests of one direction: sectors of 32 bytes, those that would do, and the bytes wanted."""
+    """Global-memory requests of one direction: sectors of 32 bytes, those that would do, and the
+    bytes wanted.
+    """
 
     sectors: int = 0
     ideal: int = 0
     bytes: int = 0
-    in_words: dict[str, None] = field(default_factory=dict)  # what each access costs; a set in order
+    # what each access costs; a set in order
+    in_words: dict[str, None] = field(default_factory=dict)
 
     def add(self, stats: Stats) -> None:
         if words := stats.sectors_in_words():
@@ -93,12 +98,16 @@ class Local:
         self.sectors += stats.local_sectors
 
     def __str__(self) -> str:
-        return f"local memory: {self.loads:,} loads, {self.stores:,} stores, {self.sectors:,} sectors"
+        return (
+            f"local memory: {self.loads:,} loads, {self.stores:,} stores, {self.sectors:,} sectors"
+        )
 
 
 @dataclass
 class Cost:
-    """What one line does. `executed`: its memory instructions, each once for every warp that executes it."""
+    """What one line does. `executed`: its memory instructions, each once for every warp that
+    executes it.
+    """
 
     loads: Shared = field(default_factory=Shared)
     stores: Shared = field(default_factory=Shared)
@@ -107,8 +116,10 @@ class Cost:
     executed: int = 0
     local: Local = field(default_factory=Local)
     merged_loads: float = 0.0  # by warp; each takes fewer wavefronts, and longer to issue
-    merged_into: set[Location] = field(default_factory=set)  # lines whose wide load does this line's work
-    through: set[str] = field(default_factory=set)  # places of inlined functions, as file:line, that do the accesses
+    # lines whose wide load does this line's work
+    merged_into: set[Location] = field(default_factory=set)
+    # places of inlined functions, as file:line, that do the accesses
+    through: set[str] = field(default_factory=set)
 
     def add(self, stats: Stats) -> None:
         """Count an instruction that touches memory."""
@@ -137,13 +148,19 @@ class Cost:
 def costs(counters: Counters) -> dict[str, dict[int, Cost]]:
     """By file and line: what the instructions of that line do, functions inlined into it included.
 
-    An access of an inlined function counts at its own line, and, marked in `Cost.through`, also at the line that calls
-    it where that is in another file. Sums over a file hold; sums over files do not.
+    An access of an inlined function counts at its own line, and, marked in `Cost.through`, also at
+    the line that calls it where that is in another file. Sums over a file hold; sums over files do
+    not.
     """
     found: dict[str, dict[int, Cost]] = defaultdict(lambda: defaultdict(Cost))
     known = places(counters.program) if counters.program is not None else {}
     for stats in counters.by_instruction():
-        touches = stats.wavefronts or stats.sectors or stats.merged_into is not None or stats.local_sectors
+        touches = (
+            stats.wavefronts
+            or stats.sectors
+            or stats.merged_into is not None
+            or stats.local_sectors
+        )
         if not touches or stats.space == "const":
             continue
         seen: set[str] = set()
@@ -166,14 +183,13 @@ def listing(
     colour: bool = False,
     width: int | None = None,
 ) -> list[str]:
-    """The annotated source, as lines of text: the kernel's own file whole, excerpts of the others with accesses.
+    """The annotated source, as lines of text: the kernel's own file whole, excerpts of the others
+    with accesses.
 
-    Args:
-        kernel, counters: what ran, and what watched it.
-        source: where the file is, if not where the PTX says; `near`: folders in which to look for files.
-        file: another file of the PTX to show instead of the kernel's own.
-        colour: with escape sequences for a terminal.
-        width: cut source lines there; None: leave them whole.
+    Args: kernel, counters: what ran, and what watched it. source: where the file is, if not where
+        the PTX says; `near`: folders in which to look for files. file: another file of the PTX to
+        show instead of the kernel's own. colour: with escape sequences for a terminal. width: cut
+        source lines there; None: leave them whole.
 
     Raises:
         PtxsimError: no line information, or the source is not there or is not that of this PTX.
@@ -185,7 +201,11 @@ def listing(
     page = _Page(whole, colour, width)
     text = _checked(read_source(main, source, near), main, by_file.get(main, {}))
     out = [*_heading(kernel, counters, totals), "", *_legend(), ""]
-    out += [_named(main), *page.header(), *page.lines(text, by_file.get(main, {}), range(1, len(text) + 1))]
+    out += [
+        _named(main),
+        *page.header(),
+        *page.lines(text, by_file.get(main, {}), range(1, len(text) + 1)),
+    ]
     others = {name: lines for name, lines in by_file.items() if name != main}
     for name, lines in others.items():
         path = find_source(name, near)
@@ -214,7 +234,9 @@ def _checked(text: list[str], name: str, lines: dict[int, Cost]) -> list[str]:
 
 
 def _around(lines: Iterable[int], last: int) -> list[int]:
-    return sorted({n + i for n in lines for i in range(-CONTEXT, CONTEXT + 1) if 1 <= n + i <= last})
+    return sorted(
+        {n + i for n in lines for i in range(-CONTEXT, CONTEXT + 1) if 1 <= n + i <= last}
+    )
 
 
 def _heading(kernel: Launched, counters: Counters, totals: list[Stats]) -> list[str]:
@@ -222,7 +244,9 @@ def _heading(kernel: Launched, counters: Counters, totals: list[Stats]) -> list[
     sectors, best = sum(s.sectors for s in totals), sum(s.ideal_sectors for s in totals)
     lines = [f"{kernel.title}: grid {counters.grid}, block {counters.block}"]
     if waves:
-        lines.append(f"shared memory: {waves:,} wavefronts, {ideal:,} would do ({(waves - ideal) / waves:.1%} excess)")
+        lines.append(
+            f"shared memory: {waves:,} wavefronts, {ideal:,} would do ({(waves - ideal) / waves:.1%} excess)"
+        )
     if sectors:
         used = sum(s.bytes for s in totals) / sectors
         lines.append(
@@ -234,7 +258,9 @@ def _heading(kernel: Launched, counters: Counters, totals: list[Stats]) -> list[
         if stats.local_sectors:
             local.add(stats)
     if local.sectors:
-        lines.append(f"{local}; the arrays take {kernel.program.array_bytes:,} bytes of each thread")
+        lines.append(
+            f"{local}; the arrays take {kernel.program.array_bytes:,} bytes of each thread"
+        )
     return lines
 
 
@@ -264,7 +290,10 @@ class _Page:
         ]
 
     def lines(
-        self, text: Sequence[str] | Mapping[int, str], costs: dict[int, Cost], numbers: Iterable[int]
+        self,
+        text: Sequence[str] | Mapping[int, str],
+        costs: dict[int, Cost],
+        numbers: Iterable[int],
     ) -> list[str]:
         """Rows of the given line numbers; a row of dots where some are left out."""
         out, last = [], None
@@ -298,7 +327,9 @@ class _Page:
             str(number),
         )
         notes = [
-            f"{name} {words}" for name, used in (("ld", cost.reads), ("st", cost.writes)) for words in used.in_words
+            f"{name} {words}"
+            for name, used in (("ld", cost.reads), ("st", cost.writes))
+            for words in used.in_words
         ]
         if cost.through:
             notes.append("in " + ", ".join(sorted(cost.through)))
@@ -310,19 +341,32 @@ class _Page:
 
     def _row(self, cells: Sequence[str], text: str, note: str = "") -> str:
         gutter = " ".join(
-            [cells[0].ljust(WIDTHS[0]), *(c.rjust(w) for c, w in zip(cells[1:], WIDTHS[1:], strict=True))]
+            [
+                cells[0].ljust(WIDTHS[0]),
+                *(c.rjust(w) for c, w in zip(cells[1:], WIDTHS[1:], strict=True)),
+            ]
         )
         bar = " │ " if cells[-1].isdigit() else "  "
         note = f"  <- {note}" if note else ""
         if self.width is not None:
             space = self.width - len(gutter) - len(bar)
-            note = note if len(note) <= space - SHORTEST else note[: max(0, space - SHORTEST - 1)] + "…"
+            note = (
+                note
+                if len(note) <= space - SHORTEST
+                else note[: max(0, space - SHORTEST - 1)] + "…"
+            )
             room = max(SHORTEST, space - len(note))
             text = text if len(text) <= room else text[: room - 1] + "…"
         if not self.colour:
             return f"{gutter}{bar}{text}{note}".rstrip()
         paint = COLOURS[cells[0]]
-        gutter = f"{paint}{gutter}{RESET}" if paint else f"{DIM}{gutter}{RESET}" if not cells[-2] else gutter
+        gutter = (
+            f"{paint}{gutter}{RESET}"
+            if paint
+            else f"{DIM}{gutter}{RESET}"
+            if not cells[-2]
+            else gutter
+        )
         return f"{gutter}{bar}{text}{f'{DIM}{note}{RESET}' if note else ''}".rstrip()
 
 

@@ -1,11 +1,13 @@
-"""Bank conflicts in detail: which lane's word each bank of shared memory serves in each wavefront of an access.
+"""Bank conflicts in detail: which lane's word each bank of shared memory serves in each wavefront
+of an access.
 
     from ptxsim import banks
     found = banks.accesses(kernel, grid=1, block=256, args=[...], line=57)   # one `Access` an instruction
     print(banks.table(found[0]))
 
-`accesses` launches the kernel; an `Access` holds the addresses of one warp's 32 lanes and how they are served, by the
-rules of `wavefronts.py`, so that it has as many wavefronts as `Counters` counts for it.
+`accesses` launches the kernel; an `Access` holds the addresses of one warp's 32 lanes and how they
+are served, by the rules of `wavefronts.py`, so that it has as many wavefronts as `Counters` counts
+for it.
 """
 
 from __future__ import annotations
@@ -36,23 +38,19 @@ VERBS = {"ld": "load", "st": "store", "atom": "atomic", "cp_async": "cp.async wr
 class Access:
     """One execution of one shared-memory instruction by one warp.
 
-    Attributes:
-        kernel: name of the entry.
-        file, line: of the CUDA source, as `.loc` gives them; `file` is None without line information.
-        text: that source line, stripped; empty where the source was not found.
-        pc, ptx, ptx_line: place, name and line of the PTX instruction; of a merged load, of the one that leads it.
-        merged: places of the other scalar loads that ptxas merges into it, in program order.
-        kind: ld, st, atom, ldmatrix or cp_async.
-        width: bytes a lane; of a merged load, all of them.
-        block, warp: which warp, of which block (x, y, z).
+    Attributes: kernel: name of the entry. file, line: of the CUDA source, as `.loc` gives them;
+        `file` is None without line information. text: that source line, stripped; empty where the
+        source was not found. pc, ptx, ptx_line: place, name and line of the PTX instruction; of a
+        merged load, of the one that leads it. merged: places of the other scalar loads that ptxas
+        merges into it, in program order. kind: ld, st, atom, ldmatrix or cp_async. width: bytes a
+        lane; of a merged load, all of them. block, warp: which warp, of which block (x, y, z).
         number, of: this is the `number`-th of `of` shared-memory accesses on its line, from 1.
         alike: the numbers of the others that are served as this one, or with a shift of all banks.
-        execution, executions: this is the `execution`-th of `executions` times that the warp does this, from 1.
-        least, most: wavefronts of the cheapest and the costliest of these executions.
-        addresses: [32] int64, bytes within the block's shared memory; undefined for lanes that are not active.
-        active: [32] bool.
-        parts: how it is served; see `wavefronts.serve`.
-        wavefronts, ideal: how many it takes, and how many would do; see `wavefronts.py`.
+        execution, executions: this is the `execution`-th of `executions` times that the warp does
+        this, from 1. least, most: wavefronts of the cheapest and the costliest of these executions.
+        addresses: [32] int64, bytes within the block's shared memory; undefined for lanes that are
+        not active. active: [32] bool. parts: how it is served; see `wavefronts.serve`. wavefronts,
+        ideal: how many it takes, and how many would do; see `wavefronts.py`.
     """
 
     kernel: str
@@ -81,7 +79,9 @@ class Access:
     ideal: int
 
     def as_dict(self) -> dict[str, Any]:
-        """What a picture shows, for JSON: each part has a name and wavefronts, each of these a list of words."""
+        """What a picture shows, for JSON: each part has a name and wavefronts, each of these a list
+        of words.
+        """
         return {
             "file": self.file,
             "line": self.line,
@@ -96,7 +96,10 @@ class Access:
             "parts": [
                 {
                     "name": self.part_name(index),
-                    "wavefronts": [[{"bank": w.bank, "lanes": list(w.lanes)} for w in row] for row in part.wavefronts],
+                    "wavefronts": [
+                        [{"bank": w.bank, "lanes": list(w.lanes)} for w in row]
+                        for row in part.wavefronts
+                    ],
                 }
                 for index, part in enumerate(self.parts)
             ],
@@ -104,7 +107,9 @@ class Access:
 
     @property
     def ways(self) -> int:
-        """The degree of the conflict as `Counters` has it: wavefronts for each that would do, rounded up."""
+        """The degree of the conflict as `Counters` has it: wavefronts for each that would do,
+        rounded up.
+        """
         return math.ceil(self.wavefronts / self.ideal)
 
     @property
@@ -121,8 +126,12 @@ class Access:
         if self.wavefronts > self.ideal:
             return f"{what}, {self.ways}-way conflict: {waves} where {self.ideal} would do"
         shares = {"ldmatrix": "one a matrix", "cp_async": "one a line of the source"}
-        each = shares.get(self.kind) or {2: "one a half-warp", 4: "one a quarter-warp"}.get(len(self.parts))
-        return f"{what}, no conflict: {waves}" + (f", {each}" if each and alone and self.wavefronts > 1 else "")
+        each = shares.get(self.kind) or {2: "one a half-warp", 4: "one a quarter-warp"}.get(
+            len(self.parts)
+        )
+        return f"{what}, no conflict: {waves}" + (
+            f", {each}" if each and alone and self.wavefronts > 1 else ""
+        )
 
     @property
     def pattern(self) -> tuple[str, int, str]:
@@ -130,7 +139,10 @@ class Access:
         first = self.parts[0].wavefronts[0]
         origin = min(first, key=lambda word: (word.lanes, word.address)).bank
         rows = [
-            [sorted(((word.bank - origin) % BANKS, word.lanes) for word in row) for row in part.wavefronts]
+            [
+                sorted(((word.bank - origin) % BANKS, word.lanes) for word in row)
+                for row in part.wavefronts
+            ]
             for part in self.parts
         ]
         return (self.kind, self.width, repr(rows))
@@ -138,7 +150,11 @@ class Access:
     @property
     def place(self) -> str:
         """The line of the source, or of the PTX."""
-        return f"PTX line {self.ptx_line}" if self.file is None else f"{PurePath(self.file).name}:{self.line}"
+        return (
+            f"PTX line {self.ptx_line}"
+            if self.file is None
+            else f"{PurePath(self.file).name}:{self.line}"
+        )
 
     def part_name(self, index: int) -> str:
         """What a part is of the access; empty where it is all of it."""
@@ -161,11 +177,17 @@ class Access:
             instruction += f" and {more} more, made one LDS.{8 * self.width} by ptxas"
         which = f"block ({', '.join(map(str, self.block))}), warp {self.warp}"
         if self.executions > 1:
-            others = "all cost the same" if self.least == self.most else f"{self.least} to {self.most} wavefronts"
+            others = (
+                "all cost the same"
+                if self.least == self.most
+                else f"{self.least} to {self.most} wavefronts"
+            )
             which += f", execution {self.execution} of {self.executions} ({others})"
         parts = [which]
         if self.of > 1:
-            alike = f" ({_some(len(self.alike), 'other')} the same or shifted)" if self.alike else ""
+            alike = (
+                f" ({_some(len(self.alike), 'other')} the same or shifted)" if self.alike else ""
+            )
             parts.append(f"access {self.number} of {self.of} on this line{alike}")
         off = np.flatnonzero(~self.active).tolist()
         if self.kind == "ldmatrix":
@@ -191,7 +213,9 @@ class _Execution:
 
 
 class Recorder(Observer):
-    """The observer that keeps the addresses of chosen instructions, of one block, at each execution."""
+    """The observer that keeps the addresses of chosen instructions, of one block, at each
+    execution.
+    """
 
     def __init__(self, chosen: set[int], block: int) -> None:
         self.chosen, self.block = chosen, block
@@ -220,7 +244,11 @@ class Recorder(Observer):
     def of_warp(self, pc: int, warp: int) -> list[_Execution]:
         """Executions in which that warp accessed memory."""
         return [
-            _Execution(e.addresses[warp], e.active[warp], *(x if x is None else x[warp] for x in (e.source, e.reading)))
+            _Execution(
+                e.addresses[warp],
+                e.active[warp],
+                *(x if x is None else x[warp] for x in (e.source, e.reading)),
+            )
             for e in self.executions.get(pc, ())
             if e.active[warp].any()
         ]
@@ -266,21 +294,21 @@ def accesses(
     constants: Mapping[str, Constant] | None = None,
     cluster: int | Sequence[int] | None = None,
 ) -> list[Access]:
-    """Launch the kernel, and give each access to shared memory that stands at a line of its source, in program order.
+    """Launch the kernel, and give each access to shared memory that stands at a line of its source,
+    in program order.
 
-    Loads that ptxas merges are one access, as in `Counters`. A line of another function that is inlined counts as its
-    own; a line that only calls such functions has their accesses.
+    Loads that ptxas merges are one access, as in `Counters`. A line of another function that is
+    inlined counts as its own; a line that only calls such functions has their accesses.
 
-    Args:
-        kernel, grid, block, args, shared_bytes, checks, limits, values, constants, cluster: as of `Kernel.launch`.
-        line, file: the source line; `file` by its name or the end of its path, None for the kernel's own.
-        of_block: x, y, z of the block to look at.
-        warp: its number within the block; None: the first that does the access.
-        execution: which of the warp's executions, from 1; None: the first of those that take the most wavefronts.
-        source, near: where the source file is, or folders in which to look for it.
+    Args: kernel, grid, block, args, shared_bytes, checks, limits, values, constants, cluster: as of
+        `Kernel.launch`. line, file: the source line; `file` by its name or the end of its path,
+        None for the kernel's own. of_block: x, y, z of the block to look at. warp: its number
+        within the block; None: the first that does the access. execution: which of the warp's
+        executions, from 1; None: the first of those that take the most wavefronts. source, near:
+        where the source file is, or folders in which to look for it.
 
-    Raises:
-        PtxsimError: no such line, no access to shared memory there, none by that warp, or a fault of the kernel.
+    Raises: PtxsimError: no such line, no access to shared memory there, none by that warp, or a
+        fault of the kernel.
     """
     file = choose_file(kernel, file)
     grid, block = dimensions(grid), dimensions(block)
@@ -296,13 +324,28 @@ def accesses(
         recorder, counters = Recorder(pcs, linear), Counters()
         again = copy.deepcopy(list(args)) if values else args
         seen = [counters, recorder]
-        kernel.launch(grid, block, again, shared_bytes, seen, checks, limits, values, constants, cluster=cluster)
+        kernel.launch(
+            grid,
+            block,
+            again,
+            shared_bytes,
+            seen,
+            checks,
+            limits,
+            values,
+            constants,
+            cluster=cluster,
+        )
         return recorder, counters.by_instruction()
 
     here = _at_line(kernel, file, line)
     recorder, stats = launch({instruction.pc for instruction in here})
     by_pc = {s.instruction.pc: s for s in stats}
-    leaders = list(dict.fromkeys(_leader(by_pc, i).pc for i in here if _touches_shared(by_pc, _leader(by_pc, i).pc)))
+    leaders = list(
+        dict.fromkeys(
+            _leader(by_pc, i).pc for i in here if _touches_shared(by_pc, _leader(by_pc, i).pc)
+        )
+    )
     if not leaders:
         raise PtxsimError(_no_access(kernel, file, line, stats, here, by_pc))
     if not set(leaders) <= recorder.chosen:  # a load that another line's load does the work of
@@ -311,10 +354,19 @@ def accesses(
     text = _source_text(file, line, source, near)
     found = []
     for number, pc in enumerate(leaders, start=1):
-        merged = tuple(s.instruction.pc for s in stats if s.merged_into is not None and s.merged_into.pc == pc)
+        merged = tuple(
+            s.instruction.pc for s in stats if s.merged_into is not None and s.merged_into.pc == pc
+        )
         made = _access(kernel, recorder, by_pc[pc], merged, place, warp, execution)
         if made is not None:
-            made |= {"file": file, "line": line, "text": text, "number": number, "of": len(leaders), "alike": ()}
+            made |= {
+                "file": file,
+                "line": line,
+                "text": text,
+                "number": number,
+                "of": len(leaders),
+                "alike": (),
+            }
             found.append(Access(kernel=kernel.name, **made))
     if not found:
         doing = sorted({w for pc in leaders for w in recorder.warps(pc)})
@@ -333,7 +385,11 @@ def accesses(
 def _at_line(kernel: Kernel, file: str, line: int) -> list[Instruction]:
     """The instructions of a line, and those of functions that are inlined there."""
     known = places(kernel.program)
-    return [i for i in kernel.program.code if any((p.file, p.line) == (file, line) for p in known.get(i.pc, ()))]
+    return [
+        i
+        for i in kernel.program.code
+        if any((p.file, p.line) == (file, line) for p in known.get(i.pc, ()))
+    ]
 
 
 def _leader(by_pc: dict[int, Stats], instruction: Instruction) -> Instruction:
@@ -346,15 +402,28 @@ def _touches_shared(by_pc: dict[int, Stats], pc: int) -> bool:
 
 
 def _no_access(
-    kernel: Kernel, file: str, line: int, stats: list[Stats], here: list[Instruction], by_pc: dict[int, Stats]
+    kernel: Kernel,
+    file: str,
+    line: int,
+    stats: list[Stats],
+    here: list[Instruction],
+    by_pc: dict[int, Stats],
 ) -> str:
     """Why there is no access, and where there is one."""
     touching = {s.merged_into or s.instruction for s in stats if s.wavefronts or s.merged_into}
     known = places(kernel.program)
     lines = {place.line for i in touching for place in known.get(i.pc, ()) if place.file == file}
     executed = [i for i in here if i.pc in by_pc and by_pc[i.pc].sectors]
-    why = "accesses only global memory, which has no banks" if executed else "no access to shared memory"
-    where = f"lines that have one: {ranges(sorted(lines))}" if lines else f"{kernel.title} has none in this file"
+    why = (
+        "accesses only global memory, which has no banks"
+        if executed
+        else "no access to shared memory"
+    )
+    where = (
+        f"lines that have one: {ranges(sorted(lines))}"
+        if lines
+        else f"{kernel.title} has none in this file"
+    )
     return f"{PurePath(file).name}:{line}: {why}; {where}"
 
 
@@ -382,7 +451,9 @@ def _access(
     waves = [w for w, _ in counts]
     index = wanted - 1 if wanted is not None else waves.index(max(waves))
     chosen = executions[index]
-    parts = wavefronts.serve(chosen.addresses, chosen.active, width, kind, chosen.source, chosen.reading)
+    parts = wavefronts.serve(
+        chosen.addresses, chosen.active, width, kind, chosen.source, chosen.reading
+    )
     return {
         "pc": pc,
         "ptx": stats.instruction.name,
@@ -424,7 +495,10 @@ def ranges(numbers: Sequence[int]) -> str:
             runs[-1].append(n)
         else:
             runs.append([n])
-    parts = [str(r[0]) if len(r) == 1 else f"{r[0]}, {r[1]}" if len(r) == 2 else f"{r[0]}–{r[-1]}" for r in runs]
+    parts = [
+        str(r[0]) if len(r) == 1 else f"{r[0]}, {r[1]}" if len(r) == 2 else f"{r[0]}–{r[-1]}"
+        for r in runs
+    ]
     return ", ".join(parts)
 
 
@@ -434,18 +508,28 @@ def distinct(found: Sequence[Access]) -> list[Access]:
 
 
 def table(access: Access) -> str:
-    """An access as a table: a row a wavefront, a column a bank, with the lane that the bank serves (the first of
-    several is marked +)."""
+    """An access as a table: a row a wavefront, a column a bank, with the lane that the bank serves
+    (the first of several is marked +)."""
     names = [access.part_name(index) for index in range(len(access.parts))]
     width = max(9, *map(len, names))
     head = "".join(f"{bank:3d} " for bank in range(BANKS))
-    lines = [access.summary, *access.about, *([access.text] if access.text else []), f"{'':{width}} bank"]
+    lines = [
+        access.summary,
+        *access.about,
+        *([access.text] if access.text else []),
+        f"{'':{width}} bank",
+    ]
     lines.append(f"{'wavefront':<{width}}      {head.rstrip()}")
     number = 0
     for name, part in zip(names, access.parts, strict=True):
         for turn, row in enumerate(part.wavefronts):
             number += 1
             cells = dict.fromkeys(range(BANKS), "  . ")
-            cells |= {word.bank: f"{word.lanes[0]:3d}{'+' if len(word.lanes) > 1 else ' '}" for word in row}
-            lines.append(f"{name if not turn else '':<{width}} {number:3d}  {''.join(cells.values())}".rstrip())
+            cells |= {
+                word.bank: f"{word.lanes[0]:3d}{'+' if len(word.lanes) > 1 else ' '}"
+                for word in row
+            }
+            lines.append(
+                f"{name if not turn else '':<{width}} {number:3d}  {''.join(cells.values())}".rstrip()
+            )
     return "\n".join(lines)

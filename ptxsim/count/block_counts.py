@@ -1,11 +1,14 @@
-"""How often each basic block of a kernel's SASS is executed, from how often the emulator executed its PTX.
+"""How often each basic block of a kernel's SASS is executed, from how often the emulator executed
+its PTX.
 
-ptxas unrolls loops further than the PTX shows, peels them, moves and merges instructions. What it does not do is make
-two fused multiply-adds, stores, copies or barriers out of one. Each such machine instruction stands for one execution
-of the PTX instruction that the cubin's line table names for it: so a block that alone holds its copies is executed as
-often as the PTX says, over the copies. Where several blocks hold copies, as of a loop that is unrolled and its rest,
-the one with most of them is taken to do all of the work. A block without such an instruction is executed as often as
-most of its lines are, over the blocks that hold these: an estimate (`Executions.estimated`), unless all agree.
+ptxas unrolls loops further than the PTX shows, peels them, moves and merges instructions. What it
+does not do is make two fused multiply-adds, stores, copies or barriers out of one. Each such
+machine instruction stands for one execution of the PTX instruction that the cubin's line table
+names for it: so a block that alone holds its copies is executed as often as the PTX says, over the
+copies. Where several blocks hold copies, as of a loop that is unrolled and its rest, the one with
+most of them is taken to do all of the work. A block without such an instruction is executed as
+often as most of its lines are, over the blocks that hold these: an estimate
+(`Executions.estimated`), unless all agree.
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ import numpy as np
 from ..ptx import sass, syntax
 from ..ptx.reaching_definitions import access_bytes, named_spaces
 
-# SASS opcodes of which each execution is one of a PTX instruction: opcodes of that, and words that it must have
+# SASS opcodes of which each execution is one of a PTX instruction: opcodes of that, and words that
+# it must have
 ONE_TO_ONE: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "FFMA": (("fma",), frozenset({"f32"})),
     "DFMA": (("fma",), frozenset({"f64"})),
@@ -39,7 +43,13 @@ ONE_TO_ONE: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "TLD": (("tex",), frozenset()),
 }
 # shapes of mma.sync that are one HMMA each, on every architecture from Ampere on
-ONE_HMMA = {("m16n8k16", "f16"), ("m16n8k16", "bf16"), ("m16n8k8", "f16"), ("m16n8k8", "bf16"), ("m16n8k8", "tf32")}
+ONE_HMMA = {
+    ("m16n8k16", "f16"),
+    ("m16n8k16", "bf16"),
+    ("m16n8k8", "f16"),
+    ("m16n8k8", "bf16"),
+    ("m16n8k8", "tf32"),
+}
 ONE_HMMA |= {("m16n8k4", "tf32")}
 GMMA = ("HGMMA", "QGMMA")
 
@@ -60,7 +70,9 @@ class Executions:
 
     def total(self, function: sass.Function) -> float:
         """Instructions executed, by warp: ncu's sm__inst_executed.sum."""
-        return float(sum(x * len(b.instructions) for x, b in zip(self.blocks, function.blocks, strict=True)))
+        return float(
+            sum(x * len(b.instructions) for x, b in zip(self.blocks, function.blocks, strict=True))
+        )
 
 
 @dataclass
@@ -75,12 +87,15 @@ class _Anchor:
 Merged = dict[tuple[tuple[tuple[int, float], ...], float], _Anchor]  # equations that say the same
 
 
-def executions(function: sass.Function, code: list[syntax.Instruction], counts: Mapping[int, float]) -> Executions:
-    """Executions of each SASS block. `counts`: executions by warp of each instruction of `code`, by its pc; a missing
-    one was not executed."""
+def executions(
+    function: sass.Function, code: list[syntax.Instruction], counts: Mapping[int, float]
+) -> Executions:
+    """Executions of each SASS block. `counts`: executions by warp of each instruction of `code`, by
+    its pc; a missing one was not executed."""
     reached = _reachable(function.blocks)
     anchors = _anchors(function, code, counts, reached)
-    said: defaultdict[int, Counter[float]] = defaultdict(Counter)  # by block, the executions that instructions tell
+    # by block, the executions that instructions tell
+    said: defaultdict[int, Counter[float]] = defaultdict(Counter)
     for anchor in anchors:
         most = max(anchor.blocks.values())
         doing = [number for number, copies in anchor.blocks.items() if copies == most]
@@ -105,7 +120,10 @@ def executions(function: sass.Function, code: list[syntax.Instruction], counts: 
     return Executions(
         result,
         sum(a.weight * a.count for a in anchors),
-        sum(a.weight * abs(sum(c * result[b] for b, c in a.blocks.items()) - a.count) for a in anchors),
+        sum(
+            a.weight * abs(sum(c * result[b] for b, c in a.blocks.items()) - a.count)
+            for a in anchors
+        ),
         float(result[alone] @ length[alone]) / total if total else 0.0,
     )
 
@@ -127,7 +145,10 @@ def _reachable(blocks: list[sass.Block]) -> set[int]:
 
 
 def _anchors(
-    function: sass.Function, code: list[syntax.Instruction], counts: Mapping[int, float], reached: set[int]
+    function: sass.Function,
+    code: list[syntax.Instruction],
+    counts: Mapping[int, float],
+    reached: set[int],
 ) -> list[_Anchor]:
     by_line: dict[int, list[syntax.Instruction]] = defaultdict(list)
     for instruction in code:
@@ -147,7 +168,8 @@ def _anchors(
         if len(origin) != 1:
             continue
         count = float(counts.get(origin[0].pc, 0.0))
-        # a branch in one and a predicate in the other: a predicate counts the warps that it leaves out, too
+        # a branch in one and a predicate in the other: a predicate counts the warps that it leaves
+        # out, too
         if any(not i.always for _, i in places) != (origin[0].predicate is not None):
             continue
         held: dict[int, int] = defaultdict(int)
@@ -196,8 +218,12 @@ def _gmma_modifiers(p: syntax.Instruction) -> frozenset[str] | None:
     if p.opcode != "wgmma" or "mma_async" not in p.modifiers:
         return None
     shape = next(m for m in p.modifiers if m.startswith("m64n"))
-    types = [t for t in p.modifiers[p.modifiers.index(shape) + 1 :] if t != "f16" or t == p.modifiers[-3]]
-    return frozenset([shape.removeprefix("m").replace("n", "x").replace("k", "x"), *(t.upper() for t in types)])
+    types = [
+        t for t in p.modifiers[p.modifiers.index(shape) + 1 :] if t != "f16" or t == p.modifiers[-3]
+    ]
+    return frozenset(
+        [shape.removeprefix("m").replace("n", "x").replace("k", "x"), *(t.upper() for t in types)]
+    )
 
 
 def _corresponds(name: str, p: syntax.Instruction) -> bool:

@@ -1,13 +1,15 @@
-"""The least cycles that each resource of a GPU needs for a launch, from counts alone: no GPU is needed.
+"""The least cycles that each resource of a GPU needs for a launch, from counts alone: no GPU is
+needed.
 
     counters, traffic = Counters(), Traffic()
     kernel.launch(grid, block, arguments, observers=[counters, traffic])
     function = sass.read(cubin, kernel.name)
     print(compute(function, kernel.program, Work.observed(counters, traffic), machines.find("h200")).table())
 
-From the emulator: what the memory system does, and how often each instruction of the PTX is executed. From the cubin:
-the SASS, and with those counts how often each of its instructions is executed (`executions`). Each resource's work over
-its rate is a time that the launch cannot be faster than; the largest names the bottleneck.
+From the emulator: what the memory system does, and how often each instruction of the PTX is
+executed. From the cubin: the SASS, and with those counts how often each of its instructions is
+executed (`executions`). Each resource's work over its rate is a time that the launch cannot be
+faster than; the largest names the bottleneck.
 """
 
 from __future__ import annotations
@@ -41,14 +43,31 @@ WARP = 32
 SECTOR, LINE = wavefronts.SECTOR, wavefronts.LINE
 KEEP = 1 << 20  # numbers of sectors held before they are sorted out
 
-# Clocks of the FMA pipe (of one scheduler) for an instruction. Held against ncu's sm__pipe_fma_cycles_active:
-# docs/hardware.md. Multiplication to 64 bits takes two.
+# Clocks of the FMA pipe (of one scheduler) for an instruction. Held against ncu's
+# sm__pipe_fma_cycles_active: docs/hardware.md. Multiplication to 64 bits takes two.
 FMA_PIPE = {"FFMA": 1, "FMUL": 1, "FADD": 1, "IMAD": 1, "VIADD": 1}
 FMA_PIPE_TWICE = ("WIDE", "HI")
 FP64 = ("DFMA", "DMUL", "DADD")
 HMMA_K = {"16816": 16, "1688": 8, "1684": 4}  # of an HMMA's modifiers: k of m16n8k
-GMMA = {"8": "wgmma_tf32_flop_per_clock", "16": "wgmma_flop_per_clock", "32": "wgmma_fp8_flop_per_clock"}  # by k
-TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "IGMMA", "BGMMA", "QGMMA", "QMMA", "OMMA", "UTCHMMA")
+# by k
+GMMA = {
+    "8": "wgmma_tf32_flop_per_clock",
+    "16": "wgmma_flop_per_clock",
+    "32": "wgmma_fp8_flop_per_clock",
+}
+TENSOR = (
+    "HMMA",
+    "IMMA",
+    "BMMA",
+    "DMMA",
+    "HGMMA",
+    "IGMMA",
+    "BGMMA",
+    "QGMMA",
+    "QMMA",
+    "OMMA",
+    "UTCHMMA",
+)
 
 # Names of counts that a launch is asked for (`counters.sums`)
 SHARED_WAVEFRONTS = "memory_l1_wavefronts_shared"
@@ -74,8 +93,8 @@ OF_THE_GPU = ("dram",)  # shared by all SMs: an uneven share of blocks does not 
 
 
 class Traffic(Observer):
-    """Counts how often each instruction is executed, and what of global memory must be fetched: lines looked up in L1,
-    and sectors by block and by launch."""
+    """Counts how often each instruction is executed, and what of global memory must be fetched:
+    lines looked up in L1, and sectors by block and by launch."""
 
     def __init__(self, by_block: int = 0) -> None:
         """`by_block`: so many blocks are counted by themselves: executions and lines are arrays."""
@@ -85,7 +104,9 @@ class Traffic(Observer):
         self._seen: list[np.ndarray] = []  # block and sector in one number
         self._held = 0
 
-    def begins(self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+    def begins(
+        self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]
+    ) -> None:
         self._state = kernel.state
 
     def executed(self, instruction: Instruction, warps: int) -> None:
@@ -108,19 +129,27 @@ class Traffic(Observer):
             block = self._state.blocks[self._state.block_of[access.lanes]]
             self._fetch(block, access.flat(), width)
 
-    def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
+    def texture(
+        self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray
+    ) -> None:
         inside = (index >= 0) & (index < texture.elements)
         lanes = lanes[inside]
-        addresses = texture.address - GLOBAL_BASE + index[inside].astype(np.int64) * texture.element_bytes
+        addresses = (
+            texture.address - GLOBAL_BASE + index[inside].astype(np.int64) * texture.element_bytes
+        )
         full, active = np.zeros(self._state.lanes, np.int64), np.zeros(self._state.lanes, bool)
         full[lanes], active[lanes] = addresses, True
         lines = count_lines(full.reshape(-1, WARP), active.reshape(-1, WARP), texture.element_bytes)
         self.lines = self.lines + self._sum(lines)
-        self._fetch(self._state.blocks[self._state.block_of[lanes]], addresses, texture.element_bytes)
+        self._fetch(
+            self._state.blocks[self._state.block_of[lanes]], addresses, texture.element_bytes
+        )
 
     def _sum(self, of_warps: np.ndarray) -> Any:
         """Over warps, or over those of each block."""
-        return of_warps.reshape(self.blocks, -1).sum(axis=1) if self.by_block else int(of_warps.sum())
+        return (
+            of_warps.reshape(self.blocks, -1).sum(axis=1) if self.by_block else int(of_warps.sum())
+        )
 
     def _fetch(self, blocks: np.ndarray, addresses: np.ndarray, width: int) -> None:
         """Record which sectors the blocks touch."""
@@ -138,17 +167,23 @@ class Traffic(Observer):
     def sectors_of(self, blocks: Sequence[int]) -> np.ndarray:
         """The different sectors that these blocks read, by their numbers."""
         seen = self._distinct()
-        parts = [seen[slice(*np.searchsorted(seen, (block << 40, block + 1 << 40)))] for block in blocks]
+        parts = [
+            seen[slice(*np.searchsorted(seen, (block << 40, block + 1 << 40)))] for block in blocks
+        ]
         return distinct(np.concatenate(parts) & ((1 << 40) - 1))
 
     def _distinct(self) -> np.ndarray:
         """The blocks and sectors seen so far, in order."""
         if len(self._seen) != 1:
-            self._seen = [distinct(np.concatenate(self._seen))] if self._seen else [np.zeros(0, np.int64)]
+            self._seen = (
+                [distinct(np.concatenate(self._seen))] if self._seen else [np.zeros(0, np.int64)]
+            )
         return self._seen[0]
 
     def totals(self) -> dict[str, float]:
-        """Lines looked up; different sectors that each block reads, summed; different sectors that the launch reads."""
+        """Lines looked up; different sectors that each block reads, summed; different sectors that
+        the launch reads.
+        """
         seen = self._distinct()
         return {
             "lines": float(self.lines),
@@ -158,7 +193,9 @@ class Traffic(Observer):
 
 
 def count_lines(addresses: np.ndarray, active: np.ndarray, width: int) -> np.ndarray:
-    """Different 128-byte lines that each warp's request touches. `addresses` in bytes: [warps, 32]."""
+    """Different 128-byte lines that each warp's request touches. `addresses` in bytes: [warps,
+    32].
+    """
     lines = np.concatenate([addresses // LINE, (addresses + width - 1) // LINE], axis=1)
     lines = np.sort(np.where(np.concatenate([active, active], axis=1), lines, -1), axis=1)
     first = lines >= 0
@@ -184,12 +221,18 @@ class Work:
     @staticmethod
     def counts_of(totals: Mapping[str, float]) -> dict[str, float]:
         """What bounds need of a launch's totals."""
-        return {name: float(totals[name]) for name in (SHARED_WAVEFRONTS, STORED_SECTORS, MERGED_LOADS)}
+        return {
+            name: float(totals[name]) for name in (SHARED_WAVEFRONTS, STORED_SECTORS, MERGED_LOADS)
+        }
 
     @property
     def executed(self) -> dict[int, float]:
         """Executions by warp of the PTX instruction at each place."""
-        return {int(name.partition(":")[2]): n for name, n in self.counts.items() if name.startswith("executed:")}
+        return {
+            int(name.partition(":")[2]): n
+            for name, n in self.counts.items()
+            if name.startswith("executed:")
+        }
 
     @property
     def warps(self) -> int:
@@ -220,7 +263,8 @@ class Bounds:
     disagreement: float  # of the SASS's executions with the PTX's, a share
     estimated: float  # share of the instructions whose executions are an estimate
     blocks_per_sm: int
-    unrated: dict[str, float] = field(default_factory=dict)  # executions of tensor instructions without a known rate
+    # executions of tensor instructions without a known rate
+    unrated: dict[str, float] = field(default_factory=dict)
     waits: str | None = None  # why a device may execute more instructions; None: they are exact
 
     @property
@@ -230,14 +274,23 @@ class Bounds:
 
     @property
     def tail(self) -> float:
-        """Least cycles of the launch: as many blocks as there are more than SMs make one SM do a block more."""
+        """Least cycles of the launch: as many blocks as there are more than SMs make one SM do a
+        block more.
+        """
         uneven = math.ceil(self.blocks / self.machine.sms) / (self.blocks / self.machine.sms)
-        return max(b.cycles_per_sm * (1 if b.resource in OF_THE_GPU else uneven) for b in self.bounds or self.estimates)
+        return max(
+            b.cycles_per_sm * (1 if b.resource in OF_THE_GPU else uneven)
+            for b in self.bounds or self.estimates
+        )
 
     @property
     def waves(self) -> float:
         """Blocks over those that the GPU holds at once."""
-        return self.blocks / (self.machine.sms * self.blocks_per_sm) if self.blocks_per_sm else math.inf
+        return (
+            self.blocks / (self.machine.sms * self.blocks_per_sm)
+            if self.blocks_per_sm
+            else math.inf
+        )
 
     def report(self) -> dict[str, Any]:
         """Return the report that `--out` writes."""
@@ -275,21 +328,34 @@ class Bounds:
                     f"  {LABELS[bound.resource]:<16s}{bound.cycles_per_sm:>16,.0f}{share:>12.1%}"
                     f"  {bound.amount:,.0f} {bound.unit}"
                 )
-        lines.append(f"bottleneck: {LABELS[self.bottleneck.resource]}, at least {most:,.0f} cycles per SM")
+        lines.append(
+            f"bottleneck: {LABELS[self.bottleneck.resource]}, at least {most:,.0f} cycles per SM"
+        )
         lines.append(f"the SM with the most blocks: at least {self.tail:,.0f} cycles")
         if self.disagreement > 1e-3:
-            lines.append(f"SASS and PTX disagree on {self.disagreement:.1%} of the executions that were matched")
+            lines.append(
+                f"SASS and PTX disagree on {self.disagreement:.1%} of the executions that were matched"
+            )
         if self.estimated > ESTIMATED:
-            lines.append(f"how often {self.estimated:.0%} of the instructions are executed is an estimate")
+            lines.append(
+                f"how often {self.estimated:.0%} of the instructions are executed is an estimate"
+            )
         if self.waits:
-            lines.append(f"a device executes {self.instructions:,.0f} instructions or more: {self.waits}")
+            lines.append(
+                f"a device executes {self.instructions:,.0f} instructions or more: {self.waits}"
+            )
         if self.unrated:
-            lines.append(f"without a known rate, left out of tensor cores: {', '.join(self.unrated)}")
+            lines.append(
+                f"without a known rate, left out of tensor cores: {', '.join(self.unrated)}"
+            )
         return "\n".join(lines)
 
 
-def compute(function: sass.Function, program: Program, work: Work, machine: Machine, shared_bytes: int = 0) -> Bounds:
-    """The bounds of a launch. `shared_bytes`: its dynamic shared memory, for the blocks that an SM holds.
+def compute(
+    function: sass.Function, program: Program, work: Work, machine: Machine, shared_bytes: int = 0
+) -> Bounds:
+    """The bounds of a launch. `shared_bytes`: its dynamic shared memory, for the blocks that an SM
+    holds.
 
     Raises `PtxsimError` where PTX and cubin do not belong together.
     """
@@ -311,13 +377,22 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
         ("l1", c["lines"], "lines", machine.l1_lines_per_clock),
         ("dram", SECTOR * c["sectors"], "bytes", dram_per_clock),
     ]
-    bounds = [Bound(name, float(a / (rate * machine.sms)), float(a), unit) for name, a, unit, rate in rows if a > 0]
-    # blocks that share an SM may share what they read, through its L1; how a scheduler issues is not documented
+    bounds = [
+        Bound(name, float(a / (rate * machine.sms)), float(a), unit)
+        for name, a, unit, rate in rows
+        if a > 0
+    ]
+    # blocks that share an SM may share what they read, through its L1; how a scheduler issues is
+    # not documented
     l2 = SECTOR * (c["block_sectors"] + stored)
     rough = OF_BLOCKS if found.estimated > ESTIMATED else ()
     estimates = [bound for bound in bounds if bound.resource in rough]
     bounds = [bound for bound in bounds if bound.resource not in rough]
-    estimates += [Bound("l2", float(l2 / (machine.l2_bytes_per_clock * machine.sms)), float(l2), "bytes")] if l2 else []
+    estimates += (
+        [Bound("l2", float(l2 / (machine.l2_bytes_per_clock * machine.sms)), float(l2), "bytes")]
+        if l2
+        else []
+    )
     if max(reads):
         cycles = float(modelled / (machine.issue_per_clock * machine.sms))
         estimates.append(Bound("issue_model", cycles, issued, "instructions"))
@@ -340,30 +415,48 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
 def _waits(program: Program) -> str | None:
     """Why a device may execute more instructions than are counted, in words."""
     found = polling.waits(program, polling.loops(program))
-    return None if found is None else f"how often {found.where} polls depends on time; once for each wait is counted"
+    return (
+        None
+        if found is None
+        else f"how often {found.where} polls depends on time; once for each wait is counted"
+    )
 
 
 def held(machine: Machine, threads: int, registers: int, shared_bytes: int) -> int:
     """Blocks that one SM holds."""
-    limits = Limits(machine.warps, machine.blocks, machine.shared_bytes, machine.shared_bytes, KIB, machine.registers)
+    limits = Limits(
+        machine.warps,
+        machine.blocks,
+        machine.shared_bytes,
+        machine.shared_bytes,
+        KIB,
+        machine.registers,
+    )
     return occupancy(limits, threads, registers, shared_bytes).blocks_per_sm
 
 
 def _pipes(function: sass.Function, found: Executions, machine: Machine) -> dict[str, float]:
-    """Clocks of the FMA pipe, instructions of the fp64 pipe, clocks of an SM's tensor cores; then the executions of
-    tensor instructions whose rate is not known, by opcode."""
+    """Clocks of the FMA pipe, instructions of the fp64 pipe, clocks of an SM's tensor cores; then
+    the executions of tensor instructions whose rate is not known, by opcode."""
     clocks: Counter[str] = Counter({"fma": 0.0, "fp64": 0.0, "tensor": 0.0})
     for block, times in zip(function.blocks, found.blocks, strict=True):
         for i in block.instructions if times else ():
             if i.name in FMA_PIPE:
-                clocks["fma"] += times * (2 if set(FMA_PIPE_TWICE) & set(i.modifiers) else FMA_PIPE[i.name])
+                clocks["fma"] += times * (
+                    2 if set(FMA_PIPE_TWICE) & set(i.modifiers) else FMA_PIPE[i.name]
+                )
             elif i.name in FP64:
                 clocks["fp64"] += times
             elif (shape := _gmma(i)) is not None:
                 n, t = shape
-                clocks["tensor"] += times * 2 * 64 * n * int(t) / 4 / getattr(machine, GMMA[t])  # a warp's quarter
+                # a warp's quarter
+                clocks["tensor"] += times * 2 * 64 * n * int(t) / 4 / getattr(machine, GMMA[t])
             elif i.name in TENSOR:
-                k = next((HMMA_K[m] for m in i.modifiers if m in HMMA_K), None) if i.name == "HMMA" else None
+                k = (
+                    next((HMMA_K[m] for m in i.modifiers if m in HMMA_K), None)
+                    if i.name == "HMMA"
+                    else None
+                )
                 if k is None:
                     clocks[i.opcode] += times
                 else:
@@ -374,7 +467,9 @@ def _pipes(function: sass.Function, found: Executions, machine: Machine) -> dict
 
 
 def _gmma(i: sass.Instruction) -> tuple[int, str] | None:
-    """n and k of a wgmma of floats in machine code, 64xNxK; n is 0 of one that ptxas puts in to end a group."""
+    """n and k of a wgmma of floats in machine code, 64xNxK; n is 0 of one that ptxas puts in to end
+    a group.
+    """
     shape = next((m.split("x") for m in i.modifiers if m.startswith("64x")), [])
     if i.name not in ("HGMMA", "QGMMA") or len(shape) != 3 or shape[2] not in GMMA:
         return None

@@ -1,11 +1,12 @@
-"""Counts what the memory system would do: per instruction, and per kernel under Nsight Compute's names.
+"""Counts what the memory system would do: per instruction, and per kernel under Nsight Compute's
+names.
 
     counters = ptxsim.Counters()
     kernel.launch(..., observers=[counters])
     counters.totals()["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"]
 
-ptxas merges neighbouring accesses of shared memory into wider ones (`merging.py`): the counts are of the merged ones,
-as a cubin has them (`load(..., cubin=...)`), or else as the rule predicts them.
+ptxas merges neighbouring accesses of shared memory into wider ones (`merging.py`): the counts are
+of the merged ones, as a cubin has them (`load(..., cubin=...)`), or else as the rule predicts them.
 """
 
 from __future__ import annotations
@@ -31,11 +32,15 @@ from . import wavefronts
 
 @dataclass
 class Stats:
-    """Counts of one instruction. Wavefronts: of shared memory; requests, sectors and bytes: of global memory."""
+    """Counts of one instruction.
+
+    Wavefronts: of shared memory; requests, sectors and bytes: of global memory.
+    """
 
     instruction: Instruction
     executed: int = 0  # by warps
-    polled: int = 0  # the same, of rounds after the first of a loop that polls: they depend on time, see `polling`
+    # the same, of rounds after the first of a loop that polls: they depend on time, see `polling`
+    polled: int = 0
     requests: int = 0  # warps with a thread that accessed memory
     wavefronts: int = 0
     ideal: int = 0
@@ -54,7 +59,9 @@ class Stats:
 
     @property
     def merged_loads(self) -> float:
-        """Wide loads of shared memory whose parts were served together; half of one where one half-warp's were."""
+        """Wide loads of shared memory whose parts were served together; half of one where one
+        half-warp's were.
+        """
         if self.space != "shared" or self.kind != "ld" or self.width <= wavefronts.WORD:
             return 0.0
         return (self.requests * (self.width // wavefronts.WORD) - self.ideal) / (self.width // 8)
@@ -73,9 +80,9 @@ class Stats:
 
     @property
     def pattern(self) -> str:
-        """How the warps' global addresses lie, in one word: strided (they touch more sectors than their bytes fill),
-        misaligned (one more, as the bytes begin within a sector), broadcast (threads ask for the same bytes), else
-        coalesced."""
+        """How the warps' global addresses lie, in one word: strided (they touch more sectors than
+        their bytes fill), misaligned (one more, as the bytes begin within a sector), broadcast
+        (threads ask for the same bytes), else coalesced."""
         if self.excess_sectors > self.requests:
             return "strided"
         if self.excess_sectors > 0:
@@ -83,7 +90,9 @@ class Stats:
         return "broadcast" if self.wanted > self.bytes else "coalesced"
 
     def sectors_in_words(self) -> str:
-        """Sectors of a request beside the fewest that its bytes fill, bytes used of each, and the pattern."""
+        """Sectors of a request beside the fewest that its bytes fill, bytes used of each, and the
+        pattern.
+        """
         if not self.requests or not self.sectors:
             return ""
         each, ideal = self.sectors / self.requests, self.ideal_sectors / self.requests
@@ -93,7 +102,8 @@ class Stats:
 
 
 MOST_PATTERNS = 1000  # kept; one holds the addresses of a batch of warps
-Cost = tuple[int, int, int, dict[int, int]]  # of an access: requests, wavefronts, ideal ones, requests by degree
+# of an access: requests, wavefronts, ideal ones, requests by degree
+Cost = tuple[int, int, int, dict[int, int]]
 
 
 @dataclass
@@ -106,14 +116,17 @@ class _Run:
     last: np.ndarray | None = None
 
 
-BULK = {"ld": "bulk_ld", "st": "bulk_st", "atom": "bulk_st"}  # a bulk copy's kind, by its access of global memory
+# a bulk copy's kind, by its access of global memory
+BULK = {"ld": "bulk_ld", "st": "bulk_st", "atom": "bulk_st"}
 
 
 class Counters(Observer):
     """An observer that counts accesses and instructions."""
 
     def __init__(self, merge_loads: bool = True, by_block: int = 0) -> None:
-        """`by_block`: count this number of blocks separately: all counts are arrays. 0: count them together."""
+        """`by_block`: count this number of blocks separately: all counts are arrays. 0: count them
+        together.
+        """
         self.merge_loads, self.blocks = merge_loads, by_block
         self.by_block = by_block > 0
         self.stats: dict[int, Stats] = {}
@@ -122,13 +135,18 @@ class Counters(Observer):
         self._source: tuple[np.ndarray, np.ndarray] | None = None
         self._state: State | None = None
         self.merges = Merges()
-        self._iterations: dict[tuple[int, int, bytes | None], _Run] = {}  # by place, block and lanes
-        self._patterns: dict[tuple[object, ...], Cost] = {}  # of shared accesses, by their addresses from the first
-        self._boxes: dict[tuple[int, bytes], int] = {}  # sectors of bulk copies, by their pieces' places from the first
+        # by place, block and lanes
+        self._iterations: dict[tuple[int, int, bytes | None], _Run] = {}
+        # of shared accesses, by their addresses from the first
+        self._patterns: dict[tuple[object, ...], Cost] = {}
+        # sectors of bulk copies, by their pieces' places from the first
+        self._boxes: dict[tuple[int, bytes], int] = {}
 
     # observing
 
-    def begins(self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+    def begins(
+        self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]
+    ) -> None:
         if self.program is not kernel.program:
             self.program, self.stats = kernel.program, {}
             self.merges = kernel.merges if self.merge_loads else Merges()
@@ -144,7 +162,9 @@ class Counters(Observer):
             found = self.stats[instruction.pc] = Stats(
                 instruction,
                 empty_loads=self._empty_loads.get(instruction.pc, 0),
-                merged_into=None if leader is None or self.program is None else self.program.code[leader],
+                merged_into=None
+                if leader is None or self.program is None
+                else self.program.code[leader],
             )
         return found
 
@@ -233,8 +253,12 @@ class Counters(Observer):
         stats.width = event.width if kind == "ldmatrix" else width
         self._add(stats, self._waves(event, width, kind))
 
-    def _iteration(self, event: MemoryEvent, stats: Stats, width: int, kind: str, unrolled: Unrolled | Cycle) -> None:
-        """An access that ptxas merges with those of the iterations after it: kept until the run of them has ended."""
+    def _iteration(
+        self, event: MemoryEvent, stats: Stats, width: int, kind: str, unrolled: Unrolled | Cycle
+    ) -> None:
+        """An access that ptxas merges with those of the iterations after it: kept until the run of
+        them has ended.
+        """
         where = event.access.where
         stats.width = max(stats.width, unrolled.tiers[0][0])
         at = where.raw + event.offset
@@ -242,7 +266,13 @@ class Counters(Observer):
         costs = {w: self._waves(event, w or width, kind) for w in widths}
         pc = event.instruction.pc
         if not self.by_block or self._state is None:
-            self._next((pc, 0, None if where.lanes is None else where.lanes.tobytes()), stats, unrolled, at, costs)
+            self._next(
+                (pc, 0, None if where.lanes is None else where.lanes.tobytes()),
+                stats,
+                unrolled,
+                at,
+                costs,
+            )
             return
         state = self._state
         lanes = np.arange(state.lanes) if where.lanes is None else where.lanes
@@ -251,7 +281,8 @@ class Counters(Observer):
             block = int(own[0]) // state.padded  # each goes through the loop as often as it does
             one = np.arange(self.blocks) == block
             of_block: dict[int | None, Cost] = {
-                w: (cost[0] * one, cost[1] * one, cost[2] * one, cost[3]) for w, cost in costs.items()
+                w: (cost[0] * one, cost[1] * one, cost[2] * one, cost[3])
+                for w, cost in costs.items()
             }
             self._next((pc, block, (own % state.padded).tobytes()), stats, unrolled, here, of_block)
 
@@ -265,7 +296,9 @@ class Counters(Observer):
     ) -> None:
         """The next iteration, in which these addresses are accessed."""
         run = self._iterations.get(key)
-        if run is not None and (run.last is None or not np.array_equal(run.last + unrolled.step, at)):
+        if run is not None and (
+            run.last is None or not np.array_equal(run.last + unrolled.step, at)
+        ):
             self._end(run)
             run = None
         if run is None:
@@ -308,7 +341,9 @@ class Counters(Observer):
 
     def _sum(self, of_warps: np.ndarray) -> Any:
         """Over warps, or over those of each block."""
-        return of_warps.reshape(self.blocks, -1).sum(axis=1) if self.by_block else int(of_warps.sum())
+        return (
+            of_warps.reshape(self.blocks, -1).sum(axis=1) if self.by_block else int(of_warps.sum())
+        )
 
     def _summary(self, result: tuple[np.ndarray, np.ndarray], active: np.ndarray) -> Cost:
         """Sums over warps, in place of the arrays."""
@@ -332,7 +367,11 @@ class Counters(Observer):
             addresses, active = event.addresses()
             touched, bytes_ = wavefronts.sectors(addresses, active, event.width)
             least = -(-bytes_ // wavefronts.SECTOR)
-            threads = self._sum(np.count_nonzero(active, axis=1)) if self.by_block else np.count_nonzero(active)
+            threads = (
+                self._sum(np.count_nonzero(active, axis=1))
+                if self.by_block
+                else np.count_nonzero(active)
+            )
             used = np.asarray(active.any(axis=1))
             found = (*map(self._sum, (used, touched, least, bytes_)), threads * event.width)
             event.cache[key] = found
@@ -355,7 +394,9 @@ class Counters(Observer):
     # results
 
     def by_instruction(self) -> list[Stats]:
-        """Counts per instruction, in program order, neighbouring shared accesses merged as ptxas does."""
+        """Counts per instruction, in program order, neighbouring shared accesses merged as ptxas
+        does.
+        """
         for run in self._iterations.values():
             self._end(run)
         self._iterations = {}
@@ -379,13 +420,16 @@ class Counters(Observer):
         return at_least(self.program)
 
     def sums(self) -> dict[str, float]:
-        """Return counts that add up over launches, for `extrapolate`; `named` computes totals from them."""
+        """Return counts that add up over launches, for `extrapolate`; `named` computes totals from
+        them.
+        """
         return sums(self.by_instruction())
 
 
 def _may_fill(i: Instruction) -> bool:
-    """Whether a cp.async says how much it reads, the rest being zeros: of 16 bytes, ncu counts each of its wavefronts
-    twice, needed and ideal ones (`hgemm_wgmma_smem` on an H200; of 4 bytes, once)."""
+    """Whether a cp.async says how much it reads, the rest being zeros: of 16 bytes, ncu counts each
+    of its wavefronts twice, needed and ideal ones (`hgemm_wgmma_smem` on an H200; of 4 bytes,
+    once)."""
     return len(i.operands) - any("cache_hint" in m for m in i.modifiers) > 3
 
 
@@ -405,11 +449,18 @@ LOWER_BOUNDS = dict.fromkeys(
     ),
     "the hardware also counts wavefronts in which accesses of several warps, operands of wgmma or bulk copies meet",
 )
-STORED = ("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum", "smsp__inst_executed_op_shared_st.sum")
-STORED_ASYNC = "st.async is left out: whether the hardware counts it among shared stores was not measured"
+STORED = (
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
+    "smsp__inst_executed_op_shared_st.sum",
+)
+STORED_ASYNC = (
+    "st.async is left out: whether the hardware counts it among shared stores was not measured"
+)
 POLLED = "rounds of a loop that polls are left out: how many a device makes depends on time"
 # Requests and sectors of local memory, which only kernels have that use some
-LOCAL_REQUESTS, LOCAL_SECTORS = (f"l1tex__t_{what}_pipe_lsu_mem_local_op" for what in ("requests", "sectors"))
+LOCAL_REQUESTS, LOCAL_SECTORS = (
+    f"l1tex__t_{what}_pipe_lsu_mem_local_op" for what in ("requests", "sectors")
+)
 # Accesses by their space and kind
 LOADS = (("shared", "ld"), ("shared", "ldmatrix"), ("shared", "atom"))
 STORES, COPIES = (("shared", "st"),), (("shared", "cp_async"),)
@@ -448,9 +499,10 @@ def named(added: Mapping[str, float]) -> dict[str, float]:
 
 
 def sums(stats: list[Stats]) -> dict[str, float]:
-    """What adds up over instructions, blocks and launches, under Nsight Compute's names where it has one. An ldmatrix
-    counts among the wavefronts of shared loads, as there; an stmatrix among those of stores, but not among the store
-    instructions (measured on an H100). Bulk copies count by themselves, under names of our own."""
+    """What adds up over instructions, blocks and launches, under Nsight Compute's names where it
+    has one. An ldmatrix counts among the wavefronts of shared loads, as there; an stmatrix among
+    those of stores, but not among the store instructions (measured on an H100). Bulk copies count
+    by themselves, under names of our own."""
     by_place: dict[tuple[str, str], list[Stats]] = {}
     for s in stats:
         by_place.setdefault((s.space, s.kind), []).append(s)
@@ -459,8 +511,11 @@ def sums(stats: list[Stats]) -> dict[str, float]:
         return sum(getattr(s, name) for place in places for s in by_place.get(place, ()))
 
     empty = sum(s.empty_loads * s.executed for s in stats)
-    stored = [s for s in stats if (s.space, s.kind) in STORES and s.instruction.opcode != "stmatrix"]
-    operands = sum(s.operand_bytes for s in stats) // wavefronts.LINE  # as ncu counts them on an H200
+    stored = [
+        s for s in stats if (s.space, s.kind) in STORES and s.instruction.opcode != "stmatrix"
+    ]
+    # as ncu counts them on an H200
+    operands = sum(s.operand_bytes for s in stats) // wavefronts.LINE
     moved = (*READ, *WRITTEN, *COPIES)
     local = {
         f"{name}_{kind}.sum": total(what, *places)
@@ -479,8 +534,12 @@ def sums(stats: list[Stats]) -> dict[str, float]:
         "smsp__inst_executed_op_shared_st.sum": sum(s.executed for s in stored),
         "smsp__inst_executed_op_ldsm.sum": total("executed", ("shared", "ldmatrix")),
         "smsp__inst_executed_op_ldgsts.sum": total("executed", *COPIES),
-        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum": total("wavefronts", ("shared", "ldmatrix")),
-        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum": total("wavefronts", *COPIES),
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum": total(
+            "wavefronts", ("shared", "ldmatrix")
+        ),
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum": total(
+            "wavefronts", *COPIES
+        ),
         "memory_l1_wavefronts_shared": total("wavefronts", *LOADS, *STORES, *COPIES) + operands,
         "memory_l1_wavefronts_shared_ideal": total("ideal", *LOADS, *STORES, *COPIES) + operands,
         "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": total("requests", *READ, *COPIES),

@@ -3,8 +3,9 @@
     runs = {steps: sums of a launch with so many steps of its loop for steps in (3, 4, 5)}
     extrapolate(runs, blocks=4, to_steps=128, to_blocks=1024)
 
-Where every block does the same, and a step costs the same each time, a sum is blocks * (a + b * steps). Two launches
-give a and b; each further one must agree with their prediction. Only sums grow so: a ratio is made of sums afterwards.
+Where every block does the same, and a step costs the same each time, a sum is blocks * (a + b *
+steps). Two launches give a and b; each further one must agree with their prediction. Only sums grow
+so: a ratio is made of sums afterwards.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class NotLinearError(PtxsimError):
 def extrapolate(
     runs: Mapping[int, Mapping[str, float]], blocks: int, to_steps: int, to_blocks: int
 ) -> dict[str, float]:
-    """Sums of `to_blocks` blocks with `to_steps` steps, from launches of `blocks` blocks by their number of steps,
-    three or more. A name that a launch lacks counts as 0 there.
+    """Sums of `to_blocks` blocks with `to_steps` steps, from launches of `blocks` blocks by their
+    number of steps, three or more. A name that a launch lacks counts as 0 there.
 
     Raises `NotLinearError` that names the first sum that does not grow linearly.
     """

@@ -1,11 +1,14 @@
-"""How exactly each executed instruction is emulated, and whether what is not exact decides anything.
+"""How exactly each executed instruction is emulated, and whether what is not exact decides
+anything.
 
 - exact: the result is the one that the PTX ISA asks for, bit for bit.
-- modelled: the ISA leaves something open, and a model of the hardware, or the emulator's own order, fills it in.
-- approximate: the ISA gives a bound of the error; the emulator rounds rightly, a device may differ in the last bits.
+- modelled: the ISA leaves something open, and a model of the hardware, or the emulator's own order,
+  fills it in.
+- approximate: the ISA gives a bound of the error; the emulator rounds rightly, a device may differ
+  in the last bits.
 
-What is modelled or approximate changes numbers alone, unless it reaches an address, a branch, a barrier or the
-predicate of an access: then accesses and counts may differ on a device, too.
+What is modelled or approximate changes numbers alone, unless it reaches an address, a branch, a
+barrier or the predicate of an access: then accesses and counts may differ on a device, too.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ TENSOR_FLOATS = {*FLOATS, "tf32", "e4m3", "e5m2"}
 
 
 class Executed(Observer):
-    """Counts how often each instruction is executed, by warps; rounds of loops that poll again are left out."""
+    """Counts how often each instruction is executed, by warps; rounds of loops that poll again are
+    left out.
+    """
 
     def __init__(self) -> None:
         self.times: Counter[int] = Counter()
@@ -43,14 +48,17 @@ class Executed(Observer):
 
 @dataclass(frozen=True)
 class Row:
-    """Instructions of one name: how many the program has that were executed, how often they were (by warps)."""
+    """Instructions of one name: how many the program has that were executed, how often they were
+    (by warps).
+    """
 
     instruction: str
     level: str
     why: str  # "" for exact ones
     places: int
     executed: int
-    decides: bool  # whether a result reaches an address, a branch, a barrier or the predicate of an access
+    # whether a result reaches an address, a branch, a barrier or the predicate of an access
+    decides: bool
 
 
 def level(i: Instruction) -> tuple[str, str]:
@@ -59,9 +67,16 @@ def level(i: Instruction) -> tuple[str, str]:
     special = [o.name for o in i.operands if isinstance(o, Special)]
     if any("clock" in name or "globaltimer" in name for name in special):
         return APPROXIMATE, TIME
-    if any(name.startswith(("%smid", "%warpid", "%nsmid", "%gridid")) for name in special) or i.opcode == "activemask":
+    if (
+        any(name.startswith(("%smid", "%warpid", "%nsmid", "%gridid")) for name in special)
+        or i.opcode == "activemask"
+    ):
         return MODELLED, PLACE
-    if i.opcode in ("mma", "wgmma", "wmma") and modifiers & TENSOR_FLOATS and not modifiers & {"load", "store"}:
+    if (
+        i.opcode in ("mma", "wgmma", "wmma")
+        and modifiers & TENSOR_FLOATS
+        and not modifiers & {"load", "store"}
+    ):
         return MODELLED, TENSOR
     adds = i.opcode in ("red", "atom") or (i.opcode == "cp" and "reduce" in modifiers)
     if adds and "add" in modifiers and modifiers & FLOATS:
@@ -70,13 +85,16 @@ def level(i: Instruction) -> tuple[str, str]:
         return APPROXIMATE, ERROR
     if i.opcode == "tex" and "f32" in modifiers:
         return MODELLED, FILTER
-    if i.opcode in ("ex2", "tanh") and modifiers & FLOATS:  # of 16 bits, approximate without a modifier
+    # of 16 bits, approximate without a modifier
+    if i.opcode in ("ex2", "tanh") and modifiers & FLOATS:
         return APPROXIMATE, ERROR
     return EXACT, ""
 
 
 def rows(program: Program, origins: Mapping[int, Origins], executed: Executed) -> list[Row]:
-    """The executed instructions of a program by name, the least exact first; `origins` as a `Machine` has them."""
+    """The executed instructions of a program by name, the least exact first; `origins` as a
+    `Machine` has them.
+    """
     groups: dict[tuple[str, str, str], list[Instruction]] = defaultdict(list)
     for i in program.code:
         if executed.times[i.pc]:
@@ -90,17 +108,27 @@ def rows(program: Program, origins: Mapping[int, Origins], executed: Executed) -
 
 
 def table(found: list[Row]) -> str:
-    """Return a line for each instruction that is not exact, one for all that are, and what that means."""
+    """Return a line for each instruction that is not exact, one for all that are, and what that
+    means.
+    """
     lines = []
     for row in found:
         if row.level != EXACT:
             reach = "; REACHES an address or a branch" if row.decides else ""
-            lines.append(f"  {row.level:12s} {row.instruction:48s} {row.executed:>14,}  {row.why}{reach}")
+            lines.append(
+                f"  {row.level:12s} {row.instruction:48s} {row.executed:>14,}  {row.why}{reach}"
+            )
     exact = [row for row in found if row.level == EXACT]
-    lines.append(f"  {EXACT:12s} {f'{len(exact)} others':48s} {sum(row.executed for row in exact):>14,}")
+    lines.append(
+        f"  {EXACT:12s} {f'{len(exact)} others':48s} {sum(row.executed for row in exact):>14,}"
+    )
     deciding = [row.instruction for row in found if row.decides]
     if deciding:
         lines.append(f"accesses and counts may differ on a device: {', '.join(deciding)}")
     else:
-        lines.append("nothing that is not exact reaches an address, a branch, a barrier or the predicate of an access")
-    return "\n".join(["executed instructions (by warps), and how exactly they are emulated:", *lines])
+        lines.append(
+            "nothing that is not exact reaches an address, a branch, a barrier or the predicate of an access"
+        )
+    return "\n".join(
+        ["executed instructions (by warps), and how exactly they are emulated:", *lines]
+    )

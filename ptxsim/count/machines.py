@@ -1,6 +1,7 @@
 """The rates of GPUs that bounds need, per clock: presets and files.
 
-A file is TOML with the fields of `Machine`; what it leaves out is taken from the preset that `like` names ("h200"):
+A file is TOML with the fields of `Machine`; what it leaves out is taken from the preset that `like`
+names ("h200"):
 
     like = "h100"
     name = "H100 at 1755 MHz"
@@ -55,12 +56,17 @@ PRESETS = {name: of_gpu(gpu) for name, gpu in gpus.GPUS.items() if gpu.rates}
 
 
 def find(name: str) -> Machine:
-    """A preset by its name, or a machine from a TOML file. Raises `PtxsimError`, one line, for what is neither."""
+    """A preset by its name, or a machine from a TOML file.
+
+    Raises `PtxsimError`, one line, for what is neither.
+    """
     if (known := gpus.ALSO.get(name, name)) in PRESETS:
         return PRESETS[known]
     path = Path(name)
     if path.suffix != ".toml":
-        raise PtxsimError(f"machine {name!r} is not known; known: {', '.join(PRESETS)}, or a .toml file")
+        raise PtxsimError(
+            f"machine {name!r} is not known; known: {', '.join(PRESETS)}, or a .toml file"
+        )
     try:
         given = tomllib.loads(path.read_text())
     except OSError as error:
@@ -76,13 +82,25 @@ def find(name: str) -> Machine:
     for key, value in given.items():
         if key not in kinds:
             raise PtxsimError(f"{path}: unknown key {key!r}; known: like, {', '.join(kinds)}")
-        fits = isinstance(value, str) if key == "name" else isinstance(value, int | float) and value > 0
-        if not fits or isinstance(value, bool) or (kinds[key] == "int" and not isinstance(value, int)):
-            wanted = {"str": "text", "int": "a positive whole number"}.get(str(kinds[key]), "a positive number")
+        fits = (
+            isinstance(value, str)
+            if key == "name"
+            else isinstance(value, int | float) and value > 0
+        )
+        if (
+            not fits
+            or isinstance(value, bool)
+            or (kinds[key] == "int" and not isinstance(value, int))
+        ):
+            wanted = {"str": "text", "int": "a positive whole number"}.get(
+                str(kinds[key]), "a positive number"
+            )
             raise PtxsimError(f"{path}: {key} = {value!r} is not allowed; allowed: {wanted}")
         fields[key] = value
     if missing := [key for key in kinds if key not in fields]:
-        raise PtxsimError(f"{path}: {missing[0]} is missing; give it, or like = one of {', '.join(PRESETS)}")
+        raise PtxsimError(
+            f"{path}: {missing[0]} is missing; give it, or like = one of {', '.join(PRESETS)}"
+        )
     return Machine(**fields)
 
 

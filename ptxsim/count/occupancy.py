@@ -27,11 +27,15 @@ class Occupancy:
 
 
 def occupancy(limits: Limits, threads: int, registers: int, shared_bytes: int) -> Occupancy:
-    """Theoretical occupancy of a block of `threads` with `registers` a thread and `shared_bytes` a block."""
+    """Theoretical occupancy of a block of `threads` with `registers` a thread and `shared_bytes` a
+    block.
+    """
     warps = -(-threads // WARP)
     registers_per_warp = max(_round_up(registers * WARP, REGISTER_UNIT), REGISTER_UNIT)
     warps_by_registers = SCHEDULERS * (limits.registers // SCHEDULERS // registers_per_warp)
-    shared_per_block = max(_round_up(shared_bytes + limits.shared_bytes_reserved, SHARED_UNIT), SHARED_UNIT)
+    shared_per_block = max(
+        _round_up(shared_bytes + limits.shared_bytes_reserved, SHARED_UNIT), SHARED_UNIT
+    )
     by = {
         "registers": warps_by_registers // warps,
         "shared": limits.shared_bytes // shared_per_block,

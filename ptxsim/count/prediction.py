@@ -2,10 +2,11 @@
 
     predict(kernel, grid=(64, 64), block=256, args=[...]).totals
 
-Blocks at the first and the last place of an axis may differ from those between (edges, ragged tiles); blocks between
-must all do the same. So one block represents each combination of places, and further blocks, spread over the grid,
-test the prediction. Where the test fails, a small grid (of a persistent kernel, for example) is run once with its loop
-over k shortened, and blocks with equal counts there are represented together; of any other grid nothing is predicted.
+Blocks at the first and the last place of an axis may differ from those between (edges, ragged
+tiles); blocks between must all do the same. So one block represents each combination of places, and
+further blocks, spread over the grid, test the prediction. Where the test fails, a small grid (of a
+persistent kernel, for example) is run once with its loop over k shortened, and blocks with equal
+counts there are represented together; of any other grid nothing is predicted.
 """
 
 from __future__ import annotations
@@ -41,13 +42,17 @@ from .trip_counts import trip_counts
 
 # Values that are tried in turn for a count of trips: the least, and the step from it.
 SHORTER = ((128, 64), (256, 128), (256, 256), (512, 256))
-SHORTEST = 64  # the value with which all blocks of a small grid are run, to find those that do the same
-MORE = 4  # blocks at places drawn (from a fixed seed) to test the prediction, in addition to those next to the edges
+# the value with which all blocks of a small grid are run, to find those that do the same
+SHORTEST = 64
+# blocks at places drawn (from a fixed seed) to test the prediction, in addition to those next to
+# the edges
+MORE = 4
 WHOLE = 2e9  # thread-instructions that running all blocks may cost: some seconds
 FEW = 512  # blocks of a grid that is small enough for that
 Sums = dict[str, float]  # counts under the names of `Counters.sums`
 ANYWHERE = {"global", "shared", "local", "param"}
-# counts of an instruction (`Stats`), under the names of `_named`; they need not be equal in blocks that do the same
+# counts of an instruction (`Stats`), under the names of `_named`; they need not be equal in blocks
+# that do the same
 OF_INSTRUCTION = (
     "executed",
     "polled",
@@ -76,7 +81,8 @@ class Prediction:
     blocks: int
     sampled: int
     at_least: dict[str, str]  # those of which a device may count more, with the reason
-    # the place of an argument that counts trips of loops, and the smaller values from whose counts these follow
+    # the place of an argument that counts trips of loops, and the smaller values from whose counts
+    # these follow
     over: tuple[int, tuple[int, ...]] | None = None
     # by instruction, and what bounds need: filled where `by_instruction` was asked for
     counters: Counters = field(default_factory=Counters)
@@ -99,7 +105,9 @@ class _Apart(Observer):
         self.launch: tuple[Launched, tuple[int, int, int], tuple[int, int, int]]
         self.now: Sequence[Observer]
 
-    def begins(self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+    def begins(
+        self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]
+    ) -> None:
         self.launch = kernel, grid, block
 
     def batch(self, blocks: np.ndarray) -> None:
@@ -122,12 +130,20 @@ class _Apart(Observer):
             sums: dict[str, Any] = dict(counters.sums())
             if self.by_instruction:
                 traffic = self.traffic[number][1]
-                sums |= {f"executed:{pc}": times for pc, times in traffic.executions.items()} | {"lines": traffic.lines}
+                sums |= {f"executed:{pc}": times for pc, times in traffic.executions.items()} | {
+                    "lines": traffic.lines
+                }
                 for s in counters.by_instruction():
-                    sums |= {_named(s.instruction.pc, name): getattr(s, name) for name in OF_INSTRUCTION}
+                    sums |= {
+                        _named(s.instruction.pc, name): getattr(s, name) for name in OF_INSTRUCTION
+                    }
             for name, value in sums.items():
                 each = np.asarray(value)  # of each block, or the same of all
-                each = each.reshape(-1, together).sum(axis=1) if each.ndim else np.full(len(firsts), each * together)
+                each = (
+                    each.reshape(-1, together).sum(axis=1)
+                    if each.ndim
+                    else np.full(len(firsts), each * together)
+                )
                 for first, own in zip(firsts, each.tolist(), strict=True):
                     found[first][name] = own
         return found
@@ -152,7 +168,9 @@ class _Apart(Observer):
         for observer in self.now:
             observer.operands(instruction, warpgroups, size)
 
-    def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
+    def texture(
+        self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray
+    ) -> None:
         for observer in self.now:
             observer.texture(instruction, texture, lanes, index)
 
@@ -162,14 +180,18 @@ class _Seen:
     """What is known of single instructions, over all launches of a prediction."""
 
     stats: dict[int, Stats] = field(default_factory=dict)
-    fetched: dict[int, dict[int, np.ndarray]] = field(default_factory=dict)  # sectors by cluster and array, of the last
+    # sectors by cluster and array, of the last
+    fetched: dict[int, dict[int, np.ndarray]] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)  # sectors that an array lies in
-    # by array, how many times the sectors of one cluster all of them read together: where all of them were run
+    # by array, how many times the sectors of one cluster all of them read together: where all of
+    # them were run
     together: dict[int, float] = field(default_factory=dict)
 
     def take(self, number: int, apart: _Apart, blocks: Sequence[int], arena: Arena) -> None:
         """Note what a cluster of these blocks fetched."""
-        sectors = next(traffic.sectors_of(blocks) for those, traffic in apart.traffic if blocks[0] in those)
+        sectors = next(
+            traffic.sectors_of(blocks) for those, traffic in apart.traffic if blocks[0] in those
+        )
         arrays = np.searchsorted(np.asarray(arena.starts), sectors * SECTOR, side="right")
         self.fetched[number] = {int(n): sectors[arrays == n] for n in distinct(arrays)}
         for n in self.fetched[number]:
@@ -183,37 +205,50 @@ class _Seen:
             self.together[array] = distinct(np.concatenate(parts)).size / own.size
 
     def sectors(self, middle: int, beside: Sequence[tuple[int, int]]) -> Sums:
-        """Different sectors of each array that the grid reads: those of a block times what all blocks read together or,
-        where not all were run, as many more along each axis (`beside`: a block next to it there, and how many there
-        are) as that block has for itself."""
+        """Different sectors of each array that the grid reads: those of a block times what all
+        blocks read together or, where not all were run, as many more along each axis (`beside`: a
+        block next to it there, and how many there are) as that block has for itself."""
         found: Sums = {}
         for array, own in self.fetched[middle].items():
             many = own.size * self.together.get(array, 1.0)
             for number, size in beside if array not in self.together else ():
-                new = np.setdiff1d(self.fetched[number].get(array, own[:0]), own, assume_unique=True).size
+                new = np.setdiff1d(
+                    self.fetched[number].get(array, own[:0]), own, assume_unique=True
+                ).size
                 many *= 1 + (size - 1) * new / own.size
             found[f"sectors:{array}"] = many
         return found
 
     def all_sectors(self, sums: Sums) -> float:
         """Different sectors that the grid reads, of no array more than it has."""
-        return sum(min(sums.get(f"sectors:{array}", 0.0), size) for array, size in self.sizes.items())
+        return sum(
+            min(sums.get(f"sectors:{array}", 0.0), size) for array, size in self.sizes.items()
+        )
 
-    def counters(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int], sums: Sums) -> Counters:
+    def counters(
+        self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int], sums: Sums
+    ) -> Counters:
         """Counters of the whole grid, with these sums."""
         found = Counters()
         found.begins(kernel, grid, block)
         for pc, stats in sorted(self.stats.items()):
-            whole: dict[str, Any] = {name: round(sums.get(_named(pc, name), 0)) for name in OF_INSTRUCTION}
+            whole: dict[str, Any] = {
+                name: round(sums.get(_named(pc, name), 0)) for name in OF_INSTRUCTION
+            }
             found.stats[pc] = replace(stats, **whole)
         return found
 
 
 def waits_for_others(program: Program) -> Instruction | None:
-    """An atomic operation on global memory whose result decides what a thread does next or where it reads: its block
-    does not do the same alone as among others. Followed through registers, and through memory by space."""
+    """An atomic operation on global memory whose result decides what a thread does next or where it
+    reads: its block does not do the same alone as among others. Followed through registers, and
+    through memory by space."""
     for i in program.code:
-        if i.opcode == "atom" and "shared" not in named_spaces(i) and decides(program, [i]) is not None:
+        if (
+            i.opcode == "atom"
+            and "shared" not in named_spaces(i)
+            and decides(program, [i]) is not None
+        ):
             return i
     return None
 
@@ -221,9 +256,9 @@ def waits_for_others(program: Program) -> Instruction | None:
 def decides(
     program: Program, sources: Sequence[Instruction], origins: Mapping[int, Origins] | None = None
 ) -> Instruction | None:
-    """The instruction at which a result of these reaches an address, a branch, a barrier or the predicate of an access;
-    None where none does. Memory is followed by space or, with `origins`, by the variables and buffers that addresses
-    come from, as if no two parameters held one buffer."""
+    """The instruction at which a result of these reaches an address, a branch, a barrier or the
+    predicate of an access; None where none does. Memory is followed by space or, with `origins`, by
+    the variables and buffers that addresses come from, as if no two parameters held one buffer."""
 
     def memory(i: Instruction) -> set[Any]:
         """Return what an access may touch, as values that are compared for equality."""
@@ -235,11 +270,15 @@ def decides(
         return set(origins.get(i.pc, (UNKNOWN,)))
 
     def meets(touched: set[Any]) -> bool:
-        return bool(spaces) and (not touched.isdisjoint(spaces) or UNKNOWN in touched or UNKNOWN in spaces)
+        return bool(spaces) and (
+            not touched.isdisjoint(spaces) or UNKNOWN in touched or UNKNOWN in spaces
+        )
 
     stores = [i for i in sources if isinstance(i.operands[0], Address)]
     # registers that depend on them, and memory that does
-    known: set[Register] = {r for i in sources if i not in stores for r in registers_of(i.operands[0])}
+    known: set[Register] = {
+        r for i in sources if i not in stores for r in registers_of(i.operands[0])
+    }
     spaces: set[Any] = set().union(*map(memory, stores))
     before = None
     while before != (len(known), len(spaces)):
@@ -251,10 +290,21 @@ def decides(
                 return i
             if any(known.intersection(registers_of(a)) for a in addresses):
                 return i
-            if i.opcode in registry.CONTROLS and i not in sources and known.intersection(registers_of(i.operands)):
+            if (
+                i.opcode in registry.CONTROLS
+                and i not in sources
+                and known.intersection(registers_of(i.operands))
+            ):
                 return i
             if i.opcode in ("st", "atom", "red") and known.intersection(
-                *[[r for o in i.operands[i.opcode == "atom" :] if o not in addresses for r in registers_of(o)]]
+                *[
+                    [
+                        r
+                        for o in i.operands[i.opcode == "atom" :]
+                        if o not in addresses
+                        for r in registers_of(o)
+                    ]
+                ]
             ):
                 spaces |= memory(i)
             if i.opcode in ("st", "red") or not i.operands:
@@ -267,8 +317,8 @@ def decides(
 
 @dataclass(frozen=True)
 class Classes:
-    """Blocks (clusters, where there are some) that are assumed to do the same: `of` has the class of each that is to
-    be run, by its number, and `sizes` how many of the grid each class has."""
+    """Blocks (clusters, where there are some) that are assumed to do the same: `of` has the class
+    of each that is to be run, by its number, and `sizes` how many of the grid each class has."""
 
     of: dict[int, Any]
     sizes: dict[Any, int]
@@ -288,7 +338,11 @@ def sample(grid: Sequence[int]) -> Classes:
 
     axes = [sorted({0, size // 2, size - 1}) for size in grid]
     counts = [{0: 1, 1: size - 2, 2: 1} if size > 1 else {0: 1} for size in grid]
-    chosen = [*itertools.product(*axes), tuple(min(1, s - 1) for s in grid), tuple(max(0, s - 2) for s in grid)]
+    chosen = [
+        *itertools.product(*axes),
+        tuple(min(1, s - 1) for s in grid),
+        tuple(max(0, s - 2) for s in grid),
+    ]
     draw = random.Random(0)
     chosen += [tuple(draw.randrange(s) for s in grid) for _ in range(MORE)]
     kinds = {classes(at): 0 for at in chosen}
@@ -297,7 +351,9 @@ def sample(grid: Sequence[int]) -> Classes:
 
 
 def _neighbours(grid: Sequence[int]) -> list[int]:
-    """The number of a place in the middle of a grid, and of its neighbour along each axis that has several."""
+    """The number of a place in the middle of a grid, and of its neighbour along each axis that has
+    several.
+    """
     steps = (1, grid[0], grid[0] * grid[1])
     middle = sum(size // 2 * step for size, step in zip(grid, steps, strict=True))
     beside = [(size, step) for size, step in zip(grid, steps, strict=True) if size > 1]
@@ -305,13 +361,21 @@ def _neighbours(grid: Sequence[int]) -> list[int]:
 
 
 def classes_of(sums: Mapping[int, Sums]) -> Classes:
-    """Classes of blocks with equal sums; the first, the last and a drawn one of each class are to be run."""
+    """Classes of blocks with equal sums; the first, the last and a drawn one of each class are to
+    be run.
+    """
     members: dict[Any, list[int]] = {}
     for number, found in sums.items():
-        kept = ((n, v) for n, v in found.items() if v and not (n.startswith("@") or n in OF_TRAFFIC))
+        kept = (
+            (n, v) for n, v in found.items() if v and not (n.startswith("@") or n in OF_TRAFFIC)
+        )
         members.setdefault(tuple(sorted(kept)), []).append(number)
     draw = random.Random(0)
-    chosen = {n: kind for kind, those in members.items() for n in (those[0], those[-1], draw.choice(those))}
+    chosen = {
+        n: kind
+        for kind, those in members.items()
+        for n in (those[0], those[-1], draw.choice(those))
+    }
     return Classes(chosen, {kind: len(those) for kind, those in members.items()})
 
 
@@ -342,21 +406,23 @@ def predict(
     over: tuple[int, Sequence[int]] | None = None,
     by_instruction: bool = False,
 ) -> Prediction:
-    """Counters of the launch, arguments and arrays as for the whole grid (`Kernel.launch`). What addresses and the flow
-    of control depend on must be in them. Of a grid with clusters, whole clusters are run.
+    """Counters of the launch, arguments and arrays as for the whole grid (`Kernel.launch`). What
+    addresses and the flow of control depend on must be in them. Of a grid with clusters, whole
+    clusters are run.
 
-    `over`: the place of a whole-number argument by which the work of each block grows linearly (k of a matrix product,
-    say), and three or more smaller values in steps of one size: it is run with these, and what the launch's own value
-    counts follows from them; all of them must lie on one line (`count/extrapolation.py`). Without it, a large argument
-    that does no more than count trips of loops (`count/trip_counts.py`) is shortened so, where the counts lie on a
-    line.
+    `over`: the place of a whole-number argument by which the work of each block grows linearly (k
+    of a matrix product, say), and three or more smaller values in steps of one size: it is run with
+    these, and what the launch's own value counts follows from them; all of them must lie on one
+    line (`count/extrapolation.py`). Without it, a large argument that does no more than count trips
+    of loops (`count/trip_counts.py`) is shortened so, where the counts lie on a line.
 
-    `by_instruction`: the result has `counters` and `work`, too. Of what a launch reads from DRAM, how much more the
-    blocks along each axis of the grid read than one block does is taken from two neighbours; of a small grid with one
-    axis, whose blocks choose their tiles themselves, from all blocks in a short launch.
+    `by_instruction`: the result has `counters` and `work`, too. Of what a launch reads from DRAM,
+    how much more the blocks along each axis of the grid read than one block does is taken from two
+    neighbours; of a small grid with one axis, whose blocks choose their tiles themselves, from all
+    blocks in a short launch.
 
-    Raises `PtxsimError`, one line, with the reason where a few blocks do not predict the others, or smaller values the
-    launch's own.
+    Raises `PtxsimError`, one line, with the reason where a few blocks do not predict the others, or
+    smaller values the launch's own.
     """
     grid, block = dimensions(grid), dimensions(block)
     if (atom := waits_for_others(kernel.program)) is not None:
@@ -398,7 +464,9 @@ def predict(
             for number, first in zip(chosen, firsts, strict=True):
                 blocks = in_clusters(grid, cluster, np.asarray([first])).tolist()
                 seen.take(number, apart, blocks, kernel.machine.launch.arena)
-                found[first]["block_sectors"] = sum(part.size for part in seen.fetched[number].values())
+                found[first]["block_sectors"] = sum(
+                    part.size for part in seen.fetched[number].values()
+                )
             for _, counters in apart.batches:
                 for stats in counters.by_instruction():
                     pc = stats.instruction.pc
@@ -409,44 +477,65 @@ def predict(
     def of_grid(args: Sequence[Any], classes: Classes) -> tuple[Sums, int]:
         """The sums of the grid, and from how many blocks they follow."""
         middle, *beside = _neighbours(units)
-        more = [number for number in (middle, *beside) if number not in classes.of] if by_instruction else []
+        more = (
+            [number for number in (middle, *beside) if number not in classes.of]
+            if by_instruction
+            else []
+        )
         sums = launch(args, [*classes.of, *more], limits or Limits())
         representative: dict[Any, int] = {}
         for number, kind in classes.of.items():
             first = representative.setdefault(kind, number)
             difference = next(_differences(sums[first], sums[number]), None)
             if difference is not None:
-                one, other = (kernel.state.block_place(_first_block(n, grid, cluster)) for n in (first, number))
+                one, other = (
+                    kernel.state.block_place(_first_block(n, grid, cluster))
+                    for n in (first, number)
+                )
                 raise BlocksDifferError(
                     f"{kernel.title}: blocks {one} and {other}, neither at another edge of the grid, do not do the "
                     f"same: {difference}: a few blocks do not predict the rest; run the whole grid"
                 )
         names = dict.fromkeys(name for found in sums.values() for name in found)
         kinds = classes.sizes.items()
-        added = {name: sum(size * sums[representative[k]].get(name, 0.0) for k, size in kinds) for name in names}
+        added = {
+            name: sum(size * sums[representative[k]].get(name, 0.0) for k, size in kinds)
+            for name in names
+        }
         if by_instruction:
             along = [size for size in units if size > 1]
             added |= seen.sectors(middle, list(zip(beside, along, strict=True)))
         return added, len(classes.of) * math.prod(cluster)
 
-    def from_smaller(place: int, values: Sequence[int], step: int, classes: Classes) -> tuple[Sums, int]:
-        ran = {value: of_grid([*args[:place], value, *args[place + 1 :]], classes) for value in values}
+    def from_smaller(
+        place: int, values: Sequence[int], step: int, classes: Classes
+    ) -> tuple[Sums, int]:
+        ran = {
+            value: of_grid([*args[:place], value, *args[place + 1 :]], classes) for value in values
+        }
         sums = {value // step: found for value, (found, _) in ran.items()}
-        return extrapolate(sums, 1, int(args[place]) // step, 1), max(sampled for _, sampled in ran.values())
+        return extrapolate(sums, 1, int(args[place]) // step, 1), max(
+            sampled for _, sampled in ran.values()
+        )
 
     def alike(place: int) -> Classes:
         """Classes of blocks that do the same, found by running all of them with few trips, once."""
         if known:
             return known[0]
         few = int(args[place]) % SHORTEST + SHORTEST
-        cheap = replace(limits or Limits(), thread_instructions=min((limits or Limits()).thread_instructions, WHOLE))
+        cheap = replace(
+            limits or Limits(),
+            thread_instructions=min((limits or Limits()).thread_instructions, WHOLE),
+        )
         found = launch([*args[:place], few, *args[place + 1 :]], range(math.prod(units)), cheap)
         if by_instruction:
             seen.take_all(_neighbours(units)[0])
         known.append(classes_of(found))
         return known[0]
 
-    def prediction(added: Sums, sampled: int, over: tuple[int, tuple[int, ...]] | None) -> Prediction:
+    def prediction(
+        added: Sums, sampled: int, over: tuple[int, tuple[int, ...]] | None
+    ) -> Prediction:
         blocks = math.prod(grid)
         found = Prediction({}, blocks, sampled, at_least(kernel.program), over)
         if not by_instruction:
@@ -454,11 +543,19 @@ def predict(
         added["sectors"] = seen.all_sectors(added)
         counters = seen.counters(kernel, grid, block, added)
         totals = counters.totals()
-        return replace(found, totals=totals, counters=counters, work=_work(grid, block, totals, added))
+        return replace(
+            found, totals=totals, counters=counters, work=_work(grid, block, totals, added)
+        )
 
     classes = sample(units)
-    if by_instruction and over is None and sum(size > 1 for size in units) == 1 and math.prod(grid) <= FEW:
-        # such blocks choose their tiles themselves, so that neighbours do not say what all of them read
+    if (
+        by_instruction
+        and over is None
+        and sum(size > 1 for size in units) == 1
+        and math.prod(grid) <= FEW
+    ):
+        # such blocks choose their tiles themselves, so that neighbours do not say what all of them
+        # read
         for place, _ in itertools.islice(_shorter(kernel.program, args), 1):
             with contextlib.suppress(TooCostlyError):
                 alike(place)
@@ -467,7 +564,9 @@ def predict(
         try:
             return prediction(*from_smaller(place, values, step, classes), (place, tuple(values)))
         except NotLinearError as error:
-            raise PtxsimError(f"{kernel.title}: argument {place} in steps of {step}: {error}") from None
+            raise PtxsimError(
+                f"{kernel.title}: argument {place} in steps of {step}: {error}"
+            ) from None
     for place, values in _shorter(kernel.program, args):
         with contextlib.suppress(NotLinearError):
             try:
@@ -488,9 +587,10 @@ def predict(
 class Sample:
     """A whole launch, and what it does.
 
-    `arguments`: of `Kernel.launch`. `work`: amounts, each of which costs the same in every launch (blocks, tiles, and
-    steps of all tiles, for example). `area`: amounts that the sectors read from DRAM are a sum of. `varies`: how often
-    it executes single instructions (copies of an unrolled loop) may differ from what follows from other launches.
+    `arguments`: of `Kernel.launch`. `work`: amounts, each of which costs the same in every launch
+    (blocks, tiles, and steps of all tiles, for example). `area`: amounts that the sectors read from
+    DRAM are a sum of. `varies`: how often it executes single instructions (copies of an unrolled
+    loop) may differ from what follows from other launches.
     """
 
     arguments: Mapping[str, Any]
@@ -500,19 +600,23 @@ class Sample:
 
 
 def predict_from(kernel: Kernel, launch: Sample, samples: Sequence[Sample]) -> Prediction:
-    """Counters of `launch` from smaller launches: for kernels whose blocks wait for others (stream-K).
+    """Counters of `launch` from smaller launches: for kernels whose blocks wait for others
+    (stream-K).
 
-    The amounts of the launch are a combination of those of the samples, and its counts the same combination of their
-    counts. Samples that the combination does not need test it: their counts must follow exactly from those of others.
+    The amounts of the launch are a combination of those of the samples, and its counts the same
+    combination of their counts. Samples that the combination does not need test it: their counts
+    must follow exactly from those of others.
 
-    Raises `PtxsimError`, one line: a sample fails, its counters do not follow from the others (`NotLinearError`), or
-    no combination of the samples has the amounts of the launch.
+    Raises `PtxsimError`, one line: a sample fails, its counters do not follow from the others
+    (`NotLinearError`), or no combination of the samples has the amounts of the launch.
     """
     seen = _Seen()
     ran, sums = [], []  # all counts by sample, and those of them that must be exact
     for sample in samples:
         counters, traffic = Counters(), Traffic()
-        kernel.launch(**{**sample.arguments, "checks": False, "values": False}, observers=[counters, traffic])
+        kernel.launch(
+            **{**sample.arguments, "checks": False, "values": False}, observers=[counters, traffic]
+        )
         seen.stats |= {s.instruction.pc: s for s in counters.by_instruction()}
         of_instruction = {
             _named(pc, name): getattr(s, name)
@@ -528,16 +632,24 @@ def predict_from(kernel: Kernel, launch: Sample, samples: Sequence[Sample]) -> P
         for name, counted in (sums if samples[number].varies else ran)[number].items():
             expected = follow.get(name, 0.0)
             if abs(expected - counted) > EXACT * max(1.0, abs(counted)):
-                numbers = f"{counted:,.0f} in a small launch, but {expected:,.0f} follows from the others"
+                numbers = (
+                    f"{counted:,.0f} in a small launch, but {expected:,.0f} follows from the others"
+                )
                 raise NotLinearError(f"{kernel.title}: {name} is {numbers}")
-    # Where executions of instructions vary, the least of what follows with and without the last sample is a bound.
+    # Where executions of instructions vary, the least of what follows with and without the last
+    # sample is a bound.
     last = Amounts(kernel, [samples[-1].work, *(sample.work for sample in samples[:-1])])
     first, other = work.combined(launch.work, ran), last.combined(launch.work, [ran[-1], *ran[:-1]])
-    added = {name: float(max(0, round(min(value, other.get(name, 0.0))))) for name, value in first.items()}
+    added = {
+        name: float(max(0, round(min(value, other.get(name, 0.0)))))
+        for name, value in first.items()
+    }
     area = Amounts(kernel, [sample.area for sample in samples])
     added["sectors"] = area.combined(launch.area, ran)["sectors"]
     grid, block = dimensions(launch.arguments["grid"]), dimensions(launch.arguments["block"])
-    totals = named({name: added[name] for name in dict.fromkeys(name for found in sums for name in found)})
+    totals = named(
+        {name: added[name] for name in dict.fromkeys(name for found in sums for name in found)}
+    )
     return Prediction(
         totals,
         math.prod(grid),
@@ -549,7 +661,9 @@ def predict_from(kernel: Kernel, launch: Sample, samples: Sequence[Sample]) -> P
 
 
 class Amounts:
-    """Amounts of several launches; `needed`: places of those whose amounts are independent, the first ones."""
+    """Amounts of several launches; `needed`: places of those whose amounts are independent, the
+    first ones.
+    """
 
     def __init__(self, kernel: Kernel, amounts: Sequence[Sequence[float]]) -> None:
         self.kernel = kernel
@@ -563,25 +677,40 @@ class Amounts:
         self.rows = rows[self.needed]
 
     def combined(self, amounts: Sequence[float], counts: Sequence[Mapping[str, float]]) -> Sums:
-        """The counts of a launch with these amounts; `counts` of all launches. Raises `PtxsimError`: there are none."""
+        """The counts of a launch with these amounts; `counts` of all launches.
+
+        Raises `PtxsimError`: there are none.
+        """
         wanted = np.array(amounts, float) / self.scale
         parts = np.linalg.lstsq(self.rows.T, wanted)[0]
         if not np.allclose(parts @ self.rows, wanted):
-            raise PtxsimError(f"{self.kernel.title}: no combination of the samples has the amounts {list(amounts)}")
+            raise PtxsimError(
+                f"{self.kernel.title}: no combination of the samples has the amounts {list(amounts)}"
+            )
         names = dict.fromkeys(name for number in self.needed for name in counts[number])
-        columns = [np.array([counts[number].get(name, 0.0) for name in names]) for number in self.needed]
+        columns = [
+            np.array([counts[number].get(name, 0.0) for name in names]) for number in self.needed
+        ]
         found = sum(part * column for part, column in zip(parts.tolist(), columns, strict=True))
         return dict(zip(names, np.asarray(found).tolist(), strict=True))
 
 
-def _work(grid: Sequence[int], block: Sequence[int], totals: Mapping[str, float], added: Sums) -> Work:
+def _work(
+    grid: Sequence[int], block: Sequence[int], totals: Mapping[str, float], added: Sums
+) -> Work:
     """What bounds need, from the counts of a whole grid."""
-    of_traffic = {name: value for name, value in added.items() if name.startswith("executed:") or name in OF_TRAFFIC}
+    of_traffic = {
+        name: value
+        for name, value in added.items()
+        if name.startswith("executed:") or name in OF_TRAFFIC
+    }
     return Work(math.prod(grid), math.prod(block), Work.counts_of(totals) | of_traffic)
 
 
 def edges(kernel: Kernel, grid: Sequence[int], cluster: int | Sequence[int] | None) -> list[int]:
-    """Blocks at the edges of a grid and between, with their clusters: the first of each, by its number."""
+    """Blocks at the edges of a grid and between, with their clusters: the first of each, by its
+    number.
+    """
     sizes = dimensions(grid)
     together = kernel.cluster_of(sizes, cluster)
     units = [g // c for g, c in zip(sizes, together, strict=True)]
@@ -589,7 +718,9 @@ def edges(kernel: Kernel, grid: Sequence[int], cluster: int | Sequence[int] | No
 
 
 def _shorter(program: Program, args: Sequence[Any]) -> Iterator[tuple[int, list[int]]]:
-    """An argument that counts trips of loops and is large, with smaller values for it, of the same remainder."""
+    """An argument that counts trips of loops and is large, with smaller values for it, of the same
+    remainder.
+    """
     for place in trip_counts(program):
         own = args[place]
         if isinstance(own, int | np.integer) and not isinstance(own, bool):
@@ -600,18 +731,29 @@ def _shorter(program: Program, args: Sequence[Any]) -> Iterator[tuple[int, list[
             return
 
 
-def _steps(kernel: Kernel, args: Sequence[Any], over: tuple[int, Sequence[int]]) -> tuple[int, list[int], int]:
-    """The argument that takes several values, these in order, and the step that they and its own are multiples of."""
+def _steps(
+    kernel: Kernel, args: Sequence[Any], over: tuple[int, Sequence[int]]
+) -> tuple[int, list[int], int]:
+    """The argument that takes several values, these in order, and the step that they and its own
+    are multiples of.
+    """
     place, values = over[0], sorted({int(value) for value in over[1]})
     own = args[place] if 0 <= place < len(args) else None
     if not isinstance(own, int | np.integer) or isinstance(own, bool):
         raise PtxsimError(f"{kernel.title}: over={over}: argument {place} is no whole number")
     step = math.gcd(*(b - a for a, b in itertools.pairwise(values))) if len(values) > 2 else 0
-    if not step or values[0] < 1 or any((int(own) - value) % step for value in values) or values[-1] >= own:
+    if (
+        not step
+        or values[0] < 1
+        or any((int(own) - value) % step for value in values)
+        or values[-1] >= own
+    ):
         raise PtxsimError(
             f"{kernel.title}: over={over}: expected three or more values from 1 to {own} - 1, from which steps of one "
             f"size lead to {own}"
         )
     if values[0] % step:
-        raise PtxsimError(f"{kernel.title}: over={over}: expected multiples of {step}, the step between them")
+        raise PtxsimError(
+            f"{kernel.title}: over={over}: expected multiples of {step}, the step between them"
+        )
     return place, values, step

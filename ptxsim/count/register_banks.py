@@ -1,17 +1,21 @@
-"""How many cycles a scheduler needs to issue machine code: a model of its register file and of merged loads.
+"""How many cycles a scheduler needs to issue machine code: a model of its register file and of
+merged loads.
 
     reads, cycles = of_function(function, found, merged)
 
 A scheduler issues one instruction a cycle, unless:
-- A register bank is behind. There are two (a register's number modulo 2), each gives one operand a cycle, and an FFMA
-  waits while a bank is more than `BACKLOG` operands behind.
-- A load of shared memory is merged: where lanes that are neighbours want the same (`wavefronts.shared`), a load of 64
-  or 128 bits takes fewer wavefronts, and `MERGED` cycles of issue more.
+- A register bank is behind. There are two (a register's number modulo 2), each gives one operand a
+  cycle, and an FFMA waits while a bank is more than `BACKLOG` operands behind.
+- A load of shared memory is merged: where lanes that are neighbours want the same
+  (`wavefronts.shared`), a load of 64 or 128 bits takes fewer wavefronts, and `MERGED` cycles of
+  issue more.
 
-What an operand's reuse cache holds is not read from a bank. For each operand slot it has one register of each bank: the
-last that was read there, if that was said with `.reuse`. A register that one instruction reads twice is read once.
+What an operand's reuse cache holds is not read from a bank. For each operand slot it has one
+register of each bank: the last that was read there, if that was said with `.reuse`. A register that
+one instruction reads twice is read once.
 
-Loops of FFMAs with registers of our choosing, timed on an H200, showed all of this: docs/hardware.md.
+Loops of FFMAs with registers of our choosing, timed on an H200, showed all of this:
+docs/hardware.md.
 """
 
 from __future__ import annotations
@@ -35,7 +39,9 @@ class ReuseCache:
         self._kept: dict[tuple[int, int], int] = {}  # slot and bank to register
 
     def reads(self, instruction: sass.Instruction) -> Reads:
-        """Operands that an instruction with one destination reads from each bank; then the cache is as it leaves it."""
+        """Operands that an instruction with one destination reads from each bank; then the cache is
+        as it leaves it.
+        """
         read: set[int] = set()
         for slot, (register, keep) in enumerate(instruction.sources()):
             if register is None:
@@ -51,14 +57,16 @@ class ReuseCache:
 
 
 def bank_reads(instructions: Iterable[sass.Instruction]) -> list[Reads]:
-    """For instructions that follow each other, the operands that each FFMA reads from each bank; others none."""
+    """For instructions that follow each other, the operands that each FFMA reads from each bank;
+    others none.
+    """
     cache = ReuseCache()
     return [cache.reads(i) if i.name == "FFMA" else (0,) * BANKS for i in instructions]
 
 
 def issue_cycles(reads: Iterable[Reads], backlog: int = BACKLOG) -> int:
-    """Cycles in which instructions with these reads are issued: one each, and more where a bank, which gives one
-    operand a cycle, would come to be more than `backlog` operands behind."""
+    """Cycles in which instructions with these reads are issued: one each, and more where a bank,
+    which gives one operand a cycle, would come to be more than `backlog` operands behind."""
     behind, cycles = [0] * BANKS, 0
     for own in reads:
         waits = max(0, *(late - backlog for late in behind))
@@ -68,8 +76,11 @@ def issue_cycles(reads: Iterable[Reads], backlog: int = BACKLOG) -> int:
     return cycles
 
 
-def of_function(function: sass.Function, found: Executions, merged: float) -> tuple[list[float], float]:
-    """For all warps that execute a function: the FFMAs' reads from each bank, and cycles of issue of one scheduler.
+def of_function(
+    function: sass.Function, found: Executions, merged: float
+) -> tuple[list[float], float]:
+    """For all warps that execute a function: the FFMAs' reads from each bank, and cycles of issue
+    of one scheduler.
 
     `merged`: how many loads of shared memory are merged, by warp.
     """
@@ -77,6 +88,9 @@ def of_function(function: sass.Function, found: Executions, merged: float) -> tu
     for block, times in zip(function.blocks, found.blocks, strict=True):
         if times:
             own = bank_reads(block.instructions)
-            reads = [total + times * sum(column) for total, column in zip(reads, zip(*own, strict=True), strict=True)]
+            reads = [
+                total + times * sum(column)
+                for total, column in zip(reads, zip(*own, strict=True), strict=True)
+            ]
             cycles += times * issue_cycles(own)
     return reads, cycles

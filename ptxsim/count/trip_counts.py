@@ -1,9 +1,11 @@
-"""Arguments that do no more than say how often each block goes round its loops: k of a matrix product, as a rule.
+"""Arguments that do no more than say how often each block goes round its loops: k of a matrix
+product, as a rule.
 
-Counts of a launch with a large one follow from launches with small ones (`prediction.predict`). An argument is such a
-one where, followed through registers, it reaches branches, the predicates and sizes of accesses, but no address and
-nothing that is stored, and meets on its way no value that differs between blocks, or that comes out of memory: so all
-blocks do the same with it. How the counts grow must still be seen.
+Counts of a launch with a large one follow from launches with small ones (`prediction.predict`). An
+argument is such a one where, followed through registers, it reaches branches, the predicates and
+sizes of accesses, but no address and nothing that is stored, and meets on its way no value that
+differs between blocks, or that comes out of memory: so all blocks do the same with it. How the
+counts grow must still be seen.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from ..instructions import registry
 from ..ptx.program import Program, targets
 from ..ptx.syntax import Address, Instruction, Register, Special, Symbol, registers_of
 
-COPIES = ("mov", "cvta", "shfl", "elect", "vote", "activemask", "redux", "match")  # of what threads of a block hold
+# of what threads of a block hold
+COPIES = ("mov", "cvta", "shfl", "elect", "vote", "activemask", "redux", "match")
 OF_BLOCK = ("%ctaid", "%clusterid", "%smid", "%gridid", "%clock", "%globaltimer", "%envreg")
 
 
@@ -25,13 +28,22 @@ def trip_counts(program: Program) -> list[int]:
     of_parameter = set()  # places of their loads
     for i in program.code:
         source = i.operands[1] if i.opcode == "ld" and "param" in i.modifiers else None
-        if isinstance(source, Address) and isinstance(source.base, Symbol) and source.base.variable in places:
+        if (
+            isinstance(source, Address)
+            and isinstance(source.base, Symbol)
+            and source.base.variable in places
+        ):
             of_parameter.add(i.pc)
             whole = not source.offset and not i.modifiers[-1].startswith("f")
             if whole and isinstance(i.operands[0], Register):
                 loads.setdefault(places[source.base.variable], set()).add(i.operands[0])
-    varying = _reached(program, {r for i in program.code if _differs(i, of_parameter) for r in registers_of(_first(i))})
-    return [place for place, registers in loads.items() if _counts_trips(program, registers, varying)]
+    varying = _reached(
+        program,
+        {r for i in program.code if _differs(i, of_parameter) for r in registers_of(_first(i))},
+    )
+    return [
+        place for place, registers in loads.items() if _counts_trips(program, registers, varying)
+    ]
 
 
 def _first(i: Instruction) -> object:
@@ -53,8 +65,12 @@ def _reached(program: Program, registers: set[Register]) -> set[Register]:
     while size != len(found):
         size = len(found)
         for i in program.code:
-            computed = i.opcode in COPIES or not (i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS)
-            if computed and (i.predicate in found or not found.isdisjoint(registers_of(i.operands[1:]))):
+            computed = i.opcode in COPIES or not (
+                i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS
+            )
+            if computed and (
+                i.predicate in found or not found.isdisjoint(registers_of(i.operands[1:]))
+            ):
                 found.update(registers_of(_first(i)))
     return found
 
@@ -65,13 +81,20 @@ def _counts_trips(program: Program, registers: set[Register], varying: set[Regis
         return False
     goes_back = False
     for i in program.code:
-        if not (i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS) or i.opcode in COPIES:
+        if (
+            not (i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS)
+            or i.opcode in COPIES
+        ):
             continue
         if i.opcode in ("bra", "brx"):
             goes_back |= i.predicate in found and any(place <= i.pc for place in targets(i))
         elif i.opcode == "cp":  # its size may depend on it
-            if any(not found.isdisjoint(registers_of(o)) for o in i.operands if isinstance(o, Address)):
+            if any(
+                not found.isdisjoint(registers_of(o)) for o in i.operands if isinstance(o, Address)
+            ):
                 return False
-        elif not found.isdisjoint(registers_of(i.operands[i.opcode in ("ld", "ldu", "ldmatrix") :])):
+        elif not found.isdisjoint(
+            registers_of(i.operands[i.opcode in ("ld", "ldu", "ldmatrix") :])
+        ):
             return False
     return goes_back

@@ -1,17 +1,21 @@
-"""How the memory system serves the 32 addresses of a warp: wavefronts of shared memory, sectors of global memory.
+"""How the memory system serves the 32 addresses of a warp: wavefronts of shared memory, sectors of
+global memory.
 
-Shared memory has 32 banks of 4 bytes; in one wavefront each bank gives one word, to as many lanes as want it.
-- Up to 32 bits a lane: the warp is served together. The wavefronts are the most distinct words that one bank must give.
-- 64 bits: by half-warps; 128 bits: by quarter-warps. Of a load, the two halves (the two quarters of each half) are
-  served together if in every pair of lanes (i, i^1), or in every pair (i, i^2), the addresses are equal; of a store
-  never.
+Shared memory has 32 banks of 4 bytes; in one wavefront each bank gives one word, to as many lanes
+as want it.
+- Up to 32 bits a lane: the warp is served together. The wavefronts are the most distinct words that
+  one bank must give.
+- 64 bits: by half-warps; 128 bits: by quarter-warps. Of a load, the two halves (the two quarters of
+  each half) are served together if in every pair of lanes (i, i^1), or in every pair (i, i^2), the
+  addresses are equal; of a store never.
 - ldmatrix: each of its 8x8 matrices by itself, eight rows of 16 bytes.
-- cp.async: its writes arrive by lines of 128 bytes of global memory: each line by itself.
-These are exact on what Nsight Compute counted for a thousand patterns on an H200 (docs/hardware.md; a test holds
-them together). The ideal is one wavefront for each part that is served by itself.
+- cp.async: its writes arrive by lines of 128 bytes of global memory: each line by itself. These are
+exact on what Nsight Compute counted for a thousand patterns on an H200 (docs/hardware.md; a test
+holds them together). The ideal is one wavefront for each part that is served by itself.
 
-The functions that count take byte addresses [warps, 32] and the mask of active lanes, and give a number for each warp;
-`serve` takes one warp, and says which word of which lane goes with which wavefront.
+The functions that count take byte addresses [warps, 32] and the mask of active lanes, and give a
+number for each warp; `serve` takes one warp, and says which word of which lane goes with which
+wavefront.
 """
 
 from __future__ import annotations
@@ -47,7 +51,9 @@ def _groups(addresses: np.ndarray, active: np.ndarray, width: int) -> tuple[np.n
 
 
 def _paired(addresses: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """Return for each row whether all pairs (i, i^1), or all pairs (i, i^2), hold equal addresses."""
+    """Return for each row whether all pairs (i, i^1), or all pairs (i, i^2), hold equal
+    addresses.
+    """
     lane = np.arange(addresses.shape[1])
     holds = np.zeros(len(addresses), bool)
     for other in (lane ^ 1, lane ^ 2):
@@ -56,7 +62,9 @@ def _paired(addresses: np.ndarray, active: np.ndarray) -> np.ndarray:
     return holds
 
 
-def shared(addresses: np.ndarray, active: np.ndarray, width: int, store: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def shared(
+    addresses: np.ndarray, active: np.ndarray, width: int, store: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Wavefronts and ideal wavefronts of a load or store of `width` bytes a lane."""
     if width <= WORD:
         return _groups(addresses, active, width)
@@ -81,7 +89,9 @@ def ldmatrix(addresses: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, np.
 def cp_async(
     addresses: np.ndarray, active: np.ndarray, width: int, source: np.ndarray, reading: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Wavefronts and ideal of the writes of a cp.async; `source`: its global addresses, of the lanes that read."""
+    """Wavefronts and ideal of the writes of a cp.async; `source`: its global addresses, of the
+    lanes that read.
+    """
     line = np.where(active & reading, source // LINE, -1)
     waves = np.zeros(len(addresses), np.int64)
     left = active.copy()
@@ -102,10 +112,11 @@ def distinct(values: np.ndarray, active: np.ndarray) -> np.ndarray:
 
 
 def local_sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> np.ndarray:
-    """Sectors of local memory that each warp touches [warps]; `addresses` [warps, 32] within each thread's own.
+    """Sectors of local memory that each warp touches [warps]; `addresses` [warps, 32] within each
+    thread's own.
 
-    Words of the same address lie next to each other for the 32 threads of a warp (CUDA's programming guide), so that a
-    sector has one word of eight threads.
+    Words of the same address lie next to each other for the 32 threads of a warp (CUDA's
+    programming guide), so that a sector has one word of eight threads.
     """
     lane = np.arange(addresses.shape[1]) // (SECTOR // WORD)
     words = range(0, max(width, WORD), WORD)
@@ -127,7 +138,9 @@ def sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> tuple[np.n
 
 @dataclass(frozen=True)
 class Word:
-    """One word that a bank gives or takes in a wavefront: its byte address, and the lanes that it serves."""
+    """One word that a bank gives or takes in a wavefront: its byte address, and the lanes that it
+    serves.
+    """
 
     address: int
     lanes: tuple[int, ...]
@@ -139,7 +152,9 @@ class Word:
 
 @dataclass(frozen=True)
 class Part:
-    """Lanes that are served by themselves, and the wavefronts that takes, each with at most one word a bank."""
+    """Lanes that are served by themselves, and the wavefronts that takes, each with at most one
+    word a bank.
+    """
 
     lanes: tuple[int, ...]
     wavefronts: tuple[tuple[Word, ...], ...]
@@ -153,11 +168,13 @@ def serve(
     source: np.ndarray | None = None,
     reading: np.ndarray | None = None,
 ) -> list[Part]:
-    """How one access of one warp is served: `addresses` [32] in bytes, `active` [32], `width` in bytes a lane.
+    """How one access of one warp is served: `addresses` [32] in bytes, `active` [32], `width` in
+    bytes a lane.
 
-    `kind` is ld, st, atom, ldmatrix or cp_async; of a cp_async, `source` [32] are the global addresses of the lanes
-    that are `reading`. The wavefronts are as many as `shared`, `ldmatrix` and `cp_async` count. Which word of a bank
-    goes first cannot be measured; here it is that of the lowest lane.
+    `kind` is ld, st, atom, ldmatrix or cp_async; of a cp_async, `source` [32] are the global
+    addresses of the lanes that are `reading`. The wavefronts are as many as `shared`, `ldmatrix`
+    and `cp_async` count. Which word of a bank goes first cannot be measured; here it is that of the
+    lowest lane.
     """
     addresses, active = np.asarray(addresses, np.int64), np.asarray(active, bool)
     if kind == "ldmatrix":

@@ -1,7 +1,9 @@
-"""Straight runs of instructions, from one place to the next branch or meeting point, as lists of steps.
+"""Straight runs of instructions, from one place to the next branch or meeting point, as lists of
+steps.
 
-Where values are asked for, neighbouring f32 FMAs that do not depend on each other, as of an outer product, are computed
-together: one array operation for many instructions. Where only counts are, what does not bear on them is left out.
+Where values are asked for, neighbouring f32 FMAs that do not depend on each other, as of an outer
+product, are computed together: one array operation for many instructions. Where only counts are,
+what does not bear on them is left out.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Runs:
         self.machine, self.lowering, self.defined = machine, lowering, defined
         self._made: dict[tuple[int, int], list[Step]] = {}
         self._counted: dict[tuple[int, int], list[Step]] = {}
-        self._same: dict[Variable, Variable] | None = None  # of the launch that `_counted` and `_sliced` are of
+        # of the launch that `_counted` and `_sliced` are of
+        self._same: dict[Variable, Variable] | None = None
 
     def prepare(self, places: Mapping[Variable, int]) -> None:
         """A launch begins; `places`: addresses of the buffers that parameters hold."""
@@ -83,7 +86,9 @@ class Runs:
         for pc in found.blind:
             instruction = m.program.code[pc]
             step = blind(m, instruction)
-            steps[pc] = step if instruction.predicate is None else self.lowering.guarded(instruction, step)
+            steps[pc] = (
+                step if instruction.predicate is None else self.lowering.guarded(instruction, step)
+            )
         return steps
 
     def _together(self, first: int, end: int) -> list[Step]:
@@ -96,7 +101,9 @@ class Runs:
         def finish() -> None:
             alone = [step for i in group if (step := each[i.pc]) is not None]
             if kind == FMA and len(group) >= FEWEST:
-                steps.append(_by_rows(m, group, alone) if native.library is None else _native(m, group))
+                steps.append(
+                    _by_rows(m, group, alone) if native.library is None else _native(m, group)
+                )
             elif kind != FMA and len(group) > 1:
                 steps.append(_products(m, group, alone))
             else:
@@ -122,14 +129,21 @@ class Runs:
 
 
 def _kind(i: Instruction) -> tuple[str, ...] | None:
-    """Return the kind of an instruction; those of one kind may be computed together. None: this one may not."""
+    """Return the kind of an instruction; those of one kind may be computed together.
+
+    None: this one may not.
+    """
     if i.predicate is None and i.opcode == "fma" and i.modifiers == FMA:
-        return FMA if all(isinstance(o, Register) and o.type.bits == 32 for o in i.operands) else None
+        return (
+            FMA if all(isinstance(o, Register) and o.type.bits == 32 for o in i.operands) else None
+        )
     return i.modifiers if i.predicate is None and i.opcode == "mma" else None
 
 
 def _products(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
-    """mma.sync of one form; where not all threads act, one after the other, as what is wrong is said of each."""
+    """mma.sync of one form; where not all threads act, one after the other, as what is wrong is
+    said of each.
+    """
     together = mma_together(m, group, Modifiers(group[0]))
 
     def step() -> None:
@@ -143,7 +157,9 @@ def _native(m: Machine, group: list[Instruction]) -> Step:
     """FMAs none of which reads or writes what another writes, in C."""
     state, sums = m.state, m.operands.rows
     factors = list(dict.fromkeys(o.slot for i in group for o in i.operands[1:3]))
-    left, right = (np.array([factors.index(i.operands[at].slot) for i in group], np.int32) for at in (1, 2))
+    left, right = (
+        np.array([factors.index(i.operands[at].slot) for i in group], np.int32) for at in (1, 2)
+    )
     addends = tuple(i.operands[3].slot for i in group)
     results = tuple(i.operands[0].slot for i in group)
     writers = [m.operands.writer(i.operands[0], F32) for i in group]
@@ -154,8 +170,11 @@ def _native(m: Machine, group: list[Instruction]) -> Step:
         return np.stack([x if x.dtype is f4 else viewed(x, f4) for x in found])
 
     def step() -> None:
-        known = sums.get(addends)  # mostly what another such group left, so that it need not be gathered
-        if known is None or any(registers[slot] is not row for slot, row in zip(addends, known[1], strict=True)):
+        # mostly what another such group left, so that it need not be gathered
+        known = sums.get(addends)
+        if known is None or any(
+            registers[slot] is not row for slot, row in zip(addends, known[1], strict=True)
+        ):
             known = rows_of(addends), []
         found = native.fma_rows(rows_of(factors), left, right, known[0])
         rows = list(found)
@@ -171,7 +190,9 @@ def _native(m: Machine, group: list[Instruction]) -> Step:
 
 
 def _by_rows(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
-    """The same in NumPy, as many at the same time as stay in a cache; `alone`: the steps of each by itself."""
+    """The same in NumPy, as many at the same time as stay in a cache; `alone`: the steps of each by
+    itself.
+    """
     slots = [tuple(o.slot for o in i.operands[1:]) for i in group]
     readers = {o.slot: m.operands.reader(o, F32) for i in group for o in i.operands[1:]}
     factors = {slot for a, b, _ in slots for slot in (a, b)}
@@ -187,7 +208,9 @@ def _by_rows(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
         wide = {slot: values[slot].astype(np.float64) for slot in factors}
         for start in range(0, len(slots), rows):
             part = slots[start : start + rows]
-            results = floats.fma32_rows([(wide[a], wide[b]) for a, b, _ in part], [values[c] for _, _, c in part])
+            results = floats.fma32_rows(
+                [(wide[a], wide[b]) for a, b, _ in part], [values[c] for _, _, c in part]
+            )
             for write, value in zip(writers[start:], results, strict=False):
                 write(value)
 

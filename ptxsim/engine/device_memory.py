@@ -1,4 +1,5 @@
-"""Device memory that outlives a launch: allocations with addresses of their own, and what is in them.
+"""Device memory that outlives a launch: allocations with addresses of their own, and what is in
+them.
 
     kernel = Kernel(module, entry, memory=memory)
     kernel.launch(grid, block, [raw bytes of each parameter])
@@ -29,15 +30,19 @@ from .linking import initial_bytes
 from .machine import Machine
 
 PAGE = 4096
-OF_LAUNCH = 16 << 20  # bytes at the start that no allocation of the program has: standins/core.cpp leaves them out
-HEAP_START = GLOBAL_BASE + OF_LAUNCH - HEAP  # of malloc; what launches need for themselves lies below
+# bytes at the start that no allocation of the program has: standins/core.cpp leaves them out
+OF_LAUNCH = 16 << 20
+# of malloc; what launches need for themselves lies below
+HEAP_START = GLOBAL_BASE + OF_LAUNCH - HEAP
 MOST_SPANS = 4096  # of memory that nobody wrote, within one allocation; of more, none is watched
 MOST_WATCHED = 256 << 20  # bytes of an allocation of which it is known what nobody wrote
 Span = tuple[int, int]  # addresses, from and to
 
 
 class DeviceMemory(Arena):
-    """Allocations in an array of bytes that begins at GLOBAL_BASE, however large: only what is touched takes memory."""
+    """Allocations in an array of bytes that begins at GLOBAL_BASE, however large: only what is
+    touched takes memory.
+    """
 
     def __init__(self, whole: np.ndarray, device: Device | None = None) -> None:
         super().__init__()
@@ -65,7 +70,9 @@ class DeviceMemory(Arena):
         gone = self.live.pop(start)
         self._starts.remove(start)
         self._unwritten.pop(start, None)
-        self.released_last = [a for a in self.released_last if a.end <= gone.start or a.start >= gone.end][-100:]
+        self.released_last = [
+            a for a in self.released_last if a.end <= gone.start or a.start >= gone.end
+        ][-100:]
         self.released_last.append(gone)
 
     def holder(self, address: int) -> Allocation | None:
@@ -90,17 +97,26 @@ class DeviceMemory(Arena):
 
     def finish(self) -> None:
         """Rebuild the list of allocations for a launch."""
-        heap = [] if self.heap is None else sorted(self.heap.blocks.values(), key=lambda block: block.start)
+        heap = (
+            []
+            if self.heap is None
+            else sorted(self.heap.blocks.values(), key=lambda block: block.start)
+        )
         self.allocations = [*self.of_launch, *heap, *(self.live[start] for start in self._starts)]
         self.starts = [a.start - GLOBAL_BASE for a in self.allocations]
         self.ends = [a.end - GLOBAL_BASE for a in self.allocations]
         self.data = self.whole[: -(-(self.ends[-1] if self.ends else 1) // PAGE) * PAGE + PAGE]
 
     def onto(self, whole: np.ndarray) -> DeviceMemory:
-        """Return a copy whose bytes lie in another array, such as a private mapping of the pages."""
+        """Return a copy whose bytes lie in another array, such as a private mapping of the
+        pages.
+        """
         copy = DeviceMemory(whole)
         copy.__dict__.update(
-            {name: value.copy() if isinstance(value, dict | list) else value for name, value in self.__dict__.items()}
+            {
+                name: value.copy() if isinstance(value, dict | list) else value
+                for name, value in self.__dict__.items()
+            }
         )
         copy.whole, copy.heap, copy.device = whole, deepcopy(self.heap), replace(self.device)
         copy.finish()
@@ -115,8 +131,12 @@ class DeviceMemory(Arena):
 
     # variables of modules
 
-    def place(self, module: Module, variables: Iterable[Variable], addresses: dict[str, int]) -> None:
-        """A module's variables are at these addresses, in allocations that exist: puts their initial values there."""
+    def place(
+        self, module: Module, variables: Iterable[Variable], addresses: dict[str, int]
+    ) -> None:
+        """A module's variables are at these addresses, in allocations that exist: puts their
+        initial values there.
+        """
         self.addresses[id(module)] = addresses
         program = Program(module, next(iter(module.functions.values())))
         for variable in variables:
@@ -144,7 +164,9 @@ class DeviceMemory(Arena):
         return start in self.live and self._unwritten.get(start) == [(start, self.live[start].end)]
 
     def written(self, address: int, width: int, pitch: int = 0, rows: int = 1) -> None:
-        """Record that the host wrote `width` bytes at an address, `rows` times, `pitch` bytes apart."""
+        """Record that the host wrote `width` bytes at an address, `rows` times, `pitch` bytes
+        apart.
+        """
         holder = self.holder(address)
         if holder is None or holder.start not in self._unwritten:
             return
@@ -166,8 +188,8 @@ class DeviceMemory(Arena):
             self._unwritten.pop(start, None)
 
     def unwritten(self) -> list[Span]:
-        """Memory that nobody has written; of each allocation also an empty span at its start, by which a launch knows
-        that pointers to it matter. Not of variables, which begin as zeros."""
+        """Memory that nobody has written; of each allocation also an empty span at its start, by
+        which a launch knows that pointers to it matter. Not of variables, which begin as zeros."""
         variables = {at for addresses in self.addresses.values() for at in addresses.values()}
         spans = {start: found for start, found in self._unwritten.items() if start not in variables}
         return [s for start, found in spans.items() for s in [(start, start), *found]]
@@ -194,9 +216,14 @@ class DeviceMemory(Arena):
                 if len(flips) > 2 * MOST_SPANS:
                     left = []
                     break
-                edges = np.concatenate([[0] if marks[0] else [], flips, [len(marks)] if marks[-1] else []]).astype(int)
+                edges = np.concatenate(
+                    [[0] if marks[0] else [], flips, [len(marks)] if marks[-1] else []]
+                ).astype(int)
                 at = GLOBAL_BASE + (base + edges) * size
-                left += [(max(int(a), first), min(int(b), end)) for a, b in zip(at[::2], at[1::2], strict=True)]
+                left += [
+                    (max(int(a), first), min(int(b), end))
+                    for a, b in zip(at[::2], at[1::2], strict=True)
+                ]
             self._keep(start, left)
 
     def all_written(self) -> None:
@@ -207,12 +234,16 @@ class DeviceMemory(Arena):
     # parameters
 
     def places(self, program: Program, params: bytes) -> dict[Variable, Any]:
-        """By parameter, the start of the allocation that it points into. None: it holds several pointers, so that what
-        comes from it may be any of them."""
+        """By parameter, the start of the allocation that it points into. None: it holds several
+        pointers, so that what comes from it may be any of them."""
         found: dict[Variable, Any] = {}
         for parameter in program.parameters:
             raw = params[parameter.offset : parameter.offset + parameter.variable.size]
-            if len(raw) == MAP_BYTES and (number := decoded(raw)) is not None and number < len(self.tensor_maps):
+            if (
+                len(raw) == MAP_BYTES
+                and (number := decoded(raw)) is not None
+                and number < len(self.tensor_maps)
+            ):
                 holders = [self.holder(self.tensor_maps[number].address)]
             else:
                 words = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64).tolist()
@@ -229,4 +260,8 @@ class DeviceMemory(Arena):
 
 def _without(span: Span, cut: Span) -> list[Span]:
     parts = [(span[0], min(span[1], cut[0])), (max(span[0], cut[1]), span[1])]
-    return [part for part in parts if part[0] < part[1]] if cut[0] < span[1] and cut[1] > span[0] else [span]
+    return (
+        [part for part in parts if part[0] < part[1]]
+        if cut[0] < span[1] and cut[1] > span[0]
+        else [span]
+    )

@@ -1,4 +1,6 @@
-"""A kernel that can be launched: its parameters are packed, its arrays placed, its blocks run batch by batch."""
+"""A kernel that can be launched: its parameters are packed, its arrays placed, its blocks run batch
+by batch.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +40,15 @@ REGISTERS = 65536  # of a multiprocessor
 
 
 class Struct:
-    """A parameter that is a struct, passed by value: what lies at which of its bytes; the rest is zero.
+    """A parameter that is a struct, passed by value: what lies at which of its bytes; the rest is
+    zero.
 
         ptxsim.Struct({0: a, 8: np.int32(5), 128: ptxsim.TensorMap(b, (64, 64))})
 
-    Values: an `Array` or texture (its 8-byte pointer or object), a `TensorMap` (128 bytes, at a multiple of 64; CUDA
-    13 aligns it to 128), NumPy scalars and arrays, bytes, or another `Struct` (with `size`). Offsets are those of the
-    compiler: `offsetof`, or the `ld.param` of the PTX. `size`: bytes; left out, as the parameter's, which must hold all
-    parts."""
+    Values: an `Array` or texture (its 8-byte pointer or object), a `TensorMap` (128 bytes, at a
+    multiple of 64; CUDA 13 aligns it to 128), NumPy scalars and arrays, bytes, or another `Struct`
+    (with `size`). Offsets are those of the compiler: `offsetof`, or the `ld.param` of the PTX.
+    `size`: bytes; left out, as the parameter's, which must hold all parts."""
 
     def __init__(self, parts: Mapping[int, Any], size: int | None = None) -> None:
         self.parts, self.size = dict(sorted(parts.items())), size
@@ -70,21 +73,18 @@ Placed = dict[int, tuple[Array, int]]  # arrays and their addresses, by id
 class Request:
     """What a kernel is to be launched with.
 
-    Attributes:
-        grid, block: one to three sizes.
-        args: one for each parameter, in order.
-        shared_bytes: of dynamic shared memory.
-        observers: what watches the launch.
-        checks: False leaves out the watch over memory and barriers; bounds and alignment are always checked.
-        limits: None: the defaults of `Limits`.
-        values: False computes only what addresses and the flow of control depend on: observers see the same, several
-            times sooner, but arrays stay as they were. It goes without checks.
-        constants: what `__constant__` variables (and `__device__` ones) hold, by name, from their first byte on.
-        blocks: run only those, with their clusters, by their linear number in the grid.
-        cluster: blocks of one, as the launch attribute; a kernel with `__cluster_dims__` needs none.
-        stop_at_first: False: go on after a fault, without the threads that cannot; `Launch.faults` has them all. After
-            one that nobody can go on from, a deadlock say, the blocks of other batches are run.
-        accept: faults that are none, each with its reason.
+    Attributes: grid, block: one to three sizes. args: one for each parameter, in order.
+        shared_bytes: of dynamic shared memory. observers: what watches the launch. checks: False
+        leaves out the watch over memory and barriers; bounds and alignment are always checked.
+        limits: None: the defaults of `Limits`. values: False computes only what addresses and the
+        flow of control depend on: observers see the same, several times sooner, but arrays stay as
+        they were. It goes without checks. constants: what `__constant__` variables (and
+        `__device__` ones) hold, by name, from their first byte on. blocks: run only those, with
+        their clusters, by their linear number in the grid. cluster: blocks of one, as the launch
+        attribute; a kernel with `__cluster_dims__` needs none. stop_at_first: False: go on after a
+        fault, without the threads that cannot; `Launch.faults` has them all. After one that nobody
+        can go on from, a deadlock say, the blocks of other batches are run. accept: faults that are
+        none, each with its reason.
     """
 
     grid: int | Sequence[int]
@@ -113,7 +113,9 @@ def takes_fields(
 ) -> Callable[[Callable[[Owner, Value], Result]], Callable[Concatenate[Owner, Fields], Result]]:
     """Let a method of one value be called with the fields of that value."""
 
-    def decorate(method: Callable[[Owner, Value], Result]) -> Callable[Concatenate[Owner, Fields], Result]:
+    def decorate(
+        method: Callable[[Owner, Value], Result],
+    ) -> Callable[Concatenate[Owner, Fields], Result]:
         @wraps(method)
         def called(owner: Owner, /, *args: Fields.args, **named: Fields.kwargs) -> Result:
             return method(owner, make(*args, **named))
@@ -132,7 +134,8 @@ class Launch:
     block: tuple[int, int, int]
     steps: int  # instructions, each for all threads that were there
     notes: tuple[str, ...] = ()  # what is no fault, but worth a word; each one line
-    faults: tuple[Found, ...] = ()  # each line and kind once; where the launch stops at its first, only accepted ones
+    # each line and kind once; where the launch stops at its first, only accepted ones
+    faults: tuple[Found, ...] = ()
 
 
 def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
@@ -145,7 +148,9 @@ def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
 
 
 class Packing:
-    """The arguments of a launch: as bytes of its parameters, with what they point to placed in memory."""
+    """The arguments of a launch: as bytes of its parameters, with what they point to placed in
+    memory.
+    """
 
     def __init__(self, title: str, arena: Arena, memory: DeviceMemory | None) -> None:
         self.title, self.arena = title, arena
@@ -154,9 +159,14 @@ class Packing:
         self.maps: list[TensorMap] = [] if memory is None else memory.tensor_maps
 
     def parameters(self, program: Program, args: Sequence[Argument]) -> bytes:
-        """The bytes of a program's parameters. Raises `PtxsimError` for an argument that does not fit its parameter."""
+        """The bytes of a program's parameters.
+
+        Raises `PtxsimError` for an argument that does not fit its parameter.
+        """
         if len(args) != len(program.parameters):
-            raise PtxsimError(f"{self.title} takes {len(program.parameters)} arguments, got {len(args)}")
+            raise PtxsimError(
+                f"{self.title} takes {len(program.parameters)} arguments, got {len(args)}"
+            )
         raw = bytearray(program.parameter_bytes)
         for number, (value, parameter) in enumerate(zip(args, program.parameters, strict=True)):
             data = self._argument(f"{self.title}: argument {number}", value, parameter.variable)
@@ -168,7 +178,9 @@ class Packing:
         size = variable.size
         if isinstance(value, Struct):
             if value.size not in (None, size):
-                raise PtxsimError(f"{name} is a struct of {value.size} bytes, its parameter has {size}")
+                raise PtxsimError(
+                    f"{name} is a struct of {value.size} bytes, its parameter has {size}"
+                )
             return self._struct(name, value, size)
         if isinstance(value, np.floating) and variable.type.kind in "su" and value.nbytes == size:
             raise _not_whole(name, value, variable)
@@ -179,7 +191,9 @@ class Packing:
             raise PtxsimError(f"{name} is {size} bytes wide, not a pointer")
         if isinstance(value, TensorMap) and size != MAP_BYTES:
             if size != 8:
-                raise PtxsimError(f"{name} is {size} bytes wide, not a tensor map ({MAP_BYTES}) or a pointer to one")
+                raise PtxsimError(
+                    f"{name} is {size} bytes wide, not a tensor map ({MAP_BYTES}) or a pointer to one"
+                )
             address = self.arena.allocate(MAP_BYTES, f"tensor map of {value.name}")
             self.arena.write(address, np.frombuffer(data, np.uint8))
             return address.to_bytes(8, "little")
@@ -228,7 +242,9 @@ class Packing:
     def _place(self, array: Array) -> int:
         """The device address of an array; one that is passed twice is placed once."""
         if id(array) not in self.arrays:
-            address = self.arena.allocate(array.offset + max(1, array.nbytes), array.name) + array.offset
+            address = (
+                self.arena.allocate(array.offset + max(1, array.nbytes), array.name) + array.offset
+            )
             self.arrays[id(array)] = (array, address)
         return self.arrays[id(array)][1]
 
@@ -264,11 +280,16 @@ def _not_whole(name: str, value: object, variable: Variable) -> PtxsimError:
 
 
 class Kernel:
-    """One entry of a module, ready to be launched. `memory`: device memory that launches work on, with the module's
-    variables in it; None: each launch has its own, with copies of the arrays that it is given."""
+    """One entry of a module, ready to be launched. `memory`: device memory that launches work on,
+    with the module's variables in it; None: each launch has its own, with copies of the arrays that
+    it is given."""
 
     def __init__(
-        self, module: Module, entry: str | None = None, cubin: Path | None = None, memory: DeviceMemory | None = None
+        self,
+        module: Module,
+        entry: str | None = None,
+        cubin: Path | None = None,
+        memory: DeviceMemory | None = None,
     ) -> None:
         self.module, self.memory = module, memory
         self.program = link(module, entry)
@@ -279,7 +300,10 @@ class Kernel:
         self.machine = Machine(self.program)
 
     def use_cubin(self, cubin: Path) -> None:
-        """Count merged accesses as they are in what ptxas made of this PTX. Raises `PtxError`: nothing changes then."""
+        """Count merged accesses as they are in what ptxas made of this PTX.
+
+        Raises `PtxError`: nothing changes then.
+        """
         self._from_cubin = merging.from_cubin(self.program, cubin)
         self.cubin = cubin
 
@@ -299,7 +323,9 @@ class Kernel:
 
     @cached_property
     def merges(self) -> merging.Merges:
-        """Merged shared accesses: those in the cubin where there is one, or those that the rule predicts."""
+        """Merged shared accesses: those in the cubin where there is one, or those that the rule
+        predicts.
+        """
         return self._from_cubin or merging.predicted(self.program)
 
     @property
@@ -315,7 +341,11 @@ class Kernel:
 
     def run(self, request: Request) -> Launch:
         """Run the grid of a request to its end. Raises as `launch` does."""
-        grid, block, shared_bytes = dimensions(request.grid), dimensions(request.block), request.shared_bytes
+        grid, block, shared_bytes = (
+            dimensions(request.grid),
+            dimensions(request.block),
+            request.shared_bytes,
+        )
         sizes.require_launch(self.title, grid, block, shared_bytes)
         self._require_block(block)
         checks, values, blocks = request.checks, request.values, request.blocks
@@ -330,11 +360,14 @@ class Kernel:
         packing = Packing(self.title, arena, memory)
         params = packing.parameters(self.program, request.args)
         arrays = packing.arrays
-        symbols = place_globals(self.program, arena) if memory is None else memory.symbols(self.program)
+        symbols = (
+            place_globals(self.program, arena) if memory is None else memory.symbols(self.program)
+        )
         given = self._set_variables(request.constants or {}, arena, symbols)
         padded = align_up(math.prod(block), WARP)
         together = math.prod(cluster)
-        chosen: range | np.ndarray = range(math.prod(grid))  # an array only where it must be: a grid can be huge
+        # an array only where it must be: a grid can be huge
+        chosen: range | np.ndarray = range(math.prod(grid))
         if blocks is not None:
             chosen = in_clusters(grid, cluster, np.asarray(blocks))
         places, homes = self._places(request.args, arrays)
@@ -344,19 +377,26 @@ class Kernel:
                 if not array.blank:
                     arena.write(address, np.ascontiguousarray(array.numpy()))
         total = len(chosen)
-        cost = sizes.Cost(self.title, total, padded, limits.thread_instructions)  # refuses what is too much
+        # refuses what is too much
+        cost = sizes.Cost(self.title, total, padded, limits.thread_instructions)
         if blocks is None and together > 1:
             chosen = in_clusters(grid, cluster, np.arange(total))
         at_once = max(1, limits.lanes // (padded * together))
         grid_workspace = 0
-        if names_special(self.program, "envreg"):  # where cooperative groups find what a grid's barrier needs
+        # where cooperative groups find what a grid's barrier needs
+        if names_special(self.program, "envreg"):
             self._require_cooperative(total, math.prod(grid), padded, shared_bytes)
             grid_workspace = arena.allocate(GRID_WORKSPACE, "the grid's barrier")
             arena.write(grid_workspace, np.array([GRID_WORKSPACE], np.uint32))
         if polling.across_blocks(self.machine.scheduler.polls) is not None:
-            at_once = max(at_once, sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes))
+            at_once = max(
+                at_once,
+                sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes),
+            )
         per_batch = min(at_once * together, total)
-        sizes.require_batch(self.title, self.program, shared_bytes, per_batch * padded, padded, arena.nbytes)
+        sizes.require_batch(
+            self.title, self.program, shared_bytes, per_batch * padded, padded, arena.nbytes
+        )
         if self.program.allocates:
             arena.make_heap()
         arena.finish()
@@ -393,7 +433,11 @@ class Kernel:
         watching = tuple(request.observers)
         for observer in watching:
             observer.begins(self, grid, block)
-        kept = [(t, t.numpy().copy()) for t in packing.textures.values() if isinstance(t, TextureArray) and not values]
+        kept = [
+            (t, t.numpy().copy())
+            for t in packing.textures.values()
+            if isinstance(t, TextureArray) and not values
+        ]
         try:
             for first in range(0, total, per_batch):
                 batch = np.asarray(chosen[first : first + per_batch])
@@ -417,31 +461,45 @@ class Kernel:
         notes = (*machine.diag.notes, *self._unset_constants(given))
         return Launch(self.name, grid, block, steps, notes, tuple(faults.found.values()))
 
-    def _require_cooperative(self, chosen: int, blocks: int, padded: int, shared_bytes: int) -> None:
+    def _require_cooperative(
+        self, chosen: int, blocks: int, padded: int, shared_bytes: int
+    ) -> None:
         """All blocks of a grid that synchronises must run at a time, as of a cooperative launch."""
         held = sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes)
         if chosen < blocks:
-            raise PtxsimError(f"{self.title}: the grid synchronises (cooperative groups): all of its blocks must run")
+            raise PtxsimError(
+                f"{self.title}: the grid synchronises (cooperative groups): all of its blocks must run"
+            )
         if blocks > held:
             raise PtxsimError(
                 f"{self.title}: the grid synchronises (cooperative groups), but its {blocks} blocks do not run at a "
                 f"time: a GPU of {sizes.SMS} multiprocessors holds {held} of this size"
             )
 
-    def _set_variables(self, constants: Mapping[str, Constant], arena: Arena, symbols: dict[str, int]) -> set[str]:
+    def _set_variables(
+        self, constants: Mapping[str, Constant], arena: Arena, symbols: dict[str, int]
+    ) -> set[str]:
         """Put contents in variables; their names in the PTX."""
-        variables = {v.name: v for v in self.module.variables.values() if v.space in ("const", "global")}
+        variables = {
+            v.name: v for v in self.module.variables.values() if v.space in ("const", "global")
+        }
         given = set()
         for name, value in constants.items():
             close = [v for v in variables if name in (v, plain_name(v))]
             if len(close) != 1:
                 known = ", ".join(plain_name(v) for v in variables) or "none"
-                raise PtxsimError(f"{self.title}: no constant or device variable {name!r}; the PTX has: {known}")
+                raise PtxsimError(
+                    f"{self.title}: no constant or device variable {name!r}; the PTX has: {known}"
+                )
             variable = variables[close[0]]
             value = value.numpy() if isinstance(value, Array) else value
-            data = np.frombuffer(value if isinstance(value, bytes) else np.asarray(value).tobytes(), np.uint8)
+            data = np.frombuffer(
+                value if isinstance(value, bytes) else np.asarray(value).tobytes(), np.uint8
+            )
             if data.nbytes > variable.size:
-                raise PtxsimError(f"{self.title}: {name} holds {variable.size} bytes, not {data.nbytes}")
+                raise PtxsimError(
+                    f"{self.title}: {name} holds {variable.size} bytes, not {data.nbytes}"
+                )
             given.add(variable.name)
             if variable.name in symbols:
                 arena.write(symbols[variable.name], data)
@@ -465,24 +523,35 @@ class Kernel:
                 sizes = (*attributes[name], 1, 1)[:3]
                 bound = sizes[0] * sizes[1] * sizes[2]
                 if (exact and block != sizes) or threads > bound:
-                    raise PtxsimError(f"{self.title}: block {block} does not fit its .{name} {sizes}")
+                    raise PtxsimError(
+                        f"{self.title}: block {block} does not fit its .{name} {sizes}"
+                    )
 
-    def cluster_of(self, grid: tuple[int, int, int], given: int | Sequence[int] | None) -> tuple[int, int, int]:
-        """Blocks of a cluster of this grid: as the kernel says, or the launch (`given`). Raises `PtxsimError`."""
+    def cluster_of(
+        self, grid: tuple[int, int, int], given: int | Sequence[int] | None
+    ) -> tuple[int, int, int]:
+        """Blocks of a cluster of this grid: as the kernel says, or the launch (`given`).
+
+        Raises `PtxsimError`.
+        """
         own = self.program.entry.attributes.get("reqnctapercluster")
         own = None if own is None else dimensions(own)
         cluster = own or (1, 1, 1) if given is None else dimensions(given)
         if own is not None and cluster != own:
-            raise PtxsimError(f"{self.title}: a cluster of {cluster} does not fit its __cluster_dims__ {own}")
+            raise PtxsimError(
+                f"{self.title}: a cluster of {cluster} does not fit its __cluster_dims__ {own}"
+            )
         if math.prod(cluster) > MOST_CLUSTER:
-            raise PtxsimError(f"{self.title}: a cluster has at most {MOST_CLUSTER} blocks, not {math.prod(cluster)}")
+            raise PtxsimError(
+                f"{self.title}: a cluster has at most {MOST_CLUSTER} blocks, not {math.prod(cluster)}"
+            )
         if any(g % c for g, c in zip(grid, cluster, strict=True)):
             raise PtxsimError(f"{self.title}: grid {grid} is no multiple of its cluster {cluster}")
         return cluster
 
     def _registers(self, block: tuple[int, int, int]) -> int | None:
-        """Registers that a thread starts with, where setmaxnreg needs to know and the PTX or a cubin says; 0 where the
-        cubin shows that ptxas left setmaxnreg out."""
+        """Registers that a thread starts with, where setmaxnreg needs to know and the PTX or a
+        cubin says; 0 where the cubin shows that ptxas left setmaxnreg out."""
         if not any(i.opcode == "setmaxnreg" for i in self.program.code):
             return None
         attributes = self.program.entry.attributes
@@ -498,9 +567,12 @@ class Kernel:
             return min(255, REGISTERS // (warps * WARP)) // 8 * 8
         return None
 
-    def _places(self, args: Sequence[Argument], arrays: Placed) -> tuple[dict[Variable, int], dict[int, int]]:
-        """For each parameter with pointers, a place, the same where parameters have a buffer in common; and the place
-        of each such buffer, by its address. A parameter's place is its buffer's address; a struct's is that of one."""
+    def _places(
+        self, args: Sequence[Argument], arrays: Placed
+    ) -> tuple[dict[Variable, int], dict[int, int]]:
+        """For each parameter with pointers, a place, the same where parameters have a buffer in
+        common; and the place of each such buffer, by its address. A parameter's place is its
+        buffer's address; a struct's is that of one."""
         held: dict[Variable, set[int]] = {}
         for value, parameter in zip(args, self.program.parameters, strict=True):
             parts = value.held() if isinstance(value, Struct) else [value]

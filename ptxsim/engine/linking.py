@@ -12,7 +12,15 @@ from ..instructions import registry
 from ..machine.layout import shared_base
 from ..machine.memory import Arena
 from ..ptx.demangle import demangle, matching
-from ..ptx.program import Parameter, Program, align_up, function_address, immediate_bytes, shortened, targets
+from ..ptx.program import (
+    Parameter,
+    Program,
+    align_up,
+    function_address,
+    immediate_bytes,
+    shortened,
+    targets,
+)
 from ..ptx.sizes import MOST_PARAMETERS
 from ..ptx.syntax import Function, Instruction, Label, Module, Symbol, Variable
 
@@ -22,8 +30,8 @@ BUILTIN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
 
 
 def callees(module: Module, function: Function) -> Iterator[tuple[Instruction, str]]:
-    """Names that a function calls, or whose address it takes: itself, or out of a variable that it uses (a table of
-    virtual functions, say)."""
+    """Names that a function calls, or whose address it takes: itself, or out of a variable that it
+    uses (a table of virtual functions, say)."""
     for instruction in function.code or ():
         if instruction.opcode == "call" and _is_named(instruction):
             yield instruction, instruction.operands[1].name
@@ -44,23 +52,44 @@ def reachable_names(module: Module, name: str) -> list[str]:
         if name not in found:
             found.append(name)
             variable = module.variables.get(name)
-            left += [item.name for item in (variable.initial or ()) if isinstance(item, Symbol)] if variable else []
+            left += (
+                [item.name for item in (variable.initial or ()) if isinstance(item, Symbol)]
+                if variable
+                else []
+            )
     return found
 
 
 def address_taken(module: Module) -> list[str]:
-    """Functions whose addresses are in variables or registers: an indirect call may reach any of them."""
-    symbols = [item.name for v in module.variables.values() for item in v.initial or () if isinstance(item, Symbol)]
+    """Functions whose addresses are in variables or registers: an indirect call may reach any of
+    them.
+    """
+    symbols = [
+        item.name
+        for v in module.variables.values()
+        for item in v.initial or ()
+        if isinstance(item, Symbol)
+    ]
     for function in module.functions.values():
-        symbols += [item.name for v in function.variables for item in v.initial or () if isinstance(item, Symbol)]
+        symbols += [
+            item.name
+            for v in function.variables
+            for item in v.initial or ()
+            if isinstance(item, Symbol)
+        ]
         for i in function.code or ():
             symbols += [] if i.opcode == "call" else _names(i)
     functions = [module.functions.get(name) for name in dict.fromkeys(symbols)]
-    return [f.name for f in functions if f is not None and f.code is not None and f.name not in module.entries]
+    return [
+        f.name
+        for f in functions
+        if f is not None and f.code is not None and f.name not in module.entries
+    ]
 
 
 def choose_entry(module: Module, entry: str | None) -> Function:
-    """The entry by its name, mangled or as in the source (`tiled<128, 8>`), or by a part that only its name has.
+    """The entry by its name, mangled or as in the source (`tiled<128, 8>`), or by a part that only
+    its name has.
 
     Raises `NoEntryError` where there is none, `PtxError` where there are several."""
     names = module.entries
@@ -83,7 +112,9 @@ def _listed(names: list[str]) -> str:
 
 
 def link(module: Module, entry: str | None = None) -> Program:
-    """Lay out an entry. Raises `PtxError` for what is missing or not known, with its source line."""
+    """Lay out an entry. Raises `PtxError` for what is missing or not known, with its source
+    line.
+    """
     _require_operands(module)
     program = Program(module, choose_entry(module, entry))
     _order(program)
@@ -125,7 +156,9 @@ def _order(program: Program) -> None:
             return
         path.append(function.name)
         reached = list(callees(program.module, function))
-        indirect = next((i for i in function.code or () if i.opcode == "call" and not _is_named(i)), None)
+        indirect = next(
+            (i for i in function.code or () if i.opcode == "call" and not _is_named(i)), None
+        )
         if indirect is not None:
             reached += [(indirect, name) for name in address_taken(program.module)]
         for instruction, name in reached:
@@ -177,7 +210,9 @@ def _number_blocks(program: Program) -> None:
 def _place_variables(program: Program) -> None:
     for variable in program.entry.params:
         if not isinstance(variable, Variable):
-            raise PtxError(f"{program.name}: parameter {variable.name} is a register; those of an .entry are .param")
+            raise PtxError(
+                f"{program.name}: parameter {variable.name} is a register; those of an .entry are .param"
+            )
         program.parameter_bytes = align_up(program.parameter_bytes, variable.align)
         program.parameters.append(Parameter(variable, program.parameter_bytes))
         program.parameter_bytes += variable.size
@@ -185,14 +220,19 @@ def _place_variables(program: Program) -> None:
             raise PtxError(f"{program.name}: more than {MOST_PARAMETERS} bytes of parameters")
     base = program.shared_base = shared_base(program.module.target)
     used = program.names = {operand for i in program.code for operand in _names(i)}
-    module_shared = [v for v in program.module.variables.values() if v.space == "shared" and v.name in used]
+    module_shared = [
+        v for v in program.module.variables.values() if v.space == "shared" and v.name in used
+    ]
     own = [v for f in program.functions for v in f.variables]
     dynamic = [v for v in module_shared if v.extern or not v.size]
-    for variable in [v for v in module_shared if v not in dynamic] + [v for v in own if v.space == "shared"]:
+    for variable in [v for v in module_shared if v not in dynamic] + [
+        v for v in own if v.space == "shared"
+    ]:
         program.static_shared_bytes = align_up(program.static_shared_bytes, variable.align)
         program.shared[variable] = base + program.static_shared_bytes
         program.static_shared_bytes += variable.size
-    for variable in dynamic:  # all of them start where the static part ends, which is as long as they are aligned
+    # all of them start where the static part ends, which is as long as they are aligned
+    for variable in dynamic:
         program.static_shared_bytes = align_up(program.static_shared_bytes, max(16, variable.align))
     for variable in dynamic:
         program.shared[variable] = base + program.static_shared_bytes
@@ -219,14 +259,19 @@ def _names(instruction: Instruction) -> Iterator[str]:
 
 
 def place_globals(program: Program, arena: Arena) -> dict[str, int]:
-    """Put the global and constant variables that the program uses in memory, initialised; their addresses."""
+    """Put the global and constant variables that the program uses in memory, initialised; their
+    addresses.
+    """
     placed: dict[str, tuple[Variable, int]] = {}
     used = {reached for name in program.names for reached in reachable_names(program.module, name)}
     variables = [variable for name, variable in program.module.variables.items() if name in used]
     variables += [v for f in program.functions for v in f.variables]
     for variable in variables:
         if variable.space in ("global", "const") and not variable.extern and not variable.opaque:
-            placed[variable.name] = (variable, arena.allocate(max(1, variable.size), variable.name, variable.align))
+            placed[variable.name] = (
+                variable,
+                arena.allocate(max(1, variable.size), variable.name, variable.align),
+            )
     addresses = {name: address for name, (_, address) in placed.items()}
     for variable, address in placed.values():
         if variable.initial:
@@ -235,7 +280,9 @@ def place_globals(program: Program, arena: Arena) -> dict[str, int]:
 
 
 def initial_bytes(program: Program, variable: Variable, addresses: dict[str, int]) -> np.ndarray:
-    """Return a variable's initial bytes; `addresses`: of the variables that its initialiser may name."""
+    """Return a variable's initial bytes; `addresses`: of the variables that its initialiser may
+    name.
+    """
     size, parts = variable.type.bytes, []
     for item in variable.initial or ():
         if isinstance(item, Symbol):

@@ -1,7 +1,8 @@
-"""From instructions to steps: functions without arguments that do what an instruction does for the active threads.
+"""From instructions to steps: functions without arguments that do what an instruction does for the
+active threads.
 
-While all threads are in one group, as in a GEMM almost always, an instruction is one NumPy operation on whole arrays,
-without masks.
+While all threads are in one group, as in a GEMM almost always, an instruction is one NumPy
+operation on whole arrays, without masks.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Lowering:
             step, control = self._built(instruction)
         except PtxError as error:
             text = str(error)
-            raise PtxError(text if text.startswith(instruction.where) else f"{instruction.where}: {text}") from None
+            raise PtxError(
+                text if text.startswith(instruction.where) else f"{instruction.where}: {text}"
+            ) from None
         self.steps.append(step)
         self.controls.append(control)
 
@@ -83,16 +86,27 @@ class Lowering:
                 f"{instruction.where}: {instruction.name} takes {len(operation.sources) + 1} operands, "
                 f"found {len(instruction.operands)}"
             )
-        readers = [self.operands.reader(o, t) for o, t in zip(sources, operation.sources, strict=True)]
+        readers = [
+            self.operands.reader(o, t) for o, t in zip(sources, operation.sources, strict=True)
+        ]
         compute, registers = operation.compute, self.state.registers
         if operation.reads_carry:
             readers.append(lambda: registers[self.operands.carry])
         if isinstance(operation.result, tuple) or operation.writes_carry:
             return self._several(instruction, operation, readers)
         slot, widen = self.operands.target(destination, operation.result)
-        if widen is None and not operation.reads_carry and not any(isinstance(o, Negated) for o in sources):
-            slots = [self.operands.operand_slot(o, t) for o, t in zip(sources, operation.sources, strict=True)]
-            return self._plain(compute, slot, list(zip(slots, (t.dtype for t in operation.sources), strict=True)))
+        if (
+            widen is None
+            and not operation.reads_carry
+            and not any(isinstance(o, Negated) for o in sources)
+        ):
+            slots = [
+                self.operands.operand_slot(o, t)
+                for o, t in zip(sources, operation.sources, strict=True)
+            ]
+            return self._plain(
+                compute, slot, list(zip(slots, (t.dtype for t in operation.sources), strict=True))
+            )
 
         def step() -> None:
             value = compute(*[read() for read in readers])
@@ -103,19 +117,26 @@ class Lowering:
 
         return step
 
-    def _plain(self, compute: registry.Compute, slot: int, sources: list[tuple[int, np.dtype]]) -> Step:
+    def _plain(
+        self, compute: registry.Compute, slot: int, sources: list[tuple[int, np.dtype]]
+    ) -> Step:
         """The step of one result, of sources that need only be looked at as their types."""
         state, registers = self.state, self.state.registers
 
         def step() -> None:
-            value = compute(*[x if (x := registers[s]).dtype is t else viewed(x, t) for s, t in sources])
+            value = compute(
+                *[x if (x := registers[s]).dtype is t else viewed(x, t) for s, t in sources]
+            )
             mask = state.mask
             registers[slot] = value if mask is None else merged(mask, value, registers[slot])
 
         return step
 
     def _several(
-        self, instruction: Instruction, operation: registry.Elementwise, readers: list[Callable[[], np.ndarray]]
+        self,
+        instruction: Instruction,
+        operation: registry.Elementwise,
+        readers: list[Callable[[], np.ndarray]],
     ) -> Step:
         """Several destinations: `p|q`, or a result and the carry flag."""
         destination = instruction.operands[0]
@@ -124,9 +145,13 @@ class Lowering:
             writers = [self.operands.writer(destination, operation.result), write_carry]
         else:
             if not isinstance(destination, Pair):
-                raise PtxError(f"{instruction.where}: {instruction.name} needs two destinations, p|q")
+                raise PtxError(
+                    f"{instruction.where}: {instruction.name} needs two destinations, p|q"
+                )
             pair = (destination.first, destination.second)
-            writers = [self.operands.writer(o, t) for o, t in zip(pair, operation.result, strict=True)]
+            writers = [
+                self.operands.writer(o, t) for o, t in zip(pair, operation.result, strict=True)
+            ]
         compute = operation.compute
 
         def step() -> None:
@@ -137,7 +162,11 @@ class Lowering:
 
     def guarded(self, instruction: Instruction, step: Step) -> Step:
         assert instruction.predicate is not None
-        registers, slot, negated = self.state.registers, instruction.predicate.slot, instruction.negated
+        registers, slot, negated = (
+            self.state.registers,
+            instruction.predicate.slot,
+            instruction.negated,
+        )
 
         def guarded() -> None:
             chosen = registers[slot]
@@ -156,7 +185,11 @@ class Lowering:
 
     def _guarded_control(self, instruction: Instruction, step: Control) -> Control:
         assert instruction.predicate is not None
-        registers, slot, negated = self.state.registers, instruction.predicate.slot, instruction.negated
+        registers, slot, negated = (
+            self.state.registers,
+            instruction.predicate.slot,
+            instruction.negated,
+        )
         after = instruction.pc + 1
 
         def guarded(active: np.ndarray) -> int | None:

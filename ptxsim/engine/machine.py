@@ -1,8 +1,10 @@
-"""The emulated machine: all threads of a batch of blocks at once, one array element (a lane) a thread.
+"""The emulated machine: all threads of a batch of blocks at once, one array element (a lane) a
+thread.
 
-What it is made of: the threads (state.py), what their instructions do (lowering.py, of operands.py and instructions/),
-memory (accesses.py), which of them run (scheduler.py), who watches and counts (events.py), what is wrong, in words
-(diagnostics.py); and, for a batch, where threads and copies wait (barriers.py, phases.py, clusters.py, ...).
+What it is made of: the threads (state.py), what their instructions do (lowering.py, of operands.py
+and instructions/), memory (accesses.py), which of them run (scheduler.py), who watches and counts
+(events.py), what is wrong, in words (diagnostics.py); and, for a batch, where threads and copies
+wait (barriers.py, phases.py, clusters.py, ...).
 """
 
 from __future__ import annotations
@@ -69,7 +71,12 @@ class Machine:
         self.diag = Diagnostics(program, self.state)
         self.events = Events(self.state)
         self.memory = Accesses(
-            program, self.state, self.diag, self.events, self.origins, smallest_shared_access(program)
+            program,
+            self.state,
+            self.diag,
+            self.events,
+            self.origins,
+            smallest_shared_access(program),
         )
         self.calls = Calls()
         self.wraps = Wraps(self, self.operands, program)
@@ -87,7 +94,9 @@ class Machine:
         self.global_memory: GlobalMemory | None = None
         self.watched: set[int] = set()  # places of the accesses that it watches
         self.unseen = unseen(program)
-        self.conditions = conditions(self.operands, program, self.scheduler.polls, self.scheduler.rounds)
+        self.conditions = conditions(
+            self.operands, program, self.scheduler.polls, self.scheduler.rounds
+        )
 
     def prepare(self, launch: LaunchConfig) -> None:
         """Begin a launch."""
@@ -95,7 +104,9 @@ class Machine:
         self.state.prepare(launch.grid, launch.block, launch.cluster)
         self.diag.prepare(launch.faults)
         self.operands.symbols = launch.symbols
-        launch.shared_bytes = align_up(self.program.static_shared_bytes, 16) + launch.dynamic_shared_bytes
+        launch.shared_bytes = (
+            align_up(self.program.static_shared_bytes, 16) + launch.dynamic_shared_bytes
+        )
         raw = np.zeros(align_up(max(16, len(launch.params)), 16), np.uint8)
         raw[: len(launch.params)] = np.frombuffer(launch.params, np.uint8)
         self.memory.param_space = Space("param", raw, len(launch.params), None)
@@ -108,7 +119,9 @@ class Machine:
         spans = [(start - GLOBAL_BASE, end - GLOBAL_BASE) for start, end in unwritten]
         self.order = order = Order(self.state)
         self.flags = Flags(order, self.conditions, self.unseen)
-        self.global_memory = GlobalMemory(self, order, self.flags, self.watched, spans) if self.watched else None
+        self.global_memory = (
+            GlobalMemory(self, order, self.flags, self.watched, spans) if self.watched else None
+        )
 
     def run_batch(self, blocks: np.ndarray, limits: Limits, observers: Sequence[Observer]) -> None:
         """Run the blocks with these linear numbers to their end."""
@@ -137,12 +150,18 @@ class Machine:
     def _start(self, limits: Limits) -> None:
         """Everything that a batch has of its own."""
         alloca = STACK if "alloca" in self.program.opcodes else 0
-        frames = max(self.program.local_bytes * (limits.depth + 1 if self.program.recursive else 1), 16)
+        frames = max(
+            self.program.local_bytes * (limits.depth + 1 if self.program.recursive else 1), 16
+        )
         self.calls.start(self.state.lanes, frames, alloca, limits.depth)
         self._make_memory(frames + alloca)
         self.defined.start()
         self.barriers, self.phases, self.clusters = Barriers(self), Phases(self), Clusters(self)
-        self.bulk_groups, self.warpgroups, self.copies = BulkGroups(self), Warpgroups(self, self.watch), Copies(self)
+        self.bulk_groups, self.warpgroups, self.copies = (
+            BulkGroups(self),
+            Warpgroups(self, self.watch),
+            Copies(self),
+        )
         convergence = Convergence(self, self.lane_masks, self.scheduler.execute)
         self.diag.parks = (
             ("barrier", self.barriers),
@@ -194,7 +213,9 @@ class Machine:
             self.events.subscribe(NOBODY, NOBODY, NOBODY, NOBODY, set())
         else:
             watched = self.watched if self.global_memory else set()
-            self.events.subscribe(order, self.flags, shared or NOBODY, self.global_memory or NOBODY, watched)
+            self.events.subscribe(
+                order, self.flags, shared or NOBODY, self.global_memory or NOBODY, watched
+            )
 
 
 def names_special(program: Program, part: str) -> bool:
@@ -203,8 +224,12 @@ def names_special(program: Program, part: str) -> bool:
 
 
 def has_proxies(program: Program) -> bool:
-    """Whether bulk copies, st.async or wgmma of a program access shared memory, besides loads and stores."""
-    return any(i.opcode == "wgmma" or "bulk" in i.modifiers or is_store_async(i) for i in program.code)
+    """Whether bulk copies, st.async or wgmma of a program access shared memory, besides loads and
+    stores.
+    """
+    return any(
+        i.opcode == "wgmma" or "bulk" in i.modifiers or is_store_async(i) for i in program.code
+    )
 
 
 def smallest_shared_access(program: Program) -> int:
@@ -222,7 +247,11 @@ def smallest_shared_access(program: Program) -> int:
         elif {"global", "local", "const", "param"} & {m.split("::")[0] for m in modifiers}:
             continue
         elif opcode == "wmma":
-            size = next((ELEMENT[m] for m in reversed(modifiers) if m in ELEMENT), 1) if "mma" not in modifiers else 16
+            size = (
+                next((ELEMENT[m] for m in reversed(modifiers) if m in ELEMENT), 1)
+                if "mma" not in modifiers
+                else 16
+            )
         else:
             size = registry.Modifiers(instruction).type.bytes
             size *= int(next((m[1] for m in modifiers if m in ("v2", "v4")), 1))

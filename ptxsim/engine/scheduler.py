@@ -1,9 +1,10 @@
 """Which threads run, and for how long.
 
-Threads of a batch are kept in groups, one for each place in the program where some wait; the group with the least
-place runs until it reaches the place of another, which it joins. Since compilers lay code out so that paths meet
-further on, that is reconvergence (min-PC scheduling); groups that jump back time and again let the others run now and
-then, so that one thread may wait for another in a loop.
+Threads of a batch are kept in groups, one for each place in the program where some wait; the group
+with the least place runs until it reaches the place of another, which it joins. Since compilers lay
+code out so that paths meet further on, that is reconvergence (min-PC scheduling); groups that jump
+back time and again let the others run now and then, so that one thread may wait for another in a
+loop.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from .lowering import Lowering
 
 FAR = 1 << 60
 MOST_FAULTS = 1000  # faults of one line after which the blocks that are running end
-IDLE = 1 << 16  # turns of loops that look at memory, with nobody else running: then it cannot change any more
+# turns of loops that look at memory, with nobody else running: then it cannot change any more
+IDLE = 1 << 16
 SEVERAL = 1 << 7  # such turns after which the observers are told
 PARTING = 1 << 16  # turns after which threads of a warp may go on without the others
 
@@ -45,19 +47,28 @@ class Scheduler:
 
     def __init__(self, machine: Machine, lowering: Lowering, runs: Runs, defined: Defined) -> None:
         self.machine, self.program, self.state = machine, machine.program, machine.state
-        self.diag, self.events, self.runs, self.defined = machine.diag, machine.events, runs, defined
+        self.diag, self.events, self.runs, self.defined = (
+            machine.diag,
+            machine.events,
+            runs,
+            defined,
+        )
         program = machine.program
         self.polls = polling.loops(program)
         self.rounds = polling.backward(program, self.polls)  # branches by which a loop polls again
-        self.poll_places = frozenset(pc for last, start in self.rounds.items() for pc in range(start, last + 1))
+        self.poll_places = frozenset(
+            pc for last, start in self.rounds.items() for pc in range(start, last + 1)
+        )
         self.controls = [
             None if control is None else defined.control(i, control)
             for i, control in zip(program.code, lowering.controls, strict=True)
         ]
         for pc in self.rounds:
             self.controls[pc] = self._noting_polls(pc)
-        self.tally: dict[tuple[int, int], Any] = {}  # straight runs of instructions, by first and last: warps
-        self.polled: dict[tuple[int, int], Any] = {}  # the same, of rounds of loops that poll, after their first
+        # straight runs of instructions, by first and last: warps
+        self.tally: dict[tuple[int, int], Any] = {}
+        # the same, of rounds of loops that poll, after their first
+        self.polled: dict[tuple[int, int], Any] = {}
         end, together = len(program.code), FAR
         self.run_end = [0] * end
         # from each place on, the next that a whole warp or warpgroup executes together
@@ -142,8 +153,9 @@ class Scheduler:
         return self._another(sorted(ready)) if self.turns % 512 >= 480 else min(ready)
 
     def _another(self, ready: list[int]) -> int:
-        """One of these places in turns, of those that part no warp: where none of the warps has threads at an earlier
-        place. Once in a long while any, for a warp whose threads wait for each other."""
+        """One of these places in turns, of those that part no warp: where none of the warps has
+        threads at an earlier place. Once in a long while any, for a warp whose threads wait for
+        each other."""
         if self.turns % PARTING < PARTING - 32:
             behind = np.zeros(self.state.warps, bool)
             whole = []
@@ -207,13 +219,20 @@ class Scheduler:
                 self.idle = 0
             if place is None:
                 return
-            if place >= limit or (place <= end and limit != FAR) or (place <= end and len(self.state.groups)):
+            if (
+                place >= limit
+                or (place <= end and limit != FAR)
+                or (place <= end and len(self.state.groups))
+            ):
                 self.state.join(place, threads)
                 return
             pc = place
 
     def _steps(self, first: int, stop: int, threads: np.ndarray) -> int:
-        """Execute a straight run up to `stop`, or up to a load of something undefined. The place that comes next."""
+        """Execute a straight run up to `stop`, or up to a load of something undefined.
+
+        The place that comes next.
+        """
         defined = self.defined
         for step in self.runs.steps(first, stop, self.values):
             try:
@@ -225,15 +244,17 @@ class Scheduler:
         return stop
 
     def _go_on(self, step: Step, fault: KernelFault, threads: np.ndarray) -> None:
-        """After a fault of some threads, the others execute the instruction. These threads go on after it, with what
-        their registers held; so blocks end that have the fault time and again, as in a loop over freed memory."""
+        """After a fault of some threads, the others execute the instruction. These threads go on
+        after it, with what their registers held; so blocks end that have the fault time and again,
+        as in a loop over freed memory."""
         while True:
             if fault.bad is None:
                 raise fault
             if not self._follows_a_wrap(fault) and self.diag.faults.take(fault) > MOST_FAULTS:
                 raise fault
             bad, together = fault.bad, width(self.program.code[fault.pc])
-            if together and self.state.padded % together == 0:  # what a whole warp executes, its rest does not
+            # what a whole warp executes, its rest does not
+            if together and self.state.padded % together == 0:
                 bad = np.repeat(bad.reshape(-1, together).any(axis=1), together)
             threads = threads & ~bad
             if not threads.any():
@@ -246,12 +267,20 @@ class Scheduler:
                 fault = another
 
     def _follows_a_wrap(self, fault: KernelFault) -> bool:
-        """Whether an access is out of bounds because of an index that wrapped, as has been reported."""
+        """Whether an access is out of bounds because of an index that wrapped, as has been
+        reported.
+        """
         wrapped = self.state.wrapped
-        return kind_of(fault.what) == "bounds" and wrapped is not None and not (fault.bad & ~wrapped).any()
+        return (
+            kind_of(fault.what) == "bounds"
+            and wrapped is not None
+            and not (fault.bad & ~wrapped).any()
+        )
 
     def _count(self, pc: int, last: int, threads: np.ndarray) -> None:
-        """A straight run of instructions is executed: by warps for the first time, or by those that poll again."""
+        """A straight run of instructions is executed: by warps for the first time, or by those that
+        poll again.
+        """
         self.events.silent = False
         warps = self.state.active_warps()
         if self.rounds:
@@ -270,7 +299,9 @@ class Scheduler:
     def _polls_in_vain(self, place: int, threads: np.ndarray) -> PtxsimError:
         """All that can run look at memory time and again, so that it cannot change any more."""
         what = "deadlock: waits in a loop for memory that nobody changes any more"
-        stuck = np.flatnonzero(self.state.alive & ~np.logical_or.reduce([threads, *self.state.groups.values()]))
+        stuck = np.flatnonzero(
+            self.state.alive & ~np.logical_or.reduce([threads, *self.state.groups.values()])
+        )
         if len(stuck):
             lane = int(stuck[0])
             what += f"; of those that cannot run, {self.state.coordinates(lane)}{self.diag.waits_at(lane)}"
@@ -283,7 +314,9 @@ class Scheduler:
         return self.diag.fault(self.polls[place], what, int(np.flatnonzero(threads)[0]))
 
     def _come_together(self, pc: int, threads: np.ndarray) -> np.ndarray | None:
-        """Threads at what a whole warp or warpgroup executes together: those that do so now are entered."""
+        """Threads at what a whole warp or warpgroup executes together: those that do so now are
+        entered.
+        """
         ready = self.convergence.arrive(pc, threads)
         if ready is not None and ready is not threads:
             self.state.enter(ready)
@@ -313,5 +346,7 @@ class Scheduler:
             living = np.asarray(self.state.alive.reshape(len(self.state.blocks), -1).any(axis=1))
             for block in np.unique(self.state.block_of[lanes]).tolist():
                 if not living[block]:
-                    self.events.shared.block_ends(block, int(lanes[self.state.block_of[lanes] == block][0]))
+                    self.events.shared.block_ends(
+                        block, int(lanes[self.state.block_of[lanes] == block][0])
+                    )
         self.convergence.after_exit()

@@ -63,7 +63,9 @@ class Gemm:
 
     @property
     def instructions(self) -> int:
-        """What the device's clock goes on by: those of a tiled kernel, which emulation runs 2^20 elements at a time."""
+        """What the device's clock goes on by: those of a tiled kernel, which emulation runs 2^20
+        elements at a time.
+        """
         return self.batch * 80 * self.k * -(-self.m * self.n // (1 << 20))
 
     @staticmethod
@@ -74,7 +76,12 @@ class Gemm:
         shapes = ((k, m) if ta else (m, k), (n, k) if tb else (k, n), (m, n), (m, n))
 
         def matrix(rows: int, columns: int) -> Matrix:
-            address, kind, leading, stride = payload.u64(), payload.u32(), payload.u64(), payload.u64()
+            address, kind, leading, stride = (
+                payload.u64(),
+                payload.u32(),
+                payload.u64(),
+                payload.u64(),
+            )
             return Matrix(address, kind, rows, columns, leading, stride)
 
         a, b, c, d = (matrix(*shape) for shape in shapes)
@@ -84,12 +91,19 @@ class Gemm:
 
 
 def view(matrix: Matrix, number: int, memory: DeviceMemory, name: str) -> np.ndarray:
-    """One matrix of a batch, rows by columns. Raises `PtxsimError` where it does not lie within an allocation."""
+    """One matrix of a batch, rows by columns.
+
+    Raises `PtxsimError` where it does not lie within an allocation.
+    """
     if matrix.kind not in TYPES:
-        raise PtxsimError(f"{name} has elements of type {matrix.kind} of cudaDataType_t, which is not supported")
+        raise PtxsimError(
+            f"{name} has elements of type {matrix.kind} of cudaDataType_t, which is not supported"
+        )
     dtype = np.dtype(TYPES[matrix.kind])
     if matrix.leading < matrix.rows:
-        raise PtxsimError(f"the leading dimension of {name} is {matrix.leading}, less than its {matrix.rows} rows")
+        raise PtxsimError(
+            f"the leading dimension of {name} is {matrix.leading}, less than its {matrix.rows} rows"
+        )
     start = matrix.address + number * matrix.stride * dtype.itemsize
     count = (matrix.columns - 1) * matrix.leading + matrix.rows
     held = memory.holder(start)
@@ -99,7 +113,9 @@ def view(matrix: Matrix, number: int, memory: DeviceMemory, name: str) -> np.nda
             if held is None
             else f"ends {start + count * dtype.itemsize - held.end} bytes past the end of {held.name}"
         )
-        raise PtxsimError(f"out of bounds: {name} at 0x{start:x}, {matrix.rows} x {matrix.columns}, {what}")
+        raise PtxsimError(
+            f"out of bounds: {name} at 0x{start:x}, {matrix.rows} x {matrix.columns}, {what}"
+        )
     at = start - GLOBAL_BASE
     flat = memory.whole[at : at + count * dtype.itemsize].view(dtype)
     return np.lib.stride_tricks.as_strided(
@@ -108,15 +124,17 @@ def view(matrix: Matrix, number: int, memory: DeviceMemory, name: str) -> np.nda
 
 
 def product(a: np.ndarray, b: np.ndarray, wide: Any) -> np.ndarray:
-    """A B, summed in `wide`; of fp16 and bf16, which cuBLAS leaves to tensor cores, with their rounding of each step of
-    k = 16, where that does not take too long."""
+    """A B, summed in `wide`; of fp16 and bf16, which cuBLAS leaves to tensor cores, with their
+    rounding of each step of k = 16, where that does not take too long."""
     name = {np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16"}.get(a.dtype)
     if name is None or a.dtype != b.dtype or a.size * b.shape[1] > MOST_ROUNDED:
         return a.astype(wide) @ b.astype(wide)
     left, right = a.astype(np.float64), np.ascontiguousarray(b.T.astype(np.float64))
     total = np.zeros((a.shape[0], b.shape[1]))
     for k in range(0, a.shape[1], STEP):
-        total = tensor_cores.mma(left[:, k : k + STEP], right[:, k : k + STEP], total, (name, name), "f32")
+        total = tensor_cores.mma(
+            left[:, k : k + STEP], right[:, k : k + STEP], total, (name, name), "f32"
+        )
     return total.astype(wide)
 
 
@@ -144,5 +162,8 @@ def compute(work: Gemm, memory: DeviceMemory) -> None:
         d[...] = total.astype(d.dtype)
         for column in range(d.shape[1]) if work.d.leading > work.d.rows else (0,):
             width = d.shape[0] if work.d.leading > work.d.rows else d.size
-            at = work.d.address + (number * work.d.stride + column * work.d.leading) * d.dtype.itemsize
+            at = (
+                work.d.address
+                + (number * work.d.stride + column * work.d.leading) * d.dtype.itemsize
+            )
             memory.written(at, width * d.dtype.itemsize)

@@ -1,4 +1,6 @@
-"""Reports for continuous integration: JUnit's XML, a test for each kernel, and SARIF, a result for each fault."""
+"""Reports for continuous integration: JUnit's XML, a test for each kernel, and SARIF, a result for
+each fault.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +13,25 @@ from ..machine.faults import kind_of
 from .records import LaunchRecord
 
 # title: file.cu:12, called from ...: block (0, 0, 0), thread (0, 0, 0): what
-PLACED = re.compile(r".*?: (?P<file>[^:]+):(?P<line>\d+)(?:, called from [^ ]+)*: block .*?\): (?P<what>.*)", re.S)
+PLACED = re.compile(
+    r".*?: (?P<file>[^:]+):(?P<line>\d+)(?:, called from [^ ]+)*: block .*?\): (?P<what>.*)", re.S
+)
 HOST = re.compile(r" at (?P<file>[\w.+-]+):(?P<line>\d+)")  # of what host code did
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def junit(launches: Sequence[LaunchRecord], errors: Sequence[str]) -> str:
-    """A test case for each kernel, which fails with its faults; one more for failed calls and races of the host."""
+    """A test case for each kernel, which fails with its faults; one more for failed calls and races
+    of the host.
+    """
     suite = ElementTree.Element("testsuite", name="ptxsim")
     failed = 0
     for title in dict.fromkeys(launch.title for launch in launches):
         of = [launch for launch in launches if launch.title == title]
         seconds = sum(launch.seconds for launch in of)
-        case = ElementTree.SubElement(suite, "testcase", classname="kernel", name=title, time=f"{seconds:.3f}")
+        case = ElementTree.SubElement(
+            suite, "testcase", classname="kernel", name=title, time=f"{seconds:.3f}"
+        )
         if not any(launch.checked for launch in of):
             ElementTree.SubElement(case, "skipped", message="not checked")
         failed += _fail(case, [fault for launch in of for fault in launch.faults])
@@ -47,7 +55,11 @@ def sarif(launches: Sequence[LaunchRecord], errors: Sequence[str]) -> str:
     rules = [{"id": rule} for rule in sorted({str(result["ruleId"]) for result in results})]
     driver = {"name": "ptxsim", "rules": rules}
     return json.dumps(
-        {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+        {
+            "$schema": SCHEMA,
+            "version": "2.1.0",
+            "runs": [{"tool": {"driver": driver}, "results": results}],
+        }
     )
 
 
@@ -61,5 +73,7 @@ def _result(text: str) -> dict[str, object]:
     }
     if place is not None:
         region = {"startLine": int(place["line"])}
-        found["locations"] = [{"physicalLocation": {"artifactLocation": {"uri": place["file"]}, "region": region}}]
+        found["locations"] = [
+            {"physicalLocation": {"artifactLocation": {"uri": place["file"]}, "region": region}}
+        ]
     return found

@@ -51,11 +51,22 @@ def add(commands: Any) -> None:
         default="h100",
         help=f"the device that the program sees: {', '.join(gpus.GPUS)} (default: %(default)s)",
     )
-    parser.add_argument("--report", type=Path, metavar="FILE", help="all launches, with counters and faults, as JSON")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="a test for each kernel, as JUnit's XML")
-    parser.add_argument("--sarif", type=Path, metavar="FILE", help="a result for each fault, as SARIF")
     parser.add_argument(
-        "--leak-check", action="store_true", help="note memory that was allocated and not freed when the program ends"
+        "--report",
+        type=Path,
+        metavar="FILE",
+        help="all launches, with counters and faults, as JSON",
+    )
+    parser.add_argument(
+        "--junit", type=Path, metavar="FILE", help="a test for each kernel, as JUnit's XML"
+    )
+    parser.add_argument(
+        "--sarif", type=Path, metavar="FILE", help="a result for each fault, as SARIF"
+    )
+    parser.add_argument(
+        "--leak-check",
+        action="store_true",
+        help="note memory that was allocated and not freed when the program ends",
     )
     parser.add_argument(
         "--only",
@@ -67,7 +78,11 @@ def add(commands: Any) -> None:
         help="check and count only these kernels ('sgemm*', kernel_substring=sgemm); the others run all the same",
     )
     parser.add_argument(
-        "--skip-launches", type=whole(0), default=0, metavar="N", help="do not check and count the first N"
+        "--skip-launches",
+        type=whole(0),
+        default=0,
+        metavar="N",
+        help="do not check and count the first N",
     )
     parser.add_argument(
         "--once",
@@ -89,7 +104,9 @@ def add(commands: Any) -> None:
     )
     faults.add_options(parser, "end each launch with its first fault, as a launch that fails")
     parser.add_argument(
-        "--annotate", metavar="KERNEL", help="print its source, with the costs of its last launch next to the lines"
+        "--annotate",
+        metavar="KERNEL",
+        help="print its source, with the costs of its last launch next to the lines",
     )
     parser.add_argument(
         "--bounds",
@@ -97,7 +114,10 @@ def add(commands: Any) -> None:
         help="print the least cycles that each resource of the device needs for its last launch",
     )
     parser.add_argument(
-        "--limit", type=number(0.001, 1e9), metavar="SECONDS", help="end a launch that takes longer to emulate"
+        "--limit",
+        type=number(0.001, 1e9),
+        metavar="SECONDS",
+        help="end a launch that takes longer to emulate",
     )
     parser.add_argument(
         "--error-exitcode",
@@ -112,7 +132,10 @@ def add(commands: Any) -> None:
         help="what a fatal fault ends: the context, so that later calls fail as on a device (default), or the kernel",
     )
     parser.add_argument(
-        "--log-file", type=Path, metavar="FILE", help="write the report there instead of to standard error"
+        "--log-file",
+        type=Path,
+        metavar="FILE",
+        help="write the report there instead of to standard error",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="report faults and errors only")
     parser.add_argument("program")
@@ -126,7 +149,10 @@ def add(commands: Any) -> None:
 
 
 def execute(given: argparse.Namespace) -> int:
-    """Run the program and report on it. The exit code. Raises `PtxsimError` where it cannot be run."""
+    """Run the program and report on it.
+
+    The exit code. Raises `PtxsimError` where it cannot be run.
+    """
     options = Options(
         gpu=gpus.find(given.gpu),
         only=tuple(given.only),
@@ -143,7 +169,9 @@ def execute(given: argparse.Namespace) -> int:
         destroy_context=given.destroy_on_device_error == "context",
         quiet=given.quiet,
     )
-    require_writable([path for path in (given.report, given.junit, given.sarif, given.log_file) if path])
+    require_writable(
+        [path for path in (given.report, given.junit, given.sarif, given.log_file) if path]
+    )
     program = find_program(given.program)
     standins = build.standins()
     require_runnable(program, standins)
@@ -170,7 +198,13 @@ def find_program(name: str) -> Path:
     """Find a program as a shell would. Raises `PtxsimError`."""
     found = shutil.which(name)
     if found is None:
-        what = "not executable" if Path(name).is_file() else "a folder" if Path(name).is_dir() else "no such program"
+        what = (
+            "not executable"
+            if Path(name).is_file()
+            else "a folder"
+            if Path(name).is_dir()
+            else "no such program"
+        )
         raise PtxsimError(f"{name}: {what}")
     return Path(found)
 
@@ -219,7 +253,9 @@ def conclude(outcome: supervisor.Outcome, options: Options, given: argparse.Name
     ):
         if wanted and not any(record["kind"] == kind for record in outcome.records):
             names = ", ".join(sorted({launch.title for launch in launches})) or "none"
-            say(f"ptxsim: {option}: no kernel {wanted!r} was launched and counted; launched: {names}\n")
+            say(
+                f"ptxsim: {option}: no kernel {wanted!r} was launched and counted; launched: {names}\n"
+            )
     for line in report_lines(launches, len(others), options.quiet):
         say(f"{line}\n")
     failed = bool(faults or others)
@@ -237,7 +273,9 @@ def conclude(outcome: supervisor.Outcome, options: Options, given: argparse.Name
             "errors": errors,
             "launches": [launch.json() for launch in launches],
             "library_calls": [
-                {k: v for k, v in r.items() if k != "kind"} for r in outcome.records if r["kind"] == "library"
+                {k: v for k, v in r.items() if k != "kind"}
+                for r in outcome.records
+                if r["kind"] == "library"
             ],
             "notes": [record["text"] for record in outcome.records if record["kind"] == "note"],
         }
@@ -277,7 +315,9 @@ def summary(launches: list[LaunchRecord], faults: int, others: int) -> str:
     unchecked = sum(not launch.checked for launch in launches)
     found = [counted(faults, "fault") if faults else "no faults"]
     if unchecked:
-        found = ["not checked"] if unchecked == len(launches) else [*found, f"{unchecked} not checked"]
+        found = (
+            ["not checked"] if unchecked == len(launches) else [*found, f"{unchecked} not checked"]
+        )
     if others:
         found.append(counted(others, "other error"))
     kernels = len({launch.kernel for launch in launches})
@@ -292,7 +332,11 @@ def nvcc(arguments: Sequence[str]) -> int:
     added: list[str] = []
 
     def lacks(*names: str) -> bool:
-        return not any(argument == name or argument.startswith(f"{name}=") for argument in arguments for name in names)
+        return not any(
+            argument == name or argument.startswith(f"{name}=")
+            for argument in arguments
+            for name in names
+        )
 
     if lacks("-cudart", "--cudart"):
         added += ["-cudart", "shared"]
@@ -304,7 +348,11 @@ def nvcc(arguments: Sequence[str]) -> int:
         added += ["-gencode", GENCODE]
     libraries = [
         build.standins(),
-        *(p for p in (compiler.resolve().parent.parent / n for n in ("lib", "lib64")) if p.is_dir()),
+        *(
+            p
+            for p in (compiler.resolve().parent.parent / n for n in ("lib", "lib64"))
+            if p.is_dir()
+        ),
     ]
     added += [f"-L{path}" for path in libraries]
     headers = ["-Xcompiler", f"-idirafter,{INCLUDE}"] if INCLUDE.is_dir() else []

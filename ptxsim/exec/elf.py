@@ -1,4 +1,6 @@
-"""A reader of ELF files: which libraries a program is linked with, and which source line an address belongs to."""
+"""A reader of ELF files: which libraries a program is linked with, and which source line an address
+belongs to.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from ..ptx.sass import elf_sections, elf_text
 from .protocol import Place
 
 EXECUTABLE = 2  # e_type of a program that is not relocated
-HEADERS = ("cuda_runtime", "device_functions.h", "host_runtime.h")  # of CUDA, with functions that are inlined
+# of CUDA, with functions that are inlined
+HEADERS = ("cuda_runtime", "device_functions.h", "host_runtime.h")
 STUB = "tmpxft_"  # what nvcc makes of a kernel for the host, which the kernel's own line calls
 LOAD = 1  # a segment
 NEEDED, RPATH = 1, 15  # entries of the dynamic section
@@ -38,10 +41,15 @@ def read(path: Path) -> Binary | None:
             return None
         (kind,), (start,) = struct.unpack_from("<H", data, 16), struct.unpack_from("<Q", data, 32)
         segment_size, count = struct.unpack_from("<HH", data, 54)
-        segments = [struct.unpack_from("<IIQQ", data, start + n * segment_size) for n in range(count)]
+        segments = [
+            struct.unpack_from("<IIQQ", data, start + n * segment_size) for n in range(count)
+        ]
         base = min((address for what, _, _, address in segments if what == LOAD), default=0)
         sections = elf_sections(data)
-        (offset, size), (strings, _) = sections.get(".dynamic", (0, 0)), sections.get(".dynstr", (0, 0))
+        (offset, size), (strings, _) = (
+            sections.get(".dynamic", (0, 0)),
+            sections.get(".dynstr", (0, 0)),
+        )
         entries = [struct.unpack_from("<QQ", data, offset + at) for at in range(0, size, 16)]
         needed = [elf_text(data, strings + value) for tag, value in entries if tag == NEEDED]
         rpath = any(tag == RPATH for tag, _ in entries)
@@ -52,7 +60,9 @@ def read(path: Path) -> Binary | None:
 
 def first_line(places: Iterable[Place]) -> str | None:
     """The innermost of these that is in the program's own source, not in CUDA's headers."""
-    lines = [line for place in places if place.file for line in source_lines(place.file, place.offset)]
+    lines = [
+        line for place in places if place.file for line in source_lines(place.file, place.offset)
+    ]
     of_launch = [n for n, line in enumerate(lines) if line.startswith(STUB)]
     own = [line for line in lines if not line.startswith((*HEADERS, STUB))]
     later = [line for line in lines[of_launch[-1] + 2 :] if line in own] if of_launch else own
@@ -61,14 +71,17 @@ def first_line(places: Iterable[Place]) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def source_lines(file: str, offset: int) -> list[str]:
-    """`name.cu:12` of a place in a program's code, where it was compiled with -g, and of the calls of the functions
-    that are inlined there."""
+    """`name.cu:12` of a place in a program's code, where it was compiled with -g, and of the calls
+    of the functions that are inlined there."""
     binary = read(Path(file))
     tool = shutil.which("addr2line")
     if binary is None or tool is None:
         return []
     done = subprocess.run(
-        [tool, "-i", "-e", file, hex(offset + binary.base)], capture_output=True, text=True, errors="replace"
+        [tool, "-i", "-e", file, hex(offset + binary.base)],
+        capture_output=True,
+        text=True,
+        errors="replace",
     )
     found = []
     for place in done.stdout.splitlines() if done.returncode == 0 else ():

@@ -112,22 +112,35 @@ class Run:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Device memory before a launch: contents by their offset, and which blocks of malloc's heap are in use."""
+    """Device memory before a launch: contents by their offset, and which blocks of malloc's heap
+    are in use.
+    """
 
     contents: list[tuple[int, np.ndarray]]
     heap: Heap | None
 
 
 class Emulator:
-    """Answers one program. `records`: where what is known of each launch goes, a line of JSON each."""
+    """Answers one program. `records`: where what is known of each launch goes, a line of JSON
+    each.
+    """
 
-    def __init__(self, link: socket.socket, options: Options, folder: Path, records: IO[str]) -> None:
-        self.connection, self.options, self.folder, self.records = Connection(link), options, folder, records
+    def __init__(
+        self, link: socket.socket, options: Options, folder: Path, records: IO[str]
+    ) -> None:
+        self.connection, self.options, self.folder, self.records = (
+            Connection(link),
+            options,
+            folder,
+            records,
+        )
         self.modules: dict[int, Loaded] = {}
         self.launches = 0
         self.said: set[str] = set()
-        self.shapes: set[tuple[object, ...]] = set()  # of launches, where `--once` asks for the first of each
-        self.allocations: dict[str, tuple[str, tuple[Place, ...]]] = {}  # by the name that messages use: call and place
+        # of launches, where `--once` asks for the first of each
+        self.shapes: set[tuple[object, ...]] = set()
+        # by the name that messages use: call and place
+        self.allocations: dict[str, tuple[str, tuple[Place, ...]]] = {}
         self.timeline = Timeline()
         self.of_host: dict[int, int] = {}  # start and end of memory that host code may touch, too
         self.profiled = False  # whether a profiler's range is open
@@ -180,7 +193,9 @@ class Emulator:
         self.record(kind, {"text": self.with_places(text)})
 
     def line(self, places: Iterable[Place]) -> str | None:
-        """The line of the program's source from which a call comes, if it is known; not of Python's interpreter."""
+        """The line of the program's source from which a call comes, if it is known; not of Python's
+        interpreter.
+        """
         return None if Path(self.executable).name.startswith("python") else elf.first_line(places)
 
     def with_places(self, text: str) -> str:
@@ -192,10 +207,17 @@ class Emulator:
             return f"{match[0]} ({call}{f' at {line}' if line else ''})"
 
         known = "|".join(map(re.escape, sorted(self.allocations, key=len, reverse=True)))
-        return re.sub(rf"(?:{known})\b", with_call, text) if known and "allocation " in text else text
+        return (
+            re.sub(rf"(?:{known})\b", with_call, text) if known and "allocation " in text else text
+        )
 
     def hello(self, payload: Payload, descriptor: int) -> Reply:
-        self.process, base, span, self.executable = payload.u32(), payload.u64(), payload.u64(), payload.text()
+        self.process, base, span, self.executable = (
+            payload.u32(),
+            payload.u64(),
+            payload.u64(),
+            payload.text(),
+        )
         assert base == GLOBAL_BASE, "core.hpp and memory.py disagree"
         self.descriptor = descriptor
         shared = mmap.mmap(descriptor, span, flags=mmap.MAP_SHARED)
@@ -220,10 +242,14 @@ class Emulator:
         if kind == Note.ONCE:
             self.once(message)
             return
-        self.report({Note.REMARK: "note", Note.API_ERROR: "api_error"}.get(kind, "unsupported"), message)
+        self.report(
+            {Note.REMARK: "note", Note.API_ERROR: "api_error"}.get(kind, "unsupported"), message
+        )
 
     def host_fault(self, payload: Payload) -> Reply:
-        """Report that host code touched device memory, or memory of the host that work under way uses."""
+        """Report that host code touched device memory, or memory of the host that work under way
+        uses.
+        """
         address, writes = payload.u64(), payload.u32()
         line = self.line(place for place in payload.places() if place.file == self.executable)
         held = self.memory.holder(address)
@@ -252,10 +278,14 @@ class Emulator:
     def within(self, address: int) -> str:
         """An address, and where that is in its allocation."""
         held = self.memory.holder(address)
-        return f"0x{address:x}" + (f", {address - held.start} bytes into {held.name}" if held is not None else "")
+        return f"0x{address:x}" + (
+            f", {address - held.start} bytes into {held.name}" if held is not None else ""
+        )
 
     def order(self, payload: Payload) -> Reply:
-        """The host waits for work, or a stream for an event; of one that is recorded, the reply has the time in ns."""
+        """The host waits for work, or a stream for an event; of one that is recorded, the reply has
+        the time in ns.
+        """
         what, stream, event = Ordering(payload.u32()), payload.u64(), payload.u64()
         free: list[Protection] = []
         match what:
@@ -302,13 +332,18 @@ class Emulator:
     def touches_host(self, work: Issued) -> bool:
         """Whether a work uses memory of the host."""
         spans = np.concatenate([work.reads, work.writes])
-        return any(((spans[:, 0] < end) & (spans[:, 1] > start)).any() for start, end in self.of_host.items())
+        return any(
+            ((spans[:, 0] < end) & (spans[:, 1] > start)).any()
+            for start, end in self.of_host.items()
+        )
 
     def issued(self, work: Issued) -> Reply:
         """What a work touches is known: report its races, and keep the host from its memory."""
         for text, address in self.timeline.done(work):
             where = self.within(address)
-            self.report("host_fault", f"{text}, at {where}: no event or synchronisation orders the two")
+            self.report(
+                "host_fault", f"{text}, at {where}: no event or synchronisation orders the two"
+            )
         return protections(Reply(), self.timeline.protect(work, list(self.of_host.items())))
 
     # memory
@@ -345,7 +380,9 @@ class Emulator:
         self.memory.textures[handle] = made
 
     def array_texture(self, payload: Payload) -> Reply:
-        """Add a texture or surface of a CUDA array; the reply says why there can be none, or nothing."""
+        """Add a texture or surface of a CUDA array; the reply says why there can be none, or
+        nothing.
+        """
         try:
             textures.add(payload, self.memory)
         except PtxsimError as error:
@@ -356,7 +393,10 @@ class Emulator:
         self.memory.textures.pop(payload.u64(), None)
 
     def tensor_map(self, payload: Payload) -> None:
-        """Add a tensor map, encoded in 128 bytes by `standins/driver.cpp`. It must refer to allocated memory."""
+        """Add a tensor map, encoded in 128 bytes by `standins/driver.cpp`.
+
+        It must refer to allocated memory.
+        """
         raw = payload.take(128)
         assert raw[:16] == MAGIC
         number, address = (int.from_bytes(raw[at : at + 8], "little") for at in (16, 24))
@@ -372,8 +412,12 @@ class Emulator:
         view._data = self.memory.whole[at:end] if held is not None else self.memory.whole[:0]
         try:
             if held is None:
-                raise PtxsimError(f"cuTensorMapEncodeTiled: the address 0x{address:x} is in no allocation")
-            made = TensorMap(view, box[::-1], shape[::-1], strides[::-1], MAP_TYPES[kind], swizzle * 16)
+                raise PtxsimError(
+                    f"cuTensorMapEncodeTiled: the address 0x{address:x} is in no allocation"
+                )
+            made = TensorMap(
+                view, box[::-1], shape[::-1], strides[::-1], MAP_TYPES[kind], swizzle * 16
+            )
         except PtxsimError as error:
             self.report("api_error", str(error))
             whole = Array(np.zeros(16, np.uint8), name)
@@ -395,8 +439,13 @@ class Emulator:
             return Reply().u32(OK).u32(1)
         if not self.options.quiet:
             seconds = time.perf_counter() - began
-            self.say(f"{work.call}: {work.m} x {work.n} x {work.k}: {seconds:.2f} s, by NumPy, not emulated")
-        self.record("library", {"call": work.call, "m": work.m, "n": work.n, "k": work.k, "batch": work.batch})
+            self.say(
+                f"{work.call}: {work.m} x {work.n} x {work.k}: {seconds:.2f} s, by NumPy, not emulated"
+            )
+        self.record(
+            "library",
+            {"call": work.call, "m": work.m, "n": work.n, "k": work.k, "batch": work.batch},
+        )
         return Reply().u32(OK).u32(0)
 
     # modules
@@ -407,27 +456,40 @@ class Emulator:
         try:
             loaded = self.load(contents, number)
         except (PtxsimError, OSError) as error:
-            reason = f"cannot write {self.folder}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            reason = (
+                f"cannot write {self.folder}: {error.strerror}"
+                if isinstance(error, OSError)
+                else str(error)
+            )
             self.report("unsupported", f"{Path(place.file or self.executable).name}: {reason}")
             return Reply().u32(
-                NO_BINARY if "compute capability" in str(error) or "machine code" in str(error) else INVALID_PTX
+                NO_BINARY
+                if "compute capability" in str(error) or "machine code" in str(error)
+                else INVALID_PTX
             )
         self.modules[number] = loaded
         reply = Reply().u32(OK).u32(len(loaded.variables))
         managed = self.managed
         for name, variable in loaded.variables.items():
-            reply.text(name).u64(variable.size).u32((variable.space == "const") | (name in managed) << 1)
+            reply.text(name).u64(variable.size).u32(
+                (variable.space == "const") | (name in managed) << 1
+            )
         reply.u32(len(loaded.ptx.entries))
         for name in loaded.ptx.entries:
             reply.text(name)
         return reply
 
     def load(self, contents: list[bytes], number: int) -> Loaded:
-        """A module; of relocatable device code the linked machine code, and the parts that it was made of."""
+        """A module; of relocatable device code the linked machine code, and the parts that it was
+        made of.
+        """
         chosen = fatbin.choose_all(
-            [fatbin.unpacked(content, self.folder) for content in contents], self.options.gpu.architecture
+            [fatbin.unpacked(content, self.folder) for content in contents],
+            self.options.gpu.architecture,
         )
-        texts = [(text.content or b"").decode(errors="replace") for text, _ in chosen if text is not None]
+        texts = [
+            (text.content or b"").decode(errors="replace") for text, _ in chosen if text is not None
+        ]
         cubin, machine_code = None, chosen[0][1]
         if machine_code is not None:
             cubin = self.folder / f"{os.getpid()}-{number}.cubin"
@@ -444,7 +506,11 @@ class Emulator:
         module = linked([parse(text) for text in texts])
         inner = [v for f in module.functions.values() for v in f.variables]
         variables = {v.name: v for v in (*module.variables.values(), *inner)}
-        kept = {n: v for n, v in variables.items() if v.space in ("global", "const") and not v.extern and not v.opaque}
+        kept = {
+            n: v
+            for n, v in variables.items()
+            if v.space in ("global", "const") and not v.extern and not v.opaque
+        }
         return Loaded(module, cubin, kept)
 
     def module_place(self, payload: Payload) -> Reply:
@@ -487,7 +553,13 @@ class Emulator:
         if registers:
             threads = min(threads, max(32, 65536 // (-(-registers // 8) * 8) // 32 * 32))
         constants = sum(v.size for v in loaded.variables.values() if v.space == "const")
-        for value in (program.static_shared_bytes, program.local_bytes, registers, threads, constants):
+        for value in (
+            program.static_shared_bytes,
+            program.local_bytes,
+            registers,
+            threads,
+            constants,
+        ):
             reply.u32(value)
         for size in (*attributes.get("reqnctapercluster", (0, 0, 0)), 1, 1)[:3]:
             reply.u32(size)
@@ -498,14 +570,17 @@ class Emulator:
         if name not in loaded.registers:
             loaded.registers[name] = 0
             with contextlib.suppress(PtxError):
-                loaded.registers[name] = sass.read(loaded.cubin, name).registers if loaded.cubin is not None else 0
+                loaded.registers[name] = (
+                    sass.read(loaded.cubin, name).registers if loaded.cubin is not None else 0
+                )
         return loaded.registers[name]
 
     def kernel_of(self, loaded: Loaded, name: str) -> Kernel:
         if name not in loaded.kernels:
             made = Kernel(loaded.ptx, name, memory=self.memory)
             if loaded.cubin is not None:
-                with contextlib.suppress(PtxError):  # without line information, or of other PTX: the rule must do
+                # without line information, or of other PTX: the rule must do
+                with contextlib.suppress(PtxError):
                     made.use_cubin(loaded.cubin)
             loaded.kernels[name] = made
             if not loaded.warned and not any(i.location for i in made.program.code):
@@ -526,7 +601,9 @@ class Emulator:
         self.launches += 1
         program = kernel.program
         args = [raw[p.offset : p.offset + p.variable.size] for p in program.parameters]
-        chosen = self.launches > self.options.skip_launches and self.options.chosen(kernel.name, kernel.title)
+        chosen = self.launches > self.options.skip_launches and self.options.chosen(
+            kernel.name, kernel.title
+        )
         shape = (kernel, grid, block, cluster, shared)
         again = self.options.once and chosen and shape in self.shapes
         new_shape = chosen and shape not in self.shapes
@@ -542,7 +619,9 @@ class Emulator:
         touched = Touched(self.memory) if self.timeline.streams or self.of_host else None
         if may_park and touched is not None and not program.allocates:
             touched.of_host = self.of_host
-        issued = self.timeline.issue(stream, f"kernel {kernel.title}{f', launched at {line},' if line else ''}")
+        issued = self.timeline.issue(
+            stream, f"kernel {kernel.title}{f', launched at {line},' if line else ''}"
+        )
         blocks = self.sampled(work) if again or (chosen and not self.options.once) else None
         chosen = chosen and not again
         textures.prepare(self.memory)
@@ -582,7 +661,12 @@ class Emulator:
         if wanted and run.counters is not None and matches(wanted, kernel.name, kernel.title):
             self.annotated = kernel, run.counters
         wanted = self.options.bounds
-        if wanted and run.counters is not None and not record.sampled and matches(wanted, kernel.name, kernel.title):
+        if (
+            wanted
+            and run.counters is not None
+            and not record.sampled
+            and matches(wanted, kernel.name, kernel.title)
+        ):
             self.bounded = work, run.counters, run.traffic
         for fault in run.faults:
             self.say(fault)
@@ -606,10 +690,13 @@ class Emulator:
             return Reply().u32(NOT_SUPPORTED).u32(OK).u32(OK).text(run.printed)
         return Reply().u32(OK).u32(later).u32(once).text(run.printed).and_then(pages)
 
-    def emulate(self, work: Work, chosen: bool, blocks: np.ndarray | None, touched: Touched | None = None) -> Run:
-        """Run the blocks (None: all). All faults of a launch are found: threads that a fault does not stop go on. A
-        fault that a device would survive, but that ends blocks here (a missed barrier, for example), makes the launch
-        run again without the check that found it, so that its results are complete."""
+    def emulate(
+        self, work: Work, chosen: bool, blocks: np.ndarray | None, touched: Touched | None = None
+    ) -> Run:
+        """Run the blocks (None: all). All faults of a launch are found: threads that a fault does
+        not stop go on. A fault that a device would survive, but that ends blocks here (a missed
+        barrier, for example), makes the launch run again without the check that found it, so that
+        its results are complete."""
         options, kernel = self.options, work.kernel
         checks = Checks() if chosen and options.checks else NONE
         total = int(np.prod(work.grid)) if blocks is None else len(blocks)
@@ -618,14 +705,28 @@ class Emulator:
         began = self.memory.device.ns
 
         def run(code: int, failure: str | None = None, nothing_done: bool = False) -> Run:
-            """Return the result. `failure`: why the launch ended, where that is not among the faults found."""
-            faults = [*(str(f) for f in found.values() if f.accepted is None), *([failure] if failure else [])]
+            """Return the result. `failure`: why the launch ended, where that is not among the
+            faults found.
+            """
+            faults = [
+                *(str(f) for f in found.values() if f.accepted is None),
+                *([failure] if failure else []),
+            ]
             accepted = [f.acceptance for f in found.values() if f.accepted is not None]
             if nothing_done:
                 return Run(faults, NOT_SUPPORTED, [], None, "", 0)
             counted = counters if code == OK else None
             sampled = blocks is not None and failure is None
-            return Run(faults, code, [*accepted, *notes], counted, printed.getvalue(), total, sampled, traffic)
+            return Run(
+                faults,
+                code,
+                [*accepted, *notes],
+                counted,
+                printed.getvalue(),
+                total,
+                sampled,
+                traffic,
+            )
 
         while True:
             counters, traffic = Counters() if chosen else None, bounds.Traffic()
@@ -635,7 +736,8 @@ class Emulator:
             printed = io.StringIO()
             self.memory.device.ns = began
             notes: tuple[str, ...] = ()
-            kernel.machine.diag.prepare(Faults())  # whatever ends the launch, what it found until then is there
+            # whatever ends the launch, what it found until then is there
+            kernel.machine.diag.prepare(Faults())
             failure, code = None, OK
             try:
                 with self.limited(kernel.title), contextlib.redirect_stdout(printed):
@@ -659,7 +761,9 @@ class Emulator:
             except MemoryError:
                 if checks.global_races:
                     checks = replace(checks, global_races=False)
-                    self.once("races in global memory are not looked for where device memory is too large for that")
+                    self.once(
+                        "races in global memory are not looked for where device memory is too large for that"
+                    )
                     continue
                 return run(FAILURE, f"{kernel.title}: out of memory while it was emulated")
             except KernelFault as fault:  # with --stop-at-first
@@ -671,7 +775,10 @@ class Emulator:
                 return run(FAILURE)
             latest = kernel.machine.diag.faults.found
             found |= latest
-            fatal = next((FATAL[f.kind] for f in found.values() if f.kind in FATAL and f.accepted is None), OK)
+            fatal = next(
+                (FATAL[f.kind] for f in found.values() if f.kind in FATAL and f.accepted is None),
+                OK,
+            )
             code = fatal or code
             ended = next((f for f in latest.values() if f.ended and f.kind not in FATAL), None)
             if code == OK and ended is not None:
@@ -696,7 +803,9 @@ class Emulator:
         if wanted is None or total <= wanted:
             return None
         if polling.across_blocks(work.kernel.machine.scheduler.polls) is not None:
-            self.once(f"{work.kernel.title}: its blocks wait for each other: all of them are run, despite --sample")
+            self.once(
+                f"{work.kernel.title}: its blocks wait for each other: all of them are run, despite --sample"
+            )
             return None
         cluster = work.kernel.cluster_of(work.grid, work.cluster)
         units = max(1, wanted // int(np.prod(cluster)))
@@ -705,7 +814,9 @@ class Emulator:
         return np.asarray(first)
 
     def predicted(self, work: Work, record: LaunchRecord) -> dict[str, float] | None:
-        """Counters of the whole grid, from a few blocks; computed in a private copy of the memory."""
+        """Counters of the whole grid, from a few blocks; computed in a private copy of the
+        memory.
+        """
         kernel = work.kernel
         try:
             private = mmap.mmap(self.descriptor, len(self.memory.data), flags=mmap.MAP_PRIVATE)
@@ -737,7 +848,9 @@ class Emulator:
             return
 
         def too_long(number: int, frame: object) -> None:
-            raise TooLong(f"{name}: the launch took longer than {seconds:g} seconds (--limit) and was ended")
+            raise TooLong(
+                f"{name}: the launch took longer than {seconds:g} seconds (--limit) and was ended"
+            )
 
         old = signal.signal(signal.SIGALRM, too_long)
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -805,18 +918,26 @@ class Emulator:
             if held.name in self.allocations:
                 call, places = self.allocations[held.name]
                 line = self.line(places)
-                left.setdefault(f"{call}{f' at {line}' if line else ''}", []).append(held.end - held.start)
+                left.setdefault(f"{call}{f' at {line}' if line else ''}", []).append(
+                    held.end - held.start
+                )
         for what, sizes in left.items():
-            self.once(f"not freed when the program ended: {sum(sizes):,} bytes of {what}, allocated {len(sizes)} times")
+            self.once(
+                f"not freed when the program ended: {sum(sizes):,} bytes of {what}, allocated {len(sizes)} times"
+            )
 
     def bounds_of(self, work: Work, counters: Counters, traffic: bounds.Traffic) -> str:
         """The least cycles that each resource of the device needs for a launch."""
         kernel, gpu = work.kernel, self.options.gpu
         if kernel.cubin is None:
-            raise PtxsimError(f"{kernel.title}: the program has no machine code for it with line information")
+            raise PtxsimError(
+                f"{kernel.title}: the program has no machine code for it with line information"
+            )
         function = sass.read(kernel.cubin, kernel.name)
         seen = bounds.Work.observed(counters, traffic)
-        return bounds.compute(function, kernel.program, seen, machines.of_gpu(gpu), work.shared).table()
+        return bounds.compute(
+            function, kernel.program, seen, machines.of_gpu(gpu), work.shared
+        ).table()
 
 
 @dataclass

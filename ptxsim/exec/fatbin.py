@@ -1,9 +1,10 @@
 """The containers of a program's kernels: fat binaries, cubins and PTX.
 
-A fat binary is a header of 16 bytes (u32 magic, u16 version, u16 bytes of the header, u64 bytes that follow), then
-entries, each with a header of its own: u16 kind (1: PTX, 2: cubin), u16, u32 bytes of the header, u64 bytes of the
-payload, u32 bytes of the compressed payload (0: it is not), ... u32 architecture at byte 28, ... u64 flags at byte 40,
-... . PTX and cubins that are compressed are taken out by cuobjdump.
+A fat binary is a header of 16 bytes (u32 magic, u16 version, u16 bytes of the header, u64 bytes
+that follow), then entries, each with a header of its own: u16 kind (1: PTX, 2: cubin), u16, u32
+bytes of the header, u64 bytes of the payload, u32 bytes of the compressed payload (0: it is not),
+... u32 architecture at byte 28, ... u64 flags at byte 40, ... . PTX and cubins that are compressed
+are taken out by cuobjdump.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ class Image:
 
 
 def images(content: bytes) -> list[Image]:
-    """Return the contents of a fat binary, a cubin or PTX text. Raises `PtxError` for anything else."""
+    """Return the contents of a fat binary, a cubin or PTX text.
+
+    Raises `PtxError` for anything else.
+    """
     if content[:4] == b"\x7fELF":
         return [Image(ELF, 0, content)]
     if int.from_bytes(content[:4], "little") != MAGIC:
@@ -58,13 +62,22 @@ def images(content: bytes) -> list[Image]:
         body = content[at + header : at + header + size]
         packed = bool(flags & COMPRESSED) and compressed > 0
         if kind in (PTX, ELF):
-            found.append(Image(kind, architecture, None if packed else body.rstrip(b"\0") if kind == PTX else body))
+            found.append(
+                Image(
+                    kind,
+                    architecture,
+                    None if packed else body.rstrip(b"\0") if kind == PTX else body,
+                )
+            )
         at += header + size
     return found
 
 
 def unpacked(content: bytes, folder: Path) -> list[Image]:
-    """Return the contents decompressed, by cuobjdump in a folder of the caller's. Raises `PtxError`."""
+    """Return the contents decompressed, by cuobjdump in a folder of the caller's.
+
+    Raises `PtxError`.
+    """
     found = images(content)
     if all(image.content is not None for image in found):
         return found
@@ -79,7 +92,9 @@ def unpacked(content: bytes, folder: Path) -> list[Image]:
         file = Path(place) / "module.fatbin"
         file.write_bytes(content)
         for what in ("-xptx", "-xelf"):
-            done = subprocess.run([cuobjdump, what, "all", file.name], cwd=place, capture_output=True, text=True)
+            done = subprocess.run(
+                [cuobjdump, what, "all", file.name], cwd=place, capture_output=True, text=True
+            )
             if done.returncode and "does not contain" not in done.stderr + done.stdout:
                 raise PtxError(f"cuobjdump: {(done.stderr or done.stdout).strip().splitlines()[0]}")
         taken = []
@@ -96,9 +111,12 @@ def unpacked(content: bytes, folder: Path) -> list[Image]:
         return taken
 
 
-def choose_all(parts: list[list[Image]], architecture: int) -> list[tuple[Image | None, Image | None]]:
-    """`choose` from each of the parts that a program is linked of. A part for newer devices is left out, as a library
-    may have several for one purpose (libcudadevrt has). Raises `PtxsimError` where all are for newer devices."""
+def choose_all(
+    parts: list[list[Image]], architecture: int
+) -> list[tuple[Image | None, Image | None]]:
+    """`choose` from each of the parts that a program is linked of. A part for newer devices is left
+    out, as a library may have several for one purpose (libcudadevrt has). Raises `PtxsimError`
+    where all are for newer devices."""
     chosen = []
     for part in parts:
         try:
@@ -111,8 +129,9 @@ def choose_all(parts: list[list[Image]], architecture: int) -> list[tuple[Image 
 
 
 def choose(found: list[Image], architecture: int) -> tuple[Image | None, Image | None]:
-    """The PTX for a device, and the cubin that belongs to it: the highest architecture that the device runs, and of two
-    the one for it alone. Raises `PtxsimError` where all PTX is for newer devices."""
+    """The PTX for a device, and the cubin that belongs to it: the highest architecture that the
+    device runs, and of two the one for it alone. Raises `PtxsimError` where all PTX is for newer
+    devices."""
     texts = [image for image in found if image.kind == PTX]
     fitting = [image for image in texts if image.architecture <= architecture]
     if texts and not fitting:
@@ -122,5 +141,7 @@ def choose(found: list[Image], architecture: int) -> tuple[Image | None, Image |
         )
     cubins = [image for image in found if image.kind == ELF]
     text = max(fitting, key=lambda image: (image.architecture, image.specific), default=None)
-    same = [image for image in cubins if text is None or image.architecture in (text.architecture, 0)]
+    same = [
+        image for image in cubins if text is None or image.architecture in (text.architecture, 0)
+    ]
     return text, same[0] if same else None

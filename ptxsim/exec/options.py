@@ -25,7 +25,8 @@ class Options:
     only: tuple[str, ...] = ()
     skip_launches: int = 0
     sample: int | None = None
-    once: bool = False  # whether only the first launch of each kernel and shape is checked and counted
+    # whether only the first launch of each kernel and shape is checked and counted
+    once: bool = False
     leaks: bool = False  # whether memory that is not freed is noted
     checks: bool = True
     stop_at_first: bool = False  # whether a launch ends with its first fault
@@ -39,7 +40,9 @@ class Options:
     quiet: bool = False
 
     def chosen(self, name: str, title: str) -> bool:
-        """Whether a kernel, by its mangled name and its name in the source, is among those to check and count."""
+        """Whether a kernel, by its mangled name and its name in the source, is among those to check
+        and count.
+        """
         return not self.only or any(matches(pattern, name, title) for pattern in self.only)
 
 
@@ -52,12 +55,14 @@ PREFIXES = {
 
 
 def matches(pattern: str, *names: str) -> bool:
-    """Whether a pattern (`sgemm*`, `kernel_substring=sgemm`) fits one of a kernel's names, or what stands before its
-    template arguments and parameters."""
+    """Whether a pattern (`sgemm*`, `kernel_substring=sgemm`) fits one of a kernel's names, or what
+    stands before its template arguments and parameters."""
     for prefix, form in PREFIXES.items():
         if pattern.startswith(prefix):
             pattern = form.format(pattern.removeprefix(prefix))
-    tried: Sequence[str] = [part for name in names for part in (name, name.partition("<")[0], name.partition("(")[0])]
+    tried: Sequence[str] = [
+        part for name in names for part in (name, name.partition("<")[0], name.partition("(")[0])
+    ]
     return any(fnmatch.fnmatchcase(name, pattern) for name in tried)
 
 

@@ -1,7 +1,7 @@
 """Messages between the stand-ins and the emulator, as `standins/core.hpp` writes them.
 
-A message is its number and the size of its payload (both u32, little-endian), then the payload; a reply is its size and
-its bytes. Text is its size (u32) and its bytes.
+A message is its number and the size of its payload (both u32, little-endian), then the payload; a
+reply is its size and its bytes. Text is its size (u32) and its bytes.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ UNANSWERED |= {Message.TEXTURE, Message.TEXTURE_GONE, Message.TENSOR_MAP}
 
 
 class Ordering(enum.IntEnum):
-    """Kinds of ORDER: what the host has waited for; an event recorded in a stream, or awaited by one; a new stream; a
-    profiler's range that begins or ends."""
+    """Kinds of ORDER: what the host has waited for; an event recorded in a stream, or awaited by
+    one; a new stream; a profiler's range that begins or ends."""
 
     ALL_DONE = 0
     STREAM_DONE = 1
@@ -72,7 +72,9 @@ class Kind(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a program's machine code: the object file, and the offset in it as it is loaded."""
+    """A place in a program's machine code: the object file, and the offset in it as it is
+    loaded.
+    """
 
     file: str
     offset: int

@@ -31,7 +31,8 @@ class LaunchRecord:
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     sums: dict[str, float] | None = None  # counters, as they add up; None: not counted
-    lines: list[dict[str, Any]] = field(default_factory=list)  # of the source, with what their accesses cost
+    # of the source, with what their accesses cost
+    lines: list[dict[str, Any]] = field(default_factory=list)
 
     def line(self) -> str:
         """Return the line that is printed while the program runs."""
@@ -47,7 +48,8 @@ class LaunchRecord:
 
     def json(self) -> dict[str, Any]:
         found = asdict(self)
-        found["function"] = self.title.partition("<")[0].rpartition("::")[2]  # the name alone, as ncu has it
+        # the name alone, as ncu has it
+        found["function"] = self.title.partition("<")[0].rpartition("::")[2]
         found["counters"] = None if self.sums is None else named(self.sums)
         del found["sums"]
         return found
@@ -75,9 +77,11 @@ def counted(number: int, what: str, several: str = "") -> str:
 
 
 LONGEST = 60  # characters of a name
-COLUMNS: dict[str, tuple[str, ...]] = {  # of the table: the counters that each column adds up, or takes off
+# of the table: the counters that each column adds up, or takes off
+COLUMNS: dict[str, tuple[str, ...]] = {
     "shared wavefronts": ("memory_l1_wavefronts_shared",),
-    "conflicts": ("memory_l1_wavefronts_shared", "-memory_l1_wavefronts_shared_ideal"),  # those of cp.async, too
+    # those of cp.async, too
+    "conflicts": ("memory_l1_wavefronts_shared", "-memory_l1_wavefronts_shared_ideal"),
     "global sectors": ("memory_l2_theoretical_sectors_global",),
     "TMA sectors": ("l2_sectors_bulk_ld.sum", "l2_sectors_bulk_st.sum"),
 }
@@ -104,11 +108,20 @@ def table(records: list[LaunchRecord]) -> list[str]:
             continue
         totals = named(added)
         number = f"{len(of)} of {len(launches)}" if len(of) < len(launches) else str(len(launches))
-        sums = [f"{sum(_signed(totals, name) for name in names):,.0f}" for names in COLUMNS.values()]
-        rows.append([short(title), number, *sums, *[_ratio(totals, name) for name in PER_SECTOR.values()]])
+        sums = [
+            f"{sum(_signed(totals, name) for name in names):,.0f}" for names in COLUMNS.values()
+        ]
+        rows.append(
+            [short(title), number, *sums, *[_ratio(totals, name) for name in PER_SECTOR.values()]]
+        )
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
-        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        "  ".join(
+            [
+                row[0].ljust(widths[0]),
+                *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True)),
+            ]
+        )
         for row in rows
     ]
 
@@ -122,7 +135,9 @@ def _ratio(totals: Mapping[str, float], name: str) -> str:
 
 
 def short(title: str) -> str:
-    """A kernel's name for a line; of a long one neither template arguments nor the first namespaces."""
+    """A kernel's name for a line; of a long one neither template arguments nor the first
+    namespaces.
+    """
     if len(title) > LONGEST:
         title = title.replace("(anonymous namespace)", "").partition("<")[0] + "<...>"
     return title if len(title) <= LONGEST else "..." + title[3 - LONGEST :]

@@ -1,4 +1,5 @@
-"""A device for this process: `with ptxsim.device(): ...`, for programs in Python that use the driver.
+"""A device for this process: `with ptxsim.device(): ...`, for programs in Python that use the
+driver.
 
 with ptxsim.device("h100") as run:
     from cuda.core import Device
@@ -43,9 +44,10 @@ class Session:
 def device(
     gpu: str = "h100", checks: bool = True, limit: float | None = None, quiet: bool = False
 ) -> Iterator[Session]:
-    """Within this block, the CUDA driver is a stand-in: kernels that `cuda.core` or `cuda.bindings.driver` launch are
-    emulated, checked and counted. The driver must not have been used before, as a library is loaded once in a process.
-    What comes after the block in this process finds no device.
+    """Within this block, the CUDA driver is a stand-in: kernels that `cuda.core` or
+    `cuda.bindings.driver` launch are emulated, checked and counted. The driver must not have been
+    used before, as a library is loaded once in a process. What comes after the block in this
+    process finds no device.
 
     Args:
         gpu: the device that the program sees: h100, h200, h100-pcie or a100.
@@ -53,7 +55,8 @@ def device(
         limit: seconds after which a launch is ended; None: never.
         quiet: say nothing of launches without faults.
 
-    Raises `PtxsimError` where the driver is loaded already, the stand-ins cannot be built, or blocks are nested.
+    Raises `PtxsimError` where the driver is loaded already, the stand-ins cannot be built, or
+    blocks are nested.
     """
     from .command import report_lines
 
@@ -63,11 +66,18 @@ def device(
     folder = build.standins()
     loaded = _loaded_driver()
     if loaded is not None and not loaded.startswith(str(folder)):
-        raise PtxsimError(f"{loaded} is loaded already: ptxsim.device() must come before the first use of the driver")
+        raise PtxsimError(
+            f"{loaded} is loaded already: ptxsim.device() must come before the first use of the driver"
+        )
     given = json.dumps({"gpu": gpu, "checks": checks, "limit": limit, "quiet": quiet})
     command = [sys.executable, "-c", "from ptxsim.exec.session import serve; serve()", given]
     server = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment(), start_new_session=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=_environment(),
+        start_new_session=True,
     )
     assert server.stdin is not None and server.stdout is not None
     try:
@@ -75,7 +85,10 @@ def device(
         if not address:
             raise PtxsimError("the emulator cannot be started")
         os.environ[SOCKET] = address
-        libraries = [ctypes.CDLL(str(folder / f"lib{name}.so"), mode=ctypes.RTLD_GLOBAL) for name in PRELOADED]
+        libraries = [
+            ctypes.CDLL(str(folder / f"lib{name}.so"), mode=ctypes.RTLD_GLOBAL)
+            for name in PRELOADED
+        ]
         session = Session()
         try:
             libraries[0].ptxsim_connect()
@@ -88,7 +101,9 @@ def device(
             session.launches = [load(record) for record in records if record["kind"] == "launch"]
             session.faults = [fault for launch in session.launches for fault in launch.faults]
             session.errors = [
-                record["text"] for record in records if record["kind"] in ("api_error", "unsupported", "lost")
+                record["text"]
+                for record in records
+                if record["kind"] in ("api_error", "unsupported", "lost")
             ]
             for line in report_lines(session.launches, len(session.errors), quiet):
                 print(line, file=sys.stderr)
@@ -107,14 +122,18 @@ def _environment() -> dict[str, str]:
 def _loaded_driver() -> str | None:
     """The path of the driver's library, if this process has one."""
     with open("/proc/self/maps") as maps:
-        return next((line.split()[-1] for line in maps if "libcuda.so" in line.rpartition("/")[2]), None)
+        return next(
+            (line.split()[-1] for line in maps if "libcuda.so" in line.rpartition("/")[2]), None
+        )
 
 
 def serve() -> None:
     """The process that listens; it ends when its standard input does."""
     die_with_parent(signal.SIGTERM)
     given = json.loads(sys.argv[1])
-    options = Options(gpus.find(given["gpu"]), checks=given["checks"], limit=given["limit"], quiet=given["quiet"])
+    options = Options(
+        gpus.find(given["gpu"]), checks=given["checks"], limit=given["limit"], quiet=given["quiet"]
+    )
     with PrivateFolder() as folder:
         supervisor = Supervisor(options, folder)
         ended: list[bool] = []

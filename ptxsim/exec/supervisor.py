@@ -1,4 +1,6 @@
-"""Starts the program, forks an emulator for each of its processes that uses CUDA, and leaves nothing behind."""
+"""Starts the program, forks an emulator for each of its processes that uses CUDA, and leaves
+nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,18 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with_parent(number: int) -> None:
-    """Make the kernel send this signal to the calling process when its parent ends, for whatever reason."""
+    """Make the kernel send this signal to the calling process when its parent ends, for whatever
+    reason.
+    """
     libc.prctl(PR_SET_PDEATHSIG, number)
 
 
 def environment(standins: Path, address: str) -> dict[str, str]:
     """The environment of a program that is to find the stand-ins and the emulator."""
     found = dict(os.environ)
-    found["LD_LIBRARY_PATH"] = os.pathsep.join([str(standins), *filter(None, [found.get("LD_LIBRARY_PATH", "")])])
+    found["LD_LIBRARY_PATH"] = os.pathsep.join(
+        [str(standins), *filter(None, [found.get("LD_LIBRARY_PATH", "")])]
+    )
     found[SOCKET] = address
     return found
 
@@ -60,7 +66,9 @@ class PrivateFolder:
         try:
             self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         except OSError as error:
-            raise PtxsimError(f"no private folder can be made in {base}: {error.strerror}") from None
+            raise PtxsimError(
+                f"no private folder can be made in {base}: {error.strerror}"
+            ) from None
         return self.path
 
     def __exit__(self, *_: object) -> None:
@@ -112,7 +120,9 @@ class Supervisor:
             link, _ = self.listener.accept()
         except OSError:
             return
-        peer, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        peer, user, _ = struct.unpack(
+            "3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        )
         if user != os.getuid():
             link.close()
             return
@@ -175,10 +185,16 @@ class Supervisor:
             _, status = os.waitpid(worker.pid, 0)
             worker.ended = True
             if status and not worker.asked:
-                how = f"by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "with an error"
+                how = (
+                    f"by signal {os.WTERMSIG(status)}"
+                    if os.WIFSIGNALED(status)
+                    else "with an error"
+                )
                 text = f"the emulator of process {worker.peer} has ended {how}"
                 print(f"ptxsim: {text}", file=sys.stderr)
-                self.records.append({"kind": "lost" if os.WIFSIGNALED(status) else "internal", "text": text})
+                self.records.append(
+                    {"kind": "lost" if os.WIFSIGNALED(status) else "internal", "text": text}
+                )
 
     def orphan(self, worker: Worker) -> None:
         """The process that an emulator answers has ended."""
@@ -215,9 +231,15 @@ class Supervisor:
         self.listener.close()
 
 
-def run(program: Path, command: Sequence[str], options: Options, standins: Path, stderr: int | None = None) -> Outcome:
-    """Run a program, with its arguments as `command`, to its end. `stderr`: a descriptor that it has in place of this
-    process's."""
+def run(
+    program: Path,
+    command: Sequence[str],
+    options: Options,
+    standins: Path,
+    stderr: int | None = None,
+) -> Outcome:
+    """Run a program, with its arguments as `command`, to its end. `stderr`: a descriptor that it
+    has in place of this process's."""
     with PrivateFolder() as folder:
         supervisor = Supervisor(options, folder)
         reading, waking = os.pipe()
@@ -229,7 +251,9 @@ def run(program: Path, command: Sequence[str], options: Options, standins: Path,
             number: signal.signal(number, lambda n, _: interrupts.append(n))
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
         }
-        supervisor.selector.register(reading, selectors.EVENT_READ, lambda: os.read(reading, 1 << 12))
+        supervisor.selector.register(
+            reading, selectors.EVENT_READ, lambda: os.read(reading, 1 << 12)
+        )
         gc.collect()
         gc.freeze()
         try:

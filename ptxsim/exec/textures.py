@@ -1,4 +1,6 @@
-"""Textures and surfaces of a program: CUDA arrays that lie in device memory, without gaps between their elements."""
+"""Textures and surfaces of a program: CUDA arrays that lie in device memory, without gaps between
+their elements.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,17 @@ from ..machine.texture_arrays import TextureArray
 from .protocol import Payload
 from .timeline import Spans
 
-DTYPES = {1: "u1", 2: "u2", 3: "u4", 8: "i1", 9: "i2", 10: "i4", 16: "f2", 32: "f4"}  # of CUarray_format
+# of CUarray_format
+DTYPES = {1: "u1", 2: "u2", 3: "u4", 8: "i1", 9: "i2", 10: "i4", 16: "f2", 32: "f4"}
 ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")  # by the number of CUaddress_mode
 LAYERED, CUBE = 1, 4  # of an array's flags; its depth counts layers
 
 
 def add(payload: Payload, memory: DeviceMemory) -> None:
-    """Add the texture that an ARRAY_TEXTURE message describes. Raises `PtxsimError`, one line: there can be none."""
+    """Add the texture that an ARRAY_TEXTURE message describes.
+
+    Raises `PtxsimError`, one line: there can be none.
+    """
     handle, address, pitch, width, height, depth = (payload.u64() for _ in range(6))
     form, channels, flags = (payload.u32() for _ in range(3))
     modes = [ADDRESS_MODES[payload.u32() & 3] for _ in range(3)]
@@ -26,7 +32,9 @@ def add(payload: Payload, memory: DeviceMemory) -> None:
     element = np.dtype(DTYPES[form])
     plane = pitch * max(1, height)
     sizes = [(depth, plane), (height, pitch), (width, element.itemsize * channels)]
-    axes = [(size, stride) for size, stride in sizes if size] + [(channels, element.itemsize)] * (channels > 1)
+    axes = [(size, stride) for size, stride in sizes if size] + [(channels, element.itemsize)] * (
+        channels > 1
+    )
     shape, strides = zip(*axes, strict=True)
     data: np.ndarray = np.ndarray(shape, element, memory.whole.data, address - GLOBAL_BASE, strides)
     held = memory.holder(address)
@@ -59,8 +67,8 @@ def prepare(memory: DeviceMemory) -> None:
 
 
 def used(memory: DeviceMemory) -> tuple[Spans, Spans]:
-    """The arrays that a launch fetched from, and those that it stored to, which count as written; as addresses, from
-    and to."""
+    """The arrays that a launch fetched from, and those that it stored to, which count as written;
+    as addresses, from and to."""
     fetched = [spans for array, spans in _arrays(memory) if array.fetched]
     stored = [spans for array, spans in _arrays(memory) if array.stored]
     for start, end in stored:

@@ -1,10 +1,12 @@
-"""What of a program's work comes before what: launches and copies of streams, and what the host does between them.
+"""What of a program's work comes before what: launches and copies of streams, and what the host
+does between them.
 
-Work is done when it is asked for, but on a device it is ordered only by its stream, by events, by the legacy default
-stream, which waits for the others and they for it, and by synchronisation with the host. Each stream has a vector clock
-(as threads of a kernel in check/order.py): up to which of its works each other stream is known. Two works race if they
-touch the same bytes, one of them writes, and neither comes before the other; so do a work that writes memory of the
-host, or reads it, and host code that comes to it before the host has waited.
+Work is done when it is asked for, but on a device it is ordered only by its stream, by events, by
+the legacy default stream, which waits for the others and they for it, and by synchronisation with
+the host. Each stream has a vector clock (as threads of a kernel in check/order.py): up to which of
+its works each other stream is known. Two works race if they touch the same bytes, one of them
+writes, and neither comes before the other; so do a work that writes memory of the host, or reads
+it, and host code that comes to it before the host has waited.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ class Timeline:
         return work
 
     def done(self, work: Work) -> list[tuple[str, int]]:
-        """What a work touched is known: the races that it has with others, in words, and at which address."""
+        """What a work touched is known: the races that it has with others, in words, and at which
+        address.
+        """
         found: list[tuple[str, int]] = []
         for other in self.works:
             if other.before(work.clock):
@@ -88,7 +92,9 @@ class Timeline:
                 at = first_common(mine, theirs)
                 if at is not None and (work.what, other.what) not in self.said:
                     self.said.add((work.what, other.what))
-                    found.append((f"race between streams: {work.what} {does} what {other.what} {did}", at))
+                    found.append(
+                        (f"race between streams: {work.what} {does} what {other.what} {did}", at)
+                    )
                     break
         self.works.append(work)
         return found
@@ -103,10 +109,15 @@ class Timeline:
 
     def wait(self, stream: int, event: int) -> None:
         """A stream waits for an event."""
-        join(self.clocks.setdefault(LEGACY if stream == 1 else stream, {}), self.events.get(event, {}))
+        join(
+            self.clocks.setdefault(LEGACY if stream == 1 else stream, {}),
+            self.events.get(event, {}),
+        )
 
     def host_waits(self, stream: int | None = None, event: int | None = None) -> list[Protection]:
-        """The host waits for a stream, an event, or everything; the pages that it may touch again."""
+        """The host waits for a stream, an event, or everything; the pages that it may touch
+        again.
+        """
         host = self.clocks[HOST]
         if event is not None:
             join(host, self.events.get(event, {}))
@@ -122,8 +133,8 @@ class Timeline:
     # host code
 
     def protect(self, work: Work, memory: list[tuple[int, int]]) -> list[Protection]:
-        """Pages of the host's memory, given as ranges, that a work wrote or read as a whole: host code is kept from
-        them until it has waited."""
+        """Pages of the host's memory, given as ranges, that a work wrote or read as a whole: host
+        code is kept from them until it has waited."""
         found = []
         for spans, may in ((work.reads, READ), (work.writes, NOTHING)):
             for start, end in spans.tolist():
@@ -136,26 +147,33 @@ class Timeline:
         return found
 
     def host_touches(self, address: int, writes: bool) -> tuple[Work | None, list[Protection]]:
-        """Host code comes to memory that it is kept from: the work that it races with, and pages that it may touch."""
+        """Host code comes to memory that it is kept from: the work that it races with, and pages
+        that it may touch.
+        """
         culprit = None
         for work in self.works:
             for spans in (work.writes, work.reads) if writes else (work.writes,):
                 if first_common(spans, np.array([[address, address + 1]])) is not None:
                     culprit = culprit or work
-        freed = [pages for work in self.works for pages in work.pages if pages[0] <= address < pages[1]]
+        freed = [
+            pages for work in self.works for pages in work.pages if pages[0] <= address < pages[1]
+        ]
         for work in self.works:
             work.pages = [pages for pages in work.pages if pages not in freed]
         return culprit, [(start, end, BOTH) for start, end in freed]
 
 
 class WaitsForHost(PtxsimError):
-    """A launch waits for the host, and has done nothing else yet: it can be run again from its start."""
+    """A launch waits for the host, and has done nothing else yet: it can be run again from its
+    start.
+    """
 
 
 class Touched(Observer):
     """Which bytes of global memory a launch reads and writes, four at a time.
 
-    `of_host`: start and end of memory that host code may write while the launch waits for it; None: it must not wait.
+    `of_host`: start and end of memory that host code may write while the launch waits for it; None:
+    it must not wait.
     """
 
     of_host: Mapping[int, int] | None = None
@@ -170,7 +188,9 @@ class Touched(Observer):
             self._mark(event.access, event.width, event.kind)
 
     def waits(self) -> None:
-        """See `Observer`. Raises `WaitsForHost` where nobody can tell that the launch has begun: it wrote nothing."""
+        """See `Observer`. Raises `WaitsForHost` where nobody can tell that the launch has begun: it
+        wrote nothing.
+        """
         spans = [(a - GLOBAL_BASE, b - GLOBAL_BASE) for a, b in (self.of_host or {}).items()]
         reads = any(self.read[a >> 2 : (b + 3) >> 2].any() for a, b in spans)
         stored = any(isinstance(t, TextureArray) and t.stored for t in self.held.textures.values())
@@ -208,7 +228,11 @@ class Touched(Observer):
 def rows(start: int, pitch: int, width: int, height: int) -> Spans:
     """The bytes of a copy of `height` rows."""
     first = start + np.arange(height, dtype=np.int64) * pitch
-    return np.stack([first, first + width], axis=1) if pitch != width else np.array([[start, start + width * height]])
+    return (
+        np.stack([first, first + width], axis=1)
+        if pitch != width
+        else np.array([[start, start + width * height]])
+    )
 
 
 def merged(a: Spans, b: Spans) -> Spans:
@@ -235,7 +259,8 @@ def first_common(a: Spans, b: Spans) -> int | None:
     """The first address that is in both."""
     if not len(a) or not len(b):
         return None
-    after = np.searchsorted(b[:, 1], a[:, 0], side="right")  # the first of b that ends behind each of a's starts
+    # the first of b that ends behind each of a's starts
+    after = np.searchsorted(b[:, 1], a[:, 0], side="right")
     there = after < len(b)
     start = np.maximum(a[there, 0], b[after[there], 0])
     common = np.flatnonzero(start < a[there, 1])

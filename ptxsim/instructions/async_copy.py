@@ -1,7 +1,9 @@
-"""cp.async: copies from global to shared memory that are under way until waited for (PTX ISA 9.7.9.25).
+"""cp.async: copies from global to shared memory that are under way until waited for (PTX ISA
+9.7.9.25).
 
-The source is read when the copy is issued; the data land in shared memory when the thread waits for the group. What
-reads the destination before that is found (see check/shared_memory.py), and gets the old bytes.
+The source is read when the copy is issued; the data land in shared memory when the thread waits for
+the group. What reads the destination before that is found (see check/shared_memory.py), and gets
+the old bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ U32 = TYPES["u32"]
     takes(ADDRESS, BOX, ADDRESS, optional=(VALUE,), when="tensor"),
     takes(ADDRESS, VALUE, optional=(VALUE,), when="prefetch"),
     takes(ADDRESS, ADDRESS, VALUE, optional=(VALUE, VALUE), when="bulk_group"),
-    takes(ADDRESS, ADDRESS, VALUE, ADDRESS, VALUE, optional=(VALUE,), when="bulk multicast::cluster"),
+    takes(
+        ADDRESS, ADDRESS, VALUE, ADDRESS, VALUE, optional=(VALUE,), when="bulk multicast::cluster"
+    ),
     takes(ADDRESS, ADDRESS, VALUE, ADDRESS, optional=(VALUE,), when="bulk"),
     takes(ADDRESS, ADDRESS, VALUE, optional=(VALUE, VALUE)),
 )
@@ -66,7 +70,10 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     width = int(amount.value) if isinstance(amount, Immediate) else 0
     if width not in ((4, 8, 16) if level == "ca" else (16,)):
         raise PtxError(f"{instruction.where}: cp.async.{level} cannot copy {width or amount} bytes")
-    to_place, from_place = m.operands.address(destination, "shared"), m.operands.address(source, "global")
+    to_place, from_place = (
+        m.operands.address(destination, "shared"),
+        m.operands.address(source, "global"),
+    )
     read_size = read_ignored = None
     if more:
         operand = more[0]
@@ -82,7 +89,11 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
             taken = m.memory.access(from_place, width, instruction, "cp_async_ld")
             data = [taken.load(size, i) for i in range(count)]
         else:
-            wanted = np.full(m.state.lanes, width, np.int64) if read_size is None else read_size().astype(np.int64)
+            wanted = (
+                np.full(m.state.lanes, width, np.int64)
+                if read_size is None
+                else read_size().astype(np.int64)
+            )
             wanted = wanted if read_ignored is None else np.where(read_ignored(), 0, wanted)
             elements = _partial(m, instruction, from_place, width, wanted).view(f"u{size}")
             data = [np.ascontiguousarray(elements[:, i]) for i in range(count)]
@@ -94,11 +105,19 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     return step
 
 
-def _partial(m: Machine, instruction: Instruction, place: Place, width: int, wanted: np.ndarray) -> np.ndarray:
-    """The bytes of a copy with a source size: so many are read, the others become zero; size 0 reads nothing."""
+def _partial(
+    m: Machine, instruction: Instruction, place: Place, width: int, wanted: np.ndarray
+) -> np.ndarray:
+    """The bytes of a copy with a source size: so many are read, the others become zero; size 0
+    reads nothing.
+    """
     lanes, (_, slot, offset) = m.state.acting_lanes(), place
     too_long = m.state.mask_of(lanes) & (wanted > width)
-    m.diag.refuse(instruction, too_long, lambda n: f"cp.async: source size {int(wanted[n])} is more than {width}")
+    m.diag.refuse(
+        instruction,
+        too_long,
+        lambda n: f"cp.async: source size {int(wanted[n])} is more than {width}",
+    )
     raw = np.zeros((len(lanes), width), np.uint8)
     space = m.memory.spaces["global"]
     for amount in filter(None, np.unique(wanted[lanes]).tolist()):
@@ -106,7 +125,9 @@ def _partial(m: Machine, instruction: Instruction, place: Place, width: int, wan
         with m.state.acting(m.state.mask_of(lanes[places])):
             aligned = amount if amount & (amount - 1) == 0 else 1
             where = m.memory.addresses(space, slot)
-            taken = m.memory.checked(Access(space, where, offset), aligned, instruction, "cp_async_ld")
+            taken = m.memory.checked(
+                Access(space, where, offset), aligned, instruction, "cp_async_ld"
+            )
             for byte in range(amount):
                 raw[places, byte] = taken.load(1, byte)
     return raw

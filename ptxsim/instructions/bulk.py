@@ -1,7 +1,8 @@
-"""Bulk copies: many bytes at once by one thread, plain or through a tensor map (PTX ISA 9.7.9.25.4, 9.7.9.25.5).
+"""Bulk copies: many bytes at once by one thread, plain or through a tensor map (PTX ISA 9.7.9.25.4,
+9.7.9.25.5).
 
-Into shared memory they signal an mbarrier, and land when somebody waits for it; out of shared memory they belong to
-groups. They are made in pieces of at most 16 bytes.
+Into shared memory they signal an mbarrier, and land when somebody waits for it; out of shared
+memory they belong to groups. They are made in pieces of at most 16 bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from .registry import Compute, Modifiers, Step
 
 U16, U32, S32, U64 = TYPES["u16"], TYPES["u32"], TYPES["s32"], TYPES["u64"]
 OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
-REDUCED = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int32": "s32", "int64": "s64"}
+REDUCED = {
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "int32": "s32",
+    "int64": "s64",
+}
 REDUCED |= {"uint32": "u32", "uint64": "u64"}
 PIECE, ALIGN = 16, 128  # bytes: of a bulk copy, of a box in shared memory
 NO_GROUP = np.zeros(0, np.int64)  # of a copy that an mbarrier waits for
@@ -37,7 +45,8 @@ OUT_OF_SHARED, BETWEEN_BLOCKS = ["global", "shared::cta"], ["shared::cluster", "
 HINTS = ("L2", "mbarrier::complete_tx::bytes", "bulk_group")
 
 Update = tuple[Compute, int]  # how a reduction puts data into what is there; bytes of an element
-ReadMaps = Callable[[list[int]], list[tuple[tensor_maps.TensorMap, list[int]]]]  # of lanes: maps and coordinates
+# of lanes: maps and coordinates
+ReadMaps = Callable[[list[int]], list[tuple[tensor_maps.TensorMap, list[int]]]]
 
 
 class Pieces(Access):
@@ -45,8 +54,12 @@ class Pieces(Access):
 
     __slots__ = ()
 
-    def __init__(self, space: Space, flat: np.ndarray, raw: np.ndarray, lane: int | np.ndarray) -> None:
-        """`flat`: where each begins in the space's array; `raw`: in the thread's part of it; `lane`: whose it is."""
+    def __init__(
+        self, space: Space, flat: np.ndarray, raw: np.ndarray, lane: int | np.ndarray
+    ) -> None:
+        """`flat`: where each begins in the space's array; `raw`: in the thread's part of it;
+        `lane`: whose it is.
+        """
         lanes = lane if isinstance(lane, np.ndarray) else np.full(len(flat), lane)
         super().__init__(space, Addresses(flat, None, raw, lanes, flat - raw), 0)
 
@@ -62,15 +75,22 @@ class Pieces(Access):
             yield self.part(slice(first, first + each))
 
 
-Box = tuple[int, tensor_maps.TensorMap, Pieces, list[int]]  # of a lane: its map, pieces of shared memory, coordinates
+# of a lane: its map, pieces of shared memory, coordinates
+Box = tuple[int, tensor_maps.TensorMap, Pieces, list[int]]
 
 
 def bulk(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """cp.async.bulk, with tensor maps or without, cp.reduce.async.bulk, and the groups of stores."""
+    """cp.async.bulk, with tensor maps or without, cp.reduce.async.bulk, and the groups of
+    stores.
+    """
     if action := modifiers.one_of(("commit_group", "wait_group")):
         modifiers.flag("read")
         pending = int(instruction.operands[0].value) if action == "wait_group" else 0
-        return (lambda: m.bulk_groups.commit()) if action == "commit_group" else lambda: m.bulk_groups.wait(pending)
+        return (
+            (lambda: m.bulk_groups.commit())
+            if action == "commit_group"
+            else lambda: m.bulk_groups.wait(pending)
+        )
     return Bulk(m, instruction, modifiers).step()
 
 
@@ -83,7 +103,9 @@ class Bulk:
         if modifiers.flag("reduce"):
             self.operation = modifiers.one_of(OPERATIONS) or modifiers.reject("this operation")
         modifiers.flag("noftz")
-        self.spaces = [name for name in instruction.modifiers if name.split("::")[0] in ("shared", "global")]
+        self.spaces = [
+            name for name in instruction.modifiers if name.split("::")[0] in ("shared", "global")
+        ]
         modifiers.drop(("shared::", "shared", "global", *HINTS))
         self.multicast = modifiers.flag("multicast::cluster")
 
@@ -119,17 +141,23 @@ class Bulk:
         to_space, from_space = self.spaces
         destination, source, amount, *more = self.instruction.operands
         _, to_slot, to_offset = self.m.operands.address(destination, to_space.removesuffix("::cta"))
-        _, from_slot, from_offset = self.m.operands.address(source, from_space.removesuffix("::cta"))
+        _, from_slot, from_offset = self.m.operands.address(
+            source, from_space.removesuffix("::cta")
+        )
         read_amount = self.m.operands.reader(amount, U32)
         signals = to_space != "global"
         signal = self._signal(more.pop(0)) if signals else None
         read_mask = self.m.operands.reader(more.pop(0), U16) if self.multicast else None
         update = self._update(self.modifiers.type) if self.operation else None
 
-        def pieces(name: str, slot: int, offset: int, size: int, kind: str, lanes: list[int]) -> Pieces:
+        def pieces(
+            name: str, slot: int, offset: int, size: int, kind: str, lanes: list[int]
+        ) -> Pieces:
             space = self.m.memory.spaces[name.removesuffix("::cta")]
             where = space.addresses(self.m.state.registers[slot], self.m.state.mask_of(lanes))
-            self.m.memory.require_valid(Access(space, where, offset), size, PIECE, self.instruction, kind)
+            self.m.memory.require_valid(
+                Access(space, where, offset), size, PIECE, self.instruction, kind
+            )
             steps = np.arange(0, size, PIECE) + offset
             flat, raw = ((at[:, None] + steps).reshape(-1) for at in (where.flat, where.raw))
             return Pieces(space, flat, raw, np.repeat(lanes, len(steps)))
@@ -148,17 +176,23 @@ class Bulk:
                     continue
                 taken = pieces(from_space, from_slot, from_offset, size, "cp_async_ld", here)
                 to = pieces(to_space, to_slot, to_offset, size, "cp_async", here)
-                for which, of in _together(here, to, size, objects if signals and read_mask is None else None):
+                for which, of in _together(
+                    here, to, size, objects if signals and read_mask is None else None
+                ):
                     a, b = taken.part(which), to.part(which)
                     read = None
                     if from_space == "global":
                         self.m.events.bulk(a, PIECE, self.instruction, "ld", a.split(size // PIECE))
                     else:
-                        read = self.m.events.shared.async_read(a, np.asarray(a.lanes), PIECE, self.instruction)
+                        read = self.m.events.shared.async_read(
+                            a, np.asarray(a.lanes), PIECE, self.instruction
+                        )
                     data = [a.load(8, i) for i in range(2)]
                     if signals:
                         mask = None if read_mask is None else int(read_mask()[of[0]])
-                        self._deliver(of[0], b, data, size * len(of), objects[of[0]], mask, read=read)
+                        self._deliver(
+                            of[0], b, data, size * len(of), objects[of[0]], mask, read=read
+                        )
                     else:
                         self._send(of[0], a, b, data, PIECE, update)
 
@@ -187,13 +221,19 @@ class Bulk:
         pattern: int = 0,
         read: int | None = None,
     ) -> None:
-        """Data are on their way to shared memory, of the block itself or of those in the mask, and signal there."""
+        """Data are on their way to shared memory, of the block itself or of those in the mask, and
+        signal there.
+        """
         part = len(self.m.memory.spaces["shared"].data) // len(self.m.state.blocks)
         own = bar // part  # the block in the batch that the mbarrier is in
         if mask is None:
             blocks = [own]
         else:
-            first = int(self.m.state.block_of[lane]) // self.m.state.cluster_size * self.m.state.cluster_size
+            first = (
+                int(self.m.state.block_of[lane])
+                // self.m.state.cluster_size
+                * self.m.state.cluster_size
+            )
             if mask >> self.m.state.cluster_size or not mask:
                 what = f"a multicast to the blocks of mask 0x{mask:x}, but the cluster has {self.m.state.cluster_size}"
                 raise self.fault(what, lane)
@@ -201,43 +241,66 @@ class Bulk:
         for block in blocks:
             at = bar + (block - own) * part
             shift = (block - own) * part
-            access = to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
-            copy = Copy(self.instruction, access.lanes, access, data, 8, PIECE, NO_GROUP, at, read, pattern)
+            access = (
+                to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
+            )
+            copy = Copy(
+                self.instruction, access.lanes, access, data, 8, PIECE, NO_GROUP, at, read, pattern
+            )
             begin(self.m, copy, at, lane, size)
 
     # out of shared memory
 
     def _update(self, t: Type) -> Update:
-        """How a reduction puts data into what is there, as unsigned integers; and the bytes of an element."""
+        """How a reduction puts data into what is there, as unsigned integers; and the bytes of an
+        element.
+        """
         combine = combination(self.operation or "", t) or self.modifiers.reject("this operation")
 
         def update(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-            return np.ascontiguousarray(combine(old.view(t.dtype), new.view(t.dtype))).view(old.dtype)
+            return np.ascontiguousarray(combine(old.view(t.dtype), new.view(t.dtype))).view(
+                old.dtype
+            )
 
         return update, t.bytes
 
     def _send(
-        self, lane: int, taken: Pieces, to: Access, data: list[np.ndarray], width: int, update: Update | None
+        self,
+        lane: int,
+        taken: Pieces,
+        to: Access,
+        data: list[np.ndarray],
+        width: int,
+        update: Update | None,
     ) -> None:
-        """Data go to global memory; the source is being read until the thread waits for the store's group."""
+        """Data go to global memory; the source is being read until the thread waits for the store's
+        group.
+        """
         kind = "st" if update is None else "atom"
         self.m.events.bulk(to, width, self.instruction, kind)
         size = min(width, 8)
         if update is not None:
             combine, size = update
             raw = np.stack(data, axis=1).view(f"u{size}")
-            data = [combine(to.load(size, i), np.ascontiguousarray(raw[:, i])) for i in range(raw.shape[1])]
+            data = [
+                combine(to.load(size, i), np.ascontiguousarray(raw[:, i]))
+                for i in range(raw.shape[1])
+            ]
         for i, values in enumerate(data):
             to.store(size, values, i)
         self.m.bulk_groups.add(Store(self.instruction, lane, taken))
 
     def _maps(self, operand: Any, dimensions: int) -> ReadMaps:
-        """A function: for each of some threads its tensor map and its coordinates, the innermost last."""
+        """A function: for each of some threads its tensor map and its coordinates, the innermost
+        last.
+        """
         space, slot, offset = self.m.operands.address(operand, "generic")
         base = BASES.get(space, 0)
         items = operand.index.items if isinstance(operand.index, Vector) else (operand.index,)
         if len(items) != dimensions:
-            raise PtxError(f"{self.instruction.where}: {self.instruction.name} with {len(items)} coordinates")
+            raise PtxError(
+                f"{self.instruction.where}: {self.instruction.name} with {len(items)} coordinates"
+            )
         readers = [self.m.operands.reader(item, S32) for item in reversed(items)]
 
         def read(lanes: list[int]) -> list[tuple[tensor_maps.TensorMap, list[int]]]:
@@ -254,11 +317,15 @@ class Bulk:
         return read
 
     def _map_at(self, address: int, dimensions: int, lane: int) -> tensor_maps.TensorMap:
-        """The tensor map at a generic address, which must be aligned and have the given number of dimensions."""
+        """The tensor map at a generic address, which must be aligned and have the given number of
+        dimensions.
+        """
         in_parameters = address // WINDOW == BASES["param"] // WINDOW
         space = self.m.memory.spaces["param" if in_parameters else "global"]
         at = address - (BASES["param"] if in_parameters else GLOBAL_BASE)
-        raw = space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
+        raw = (
+            space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
+        )
         number = tensor_maps.decoded(raw)
         if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
             self.m.events.global_memory.maps.used(address, lane, self.instruction)
@@ -292,7 +359,11 @@ class Bulk:
         or [map, {coordinates}], [from](, policy)."""
         dimensions = _dimensions(self.modifiers)
         self._require_spaces(*INTO_SHARED, OUT_OF_SHARED)
-        return self._tensor_load(dimensions) if self.spaces in INTO_SHARED else self._tensor_store(dimensions)
+        return (
+            self._tensor_load(dimensions)
+            if self.spaces in INTO_SHARED
+            else self._tensor_store(dimensions)
+        )
 
     def _tensor_load(self, dimensions: int) -> Step:
         destination, source, bar, *more = self.instruction.operands
@@ -309,7 +380,9 @@ class Bulk:
                 if part is not None:
                     access, unit, inside, first, end = part
                     self.m.events.bulk(access, unit, self.instruction, "ld")
-                    data[inside, first:end] = access.load(unit).view(np.uint8).reshape(-1, end - first)
+                    data[inside, first:end] = (
+                        access.load(unit).view(np.uint8).reshape(-1, end - first)
+                    )
                 words = data.view(np.uint64).reshape(-1, 2)
                 parts = [np.ascontiguousarray(words[:, i]) for i in range(2)]
                 mask = None if read_mask is None else int(read_mask()[lane])
@@ -330,13 +403,19 @@ class Bulk:
                 if self.operation:
                     update = self._update(TYPES[REDUCED[box.dtype.name]])
                 found = self._inside(
-                    box, coordinates, lane, box.item if self.operation else 8, whole=not self.operation
+                    box,
+                    coordinates,
+                    lane,
+                    box.item if self.operation else 8,
+                    whole=not self.operation,
                 )
                 if found is None:
                     self.m.bulk_groups.add(Store(self.instruction, lane, taken))
                     continue
                 access, unit, inside, first, end = found
-                read, rows = self._read_inside(taken, box, inside, first, box.bytes_inside(coordinates))
+                read, rows = self._read_inside(
+                    taken, box, inside, first, box.bytes_inside(coordinates)
+                )
                 if beyond := end - first - rows.shape[1]:
                     rows = np.pad(rows, ((0, 0), (0, beyond)))
                 data = [np.ascontiguousarray(rows).view(f"u{unit}").reshape(-1)]
@@ -347,8 +426,9 @@ class Bulk:
     def _read_inside(
         self, taken: Pieces, box: tensor_maps.TensorMap, inside: np.ndarray, first: int, end: int
     ) -> tuple[Pieces, np.ndarray]:
-        """What of a box in shared memory lies inside its tensor, bytes `first` to `end` of the rows that are `inside`:
-        its access, checked, and its bytes [rows, end - first]. The rest of the box is not read."""
+        """What of a box in shared memory lies inside its tensor, bytes `first` to `end` of the rows
+        that are `inside`: its access, checked, and its bytes [rows, end - first]. The rest of the
+        box is not read."""
         unit = math.gcd(PIECE, first, end)
         raw = taken.where.raw.reshape(len(inside), -1)[inside]
         at = (
@@ -356,7 +436,10 @@ class Bulk:
             .reshape(len(raw), -1)[:, first // unit : end // unit]
             .reshape(-1)
         )
-        lane, origin = int(np.asarray(taken.lanes)[0]), int(taken.where.flat[0] - taken.where.raw[0])
+        lane, origin = (
+            int(np.asarray(taken.lanes)[0]),
+            int(taken.where.flat[0] - taken.where.raw[0]),
+        )
         space = taken.space
         read = Pieces(space, at + origin, at, lane)
         self.m.memory.require_valid(read, unit, unit, self.instruction, "cp_async_ld")
@@ -365,21 +448,31 @@ class Bulk:
         data = np.stack([read.load(step, i) for i in range(unit // step)], axis=1)
         return read, data.view(np.uint8).reshape(len(raw), end - first)
 
-    def _boxes(self, operand: Address, space_name: str, read_maps: ReadMaps) -> Callable[[str], Iterator[Box]]:
-        """A function: for each active thread its tensor map, the pieces of shared memory of its box, coordinates."""
+    def _boxes(
+        self, operand: Address, space_name: str, read_maps: ReadMaps
+    ) -> Callable[[str], Iterator[Box]]:
+        """A function: for each active thread its tensor map, the pieces of shared memory of its
+        box, coordinates.
+        """
         _, slot, offset = self.m.operands.address(operand, space_name)
 
         def each(kind: str) -> Iterator[Box]:
             lanes = self.m.state.acting_lanes().tolist()
             space, found = self.m.memory.spaces[space_name], read_maps(lanes)
             where = space.addresses(self.m.state.registers[slot], self.m.state.mask_of(lanes))
-            size = max(box.span for box, _ in found) if kind == "cp_async" else PIECE  # a store reads what is inside
-            self.m.memory.require_valid(Access(space, where, offset), size, PIECE, self.instruction, kind)
-            starts = zip(lanes, (where.raw + offset).tolist(), (where.flat - where.raw).tolist(), strict=True)
+            # a store reads what is inside
+            size = max(box.span for box, _ in found) if kind == "cp_async" else PIECE
+            self.m.memory.require_valid(
+                Access(space, where, offset), size, PIECE, self.instruction, kind
+            )
+            starts = zip(
+                lanes, (where.raw + offset).tolist(), (where.flat - where.raw).tolist(), strict=True
+            )
             for (lane, raw, origin), (box, coordinates) in zip(starts, found, strict=True):
                 if raw % ALIGN:
                     what = (
-                        f"misaligned box at {space.shown(raw)}, which tensor copies take at multiples of {ALIGN} bytes"
+                        f"misaligned box at {space.shown(raw)}, "
+                        f"which tensor copies take at multiples of {ALIGN} bytes"
                     )
                     raise self.fault(what + self.m.diag.in_shared(raw), lane)
                 if box.inner_bytes < box.swizzle:
@@ -393,11 +486,16 @@ class Bulk:
         return each
 
     def _inside(
-        self, box: tensor_maps.TensorMap, coordinates: list[int], lane: int, most: int = 8, whole: bool = False
+        self,
+        box: tensor_maps.TensorMap,
+        coordinates: list[int],
+        lane: int,
+        most: int = 8,
+        whole: bool = False,
     ) -> tuple[Pieces, int, np.ndarray, int, int] | None:
-        """What of a box lies inside its tensor: an access of so many bytes each, that number, which rows, and the bytes
-        of a row from and to; None where nothing does. `whole`: with all of the 16-byte piece in which a row ends, as an
-        H200 stores it, with zeros beyond the row."""
+        """What of a box lies inside its tensor: an access of so many bytes each, that number, which
+        rows, and the bytes of a row from and to; None where nothing does. `whole`: with all of the
+        16-byte piece in which a row ends, as an H200 stores it, with zeros beyond the row."""
         starts, inside, first, end = box.rows(coordinates)
         first, end = first * box.item, end * box.item
         if first == end or not inside.any():
@@ -409,12 +507,16 @@ class Bulk:
         at = (starts[inside][:, None] - GLOBAL_BASE + np.arange(first, end, unit)).reshape(-1)
         access = Pieces(self.m.memory.spaces["global"], at, at, lane)
         if box.by_device:
-            self.m.memory.require_valid(access, unit, unit, self.instruction, "cp_async" if whole else "cp_async_ld")
+            self.m.memory.require_valid(
+                access, unit, unit, self.instruction, "cp_async" if whole else "cp_async_ld"
+            )
         return access, unit, inside, first, end
 
 
 def begin(m: Machine, copy: Copy, at: int, lane: int, size: int) -> None:
-    """A copy of `size` bytes by a lane is on its way: it lands when somebody waits for the mbarrier at `at`."""
+    """A copy of `size` bytes by a lane is on its way: it lands when somebody waits for the mbarrier
+    at `at`.
+    """
 
     def complete(state: State, index: int) -> None:
         state.bytes -= size
@@ -433,8 +535,8 @@ def begin(m: Machine, copy: Copy, at: int, lane: int, size: int) -> None:
 def _together(
     lanes: list[int], to: Pieces, size: int, objects: dict[int, int] | None
 ) -> Iterator[tuple[np.ndarray | slice, list[int]]]:
-    """Which pieces, and of which threads, are copied together: those that signal one mbarrier, unless they overlap;
-    without `objects` each thread's by themselves."""
+    """Which pieces, and of which threads, are copied together: those that signal one mbarrier,
+    unless they overlap; without `objects` each thread's by themselves."""
     each = size // PIECE
     alone = objects is None or distinct(to.where.flat).size < len(to.where.flat)
     groups: dict[int, list[int]] = {}

@@ -1,4 +1,6 @@
-"""Clusters: addresses in other blocks' shared memory (PTX ISA 9.7.9.23, 9.7.9.24); registers of warps (9.7.19.5)."""
+"""Clusters: addresses in other blocks' shared memory (PTX ISA 9.7.9.23, 9.7.9.24); registers of
+warps (9.7.19.5).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def mapa(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
         if other.any():
             lane = int(np.flatnonzero(other)[0])
             blocks = f"{m.state.cluster_size} block{'s' * (m.state.cluster_size > 1)}"
-            raise m.diag.fault(instruction, f"mapa: rank {int(ranks[lane])}, but the cluster has {blocks}", lane)
+            raise m.diag.fault(
+                instruction, f"mapa: rank {int(ranks[lane])}, but the cluster has {blocks}", lane
+            )
         address, own = read(), m.state.rank.astype(t.dtype)
         write(address + ((ranks.astype(t.dtype) - own) << t.dtype.type(RANK_AT)))
         return instruction.pc + 1
@@ -45,17 +49,23 @@ def getctarank(m: Machine, instruction: Instruction, modifiers: Modifiers) -> St
     destination, source = instruction.operands
     read, write = m.operands.reader(source, t), m.operands.writer(destination, U32)
     first = t.dtype.type(base & (2**t.bits - 1))
-    return lambda: write((read() - first >> t.dtype.type(RANK_AT)).astype(np.uint32) & np.uint32(0xFF))
+    return lambda: write(
+        (read() - first >> t.dtype.type(RANK_AT)).astype(np.uint32) & np.uint32(0xFF)
+    )
 
 
 @control("setmaxnreg", takes(NUMBER))
 def setmaxnreg(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
-    """setmaxnreg: how many registers a thread of a warp has; .inc waits until the block has them (PTX ISA 9.7.19.5)."""
+    """setmaxnreg: how many registers a thread of a warp has; .inc waits until the block has them
+    (PTX ISA 9.7.19.5).
+    """
     more = modifiers.one_of(("inc", "dec"))
     modifiers.drop(("sync", "aligned"))
     if more is None:
         modifiers.reject("neither .inc nor .dec")
     count = int(instruction.operands[0].value)
     if not 24 <= count <= 256 or count % 8:
-        raise PtxError(f"{instruction.where}: setmaxnreg takes a multiple of 8 from 24 to 256, not {count}")
+        raise PtxError(
+            f"{instruction.where}: setmaxnreg takes a multiple of 8 from 24 to 256, not {count}"
+        )
     return lambda active: m.clusters.set_registers(instruction, active, count, more == "inc")

@@ -98,11 +98,17 @@ def setp_packed(m: Modifiers) -> Elementwise:
 
 @elementwise("set", (*INTEGERS, *BITS, *FLOATS, "f16", "bf16"))
 def set_(m: Modifiers) -> Elementwise:
-    """set: all ones (1.0 for a float result) where the comparison holds, else 0 (PTX ISA 9.7.6.1)."""
+    """set: all ones (1.0 for a float result) where the comparison holds, else 0 (PTX ISA
+    9.7.6.1).
+    """
     result, t = m.two_types()
     combine = COMBINE.get(m.one_of(COMBINE) or "")
     test = comparison(m, t)
-    ones: dict[str, Any] = {"f32": np.float32(1), "f16": np.uint16(0x3C00), "bf16": np.uint16(0x3F80)}
+    ones: dict[str, Any] = {
+        "f32": np.float32(1),
+        "f16": np.uint16(0x3C00),
+        "bf16": np.uint16(0x3F80),
+    }
     yes = ones.get(result.name, result.dtype.type(-1 if result.signed else 2**result.bits - 1))
 
     def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> np.ndarray:
@@ -114,7 +120,9 @@ def set_(m: Modifiers) -> Elementwise:
 
 @elementwise("set", ("f16x2", "bf16x2"))
 def set_packed(m: Modifiers) -> Elementwise:
-    """set of packed pairs: 1.0, or all ones for an integer result, in each half where it holds (PTX ISA 9.7.7.1)."""
+    """set of packed pairs: 1.0, or all ones for an integer result, in each half where it holds (PTX
+    ISA 9.7.7.1).
+    """
     result, t = m.two_types()
     name = t.name.removesuffix("x2")
     test = FLOATING[m.one_of(FLOATING) or m.reject("a comparison")]

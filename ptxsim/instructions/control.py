@@ -1,7 +1,7 @@
 """Control flow: branches, calls, barriers, the end (PTX ISA 9.7.12, 9.7.13.1, 9.7.13.2, 9.7.19).
 
-A step takes the mask of active threads. It returns the place where all of them go on, or None after it has sent them
-on their ways itself.
+A step takes the mask of active threads. It returns the place where all of them go on, or None after
+it has sent them on their ways itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,18 @@ from ..ptx.program import function_address
 from ..ptx.syntax import Function, Immediate, Instruction, Register, Symbol, Variable
 from ..ptx.types import TYPES
 from .needs import Machine
-from .registry import ARGUMENTS, CALLEE, LABEL, LABELS, RESULT, VALUE, Control, Modifiers, control, takes
+from .registry import (
+    ARGUMENTS,
+    CALLEE,
+    LABEL,
+    LABELS,
+    RESULT,
+    VALUE,
+    Control,
+    Modifiers,
+    control,
+    takes,
+)
 
 U32, PRED = TYPES["u32"], TYPES["pred"]
 BARRIER = (
@@ -34,7 +45,9 @@ BARRIER = (
 
 @control("bra", takes(LABEL))
 def bra(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
-    """bra: jump, where the predicate holds (PTX ISA 9.7.12.3); `.uni` says that all threads do the same."""
+    """bra: jump, where the predicate holds (PTX ISA 9.7.12.3); `.uni` says that all threads do the
+    same.
+    """
     modifiers.flag("uni")
     target, after = instruction.operands[0].place, instruction.pc + 1
     if instruction.predicate is None:
@@ -108,7 +121,9 @@ def brkpt(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control
 
 @control("bar", *BARRIER)
 def bar(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
-    """bar.sync, bar.red, bar.arrive, bar.warp.sync: as barrier, aligned (PTX ISA 9.7.13.1, 9.7.13.2)."""
+    """bar.sync, bar.red, bar.arrive, bar.warp.sync: as barrier, aligned (PTX ISA 9.7.13.1,
+    9.7.13.2).
+    """
     if modifiers.flag("warp"):
         modifiers.flag("sync")
         read = m.operands.reader(instruction.operands[0], U32)
@@ -166,14 +181,18 @@ def _barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
     finish = read = None
     if action == "red":
         read = m.operands.reader(source, PRED)
-        finish = _reduction(m, reduction, m.operands.writer(destination, U32 if reduction == "popc" else PRED))
+        finish = _reduction(
+            m, reduction, m.operands.writer(destination, U32 if reduction == "popc" else PRED)
+        )
 
     def step(active: np.ndarray) -> int | None:
         which = number().astype(np.int64)
         if not constant:
             require_barrier_number(m, instruction, which, active)
         expected = None if count is None else count().astype(np.int64)
-        return m.barriers.block(instruction, active, which, expected, read() if read else None, finish)
+        return m.barriers.block(
+            instruction, active, which, expected, read() if read else None, finish
+        )
 
     return step
 
@@ -251,19 +270,28 @@ def _restore(m: Machine, active: np.ndarray) -> None:
         moved[here] -= m.program.local_bytes
     if moved.any():
         m.calls.pending_return = moved
-        # the results are still addressed by the callee's frame: the stack moves once they are copied
+        # the results are still addressed by the callee's frame: the stack moves once they are
+        # copied
 
 
 @control("call", takes(ARGUMENTS, CALLEE, ARGUMENTS))
 def call(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
-    """call: a device function, by name or by address (PTX ISA 9.7.12.5); vprintf and __assertfail are the system's."""
+    """call: a device function, by name or by address (PTX ISA 9.7.12.5); vprintf and __assertfail
+    are the system's.
+    """
     modifiers.flag("uni")
     returns, target, arguments = instruction.operands
     if isinstance(target, Symbol) and target.name in SYSTEM:
         act, least = SYSTEM[target.name]
-        if len(arguments.items) < least or any(_size(m, item) not in (4, 8) for item in arguments.items):
-            raise PtxError(f"{instruction.where}: {target.name} takes {least} or more arguments of 4 or 8 bytes")
-        if target.name == "malloc" and [_variable(item) in m.program.frames for item in returns.items] != [True]:
+        if len(arguments.items) < least or any(
+            _size(m, item) not in (4, 8) for item in arguments.items
+        ):
+            raise PtxError(
+                f"{instruction.where}: {target.name} takes {least} or more arguments of 4 or 8 bytes"
+            )
+        if target.name == "malloc" and [
+            _variable(item) in m.program.frames for item in returns.items
+        ] != [True]:
             raise PtxError(f"{instruction.where}: malloc gives one pointer, to a .param variable")
         return _of_system(m, instruction, act, arguments.items, returns.items)
     if isinstance(target, Register):
@@ -275,13 +303,25 @@ def call(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
 
 
 def _direct(
-    m: Machine, instruction: Instruction, function: Function, returns: tuple[Any, ...], arguments: tuple[Any, ...]
+    m: Machine,
+    instruction: Instruction,
+    function: Function,
+    returns: tuple[Any, ...],
+    arguments: tuple[Any, ...],
 ) -> Control:
     if len(arguments) != len(function.params) or len(returns) != len(function.returns):
-        raise PtxError(f"{instruction.where}: {function.name} is called with {len(arguments)} arguments")
-    for item, formal in zip((*arguments, *returns), (*function.params, *function.returns), strict=True):
-        if _size(m, item) not in (None, _size(m, formal)) or (isinstance(formal, Register) and formal.type.kind == "p"):
-            raise PtxError(f"{instruction.where}: {function.name} is called with an argument of another size")
+        raise PtxError(
+            f"{instruction.where}: {function.name} is called with {len(arguments)} arguments"
+        )
+    for item, formal in zip(
+        (*arguments, *returns), (*function.params, *function.returns), strict=True
+    ):
+        if _size(m, item) not in (None, _size(m, formal)) or (
+            isinstance(formal, Register) and formal.type.kind == "p"
+        ):
+            raise PtxError(
+                f"{instruction.where}: {function.name} is called with an argument of another size"
+            )
     if any(isinstance(item, Immediate) for item in returns):
         raise PtxError(f"{instruction.where}: a constant cannot take the result of {function.name}")
     place, after = m.program.start[function.name], instruction.pc + 1
@@ -294,7 +334,11 @@ def _direct(
         level = m.calls.depth[active]
         if int(level.max()) >= m.calls.limit:
             lane = int(np.flatnonzero(active)[int(level.argmax())])
-            raise m.diag.fault(instruction, f"calls nest deeper than {m.calls.limit}: raise the limit `depth`", lane)
+            raise m.diag.fault(
+                instruction,
+                f"calls nest deeper than {m.calls.limit}: raise the limit `depth`",
+                lane,
+            )
         shift = m.program.local_bytes if m.program.recursive else 0
         for given, formal in copies_in:
             _pass(m, given, formal, to_shift=shift)
@@ -338,7 +382,9 @@ def _finish_call(m: Machine, copies_out: Sequence[tuple[Any, Any]]) -> None:
         _pass(m, formal, wanted, from_shift=shift)
 
 
-def _pass(m: Machine, source: Any, destination: Any, from_shift: int = 0, to_shift: int = 0) -> None:
+def _pass(
+    m: Machine, source: Any, destination: Any, from_shift: int = 0, to_shift: int = 0
+) -> None:
     """Copy a parameter: from a variable, register or constant to a variable or register."""
     lanes, space = m.state.acting_lanes(), m.memory.spaces["local"]
     to_variable, from_variable = _variable(destination), _variable(source)
@@ -357,11 +403,15 @@ def _pass(m: Machine, source: Any, destination: Any, from_shift: int = 0, to_shi
         m.events.defined.passed(None if source_bytes is None else source_bytes[:, :size], target)
     else:
         t = TYPES[f"b{destination.type.bits}"]
-        m.operands.lane_writer(destination, t)(np.ascontiguousarray(data).view(t.dtype).reshape(-1), lanes)
+        m.operands.lane_writer(destination, t)(
+            np.ascontiguousarray(data).view(t.dtype).reshape(-1), lanes
+        )
 
 
 def _in_frame(m: Machine, variable: Variable, lanes: np.ndarray, shift: int = 0) -> np.ndarray:
-    """Where the bytes of a variable of the threads' frames lie in local memory, [threads, bytes]."""
+    """Where the bytes of a variable of the threads' frames lie in local memory, [threads,
+    bytes].
+    """
     at = np.asarray(m.memory.spaces["local"].origin)[lanes] + m.program.frames[variable] + shift
     if m.operands.stack_slot is not None:
         at = at + m.state.registers[m.operands.stack_slot][lanes]
@@ -395,7 +445,9 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
     for function in m.program.functions:
         given, formal = (*arguments.items, *returns.items), (*function.params, *function.returns)
         fits = len(function.params) == len(arguments.items) and len(given) == len(formal)
-        fits = fits and all(_size(m, a) in (None, _size(m, b)) for a, b in zip(given, formal, strict=True))
+        fits = fits and all(
+            _size(m, a) in (None, _size(m, b)) for a, b in zip(given, formal, strict=True)
+        )
         if function is not m.program.entry and fits:
             number = function_address(m.program, function.name)
             assert number is not None  # it has a body
@@ -406,7 +458,9 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
         for number in np.unique(value[active]).tolist():
             here = active & (value == number)
             if number not in steps:
-                raise m.diag.fault(instruction, f"call of 0x{number:x}: no function", int(np.flatnonzero(here)[0]))
+                raise m.diag.fault(
+                    instruction, f"call of 0x{number:x}: no function", int(np.flatnonzero(here)[0])
+                )
             m.state.enter(here)
             place = steps[number](here)
             assert place is not None  # where the function begins
@@ -419,14 +473,21 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
 # the system's functions
 
 
-# of the active threads: where they are called, lanes, arguments as uint64, and the variable of the result
+# of the active threads: where they are called, lanes, arguments as uint64, and the variable of the
+# result
 System = Callable[[Machine, Instruction, np.ndarray, list[np.ndarray], Any], None]
 
 
 def _of_system(
-    m: Machine, instruction: Instruction, act: System, arguments: tuple[Any, ...], returns: tuple[Any, ...]
+    m: Machine,
+    instruction: Instruction,
+    act: System,
+    arguments: tuple[Any, ...],
+    returns: tuple[Any, ...],
 ) -> Control:
-    """A call of one of the system's functions, whose arguments are in .param variables of the caller."""
+    """A call of one of the system's functions, whose arguments are in .param variables of the
+    caller.
+    """
 
     def step(active: np.ndarray) -> int:
         lanes, local = m.state.acting_lanes(), m.memory.spaces["local"].data
@@ -439,21 +500,34 @@ def _of_system(
     return step
 
 
-def _assertfail(m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any) -> None:
+def _assertfail(
+    m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any
+) -> None:
     """__assertfail(message, file, line, function, char size): a failed device-side assert."""
-    text, (message, file, line, function) = m.launch.arena.string, (int(value[0]) for value in values[:4])
+    text, (message, file, line, function) = (
+        m.launch.arena.string,
+        (int(value[0]) for value in values[:4]),
+    )
     what = f"assertion `{text(message)}` failed at {text(file)}:{line} in {text(function)}"
     raise m.diag.fault(instruction, what, int(lanes[0]))
 
 
-def _vprintf(m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any) -> None:
+def _vprintf(
+    m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any
+) -> None:
     """vprintf(format, arguments): printed on stdout, thread by thread."""
-    for lane, address, place in zip(lanes.tolist(), values[0].tolist(), values[1].tolist(), strict=True):
+    for lane, address, place in zip(
+        lanes.tolist(), values[0].tolist(), values[1].tolist(), strict=True
+    ):
         sys.stdout.write(formatted(m, lane, m.launch.arena.string(address), place))
 
 
 def _malloc(
-    m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], returned: Variable
+    m: Machine,
+    instruction: Instruction,
+    lanes: np.ndarray,
+    values: list[np.ndarray],
+    returned: Variable,
 ) -> None:
     """malloc(bytes): memory of the device's heap, thread by thread; null where none is left."""
     given = [m.launch.arena.malloc(min(size, 1 << 62)) for size in values[0].tolist()]
@@ -462,7 +536,9 @@ def _malloc(
     m.events.defined.passed(None, target)
 
 
-def _free(m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any) -> None:
+def _free(
+    m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any
+) -> None:
     """free(address): return a block to the heap."""
     for lane, address in zip(lanes.tolist(), values[0].tolist(), strict=True):
         if address and (wrong := m.launch.arena.free(address)):
@@ -479,7 +555,9 @@ SYSTEM: dict[str, tuple[System, int]] = {
 
 
 def formatted(m: Machine, lane: int, text: str, place: int) -> str:
-    """A printf format with its arguments, which lie in the thread's local memory one after the other."""
+    """A printf format with its arguments, which lie in the thread's local memory one after the
+    other.
+    """
     offset = place - BASES["local"]
     local = m.memory.spaces["local"]
     start = int(np.asarray(local.origin)[lane])

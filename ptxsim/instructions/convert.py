@@ -16,7 +16,11 @@ NARROW = ("f16", "bf16", "tf32")
 ROUND = {mode: floats.ROUNDED[mode.removesuffix("i")] for mode in INT_MODES}
 
 
-SOURCES = [name for name, t in TYPES.items() if t.kind in "su" or name in ("f16", "bf16", "f32", "f64", "f16x2")]
+SOURCES = [
+    name
+    for name, t in TYPES.items()
+    if t.kind in "su" or name in ("f16", "bf16", "f32", "f64", "f16x2")
+]
 
 
 @elementwise("cvt", SOURCES)
@@ -78,13 +82,20 @@ def _fp8(m: Modifiers, name: str) -> Elementwise:
     if not to_fp8:
 
         def widen(x: np.ndarray) -> np.ndarray:
-            low, high = (floats.unpack_fp8(np.ascontiguousarray(x).view(np.uint8)[i::2].copy(), name) for i in (0, 1))
-            return floats.joined(*(floats.pack(v.astype(np.float64), "f16", "rn", relu) for v in (low, high)))
+            low, high = (
+                floats.unpack_fp8(np.ascontiguousarray(x).view(np.uint8)[i::2].copy(), name)
+                for i in (0, 1)
+            )
+            return floats.joined(
+                *(floats.pack(v.astype(np.float64), "f16", "rn", relu) for v in (low, high))
+            )
 
         return Elementwise(widen, t, (b16,))
     if t.name == "f32":
         return Elementwise(joined, b16, (t, t))
-    return Elementwise(lambda x: joined(*(floats.unpack(h, "f16") for h in floats.halves(x)[::-1])), b16, (t,))
+    return Elementwise(
+        lambda x: joined(*(floats.unpack(h, "f16") for h in floats.halves(x)[::-1])), b16, (t,)
+    )
 
 
 def _same(x: np.ndarray) -> np.ndarray:
@@ -115,7 +126,7 @@ def _float_to_float(
     if ftz and (source.name == "f32" or to.name == "f32"):
         before: Compute = floats.flush if source.name == "f32" else _same
         after: Compute = floats.flush if to.name == "f32" else _same
-        compute = lambda x: after(inner(before(x)))  # noqa: E731
+        compute = lambda x: after(inner(before(x)))
     if sat and to.name not in NARROW:
         unclamped = compute
         return lambda x: floats.saturate(unclamped(x))
@@ -123,7 +134,10 @@ def _float_to_float(
 
 
 def _float_to_int(to: Type, source: Type, mode: str, ftz: bool) -> Compute:
-    """Out of range: the nearest integer of the type. NaN: 0, but 2^(n-1) where a 64-bit type takes part."""
+    """Out of range: the nearest integer of the type.
+
+    NaN: 0, but 2^(n-1) where a 64-bit type takes part.
+    """
     info = np.iinfo(to.dtype)
     nan = to.dtype.type(0)
     if source.name == "f64" or to.bits == 64:
@@ -160,7 +174,9 @@ def _int_to_float(to: Type, source: Type, mode: str, sat: bool) -> Compute:
                 return x.astype(np.float64)
             return _int64_to_double(x, mode)
         value = exact_enough(x)
-        result = floats.pack(value, to.name, mode) if to.name in NARROW else floats.to_f32(value, mode)
+        result = (
+            floats.pack(value, to.name, mode) if to.name in NARROW else floats.to_f32(value, mode)
+        )
         return floats.saturate(result) if sat and to.name == "f32" else result
 
     return compute
@@ -169,7 +185,8 @@ def _int_to_float(to: Type, source: Type, mode: str, sat: bool) -> Compute:
 def _big(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Doubles of 2^62 and more back to integers, modulo 2^64 (2^64 itself becomes 0)."""
     with np.errstate(all="ignore"):
-        half = np.ldexp(value, -11).astype(np.int64)  # such doubles are multiples of 2^10; at least of 512
+        # such doubles are multiples of 2^10; at least of 512
+        half = np.ldexp(value, -11).astype(np.int64)
         low = (value - np.ldexp(half.astype(np.float64), 11)).astype(np.int64)
     return ((half << 11) + low).view(dtype)
 

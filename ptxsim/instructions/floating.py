@@ -1,8 +1,9 @@
 """Arithmetic of f32 and f64 (PTX ISA 9.7.3).
 
-f32 results are rounded once, in the mode asked for; `.ftz` makes subnormal operands and results zero. The
-approximations (`.approx`, `.full`, and every ex2, lg2, sin, cos, tanh, rsqrt) are computed in float64 and rounded to
-nearest: at least as close as the hardware's, whose tables NVIDIA does not publish, so the last bits may differ.
+f32 results are rounded once, in the mode asked for; `.ftz` makes subnormal operands and results
+zero. The approximations (`.approx`, `.full`, and every ex2, lg2, sin, cos, tanh, rsqrt) are
+computed in float64 and rounded to nearest: at least as close as the hardware's, whose tables NVIDIA
+does not publish, so the last bits may differ.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ def finished(m: Modifiers, compute: Compute, count: int) -> Elementwise:
     ftz, sat = m.flag("ftz"), m.flag("sat")
     if ftz:
         inner = compute
-        compute = lambda *x: floats.flush(inner(*map(floats.flush, x)))  # noqa: E731
+        compute = lambda *x: floats.flush(inner(*map(floats.flush, x)))
     if sat:
         unclamped = compute
-        compute = lambda *x: floats.saturate(unclamped(*x))  # noqa: E731
+        compute = lambda *x: floats.saturate(unclamped(*x))
     return Elementwise(compute, t, (t,) * count)
 
 
@@ -46,7 +47,9 @@ def approximate(function: Compute) -> Compute:
 
 
 def _ieee(opcode: str, nearest: Compute, count: int, flags: tuple[str, ...] = ()) -> None:
-    """Register an operation on `count` operands; flags of approximations are rounded to nearest here."""
+    """Register an operation on `count` operands; flags of approximations are rounded to nearest
+    here.
+    """
 
     def build(m: Modifiers) -> Elementwise:
         m.one_of(flags)
@@ -102,8 +105,11 @@ def greatest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(a == b, np.where(np.signbit(a), b, a), np.fmax(a, b))
 
 
-def register_extremes(types: tuple[str, ...], finish: Callable[[Modifiers, Compute, int], Elementwise]) -> None:
-    """min and max: `.NaN` lets NaN win; `.xorsign.abs` compares magnitudes (PTX ISA 9.7.3.11, 9.7.3.12, 9.7.4.7,
+def register_extremes(
+    types: tuple[str, ...], finish: Callable[[Modifiers, Compute, int], Elementwise]
+) -> None:
+    """min and max: `.NaN` lets NaN win; `.xorsign.abs` compares magnitudes (PTX ISA 9.7.3.11,
+    9.7.3.12, 9.7.4.7,
     9.7.4.8)."""
 
     def register(opcode: str, choose: Compute) -> None:
@@ -115,7 +121,9 @@ def register_extremes(types: tuple[str, ...], finish: Callable[[Modifiers, Compu
                 result = choose(np.abs(a), np.abs(b)) if xorsign else choose(a, b)
                 if nan:
                     result = np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), result)
-                return np.where(np.signbit(a) ^ np.signbit(b), -result, result) if xorsign else result
+                return (
+                    np.where(np.signbit(a) ^ np.signbit(b), -result, result) if xorsign else result
+                )
 
             return finish(m, compute, 2)
 
@@ -126,7 +134,8 @@ def register_extremes(types: tuple[str, ...], finish: Callable[[Modifiers, Compu
 
 
 register_extremes(FLOATS, finished)
-same_type("copysign", FLOATS, lambda a, b: np.copysign(b, a), 2)  # b with the sign of a (PTX ISA 9.7.3.2)
+# b with the sign of a (PTX ISA 9.7.3.2)
+same_type("copysign", FLOATS, lambda a, b: np.copysign(b, a), 2)
 
 
 @elementwise("testp", FLOATS)

@@ -14,11 +14,15 @@ from .registry import Compute, Elementwise, Modifiers, elementwise
 
 
 def on_halves(t: Type, function: Compute) -> Compute:
-    """A function of float64 arrays as one of the bits of the type; of both halves for a packed type."""
+    """A function of float64 arrays as one of the bits of the type; of both halves for a packed
+    type.
+    """
     name = t.name.removesuffix("x2")
 
     def single(*bits: np.ndarray) -> np.ndarray:
-        return floats.pack(function(*(floats.unpack(b, name).astype(np.float64) for b in bits)), name)
+        return floats.pack(
+            function(*(floats.unpack(b, name).astype(np.float64) for b in bits)), name
+        )
 
     def packed(*pairs: np.ndarray) -> np.ndarray:
         low, high = zip(*(floats.halves(p) for p in pairs), strict=True)
@@ -36,13 +40,13 @@ def operation(m: Modifiers, function: Compute, count: int) -> Elementwise:
         def flushed(x: np.ndarray) -> np.ndarray:
             return np.where(np.abs(x) < tiny, np.copysign(0.0, x), x)
 
-        function = lambda *x: flushed(inner(*map(flushed, x)))  # noqa: E731
+        function = lambda *x: flushed(inner(*map(flushed, x)))
     if m.flag("sat"):
         unclamped = function
-        function = lambda *x: floats.saturate(unclamped(*x))  # noqa: E731
+        function = lambda *x: floats.saturate(unclamped(*x))
     if m.flag("relu"):
         signed = function
-        function = lambda *x: (lambda y: np.where(y <= 0, 0.0, y))(signed(*x))  # noqa: E731
+        function = lambda *x: (lambda y: np.where(y <= 0, 0.0, y))(signed(*x))
     return Elementwise(on_halves(t, function), t, (t,) * count)
 
 
@@ -59,7 +63,8 @@ def _register(opcode: str, function: Compute, count: int, flags: tuple[str, ...]
 _register("add", np.add, 2)  # PTX ISA 9.7.4.1
 _register("sub", np.subtract, 2)  # 9.7.4.2
 _register("mul", np.multiply, 2)  # 9.7.4.3
-_register("fma", lambda a, b, c: floats.sum_odd(a * b, c), 3)  # 9.7.4.4: rounded to odd in float64, then once
+# 9.7.4.4: rounded to odd in float64, then once
+_register("fma", lambda a, b, c: floats.sum_odd(a * b, c), 3)
 _register("neg", np.negative, 1)  # 9.7.4.5
 _register("abs", np.abs, 1)  # 9.7.4.6
 _register("tanh", np.tanh, 1, ("approx",))  # 9.7.4.9

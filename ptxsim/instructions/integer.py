@@ -44,22 +44,28 @@ def product(m: Modifiers, t: Type) -> tuple[Compute, Type]:
 
 def clamped(compute: Compute) -> Compute:
     """`.sat`: a sum or difference of s32, clamped."""
-    return lambda a, b: np.clip(compute(a.astype(np.int64), b), -(2**31), 2**31 - 1).astype(np.int32)
+    return lambda a, b: np.clip(compute(a.astype(np.int64), b), -(2**31), 2**31 - 1).astype(
+        np.int32
+    )
 
 
 def _carrying(m: Modifiers, compute: Compute, count: int, reads: bool = True) -> Elementwise:
-    """An operation on `count` operands that reads the carry flag, or writes it (`.cc`), or both; `compute` takes the
-    flag, or None, last and gives a result and the flag."""
+    """An operation on `count` operands that reads the carry flag, or writes it (`.cc`), or both;
+    `compute` takes the flag, or None, last and gives a result and the flag."""
     writes = m.flag("cc")
 
     def both(*x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         value, flag = compute(*x) if reads else compute(*x, None)
         return value, flag
 
-    return Elementwise(both if writes else lambda *x: both(*x)[0], m.type, (m.type,) * count, reads, writes)
+    return Elementwise(
+        both if writes else lambda *x: both(*x)[0], m.type, (m.type,) * count, reads, writes
+    )
 
 
-def _add_carry(a: np.ndarray, b: np.ndarray, carry: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _add_carry(
+    a: np.ndarray, b: np.ndarray, carry: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     unsigned = np.dtype(f"u{a.itemsize}")
     ua, ub = a.view(unsigned), b.view(unsigned)
     total = ua + ub
@@ -70,7 +76,9 @@ def _add_carry(a: np.ndarray, b: np.ndarray, carry: np.ndarray | None) -> tuple[
     return total.view(a.dtype), out
 
 
-def _sub_borrow(a: np.ndarray, b: np.ndarray, borrow: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _sub_borrow(
+    a: np.ndarray, b: np.ndarray, borrow: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     unsigned = np.dtype(f"u{a.itemsize}")
     ua, ub = a.view(unsigned), b.view(unsigned)
     out = ua < ub
@@ -82,8 +90,8 @@ def _sub_borrow(a: np.ndarray, b: np.ndarray, borrow: np.ndarray | None) -> tupl
 
 
 def _sums(opcode: str, plain: Compute, carrying: Compute) -> None:
-    """add and sub: `.sat` clamps s32; `.cc` writes the carry or borrow (PTX ISA 9.7.1.1, 9.7.1.2, 9.7.2.1, 9.7.2.3).
-    addc and subc read it, too (9.7.2.2, 9.7.2.4)."""
+    """add and sub: `.sat` clamps s32; `.cc` writes the carry or borrow (PTX ISA 9.7.1.1, 9.7.1.2,
+    9.7.2.1, 9.7.2.3). addc and subc read it, too (9.7.2.2, 9.7.2.4)."""
 
     def build(m: Modifiers) -> Elementwise:
         if "cc" in m.left:
@@ -108,11 +116,15 @@ def mul(m: Modifiers) -> Elementwise:
 
 @elementwise("mad", INTEGERS)
 def mad(m: Modifiers) -> Elementwise:
-    """mad: d = a * b + c; with `.cc` carries out; `.hi.sat` clamps s32 (PTX ISA 9.7.1.4, 9.7.2.5)."""
+    """mad: d = a * b + c; with `.cc` carries out; `.hi.sat` clamps s32 (PTX ISA 9.7.1.4,
+    9.7.2.5).
+    """
     t = m.type
     multiply, result = product(m, t)
     if "cc" in m.left:
-        return _carrying(m, lambda a, b, c, carry: _add_carry(multiply(a, b), c, carry), 3, reads=False)
+        return _carrying(
+            m, lambda a, b, c, carry: _add_carry(multiply(a, b), c, carry), 3, reads=False
+        )
     finish = clamped(np.add) if m.flag("sat") else np.add
     return Elementwise(lambda a, b, c: finish(multiply(a, b), c), result, (t, t, result))
 
@@ -127,7 +139,11 @@ def madc(m: Modifiers) -> Elementwise:
 def _low24(x: np.ndarray) -> np.ndarray:
     """The low 24 bits, sign- or zero-extended to 64."""
     shift = 40
-    return (x.astype(np.int64) << shift) >> shift if x.dtype.kind == "i" else x.astype(np.int64) & 0xFFFFFF
+    return (
+        (x.astype(np.int64) << shift) >> shift
+        if x.dtype.kind == "i"
+        else x.astype(np.int64) & 0xFFFFFF
+    )
 
 
 def _product24(m: Modifiers, t: Type) -> Compute:
@@ -152,16 +168,21 @@ def mad24(m: Modifiers) -> Elementwise:
     return Elementwise(lambda a, b, c: finish(multiply(a, b), c), t, (t, t, t))
 
 
-same_type("sad", INTEGERS, lambda a, b, c: c + np.where(a < b, b - a, a - b), 3)  # c + |a - b| (PTX ISA 9.7.1.7)
+# c + |a - b| (PTX ISA 9.7.1.7)
+same_type("sad", INTEGERS, lambda a, b, c: c + np.where(a < b, b - a, a - b), 3)
 
 
 def quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Division that truncates. By zero the result is unspecified in PTX; the hardware's sequence gives all ones."""
+    """Division that truncates.
+
+    By zero the result is unspecified in PTX; the hardware's sequence gives all ones.
+    """
     zero = b == 0
     if a.dtype.kind == "u":
         return np.where(zero, ~a.dtype.type(0), a // np.where(zero, a.dtype.type(1), b))
     unsigned = np.dtype(f"u{a.itemsize}")
-    ua, ub = np.abs(a).view(unsigned), np.abs(b).view(unsigned)  # |least| is 2^(n-1) as an unsigned number
+    # |least| is 2^(n-1) as an unsigned number
+    ua, ub = np.abs(a).view(unsigned), np.abs(b).view(unsigned)
     q = (ua // np.where(zero, unsigned.type(1), ub)).view(a.dtype)
     return np.where(zero, a.dtype.type(-1), np.where((a < 0) != (b < 0), -q, q))
 
@@ -173,11 +194,15 @@ same_type("neg", ("s16", "s32", "s64"), np.negative, 1)  # 9.7.1.11
 
 
 def _extreme(opcode: str, choose: Compute) -> None:
-    """min and max: the lesser or the greater; `.relu` then clamps at 0 (PTX ISA 9.7.1.12, 9.7.1.13)."""
+    """min and max: the lesser or the greater; `.relu` then clamps at 0 (PTX ISA 9.7.1.12,
+    9.7.1.13).
+    """
 
     def build(m: Modifiers) -> Elementwise:
         t = m.type
-        compute = (lambda a, b: np.maximum(choose(a, b), t.dtype.type(0))) if m.flag("relu") else choose
+        compute = (
+            (lambda a, b: np.maximum(choose(a, b), t.dtype.type(0))) if m.flag("relu") else choose
+        )
         return Elementwise(compute, t, (t, t))
 
     elementwise(opcode, INTEGERS)(build)
@@ -189,7 +214,9 @@ _extreme("max", np.maximum)
 
 def _pairs(name: str, operation: Compute) -> None:
     def build(m: Modifiers) -> Elementwise:
-        """add, min and max of two 16-bit integers, `.relu` with them (PTX ISA 9.7.1.1, 9.7.1.12, 9.7.1.13)."""
+        """add, min and max of two 16-bit integers, `.relu` with them (PTX ISA 9.7.1.1, 9.7.1.12,
+        9.7.1.13).
+        """
         kind = m.one_of(("s16x2", "u16x2"))
         if kind is None:
             m.reject("this type")
@@ -197,7 +224,9 @@ def _pairs(name: str, operation: Compute) -> None:
         dtype = np.dtype("i2" if kind[0] == "s" else "u2")
 
         def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-            result = operation(np.ascontiguousarray(a).view(dtype), np.ascontiguousarray(b).view(dtype))
+            result = operation(
+                np.ascontiguousarray(a).view(dtype), np.ascontiguousarray(b).view(dtype)
+            )
             return (np.maximum(result, dtype.type(0)) if relu else result).view(np.uint32)
 
         return Elementwise(compute, TYPES["b32"], (TYPES["b32"],) * 2)
@@ -235,8 +264,8 @@ def clz(m: Modifiers) -> Elementwise:
 
 @elementwise("bfind", WORDS)
 def bfind(m: Modifiers) -> Elementwise:
-    """bfind: position of the highest bit that is not a sign bit, else all ones; `.shiftamt` counts from the top
-    (PTX ISA 9.7.1.16)."""
+    """bfind: position of the highest bit that is not a sign bit, else all ones; `.shiftamt` counts
+    from the top (PTX ISA 9.7.1.16)."""
     t = m.type
     shiftamt = m.flag("shiftamt")
 
@@ -244,14 +273,20 @@ def bfind(m: Modifiers) -> Elementwise:
         unsigned = (np.where(a < 0, ~a, a) if t.signed else a).view(f"u{t.bytes}")
         length = bit_length(unsigned)
         position = length - np.uint32(1)
-        return np.where(length == 0, position, np.uint32(t.bits - 1) - position) if shiftamt else position
+        return (
+            np.where(length == 0, position, np.uint32(t.bits - 1) - position)
+            if shiftamt
+            else position
+        )
 
     return Elementwise(compute, TYPES["u32"], (t,))
 
 
 @elementwise("fns", ("b32",))
 def fns(m: Modifiers) -> Elementwise:
-    """fns: position of the n-th set bit from a base, up or down; all ones where there is none (PTX ISA 9.7.1.17)."""
+    """fns: position of the n-th set bit from a base, up or down; all ones where there is none (PTX
+    ISA 9.7.1.17).
+    """
 
     def one(mask: int, base: int, offset: int) -> int:
         if offset == 0:
@@ -311,7 +346,9 @@ def bfe(m: Modifiers) -> Elementwise:
             return field
         top = np.minimum(position + length - np.uint32(1), np.uint32(t.bits - 1))
         negative = (clamped_shift(np.right_shift, a.view(u), top) & u.type(1)) != 0
-        return np.where(length == 0, u.type(0), np.where(negative, field | ~mask, field)).view(t.dtype)
+        return np.where(length == 0, u.type(0), np.where(negative, field | ~mask, field)).view(
+            t.dtype
+        )
 
     return Elementwise(compute, t, (t, TYPES["u32"], TYPES["u32"]))
 
@@ -321,8 +358,13 @@ def bfi(m: Modifiers) -> Elementwise:
     """bfi: `length` low bits of a put into b at `position` (PTX ISA 9.7.1.20)."""
     t = m.type
 
-    def compute(a: np.ndarray, b: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
-        position, length = position & np.uint32(255), np.minimum(length & np.uint32(255), np.uint32(t.bits))
+    def compute(
+        a: np.ndarray, b: np.ndarray, position: np.ndarray, length: np.ndarray
+    ) -> np.ndarray:
+        position, length = (
+            position & np.uint32(255),
+            np.minimum(length & np.uint32(255), np.uint32(t.bits)),
+        )
         ones = np.full(a.shape, ~t.dtype.type(0))
         mask = clamped_shift(np.left_shift, ~clamped_shift(np.left_shift, ones, length), position)
         return (clamped_shift(np.left_shift, a, position) & mask) | (b & ~mask)
@@ -355,19 +397,26 @@ def szext(m: Modifiers) -> Elementwise:
             b = b & np.uint32(31)
         spare = np.uint32(32) - np.minimum(b, np.uint32(32))
         shifted = clamped_shift(np.left_shift, a, spare)
-        return clamped_shift(np.right_shift, shifted, np.minimum(spare, np.uint32(31))) * (spare < 32)
+        return clamped_shift(np.right_shift, shifted, np.minimum(spare, np.uint32(31))) * (
+            spare < 32
+        )
 
     return Elementwise(compute, t, (t, TYPES["u32"]))
 
 
 def _parts(x: np.ndarray, size: int, signed: bool) -> np.ndarray:
     """The integers of `size` bytes that words hold, [words, integers]."""
-    return np.ascontiguousarray(x).view(f"{'i' if signed else 'u'}{size}").reshape(len(x), -1).astype(np.int64)
+    return (
+        np.ascontiguousarray(x)
+        .view(f"{'i' if signed else 'u'}{size}")
+        .reshape(len(x), -1)
+        .astype(np.int64)
+    )
 
 
 def _dot_product(opcode: str, size: int) -> None:
-    """dp4a, dp2a: c plus the dot product of four bytes, or of two halves of a with two bytes (`.lo` or `.hi`) of b
-    (PTX ISA 9.7.1.23, 9.7.1.24); a and b have types of their own."""
+    """dp4a, dp2a: c plus the dot product of four bytes, or of two halves of a with two bytes (`.lo`
+    or `.hi`) of b (PTX ISA 9.7.1.23, 9.7.1.24); a and b have types of their own."""
 
     def build(m: Modifiers) -> Elementwise:
         ta, tb = m.two_types()

@@ -20,15 +20,17 @@ same_type("cnot", BITS, lambda a: (a == 0).astype(a.dtype), 1)  # 9.7.8.5: 1 whe
 
 @elementwise("lop3", ("b32",))
 def lop3(m: Modifiers) -> Elementwise:
-    """lop3: any function of three bits, by its truth table (PTX ISA 9.7.8.6). `.and` and `.or` with a predicate are
-    not supported."""
+    """lop3: any function of three bits, by its truth table (PTX ISA 9.7.8.6). `.and` and `.or` with
+    a predicate are not supported."""
 
     def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray, table: np.ndarray) -> np.ndarray:
         result = np.zeros(a.shape, np.uint32)
         truth = int(table[0])
         for row in range(8):
             if truth >> row & 1:
-                result = result | ((a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c))
+                result = result | (
+                    (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
+                )
         return result
 
     return Elementwise(compute, B32, (B32, B32, B32, U32))
@@ -36,8 +38,8 @@ def lop3(m: Modifiers) -> Elementwise:
 
 @elementwise("shf", ("b32",))
 def shf(m: Modifiers) -> Elementwise:
-    """shf: funnel shift of the pair b:a; `.l` gives the upper, `.r` the lower word; the amount is clamped at 32 or
-    wraps (PTX ISA 9.7.8.7)."""
+    """shf: funnel shift of the pair b:a; `.l` gives the upper, `.r` the lower word; the amount is
+    clamped at 32 or wraps (PTX ISA 9.7.8.7)."""
     left = m.one_of(("l", "r")) == "l"
     wrap = m.one_of(("wrap", "clamp")) == "wrap"
 
@@ -58,13 +60,17 @@ def shl(m: Modifiers) -> Elementwise:
 
 @elementwise("shr", (*BITS, "u16", "u32", "u64", "s16", "s32", "s64"))
 def shr(m: Modifiers) -> Elementwise:
-    """shr: a >> b; signed types keep the sign; from the width on only the sign is left (PTX ISA 9.7.8.9)."""
+    """shr: a >> b; signed types keep the sign; from the width on only the sign is left (PTX ISA
+    9.7.8.9).
+    """
     return Elementwise(lambda a, b: clamped_shift(np.right_shift, a, b), m.type, (m.type, U32))
 
 
 @elementwise("prmt", ("b32",))
 def prmt(m: Modifiers) -> Elementwise:
-    """prmt: four bytes picked out of the eight of b:a (PTX ISA 9.7.9.7); the modes are selections made of c[1:0]."""
+    """prmt: four bytes picked out of the eight of b:a (PTX ISA 9.7.9.7); the modes are selections
+    made of c[1:0].
+    """
     mode = m.one_of(("f4e", "b4e", "rc8", "ecl", "ecr", "rc16"))
     tables = {
         "f4e": (0x3210, 0x4321, 0x5432, 0x6543),
@@ -82,9 +88,13 @@ def prmt(m: Modifiers) -> Elementwise:
         result = np.zeros(a.shape, np.uint32)
         for place in range(4):
             choice = (c >> np.uint32(4 * place)) & np.uint32(0xF)
-            byte = (pair >> ((choice & np.uint32(7)).astype(np.uint64) * np.uint64(8))).astype(np.uint8)
+            byte = (pair >> ((choice & np.uint32(7)).astype(np.uint64) * np.uint64(8))).astype(
+                np.uint8
+            )
             if not mode:  # the fourth bit of a selector spreads the sign
-                byte = np.where(choice & np.uint32(8), byte.view(np.int8) >> 7, byte.view(np.int8)).view(np.uint8)
+                byte = np.where(
+                    choice & np.uint32(8), byte.view(np.int8) >> 7, byte.view(np.int8)
+                ).view(np.uint8)
             result = result | (byte.astype(np.uint32) << np.uint32(8 * place))
         return result
 

@@ -14,7 +14,18 @@ from ..machine.memory import Access, MixedAccess
 from ..ptx.syntax import Instruction, Vector
 from ..ptx.types import TYPES, Type
 from .needs import Machine
-from .registry import ADDRESS, RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, anything, effect, takes
+from .registry import (
+    ADDRESS,
+    RESULT,
+    RESULTS,
+    VALUE,
+    VALUES,
+    Modifiers,
+    Step,
+    anything,
+    effect,
+    takes,
+)
 
 WARP = 32
 B32 = TYPES["b32"]
@@ -30,15 +41,17 @@ def require_whole_warps(m: Machine, instruction: Instruction) -> None:
         here = m.state.active.reshape(-1, WARP)
         broken = here & ~np.repeat(here.all(axis=1), WARP).reshape(here.shape)
         m.diag.refuse(
-            instruction, broken.reshape(-1), lambda _: f"{instruction.name}: not all threads of the warp are here"
+            instruction,
+            broken.reshape(-1),
+            lambda _: f"{instruction.name}: not all threads of the warp are here",
         )
 
 
 @effect("ldmatrix", takes(RESULTS, ADDRESS))
 def ldmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """ldmatrix: one, two or four 8x8 matrices of 16-bit elements; thread 8i+j gives the address of row j of matrix i;
-    a thread receives elements (lane/4, lane%4*2) and the next, of the transposed matrix with `.trans`
-    (PTX ISA 9.7.14.5.15)."""
+    """ldmatrix: one, two or four 8x8 matrices of 16-bit elements; thread 8i+j gives the address of
+    row j of matrix i; a thread receives elements (lane/4, lane%4*2) and the next, of the transposed
+    matrix with `.trans` (PTX ISA 9.7.14.5.15)."""
     access, count, trans = matrix_access(m, instruction, modifiers)
     writers = [m.operands.writer(item, B32) for item in _items(instruction.operands[0])]
 
@@ -50,7 +63,9 @@ def ldmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step
         if trans:
             elements = matrices.view(np.uint16).reshape(warps, count, 8, 8).transpose(0, 1, 3, 2)
             matrices = np.ascontiguousarray(elements).view(np.uint32)
-        values = np.ascontiguousarray(matrices.reshape(warps, count, WARP).transpose(1, 0, 2)).reshape(count, -1)
+        values = np.ascontiguousarray(
+            matrices.reshape(warps, count, WARP).transpose(1, 0, 2)
+        ).reshape(count, -1)
         if warps == m.state.warps:
             for write, value in zip(writers, values, strict=True):
                 write(value)
@@ -67,8 +82,8 @@ def ldmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step
 def matrix_access(
     m: Machine, instruction: Instruction, modifiers: Modifiers
 ) -> tuple[Callable[[], Access | MixedAccess], int, bool]:
-    """What makes the access to memory of an ldmatrix or stmatrix; how many matrices there are, and whether they are
-    transposed."""
+    """What makes the access to memory of an ldmatrix or stmatrix; how many matrices there are, and
+    whether they are transposed."""
     modifiers.drop(("sync", "aligned"))
     if not modifiers.flag("m8n8"):
         modifiers.reject("a shape other than m8n8")
@@ -79,7 +94,9 @@ def matrix_access(
     address, registers = instruction.operands if stores else instruction.operands[::-1]
     place = m.operands.address(address, space)
     if len(_items(registers)) != count:
-        raise PtxError(f"{instruction.where}: {instruction.name} with {len(_items(registers))} registers")
+        raise PtxError(
+            f"{instruction.where}: {instruction.name} with {len(_items(registers))} registers"
+        )
     row_givers = np.arange(WARP) < 8 * count
 
     def access() -> Access | MixedAccess:
@@ -100,7 +117,11 @@ def stmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step
     def step() -> None:
         here = slice(None) if m.state.active is None else m.state.active
         access = make_access()
-        values = np.stack([read()[here] for read in readers]).reshape(count, -1, 8, 4).transpose(1, 0, 2, 3)
+        values = (
+            np.stack([read()[here] for read in readers])
+            .reshape(count, -1, 8, 4)
+            .transpose(1, 0, 2, 3)
+        )
         matrices = np.ascontiguousarray(values)  # [warps, count, rows, words]
         if trans:
             elements = matrices.view(np.uint16).transpose(0, 1, 3, 2)
@@ -117,9 +138,14 @@ def stmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step
 
 @effect("movmatrix", takes(RESULT, VALUE))
 def movmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """movmatrix: transpose an 8x8 matrix of 16-bit elements across the warp (PTX ISA 9.7.14.5.17)."""
+    """movmatrix: transpose an 8x8 matrix of 16-bit elements across the warp (PTX ISA
+    9.7.14.5.17).
+    """
     modifiers.drop(("sync", "aligned", "m8n8", "trans"))
-    read, write = m.operands.reader(instruction.operands[1], B32), m.operands.writer(instruction.operands[0], B32)
+    read, write = (
+        m.operands.reader(instruction.operands[1], B32),
+        m.operands.writer(instruction.operands[0], B32),
+    )
 
     def step() -> None:
         require_whole_warps(m, instruction)
@@ -129,7 +155,8 @@ def movmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
     return step
 
 
-INTEGERS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}  # bits of an element, of these and of all types
+# bits of an element, of these and of all types
+INTEGERS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
 ELEMENTS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "e4m3": 8, "e5m2": 8, **INTEGERS}
 # rows of A and bits along k (a row of A in 4, 8 or 16 words), for each kind of element
 SHAPES = {
@@ -156,17 +183,23 @@ def elements(words: np.ndarray, name: str) -> np.ndarray:
         case "e4m3" | "e5m2":
             return floats.unpack_fp8(words.view(np.uint8), name).astype(np.float64)
         case "s8" | "u8" | "s32":
-            return words.view(f"{'u' if name == 'u8' else 'i'}{4 if name == 's32' else 1}").astype(np.int64)
+            return words.view(f"{'u' if name == 'u8' else 'i'}{4 if name == 's32' else 1}").astype(
+                np.int64
+            )
         case "s4" | "u4":
             bytes_ = words.view(np.uint8)
-            nibbles = np.stack([bytes_ & 15, bytes_ >> 4], axis=-1).reshape(*words.shape[:-1], -1).astype(np.int64)
+            nibbles = (
+                np.stack([bytes_ & 15, bytes_ >> 4], axis=-1)
+                .reshape(*words.shape[:-1], -1)
+                .astype(np.int64)
+            )
             return np.where(nibbles > 7, nibbles - 16, nibbles) if name == "s4" else nibbles
     return np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little").astype(np.int64)
 
 
 def results(sums: np.ndarray, name: str, saturates: bool = False) -> np.ndarray:
-    """Sums [elements, ...] in float64 or int64 as a matrix instruction rounds them [registers, ...]; those of s32 wrap,
-    or stop at the ends."""
+    """Sums [elements, ...] in float64 or int64 as a matrix instruction rounds them [registers,
+    ...]; those of s32 wrap, or stop at the ends."""
     if name == "f16":
         packed = floats.pack(sums, "f16")
         return floats.joined(packed[::2], packed[1::2])
@@ -177,8 +210,9 @@ def results(sums: np.ndarray, name: str, saturates: bool = False) -> np.ndarray:
 
 
 def rows_of_words(registers: list[np.ndarray], height: int) -> np.ndarray:
-    """A fragment as [warps, rows, words]: thread lane holds, of row lane/4 and those 8 further, word lane%4, then of
-    the same rows the word 4 further, and so on (PTX ISA 9.7.14.5, figures of matrix fragments; B by columns)."""
+    """A fragment as [warps, rows, words]: thread lane holds, of row lane/4 and those 8 further,
+    word lane%4, then of the same rows the word 4 further, and so on (PTX ISA 9.7.14.5, figures of
+    matrix fragments; B by columns)."""
     halves = height // 8
     parts = [x.reshape(-1, 8, 4) for x in registers]
     columns = [np.concatenate(parts[i : i + halves], axis=1) for i in range(0, len(parts), halves)]
@@ -189,14 +223,17 @@ def rows_of_words(registers: list[np.ndarray], height: int) -> np.ndarray:
 def mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """mma.sync: D = A B + C of a warp (PTX ISA 9.7.14.5.14).
 
-    Of floats as Hopper's tensor cores do it (tensor_cores.py); of f64 summed and rounded once. Of a tf32 operand the
-    upper 19 bits count. Sums of integers wrap, or with .satfinite stop at the ends.
+    Of floats as Hopper's tensor cores do it (tensor_cores.py); of f64 summed and rounded once. Of a
+    tf32 operand the upper 19 bits count. Sums of integers wrap, or with .satfinite stop at the
+    ends.
     """
     return mma_together(m, [instruction], modifiers)
 
 
 def mma_together(m: Machine, group: Sequence[Instruction], modifiers: Modifiers) -> Step:
-    """Several mma.sync of one form, none of which reads or writes what another writes: as one of more warps."""
+    """Several mma.sync of one form, none of which reads or writes what another writes: as one of
+    more warps.
+    """
     instruction, numbers = group[0], len(group)
     modifiers.drop(("sync", "aligned"))
     shape = modifiers.one_of({s for shapes in SHAPES.values() for s in shapes})
@@ -214,7 +251,9 @@ def mma_together(m: Machine, group: Sequence[Instruction], modifiers: Modifiers)
     fits = a_type in known and b_type in known
     sums = ("s32",) if a_type in INTEGERS else ("f64",) if a_type == "f64" else ("f16", "f32")
     same = a_type == b_type or ELEMENTS.get(a_type) == ELEMENTS.get(b_type) != 16
-    if not (fits and same and d_type in sums and c_type in sums) or (a_type == "b1") != (combine is not None):
+    if not (fits and same and d_type in sums and c_type in sums) or (a_type == "b1") != (
+        combine is not None
+    ):
         modifiers.reject("this shape and types")
     height, depth = int(shape[1:].split("n")[0]), int(shape.split("k")[1])
     groups = depth * ELEMENTS[a_type] // max(ELEMENTS[a_type], 32) // 4
@@ -224,7 +263,9 @@ def mma_together(m: Machine, group: Sequence[Instruction], modifiers: Modifiers)
         for t, count in ((d_type, 0), (None, height // 8 * groups), (None, groups), (c_type, 0))
     )
     if tuple(map(len, (d, a, b, c))) != wanted:
-        raise PtxError(f"{instruction.where}: {instruction.name} with {len(d)}, {len(a)}, {len(b)}, {len(c)} registers")
+        raise PtxError(
+            f"{instruction.where}: {instruction.name} with {len(d)}, {len(a)}, {len(b)}, {len(c)} registers"
+        )
     word = TYPES["b64"] if a_type == "f64" else B32
     held = {"f16": B32}
     fragments = [[_items(o) for o in each.operands] for each in group]
@@ -233,8 +274,15 @@ def mma_together(m: Machine, group: Sequence[Instruction], modifiers: Modifiers)
         columns = zip(*(each[operand] for each in fragments), strict=True)
         return [_joined([m.operands.reader(x, t) for x in column]) for column in columns]
 
-    read_a, read_b, read_c = readers(1, word), readers(2, word), readers(3, held.get(c_type) or TYPES[c_type])
-    writers = [[m.operands.writer(x, held.get(d_type) or TYPES[d_type]) for x in each] for each, *_ in fragments]
+    read_a, read_b, read_c = (
+        readers(1, word),
+        readers(2, word),
+        readers(3, held.get(c_type) or TYPES[c_type]),
+    )
+    writers = [
+        [m.operands.writer(x, held.get(d_type) or TYPES[d_type]) for x in each]
+        for each, *_ in fragments
+    ]
 
     def product(c: np.ndarray) -> np.ndarray:
         left = elements(rows_of_words([read() for read in read_a], height), a_type)
@@ -251,7 +299,11 @@ def mma_together(m: Machine, group: Sequence[Instruction], modifiers: Modifiers)
         # D: rows lane/4 and, of 16, 8 further; columns lane%4*2 and the next
         c = np.stack(_accumulators(read_c, c_type)).reshape(height // 8, 2, -1, 8, 4)
         whole = product(c.transpose(2, 0, 3, 4, 1).reshape(-1, height, 8))
-        parts = whole.reshape(-1, height // 8, 8, 4, 2).transpose(1, 4, 0, 2, 3).reshape(height // 4, -1)
+        parts = (
+            whole.reshape(-1, height // 8, 8, 4, 2)
+            .transpose(1, 4, 0, 2, 3)
+            .reshape(height // 4, -1)
+        )
         total = results(parts, d_type, saturate)
         for number, into in enumerate(writers):
             own = slice(number * m.state.lanes, (number + 1) * m.state.lanes)

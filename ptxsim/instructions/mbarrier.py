@@ -33,17 +33,28 @@ ACTIONS = (
 )
 
 
-def objects_at(m: Machine, place: Place, instruction: Instruction, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the addresses of the active threads' mbarriers in the batch's shared memory, and the lanes."""
-    access = m.memory.access(place, 8, instruction, kind, observed=False)  # no load or store on hardware
+def objects_at(
+    m: Machine, place: Place, instruction: Instruction, kind: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the addresses of the active threads' mbarriers in the batch's shared memory, and the
+    lanes.
+    """
+    # no load or store on hardware
+    access = m.memory.access(place, 8, instruction, kind, observed=False)
     lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
     if isinstance(access, MixedAccess) or not access.space.is_shared:
-        raise m.diag.fault(instruction, f"{instruction.name}: an mbarrier that is not in shared memory", int(lanes[0]))
+        raise m.diag.fault(
+            instruction,
+            f"{instruction.name}: an mbarrier that is not in shared memory",
+            int(lanes[0]),
+        )
     return access.flat(), lanes
 
 
 def _shared_address(m: Machine, operand: Any, modifiers: Modifiers) -> Place:
-    """Space, slot and offset of an object's address; one without a space is generic, and in shared memory, too."""
+    """Space, slot and offset of an object's address; one without a space is generic, and in shared
+    memory, too.
+    """
     space = modifiers.one_of(("shared::cta", "shared::cluster", "shared"), "generic")
     return m.operands.address(operand, space.removesuffix("::cta"))
 
@@ -59,7 +70,9 @@ def _shared_address(m: Machine, operand: Any, modifiers: Modifiers) -> Place:
     takes(ADDRESS, VALUE),
 )
 def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
-    """mbarrier: init, inval, expect_tx, complete_tx, arrive, arrive_drop, test_wait, try_wait, pending_count."""
+    """mbarrier: init, inval, expect_tx, complete_tx, arrive, arrive_drop, test_wait, try_wait,
+    pending_count.
+    """
     action = modifiers.one_of(ACTIONS) or modifiers.reject("this operation")
     arrives = action in ("arrive", "arrive_drop")
     parity = modifiers.flag("parity")
@@ -77,11 +90,15 @@ def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
             return after
 
         return pending
-    result = operands.pop(0) if action in ("arrive", "arrive_drop", "test_wait", "try_wait") else None
+    result = (
+        operands.pop(0) if action in ("arrive", "arrive_drop", "test_wait", "try_wait") else None
+    )
     place = _shared_address(m, operands.pop(0), modifiers)
     if action in ("test_wait", "try_wait"):
         token = m.operands.reader(operands[0], U32 if parity else B64)
-        return _wait(m, instruction, action == "try_wait", m.operands.writer(result, PRED), place, token)
+        return _wait(
+            m, instruction, action == "try_wait", m.operands.writer(result, PRED), place, token
+        )
     number = m.operands.reader(operands[0] if operands else Immediate(1), U32)
     sign = 1 if expects else -1 if action == "complete_tx" else 0  # of the bytes that are to come
     write = m.operands.lane_writer(result, B64) if result is not None else None
@@ -112,11 +129,17 @@ def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
                 state.pending -= arrivals
                 state.expected -= arrivals if action == "arrive_drop" else 0
                 if no_complete and state.pending == 0:
-                    raise m.diag.fault(instruction, "mbarrier: .noComplete, but this ends the phase", int(lanes[index]))
+                    raise m.diag.fault(
+                        instruction,
+                        "mbarrier: .noComplete, but this ends the phase",
+                        int(lanes[index]),
+                    )
 
         if arrives:
             m.phases.arrive(objects, lanes, relaxed)
-            m.phases.note_arrivals(instruction, objects, np.ones_like(values) if expects else values)
+            m.phases.note_arrivals(
+                instruction, objects, np.ones_like(values) if expects else values
+            )
         if action == "arrive" and not expects and not no_complete:
             before = m.phases.count_down(instruction, objects, lanes, values)
         else:
@@ -129,7 +152,12 @@ def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
 
 
 def _wait(
-    m: Machine, instruction: Instruction, parks: bool, write: Write, place: Place, read: Callable[[], np.ndarray]
+    m: Machine,
+    instruction: Instruction,
+    parks: bool,
+    write: Write,
+    place: Place,
+    read: Callable[[], np.ndarray],
 ) -> Control:
     """test_wait returns whether a phase is over; try_wait (`parks`) returns once it is."""
     after = instruction.pc + 1
@@ -137,7 +165,10 @@ def _wait(
     def step(active: np.ndarray) -> int | None:
         objects, lanes = objects_at(m, place, instruction, "ld_ordered")
         wanted = (read()[lanes] & read().dtype.type(1)).astype(np.uint64)
-        all_objects, all_wanted = np.zeros(m.state.lanes, np.int64), np.zeros(m.state.lanes, np.uint64)
+        all_objects, all_wanted = (
+            np.zeros(m.state.lanes, np.int64),
+            np.zeros(m.state.lanes, np.uint64),
+        )
         all_objects[lanes], all_wanted[lanes] = objects, wanted
         if parks:
             return m.phases.wait(instruction, active, all_objects, all_wanted, write)
@@ -151,7 +182,9 @@ def _wait(
     return step
 
 
-def _land(m: Machine, instruction: Instruction, at: int, here: np.ndarray, copies: tuple[Copy, ...]) -> None:
+def _land(
+    m: Machine, instruction: Instruction, at: int, here: np.ndarray, copies: tuple[Copy, ...]
+) -> None:
     """Copies of some lanes are done, and arrive."""
     m.copies.land(copies, here)
     m.phases.arrive(np.full(len(here), at), here)
@@ -159,7 +192,9 @@ def _land(m: Machine, instruction: Instruction, at: int, here: np.ndarray, copie
 
 
 def signal_by_copies(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """cp.async.mbarrier.arrive: the thread's cp.async so far, once done, arrive at an object (PTX ISA 9.7.13.15.18)."""
+    """cp.async.mbarrier.arrive: the thread's cp.async so far, once done, arrive at an object (PTX
+    ISA 9.7.13.15.18).
+    """
     if not modifiers.flag("arrive"):
         modifiers.reject("this operation")
     counted = modifiers.flag("noinc")
@@ -170,7 +205,8 @@ def signal_by_copies(m: Machine, instruction: Instruction, modifiers: Modifiers)
         objects, lanes = objects_at(m, place, instruction, "atom")
 
         if not counted:
-            m.phases.count_down(instruction, objects, lanes, np.full(len(lanes), -1))  # one more is to come
+            # one more is to come
+            m.phases.count_down(instruction, objects, lanes, np.full(len(lanes), -1))
         for at in np.unique(objects).tolist():
             here = lanes[objects == at]
 

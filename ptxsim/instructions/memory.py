@@ -1,4 +1,6 @@
-"""Loads, stores, prefetches and atomic operations (PTX ISA 9.7.9.8 to 9.7.9.18, 9.7.13.5, 9.7.13.6)."""
+"""Loads, stores, prefetches and atomic operations (PTX ISA 9.7.9.8 to 9.7.9.18, 9.7.13.5,
+9.7.13.6).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::", "L2::", "nc", "level:
 
 
 def parse_access(m: Modifiers) -> tuple[str, int, Type, bool]:
-    """Modifiers common to loads and stores: space, vector length, type, and whether it is ordered with others."""
+    """Modifiers common to loads and stores: space, vector length, type, and whether it is ordered
+    with others.
+    """
     space = space_of(m)
     order = m.one_of(ORDER, "weak")
     m.one_of(SCOPES)
@@ -57,7 +61,9 @@ def parse_access(m: Modifiers) -> tuple[str, int, Type, bool]:
 
 
 def space_of(m: Modifiers) -> str:
-    """The space that an access names: shared::cluster by itself, else without what comes after the colons."""
+    """The space that an access names: shared::cluster by itself, else without what comes after the
+    colons.
+    """
     space = m.one_of(SPACES, "generic")
     return space if space == "shared::cluster" else space.split("::")[0]
 
@@ -71,10 +77,16 @@ def elements(operand: Any, vector: int, instruction: Instruction) -> tuple[Any, 
 
 @effect("ld", takes(RESULTS, ADDRESS, optional=(VALUE,)))
 def ld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """ld: load from a space, a vector at once (PTX ISA 9.7.9.8); `.nc` and cache hints change nothing (9.7.9.9)."""
+    """ld: load from a space, a vector at once (PTX ISA 9.7.9.8); `.nc` and cache hints change
+    nothing (9.7.9.9).
+    """
     space, vector, t, ordered = parse_access(modifiers)
     destination, address = instruction.operands[:2]
-    if space == "param" and isinstance(address.base, Symbol) and m.operands.symbol_space(address.base) == "param":
+    if (
+        space == "param"
+        and isinstance(address.base, Symbol)
+        and m.operands.symbol_space(address.base) == "param"
+    ):
         return _parameter(m, instruction, vector, t)
     constants = m.origins[instruction.pc] if space == "const" else ()
     place = m.operands.address(address, space)
@@ -88,7 +100,8 @@ def ld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
     def step() -> None:
         access = m.memory.access(place, width, instruction, kind)
-        values = [access.load(size, i) for i, _ in writers]  # before a destination that is the address changes
+        # before a destination that is the address changes
+        values = [access.load(size, i) for i, _ in writers]
         for (_, write), value in zip(writers, values, strict=True):
             write(value, access.lanes)
 
@@ -132,7 +145,9 @@ def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type) -> St
 
 
 def st(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """st: store to a space, a vector at once (PTX ISA 9.7.9.11). `store_async` registers it, with st.async."""
+    """st: store to a space, a vector at once (PTX ISA 9.7.9.11). `store_async` registers it, with
+    st.async.
+    """
     space, vector, t, ordered = parse_access(modifiers)
     address, source = instruction.operands[:2]
     if space == "const" or (space == "param" and m.operands.symbol_space(address.base) == "param"):
@@ -150,7 +165,9 @@ def st(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 
 def blind(m: Machine, instruction: Instruction) -> Step:
-    """A load, store, ldmatrix, stmatrix or wgmma that is checked and passed on to the observers, without its values."""
+    """A load, store, ldmatrix, stmatrix or wgmma that is checked and passed on to the observers,
+    without its values.
+    """
     if instruction.opcode == "wgmma":
         from . import wgmma
 
@@ -180,12 +197,17 @@ def ignored(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 effect("prefetch", takes(ADDRESS))(ignored)  # a hint to a cache (PTX ISA 9.7.9.15)
 effect("prefetchu", takes(ADDRESS))(ignored)  # a hint to the uniform cache (9.7.9.15)
 effect("applypriority", takes(ADDRESS, NUMBER))(ignored)  # a hint to a cache (9.7.9.16)
-effect("discard", takes(ADDRESS, NUMBER))(ignored)  # data may be dropped from L2; here they stay (9.7.9.17)
+# data may be dropped from L2; here they stay (9.7.9.17)
+effect("discard", takes(ADDRESS, NUMBER))(ignored)
 effect("nanosleep", takes(VALUE))(ignored)  # nothing to wait for here (9.7.19.2)
 effect("griddepcontrol", takes())(ignored)  # launches do not overlap here (9.7.13.13)
 
 
-@effect("createpolicy", takes(RESULT, ADDRESS, VALUE, VALUE, when="range"), takes(RESULT, optional=(VALUE, VALUE)))
+@effect(
+    "createpolicy",
+    takes(RESULT, ADDRESS, VALUE, VALUE, when="range"),
+    takes(RESULT, optional=(VALUE, VALUE)),
+)
 def createpolicy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """createpolicy: a cache policy, here the number 0 (PTX ISA 9.7.9.18)."""
     modifiers.left.clear()
@@ -200,11 +222,15 @@ def combination(name: str, t: Type) -> Compute | None:
         stem = t.name.removesuffix("x2")
 
         def total(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-            return floats.pack(floats.unpack(x, stem).astype(np.float64) + floats.unpack(y, stem), stem)
+            return floats.pack(
+                floats.unpack(x, stem).astype(np.float64) + floats.unpack(y, stem), stem
+            )
 
         if not t.name.endswith("x2"):
             return total(old, b)
-        return floats.joined(*(total(x, y) for x, y in zip(floats.halves(old), floats.halves(b), strict=True)))
+        return floats.joined(
+            *(total(x, y) for x, y in zip(floats.halves(old), floats.halves(b), strict=True))
+        )
 
     operations = {
         "add": half_sum if t.name.removesuffix("x2") in ("f16", "bf16") else np.add,
@@ -221,7 +247,9 @@ def combination(name: str, t: Type) -> Compute | None:
     return operations.get(name)
 
 
-def _atomic(m: Machine, modifiers: Modifiers, destination: Any, address: Address, operands: tuple[Any, ...]) -> Step:
+def _atomic(
+    m: Machine, modifiers: Modifiers, destination: Any, address: Address, operands: tuple[Any, ...]
+) -> Step:
     instruction = modifiers.instruction
     modifiers.one_of(ORDER)
     modifiers.one_of(SCOPES)
@@ -238,7 +266,9 @@ def _atomic(m: Machine, modifiers: Modifiers, destination: Any, address: Address
     size = t.bytes
 
     def step() -> None:
-        """Threads that meet at one address take turns, in the order of their numbers; the others go together."""
+        """Threads that meet at one address take turns, in the order of their numbers; the others go
+        together.
+        """
         access = m.memory.access(place, size, instruction, "atom")
         lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
         values = [read()[lanes] for read in readers]
@@ -252,7 +282,9 @@ def _atomic(m: Machine, modifiers: Modifiers, destination: Any, address: Address
     return step
 
 
-def _in_turns(access: Access, size: int, t: Type, update: Compute, values: list[np.ndarray]) -> np.ndarray:
+def _in_turns(
+    access: Access, size: int, t: Type, update: Compute, values: list[np.ndarray]
+) -> np.ndarray:
     index = access.flat() >> (size.bit_length() - 1)
     view = access.space.views[size]
     order = np.argsort(index, kind="stable")
@@ -266,7 +298,9 @@ def _in_turns(access: Access, size: int, t: Type, update: Compute, values: list[
         old = view[index[lanes]]
         before[lanes] = old
         new = update(old.view(t.dtype), *(v[lanes] for v in values))
-        view[index[lanes]] = floats.canonical_bits(new) if t.dtype.kind == "f" else new.view(view.dtype)
+        view[index[lanes]] = (
+            floats.canonical_bits(new) if t.dtype.kind == "f" else new.view(view.dtype)
+        )
     return before
 
 
@@ -286,7 +320,10 @@ def red(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 @effect("membar", takes())
 def membar(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """membar: orders memory accesses (PTX ISA 9.7.13.4). Here they are in order; the watch over races learns of it."""
+    """membar: orders memory accesses (PTX ISA 9.7.13.4).
+
+    Here they are in order; the watch over races learns of it.
+    """
     modifiers.left.clear()
     return _fence(m, "cta" not in instruction.modifiers)
 
@@ -297,12 +334,31 @@ def _fence(m: Machine, beyond_block: bool) -> Step:
 
 @effect("fence", takes(ADDRESS, NUMBER, when="acquire proxy"), takes())
 def fence(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """fence: as membar (PTX ISA 9.7.13.4). The watch over races learns of its scope and its proxies."""
+    """fence: as membar (PTX ISA 9.7.13.4).
+
+    The watch over races learns of its scope and its proxies.
+    """
     beyond = not {"gpu", "sys", "cluster"}.isdisjoint(modifiers.left)
     if modifiers.flag("proxy"):
-        to_async = modifiers.flag("async") or modifiers.flag("async::shared::cta") or modifiers.flag("async::global")
+        to_async = (
+            modifiers.flag("async")
+            or modifiers.flag("async::shared::cta")
+            or modifiers.flag("async::global")
+        )
         of_maps = modifiers.flag("tensormap::generic")
-        modifiers.drop(("alias", "async", "global", "shared::", "tensormap::", "acquire", "release", "cta", "gpu"))
+        modifiers.drop(
+            (
+                "alias",
+                "async",
+                "global",
+                "shared::",
+                "tensormap::",
+                "acquire",
+                "release",
+                "cta",
+                "gpu",
+            )
+        )
         modifiers.drop(("sc", "acq_rel", "sys", "cluster"))
         if of_maps:
             return _map_fence(m, instruction)

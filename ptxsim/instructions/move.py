@@ -17,7 +17,8 @@ U64 = np.uint64
 
 @effect("mov", takes(RESULTS, VALUES))
 def mov(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """mov: copy a register, constant, special register or address; pack or unpack a vector (PTX ISA 9.7.9.3, 9.7.9.4).
+    """mov: copy a register, constant, special register or address; pack or unpack a vector (PTX ISA
+    9.7.9.3, 9.7.9.4).
 
     The array moves as it is: a move keeps bits, and which array they are in does not matter.
     """
@@ -31,7 +32,9 @@ def mov(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         write = m.operands.writer(destination, TYPES["b64" if t.bits == 64 else "b32"])
         return lambda: write(clock_value(m, source.name))
     slot = m.operands.operand_slot(source, t)
-    if isinstance(source, Symbol) or (isinstance(source, (Special, Immediate)) and t.bits != destination.type.bits):
+    if isinstance(source, Symbol) or (
+        isinstance(source, (Special, Immediate)) and t.bits != destination.type.bits
+    ):
         read, write = m.operands.reader(source, t), m.operands.writer(destination, t)
         return lambda: write(read())
     write, registers = m.operands.writer(destination, t), m.state.registers
@@ -42,7 +45,9 @@ def _part(instruction: Instruction, t: Type, vector: Vector) -> Type:
     """The type of one of a vector's elements."""
     count = len(vector.items)
     if count not in (2, 4, 8) or t.bits // count < 8:
-        raise PtxError(f"{instruction.where}: {instruction.name} does not take a vector of {count} elements")
+        raise PtxError(
+            f"{instruction.where}: {instruction.name} does not take a vector of {count} elements"
+        )
     return TYPES[f"b{t.bits // count}"]
 
 
@@ -69,7 +74,11 @@ def _unpack(m: Machine, instruction: Instruction, t: Type) -> Step:
     part = _part(instruction, t, destination)
     read = m.operands.reader(source, TYPES[f"b{t.bits}"])
     wide, narrow = STORAGE[t.bits], STORAGE[part.bits]
-    writers = [(i, m.operands.writer(item, part)) for i, item in enumerate(destination.items) if item is not None]
+    writers = [
+        (i, m.operands.writer(item, part))
+        for i, item in enumerate(destination.items)
+        if item is not None
+    ]
 
     def step() -> None:
         value = read()
@@ -89,7 +98,10 @@ def cvta(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     if space is None:
         raise PtxError(f"{instruction.where}: {instruction.name} does not name a space")
     base = BASES.get(space.removesuffix("::cta"), 0)
-    read, write = m.operands.reader(instruction.operands[1], t), m.operands.writer(instruction.operands[0], t)
+    read, write = (
+        m.operands.reader(instruction.operands[1], t),
+        m.operands.writer(instruction.operands[0], t),
+    )
     if base == 0:
         return lambda: write(read())
     shift = t.dtype.type(base & (2**t.bits - 1))
@@ -99,7 +111,9 @@ def cvta(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 @effect("isspacep", takes(RESULT, VALUE))
 def isspacep(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """isspacep: whether a generic address lies in a space's window (PTX ISA 9.7.9.19)."""
-    space = modifiers.one_of(("global", "const", "shared", "local", "param", "shared::cta", "shared::cluster"))
+    space = modifiers.one_of(
+        ("global", "const", "shared", "local", "param", "shared::cta", "shared::cluster")
+    )
     if space is None:
         modifiers.reject("this space")
     modifiers.drop(("entry",))

@@ -1,14 +1,16 @@
 """Where the semantics of instructions are registered: one place each, by opcode and type.
 
-Most instructions work on each thread by itself. Such a one is a function that reads the modifiers and returns an
-`Elementwise`: the operation on whole arrays, one element a thread, with the types of its operands:
+Most instructions work on each thread by itself. Such a one is a function that reads the modifiers
+and returns an `Elementwise`: the operation on whole arrays, one element a thread, with the types of
+its operands:
 
     @elementwise("and", BITS)
     def and_(m: Modifiers) -> Elementwise:
         return Elementwise(np.bitwise_and, m.type, (m.type, m.type))
 
-The rest (memory, warps, barriers, control) are functions of the machine that return a step: see `effect`, `control`.
-They state the kinds of their operands where they are registered, and linking checks them:
+The rest (memory, warps, barriers, control) are functions of the machine that return a step: see
+`effect`, `control`. They state the kinds of their operands where they are registered, and linking
+checks them:
 
     @effect("ld", takes(RESULTS, ADDRESS, optional=(VALUE,)))
     def ld(m, instruction, modifiers): ...
@@ -58,14 +60,24 @@ NOTHING = type(None)  # `_`
 VALUE = Kind("a register, constant or name", (Register, Immediate, Special, Symbol, Negated))
 RESULT = Kind("a register or _", (Register, NOTHING))
 PAIR = Kind("a register, _ or a pair p|q", (Register, NOTHING, Pair))
-NUMBER = Kind("a whole number from 0 on", (Immediate,), lambda o: isinstance(o.value, int) and 0 <= o.value < 1 << 32)
+NUMBER = Kind(
+    "a whole number from 0 on",
+    (Immediate,),
+    lambda o: isinstance(o.value, int) and 0 <= o.value < 1 << 32,
+)
 ADDRESS = Kind("an address [base+offset]", (Address,), lambda o: o.index is None)
-TEXEL = Kind("an address [texture, {x}]", (Address,), lambda o: o.index is not None and o.base is not None)
+TEXEL = Kind(
+    "an address [texture, {x}]", (Address,), lambda o: o.index is not None and o.base is not None
+)
 BOX = Kind("an address [tensor map, {coordinates}]", (Address,), TEXEL.holds)
 LABEL = Kind("a label", (Label,))
 LABELS = Kind("a label of a table", (tuple,))
-RESULT_VECTOR = Kind("a vector of registers", (Vector,), lambda o: o.items and all(map(RESULT.allows, o.items)))
-VALUE_VECTOR = Kind("a vector of registers", (Vector,), lambda o: o.items and all(map(VALUE.allows, o.items)))
+RESULT_VECTOR = Kind(
+    "a vector of registers", (Vector,), lambda o: o.items and all(map(RESULT.allows, o.items))
+)
+VALUE_VECTOR = Kind(
+    "a vector of registers", (Vector,), lambda o: o.items and all(map(VALUE.allows, o.items))
+)
 RESULTS = Kind(
     "a register, _ or a vector of them",
     (Register, NOTHING, Vector),
@@ -86,8 +98,8 @@ ARGUMENTS = Kind(
 
 @dataclass(frozen=True)
 class Form:
-    """The operands that an instruction takes where all the modifiers `when` are there. `kinds` None: any, since its
-    builder refuses it."""
+    """The operands that an instruction takes where all the modifiers `when` are there. `kinds`
+    None: any, since its builder refuses it."""
 
     kinds: tuple[Kind, ...] | None
     least: int
@@ -112,8 +124,9 @@ Compute = Callable[..., Any]  # arrays to an array, or to a tuple of them
 class Elementwise:
     """An instruction that acts on each thread separately.
 
-    `compute` takes an array for each source and returns one (a tuple for several destinations), in the NumPy types
-    of `sources` and `result`. `carry` says that the carry flag is read (a last argument), written (a last result).
+    `compute` takes an array for each source and returns one (a tuple for several destinations), in
+    the NumPy types of `sources` and `result`. `carry` says that the carry flag is read (a last
+    argument), written (a last result).
     """
 
     compute: Compute
@@ -124,7 +137,10 @@ class Elementwise:
 
 
 class Modifiers:
-    """The modifiers of an instruction. What is not taken by name is an error: nothing is skipped in silence."""
+    """The modifiers of an instruction.
+
+    What is not taken by name is an error: nothing is skipped in silence.
+    """
 
     def __init__(self, instruction: Instruction) -> None:
         self.instruction = instruction
@@ -163,19 +179,24 @@ class Modifiers:
 
     def drop(self, prefixes: Iterable[str]) -> None:
         """Take modifiers that change nothing here, for instance cache hints."""
-        self.left = [name for name in self.left if not any(name.startswith(prefix) for prefix in prefixes)]
+        self.left = [
+            name for name in self.left if not any(name.startswith(prefix) for prefix in prefixes)
+        ]
 
     def done(self) -> None:
         if self.left:
             self.reject(f"modifier .{self.left[0]}")
 
     def reject(self, what: str) -> NoReturn:
-        raise PtxError(f"{self.instruction.where}: {what} of {self.instruction.name} is not supported")
+        raise PtxError(
+            f"{self.instruction.where}: {what} of {self.instruction.name} is not supported"
+        )
 
 
 Build = Callable[[Modifiers], Elementwise]
 Step = Callable[[], object]  # for the active threads; what it gives is not used
-Control = Callable[[np.ndarray], int | None]  # the mask of active threads to the place where they all go on
+# the mask of active threads to the place where they all go on
+Control = Callable[[np.ndarray], int | None]
 Built = TypeVar("Built", Step, Control)
 Builder = Callable[[Machine, Instruction, Modifiers], Built]
 
@@ -186,21 +207,26 @@ OPERANDS: dict[str, tuple[Form, ...]] = {}  # by opcode; the first whose modifie
 
 
 def elementwise(opcode: str, types: Iterable[str] | None = None) -> Callable[[Build], Build]:
-    """Register the builder of an `Elementwise` for an opcode, for these types of its last type modifier."""
+    """Register the builder of an `Elementwise` for an opcode, for these types of its last type
+    modifier.
+    """
 
     def register(build: Build) -> Build:
         for name in types or (None,):
             if (opcode, name) in ELEMENTWISE:
                 raise ValueError(f"{opcode}.{name} is registered twice")
             ELEMENTWISE[opcode, name] = build
-        OPERANDS[opcode] = (takes(PAIR, VALUE, optional=(VALUE,) * 4),)  # how many sources: as the `Elementwise` says
+        # how many sources: as the `Elementwise` says
+        OPERANDS[opcode] = (takes(PAIR, VALUE, optional=(VALUE,) * 4),)
         return build
 
     return register
 
 
 def same_type(opcode: str, types: Iterable[str], compute: Compute, count: int) -> None:
-    """Register an operation without modifiers, whose `count` sources and result have the instruction's type."""
+    """Register an operation without modifiers, whose `count` sources and result have the
+    instruction's type.
+    """
     elementwise(opcode, types)(lambda m: Elementwise(compute, m.type, (m.type,) * count))
 
 
@@ -231,8 +257,8 @@ def effect(opcode: str, *forms: Form) -> Callable[[Builder[Step]], Builder[Step]
 def control(opcode: str, *forms: Form) -> Callable[[Builder[Control]], Builder[Control]]:
     """Register the builder of an instruction that decides what comes next.
 
-    Its step takes the mask of active threads and returns the pc at which they all go on, or None after it has put
-    them elsewhere: in the machine's groups, at a barrier, or out of the program.
+    Its step takes the mask of active threads and returns the pc at which they all go on, or None
+    after it has put them elsewhere: in the machine's groups, at a barrier, or out of the program.
     """
     return _registers(CONTROLS, opcode, forms)
 
@@ -249,13 +275,17 @@ def require_operands(instruction: Instruction) -> None:
 
     An opcode that is not known is let through: only what an entry reaches must be."""
     operands, where = instruction.operands, f"PTX line {instruction.ptx_line}"
-    fits = (f for f in OPERANDS.get(instruction.opcode, ()) if f.when.issubset(instruction.modifiers))
+    fits = (
+        f for f in OPERANDS.get(instruction.opcode, ()) if f.when.issubset(instruction.modifiers)
+    )
     form = next(fits, None)
     if form is None or form.kinds is None:
         return
     if not form.least <= len(operands) <= len(form.kinds):
         most = "" if form.least == len(form.kinds) else f" to {len(form.kinds)}"
-        raise PtxError(f"{where}: {instruction.name} takes {form.least}{most} operands, found {len(operands)}")
+        raise PtxError(
+            f"{where}: {instruction.name} takes {form.least}{most} operands, found {len(operands)}"
+        )
     for place, (operand, kind) in enumerate(zip(operands, form.kinds, strict=False), 1):
         if not kind.allows(operand):
             raise PtxError(f"{where}: operand {place} of {instruction.name} must be {kind.words}")

@@ -69,7 +69,9 @@ def special_value(m: Machine, name: str) -> np.ndarray:
 
 
 def clock_value(m: Machine, name: str) -> np.ndarray:
-    """The device's clock, made up (see `Device`): in cycles for %clock and %clock64, in ns for %globaltimer."""
+    """The device's clock, made up (see `Device`): in cycles for %clock and %clock64, in ns for
+    %globaltimer.
+    """
     device = m.launch.device
     now = device.after(m.scheduler.clock())
     value = now if name.startswith("%globaltimer") else device.cycles(now)

@@ -1,7 +1,9 @@
-"""st.async: a store to a block of the cluster that completes bytes on an mbarrier there (PTX ISA, `st.async`).
+"""st.async: a store to a block of the cluster that completes bytes on an mbarrier there (PTX ISA,
+`st.async`).
 
-What is written comes before what those do who see the mbarrier's phase end, and nothing else orders it. So it is a copy
-that lands when somebody waits for the mbarrier. Unlike a bulk copy it needs no proxy fence.
+What is written comes before what those do who see the mbarrier's phase end, and nothing else orders
+it. So it is a copy that lands when somebody waits for the mbarrier. Unlike a bulk copy it needs no
+proxy fence.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from .registry import ADDRESS, VALUE, VALUES, Modifiers, Step, effect, takes
 MOST = 16  # bytes of a thread
 
 
-@effect("st", takes(ADDRESS, VALUES, ADDRESS, when="async"), takes(ADDRESS, VALUES, optional=(VALUE,)))
+@effect(
+    "st", takes(ADDRESS, VALUES, ADDRESS, when="async"), takes(ADDRESS, VALUES, optional=(VALUE,))
+)
 def store(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """st and st.async."""
     return (store_async if modifiers.flag("async") else st)(m, instruction, modifiers)
@@ -38,7 +42,9 @@ def store_async(m: Machine, instruction: Instruction, modifiers: Modifiers) -> S
     if size not in (4, 8) or width > MOST:
         modifiers.reject(f"a store of {vector} times {size} bytes")
     destination, source, bar = instruction.operands
-    place, (_, bar_slot, bar_offset) = (m.operands.address(operand, space) for operand in (destination, bar))
+    place, (_, bar_slot, bar_offset) = (
+        m.operands.address(operand, space) for operand in (destination, bar)
+    )
     bits = TYPES[f"b{t.bits}"]
     readers = [m.operands.reader(item, bits) for item in elements(source, vector, instruction)]
 
@@ -59,7 +65,9 @@ def store_async(m: Machine, instruction: Instruction, modifiers: Modifiers) -> S
         for which in _together(flat, objects):
             to = Pieces(access.space, flat[which], raw[which], lanes[which])
             data = [value[which] for value in values]
-            copy = Copy(instruction, to.lanes, to, data, size, width, NO_GROUP, int(objects[which[0]]))
+            copy = Copy(
+                instruction, to.lanes, to, data, size, width, NO_GROUP, int(objects[which[0]])
+            )
             begin(m, copy, int(objects[which[0]]), int(lanes[which[0]]), width * len(which))
         if m.events.defined.storing is not None:
             m.events.defined.stored(access, instruction)
@@ -68,7 +76,9 @@ def store_async(m: Machine, instruction: Instruction, modifiers: Modifiers) -> S
 
 
 def _together(flat: np.ndarray, objects: np.ndarray) -> Iterator[np.ndarray]:
-    """Which stores are one copy: those that signal one mbarrier; each by itself where some have the same place."""
+    """Which stores are one copy: those that signal one mbarrier; each by itself where some have the
+    same place.
+    """
     if distinct(flat).size < len(flat):
         yield from np.arange(len(flat))[:, None]
         return

@@ -17,9 +17,15 @@ U64 = TYPES["u64"]
 PIECE = 16  # bytes of a map that are accessed at once
 
 
-@effect("tensormap", takes(ADDRESS, ADDRESS, NUMBER, when="cp_fenceproxy"), takes(ADDRESS, VALUE, optional=(VALUE,)))
+@effect(
+    "tensormap",
+    takes(ADDRESS, ADDRESS, NUMBER, when="cp_fenceproxy"),
+    takes(ADDRESS, VALUE, optional=(VALUE,)),
+)
 def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """tensormap.replace: set a field of a map; tensormap.cp_fenceproxy: copy one from shared to global memory."""
+    """tensormap.replace: set a field of a map; tensormap.cp_fenceproxy: copy one from shared to
+    global memory.
+    """
     if modifiers.flag("cp_fenceproxy"):
         return _copy(m, instruction, modifiers)
     field = modifiers.one_of(tensor_maps.FIELDS)
@@ -32,8 +38,12 @@ def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
     place = m.operands.address(address, space)
     ordinal = more.pop(0) if len(more) > 1 else Immediate(0)
     if not isinstance(ordinal, Immediate) or not 0 <= int(ordinal.value) < tensor_maps.MOST_RANK:
-        raise PtxError(f"{instruction.where}: {instruction.name}: the ordinal must be a whole number from 0 to 4")
-    at, size = tensor_maps.field_at(field, int(ordinal.value) if field in tensor_maps.ORDINALS else 0)
+        raise PtxError(
+            f"{instruction.where}: {instruction.name}: the ordinal must be a whole number from 0 to 4"
+        )
+    at, size = tensor_maps.field_at(
+        field, int(ordinal.value) if field in tensor_maps.ORDINALS else 0
+    )
     read = m.operands.reader(more[0], t)
 
     def step() -> None:
@@ -41,7 +51,9 @@ def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
             own = data[start : start + tensor_maps.BYTES]
             number = tensor_maps.decoded(own.tobytes())
             if number is not None and number < len(m.launch.tensor_maps):
-                own[:] = np.frombuffer(tensor_maps.fields_of(m.launch.tensor_maps[number]), np.uint8)
+                own[:] = np.frombuffer(
+                    tensor_maps.fields_of(m.launch.tensor_maps[number]), np.uint8
+                )
             own[: len(tensor_maps.MADE)] = np.frombuffer(tensor_maps.MADE, np.uint8)
             value = int(np.broadcast_to(read(), m.state.lanes)[lane]) & (1 << 8 * size) - 1
             own[at : at + size] = np.frombuffer(value.to_bytes(size, "little"), np.uint8)
@@ -52,24 +64,49 @@ def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
 
 
 def _maps(m: Machine, instruction: Instruction, place: Place) -> list[tuple[np.ndarray, int, int]]:
-    """Where the maps of the active threads lie: an array of bytes, a place in it; and the thread."""
+    """Where the maps of the active threads lie: an array of bytes, a place in it; and the
+    thread.
+    """
     access = m.memory.access(place, PIECE, instruction, "atom", observed=False)
     found = []
     for _, part in access.parts:
         m.memory.require_valid(part, tensor_maps.BYTES, 64, instruction, "atom")
         lanes = np.arange(m.state.lanes) if part.lanes is None else np.asarray(part.lanes)
-        found += [(part.space.data, at, lane) for at, lane in zip(part.flat().tolist(), lanes.tolist(), strict=True)]
+        found += [
+            (part.space.data, at, lane)
+            for at, lane in zip(part.flat().tolist(), lanes.tolist(), strict=True)
+        ]
     return found
 
 
 def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """[to], [from], 128: by one lane of the warp is enough; the fence orders what is not reordered here."""
-    modifiers.drop(("global", "shared::", "tensormap::", "release", "acquire", "cta", "cluster", "gpu", "sys", "sync"))
+    """[to], [from], 128: by one lane of the warp is enough; the fence orders what is not reordered
+    here.
+    """
+    modifiers.drop(
+        (
+            "global",
+            "shared::",
+            "tensormap::",
+            "release",
+            "acquire",
+            "cta",
+            "cluster",
+            "gpu",
+            "sys",
+            "sync",
+        )
+    )
     modifiers.drop(("aligned",))
     destination, source, size = instruction.operands
     if int(size.value) != tensor_maps.BYTES:
-        raise PtxError(f"{instruction.where}: {instruction.name} copies {tensor_maps.BYTES} bytes, not {size.value}")
-    to_place, from_place = m.operands.address(destination, "global"), m.operands.address(source, "shared")
+        raise PtxError(
+            f"{instruction.where}: {instruction.name} copies {tensor_maps.BYTES} bytes, not {size.value}"
+        )
+    to_place, from_place = (
+        m.operands.address(destination, "global"),
+        m.operands.address(source, "shared"),
+    )
 
     def step() -> None:
         taken = _maps(m, instruction, from_place)
@@ -79,6 +116,8 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
             to[place : place + tensor_maps.BYTES] = data[start : start + tensor_maps.BYTES]
             first.setdefault(place, lane)
         for place, lane in first.items():
-            m.events.global_memory.maps.changed(place + GLOBAL_BASE, lane, instruction, released=True)
+            m.events.global_memory.maps.changed(
+                place + GLOBAL_BASE, lane, instruction, released=True
+            )
 
     return step

@@ -1,7 +1,8 @@
-"""Texture fetches and surfaces (PTX ISA 9.7.10, 9.7.11): of linear memory (tex1Dfetch), and of CUDA arrays.
+"""Texture fetches and surfaces (PTX ISA 9.7.10, 9.7.11): of linear memory (tex1Dfetch), and of CUDA
+arrays.
 
-A texture or surface object is a number that a `ptxsim.Texture` or `TextureArray` was given at launch. Of linear memory
-an index outside gives zeros.
+A texture or surface object is a number that a `ptxsim.Texture` or `TextureArray` was given at
+launch. Of linear memory an index outside gives zeros.
 """
 
 from __future__ import annotations
@@ -19,14 +20,24 @@ from .needs import Machine
 from .registry import RESULT_VECTOR, RESULTS, TEXEL, VALUES, Modifiers, Step, effect, takes
 
 S32, U32, U64, F32 = TYPES["s32"], TYPES["u32"], TYPES["u64"], TYPES["f32"]
-GEOMETRIES = {"1d": (1, 0), "2d": (2, 0), "3d": (3, 0), "a1d": (1, 1), "a2d": (2, 1), "cube": (3, 0), "acube": (3, 1)}
+GEOMETRIES = {
+    "1d": (1, 0),
+    "2d": (2, 0),
+    "3d": (3, 0),
+    "a1d": (1, 1),
+    "a2d": (2, 1),
+    "cube": (3, 0),
+    "acube": (3, 1),
+}
 MODES = ("trap", "clamp", "zero")
 
 
 class Objects:
     """The texture or surface objects that the threads of an instruction access, and where."""
 
-    def __init__(self, m: Machine, instruction: Instruction, address: Any, geometry: str, of_floats: bool) -> None:
+    def __init__(
+        self, m: Machine, instruction: Instruction, address: Any, geometry: str, of_floats: bool
+    ) -> None:
         self.m, self.instruction, self.geometry = m, instruction, geometry
         self.handle = m.operands.reader(address.base, U64)
         items = address.index.items if isinstance(address.index, Vector) else (address.index,)
@@ -34,7 +45,10 @@ class Objects:
         if len(items) < dims + layered:
             raise PtxError(f"{instruction.where}: {instruction.name} with {len(items)} coordinates")
         self.read_layer = m.operands.reader(items[0], U32) if layered else None
-        self.readers = [m.operands.reader(item, F32 if of_floats else S32) for item in items[layered : layered + dims]]
+        self.readers = [
+            m.operands.reader(item, F32 if of_floats else S32)
+            for item in items[layered : layered + dims]
+        ]
 
     def handles(self, lanes: np.ndarray) -> np.ndarray:
         return np.broadcast_to(self.handle(), self.m.state.lanes)[lanes]
@@ -42,7 +56,9 @@ class Objects:
     def coordinates(self, lanes: np.ndarray) -> tuple[list[np.ndarray], np.ndarray | None]:
         """Coordinates along x, y and z, and layers, of some lanes."""
         total = self.m.state.lanes
-        layer = None if self.read_layer is None else np.broadcast_to(self.read_layer(), total)[lanes]
+        layer = (
+            None if self.read_layer is None else np.broadcast_to(self.read_layer(), total)[lanes]
+        )
         return [np.broadcast_to(each(), total)[lanes] for each in self.readers], layer
 
     def arrays(self, lanes: np.ndarray) -> Iterator[tuple[TextureArray, np.ndarray]]:
@@ -57,8 +73,14 @@ class Objects:
                 raise self.m.diag.fault(self.instruction, what, lane)
             if isinstance(array, TextureArray) and array.freed:
                 raise self.m.diag.fault(self.instruction, f"{array!r} was freed", lane)
-            if not isinstance(array, TextureArray) or array.cube != cube or (not cube and array.kind != kind):
-                what = f"{self.instruction.name} of {array!r}, which is no texture of {self.geometry}"
+            if (
+                not isinstance(array, TextureArray)
+                or array.cube != cube
+                or (not cube and array.kind != kind)
+            ):
+                what = (
+                    f"{self.instruction.name} of {array!r}, which is no texture of {self.geometry}"
+                )
                 raise self.m.diag.fault(self.instruction, what, int(lanes[0]))
             yield array, here
 
@@ -82,15 +104,23 @@ class Objects:
 
 @effect("tex", takes(RESULT_VECTOR, TEXEL, optional=(VALUES, VALUES)))
 def tex(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """tex: fetch four components (PTX ISA 9.7.10.3); of 1d with an index, out of linear memory or an array."""
+    """tex: fetch four components (PTX ISA 9.7.10.3); of 1d with an index, out of linear memory or
+    an array.
+    """
     geometry = modifiers.one_of(GEOMETRIES)
     level = modifiers.one_of(("level", "grad"))
-    if geometry is None or len(modifiers.types) != 2 or modifiers.types[1].name not in ("s32", "f32"):
+    if (
+        geometry is None
+        or len(modifiers.types) != 2
+        or modifiers.types[1].name not in ("s32", "f32")
+    ):
         modifiers.reject("this geometry and types")
     modifiers.flag("v4")
     t, coordinate = modifiers.types
     destination, address = instruction.operands[:2]
-    writers = [m.operands.writer(item, t) if item is not None else None for item in destination.items]
+    writers = [
+        m.operands.writer(item, t) if item is not None else None for item in destination.items
+    ]
     objects = Objects(m, instruction, address, geometry, coordinate.name == "f32")
     linear = geometry == "1d" and coordinate.name == "s32" and not level
 
@@ -108,7 +138,9 @@ def tex(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
             along, layer = objects.coordinates(lanes)
             for array, here in objects.arrays(lanes):
                 _note_read(m, instruction, array, lanes[here])
-                values = array.fetch([c[here] for c in along], None if layer is None else layer[here])
+                values = array.fetch(
+                    [c[here] for c in along], None if layer is None else layer[here]
+                )
                 if (values.dtype.kind == "f") != (t.kind == "f"):
                     what = f"{instruction.name} reads elements of {values.dtype} from {array!r}"
                     raise m.diag.fault(instruction, what, int(lanes[here[0]]))
@@ -120,7 +152,9 @@ def tex(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     return step
 
 
-def _note_read(m: Machine, instruction: Instruction, array: TextureArray, lanes: np.ndarray) -> None:
+def _note_read(
+    m: Machine, instruction: Instruction, array: TextureArray, lanes: np.ndarray
+) -> None:
     """Note that an array is read; report it where nobody wrote it."""
     array.fetched = True
     if array.unwritten and not array.stored and m.launch.checks.unwritten:
@@ -129,7 +163,9 @@ def _note_read(m: Machine, instruction: Instruction, array: TextureArray, lanes:
 
 
 def _put(results: list[np.ndarray], lanes: np.ndarray, values: np.ndarray) -> None:
-    """The components that some lanes fetch, of floats with 1 for the fourth where there are fewer."""
+    """The components that some lanes fetch, of floats with 1 for the fourth where there are
+    fewer.
+    """
     for result, column in zip(results, values.T, strict=False):
         result[lanes] = column
     if values.shape[1] < 4 and results[3].dtype.kind == "f":
@@ -139,8 +175,8 @@ def _put(results: list[np.ndarray], lanes: np.ndarray, values: np.ndarray) -> No
 def _surface(
     m: Machine, instruction: Instruction, modifiers: Modifiers, address: Any
 ) -> tuple[Callable[[], list[tuple[TextureArray, np.ndarray, np.ndarray, np.ndarray]]], int, int]:
-    """A function: of each array its threads, where they begin in its bytes, and whether they lie inside; bytes of a
-    component; components."""
+    """A function: of each array its threads, where they begin in its bytes, and whether they lie
+    inside; bytes of a component; components."""
     geometry, mode = modifiers.one_of(GEOMETRIES), modifiers.one_of(MODES, "trap")
     if not modifiers.flag("b") or geometry is None or geometry.endswith("cube"):
         modifiers.reject("this access of a surface")
@@ -165,7 +201,9 @@ def _surface(
                 _, depth, height, width, components = array.elements.shape
                 row = width * components * array.elements.itemsize
                 ends = (row - size * count, height - 1, depth - 1)
-                own = [np.clip(c.astype(np.int64), 0, end) for c, end in zip(own, ends, strict=False)]
+                own = [
+                    np.clip(c.astype(np.int64), 0, end) for c, end in zip(own, ends, strict=False)
+                ]
                 places, inside = array.bytes_at(own, which, size * count)
             found.append((array, lanes[here], places, inside))
         return found
@@ -175,7 +213,9 @@ def _surface(
 
 @effect("suld", takes(RESULTS, TEXEL))
 def suld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """suld.b: load from a surface, x in bytes (PTX ISA 9.7.11.1); outside: a fault (.trap), the edge, or zeros."""
+    """suld.b: load from a surface, x in bytes (PTX ISA 9.7.11.1); outside: a fault (.trap), the
+    edge, or zeros.
+    """
     destination, address = instruction.operands
     at, size, count = _surface(m, instruction, modifiers, address)
     items = destination.items if isinstance(destination, Vector) else (destination,)

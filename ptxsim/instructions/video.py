@@ -1,4 +1,6 @@
-"""Video instructions on a word (PTX ISA 9.7.17), on two halves or four bytes (9.7.18), in their plain form."""
+"""Video instructions on a word (PTX ISA 9.7.17), on two halves or four bytes (9.7.18), in their
+plain form.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def _register(name: str, lanes: int) -> None:
     size = 4 // lanes
 
     def build(m: Modifiers) -> Elementwise:
-        """v{add,sub,avrg,absdiff,min,max}{2,4}: d = a op b in each part; `.add` sums the parts onto c."""
+        """v{add,sub,avrg,absdiff,min,max}{2,4}: d = a op b in each part; `.add` sums the parts onto
+        c.
+        """
         td, ta, tb = m.types
         total, sat = m.flag("add"), m.flag("sat")
         parts = np.dtype(f"{'i' if td.signed else 'u'}{size}")
@@ -57,8 +61,8 @@ def _shifted(a: np.ndarray, b: np.ndarray, left: bool, wrap: bool) -> np.ndarray
 
 def _register_word(name: str) -> None:
     def build(m: Modifiers) -> Elementwise:
-        """v{add,sub,absdiff,min,max,shl,shr}: d = a op b on 34-bit integers; `.sat` clamps to the type of d; a second
-        operation with c follows."""
+        """v{add,sub,absdiff,min,max,shl,shr}: d = a op b on 34-bit integers; `.sat` clamps to the
+        type of d; a second operation with c follows."""
         td, ta, tb = m.types
         sat, second = m.flag("sat"), m.one_of(SECOND)
         wrap = m.flag("wrap")
@@ -67,7 +71,11 @@ def _register_word(name: str) -> None:
 
         def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> np.ndarray:
             x, y = a.astype(np.int64), b.astype(np.int64)
-            result = _shifted(x, y, name == "vshl", wrap) if name in ("vshl", "vshr") else OPERATIONS[name](x, y)
+            result = (
+                _shifted(x, y, name == "vshl", wrap)
+                if name in ("vshl", "vshr")
+                else OPERATIONS[name](x, y)
+            )
             if sat:
                 result = np.clip(result, ends.min, ends.max)
             result = result.astype(td.dtype)

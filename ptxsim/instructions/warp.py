@@ -1,4 +1,6 @@
-"""Instructions by which the threads of a warp exchange data (PTX ISA 9.7.9.6, 9.7.13.9 to 9.7.13.14)."""
+"""Instructions by which the threads of a warp exchange data (PTX ISA 9.7.9.6, 9.7.13.9 to
+9.7.13.14).
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,8 @@ def spread(per_warp: np.ndarray, dtype: type[np.generic] = np.uint32) -> np.ndar
 
 
 def require_members(m: Machine, instruction: Instruction, members: np.ndarray) -> np.ndarray:
-    """The threads that execute the instruction must be named, and the named ones that live must be here
-    (PTX ISA: otherwise undefined). Gives the masks, per thread."""
+    """The threads that execute the instruction must be named, and the named ones that live must be
+    here (PTX ISA: otherwise undefined). Gives the masks, per thread."""
     here = spread(active_masks(m), np.uint64)
     alive = spread(ballots(m.state.alive), np.uint64)
     own = np.tile(BIT, m.state.warps)
@@ -84,7 +86,9 @@ def elect(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 @effect("vote", takes(RESULT, VALUE, VALUE, when="sync"), takes(RESULT, VALUE))
 def vote(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """vote.sync: all, any, uni or ballot of a predicate over the named threads (PTX ISA 9.7.13.9)."""
+    """vote.sync: all, any, uni or ballot of a predicate over the named threads (PTX ISA
+    9.7.13.9).
+    """
     sync = modifiers.flag("sync")
     mode = modifiers.one_of(("all", "any", "uni"), "ballot")
     modifiers.flag("ballot")
@@ -97,24 +101,36 @@ def vote(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         members = require_members(m, instruction, read_mask())
         flags = read() if m.state.active is None else read() & m.state.active
         votes = spread(ballots(flags), np.uint64) & members
-        ways = {"all": votes == members, "any": votes != 0, "uni": (votes == members) | (votes == 0)}
+        ways = {
+            "all": votes == members,
+            "any": votes != 0,
+            "uni": (votes == members) | (votes == 0),
+        }
         write(ways.get(mode, votes.astype(np.uint32)))
 
     return step
 
 
-@effect("shfl", takes(PAIR, VALUE, VALUE, VALUE, VALUE, when="sync"), takes(PAIR, VALUE, VALUE, VALUE))
+@effect(
+    "shfl", takes(PAIR, VALUE, VALUE, VALUE, VALUE, when="sync"), takes(PAIR, VALUE, VALUE, VALUE)
+)
 def shfl(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """shfl.sync: the value of another lane, by index, up, down or butterfly, within segments (PTX ISA 9.7.9.6).
+    """shfl.sync: the value of another lane, by index, up, down or butterfly, within segments (PTX
+    ISA 9.7.9.6).
 
-    The predicate destination says whether the source lane lay in range; if not, a thread gets its own value. Reading
-    from a lane outside the mask gives an unspecified value in PTX; here, that lane's register, and a note.
+    The predicate destination says whether the source lane lay in range; if not, a thread gets its
+    own value. Reading from a lane outside the mask gives an unspecified value in PTX; here, that
+    lane's register, and a note.
     """
     sync = modifiers.flag("sync")
     mode = modifiers.one_of(("up", "down", "bfly"), "idx")
     modifiers.flag("idx")
     destination, source, by, clamp, *mask = instruction.operands
-    first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
+    first, second = (
+        (destination.first, destination.second)
+        if isinstance(destination, Pair)
+        else (destination, None)
+    )
     read = m.operands.reader(source, B32)
     read_by, read_clamp = m.operands.reader(by, U32), m.operands.reader(clamp, U32)
     read_mask = m.operands.reader(mask[0], U32) if sync else None
@@ -142,8 +158,12 @@ def shfl(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     return step
 
 
-def _note_outside(m: Machine, instruction: Instruction, members: np.ndarray, chosen: np.ndarray) -> None:
-    """A note where a thread takes the value of a lane that the mask does not name: that is undefined."""
+def _note_outside(
+    m: Machine, instruction: Instruction, members: np.ndarray, chosen: np.ndarray
+) -> None:
+    """A note where a thread takes the value of a lane that the mask does not name: that is
+    undefined.
+    """
     outside = (members >> chosen.astype(np.uint64) & np.uint64(1)) == 0
     if m.state.active is not None:
         outside &= m.state.active
@@ -157,12 +177,18 @@ def _note_outside(m: Machine, instruction: Instruction, members: np.ndarray, cho
 
 @effect("match", takes(PAIR, VALUE, VALUE))
 def match_(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """match.sync: which named threads hold the same value; `.all` whether all do (PTX ISA 9.7.13.10)."""
+    """match.sync: which named threads hold the same value; `.all` whether all do (PTX ISA
+    9.7.13.10).
+    """
     modifiers.flag("sync")
     mode = modifiers.one_of(("any", "all"))
     t = modifiers.type
     destination, source, mask = instruction.operands
-    first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
+    first, second = (
+        (destination.first, destination.second)
+        if isinstance(destination, Pair)
+        else (destination, None)
+    )
     read, read_mask = m.operands.reader(source, t), m.operands.reader(mask, U32)
     write = m.operands.writer(first, B32)
     write_same = m.operands.writer(second, PRED) if second is not None else None
@@ -185,7 +211,9 @@ def match_(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 @effect("redux", takes(RESULT, VALUE, VALUE))
 def redux(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """redux.sync: a sum, extreme or bitwise operation over the named threads (PTX ISA 9.7.13.12)."""
+    """redux.sync: a sum, extreme or bitwise operation over the named threads (PTX ISA
+    9.7.13.12).
+    """
     modifiers.flag("sync")
     name = modifiers.one_of(REDUCTIONS) or modifiers.reject("this operation")
     t = modifiers.type

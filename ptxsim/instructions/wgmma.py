@@ -1,4 +1,6 @@
-"""wgmma: multiplications of a warpgroup, of operands in shared memory or, A, in registers (PTX ISA 9.7.15)."""
+"""wgmma: multiplications of a warpgroup, of operands in shared memory or, A, in registers (PTX ISA
+9.7.15).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ STEP = 32  # bytes of k
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
 INTEGERS = ("s8", "u8")
 PIECE = 16  # bytes that lie together whatever the layout
-SWIZZLES = {0: 16, 1: 128, 2: 64, 3: 32}  # by bits 62 and 63 of a descriptor: bytes of a row of the swizzle's pattern
+# by bits 62 and 63 of a descriptor: bytes of a row of the swizzle's pattern
+SWIZZLES = {0: 16, 1: 128, 2: 64, 3: 32}
 RESERVED = ~(0x3FFF | 0x3FFF << 16 | 0x3FFF << 32 | 7 << 49 | 3 << 62) & (1 << 64) - 1
 
 
@@ -41,11 +44,13 @@ class Descriptor:
     @classmethod
     def unpack(cls, word: int) -> Descriptor:
         leading, stride = (word >> at & 0x3FFF for at in (16, 32))
-        return cls((word & 0x3FFF) << 4, leading << 4, stride << 4, word >> 49 & 7, SWIZZLES[word >> 62])
+        return cls(
+            (word & 0x3FFF) << 4, leading << 4, stride << 4, word >> 49 & 7, SWIZZLES[word >> 62]
+        )
 
     def overlapping(self, pieces: np.ndarray) -> str | None:
-        """What is wrong with where its pieces lie, in words: different parts of the matrix at one place. Strides of 0
-        repeat a part on purpose."""
+        """What is wrong with where its pieces lie, in words: different parts of the matrix at one
+        place. Strides of 0 repeat a part on purpose."""
         if not self.stride or not self.leading or distinct(pieces).size == pieces.size:
             return None
         return (
@@ -57,8 +62,8 @@ class Descriptor:
     def doubtful(self) -> str | None:
         """What is unlikely to be meant, in words: a base offset that is not that of the start.
 
-        Without one, the swizzle follows the bits of the address, wherever the matrix begins: six kernels that begin at
-        0x480 compute the right results on an H100."""
+        Without one, the swizzle follows the bits of the address, wherever the matrix begins: six
+        kernels that begin at 0x480 compute the right results on an H100."""
         rows = self.row // PIECE - 1
         phase = self.start >> 7 & rows
         if self.base & rows in (0, phase):
@@ -69,25 +74,35 @@ class Descriptor:
         )
 
     def pieces(self, lines: int, across: bool) -> np.ndarray:
-        """Addresses of 16-byte pieces. K-major: [lines, 2], lines of the matrix and pieces along k. `across`, MN-major:
-        [pieces along the lines, 16], and steps of k."""
+        """Addresses of 16-byte pieces. K-major: [lines, 2], lines of the matrix and pieces along k.
+        `across`, MN-major: [pieces along the lines, 16], and steps of k."""
         width = self.row // PIECE
         if across:
             piece, k = np.arange(lines * 2 // PIECE)[:, None], np.arange(16)[None, :]
             if width == 1:
                 at = piece * self.stride + k % 8 * PIECE + k // 8 * self.leading
             else:
-                at = piece % width * PIECE + piece // width * self.leading + k % 8 * self.row + k // 8 * self.stride
+                at = (
+                    piece % width * PIECE
+                    + piece // width * self.leading
+                    + k % 8 * self.row
+                    + k // 8 * self.stride
+                )
         else:
             line, piece = np.arange(lines)[:, None], np.arange(2)[None, :]
-            at = line % 8 * self.row + line // 8 * self.stride + piece * (self.leading if width == 1 else PIECE)
+            at = (
+                line % 8 * self.row
+                + line // 8 * self.stride
+                + piece * (self.leading if width == 1 else PIECE)
+            )
         at = at + self.start
         return at ^ ((at >> 7) - self.base & width - 1) << 4
 
 
 def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
     """The matrix [groups, lines, k] in float64 of pieces [groups, ., .] as 16 bytes each."""
-    found = elements(np.ascontiguousarray(words).view(np.uint32), name)  # [groups, ., . * elements of a piece]
+    # [groups, ., . * elements of a piece]
+    found = elements(np.ascontiguousarray(words).view(np.uint32), name)
     if not across:
         return found
     groups, pieces, _ = found.shape  # [groups, pieces along the lines, k, 8 lines]
@@ -105,12 +120,12 @@ def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
 def wgmma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """wgmma.fence, mma_async, commit_group, wait_group (PTX ISA 9.7.15.7, 9.7.15.5.2).
 
-    Operands are read and sums made when the instruction is issued; what uses them too early is reported, see
-    warpgroups.py. Of bits: not supported.
+    Operands are read and sums made when the instruction is issued; what uses them too early is
+    reported, see warpgroups.py. Of bits: not supported.
     """
-    action = modifiers.one_of(("fence", "commit_group", "wait_group", "mma_async")) or modifiers.reject(
-        "this operation"
-    )
+    action = modifiers.one_of(
+        ("fence", "commit_group", "wait_group", "mma_async")
+    ) or modifiers.reject("this operation")
     modifiers.drop(("sync", "aligned"))
     if action == "mma_async":
         return _mma(m, instruction, modifiers)
@@ -150,16 +165,26 @@ class Form:
 
 
 def form_of(instruction: Instruction, modifiers: Modifiers) -> Form:
-    """Parse a wgmma.mma_async. Raises `PtxError` for a form that does not exist or is not emulated."""
+    """Parse a wgmma.mma_async.
+
+    Raises `PtxError` for a form that does not exist or is not emulated.
+    """
     modifiers.drop(("mma_async", "sync", "aligned"))
     saturates = modifiers.flag("satfinite")
     names = [name for name in instruction.modifiers if name in BITS or name in TYPES]
     modifiers.drop([name for name in names if name not in TYPES])
     shape = next((name for name in modifiers.left if name.startswith("m64n")), "")
     modifiers.flag(shape)
-    fits = len(names) == 3 and names[0] in ("f16", "f32", "s32") and names[1] in BITS and names[2] in BITS
+    fits = (
+        len(names) == 3
+        and names[0] in ("f16", "f32", "s32")
+        and names[1] in BITS
+        and names[2] in BITS
+    )
     whole = fits and names[0] == "s32"
-    fits = fits and all((name in INTEGERS) == whole for name in names[1:]) and (whole or not saturates)
+    fits = (
+        fits and all((name in INTEGERS) == whole for name in names[1:]) and (whole or not saturates)
+    )
     n, _, k = shape.removeprefix("m64n").partition("k")
     fits = fits and n.isdigit() and k.isdigit() and int(n) % 8 == 0 and 8 <= int(n) <= 256
     fits = fits and int(k) * BITS[names[1]] == 8 * STEP
@@ -172,15 +197,34 @@ def form_of(instruction: Instruction, modifiers: Modifiers) -> Form:
         rest = [*rest, Immediate(1), Immediate(1)]
     expected = 2 + (2 - in_registers) * wide
     values = [int(o.value) if isinstance(o, Immediate) else None for o in rest]
-    if len(values) != expected or any(v not in (1, -1) for v in values[:2]) or any(v not in (0, 1) for v in values[2:]):
+    if (
+        len(values) != expected
+        or any(v not in (1, -1) for v in values[:2])
+        or any(v not in (0, 1) for v in values[2:])
+    ):
         wanted = "1 or -1 twice" + f", then 0 or 1{'' if in_registers else ' twice'}" * wide
-        raise PtxError(f"{instruction.where}: {instruction.name}: its last operands must be {wanted}")
+        raise PtxError(
+            f"{instruction.where}: {instruction.name}: its last operands must be {wanted}"
+        )
     registers = int(n) // (4 if names[0] == "f16" else 2)
     if len(d.items) != registers or (in_registers and len(a.items) != 4):
-        raise PtxError(f"{instruction.where}: {instruction.name} takes {registers} registers for D and 4 for A")
+        raise PtxError(
+            f"{instruction.where}: {instruction.name} takes {registers} registers for D and 4 for A"
+        )
     trans = [False] * (2 - len(values[2:])) + [bool(v) for v in values[2:]]
     scale_a, scale_b = (int(v or 0) for v in values[:2])
-    return Form(int(n), names[0], names[1], names[2], in_registers, scale_a, scale_b, trans[0], trans[1], saturates)
+    return Form(
+        int(n),
+        names[0],
+        names[1],
+        names[2],
+        in_registers,
+        scale_a,
+        scale_b,
+        trans[0],
+        trans[1],
+        saturates,
+    )
 
 
 def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
@@ -210,10 +254,16 @@ def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         if not scaled.all():
             c = np.where(scaled[:, :1, None], c, 0.0)
         if whole:  # of 32 products of 16 bits each, and 32: exact in float64
-            total = np.matmul(left.astype(np.float64), right.astype(np.float64).transpose(0, 2, 1)) + c
+            total = (
+                np.matmul(left.astype(np.float64), right.astype(np.float64).transpose(0, 2, 1)) + c
+            )
         else:
             total = tensor_cores.wgmma(
-                left * form.scale_a, right * form.scale_b, c, (form.a_type, form.b_type), form.d_type
+                left * form.scale_a,
+                right * form.scale_b,
+                c,
+                (form.a_type, form.b_type),
+                form.d_type,
             )
         sums.write(lanes, _registers(total, form, n))
 
@@ -221,7 +271,9 @@ def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 
 class Sums:
-    """The registers of D. Those that one wgmma wrote are rows of one array, and the next finds them together."""
+    """The registers of D. Those that one wgmma wrote are rows of one array, and the next finds them
+    together.
+    """
 
     def __init__(self, m: Machine, slots: list[int]) -> None:
         self.m, self.slots = m, slots
@@ -231,12 +283,16 @@ class Sums:
         """Return the bits of all lanes [registers, lanes]."""
         registers = self.m.state.registers
         words, rows = self.m.warpgroups.sums.get(self.key, (None, ()))
-        if words is not None and all(registers[s] is row for s, row in zip(self.slots, rows, strict=True)):
+        if words is not None and all(
+            registers[s] is row for s, row in zip(self.slots, rows, strict=True)
+        ):
             return words
         return np.stack([viewed(registers[s], floats.U4) for s in self.slots])
 
     def _parts(self, words: np.ndarray, lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Group words and lanes by warpgroup, which copies faster, where blocks have whole warpgroups."""
+        """Group words and lanes by warpgroup, which copies faster, where blocks have whole
+        warpgroups.
+        """
         if self.m.state.padded % WARPGROUP:
             return words, lanes
         return words.reshape(len(words), -1, WARPGROUP), lanes[:, 0] // WARPGROUP
@@ -258,8 +314,8 @@ class Sums:
 
 
 def _accumulators(words: np.ndarray, d_type: str, n: int) -> np.ndarray:
-    """D [groups, 64, n] in float64, of the bits of registers [., groups, 128]: a thread of warp w holds rows
-    16 w + lane / 4 and 8 further, of each 8 columns 2 (lane % 4) and the next."""
+    """D [groups, 64, n] in float64, of the bits of registers [., groups, 128]: a thread of warp w
+    holds rows 16 w + lane / 4 and 8 further, of each 8 columns 2 (lane % 4) and the next."""
     groups = words.shape[1]
     if d_type == "f16":
         low, high = floats.halves(words)
@@ -273,7 +329,11 @@ def _accumulators(words: np.ndarray, d_type: str, n: int) -> np.ndarray:
 def _registers(total: np.ndarray, form: Form, n: int) -> np.ndarray:
     """The opposite: bits of registers [., groups, 128]."""
     groups = len(total)
-    parts = total.reshape(groups, 4, 2, 8, n // 8, 4, 2).transpose(4, 2, 6, 0, 1, 3, 5).reshape(-1, groups, WARPGROUP)
+    parts = (
+        total.reshape(groups, 4, 2, 8, n // 8, 4, 2)
+        .transpose(4, 2, 6, 0, 1, 3, 5)
+        .reshape(-1, groups, WARPGROUP)
+    )
     return viewed(results(parts, form.d_type, form.saturates), floats.U4)
 
 
@@ -306,27 +366,38 @@ class Fetch:
         return found
 
     def addresses(self, lanes: np.ndarray) -> tuple[Access, np.ndarray]:
-        """The pieces of all warpgroups, checked: one after the other, as if each warpgroup's first thread read them;
-        and that thread of each."""
+        """The pieces of all warpgroups, checked: one after the other, as if each warpgroup's first
+        thread read them; and that thread of each."""
         m, words = self.m, self.read()[lanes]
         differ = words != words[:, :1]
         if differ.any():
             lane = int(lanes[differ][0])
             raise m.diag.fault(
-                self.instruction, "wgmma: the threads of the warpgroup have different matrix descriptors", lane
+                self.instruction,
+                "wgmma: the threads of the warpgroup have different matrix descriptors",
+                lane,
             )
         last = Descriptor.unpack(int(words[0, 0]))
         self.row, self.base = last.row, 0 if last.doubtful() else last.base
-        raw = np.stack([self._pieces(int(w), int(lane)) for w, lane in zip(words[:, 0], lanes[:, 0], strict=True)])
+        raw = np.stack(
+            [
+                self._pieces(int(w), int(lane))
+                for w, lane in zip(words[:, 0], lanes[:, 0], strict=True)
+            ]
+        )
         space = m.memory.spaces["shared"]
         firsts = np.repeat(lanes[:, 0], raw[0].size)
         flat = raw.reshape(-1)
         outside = (flat < space.first) | (flat + PIECE > space.size)
         if outside.any():
             at = int(flat[outside][0])
-            what = f"out-of-bounds wgmma read of 16 bytes at {space.shown(at)}: {space.describe(at)}"
+            what = (
+                f"out-of-bounds wgmma read of 16 bytes at {space.shown(at)}: {space.describe(at)}"
+            )
             raise m.diag.fault(self.instruction, what, int(firsts[outside][0]))
-        return Access(space, Addresses(None, None, flat, firsts, np.asarray(space.origin)[firsts]), 0), firsts
+        return Access(
+            space, Addresses(None, None, flat, firsts, np.asarray(space.origin)[firsts]), 0
+        ), firsts
 
     def __call__(self, lanes: np.ndarray, note: Callable[[int], None] | None) -> np.ndarray:
         m = self.m
@@ -336,7 +407,11 @@ class Fetch:
         if note is not None:
             note(time)
         words = np.stack([access.load(8), access.load(8, 1)], axis=1)
-        shape = (len(lanes), self.lines * 2 // PIECE, 32) if self.across else (len(lanes), self.lines, 4)
+        shape = (
+            (len(lanes), self.lines * 2 // PIECE, 32)
+            if self.across
+            else (len(lanes), self.lines, 4)
+        )
         return matrix_of(words.reshape(shape), self.name, self.across)
 
 
@@ -346,11 +421,15 @@ def fetches(m: Machine, instruction: Instruction, form: Form) -> tuple[Fetch, Fe
     fetch_b = Fetch(m, instruction, m.operands.reader(b, B64), form.n, form.b_type, form.trans_b)
     if form.in_registers:
         return fetch_b, None
-    return fetch_b, Fetch(m, instruction, m.operands.reader(a, B64), ROWS, form.a_type, form.trans_a)
+    return fetch_b, Fetch(
+        m, instruction, m.operands.reader(a, B64), ROWS, form.a_type, form.trans_a
+    )
 
 
 def blind(m: Machine, instruction: Instruction) -> Step:
-    """Return the step of a wgmma.mma_async without values, which only resolves and counts its operands."""
+    """Return the step of a wgmma.mma_async without values, which only resolves and counts its
+    operands.
+    """
     form = form_of(instruction, Modifiers(instruction))
     both = fetches(m, instruction, form)
 

@@ -1,8 +1,9 @@
 """wmma: matrix fragments whose layout is the implementation's own affair (PTX ISA 9.7.14.4).
 
-Here element e of a fragment (row-major in its matrix) is held by thread e % 32, as its element e / 32. Of f16 inputs
-a thread has twice as many elements as it needs, on hardware too: the second half repeats the first. Each element is
-accessed by itself, so counters of these loads and stores do not tell what the hardware does.
+Here element e of a fragment (row-major in its matrix) is held by thread e % 32, as its element e /
+32. Of f16 inputs a thread has twice as many elements as it needs, on hardware too: the second half
+repeats the first. Each element is accessed by itself, so counters of these loads and stores do not
+tell what the hardware does.
 """
 
 from __future__ import annotations
@@ -30,7 +31,14 @@ SHAPES = {
     "m8n8k4": (8, 8, 4),
 }
 ELEMENT = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s8": 1, "u8": 1, "s32": 4, "f64": 8}
-INPUTS = {"f16": ("f16", "f32"), "bf16": ("f32",), "tf32": ("f32",), "s8": ("s32",), "u8": ("s32",), "f64": ("f64",)}
+INPUTS = {
+    "f16": ("f16", "f32"),
+    "bf16": ("f32",),
+    "tf32": ("f32",),
+    "s8": ("s32",),
+    "u8": ("s32",),
+    "f64": ("f64",),
+}
 B32, B64, U32, U64 = TYPES["b32"], TYPES["b64"], TYPES["u32"], TYPES["u64"]
 
 
@@ -66,20 +74,36 @@ def wmma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 
 def _transfer(
-    m: Machine, instruction: Instruction, action: str, size: tuple[int, int], layout: str, space: str, name: str
+    m: Machine,
+    instruction: Instruction,
+    action: str,
+    size: tuple[int, int],
+    layout: str,
+    space: str,
+    name: str,
 ) -> Step:
-    fragment, address = instruction.operands[:2] if action == "load" else instruction.operands[1::-1]
+    fragment, address = (
+        instruction.operands[:2] if action == "load" else instruction.operands[1::-1]
+    )
     stride = instruction.operands[2] if len(instruction.operands) > 2 else None
     space, slot, offset = m.operands.address(address, space)
     width, rows, columns = ELEMENT[name], *size
     natural = columns if layout == "row" else rows
-    read_stride = m.operands.reader(stride, U32) if stride is not None else lambda: m.state.uniform(np.uint32(natural))
+    read_stride = (
+        m.operands.reader(stride, U32)
+        if stride is not None
+        else lambda: m.state.uniform(np.uint32(natural))
+    )
     needed, each = rows * columns // WARP, max(1, 4 // width)  # elements of a thread, of a register
     held = len(fragment.items) * each
     if held % needed:
-        raise PtxError(f"{instruction.where}: {instruction.name} with {len(fragment.items)} registers")
+        raise PtxError(
+            f"{instruction.where}: {instruction.name} with {len(fragment.items)} registers"
+        )
     word = B64 if width == 8 else B32
-    readers = [m.operands.reader(item, word) for item in fragment.items] if action == "store" else []
+    readers = (
+        [m.operands.reader(item, word) for item in fragment.items] if action == "store" else []
+    )
     writers = [m.operands.writer(item, word) for item in fragment.items] if action == "load" else []
     own = m.state.new_slot()  # addresses of one element of each thread
 
@@ -88,7 +112,9 @@ def _transfer(
         row, column = element // columns, element % columns
         line, within = (row, column) if layout == "row" else (column, row)
         base = m.state.registers[slot].astype(np.uint64)
-        m.state.registers[own] = base + ((line * read_stride().astype(np.int64) + within) * width).astype(np.uint64)
+        m.state.registers[own] = base + (
+            (line * read_stride().astype(np.int64) + within) * width
+        ).astype(np.uint64)
 
     def load() -> None:
         require_whole_warps(m, instruction)
@@ -131,20 +157,38 @@ def require_no_local(m: Machine, instruction: Instruction, access: Access | Mixe
             raise m.diag.fault(instruction, what, lane)
 
 
-def _matrix(m: Machine, readers: list[Callable[[], np.ndarray]], size: tuple[int, int], name: str) -> np.ndarray:
-    """A fragment as matrices [warps, rows, columns] in float64, which holds whole numbers of 32 bits exactly."""
+def _matrix(
+    m: Machine, readers: list[Callable[[], np.ndarray]], size: tuple[int, int], name: str
+) -> np.ndarray:
+    """A fragment as matrices [warps, rows, columns] in float64, which holds whole numbers of 32
+    bits exactly.
+    """
     needed = size[0] * size[1] // WARP
-    held = elements(np.stack([read() for read in readers], axis=-1), name)[:, :needed].astype(np.float64)
-    return held.reshape(m.state.warps, WARP, needed).transpose(0, 2, 1).reshape(m.state.warps, *size)
+    held = elements(np.stack([read() for read in readers], axis=-1), name)[:, :needed].astype(
+        np.float64
+    )
+    return (
+        held.reshape(m.state.warps, WARP, needed).transpose(0, 2, 1).reshape(m.state.warps, *size)
+    )
 
 
 def _mma(
-    m: Machine, instruction: Instruction, shape: str, types: list[Type], layouts: list[str], saturates: bool
+    m: Machine,
+    instruction: Instruction,
+    shape: str,
+    types: list[Type],
+    layouts: list[str],
+    saturates: bool,
 ) -> Step:
     d_name, c_name = types[0].name, types[-1].name
     input_name = types[1].name if len(types) == 4 else "f16"
     sums = INPUTS.get(input_name, ())
-    if d_name not in sums or c_name not in sums or len(layouts) != 2 or (saturates and d_name != "s32"):
+    if (
+        d_name not in sums
+        or c_name not in sums
+        or len(layouts) != 2
+        or (saturates and d_name != "s32")
+    ):
         raise PtxError(f"{instruction.where}: {instruction.name} is not supported")
     d, a, b, c = (operand.items for operand in instruction.operands)
     word = B64 if input_name == "f64" else B32
@@ -160,7 +204,9 @@ def _mma(
             total = np.matmul(left, right) + c
         else:
             total = tensor_cores.wmma(left, right.transpose(0, 2, 1), c, input_name, d_name)
-        by_element = total.reshape(m.state.warps, -1, WARP).transpose(1, 0, 2).reshape(-1, m.state.lanes)
+        by_element = (
+            total.reshape(m.state.warps, -1, WARP).transpose(1, 0, 2).reshape(-1, m.state.lanes)
+        )
         for write, value in zip(writers, results(by_element, d_name, saturates), strict=True):
             write(value)
 

@@ -1,4 +1,6 @@
-"""Accesses of memory: addresses are resolved, bounds and alignment checked, those who watch and observers notified."""
+"""Accesses of memory: addresses are resolved, bounds and alignment checked, those who watch and
+observers notified.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Accesses:
         """`granule`: bytes of the smallest access of the program to shared memory."""
         self.program, self.state, self.diag, self.events = program, state, diagnostics, events
         self.granule = granule
-        self.within = {pc: part for pc, found in origins.items() if (part := self._part(found)) is not None}
+        self.within = {
+            pc: part for pc, found in origins.items() if (part := self._part(found)) is not None
+        }
         self.spaces: dict[str, Space] = {}
         self.resolved: dict[tuple[object, ...], Addresses] = {}
         self.givers: dict[tuple[int, int], tuple[np.ndarray | None, np.ndarray]] = {}
@@ -62,7 +66,9 @@ class Accesses:
         self.spaces, self.resolved, self.givers = {}, {}, {}
 
     def _part(self, found: Origins) -> tuple[int, int, str] | None:
-        """The part of shared memory that an address stays in: the variables that it may come from."""
+        """The part of shared memory that an address stays in: the variables that it may come
+        from.
+        """
         shared = self.program.shared
         variables = [v for v in found if v in shared]
         if UNKNOWN in found or not variables:
@@ -72,7 +78,9 @@ class Accesses:
         return min(shared[v] for v in variables), max(ends), names
 
     def addresses(self, space: Space, slot: int) -> Addresses:
-        """Resolve the addresses in a base register; kept while neither the register nor the threads change."""
+        """Resolve the addresses in a base register; kept while neither the register nor the threads
+        change.
+        """
         base, active = self.state.registers[slot], self.state.active
         key = (space.name, slot)
         found = self.resolved.get(key)
@@ -89,8 +97,9 @@ class Accesses:
         values: list[np.ndarray] | None = None,
         observed: bool = True,
     ) -> Access | MixedAccess:
-        """A checked access of `width` bytes a thread at a place. `values`: of a store, its elements for every
-        lane. `observed`: whether the load/store unit takes part, so that observers see it."""
+        """A checked access of `width` bytes a thread at a place. `values`: of a store, its elements
+        for every lane. `observed`: whether the load/store unit takes part, so that observers see
+        it."""
         space_name, slot, offset = place
         if space_name == "generic":
             return self._generic(slot, offset, width, instruction, kind, values)
@@ -131,21 +140,32 @@ class Accesses:
             events.memory(instruction, space.name, kind, width, access)
         return access
 
-    def require_valid(self, access: Access, size: int, align: int, instruction: Instruction, kind: str) -> None:
-        """`size` bytes a thread, aligned, within memory and within the variable that the address comes from."""
+    def require_valid(
+        self, access: Access, size: int, align: int, instruction: Instruction, kind: str
+    ) -> None:
+        """`size` bytes a thread, aligned, within memory and within the variable that the address
+        comes from.
+        """
         space, where, offset = access.space, access.where, access.offset
         good = space.inside(where, offset, size)
-        if good is not None or (align > 1 and (where.varying | (where.low_bits + offset)) & (align - 1)):
-            self._require_aligned(access, align, instruction, kind)  # a misaligned one may only end outside
+        if good is not None or (
+            align > 1 and (where.varying | (where.low_bits + offset)) & (align - 1)
+        ):
+            # a misaligned one may only end outside
+            self._require_aligned(access, align, instruction, kind)
         if good is not None:
             first = int(np.flatnonzero(~good)[0])
             at = int(where.raw[first]) + offset
-            what = f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: "
+            what = (
+                f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: "
+            )
             what += self._other_space(space, at) or space.describe(at)
             raise self._fault(access, ~good, first, instruction, what)
         if space.is_shared:
             part = self.within.get(instruction.pc)
-            if part is not None and (where.lo + offset < part[0] or where.hi + offset + size > part[1]):
+            if part is not None and (
+                where.lo + offset < part[0] or where.hi + offset + size > part[1]
+            ):
                 self._beyond(access, size, part, instruction, kind)
 
     def _other_space(self, space: Space, at: int) -> str:
@@ -168,14 +188,20 @@ class Accesses:
             return "an address of global memory cut to 32 bits"
         return ""
 
-    def _fault(self, access: Access, bad: np.ndarray, first: int, instruction: Instruction, what: str) -> KernelFault:
-        """A fault of some threads of an access (`bad` and the `first`, among these), without which it can be made."""
+    def _fault(
+        self, access: Access, bad: np.ndarray, first: int, instruction: Instruction, what: str
+    ) -> KernelFault:
+        """A fault of some threads of an access (`bad` and the `first`, among these), without which
+        it can be made.
+        """
         lanes = np.arange(self.state.lanes) if access.lanes is None else np.asarray(access.lanes)
         fault = self.diag.fault(instruction, what, int(lanes[first]), int(np.count_nonzero(bad)))
         fault.bad = self.state.mask_of(lanes[bad])
         return fault
 
-    def _require_aligned(self, access: Access, align: int, instruction: Instruction, kind: str) -> None:
+    def _require_aligned(
+        self, access: Access, align: int, instruction: Instruction, kind: str
+    ) -> None:
         space, at = access.space, access.where.raw + access.offset
         wrong = at & (align - 1) != 0
         inside = [n for n in np.flatnonzero(wrong).tolist() if space.begins_inside(int(at[n]))]
@@ -186,7 +212,12 @@ class Accesses:
             raise self._fault(access, wrong, inside[0], instruction, what)
 
     def _beyond(
-        self, access: Access, size: int, part: tuple[int, int, str], instruction: Instruction, kind: str
+        self,
+        access: Access,
+        size: int,
+        part: tuple[int, int, str],
+        instruction: Instruction,
+        kind: str,
     ) -> None:
         start, end, name = part
         starts = access.where.raw + access.offset
@@ -194,11 +225,22 @@ class Accesses:
         first = int(np.flatnonzero(wrong)[0])
         at = int(starts[first])
         owner = next(
-            (plain_name(v.name) for v, a in self.program.shared.items() if a <= at < a + v.size and at >= end), None
+            (
+                plain_name(v.name)
+                for v, a in self.program.shared.items()
+                if a <= at < a + v.size and at >= end
+            ),
+            None,
         )
-        far = f"{start - at} bytes before the start of" if at < start else f"{at - end} bytes past the end of"
+        far = (
+            f"{start - at} bytes before the start of"
+            if at < start
+            else f"{at - end} bytes past the end of"
+        )
         what = f"out-of-bounds shared {VERBS[kind]} of {size} bytes at {access.space.shown(at)}: {far} {name}"
-        raise self._fault(access, wrong, first, instruction, what + (f", in {owner}" if owner else ""))
+        raise self._fault(
+            access, wrong, first, instruction, what + (f", in {owner}" if owner else "")
+        )
 
     def _generic(
         self,
@@ -237,15 +279,24 @@ class Accesses:
         return MixedAccess(parts, lanes)
 
     def _windowed(self, space: Space, base: np.ndarray, active: np.ndarray | None) -> Addresses:
-        own = base if space.name == "global" else base - ADDRESS.type(BASES[space.name.split("::")[0]])
+        own = (
+            base
+            if space.name == "global"
+            else base - ADDRESS.type(BASES[space.name.split("::")[0]])
+        )
         found = space.addresses(own, active)
         found.base = base
         return found
 
     def row_givers(self, count: int, lanes: np.ndarray) -> np.ndarray:
-        """The threads that give addresses to an ldmatrix of `count` matrices; the same array while threads are."""
+        """The threads that give addresses to an ldmatrix of `count` matrices; the same array while
+        threads are.
+        """
         key = (count, id(self.state.active))
         if key not in self.givers:
             mask = np.tile(lanes, self.state.warps)
-            self.givers[key] = (self.state.active, mask if self.state.active is None else mask & self.state.active)
+            self.givers[key] = (
+                self.state.active,
+                mask if self.state.active is None else mask & self.state.active,
+            )
         return self.givers[key][1]

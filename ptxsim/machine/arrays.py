@@ -11,11 +11,14 @@ from ..ptx.sizes import require_memory
 
 
 class Array:
-    """A buffer on the device: copied there at a launch and back after it. `offset` bytes are before its data, for
-    instance to try a pointer that is not aligned. `unwritten`: it counts as memory that nobody has written, whatever is
-    in it, so that using an element that the launch has not written is a fault."""
+    """A buffer on the device: copied there at a launch and back after it. `offset` bytes are before
+    its data, for instance to try a pointer that is not aligned. `unwritten`: it counts as memory
+    that nobody has written, whatever is in it, so that using an element that the launch has not
+    written is a fault."""
 
-    def __init__(self, data: np.ndarray, name: str = "array", offset: int = 0, unwritten: bool = False) -> None:
+    def __init__(
+        self, data: np.ndarray, name: str = "array", offset: int = 0, unwritten: bool = False
+    ) -> None:
         self._data = np.array(data, order="C")
         self.name, self.offset, self.unwritten = name, offset, unwritten
 
@@ -49,9 +52,11 @@ class Array:
 
 
 class LazyArray(Array):
-    """An array whose contents are made when they are asked for, as a launch that only counts may not do.
+    """An array whose contents are made when they are asked for, as a launch that only counts may
+    not do.
 
-    `make` gives them, in `shape` and `dtype`; None: zeros, which take memory only where a kernel writes."""
+    `make` gives them, in `shape` and `dtype`; None: zeros, which take memory only where a kernel
+    writes."""
 
     def __init__(
         self,
@@ -82,7 +87,9 @@ class LazyArray(Array):
         if self._made is None:
             if self._make is not None:  # made in a wider type, then placed in a launch
                 shown = "x".join(map(str, self.shape))
-                require_memory(f"an array of {self.dtype} {shown}", math.prod(self.shape) * 8 + 3 * self.nbytes)
+                require_memory(
+                    f"an array of {self.dtype} {shown}", math.prod(self.shape) * 8 + 3 * self.nbytes
+                )
             self._made = np.zeros(self.shape, self.dtype) if self._make is None else self._make()
         return self._made
 
@@ -91,13 +98,16 @@ class LazyArray(Array):
 
 
 class Texture:
-    """A texture object over linear memory: elements of one to four components, fetched by tex1Dfetch.
+    """A texture object over linear memory: elements of one to four components, fetched by
+    tex1Dfetch.
 
-    CUDA wants such memory aligned to CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512 bytes on today's devices: with `align`
-    it begins at the last multiple of so many bytes at or before the array, as a host would let it. It ends `nbytes`
-    after the array's start; None: with the array."""
+    CUDA wants such memory aligned to CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512 bytes on today's
+    devices: with `align` it begins at the last multiple of so many bytes at or before the array, as
+    a host would let it. It ends `nbytes` after the array's start; None: with the array."""
 
-    def __init__(self, array: Array, components: int = 4, align: int = 1, nbytes: int | None = None) -> None:
+    def __init__(
+        self, array: Array, components: int = 4, align: int = 1, nbytes: int | None = None
+    ) -> None:
         self.array, self.components, self.align = array, components, align
         self.dtype = array.dtype
         self.element_bytes = array.dtype.itemsize * components

@@ -26,7 +26,8 @@ class Copy:
     width: int
     group: np.ndarray  # per lane of the batch; -1 once landed
     mbarrier: int | None = None  # the place of the one that a bulk copy signals
-    source_time: int | None = None  # of a bulk copy out of shared memory: when it read its source, for the watch
+    # of a bulk copy out of shared memory: when it read its source, for the watch
+    source_time: int | None = None
     pattern: int = 0  # of a tensor copy: bytes of the rows of its swizzle, 16 for none
 
 
@@ -44,7 +45,9 @@ class Copies:
         self.batch.events.copy_begins(copy)
 
     def commit(self) -> None:
-        """cp.async.commit_group: the copies since the last commit become a group, of each thread by itself."""
+        """cp.async.commit_group: the copies since the last commit become a group, of each thread by
+        itself.
+        """
         active = self.batch.state.active
         for copy in self.pending:
             open_ = copy.group == NEVER
@@ -55,7 +58,9 @@ class Copies:
         self.committed[slice(None) if active is None else active] += 1
 
     def wait(self, groups: int, everything: bool) -> None:
-        """cp.async.wait_group N: all but the last N groups of the thread land; wait_all: every copy of it."""
+        """cp.async.wait_group N: all but the last N groups of the thread land; wait_all: every copy
+        of it.
+        """
         state = self.batch.state
         bound = np.full(state.lanes, NEVER + 1) if everything else self.committed - groups
         if state.active is not None:

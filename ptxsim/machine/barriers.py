@@ -1,4 +1,6 @@
-"""Barriers of a block and of a warp (PTX ISA 9.7.13.1 to 9.7.13.4): who waits, who is let go, and who never comes."""
+"""Barriers of a block and of a warp (PTX ISA 9.7.13.1 to 9.7.13.4): who waits, who is let go, and
+who never comes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from .values import distinct
 WARP = 32
 
 
-Finish = Callable[[np.ndarray, np.ndarray | None, np.ndarray], None]  # mask, values, the threads of the barrier
+# mask, values, the threads of the barrier
+Finish = Callable[[np.ndarray, np.ndarray | None, np.ndarray], None]
 
 
 @dataclass
@@ -24,7 +27,8 @@ class Waiting:
     instruction: Instruction
     threads: np.ndarray  # mask
     number: np.ndarray | None = None  # barrier of each thread; None for a warp's
-    count: np.ndarray | None = None  # threads that the barrier waits for, where the instruction says
+    # threads that the barrier waits for, where the instruction says
+    count: np.ndarray | None = None
     members: np.ndarray | None = None  # of a warp barrier: mask of lanes, per thread
     value: np.ndarray | None = None  # the predicate of bar.red
     finish: Finish | None = None  # of bar.red
@@ -37,7 +41,8 @@ class Barriers:
         self.machine = machine
         self.waiting: list[Waiting] = []
         self.arrived: dict[int, np.ndarray] = {}  # by bar.arrive: barrier number to count per block
-        self.parted: dict[int, str] = {}  # blocks that passed a barrier at several places, and where
+        # blocks that passed a barrier at several places, and where
+        self.parted: dict[int, str] = {}
 
     def block(
         self,
@@ -48,7 +53,10 @@ class Barriers:
         value: np.ndarray | None = None,
         finish: Finish | None = None,
     ) -> int | None:
-        """Threads reach a block's barrier. Where all threads of the batch do, they go on at once."""
+        """Threads reach a block's barrier.
+
+        Where all threads of the batch do, they go on at once.
+        """
         m = self.machine
         everyone = m.state.whole and count is None and not self.waiting and not self.arrived
         if everyone:
@@ -65,13 +73,17 @@ class Barriers:
         """bar.arrive: threads are counted at the barrier, but do not wait."""
         for n in distinct(number[threads]).tolist():
             here = threads & (number == n)
-            counts = np.bincount(self.machine.state.block_of[here], minlength=len(self.machine.state.blocks))
+            counts = np.bincount(
+                self.machine.state.block_of[here], minlength=len(self.machine.state.blocks)
+            )
             self.arrived[n] = self.arrived.get(n, 0) + counts
             self.machine.events.order.arrive(here, n)
         # the counted threads of the barrier are those of the instruction that waits
         self._release_blocks()
 
-    def warp(self, instruction: Instruction, threads: np.ndarray, members: np.ndarray) -> int | None:
+    def warp(
+        self, instruction: Instruction, threads: np.ndarray, members: np.ndarray
+    ) -> int | None:
         """bar.warp.sync: threads wait for the named lanes of their warp."""
         m = self.machine
         if m.state.whole and not self.waiting:
@@ -88,7 +100,9 @@ class Barriers:
             self._release_warps()
 
     def _expected(self) -> np.ndarray:
-        """How many threads a barrier without a count waits for, in each block: all that have not exited."""
+        """How many threads a barrier without a count waits for, in each block: all that have not
+        exited.
+        """
         state = self.machine.state
         return np.bincount(state.block_of[state.alive], minlength=len(state.blocks))
 
@@ -108,7 +122,9 @@ class Barriers:
     def _release_blocks(self) -> None:
         m = self.machine
         parked = [w for w in self.waiting if w.number is not None]
-        numbers = sorted({n for w in parked for n in distinct(np.asarray(w.number)[w.threads]).tolist()})
+        numbers = sorted(
+            {n for w in parked for n in distinct(np.asarray(w.number)[w.threads]).tolist()}
+        )
         for n in numbers:
             here = [(w, w.threads & (w.number == n)) for w in parked]
             here = [(w, threads) for w, threads in here if threads.any()]
@@ -142,13 +158,19 @@ class Barriers:
             return
         block_of = self.machine.state.block_of
         for block in np.flatnonzero(done).tolist():
-            found = {w.instruction: None for w, threads in here if (threads & (block_of == block)).any()}
+            found = {
+                w.instruction: None for w, threads in here if (threads & (block_of == block)).any()
+            }
             places = [self.machine.diag.where(instruction) for instruction in found]
             if len(places) > 1:
-                self.parted[block] = f"a part of the block passed the barrier at {places[0]}, another at {places[1]}"
+                self.parted[block] = (
+                    f"a part of the block passed the barrier at {places[0]}, another at {places[1]}"
+                )
 
     def hint(self, lane: int) -> str:
-        """Return a likely cause of a race in this lane's block: a barrier that only some of its threads reached."""
+        """Return a likely cause of a race in this lane's block: a barrier that only some of its
+        threads reached.
+        """
         block = int(self.machine.state.block_of[lane])
         if block in self.parted:
             return "; " + self.parted[block]
@@ -157,8 +179,12 @@ class Barriers:
                 return f"; only a part of the block has reached the barrier at {self.machine.diag.where(w.instruction)}"
         return ""
 
-    def _require_whole_warps(self, here: list[tuple[Waiting, np.ndarray]], freed: np.ndarray) -> None:
-        """An aligned barrier asks that all threads of a warp execute the same one (PTX ISA 9.7.13.1)."""
+    def _require_whole_warps(
+        self, here: list[tuple[Waiting, np.ndarray]], freed: np.ndarray
+    ) -> None:
+        """An aligned barrier asks that all threads of a warp execute the same one (PTX ISA
+        9.7.13.1).
+        """
         m = self.machine
         if not m.launch.checks.barriers:
             return
@@ -217,16 +243,25 @@ class Barriers:
             block = block & (np.arange(m.state.lanes) // WARP == lane // WARP)
         same = [o for o in self.waiting if (o.number is None) == (w.number is None)]
         waits_here = np.logical_or.reduce(
-            [o.threads if w.number is None else o.threads & (o.number == w.number[lane]) for o in same]
+            [
+                o.threads if w.number is None else o.threads & (o.number == w.number[lane])
+                for o in same
+            ]
         )
         missing = np.flatnonzero(block & (m.state.thread_of < m.state.threads) & ~waits_here)
         name = "warp barrier" if w.number is None else f"barrier {int(w.number[lane])}"
         if not len(missing):
-            raise m.diag.fault(w.instruction, f"deadlock: {name} waits for more threads than the block has", lane)
+            raise m.diag.fault(
+                w.instruction, f"deadlock: {name} waits for more threads than the block has", lane
+            )
         other = int(missing[0])
         thread = m.state.coordinates(other).split(", thread ")[1]
         where = next((o for o in self.waiting if o.threads[other]), None)
-        rest = f" waits at another barrier at {m.diag.where(where.instruction)}" if where else m.diag.waits_at(other)
+        rest = (
+            f" waits at another barrier at {m.diag.where(where.instruction)}"
+            if where
+            else m.diag.waits_at(other)
+        )
         what = f"deadlock: {name} is not reached by all threads: thread {thread}{rest}"
         raise m.diag.fault(w.instruction, what, lane)
 
@@ -235,7 +270,11 @@ def _aligned(instruction: Instruction) -> bool:
     return instruction.opcode == "bar" or "aligned" in instruction.modifiers
 
 
-def require_barrier_number(machine: Batch, instruction: Instruction, number: np.ndarray, threads: np.ndarray) -> None:
+def require_barrier_number(
+    machine: Batch, instruction: Instruction, number: np.ndarray, threads: np.ndarray
+) -> None:
     """Refuse a barrier number outside of 0 to 15."""
     bad = threads & ((number < 0) | (number > 15))
-    machine.diag.refuse(instruction, bad, lambda lane: f"barrier {int(number[lane])} does not exist (0 to 15 do)")
+    machine.diag.refuse(
+        instruction, bad, lambda lane: f"barrier {int(number[lane])} does not exist (0 to 15 do)"
+    )

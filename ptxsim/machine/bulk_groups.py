@@ -1,4 +1,6 @@
-"""Bulk stores under way: groups of each thread, until whose end their source must not change (PTX ISA 9.7.9.25.4)."""
+"""Bulk stores under way: groups of each thread, until whose end their source must not change (PTX
+ISA 9.7.9.25.4).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class BulkGroups:
         self.machine.events.shared.store_begins(store)
 
     def commit(self) -> None:
-        """cp.async.bulk.commit_group: the stores of each active thread since its last commit become a group."""
+        """cp.async.bulk.commit_group: the stores of each active thread since its last commit become
+        a group.
+        """
         m = self.machine
         for lane in np.flatnonzero(m.state.living()).tolist():
             number = self.committed.get(lane, 0)
@@ -48,7 +52,9 @@ class BulkGroups:
                     store.group = number
 
     def wait(self, pending: int) -> None:
-        """cp.async.bulk.wait_group N, with or without .read: all but the last N groups have read their source."""
+        """cp.async.bulk.wait_group N, with or without .read: all but the last N groups have read
+        their source.
+        """
         m = self.machine
         for lane in list(self.stores):
             if m.state.active is not None and not m.state.active[lane]:
@@ -62,7 +68,9 @@ class BulkGroups:
                 self.stores[lane] = left
 
     def after_exit(self, threads: np.ndarray) -> None:
-        """Add a note where threads end while a bulk store of theirs still reads the block's shared memory."""
+        """Add a note where threads end while a bulk store of theirs still reads the block's shared
+        memory.
+        """
         for lane in [lane for lane in self.stores if threads[lane]]:
             store = self.stores.pop(lane)[0]
             self.machine.diag.note(

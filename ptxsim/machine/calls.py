@@ -11,21 +11,28 @@ class Calls:
     """Call stacks of a batch; of recursive programs, what the callers' registers hold."""
 
     depth: np.ndarray  # by lane: how many calls it is in
-    stack_top: np.ndarray  # by lane: where what alloca gives begins, behind the frames in local memory
+    # by lane: where what alloca gives begins, behind the frames in local memory
+    stack_top: np.ndarray
     stack_end: int
     limit: int  # of the depth
 
     def __init__(self) -> None:
-        self.after_call: dict[tuple[int, str], Callable[[], None]] = {}  # hands results over: place, function
+        # hands results over: place, function
+        self.after_call: dict[tuple[int, str], Callable[[], None]] = {}
         self.return_to: list[np.ndarray] = []  # by depth
-        self.saved: list[dict[tuple[str, int], np.ndarray]] = []  # by depth: registers, by function and slot
+        # by depth: registers, by function and slot
+        self.saved: list[dict[tuple[str, int], np.ndarray]] = []
         self.caller_at: list[np.ndarray] = []
         self.pending_return: np.ndarray | None = None
 
     def start(self, lanes: int, frames: int, stack: int, limit: int) -> None:
         """A batch begins. `frames`: bytes of local memory; `stack`: what alloca has beyond them."""
         self.depth = np.zeros(lanes, np.int64)
-        self.stack_top, self.stack_end, self.limit = np.full(lanes, frames, np.int64), frames + stack, limit
+        self.stack_top, self.stack_end, self.limit = (
+            np.full(lanes, frames, np.int64),
+            frames + stack,
+            limit,
+        )
         self.release()
 
     def release(self) -> None:

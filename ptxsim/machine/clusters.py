@@ -1,4 +1,6 @@
-"""Clusters of blocks: ranks, their barrier (PTX ISA 9.7.13.4), and the registers that setmaxnreg moves in a block."""
+"""Clusters of blocks: ranks, their barrier (PTX ISA 9.7.13.4), and the registers that setmaxnreg
+moves in a block.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,20 @@ IGNORED = "does nothing: ptxas ignored it, the machine code has no USETMAXREG (i
 
 @dataclass
 class Waiting:
-    """Threads that wait at a barrier.cluster.wait, or at a setmaxnreg.inc for `registers` registers per thread."""
+    """Threads that wait at a barrier.cluster.wait, or at a setmaxnreg.inc for `registers` registers
+    per thread.
+    """
 
     instruction: Instruction
     threads: np.ndarray  # mask
     registers: int = 0
 
 
-def in_clusters(grid: tuple[int, int, int], cluster: tuple[int, int, int], blocks: np.ndarray) -> np.ndarray:
-    """Blocks in the order in which they run: cluster by cluster, each in the order of its ranks. Of a cluster of which
-    a block is given, all are."""
+def in_clusters(
+    grid: tuple[int, int, int], cluster: tuple[int, int, int], blocks: np.ndarray
+) -> np.ndarray:
+    """Blocks in the order in which they run: cluster by cluster, each in the order of its ranks. Of
+    a cluster of which a block is given, all are."""
     if cluster == (1, 1, 1):
         return blocks
     clusters = [grid[i] // cluster[i] for i in range(3)]
@@ -54,25 +60,32 @@ class Clusters:
         self.arrived = np.zeros(m.state.lanes, np.int64)  # how often each thread arrived
         self.waited = np.zeros(m.state.lanes, np.int64)
         self.waiting: list[Waiting] = []
-        self.registers = np.full(m.state.warps, m.launch.registers or 0, np.int64)  # a thread, by warp
+        # a thread, by warp
+        self.registers = np.full(m.state.warps, m.launch.registers or 0, np.int64)
 
     # the barrier
 
     def arrive(self, instruction: Instruction, threads: np.ndarray, orders: bool) -> None:
-        """barrier.cluster.arrive; `orders`: what the threads did before it is ordered, as by `.release`."""
+        """barrier.cluster.arrive; `orders`: what the threads did before it is ordered, as by
+        `.release`.
+        """
         self.arrived = self.arrived + threads
         for key, lanes in self._split(threads):
             self.machine.events.order.release(key, lanes, relaxed=not orders)
         twice = threads & (self.arrived > self.waited + 1)
         self.machine.diag.refuse(
-            instruction, twice, lambda _: "barrier.cluster.arrive a second time without a wait between"
+            instruction,
+            twice,
+            lambda _: "barrier.cluster.arrive a second time without a wait between",
         )
         self.release()
 
     def wait(self, instruction: Instruction, threads: np.ndarray) -> int | None:
         """barrier.cluster.wait: until all threads of the cluster that have not ended arrived."""
         early = threads & (self.arrived == self.waited)
-        self.machine.diag.refuse(instruction, early, lambda _: "barrier.cluster.wait without an arrive before it")
+        self.machine.diag.refuse(
+            instruction, early, lambda _: "barrier.cluster.wait without an arrive before it"
+        )
         self.waiting.append(Waiting(instruction, threads))
         self.release()
         return None
@@ -113,11 +126,15 @@ class Clusters:
 
     # registers
 
-    def set_registers(self, instruction: Instruction, threads: np.ndarray, count: int, more: bool) -> int | None:
+    def set_registers(
+        self, instruction: Instruction, threads: np.ndarray, count: int, more: bool
+    ) -> int | None:
         """setmaxnreg: change the registers per thread of these threads' warps."""
         m, start = self.machine, self.machine.launch.registers
         if not start:
-            m.diag.note(f"{instruction.where}: setmaxnreg {UNKNOWN_START if start is None else IGNORED}")
+            m.diag.note(
+                f"{instruction.where}: setmaxnreg {UNKNOWN_START if start is None else IGNORED}"
+            )
             return instruction.pc + 1
         lanes = np.flatnonzero(threads)
         held = self.registers[lanes // WARP]
@@ -143,7 +160,10 @@ class Clusters:
         for warp in distinct(np.flatnonzero(w.threads) // WARP).tolist():
             first = warp // per_block * per_block
             block = self.registers[first : first + per_block]
-            if block.sum() - self.registers[warp] + w.registers <= (m.launch.registers or 0) * per_block:
+            if (
+                block.sum() - self.registers[warp] + w.registers
+                <= (m.launch.registers or 0) * per_block
+            ):
                 self.registers[warp] = w.registers
                 gone[warp * WARP : (warp + 1) * WARP] = True
         return gone & w.threads

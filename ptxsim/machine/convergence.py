@@ -1,8 +1,9 @@
-"""Instructions that a whole warp, or warpgroup, executes together (PTX's .aligned, and .sync with a mask of lanes).
+"""Instructions that a whole warp, or warpgroup, executes together (PTX's .aligned, and .sync with a
+mask of lanes).
 
-Threads of one come to such an instruction by and by, in whatever order groups of threads happen to run: those that are
-early are held there until the others have come. What nobody can come to any more is executed as it is, and says itself
-who is missing.
+Threads of one come to such an instruction by and by, in whatever order groups of threads happen to
+run: those that are early are held there until the others have come. What nobody can come to any
+more is executed as it is, and says itself who is missing.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ WIDTHS = {
     **dict.fromkeys(("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"), WARP),
     **dict.fromkeys(("wgmma", "setmaxnreg"), WARPGROUP),
 }
-MASKED = ("shfl", "vote", "match", "redux", "elect")  # with .sync: the last operand names lanes of the warp
+# with .sync: the last operand names lanes of the warp
+MASKED = ("shfl", "vote", "match", "redux", "elect")
 LANE_BIT = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 
 
 def width(instruction: Instruction) -> int | None:
-    """Threads that must be there together; 0: those that a mask names; None: the instruction is no such."""
+    """Threads that must be there together; 0: those that a mask names; None: the instruction is no
+    such.
+    """
     if instruction.opcode in WIDTHS:
         return WIDTHS[instruction.opcode]
     return 0 if instruction.opcode in MASKED and "sync" in instruction.modifiers else None
@@ -34,18 +38,26 @@ class Convergence:
     """The threads of a batch that are held at such instructions."""
 
     def __init__(
-        self, machine: Batch, masks: dict[int, Callable[[], np.ndarray]], execute: Callable[[int], None]
+        self,
+        machine: Batch,
+        masks: dict[int, Callable[[], np.ndarray]],
+        execute: Callable[[int], None],
     ) -> None:
-        """`masks`: of the instructions with one, by place, what reads it; `execute`: one instruction, by its place."""
+        """`masks`: of the instructions with one, by place, what reads it; `execute`: one
+        instruction, by its place.
+        """
         self.machine, self.masks, self.execute = machine, masks, execute
         self.held: dict[int, np.ndarray] = {}
-        self._known: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # by width: threads found complete, who lived then
+        # by width: threads found complete, who lived then
+        self._known: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         groups = -(-machine.state.padded // WARPGROUP)
         self.warpgroup_of = machine.state.block_of * groups + machine.state.thread_of // WARPGROUP
         self.warpgroups = len(machine.state.blocks) * groups
 
     def arrive(self, pc: int, threads: np.ndarray) -> np.ndarray | None:
-        """Threads come to the instruction at `pc`; those that may execute it now, with any that were held there."""
+        """Threads come to the instruction at `pc`; those that may execute it now, with any that
+        were held there.
+        """
         m = self.machine
         width_here = width(m.program.code[pc])
         assert width_here is not None  # or nobody would come here
@@ -65,14 +77,20 @@ class Convergence:
         return ready if ready.any() else None
 
     def _short(self, pc: int, width_here: int, threads: np.ndarray) -> np.ndarray:
-        """Return the lanes that wait for live threads of their warp or warpgroup that have not arrived."""
+        """Return the lanes that wait for live threads of their warp or warpgroup that have not
+        arrived.
+        """
         m = self.machine
         missing = m.state.alive & ~threads
         if width_here == WARP:
             return np.repeat(missing.reshape(-1, WARP).any(axis=1), WARP)
         if width_here == WARPGROUP:
-            return (np.bincount(self.warpgroup_of[missing], minlength=self.warpgroups) > 0)[self.warpgroup_of]
-        lacking = np.where(missing.reshape(-1, WARP), LANE_BIT, np.uint32(0)).sum(axis=1, dtype=np.uint32)
+            return (np.bincount(self.warpgroup_of[missing], minlength=self.warpgroups) > 0)[
+                self.warpgroup_of
+            ]
+        lacking = np.where(missing.reshape(-1, WARP), LANE_BIT, np.uint32(0)).sum(
+            axis=1, dtype=np.uint32
+        )
         return (self.masks[pc]() & np.repeat(lacking, WARP)) != 0
 
     def after_exit(self) -> None:
@@ -83,7 +101,9 @@ class Convergence:
             self.machine.state.join(pc, threads)
 
     def release(self) -> None:
-        """Nobody else can run: threads that wait say for whom; those with a mask go on, and find out themselves."""
+        """Nobody else can run: threads that wait say for whom; those with a mask go on, and find
+        out themselves.
+        """
         m = self.machine
         pc = min(self.held)
         instruction, threads = m.program.code[pc], self.held[pc]
@@ -96,7 +116,11 @@ class Convergence:
                 same = np.arange(m.state.lanes) // WARP == lane // WARP
             other = int(np.flatnonzero(same & m.state.alive & ~threads)[0])
             who = f"thread {m.state.thread_index(int(m.state.thread_of[other]))} is missing{m.diag.waits_at(other)}"
-            raise m.diag.fault(instruction, f"{instruction.name}: not all threads of the {what} are here: {who}", lane)
+            raise m.diag.fault(
+                instruction,
+                f"{instruction.name}: not all threads of the {what} are here: {who}",
+                lane,
+            )
         m.state.enter(self.held.pop(pc))
         self.execute(pc)
         m.state.join(pc + 1, threads)

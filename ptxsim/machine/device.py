@@ -1,9 +1,10 @@
 """The device that launches run on: how many multiprocessors it has, and its clock.
 
-The clock is made up; it is not a measurement. It only grows, by what the emulator did: by a fixed amount for each
-launch and each instruction, which all threads of a batch execute together, and by the bytes of copies and fills. The
-amounts are about what the emulator itself takes, so elapsed times are of that order, but the same in each run.
-Everything on the device reads this one clock: `%clock64` (at the GPU's boost clock), `%globaltimer` and events.
+The clock is made up; it is not a measurement. It only grows, by what the emulator did: by a fixed
+amount for each launch and each instruction, which all threads of a batch execute together, and by
+the bytes of copies and fills. The amounts are about what the emulator itself takes, so elapsed
+times are of that order, but the same in each run. Everything on the device reads this one clock:
+`%clock64` (at the GPU's boost clock), `%globaltimer` and events.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ class Diagnostics:
 
     faults: Faults
     parks: tuple[tuple[str, Parks], ...]  # where threads of the batch may wait, by its name
-    held: Mapping[int, np.ndarray]  # threads that wait for the rest of their warp or warpgroup, by place
+    # threads that wait for the rest of their warp or warpgroup, by place
+    held: Mapping[int, np.ndarray]
     hint: Callable[[int], str]  # what may lie behind a race of a lane
 
     def __init__(self, program: Program, state: State) -> None:
@@ -58,14 +59,16 @@ class Diagnostics:
         return found
 
     def refuse(self, instruction: Instruction, bad: np.ndarray, what: Callable[[int], str]) -> None:
-        """Raise the fault of the first of the threads in a mask, where there are any; `what`: in words, by lane."""
+        """Raise the fault of the first of the threads in a mask, where there are any; `what`: in
+        words, by lane.
+        """
         if bad.any():
             lane = int(np.flatnonzero(bad)[0])
             raise self.fault(instruction, what(lane), lane)
 
     def report(self, instruction: Instruction, what: str, lane: int, count: int = 1) -> None:
-        """A fault of a thread (and `count` - 1 others) that does not keep the program from going on: it is noted, or
-        raised where the launch ends with its first."""
+        """A fault of a thread (and `count` - 1 others) that does not keep the program from going
+        on: it is noted, or raised where the launch ends with its first."""
         self.faults.take(self.fault(instruction, what, lane, count))
 
     def note(self, what: str) -> None:
@@ -73,20 +76,32 @@ class Diagnostics:
         self.notes[what] = None
 
     def where(self, instruction: Instruction) -> str:
-        """The source line of an instruction and, where its function is inlined, the lines that call it."""
+        """The source line of an instruction and, where its function is inlined, the lines that call
+        it.
+        """
         chain = list(map(str, self._places.get(instruction.pc, ())))
-        return f"{chain[0]}, called from {', from '.join(chain[1:])}" if len(chain) > 1 else instruction.where
+        return (
+            f"{chain[0]}, called from {', from '.join(chain[1:])}"
+            if len(chain) > 1
+            else instruction.where
+        )
 
     @cached_property
     def _places(self) -> dict[int, tuple[Location, ...]]:
         return places(self.program)
 
     def definition(self, operand: Any) -> Instruction | None:
-        """What gives a register its value, followed through moves; None where several do, or no register is given."""
+        """What gives a register its value, followed through moves; None where several do, or no
+        register is given.
+        """
         seen: set[Any] = set()
         while isinstance(operand, Register) and operand not in seen:
             seen.add(operand)
-            found = [i for i in self.program.code if i.operands and i.operands[0] is operand and i.opcode != "st"]
+            found = [
+                i
+                for i in self.program.code
+                if i.operands and i.operands[0] is operand and i.opcode != "st"
+            ]
             if len(found) != 1:
                 changes = [i for i in found if i.opcode != "mov"]
                 return changes[0] if len(changes) == 1 else None

@@ -1,4 +1,6 @@
-"""The events of a launch: who watches memory, who knows what orders it (check/), and who counts, learn of them."""
+"""The events of a launch: who watches memory, who knows what orders it (check/), and who counts,
+learn of them.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,10 @@ NOBODY = Nobody()
 class Events:
     """Those who watch and those who count.
 
-    Attributes, each a class of check/ whose methods say what they take, or `NOBODY`:
-        order: an `Order`, which knows what comes before what.
-        flags: `Flags`, which knows what hands over.
-        shared: a `SharedMemory`, which watches the batch's shared memory.
-        global_memory: a `GlobalMemory`, which watches the accesses of the instructions at the places `watched`.
+    Attributes, each a class of check/ whose methods say what they take, or `NOBODY`: order: an
+        `Order`, which knows what comes before what. flags: `Flags`, which knows what hands over.
+        shared: a `SharedMemory`, which watches the batch's shared memory. global_memory: a
+        `GlobalMemory`, which watches the accesses of the instructions at the places `watched`.
         defined: a `Defined`, which knows what is undefined.
     """
 
@@ -46,23 +47,39 @@ class Events:
         self.observers: tuple[Observer, ...] = ()
         self.silent = False  # whether accesses are kept from the observers
 
-    def subscribe(self, order: Any, flags: Any, shared: Any, global_memory: Any, watched: set[int]) -> None:
+    def subscribe(
+        self, order: Any, flags: Any, shared: Any, global_memory: Any, watched: set[int]
+    ) -> None:
         """Set who watches a batch, and the global accesses to watch."""
-        self.order, self.flags, self.shared, self.global_memory = order, flags, shared, global_memory
+        self.order, self.flags, self.shared, self.global_memory = (
+            order,
+            flags,
+            shared,
+            global_memory,
+        )
         self.watched = watched
 
     # to observers
 
-    def memory(self, instruction: Instruction, space: str, kind: str, width: int, access: Access) -> None:
+    def memory(
+        self, instruction: Instruction, space: str, kind: str, width: int, access: Access
+    ) -> None:
         """Threads access memory by the load/store unit."""
         if not self.silent:
             for observer in self.observers:
                 observer.memory(MemoryEvent(self.state, instruction, space, kind, width, access))
 
     def bulk(
-        self, access: Access, width: int, instruction: Instruction, kind: str, parts: Iterable[Access] = ()
+        self,
+        access: Access,
+        width: int,
+        instruction: Instruction,
+        kind: str,
+        parts: Iterable[Access] = (),
     ) -> None:
-        """Bulk copies read, write or reduce into global memory; `parts`: each of them, where there are several."""
+        """Bulk copies read, write or reduce into global memory; `parts`: each of them, where there
+        are several.
+        """
         if instruction.pc in self.watched:
             self.global_memory.touch(access, width, instruction, kind, bulk=True)
         if self.observers:
@@ -70,17 +87,25 @@ class Events:
                 for observer in self.observers:
                     observer.bulk(instruction, part, width, kind)
 
-    def fetched(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
+    def fetched(
+        self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray
+    ) -> None:
         """Threads fetch from a texture."""
         if self.global_memory is not NOBODY and isinstance(texture, Texture):
             inside = (index >= 0) & (index < texture.elements)
-            at = texture.address - GLOBAL_BASE + index[inside].astype(np.int64) * texture.element_bytes
+            at = (
+                texture.address
+                - GLOBAL_BASE
+                + index[inside].astype(np.int64) * texture.element_bytes
+            )
             self.global_memory.fetched(instruction, np.asarray(lanes)[inside], at)
         for observer in self.observers:
             observer.texture(instruction, texture, lanes, index)
 
     def operands(self, instruction: Instruction, lanes: np.ndarray, size: int) -> None:
-        """A wgmma of these lanes [warpgroups, 128] has operands of `size` bytes each in shared memory."""
+        """A wgmma of these lanes [warpgroups, 128] has operands of `size` bytes each in shared
+        memory.
+        """
         state = self.state
         warpgroups: Any = len(lanes)
         if state.by_block:
@@ -96,12 +121,16 @@ class Events:
         self.shared.copy_begins(copy)
 
     def init_fence(self, threads: np.ndarray) -> None:
-        """Threads execute a fence that makes the mbarriers they initialised visible to other proxies and blocks."""
+        """Threads execute a fence that makes the mbarriers they initialised visible to other
+        proxies and blocks.
+        """
         self.order.fence(threads, beyond_block=True)
         self.shared.init_fence(threads)
 
     def map_fence(self, threads: np.ndarray, addresses: np.ndarray | None) -> None:
-        """Threads execute a tensormap proxy fence: an acquire of the maps at `addresses`, by lane, or a release."""
+        """Threads execute a tensormap proxy fence: an acquire of the maps at `addresses`, by lane,
+        or a release.
+        """
         if addresses is None:
             self.global_memory.maps.release(threads)
             return

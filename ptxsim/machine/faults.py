@@ -1,6 +1,8 @@
-"""Faults of a launch: each line and kind once, with a count; those that its user accepts, with the reason.
+"""Faults of a launch: each line and kind once, with a count; those that its user accepts, with the
+reason.
 
-kernel.launch(..., stop_at_first=False, accept=[ptxsim.Accepted("race", "softmax.cu", 12, "all write one value")])
+kernel.launch(..., stop_at_first=False, accept=[ptxsim.Accepted("race", "softmax.cu", 12, "all write
+one value")])
 """
 
 from __future__ import annotations
@@ -44,8 +46,9 @@ def kind_of(what: str) -> str:
 
 @dataclass(frozen=True)
 class Accepted:
-    """Faults that the user accepts: their kind (`KINDS`), the line where they happen, or that calls the function where
-    they do, in a file given by its name or the end of its path (line 0: anywhere), and the reason."""
+    """Faults that the user accepts: their kind (`KINDS`), the line where they happen, or that calls
+    the function where they do, in a file given by its name or the end of its path (line 0:
+    anywhere), and the reason."""
 
     kind: str
     file: str
@@ -57,11 +60,17 @@ class Accepted:
 
     def _at(self, places: Sequence[Location]) -> bool:
         parts = PurePath(self.file).parts
-        return any(place.line == self.line and PurePath(place.file).parts[-len(parts) :] == parts for place in places)
+        return any(
+            place.line == self.line and PurePath(place.file).parts[-len(parts) :] == parts
+            for place in places
+        )
 
 
 def parse_accepted(text: str) -> Accepted:
-    """Parse the option `race@softmax.cu:12=reason`, or `race=reason`. Raises `PtxsimError`, one line."""
+    """Parse the option `race@softmax.cu:12=reason`, or `race=reason`.
+
+    Raises `PtxsimError`, one line.
+    """
     found = re.fullmatch(r"(\w+)(?:@(.+):([1-9]\d*))?=\s*(\S.*)", text)
     if found is None:
         raise PtxsimError(
@@ -69,7 +78,9 @@ def parse_accepted(text: str) -> Accepted:
         )
     kind, file, line, reason = found[1], found[2] or "", found[3] or 0, found[4]
     if kind not in KINDS:
-        raise PtxsimError(f"--accept {text!r}: kind {kind!r} is not known; known: {', '.join(KINDS)}")
+        raise PtxsimError(
+            f"--accept {text!r}: kind {kind!r} is not known; known: {', '.join(KINDS)}"
+        )
     return Accepted(kind, file, int(line), reason)
 
 
@@ -87,7 +98,9 @@ def add_options(parser: argparse.ArgumentParser, stop_at_first: str) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """A fault of a launch: its first occurrence as one line, and how often it occurred (by threads)."""
+    """A fault of a launch: its first occurrence as one line, and how often it occurred (by
+    threads).
+    """
 
     kind: str
     where: str
@@ -115,8 +128,9 @@ class Faults:
         self.taken: Counter[tuple[str, str]] = Counter()
 
     def take(self, fault: KernelFault, ended: bool = False) -> int:
-        """Record a fault, or raise it where the launch ends with its first. `ended`: whether running blocks did.
-        Returns how often this line has had this kind of fault, however many threads had it at the same time."""
+        """Record a fault, or raise it where the launch ends with its first. `ended`: whether
+        running blocks did. Returns how often this line has had this kind of fault, however many
+        threads had it at the same time."""
         key = fault.where, kind_of(fault.what)
         known = self.found.get(key)
         if known is None:
@@ -124,6 +138,8 @@ class Faults:
             if reason is None and self.stop_at_first:
                 raise fault
             known = Found(key[1], fault.where, str(fault), 0, reason)
-        self.found[key] = replace(known, count=known.count + fault.count, ended=known.ended or ended)
+        self.found[key] = replace(
+            known, count=known.count + fault.count, ended=known.ended or ended
+        )
         self.taken[key] += 1
         return self.taken[key]

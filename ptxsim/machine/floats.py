@@ -1,10 +1,12 @@
 """Rounding as the hardware does it, on arrays.
 
-The tool throughout: compute in float64, *round to odd* where float64 itself had to round, then round once more to the
-narrow format. Rounding to odd with at least two spare bits makes the second rounding the only one that shows
-(Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+The tool throughout: compute in float64, *round to odd* where float64 itself had to round, then
+round once more to the narrow format. Rounding to odd with at least two spare bits makes the second
+rounding the only one that shows (Boldo and Melquiond, "Emulation of FMA and correctly rounded
+sums", 2008).
 
-A float32 NaN that arithmetic made becomes 0x7fffffff only when its bits are looked at: `canonical_bits`.
+A float32 NaN that arithmetic made becomes 0x7fffffff only when its bits are looked at:
+`canonical_bits`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ NAN32, NAN16 = np.uint32(0x7FFFFFFF), np.uint16(0x7FFF)
 
 @dataclass(frozen=True)
 class Format:
-    """A binary floating-point format: bits of precision, least exponent of a normal number, largest finite value."""
+    """A binary floating-point format: bits of precision, least exponent of a normal number, largest
+    finite value.
+    """
 
     precision: int
     least: int
@@ -51,7 +55,9 @@ ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # to whole numbers, 
 
 
 def canonical_bits(x: np.ndarray) -> np.ndarray:
-    """The bits of a float array; every NaN of a float32 becomes the one that arithmetic makes, 0x7fffffff."""
+    """The bits of a float array; every NaN of a float32 becomes the one that arithmetic makes,
+    0x7fffffff.
+    """
     if x.dtype == F4:
         bits = x.view(U4)
         nan = np.isnan(x)
@@ -87,7 +93,9 @@ def two_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def to_odd(nearest: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """A float64 rounded to nearest, and the sign of what rounding dropped, to the value rounded to odd."""
+    """A float64 rounded to nearest, and the sign of what rounding dropped, to the value rounded to
+    odd.
+    """
     bits = nearest.view(I8)
     even = ((bits & 1) == 0) & (error != 0) & np.isfinite(nearest)
     away = (error > 0) == (nearest > 0)  # the exact value lies further from zero
@@ -96,9 +104,11 @@ def to_odd(nearest: np.ndarray, error: np.ndarray) -> np.ndarray:
 
 
 def quantize(x: np.ndarray, format_name: str, mode: str = "rn", relu: bool = False) -> np.ndarray:
-    """float64 values to the nearest of a format, in the rounding mode rn, rz, rm, rp or rna; as float64.
+    """float64 values to the nearest of a format, in the rounding mode rn, rz, rm, rp or rna; as
+    float64.
 
-    Overflow follows the mode (PTX ISA 9.7.9.21): rz stops at the largest finite value, rn goes to infinity.
+    Overflow follows the mode (PTX ISA 9.7.9.21): rz stops at the largest finite value, rn goes to
+    infinity.
     """
     fmt = FORMATS[format_name]
     _, exponent = np.frexp(x)
@@ -127,9 +137,9 @@ _LOW, _HALF = np.int64(0x1FFFFFFF), np.int64(0x10000000)
 def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """float32 a * b + c, rounded once to nearest even.
 
-    The product of two float32 is exact in float64. Where the float64 sum lies exactly half-way between two float32
-    (its 29 spare bits are 100...0), or is so small that more bits are spare, it may have been rounded to there:
-    only then is the slow way taken.
+    The product of two float32 is exact in float64. Where the float64 sum lies exactly half-way
+    between two float32 (its 29 spare bits are 100...0), or is so small that more bits are spare, it
+    may have been rounded to there: only then is the slow way taken.
     """
     s = np.multiply(a, b, dtype=F8)
     s += c
@@ -141,8 +151,13 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return r
 
 
-def fma32_rows(factors: list[tuple[np.ndarray, np.ndarray]], addends: list[np.ndarray]) -> np.ndarray:
-    """`fma32` of several instructions at once, [instructions, threads]. Factors are float32 values held as float64."""
+def fma32_rows(
+    factors: list[tuple[np.ndarray, np.ndarray]], addends: list[np.ndarray]
+) -> np.ndarray:
+    """`fma32` of several instructions at once, [instructions, threads].
+
+    Factors are float32 values held as float64.
+    """
     c = np.concatenate(addends).reshape(len(addends), -1)
     s = np.empty(c.shape, F8)
     for into, (a, b) in zip(s, factors, strict=True):
@@ -204,7 +219,8 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "rcp": lambda a: 1 / a,
     "sqrt": np.sqrt,
 }
-# of operations that are sums, the two terms: an exact zero of opposite signs is -0 when rounding down
+# of operations that are sums, the two terms: an exact zero of opposite signs is -0 when rounding
+# down
 TERMS: dict[str, Callable[..., tuple[Any, Any]]] = {
     "add": lambda a, b: (a, b),
     "sub": lambda a, b: (a, -b),
@@ -225,7 +241,9 @@ def rounded_f32(operation: str, mode: str, *operands: np.ndarray) -> np.ndarray:
 
 
 def rounded_f64(operation: str, mode: str, *operands: np.ndarray) -> np.ndarray:
-    """A float64 operation exactly, lane by lane: for fma in every mode, and for the modes other than nearest."""
+    """A float64 operation exactly, lane by lane: for fma in every mode, and for the modes other
+    than nearest.
+    """
     out = np.empty_like(operands[0])
     for i, values in enumerate(zip(*(o.tolist() for o in operands), strict=True)):
         out[i] = _exact64(operation, mode, values)
@@ -255,7 +273,9 @@ def _exact64(operation: str, mode: str, values: tuple[float, ...]) -> float:
 
 
 def directed(nearest: float, error: Fraction | int, mode: str) -> float:
-    """The double for an exact value in a rounding mode, from the nearest one and what that lacks."""
+    """The double for an exact value in a rounding mode, from the nearest one and what that
+    lacks.
+    """
     up = mode == "rp" or (mode == "rz" and math.copysign(1, nearest) < 0)
     if mode == "rn" or not error or up != (error > 0):
         return nearest
@@ -280,19 +300,24 @@ def _fraction_to_double(value: Fraction, mode: str) -> float:
 
 
 def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """float64 a * b + c, rounded once (Boldo and Melquiond); exactly, lane by lane, where exponents are extreme."""
+    """float64 a * b + c, rounded once (Boldo and Melquiond); exactly, lane by lane, where exponents
+    are extreme.
+    """
     uh, ul = two_product(a, b)
     th, tl = two_sum(c, ul)
     vh, vl = two_sum(uh, th)
     z, error = two_sum(tl, vl)
     product = a * b
-    one_rounding = (a == 0) | (b == 0) | ((c == 0) & (product != 0))  # the product or the sum is exact
+    # the product or the sum is exact
+    one_rounding = (a == 0) | (b == 0) | ((c == 0) & (product != 0))
     result = np.where(one_rounding, product + c, vh + to_odd(z, error))
     magnitude = np.abs(np.stack(np.broadcast_arrays(a, b, c, product, result)))
     safe = one_rounding | np.all((magnitude < 2.0**900) & (magnitude > 2.0**-900), axis=0)
     if not safe.all():
         odd = np.flatnonzero(~safe)
-        result[odd] = rounded_f64("fma", "rn", *(np.ascontiguousarray(o[odd]) for o in np.broadcast_arrays(a, b, c)))
+        result[odd] = rounded_f64(
+            "fma", "rn", *(np.ascontiguousarray(o[odd]) for o in np.broadcast_arrays(a, b, c))
+        )
     return result
 
 
@@ -300,7 +325,9 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def unpack(bits: np.ndarray, name: str) -> np.ndarray:
-    """Bits of f16 or bf16 (uint16), or tf32 (uint32), to float32, exactly. tf32: the upper 19 bits count."""
+    """Bits of f16 or bf16 (uint16), or tf32 (uint32), to float32, exactly. tf32: the upper 19 bits
+    count.
+    """
     match name:
         case "f16":
             return bits.view(np.float16).astype(F4)
@@ -312,7 +339,9 @@ def unpack(bits: np.ndarray, name: str) -> np.ndarray:
 
 
 def pack(x: np.ndarray, name: str, mode: str = "rn", relu: bool = False) -> np.ndarray:
-    """float64 (or exact float32) values to the bits of f16 or bf16 (uint16) or tf32 (uint32), rounded once."""
+    """float64 (or exact float32) values to the bits of f16 or bf16 (uint16) or tf32 (uint32),
+    rounded once.
+    """
     nan = np.isnan(x)
     if name == "f16" and mode == "rn" and not relu:
         bits = x.astype(np.float16).view(U2)
@@ -335,10 +364,12 @@ def unpack_fp8(bits: np.ndarray, name: str) -> np.ndarray:
 
 
 def pack_fp8(x: np.ndarray, name: str, relu: bool = False) -> np.ndarray:
-    """float32 to 8-bit floats: to nearest, ties to even; what is too large becomes the largest (`.satfinite`), NaN the
-    NaN 0x7f (PTX ISA 9.7.9.21)."""
+    """float32 to 8-bit floats: to nearest, ties to even; what is too large becomes the largest
+    (`.satfinite`), NaN the NaN 0x7f (PTX ISA 9.7.9.21)."""
     largest = np.float32(ml_dtypes.finfo(FP8[name]).max)  # type: ignore[no-untyped-call]  # the library does not say
-    inside = np.clip(np.where(x > 0, x, np.float32(0)) if relu else x, -largest, largest).astype(np.float32)
+    inside = np.clip(np.where(x > 0, x, np.float32(0)) if relu else x, -largest, largest).astype(
+        np.float32
+    )
     bits = inside.astype(FP8[name]).view(np.uint8)
     return np.where(np.isnan(x), np.uint8(0x7F), bits)
 

@@ -32,7 +32,8 @@ class Checks:
     global_races: bool = True
     unwritten: bool = True  # values of registers and memory that nobody wrote, where they matter
     wraps: bool = True  # 32-bit indices that wrap on their way to an address
-    barriers: bool = True  # whether whole warps come to aligned barriers; a note where threads have exited
+    # whether whole warps come to aligned barriers; a note where threads have exited
+    barriers: bool = True
 
 
 NO_CHECKS = Checks(False, False, False, False, False)
@@ -50,15 +51,19 @@ class LaunchConfig:
     symbols: Mapping[str, int]  # addresses of variables in global and constant memory
     params: bytes
     places: Mapping[Variable, int]  # addresses of the buffers that parameters hold
-    homes: Mapping[int, int] = field(default_factory=dict)  # of these, those that stand for several in a struct
-    unwritten: Sequence[tuple[int, int]] = ()  # addresses, from and to, of buffers that nobody has written
+    # of these, those that stand for several in a struct
+    homes: Mapping[int, int] = field(default_factory=dict)
+    # addresses, from and to, of buffers that nobody has written
+    unwritten: Sequence[tuple[int, int]] = ()
     textures: Mapping[int, Texture | TextureArray] = field(default_factory=dict)
     tensor_maps: Sequence[TensorMap] = ()
-    registers: int | None = None  # of a thread when it starts, where that is known; 0: setmaxnreg does nothing
+    # of a thread when it starts, where that is known; 0: setmaxnreg does nothing
+    registers: int | None = None
     grid_workspace: int = 0  # the address of what a grid's barrier needs
     checks: Checks = Checks()
     values: bool = True  # whether what does not bear on the launch's counts is computed, too
     device: Device = field(default_factory=Device)
     faults: Faults = field(default_factory=Faults)
     shared_bytes: int = 0  # of a block, static and dynamic
-    constants_read: set[Variable | None] = field(default_factory=set)  # as far as the launch has come
+    # as far as the launch has come
+    constants_read: set[Variable | None] = field(default_factory=set)

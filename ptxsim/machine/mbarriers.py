@@ -1,12 +1,13 @@
-"""mbarrier objects: barriers in shared memory that count arrivals and bytes of copies by phases (PTX ISA 9.7.13.15).
+"""mbarrier objects: barriers in shared memory that count arrivals and bytes of copies by phases
+(PTX ISA 9.7.13.15).
 
-The object is one word of 64 bits in shared memory; what is in it is the implementation's own: here the parity of the
-present phase, the arrivals that a phase expects, those still to come, and the bytes still to come. Threads that meet at
-one object take turns, in the order of their numbers.
+The object is one word of 64 bits in shared memory; what is in it is the implementation's own: here
+the parity of the present phase, the arrivals that a phase expects, those still to come, and the
+bytes still to come. Threads that meet at one object take turns, in the order of their numbers.
 
-A thread at a try_wait goes on when its phase is over; where that can never be, the launch ends with an error that says
-how many arrivals are missing. Copies that signal an object land when somebody waits for it, so that what reads their
-destination before that is found.
+A thread at a try_wait goes on when its phase is over; where that can never be, the launch ends with
+an error that says how many arrivals are missing. Copies that signal an object land when somebody
+waits for it, so that what reads their destination before that is found.
 """
 
 from __future__ import annotations
@@ -45,12 +46,19 @@ class State:
 
     def pack(self) -> int:
         held = self.bytes + (1 << BYTES - 1)
-        return self.parity | self.expected << EXPECTED_AT | self.pending << PENDING_AT | held << BYTES_AT
+        return (
+            self.parity
+            | self.expected << EXPECTED_AT
+            | self.pending << PENDING_AT
+            | held << BYTES_AT
+        )
 
 
 @dataclass
 class Parked:
-    """Threads at a try_wait: objects and the parities of the phases that they wait for, by lane of the batch."""
+    """Threads at a try_wait: objects and the parities of the phases that they wait for, by lane of
+    the batch.
+    """
 
     instruction: Instruction
     threads: np.ndarray  # mask
@@ -65,10 +73,14 @@ class Phases:
     def __init__(self, machine: Batch) -> None:
         self.machine = machine
         self.waiting: list[Parked] = []
-        self.signals: dict[int, list[Callable[[], None]]] = {}  # by object: copies that have not landed
-        self.made: dict[int, tuple[Instruction, int]] = {}  # by object: what initialised it, and for how many arrivals
-        self.came: dict[int, dict[Instruction, int]] = {}  # by object: arrivals in this phase, by instruction
-        self.ended: dict[int, tuple[int, dict[Instruction, int]]] = {}  # by object: phases over, arrivals in the last
+        # by object: copies that have not landed
+        self.signals: dict[int, list[Callable[[], None]]] = {}
+        # by object: what initialised it, and for how many arrivals
+        self.made: dict[int, tuple[Instruction, int]] = {}
+        # by object: arrivals in this phase, by instruction
+        self.came: dict[int, dict[Instruction, int]] = {}
+        # by object: phases over, arrivals in the last
+        self.ended: dict[int, tuple[int, dict[Instruction, int]]] = {}
         # by object: bytes expected (and brought: negative) in this phase, by instruction
         self.bytes: dict[int, dict[Instruction, int]] = {}
 
@@ -79,26 +91,34 @@ class Phases:
     def read(self, objects: np.ndarray) -> np.ndarray:
         return self._words[objects >> 3]
 
-    def init(self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, counts: np.ndarray) -> None:
+    def init(
+        self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, counts: np.ndarray
+    ) -> None:
         """Threads initialise objects, each with its number of expected arrivals."""
-        self._words[objects >> 3] = np.array([State(0, n, n, 0).pack() for n in counts.tolist()], np.uint64)
+        self._words[objects >> 3] = np.array(
+            [State(0, n, n, 0).pack() for n in counts.tolist()], np.uint64
+        )
         for at, lane, count in zip(objects.tolist(), lanes.tolist(), counts.tolist(), strict=True):
             self.made[at] = instruction, count
             for known in (self.came, self.ended, self.bytes):
                 known.pop(at, None)
             self.machine.events.shared.object_made(at, lane, instruction)
 
-    def note_arrivals(self, instruction: Instruction, objects: np.ndarray, counts: np.ndarray) -> None:
+    def note_arrivals(
+        self, instruction: Instruction, objects: np.ndarray, counts: np.ndarray
+    ) -> None:
         """Record arrivals and their counts, for the message of a deadlock."""
         for at in distinct(objects).tolist():
             of_object = self.came.setdefault(at, {})
-            of_object[instruction] = of_object.get(instruction, 0) + int(counts[objects == at].sum())
+            of_object[instruction] = of_object.get(instruction, 0) + int(
+                counts[objects == at].sum()
+            )
 
     def count_down(
         self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, counts: np.ndarray
     ) -> np.ndarray:
-        """Apply arrivals with these counts: those at one object at once, where none but the last ends a phase, and
-        one by one otherwise. The words that they found."""
+        """Apply arrivals with these counts: those at one object at once, where none but the last
+        ends a phase, and one by one otherwise. The words that they found."""
         before = np.zeros(len(objects), np.uint64)
         found, which = np.unique(objects, return_inverse=True)
         for number, at in enumerate(found.tolist()):
@@ -108,7 +128,9 @@ class Phases:
             self.release()
         return before
 
-    def _down(self, instruction: Instruction, at: int, lanes: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    def _down(
+        self, instruction: Instruction, at: int, lanes: np.ndarray, counts: np.ndarray
+    ) -> np.ndarray:
         """Apply arrivals at one object."""
         total, word = int(counts.sum()), int(self._words[at >> 3])
         state = State.unpack(word)
@@ -126,7 +148,11 @@ class Phases:
         return before
 
     def change(
-        self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, act: Callable[[State, int], None]
+        self,
+        instruction: Instruction,
+        objects: np.ndarray,
+        lanes: np.ndarray,
+        act: Callable[[State, int], None],
     ) -> np.ndarray:
         """`act(state, index)` for each thread, in turns; the words that they found."""
         before = np.zeros(len(objects), np.uint64)
@@ -147,11 +173,17 @@ class Phases:
         of_object[instruction] = of_object.get(instruction, 0) + size
 
     def _settle(self, instruction: Instruction, state: State, lane: int, at: int) -> None:
-        """Refuse an invalid state of an object; end its phase when no arrivals and bytes are pending."""
+        """Refuse an invalid state of an object; end its phase when no arrivals and bytes are
+        pending.
+        """
         if state.pending < 0 or state.expected < 0:
-            raise self.machine.diag.fault(instruction, "mbarrier: more arrivals than the phase expects", lane)
+            raise self.machine.diag.fault(
+                instruction, "mbarrier: more arrivals than the phase expects", lane
+            )
         if not -(1 << BYTES - 1) < state.bytes < 1 << BYTES - 1:
-            raise self.machine.diag.fault(instruction, f"mbarrier: {state.bytes} bytes to come are too many", lane)
+            raise self.machine.diag.fault(
+                instruction, f"mbarrier: {state.bytes} bytes to come are too many", lane
+            )
         if state.pending == 0 and state.bytes == 0:
             state.parity ^= 1
             state.pending = state.expected
@@ -209,7 +241,9 @@ class Phases:
                 self.waiting.append(p)
 
     def arrive(self, objects: np.ndarray, lanes: np.ndarray, relaxed: bool = False) -> None:
-        """Threads arrive: what they did before is ordered before what those do who see the phase end."""
+        """Threads arrive: what they did before is ordered before what those do who see the phase
+        end.
+        """
         for at in distinct(objects).tolist():
             self.machine.events.order.release(at, lanes[objects == at], relaxed)
 
@@ -219,7 +253,9 @@ class Phases:
             self.machine.events.order.acquire(at, lanes[objects == at])
 
     def stuck(self) -> None:
-        """Nobody can run, and some wait for a phase: say for what, and of several name one that waits for copies."""
+        """Nobody can run, and some wait for a phase: say for what, and of several name one that
+        waits for copies.
+        """
         found = []
         for p in self.waiting:
             lane = int(p.threads.nonzero()[0][0])
@@ -232,27 +268,38 @@ class Phases:
             what += f"{' and ' if missing else ''}cannot end, as copies brought {-state.bytes} bytes more than expected"
         what += self._account(int(p.objects[lane])) + self._history(p, lane)
         raise self.machine.diag.fault(
-            p.instruction, f"deadlock: the phase of this mbarrier {what}{self._others(p, lane)}", lane
+            p.instruction,
+            f"deadlock: the phase of this mbarrier {what}{self._others(p, lane)}",
+            lane,
         )
 
     def _history(self, p: Parked, lane: int) -> str:
-        """In words, what set up an object that somebody waits for: its init, its phases so far, where arrivals came
-        from, and where the parity comes from that is waited for."""
+        """In words, what set up an object that somebody waits for: its init, its phases so far,
+        where arrivals came from, and where the parity comes from that is waited for."""
         m, at = self.machine, int(p.objects[lane])
         parts = []
         if at in self.made:
             instruction, count = self.made[at]
-            parts.append(f"initialised for {count} arrival{'s' * (count != 1)} at {m.diag.where(instruction)}")
+            parts.append(
+                f"initialised for {count} arrival{'s' * (count != 1)} at {m.diag.where(instruction)}"
+            )
         number, last = self.ended.get(at, (0, {}))
         came = self.came.get(at, {})
-        for when, arrivals in (("in this phase", came), ("in the one before", {} if came else last)):
+        for when, arrivals in (
+            ("in this phase", came),
+            ("in the one before", {} if came else last),
+        ):
             if arrivals:
                 listed = " and ".join(f"{n} at {m.diag.where(i)}" for i, n in arrivals.items())
                 parts.append(f"arrived {when}: {listed}")
         if not came and not last:
             parts.append("nobody has arrived")
         parity = f"its phase {number} (parity {number & 1}) runs, and parity {int(p.parity[lane])} is waited for"
-        source = m.diag.definition(p.instruction.operands[2]) if len(p.instruction.operands) > 2 else None
+        source = (
+            m.diag.definition(p.instruction.operands[2])
+            if len(p.instruction.operands) > 2
+            else None
+        )
         if source is not None and m.diag.where(source) != m.diag.where(p.instruction):
             parity += f", which comes from {m.diag.where(source)}"
         parts.append(parity)
@@ -273,7 +320,11 @@ class Phases:
             here = (p.threads & (m.state.block_of == m.state.block_of[lane])).nonzero()[0]
             if len(here) and p is not first:
                 state = State.unpack(int(self.read(p.objects[here[:1]])[0]))
-                what = f"{state.pending} of {state.expected} arrivals" if state.pending else f"{state.bytes} bytes"
+                what = (
+                    f"{state.pending} of {state.expected} arrivals"
+                    if state.pending
+                    else f"{state.bytes} bytes"
+                )
                 thread = m.state.thread_index(int(m.state.thread_of[here[0]]))
                 at = m.diag.where(p.instruction)
                 found.setdefault(at, f"thread {thread} at {at} for {what}")
@@ -281,6 +332,11 @@ class Phases:
             for w in park.waiting if park is not self else ():
                 here = (w.threads & (m.state.block_of == m.state.block_of[lane])).nonzero()[0]
                 if len(here):
-                    at, thread = m.diag.where(w.instruction), m.state.thread_index(int(m.state.thread_of[here[0]]))
-                    found.setdefault(at, f"thread {thread} and {len(here) - 1} more at the {name} at {at}")
+                    at, thread = (
+                        m.diag.where(w.instruction),
+                        m.state.thread_index(int(m.state.thread_of[here[0]])),
+                    )
+                    found.setdefault(
+                        at, f"thread {thread} and {len(here) - 1} more at the {name} at {at}"
+                    )
         return f"; also wait: {', '.join(found.values())}" if found else ""

@@ -1,9 +1,9 @@
 """Memory: the global arena, and how the addresses of many threads become indices into flat arrays.
 
-Generic addresses are numbers in windows: global memory at GLOBAL_BASE, shared, local and parameters at bases of their
-own, so that a generic access finds its space (PTX ISA 5.1). Within shared, local and parameter space an address is an
-offset. No space's addresses, cut to 32 bits, coincide with those of another: a pointer that is used in a space that
-is not its own lies outside.
+Generic addresses are numbers in windows: global memory at GLOBAL_BASE, shared, local and parameters
+at bases of their own, so that a generic access finds its space (PTX ISA 5.1). Within shared, local
+and parameter space an address is an offset. No space's addresses, cut to 32 bits, coincide with
+those of another: a pointer that is used in a space that is not its own lies outside.
 """
 
 from __future__ import annotations
@@ -21,9 +21,14 @@ from ..errors import PtxsimError
 
 GLOBAL_BASE = 0x2000_6000_0000  # free in any program, so that `exec` can have device memory there
 WINDOW = 1 << 48
-BASES = {"shared": 1 * WINDOW + 0x4000_0000, "local": 2 * WINDOW + 0x5000_0000, "param": 3 * WINDOW + 0x5800_0000}
+BASES = {
+    "shared": 1 * WINDOW + 0x4000_0000,
+    "local": 2 * WINDOW + 0x5000_0000,
+    "param": 3 * WINDOW + 0x5800_0000,
+}
 LOW = (1 << 32) - 1  # the bits of an address that are left of it in 32
-RANK_AT = 24  # the bit of a shared address from which on it has its block's rank in the cluster, as on sm_90
+# the bit of a shared address from which on it has its block's rank in the cluster, as on sm_90
+RANK_AT = 24
 GUARD = 512  # bytes between allocations
 HEAP = 8 << 20  # bytes that malloc has for all threads, as cudaLimitMallocHeapSize is at first
 HEAP_NAME = "memory of malloc"
@@ -39,7 +44,9 @@ def zeros(count: int, dtype: np.typing.DTypeLike) -> np.ndarray:
     size = count * np.dtype(dtype).itemsize
     if size < LARGE or sys.platform != "linux":
         return np.zeros(count, dtype)
-    return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE), dtype)
+    return np.frombuffer(
+        mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE), dtype
+    )
 
 
 @dataclass(frozen=True)
@@ -69,12 +76,15 @@ class Heap:
         elif self.next + size > self.end:
             return None
         else:
-            start, self.next = self.next, self.next + size + 16  # the gap catches accesses past the end
+            # the gap catches accesses past the end
+            start, self.next = self.next, self.next + size + 16
         block = self.blocks[start] = Allocation(start, start + size, HEAP_NAME)
         return block
 
     def free(self, address: int) -> str | None:
-        """Take a block back. Returns what is wrong, in words, where there is none at this address."""
+        """Take a block back. Returns what is wrong, in words, where there is none at this
+        address.
+        """
         if address not in self.blocks:
             why = "it has been freed already" if address in self.freed else "malloc did not give it"
             return f"free of global address 0x{address:x}: {why}"
@@ -114,7 +124,10 @@ class Arena:
         return block.start
 
     def free(self, address: int) -> str | None:
-        """Free a block of the heap. Returns what is wrong, in words, where there is none at this address."""
+        """Free a block of the heap.
+
+        Returns what is wrong, in words, where there is none at this address.
+        """
         assert self.heap is not None
         wrong = self.heap.free(address)
         if wrong is None:
@@ -131,7 +144,9 @@ class Arena:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that a launch takes before it begins: of its arrays those that have contents."""
+        """The bytes that a launch takes before it begins: of its arrays those that have
+        contents.
+        """
         span = self.top - GLOBAL_BASE
         return span if span > MOST_MAPPED else self.filled
 
@@ -182,11 +197,24 @@ class Arena:
 class Addresses:
     """The addresses that a base register holds, for the active threads, as offsets into a space.
 
-    Made once for as long as the register is not written, however many accesses use it with various offsets. `raw` is
-    relative to the thread's own part of the space (its block's shared memory, its local memory), `flat` to the array.
+    Made once for as long as the register is not written, however many accesses use it with various
+    offsets. `raw` is relative to the thread's own part of the space (its block's shared memory, its
+    local memory), `flat` to the array.
     """
 
-    __slots__ = ("active", "base", "cache", "flat", "hi", "indices", "lanes", "lo", "low_bits", "raw", "varying")
+    __slots__ = (
+        "active",
+        "base",
+        "cache",
+        "flat",
+        "hi",
+        "indices",
+        "lanes",
+        "lo",
+        "low_bits",
+        "raw",
+        "varying",
+    )
 
     def __init__(
         self,
@@ -220,7 +248,9 @@ SHIFT = {1: 0, 2: 1, 4: 2, 8: 3, 16: 4}
 class Space:
     """A flat array of bytes, of which each thread sees the part that starts at its origin."""
 
-    def __init__(self, name: str, data: np.ndarray, size: int, origin: np.ndarray | None, first: int = 0) -> None:
+    def __init__(
+        self, name: str, data: np.ndarray, size: int, origin: np.ndarray | None, first: int = 0
+    ) -> None:
         """A thread's part: `size` bytes, of which those from `first` on are its program's."""
         self.name, self.data, self.size, self.origin, self.first = name, data, size, origin, first
         self.is_shared = name.startswith("shared")
@@ -263,7 +293,8 @@ class Space:
 
 
 class ClusterSpace(Space):
-    """Shared memory of the blocks of clusters: the upper bits of an address are the rank of a block in the cluster.
+    """Shared memory of the blocks of clusters: the upper bits of an address are the rank of a block
+    in the cluster.
 
     A thread's own block only, or all of its cluster (`shared::cluster`)."""
 
@@ -278,7 +309,9 @@ class ClusterSpace(Space):
         blocks: int,
         part: int,
     ) -> None:
-        """`rank`: of each lane's block; `blocks`: of a cluster; `part`: bytes of a block in `data`."""
+        """`rank`: of each lane's block; `blocks`: of a cluster; `part`: bytes of a block in
+        `data`.
+        """
         super().__init__(name, data, size, origin, first)
         self.origin: np.ndarray
         self.rank, self.blocks, self.part = rank, blocks, part
@@ -294,8 +327,14 @@ class ClusterSpace(Space):
 
     def describe(self, offset: int) -> str:
         rank = offset >> RANK_AT
-        if 0 <= rank < self.blocks and self.name == "shared" and offset & (1 << RANK_AT) - 1 < self.size:
-            return f"in the block of rank {rank} of the cluster, which only .shared::cluster reaches"
+        if (
+            0 <= rank < self.blocks
+            and self.name == "shared"
+            and offset & (1 << RANK_AT) - 1 < self.size
+        ):
+            return (
+                f"in the block of rank {rank} of the cluster, which only .shared::cluster reaches"
+            )
         return super().describe(offset)
 
 

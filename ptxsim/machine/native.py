@@ -1,6 +1,8 @@
-"""Loops in C for what NumPy takes long over: `native.c`, which setuptools builds where there is a C compiler.
+"""Loops in C for what NumPy takes long over: `native.c`, which setuptools builds where there is a C
+compiler.
 
-Without it, or with PTXSIM_NATIVE=0 in the environment, NumPy does the same, bit for bit, several times slower."""
+Without it, or with PTXSIM_NATIVE=0 in the environment, NumPy does the same, bit for bit, several
+times slower."""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class Library:
     """The functions of native.c."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `OSError` or `AttributeError` where the file is another platform's, or another version's."""
+        """Raises `OSError` or `AttributeError` where the file is another platform's, or another
+        version's.
+        """
         library = ctypes.CDLL(str(path))
         wide = "_wide" if library.ptxsim_wide() else ""
         self.multiply = getattr(library, f"ptxsim_multiply{wide}")
@@ -46,21 +50,24 @@ def _at(x: np.ndarray) -> int:
 def multiply(
     a: np.ndarray, b: np.ndarray, c: np.ndarray, least: tuple[int, int, int], fraction: int
 ) -> np.ndarray | None:
-    """The unrounded sums of `tensor_cores.multiply`, for float64 a [., m, k], b [., n, k] and c [., m, n]; `least`:
-    exponents of the least normal numbers of their formats. None without the library."""
+    """The unrounded sums of `tensor_cores.multiply`, for float64 a [., m, k], b [., n, k] and c [.,
+    m, n]; `least`: exponents of the least normal numbers of their formats. None without the
+    library."""
     if library is None:
         return None
     a, b, c = (np.ascontiguousarray(x, np.float64) for x in (a, b, c))
     out, bounds = np.empty_like(c), np.array(least, np.int32)
     count, m, k = a.shape
-    failed = library.multiply(_at(a), _at(b), _at(c), _at(out), count, m, c.shape[2], k, _at(bounds), fraction)
+    failed = library.multiply(
+        _at(a), _at(b), _at(c), _at(out), count, m, c.shape[2], k, _at(bounds), fraction
+    )
     return None if failed else out
 
 
 def fma_rows(factors: np.ndarray, left: np.ndarray, right: np.ndarray, c: np.ndarray) -> np.ndarray:
     """float32 products and sums, rounded once: row i of the result [rows, lanes] is
-    factors[left[i]] * factors[right[i]] + c[i]. All arrays are contiguous: float32 and, of the indices, int32. Only
-    with the library."""
+    factors[left[i]] * factors[right[i]] + c[i]. All arrays are contiguous: float32 and, of the
+    indices, int32. Only with the library."""
     assert library is not None
     out = np.empty_like(c)
     library.fma_rows(_at(factors), _at(left), _at(right), _at(c), _at(out), *c.shape)

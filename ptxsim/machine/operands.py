@@ -1,9 +1,10 @@
 """Operands of instructions: functions that read and write them, made when a program is compiled.
 
-Registers are slots of a list. An instruction does not change the array in a slot but puts a new one there; arrays are
-never written after that, so a move costs nothing, and what follows from an address register can be remembered for as
-long as the same array is in its slot. A float array in a slot stands for the result of arithmetic, whose NaN has
-canonical bits; what was loaded or moved keeps its bits, as unsigned integers.
+Registers are slots of a list. An instruction does not change the array in a slot but puts a new one
+there; arrays are never written after that, so a move costs nothing, and what follows from an
+address register can be remembered for as long as the same array is in its slot. A float array in a
+slot stands for the result of arithmetic, whose NaN has canonical bits; what was loaded or moved
+keeps its bits, as unsigned integers.
 """
 
 from __future__ import annotations
@@ -35,15 +36,20 @@ class Operands:
 
     symbols: Mapping[str, int]  # addresses of variables in global memory, of a launch
 
-    def __init__(self, program: Program, state: State, special: Callable[[str], np.ndarray]) -> None:
+    def __init__(
+        self, program: Program, state: State, special: Callable[[str], np.ndarray]
+    ) -> None:
         """`special`: the values of a special register for a batch."""
         self.program, self.state, self.special = program, state, special
-        self.makers: list[tuple[int, Callable[[], np.ndarray]]] = []  # fill constant slots at the start of a batch
+        # fill constant slots at the start of a batch
+        self.makers: list[tuple[int, Callable[[], np.ndarray]]] = []
         self.constant_slots: dict[Hashable, int] = {}
         self.carry = state.new_slot()
         self.stack_slot = state.new_slot() if program.recursive else None
-        self.stacked: list[tuple[int, int]] = []  # slots with addresses of local variables, and their offsets
-        # registers that were written together, by their slots, as one array of rows: found together, too
+        # slots with addresses of local variables, and their offsets
+        self.stacked: list[tuple[int, int]] = []
+        # registers that were written together, by their slots, as one array of rows: found
+        # together, too
         self.rows: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}
 
     def start(self) -> None:
@@ -77,7 +83,9 @@ class Operands:
         return read
 
     def operand_slot(self, operand: Operand, t: Type) -> int:
-        """The slot of a register, or of a constant made for an immediate, a special register or an address."""
+        """The slot of a register, or of a constant made for an immediate, a special register or an
+        address.
+        """
         match operand:
             case Register():
                 if (operand.type.kind == "p") != (t.kind == "p"):
@@ -93,7 +101,9 @@ class Operands:
 
     def immediate(self, operand: Immediate, t: Type) -> int:
         if t.kind == "p":
-            return self.constant(("pred", bool(operand.value)), lambda: self.state.uniform(np.bool_(operand.value)))
+            return self.constant(
+                ("pred", bool(operand.value)), lambda: self.state.uniform(np.bool_(operand.value))
+            )
         value = np.frombuffer(programs.immediate_bytes(operand, t), t.dtype)[0]
         return self.constant((t.dtype, value.tobytes()), lambda: self.state.uniform(value))
 
@@ -104,11 +114,18 @@ class Operands:
         if space == "local" and self.stack_slot is not None:
             if key not in self.constant_slots:
                 self.constant_slots[key] = self.state.new_slot()
-                self.stacked.append((self.constant_slots[key], self.symbol_address(symbol) + symbol.offset))
+                self.stacked.append(
+                    (self.constant_slots[key], self.symbol_address(symbol) + symbol.offset)
+                )
             return self.constant_slots[key]
         if space == "shared":
-            return self.constant(key, lambda: self._own(self.symbol_address(symbol) + symbol.offset))
-        return self.constant(key, lambda: self.state.uniform(ADDRESS.type(self.symbol_address(symbol) + symbol.offset)))
+            return self.constant(
+                key, lambda: self._own(self.symbol_address(symbol) + symbol.offset)
+            )
+        return self.constant(
+            key,
+            lambda: self.state.uniform(ADDRESS.type(self.symbol_address(symbol) + symbol.offset)),
+        )
 
     def _own(self, offset: int) -> np.ndarray:
         """The address of a place in each thread's own shared memory."""
@@ -152,13 +169,17 @@ class Operands:
             if parameter.variable is variable:
                 return parameter.offset
         if variable.opaque:
-            raise PtxError(f"{symbol.name}: texture and surface references are not supported, only texture objects")
+            raise PtxError(
+                f"{symbol.name}: texture and surface references are not supported, only texture objects"
+            )
         if variable.name not in self.symbols:
             raise PtxError(f"{symbol.name} is declared but not defined here")
         return self.symbols[variable.name]
 
     def target(self, operand: Operand, t: Type) -> tuple[int, Widen | None]:
-        """The slot of a destination, and how a value of type `t` is widened to the register, if at all."""
+        """The slot of a destination, and how a value of type `t` is widened to the register, if at
+        all.
+        """
         if not isinstance(operand, Register):
             if operand is None:
                 return self.constant("sink", lambda: self.state.uniform(np.uint32(0))), None
@@ -169,7 +190,9 @@ class Operands:
         if bits <= t.bits or t.kind == "p":
             return operand.slot, (lambda x: x.astype(STORAGE[bits])) if bits < t.bits else None
         dtype = (SIGNED if t.signed else UNSIGNED)[bits // 8]
-        return operand.slot, lambda x: viewed(x, (SIGNED if t.signed else UNSIGNED)[x.itemsize]).astype(dtype)
+        return operand.slot, lambda x: viewed(
+            x, (SIGNED if t.signed else UNSIGNED)[x.itemsize]
+        ).astype(dtype)
 
     def writer(self, operand: Operand, t: Type) -> Callable[[np.ndarray], None]:
         """A function that writes a value for every lane; only `mask` keeps it."""
@@ -186,7 +209,9 @@ class Operands:
 
         return write
 
-    def lane_writer(self, operand: Operand, t: Type) -> Callable[[np.ndarray, np.ndarray | None], None]:
+    def lane_writer(
+        self, operand: Operand, t: Type
+    ) -> Callable[[np.ndarray, np.ndarray | None], None]:
         """A function that writes values of some lanes (None: of all), as loads give them."""
         slot, widen = self.target(operand, t)
         registers = self.state.registers
@@ -215,7 +240,11 @@ class Operands:
         if isinstance(base, Register):
             return space, base.slot, operand.offset
         if base is None:
-            return space, self.constant("null", lambda: self.state.uniform(ADDRESS.type(0))), operand.offset
+            return (
+                space,
+                self.constant("null", lambda: self.state.uniform(ADDRESS.type(0))),
+                operand.offset,
+            )
         own = self.symbol_space(base)
         if space == "generic" or (space == "param" and own == "local") or space == "const":
             space = own

@@ -1,6 +1,8 @@
-"""The threads of a batch of blocks: which there are, which of them act, where they stand, what their registers hold.
+"""The threads of a batch of blocks: which there are, which of them act, where they stand, what
+their registers hold.
 
-A lane is an element of an array: one thread of the batch. Registers are slots of a list, each an array of all lanes.
+A lane is an element of an array: one thread of the batch. Registers are slots of a list, each an
+array of all lanes.
 """
 
 from __future__ import annotations
@@ -51,16 +53,20 @@ class State:
 
     def __init__(self, slots: int) -> None:
         self.registers: list[np.ndarray] = [NOTHING] * slots
-        self.mask: np.ndarray | None = None  # threads whose registers an instruction writes; None: all
+        # threads whose registers an instruction writes; None: all
+        self.mask: np.ndarray | None = None
         self.active: np.ndarray | None = None  # threads that act; None: every lane
-        self.groups: dict[int, np.ndarray] = {}  # threads that can go on, by the place where they do
+        # threads that can go on, by the place where they do
+        self.groups: dict[int, np.ndarray] = {}
 
     def new_slot(self) -> int:
         """Allocate a slot for another register."""
         self.registers.append(NOTHING)
         return len(self.registers) - 1
 
-    def prepare(self, grid: tuple[int, int, int], block: tuple[int, int, int], cluster: tuple[int, int, int]) -> None:
+    def prepare(
+        self, grid: tuple[int, int, int], block: tuple[int, int, int], cluster: tuple[int, int, int]
+    ) -> None:
         """Begin a launch."""
         self.grid, self.block, self.cluster = grid, block, cluster
         self.threads, self.cluster_size = math.prod(block), math.prod(cluster)
@@ -74,7 +80,8 @@ class State:
         self.warps = self.lanes // WARP
         self.thread_of = np.tile(np.arange(self.padded), len(blocks))
         self.block_of = np.repeat(np.arange(len(blocks)), self.padded)
-        self.rank = self.block_of % self.cluster_size  # blocks of a batch stand in the order of their ranks
+        # blocks of a batch stand in the order of their ranks
+        self.rank = self.block_of % self.cluster_size
         self.thread_numbers = np.asarray(blocks)[self.block_of] * self.padded + self.thread_of
         self.alive = self.thread_of < self.threads
         self.exited, self.wrapped = np.zeros(self.lanes, bool), None
@@ -159,7 +166,9 @@ class State:
 
     def coordinates(self, lane: int) -> str:
         """Block and thread of a lane, in words."""
-        return f"block {self.block_index(lane)}, thread {self.thread_index(int(self.thread_of[lane]))}"
+        return (
+            f"block {self.block_index(lane)}, thread {self.thread_index(int(self.thread_of[lane]))}"
+        )
 
     def thread_index(self, number: int) -> tuple[int, int, int]:
         """A thread of the block by its number."""

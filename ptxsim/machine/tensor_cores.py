@@ -1,10 +1,12 @@
-"""Arithmetic of Hopper's tensor cores, bit by bit: inner products with an accumulator, of mma.sync, wmma and wgmma.
+"""Arithmetic of Hopper's tensor cores, bit by bit: inner products with an accumulator, of mma.sync,
+wmma and wgmma.
 
-One element of D = A B + C comes about so. Products are exact. Products and accumulator are aligned to the largest of
-their exponents, where the exponent of a product is the sum of those of its factors; what lies more than `fraction` bits
-below that exponent's unit is cut off, of each term by itself. The sum of what is left is exact, and is rounded once, to
-fp32 towards zero, or to fp16 to nearest even. An instruction whose k is more than one step is that several times, each
-with the result of the one before.
+One element of D = A B + C comes about so. Products are exact. Products and accumulator are aligned
+to the largest of their exponents, where the exponent of a product is the sum of those of its
+factors; what lies more than `fraction` bits below that exponent's unit is cut off, of each term by
+itself. The sum of what is left is exact, and is rounded once, to fp32 towards zero, or to fp16 to
+nearest even. An instruction whose k is more than one step is that several times, each with the
+result of the one before.
 
 | instruction | products a step | fraction | result in fp32 keeps |
 |---|---|---|---|
@@ -14,18 +16,22 @@ with the result of the one before.
 | wgmma of fp8 | 32 | 13 | 13 |
 | mma.sync of fp8 | 16 (k16: 8) | 25 | 23 |
 
-Sources. Blocks, alignment with 2 bits beyond fp32's 23 for 16-bit and tf32 inputs and 10 fewer for fp8, final rounding:
-Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores", arXiv 2512.07004 (2025), with their model H100TC. The
-same parameters, fp8 of wgmma and of mma.sync apart, 13 bits of an fp8 wgmma's fp32 result: Xie et al., "MMA-Sim", arXiv
-2511.10909 (2025). The method of both: Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor cores",
-PeerJ Computer Science 7:e330 (2021). From the machine code that ptxas 13.0 makes: Hopper has no mma.sync of fp8; it is
-converted to fp16, two bytes of each word are multiplied, then the other two, from zero, and the accumulator is added
-apart; and a wmma of tf32 takes two steps of 4 (here: the first four columns of A, then the last).
+Sources. Blocks, alignment with 2 bits beyond fp32's 23 for 16-bit and tf32 inputs and 10 fewer for
+fp8, final rounding: Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores", arXiv
+2512.07004 (2025), with their model H100TC. The same parameters, fp8 of wgmma and of mma.sync apart,
+13 bits of an fp8 wgmma's fp32 result: Xie et al., "MMA-Sim", arXiv
+2511.10909 (2025). The method of both: Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of
+NVIDIA tensor cores", PeerJ Computer Science 7:e330 (2021). From the machine code that ptxas 13.0
+makes: Hopper has no mma.sync of fp8; it is converted to fp16, two bytes of each word are
+multiplied, then the other two, from zero, and the accumulator is added apart; and a wmma of tf32
+takes two steps of 4 (here: the first four columns of A, then the last).
 
-Where the two models disagree, the first is followed: nothing is aligned to an exponent below -133, and an accumulator
-of zero has none. That concerns products below 2^-126 only. Neither gives the sign of a zero: here an exact one is +0.
+Where the two models disagree, the first is followed: nothing is aligned to an exponent below -133,
+and an accumulator of zero has none. That concerns products below 2^-126 only. Neither gives the
+sign of a zero: here an exact one is +0.
 
-Not yet compared with a card by this project (tests/experiments/gpu/test_tensor_cores.py does it where there is a GPU).
+Not yet compared with a card by this project (tests/experiments/gpu/test_tensor_cores.py does it
+where there is a GPU).
 """
 
 from __future__ import annotations
@@ -48,7 +54,9 @@ FP8 = ("e4m3", "e5m2")
 
 @dataclass(frozen=True)
 class Rule:
-    """The precision of one step: bits kept below the largest exponent, and of the fraction of an fp32 result."""
+    """The precision of one step: bits kept below the largest exponent, and of the fraction of an
+    fp32 result.
+    """
 
     fraction: int = 25
     keeps: int = 23
@@ -57,11 +65,13 @@ class Rule:
 USUAL, WGMMA_FP8 = Rule(), Rule(13, 13)
 
 
-def mma(a: np.ndarray, b: np.ndarray, c: np.ndarray, names: tuple[str, str], result: str) -> np.ndarray:
+def mma(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, names: tuple[str, str], result: str
+) -> np.ndarray:
     """mma.sync and wmma: D of matrices a [..., m, k], b [..., n, k], c [..., m, n], as float64.
 
-    `names`: formats of a and b. `result`: "f32" or "f16", the format of D. A k of more than the step that the formats
-    have is done in several."""
+    `names`: formats of a and b. `result`: "f32" or "f16", the format of D. A k of more than the
+    step that the formats have is done in several."""
     if names[0] in FP8:
         k = a.shape[-1]
         lower = np.arange(k) % 4 < 2
@@ -81,15 +91,25 @@ def wmma(a: np.ndarray, b: np.ndarray, c: np.ndarray, name: str, result: str) ->
     return c
 
 
-def wgmma(a: np.ndarray, b: np.ndarray, c: np.ndarray, names: tuple[str, str], result: str) -> np.ndarray:
+def wgmma(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, names: tuple[str, str], result: str
+) -> np.ndarray:
     """wgmma.mma_async: as `mma`, by the rule that is its own for 8-bit inputs."""
     return multiply(a, b, c, names, result, WGMMA_FP8 if names[0] in FP8 else USUAL)
 
 
 def multiply(
-    a: np.ndarray, b: np.ndarray, c: np.ndarray, names: tuple[str, str], result: str, rule: Rule = USUAL
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    names: tuple[str, str],
+    result: str,
+    rule: Rule = USUAL,
 ) -> np.ndarray:
-    """Compute one step over all of its k. Shapes as of `mma`; returns float64 values of the result's format."""
+    """Compute one step over all of its k.
+
+    Shapes as of `mma`; returns float64 values of the result's format.
+    """
     (m, k), n = a.shape[-2:], b.shape[-2]
     left, right, c_ = a.reshape(-1, m, k), b.reshape(-1, n, k), c.reshape(-1, m, n)
     least = SUBNORMAL[names[0]], SUBNORMAL[names[1]], SUBNORMAL[result]
@@ -98,7 +118,11 @@ def multiply(
             return _rounded(total, result, rule.keeps).reshape(c.shape)
     many = len(c_) > n  # NumPy's loops are over the last axis: the longer one
     if many:
-        left, right, c_ = left.transpose(2, 1, 0)[:, :, None], right.transpose(2, 1, 0)[:, None], c_.transpose(1, 2, 0)
+        left, right, c_ = (
+            left.transpose(2, 1, 0)[:, :, None],
+            right.transpose(2, 1, 0)[:, None],
+            c_.transpose(1, 2, 0),
+        )
     else:
         left, right = left.transpose(2, 0, 1)[..., None], right.transpose(2, 0, 1)[:, :, None]
     left, right, c_ = (np.ascontiguousarray(x, F8) for x in (left, right, c_))
@@ -115,7 +139,9 @@ def multiply(
 
 
 def _exponents(x: np.ndarray, name: str) -> np.ndarray:
-    """The exponents that the hardware aligns by: of 1.f, and of subnormal numbers that of the least normal ones."""
+    """The exponents that the hardware aligns by: of 1.f, and of subnormal numbers that of the least
+    normal ones.
+    """
     _, found = np.frexp(x)
     return np.where(x == 0, NO_EXPONENT, np.maximum(found - 1, SUBNORMAL[name])).astype(np.int16)
 
@@ -129,7 +155,9 @@ def _largest(left: np.ndarray, right: np.ndarray, top: np.ndarray) -> np.ndarray
     return top
 
 
-def _aligned_sum(left: np.ndarray, right: np.ndarray, c: np.ndarray, top: np.ndarray, fraction: int) -> np.ndarray:
+def _aligned_sum(
+    left: np.ndarray, right: np.ndarray, c: np.ndarray, top: np.ndarray, fraction: int
+) -> np.ndarray:
     """The sum of terms cut off `fraction` bits below the unit of 2^top; exact in float64."""
     scale = np.ldexp(1.0, fraction - top.astype(np.int32))
     total = np.trunc(c * scale)
@@ -145,7 +173,9 @@ def _aligned_sum(left: np.ndarray, right: np.ndarray, c: np.ndarray, top: np.nda
 
 
 def _rounded(total: np.ndarray, result: str, keeps: int) -> np.ndarray:
-    """To fp16 to nearest even; to fp32 towards zero, `keeps` bits of fraction; what is too large becomes infinite."""
+    """To fp16 to nearest even; to fp32 towards zero, `keeps` bits of fraction; what is too large
+    becomes infinite.
+    """
     if result == "f16":
         return total.astype(np.float16).astype(F8)
     whole = (total.view(np.int64) & ~np.int64((1 << 52 - keeps) - 1)).view(F8)

@@ -3,9 +3,9 @@
     a = ptxsim.Array(np.zeros((512, 256), np.float16), "A")
     kernel.launch(..., args=[ptxsim.TensorMap(a, box=(64, 64), swizzle=128), ...])
 
-A parameter of 128 bytes takes one, and so does a pointer, which then points at the map in global memory. Its bytes are
-the emulator's own: they name the map, wherever the kernel copies them. Those of a map that the device makes or changes
-(tensormap.replace) hold its fields.
+A parameter of 128 bytes takes one, and so does a pointer, which then points at the map in global
+memory. Its bytes are the emulator's own: they name the map, wherever the kernel copies them. Those
+of a map that the device makes or changes (tensormap.replace) hold its fields.
 """
 
 from __future__ import annotations
@@ -27,26 +27,33 @@ L2_PROMOTIONS = ("none", "64", "128", "256")
 MOST_BOX, MOST_DIM, MOST_STRIDE = 256, 1 << 32, 1 << 40
 TYPES = {
     np.dtype(t): t
-    for t in (np.uint8, np.uint16, np.uint32, np.int32, np.uint64, np.int64, np.float16, np.float32, np.float64)
+    for t in (
+        np.uint8,
+        np.uint16,
+        np.uint32,
+        np.int32,
+        np.uint64,
+        np.int64,
+        np.float16,
+        np.float32,
+        np.float64,
+    )
 } | {np.dtype(ml_dtypes.bfloat16): ml_dtypes.bfloat16}
 
 
 class TensorMap:
-    """A tensor in global memory, cut into boxes. Dimensions are listed as NumPy's shapes are, the innermost last (the
-    lists of cuTensorMapEncodeTiled and the coordinates in PTX are the other way around).
+    """A tensor in global memory, cut into boxes. Dimensions are listed as NumPy's shapes are, the
+    innermost last (the lists of cuTensorMapEncodeTiled and the coordinates in PTX are the other way
+    around).
 
-    Args:
-        array: holds the tensor; its address is the base, `offset` bytes further on.
-        box: elements of a box along each dimension, 1 to 256.
-        shape: elements of the tensor (default: of the array).
-        strides: bytes from one element to the next along each dimension but the innermost (default: the array's, or
-            densely packed where `shape` is given).
-        dtype: of an element (default: the array's). 8-bit floats are copied as uint8.
-        swizzle: "none", 32, 64 or 128 bytes.
-        interleave: "none" only.
-        l2_promotion: "none", 64, 128 or 256 bytes: without an effect here.
-        fill: what is read outside the tensor: "zeros" only.
-        element_strides: 1 along each dimension only.
+    Args: array: holds the tensor; its address is the base, `offset` bytes further on. box: elements
+        of a box along each dimension, 1 to 256. shape: elements of the tensor (default: of the
+        array). strides: bytes from one element to the next along each dimension but the innermost
+        (default: the array's, or densely packed where `shape` is given). dtype: of an element
+        (default: the array's). 8-bit floats are copied as uint8. swizzle: "none", 32, 64 or 128
+        bytes. interleave: "none" only. l2_promotion: "none", 64, 128 or 256 bytes: without an
+        effect here. fill: what is read outside the tensor: "zeros" only. element_strides: 1 along
+        each dimension only.
 
     Raises `PtxsimError`, one line, for what the driver refuses, or what is not emulated.
     """
@@ -80,9 +87,13 @@ class TensorMap:
             self.strides = tuple(int(n) for n in strides)
         elif shape is None:
             item = array.dtype.itemsize
-            self.strides = tuple(math.prod(array.shape[i + 1 :]) * item for i in range(self.rank - 1))
+            self.strides = tuple(
+                math.prod(array.shape[i + 1 :]) * item for i in range(self.rank - 1)
+            )
         else:
-            self.strides = tuple(math.prod(self.shape[i + 1 :]) * self.item for i in range(self.rank - 1))
+            self.strides = tuple(
+                math.prod(self.shape[i + 1 :]) * self.item for i in range(self.rank - 1)
+            )
         self.swizzle = SWIZZLES.get(str(swizzle), -1)
         for name, value, allowed in (
             ("swizzle", swizzle, SWIZZLES),
@@ -91,16 +102,22 @@ class TensorMap:
             ("fill", fill, FILLS),
         ):
             if str(value) not in allowed:
-                raise self._refused(f"{name} = {value!r} is not allowed; allowed: {', '.join(allowed)}")
+                raise self._refused(
+                    f"{name} = {value!r} is not allowed; allowed: {', '.join(allowed)}"
+                )
         if element_strides is not None and any(int(n) != 1 for n in element_strides):
-            raise self._refused(f"element strides {tuple(element_strides)} are not supported, only 1")
+            raise self._refused(
+                f"element strides {tuple(element_strides)} are not supported, only 1"
+            )
         self._require_encodable()
         self.inner_bytes = self.box[-1] * self.item
         self.bytes = math.prod(self.box) * self.item  # of a box
-        self.pitch = max(self.inner_bytes, self.swizzle)  # from one row of a box to the next in shared memory
+        # from one row of a box to the next in shared memory
+        self.pitch = max(self.inner_bytes, self.swizzle)
         self.span = math.prod(self.box[:-1]) * self.pitch  # of shared memory
         self.address = 0
-        self.by_device = False  # whether the device made it, so that nobody knows yet that it lies in memory
+        # whether the device made it, so that nobody knows yet that it lies in memory
+        self.by_device = False
 
     def _refused(self, what: str) -> PtxsimError:
         return PtxsimError(f"tensor map of {self.name}: {what}")
@@ -112,7 +129,9 @@ class TensorMap:
         if len(self.box) != self.rank:
             raise self._refused(f"a box of {len(self.box)} dimensions for a tensor of {self.rank}")
         if len(self.strides) != self.rank - 1:
-            raise self._refused(f"{len(self.strides)} strides; a tensor of {self.rank} dimensions has {self.rank - 1}")
+            raise self._refused(
+                f"{len(self.strides)} strides; a tensor of {self.rank} dimensions has {self.rank - 1}"
+            )
         for sizes, what, most, shown in (
             (self.shape, "a dimension of {} elements", MOST_DIM, "2^32"),
             (self.box, "a box of {} elements along a dimension", MOST_BOX, str(MOST_BOX)),
@@ -122,14 +141,18 @@ class TensorMap:
                     raise self._refused(f"{what.format(size)}; allowed: 1 to {shown}")
         inner = self.box[-1] * self.item
         if inner % 16:
-            raise self._refused(f"a box of {inner} bytes along the innermost dimension; allowed: multiples of 16")
+            raise self._refused(
+                f"a box of {inner} bytes along the innermost dimension; allowed: multiples of 16"
+            )
         if self.swizzle and inner > self.swizzle:
             raise self._refused(
                 f"a box of {inner} bytes along the innermost dimension is more than its swizzle of {self.swizzle}"
             )
         for stride in self.strides:
             if stride % 16 or not 0 <= stride < MOST_STRIDE:
-                raise self._refused(f"a stride of {stride} bytes; allowed: multiples of 16 from 0 to 2^40")
+                raise self._refused(
+                    f"a stride of {stride} bytes; allowed: multiples of 16 from 0 to 2^40"
+                )
         last = sum((n - 1) * s for n, s in zip(self.shape, (*self.strides, self.item), strict=True))
         if not 0 <= self.offset <= self.array.nbytes - last - self.item:
             raise self._refused(
@@ -144,27 +167,36 @@ class TensorMap:
             raise self._refused(f"its address 0x{self.address:x} is not aligned to 16 bytes")
 
     def rows(self, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int, int]:
-        """The rows of the box whose first element has these coordinates (the innermost last): for each its address in
-        global memory, whether it is inside; and of all, the elements from and to which a row is inside."""
+        """The rows of the box whose first element has these coordinates (the innermost last): for
+        each its address in global memory, whether it is inside; and of all, the elements from and
+        to which a row is inside."""
         starts = np.zeros(1, np.int64)
         inside = np.ones(1, bool)
-        for first, length, size, stride in zip(at, self.box, self.shape, self.strides, strict=False):
+        for first, length, size, stride in zip(
+            at, self.box, self.shape, self.strides, strict=False
+        ):
             index = first + np.arange(length, dtype=np.int64)
             starts = (starts[:, None] + index * stride).reshape(-1)
             inside = (inside[:, None] & (index >= 0) & (index < size)).reshape(-1)
         return self.address + starts + at[-1] * self.item, inside, *self._columns(at[-1])
 
     def _columns(self, first: int) -> tuple[int, int]:
-        """The elements from and to which a row is inside that begins at this one of its dimension."""
+        """The elements from and to which a row is inside that begins at this one of its
+        dimension.
+        """
         begin = min(max(0, -first), self.box[-1])
         return begin, max(min(self.box[-1], self.shape[-1] - first), begin)
 
     def bytes_inside(self, at: Sequence[int]) -> int:
-        """Where the tensor ends in a row of the box whose first element has these coordinates, in bytes of the row."""
+        """Where the tensor ends in a row of the box whose first element has these coordinates, in
+        bytes of the row.
+        """
         return self._columns(at[-1])[1] * self.item
 
     def shared_offsets(self, base: int) -> np.ndarray:
-        """Where the 16-byte pieces of a box lie, [rows, pieces], if it is at this address of shared memory."""
+        """Where the 16-byte pieces of a box lie, [rows, pieces], if it is at this address of shared
+        memory.
+        """
         rows = math.prod(self.box[:-1])
         at = base + np.arange(rows, dtype=np.int64)[:, None] * self.pitch
         return swizzled(at + np.arange(self.inner_bytes // 16, dtype=np.int64) * 16, self.swizzle)
@@ -178,8 +210,8 @@ class TensorMap:
 
 
 def swizzled(addresses: np.ndarray, swizzle: int) -> np.ndarray:
-    """Addresses in shared memory with a swizzle of 0, 32, 64 or 128 bytes: of a row of 128 bytes, which 16-byte piece
-    goes where depends on the row's place among 8."""
+    """Addresses in shared memory with a swizzle of 0, 32, 64 or 128 bytes: of a row of 128 bytes,
+    which 16-byte piece goes where depends on the row's place among 8."""
     pieces = swizzle // 16
     return addresses ^ ((addresses >> 7 & (pieces - 1)) << 4) if swizzle else addresses
 
@@ -194,7 +226,8 @@ def decoded(raw: bytes) -> int | None:
     return int.from_bytes(raw[16:24], "little") if raw[:16] == MAGIC else None
 
 
-# maps that the device makes: where each field lies in the 128 bytes, and bytes of one; of the last four one a dimension
+# maps that the device makes: where each field lies in the 128 bytes, and bytes of one; of the last
+# four one a dimension
 
 MADE = b"ptxsim made here"
 FIELDS = {
@@ -209,10 +242,21 @@ FIELDS = {
     "global_dim": (48, 4),
     "global_stride": (72, 8),
 }
-ORDINALS = ("box_dim", "element_stride", "global_dim", "global_stride")  # 0: the innermost; strides from the next on
+# 0: the innermost; strides from the next on
+ORDINALS = ("box_dim", "element_stride", "global_dim", "global_stride")
 MOST_RANK = 5
 # by the number in PTX (ISA 9.7.9.27.1.2)
-ELEMENT_TYPES = [np.uint8, np.uint16, np.uint32, np.int32, np.uint64, np.int64, np.float16, np.float32, np.float32]
+ELEMENT_TYPES = [
+    np.uint8,
+    np.uint16,
+    np.uint32,
+    np.int32,
+    np.uint64,
+    np.int64,
+    np.float16,
+    np.float32,
+    np.float32,
+]
 ELEMENT_TYPES += [np.float64, ml_dtypes.bfloat16, np.float32, np.float32]
 SWIZZLE_MODES = (0, 32, 64, 128)
 
@@ -254,7 +298,10 @@ def fields_of(found: TensorMap) -> bytes:
 
 
 def made_by_device(raw: bytes) -> TensorMap:
-    """The map whose fields the device set. Raises `PtxsimError` for what cuTensorMapEncodeTiled would refuse."""
+    """The map whose fields the device set.
+
+    Raises `PtxsimError` for what cuTensorMapEncodeTiled would refuse.
+    """
 
     def get(name: str, ordinal: int = 0) -> int:
         at, size = field_at(name, ordinal)

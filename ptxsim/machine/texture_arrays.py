@@ -2,8 +2,9 @@
 
     ptxsim.TextureArray(np.zeros((64, 96), np.float32), filter="linear", address="wrap", normalized=True)
 
-Fetched as the CUDA programming guide's chapter on texture fetching says: coordinates, addressing, and linear filtering
-with weights of 8 bits of fraction. How a device rounds the filtered sum is not documented; mipmaps have one level.
+Fetched as the CUDA programming guide's chapter on texture fetching says: coordinates, addressing,
+and linear filtering with weights of 8 bits of fraction. How a device rounds the filtered sum is not
+documented; mipmaps have one level.
 """
 
 from __future__ import annotations
@@ -24,21 +25,20 @@ FRACTION = 256  # of the weights of linear filtering
 class TextureArray:
     """A CUDA array with how it is fetched, for a `cudaTextureObject_t` or a `cudaSurfaceObject_t`.
 
-    Args:
-        data: [layers,] [depth,] [height,] width [, components], as many of the sizes as `dims`; copied unless `view`.
-        dims: 1, 2 or 3; left out, as many as the data has besides layers and components.
-        components: of an element, 1, 2 or 4: where more than 1, the last dimension of the data.
-        layered: the first dimension counts layers.
-        cube: a cube map: the first dimension counts faces, six for each (with `layered`, six a layer).
-        address: what coordinates outside mean: "clamp", "border" (zeros), "wrap" or "mirror" (normalized ones only);
-            a sequence gives one for each of x, y and z.
-        filter: "point" or "linear" (of floats, or whole numbers that are read normalized).
-        normalized: coordinates from 0 to 1.
-        read: "element", or "normalized": whole numbers of 8 or 16 bits as floats from 0 or -1 to 1.
-        view: the data are not copied: they lie in memory that others write. No surface has rows with gaps between.
+    Args: data: [layers,] [depth,] [height,] width [, components], as many of the sizes as `dims`;
+        copied unless `view`. dims: 1, 2 or 3; left out, as many as the data has besides layers and
+        components. components: of an element, 1, 2 or 4: where more than 1, the last dimension of
+        the data. layered: the first dimension counts layers. cube: a cube map: the first dimension
+        counts faces, six for each (with `layered`, six a layer). address: what coordinates outside
+        mean: "clamp", "border" (zeros), "wrap" or "mirror" (normalized ones only); a sequence gives
+        one for each of x, y and z. filter: "point" or "linear" (of floats, or whole numbers that
+        are read normalized). normalized: coordinates from 0 to 1. read: "element", or "normalized":
+        whole numbers of 8 or 16 bits as floats from 0 or -1 to 1. view: the data are not copied:
+        they lie in memory that others write. No surface has rows with gaps between.
 
-    `fetched` and `stored` become true with the first fetch and the first store. Where `unwritten` is set, nobody has
-    written the data, and a fetch is a fault; so is each use of an array that was `freed`.
+    `fetched` and `stored` become true with the first fetch and the first store. Where `unwritten`
+    is set, nobody has written the data, and a fetch is a fault; so is each use of an array that was
+    `freed`.
 
     Raises `PtxsimError`, one line, for what cannot be.
     """
@@ -59,29 +59,46 @@ class TextureArray:
     ) -> None:
         self.name, self._data = name, data if view else np.array(data, order="C")
         self.fetched = self.stored = self.unwritten = self.freed = False
-        self.memory: tuple[int, int] | None = None  # addresses of the device memory in which a view lies, from and to
+        # addresses of the device memory in which a view lies, from and to
+        self.memory: tuple[int, int] | None = None
         self.addresses = (address,) * 3 if isinstance(address, str) else tuple(address)
         asked = [("address", each, ADDRESS) for each in self.addresses]
         for what, value, known in (*asked, ("filter", filter, FILTERS), ("read", read, READS)):
             if value not in known:
-                raise self._refused(f"{what} = {value!r} is not allowed; allowed: {', '.join(known)}")
+                raise self._refused(
+                    f"{what} = {value!r} is not allowed; allowed: {', '.join(known)}"
+                )
         own = self._data.ndim - (components > 1) - (layered or cube)
         self.dims = 2 if cube else own if dims is None else dims
-        if components not in (1, 2, 4) or (components > 1 and self._data.shape[-1:] != (components,)):
-            raise self._refused(f"components = {components} with data of shape {self._data.shape}; allowed: 1, 2, 4")
+        if components not in (1, 2, 4) or (
+            components > 1 and self._data.shape[-1:] != (components,)
+        ):
+            raise self._refused(
+                f"components = {components} with data of shape {self._data.shape}; allowed: 1, 2, 4"
+            )
         if self.dims != own or not 1 <= self.dims <= 3 or not self._data.size:
-            raise self._refused(f"data of shape {self._data.shape} have {own} dimensions, not {self.dims} (1 to 3)")
+            raise self._refused(
+                f"data of shape {self._data.shape} have {own} dimensions, not {self.dims} (1 to 3)"
+            )
         if len(self.addresses) < self.dims:
-            raise self._refused(f"address = {address!r} has {len(self.addresses)} modes for {self.dims} dimensions")
+            raise self._refused(
+                f"address = {address!r} has {len(self.addresses)} modes for {self.dims} dimensions"
+            )
         if not {"wrap", "mirror"}.isdisjoint(self.addresses) and not (normalized or cube):
             raise self._refused(f"address = {address!r} goes with normalized coordinates only")
         kind, bits = self._data.dtype.kind, 8 * self._data.dtype.itemsize
         if read == "normalized" and (kind not in "iu" or bits > 16):
-            raise self._refused(f"read = 'normalized' takes whole numbers of 8 or 16 bits, not {self._data.dtype}")
+            raise self._refused(
+                f"read = 'normalized' takes whole numbers of 8 or 16 bits, not {self._data.dtype}"
+            )
         if filter == "linear" and read == "element" and kind != "f":
-            raise self._refused(f"filter = 'linear' takes floats, or read = 'normalized', not {self._data.dtype}")
+            raise self._refused(
+                f"filter = 'linear' takes floats, or read = 'normalized', not {self._data.dtype}"
+            )
         if cube and self._data.shape[0] % FACES:
-            raise self._refused(f"a cube map has {FACES} faces for each layer, not {self._data.shape[0]} in all")
+            raise self._refused(
+                f"a cube map has {FACES} faces for each layer, not {self._data.shape[0]} in all"
+            )
         self.components, self.layered, self.cube = components, layered or cube, cube
         self.linear = filter == "linear"
         self.normalized, self.read = normalized or cube, read
@@ -116,9 +133,13 @@ class TextureArray:
     # fetches
 
     def fetch(self, coordinates: list[np.ndarray], layer: np.ndarray | None) -> np.ndarray:
-        """Elements [fetches, components] at coordinates along x, y and z (of a cube map a direction) in some layers; as
-        they are, or in float32 where they are filtered or read normalized. Whole coordinates are indices."""
-        coordinates, layer = list(coordinates), np.zeros(len(coordinates[0]), np.int64) if layer is None else layer
+        """Elements [fetches, components] at coordinates along x, y and z (of a cube map a
+        direction) in some layers; as they are, or in float32 where they are filtered or read
+        normalized. Whole coordinates are indices."""
+        coordinates, layer = (
+            list(coordinates),
+            np.zeros(len(coordinates[0]), np.int64) if layer is None else layer,
+        )
         if self.cube:
             face, coordinates = _face(*(c.astype(np.float64) for c in coordinates))
             layer = layer * FACES + face
@@ -134,9 +155,14 @@ class TextureArray:
             return self._at([np.floor(p).astype(np.int64) for p in places], layer)
         total = np.zeros((len(layer), self.components))
         firsts = [np.floor(p - 0.5).astype(np.int64) for p in places]
-        weights = [np.round((p - 0.5 - f) * FRACTION) / FRACTION for p, f in zip(places, firsts, strict=True)]
+        weights = [
+            np.round((p - 0.5 - f) * FRACTION) / FRACTION
+            for p, f in zip(places, firsts, strict=True)
+        ]
         for corner in np.ndindex(*(2,) * self.dims):
-            weight = np.prod([w if up else 1 - w for w, up in zip(weights, corner, strict=True)], axis=0)
+            weight = np.prod(
+                [w if up else 1 - w for w, up in zip(weights, corner, strict=True)], axis=0
+            )
             index = [f + up for f, up in zip(firsts, corner, strict=True)]
             total += weight[:, None] * self._at(index, layer).astype(np.float64)
         return total.astype(np.float32)
@@ -166,7 +192,9 @@ class TextureArray:
     def bytes_at(
         self, coordinates: list[np.ndarray], layer: np.ndarray | None, size: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Where an access of `size` bytes begins in the array's bytes, x being in bytes; and whether it lies inside."""
+        """Where an access of `size` bytes begins in the array's bytes, x being in bytes; and
+        whether it lies inside.
+        """
         layers, depth, height, width, _ = self.elements.shape
         row = width * self.components * self._data.dtype.itemsize
         along = [c.astype(np.int64) for c in coordinates]

@@ -27,9 +27,12 @@ def viewed(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def merged(mask: np.ndarray, value: np.ndarray, old: np.ndarray) -> np.ndarray:
-    """New values where the mask holds, old ones elsewhere; with the bits kept where one side is not a float."""
+    """New values where the mask holds, old ones elsewhere; with the bits kept where one side is not
+    a float.
+    """
     if old.dtype is not value.dtype:
-        if not old.strides[0] and old.dtype.kind == "u" and not old[0]:  # as at the start: zero, in any type
+        # as at the start: zero, in any type
+        if not old.strides[0] and old.dtype.kind == "u" and not old[0]:
             return np.where(mask, value, value.dtype.type(0))
         unsigned = STORAGE[8 * value.itemsize] if value.dtype != BOOL else BOOL
         value, old = viewed(value, unsigned), viewed(old, unsigned)
@@ -37,7 +40,9 @@ def merged(mask: np.ndarray, value: np.ndarray, old: np.ndarray) -> np.ndarray:
 
 
 def distinct(x: np.ndarray) -> np.ndarray:
-    """The different elements of `x`, in order: np.unique, which hashes integers, takes up to thirty times as long."""
+    """The different elements of `x`, in order: np.unique, which hashes integers, takes up to thirty
+    times as long.
+    """
     ordered = np.sort(x, axis=None)
     new = np.empty(ordered.size, bool)
     new[:1] = True

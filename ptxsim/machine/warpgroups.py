@@ -1,8 +1,10 @@
-"""wgmma under way: which registers and bytes of shared memory a warpgroup's multiplications use until waited for.
+"""wgmma under way: which registers and bytes of shared memory a warpgroup's multiplications use
+until waited for.
 
-A wgmma's sums are there at once; their use before a wait_group is reported, as on a device they may not be there yet.
-Watched are the registers that a wgmma names, and those that values pass through on the way to it and from it by
-mov: compilers put copies between, which ptxas takes out again, so that a copy is no use of a value under way.
+A wgmma's sums are there at once; their use before a wait_group is reported, as on a device they may
+not be there yet. Watched are the registers that a wgmma names, and those that values pass through
+on the way to it and from it by mov: compilers put copies between, which ptxas takes out again, so
+that a copy is no use of a value under way.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from .batch import Batch
 from .values import distinct
 
 WARP, WARPGROUP = 32, 128
-READS_FIRST = ("st", "red", "bar", "barrier", "setp")  # opcodes that read operand 0 rather than write it
+# opcodes that read operand 0 rather than write it
+READS_FIRST = ("st", "red", "bar", "barrier", "setp")
 REMEDY = 'asm volatile("" : "+r"(x) :: "memory") before the fence keeps the compiler from moving it there'
 
 
@@ -29,15 +32,15 @@ def is_mma(i: Instruction) -> bool:
 def fragments(i: Instruction) -> tuple[list[int], list[int]]:
     """Slots of the accumulators, and of A where it is in registers."""
     a = i.operands[1]
-    return [r.slot for r in registers_of(i.operands[0])], [r.slot for r in registers_of(a)] if isinstance(
-        a, Vector
-    ) else []
+    return [r.slot for r in registers_of(i.operands[0])], [
+        r.slot for r in registers_of(a)
+    ] if isinstance(a, Vector) else []
 
 
 @dataclass
 class Use:
-    """Watched registers that an instruction reads and writes, as rows of `Watch`; a copy has one of each, or only
-    writes (a constant)."""
+    """Watched registers that an instruction reads and writes, as rows of `Watch`; a copy has one of
+    each, or only writes (a constant)."""
 
     reads: np.ndarray
     writes: np.ndarray
@@ -59,8 +62,14 @@ class Watch:
                 watched.update(*fragments(i))
         if not watched:
             return cls()
-        copies = [i for i in program.code if i.opcode == "mov" and isinstance(i.operands[0], Register)]
-        pairs = [(i.operands[0].slot, i.operands[1].slot) for i in copies if isinstance(i.operands[1], Register)]
+        copies = [
+            i for i in program.code if i.opcode == "mov" and isinstance(i.operands[0], Register)
+        ]
+        pairs = [
+            (i.operands[0].slot, i.operands[1].slot)
+            for i in copies
+            if isinstance(i.operands[1], Register)
+        ]
         size = -1
         while size != len(watched):
             size = len(watched)
@@ -74,9 +83,13 @@ class Watch:
             writes = [] if i.opcode in READS_FIRST or not i.operands else i.operands[:1]
             reads = i.operands[len(writes) :]
             stores = bool(writes) and isinstance(writes[0], Address)
-            use = Use(found.rows_of(reads), found.rows_of([] if stores else writes), i.opcode == "mov")
+            use = Use(
+                found.rows_of(reads), found.rows_of([] if stores else writes), i.opcode == "mov"
+            )
             use.copy = (
-                use.copy and isinstance(i.operands[0], Register) and isinstance(i.operands[1], (Register, Immediate))
+                use.copy
+                and isinstance(i.operands[0], Register)
+                and isinstance(i.operands[1], (Register, Immediate))
             )
             if use.reads.size or use.writes.size:
                 found.uses[i.pc] = use
@@ -90,14 +103,19 @@ class Watch:
 
 @dataclass
 class Flight:
-    """A wgmma of a warpgroup under way, and when it read shared memory by the watch over that; 0: it did not."""
+    """A wgmma of a warpgroup under way, and when it read shared memory by the watch over that; 0:
+    it did not.
+    """
 
     instruction: Instruction
     time: int = 0
 
 
 class Warpgroups:
-    """The warpgroups of a batch. Each wgmma has a number; those of a warpgroup end in their order."""
+    """The warpgroups of a batch.
+
+    Each wgmma has a number; those of a warpgroup end in their order.
+    """
 
     def __init__(self, machine: Batch, watch: Watch) -> None:
         self.machine = machine
@@ -112,19 +130,23 @@ class Warpgroups:
         self.under_way = 0
         self.groups: list[list[int]] = [[] for _ in range(self.count)]  # of each: its last wgmma
         self.flights: list[dict[int, Flight]] = [{} for _ in range(self.count)]
-        size = len(watch.rows), self.count  # of what is known of each watched register of each warpgroup:
+        # of what is known of each watched register of each warpgroup:
+        size = len(watch.rows), self.count
         self.pending = np.zeros(size, np.int64)  # the wgmma whose result it holds; 0: of none
         self.used = np.zeros(size, np.int64)  # the last wgmma that names it
         self.written = np.full(size, -1)  # fences before the last write
         self.writer: dict[int, Instruction] = {}  # of that, by row
         self._active: tuple[object, np.ndarray] | None = None
-        self.sums: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}  # of slots, what a wgmma left there
+        # of slots, what a wgmma left there
+        self.sums: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}
 
     def active(self) -> np.ndarray:
         """Numbers of the warpgroups of the active threads."""
         m = self.machine
         if self._active is None or self._active[0] is not m.state.active or m.state.active is None:
-            found = distinct(self.of_lane if m.state.active is None else self.of_lane[m.state.active])
+            found = distinct(
+                self.of_lane if m.state.active is None else self.of_lane[m.state.active]
+            )
             self._active = m.state.active, found
         return self._active[1]
 
@@ -137,7 +159,11 @@ class Warpgroups:
         if broken.any():
             lane = int(lanes[self.of_lane[lanes] == broken.nonzero()[0][0]][0])
             have = int(counts[self.of_lane[lane]])
-            raise m.diag.fault(instruction, f"{instruction.name}: {have} of a warpgroup's 128 threads execute it", lane)
+            raise m.diag.fault(
+                instruction,
+                f"{instruction.name}: {have} of a warpgroup's 128 threads execute it",
+                lane,
+            )
         return lanes.reshape(-1, WARPGROUP)
 
     # order
@@ -166,7 +192,9 @@ class Warpgroups:
             self.under_way -= 1
             if flight.time:
                 first = int((self.of_lane == group).nonzero()[0][0]) // WARP
-                m.events.shared.reading_ends(np.arange(first, first + WARPGROUP // WARP), first, flight.time)
+                m.events.shared.reading_ends(
+                    np.arange(first, first + WARPGROUP // WARP), first, flight.time
+                )
 
     # registers
 
@@ -179,8 +207,16 @@ class Warpgroups:
             self._copy(instruction, use, here)
             return
         if self.under_way:
-            self._require_over(self.pending, use.reads, here, instruction, "reads the result of the wgmma at {}")
-            self._require_over(self.used, use.writes, here, instruction, "writes a register that the wgmma at {} uses")
+            self._require_over(
+                self.pending, use.reads, here, instruction, "reads the result of the wgmma at {}"
+            )
+            self._require_over(
+                self.used,
+                use.writes,
+                here,
+                instruction,
+                "writes a register that the wgmma at {} uses",
+            )
         places = use.writes[:, None], here
         self.written[places] = self.fences[here]
         self.pending[places] = 0
@@ -190,16 +226,30 @@ class Warpgroups:
         to = int(use.writes[0])
         if use.reads.size:
             source = int(use.reads[0])
-            self.pending[to, here], self.written[to, here] = self.pending[source, here], self.written[source, here]
+            self.pending[to, here], self.written[to, here] = (
+                self.pending[source, here],
+                self.written[source, here],
+            )
             if source in self.writer:
                 self.writer[to] = self.writer[source]
             return
         if self.under_way:
-            self._require_over(self.used, use.writes, here, instruction, "writes a register that the wgmma at {} uses")
+            self._require_over(
+                self.used,
+                use.writes,
+                here,
+                instruction,
+                "writes a register that the wgmma at {} uses",
+            )
         self.pending[to, here], self.written[to, here] = 0, -1
 
     def _require_over(
-        self, table: np.ndarray, rows: np.ndarray, here: np.ndarray, instruction: Instruction, what: str
+        self,
+        table: np.ndarray,
+        rows: np.ndarray,
+        here: np.ndarray,
+        instruction: Instruction,
+        what: str,
     ) -> None:
         numbers = table[rows[:, None], here]
         early = numbers > self.over[here]
@@ -208,7 +258,9 @@ class Warpgroups:
             group, number = int(here[column]), int(numbers[row, column])
             place = self.machine.diag.where(self.flights[group][number].instruction)
             committed = number <= max(self.groups[group], default=0)
-            rest = "before a wait_group for it" + ("" if committed else "; it is in no group yet (commit_group)")
+            rest = "before a wait_group for it" + (
+                "" if committed else "; it is in no group yet (commit_group)"
+            )
             self._report(instruction, group, f"{what.format(place)} {rest}")
 
     def _report(self, instruction: Instruction, group: int, what: str) -> None:
@@ -218,13 +270,19 @@ class Warpgroups:
 
     # a wgmma
 
-    def issue(self, instruction: Instruction, lanes: np.ndarray, d: np.ndarray, a: np.ndarray) -> Callable[[int], None]:
-        """A wgmma of these lanes [warpgroups, 128] begins; checks its registers (`d`, `a`: rows of `Watch`). Gives what
-        takes the time at which it reads shared memory."""
+    def issue(
+        self, instruction: Instruction, lanes: np.ndarray, d: np.ndarray, a: np.ndarray
+    ) -> Callable[[int], None]:
+        """A wgmma of these lanes [warpgroups, 128] begins; checks its registers (`d`, `a`: rows of
+        `Watch`). Gives what takes the time at which it reads shared memory."""
         here = self.of_lane[lanes[:, 0]]
         unfenced = self.fences[here] == 0
         if unfenced.any():
-            self._report(instruction, int(here[unfenced.argmax()]), "wgmma.mma_async without a wgmma.fence before it")
+            self._report(
+                instruction,
+                int(here[unfenced.argmax()]),
+                "wgmma.mma_async without a wgmma.fence before it",
+            )
         for rows, name in ((d, "accumulator"), (a, "operand A")):
             late = self.written[rows[:, None], here] == self.fences[here]
             if late.any():
@@ -232,7 +290,9 @@ class Warpgroups:
                 at = self.machine.diag.where(self.writer[int(rows[row])])
                 what = f"wgmma.mma_async: its {name} is written at {at}, after the last wgmma.fence; {REMEDY}"
                 self._report(instruction, int(here[column]), what)
-        self._require_over(self.pending, a, here, instruction, "takes as operand A the result of the wgmma at {}")
+        self._require_over(
+            self.pending, a, here, instruction, "takes as operand A the result of the wgmma at {}"
+        )
         self.issued += 1
         self.last[here] = number = self.issued
         self.pending[d[:, None], here] = number

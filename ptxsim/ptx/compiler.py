@@ -25,7 +25,9 @@ def tool(name: str) -> Path:
             return Path(place) / "bin" / name
     if found := shutil.which(name):
         return Path(found)
-    raise PtxError(f"no {name}: not in the installed wheels and not on PATH; remedy: pip install a CUDA toolkit wheel")
+    raise PtxError(
+        f"no {name}: not in the installed wheels and not on PATH; remedy: pip install a CUDA toolkit wheel"
+    )
 
 
 def warnings_in(report: str) -> list[str]:

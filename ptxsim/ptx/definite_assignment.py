@@ -1,8 +1,8 @@
 """Which registers a program may read before it has written them, found without running it.
 
-A backward analysis over each function: a register is live at its entry if some path reads it before a write that always
-happens. nvcc writes nearly every register first, so that the watch over undefined values (check/defined.py) has nothing
-to do for them while a kernel runs.
+A backward analysis over each function: a register is live at its entry if some path reads it before
+a write that always happens. nvcc writes nearly every register first, so that the watch over
+undefined values (check/defined.py) has nothing to do for them while a kernel runs.
 """
 
 from __future__ import annotations
@@ -10,8 +10,31 @@ from __future__ import annotations
 from .program import Program, targets
 from .syntax import Address, Function, Instruction, Register, registers_of
 
-NO_RESULT = {"st", "red", "bra", "brx", "bar", "barrier", "ret", "exit", "trap", "brkpt", "prefetch", "prefetchu", "cp"}
-NO_RESULT |= {"fence", "membar", "setmaxnreg", "nanosleep", "griddepcontrol", "stmatrix", "sust", "tensormap"}
+NO_RESULT = {
+    "st",
+    "red",
+    "bra",
+    "brx",
+    "bar",
+    "barrier",
+    "ret",
+    "exit",
+    "trap",
+    "brkpt",
+    "prefetch",
+    "prefetchu",
+    "cp",
+}
+NO_RESULT |= {
+    "fence",
+    "membar",
+    "setmaxnreg",
+    "nanosleep",
+    "griddepcontrol",
+    "stmatrix",
+    "sust",
+    "tensormap",
+}
 NO_RESULT |= {"stackrestore", "discard", "applypriority", "pmevent"}
 ENDS = ("ret", "exit", "trap")
 
@@ -28,7 +51,8 @@ def results(i: Instruction) -> tuple[Register, ...]:
 def sources(i: Instruction) -> tuple[Register, ...]:
     """The registers that an instruction reads, its predicate among them.
 
-    wgmma.mma_async reads its accumulators, too, unless a constant says that it does not add to them.
+    wgmma.mma_async reads its accumulators, too, unless a constant says that it does not add to
+    them.
     """
     operands = i.operands[1:] if results(i) else i.operands
     read = [register for operand in operands for register in registers_of(operand)]
@@ -40,7 +64,9 @@ def sources(i: Instruction) -> tuple[Register, ...]:
 
 
 def undefined_at_entry(program: Program) -> list[Register]:
-    """The registers that may be read before they are written, of all functions, in the order of their slots."""
+    """The registers that may be read before they are written, of all functions, in the order of
+    their slots.
+    """
     found: dict[int, Register] = {}
     for function in program.functions:
         for register in _live_at_entry(program, function):

@@ -2,9 +2,9 @@
 
     demangle("_Z5tiledILi128ELi8EfEvPKT1_Pfi")  # tiled<128, 8, float>(float const*, float*, int)
 
-The return type of a template is left out, as are the types of numbers among its arguments. GCC's runtime refuses
-names over 1,024 characters, which CuTe's kernels have; those go to binutils' c++filt. Without a demangler, or where it
-does not know a name, the name stays as it is.
+The return type of a template is left out, as are the types of numbers among its arguments. GCC's
+runtime refuses names over 1,024 characters, which CuTe's kernels have; those go to binutils'
+c++filt. Without a demangler, or where it does not know a name, the name stays as it is.
 """
 
 from __future__ import annotations
@@ -47,9 +47,13 @@ def _demangled(name: str) -> str | None:
 
 
 def _filtered(name: str) -> str | None:
-    """The name as c++filt prints it; None where there is no c++filt or it does not know the name."""
+    """The name as c++filt prints it; None where there is no c++filt or it does not know the
+    name.
+    """
     try:
-        done = subprocess.run(["c++filt", "--no-recurse-limit"], input=name, capture_output=True, text=True)
+        done = subprocess.run(
+            ["c++filt", "--no-recurse-limit"], input=name, capture_output=True, text=True
+        )
     except OSError:
         return None
     text = done.stdout.strip()
@@ -68,7 +72,9 @@ def _last_at_depth_0(text: str, wanted: str) -> int:
 
 @cache
 def split(name: str) -> tuple[str, str]:
-    """The name with template arguments, and behind it the parameters in parentheses, if it has any."""
+    """The name with template arguments, and behind it the parameters in parentheses, if it has
+    any.
+    """
     text = _demangled(name)
     if text is None:
         return name, ""
@@ -77,7 +83,11 @@ def split(name: str) -> tuple[str, str]:
     text = re.sub(r"&\(([\w:]+)\([^()]*\)\)", r"&\1", text.replace(") [", ")["))
     end = text.rfind(")") + 1
     start = _last_at_depth_0(text[:end], "(") if end else -1
-    own, rest = (text[:start], text[start:]) if start > 0 and not text[end:].startswith("::") else (text, "")
+    own, rest = (
+        (text[:start], text[start:])
+        if start > 0 and not text[end:].startswith("::")
+        else (text, "")
+    )
     return own[_last_at_depth_0(own, " ") + 1 :], rest
 
 
@@ -87,15 +97,17 @@ def demangle(name: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Remove blanks, casts before numbers and suffixes after them, so that names can be compared."""
+    """Remove blanks, casts before numbers and suffixes after them, so that names can be
+    compared.
+    """
     text = re.sub(r"\((unsigned |signed )?(int|long|long long|short|char)\)(?=-?\d)", "", text)
     text = re.sub(r"(?<=\d)[uUlL]+(?![\w])", "", text)
     return re.sub(r"\s+", "", text)
 
 
 def matching(names: Iterable[str], wanted: str) -> list[str]:
-    """The mangled names that a text means: exactly one of them, or else its name with template arguments, or without,
-    or else all that have the text as a part, mangled or not."""
+    """The mangled names that a text means: exactly one of them, or else its name with template
+    arguments, or without, or else all that have the text as a part, mangled or not."""
     names = list(names)
     if wanted in names:
         return [wanted]
@@ -103,7 +115,11 @@ def matching(names: Iterable[str], wanted: str) -> list[str]:
     shown = {name: tuple(map(_plain, split(name))) for name in names}
     tries = (
         [name for name, (own, rest) in shown.items() if plain in (own, own + rest)],
-        [name for name, (own, _) in shown.items() if plain in (own.partition("<")[0], own.rpartition("::")[2])],
+        [
+            name
+            for name, (own, _) in shown.items()
+            if plain in (own.partition("<")[0], own.rpartition("::")[2])
+        ],
         [name for name, (own, rest) in shown.items() if wanted in name or plain in own + rest],
     )
     return next((found for found in tries if found), [])

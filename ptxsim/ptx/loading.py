@@ -36,8 +36,9 @@ def prepare(
 ) -> tuple[str, Path | None]:
     """The PTX of a file, and the cubin that belongs to it.
 
-    `ptx`: what a .cubin was made from (None: the PTX that it holds). `cubin`: what was made of a .ptx, .cu or .cuh
-    file. `arch` and `flags` (of nvcc) are what CUDA is compiled with. `folder`: where to make a cubin if there is none.
+    `ptx`: what a .cubin was made from (None: the PTX that it holds). `cubin`: what was made of a
+    .ptx, .cu or .cuh file. `arch` and `flags` (of nvcc) are what CUDA is compiled with. `folder`:
+    where to make a cubin if there is none.
 
     Raises `PtxError`, one line.
     """

@@ -1,17 +1,22 @@
-"""Neighbouring shared accesses that ptxas merges into wider ones: predicted from the PTX, or read from a cubin.
+"""Neighbouring shared accesses that ptxas merges into wider ones: predicted from the PTX, or read
+from a cubin.
 
-The PTX does not show it. Found by trying (CUDA 13.0, sm_80 and sm_90a; `ptxsim/tests/test_merging.py` tries it again):
-- Accesses of one basic block at constant distances from one address may merge. Loads merge where no store to shared
-  memory, atomic, barrier, fence or cp.async stands between; stores, where no load of shared memory does either.
-- A merged access lies in a window of 8 or 16 bytes that ptxas can tell to be aligned: from how the address is
-  computed, or because a vector access at a constant distance from it needs to be.
-- 32-bit loads: three or four of the words of a window of 16 bytes become one load of 128 bits; two that fill a window
-  of 8 bytes one of 64 bits. Two 64-bit loads that fill a window become one of 128 bits. Stores must fill the window.
-- It carries the line of the first of them. What ptxas merges across the iterations of a loop that it unrolls, and what
-  it merges over short branches that it turns into predicates, is not predicted; a cubin shows the first.
+The PTX does not show it. Found by trying (CUDA 13.0, sm_80 and sm_90a;
+`ptxsim/tests/test_merging.py` tries it again):
+- Accesses of one basic block at constant distances from one address may merge. Loads merge where no
+  store to shared memory, atomic, barrier, fence or cp.async stands between; stores, where no load
+  of shared memory does either.
+- A merged access lies in a window of 8 or 16 bytes that ptxas can tell to be aligned: from how the
+  address is computed, or because a vector access at a constant distance from it needs to be.
+- 32-bit loads: three or four of the words of a window of 16 bytes become one load of 128 bits; two
+  that fill a window of 8 bytes one of 64 bits. Two 64-bit loads that fill a window become one of
+  128 bits. Stores must fill the window.
+- It carries the line of the first of them. What ptxas merges across the iterations of a loop that
+  it unrolls, and what it merges over short branches that it turns into predicates, is not
+  predicted; a cubin shows the first.
 
-A cubin made with line information names for each of its accesses the line of the PTX, so that no rule is needed where
-there is one: `from_cubin`. `compare` puts the two side by side.
+A cubin made with line information names for each of its accesses the line of the PTX, so that no
+rule is needed where there is one: `from_cubin`. `compare` puts the two side by side.
 """
 
 from __future__ import annotations
@@ -31,7 +36,8 @@ from .program import Program
 from .reaching_definitions import access_bytes, element_bytes, named_spaces, variable_of
 from .syntax import Address, Immediate, Instruction, Register, Symbol, Variable
 
-Root = tuple[Any, ...]  # what is not constant in an address: an expression over registers and symbols; (): nothing
+# what is not constant in an address: an expression over registers and symbols; (): nothing
+Root = tuple[Any, ...]
 Place = tuple[Root, int]  # and the offset in bytes
 Value = Callable[[object], Place]  # of an operand
 
@@ -45,9 +51,10 @@ PARTING = ("bar", "barrier", "call", "membar", "fence", "nanosleep", "griddepcon
 class Unrolled:
     """An access that ptxas merges across the iterations of a loop that it unrolls.
 
-    `step`: bytes a thread of one iteration. `tiers`: widths of accesses that do the work of several iterations, widest
-    first, each with how many of them stand together, so that no fewer are executed. `alone`: whether there are accesses
-    of one iteration too, for those that are left over.
+    `step`: bytes a thread of one iteration. `tiers`: widths of accesses that do the work of several
+    iterations, widest first, each with how many of them stand together, so that no fewer are
+    executed. `alone`: whether there are accesses of one iteration too, for those that are left
+    over.
     """
 
     step: int
@@ -55,8 +62,8 @@ class Unrolled:
     alone: bool
 
     def split(self, iterations: int) -> Iterator[tuple[int, int | None]]:
-        """What a run of so many iterations executes: for each access the first of its iterations, and its width (None:
-        that of one iteration)."""
+        """What a run of so many iterations executes: for each access the first of its iterations,
+        and its width (None: that of one iteration)."""
         done = 0
         for width, together in self.tiers:
             each = width // self.step
@@ -73,8 +80,9 @@ class Unrolled:
 class Cycle:
     """An access of a loop that ptxas unrolls, where it merges other words in each of the copies.
 
-    `step`: bytes from an iteration's address to the next one's. `widths`: bytes a thread of the access in each copy; 0
-    where an access of another place does its work. `alone`: whether an iteration that is left over has it.
+    `step`: bytes from an iteration's address to the next one's. `widths`: bytes a thread of the
+    access in each copy; 0 where an access of another place does its work. `alone`: whether an
+    iteration that is left over has it.
     """
 
     step: int
@@ -84,7 +92,9 @@ class Cycle:
     @property
     def tiers(self) -> tuple[tuple[int, int], ...]:
         """The widths, widest first."""
-        return tuple((width, 1) for width in sorted(set(self.widths) - {0}, reverse=True)) or ((0, 1),)
+        return tuple((width, 1) for width in sorted(set(self.widths) - {0}, reverse=True)) or (
+            (0, 1),
+        )
 
     def split(self, iterations: int) -> Iterator[tuple[int, int | None]]:
         """As `Unrolled.split`."""
@@ -99,8 +109,9 @@ class Cycle:
 
 @dataclass
 class Merges:
-    """What ptxas makes of a program's shared accesses, by their places: of one that leads a merged one its bytes a
-    thread, of one that is part of another the place of that; `dropped` are those that the machine code lacks."""
+    """What ptxas makes of a program's shared accesses, by their places: of one that leads a merged
+    one its bytes a thread, of one that is part of another the place of that; `dropped` are those
+    that the machine code lacks."""
 
     widths: dict[int, int] = field(default_factory=dict)
     parts: dict[int, int] = field(default_factory=dict)
@@ -108,8 +119,8 @@ class Merges:
     unrolled: dict[int, Unrolled | Cycle] = field(
         default_factory=dict
     )  # leaders that merge across a loop's iterations, too
-    # of each cp.async, and of each fence.proxy.async after some, the empty loads that come with every execution: see
-    # `first_copies`; those of fences are only known from a cubin
+    # of each cp.async, and of each fence.proxy.async after some, the empty loads that come with
+    # every execution: see `first_copies`; those of fences are only known from a cubin
     empty_loads: dict[int, float] = field(default_factory=dict)
 
     def is_gone(self, place: int) -> bool:
@@ -123,14 +134,18 @@ class Merges:
 def first_copies(program: Program) -> set[int]:
     """Places of the first cp.async of each stretch of a block without a barrier.
 
-    Before it ptxas puts three shared loads that no thread executes (`@!PT LDS RZ, [RZ]`, seen with CUDA 13.0); the
-    hardware counts them among the executed shared loads.
+    Before it ptxas puts three shared loads that no thread executes (`@!PT LDS RZ, [RZ]`, seen with
+    CUDA 13.0); the hardware counts them among the executed shared loads.
     """
     found, stretch, seen = set(), 0, set()
     for instruction in program.code:
         if instruction.opcode in ("bar", "barrier"):
             stretch += 1
-        copies = instruction.opcode == "cp" and len(instruction.operands) > 2 and "bulk" not in instruction.modifiers
+        copies = (
+            instruction.opcode == "cp"
+            and len(instruction.operands) > 2
+            and "bulk" not in instruction.modifiers
+        )
         if copies and (instruction.block, stretch) not in seen:
             seen.add((instruction.block, stretch))
             found.add(instruction.pc)
@@ -138,7 +153,9 @@ def first_copies(program: Program) -> set[int]:
 
 
 def _is_shared(instruction: Instruction, opcode: str) -> bool:
-    return instruction.opcode == opcode and bool({"shared", "shared::cta"} & set(instruction.modifiers))
+    return instruction.opcode == opcode and bool(
+        {"shared", "shared::cta"} & set(instruction.modifiers)
+    )
 
 
 def _parts_loads(instruction: Instruction) -> bool:
@@ -154,14 +171,18 @@ def _parts_loads(instruction: Instruction) -> bool:
 def _parts_stores(instruction: Instruction) -> bool:
     """Whether stores before and after it stay apart from other stores."""
     if instruction.opcode == "ld":
-        return not {"global", "local", "param", "const"} & {m.split("::")[0] for m in instruction.modifiers}
+        return not {"global", "local", "param", "const"} & {
+            m.split("::")[0] for m in instruction.modifiers
+        }
     if instruction.opcode in ("st", "red"):
         return instruction.predicate is not None
     return instruction.opcode in ("cp", "ldmatrix", "atom", *PARTING)
 
 
 def _may_merge(instruction: Instruction) -> bool:
-    return instruction.predicate is None and not {"volatile", "acquire", "release", "mmio"} & set(instruction.modifiers)
+    return instruction.predicate is None and not {"volatile", "acquire", "release", "mmio"} & set(
+        instruction.modifiers
+    )
 
 
 @lru_cache(maxsize=1)  # asked for by the rule, by the cubin's reader and by their comparison
@@ -192,12 +213,15 @@ def groups(program: Program) -> list[Group]:
 
 @dataclass
 class Group:
-    """Accesses at constant distances from one address, which is a multiple of `alignment`, within one stretch."""
+    """Accesses at constant distances from one address, which is a multiple of `alignment`, within
+    one stretch.
+    """
 
     opcode: str
     element: int  # bytes
     alignment: int
-    accesses: list[tuple[int, int, int]] = field(default_factory=list)  # offset, bytes a thread, place
+    # offset, bytes a thread, place
+    accesses: list[tuple[int, int, int]] = field(default_factory=list)
 
     def merged(self) -> Iterator[tuple[int, list[int]]]:
         """Bytes a thread and places, in the order of the program, of each merged access."""
@@ -212,7 +236,9 @@ class Group:
                     windows[offset // wide].append(access)
             for inside in windows.values():
                 elements = {o + i for o, size, _ in inside for i in range(0, size, self.element)}
-                enough = 3 if self.opcode == "ld" and wide // self.element == 4 else wide // self.element
+                enough = (
+                    3 if self.opcode == "ld" and wide // self.element == 4 else wide // self.element
+                )
                 if len(inside) > 1 and len(elements) >= enough:
                     yield wide, sorted(pc for _, _, pc in inside)
                     left = [access for access in left if access not in inside]
@@ -229,10 +255,12 @@ def predicted(program: Program) -> Merges:
 
 
 class Addresses:
-    """What is known of addresses without running: which differ by a constant, and how they are aligned.
+    """What is known of addresses without running: which differ by a constant, and how they are
+    aligned.
 
-    An address is a root and an offset in bytes; the root stands for what is not constant. Registers that are written
-    more than once (those of loops) have a root of their own in each block, until they are written there.
+    An address is a root and an offset in bytes; the root stands for what is not constant. Registers
+    that are written more than once (those of loops) have a root of their own in each block, until
+    they are written there.
     """
 
     def __init__(self, program: Program) -> None:
@@ -256,8 +284,8 @@ class Addresses:
         return max(1 << min(4, self._zeros_of_root(root)), self._needed.get(root, 1))
 
     def step(self, access: Instruction) -> int:
-        """Bytes from the address of an access to that of the next iteration of the loop that its block is; 0 where
-        they are not known, or there is none."""
+        """Bytes from the address of an access to that of the next iteration of the loop that its
+        block is; 0 where they are not known, or there is none."""
         added: dict[Register, int] = {}
         for register, definitions in self.definitions.items():
             for i in definitions:
@@ -301,7 +329,9 @@ class Addresses:
             case Immediate() if isinstance(operand.value, int):
                 return _zeros_of(operand.value)
             case Symbol():
-                return _zeros_of(self._symbol_offset(variable_of(self.program, operand)) + operand.offset)
+                return _zeros_of(
+                    self._symbol_offset(variable_of(self.program, operand)) + operand.offset
+                )
         return 0
 
     def _symbol_offset(self, variable: Variable | None) -> int:
@@ -339,7 +369,9 @@ class Addresses:
             if i.block != block:
                 block, here = i.block, {}
 
-            def value(operand: object, block: int = block, here: dict[Register, Place] = here) -> Place:
+            def value(
+                operand: object, block: int = block, here: dict[Register, Place] = here
+            ) -> Place:
                 match operand:
                     case Register():
                         if operand in here:
@@ -356,7 +388,9 @@ class Addresses:
                     self._place(i, value)
             written = results(i)
             for register in written:
-                found = self._result(i, value) if len(written) == 1 else (("result", i.pc, register), 0)
+                found = (
+                    self._result(i, value) if len(written) == 1 else (("result", i.pc, register), 0)
+                )
                 here[register] = found
                 if len(self.definitions[register]) == 1:
                     once[register] = found
@@ -410,8 +444,8 @@ def _addresses(program: Program) -> Addresses:
 
 
 def _growth(root: Root, added: dict[Register, int], inside: set[int]) -> int | None:
-    """By how much an expression grows where registers do; None where that is not constant, as for what instructions
-    at the places `inside` give."""
+    """By how much an expression grows where registers do; None where that is not constant, as for
+    what instructions at the places `inside` give."""
     match root:
         case ("register", register, _):
             return added.get(register, 0)
@@ -443,11 +477,22 @@ def _zeros_of(value: int) -> int:
 
 
 def _is_integer(modifier: str) -> bool:
-    return (modifier[0] in "sub" and modifier[1:].isdigit()) or modifier in ("lo", "wide", "to", "shared", "global")
+    return (modifier[0] in "sub" and modifier[1:].isdigit()) or modifier in (
+        "lo",
+        "wide",
+        "to",
+        "shared",
+        "global",
+    )
 
 
 def _sum(a: Place, b: Place) -> Place:
-    roots = [r for root, _ in (a, b) for r in (root[1:] if root and root[0] == "+" else (root,)) if r != ()]
+    roots = [
+        r
+        for root, _ in (a, b)
+        for r in (root[1:] if root and root[0] == "+" else (root,))
+        if r != ()
+    ]
     root = () if not roots else roots[0] if len(roots) == 1 else ("+", *sorted(roots, key=repr))
     return root, a[1] + b[1]
 
@@ -462,10 +507,13 @@ def _product(a: Place, factor: int) -> Place:
 
 @dataclass(frozen=True)
 class _Machine:
-    """Shared accesses of an entry's machine code by line of the PTX: bytes a thread of each copy that stands there."""
+    """Shared accesses of an entry's machine code by line of the PTX: bytes a thread of each copy
+    that stands there.
+    """
 
     widths: dict[tuple[str, int], Counter[int]]  # LDS or STS, line
-    together: dict[tuple[str, int, int], int]  # the fewest of a line and width that stand in one basic block
+    # the fewest of a line and width that stand in one basic block
+    together: dict[tuple[str, int, int], int]
     copies: Counter[int]  # cp.async, and fences between proxies
     empty: Counter[int]  # loads that no thread executes
     strangers: int  # accesses whose line holds no such access in the PTX
@@ -478,7 +526,12 @@ def _machine(program: Program, cubin: Path) -> _Machine:
     widths: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
     copies: Counter[int] = Counter()
     empty: Counter[int] = Counter()
-    known = {(opcode, i.ptx_line) for i in program.code for ptx, opcode in SASS_OPCODES.items() if _is_shared(i, ptx)}
+    known = {
+        (opcode, i.ptx_line)
+        for i in program.code
+        for ptx, opcode in SASS_OPCODES.items()
+        if _is_shared(i, ptx)
+    }
     strangers, local = 0, set()
     together: dict[tuple[str, int, int], int] = {}
     for block in function.blocks:
@@ -499,27 +552,43 @@ def _machine(program: Program, cubin: Path) -> _Machine:
 
 
 def require_same(code: Sequence[Instruction], ptx: str | None, cubin: object) -> None:
-    """Raise `PtxError` where the PTX that a cubin holds, whose lines it names, is not that of the code."""
+    """Raise `PtxError` where the PTX that a cubin holds, whose lines it names, is not that of the
+    code.
+    """
     if ptx is None:
-        raise PtxError(f"{cubin}: names no lines of its PTX; remedy: compile with line information (nvcc -lineinfo)")
+        raise PtxError(
+            f"{cubin}: names no lines of its PTX; remedy: compile with line information (nvcc -lineinfo)"
+        )
     lines = ptx.split("\n")
     for i in code:
         if i.ptx_line > len(lines) or i.name not in lines[i.ptx_line - 1]:
-            raise PtxError(f"{cubin}: made from other PTX, which has no {i.name} on line {i.ptx_line}")
+            raise PtxError(
+                f"{cubin}: made from other PTX, which has no {i.name} on line {i.ptx_line}"
+            )
 
 
 def from_cubin(program: Program, cubin: Path) -> Merges:
     """Return the merges in a cubin that ptxas made from this PTX with line information.
 
-    ptxas may unroll a loop and merge accesses of several iterations (`Unrolled`). Where machine accesses of several
-    widths begin at one access of the PTX and that is not why, the rule must do for that one. Raises `PtxError` where
-    the cubin cannot be read, names no lines, or was made from other PTX.
+    ptxas may unroll a loop and merge accesses of several iterations (`Unrolled`). Where machine
+    accesses of several widths begin at one access of the PTX and that is not why, the rule must do
+    for that one. Raises `PtxError` where the cubin cannot be read, names no lines, or was made from
+    other PTX.
     """
     machine = _machine(program, cubin)
     rule, merges, addresses = predicted(program), Merges(), _addresses(program)
-    accesses = [(i, opcode) for i in program.code for ptx, opcode in SASS_OPCODES.items() if _is_shared(i, ptx)]
+    accesses = [
+        (i, opcode)
+        for i in program.code
+        for ptx, opcode in SASS_OPCODES.items()
+        if _is_shared(i, ptx)
+    ]
     # where one line of the PTX has several accesses, it may have some of another line, too
-    repeated = {i.block for i, opcode in accesses if sum(machine.widths.get((opcode, i.ptx_line), {}).values()) > 1}
+    repeated = {
+        i.block
+        for i, opcode in accesses
+        if sum(machine.widths.get((opcode, i.ptx_line), {}).values()) > 1
+    }
     leaders: dict[tuple[str, Root], list[tuple[int, int, int]]] = defaultdict(
         list
     )  # by opcode and root: place, offset, width
@@ -557,16 +626,22 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
 COPIES = (2, 4, 8, 16)  # of a loop's body, that are tried
 
 
-def _cycles(program: Program, machine: _Machine, rule: Merges, addresses: Addresses) -> dict[int, Cycle]:
-    """Accesses of unrolled loops that merge otherwise in each copy of the loop's body, by their places.
+def _cycles(
+    program: Program, machine: _Machine, rule: Merges, addresses: Addresses
+) -> dict[int, Cycle]:
+    """Accesses of unrolled loops that merge otherwise in each copy of the loop's body, by their
+    places.
 
-    The rule is tried on the words of several iterations. It holds where it gives the widths that the cubin has.
+    The rule is tried on the words of several iterations. It holds where it gives the widths that
+    the cubin has.
     """
     found: dict[int, Cycle] = {}
     for group in groups(program):
         members = [program.code[pc] for _, _, pc in group.accesses]
         opcode = SASS_OPCODES[group.opcode]
-        widths = sum((machine.widths.get((opcode, i.ptx_line), Counter()) for i in members), Counter[int]())
+        widths = sum(
+            (machine.widths.get((opcode, i.ptx_line), Counter()) for i in members), Counter[int]()
+        )
         step = addresses.step(members[0])
         if not step or _multiple(widths, _copy(group, 1, step, group.alignment)):
             continue
@@ -582,7 +657,9 @@ def _cycles(program: Program, machine: _Machine, rule: Merges, addresses: Addres
 
 
 def _copy(group: Group, copies: int, step: int, alignment: int) -> dict[tuple[int, int], int]:
-    """By copy and place, bytes a thread of the accesses that the rule makes of so many iterations."""
+    """By copy and place, bytes a thread of the accesses that the rule makes of so many
+    iterations.
+    """
     accesses = sorted(group.accesses, key=lambda access: access[2])
     copied = list(itertools.product(range(copies), accesses))
     words = [(offset + copy * step, size, n) for n, (copy, (offset, size, _)) in enumerate(copied)]
@@ -595,19 +672,34 @@ def _copy(group: Group, copies: int, step: int, alignment: int) -> dict[tuple[in
 
 
 def _multiple(widths: Counter[int], accesses: dict[tuple[int, int], int]) -> bool:
-    """Whether machine code with so many accesses of each width consists of these, once or several times."""
+    """Whether machine code with so many accesses of each width consists of these, once or several
+    times.
+    """
     counts = Counter(accesses.values())
     times = sum(widths.values()) // max(1, sum(counts.values()))
-    return times > 0 and widths == Counter({width: times * count for width, count in counts.items()})
+    return times > 0 and widths == Counter(
+        {width: times * count for width, count in counts.items()}
+    )
 
 
-def _lead(i: Instruction, opcode: str, machine: _Machine, rule: Merges, merges: Merges, addresses: Addresses) -> None:
+def _lead(
+    i: Instruction,
+    opcode: str,
+    machine: _Machine,
+    rule: Merges,
+    merges: Merges,
+    addresses: Addresses,
+) -> None:
     """Enter how wide the machine accesses are that begin at an access of the PTX."""
     widths = machine.widths[opcode, i.ptx_line]
     code = addresses.program.code
     members = [i, *(code[pc] for pc, leader in merges.parts.items() if leader == i.pc)]
     step = len({addresses.of(m)[1] + byte for m in members for byte in range(access_bytes(m))})
-    tiers = [(w, machine.together[opcode, i.ptx_line, w]) for w in sorted(widths, reverse=True) if w >= 2 * step]
+    tiers = [
+        (w, machine.together[opcode, i.ptx_line, w])
+        for w in sorted(widths, reverse=True)
+        if w >= 2 * step
+    ]
     alone = [w for w in widths if w < 2 * step]
     if len(alone) > 1 or (alone and alone[0] < step):
         merges.parts = {part: leader for part, leader in merges.parts.items() if leader != i.pc}
@@ -624,8 +716,8 @@ def _lead(i: Instruction, opcode: str, machine: _Machine, rule: Merges, merges: 
 
 @dataclass(frozen=True)
 class Line:
-    """Shared accesses of one line of the source: how many of each width (bits a thread) the rule predicts in the
-    machine code, and how many are there."""
+    """Shared accesses of one line of the source: how many of each width (bits a thread) the rule
+    predicts in the machine code, and how many are there."""
 
     file: str
     line: int
@@ -635,7 +727,9 @@ class Line:
 
     @property
     def agree(self) -> bool:
-        """Whether the widths are the same; ptxas may unroll a loop, which multiplies the counts alike."""
+        """Whether the widths are the same; ptxas may unroll a loop, which multiplies the counts
+        alike.
+        """
         if set(self.predicted) != set(self.found):
             return False
         copies = {self.found[width] / count for width, count in self.predicted.items()}
@@ -650,10 +744,15 @@ def compare(program: Program, cubin: Path) -> list[Line]:
         for ptx, opcode in SASS_OPCODES.items():
             if _is_shared(i, ptx) and i.pc not in merges.parts:
                 where = (i.location.file, i.location.line) if i.location else ("", 0)
-                predicted_widths[*where, opcode][8 * merges.widths.get(i.pc, max(4, access_bytes(i)))] += 1
+                predicted_widths[*where, opcode][
+                    8 * merges.widths.get(i.pc, max(4, access_bytes(i)))
+                ] += 1
     found: dict[tuple[str, int, str], Counter[int]] = defaultdict(Counter)
     for access in sass.shared_accesses(cubin, program.name):
         if access.opcode in SASS_OPCODES.values():
             found[access.file, access.line, access.opcode][max(32, access.bits)] += access.count
     keys = sorted({*predicted_widths, *found})
-    return [Line(*key, dict(sorted(predicted_widths[key].items())), dict(sorted(found[key].items()))) for key in keys]
+    return [
+        Line(*key, dict(sorted(predicted_widths[key].items())), dict(sorted(found[key].items())))
+        for key in keys
+    ]

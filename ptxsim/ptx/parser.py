@@ -1,7 +1,8 @@
 """PTX text to a `Module`: a tokenizer and a recursive-descent parser (PTX ISA 4, 5, 10 and 11).
 
-Names are resolved while parsing: every `Register` is an object of its own, so that registers of the nested `{ }`
-scopes that inline assembly makes do not mix with those around them; labels are resolved within their scope.
+Names are resolved while parsing: every `Register` is an object of its own, so that registers of the
+nested `{ }` scopes that inline assembly makes do not mix with those around them; labels are
+resolved within their scope.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ MOST_ALIGN = 1 << 20
 KNOWN_VERSIONS = range(6, 10)  # major versions of PTX: CUDA 9 to CUDA 13
 LINKING = (".visible", ".extern", ".weak", ".common")
 SPACES = (".global", ".const", ".shared", ".local", ".param", ".tex")
-ATTRIBUTES = {"ptr", "managed", "unified", *(space[1:] for space in SPACES)}  # of declarations, without effect here
+# of declarations, without effect here
+ATTRIBUTES = {"ptr", "managed", "unified", *(space[1:] for space in SPACES)}
 
 TOKEN = re.compile(
     r"""
@@ -102,7 +104,8 @@ class _Scope:
 T = TypeVar("T")
 _Line = tuple[int, int, Any]  # file, line, and the same of the call where it is inlined, or None
 _Operand = Any  # what `_Parser.operand` makes, one of the classes of `syntax`
-_Declared = tuple[Type, int, int, str | None]  # type, alignment, vector length, and the opaque type's name
+# type, alignment, vector length, and the opaque type's name
+_Declared = tuple[Type, int, int, str | None]
 
 
 class _Parser:
@@ -118,8 +121,10 @@ class _Parser:
         self.locations: dict[_Line, Location] = {}
         self.location: _Line | None = None  # of the code that follows
         self.located: list[tuple[Instruction, _Line]] = []
-        self.inlined: dict[tuple[int, int], str] = {}  # the function that was inlined, by file and line in it
-        self.caller: dict[str, _Line] = {}  # of an inlined function, where the latest code of it stands
+        # the function that was inlined, by file and line in it
+        self.inlined: dict[tuple[int, int], str] = {}
+        # of an inlined function, where the latest code of it stands
+        self.caller: dict[str, _Line] = {}
         self.function: Function | None = None
         self.scope = _Scope()
         self.ends_with_label = False  # the function so far: no instruction after its last label
@@ -198,7 +203,10 @@ class _Parser:
             value = None
         if value is None or value >= 1 << 64:
             shown = text if len(text) <= 40 else text[:37] + "..."
-            raise self.refused(f"{shown} is no number of at most 64 bits" + (" (a leading 0: octal)" if octal else ""))
+            raise self.refused(
+                f"{shown} is no number of at most 64 bits"
+                + (" (a leading 0: octal)" if octal else "")
+            )
         return value
 
     # module
@@ -222,19 +230,30 @@ class _Parser:
                     self.require_header(token)
                     extern = text == ".extern"
                     self.declaration(self.next().text if text in LINKING else text, extern)
-                case text if not self.directive(text) and not self.accept(":"):  # labels between sections
+                # labels between sections
+                case text if not self.directive(text) and not self.accept(":"):
                     raise self.refused(f"unexpected {text!r} at module level")
         if self.version is None or self.target is None:
             raise PtxError(f"not PTX: no {'.target' if self.version else '.version'} directive")
         self.resolve_files()
-        return Module(self.version, self.target, address_size, self.variables, self.functions, self.files, self.pragmas)
+        return Module(
+            self.version,
+            self.target,
+            address_size,
+            self.variables,
+            self.functions,
+            self.files,
+            self.pragmas,
+        )
 
     def require_known(self, text: str, token: _Token) -> None:
         """Note the version of PTX, which must be a known one."""
         self.version = tuple(map(int, re.findall(r"\d+", text))) if len(text) < 8 else (0,)
         if self.version[0] not in KNOWN_VERSIONS:
             known = f"{KNOWN_VERSIONS.start}.x to {KNOWN_VERSIONS.stop - 1}.x"
-            raise PtxError(f"PTX line {token.line}: PTX version {text} is not known (known: {known})")
+            raise PtxError(
+                f"PTX line {token.line}: PTX version {text} is not known (known: {known})"
+            )
 
     def require_header(self, token: _Token) -> None:
         if self.version is None or self.target is None:
@@ -259,7 +278,9 @@ class _Parser:
                 while self.accept(","):
                     self.integer()
             case ".pragma":
-                self.pragmas += [text[1:-1] for text in self.separated(lambda: self.expect_kind("string"))]
+                self.pragmas += [
+                    text[1:-1] for text in self.separated(lambda: self.expect_kind("string"))
+                ]
                 self.expect(";")
             case ".loc":
                 self.loc()
@@ -268,9 +289,11 @@ class _Parser:
         return True
 
     def loc(self) -> None:
-        """`.loc file line column [, function_name label [+ n], inlined_at file line column]` (PTX ISA 11.5.4).
+        """`.loc file line column [, function_name label [+ n], inlined_at file line column]` (PTX
+        ISA 11.5.4).
 
-        Where the calling line is itself in an inlined function, that function's latest `.loc` says where it is called.
+        Where the calling line is itself in an inlined function, that function's latest `.loc` says
+        where it is called.
         """
         file, line, _ = self.integer(), self.integer(), self.integer()
         name = inlined = None
@@ -297,7 +320,9 @@ class _Parser:
     # declarations
 
     def declared_type(self) -> _Declared:
-        """`[.align n] [.vN] .type`: the type, alignment, vector length, and the opaque type's name."""
+        """`[.align n] [.vN] .type`: the type, alignment, vector length, and the opaque type's
+        name.
+        """
         align, vector = 0, 1
         opaque: str | None = None
         found: Type | None = None
@@ -306,7 +331,9 @@ class _Parser:
             if text == "align":
                 align = self.integer()
                 if align < 1 or align & (align - 1) or align > MOST_ALIGN:
-                    raise self.error(f".align {align}: an alignment is a power of two of at most {MOST_ALIGN}")
+                    raise self.error(
+                        f".align {align}: an alignment is a power of two of at most {MOST_ALIGN}"
+                    )
             elif text in ("v2", "v4"):
                 vector = int(text[1])
             elif text in ("texref", "samplerref", "surfref"):
@@ -352,8 +379,12 @@ class _Parser:
         if unsized:
             count = len(initial) if initial else 0
         if initial and len(initial) * type_.bytes > count * element:
-            raise self.error(f"{name} holds {count * vector} elements, but is initialised with {len(initial)}")
-        return Variable(name, space, type_, align or element, count * element, initial, extern, opaque)
+            raise self.error(
+                f"{name} holds {count * vector} elements, but is initialised with {len(initial)}"
+            )
+        return Variable(
+            name, space, type_, align or element, count * element, initial, extern, opaque
+        )
 
     def initialiser(self) -> list[Symbol | Immediate]:
         if not self.accept("{"):
@@ -393,7 +424,9 @@ class _Parser:
     # functions
 
     def define(self, is_entry: bool) -> None:
-        """`.entry name (params) attributes { body }`, `.func (return) name (params) ...`, or only declared: `;`."""
+        """`.entry name (params) attributes { body }`, `.func (return) name (params) ...`, or only
+        declared: `;`.
+        """
         function = Function("", is_entry)
         while self.token.text in (".noreturn", ".attribute"):
             if self.next().text == ".attribute":
@@ -474,9 +507,16 @@ class _Parser:
             elif not self.directive(text):
                 raise self.refused(f"unexpected {text!r} in {function.name}")
         last = function.code[-1] if function.code else None
-        if last is None or last.predicate or last.opcode not in ("ret", "exit", "trap", "bra") or self.ends_with_label:
+        if (
+            last is None
+            or last.predicate
+            or last.opcode not in ("ret", "exit", "trap", "bra")
+            or self.ends_with_label
+        ):
             line = self.tokens[self.at - 1].line  # as ptxas does: the end of a function returns
-            function.body.append(self.located_here(Instruction("ret", (), (), None, False, None, line)))
+            function.body.append(
+                self.located_here(Instruction("ret", (), (), None, False, None, line))
+            )
         for instruction, scope in fixes:
             self.resolve_labels(instruction, scope)
 
@@ -562,17 +602,23 @@ class _Parser:
         elif self.token.text != ";":
             operands = self.separated(self.operand)
         self.expect(";")
-        made = Instruction(opcode, tuple(modifiers), tuple(operands), predicate, negated, None, line)
+        made = Instruction(
+            opcode, tuple(modifiers), tuple(operands), predicate, negated, None, line
+        )
         return self.located_here(made)
 
     def located_here(self, instruction: Instruction) -> Instruction:
-        """Attach the latest `.loc` to an instruction; `resolve_files` converts it to a `Location`."""
+        """Attach the latest `.loc` to an instruction; `resolve_files` converts it to a
+        `Location`.
+        """
         if self.location is not None:
             self.located.append((instruction, self.location))
         return instruction
 
     def call_operands(self) -> list[_Operand]:
-        """`call (ret), name, (args), prototype;` and the forms that leave out parts (PTX ISA 9.7.12.5)."""
+        """`call (ret), name, (args), prototype;` and the forms that leave out parts (PTX ISA
+        9.7.12.5).
+        """
         returns: tuple[_Operand, ...] = ()
         if self.token.text == "(":
             returns = self.arguments()
@@ -632,7 +678,9 @@ class _Parser:
         elif isinstance(begin, Register) and begin.type.bits >= 32:
             base = begin
         else:
-            raise self.error("an address begins with a register of 32 or 64 bits, a name or a number")
+            raise self.error(
+                "an address begins with a register of 32 or 64 bits, a name or a number"
+            )
         index = None
         while not self.accept("]"):
             if self.token.text in ("+", "-"):
@@ -679,4 +727,6 @@ def parse(text: str) -> Module:
     try:
         return _Parser(text).module()
     except RecursionError:
-        raise PtxError("not PTX: vectors, initialisers or inlined calls are nested too deeply") from None
+        raise PtxError(
+            "not PTX: vectors, initialisers or inlined calls are nested too deeply"
+        ) from None

@@ -1,13 +1,14 @@
 """Loops in which threads wait for memory to change: flags that another warp or block sets.
 
-What such a loop reads decides when it ends; one that counts its rounds, and has an atomic or a volatile load, is none.
+What such a loop reads decides when it ends; one that counts its rounds, and has an atomic or a
+volatile load, is none.
 
-Who is in one is let to wait while others can run; and blocks of a grid with such a loop run side by side, as many as a
-device holds, since a block may wait for one that comes later in the grid.
+Who is in one is let to wait while others can run; and blocks of a grid with such a loop run side by
+side, as many as a device holds, since a block may wait for one that comes later in the grid.
 
-How often such a loop goes round depends on time, which is not emulated. So only its first round counts as executed, as
-if what it waits for had come already: a lower bound of what a device executes. Further rounds (polls) are counted
-apart.
+How often such a loop goes round depends on time, which is not emulated. So only its first round
+counts as executed, as if what it waits for had come already: a lower bound of what a device
+executes. Further rounds (polls) are counted apart.
 """
 
 from __future__ import annotations
@@ -20,11 +21,27 @@ from .syntax import Instruction, Register, registers_of
 LONGEST = 64  # instructions of such a loop
 ORDERED = {"volatile", "acquire", "relaxed"}
 # opcodes that do more than look
-DOES = ("st", "red", "bar", "barrier", "cp", "wgmma", "mma", "wmma", "call", "ret", "exit", "stmatrix", "setmaxnreg")
+DOES = (
+    "st",
+    "red",
+    "bar",
+    "barrier",
+    "cp",
+    "wgmma",
+    "mma",
+    "wmma",
+    "call",
+    "ret",
+    "exit",
+    "stmatrix",
+    "setmaxnreg",
+)
 
 
 def loops(program: Program) -> dict[int, Instruction]:
-    """Return the loops that poll: where each begins, with the instruction that reads memory in it."""
+    """Return the loops that poll: where each begins, with the instruction that reads memory in
+    it.
+    """
     found = {}
     for branch in program.code:
         for start in targets(branch):
@@ -37,7 +54,9 @@ def loops(program: Program) -> dict[int, Instruction]:
 
 
 def _decides(looks: Instruction, body: Sequence[Instruction]) -> bool:
-    """Whether what is read there decides that the loop ends: a loop that counts its rounds does not wait."""
+    """Whether what is read there decides that the loop ends: a loop that counts its rounds does not
+    wait.
+    """
     known: set[Register] = set(registers_of(looks.operands[:1]))
     before = 0
     while len(known) > before:
@@ -62,20 +81,29 @@ def backward(program: Program, found: dict[int, Instruction]) -> dict[int, int]:
 
 
 def waits(program: Program, found: dict[int, Instruction]) -> Instruction | None:
-    """What makes the number of instructions depend on time: a loop that polls, or a try_wait, which a device may
-    have to repeat."""
-    return next((i for i in program.code if "try_wait" in i.modifiers), None) or next(iter(found.values()), None)
+    """What makes the number of instructions depend on time: a loop that polls, or a try_wait, which
+    a device may have to repeat."""
+    return next((i for i in program.code if "try_wait" in i.modifiers), None) or next(
+        iter(found.values()), None
+    )
 
 
 def _looks(i: Instruction) -> bool:
     return (
-        i.opcode == "atom" or (i.opcode == "ld" and not ORDERED.isdisjoint(i.modifiers)) or "test_wait" in i.modifiers
+        i.opcode == "atom"
+        or (i.opcode == "ld" and not ORDERED.isdisjoint(i.modifiers))
+        or "test_wait" in i.modifiers
     )
 
 
 def across_blocks(found: dict[int, Instruction]) -> Instruction | None:
-    """Return an instruction of these loops that may read what another block writes; None where there is none."""
+    """Return an instruction of these loops that may read what another block writes; None where
+    there is none.
+    """
     for i in found.values():
-        if i.opcode != "mbarrier" and not {m.split("::")[0] for m in i.modifiers} & {"shared", "local"}:
+        if i.opcode != "mbarrier" and not {m.split("::")[0] for m in i.modifiers} & {
+            "shared",
+            "local",
+        }:
             return i
     return None

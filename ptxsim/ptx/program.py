@@ -1,7 +1,8 @@
 """A `Program`: one entry of a module with all it can reach, laid out (`linking.link`).
 
-Functions lie one after the other, callees before callers and the entry last, so that of several places where threads
-wait the one with the least pc is the one to run (see scheduler.py). Registers have slots, variables addresses.
+Functions lie one after the other, callees before callers and the entry last, so that of several
+places where threads wait the one with the least pc is the one to run (see scheduler.py). Registers
+have slots, variables addresses.
 """
 
 from __future__ import annotations
@@ -44,12 +45,15 @@ class Program:
     shared_base: int = 0  # where shared memory begins in its window
     shared: dict[Variable, int] = field(default_factory=dict)  # addresses in the window
     static_shared_bytes: int = 0
-    frames: dict[Variable, int] = field(default_factory=dict)  # offsets in the thread's local memory
+    # offsets in the thread's local memory
+    frames: dict[Variable, int] = field(default_factory=dict)
     local_bytes: int = 0
     recursive: bool = False
     allocates: bool = False  # calls malloc
-    saved_slots: dict[str, list[int]] = field(default_factory=dict)  # of each function, for recursion
-    names: set[str] = field(default_factory=set)  # of variables and functions that its instructions name
+    # of each function, for recursion
+    saved_slots: dict[str, list[int]] = field(default_factory=dict)
+    # of variables and functions that its instructions name
+    names: set[str] = field(default_factory=set)
 
     @property
     def name(self) -> str:
@@ -72,7 +76,9 @@ class Program:
 
     @property
     def title(self) -> str:
-        """The entry's name as in the source, with its template arguments; of long ones only their beginning."""
+        """The entry's name as in the source, with its template arguments; of long ones only their
+        beginning.
+        """
         return shortened(split(self.entry.name)[0])
 
 
@@ -86,7 +92,11 @@ def shortened(title: str) -> str:
         return title
     name, bracket, arguments = title.partition("<")
     name = name if len(name) <= MOST_TITLE // 2 else "..." + name[3 - MOST_TITLE // 2 :]
-    return f"{name}{bracket}{arguments[: MOST_TITLE - len(name) - len(bracket) - 4]}...>" if bracket else name
+    return (
+        f"{name}{bracket}{arguments[: MOST_TITLE - len(name) - len(bracket) - 4]}...>"
+        if bracket
+        else name
+    )
 
 
 def targets(instruction: Instruction) -> tuple[int, ...]:
@@ -98,7 +108,9 @@ def targets(instruction: Instruction) -> tuple[int, ...]:
 
 
 def function_address(program: Program, name: str) -> int | None:
-    """The number that stands for a function's address: the same in all kernels of a module, and not null."""
+    """The number that stands for a function's address: the same in all kernels of a module, and not
+    null.
+    """
     found = program.module.functions.get(name)
     if found is None or found.code is None:
         return None

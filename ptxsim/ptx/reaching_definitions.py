@@ -1,7 +1,9 @@
-"""Which variables and parameters an address may come from: found in the program, whatever it is launched with.
+"""Which variables and parameters an address may come from: found in the program, whatever it is
+launched with.
 
-Followed through registers without regard to the order of instructions, and through memory as if it were one place; so
-an answer may name too many, but none is left out. An answer that holds UNKNOWN says nothing.
+Followed through registers without regard to the order of instructions, and through memory as if it
+were one place; so an answer may name too many, but none is left out. An answer that holds UNKNOWN
+says nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ def find(program: Program) -> dict[int, Origins]:
     found = _Search(program)
     while any([found.follow(i) for i in program.code]):
         pass
-    return {pc: NOTHING.union(*(found.of(base) or ANYTHING for base in of)) for pc, of in bases.items() if of}
+    return {
+        pc: NOTHING.union(*(found.of(base) or ANYTHING for base in of))
+        for pc, of in bases.items()
+        if of
+    }
 
 
 def element_bytes(instruction: Instruction) -> int:
@@ -37,12 +43,20 @@ def element_bytes(instruction: Instruction) -> int:
 
 def access_bytes(instruction: Instruction) -> int:
     """Bytes a thread of a load, store or atomic operation."""
-    return element_bytes(instruction) * next((int(m[1]) for m in instruction.modifiers if m in ("v2", "v4", "v8")), 1)
+    return element_bytes(instruction) * next(
+        (int(m[1]) for m in instruction.modifiers if m in ("v2", "v4", "v8")), 1
+    )
 
 
 def named_spaces(instruction: Instruction) -> set[str]:
     """The spaces that an access names; none: generic."""
-    return {m.split("::")[0] for m in instruction.modifiers} & {"global", "shared", "local", "const", "param"}
+    return {m.split("::")[0] for m in instruction.modifiers} & {
+        "global",
+        "shared",
+        "local",
+        "const",
+        "param",
+    }
 
 
 def variable_of(program: Program, symbol: Symbol) -> Variable | None:
@@ -66,7 +80,11 @@ class _Search:
             changed = not stored <= self.memory
             self.memory |= stored
         if written := results(i):
-            given = self._loaded(i) if i.opcode in ("ld", "ldu", "atom") else self._of_all(i.operands[1:])
+            given = (
+                self._loaded(i)
+                if i.opcode in ("ld", "ldu", "atom")
+                else self._of_all(i.operands[1:])
+            )
             for register in written:
                 before = self.held.get(register, NOTHING)
                 changed |= not given <= before
@@ -74,14 +92,20 @@ class _Search:
         return changed
 
     def _loaded(self, i: Instruction) -> Origins:
-        """Return the origins of a loaded value: a parameter, a pointer from the host, or a stored value."""
+        """Return the origins of a loaded value: a parameter, a pointer from the host, or a stored
+        value.
+        """
         address = next(o for o in i.operands if isinstance(o, Address))
         if isinstance(address.base, Symbol):
             variable = variable_of(self.program, address.base)
             if variable in self.parameters:
                 return frozenset((variable,))
         kind = TYPES[next(m for m in reversed(i.modifiers) if m in TYPES)]
-        if kind.bits == 64 and kind.kind != "f" and not named_spaces(i) & {"shared", "local", "param"}:
+        if (
+            kind.bits == 64
+            and kind.kind != "f"
+            and not named_spaces(i) & {"shared", "local", "param"}
+        ):
             return self.memory | ANYTHING
         return self.memory
 
@@ -92,7 +116,9 @@ class _Search:
             return ANYTHING if variable is None else frozenset((variable,))
         if isinstance(operand, Address):
             return self.of(operand.base)
-        return NOTHING.union(*(self.held.get(register, NOTHING) for register in registers_of(operand)))
+        return NOTHING.union(
+            *(self.held.get(register, NOTHING) for register in registers_of(operand))
+        )
 
     def _of_all(self, operands: Iterable[object]) -> Origins:
         return NOTHING.union(*map(self.of, operands))

@@ -1,12 +1,13 @@
-"""Reads the machine code (SASS) of a cubin through `nvdisasm`: instructions, registers, control flow, source lines.
+"""Reads the machine code (SASS) of a cubin through `nvdisasm`: instructions, registers, control
+flow, source lines.
 
     from ptxsim import sass
     function = sass.read(Path("kernel.cubin"), "entry")
     for block in function.blocks: ...
     sass.shared_accesses(Path("kernel.cubin"), "entry")
 
-A cubin that ptxas made with line information (nvcc -lineinfo) names, for each machine instruction, the line of the
-source and the line of the PTX that it came from, and holds the PTX itself.
+A cubin that ptxas made with line information (nvcc -lineinfo) names, for each machine instruction,
+the line of the source and the line of the PTX that it came from, and holds the PTX itself.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ from .compiler import run, show_warnings, tool
 from .demangle import demangle, matching
 
 PTX = ".nv_debug_ptx_txt"  # the section with the PTX; nvdisasm gives its name as that of a file
-RESERVED, RESERVE = ".nv.shared.reserved.0", 1024  # a cubin with it counts these bytes to each kernel's shared memory
+# a cubin with it counts these bytes to each kernel's shared memory
+RESERVED, RESERVE = ".nv.shared.reserved.0", 1024
 SHARED = ("LDS", "STS", "LDSM", "STSM", "LDGSTS", "ATOMS")
 
 _SECTION = re.compile(r"\t\.section\t(\S+?),")
 _LABEL = re.compile(r"^([.$\w]+):$")
 _LINE = re.compile(r'\t//## File "(.*)", line (\d+)')
-_INSTRUCTION = re.compile(r"\s+/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;\s*$")
+_INSTRUCTION = re.compile(
+    r"\s+/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;\s*$"
+)
 _TARGET = re.compile(r"`\(([^)]+)\)")
 _BRANCH_TARGETS = re.compile(r'\(\*"BRANCH_TARGETS ([^"]+)"\*\)')
 _REGISTER = re.compile(r"[-!~|]?\|?(R\d+|RZ)(\.reuse)?\b")
@@ -95,8 +99,9 @@ class Instruction:
         return 32
 
     def sources(self) -> list[tuple[int | None, bool]]:
-        """Source operands of an instruction with one destination, in order: number of the register, or None for what
-        is no register (RZ, constants, uniform registers), and whether it is kept in the operand's reuse cache."""
+        """Source operands of an instruction with one destination, in order: number of the register,
+        or None for what is no register (RZ, constants, uniform registers), and whether it is kept
+        in the operand's reuse cache."""
         found = []
         for operand in self.operands[1:]:
             match = _REGISTER.match(operand)
@@ -113,7 +118,8 @@ class Block:
     instructions: list[Instruction]
     successors: list[int] = field(default_factory=list)
     leaves: bool = False  # whether threads may end, or return, here
-    calls: int | None = None  # the block that a call at its end goes to, before the (only) successor is reached
+    # the block that a call at its end goes to, before the (only) successor is reached
+    calls: int | None = None
 
 
 @dataclass
@@ -132,7 +138,9 @@ class Function:
         return _blocks(self)
 
     def loops(self) -> list[list[Block]]:
-        """Innermost loops: of each backward branch the blocks from its target to it, where no smaller one is inside."""
+        """Innermost loops: of each backward branch the blocks from its target to it, where no
+        smaller one is inside.
+        """
         found = []
         for block in self.blocks:
             for target in block.successors:
@@ -149,7 +157,8 @@ class Function:
 
 
 def read(cubin: Path, entry: str | None = None) -> Function:
-    """The machine code of an entry: its name, or a part that only it has; None where the cubin has but one.
+    """The machine code of an entry: its name, or a part that only it has; None where the cubin has
+    but one.
 
     Raises `PtxError` where there is no nvdisasm, the file is no cubin, or has no such entry.
     """
@@ -175,11 +184,14 @@ def read_all(cubin: Path) -> dict[str, Function]:
     resources = _resources(cubin, changed)
     if missing := [name for name in entries if name not in resources]:
         raise PtxError(f"{cubin}: cuobjdump reports no resources of {missing[0]}")
-    return {name: Function(name, *sections[f".text.{name}"], *resources[name], ptx) for name in entries}
+    return {
+        name: Function(name, *sections[f".text.{name}"], *resources[name], ptx) for name in entries
+    }
 
 
 def code_at(cubin: Path, entry: str) -> int:
-    """Where in the file an entry's machine code begins, bytes; `Instruction.address` counts from there.
+    """Where in the file an entry's machine code begins, bytes; `Instruction.address` counts from
+    there.
 
     Raises `PtxError` where the file is no cubin or has no such entry.
     """
@@ -190,30 +202,42 @@ def code_at(cubin: Path, entry: str) -> int:
 
 
 def assemble(ptx: Path, cubin: Path, arch: str = "sm_90a") -> None:
-    """Make a cubin with line information of a .ptx file. Raises `PtxError` with the first thing that ptxas says."""
+    """Make a cubin with line information of a .ptx file.
+
+    Raises `PtxError` with the first thing that ptxas says.
+    """
     command = [tool("ptxas"), "-O3", "--generate-line-info", f"-arch={arch}", ptx, "-o", cubin]
     done = run(command, f"ptxas failed on {ptx.name}")
     show_warnings("ptxas", done.stderr + done.stdout)
 
 
 def held_ptx(cubin: Path) -> str:
-    """The PTX that a cubin was made from. Raises `PtxError` where it holds none, or is not there."""
+    """The PTX that a cubin was made from.
+
+    Raises `PtxError` where it holds none, or is not there.
+    """
     if not cubin.is_file():
         raise PtxError(f"{cubin}: no such file")
     held = embedded_ptx(cubin)
     if held is None:
-        raise PtxError(f"{cubin}: holds no PTX; remedy: name it with --ptx, or compile with -lineinfo")
+        raise PtxError(
+            f"{cubin}: holds no PTX; remedy: name it with --ptx, or compile with -lineinfo"
+        )
     return held
 
 
 def listing(cubin: Path) -> str:
     """Return nvdisasm's listing of a cubin, below a line that names it by its hash.
 
-    nvdisasm takes a third of a second to start. What this returned is read again where it is kept next to the cubin, as
-    NAME.sass, and the cubin is still the same. Raises `PtxError` as `read` does.
+    nvdisasm takes a third of a second to start. What this returned is read again where it is kept
+    next to the cubin, as NAME.sass, and the cubin is still the same. Raises `PtxError` as `read`
+    does.
     """
     _elf_sections(cubin)  # says better than nvdisasm what is wrong
-    mark, kept = f"// of the cubin {hashlib.sha256(cubin.read_bytes()).hexdigest()}\n", cubin.with_suffix(".sass")
+    mark, kept = (
+        f"// of the cubin {hashlib.sha256(cubin.read_bytes()).hexdigest()}\n",
+        cubin.with_suffix(".sass"),
+    )
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if (text := kept.read_text()).startswith(mark):
             return text
@@ -221,7 +245,9 @@ def listing(cubin: Path) -> str:
 
 
 def shared_accesses(cubin: Path, entry: str | None = None) -> list[SharedAccess]:
-    """The accesses to shared memory in an entry's SASS by source line, opcode and width, in order of appearance."""
+    """The accesses to shared memory in an entry's SASS by source line, opcode and width, in order
+    of appearance.
+    """
     counts: Counter[tuple[str, int, str, int]] = Counter()
     for i in read(cubin, entry).instructions:
         if i.name in SHARED and not i.never:
@@ -234,8 +260,8 @@ Sections = dict[str, tuple[list[Instruction], dict[str, int]]]
 
 @lru_cache(maxsize=2)
 def _disassembled(cubin: Path, changed: int) -> tuple[Sections, list[str]]:
-    """Instructions and labels of each section of code of a cubin as it was last `changed`, and the names of the
-    entries; cached, as answers about one kernel read it several times."""
+    """Instructions and labels of each section of code of a cubin as it was last `changed`, and the
+    names of the entries; cached, as answers about one kernel read it several times."""
     sections: Sections = {}
     entries: list[str] = []
     instructions: list[Instruction] = []
@@ -249,7 +275,9 @@ def _disassembled(cubin: Path, changed: int) -> tuple[Sections, list[str]]:
                 targets, rest = tuple(listed[1].split(",")), rest[: listed.start()]
             operands = tuple(part.strip() for part in rest.split(", ")) if rest else ()
             instructions.append(
-                Instruction(int(address, 16), opcode, operands, predicate, file, line, ptx_line, targets)
+                Instruction(
+                    int(address, 16), opcode, operands, predicate, file, line, ptx_line, targets
+                )
             )
         elif match := _LINE.match(text):
             if match[1].startswith(PTX):
@@ -271,11 +299,14 @@ def _blocks(function: Function) -> list[Block]:
     code, labels = function.instructions, function.labels
     ends = {"BRA", "BRX", "JMP", "JMX", "EXIT", "RET", "CALL", "BSYNC", "BREAK", "KILL", "BPT"}
     starts = {0, *(place for place in labels.values() if place < len(code))}
-    starts |= {place + 1 for place, i in enumerate(code) if i.name in ends and place + 1 < len(code)}
+    starts |= {
+        place + 1 for place, i in enumerate(code) if i.name in ends and place + 1 < len(code)
+    }
     bounds = sorted(starts)
     number = {start: n for n, start in enumerate(bounds)}
     blocks = [
-        Block(n, code[start:end]) for n, (start, end) in enumerate(zip(bounds, [*bounds[1:], len(code)], strict=True))
+        Block(n, code[start:end])
+        for n, (start, end) in enumerate(zip(bounds, [*bounds[1:], len(code)], strict=True))
     ]
 
     def at(label: str) -> int | None:
@@ -290,22 +321,30 @@ def _blocks(function: Function) -> list[Block]:
             falls, targets = False, []  # `_join` has both
         elif last.name in ("BRA", "BRX", "JMP", "JMX"):
             # a branch may have a second condition, a predicate among its operands
-            falls = not last.always or any(re.match(r"!?U?P\d", operand) for operand in last.operands)
+            falls = not last.always or any(
+                re.match(r"!?U?P\d", operand) for operand in last.operands
+            )
         elif last.name in ("EXIT", "RET", "KILL"):
             block.leaves, falls, targets = True, not last.always, []
         elif last.name == "CALL":
             block.calls, falls, targets = (targets[0] if targets else None), True, []
         else:
             falls, targets = True, []
-        block.successors = list(dict.fromkeys([*([following] if falls and following is not None else []), *targets]))
+        block.successors = list(
+            dict.fromkeys([*([following] if falls and following is not None else []), *targets])
+        )
     _join(blocks, at)
     return blocks
 
 
 def _join(blocks: list[Block], at: Callable[[str], int | None]) -> None:
-    """Let each block that ends with a BSYNC go on where a BSSY that reaches it, with its barrier, says."""
-    places: dict[str, list[tuple[Block, int]]] = defaultdict(list)  # of a barrier's BSSYs, and where they join
-    kept: set[str] = set()  # barriers that a register holds meanwhile: any BSSY of theirs may reach any BSYNC
+    """Let each block that ends with a BSYNC go on where a BSSY that reaches it, with its barrier,
+    says.
+    """
+    # of a barrier's BSSYs, and where they join
+    places: dict[str, list[tuple[Block, int]]] = defaultdict(list)
+    # barriers that a register holds meanwhile: any BSSY of theirs may reach any BSYNC
+    kept: set[str] = set()
     for block in blocks:
         for i in block.instructions:
             if i.name == "BSSY" and i.targets and (target := at(i.targets[0])) is not None:
@@ -315,7 +354,9 @@ def _join(blocks: list[Block], at: Callable[[str], int | None]) -> None:
     closing = [block for block in blocks if block.instructions[-1].name == "BSYNC"]
     for block in closing:
         barrier = block.instructions[-1].operands[0]
-        block.successors = list(dict.fromkeys(target for _, target in places[barrier])) if barrier in kept else []
+        block.successors = (
+            list(dict.fromkeys(target for _, target in places[barrier])) if barrier in kept else []
+        )
     grown = True
     while grown:  # a way past a BSYNC is known when its own BSSY has reached it
         grown = False
@@ -331,11 +372,15 @@ def _join(blocks: list[Block], at: Callable[[str], int | None]) -> None:
 
 
 def _closed(blocks: list[Block], first: Block, barrier: str) -> list[Block]:
-    """Blocks with a BSYNC of the barrier that are reached from `first`, which has its BSSY, before another BSSY."""
+    """Blocks with a BSYNC of the barrier that are reached from `first`, which has its BSSY, before
+    another BSSY.
+    """
     found, seen, waiting = [], {first.number}, [first]
     while waiting:
         block = waiting.pop()
-        if block is not first and any(i.name == "BSSY" and i.operands[0] == barrier for i in block.instructions):
+        if block is not first and any(
+            i.name == "BSSY" and i.operands[0] == barrier for i in block.instructions
+        ):
             continue
         last = block.instructions[-1]
         if last.name == "BSYNC" and last.operands[0] == barrier:
@@ -348,12 +393,16 @@ def _closed(blocks: list[Block], first: Block, barrier: str) -> list[Block]:
 
 @lru_cache(maxsize=2)
 def _resources(cubin: Path, changed: int) -> dict[str, tuple[int, int]]:
-    """Of each function of a file as it was last `changed`: registers of a thread, and static shared memory without what
-    the driver keeps of each block."""
-    done = subprocess.run([str(tool("cuobjdump")), "-res-usage", str(cubin)], capture_output=True, text=True)
+    """Of each function of a file as it was last `changed`: registers of a thread, and static shared
+    memory without what the driver keeps of each block."""
+    done = subprocess.run(
+        [str(tool("cuobjdump")), "-res-usage", str(cubin)], capture_output=True, text=True
+    )
     reserve = RESERVE if RESERVED in _elf_sections(cubin) else 0
     found = re.findall(r"Function (\S+):\s+REG:(\d+) .*?SHARED:(\d+)", done.stdout)
-    return {name: (int(registers), max(0, int(shared) - reserve)) for name, registers, shared in found}
+    return {
+        name: (int(registers), max(0, int(shared) - reserve)) for name, registers, shared in found
+    }
 
 
 def _elf_sections(cubin: Path) -> dict[str, tuple[int, int]]:
@@ -363,7 +412,9 @@ def _elf_sections(cubin: Path) -> dict[str, tuple[int, int]]:
     try:
         return elf_sections(data)
     except (struct.error, IndexError, ValueError):
-        raise PtxError(f"{cubin}: truncated or damaged: its table of sections cannot be read") from None
+        raise PtxError(
+            f"{cubin}: truncated or damaged: its table of sections cannot be read"
+        ) from None
 
 
 def elf_sections(data: bytes) -> dict[str, tuple[int, int]]:
@@ -384,8 +435,13 @@ def embedded_ptx(cubin: Path) -> str | None:
 
     Comments are gone, lines keep their numbers.
     """
-    sections = [place for name, place in _elf_sections(cubin).items() if name == PTX or name.startswith(f"{PTX}.")]
-    if len(sections) != 1:  # nvlink numbers those of the parts that it links; of several, lines name no one's
+    sections = [
+        place
+        for name, place in _elf_sections(cubin).items()
+        if name == PTX or name.startswith(f"{PTX}.")
+    ]
+    # nvlink numbers those of the parts that it links; of several, lines name no one's
+    if len(sections) != 1:
         return None
     offset, size = sections[0]
     text = cubin.read_bytes()[offset : offset + size]

@@ -1,4 +1,6 @@
-"""What a launch needs, against what there is: refused in one line before anything runs, or once its cost is plain."""
+"""What a launch needs, against what there is: refused in one line before anything runs, or once its
+cost is plain.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from pathlib import Path
 from ..errors import PtxsimError, TooCostlyError
 from .program import Program
 
-MOST_BLOCKS = (2**31 - 1, 65535, 65535)  # of a grid along x, y and z, and of a block's threads: CUDA, all GPUs
+# of a grid along x, y and z, and of a block's threads: CUDA, all GPUs
+MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 MOST_THREADS = (1024, 1024, 64)
 MOST_SHARED = 227 * 1024  # bytes a block, of any GPU up to sm_103
 SMS = 132  # multiprocessors of an H100 or H200
@@ -21,7 +24,9 @@ LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_
 
 
 def available_bytes() -> int:
-    """Bytes that this process may still allocate, as far as the system reports it; a very large number otherwise."""
+    """Bytes that this process may still allocate, as far as the system reports it; a very large
+    number otherwise.
+    """
     found = [1 << 60]
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
@@ -36,7 +41,9 @@ def require_memory(what: str, size: int) -> None:
     """Raise `PtxsimError` where `size` bytes are more than are available."""
     available = available_bytes()
     if size > available:
-        raise PtxsimError(f"{what}: {shown_bytes(size)} of memory are needed, {shown_bytes(available)} are available")
+        raise PtxsimError(
+            f"{what}: {shown_bytes(size)} of memory are needed, {shown_bytes(available)} are available"
+        )
 
 
 def shown_bytes(size: int) -> str:
@@ -47,7 +54,9 @@ def shown_bytes(size: int) -> str:
     return f"{size} bytes"
 
 
-def require_launch(name: str, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int) -> None:
+def require_launch(
+    name: str, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int
+) -> None:
     """Grid, block and dynamic shared memory (bytes) within what CUDA takes."""
     for what, sizes, most in (("grid", grid, MOST_BLOCKS), ("block", block, MOST_THREADS)):
         if any(size > bound for size, bound in zip(sizes, most, strict=True)):
@@ -55,41 +64,54 @@ def require_launch(name: str, grid: tuple[int, int, int], block: tuple[int, int,
     if math.prod(block) > 1024:
         raise PtxsimError(f"{name}: a block has at most 1024 threads, not {math.prod(block)}")
     if not 0 <= shared_bytes <= MOST_SHARED:
-        raise PtxsimError(f"{name}: {shared_bytes} bytes of dynamic shared memory; allowed: 0 to {MOST_SHARED}")
+        raise PtxsimError(
+            f"{name}: {shared_bytes} bytes of dynamic shared memory; allowed: 0 to {MOST_SHARED}"
+        )
 
 
-def require_batch(name: str, program: Program, shared_bytes: int, lanes: int, padded: int, global_bytes: int) -> None:
+def require_batch(
+    name: str, program: Program, shared_bytes: int, lanes: int, padded: int, global_bytes: int
+) -> None:
     """Memory of a launch (bytes): global memory, and what the blocks that run together need."""
     if program.static_shared_bytes + shared_bytes > MOST_SHARED:
         total = program.static_shared_bytes + shared_bytes
-        raise PtxsimError(f"{name}: {total} bytes of shared memory a block; allowed: at most {MOST_SHARED}")
+        raise PtxsimError(
+            f"{name}: {total} bytes of shared memory a block; allowed: at most {MOST_SHARED}"
+        )
     if program.local_bytes > MOST_LOCAL:
-        raise PtxsimError(f"{name}: {program.local_bytes} bytes of local memory a thread; allowed: {MOST_LOCAL}")
+        raise PtxsimError(
+            f"{name}: {program.local_bytes} bytes of local memory a thread; allowed: {MOST_LOCAL}"
+        )
     shared = (program.static_shared_bytes + shared_bytes) * max(1, lanes // padded)
     registers = 8 * min(program.slots, 255 * 4) + ARRAYS_A_LANE
     require_memory(
-        f"{name}: {lanes} threads together", global_bytes + shared + lanes * (program.local_bytes + registers)
+        f"{name}: {lanes} threads together",
+        global_bytes + shared + lanes * (program.local_bytes + registers),
     )
 
 
 def resident_blocks(threads: int, shared_bytes: int) -> int:
-    """Blocks that run side by side on a device of compute capability 9.0 with all its multiprocessors, by threads and
-    shared memory a block (their registers may allow fewer)."""
+    """Blocks that run side by side on a device of compute capability 9.0 with all its
+    multiprocessors, by threads and shared memory a block (their registers may allow fewer)."""
     return SMS * max(1, min(32, 2048 // threads, 228 * 1024 // (shared_bytes + 1024)))
 
 
 class Cost:
-    """What a grid costs, in thread-instructions: at least one for each thread, and once its first blocks have run, what
-    they took for each block."""
+    """What a grid costs, in thread-instructions: at least one for each thread, and once its first
+    blocks have run, what they took for each block."""
 
     def __init__(self, name: str, blocks: int, threads: int, limit: float) -> None:
         self.name, self.blocks, self.limit = name, blocks, limit
         self.began = time.perf_counter()
         if blocks * threads > limit:
-            self._refuse(f"{blocks * threads:.3g} threads are more than the limit of {limit:.3g} thread-instructions")
+            self._refuse(
+                f"{blocks * threads:.3g} threads are more than the limit of {limit:.3g} thread-instructions"
+            )
 
     def after(self, done: int, spent: int) -> None:
-        """`done` blocks have taken `spent` thread-instructions: refuse the rest if it will be too much."""
+        """`done` blocks have taken `spent` thread-instructions: refuse the rest if it will be too
+        much.
+        """
         total = spent * self.blocks / done
         if done < self.blocks and total > self.limit:
             seconds = (time.perf_counter() - self.began) * (self.blocks / done)
@@ -99,7 +121,9 @@ class Cost:
             )
 
     def _refuse(self, what: str) -> None:
-        raise TooCostlyError(f"{self.name}: {what}; take a smaller grid, or allow more: --thread-instructions N")
+        raise TooCostlyError(
+            f"{self.name}: {what}; take a smaller grid, or allow more: --thread-instructions N"
+        )
 
 
 def shown_time(seconds: float) -> str:

@@ -1,4 +1,6 @@
-"""The CUDA source behind a kernel: the files that its `.loc` lines name, where they lie, and what they say."""
+"""The CUDA source behind a kernel: the files that its `.loc` lines name, where they lie, and what
+they say.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ class Titled(Protocol):
 
 
 def places(program: Program) -> dict[int, tuple[Location, ...]]:
-    """By pc: the source line of an instruction, then the line that calls its function where that is inlined, and so on.
+    """By pc: the source line of an instruction, then the line that calls its function where that is
+    inlined, and so on.
 
-    nvcc leaves out the call here and there; where all that is known of a line has it called from one place, that is it.
+    nvcc leaves out the call here and there; where all that is known of a line has it called from
+    one place, that is it.
     """
     callers: dict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
     for instruction in program.code:
@@ -44,12 +48,17 @@ def places(program: Program) -> dict[int, tuple[Location, ...]]:
                 return tuple(made)
             made.append(after)
 
-    found = {location: chain(location) for location in {i.location for i in program.code} if location is not None}
+    found = {
+        location: chain(location)
+        for location in {i.location for i in program.code}
+        if location is not None
+    }
     return {i.pc: found[i.location] for i in program.code if i.location is not None}
 
 
 def own_file(kernel: Titled) -> str:
-    """The file of the kernel itself, as `.file` names it: the one that most of its entry's code goes back to.
+    """The file of the kernel itself, as `.file` names it: the one that most of its entry's code
+    goes back to.
 
     Raises `PtxsimError` for PTX without line information.
     """
@@ -65,27 +74,48 @@ def own_file(kernel: Titled) -> str:
 
 
 def choose_file(kernel: Titled, wanted: str | Path | None) -> str:
-    """The file that `wanted` means: its name or the end of its path. None: the kernel's own file."""
+    """The file that `wanted` means: its name or the end of its path.
+
+    None: the kernel's own file.
+    """
     if wanted is None:
         return own_file(kernel)
     files = sorted({place.file for chain in places(kernel.program).values() for place in chain})
     parts = PurePath(wanted).parts
-    matches = [name for name in files if name == str(wanted) or PurePath(name).parts[-len(parts) :] == parts]
+    matches = [
+        name
+        for name in files
+        if name == str(wanted) or PurePath(name).parts[-len(parts) :] == parts
+    ]
     if not matches and Path(wanted).is_file():  # the PTX may name it from a folder above
         whole = Path(wanted).resolve()
-        matches = [name for name in files if whole.parts[-len(PurePath(name).parts) :] == PurePath(name).parts]
-        matches = matches or [name for name in files if Path(name).is_file() and whole.samefile(name)]
+        matches = [
+            name
+            for name in files
+            if whole.parts[-len(PurePath(name).parts) :] == PurePath(name).parts
+        ]
+        matches = matches or [
+            name for name in files if Path(name).is_file() and whole.samefile(name)
+        ]
     if len(matches) != 1:
         what = "is no file" if not matches else "could be several files"
-        raise PtxsimError(f"{wanted} {what} of {kernel.title}; its line information names: {', '.join(files)}")
+        raise PtxsimError(
+            f"{wanted} {what} of {kernel.title}; its line information names: {', '.join(files)}"
+        )
     return matches[0]
 
 
 def find_source(name: str, near: Iterable[Path] = ()) -> Path | None:
-    """A source file that `.file` names: as it is, from a folder of `near` or one above, or by its bare name in one."""
+    """A source file that `.file` names: as it is, from a folder of `near` or one above, or by its
+    bare name in one.
+    """
     candidates = [Path(name)]
     for folder in map(Path.absolute, near):
-        candidates += [folder / name, folder / PurePath(name).name, *(above / name for above in folder.parents)]
+        candidates += [
+            folder / name,
+            folder / PurePath(name).name,
+            *(above / name for above in folder.parents),
+        ]
     return next((path for path in candidates if path.is_file()), None)
 
 
@@ -93,7 +123,9 @@ def read_source(name: str, given: Path | None = None, near: Iterable[Path] = ())
     """Its lines. Raises `PtxsimError` where it cannot be found or read."""
     path = given or find_source(name, near)
     if path is None:
-        raise PtxsimError(f"source {name} (named by the PTX) is not there; say where it is with --source FILE")
+        raise PtxsimError(
+            f"source {name} (named by the PTX) is not there; say where it is with --source FILE"
+        )
     try:
         return path.read_text(errors="replace").splitlines()
     except (OSError, ValueError) as error:
@@ -101,7 +133,9 @@ def read_source(name: str, given: Path | None = None, near: Iterable[Path] = ())
 
 
 def require_writable(paths: Iterable[Path]) -> None:
-    """Raise `PtxsimError` where one of these files could not be written, or two are the same: before anything runs."""
+    """Raise `PtxsimError` where one of these files could not be written, or two are the same:
+    before anything runs.
+    """
     seen = set()
     for path in paths:
         try:

@@ -13,7 +13,9 @@ from .types import Type
 
 @dataclass(frozen=True)
 class Location:
-    """A line of the CUDA source (`.loc`); `inlined_at` is where the function it belongs to was inlined."""
+    """A line of the CUDA source (`.loc`); `inlined_at` is where the function it belongs to was
+    inlined.
+    """
 
     file: str
     line: int
@@ -48,7 +50,9 @@ class Special:
 
 @dataclass(frozen=True)
 class Immediate:
-    """A constant: an int, or for 0f and 0d literals (and decimal ones) a float with its own bits."""
+    """A constant: an int, or for 0f and 0d literals (and decimal ones) a float with its own
+    bits.
+    """
 
     value: int | float
     bits: int | None = None  # of a 0f or 0d literal
@@ -57,7 +61,9 @@ class Immediate:
 
 @dataclass(frozen=True)
 class Symbol:
-    """The name of a variable, function or label, with an offset; `variable` where it is one of the function's own."""
+    """The name of a variable, function or label, with an offset; `variable` where it is one of the
+    function's own.
+    """
 
     name: str
     offset: int = 0
@@ -150,7 +156,9 @@ class Instruction:
 
 @dataclass(eq=False)
 class Variable:
-    """A declared variable in a state space; `initial` holds numbers and `Symbol`s, `size` is in bytes."""
+    """A declared variable in a state space; `initial` holds numbers and `Symbol`s, `size` is in
+    bytes.
+    """
 
     name: str
     space: str
@@ -166,7 +174,9 @@ def plain_name(name: str) -> str:
     """A variable's name as in the source: the last part of a mangled one."""
     for found in re.finditer(r"\d+", name if name.startswith("_Z") else ""):
         part = name[found.end() : found.end() + int(found[0])]
-        if len(part) == int(found[0]) and re.fullmatch(r"(E?_\d+|E)?", name[found.end() + len(part) :]):
+        if len(part) == int(found[0]) and re.fullmatch(
+            r"(E?_\d+|E)?", name[found.end() + len(part) :]
+        ):
             return part
     return name
 

@@ -14,7 +14,9 @@ from pathlib import Path
 from ..errors import PtxError
 
 HIDDEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?m:^[ \t]*#(?:\\\n|[^\n])*)', re.S)
-ATTRIBUTE = re.compile(r"\b(__launch_bounds__|__cluster_dims__|__block_size__|__attribute__|__maxnreg__)\s*\(")
+ATTRIBUTE = re.compile(
+    r"\b(__launch_bounds__|__cluster_dims__|__block_size__|__attribute__|__maxnreg__)\s*\("
+)
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">\n]+)[">]', re.M)
 NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -34,8 +36,8 @@ class Template:
         return f"{self.name}<{', '.join(self.parameters)}>"
 
     def instantiation(self, arguments: str | None) -> str:
-        """The line that makes code of it, for arguments as the source would have them ("128, 8"); None: for its
-        parameters' names, to be replaced."""
+        """The line that makes code of it, for arguments as the source would have them ("128, 8");
+        None: for its parameters' names, to be replaced."""
         values = split_list(arguments) if arguments else list(self.parameters)
         signature = self.signature
         if len(values) == len(self.parameters):
@@ -60,7 +62,9 @@ def split_list(text: str) -> list[str]:
 
 
 def closing(text: str, start: int, opening: str, end: str) -> int:
-    """The place after the bracket that closes the one at `start`; the text's end where none does."""
+    """The place after the bracket that closes the one at `start`; the text's end where none
+    does.
+    """
     depth = 0
     for at in range(start, len(text)):
         depth += (text[at] == opening) - (text[at] == end)
@@ -101,7 +105,9 @@ def kernel_templates(source: str) -> list[Template]:
 
 
 def sources(path: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    """A file and what it includes, directly or not, from its own folder or from these, each with its text."""
+    """A file and what it includes, directly or not, from its own folder or from these, each with
+    its text.
+    """
     left, seen = [path], set()
     while left:
         found = left.pop(0)
@@ -119,12 +125,15 @@ def sources(path: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
 
 
 def explain(path: Path, entry: str | None, folders: Sequence[Path] = ()) -> PtxError | None:
-    """Why nvcc made no code of an entry: a template that nothing instantiates, in the file or in what it includes from
-    its own folder or from `folders`. None: there is no template of that name."""
+    """Why nvcc made no code of an entry: a template that nothing instantiates, in the file or in
+    what it includes from its own folder or from `folders`. None: there is no template of that
+    name."""
     templates = [(file, t) for file, text in sources(path, folders) for t in kernel_templates(text)]
     wanted, _, rest = (entry or "").partition("<")
     wanted = wanted.strip().rpartition("::")[2]
-    fitting = [(f, t) for f, t in templates if t.name == wanted] or [(f, t) for f, t in templates if wanted in t.name]
+    fitting = [(f, t) for f, t in templates if t.name == wanted] or [
+        (f, t) for f, t in templates if wanted in t.name
+    ]
     if not fitting:
         return None
     file, first = fitting[0]

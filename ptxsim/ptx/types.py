@@ -1,7 +1,8 @@
 """The fundamental types of PTX (PTX ISA 5.2) and the NumPy types that hold them.
 
-A register of 16-bit floats is held as its bits (uint16), since PTX keeps `.f16` and `.bf16` values in `.b16` registers;
-packed pairs (`.f16x2`, `.bf16x2`) likewise as uint32, and `.tf32` as the uint32 whose upper 19 bits count.
+A register of 16-bit floats is held as its bits (uint16), since PTX keeps `.f16` and `.bf16` values
+in `.b16` registers; packed pairs (`.f16x2`, `.bf16x2`) likewise as uint32, and `.tf32` as the
+uint32 whose upper 19 bits count.
 """
 
 from __future__ import annotations
@@ -61,4 +62,10 @@ UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 SIGNED = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
 
 # what a register may hold: the dtype of its storage by width in bits
-STORAGE = {1: np.dtype(bool), 8: np.dtype("u1"), 16: np.dtype("u2"), 32: np.dtype("u4"), 64: np.dtype("u8")}
+STORAGE = {
+    1: np.dtype(bool),
+    8: np.dtype("u1"),
+    16: np.dtype("u2"),
+    32: np.dtype("u4"),
+    64: np.dtype("u8"),
+}

@@ -18,7 +18,9 @@ from ptxsim.interface import Kernel
 from ptxsim.ptx.compiler import compile_ptx
 from ptxsim.ptx.parser import parse
 
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
 
 
@@ -35,7 +37,8 @@ def compile_or_skip(path: Path, arch: str = "sm_90a") -> str:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory):
-    """A function: CUDA source, and headers by name, to the path of its PTX, k.ptx, next to k.cu and the headers.
+    """A function: CUDA source, and headers by name, to the path of its PTX, k.ptx, next to k.cu and
+    the headers.
 
     Skips where there is no compiler.
     """
@@ -52,7 +55,10 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def compiled(module):
-    """A function: file name, entry and architecture to a `Kernel`. Skips where there is no compiler."""
+    """A function: file name, entry and architecture to a `Kernel`.
+
+    Skips where there is no compiler.
+    """
 
     def kernel(name: str, entry: str, arch: str = "sm_90a") -> Kernel:
         return Kernel(module(name, arch), entry)
@@ -62,7 +68,10 @@ def compiled(module):
 
 @pytest.fixture(scope="session")
 def module(ptx):
-    """A function: file name and architecture to its PTX as it is parsed, once. Skips where there is no compiler."""
+    """A function: file name and architecture to its PTX as it is parsed, once.
+
+    Skips where there is no compiler.
+    """
     return functools.cache(lambda name, arch="sm_90a": parse(ptx(name, arch)))
 
 
@@ -93,8 +102,8 @@ def ptx(tmp_path_factory):
 def run_lines():
     """A function that runs a few lines of PTX, one thread for each row of the inputs.
 
-    `lines` reads its inputs from the registers %i0, %i1 ... (bits of `width` each) and leaves its results in %o0 ...;
-    gives the results as arrays of unsigned integers.
+    `lines` reads its inputs from the registers %i0, %i1 ... (bits of `width` each) and leaves its
+    results in %o0 ...; gives the results as arrays of unsigned integers.
     """
     return execute
 

@@ -30,7 +30,9 @@ def environment(folder: Path) -> dict[str, str]:
     """The stand-ins are kept, and private folders made, in a folder of the tests'."""
     found = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "TMPDIR": str(folder / "tmp")}
     (folder / "tmp").mkdir(exist_ok=True)
-    found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ABOVE), os.environ.get("PYTHONPATH", "")]))
+    found["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ABOVE), os.environ.get("PYTHONPATH", "")])
+    )
     return found
 
 
@@ -45,7 +47,11 @@ class Programs:
 
     def nvcc(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.command("nvcc", *arguments), env=self.environment, cwd=self.folder, capture_output=True, text=True
+            self.command("nvcc", *arguments),
+            env=self.environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
         )
 
     def path(self, name: str, source: Path | None = None, flags: Sequence[str] = ()) -> Path:
@@ -56,20 +62,32 @@ class Programs:
                 pytest.skip("nvcc needs g++")
             with tempfile.TemporaryDirectory(dir=self.folder) as place:
                 out = Path(place) / name
-                done = self.nvcc("-o", str(out), str(source or PROGRAMS / f"{name}.cu"), *FLAGS.get(name, []), *flags)
+                done = self.nvcc(
+                    "-o",
+                    str(out),
+                    str(source or PROGRAMS / f"{name}.cu"),
+                    *FLAGS.get(name, []),
+                    *flags,
+                )
                 if done.returncode and "no nvcc" in done.stderr:
                     pytest.skip(done.stderr)
                 assert done.returncode == 0, done.stderr
                 out.replace(made)
         return made
 
-    def start(self, name: str, *arguments: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
+    def start(
+        self, name: str, *arguments: str, options: Sequence[str] = ()
+    ) -> subprocess.Popen[str]:
         """Start a program under `ptxsim exec`."""
         command = self.command("exec", *options, str(self.path(name)), *arguments)
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, env=self.environment, cwd=self.folder, stdout=pipe, stderr=pipe, text=True)
+        return subprocess.Popen(
+            command, env=self.environment, cwd=self.folder, stdout=pipe, stderr=pipe, text=True
+        )
 
-    def run(self, name: str, *arguments: str, options: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, name: str, *arguments: str, options: Sequence[str] = ()
+    ) -> subprocess.CompletedProcess[str]:
         """Run a program to its end, after which no private folder is left."""
         with self.start(name, *arguments, options=options) as running:
             out, err = running.communicate(timeout=120)
@@ -81,7 +99,9 @@ class Programs:
 def left(folder: Path) -> list[Path]:
     """Private folders of runs that have ended."""
     return [
-        path for path in (folder / "tmp").glob("ptxsim-exec-*") if not Path(f"/proc/{path.name.split('-')[2]}").exists()
+        path
+        for path in (folder / "tmp").glob("ptxsim-exec-*")
+        if not Path(f"/proc/{path.name.split('-')[2]}").exists()
     ]
 
 

@@ -1,4 +1,6 @@
-"""What many tests share: a head for PTX, options of a launch, and a few lines of PTX run by themselves."""
+"""What many tests share: a head for PTX, options of a launch, and a few lines of PTX run by
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 
 def launch_options(grid: object, block: object, *arguments: str) -> list[str]:
     """Options of the command line that give a launch's sizes and its arguments."""
-    return ["--grid", str(grid), "--block", str(block), *(part for text in arguments for part in ("--arg", text))]
+    return [
+        "--grid",
+        str(grid),
+        "--block",
+        str(block),
+        *(part for text in arguments for part in ("--arg", text)),
+    ]
 
 
 def execute(lines: str, inputs: list, outputs: list[int], declare: str = ""):
@@ -26,7 +34,11 @@ def execute(lines: str, inputs: list, outputs: list[int], declare: str = ""):
     registers = [f".reg .b{w} %i{n};" for n, w in enumerate(widths)]
     registers += [f".reg .b{w} %o{n};" for n, w in enumerate(outputs)]
     params = ", ".join(f".param .u64 p{n}" for n in range(len(inputs) + len(outputs)))
-    body = ["mov.u32 %index, %ctaid.x;", "mov.u32 %t, %tid.x;", "mad.lo.u32 %index, %index, 32, %t;"]
+    body = [
+        "mov.u32 %index, %ctaid.x;",
+        "mov.u32 %t, %tid.x;",
+        "mad.lo.u32 %index, %index, 32, %t;",
+    ]
     for n, w in enumerate(widths):
         body += [
             f"ld.param.u64 %a, [p{n}];",

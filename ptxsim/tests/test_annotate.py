@@ -45,13 +45,18 @@ def folder(built) -> Path:
 
 def rows(text: str, file: str) -> dict[int, tuple[str, list[str], str]]:
     """From one file's listing: by line number, the mark, cells and source."""
-    part = next(part for part in text.split("== ") if part.splitlines()[0].split(":")[0].endswith(file))
+    part = next(
+        part for part in text.split("== ") if part.splitlines()[0].split(":")[0].endswith(file)
+    )
     found = {}
     for line in part.splitlines():
         gutter, bar, source = line.partition(" │")
         if bar and gutter.split()[-1].isdigit():
             ends = np.cumsum([w + 1 for w in annotate.WIDTHS])
-            cells = [gutter[end - w - 1 : end - 1].strip() for end, w in zip(ends, annotate.WIDTHS, strict=True)]
+            cells = [
+                gutter[end - w - 1 : end - 1].strip()
+                for end, w in zip(ends, annotate.WIDTHS, strict=True)
+            ]
             found[int(cells[-1])] = (cells[0], cells[1:-1], source[1:])
     return found
 
@@ -67,21 +72,29 @@ def test_each_line_has_its_figures(folder: Path, capsys) -> None:
     assert [source.partition("  <- ")[0] for _, _, source in found.values()] == SOURCE.splitlines()
     nothing = ("", ["", "", "", "", ""])
     assert found[2][:2] == found[12][:2] == nothing
-    assert found[5][:2] == ("", ["", "1", "32", "", "128"])  # a load and a store by each of 64 warps
+    # a load and a store by each of 64 warps
+    assert found[5][:2] == ("", ["", "1", "32", "", "128"])
     assert found[7][:2] == ("!!", ["32 32w", "32 32w", "", "", "128"])  # loads and stores apart
     assert found[9][:2] == ("", ["1", "", "", "", "64"])
     assert found[10][:2] == ("", ["", "", "", "32", "64"])
-    assert found[11][:2] == ("!!", ["", "", "", "4", "64"]) and found[11][2].endswith("; in put.cuh:3")
+    assert found[11][:2] == ("!!", ["", "", "", "4", "64"]) and found[11][2].endswith(
+        "; in put.cuh:3"
+    )
     inlined = rows(text, "put.cuh")
     strided = "st 32 sectors a request (ideal 4), 4 of 32 bytes used, strided"
     assert list(inlined) == [1, 2, 3, 4]
     assert inlined[3] == ("!!", ["", "", "", "4", "64"], f"    *to = value;  <- {strided}")
     whole = rows(show(folder, capsys, "--file", "put.cuh"), "put.cuh")
-    assert [source.partition("  <- ")[0] for _, _, source in whole.values()] == INCLUDED.splitlines()
+    assert [
+        source.partition("  <- ")[0] for _, _, source in whole.values()
+    ] == INCLUDED.splitlines()
     head = text.split("== ")[0]
     assert "mixed: grid (2, 1, 1), block (32, 32, 1)" in head
     assert "shared memory: 4,224 wavefronts, 256 would do (93.9% excess)" in head
-    assert "global memory: 2,560 sectors, 768 would do (70.0% excess), 9.6 of 32 bytes used of each" in head
+    assert (
+        "global memory: 2,560 sectors, 768 would do (70.0% excess), 9.6 of 32 bytes used of each"
+        in head
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +104,10 @@ def test_each_line_has_its_figures(folder: Path, capsys) -> None:
         ("mov.u32 %i, 0;", "1 sector a request (ideal 1), 4 of 32 bytes used, broadcast"),
         ("add.u32 %i, %t, 1;", "5 sectors a request (ideal 4), 25.6 of 32 bytes used, misaligned"),
         ("shl.b32 %i, %t, 5;", "32 sectors a request (ideal 4), 4 of 32 bytes used, strided"),
-        ("shr.u32 %i, %t, 4; shl.b32 %i, %i, 6;", "2 sectors a request (ideal 1), 4 of 32 bytes used, strided"),
+        (
+            "shr.u32 %i, %t, 4; shl.b32 %i, %i, 6;",
+            "2 sectors a request (ideal 1), 4 of 32 bytes used, strided",
+        ),
     ],
 )
 def test_sectors_have_one_word(instruction: str, words: str) -> None:
@@ -101,8 +117,12 @@ ld.param.u64 %a, [p]; mad.wide.u32 %a, %i, 4, %a; ld.global.u32 %x, [%a];
 ret; }}
 """
     counters = Counters()
-    ptxsim.load(text).launch(1, 32, [ptxsim.Array(np.zeros(1024, np.int32))], observers=[counters], checks=False)
-    assert [s.sectors_in_words() for s in counters.by_instruction() if s.space == "global"] == [words]
+    ptxsim.load(text).launch(
+        1, 32, [ptxsim.Array(np.zeros(1024, np.int32))], observers=[counters], checks=False
+    )
+    assert [s.sectors_in_words() for s in counters.by_instruction() if s.space == "global"] == [
+        words
+    ]
 
 
 MERGED = f"""{HEADER}.visible .entry k() {{ .reg .b32 %t, %a; .reg .f32 %f<9>; .shared .align 16 .b8 s[4096];
@@ -121,7 +141,9 @@ ret; }}
 def test_merged_loads_count_at_the_line_of_the_wide_one(tmp_path: Path, capsys) -> None:
     (tmp_path / "merged.ptx").write_text(MERGED)
     (tmp_path / "merged.cu").write_text("one\ntwo\nthree\nfour\n")
-    assert main(["annotate", str(tmp_path / "merged.ptx"), *launch_options(1, 32), "--no-checks"]) == 0
+    assert (
+        main(["annotate", str(tmp_path / "merged.ptx"), *launch_options(1, 32), "--no-checks"]) == 0
+    )
     found = rows(capsys.readouterr().out, "merged.cu")
     assert found[3] == ("", ["1", "", "", "", "1"], "three")
     assert found[4] == ("", ["= 3", "", "", "", ""], "four")
@@ -135,7 +157,10 @@ def test_the_source_may_be_named(folder: Path, tmp_path: Path, capsys) -> None:
     assert main(["annotate", str(moved), *RUN, "--source", str(folder / "k.cu")]) == 0
     text = capsys.readouterr().out
     assert rows(text, "k.cu")[7][1][0] == "32 32w"
-    assert "put.cuh: lines with accesses (source not found)" in text and rows(text, "put.cuh")[3][1][3] == "4"
+    assert (
+        "put.cuh: lines with accesses (source not found)" in text
+        and rows(text, "put.cuh")[3][1][3] == "4"
+    )
     (tmp_path / "k.cu").write_text(SOURCE)  # next to the PTX it is found by its name
     assert main(["annotate", str(moved), *RUN]) == 0
 
@@ -143,10 +168,22 @@ def test_the_source_may_be_named(folder: Path, tmp_path: Path, capsys) -> None:
 @pytest.mark.parametrize(
     ("change", "options", "message"),
     [
-        (lambda ptx: re.sub(r"(?m)^\s*\.loc.*$", "", ptx), [], "has no line information; compile with nvcc -lineinfo"),
-        (str, ["--source", "short.cu"], "has 1 lines, but the PTX has code of line 11: it is not what was compiled"),
+        (
+            lambda ptx: re.sub(r"(?m)^\s*\.loc.*$", "", ptx),
+            [],
+            "has no line information; compile with nvcc -lineinfo",
+        ),
+        (
+            str,
+            ["--source", "short.cu"],
+            "has 1 lines, but the PTX has code of line 11: it is not what was compiled",
+        ),
         (str, ["--source", "absent.cu"], "absent.cu: No such file or directory"),
-        (str, ["--file", "absent.cu"], "absent.cu is no file of mixed; its line information names:"),
+        (
+            str,
+            ["--file", "absent.cu"],
+            "absent.cu is no file of mixed; its line information names:",
+        ),
         (str, ["--out", "taken/x.txt"], "cannot write taken/x.txt"),
     ],
 )
@@ -162,7 +199,9 @@ def test_what_cannot_be_shown_is_reported_in_one_line(
     assert message in shown.err and shown.err.count("\n") == 1 and shown.out == ""
 
 
-def test_colours_are_for_a_terminal_that_wants_them(folder: Path, tmp_path: Path, capsys, monkeypatch) -> None:
+def test_colours_are_for_a_terminal_that_wants_them(
+    folder: Path, tmp_path: Path, capsys, monkeypatch
+) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
@@ -173,7 +212,9 @@ def test_colours_are_for_a_terminal_that_wants_them(folder: Path, tmp_path: Path
     assert all(len(line) <= 80 for line in plain.split("== ")[1].splitlines()[1:])
     out = tmp_path / "new" / "listing.txt"
     assert show(folder, capsys, "--out", str(out)) == ""
-    assert "\033[" not in out.read_text() and "put(&wide[(y * 32 + x) * 8], value);" in out.read_text()
+    assert (
+        "\033[" not in out.read_text() and "put(&wide[(y * 32 + x) * 8], value);" in out.read_text()
+    )
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\033[" not in show(folder, capsys)
 

@@ -19,7 +19,7 @@ LANE = np.arange(32)
 ON = np.ones(32, bool)
 
 
-# ---- which lanes go in which wavefront ----------------------------------------------------------------------------
+# ---- which lanes go in which wavefront -----------------------------------------------------------
 
 
 def count(parts) -> int:
@@ -41,15 +41,28 @@ def test_as_many_wavefronts_as_are_counted(width: int, kind: str) -> None:
         ][shape]
         active = ON if generator.integers(2) else generator.random(32) < 0.6
         parts = wavefronts.serve(addresses, active, width, kind)
-        assert count(parts) == wavefronts.shared(addresses[None], active[None], width, kind == "st")[0][0]
+        assert (
+            count(parts)
+            == wavefronts.shared(addresses[None], active[None], width, kind == "st")[0][0]
+        )
         complete(parts, addresses, active, width)
 
 
 def complete(parts, addresses, active, width: int) -> None:
     """Each active lane gets each of its words once; no bank serves two words at a time."""
-    got = [(lane, word.address) for part in parts for row in part.wavefronts for word in row for lane in word.lanes]
+    got = [
+        (lane, word.address)
+        for part in parts
+        for row in part.wavefronts
+        for word in row
+        for lane in word.lanes
+    ]
     words = range(0, max(width, 4), 4)
-    wanted = [(lane, int(addresses[lane]) // 4 * 4 + w) for lane in np.flatnonzero(active).tolist() for w in words]
+    wanted = [
+        (lane, int(addresses[lane]) // 4 * 4 + w)
+        for lane in np.flatnonzero(active).tolist()
+        for w in words
+    ]
     assert sorted(got) == sorted(wanted)
     rows = [row for part in parts for row in part.wavefronts]
     assert all(len({word.bank for word in row}) == len(row) for row in rows)
@@ -78,7 +91,7 @@ def test_halves_that_pair_up_are_one_part() -> None:
     assert wavefronts.serve(LANE * 4, ON & False, 4) == []
 
 
-# ---- what the picture says -----------------------------------------------------------------------------------------
+# ---- what the picture says -----------------------------------------------------------------------
 
 
 def access(lines: str, width: int = 32, **chosen) -> list[banks.Access]:
@@ -95,7 +108,9 @@ def access(lines: str, width: int = 32, **chosen) -> list[banks.Access]:
         """
     )
     kernel = ptxsim.load(text)
-    return banks.accesses(kernel, 1, width, [ptxsim.Array(np.zeros(9999, np.uint8))], **{"line": 7} | chosen)
+    return banks.accesses(
+        kernel, 1, width, [ptxsim.Array(np.zeros(9999, np.uint8))], **{"line": 7} | chosen
+    )
 
 
 def test_a_conflict_as_a_table() -> None:
@@ -143,7 +158,10 @@ def test_each_kind_in_words(lines: str, summary: str) -> None:
     ("lines", "shown"),
     [
         ("shr.u32 %r0, %t, 4; shl.b32 %r0, %r0, 2; ld.shared.b32 %r1, [%r0];", "  0+ 16+  . "),
-        ("setp.lt.u32 %q, %t, 30; shl.b32 %r0, %t, 2; @%q st.shared.b32 [%r0], %t;", "not active: lanes 30, 31"),
+        (
+            "setp.lt.u32 %q, %t, 30; shl.b32 %r0, %t, 2; @%q st.shared.b32 [%r0], %t;",
+            "not active: lanes 30, 31",
+        ),
     ],
 )
 def test_lanes_that_share_a_cell_or_do_not_act(lines: str, shown: str) -> None:
@@ -163,7 +181,13 @@ def test_the_costliest_execution_is_taken_unless_one_is_named() -> None:
     loop = """mov.u32 %r2, 0; L: shl.b32 %r0, %t, 2; shl.b32 %r0, %r0, %r2; st.shared.b32 [%r0], %t;
     add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, 3; @%q bra L;"""
     (found,) = access(loop)
-    assert (found.execution, found.executions, found.wavefronts, found.least, found.most) == (3, 3, 4, 1, 4)
+    assert (found.execution, found.executions, found.wavefronts, found.least, found.most) == (
+        3,
+        3,
+        4,
+        1,
+        4,
+    )
     assert access(loop, execution=1)[0].wavefronts == 1
 
 
@@ -177,7 +201,11 @@ STORE = "shl.b32 %r0, %t, 2; st.shared.b32 [%r0], %t;"
         (STORE, {"warp": 1}, "warp 1 is not in a block of 1 warps"),
         (STORE, {"of_block": (1, 0)}, "block (1, 0, 0) is not in the grid (1, 1, 1)"),
         (STORE, {"execution": 2}, "accesses shared memory there 2 times; warps that do: 0"),
-        (STORE, {"file": "other.cu"}, "other.cu is no file of k; its line information names: made-up.cu"),
+        (
+            STORE,
+            {"file": "other.cu"},
+            "other.cu is no file of k; its line information names: made-up.cu",
+        ),
         ("ld.global.b32 %r0, [%x];", {}, "accesses only global memory, which has no banks"),
     ],
 )
@@ -187,7 +215,7 @@ def test_what_is_not_there_is_reported(lines: str, chosen: dict, message: str) -
     assert "\n" not in str(caught.value)
 
 
-# ---- the command line ----------------------------------------------------------------------------------------------
+# ---- the command line ----------------------------------------------------------------------------
 
 TRANSPOSE = """
 __global__ void transpose(float* out, const float* in) {
@@ -204,8 +232,13 @@ def test_the_command_shows_a_cuda_file(built, tmp_path, capsys) -> None:
     command = ["banks", str(source), *launch_options(1, "32,32", "zeros:f32:1024", "ones:f32:1024")]
     assert main([*command, "--line", "6", "--out", str(out)]) == 0
     shown = capsys.readouterr().out
-    assert "32-way conflict" in shown and "out[threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x]" in shown
+    assert (
+        "32-way conflict" in shown
+        and "out[threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x]" in shown
+    )
     (kept,) = json.loads(out.read_text())
-    assert kept["summary"] in shown and kept["wavefronts"] == sum(len(part["wavefronts"]) for part in kept["parts"])
+    assert kept["summary"] in shown and kept["wavefronts"] == sum(
+        len(part["wavefronts"]) for part in kept["parts"]
+    )
     assert main([*command, "--line", "6", "--occurrence", "2"]) == 2
     assert "--occurrence 2: line 6 has 1" in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""Bounds from counts: rules by hand, executions of the machine code of real kernels, machines, the command."""
+"""Bounds from counts: rules by hand, executions of the machine code of real kernels, machines, the
+command.
+"""
 
 from __future__ import annotations
 
@@ -110,10 +112,16 @@ def array(count):
 
 
 def executions_of(made, *launch):
-    """The machine code, the work, the executions of its blocks, and a function from an opcode to its executions."""
+    """The machine code, the work, the executions of its blocks, and a function from an opcode to
+    its executions.
+    """
     kernel, function, work = made(*launch)
     found = executions.executions(function, kernel.program.code, work.executed)
-    each = [(i.name, times) for b, times in zip(function.blocks, found.blocks, strict=True) for i in b.instructions]
+    each = [
+        (i.name, times)
+        for b, times in zip(function.blocks, found.blocks, strict=True)
+        for i in b.instructions
+    ]
     return function, work, found, lambda name: sum(times for other, times in each if other == name)
 
 
@@ -124,9 +132,11 @@ def executions_of(made, *launch):
     ("launch", "counts"),
     [
         (("dot", 2, 96, [array(192), array(64), 1]), {"FFMA": 6, "STG": 6}),
-        (("dot", 2, 96, [array(192), array(64), 19]), {"FFMA": 6 * 19, "STG": 6}),  # that ptxas unrolls further
+        # that ptxas unrolls further
+        (("dot", 2, 96, [array(192), array(64), 19]), {"FFMA": 6 * 19, "STG": 6}),
         (("nested", 3, 64, [array(64), array(64), 5, 7]), {"FFMA": 6 * 5 * 7, "BAR": 6 * 5 * 2}),
-        (("parting", 1, 32, [array(32), array(32)]), {"FFMA": 31, "STG": 1}),  # threads go round at different times
+        # threads go round at different times
+        (("parting", 1, 32, [array(32), array(32)]), {"FFMA": 31, "STG": 1}),
         (("calling", 1, 64, [array(64), array(65)]), {"FFMA": 2 * 4, "CALL": 2 * 2}),
     ],
 )
@@ -137,9 +147,12 @@ def test_executions_by_opcode(made, launch, counts):
 
 
 def test_warps_that_leave_and_warps_that_part(made):
-    function, work, found, executed = executions_of(made, "some", 2, 128, [array(256), array(257), 160])
+    function, work, found, executed = executions_of(
+        made, "some", 2, 128, [array(256), array(257), 160]
+    )
     assert work.warps == 8 and executed("FFMA") == 1  # warp 5 is gone before it parts
-    # a predicate in place of a branch: the warp that stores later comes to the store of the others, too
+    # a predicate in place of a branch: the warp that stores later comes to the store of the others,
+    # too
     guarded = {i.predicate is not None for i in function.instructions if i.name == "STG"}
     assert executed("STG") == (6 if True in guarded else 5) and found.disagreement < 0.01
 
@@ -161,7 +174,10 @@ def test_a_line_in_two_blocks_is_an_estimate():
     code = [syntax.Instruction("add", ("s32",), (), None, False, None, line) for line in lines]
     for pc, instruction in enumerate(code):
         instruction.pc = pc
-    machine = [Instruction(16 * n, "IADD3", ("R0", "R1", "R2"), None, "", 0, line) for n, line in enumerate((5, 6, 6))]
+    machine = [
+        Instruction(16 * n, "IADD3", ("R0", "R1", "R2"), None, "", 0, line)
+        for n, line in enumerate((5, 6, 6))
+    ]
     function = sass.Function("k", machine, {"first": 0, "second": 1, "third": 2})
     found = executions.executions(function, code, dict(enumerate(lines.values())))
     assert found.blocks.tolist() == [8.0, 3.0, 3.0]
@@ -184,10 +200,14 @@ def test_lines_of_requests():
 
 
 def test_bounds_of_a_copy_by_hand(made):
-    """128 bytes a thread pass: 16 read of each of two arrays, 16 written; the memory is what holds it back."""
+    """128 bytes a thread pass: 16 read of each of two arrays, 16 written; the memory is what holds
+    it back.
+    """
     blocks, threads = 264, 128
     n = blocks * threads
-    kernel, function, work = made("axpy", blocks, threads, [array(4 * n), array(4 * n), np.float32(2)])
+    kernel, function, work = made(
+        "axpy", blocks, threads, [array(4 * n), array(4 * n), np.float32(2)]
+    )
     assert work.counts["sectors"] == work.counts["block_sectors"] == 2 * n * 16 / 32
     assert work.counts["lines"] == 2 * n * 16 / 128
     found = bounds.compute(function, kernel.program, work, machines.find("h200"))
@@ -204,16 +224,23 @@ def test_bounds_of_a_copy_by_hand(made):
     assert found.bottleneck.resource == "dram" and found.tail == pytest.approx(cycles["dram"])
 
 
-@pytest.mark.parametrize(("opcode", "clocks"), [("VIADD", 1), ("IMAD.WIDE", 2), ("IADD3", 0), ("VIADDMNMX", 0)])
+@pytest.mark.parametrize(
+    ("opcode", "clocks"), [("VIADD", 1), ("IMAD.WIDE", 2), ("IADD3", 0), ("VIADDMNMX", 0)]
+)
 def test_which_instructions_the_fma_pipe_takes(opcode, clocks):
     """The choice agrees with sm__pipe_fma_cycles_active, measured on an H200."""
     code = [Instruction(0, opcode, ("R0", "R2", "R4"), None, "", 0, 0)]
     found = executions.Executions(np.array([10.0]), 0.0, 0.0)
-    assert bounds._pipes(sass.Function("k", code, {"top": 0}), found, machines.find("h200"))["fma"] == 10 * clocks
+    assert (
+        bounds._pipes(sass.Function("k", code, {"top": 0}), found, machines.find("h200"))["fma"]
+        == 10 * clocks
+    )
 
 
 def test_tensor_cores_of_wgmma_by_hand(made):
-    """Each of 4 a turn does 2 x 64 x 8 x k FLOP; three read 64 and 8 rows of 32 bytes, one the 8 only."""
+    """Each of 4 a turn does 2 x 64 x 8 x k FLOP; three read 64 and 8 rows of 32 bytes, one the 8
+    only.
+    """
     n, blocks = 5, 3
     kernel, function, work = made("multiplies", blocks, 128, [array(128), n])
     found = bounds.compute(function, kernel.program, work, machines.find("h200"))
@@ -231,25 +258,37 @@ def test_textures_are_fetched_too(made):
     """Three blocks fetch the same 64 elements of 16 bytes: 8 lines and 32 sectors each."""
     args = [array(4 * 192), ptxsim.Texture(array(4 * 64))]
     kernel, _, work = made("fetch", 3, 64, args)
-    for counts in (work.counts, ptxsim.predict(kernel, 3, 64, args, by_instruction=True).work.counts):
+    for counts in (
+        work.counts,
+        ptxsim.predict(kernel, 3, 64, args, by_instruction=True).work.counts,
+    ):
         assert counts["lines"] == 3 * 8
         assert counts["block_sectors"] == 3 * 32 and counts["sectors"] == 32
 
 
 def test_instructions_of_a_kernel_that_waits_are_a_least(made):
-    """How often a device looks is a matter of time: its instructions are those of one look for each wait, or more."""
+    """How often a device looks is a matter of time: its instructions are those of one look for each
+    wait, or more.
+    """
     h200 = machines.find("h200")
     kernel, function, work = made("waits", 2, 32, [ptxsim.Array(np.zeros(2, np.int32))])
     found = bounds.compute(function, kernel.program, work, h200)
     assert "polls depends on time; once for each wait is counted" in found.waits
     assert f"{found.instructions:,.0f} instructions or more" in found.table()
     kernel, function, work = made("dot", 2, 32, [array(64), array(64), 5])
-    assert bounds.compute(function, kernel.program, work, h200).report()["instructions_at_least"] is None
+    assert (
+        bounds.compute(function, kernel.program, work, h200).report()["instructions_at_least"]
+        is None
+    )
 
 
 def test_the_tail_is_a_block_more(made):
-    kernel, function, work = made("axpy", 133, 32, [array(4 * 133 * 32), array(4 * 133 * 32), np.float32(2)])
-    machine = machines.Machine(**{**vars(machines.find("h200")), "dram_gb_per_s": 1e9, "l2_bytes_per_clock": 1e9})
+    kernel, function, work = made(
+        "axpy", 133, 32, [array(4 * 133 * 32), array(4 * 133 * 32), np.float32(2)]
+    )
+    machine = machines.Machine(
+        **{**vars(machines.find("h200")), "dram_gb_per_s": 1e9, "l2_bytes_per_clock": 1e9}
+    )
     found = bounds.compute(function, kernel.program, work, machine)
     assert found.tail == pytest.approx(found.bottleneck.cycles_per_sm * 2 * 132 / 133)
     assert found.waves == pytest.approx(133 / (132 * 32)) and found.blocks_per_sm == 32
@@ -257,7 +296,13 @@ def test_the_tail_is_a_block_more(made):
 
 @pytest.mark.parametrize(
     ("threads", "registers", "shared", "blocks"),
-    [(256, 93, 8192, 2), (128, 168, 16384, 3), (1024, 32, 8192, 2), (512, 39, 4096, 3), (256, 127, 32768, 2)],
+    [
+        (256, 93, 8192, 2),
+        (128, 168, 16384, 3),
+        (1024, 32, 8192, 2),
+        (512, 39, 4096, 3),
+        (256, 127, 32768, 2),
+    ],
 )
 def test_blocks_that_an_sm_holds(threads, registers, shared, blocks):
     """As ncu's launch__occupancy limits have it for the first ladder."""
@@ -271,7 +316,12 @@ def test_a_machine_from_a_file(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('like = "h100-sxm"\nname = "mine"\nsms = 100\nclock_mhz = 1500\n')
     machine = machines.find(str(path))
-    assert (machine.name, machine.sms, machine.clock_mhz, machine.dram_gb_per_s) == ("mine", 100, 1500, 3350)
+    assert (machine.name, machine.sms, machine.clock_mhz, machine.dram_gb_per_s) == (
+        "mine",
+        100,
+        1500,
+        3350,
+    )
 
 
 @pytest.mark.parametrize(
@@ -306,12 +356,20 @@ def test_the_command(made, tmp_path, capsys):
     assert "bottleneck: " in text and "issue slots" in text and "2 blocks of 96 threads" in text
     written = json.loads(out.read_text())
     assert written["kernel"] == "dot" and written["machine"]["sms"] == 132
-    rows, rough = ({row["resource"]: row for row in written[kind]} for kind in ("bounds", "estimates"))
-    assert rough["issue"]["amount"] == written["instructions"] and written["estimated"] > 0.02  # of an unrolled loop
-    assert max(rows.values(), key=lambda row: row["cycles_per_sm"])["resource"] == written["bottleneck"]
+    rows, rough = (
+        {row["resource"]: row for row in written[kind]} for kind in ("bounds", "estimates")
+    )
+    # of an unrolled loop
+    assert rough["issue"]["amount"] == written["instructions"] and written["estimated"] > 0.02
+    assert (
+        max(rows.values(), key=lambda row: row["cycles_per_sm"])["resource"]
+        == written["bottleneck"]
+    )
     assert set(rough) == {"fma", "issue", "registers", "l2", "issue_model"}
     above, below = text.split("estimates, no bounds:")
-    assert "register banks" not in above and all(name in below for name in ("L2 to SM", "issue cycles", "FMA pipe"))
+    assert "register banks" not in above and all(
+        name in below for name in ("L2 to SM", "issue cycles", "FMA pipe")
+    )
     assert "of the instructions are executed is an estimate" in text
     assert main(["bounds", str(made.cubin), *OPTIONS, "--ptx", str(made.ptx), "--sms", "66"]) == 0
     assert "66 SMs" in capsys.readouterr().out

@@ -1,5 +1,6 @@
-"""Races in global memory, arrays that are left, barriers that a part of a block reaches, memory that nobody wrote,
-constants that nobody set: each is reported, and there is no false alarm from the same kernel without the fault."""
+"""Races in global memory, arrays that are left, barriers that a part of a block reaches, memory
+that nobody wrote, constants that nobody set: each is reported, and there is no false alarm from the
+same kernel without the fault."""
 
 from __future__ import annotations
 
@@ -33,7 +34,13 @@ FAULTS = {
     rf"race: reads what thread \(63, 0, 0\) writes at {AT}, without a barrier between",
 }
 CLEAN = [f"{name}_good" for name in FAULTS if not name.startswith(("split_", "lowered_"))]
-CLEAN += ["lowered_flag_good", "split_good", "split_reader_without_fence_good", "one_thread_good", "flag_good"]
+CLEAN += [
+    "lowered_flag_good",
+    "split_good",
+    "split_reader_without_fence_good",
+    "one_thread_good",
+    "flag_good",
+]
 
 
 def launch(compiled, name: str, *more, **options) -> ptxsim.Launch:
@@ -42,7 +49,9 @@ def launch(compiled, name: str, *more, **options) -> ptxsim.Launch:
     c = options["c"] if isinstance(options["c"], ptxsim.Array) else ptxsim.Array(options["c"], "c")
     del options["c"]
     a = ptxsim.Array(np.arange(512, dtype=np.float32), "a")
-    done = compiled("checks.cu", name).launch(options.pop("grid", BLOCKS), 64, [c, a, *more], **options)
+    done = compiled("checks.cu", name).launch(
+        options.pop("grid", BLOCKS), 64, [c, a, *more], **options
+    )
     launch.c = c.numpy()
     return done
 
@@ -73,7 +82,9 @@ def test_the_watch_over_global_memory_can_be_switched_off(compiled, name):
 
 def test_volatile_accesses_that_meet_are_noted(compiled):
     (note,) = launch(compiled, "both_volatile").notes
-    assert re.match(r"checks\.cu:\d+: volatile accesses of shared memory by several threads meet here", note)
+    assert re.match(
+        r"checks\.cu:\d+: volatile accesses of shared memory by several threads meet here", note
+    )
     assert launch(compiled, "half_volatile_good").notes == ()
 
 
@@ -96,18 +107,30 @@ def test_constants_are_set_or_missed(compiled):
     assert launch(compiled, "convolve", grid=1, constants={"taps": taps}).notes == ()
     assert (launch.c[:64] == want).all()
     (note,) = launch(compiled, "convolve", grid=1).notes
-    assert note == "constant taps (12 bytes) is read, but has no initialiser and was not set: it holds zeros"
-    launch(compiled, "convolve", grid=1, constants={"taps": taps, "preset": ptxsim.Array(np.zeros(2, np.float32))})
+    assert (
+        note
+        == "constant taps (12 bytes) is read, but has no initialiser and was not set: it holds zeros"
+    )
+    launch(
+        compiled,
+        "convolve",
+        grid=1,
+        constants={"taps": taps, "preset": ptxsim.Array(np.zeros(2, np.float32))},
+    )
     assert (launch.c[:64] == want - np.tile(np.float32([0.5, 0.25]), 32)).all()
     with pytest.raises(ptxsim.PtxsimError, match=r"taps holds 12 bytes, not 16"):
         launch(compiled, "convolve", grid=1, constants={"taps": np.zeros(4, np.float32)})
-    with pytest.raises(ptxsim.PtxsimError, match=r"no constant or device variable 'tap'; the PTX has: .*taps"):
+    with pytest.raises(
+        ptxsim.PtxsimError, match=r"no constant or device variable 'tap'; the PTX has: .*taps"
+    ):
         launch(compiled, "convolve", grid=1, constants={"tap": taps})
 
 
 @pytest.mark.parametrize("name", ["many_atomics", "many_phases"])
 def test_the_watch_over_races_takes_time_in_proportion(compiled, name, monkeypatch):
-    """Counted in accesses that are looked at: a loop four times as long makes at most five times as many."""
+    """Counted in accesses that are looked at: a loop four times as long makes at most five times as
+    many.
+    """
     looked = [0]
 
     def counting(*args):
@@ -129,21 +152,30 @@ def test_mbarriers_and_bulk_copies_are_no_shared_loads_or_stores(compiled):
     counters = ptxsim.Counters(merge_loads=False)
     launch(compiled, "many_phases", 10, observers=[counters])
     totals = counters.totals()
-    assert totals["smsp__inst_executed_op_shared_ld.sum"] == BLOCKS * 2 * 10  # the reads of the buffers
+    # the reads of the buffers
+    assert totals["smsp__inst_executed_op_shared_ld.sum"] == BLOCKS * 2 * 10
     assert totals["smsp__inst_executed_op_shared_st.sum"] == 0
     assert totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == BLOCKS * 2 * 10
     assert totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] == 0
 
 
-# ---- where shared memory begins -----------------------------------------------------------------------------------
+# ---- where shared memory begins ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("entry", "arch", "wrong"),
-    [("switch_address", "sm_80", 0), ("switch_address", "sm_90a", 256), ("switch_offset", "sm_90a", 0)],
+    [
+        ("switch_address", "sm_80", 0),
+        ("switch_address", "sm_90a", 256),
+        ("switch_offset", "sm_90a", 0),
+    ],
 )
-def test_an_xor_of_the_address_trusts_an_alignment_that_sm_90_does_not_give(compiled, entry, arch, wrong):
-    """With the window's first KB taken, the switched addresses of one buffer's last KB lie in what is to be kept."""
+def test_an_xor_of_the_address_trusts_an_alignment_that_sm_90_does_not_give(
+    compiled, entry, arch, wrong
+):
+    """With the window's first KB taken, the switched addresses of one buffer's last KB lie in what
+    is to be kept.
+    """
     steps, x = 4, np.arange(2048, dtype=np.float32)
     out = ptxsim.Array(np.zeros(2048, np.float32))
     compiled("alignment.cu", entry, arch).launch(1, 256, [out, ptxsim.Array(x), steps])

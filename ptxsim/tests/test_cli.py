@@ -51,12 +51,17 @@ def test_run_a_cuda_file(command, capsys):
     assert "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum" in capsys.readouterr().out
     with open("report.json") as file:
         written = json.load(file)
-    assert written["kernel"] == "scale" and written["totals"]["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 4
+    assert (
+        written["kernel"] == "scale"
+        and written["totals"]["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 4
+    )
     assert {row["line"] for row in written["instructions"] if row["space"] == "global"} == {6}
 
 
 def test_only_some_blocks(command, capsys):
-    arguments = launch_options("2,8", 32, "out=out.npy=zeros:f32:8x2x32", "ones:f32:512", "f32:2", "i32:512")
+    arguments = launch_options(
+        "2,8", 32, "out=out.npy=zeros:f32:8x2x32", "ones:f32:512", "f32:2", "i32:512"
+    )
     assert command("scale", "k.ptx", *arguments, "--blocks", "1,3", "0,7") == 0
     made = np.load("out.npy")
     assert (made[3, 1] == 2).all() and (made[7, 0] == 2).all() and made.sum() == 2 * 2 * 32
@@ -74,7 +79,9 @@ def test_flags_of_nvcc(command, capsys):
     assert '--nvcc-flags "\'open": No closing quotation' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("file", "message"), [("m.ptx", "m.ptx: No such file"), ("m.cu", "m.cu: no such file")])
+@pytest.mark.parametrize(
+    ("file", "message"), [("m.ptx", "m.ptx: No such file"), ("m.cu", "m.cu: no such file")]
+)
 def test_a_missing_file_is_one_line(file, message, capsys):
     assert main(["run", file, *launch_options(1, 32)]) == 2
     error = capsys.readouterr().err
@@ -94,9 +101,15 @@ def test_arguments():
     assert parse_argument("i32:-5", 0).value == np.int32(-5)
     assert parse_argument("0x10", 0).value == 16 and parse_argument("1.5", 0).value == 1.5
     value = parse_argument("random:bf16:3x4:7", 0).value.numpy()
-    assert value.shape == (3, 4) and (value == parse_argument("random:bf16:3x4:7", 1).value.numpy()).all()
+    assert (
+        value.shape == (3, 4)
+        and (value == parse_argument("random:bf16:3x4:7", 1).value.numpy()).all()
+    )
     assert np.isnan(parse_argument("nan:f32:2", 0).value.numpy()).all()
-    assert parse_argument("uninit:f32:2", 0).value.unwritten and not parse_argument("nan:f32:2", 0).value.unwritten
+    assert (
+        parse_argument("uninit:f32:2", 0).value.unwritten
+        and not parse_argument("nan:f32:2", 0).value.unwritten
+    )
 
 
 def test_constants_from_the_command_line(command, capsys):
@@ -106,4 +119,6 @@ def test_constants_from_the_command_line(command, capsys):
     assert (np.load("out.npy") == 2.5).all()
     for wrong in ("taps", "taps=", "=ones:f32:2", "taps=1"):
         assert command("convolve", "k.ptx", *arguments, "--constant", wrong) == 2
-        assert capsys.readouterr().err.startswith(f"ptxsim: --constant {wrong!r}: expected NAME=ARG")
+        assert capsys.readouterr().err.startswith(
+            f"ptxsim: --constant {wrong!r}: expected NAME=ARG"
+        )

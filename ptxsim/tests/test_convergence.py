@@ -22,7 +22,8 @@ def run(lines: str, block: int = 64) -> np.ndarray:
     return out.numpy()
 
 
-# for r3 in 0..60: each thread goes round (7 tid + r3) % 13 times, then all of the warp do `together`
+# for r3 in 0..60: each thread goes round (7 tid + r3) % 13 times, then all of the warp do
+# `together`
 UNEVEN = """mov.u32 %r3, 0;
 OUTER: mad.lo.u32 %r4, %r1, 7, %r3; rem.u32 %r4, %r4, 13; mov.u32 %r5, 0;
 INNER: setp.ge.u32 %p1, %r5, %r4; @%p1 bra AFTER; add.u32 %r5, %r5, 1; bra INNER;
@@ -37,9 +38,14 @@ def trips(thread: np.ndarray, turn: int) -> np.ndarray:
 @pytest.mark.parametrize("mask", ["-1", "%r7"])
 def test_shuffles_after_loops_of_uneven_length(mask):
     """%r7: the even lanes, or the odd ones."""
-    lines = "and.b32 %r6, %r1, 1; setp.eq.u32 %p3, %r6, 0; selp.b32 %r7, 0x55555555, 0xaaaaaaaa, %p3;\n"
+    lines = (
+        "and.b32 %r6, %r1, 1; setp.eq.u32 %p3, %r6, 0; selp.b32 %r7, 0x55555555, 0xaaaaaaaa, %p3;\n"
+    )
     got = run(
-        lines + UNEVEN.format(together=f"shfl.sync.bfly.b32 %r8, %r5, 2, 31, {mask}; mad.lo.u32 %r2, %r2, 3, %r8;")
+        lines
+        + UNEVEN.format(
+            together=f"shfl.sync.bfly.b32 %r8, %r5, 2, 31, {mask}; mad.lo.u32 %r2, %r2, 3, %r8;"
+        )
     )
     thread, want = np.arange(64), np.zeros(64, np.uint32)
     for turn in range(60):
@@ -51,7 +57,9 @@ def test_ldmatrix_after_loops_of_uneven_length():
     lines = """.shared .align 16 .b8 buffer[128]; and.b32 %r9, %r1, 31; shl.b32 %r10, %r9, 2; mov.u32 %r11, buffer;
     add.u32 %r10, %r10, %r11; st.shared.u32 [%r10], %r9; and.b32 %r12, %r9, 7; mad.lo.u32 %r11, %r12, 16, %r11;
     bar.sync 0;\n"""
-    lines += UNEVEN.format(together="ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r8}, [%r11]; add.u32 %r2, %r2, %r8;")
+    lines += UNEVEN.format(
+        together="ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r8}, [%r11]; add.u32 %r2, %r2, %r8;"
+    )
     assert (run(lines, 32) == 60 * np.arange(32)).all()
 
 
@@ -67,7 +75,11 @@ SHUFFLE = "shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;"
 @pytest.mark.parametrize(
     ("here", "there", "message"),
     [
-        (MMA, "bar.sync 0;", r"thread \(16, 0, 0\) is missing, which waits at the barrier at PTX line"),
+        (
+            MMA,
+            "bar.sync 0;",
+            r"thread \(16, 0, 0\) is missing, which waits at the barrier at PTX line",
+        ),
         (MMA, MMA, r"mma.* thread \(16, 0, 0\) is missing, which is at PTX line"),
         (SHUFFLE, SHUFFLE, "member mask 0xffffffff, but the threads that are here are 0x0000ffff"),
         (MMA, "exit;", r"not all threads of the warp are here$"),

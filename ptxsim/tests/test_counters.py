@@ -52,7 +52,8 @@ def test_each_line_of_a_cp_async_arrives_by_itself():
     assert [int(x[0]) for x in wavefronts.cp_async(near, ON, 4, near, ON)] == [1, 1]
     assert [int(x[0]) for x in wavefronts.cp_async(near, ON, 4, far, ON)] == [32, 1]
     assert [int(x[0]) for x in wavefronts.cp_async(far, ON, 4, near, ON)] == [32, 1]
-    assert [int(x[0]) for x in wavefronts.cp_async(near, ON, 4, far, ON & False)] == [1, 1]  # zeros: no line
+    # zeros: no line
+    assert [int(x[0]) for x in wavefronts.cp_async(near, ON, 4, far, ON & False)] == [1, 1]
 
 
 def test_inactive_lanes_want_nothing():
@@ -64,7 +65,9 @@ def test_inactive_lanes_want_nothing():
 
 @pytest.mark.parametrize(("stride", "waves"), [(16, 4), (64, 16), (80, 4), (128, 32), (256, 32)])
 def test_ldmatrix_wavefronts(stride, waves):
-    assert wavefronts.ldmatrix((LANE % 8 * stride + LANE // 8 * 8192)[None], ON)[0].tolist() == [waves]
+    assert wavefronts.ldmatrix((LANE % 8 * stride + LANE // 8 * 8192)[None], ON)[0].tolist() == [
+        waves
+    ]
 
 
 def test_sectors():
@@ -82,7 +85,9 @@ def count(lines: str, threads: int = 32, merge_loads: bool = True) -> Counters:
         .reg .f32 %f<20>; .shared .align 16 .b8 s[4096]; mov.u32 %t, %tid.x; mov.u32 %a, s; {lines} ret; }}"""
     )
     counters = Counters(merge_loads)
-    ptxsim.load(text).launch(1, threads, [ptxsim.Array(np.zeros(4096, np.uint8))], observers=[counters], checks=False)
+    ptxsim.load(text).launch(
+        1, threads, [ptxsim.Array(np.zeros(4096, np.uint8))], observers=[counters], checks=False
+    )
     return counters
 
 
@@ -105,7 +110,9 @@ def test_which_loads_merge(lines, loads):
 
 
 def test_merged_loads_cost_what_the_wide_one_does():
-    lines = "mad.lo.u32 %a, %t, 16, %a;" + "".join(f"ld.shared.f32 %f{i}, [%a+{4 * i}];" for i in range(4))
+    lines = "mad.lo.u32 %a, %t, 16, %a;" + "".join(
+        f"ld.shared.f32 %f{i}, [%a+{4 * i}];" for i in range(4)
+    )
     counters = count(lines)
     assert counters.totals()[WAVES] == 4  # four scalar loads would cost 4 each
     assert sum(s.merged_into is not None for s in counters.by_instruction()) == 3
@@ -129,12 +136,15 @@ def test_cp_async_is_preceded_by_three_empty_loads():
     [
         ("cp.async.cg.shared.global [%a], [%x], 16;", 4),
         ("cp.async.cg.shared.global.L2::cache_hint [%a], [%x], 16, %x;", 4),
-        ("cp.async.cg.shared.global [%a], [%x], 16, %t;", 8),  # that may fill: each is counted twice
+        # that may fill: each is counted twice
+        ("cp.async.cg.shared.global [%a], [%x], 16, %t;", 8),
         ("cp.async.cg.shared.global.L2::cache_hint [%a], [%x], 16, %t, %x;", 8),
     ],
 )
 def test_a_copy_that_may_fill_with_zeros_counts_twice(copy, waves):
-    found = count(f"ld.param.u64 %x, [p]; mad.lo.u32 %a, %t, 16, %a; mov.u32 %t, 16; {copy}").totals()
+    found = count(
+        f"ld.param.u64 %x, [p]; mad.lo.u32 %a, %t, 16, %a; mov.u32 %t, 16; {copy}"
+    ).totals()
     assert found["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"] == waves
 
 
@@ -145,7 +155,9 @@ def test_matrices_of_an_ldmatrix_are_not_served_together():
 
 
 def test_conflicts_of_copies_are_in_the_table_of_a_run():
-    """A copy and a load with 32-way conflicts, as Nsight Compute counts them on an H100: 31 of each."""
+    """A copy and a load with 32-way conflicts, as Nsight Compute counts them on an H100: 31 of
+    each.
+    """
     counters = count(
         "ld.param.u64 %x, [p]; mad.wide.u32 %x, %t, 4, %x; mad.lo.u32 %a, %t, 128, %a;"
         "cp.async.ca.shared.global [%a], [%x], 4;"
@@ -163,23 +175,35 @@ def test_executions_and_requests():
     counters = count("setp.gt.u32 %q, %t, 99; @%q st.shared.b32 [%a], %t;")
     (store,) = [s for s in counters.by_instruction() if s.instruction.opcode == "st"]
     assert store.executed == 1 and store.requests == 0  # predicated off
-    counters = count("setp.lt.u32 %q, %t, 40; @%q bra L; add.u32 %r0, %t, 1; L: add.u32 %r1, %t, 2;", threads=96)
-    assert [s.executed for s in counters.by_instruction() if s.instruction.opcode == "add"] == [2, 3]
+    counters = count(
+        "setp.lt.u32 %q, %t, 40; @%q bra L; add.u32 %r0, %t, 1; L: add.u32 %r1, %t, 2;", threads=96
+    )
+    assert [s.executed for s in counters.by_instruction() if s.instruction.opcode == "add"] == [
+        2,
+        3,
+    ]
 
 
 def test_sums_grow_with_blocks_and_steps():
     runs = {3: {"a": 10.0}, 4: {"a": 14.0, "b": 2.0}, 5: {"a": 18.0, "b": 4.0}}
-    assert extrapolate(runs, blocks=2, to_steps=10, to_blocks=20) == {"a": 20 * (5 + 2 * 7), "b": 20 * 7}
+    assert extrapolate(runs, blocks=2, to_steps=10, to_blocks=20) == {
+        "a": 20 * (5 + 2 * 7),
+        "b": 20 * 7,
+    }
 
 
 def test_what_does_not_grow_linearly_is_refused_by_name():
     runs = {3: {"a": 10.0, "b": 0.0}, 4: {"a": 14.0, "b": 1.0}, 5: {"a": 18.0, "b": 4.0}}
-    with pytest.raises(ptxsim.PtxsimError, match="b does not grow linearly: 0, 1 and 4 with 3, 4 and 5 steps"):
+    with pytest.raises(
+        ptxsim.PtxsimError, match="b does not grow linearly: 0, 1 and 4 with 3, 4 and 5 steps"
+    ):
         extrapolate(runs, blocks=2, to_steps=10, to_blocks=20)
 
 
 def test_a_ratio_follows_from_the_sums_of_the_large_launch():
-    """A loop of loads that want all of a sector, after one that wants 4 bytes of each: the ratio is not linear."""
+    """A loop of loads that want all of a sector, after one that wants 4 bytes of each: the ratio is
+    not linear.
+    """
     text = """.reg .b64 %y, %z; ld.param.u64 %x, [p];
     shl.b32 %r0, %t, 5; cvt.u64.u32 %y, %r0; add.u64 %y, %y, %x; ld.global.b32 %r1, [%y];
     shl.b32 %r3, %t, 2; cvt.u64.u32 %z, %r3; add.u64 %z, %z, %x; mov.u32 %r2, 0;
@@ -194,7 +218,9 @@ def test_a_ratio_follows_from_the_sums_of_the_large_launch():
 
 
 def test_stmatrix_is_no_store_instruction(compiled):
-    """It has wavefronts of stores, but ncu's smsp__inst_executed_op_shared_st does not count it (measured)."""
+    """It has wavefronts of stores, but ncu's smsp__inst_executed_op_shared_st does not count it
+    (measured).
+    """
     kernel = compiled("foreign_sm90.cu", "stored_matrices")
     args = [ptxsim.Array(np.zeros(384, np.uint32)), ptxsim.Array(np.zeros(128, np.uint32))]
     stats = kernel.count(1, 32, args).by_instruction()
@@ -203,14 +229,23 @@ def test_stmatrix_is_no_store_instruction(compiled):
     totals = ptxsim.count.counters.totals(stats)
     assert found and all(s.executed and s.wavefronts for s in found)
     assert totals["smsp__inst_executed_op_shared_st.sum"] == plain
-    assert totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] >= sum(s.wavefronts for s in found) > 0
+    assert (
+        totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"]
+        >= sum(s.wavefronts for s in found)
+        > 0
+    )
 
 
 @pytest.mark.parametrize("lanes", [64, 16384])
 def test_polls_are_counted_apart(compiled, lanes):
-    """Blocks wait for each other's flags: each once is counted, whatever the emulator's turns; the rest is polls."""
+    """Blocks wait for each other's flags: each once is counted, whatever the emulator's turns; the
+    rest is polls.
+    """
     blocks = 6
-    args = [ptxsim.Array(np.zeros(64 + blocks, np.float32)), ptxsim.Array(np.ones(64 * blocks, np.float32))]
+    args = [
+        ptxsim.Array(np.zeros(64 + blocks, np.float32)),
+        ptxsim.Array(np.ones(64 * blocks, np.float32)),
+    ]
     counters = Counters()
     kernel = compiled("checks.cu", "stream_good")
     limits = ptxsim.Limits(lanes=lanes)
@@ -221,17 +256,25 @@ def test_polls_are_counted_apart(compiled, lanes):
 
 
 def test_a_loop_that_counts_its_rounds_does_not_poll(compiled):
-    """What its volatile load and its atomic return does not decide when it ends: every round is executed."""
+    """What its volatile load and its atomic return does not decide when it ends: every round is
+    executed.
+    """
     rounds = 7
     kernel = compiled("features.cu", "counted_rounds")
     counters = Counters()
     out = ptxsim.Array(np.zeros(2, np.int32), "out")
     kernel.launch(
-        1, 32, [ptxsim.Array(np.zeros(1, np.int32)), np.int32(rounds), out], observers=[counters], checks=False
+        1,
+        32,
+        [ptxsim.Array(np.zeros(1, np.int32)), np.int32(rounds), out],
+        observers=[counters],
+        checks=False,
     )
     assert out.numpy()[1] == 32 * rounds
     accesses = [
-        s for s in counters.by_instruction() if s.instruction.opcode == "atom" or "volatile" in s.instruction.modifiers
+        s
+        for s in counters.by_instruction()
+        if s.instruction.opcode == "atom" or "volatile" in s.instruction.modifiers
     ]
     assert [(s.executed, s.polled) for s in accesses] == [(rounds, 0)] * 2
 

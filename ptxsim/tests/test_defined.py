@@ -102,7 +102,8 @@ def test_an_undefined_value_that_matters_is_a_fault(body, message):
     with pytest.raises(ptxsim.KernelFault, match=message):
         launch(body)
     done, _ = launch(body, stop_at_first=False)
-    assert [found.kind for found in done.faults] == ["unwritten"]  # once, and nothing follows from it
+    # once, and nothing follows from it
+    assert [found.kind for found in done.faults] == ["unwritten"]
     assert not launch(body, checks=False)[0].faults
 
 

@@ -54,10 +54,18 @@ def test_no_cut_or_change_makes_an_error():
 def test_which_entries_a_text_means():
     names = [name for name in NAMES if "1gI" not in name]
     sgemm = names[2]
-    for text in (sgemm, "sgemmVectorize<128,-64,8>", "-64", "sgemmVectorize<(int)128, -64, 8>", "Vect"):
+    for text in (
+        sgemm,
+        "sgemmVectorize<128,-64,8>",
+        "-64",
+        "sgemmVectorize<(int)128, -64, 8>",
+        "Vect",
+    ):
         assert matching(names, text) == [sgemm], text
     assert matching(names, "stat(int*)") == matching(names, "stat") == ["_Z4statPi"]
     assert len(matching(names, "pack")) == 2 and matching(names, "pack<>") == ["_Z4packIJEEvDpT_"]
     assert matching(names, "inner") == ["_ZN1a5innerI5uint4EEvT_NS_1b1FEPKS4_"]
-    assert matching(NAMES, "g<__half,false,0u,9l>") == ["_Z1gI6__halfLb0ELj0ELl9EEvPT_RKS1_N1a1b1VIS1_Li4EEEPS8_PVi"]
+    assert matching(NAMES, "g<__half,false,0u,9l>") == [
+        "_Z1gI6__halfLb0ELj0ELl9EEvPT_RKS1_N1a1b1VIS1_Li4EEEPS8_PVi"
+    ]
     assert matching(names, "nothing") == []

@@ -79,7 +79,9 @@ def test_what_nobody_wrote(memory, copy):
     a, b = START + 8192, START + 12288
     memory.allocated(a, 128, "source")
     memory.allocated(b, 128, "target")
-    with pytest.raises(PtxsimError, match=r"read of global memory that nobody wrote .* 0 bytes into source"):
+    with pytest.raises(
+        PtxsimError, match=r"read of global memory that nobody wrote .* 0 bytes into source"
+    ):
         copy(b, a)
     memory.written(a, 64)
     with pytest.raises(PtxsimError, match=r"nobody wrote .* 64 bytes into source"):
@@ -100,6 +102,9 @@ def test_memory_of_a_launch(memory):
     memory.allocated(START, 128, "buffer")
     address = memory.allocate(100, "its own")
     memory.finish()
-    assert GLOBAL_BASE < address < START and [a.name for a in memory.allocations] == ["its own", "buffer"]
+    assert GLOBAL_BASE < address < START and [a.name for a in memory.allocations] == [
+        "its own",
+        "buffer",
+    ]
     with pytest.raises(PtxsimError, match="no room for"):
         memory.allocate(OF_LAUNCH, "too much")

@@ -1,4 +1,6 @@
-"""`ptxsim exec`: programs that nvcc built for a GPU run here as they are, and what is wrong with them is reported."""
+"""`ptxsim exec`: programs that nvcc built for a GPU run here as they are, and what is wrong with
+them is reported.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from ptxsim.exec.options import matches
 from ptxsim.ptx.compiler import tool
 
 SASS = ["-gencode", "arch=compute_90a,code=sm_90a"]
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="stand-ins are shared libraries of Linux")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="stand-ins are shared libraries of Linux"
+)
 
 
 # whole programs, each with its own check
@@ -28,16 +32,24 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="stand-ins are s
 def test_a_matrix_product(programs, tmp_path):
     report = tmp_path / "report.json"
     done = programs.run("gemm", "64", options=["--report", str(report)])
-    assert done.returncode == 0 and re.fullmatch(r"64 x 64, [\d.]+ ms: PASS\n", done.stdout), done.stderr
+    assert done.returncode == 0 and re.fullmatch(r"64 x 64, [\d.]+ ms: PASS\n", done.stdout), (
+        done.stderr
+    )
     lines = done.stderr.splitlines()
     assert re.fullmatch(r"ptxsim: sgemm: grid \(4, 4\), block \(16, 16\): \d+\.\d\d s", lines[0])
-    assert re.search(r"note: cudaEventElapsedTime at gemm.cu:\d+: emulation measures no time", lines[1])
+    assert re.search(
+        r"note: cudaEventElapsedTime at gemm.cu:\d+: emulation measures no time", lines[1]
+    )
     assert lines[3].split() == ["sgemm", "1", "13,312", "0", "4,608", "0", "32.0", "32.0"]
-    assert re.fullmatch(r"ptxsim: 1 launch of 1 kernel, \d+\.\d\d s of emulation: no faults", lines[4])
+    assert re.fullmatch(
+        r"ptxsim: 1 launch of 1 kernel, \d+\.\d\d s of emulation: no faults", lines[4]
+    )
     (launch,) = json.loads(report.read_text())["launches"]
     assert launch["grid"] == [4, 4, 1] and not launch["sampled"] and launch["faults"] == []
     assert launch["counters"]["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"] == 64 * 64 * 4 / 32
-    stores = next(row for row in launch["lines"] if row["line"] == 20 and row["file"].endswith("gemm.cu"))
+    stores = next(
+        row for row in launch["lines"] if row["line"] == 20 and row["file"].endswith("gemm.cu")
+    )
     assert stores["sectors"] == stores["sectors_ideal"] == 512
 
 
@@ -56,7 +68,9 @@ def test_a_matrix_product(programs, tmp_path):
 def test_a_program(programs, name, kernels, tmp_path):
     report = tmp_path / "report.json"
     if name == "linked":  # relocatable device code
-        programs.path(name, PROGRAMS / "linked.cu", ["-rdc=true", str(PROGRAMS / "linked_other.cu")])
+        programs.path(
+            name, PROGRAMS / "linked.cu", ["-rdc=true", str(PROGRAMS / "linked_other.cu")]
+        )
     done = programs.run(name, options=["--report", str(report)])
     assert done.returncode == 0, done.stdout + done.stderr
     assert ("42\n" if name == "linked" else "PASS") in done.stdout and "no faults" in done.stderr
@@ -64,8 +78,12 @@ def test_a_program(programs, name, kernels, tmp_path):
     assert list(dict.fromkeys(launch["title"] for launch in launches)) == kernels
     if name == "wgmma":
         assert launches[0]["cluster"] == [2, 1, 1]
-        # of each of 4 blocks and 3 steps a tile of A, and half a tile of B for both: 64 x 64 and 64 x 32 halves
-        assert launches[0]["counters"]["l2_sectors_bulk_ld.sum"] == 4 * 3 * (64 * 64 + 64 * 32) * 2 / 32
+        # of each of 4 blocks and 3 steps a tile of A, and half a tile of B for both: 64 x 64 and 64
+        # x 32 halves
+        assert (
+            launches[0]["counters"]["l2_sectors_bulk_ld.sum"]
+            == 4 * 3 * (64 * 64 + 64 * 32) * 2 / 32
+        )
 
 
 def test_cublas(programs, tmp_path):
@@ -74,7 +92,11 @@ def test_cublas(programs, tmp_path):
     assert (done.returncode, done.stdout) == (0, "PASS\n"), done.stderr
     assert "cublasSgemm: 40 x 48 x 24:" in done.stderr and "by NumPy, not emulated" in done.stderr
     calls = [call["call"] for call in json.loads(report.read_text())["library_calls"]]
-    assert calls == ["cublasSgemm"] * 2 + ["cublasGemmEx", "cublasSgemmStridedBatched", "cublasLtMatmul"]
+    assert calls == ["cublasSgemm"] * 2 + [
+        "cublasGemmEx",
+        "cublasSgemmStridedBatched",
+        "cublasLtMatmul",
+    ]
 
 
 def test_the_clock_of_the_device(programs, tmp_path):
@@ -84,7 +106,8 @@ def test_the_clock_of_the_device(programs, tmp_path):
         words = done.stdout.split()
         first, second, between = (float(words[i]) for i in (7, 9, 11))
         assert words[:7] == f"{sms} SMs at {mhz}.0 to {mhz}.0 MHz;".split(), done.stderr
-        assert 20 < first < second - 3 and first + second < between  # 990 rounds of at least three instructions
+        # 990 rounds of at least three instructions
+        assert 20 < first < second - 3 and first + second < between
     launches = json.loads(report.read_text())["launches"]
     assert [(one["function"], one["profiled"]) for one in launches] == [
         ("stamp", False),
@@ -92,10 +115,15 @@ def test_the_clock_of_the_device(programs, tmp_path):
         ("work", True),
         ("stamp", False),
     ]
-    assert launches[2]["device_ns"] * 1e-6 == pytest.approx(second, abs=0.01) and launches[2]["registers"] > 0
+    assert (
+        launches[2]["device_ns"] * 1e-6 == pytest.approx(second, abs=0.01)
+        and launches[2]["registers"] > 0
+    )
 
 
-@pytest.mark.parametrize(("visible", "seen"), [("GPU-stand-in-1", 1), (" 3", 1), ("", 0), ("-1", 0)])
+@pytest.mark.parametrize(
+    ("visible", "seen"), [("GPU-stand-in-1", 1), (" 3", 1), ("", 0), ("-1", 0)]
+)
 def test_visible_devices(programs, monkeypatch, visible, seen):
     monkeypatch.setitem(programs.environment, "CUDA_VISIBLE_DEVICES", visible)
     done = programs.run("clock", options=["-q"])
@@ -106,7 +134,8 @@ def test_planted_faults(programs, tmp_path):
     report = tmp_path / "report.json"
     done = programs.run("faults", options=["--report", str(report)])
     assert done.returncode == 1
-    # the results of races are those of a device on which they did no harm; an access out of bounds is its end
+    # the results of races are those of a device on which they did no harm; an access out of bounds
+    # is its end
     assert done.stdout.splitlines() == [
         "launched: no error",
         "after it: an illegal memory access was encountered",
@@ -115,25 +144,40 @@ def test_planted_faults(programs, tmp_path):
     found = json.loads(report.read_text())
     race, fence, outside = (launch["faults"] for launch in found["launches"])
     assert len(race) == len(fence) == len(outside) == 1 and found["faults"] == 3
-    assert "race: faults.cu:10: block (0, 0, 0), thread (0, 0, 0): race: reads what thread (63, 0, 0) writes" in race[0]
-    assert re.search(r"faults.cu:22: .*race in global memory: .* writes at faults.cu:15, and no fence", fence[0])
+    assert (
+        "race: faults.cu:10: block (0, 0, 0), thread (0, 0, 0): race: reads what thread (63, 0, 0) writes"
+        in race[0]
+    )
+    assert re.search(
+        r"faults.cu:22: .*race in global memory: .* writes at faults.cu:15, and no fence", fence[0]
+    )
     bounds = r"out-of-bounds global store of 4 bytes at .* 0 bytes past the end of allocation 1 .*at faults.cu:33\)"
     assert re.search(r"faults.cu:28: .*thread \(96, 0, 0\): " + bounds, outside[0])
     assert done.stderr.rstrip().endswith("3 faults")
 
 
 def test_a_fatal_fault_may_end_the_kernel_alone(programs):
-    done = programs.run("faults", options=["--destroy-on-device-error", "kernel", "--error-exitcode", "9", "-q"])
+    done = programs.run(
+        "faults", options=["--destroy-on-device-error", "kernel", "--error-exitcode", "9", "-q"]
+    )
     assert done.returncode == 9
-    assert done.stdout.splitlines()[1:] == ["after it: an illegal memory access was encountered", "later: no error"]
+    assert done.stdout.splitlines()[1:] == [
+        "after it: an illegal memory access was encountered",
+        "later: no error",
+    ]
     assert len(done.stderr.splitlines()) == 4  # the faults and the summary
 
 
 def test_all_faults_of_a_launch_are_reported(programs, tmp_path):
     report = tmp_path / "report.json"
     done = programs.run("several", options=["--report", str(report)])
-    assert (done.returncode, done.stdout) == (1, "fatal: an illegal memory access was encountered\n"), done.stderr
-    survived, fatal = (sorted(launch["faults"]) for launch in json.loads(report.read_text())["launches"])
+    assert (done.returncode, done.stdout) == (
+        1,
+        "fatal: an illegal memory access was encountered\n",
+    ), done.stderr
+    survived, fatal = (
+        sorted(launch["faults"]) for launch in json.loads(report.read_text())["launches"]
+    )
     assert len(survived) == 2 and len(fatal) == 2
     assert re.search(r"several.cu:7: .*: race: .*\[64 times\]$", survived[0])
     assert re.search(r"several.cu:8: .*: read of global memory that nobody wrote", survived[1])
@@ -143,12 +187,21 @@ def test_all_faults_of_a_launch_are_reported(programs, tmp_path):
 
 
 def test_faults_are_accepted_or_end_a_launch(programs, tmp_path):
-    accepted = ["--accept", "race@several.cu:7=a planted race", "--accept", "unwritten@several.cu:8=any value will do"]
+    accepted = [
+        "--accept",
+        "race@several.cu:7=a planted race",
+        "--accept",
+        "unwritten@several.cu:8=any value will do",
+    ]
     done = programs.run("several", options=[*accepted, "-q"])
-    assert [line.split(":")[1:3] for line in done.stderr.splitlines()[:2]] == [[" fatal", " several.cu"]] * 2
+    assert [line.split(":")[1:3] for line in done.stderr.splitlines()[:2]] == [
+        [" fatal", " several.cu"]
+    ] * 2
     assert done.stderr.rstrip().endswith("2 faults")
     done = programs.run("several", options=accepted)
-    assert "ptxsim: note: accepted: race at several.cu:7 [64 times]: a planted race\n" in done.stderr
+    assert (
+        "ptxsim: note: accepted: race at several.cu:7 [64 times]: a planted race\n" in done.stderr
+    )
     done = programs.run("several", options=["--stop-at-first", "-q"])
     assert re.search(r"several.cu:\d+: unspecified launch failure$", done.stdout.strip())
     assert len(done.stderr.splitlines()) == 2 and "several.cu:8: " in done.stderr
@@ -161,14 +214,22 @@ def test_the_device_s_heap_outlives_launches(programs):
     assert (done.returncode, done.stdout) == (0, "no error\n"), done.stderr
     done = programs.run("heap", "read", options=["-q"])
     assert (done.returncode, done.stdout) == (1, "an illegal memory access was encountered\n")
-    assert re.search(r"add: heap.cu:22: .* 0 bytes into memory of malloc that was freed \[32,064 times\]", done.stderr)
-    done = programs.run("heap", "read", "again", options=["-q", "--destroy-on-device-error", "kernel"])
+    assert re.search(
+        r"add: heap.cu:22: .* 0 bytes into memory of malloc that was freed \[32,064 times\]",
+        done.stderr,
+    )
+    done = programs.run(
+        "heap", "read", "again", options=["-q", "--destroy-on-device-error", "kernel"]
+    )
     assert re.search(r"release: heap.cu:29: .*: free of .*: it has been freed already", done.stderr)
 
 
 def test_calls_that_are_not_there(programs):
     done = programs.run("missing", options=["-q"])
-    assert (done.returncode, done.stdout) == (1, "cudaErrorNotSupported\noperation not supported\n1\n")
+    assert (done.returncode, done.stdout) == (
+        1,
+        "cudaErrorNotSupported\noperation not supported\n1\n",
+    )
     named = [line for line in done.stderr.splitlines() if "is not emulated" in line]
     assert [re.match(r"ptxsim: (\w+) at missing.cu:(\d+) ", line).groups() for line in named] == [
         ("cudaIpcGetMemHandle", "12"),
@@ -183,7 +244,11 @@ def test_calls_that_are_not_there(programs):
 def test_kernels_are_chosen(programs):
     done = programs.run("reduce", options=["--only", "final*"])
     assert done.returncode == 0 and done.stderr.rstrip().endswith("no faults, 1 not checked")
-    rows = [line.split() for line in done.stderr.splitlines() if line.startswith(("partial ", "final_sum "))]
+    rows = [
+        line.split()
+        for line in done.stderr.splitlines()
+        if line.startswith(("partial ", "final_sum "))
+    ]
     assert rows[0][2:] == ["-"] * 6 and rows[1][2:] == ["0", "0", "4", "0", "22.7", "4.0"]
     done = programs.run("faults", options=["--skip-launches", "2", "-q"])
     fault, summary = done.stderr.splitlines()
@@ -200,7 +265,8 @@ def test_names_of_kernels():
 def test_a_sample_of_blocks(programs, tmp_path):
     report = tmp_path / "report.json"
     done = programs.run("gemm", "128", "2", options=["--sample", "3", "--report", str(report)])
-    assert "FAIL" in done.stdout and done.returncode == 1  # the program sees that most of its result is missing
+    # the program sees that most of its result is missing
+    assert "FAIL" in done.stdout and done.returncode == 1
     assert "results are incomplete: --sample ran 6 of the 128 blocks of 2 launches" in done.stderr
     whole = tmp_path / "whole.json"
     programs.run("gemm", "128", "2", options=["--report", str(whole)])
@@ -228,7 +294,11 @@ def test_annotated_source(programs):
 
 def test_another_device(programs):
     done = programs.run("reduce", options=["--gpu", "h200", "-q"])
-    assert done.stdout.startswith("NVIDIA H200, 132 multiprocessors") and done.returncode == 0 and not done.stderr
+    assert (
+        done.stdout.startswith("NVIDIA H200, 132 multiprocessors")
+        and done.returncode == 0
+        and not done.stderr
+    )
     done = programs.run("gemm", options=["--gpu", "a100", "-q"])
     assert "no kernel image is available" in done.stdout and done.returncode == 3
     assert "ptxsim: gemm: the program's PTX is for compute capability 9.0 and newer" in done.stderr
@@ -314,7 +384,8 @@ def busy(running: subprocess.Popen[str], name: str) -> tuple[int, int]:
     def found() -> tuple[list[int], list[int]]:
         both = children(running.pid)
         own = [pid for pid in both if Path(f"/proc/{pid}/comm").read_text().strip() == name]
-        return own, [pid for pid in both if pid not in own and cpu(pid) > 5]  # ticks, more than a fork takes
+        # ticks, more than a fork takes
+        return own, [pid for pid in both if pid not in own and cpu(pid) > 5]
 
     wait_for(lambda: all(found()), "a launch under way")
     own, emulators = found()
@@ -334,13 +405,19 @@ def cpu(pid: int) -> int:
 def test_a_process_is_killed(programs, victim):
     with programs.start("robust", "spin", options=["-q"]) as running:
         program, emulator = busy(running, "robust")
-        os.kill({"program": program, "emulator": emulator, "supervisor": running.pid}[victim], signal.SIGKILL)
+        os.kill(
+            {"program": program, "emulator": emulator, "supervisor": running.pid}[victim],
+            signal.SIGKILL,
+        )
         out, err = running.communicate(timeout=60)
     wait_for(lambda: not alive(program) and not alive(emulator), "processes that end")
     if victim == "program":
         assert running.returncode == 137 and "ended by SIGKILL" in err
     elif victim == "emulator":
-        assert running.returncode == 1 and out.splitlines() == ["cudaErrorDevicesUnavailable", "end"]
+        assert running.returncode == 1 and out.splitlines() == [
+            "cudaErrorDevicesUnavailable",
+            "end",
+        ]
         assert "the emulator has ended unexpectedly" in err and "has ended by signal 9" in err
     else:
         assert running.returncode == -9
@@ -364,28 +441,52 @@ def test_two_programs_at_a_time(programs, tmp_path):
     script.chmod(0o755)
     programs.path("gemm")
     done = subprocess.run(
-        programs.command("exec", str(script)), env=programs.environment, capture_output=True, text=True, timeout=100
+        programs.command("exec", str(script)),
+        env=programs.environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert done.stdout.count("PASS") == 2 and "2 launches of 1 kernel" in done.stderr
 
 
 def test_programs_that_cannot_be_run(programs, tmp_path):
-    for name, what in (("nothing-there", "no such program"), (str(tmp_path), "a folder"), (__file__, "not executable")):
-        done = subprocess.run(programs.command("exec", name), env=programs.environment, capture_output=True, text=True)
+    for name, what in (
+        ("nothing-there", "no such program"),
+        (str(tmp_path), "a folder"),
+        (__file__, "not executable"),
+    ):
+        done = subprocess.run(
+            programs.command("exec", name), env=programs.environment, capture_output=True, text=True
+        )
         assert (done.returncode, done.stderr) == (2, f"ptxsim: {name}: {what}\n")
     programs.path("static", PROGRAMS / "missing.cu", ["-cudart", "static"])
     done = programs.run("static")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
-    assert "linked with the static CUDA runtime" in done.stderr and "nvcc -cudart shared" in done.stderr
-    held = programs.path("in_sass", PROGRAMS / "missing.cu", SASS)  # PTX in the line information of its machine code
+    assert (
+        "linked with the static CUDA runtime" in done.stderr
+        and "nvcc -cudart shared" in done.stderr
+    )
+    # PTX in the line information of its machine code
+    held = programs.path("in_sass", PROGRAMS / "missing.cu", SASS)
     assert "increment: grid 1, block 1" in programs.run("in_sass").stderr
     bare = programs.folder / "bare"
-    command = [str(tool("nvcc")), "-cudart", "shared", *SASS, f"-L{standins(programs)}", f"-L{wheel_libraries()}"]
+    command = [
+        str(tool("nvcc")),
+        "-cudart",
+        "shared",
+        *SASS,
+        f"-L{standins(programs)}",
+        f"-L{wheel_libraries()}",
+    ]
     subprocess.run([*command, "-o", str(bare), str(PROGRAMS / "missing.cu")], check=True)
     done = programs.run("bare", options=["-q"])
     assert "bare: its kernels are machine code only; add PTX: nvcc -gencode" in done.stderr
     alone = subprocess.run(
-        [str(held)], env=programs.environment | {"LD_LIBRARY_PATH": standins(programs)}, capture_output=True, text=True
+        [str(held)],
+        env=programs.environment | {"LD_LIBRARY_PATH": standins(programs)},
+        capture_output=True,
+        text=True,
     )
     assert "works under `ptxsim exec`" in alone.stderr and alone.stderr.count("ptxsim:") == 1
 
@@ -411,8 +512,16 @@ def test_what_a_fat_binary_holds(programs, tmp_path):
         fatbin.choose(fatbin.unpacked(content, tmp_path), 80)
     # of the program, as it is in its section, without compression
     program = programs.path("missing").read_bytes()
-    starts = [found.start() for found in re.finditer(re.escape(fatbin.MAGIC.to_bytes(4, "little")), program)]
-    plain = [image for start in starts for image in fatbin.images(program[start:]) if image.kind == fatbin.PTX]
+    starts = [
+        found.start()
+        for found in re.finditer(re.escape(fatbin.MAGIC.to_bytes(4, "little")), program)
+    ]
+    plain = [
+        image
+        for start in starts
+        for image in fatbin.images(program[start:])
+        if image.kind == fatbin.PTX
+    ]
     assert [image.content.strip() for image in plain] == [text.content.strip()]
     assert b".entry _Z9incrementPi" in text.content
     with pytest.raises(PtxError, match="neither PTX, a cubin nor a fat binary"):
@@ -469,7 +578,11 @@ def test_a_device_for_python(programs, tmp_path):
     done = programs.nvcc("-ptx", "-arch=sm_90", str(PROGRAMS / "missing.cu"), "-o", str(ptx))
     assert done.returncode == 0, done.stderr
     done = subprocess.run(
-        [sys.executable, "-c", DEVICE, str(ptx)], env=programs.environment, capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", DEVICE, str(ptx)],
+        env=programs.environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert done.stdout.splitlines() == [
         "NVIDIA H200 [[42, 41], [1, 0, []], 'CUDAError', [1, 1, []]]",

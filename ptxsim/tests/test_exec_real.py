@@ -1,4 +1,6 @@
-"""`ptxsim exec` of programs as they are: graphs, repeats, function pointers, libraries, and what CI reads."""
+"""`ptxsim exec` of programs as they are: graphs, repeats, function pointers, libraries, and what CI
+reads.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="stand-ins are shared libraries of Linux")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="stand-ins are shared libraries of Linux"
+)
 
 
 def test_graphs_by_capture_and_by_nodes(programs):
@@ -30,9 +34,13 @@ def test_each_kernel_and_shape_is_checked_once(programs, tmp_path):
     # 6 * 2 / 2 / 3 by function pointers; 5 + 2 steps of the first 32, 2 of the others
     assert done.stdout.splitlines() == ["2", "9 8", "ended"]
     found = json.loads(report.read_text())
-    checked = [(launch["title"], launch["block"][0]) for launch in found["launches"] if launch["checked"]]
+    checked = [
+        (launch["title"], launch["block"][0]) for launch in found["launches"] if launch["checked"]
+    ]
     assert checked == [("apply", 32), ("apply_at", 32), ("step", 32), ("step", 64)]
-    assert all((launch["counters"] is None) == (not launch["checked"]) for launch in found["launches"])
+    assert all(
+        (launch["counters"] is None) == (not launch["checked"]) for launch in found["launches"]
+    )
     assert sum("emulation measures no time" in note for note in found["notes"]) == 1
     assert [note for note in found["notes"] if "not freed" in note] == [
         "not freed when the program ended: 1,000 bytes of cudaMalloc at repeats.cu:17, allocated 1 times"
@@ -58,11 +66,14 @@ def test_places_in_optimised_host_code(programs):
 
 def test_reports_for_ci(programs, tmp_path):
     xml, sarif = tmp_path / "tests.xml", tmp_path / "faults.sarif"
-    done = programs.run("faults", options=["--junit", str(xml), "--sarif", str(sarif), "--accept", "race=planted"])
+    done = programs.run(
+        "faults", options=["--junit", str(xml), "--sarif", str(sarif), "--accept", "race=planted"]
+    )
     assert done.returncode == 1
     suite = ElementTree.parse(xml).getroot()
     cases = {case.get("name"): case.find("failure") is not None for case in suite}
-    assert list(cases.values()) == [False, False, True, False]  # the races are accepted, not what is out of bounds
+    # the races are accepted, not what is out of bounds
+    assert list(cases.values()) == [False, False, True, False]
     assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
     (run,) = json.loads(sarif.read_text())["runs"]
     bounds = run["results"][0]

@@ -1,4 +1,6 @@
-"""Each memory check: a planted fault is reported, with its kernel, line, block and thread; without it all is well."""
+"""Each memory check: a planted fault is reported, with its kernel, line, block and thread; without
+it all is well.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +13,48 @@ import ptxsim
 
 # kernel: what the message must say, and the thread
 FAULTS = {
-    "global_bounds": (r"out-of-bounds global store of 4 bytes .* 0 bytes past the end of a \(256 bytes\)", 63),
-    "shared_bounds": (r"out-of-bounds shared store of 4 bytes at shared address 0x500: 0 bytes past the end", 63),
+    "global_bounds": (
+        r"out-of-bounds global store of 4 bytes .* 0 bytes past the end of a \(256 bytes\)",
+        63,
+    ),
+    "shared_bounds": (
+        r"out-of-bounds shared store of 4 bytes at shared address 0x500: 0 bytes past the end",
+        63,
+    ),
     "local_bounds": (r"out-of-bounds local load of 4 bytes", 32),
     "misaligned": (r"misaligned 16-byte store at global address 0x2000", 0),
-    "unwritten": (r"read of shared memory that nobody wrote \(shared address 0x414, 20 bytes into s\)", 58),
-    "race_raw": (r"race: reads what thread \(63, 0, 0\) writes at faults.cu:\d+, without a barrier between", 0),
+    "unwritten": (
+        r"read of shared memory that nobody wrote \(shared address 0x414, 20 bytes into s\)",
+        58,
+    ),
+    "race_raw": (
+        r"race: reads what thread \(63, 0, 0\) writes at faults.cu:\d+, without a barrier between",
+        0,
+    ),
     "race_war": (r"race: reads what thread \(63, 0, 0\) writes at faults.cu:\d+", 0),
     "race_waw": (r"race: writes what thread \(32, 0, 0\) writes", 0),
     "warp_race": (r"race: reads what thread \(16, 0, 0\) writes", 0),
-    "deadlock": (r"deadlock: barrier 1 .* thread \(32, 0, 0\) waits at another barrier at faults.cu:\d+", 0),
-    "split_barrier": (r"barrier reached by part of a warp here, by the other part at faults.cu:\d+", 1),
+    "deadlock": (
+        r"deadlock: barrier 1 .* thread \(32, 0, 0\) waits at another barrier at faults.cu:\d+",
+        0,
+    ),
+    "split_barrier": (
+        r"barrier reached by part of a warp here, by the other part at faults.cu:\d+",
+        1,
+    ),
     "early_read": (r"read before the wait: a cp.async of thread \(63, 0, 0\)", 0),
     "copy_race": (r"race: reads what thread \(63, 0, 0\) writes", 0),
     "pipeline": (r"race: reads what thread \(63, 0, 0\) writes", 0),
     "endless": (r"more than 20000 instructions executed", 0),
-    "assert": (r"assertion `a\[threadIdx.x\] != 17 \|\| n == 0` failed at .*faults.cu:\d+ in void assert_bad", 17),
+    "assert": (
+        r"assertion `a\[threadIdx.x\] != 17 \|\| n == 0` failed at .*faults.cu:\d+ in void assert_bad",
+        17,
+    ),
     "trap": (r"trap$", 3),
-    "dynamic_bounds": (r"out-of-bounds shared store of 4 bytes at shared address 0x504: 4 bytes past the end", 16),
+    "dynamic_bounds": (
+        r"out-of-bounds shared store of 4 bytes at shared address 0x504: 4 bytes past the end",
+        16,
+    ),
 }
 INTEGER = ("local_bounds", "endless", "assert", "trap")
 

@@ -51,7 +51,17 @@ def nested(x):
 
 
 def switches(x):
-    cases = [x * 3, x ^ 77, x - 1000, x.bit_count(), 32 - x.bit_length(), int(f"{x:032b}"[::-1], 2), x // 7, -x, 5]
+    cases = [
+        x * 3,
+        x ^ 77,
+        x - 1000,
+        x.bit_count(),
+        32 - x.bit_length(),
+        int(f"{x:032b}"[::-1], 2),
+        x // 7,
+        -x,
+        5,
+    ]
     return cases[x % 9]
 
 
@@ -67,7 +77,10 @@ def inline_scopes(x):
         ("inline_scopes", ints(0, 20), inline_scopes, {}),
         ("nested", ints(0, 25), nested, {}),
         ("nested", ints(0, 25)[:90], nested, {"block": 45}),  # no multiple of a warp
-        *[("calls", ints(0, 500), calls, {"limits": ptxsim.Limits(lanes=lanes)}) for lanes in (128, 256, 4096)],
+        *[
+            ("calls", ints(0, 500), calls, {"limits": ptxsim.Limits(lanes=lanes)})
+            for lanes in (128, 256, 4096)
+        ],
     ],
 )
 def test_what_each_thread_computes(compiled, entry, inputs, expected, options):
@@ -78,7 +91,13 @@ def test_what_each_thread_computes(compiled, entry, inputs, expected, options):
 
 def test_recursion_has_a_limit(compiled):
     with pytest.raises(ptxsim.PtxsimError, match="calls nest deeper than 8"):
-        run(compiled, "recursion", ints(20, 21), np.zeros(N, np.int32), limits=ptxsim.Limits(depth=8))
+        run(
+            compiled,
+            "recursion",
+            ints(20, 21),
+            np.zeros(N, np.int32),
+            limits=ptxsim.Limits(depth=8),
+        )
 
 
 def test_generic_addresses_into_several_spaces(compiled):
@@ -100,7 +119,9 @@ def test_block_votes(compiled):
     got = run(compiled, "block_votes", x, np.zeros(N, np.int32))
     for b in range(2):
         part = x[b * 128 : b * 128 + 128]
-        assert (got[b * 128 : b * 128 + 128] == (part & 1).sum() * 100 + 10 + int((part == 17).any())).all()
+        assert (
+            got[b * 128 : b * 128 + 128] == (part & 1).sum() * 100 + 10 + int((part == 17).any())
+        ).all()
 
 
 def test_named_barriers_with_arrive(compiled):
@@ -114,7 +135,8 @@ def test_named_barriers_with_arrive(compiled):
     ("array", "texture", "first", "last"),
     [
         ({}, {}, 2, 102),  # out of range it gives zero
-        # at an aligned address before its array, as CUDA asks of linear memory; its end is given in bytes
+        # at an aligned address before its array, as CUDA asks of linear memory; its end is given in
+        # bytes
         ({"offset": 48}, {"align": 256, "nbytes": 90 * 16}, 5, 95),
     ],
 )

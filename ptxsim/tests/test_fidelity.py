@@ -73,7 +73,11 @@ def test_what_is_said_of_all(found):
 
 
 def test_the_command_and_the_report(path, tmp_path, capsys):
-    options = [*launch_options(1, 32, "zeros:f32:64", "ones:f32:32"), "--out", str(tmp_path / "report.json")]
+    options = [
+        *launch_options(1, 32, "zeros:f32:64", "ones:f32:32"),
+        "--out",
+        str(tmp_path / "report.json"),
+    ]
     assert main(["run", str(path), "--entry", "places", *options, "--fidelity"]) in (0, 1)
     assert "accesses and counts may differ on a device: ex2" in capsys.readouterr().out
     rows = json.loads((tmp_path / "report.json").read_text())["fidelity"]
@@ -86,4 +90,9 @@ def test_tensor_cores_are_modelled():
     wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %d, %d, 1, 1, 1, 0, 0;
     wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }"""
     code = ptxsim.load(text).program.code
-    assert [fidelity.level(i)[0] for i in code if i.opcode == "wgmma"] == ["exact", "modelled", "exact", "exact"]
+    assert [fidelity.level(i)[0] for i in code if i.opcode == "wgmma"] == [
+        "exact",
+        "modelled",
+        "exact",
+        "exact",
+    ]

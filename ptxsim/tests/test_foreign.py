@@ -1,4 +1,6 @@
-"""Kernels in other people's styles (kernels/foreign.cu) for two architectures, compared with the same in Python."""
+"""Kernels in other people's styles (kernels/foreign.cu) for two architectures, compared with the
+same in Python.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def stack(x):
 
 
 def constants(x):
-    return functools.reduce(lambda total, j: total * 7 + [3, 1, 4, 1, 5][(j + x) % 5], range(5), 5) + x
+    return (
+        functools.reduce(lambda total, j: total * 7 + [3, 1, 4, 1, 5][(j + x) % 5], range(5), 5) + x
+    )
 
 
 def warp_intrinsics(x, i):
@@ -79,7 +83,14 @@ def warp_intrinsics(x, i):
 
 def group_algorithms(x, i):
     tile, warp = x[i // 8 * 8 :][:8], x[i // 32 * 32 :][:32]
-    r = sum(tile) + 1000 * max(tile) + sum(v % 7 for v in tile[: i % 8 + 1]) + tile[3] * 3 + i // 8 + i
+    r = (
+        sum(tile)
+        + 1000 * max(tile)
+        + sum(v % 7 for v in tile[: i % 8 + 1])
+        + tile[3] * 3
+        + i // 8
+        + i
+    )
     if x[i] % 3 == 0:
         some = [j for j, v in enumerate(warp) if v % 3 == 0]
         r += 7 * len(some) + some.index(i % 32) + warp[some[0]]
@@ -92,7 +103,11 @@ def arrivals(x, i):
 
 
 def ring(x, i):
-    return sum(x[96 * tile + (i * 7 + tile) % 96] * (tile + 1) for tile in range(TILES)) if i < 96 else 0
+    return (
+        sum(x[96 * tile + (i * 7 + tile) % 96] * (tile + 1) for tile in range(TILES))
+        if i < 96
+        else 0
+    )
 
 
 def pipelined(x, i):
@@ -101,7 +116,10 @@ def pipelined(x, i):
 
 # entry: how many inputs, and what thread i leaves
 COMPUTED = {
-    "virtuals": (128, lambda x, i: (x[i] % 20) ** 2 * 10 + 4 if x[i] & 1 else (x[i] % 30) ** 2 // 2 * 10),
+    "virtuals": (
+        128,
+        lambda x, i: (x[i] % 20) ** 2 * 10 + 4 if x[i] & 1 else (x[i] % 30) ** 2 // 2 * 10,
+    ),
     "pointers_to_functions": (128, lambda x, i: [2 * x[i], x[i] * x[i], -x[i]][x[i] % 3]),
     "big_structs": (128, lambda x, i: x[i] + (x[i] % 12) ** 2 + x[i]),
     "many_arguments": (128, lambda x, i: many(x[i])),
@@ -149,12 +167,18 @@ def test_asserts_that_hold_and_output(kernel, capsys):
 
 @pytest.mark.parametrize(
     ("entry", "value", "message"),
-    [("asserts", -5, "x >= 0"), ("asserts", 2000, 'x < 1000 && "too large"'), ("traps", 77, "trap")],
+    [
+        ("asserts", -5, "x >= 0"),
+        ("asserts", 2000, 'x < 1000 && "too large"'),
+        ("traps", 77, "trap"),
+    ],
 )
 def test_an_assert_or_a_trap_names_itself_and_the_thread(kernel, entry, value, message):
     x = ints(high=70)
     x[70] = value
-    with pytest.raises(ptxsim.PtxsimError, match=rf"foreign\.cu:\d+: .*thread \(70, 0, 0\).*{re.escape(message)}"):
+    with pytest.raises(
+        ptxsim.PtxsimError, match=rf"foreign\.cu:\d+: .*thread \(70, 0, 0\).*{re.escape(message)}"
+    ):
         launch(kernel, entry, x)
 
 
@@ -166,9 +190,19 @@ def test_atomics_of_all_kinds(kernel):
     got = launch(kernel, "all_atomics", x)
     bits = int(np.bitwise_or.reduce(1 << (x.astype(np.int64) & 31)))
     total, counted = int(x.sum()), BLOCK % 41
-    want = [total, -total, x.max(), x.min(), wrap(bits), np.bitwise_xor.reduce(x), counted, (x % 3).sum()]
+    want = [
+        total,
+        -total,
+        x.max(),
+        x.min(),
+        wrap(bits),
+        np.bitwise_xor.reduce(x),
+        counted,
+        (x % 3).sum(),
+    ]
     assert got[:8].tolist() == want
-    assert got[8:11].tolist() == [128 + 2500, 128, 128 + 1000 * x.max()]  # of 32 and 64 bits, floats and not
+    # of 32 and 64 bits, floats and not
+    assert got[8:11].tolist() == [128 + 2500, 128, 128 + 1000 * x.max()]
     assert got[16:18].tolist() == [128, 256]  # of block and system scope
 
 
@@ -185,7 +219,13 @@ def test_functions_of_floats(kernel):
     erf, cbrt = np.vectorize(math.erf), np.cbrt
     want = 2 * (np.exp(v) + np.log(v + 9) + np.sin(v) + np.cos(v) + (v + 9) ** 1.5) + v / 3
     want += np.tanh(v) + erf(v) + cbrt(v) + np.arctan2(v, 2)
-    want += 1 / np.sqrt(v + 9) + np.sqrt(v + 9) + np.fmod(v, np.float64(np.float32(0.7))) + np.floor(v) + np.ceil(v)
+    want += (
+        1 / np.sqrt(v + 9)
+        + np.sqrt(v + 9)
+        + np.fmod(v, np.float64(np.float32(0.7)))
+        + np.floor(v)
+        + np.ceil(v)
+    )
     want += np.rint(v) + np.trunc(v) + np.abs(v) + v * v + 1
     want += np.exp2(v) + np.log2(v + 9) + np.hypot(v, 3) + np.maximum(v, 0.5) + np.minimum(v, 0.5)
     want += np.copysign(2, v) + v * 8 + np.sin(np.pi * v)
@@ -204,7 +244,9 @@ GROUP, PLACE = np.arange(32) // 4, np.arange(32) % 4
 
 
 def fragments(left, right):
-    """Registers of each lane: lane 4 g + t holds, of rows g and g + 8, the items t, then those 4 further; of B too."""
+    """Registers of each lane: lane 4 g + t holds, of rows g and g + 8, the items t, then those 4
+    further; of B too.
+    """
     steps = range(0, left.shape[1], 4)
     a = [left[GROUP + row, PLACE + step] for step in steps for row in (0, 8)]
     return np.stack(a, axis=1), np.stack([right[GROUP, PLACE + step] for step in steps], axis=1)
@@ -212,7 +254,9 @@ def fragments(left, right):
 
 def accumulators(c):
     """Of rows g and g + 8 the columns 2 t and 2 t + 1."""
-    return np.stack([c[GROUP + row, 2 * PLACE + column] for row in (0, 8) for column in (0, 1)], axis=1)
+    return np.stack(
+        [c[GROUP + row, 2 * PLACE + column] for row in (0, 8) for column in (0, 1)], axis=1
+    )
 
 
 # entry: items of 32 bits a row, bits of an element, and whether the elements of A and B are signed
@@ -232,13 +276,21 @@ def test_mma_of_integers(kernel, entry):
     left, right = (rng.integers(0, 2**32, (rows, words), U32) for rows in (16, 8))
 
     def elements(items, sign):
-        x = (items[..., None] >> np.arange(0, 32, bits, U32) & U32(2**bits - 1)).astype(int).reshape(len(items), -1)
+        x = (
+            (items[..., None] >> np.arange(0, 32, bits, U32) & U32(2**bits - 1))
+            .astype(int)
+            .reshape(len(items), -1)
+        )
         return x - (x >> bits - 1 << bits) if sign else x
 
     start = rng.integers(-50, 50, (16, 8)) + (2**31 - 1000 if entry == "mma_s8_sat" else 0)
     x = np.zeros((32, 10), U32)
     a, b = fragments(left, right)
-    x[:, : a.shape[1]], x[:, 4 : 4 + b.shape[1]], x[:, 6:] = a, b, accumulators(start).astype(I32).view(U32)
+    x[:, : a.shape[1]], x[:, 4 : 4 + b.shape[1]], x[:, 6:] = (
+        a,
+        b,
+        accumulators(start).astype(I32).view(U32),
+    )
     want = elements(left, signs[0]) @ elements(right, signs[1]).T + start
     assert (want > 2**31 - 1).any() == (entry == "mma_s8_sat")
     got = launch(kernel, entry, x, np.zeros((32, 4), I32), block=32)
@@ -264,7 +316,9 @@ def test_mma_of_8_bit_floats(kernel90):
 def test_mma_of_16_by_8_doubles(kernel90):
     rng = np.random.default_rng(12)
     a, b = rng.uniform(-1, 1, (16, 8)), rng.uniform(-1, 1, (8, 8))
-    got = launch(kernel90, "mma_f64_k8", np.concatenate(fragments(a, b), axis=1), np.zeros((32, 4)), block=32)
+    got = launch(
+        kernel90, "mma_f64_k8", np.concatenate(fragments(a, b), axis=1), np.zeros((32, 4)), block=32
+    )
     assert np.allclose(got, accumulators(a @ b.T + 0.5), rtol=0, atol=1e-14)
 
 
@@ -284,17 +338,32 @@ def test_stmatrix_in_all_sizes(kernel90):
 @pytest.mark.parametrize(
     ("entry", "count", "args", "message"),
     [
-        ("ring", 96 * TILES, (TILES, 1), r"foreign_sm90\.cu.*the phase of this mbarrier waits for 16 bytes of copies"),
+        (
+            "ring",
+            96 * TILES,
+            (TILES, 1),
+            r"foreign_sm90\.cu.*the phase of this mbarrier waits for 16 bytes of copies",
+        ),
         (
             "ring",
             96 * TILES,
             (TILES, 2),
             r"that nobody wrote|a bulk copy of thread \(0, 0, 0\), at foreign_sm90",
         ),
-        ("ring", 96 * TILES, (TILES, 3), r"foreign_sm90\.cu.*this mbarrier waits for 96 of 96 arrivals"),
+        (
+            "ring",
+            96 * TILES,
+            (TILES, 3),
+            r"foreign_sm90\.cu.*this mbarrier waits for 96 of 96 arrivals",
+        ),
         ("ring", 96 * TILES - 4, (TILES, 0), "out-of-bounds global"),
         ("cluster_of_two", 128, (), r"grid \(1, 1, 1\) is no multiple of its cluster \(2, 1, 1\)"),
-        ("with_a_tensor_map", 128, (), r"foreign_sm90\.cu:\d+: .*there is no tensor map at generic address"),
+        (
+            "with_a_tensor_map",
+            128,
+            (),
+            r"foreign_sm90\.cu:\d+: .*there is no tensor map at generic address",
+        ),
     ],
 )
 def test_faults_on_sm_90(kernel90, entry, count, args, message):

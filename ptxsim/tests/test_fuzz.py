@@ -1,6 +1,7 @@
 """Whatever a PTX file says, ptxsim takes it or says in one line what is wrong, and comes to an end.
 
-FUZZ_EXAMPLES says how many of each; few in the normal run. Every case is made from its number alone.
+FUZZ_EXAMPLES says how many of each; few in the normal run. Every case is made from its number
+alone.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ fence.proxy.async vadd2.s32.s32.s32 .u8 .u16 .s32 .b64 .f16 .f32 .f64 .pred .sha
 
 @contextlib.contextmanager
 def named(what: object) -> Iterator[None]:
-    """What is refused is a `PtxsimError` of one line; anything else, or no end, fails and names the case."""
+    """What is refused is a `PtxsimError` of one line; anything else, or no end, fails and names the
+    case.
+    """
 
     def hang(*_: object) -> None:
         raise AssertionError(f"{what}: no end within {LONGEST_S} s of processor time")
@@ -75,7 +78,9 @@ def alone(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def kernels(ptx) -> list[str]:
-    """Small kernels, as PTX; the longer ones, and those with many device functions, are left out."""
+    """Small kernels, as PTX; the longer ones, and those with many device functions, are left
+    out.
+    """
     found = [text for name in FILES for text in alone(ptx(name))]
     return [text for text in found if len(text) < 12_000 and understood(text)]
 
@@ -88,19 +93,29 @@ def understood(text: str) -> bool:
 
 
 def mutated(text: str, random_: random.Random) -> str:
-    """One to three changes of tokens, operands, modifiers, lines or characters, mostly within the body."""
+    """One to three changes of tokens, operands, modifiers, lines or characters, mostly within the
+    body.
+    """
     for _ in range(random_.randint(1, 3)):
         body = text.find("{") if random_.random() < 0.9 else 0
-        tokens = [m for m in TOKEN.finditer(text, max(body, 0)) if m.lastgroup not in ("space", "newline")] or [None]
+        tokens = [
+            m for m in TOKEN.finditer(text, max(body, 0)) if m.lastgroup not in ("space", "newline")
+        ] or [None]
         token, other = random_.choice(tokens), random_.choice(tokens)
         if not token:
             break
         start, end = token.span()
         match random_.randrange(6):
             case 0 | 1:  # another token of the file, or any
-                text = text[:start] + (other[0] if random_.random() < 0.5 else random_.choice(WORDS)) + text[end:]
+                text = (
+                    text[:start]
+                    + (other[0] if random_.random() < 0.5 else random_.choice(WORDS))
+                    + text[end:]
+                )
             case 2:  # one less: one token, or all up to another
-                text = text[:start] + text[end if random_.random() < 0.8 else max(end, other.end()) :]
+                text = (
+                    text[:start] + text[end if random_.random() < 0.8 else max(end, other.end()) :]
+                )
             case 3:
                 text = f"{text[:end]} {random_.choice(WORDS)} {text[end:]}"
             case 4:  # another opcode, or a modifier more or less
@@ -123,13 +138,21 @@ def launch(text: str, random_: random.Random) -> None:
     for parameter in kernel.parameters:
         if parameter.type.bits == 64 and parameter.size == 8 and parameter.type.kind != "f":
             values.append(ptxsim.Array(np.arange(4096, dtype=np.uint32) % 32))
-        elif parameter.type.kind in "suf" and parameter.size == parameter.type.bytes and parameter.size > 2:
+        elif (
+            parameter.type.kind in "suf"
+            and parameter.size == parameter.type.bytes
+            and parameter.size > 2
+        ):
             values.append(random_.choice([0, 1, 8, 64]))
         else:
             values.append(bytes(parameter.size))
     counters = Counters()
     observers = [counters] if random_.random() < 0.3 else []
-    blocks, threads, goes_on = random_.choice([1, 3]), random_.choice([32, 64, 33]), random_.random() < 0.5
+    blocks, threads, goes_on = (
+        random_.choice([1, 3]),
+        random_.choice([32, 64, 33]),
+        random_.random() < 0.5,
+    )
     kernel.launch(blocks, threads, values, 1024, observers, True, LIMITS, stop_at_first=not goes_on)
     if observers:
         totals(counters.by_instruction())

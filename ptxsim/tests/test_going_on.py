@@ -55,7 +55,12 @@ def lines(found):
 @pytest.mark.parametrize("lanes", [64, 16384])
 def test_each_line_and_kind_is_reported_once_with_its_count(source, lanes):
     done, out, x = launch(source, stop_at_first=False, limits=ptxsim.Limits(lanes=lanes))
-    assert lines(done.faults) == {("bounds", 5): 28, ("race", 6): 128, ("unwritten", 9): 64, ("alignment", 10): 1}
+    assert lines(done.faults) == {
+        ("bounds", 5): 28,
+        ("race", 6): 128,
+        ("unwritten", 9): 64,
+        ("alignment", 10): 1,
+    }
     assert all("\n" not in str(f) and str(f).startswith("several: k.cu:") for f in done.faults)
     assert str(next(f for f in done.faults if f.kind == "bounds")).endswith("[28 times]")
     assert (out == x[np.arange(128) % 100]).all()  # what does not go wrong is computed
@@ -67,11 +72,17 @@ def test_the_first_ends_a_launch_unless_asked_not_to(source):
 
 
 def test_an_accepted_fault_does_not_hide_others(source):
-    accept = [ptxsim.Accepted("race", "k.cu", 6, "a test"), ptxsim.Accepted("bounds", "k.cu", 5, "the last block")]
+    accept = [
+        ptxsim.Accepted("race", "k.cu", 6, "a test"),
+        ptxsim.Accepted("bounds", "k.cu", 5, "the last block"),
+    ]
     with pytest.raises(ptxsim.KernelFault, match=r"k\.cu:9: .*nobody wrote"):
         launch(source, accept=accept)
     done, *_ = launch(source, accept=accept, stop_at_first=False)
-    assert {f.where: f.accepted for f in done.faults if f.accepted} == {"k.cu:5": "the last block", "k.cu:6": "a test"}
+    assert {f.where: f.accepted for f in done.faults if f.accepted} == {
+        "k.cu:5": "the last block",
+        "k.cu:6": "a test",
+    }
     assert {f.kind for f in done.faults if f.accepted is None} == {"unwritten", "alignment"}
 
 
@@ -79,22 +90,32 @@ def test_after_a_deadlock_the_other_blocks_run(source):
     kernel, out = ptxsim.load(source, "stops"), ptxsim.Array(np.zeros(256, np.float32), "out")
     limits = ptxsim.Limits(lanes=64)
     done = kernel.launch(4, 64, [out, 1], stop_at_first=False, limits=limits)
-    assert {(f.kind, f.where, f.count) for f in done.faults} == {("deadlock", "k.cu:13", 1), ("bounds", "k.cu:14", 1)}
+    assert {(f.kind, f.where, f.count) for f in done.faults} == {
+        ("deadlock", "k.cu:13", 1),
+        ("bounds", "k.cu:14", 1),
+    }
     assert out.numpy()[1:97].all() and not out.numpy()[97:129].any() and out.numpy()[129:].all()
 
 
 def test_exit_codes(source, capsys):
     def run(entry, *more, arrays=("zeros:f32:128", "zeros:f32:100", "100")):
         arguments = [part for text in arrays for part in ("--arg", text)]
-        status = main(["run", source, "--entry", entry, "--grid", "2", "--block", "64", *arguments, *more])
+        status = main(
+            ["run", source, "--entry", entry, "--grid", "2", "--block", "64", *arguments, *more]
+        )
         return status, capsys.readouterr()
 
     status, shown = run("several", "--out", "report.json")
     assert status == 1 and shown.out == "" and len(shown.err.splitlines()) == 4
-    assert {(f["kind"], f["count"]) for f in json.loads(Path("report.json").read_text())["faults"]} >= {("race", 128)}
+    assert {
+        (f["kind"], f["count"]) for f in json.loads(Path("report.json").read_text())["faults"]
+    } >= {("race", 128)}
     status, shown = run("several", "--stop-at-first")
     assert status == 1 and len(shown.err.splitlines()) == 1
-    reasons = [f"{kind}@k.cu:{line}=known" for kind, line in (("race", 6), ("unwritten", 9), ("alignment", 10))]
+    reasons = [
+        f"{kind}@k.cu:{line}=known"
+        for kind, line in (("race", 6), ("unwritten", 9), ("alignment", 10))
+    ]
     options = [part for text in reasons for part in ("--accept", text)]
     status, shown = run("several", *options)
     assert status == 1 and "ptxsim: accepted: race at k.cu:6 [128 times]: known\n" in shown.err
@@ -116,8 +137,14 @@ def test_exit_codes(source, capsys):
         ("race in global memory: reads what block (0, 0, 0) writes", "race"),
         ("out-of-bounds shared wgmma read", "bounds"),
         ("deadlock: barrier 1 is not reached", "deadlock"),
-        ("barrier 0 is not reached by all threads: thread (1, 0, 0) has exited before it", "barrier"),
-        ("reads what thread (1, 0, 0) writes by an ordinary store, without a fence.proxy.async between", "fence"),
+        (
+            "barrier 0 is not reached by all threads: thread (1, 0, 0) has exited before it",
+            "barrier",
+        ),
+        (
+            "reads what thread (1, 0, 0) writes by an ordinary store, without a fence.proxy.async between",
+            "fence",
+        ),
         ("reads the result of the wgmma at a.cu:1 before a wait_group for it", "wgmma"),
         ("writes what wgmma at a.cu:1 may still read: no wgmma.wait_group between", "copy"),
         ("something new", "other"),
@@ -130,7 +157,14 @@ def test_kinds(what, kind):
 def test_an_accepted_fault_of_an_inlined_function_may_be_named_by_its_caller():
     accepted = parse_accepted("race@src/softmax.cu:12=all write one value")
     assert accepted == ptxsim.Accepted("race", "src/softmax.cu", 12, "all write one value")
-    places = (ptxsim.ptx.syntax.Location("/a/reduce.cuh", 3), ptxsim.ptx.syntax.Location("/a/src/softmax.cu", 12))
-    fits = accepted.fits("race", places), accepted.fits("bounds", places), accepted.fits("race", places[:1])
+    places = (
+        ptxsim.ptx.syntax.Location("/a/reduce.cuh", 3),
+        ptxsim.ptx.syntax.Location("/a/src/softmax.cu", 12),
+    )
+    fits = (
+        accepted.fits("race", places),
+        accepted.fits("bounds", places),
+        accepted.fits("race", places[:1]),
+    )
     assert fits == (True, False, False)
     assert "race" in KINDS

@@ -12,9 +12,13 @@ def test_an_architecture_s_number():
         assert gpus.architecture(target) == gpus.number(target) == number
     for target in ("pascal", "sm_", "sm_9x", "90", "sm_90aa"):
         assert gpus.number(target) == 0
-        with pytest.raises(PtxsimError, match=f"arch = '{target}' is not allowed; allowed: sm_ and a number"):
+        with pytest.raises(
+            PtxsimError, match=f"arch = '{target}' is not allowed; allowed: sm_ and a number"
+        ):
             gpus.architecture(target)
-    with pytest.raises(PtxsimError, match=r"arch = 'sm_61': limits unknown; known: sm_75, sm_80, sm_86"):
+    with pytest.raises(
+        PtxsimError, match=r"arch = 'sm_61': limits unknown; known: sm_75, sm_80, sm_86"
+    ):
         gpus.limits_of("sm_61")
 
 
@@ -26,13 +30,19 @@ def test_every_architecture_from_sm_75_to_sm_120_has_a_gpu():
 def test_a_gpu_s_memory_is_as_fast_as_its_bus(name):
     """A pin moves two bits a clock; data sheets round, and some state a lower clock."""
     gpu = gpus.GPUS[name]
-    assert gpu.dram_gb_per_s == pytest.approx(2 * gpu.memory_clock_mhz * gpu.bus_bits / 8e3, rel=0.03)
+    assert gpu.dram_gb_per_s == pytest.approx(
+        2 * gpu.memory_clock_mhz * gpu.bus_bits / 8e3, rel=0.03
+    )
 
 
 def test_the_rates_of_an_h100_are_its_own():
     h100, h200 = machines.find("h100"), machines.find("h200")
     assert machines.find("h100-sxm") == h100
-    assert (h100.name, h100.dram_gb_per_s, h200.dram_gb_per_s) == ("NVIDIA H100 80GB HBM3", 3350, 4800)
+    assert (h100.name, h100.dram_gb_per_s, h200.dram_gb_per_s) == (
+        "NVIDIA H100 80GB HBM3",
+        3350,
+        4800,
+    )
     with pytest.raises(PtxsimError, match="the rates of the NVIDIA L4 are not known"):
         machines.of_gpu(gpus.find("l4"))
 
@@ -40,14 +50,17 @@ def test_the_rates_of_an_h100_are_its_own():
 @pytest.mark.parametrize(
     ("arch", "threads", "registers", "shared", "blocks", "warps", "limiter"),
     [
-        # 65536 registers, 64 warps, 2048 threads: 32 registers a thread is the most at full occupancy
+        # 65536 registers, 64 warps, 2048 threads: 32 registers a thread is the most at full
+        # occupancy
         ("sm_90", 256, 32, 0, 8, 64, "registers"),
-        ("sm_90", 256, 33, 0, 6, 48, "registers"),  # 40 by the unit of 256 a warp: 12 warps a scheduler
+        # 40 by the unit of 256 a warp: 12 warps a scheduler
+        ("sm_90", 256, 33, 0, 6, 48, "registers"),
         ("sm_80", 1024, 16, 0, 2, 64, "threads"),
         ("sm_86", 1024, 16, 0, 1, 32, "threads"),  # 48 warps: the second block of 32 does not fit
         ("sm_90", 32, 16, 0, 32, 32, "blocks"),
         ("sm_89", 32, 16, 0, 24, 24, "blocks"),
-        ("sm_90", 128, 16, 227 * 1024, 1, 4, "shared"),  # the most a block may have, with the driver's 1 KB
+        # the most a block may have, with the driver's 1 KB
+        ("sm_90", 128, 16, 227 * 1024, 1, 4, "shared"),
         ("sm_90", 128, 16, 113 * 1024 + 1, 1, 4, "shared"),
         ("sm_86", 128, 16, 99 * 1024, 1, 4, "shared"),
         ("sm_120", 128, 16, 49 * 1024, 2, 8, "shared"),

@@ -1,4 +1,6 @@
-"""Broken input: one line that says what is wrong, before anything runs, and nothing half-written."""
+"""Broken input: one line that says what is wrong, before anything runs, and nothing
+half-written.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from ptxsim.instructions import registry
 from ptxsim.ptx import sizes
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
-DECLARED = ".reg .b64 %a<9>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .pred %p<9>; .shared .b8 s[64];\n"
+DECLARED = (
+    ".reg .b64 %a<9>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .pred %p<9>; .shared .b8 s[64];\n"
+)
 
 
 def entry(body: str, parameters: str = "", before: str = "") -> str:
@@ -27,21 +31,39 @@ def entry(body: str, parameters: str = "", before: str = "") -> str:
         ("bra.uni ;", "bra.uni takes 1 operands, found 0"),
         ("bra.uni %r1;", "operand 1 of bra.uni must be a label"),
         ("ld.global.u32 %r1, %a1;", "operand 2 of ld.global.u32 must be an address [base+offset]"),
-        ("st.shared.u32 [%a1], {};", "operand 2 of st.shared.u32 must be a register, constant or name, or a vector"),
+        (
+            "st.shared.u32 [%a1], {};",
+            "operand 2 of st.shared.u32 must be a register, constant or name, or a vector",
+        ),
         ("add.s32 %r1, %r2;", "add.s32 takes 3 operands, found 2"),
-        ("add.sideways.s32 %r1, %r2, 3;", "modifier .sideways of add.sideways.s32 is not supported"),
-        ("mapa.sideways.u32 %r1, %r2, 3;", "modifier .sideways of mapa.sideways.u32 is not supported"),
+        (
+            "add.sideways.s32 %r1, %r2, 3;",
+            "modifier .sideways of add.sideways.s32 is not supported",
+        ),
+        (
+            "mapa.sideways.u32 %r1, %r2, 3;",
+            "modifier .sideways of mapa.sideways.u32 is not supported",
+        ),
         ("ldu.sideways.u32 %r1, [%a1];", "modifier .sideways of ldu.sideways.u32 is not supported"),
         ("add.s32 %r1, %p1, 3;", "%p1 is .pred, where a .s32 is read"),
         ("mov.u64 %a1, 0f7F800000;", "the constant inf is no .u64"),
         ("mov.b64 %a1, {%r1, %r2, %r3};", "mov.b64 does not take a vector of 3 elements"),
-        ("cp.async.wait_group -1;", "operand 1 of cp.async.wait_group must be a whole number from 0 on"),
-        ("tex.1d.v4.f32.s32 %f1, [%a1, {%r1}];", "operand 1 of tex.1d.v4.f32.s32 must be a vector of registers"),
+        (
+            "cp.async.wait_group -1;",
+            "operand 1 of cp.async.wait_group must be a whole number from 0 on",
+        ),
+        (
+            "tex.1d.v4.f32.s32 %f1, [%a1, {%r1}];",
+            "operand 1 of tex.1d.v4.f32.s32 must be a vector of registers",
+        ),
         ("setp.eq.and.s32 %p1, %r1, 3, !%r2;", "! stands before what is no predicate register"),
         ("call.uni printf, (%r1);", "printf is called but has no body here"),
         ("call.uni vprintf, (%r1);", "vprintf takes 2 or more arguments"),
         ("ld.global.u32 %r1, [%a1+09];", "09 is no number of at most 64 bits (a leading 0: octal)"),
-        ("ld.global.u32 %r1, [%a1+9999999999999999999];", "an offset of 9999999999999999999 is too large"),
+        (
+            "ld.global.u32 %r1, [%a1+9999999999999999999];",
+            "an offset of 9999999999999999999 is too large",
+        ),
         ("ld.global.u32 %r1, [%p1];", "an address begins with a register of 32 or 64 bits"),
         (".shared .align 3 .b8 x[4];", ".align 3: an alignment is a power of two"),
         (".shared .b8 x[-4];", "x has a length of -4"),
@@ -58,13 +80,19 @@ def test_operands_are_of_their_kinds(line, message):
 
 def test_every_instruction_states_its_operands():
     stated = set(registry.OPERANDS)
-    assert stated == {opcode for opcode, _ in registry.ELEMENTWISE} | set(registry.EFFECTS) | set(registry.CONTROLS)
-    assert all(forms and not forms[-1].when for forms in registry.OPERANDS.values())  # the last is for all the rest
+    assert stated == {opcode for opcode, _ in registry.ELEMENTWISE} | set(registry.EFFECTS) | set(
+        registry.CONTROLS
+    )
+    # the last is for all the rest
+    assert all(forms and not forms[-1].when for forms in registry.OPERANDS.values())
 
 
 def test_operands_of_code_that_is_not_reached_are_checked():
     with pytest.raises(ptxsim.PtxError, match="PTX line 10: operand 2 of ld"):
-        ptxsim.load(entry("ret;") + "\n.visible .entry other() {\n.reg .b32 %r;\nld.global.u32 %r, 3; }", "k")
+        ptxsim.load(
+            entry("ret;") + "\n.visible .entry other() {\n.reg .b32 %r;\nld.global.u32 %r, 3; }",
+            "k",
+        )
 
 
 @pytest.mark.parametrize("end", ["", "ret;\nEND:", "@%p1 ret;"])
@@ -79,7 +107,9 @@ def test_the_end_of_a_function_returns(end):
 
 
 def test_an_initialiser_that_is_too_long():
-    with pytest.raises(ptxsim.PtxError, match="PTX line 4: x holds 2 elements, but is initialised with 3"):
+    with pytest.raises(
+        ptxsim.PtxError, match="PTX line 4: x holds 2 elements, but is initialised with 3"
+    ):
         ptxsim.load(entry("ret;", before=".global .u32 x[2] = {1, 2, 3};\n"))
 
 
@@ -88,9 +118,17 @@ def test_an_initialiser_that_is_too_long():
     [
         ("", {"grid": 99999999999}, r"grid \(99999999999, 1, 1\) is more than CUDA takes"),
         ("", {"block": (1, 1, 65)}, "more than CUDA takes"),
-        ("", {"grid": 2**31 - 1}, r"6\.87e\+10 threads are more than the limit of 1e\+10 thread-instructions"),
+        (
+            "",
+            {"grid": 2**31 - 1},
+            r"6\.87e\+10 threads are more than the limit of 1e\+10 thread-instructions",
+        ),
         ("", {"shared_bytes": -1}, "-1 bytes of dynamic shared memory; allowed: 0 to 232448"),
-        (".shared .b8 x[232448]; mov.u32 %r1, x;", {"shared_bytes": 16}, "bytes of shared memory a block"),
+        (
+            ".shared .b8 x[232448]; mov.u32 %r1, x;",
+            {"shared_bytes": 16},
+            "bytes of shared memory a block",
+        ),
         (".local .b8 x[99999999999]; mov.u64 %a1, x;", {}, "bytes of local memory a thread"),
         (".global .b8 x[9999999999999]; mov.u64 %a1, x;", {}, "of memory are needed"),
     ],
@@ -104,7 +142,9 @@ def test_sizes_are_checked_before_anything_runs(body, options, message):
 def test_memory_is_checked(monkeypatch):
     monkeypatch.setattr(sizes, "available_bytes", lambda: 1 << 20)
     kernel = ptxsim.load(entry("trap;", ".param .u64 p"))
-    with pytest.raises(ptxsim.PtxsimError, match=r"k: 32 threads together: .* needed, 1 MiB are available"):
+    with pytest.raises(
+        ptxsim.PtxsimError, match=r"k: 32 threads together: .* needed, 1 MiB are available"
+    ):
         kernel.launch(1, 32, [ptxsim.Array(np.zeros(1 << 20, np.uint8))])
 
 
@@ -112,7 +152,9 @@ def test_a_grid_that_costs_too_much_is_refused_after_its_first_blocks():
     """The grid runs if a higher limit allows it."""
     kernel = ptxsim.load(entry("mov.u32 %r1, 1;\nret;"))
     limits = {"lanes": 64}
-    with pytest.raises(ptxsim.PtxsimError, match=r"about 6\.4e\+04 thread-instructions .*first 2 of 1000 blocks"):
+    with pytest.raises(
+        ptxsim.PtxsimError, match=r"about 6\.4e\+04 thread-instructions .*first 2 of 1000 blocks"
+    ):
         kernel.launch(1000, 32, [], limits=ptxsim.Limits(thread_instructions=63_999, **limits))
     kernel.launch(1000, 32, [], limits=ptxsim.Limits(thread_instructions=64_000, **limits))
 
@@ -135,7 +177,9 @@ def test_a_fraction_for_a_whole_number(path, value, capsys):
     assert "is no whole number, which parameter n (.u32) takes" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [("--lanes", "-1"), ("--lanes", "0"), ("--shared", "-1"), ("--steps", "x")])
+@pytest.mark.parametrize(
+    "options", [("--lanes", "-1"), ("--lanes", "0"), ("--shared", "-1"), ("--steps", "x")]
+)
 def test_numbers_of_options(path, options, capsys):
     with pytest.raises(SystemExit) as caught:
         run(path, *options)
@@ -151,7 +195,16 @@ def test_files_are_written_with_their_folders(path, name):
 @pytest.mark.parametrize("name", ["k.ptx/out.npy", "", "x" * 300, "\0"])
 def test_what_cannot_be_written_is_reported_before_the_run(path, name, capsys):
     path.write_text(path.read_text().replace("mov.u32", "trap;\nmov.u32"))
-    assert run(path, "--arg", f"out={path.parent / name if name else path.parent}=zeros:u32:32", "--arg", "1") == 2
+    assert (
+        run(
+            path,
+            "--arg",
+            f"out={path.parent / name if name else path.parent}=zeros:u32:32",
+            "--arg",
+            "1",
+        )
+        == 2
+    )
     assert capsys.readouterr().err.startswith("ptxsim: cannot write ")
 
 
@@ -188,7 +241,10 @@ def test_a_special_register_that_is_not_supported_is_named():
 @pytest.mark.parametrize("value", [5, 2.5])
 def test_a_struct_is_no_number(value):
     kernel = ptxsim.load(HEAD + ".visible .entry k(.param .align 4 .b8 k_param_0[24]) { ret; }")
-    with pytest.raises(ptxsim.PtxsimError, match=rf"argument 0 = {value} is a number, but .* is a struct of 24 bytes"):
+    with pytest.raises(
+        ptxsim.PtxsimError,
+        match=rf"argument 0 = {value} is a number, but .* is a struct of 24 bytes",
+    ):
         kernel.launch(1, 32, [value])
     kernel.launch(1, 32, [bytes(24)])
 
@@ -199,7 +255,9 @@ def test_a_long_name_is_reported_by_its_beginning():
     name = f"_Z4gemmI{argument * 200}EvPf"
     kernel = ptxsim.load(HEAD + f".visible .entry {name}(.param .u64 p) {{ ret; }}")
     assert len(kernel.name) > 2000 and len(kernel.title) <= 120
-    assert kernel.title.startswith("gemm<cute::Layout, cute::Layout") and kernel.title.endswith("...>")
+    assert kernel.title.startswith("gemm<cute::Layout, cute::Layout") and kernel.title.endswith(
+        "...>"
+    )
     with pytest.raises(ptxsim.PtxsimError) as error:
         kernel.launch(1, 32, [])
     assert len(str(error.value)) < 200
@@ -208,5 +266,7 @@ def test_a_long_name_is_reported_by_its_beginning():
 def test_dynamic_parallelism_is_reported_as_that():
     text = ".extern .func (.param .b64 r) cudaGetParameterBufferV2 (.param .b64 a);\n.visible .entry k() {\n"
     text += "{ .param .b64 p; .param .b64 r; call.uni (r), cudaGetParameterBufferV2, (p); } ret; }"
-    with pytest.raises(ptxsim.PtxsimError, match=r"cudaGetParameterBufferV2 is called: kernels that launch others"):
+    with pytest.raises(
+        ptxsim.PtxsimError, match=r"cudaGetParameterBufferV2 is called: kernels that launch others"
+    ):
         ptxsim.load(HEAD + text)

@@ -1,4 +1,6 @@
-"""Every instruction that works on one thread, against an oracle in Python's exact arithmetic, edge values included."""
+"""Every instruction that works on one thread, against an oracle in Python's exact arithmetic, edge
+values included.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ def clamped(x, bits, sign):
 def number(pattern, name):
     """A bit pattern as a Python float (of a packed pair: its lower half)."""
     bits = size(name)
-    return float(np.array(pattern & (1 << bits) - 1, f"u{bits // 8}").view(DTYPES[name]).astype(np.float64))
+    return float(
+        np.array(pattern & (1 << bits) - 1, f"u{bits // 8}").view(DTYPES[name]).astype(np.float64)
+    )
 
 
 def encoded(value, name):
@@ -113,7 +117,9 @@ def arrays(columns, widths):
 
 
 def check(lines, columns, widths, oracle, out, declare=""):
-    """Run `lines` on the columns, all of one width or each of its own; `oracle` takes and gives bit patterns."""
+    """Run `lines` on the columns, all of one width or each of its own; `oracle` takes and gives bit
+    patterns.
+    """
     inputs = arrays(columns, widths)
     outs = out if isinstance(out, list) else [out]
     got = execute(lines, inputs, outs, declare)
@@ -122,11 +128,17 @@ def check(lines, columns, widths, oracle, out, declare=""):
         want = oracle(*values)
         want = list(want) if isinstance(want, tuple) else [want]
         have = [int(g[row]) for g in got]
-        assert have == [int(w) & (1 << b) - 1 for w, b in zip(want, outs, strict=True)], (lines, values, have)
+        assert have == [int(w) & (1 << b) - 1 for w, b in zip(want, outs, strict=True)], (
+            lines,
+            values,
+            have,
+        )
 
 
 def alike(lines, columns, oracle, name, tolerance=0.0, source=None):
-    """Run `lines` and compare as numbers: NaN with NaN, zeros with their sign; `oracle` takes and gives floats."""
+    """Run `lines` and compare as numbers: NaN with NaN, zeros with their sign; `oracle` takes and
+    gives floats.
+    """
     source = source or name
     inputs = arrays(columns, size(source))
     (got,) = execute(lines, inputs, [size(name)])
@@ -164,7 +176,13 @@ def test_integer_arithmetic(name, type_):
     bits, read = size(type_), reader(type_)
     values = WORDS[bits]
     columns = grid(values, [v for v in values if v] if name in ("div", "rem") else values)
-    check(f"{name}.{type_} %o0, %i0, %i1;", columns, bits, lambda a, b: TWO[name](read(a), read(b), bits), bits)
+    check(
+        f"{name}.{type_} %o0, %i0, %i1;",
+        columns,
+        bits,
+        lambda a, b: TWO[name](read(a), read(b), bits),
+        bits,
+    )
 
 
 @pytest.mark.parametrize("t", INTEGERS)
@@ -174,7 +192,13 @@ def test_products_and_sums_of_three(t):
     check(f"sad.{t} %o0, %i0, %i1, %i2;", columns, n, lambda a, b, c: c + abs(read(a) - read(b)), n)
     if n > 16:
         check(f"mad.lo.{t} %o0, %i0, %i1, %i2;", columns, n, lambda a, b, c: a * b + c, n)
-        check(f"mad.hi.{t} %o0, %i0, %i1, %i2;", columns, n, lambda a, b, c: (read(a) * read(b) >> n) + c, n)
+        check(
+            f"mad.hi.{t} %o0, %i0, %i1, %i2;",
+            columns,
+            n,
+            lambda a, b, c: (read(a) * read(b) >> n) + c,
+            n,
+        )
     if n < 64:
         check(f"mul.wide.{t} %o0, %i0, %i1;", columns[:2], n, lambda a, b: read(a) * read(b), 2 * n)
         columns = grid(WORDS[n], WORDS[n][::2], WORDS[2 * n][::3])
@@ -184,8 +208,12 @@ def test_products_and_sums_of_three(t):
 
 def test_saturating_sums():
     s, columns = reader("s32"), grid(WORDS[32], WORDS[32])
-    check("add.sat.s32 %o0, %i0, %i1;", columns, 32, lambda a, b: clamped(s(a) + s(b), 32, True), 32)
-    check("sub.sat.s32 %o0, %i0, %i1;", columns, 32, lambda a, b: clamped(s(a) - s(b), 32, True), 32)
+    check(
+        "add.sat.s32 %o0, %i0, %i1;", columns, 32, lambda a, b: clamped(s(a) + s(b), 32, True), 32
+    )
+    check(
+        "sub.sat.s32 %o0, %i0, %i1;", columns, 32, lambda a, b: clamped(s(a) - s(b), 32, True), 32
+    )
 
 
 def top(a):
@@ -206,7 +234,13 @@ def test_bits_of_one_word(n):
     check(f"clz.b{n} %o0, %i0;", words, n, lambda a: n - a.bit_length(), 32)
     check(f"brev.b{n} %o0, %i0;", words, n, lambda a: int(f"{a:0{n}b}"[::-1], 2), n)
     check(f"bfind.u{n} %o0, %i0;", words, n, top, 32)
-    check(f"bfind.shiftamt.u{n} %o0, %i0;", words, n, lambda a: n - 1 - top(a) if a else 0xFFFFFFFF, 32)
+    check(
+        f"bfind.shiftamt.u{n} %o0, %i0;",
+        words,
+        n,
+        lambda a: n - 1 - top(a) if a else 0xFFFFFFFF,
+        32,
+    )
     check(f"bfind.s{n} %o0, %i0;", words, n, lambda a: top(~s(a) if s(a) < 0 else a), 32)
 
 
@@ -216,7 +250,10 @@ def test_logic_and_shifts(n):
     check(f"and.b{n} %o0, %i0, %i1;", columns, n, lambda a, b: a & b, n)
     check(f"or.b{n} %o0, %i0, %i1;", columns, n, lambda a, b: a | b, n)
     check(f"xor.b{n} %o0, %i0, %i1;", columns, n, lambda a, b: a ^ b, n)
-    columns, w = grid(WORDS[n], [0, 1, 5, 15, 16, 31, 32, 33, 63, 64, 65, 255, 2**31, 2**32 - 1]), [n, 32]
+    columns, w = (
+        grid(WORDS[n], [0, 1, 5, 15, 16, 31, 32, 33, 63, 64, 65, 255, 2**31, 2**32 - 1]),
+        [n, 32],
+    )
     check(f"shl.b{n} %o0, %i0, %i1;", columns, w, lambda a, b: a << b if b < 64 else 0, n)
     check(f"shr.u{n} %o0, %i0, %i1;", columns, w, lambda a, b: a >> b, n)
     check(f"shr.b{n} %o0, %i0, %i1;", columns, w, lambda a, b: a >> b, n)
@@ -236,13 +273,22 @@ FUNNEL = {
 @pytest.mark.parametrize("way", FUNNEL)
 def test_funnel_shifts(way):
     columns = grid(WORDS[32][::2], WORDS[32][1::2], [0, 1, 13, 31, 32, 33, 64, 2**32 - 1])
-    check(f"shf.{way}.b32 %o0, %i0, %i1, %i2;", columns, 32, lambda a, b, n: FUNNEL[way](b << 32 | a, n), 32)
+    check(
+        f"shf.{way}.b32 %o0, %i0, %i1, %i2;",
+        columns,
+        32,
+        lambda a, b, n: FUNNEL[way](b << 32 | a, n),
+        32,
+    )
 
 
 @pytest.mark.parametrize("table", [0x00, 0x80, 0x96, 0xCA, 0xFE, 0xFF, 0x1B])
 def test_lop3(table):
     def oracle(a, b, c):
-        return sum((table >> ((a >> i & 1) * 4 + (b >> i & 1) * 2 + (c >> i & 1)) & 1) << i for i in range(32))
+        return sum(
+            (table >> ((a >> i & 1) * 4 + (b >> i & 1) * 2 + (c >> i & 1)) & 1) << i
+            for i in range(32)
+        )
 
     columns = grid(WORDS[32][::2], WORDS[32][1::2], WORDS[32][::3])
     check(f"lop3.b32 %o0, %i0, %i1, %i2, {table};", columns, 32, oracle, 32)
@@ -258,7 +304,11 @@ def test_prmt():
             out.append((0xFF if byte & 0x80 else 0) if s & 8 else byte)
         return int.from_bytes(bytes(out), "little")
 
-    columns = grid([0xDEADBEEF, 0x00FF7F80], [0x01234567, 0x89ABCDEF], [0x3210, 0x7654, 0x0426, 0x8888, 0xFEDC, 0x5140])
+    columns = grid(
+        [0xDEADBEEF, 0x00FF7F80],
+        [0x01234567, 0x89ABCDEF],
+        [0x3210, 0x7654, 0x0426, 0x8888, 0xFEDC, 0x5140],
+    )
     check("prmt.b32 %o0, %i0, %i1, %i2;", columns, 32, oracle, 32)
     columns = grid([0xDEADBEEF], [5], [0, 1, 2, 3, 5])
     rc8 = "prmt.b32.rc8 %o0, %i0, %i1, %i2;"
@@ -278,7 +328,10 @@ def test_bit_fields(bits):
         if length == 0:
             return 0
         sign = a >> min(position + length - 1, bits - 1) & 1
-        field = [(a >> (position + i) & 1) if i < length and position + i < bits else sign for i in range(bits)]
+        field = [
+            (a >> (position + i) & 1) if i < length and position + i < bits else sign
+            for i in range(bits)
+        ]
         return sum(bit << i for i, bit in enumerate(field))
 
     def insert(a, b, position, length):
@@ -300,8 +353,20 @@ def fns(mask, base, n):
 
 def test_masks_and_nth_bits():
     columns = grid([0, 1, 8, 31, 32, 40], [0, 1, 8, 31, 32, 40])
-    check("bmsk.clamp.b32 %o0, %i0, %i1;", columns, 32, lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32), 32)
-    check("fns.b32 %o0, %i0, %i1, %i2;", grid([0b1011010, 0xFFFFFFFF, 0], [0, 3, 31], [0, 1, 2]), 32, fns, 32)
+    check(
+        "bmsk.clamp.b32 %o0, %i0, %i1;",
+        columns,
+        32,
+        lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32),
+        32,
+    )
+    check(
+        "fns.b32 %o0, %i0, %i1, %i2;",
+        grid([0b1011010, 0xFFFFFFFF, 0], [0, 3, 31], [0, 1, 2]),
+        32,
+        fns,
+        32,
+    )
 
 
 # comparison, selection
@@ -334,11 +399,17 @@ def test_comparisons_and_choices(name):
     values = [encoded(v, name) for v in FLOATS[name]] if real else WORDS[bits]
     columns = grid(values, values)
     for test, oracle in TESTS["f" if real else name[0]].items():
-        truth = lambda a, b, o=oracle: o(read(a), read(b))  # noqa: E731
+        truth = lambda a, b, o=oracle: o(read(a), read(b))
         check(f"setp.{test}.{name} %p, %i0, %i1; selp.b32 %o0, 1, 0, %p;", columns, bits, truth, 32)
-        check(f"set.{test}.u32.{name} %o0, %i0, %i1;", columns, bits, lambda a, b, t=truth: -t(a, b), 32)
+        check(
+            f"set.{test}.u32.{name} %o0, %i0, %i1;",
+            columns,
+            bits,
+            lambda a, b, t=truth: -t(a, b),
+            32,
+        )
         if not real:
-            one = lambda a, b, t=truth: bits32(t(a, b))  # noqa: E731
+            one = lambda a, b, t=truth: bits32(t(a, b))
             check(f"set.{test}.f32.{name} %o0, %i0, %i1;", columns, bits, one, 32)
     if not real or bits > 16:
         lines = f"setp.lt.u{bits} %p, %i0, %i1; selp.{name} %o0, %i0, %i1, %p;"
@@ -366,13 +437,19 @@ def test_predicates_are_combined_and_negated():
     check(f"setp.lo.u32 %p, %i0, %i1; {select}", columns, 32, lambda a, b: a < b, 32)
     check(f"setp.hs.u32 %p, %i0, %i1; {select}", columns, 32, lambda a, b: a >= b, 32)
     lines = f"setp.ne.b32 %q, %i0, 0; setp.lt.and.s32 %p|%q, %i0, %i1, %q; {select} selp.b32 %o1, 1, 0, %q;"
-    check(lines, columns, 32, lambda a, b: (s(a) < s(b) and a != 0, s(a) >= s(b) and a != 0), [32, 32])
+    check(
+        lines, columns, 32, lambda a, b: (s(a) < s(b) and a != 0, s(a) >= s(b) and a != 0), [32, 32]
+    )
     lines = f"setp.ne.b32 %q, %i0, 0; setp.eq.xor.u32 %p, %i0, %i1, !%q; {select}"
     check(lines, columns, 32, lambda a, b: (a == b) != (a == 0), 32)
     lines = "setp.gt.s32 %p, %i0, %i1; @%p mov.u32 %o0, 1; @!%p mov.u32 %o0, 2;"
     check(lines, columns, 32, lambda a, b: 1 if s(a) > s(b) else 2, 32)
     set_up = "setp.ne.u32 %p, %i0, 0; setp.ne.u32 %q, %i1, 0;"
-    for name, oracle in {"and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b}.items():
+    for name, oracle in {
+        "and": lambda a, b: a & b,
+        "or": lambda a, b: a | b,
+        "xor": lambda a, b: a ^ b,
+    }.items():
         check(f"{set_up} {name}.pred %p, %p, %q; {select}", grid([0, 1], [0, 1]), 32, oracle, 32)
     check(f"{set_up} not.pred %p, %p; {select}", grid([0, 1], [0, 1]), 32, lambda a, b: 1 - a, 32)
 
@@ -380,9 +457,17 @@ def test_predicates_are_combined_and_negated():
 def test_choices_by_sign():
     columns, s = grid(WORDS[32][::3], WORDS[32][1::3], WORDS[32]), reader("s32")
     for type_ in ("s32", "u32"):
-        check(f"slct.{type_}.s32 %o0, %i0, %i1, %i2;", columns, 32, lambda a, b, c: a if s(c) >= 0 else b, 32)
+        check(
+            f"slct.{type_}.s32 %o0, %i0, %i1, %i2;",
+            columns,
+            32,
+            lambda a, b, c: a if s(c) >= 0 else b,
+            32,
+        )
     columns = grid([1], [2], [bits32(v) for v in FEW])
-    check("slct.s32.f32 %o0, %i0, %i1, %i2;", columns, 32, lambda a, b, c: a if f32(c) >= 0 else b, 32)
+    check(
+        "slct.s32.f32 %o0, %i0, %i1, %i2;", columns, 32, lambda a, b, c: a if f32(c) >= 0 else b, 32
+    )
 
 
 # floats
@@ -428,7 +513,9 @@ OPERATIONS = {
 
 
 def exact(operation, mode, name, *values):
-    """The result of an operation in IEEE arithmetic; where an operand is no number or infinite, through NumPy."""
+    """The result of an operation in IEEE arithmetic; where an operand is no number or infinite,
+    through NumPy.
+    """
     with np.errstate(all="ignore"):
         wide = [np.float64(v) for v in values]
         plain = float(OPERATIONS[operation](*wide))
@@ -441,22 +528,32 @@ def exact(operation, mode, name, *values):
     if mode == "rm" and operation in ("add", "sub", "fma", "mad"):
         first = product if len(values) == 3 else values[0]
         second = -values[-1] if operation == "sub" else values[-1]
-        return min(math.copysign(0, first), math.copysign(0, second), key=lambda zero: math.copysign(1, zero))
+        return min(
+            math.copysign(0, first),
+            math.copysign(0, second),
+            key=lambda zero: math.copysign(1, zero),
+        )
     return plain * 0.0
 
 
 @pytest.mark.parametrize(
-    ("name", "mode"), [("f16", "rn"), ("bf16", "rn"), *itertools.product(("f32", "f64"), MODES)], ids=str
+    ("name", "mode"),
+    [("f16", "rn"), ("bf16", "rn"), *itertools.product(("f32", "f64"), MODES)],
+    ids=str,
 )
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_arithmetic_of_floats(operation, name, mode):
     if name.endswith("16") and operation in ("div", "mad"):
         return
     values = [encoded(v, name) for v in FLOATS[name]]
-    columns = grid(values, values[::2], values[::3]) if operation in ("fma", "mad") else grid(values, values)
+    columns = (
+        grid(values, values[::2], values[::3])
+        if operation in ("fma", "mad")
+        else grid(values, values)
+    )
     suffix = "" if name.endswith("16") and operation != "fma" else f".{mode}"
     operands = ", ".join(f"%i{i}" for i in range(len(columns)))
-    oracle = lambda *given: exact(operation, mode, name, *given)  # noqa: E731
+    oracle = lambda *given: exact(operation, mode, name, *given)
     alike(f"{operation}{suffix}.{name} %o0, {operands};", columns, oracle, name)
 
 
@@ -473,11 +570,15 @@ def test_f32_fma_is_rounded_once(mode):
     ]
     for _ in range(400):
         a, b = (1 + rng.integers(0, 2**23) * 2.0**-23 for _ in range(2))
-        c = float(np.float32(2.0 ** int(rng.integers(-30, 30)) * (1 + rng.integers(0, 2**23) * 2.0**-23)))
+        c = float(
+            np.float32(2.0 ** int(rng.integers(-30, 30)) * (1 + rng.integers(0, 2**23) * 2.0**-23))
+        )
         scale = float(2.0 ** rng.choice([0, -60, -130, -149, 60]))
-        near.append((a, b * scale if scale > 2.0**-126 else b, math.copysign(c * scale, rng.uniform(-1, 1))))
+        near.append(
+            (a, b * scale if scale > 2.0**-126 else b, math.copysign(c * scale, rng.uniform(-1, 1)))
+        )
     columns = [[bits32(v) for v in column] for column in zip(*near, strict=True)]
-    oracle = lambda a, b, c: bits32(exact("fma", mode, "f32", f32(a), f32(b), f32(c)))  # noqa: E731
+    oracle = lambda a, b, c: bits32(exact("fma", mode, "f32", f32(a), f32(b), f32(c)))
     check(f"fma.{mode}.f32 %o0, %i0, %i1, %i2;", columns, 32, oracle, 32)
 
 
@@ -491,7 +592,9 @@ def test_f32_reciprocals_and_roots(mode):
         between = Fraction(whole) + (Fraction(1, 3) if whole**2 != scaled else 0)
         return rounded(between / Fraction(2) ** 200, "f32", mode)
 
-    alike(f"rcp.{mode}.f32 %o0, %i0;", [F32_BITS], lambda x: exact("div", mode, "f32", 1.0, x), "f32")
+    alike(
+        f"rcp.{mode}.f32 %o0, %i0;", [F32_BITS], lambda x: exact("div", mode, "f32", 1.0, x), "f32"
+    )
     alike(f"sqrt.{mode}.f32 %o0, %i0;", [F32_BITS], root, "f32")
 
 
@@ -505,17 +608,19 @@ def test_flush_and_saturate():
 
     columns = grid(F32_BITS, F32_BITS[::2])
     for name in ("mul", "add"):
-        oracle = lambda a, b, n=name: flushed(exact(n, "rn", "f32", flushed(a), flushed(b)))  # noqa: E731
+        oracle = lambda a, b, n=name: flushed(exact(n, "rn", "f32", flushed(a), flushed(b)))
         alike(f"{name}.ftz.f32 %o0, %i0, %i1;", columns, oracle, "f32")
-    saturated = lambda a, b: unit_interval(exact("add", "rn", "f32", a, b))  # noqa: E731
+    saturated = lambda a, b: unit_interval(exact("add", "rn", "f32", a, b))
     alike("add.sat.f32 %o0, %i0, %i1;", columns, saturated, "f32")
 
 
 def test_moves_keep_the_bits_of_nan():
     columns = [[0x7FC12345, 0xFFFFFFFF, 0x7F800001, 0x3F800000]]
     check("mov.f32 %f, %i0; mov.b32 %o0, %f;", columns, 32, lambda a: a, 32, ".reg .f32 %f;")
-    canonical = lambda a: 0x7FFFFFFF if a != 0x3F800000 else a  # noqa: E731
-    check("add.f32 %f, %i0, 0f00000000; mov.b32 %o0, %f;", columns, 32, canonical, 32, ".reg .f32 %f;")
+    canonical = lambda a: 0x7FFFFFFF if a != 0x3F800000 else a
+    check(
+        "add.f32 %f, %i0, 0f00000000; mov.b32 %o0, %f;", columns, 32, canonical, 32, ".reg .f32 %f;"
+    )
 
 
 @pytest.mark.parametrize(
@@ -543,7 +648,11 @@ def test_functions(name, function):
     values = [0.5, 1.0, 2.0, 3.7, 10.0, 0.001, 100.0]
     if type_.endswith("16"):
         values = [0.0, -0.0, 1.0, -1.0, 0.5, 3.0, -2.75, math.inf, -math.inf, math.nan]
-    tolerance = 0.0 if ".rn." in name else {"f16": 2.0**-9, "bf16": 2.0**-6, "f32": 1e-7, "f64": 2.0**-20}[type_]
+    tolerance = (
+        0.0
+        if ".rn." in name
+        else {"f16": 2.0**-9, "bf16": 2.0**-6, "f32": 1e-7, "f64": 2.0**-20}[type_]
+    )
     alike(f"{name} %o0, %i0;", [[encoded(v, type_) for v in values]], function, type_, tolerance)
 
 
@@ -562,7 +671,9 @@ def test_float_to_integer(to, mode):
         x = f32(a)
         if math.isnan(x):
             return (1 << (bits - 1)) if bits == 64 else 0
-        return clamped(math.copysign(2**99, x) if math.isinf(x) else INT_MODES[mode](Fraction(x)), bits, sign)
+        return clamped(
+            math.copysign(2**99, x) if math.isinf(x) else INT_MODES[mode](Fraction(x)), bits, sign
+        )
 
     check(f"cvt.{mode}.{to}.f32 %o0, %i0;", [F32_BITS], 32, oracle, max(bits, 32))
 
@@ -571,11 +682,21 @@ def test_float_to_integer(to, mode):
 @pytest.mark.parametrize("source", INTEGERS)
 def test_integer_to_float(source, mode):
     bits, read = size(source), reader(source)
-    values = WORDS[bits] + ([16777217, 16777219, 33554434, 0x7FFFFF7F, 0x7FFFFFC0] if bits >= 32 else [])
+    values = WORDS[bits] + (
+        [16777217, 16777219, 33554434, 0x7FFFFF7F, 0x7FFFFFC0] if bits >= 32 else []
+    )
     if bits == 64:
-        values = [*values, 2**53 + 1, 2**60 + 2**36, 2**60 + 2**36 + 1, 2**62 + 1, 2**63 + 2**39, 2**63 + 2**39 + 1]
+        values = [
+            *values,
+            2**53 + 1,
+            2**60 + 2**36,
+            2**60 + 2**36 + 1,
+            2**62 + 1,
+            2**63 + 2**39,
+            2**63 + 2**39 + 1,
+        ]
     for to in ("f32", "f64"):
-        oracle = lambda a, t=to: encoded(rounded(Fraction(read(a)), t, mode), t)  # noqa: E731
+        oracle = lambda a, t=to: encoded(rounded(Fraction(read(a)), t, mode), t)
         check(f"cvt.{mode}.{to}.{source} %o0, %i0;", [values], bits, oracle, size(to))
 
 
@@ -583,17 +704,32 @@ def test_integer_to_float(source, mode):
 @pytest.mark.parametrize("to", ["s8", "u8", "s16", "u32", "s64", "u64"])
 def test_integer_to_integer(source, to):
     bits, out, read, write = size(source), size(to), reader(source), reader(to)
-    check(f"cvt.{to}.{source} %o0, %i0;", [WORDS[bits]], bits, lambda a: write(read(a)), max(out, 32))
-    stopped = lambda a: clamped(read(a), out, to[0] == "s")  # noqa: E731
+    check(
+        f"cvt.{to}.{source} %o0, %i0;", [WORDS[bits]], bits, lambda a: write(read(a)), max(out, 32)
+    )
+    stopped = lambda a: clamped(read(a), out, to[0] == "s")
     check(f"cvt.sat.{to}.{source} %o0, %i0;", [WORDS[bits]], bits, stopped, max(out, 32))
 
 
-DOUBLES = [1 + 2.0**-24, 1 + 3 * 2.0**-24, 1 + 2.0**-24 + 2.0**-50, 1e39, -1e39, 2.0**-150, 1.5 * 2.0**-150]
+DOUBLES = [
+    1 + 2.0**-24,
+    1 + 3 * 2.0**-24,
+    1 + 2.0**-24 + 2.0**-50,
+    1e39,
+    -1e39,
+    2.0**-150,
+    1.5 * 2.0**-150,
+]
 
 
 @pytest.mark.parametrize(
     ("to", "source", "modes"),
-    [("f16", "f32", ["rn", "rz"]), ("bf16", "f32", ["rn", "rz"]), ("f32", "f64", MODES), ("f64", "f32", [None])],
+    [
+        ("f16", "f32", ["rn", "rz"]),
+        ("bf16", "f32", ["rn", "rz"]),
+        ("f32", "f64", MODES),
+        ("f64", "f32", [None]),
+    ],
 )
 def test_conversions_between_floats(to, source, modes):
     values = [encoded(v, source) for v in (*FLOATS["f32"], *TIES, *(-v for v in TIES), *DOUBLES)]
@@ -605,14 +741,22 @@ def test_conversions_between_floats(to, source, modes):
 @pytest.mark.parametrize("name", ["f16", "bf16"])
 def test_conversions_of_16_bits(name):
     values = F32_BITS + [bits32(v) for v in TIES] + [bits32(-v) for v in TIES]
-    narrow = lambda a: encoded(rounded(f32(a), name), name)  # noqa: E731
-    relu = lambda a: narrow(a) if math.isnan(f32(a)) or f32(a) > 0 else 0  # noqa: E731
+    narrow = lambda a: encoded(rounded(f32(a), name), name)
+    relu = lambda a: narrow(a) if math.isnan(f32(a)) or f32(a) > 0 else 0
     check(f"cvt.rn.relu.{name}.f32 %o0, %i0;", [values], 32, relu, 16)
     columns = grid(values, values[::4])
-    check(f"cvt.rn.{name}x2.f32 %o0, %i0, %i1;", columns, 32, lambda a, b: narrow(a) << 16 | narrow(b), 32)
+    check(
+        f"cvt.rn.{name}x2.f32 %o0, %i0, %i1;",
+        columns,
+        32,
+        lambda a, b: narrow(a) << 16 | narrow(b),
+        32,
+    )
     every = np.arange(65536, dtype=np.uint16)
     (got,) = execute(f"cvt.f32.{name} %o0, %i0;", [every], [32])
-    assert np.array_equal(got.view(np.float32), every.view(DTYPES[name]).astype(np.float32), equal_nan=True)
+    assert np.array_equal(
+        got.view(np.float32), every.view(DTYPES[name]).astype(np.float32), equal_nan=True
+    )
 
 
 def test_conversions_of_f32_to_itself():
@@ -633,15 +777,36 @@ def test_conversions_from_bytes():
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("e4m3", ml_dtypes.float8_e4m3fn), ("e5m2", ml_dtypes.float8_e5m2)], ids=["e4m3", "e5m2"]
+    ("name", "kind"),
+    [("e4m3", ml_dtypes.float8_e4m3fn), ("e5m2", ml_dtypes.float8_e5m2)],
+    ids=["e4m3", "e5m2"],
 )
 def test_conversions_of_8_bit_floats(name, kind):
     largest = float(ml_dtypes.finfo(kind).max)
-    values = [0.0, -0.0, 1.0, -1.5, 0.3, 448.0, 464.0, 465.0, 1e6, -1e6, 57344.0, 2.0**-9, 2.0**-10, math.inf]
+    values = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.5,
+        0.3,
+        448.0,
+        464.0,
+        465.0,
+        1e6,
+        -1e6,
+        57344.0,
+        2.0**-9,
+        2.0**-10,
+        math.inf,
+    ]
     columns = grid(*[[bits32(v) for v in values]] * 2)
 
     def byte(x):
-        return 0x7F if math.isnan(x) else int(np.array(max(-largest, min(largest, x))).astype(kind).view(np.uint8))
+        return (
+            0x7F
+            if math.isnan(x)
+            else int(np.array(max(-largest, min(largest, x))).astype(kind).view(np.uint8))
+        )
 
     def half(b):
         return encoded(float(np.uint8(b).view(kind)), "f16")
@@ -649,13 +814,21 @@ def test_conversions_of_8_bit_floats(name, kind):
     to = f"cvt.rn.satfinite.{name}x2.f32 %o0, %i0"
     check(f"{to}, %i1;", columns, 32, lambda a, b: byte(f32(a)) << 8 | byte(f32(b)), 16)
     check(f"{to}, %i0;", [[bits32(math.nan)]], 32, lambda a: 0x7F7F, 16)
-    relu = lambda a, b: byte(max(0.0, f32(a))) << 8 | byte(max(0.0, f32(b)))  # noqa: E731
+    relu = lambda a, b: byte(max(0.0, f32(a))) << 8 | byte(max(0.0, f32(b)))
     check(f"cvt.rn.satfinite.relu.{name}x2.f32 %o0, %i0, %i1;", columns, 32, relu, 16)
     every = [b for b in range(256) if math.isfinite(float(np.uint8(b).view(kind)))]
     pairs = [a | b << 8 for a, b in zip(every, every[::-1], strict=True)]
     back = [half(a & 255) | half(a >> 8) << 16 for a in pairs]
-    check(f"cvt.rn.f16x2.{name}x2 %o0, %i0;", [pairs], 16, dict(zip(pairs, back, strict=True)).get, 32)
-    check(f"cvt.rn.satfinite.{name}x2.f16x2 %o0, %i0;", [back], 32, dict(zip(back, pairs, strict=True)).get, 16)
+    check(
+        f"cvt.rn.f16x2.{name}x2 %o0, %i0;", [pairs], 16, dict(zip(pairs, back, strict=True)).get, 32
+    )
+    check(
+        f"cvt.rn.satfinite.{name}x2.f16x2 %o0, %i0;",
+        [back],
+        32,
+        dict(zip(back, pairs, strict=True)).get,
+        16,
+    )
 
 
 # moves and packing
@@ -666,15 +839,23 @@ def test_packing():
     check("mov.b64 {%o0, %o1}, %i0;", [WORDS[64]], 64, lambda a: (a, a >> 32), [32, 32])
     check("mov.b32 {%o0, %o1}, %i0;", [WORDS[32]], 32, lambda a: (a, a >> 16), [16, 16])
     check("mov.b32 {_, %o0}, %i0;", [WORDS[32]], 32, lambda a: a >> 16, 16)
-    four = lambda a, b: a | b << 16 | b << 32 | a << 48  # noqa: E731
+    four = lambda a, b: a | b << 16 | b << 32 | a << 48
     check("mov.b64 %o0, {%i0, %i1, %i1, %i0};", grid(WORDS[16], WORDS[16]), 16, four, 64)
-    check("mov.b32 %o0, 0f3F800000; mov.b32 %o1, -1;", [[0]], 32, lambda a: (0x3F800000, -1), [32, 32])
+    check(
+        "mov.b32 %o0, 0f3F800000; mov.b32 %o1, -1;", [[0]], 32, lambda a: (0x3F800000, -1), [32, 32]
+    )
 
 
 def test_special_registers():
     lane = np.arange(64, dtype=np.uint64) % 32
     below, bit = (np.uint64(1) << lane) - np.uint64(1), np.uint64(1) << lane
-    want = {"laneid": lane, "ntid.x": 32, "lanemask_lt": below, "lanemask_eq": bit, "lanemask_le": below | bit}
+    want = {
+        "laneid": lane,
+        "ntid.x": 32,
+        "lanemask_lt": below,
+        "lanemask_eq": bit,
+        "lanemask_le": below | bit,
+    }
     want |= {"lanemask_gt": ~(below | bit), "lanemask_ge": ~below}
     lines = "".join(f"mov.u32 %o{n}, %{name};" for n, name in enumerate(want))
     got = execute(lines, [np.zeros(64, np.uint32)], [32] * len(want))
@@ -686,7 +867,9 @@ def test_special_registers():
 
 
 def extreme(choose, with_nan=False):
-    """The least or largest of two, with an order of the zeros; a NaN is the result or gives way to the other."""
+    """The least or largest of two, with an order of the zeros; a NaN is the result or gives way to
+    the other.
+    """
 
     def chosen(x, y):
         if math.isnan(x) or math.isnan(y):
@@ -707,11 +890,13 @@ def test_signs_and_extremes_of_floats(name):
         if name != "f64":
             alike(f"{opcode}.NaN.{name} %o0, %i0, %i1;", both, extreme(choose, True), name)
             finite = grid(*[[v for v in values if not math.isnan(number(v, name))]] * 2)
-            sign = lambda x, y, c=choose: c(abs(x), abs(y)) * math.copysign(1, x) * math.copysign(1, y)  # noqa: E731
+            sign = lambda x, y, c=choose: (
+                c(abs(x), abs(y)) * math.copysign(1, x) * math.copysign(1, y)
+            )
             alike(f"{opcode}.xorsign.abs.{name} %o0, %i0, %i1;", finite, sign, name)
     if not name.endswith("16"):
         finite = grid([v for v in values if not math.isnan(number(v, name))], values)
-        sign = lambda x, y: math.nan if math.isnan(y) else math.copysign(y, x)  # noqa: E731
+        sign = lambda x, y: math.nan if math.isnan(y) else math.copysign(y, x)
         alike(f"copysign.{name} %o0, %i0, %i1;", finite, sign, name)
 
 
@@ -744,7 +929,11 @@ def test_pairs_of_halves(name):
         count = 3 if opcode == "fma.rn" else 2 if opcode in two else 1
         operands, inputs = ", ".join(["%i0", "%i1", "%i0"][:count]), whole[: min(count, 2)]
         (low,), (high,) = (
-            execute(f"{opcode}.{name} %o0, {operands};", [(x >> s).astype(np.uint16) for x in inputs], [16])
+            execute(
+                f"{opcode}.{name} %o0, {operands};",
+                [(x >> s).astype(np.uint16) for x in inputs],
+                [16],
+            )
             for s in (0, 16)
         )
         (got,) = execute(f"{opcode}.{name}x2 %o0, {operands};", inputs, [32])
@@ -772,7 +961,8 @@ def test_carries_through_two_words(name):
         first = f"{name_}.cc.{name} %o0, %i0, %i1; {name_}c"
         check_words(f"{first}.{name} %o1, %i2, %i3;", operation, 2)
         check_words(f"{first}.cc.{name} %o1, %i2, %i3; {name_}c.{name} %o2, 0, 0;", operation, 3)
-        check_words(f"{name_}.cc.{name} %o0, %i2, %i3; {first}.{name} %o1, %i2, %i3;", operation, 2)  # reads no carry
+        # reads no carry
+        check_words(f"{name_}.cc.{name} %o0, %i2, %i3; {first}.{name} %o1, %i2, %i3;", operation, 2)
     lines = f"mad.lo.cc.{name} %o0, %i0, %i1, %i2; madc.hi.{name} %o1, %i0, %i1, %i3;"
 
     def product(a, b, c, d):
@@ -789,11 +979,15 @@ def test_products_of_24_bits_and_dot_products():
     columns = grid(WORDS[32], WORDS[32], WORDS[32][::5])
     for kind, read in {"s": lambda x: signed(x, 24), "u": lambda x: x & 0xFFFFFF}.items():
         for part, shift in {"lo": 0, "hi": 16}.items():
-            product = lambda a, b, c, r=read, n=shift: r(a) * r(b) >> n  # noqa: E731
+            product = lambda a, b, c, r=read, n=shift: r(a) * r(b) >> n
             check(
-                f"mul24.{part}.{kind}32 %o0, %i0, %i1;", columns[:2], [32] * 2, lambda a, b, p=product: p(a, b, 0), 32
+                f"mul24.{part}.{kind}32 %o0, %i0, %i1;",
+                columns[:2],
+                [32] * 2,
+                lambda a, b, p=product: p(a, b, 0),
+                32,
             )
-            total = lambda a, b, c, p=product: p(a, b, c) + c  # noqa: E731
+            total = lambda a, b, c, p=product: p(a, b, c) + c
             check(f"mad24.{part}.{kind}32 %o0, %i0, %i1, %i2;", columns, [32] * 3, total, 32)
 
     def parts(x, bits, sign):
@@ -802,12 +996,17 @@ def test_products_of_24_bits_and_dot_products():
 
     for s, t in itertools.product((False, True), repeat=2):
         a_type, b_type = ("s32" if s else "u32"), ("s32" if t else "u32")
-        dot = lambda a, b, c, s=s, t=t: c + sum(x * y for x, y in zip(parts(a, 8, s), parts(b, 8, t), strict=True))  # noqa: E731
+        dot = lambda a, b, c, s=s, t=t: (
+            c + sum(x * y for x, y in zip(parts(a, 8, s), parts(b, 8, t), strict=True))
+        )
         check(f"dp4a.{a_type}.{b_type} %o0, %i0, %i1, %i2;", columns, [32] * 3, dot, 32)
         for half, first in (("lo", 0), ("hi", 2)):
 
             def two(a, b, c, s=s, t=t, first=first):
-                return c + sum(x * y for x, y in zip(parts(a, 16, s), parts(b, 8, t)[first : first + 2], strict=True))
+                return c + sum(
+                    x * y
+                    for x, y in zip(parts(a, 16, s), parts(b, 8, t)[first : first + 2], strict=True)
+                )
 
             check(f"dp2a.{half}.{a_type}.{b_type} %o0, %i0, %i1, %i2;", columns, [32] * 3, two, 32)
 
@@ -820,8 +1019,20 @@ def test_extension_from_a_position():
         return signed(a, n) if sign and n else a & (1 << n) - 1
 
     for mode, wrap in (("wrap", True), ("clamp", False)):
-        check(f"szext.{mode}.u32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b, w=wrap: extend(a, b, False, w), 32)
-        check(f"szext.{mode}.s32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b, w=wrap: extend(a, b, True, w), 32)
+        check(
+            f"szext.{mode}.u32 %o0, %i0, %i1;",
+            columns,
+            [32] * 2,
+            lambda a, b, w=wrap: extend(a, b, False, w),
+            32,
+        )
+        check(
+            f"szext.{mode}.s32 %o0, %i0, %i1;",
+            columns,
+            [32] * 2,
+            lambda a, b, w=wrap: extend(a, b, True, w),
+            32,
+        )
 
 
 def test_pairs_of_integers():
@@ -829,13 +1040,15 @@ def test_pairs_of_integers():
 
     def pairs(a, b, sign, operation):
         read = (lambda x: signed(x, 16)) if sign else (lambda x: x)
-        return sum((operation(read(a >> s & 0xFFFF), read(b >> s & 0xFFFF)) & 0xFFFF) << s for s in (0, 16))
+        return sum(
+            (operation(read(a >> s & 0xFFFF), read(b >> s & 0xFFFF)) & 0xFFFF) << s for s in (0, 16)
+        )
 
     for kind, sign in (("s", True), ("u", False)):
         for name, operation in {"add": lambda x, y: x + y, "min": min, "max": max}.items():
-            oracle = lambda a, b, s=sign, o=operation: pairs(a, b, s, o)  # noqa: E731
+            oracle = lambda a, b, s=sign, o=operation: pairs(a, b, s, o)
             check(f"{name}.{kind}16x2 %o0, %i0, %i1;", columns, [32] * 2, oracle, 32)
-    relu = lambda a, b: pairs(a, b, True, lambda x, y: max(x, y, 0))  # noqa: E731
+    relu = lambda a, b: pairs(a, b, True, lambda x, y: max(x, y, 0))
     check("max.relu.s16x2 %o0, %i0, %i1;", columns, [32] * 2, relu, 32)
 
 
@@ -851,19 +1064,39 @@ VIDEO = {
 @pytest.mark.parametrize(("kind", "sign"), [("s32", True), ("u32", False)])
 def test_video_instructions(kind, sign):
     columns = grid(WORDS[32], WORDS[32])
-    read = lambda x, bits=32: signed(x, bits) if sign else x & (1 << bits) - 1  # noqa: E731
+    read = lambda x, bits=32: signed(x, bits) if sign else x & (1 << bits) - 1
     for name, operation in VIDEO.items():
-        plain = lambda a, b, o=operation: o(read(a), read(b))  # noqa: E731
+        plain = lambda a, b, o=operation: o(read(a), read(b))
         check(f"{name}.{kind}.{kind}.{kind} %o0, %i0, %i1;", columns, [32] * 2, plain, 32)
-        sat = lambda a, b, o=operation: clamped(o(read(a), read(b)), 32, sign)  # noqa: E731
+        sat = lambda a, b, o=operation: clamped(o(read(a), read(b)), 32, sign)
         check(f"{name}.{kind}.{kind}.{kind}.sat %o0, %i0, %i1;", columns, [32] * 2, sat, 32)
-        then = lambda a, b, o=operation: max(read(o(read(a), read(b)) & 0xFFFFFFFF), read(b))  # noqa: E731
+        then = lambda a, b, o=operation: max(read(o(read(a), read(b)) & 0xFFFFFFFF), read(b))
         check(f"{name}.{kind}.{kind}.{kind}.max %o0, %i0, %i1, %i1;", columns, [32] * 2, then, 32)
     shifts = grid(WORDS[32], [0, 1, 5, 31, 32, 40])
-    check(f"vshl.{kind}.{kind}.u32.clamp %o0, %i0, %i1;", shifts, [32] * 2, lambda a, b: read(a) << min(b, 32), 32)
-    check(f"vshr.{kind}.{kind}.u32.wrap %o0, %i0, %i1;", shifts, [32] * 2, lambda a, b: read(a) >> (b & 31), 32)
-    check(f"vshl.u32.u32.{kind}.wrap %o0, %i0, %i1;", shifts, [32] * 2, lambda a, b: a << (b & 31), 32)
-    check(f"vshr.u32.u32.{kind}.clamp %o0, %i0, %i1;", shifts, [32] * 2, lambda a, b: a >> min(b, 32), 32)
+    check(
+        f"vshl.{kind}.{kind}.u32.clamp %o0, %i0, %i1;",
+        shifts,
+        [32] * 2,
+        lambda a, b: read(a) << min(b, 32),
+        32,
+    )
+    check(
+        f"vshr.{kind}.{kind}.u32.wrap %o0, %i0, %i1;",
+        shifts,
+        [32] * 2,
+        lambda a, b: read(a) >> (b & 31),
+        32,
+    )
+    check(
+        f"vshl.u32.u32.{kind}.wrap %o0, %i0, %i1;", shifts, [32] * 2, lambda a, b: a << (b & 31), 32
+    )
+    check(
+        f"vshr.u32.u32.{kind}.clamp %o0, %i0, %i1;",
+        shifts,
+        [32] * 2,
+        lambda a, b: a >> min(b, 32),
+        32,
+    )
 
 
 @pytest.mark.parametrize(("kind", "sign"), [("s32", True), ("u32", False)])
@@ -871,17 +1104,25 @@ def test_video_instructions(kind, sign):
 def test_video_instructions_on_parts(lanes, kind, sign):
     columns = grid([*WORDS[32], 0x7F80FF01, 0x80017FFF], WORDS[32])
     bits = 32 // lanes
-    read = lambda x: signed(x, bits) if sign else x  # noqa: E731
-    split = lambda x: [read(x >> s & (1 << bits) - 1) for s in range(0, 32, bits)]  # noqa: E731
-    average = lambda x, y: x + y + (x + y >= 0) >> 1  # noqa: E731  (halves away from zero)
-    joined = lambda parts: sum((p & (1 << bits) - 1) << i * bits for i, p in enumerate(parts))  # noqa: E731
+    read = lambda x: signed(x, bits) if sign else x
+    split = lambda x: [read(x >> s & (1 << bits) - 1) for s in range(0, 32, bits)]
+    average = lambda x, y: x + y + (x + y >= 0) >> 1  # halves away from zero
+    joined = lambda parts: sum((p & (1 << bits) - 1) << i * bits for i, p in enumerate(parts))
     for name, operation in {**VIDEO, "vavrg": average}.items():
-        results = lambda a, b, o=operation: [o(x, y) for x, y in zip(split(a), split(b), strict=True)]  # noqa: E731
+        results = lambda a, b, o=operation: [
+            o(x, y) for x, y in zip(split(a), split(b), strict=True)
+        ]
         opcode = f"{name}{lanes}.{kind}.{kind}.{kind}"
-        check(f"{opcode} %o0, %i0, %i1, %i0;", columns, [32] * 2, lambda a, b, r=results: joined(r(a, b)), 32)
-        sat = lambda a, b, r=results: joined([clamped(x, bits, sign) for x in r(a, b)])  # noqa: E731
+        check(
+            f"{opcode} %o0, %i0, %i1, %i0;",
+            columns,
+            [32] * 2,
+            lambda a, b, r=results: joined(r(a, b)),
+            32,
+        )
+        sat = lambda a, b, r=results: joined([clamped(x, bits, sign) for x in r(a, b)])
         check(f"{opcode}.sat %o0, %i0, %i1, %i0;", columns, [32] * 2, sat, 32)
-        total = lambda a, b, r=results: a + sum(r(a, b))  # noqa: E731
+        total = lambda a, b, r=results: a + sum(r(a, b))
         check(f"{opcode}.add %o0, %i0, %i1, %i0;", columns, [32] * 2, total, 32)
 
 

@@ -29,9 +29,21 @@ def ffma(*operands):
         ([("R0", "R2", "R8.reuse", "R0")], ("R6", "R3", "R4", "R6"), (2, 1)),
         ([("R0", "R2.reuse", "R4.reuse", "R0")], ("R6", "R2", "R4", "R6"), (1, 0)),
         # kept until that slot reads another register of that bank
-        ([("R0", "R2", "R4.reuse", "R0"), ("R0", "R2", "R5", "R0")], ("R6", "R3", "R4", "R6"), (1, 1)),
-        ([("R0", "R2", "R4.reuse", "R0"), ("R0", "R2", "R8", "R0")], ("R6", "R3", "R4", "R6"), (2, 1)),
-        ([("R0", "R2", "R4.reuse", "R0"), ("R0", "R2", "R4", "R0")], ("R6", "R3", "R4", "R6"), (2, 1)),
+        (
+            [("R0", "R2", "R4.reuse", "R0"), ("R0", "R2", "R5", "R0")],
+            ("R6", "R3", "R4", "R6"),
+            (1, 1),
+        ),
+        (
+            [("R0", "R2", "R4.reuse", "R0"), ("R0", "R2", "R8", "R0")],
+            ("R6", "R3", "R4", "R6"),
+            (2, 1),
+        ),
+        (
+            [("R0", "R2", "R4.reuse", "R0"), ("R0", "R2", "R4", "R0")],
+            ("R6", "R3", "R4", "R6"),
+            (2, 1),
+        ),
         # one register in two slots is one read
         ([], ("R0", "R2", "R2", "R1"), (1, 1)),
     ],
@@ -52,7 +64,8 @@ def test_what_is_no_ffma_reads_nothing_and_leaves_the_cache_alone():
         ([(3, 0), (0, 0)], 0, 3 + 1),  # each instruction waits for all that was read before
         ([(3, 0), (0, 0)], 1, 2 + 1),  # the last operand comes while the next one is issued
         ([(3, 0), (0, 0)], 2, 1 + 1),
-        # of loops that were timed on an H200, a period: two with operands of one bank, then two of the other
+        # of loops that were timed on an H200, a period: two with operands of one bank, then two of
+        # the other
         ([(2, 0), (2, 0), (0, 2), (0, 2)] * 100, 1, 600),
         ([(2, 0), (0, 2)] * 100, 1, 200),
         ([(3, 0), (2, 1), (0, 1), (0, 1)] * 100, 1, 600),
@@ -67,7 +80,11 @@ def test_issue_cycles(reads, backlog, cycles):
 
 
 def test_a_function_s_cycles_follow_executions_and_merged_loads():
-    loop = [ffma("R0", "R2", "R4.reuse", "R0"), ffma("R6", "R3", "R4", "R7"), Instruction(0, "NOP", (), None, "", 0, 0)]
+    loop = [
+        ffma("R0", "R2", "R4.reuse", "R0"),
+        ffma("R6", "R3", "R4", "R7"),
+        Instruction(0, "NOP", (), None, "", 0, 0),
+    ]
     function = sass.Function("k", loop, {"top": 0})
     found = executions.Executions(np.array([10.0]), 0.0, 0.0)
     reads, cycles = issue.of_function(function, found, merged=5)

@@ -46,8 +46,14 @@ def test_memory_of_the_device_s_heap(compiled):
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (1, r"out-of-bounds global store of 4 bytes at .*: 0 bytes past the end of memory of malloc \(16 bytes\)"),
-        (2, "out-of-bounds global load of 4 bytes at .*: 0 bytes into memory of malloc that was freed"),
+        (
+            1,
+            r"out-of-bounds global store of 4 bytes at .*: 0 bytes past the end of memory of malloc \(16 bytes\)",
+        ),
+        (
+            2,
+            "out-of-bounds global load of 4 bytes at .*: 0 bytes into memory of malloc that was freed",
+        ),
         (3, "free of global address 0x[0-9a-f]+: it has been freed already"),
     ],
 )
@@ -85,7 +91,10 @@ def test_softmax(compiled):
 
 
 def test_wmma(compiled):
-    a, b = ((np.random.default_rng(s).integers(-32, 33, (16, 16)) / 8).astype(np.float16) for s in (2, 3))
+    a, b = (
+        (np.random.default_rng(s).integers(-32, 33, (16, 16)) / 8).astype(np.float16)
+        for s in (2, 3)
+    )
     got = run(compiled, "wmma_gemm", 1, 32, np.zeros((16, 16), np.float32), a, b)
     assert (got == (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)).all()
 

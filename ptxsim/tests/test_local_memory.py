@@ -46,7 +46,11 @@ COUNTED = {
 
 
 def launched(body, cubin=None):
-    text = body if body.lstrip().startswith(".version") else f"{HEAD}\n{body}\nst.global.u32 [%d3], %r3;\nret;\n}}\n"
+    text = (
+        body
+        if body.lstrip().startswith(".version")
+        else f"{HEAD}\n{body}\nst.global.u32 [%d3], %r3;\nret;\n}}\n"
+    )
     kernel = ptxsim.load(text, cubin=cubin)
     counters = ptxsim.Counters()
     kernel.launch(1, 64, [ptxsim.Array(np.zeros(64, np.uint32)), 3], observers=[counters])
@@ -57,9 +61,12 @@ def launched(body, cubin=None):
 def test_sectors_of_local_memory(body, expected):
     kernel, counters = launched(body)
     totals = counters.totals()
-    found = [totals[NAME.format(what, kind)] for kind in ("ld", "st") for what in ("requests", "sectors")]
+    found = [
+        totals[NAME.format(what, kind)] for kind in ("ld", "st") for what in ("requests", "sectors")
+    ]
     assert tuple(found) == expected
-    assert totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 0  # not among those of global memory
+    # not among those of global memory
+    assert totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 0
     predicted = ptxsim.predict(kernel, 4, 64, [ptxsim.Array(np.zeros(64, np.uint32)), 3]).totals
     assert predicted[NAME.format("sectors", "st")] == 4 * expected[3]
 
@@ -69,7 +76,9 @@ def test_what_functions_pass_is_not_counted():
 .func (.param .b32 y) same(.param .b32 x) { .reg .b32 %q; ld.param.b32 %q, [x]; st.param.b32 [y], %q; ret; }
 .visible .entry"""
     body = "{ .param .b32 x; .param .b32 y; st.param.b32 [x], %r2; call (y), same, (x); ld.param.b32 %r3, [y]; }"
-    text = f"{HEAD}\n{body}\nst.global.u32 [%d3], %r3;\nret;\n}}\n".replace("\n.visible .entry", callee, 1)
+    text = f"{HEAD}\n{body}\nst.global.u32 [%d3], %r3;\nret;\n}}\n".replace(
+        "\n.visible .entry", callee, 1
+    )
     assert NAME.format("sectors", "st") not in launched(text)[1].totals()
 
 
@@ -87,7 +96,17 @@ def test_an_array_that_ptxas_keeps_in_registers_is_not_counted(at, kept, tmp_pat
 
 
 def test_a_line_says_what_it_does_to_local_memory():
-    _, counters = launched("st.local.u32 [%d8], %r2; st.local.u32 [%d8], %r1; ld.local.u32 %r3, [%d8];")
-    (cost,) = (c for lines in ptxsim.annotate.costs(counters).values() for c in lines.values() if c.local.sectors)
-    assert cost.local == Local(2, 4, 192) and str(cost.local) == "local memory: 2 loads, 4 stores, 192 sectors"
+    _, counters = launched(
+        "st.local.u32 [%d8], %r2; st.local.u32 [%d8], %r1; ld.local.u32 %r3, [%d8];"
+    )
+    (cost,) = (
+        c
+        for lines in ptxsim.annotate.costs(counters).values()
+        for c in lines.values()
+        if c.local.sectors
+    )
+    assert (
+        cost.local == Local(2, 4, 192)
+        and str(cost.local) == "local memory: 2 loads, 4 stores, 192 sectors"
+    )
     assert not cost.excess_sectors

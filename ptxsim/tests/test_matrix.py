@@ -10,8 +10,12 @@ from running import execute
 import ptxsim
 
 
-def launch(lines: str, inputs: list[np.ndarray], outputs: int, warps: int = 1, declare: str = "") -> np.ndarray:
-    """Each thread has its words of the inputs in %i0, %i1 ... and leaves words in %o0 ...; result [thread, word]."""
+def launch(
+    lines: str, inputs: list[np.ndarray], outputs: int, warps: int = 1, declare: str = ""
+) -> np.ndarray:
+    """Each thread has its words of the inputs in %i0, %i1 ... and leaves words in %o0 ...; result
+    [thread, word].
+    """
     columns = np.tile(np.concatenate([x.astype(np.uint32) for x in inputs], axis=1), (warps, 1)).T
     return np.stack(execute(lines, list(columns), [32] * outputs, declare), axis=1)
 
@@ -40,9 +44,13 @@ def test_ldmatrix(count, trans, warps):
 
 
 def places(rows: int, columns: int, lane: np.ndarray, width: int):
-    """Rows and columns of the elements of each word of A (rows x columns, 16 rows) or of B's transpose (8 rows)."""
+    """Rows and columns of the elements of each word of A (rows x columns, 16 rows) or of B's
+    transpose (8 rows).
+    """
     group, place = lane // 4, lane % 4 * width
-    return [(group + row, place + k) for k in range(0, columns, 4 * width) for row in range(0, rows, 8)]
+    return [
+        (group + row, place + k) for k in range(0, columns, 4 * width) for row in range(0, rows, 8)
+    ]
 
 
 def words(x: np.ndarray) -> np.ndarray:
@@ -57,7 +65,9 @@ def words(x: np.ndarray) -> np.ndarray:
 
 def accumulator(c):
     group, place = np.arange(32) // 4, np.arange(32) % 4 * 2
-    return np.stack([c[group, place], c[group, place + 1], c[group + 8, place], c[group + 8, place + 1]], axis=1)
+    return np.stack(
+        [c[group, place], c[group, place + 1], c[group + 8, place], c[group + 8, place + 1]], axis=1
+    )
 
 
 def registers(first: int, count: int, name: str = "i") -> str:
@@ -75,13 +85,16 @@ def product(kind: str, a, b, c, outputs: int = 4) -> np.ndarray:
 
 
 def eighths(rng, *shape: int) -> np.ndarray:
-    """Numbers of which sums of products are exact; what is rounded, and how, is in test_tensor_cores.py."""
+    """Numbers of which sums of products are exact; what is rounded, and how, is in
+    test_tensor_cores.py.
+    """
     return rng.integers(-32, 33, shape) / 8
 
 
 @pytest.mark.parametrize("steps", [1, 2])
 @pytest.mark.parametrize(
-    ("name", "dtype", "step"), [("bf16", ml_dtypes.bfloat16, 8), ("f16", np.float16, 8), ("tf32", np.float32, 4)]
+    ("name", "dtype", "step"),
+    [("bf16", ml_dtypes.bfloat16, 8), ("f16", np.float16, 8), ("tf32", np.float32, 4)],
 )
 def test_mma(name, dtype, step, steps):
     rng, depth = np.random.default_rng(1), step * steps
@@ -89,7 +102,10 @@ def test_mma(name, dtype, step, steps):
     c = eighths(rng, 16, 8).astype(np.float32)
     want = accumulator((a.astype(np.float64) @ b.astype(np.float64) + c).astype(np.float32))
     if name == "tf32":  # the upper 19 bits count
-        a, b = ((x.view(np.uint32) | rng.integers(0, 1 << 13, x.shape, np.uint32)).view(np.float32) for x in (a, b))
+        a, b = (
+            (x.view(np.uint32) | rng.integers(0, 1 << 13, x.shape, np.uint32)).view(np.float32)
+            for x in (a, b)
+        )
     kind = f"m16n8k{depth}.row.col.f32.{name}.{name}.f32"
     got = product(kind, a, b, accumulator(c).view(np.uint32))
     assert (got.view(np.float32) == np.tile(want, (2, 1))).all()
@@ -112,7 +128,10 @@ def test_movmatrix():
     given = np.arange(32, dtype=np.uint32)[:, None] * 0x00020002 + 0x00010000
     got = launch("movmatrix.sync.aligned.m8n8.trans.b16 %o0, %i0;", [given], 1)
     matrix = np.arange(64).reshape(8, 8).T
-    want = [int(matrix[lane // 4, lane % 4 * 2]) | int(matrix[lane // 4, lane % 4 * 2 + 1]) << 16 for lane in range(32)]
+    want = [
+        int(matrix[lane // 4, lane % 4 * 2]) | int(matrix[lane // 4, lane % 4 * 2 + 1]) << 16
+        for lane in range(32)
+    ]
     assert got[:, 0].tolist() == want
 
 

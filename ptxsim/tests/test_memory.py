@@ -10,7 +10,9 @@ import ptxsim
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 
 
-def run(lines: str, data: np.ndarray, out: np.ndarray, declare: str = "", threads: int = 32, **options) -> np.ndarray:
+def run(
+    lines: str, data: np.ndarray, out: np.ndarray, declare: str = "", threads: int = 32, **options
+) -> np.ndarray:
     """`%in` and `%out` hold the addresses of the arrays, `%t` the thread."""
     text = HEADER + "\n".join(
         [
@@ -29,7 +31,8 @@ def run(lines: str, data: np.ndarray, out: np.ndarray, declare: str = "", thread
 
 @pytest.mark.parametrize("space", ["global", "shared", "local", "generic"])
 @pytest.mark.parametrize(
-    ("type_", "register"), [("u8", "%h"), ("u16", "%h"), ("b32", "%r"), ("f32", "%f"), ("b64", "%x"), ("f64", "%d")]
+    ("type_", "register"),
+    [("u8", "%h"), ("u16", "%h"), ("b32", "%r"), ("f32", "%f"), ("b64", "%x"), ("f64", "%d")],
 )
 @pytest.mark.parametrize("vector", [1, 2, 4])  # up to 16 bytes
 def test_every_width_and_space(space, type_, register, vector):
@@ -44,12 +47,15 @@ def test_every_width_and_space(space, type_, register, vector):
     lines = f"mad.wide.u32 %x0, %t, {width}, %in; mad.wide.u32 %x1, %t, {width}, %out;"
     lines += f"ld.global{suffix} {registers}, [%x0];"
     if space in ("shared", "local"):
-        lines += f"mov.u32 %r0, there; mad.lo.u32 %r0, %t, {width if space == 'shared' else 0}, %r0;"
         lines += (
-            f"st.{space}{suffix} [%r0+{2 * width}], {registers}; ld.{space}{suffix} {registers}, [%r0+{2 * width}];"
+            f"mov.u32 %r0, there; mad.lo.u32 %r0, %t, {width if space == 'shared' else 0}, %r0;"
         )
+        lines += f"st.{space}{suffix} [%r0+{2 * width}], {registers};"
+        lines += f"ld.{space}{suffix} {registers}, [%r0+{2 * width}];"
     elif space == "generic":
-        lines += f"mov.u64 %x2, there; cvta.shared.u64 %x2, %x2; mad.wide.u32 %x2, %t, {width}, %x2;"
+        lines += (
+            f"mov.u64 %x2, there; cvta.shared.u64 %x2, %x2; mad.wide.u32 %x2, %t, {width}, %x2;"
+        )
         lines += f"st{suffix} [%x2], {registers}; ld{suffix} {registers}, [%x2];"
     lines += f"st.global{suffix} [%x1], {registers};"
     declare = f".{'local' if space == 'local' else 'shared'} .align 16 .b8 there[{40 * width}];"
@@ -134,7 +140,9 @@ def test_the_cache_hint_of_a_copy_is_no_size():
         cp.async.cg.shared.global.L2::cache_hint [%r0], [%x0], 16, %x5; cp.async.wait_all;
         ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r0]; mad.wide.u32 %x1, %t, 16, %out;
         st.global.v4.u32 [%x1], {%r1, %r2, %r3, %r4};"""
-    assert (run(lines, data, np.zeros_like(data), ".shared .align 16 .b8 there[512];") == data).all()
+    assert (
+        run(lines, data, np.zeros_like(data), ".shared .align 16 .b8 there[512];") == data
+    ).all()
 
 
 def test_float_atomics_and_cas():
@@ -145,7 +153,9 @@ def test_float_atomics_and_cas():
         "red.global.add.f64 [%out+8], 0d3FE0000000000000;"
     )
     got = run(lines, data, np.zeros(4, np.float32))
-    assert got[0] == data.sum() and got.view(np.uint32)[1] == 6 and got[2:].view(np.float64)[0] == 16.0
+    assert (
+        got[0] == data.sum() and got.view(np.uint32)[1] == 6 and got[2:].view(np.float64)[0] == 16.0
+    )
 
 
 @pytest.mark.parametrize(("level", "width"), [("ca", 4), ("ca", 8), ("ca", 16), ("cg", 16)])
@@ -163,7 +173,9 @@ def test_cp_async_lands_when_waited_for(level, width):
             at = half * 32 * width + 4 * i
             lines += f"ld.shared.b32 %r1, [%r0+{at}]; st.global.b32 [%x1+{at}], %r1;"
         lines += "cp.async.wait_all;" if half == 0 else ""
-    got = run(lines, data, np.zeros(64 * words, np.uint32), f".shared .align 16 .b8 there[{64 * width}];")
+    got = run(
+        lines, data, np.zeros(64 * words, np.uint32), f".shared .align 16 .b8 there[{64 * width}];"
+    )
     first, second = data[: 32 * words], data[32 * words : 64 * words].copy()
     raw = second.view(np.uint8).reshape(32, width)
     raw[:, width // 2 :] = 0
@@ -177,7 +189,12 @@ def test_cp_async_group_that_is_not_waited_for():
         cp.async.ca.shared.global [%r0+128], [%x0], 4; cp.async.commit_group;
         cp.async.wait_group 1; ld.shared.b32 %r1, [%r0]; ld.shared.b32 %r1, [%r0+128];"""
     with pytest.raises(ptxsim.PtxsimError, match="read before the wait"):
-        run(lines, np.zeros(64, np.uint32), np.zeros(1, np.uint32), ".shared .align 16 .b8 there[256];")
+        run(
+            lines,
+            np.zeros(64, np.uint32),
+            np.zeros(1, np.uint32),
+            ".shared .align 16 .b8 there[256];",
+        )
 
 
 def test_a_source_size_of_zero_reads_nothing():
@@ -213,11 +230,12 @@ def test_parameters_of_many_types():
 
 @pytest.mark.parametrize("space", ["shared", "local", "global"])
 def test_base_registers_that_point_below_the_start(space):
-    """A compiler may keep `start - x` in a register, and add the rest as the offset of the access."""
+    """A compiler may keep `start - x` in a register, and add the rest as the offset of the
+    access.
+    """
     data = np.arange(32, dtype=np.uint32)
-    lines = (
-        "mad.wide.u32 %x0, %t, 4, %in; ld.global.u32 %r1, [%x0]; mad.wide.u32 %x1, %t, 4, %out; mul.lo.u32 %r0, %t, -4;"
-    )
+    lines = "mad.wide.u32 %x0, %t, 4, %in; ld.global.u32 %r1, [%x0];"
+    lines += "mad.wide.u32 %x1, %t, 4, %out; mul.lo.u32 %r0, %t, -4;"
     if space == "global":
         lines += "cvt.s64.s32 %x2, %r0; add.s64 %x2, %x2, %in; sub.s64 %x2, %x2, 4096; ld.global.u32 %r2, [%x2+4220];"
     elif space == "local":

@@ -26,7 +26,10 @@ LD = "smsp__inst_executed_op_shared_ld.sum"
 def assemble(ptx: Path, arch: str) -> Path:
     """A cubin of a PTX file."""
     cubin = ptx.with_suffix(".cubin")
-    subprocess.run([tool("ptxas"), "-O3", "--generate-line-info", f"-arch={arch}", ptx, "-o", cubin], check=True)
+    subprocess.run(
+        [tool("ptxas"), "-O3", "--generate-line-info", f"-arch={arch}", ptx, "-o", cubin],
+        check=True,
+    )
     return cubin
 
 
@@ -58,7 +61,9 @@ def test_the_rule_predicts_what_ptxas_merges(built, entry):
     assert not found.dropped
 
 
-@pytest.mark.parametrize("entry", ["all_four", "a_hole", "pairs", "stores", "rows_in_a_loop", "volatile_loads"])
+@pytest.mark.parametrize(
+    "entry", ["all_four", "a_hole", "pairs", "stores", "rows_in_a_loop", "volatile_loads"]
+)
 def test_counts_are_the_same_by_rule_and_by_cubin(built, entry):
     module, cubin = built
     totals = []
@@ -85,17 +90,27 @@ st.global.f32 [%rd3], %f0; ret; }}
 def words(subset, accesses: str) -> str:
     """An access of each word of a row; what is loaded is added up in %f0."""
     lines = [accesses.format(register=f"%f{word + 1}", offset=4 * word) for word in subset]
-    total = [f"fma.rn.f32 %f0, %f0, 0f40400000, %f{word + 1};" for word in subset] if "ld" in accesses else []
-    return "\n".join(["mov.f32 %f0, %f63;", *lines, *total, "bar.sync 0; ld.shared.f32 %f40, [%r3+128];"])
+    total = (
+        [f"fma.rn.f32 %f0, %f0, 0f40400000, %f{word + 1};" for word in subset]
+        if "ld" in accesses
+        else []
+    )
+    return "\n".join(
+        ["mov.f32 %f0, %f63;", *lines, *total, "bar.sync 0; ld.shared.f32 %f40, [%r3+128];"]
+    )
 
 
 @pytest.mark.parametrize(
-    "access", ["ld.shared.f32 {register}, [%r3+{offset}];", "st.shared.f32 [%r3+{offset}], %f63;"], ids=["ld", "st"]
+    "access",
+    ["ld.shared.f32 {register}, [%r3+{offset}];", "st.shared.f32 [%r3+{offset}], %f63;"],
+    ids=["ld", "st"],
 )
 def test_every_set_of_eight_words(access, tmp_path):
     """All 255 sets of words that a thread may take of a row of eight."""
     subsets = [c for count in range(1, 9) for c in itertools.combinations(range(8), count)]
-    text = HEADER + "".join(ENTRY.format(name=f"k{i}", lines=words(s, access)) for i, s in enumerate(subsets))
+    text = HEADER + "".join(
+        ENTRY.format(name=f"k{i}", lines=words(s, access)) for i, s in enumerate(subsets)
+    )
     (tmp_path / "sets.ptx").write_text(text)
     try:
         cubin = assemble(tmp_path / "sets.ptx", "sm_90")
@@ -110,21 +125,32 @@ def test_every_set_of_eight_words(access, tmp_path):
         mine = sorted(
             8 * rule.widths.get(a.pc, 4)
             for a in program.code
-            if a.pc not in rule.parts and a.name in ("ld.shared.f32", "st.shared.f32") and "128" not in str(a.operands)
+            if a.pc not in rule.parts
+            and a.name in ("ld.shared.f32", "st.shared.f32")
+            and "128" not in str(a.operands)
         )
-        found = sorted(x.bits for x in functions[f"k{i}"].instructions if x.name in ("LDS", "STS") and not x.never)
+        found = sorted(
+            x.bits
+            for x in functions[f"k{i}"].instructions
+            if x.name in ("LDS", "STS") and not x.never
+        )
         assert mine == found, subsets[i]
 
 
 def unrolled(tmp_path, start: str, step: str, words: int, iterations: int):
-    """A loop that ptxas unrolls wholly, and whose words it may merge across iterations: PTX, cubin and function."""
+    """A loop that ptxas unrolls wholly, and whose words it may merge across iterations: PTX, cubin
+    and function.
+    """
     body = "\n".join(f"ld.shared.f32 %f{i}, [%r5+{4 * i - 4}];" for i in range(1, words + 1))
     body += "\n".join(f" fma.rn.f32 %f0, %f{i}, %f0, %f{i};" for i in range(1, words + 1))
     loop = f"""{start} mov.u32 %r6, 0; mov.f32 %f0, 0f00000000;
     L: {step} {body}
     add.s32 %r5, %r5, {4 * words}; add.s32 %r6, %r6, 1; setp.lt.s32 %p1, %r6, {iterations}; @%p1 bra L;"""
     ptx = tmp_path / "loop.ptx"
-    ptx.write_text(HEADER + ENTRY.format(name="k", lines=loop).replace(".reg .b32", ".reg .pred %p<2>; .reg .b32"))
+    ptx.write_text(
+        HEADER
+        + ENTRY.format(name="k", lines=loop).replace(".reg .b32", ".reg .pred %p<2>; .reg .b32")
+    )
     try:
         cubin = assemble(ptx, "sm_90")
         function = sass.read(cubin, "k")
@@ -151,7 +177,9 @@ def counted(ptx, cubin) -> dict[str, float]:
         (4, 8, 8, 8),  # nothing is left to merge
     ],
 )
-def test_loads_that_merge_across_iterations_are_counted_as_in_the_cubin(words, iterations, by_rule, loads, tmp_path):
+def test_loads_that_merge_across_iterations_are_counted_as_in_the_cubin(
+    words, iterations, by_rule, loads, tmp_path
+):
     """Each iteration reads so many words further on. Its loads are those executed."""
     ptx, cubin, function = unrolled(tmp_path, "mov.u32 %r5, %r3;", "", words, iterations)
     assert sum(i.name == "LDS" for i in function.instructions) == loads
@@ -168,7 +196,9 @@ def test_loads_that_merge_across_iterations_are_counted_as_in_the_cubin(words, i
 def test_words_that_merge_otherwise_in_each_copy_of_a_loop_are_counted_as_in_the_cubin(
     pitch, words, iterations, tmp_path
 ):
-    """Rows of a pitch that is no multiple of 16 bytes begin elsewhere in a piece of 16 bytes in each iteration."""
+    """Rows of a pitch that is no multiple of 16 bytes begin elsewhere in a piece of 16 bytes in
+    each iteration.
+    """
     step = f"mad.lo.s32 %r5, %r6, {4 * pitch}, %r3;"
     ptx, cubin, function = unrolled(tmp_path, "", step, words, iterations)
     lanes = np.arange(32)[None] * 32
@@ -176,21 +206,39 @@ def test_words_that_merge_otherwise_in_each_copy_of_a_loop_are_counted_as_in_the
     for i in function.instructions:
         if i.name == "LDS":
             offset = int((re.search(r"\+0x(\w+)", i.operands[1]) or ["", "0"])[1], 16)
-            waves += int(wavefronts.shared(lanes + offset, np.ones((1, 32), bool), i.bits // 8)[0].sum())
+            waves += int(
+                wavefronts.shared(lanes + offset, np.ones((1, 32), bool), i.bits // 8)[0].sum()
+            )
             loads += 1
     totals = counted(ptx, cubin)
-    assert (totals[LD], totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"]) == (loads, waves)
+    assert (totals[LD], totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"]) == (
+        loads,
+        waves,
+    )
 
 
 def test_a_run_of_iterations_splits_as_the_machine_code_goes_through_it():
-    """A loop unrolled four times, with two loads of 128 bits; what is left over goes by pairs, then one by one."""
+    """A loop unrolled four times, with two loads of 128 bits; what is left over goes by pairs, then
+    one by one.
+    """
     unrolled = merging.Unrolled(step=8, tiers=((16, 2),), alone=True)
-    assert list(unrolled.split(11)) == [(0, 16), (2, 16), (4, 16), (6, 16), (8, None), (9, None), (10, None)]
+    assert list(unrolled.split(11)) == [
+        (0, 16),
+        (2, 16),
+        (4, 16),
+        (6, 16),
+        (8, None),
+        (9, None),
+        (10, None),
+    ]
     thrice = merging.Unrolled(step=4, tiers=((16, 2), (8, 1)), alone=True)
     assert list(thrice.split(11)) == [(0, 16), (4, 16), (8, 8), (10, None)]
     cycle = merging.Cycle(step=20, widths=(16, 0, 4), alone=True)
     assert list(cycle.split(7)) == [(0, 16), (2, 4), (3, 16), (5, 4), (6, None)]
-    assert list(merging.Unrolled(step=8, tiers=((16, 1),), alone=False).split(3)) == [(0, 16), (2, 16)]
+    assert list(merging.Unrolled(step=8, tiers=((16, 1),), alone=False).split(3)) == [
+        (0, 16),
+        (2, 16),
+    ]
 
 
 def test_a_cubin_of_other_ptx_is_refused(built):

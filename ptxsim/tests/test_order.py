@@ -1,4 +1,6 @@
-"""What orders two accesses: right forms run without a word, wrong ones are reported, in whatever order blocks run."""
+"""What orders two accesses: right forms run without a word, wrong ones are reported, in whatever
+order blocks run.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,8 @@ def faults(compiled):
 
 @pytest.mark.parametrize("lanes", [96, 16_384])  # each block in a batch of its own, or all together
 @pytest.mark.parametrize(
-    ("name", "form"), [(n, f) for n, (_, _, right, wrong) in FORMS.items() for f in (*right, *wrong)]
+    ("name", "form"),
+    [(n, f) for n, (_, _, right, wrong) in FORMS.items() for f in (*right, *wrong)],
 )
 def test_wrong_forms_are_reported_and_right_ones_are_not(faults, name, form, lanes):
     grid, block, right, wrong = FORMS[name]
@@ -64,7 +67,8 @@ def test_wrong_forms_are_reported_and_right_ones_are_not(faults, name, form, lan
     if form in right:
         assert found == []
         return
-    assert len(found) == 1 or name in ("chain", "lock", "stencil", "neighbours"), found  # one cause, one line
+    # one cause, one line
+    assert len(found) == 1 or name in ("chain", "lock", "stencil", "neighbours"), found
     assert re.search(wrong[form], found[0]), found
 
 
@@ -72,7 +76,9 @@ def test_wrong_forms_are_reported_and_right_ones_are_not(faults, name, form, lan
 def test_a_texture_does_not_see_what_the_launch_writes(faults, form):
     given = numbers(96)
     found = faults("fetched", 1, 96, [numbers(96), given, ptxsim.Texture(given, 1), form])
-    assert len(found) == (form > 0) and all("reads through the read-only cache (a texture) what" in f for f in found)
+    assert len(found) == (form > 0) and all(
+        "reads through the read-only cache (a texture) what" in f for f in found
+    )
 
 
 def handed_over(faults, flag=0, writer=0, form=0, lanes=16_384):
@@ -83,7 +89,9 @@ def handed_over(faults, flag=0, writer=0, form=0, lanes=16_384):
 @pytest.mark.parametrize("writer", [0, 1, 2])
 @pytest.mark.parametrize("form", range(10))
 def test_a_flag_hands_over_what_a_fence_came_after(faults, writer, form):
-    """Forms 0 and 7 are right; the others lack a wait or a fence, or their flag is of block scope (3)."""
+    """Forms 0 and 7 are right; the others lack a wait or a fence, or their flag is of block scope
+    (3).
+    """
     found = handed_over(faults, 0, writer, form)
     assert found == [] if form in (0, 7) else any(re.search(ACROSS, fault) for fault in found)
 
@@ -95,18 +103,34 @@ def test_a_wait_that_an_older_value_satisfies_is_no_order(faults, flag, writer, 
     assert any(re.search(ACROSS, fault) for fault in handed_over(faults, flag, writer, 0, lanes))
 
 
-@pytest.mark.parametrize(("count", "wrong"), [(0, False), (-3, False), (1, True), (3, True), (7, True)])
+@pytest.mark.parametrize(
+    ("count", "wrong"), [(0, False), (-3, False), (1, True), (3, True), (7, True)]
+)
 def test_a_count_that_is_there_from_before_ends_a_wait_too_early(faults, count, wrong):
-    """Three blocks count up. From -3 on the wait would never end, were not all of them to come six times."""
+    """Three blocks count up. From -3 on the wait would never end, were not all of them to come six
+    times.
+    """
     blocks = 4 if count >= 0 else 7
-    args = [numbers(256), numbers(256), ptxsim.Array(np.array([0 if count < 0 else count], np.int32)), 0]
+    args = [
+        numbers(256),
+        numbers(256),
+        ptxsim.Array(np.array([0 if count < 0 else count], np.int32)),
+        0,
+    ]
     found = faults("count_up", blocks, 32, args)
     assert bool(found) == wrong and all(re.search(ACROSS, fault) for fault in found)
 
 
 @pytest.mark.parametrize(
     ("form", "lacks"),
-    [(0, None), (4, None), (1, "release and .acquire"), (2, "acquire"), (3, "release and .acquire"), (5, "acquire")],
+    [
+        (0, None),
+        (4, None),
+        (1, "release and .acquire"),
+        (2, "acquire"),
+        (3, "release and .acquire"),
+        (5, "acquire"),
+    ],
 )
 def test_a_tensor_map_is_seen_after_its_fences(faults, form, lacks):
     x, other = (ptxsim.Array(np.full((32, 32), n, np.int32)) for n in (1, 2))
@@ -121,11 +145,15 @@ def test_a_tensor_map_is_seen_after_its_fences(faults, form, lacks):
 
 
 def test_a_shuffle_from_outside_of_its_mask_is_noted(faults):
-    assert faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 0]) == [] and faults.notes == ()
+    assert (
+        faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 0]) == []
+        and faults.notes == ()
+    )
     assert faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 1]) == []
     (note,) = faults.notes
     assert re.search(
-        r"thread \(8, 0, 0\): a shuffle takes the value of lane 16, which is outside of its mask 0x0000ffff", note
+        r"thread \(8, 0, 0\): a shuffle takes the value of lane 16, which is outside of its mask 0x0000ffff",
+        note,
     )
 
 
@@ -134,7 +162,8 @@ def test_exited_threads_are_noted_at_a_barrier(faults, threads):
     assert faults("exited", 2, 96, [numbers(96), numbers(96), numbers(1), threads]) == []
     assert len(faults.notes) == (threads < 96)
     assert all(
-        re.search(r"threads of the block, as .*, have exited before this barrier", note) for note in faults.notes
+        re.search(r"threads of the block, as .*, have exited before this barrier", note)
+        for note in faults.notes
     )
 
 
@@ -162,19 +191,26 @@ ld.global.u32 %v, [%d]; exit;
         ("sys", "gpu", "", True),
         ("cta", "gpu", "", False),
         ("gpu", "cta", "", False),
-        ("gpu", "gpu", "red.relaxed.gpu.global.add.u32 [%f], 1;", True),  # atomics go on with a release
+        # atomics go on with a release
+        ("gpu", "gpu", "red.relaxed.gpu.global.add.u32 [%f], 1;", True),
         ("gpu", "gpu", "st.relaxed.gpu.global.u32 [%f], 2;", False),  # a store is no part of it
     ],
 )
 def test_a_release_orders_within_its_scope_until_another_store(left, taken, between, right):
     awaited = "2" if between else "1"
     text = SCOPES.replace("{left}", left).replace("{taken}", taken).replace("{between}", between)
-    done = ptxsim.load(text.replace("{awaited}", awaited)).launch(3, 32, [numbers(1), numbers(1)], stop_at_first=False)
-    assert (not done.faults) == right and all(re.search(ACROSS, str(fault)) for fault in done.faults)
+    done = ptxsim.load(text.replace("{awaited}", awaited)).launch(
+        3, 32, [numbers(1), numbers(1)], stop_at_first=False
+    )
+    assert (not done.faults) == right and all(
+        re.search(ACROSS, str(fault)) for fault in done.faults
+    )
 
 
 def test_a_named_barrier_waits_for_its_count():
-    """Of three warps, one writes late; all meet at a barrier of 96 threads, after which each reads."""
+    """Of three warps, one writes late; all meet at a barrier of 96 threads, after which each
+    reads.
+    """
     text = """.version 8.0
 .target sm_90
 .address_size 64

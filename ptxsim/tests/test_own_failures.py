@@ -1,4 +1,6 @@
-"""Programming errors of the emulator end with their traceback, exit code 3, and a line that says where to report it."""
+"""Programming errors of the emulator end with their traceback, exit code 3, and a line that says
+where to report it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ import pytest
 from ptxsim.cli import main
 from ptxsim.engine.kernel import Kernel
 
-KERNEL = """.version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p) { ret; }"""
+KERNEL = (
+    """.version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p) { ret; }"""
+)
 PATCHED = """
 import sys
 from ptxsim.engine.kernel import Kernel
@@ -25,7 +29,9 @@ sys.exit(main(["exec", "--error-exitcode", "9", sys.argv[1]]))
 """
 
 
-@pytest.mark.parametrize("error", [KeyError("planted"), np.exceptions.AxisError("planted"), RecursionError("planted")])
+@pytest.mark.parametrize(
+    "error", [KeyError("planted"), np.exceptions.AxisError("planted"), RecursionError("planted")]
+)
 def test_of_a_single_kernel(error, tmp_path, monkeypatch, capsys) -> None:
     path = tmp_path / "k.ptx"
     path.write_text(KERNEL)
@@ -43,7 +49,9 @@ def test_of_a_single_kernel(error, tmp_path, monkeypatch, capsys) -> None:
 
 def test_of_a_whole_program(programs) -> None:
     command = [sys.executable, "-c", PATCHED, str(programs.path("gemm"))]
-    done = subprocess.run(command, env=programs.environment, cwd=programs.folder, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env=programs.environment, cwd=programs.folder, capture_output=True, text=True
+    )
     assert done.returncode == 3, done.stderr
     assert "KeyError: 'planted'" in done.stderr and "Traceback" in done.stderr
     assert "the emulator itself failed; please report this traceback" in done.stderr

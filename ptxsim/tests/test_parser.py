@@ -1,4 +1,6 @@
-"""PTX text in: what is malformed or not known ends in one clear line; what is odd but legal is read."""
+"""PTX text in: what is malformed or not known ends in one clear line; what is odd but legal is
+read.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +36,38 @@ def refused(text: str, entry: str | None = None) -> str:
     [
         ("", "not PTX: the text is empty"),
         ("hello world\n", "PTX line 1: unexpected 'hello' at module level"),
-        (".version 42.0\n.target sm_90\n", "PTX line 1: PTX version 42.0 is not known (known: 6.x to 9.x)"),
+        (
+            ".version 42.0\n.target sm_90\n",
+            "PTX line 1: PTX version 42.0 is not known (known: 6.x to 9.x)",
+        ),
         (".target sm_90\n", "not PTX: no .version directive"),
         (".version 9.0\n", "not PTX: no .target directive"),
         (HEADER, "the PTX has no entry (.entry with a body)"),
-        (".version 9.0\n.visible .entry k() { ret; }\n", "PTX line 2: no .target directive before .visible"),
-        (HEADER + ".visible .entry k() {\nret;\n", "PTX line 7: the text ends in the middle of a statement"),
-        (HEADER + ".visible .entry k(.reg .b32 %a) {\nret;\n}\n", "parameter %a is a register; those of an .entry are"),
+        (
+            ".version 9.0\n.visible .entry k() { ret; }\n",
+            "PTX line 2: no .target directive before .visible",
+        ),
+        (
+            HEADER + ".visible .entry k() {\nret;\n",
+            "PTX line 7: the text ends in the middle of a statement",
+        ),
+        (
+            HEADER + ".visible .entry k(.reg .b32 %a) {\nret;\n}\n",
+            "parameter %a is a register; those of an .entry are",
+        ),
         (entry("add.s32 %r1, %r2"), "PTX line 9: expected ';', found 'ret'"),
         (entry("add.s32 %r1, %r9, 1;"), "PTX line 8: register %r9 is not declared"),
         (entry("bra nowhere;"), "PTX line 8: no label nowhere"),
         (entry("@%r1 bra x;"), "PTX line 8: %r1 is not a predicate register"),
         (entry("frobnicate.b32 %r1, %r2;"), "PTX line 8: instruction frobnicate.b32 is not known"),
-        (entry("add.strange.s32 %r1, %r2, 1;"), "PTX line 8: modifier .strange of add.strange.s32 is not supported"),
-        (entry("multimem.ld_reduce.global.add.f32 %f1, [%rd1];"), "multimem.ld_reduce.global.add.f32 is not known"),
+        (
+            entry("add.strange.s32 %r1, %r2, 1;"),
+            "PTX line 8: modifier .strange of add.strange.s32 is not supported",
+        ),
+        (
+            entry("multimem.ld_reduce.global.add.f32 %f1, [%rd1];"),
+            "multimem.ld_reduce.global.add.f32 is not known",
+        ),
         (entry("mov.u32 %r1, ` ;"), "PTX line 8: unexpected character '`'"),
     ],
 )
@@ -69,7 +89,9 @@ def test_missing_and_ambiguous_entries():
 
 def test_every_truncation_is_one_line(compiled):
     """Cut anywhere, PTX is refused in one line or still whole."""
-    text = entry("mov.u32 %r1, {0};\n.loc 1 2 3\n@%p bra L;\nL:\nld.global.v2.f32 {%f1, %f2}, [%rd1+8];")
+    text = entry(
+        "mov.u32 %r1, {0};\n.loc 1 2 3\n@%p bra L;\nL:\nld.global.v2.f32 {%f1, %f2}, [%rd1+8];"
+    )
     for cut in range(len(text)):
         try:
             parse(text[:cut])
@@ -93,7 +115,9 @@ def test_arguments_that_do_not_fit(args, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(("grid", "block"), [(0, 32), ((1, 2, 3, 4), 32), (1, 1025), (1, (33, 32)), (1, 65)])
+@pytest.mark.parametrize(
+    ("grid", "block"), [(0, 32), ((1, 2, 3, 4), 32), (1, 1025), (1, (33, 32)), (1, 65)]
+)
 def test_launches_that_cannot_be(grid, block):
     kernel = ptxsim.load(entry("").replace(") {", ")\n.maxntid 64, 1, 1\n{"))
     with pytest.raises(ptxsim.PtxsimError):
@@ -134,7 +158,10 @@ def test_inlined_locations():
 def test_scopes_have_their_own_names():
     lines = "{ .reg .b32 t; mov.u32 t, 1; { .reg .b32 t; mov.u32 t, 2; } mov.u32 %r1, t; L: bra M; M: }\n{ L: bra L; }"
     code = parse(entry(lines)).functions["k"].code
-    assert code[0].operands[0] is code[2].operands[1] and code[1].operands[0] is not code[0].operands[0]
+    assert (
+        code[0].operands[0] is code[2].operands[1]
+        and code[1].operands[0] is not code[0].operands[0]
+    )
 
 
 def test_reading_goes_on_where_optional_parts_are_missing():

@@ -131,17 +131,26 @@ def test_blocks_run_together_count_as_each_by_itself(compiled, ptx_text, case):
         kernel = compiled("wgmma.cu", "gemm<__half, 1, false, false, 0>")
         args = [*floats(4096), *(ptxsim.Array(np.zeros((64, 64), np.uint16)) for _ in range(2))]
     else:
-        kernel, grid, block, args = ptxsim.load(ptx_text, "edges"), (8, 8), (8, 8), [*floats(61 * 61, 61 * 61), 61]
+        kernel, grid, block, args = (
+            ptxsim.load(ptx_text, "edges"),
+            (8, 8),
+            (8, 8),
+            [*floats(61 * 61, 61 * 61), 61],
+        )
     found = []
     for lanes in (int(np.prod(block)), 16384):
         apart, limits = _Apart(), ptxsim.Limits(lanes=lanes)
-        kernel.launch(grid, block, args, shared, [apart], False, limits, values=False, blocks=list(range(4)))
+        kernel.launch(
+            grid, block, args, shared, [apart], False, limits, values=False, blocks=list(range(4))
+        )
         found.append(apart.sums(cluster))
     assert found[0] == found[1] and len(found[0]) == 4 // cluster
 
 
 def test_a_long_loop_from_short_ones(ptx_text):
-    """Rows of a matrix are added up; what a launch over 1,000,000 of them counts follows from 8, 12 and 16."""
+    """Rows of a matrix are added up; what a launch over 1,000,000 of them counts follows from 8, 12
+    and 16.
+    """
     kernel = ptxsim.load(ptx_text, "columns")
     data = floats(32 * 40, 32 * 640)
     small = ptxsim.predict(kernel, 40, 32, [*data, 16], over=(2, (4, 8, 12)))
@@ -174,7 +183,10 @@ ROUND = "add.u32 %r2, %r2, 1; setp.lt.u32 %q0, %r2, {}; @%q0 bra L;"
         ("L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0") + " st.global.u32 [%y2], %r1;", [2]),
         # no loop; a stride; what is stored; by block; out of memory
         ("setp.lt.u32 %q0, %r2, %r0; @%q0 bra L; ld.global.u32 %r5, [%y2]; L:", []),
-        ("L: mad.wide.u32 %y3, %r0, %r2, %y2; ld.global.u32 %r5, [%y3]; " + ROUND.format("%r0"), []),
+        (
+            "L: mad.wide.u32 %y3, %r0, %r2, %y2; ld.global.u32 %r5, [%y3]; " + ROUND.format("%r0"),
+            [],
+        ),
         ("L: st.global.u32 [%y2], %r0; " + ROUND.format("%r0"), []),
         ("mov.u32 %r2, %r3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"), []),
         ("L: ld.global.u32 %r5, [%y2]; min.u32 %r6, %r5, %r0; " + ROUND.format("%r6"), []),
@@ -190,7 +202,10 @@ def test_a_large_count_of_trips_is_shortened(ptx_text):
     data = floats(32 * 40, 32 * 640)
     found = ptxsim.predict(kernel, 40, 32, [*data, 10_000_000])
     assert found.totals[LOADED] == 40 * 4 * 10_000_000
-    assert found.over == (2, (128, 192, 256)) and ptxsim.predict(kernel, 40, 32, [*data, 100]).over is None
+    assert (
+        found.over == (2, (128, 192, 256))
+        and ptxsim.predict(kernel, 40, 32, [*data, 100]).over is None
+    )
 
 
 def test_blocks_of_a_persistent_kernel_differ_in_their_number_of_tiles(ptx_text):
@@ -200,24 +215,34 @@ def test_blocks_of_a_persistent_kernel_differ_in_their_number_of_tiles(ptx_text)
     found = ptxsim.predict(kernel, 4, 32, [*data, 1_000_000])
     assert found.totals[LOADED] == 10 * 4 * 1_000_000
     assert found.sampled == found.blocks == 4 and found.over == (2, (128, 192, 256))
-    more = ptxsim.predict(kernel, 8, 32, [*data, 2000])  # two blocks with two of the tiles, and six with one
+    # two blocks with two of the tiles, and six with one
+    more = ptxsim.predict(kernel, 8, 32, [*data, 2000])
     assert more.totals == kernel.count(8, 32, [*data, 2000]).totals() and more.sampled == 5
-    with pytest.raises(ptxsim.PtxsimError, match=r"blocks \(2, 0, 0\) and \(1, 0, 0\).* do not do the same"):
+    with pytest.raises(
+        ptxsim.PtxsimError, match=r"blocks \(2, 0, 0\) and \(1, 0, 0\).* do not do the same"
+    ):
         ptxsim.predict(kernel, 4, 32, [*data, 100])
 
 
 @pytest.mark.parametrize("grid", [8, 6])
 def test_sectors_of_a_persistent_kernel_are_those_of_all_blocks(ptx_text, grid):
-    """Blocks share rows and columns of tiles, which neighbours do not show; with 6 blocks some have more tiles."""
+    """Blocks share rows and columns of tiles, which neighbours do not show; with 6 blocks some have
+    more tiles.
+    """
     kernel = ptxsim.load(ptx_text, "tiles")
     k = 1600
     args = [*floats(16 * 32, 4 * k * 32, 4 * k * 32), k, k]
     found = ptxsim.predict(kernel, grid, 32, args, by_instruction=True)
-    assert found.over == (3, (128, 192, 256)) and found.work.counts["sectors"] == 2 * 4 * k * 32 * 4 / 32
+    assert (
+        found.over == (3, (128, 192, 256))
+        and found.work.counts["sectors"] == 2 * 4 * k * 32 * 4 / 32
+    )
 
 
 def test_warps_are_not_parted_in_long_loops(ptx_text):
-    """A warp whose first lane was apart goes on as one, however long it runs: each store is a single request."""
+    """A warp whose first lane was apart goes on as one, however long it runs: each store is a
+    single request.
+    """
     totals = ptxsim.load(ptx_text, "alone").count(1, 64, [*floats(3000 * 64), 3000]).totals()
     assert totals["l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"] == 2 * 3000
 
@@ -234,24 +259,37 @@ def test_warps_are_not_parted_in_long_loops(ptx_text):
 )
 def test_what_does_not_lead_to_the_launch_s_own_is_refused(ptx_text, entry, over, message):
     with pytest.raises(ptxsim.PtxsimError, match=message):
-        ptxsim.predict(ptxsim.load(ptx_text, entry), 40, 32, [*floats(32 * 40, 32 * 640), 16], over=over)
+        ptxsim.predict(
+            ptxsim.load(ptx_text, entry), 40, 32, [*floats(32 * 40, 32 * 640), 16], over=over
+        )
 
 
 def test_atomics_whose_results_decide_nothing(ptx_text):
     kernel = ptxsim.load(ptx_text, "histogram")
     data = ptxsim.Array(np.arange(3200, dtype=np.int32))
     args = [ptxsim.Array(np.zeros(9, np.int32)), data, ptxsim.Array(np.zeros(3200, np.int32))]
-    assert ptxsim.predict(kernel, 100, 32, args).totals == pytest.approx(kernel.count(100, 32, args).totals())
+    assert ptxsim.predict(kernel, 100, 32, args).totals == pytest.approx(
+        kernel.count(100, 32, args).totals()
+    )
 
 
 def test_operands_of_wgmma_and_textures(compiled):
-    """Observers see them by methods of their own: 128 rows of 128 bytes of a block are 128 wavefronts."""
+    """Observers see them by methods of their own: 128 rows of 128 bytes of a block are 128
+    wavefronts.
+    """
     kernel = compiled("wgmma.cu", "gemm<__half, 1, false, false, 0>")
-    args = [ptxsim.Array(np.zeros((64, 64), np.float32)), *(ptxsim.Array(np.zeros((64, 64), np.uint16)) for _ in "ab")]
+    args = [
+        ptxsim.Array(np.zeros((64, 64), np.float32)),
+        *(ptxsim.Array(np.zeros((64, 64), np.uint16)) for _ in "ab"),
+    ]
     counters = kernel.count(50, 128, args)
     found = ptxsim.predict(kernel, 50, 128, args).totals
     assert found == pytest.approx(counters.totals())
-    assert found["memory_l1_wavefronts_shared"] - found["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] == 6400
+    assert (
+        found["memory_l1_wavefronts_shared"]
+        - found["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"]
+        == 6400
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,7 +299,10 @@ def test_operands_of_wgmma_and_textures(compiled):
             "triangle",
             r"triangle: blocks \(\d+, 0, 0\) and \(\d+, 0, 0\), neither at another edge .*ld.sum is [\d,]+ and ",
         ),
-        ("queue", r"queue: .*, called from all.cu:33: what a block does depends on what others did before, by"),
+        (
+            "queue",
+            r"queue: .*, called from all.cu:33: what a block does depends on what others did before, by",
+        ),
     ],
 )
 def test_why_it_cannot(ptx_text, entry, reason):
@@ -273,8 +314,32 @@ def test_why_it_cannot(ptx_text, entry, reason):
 
 def test_the_command(source, tmp_path, capsys):
     out = tmp_path / "counters.json"
-    options = ["--grid", "500,500", "--block", "8,8", "--arg", "zeros:f32:4000x4000", "--arg", "zeros:f32:4000x4000"]
-    assert main(["predict", str(source), "--entry", "edges", *options, "--arg", "4000", "--out", str(out)]) == 0
+    options = [
+        "--grid",
+        "500,500",
+        "--block",
+        "8,8",
+        "--arg",
+        "zeros:f32:4000x4000",
+        "--arg",
+        "zeros:f32:4000x4000",
+    ]
+    assert (
+        main(
+            [
+                "predict",
+                str(source),
+                "--entry",
+                "edges",
+                *options,
+                "--arg",
+                "4000",
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
+    )
     shown, saved = capsys.readouterr().out, json.loads(out.read_text())
     assert shown.startswith("edges: 250,000 blocks, predicted from ")
     assert saved["blocks"] == 250_000 and saved["sampled"] <= 15
@@ -305,7 +370,9 @@ extern "C" __global__ void turns(const float* a, float* c, volatile int* turn, i
 
 
 def test_blocks_that_wait_for_others_are_predicted_from_whole_launches(tmp_path):
-    """Five launches say what a block, its wait, a step of it, a tile and a step of it cost; one more tests that."""
+    """Five launches say what a block, its wait, a step of it, a tile and a step of it cost; one
+    more tests that.
+    """
     (tmp_path / "turns.cu").write_text(TAKES_TURNS)
     kernel = ptxsim.load(tmp_path / "turns.cu", "turns")
 
@@ -316,7 +383,10 @@ def test_blocks_that_wait_for_others_are_predicted_from_whole_launches(tmp_path)
         launch = {"grid": blocks, "block": 32, "args": [a, c, turn, tiles, steps]}
         return prediction.Sample(launch, work, (tiles * steps, 1))
 
-    large, small = sample(6, 24, 64), [sample(b, t, s) for b, t in ((1, 4), (4, 4), (4, 8)) for s in (16, 32)]
+    large, small = (
+        sample(6, 24, 64),
+        [sample(b, t, s) for b, t in ((1, 4), (4, 4), (4, 8)) for s in (16, 32)],
+    )
     counters, traffic = ptxsim.Counters(), bounds.Traffic()
     kernel.launch(**large.arguments, observers=[counters, traffic], checks=False)
     found = prediction.predict_from(kernel, large, small)

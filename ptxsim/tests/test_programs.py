@@ -1,4 +1,6 @@
-"""Straight-line programs made by hypothesis, compared with a direct evaluator on Python integers and NumPy scalars."""
+"""Straight-line programs made by hypothesis, compared with a direct evaluator on Python integers
+and NumPy scalars.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from running import execute
 
 MASK = 0xFFFFFFFF
 LANES = 32
-signed = lambda x: x - (1 << 32) if x >> 31 else x  # noqa: E731
+signed = lambda x: x - (1 << 32) if x >> 31 else x
 
 INTEGER = {
     "add.s32": lambda a, b: a + b,
@@ -74,7 +76,11 @@ def test_integer_programs(steps, seed):
 
 
 @settings(max_examples=30)
-@given(st.lists(st.integers(0, 31), min_size=LANES, max_size=LANES), st.integers(1, 7), st.integers(0, 40))
+@given(
+    st.lists(st.integers(0, 31), min_size=LANES, max_size=LANES),
+    st.integers(1, 7),
+    st.integers(0, 40),
+)
 def test_divergent_loops(trips, stride, bound):
     """Each thread leaves a loop by itself: by its count, or by a break in the middle."""
     inputs = [np.array(trips, np.uint32)]

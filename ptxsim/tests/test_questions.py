@@ -20,7 +20,9 @@ def test_every_command_has_its_output_and_every_kernel_its_command():
     assert len(COMMANDS) == TEXT.count("\n    ptxsim ") >= 10
     for path in (ROOT / "examples" / "questions").iterdir():
         assert path.name in TEXT
-        assert len([line for line in path.read_text().splitlines() if not line.startswith("//")]) <= 20
+        assert (
+            len([line for line in path.read_text().splitlines() if not line.startswith("//")]) <= 20
+        )
 
 
 @pytest.mark.parametrize(("command", "shown"), COMMANDS, ids=[f"{n}" for n in range(len(COMMANDS))])

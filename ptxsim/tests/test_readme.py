@@ -31,7 +31,11 @@ def test_the_python_example_runs(tmp_path, ptx, monkeypatch, capsys):
     example, _ = re.findall(r"^```python\n(.*?)^```$", README, re.M | re.S)
     exec(compile(example, "README.md", "exec"), {})
     shown = capsys.readouterr().out
-    assert "128. 128." in shown and "tiled<128, 8>: grid (2, 2, 1)" in shown and "bottleneck: " in shown
+    assert (
+        "128. 128." in shown
+        and "tiled<128, 8>: grid (2, 2, 1)" in shown
+        and "bottleneck: " in shown
+    )
 
 
 @pytest.mark.parametrize("command", ["run", "annotate", "banks", "bounds", "predict"])
@@ -46,5 +50,7 @@ def test_each_command_is_documented(command, capsys):
 
 def test_the_changes_begin_with_this_version():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert re.search(r"^## (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)[1] == project["version"]
+    assert (
+        re.search(r"^## (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)[1] == project["version"]
+    )
     assert (ROOT / "py.typed").is_file()

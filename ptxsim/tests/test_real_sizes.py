@@ -1,4 +1,6 @@
-"""Real sizes: indices beyond 32 bits, arrays that take memory where they are touched, counts of large grids."""
+"""Real sizes: indices beyond 32 bits, arrays that take memory where they are touched, counts of
+large grids.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,13 @@ def faults(compiled, entry, *numbers, array=MANY):
     ],
 )
 def test_an_index_that_wraps(compiled, entry, numbers, line, threads, exact):
-    ((kind, count, message),) = faults(compiled, entry, *numbers)  # one line: what is out of bounds follows from it
+    # one line: what is out of bounds follows from it
+    ((kind, count, message),) = faults(compiled, entry, *numbers)
     assert (kind, count) == ("wrap", threads)
-    assert f"{FILE}:{line}:" in message and f"a 32-bit index wraps: {exact}, of which an address is made" in message
+    assert (
+        f"{FILE}:{line}:" in message
+        and f"a 32-bit index wraps: {exact}, of which an address is made" in message
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,7 +68,8 @@ def test_an_index_that_does_not_wrap(compiled, entry, numbers):
 def test_a_check_that_is_off_finds_no_wraps(compiled):
     kernel = compiled(FILE, "unsigned_product")
     array = parse_argument("zeros:u8:700000000", 0).value
-    kernel.launch(1, 32, [array, 70_000, 70_000], checks=False)  # what a GPU does: it writes elsewhere
+    # what a GPU does: it writes elsewhere
+    kernel.launch(1, 32, [array, 70_000, 70_000], checks=False)
     assert np.flatnonzero(array.numpy()[605_032_704:605_032_800]).tolist() == list(range(32))
 
 
@@ -82,7 +89,9 @@ def test_contents_are_made_once_they_are_needed(compiled):
     with pytest.raises(ptxsim.PtxsimError, match=r"an array of float32 65536x65536: .* are needed"):
         compiled(FILE, "tiles").launch((1, 1), (32, 8), [*arrays, 64])
     small = parse_argument("random:f32:4x4:7", 0).value
-    assert (small.numpy() == parse_argument("random:f32:4x4:7", 3).value.numpy()).all() and small.numpy().any()
+    assert (
+        small.numpy() == parse_argument("random:f32:4x4:7", 3).value.numpy()
+    ).all() and small.numpy().any()
 
 
 def test_counts_of_a_large_grid_follow_by_instruction(compiled):
@@ -99,19 +108,32 @@ def test_counts_of_a_large_grid_follow_by_instruction(compiled):
             n: getattr(whole, n) for n in prediction.OF_INSTRUCTION
         }
         assert set(own.ways) == set(whole.ways)
-    assert any(max(stats.ways, default=0) == 32 for stats in counters.by_instruction())  # t[x][i] is stored by columns
+    # t[x][i] is stored by columns
+    assert any(max(stats.ways, default=0) == 32 for stats in counters.by_instruction())
     assert found.work == Work.observed(counters, traffic)
 
 
 def test_a_grid_that_is_too_large_is_tried_at_its_edges(ptx, tmp_path, capsys):
     file = tmp_path / "kernel.ptx"
     file.write_text(ptx(FILE))
-    grid = ["--entry", "tiles", "--grid", "512,512", "--block", "32,8", "--thread-instructions", "1e8"]
+    grid = [
+        "--entry",
+        "tiles",
+        "--grid",
+        "512,512",
+        "--block",
+        "32,8",
+        "--thread-instructions",
+        "1e8",
+    ]
     arguments = [f"--arg=zeros:f32:{size}" for size in ("16384x16384", "16384x64")]
     status = cli.main(["run", str(file), *grid, *arguments, "--arg=zeros:f32:64x16384", "--arg=64"])
     out = capsys.readouterr()
     assert status == cli.NOTES and "the limit is 1e+08" in out.err, out.err
     assert "Instead 15 blocks are run, at the edges of the grid and between" in out.err
-    status = cli.main(["run", str(file), *grid, *arguments, "--arg=zeros:f32:20000", "--arg=64"])  # 20,416 are read
+    # 20,416 are read
+    status = cli.main(["run", str(file), *grid, *arguments, "--arg=zeros:f32:20000", "--arg=64"])
     out = capsys.readouterr()
-    assert status == 1 and "block (511, 0, 0)" in out.err and "out-of-bounds global load" in out.err, out.err
+    assert (
+        status == 1 and "block (511, 0, 0)" in out.err and "out-of-bounds global load" in out.err
+    ), out.err

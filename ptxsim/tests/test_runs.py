@@ -48,7 +48,10 @@ def test_rows_of_fmas_are_rounded_as_one_by_one() -> None:
         wide = values.astype(np.float64)
         rows = floats.fma32_rows(list(zip(wide[0], wide[1], strict=True)), list(values[2]))
     assert one_by_one[0][0] == F4(1 + 2.0**-23)
-    assert floats.canonical_bits(rows).tobytes() == floats.canonical_bits(np.stack(one_by_one)).tobytes()
+    assert (
+        floats.canonical_bits(rows).tobytes()
+        == floats.canonical_bits(np.stack(one_by_one)).tobytes()
+    )
 
 
 PRODUCTS = """
@@ -63,7 +66,9 @@ st.global.f32 [%y0+512], %f1;
 """
 
 
-def test_products_of_matrices_together_are_those_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_of_matrices_together_are_those_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Some need results of others, one overwrites what the others read."""
     data = np.random.default_rng(2).standard_normal(256).astype(F4)
     found = []
@@ -107,7 +112,9 @@ def test_fmas_together_are_those_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(runs, "CHUNK", chunk)
         fused = []
         together = floats.fma32_rows
-        monkeypatch.setattr(floats, "fma32_rows", lambda *given: fused.append(1) or together(*given))  # noqa: B023
+        monkeypatch.setattr(
+            floats, "fma32_rows", lambda *g, f=fused, t=together: f.append(1) or t(*g)
+        )
         array = ptxsim.Array(data)
         kernel(OUTER).launch(1, 128, [array])
         monkeypatch.setattr(floats, "fma32_rows", together)
@@ -137,7 +144,12 @@ def counts(lines: str, values: bool) -> tuple:
     data = np.arange(4096, dtype=np.uint32)
     array = ptxsim.Array(data)
     kernel(lines).launch(2, 64, [array], observers=[counters, traffic], checks=False, values=values)
-    return counters.totals(), traffic.executions, traffic.totals(), array.numpy().tobytes() == data.tobytes()
+    return (
+        counters.totals(),
+        traffic.executions,
+        traffic.totals(),
+        array.numpy().tobytes() == data.tobytes(),
+    )
 
 
 @pytest.mark.parametrize("lines", [LOOP, INDIRECT, COPIES, LOADED_BOUND, OUTER])

@@ -43,7 +43,15 @@ def nvcc(folder, name, text, *flags):
     source = folder / f"{name}.cu"
     source.write_text(text)
     cubin = folder / f"{name}.cubin"
-    command = [str(compiler.tool("nvcc")), "-cubin", "-arch=sm_90a", *flags, str(source), "-o", str(cubin)]
+    command = [
+        str(compiler.tool("nvcc")),
+        "-cubin",
+        "-arch=sm_90a",
+        *flags,
+        str(source),
+        "-o",
+        str(cubin),
+    ]
     subprocess.run(command, check=True, capture_output=True)
     return cubin
 
@@ -64,7 +72,9 @@ def test_a_listing_kept_next_to_a_cubin_is_read_as_long_as_it_is_that_cubin_s(cu
     copy.write_bytes(copy.read_bytes() + b" ")  # another file
     assert sass.read(copy, "merged").instructions == found["merged"].instructions
     copy.with_suffix(".sass").write_bytes(b"\xff")
-    assert sass.listing(copy) != kept and sass.listing(copy).splitlines()[1:] == kept.splitlines()[1:]
+    assert (
+        sass.listing(copy) != kept and sass.listing(copy).splitlines()[1:] == kept.splitlines()[1:]
+    )
 
 
 def test_shared_accesses_by_line_and_width(cubin):
@@ -88,7 +98,11 @@ def test_blocks_loops_calls_and_jumps(cubin):
     blocks = function.blocks
     assert sum(len(b.instructions) for b in blocks) == len(function.instructions)
     for block in blocks:
-        assert not [i for i in block.instructions[:-1] if i.name in ("BRA", "EXIT", "BRX", "CALL", "RET", "BSYNC")]
+        assert not [
+            i
+            for i in block.instructions[:-1]
+            if i.name in ("BRA", "EXIT", "BRX", "CALL", "RET", "BSYNC")
+        ]
     called = [b for b in blocks if b.calls is not None]
     assert len(called) == 1 and called[0].successors == [called[0].number + 1]
     assert any(b.leaves and b.instructions[-1].name == "RET" for b in blocks[called[0].calls :])
@@ -127,7 +141,10 @@ def test_widths(opcode, bits):
 
 
 def joined(*code: str) -> dict[int, list[int]]:
-    """Successors of the blocks that end with a BSYNC. Code as `BSSY B0 x`, with `x:` for a label."""
+    """Successors of the blocks that end with a BSYNC.
+
+    Code as `BSSY B0 x`, with `x:` for a label.
+    """
     instructions, labels = [], {}
     for text in code:
         if text.endswith(":"):
@@ -143,17 +160,62 @@ def joined(*code: str) -> dict[int, list[int]]:
 
 def test_a_bsync_goes_on_where_the_bssy_before_it_says():
     one_after_the_other = joined(
-        "BSSY B0 x", "BRA x1", "NOP", "x1:", "BSYNC B0", "x:", "BSSY B0 y", "NOP", "BSYNC B0", "y:", "EXIT"
+        "BSSY B0 x",
+        "BRA x1",
+        "NOP",
+        "x1:",
+        "BSYNC B0",
+        "x:",
+        "BSSY B0 y",
+        "NOP",
+        "BSYNC B0",
+        "y:",
+        "EXIT",
     )
     assert one_after_the_other == {2: [3], 3: [4]}
-    inside = joined("BSSY B0 x", "BSSY B1 y", "BRA y1", "NOP", "y1:", "BSYNC B1", "y:", "NOP", "BSYNC B0", "x:", "EXIT")
+    inside = joined(
+        "BSSY B0 x",
+        "BSSY B1 y",
+        "BRA y1",
+        "NOP",
+        "y1:",
+        "BSYNC B1",
+        "y:",
+        "NOP",
+        "BSYNC B0",
+        "x:",
+        "EXIT",
+    )
     assert inside == {2: [3], 3: [4]}
-    two_ways = joined("BRA b", "BSSY B0 x", "BRA end", "b:", "BSSY B0 y", "end:", "BSYNC B0", "x:", "NOP", "y:", "EXIT")
+    two_ways = joined(
+        "BRA b",
+        "BSSY B0 x",
+        "BRA end",
+        "b:",
+        "BSSY B0 y",
+        "end:",
+        "BSYNC B0",
+        "x:",
+        "NOP",
+        "y:",
+        "EXIT",
+    )
     assert sorted(next(iter(two_ways.values()))) == [4, 5]
 
 
 def test_a_barrier_kept_in_a_register_may_be_any():
-    kept = joined("BSSY B0 x", "NOP", "BSYNC B0", "x:", "BMOV B0 R1", "BSSY B0 y", "NOP", "BSYNC B0", "y:", "EXIT")
+    kept = joined(
+        "BSSY B0 x",
+        "NOP",
+        "BSYNC B0",
+        "x:",
+        "BMOV B0 R1",
+        "BSSY B0 y",
+        "NOP",
+        "BSYNC B0",
+        "y:",
+        "EXIT",
+    )
     assert kept == {0: [1, 2], 1: [1, 2]}
 
 
@@ -168,7 +230,8 @@ extern "C" __global__ void copy(const float4* in) {
 
 def test_what_no_thread_executes_is_left_out(tmp_path, cubin):
     made = nvcc(tmp_path, "copy", COPY, "-lineinfo")
-    assert "LDS" in {i.name for i in sass.read(made).instructions}  # ptxas puts empty ones before a cp.async
+    # ptxas puts empty ones before a cp.async
+    assert "LDS" in {i.name for i in sass.read(made).instructions}
     assert {a.opcode for a in sass.shared_accesses(made)} == {"LDGSTS"}
 
 
@@ -176,7 +239,10 @@ def test_a_cubin_without_lines_still_reads(tmp_path, cubin):
     plain = nvcc(tmp_path, "plain", SOURCE)
     function = sass.read(plain, "merged")
     assert function.ptx is None and {i.line for i in function.instructions} == {0}
-    assert [(a.file, a.opcode) for a in sass.shared_accesses(plain, "merged")] == [("", "STS"), ("", "LDS")]
+    assert [(a.file, a.opcode) for a in sass.shared_accesses(plain, "merged")] == [
+        ("", "STS"),
+        ("", "LDS"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +267,9 @@ def test_faults_are_one_clear_line(cubin, tmp_path, entry, kept, words):
     with pytest.raises(PtxError) as caught:
         sass.read(path, entry)
     assert (
-        "\n" not in str(caught.value) and words in str(caught.value) and path.name in str(caught.value) + "both.cubin"
+        "\n" not in str(caught.value)
+        and words in str(caught.value)
+        and path.name in str(caught.value) + "both.cubin"
     )
 
 
@@ -228,7 +296,9 @@ END: ret; }}
 
 @pytest.mark.parametrize(("bound", "kept"), [("", False), (".maxntid 384 .minnctapersm 1", True)])
 def test_setmaxnreg_that_ptxas_ignored_does_nothing(tmp_path, bound, kept):
-    """Two warpgroups ask for 248 registers a thread: more than the block has, where the instruction is in force."""
+    """Two warpgroups ask for 248 registers a thread: more than the block has, where the instruction
+    is in force.
+    """
     (tmp_path / "moves.ptx").write_text(SETMAXNREG.format(bound=bound))
     try:
         sass.assemble(tmp_path / "moves.ptx", tmp_path / "moves.cubin")
@@ -238,8 +308,12 @@ def test_setmaxnreg_that_ptxas_ignored_does_nothing(tmp_path, bound, kept):
             pytest.skip(str(error))
         raise
     if kept:
-        with pytest.raises(ptxsim.PtxsimError, match=r"deadlock: setmaxnreg\.inc waits for registers"):
+        with pytest.raises(
+            ptxsim.PtxsimError, match=r"deadlock: setmaxnreg\.inc waits for registers"
+        ):
             kernel.launch(1, 384, [])
     else:
         notes = kernel.launch(1, 384, []).notes
-        assert len(notes) == 2 and all("ptxas ignored it, the machine code has no USETMAXREG" in n for n in notes)
+        assert len(notes) == 2 and all(
+            "ptxas ignored it, the machine code has no USETMAXREG" in n for n in notes
+        )

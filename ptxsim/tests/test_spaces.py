@@ -1,4 +1,6 @@
-"""No state space coincides with another: a pointer that is used in the wrong one is a fault that says so."""
+"""No state space coincides with another: a pointer that is used in the wrong one is a fault that
+says so.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Kernels as other people have them: headers elsewhere, templates, cubins; and the interface for them."""
+"""Kernels as other people have them: headers elsewhere, templates, cubins; and the interface for
+them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,19 @@ USER = """#include <tiled.cuh>
 template __global__ void tiled<64, 8>(float*, const float*, int, int);
 template __global__ void tiled<64, 16>(float*, const float*, int, int);
 """
-LAUNCH = ["--grid", "6", "--block", "64", "--arg", "zeros:f32:384", "--arg", "ones:f32:380", "--arg", "380", "--arg"]
+LAUNCH = [
+    "--grid",
+    "6",
+    "--block",
+    "64",
+    "--arg",
+    "zeros:f32:384",
+    "--arg",
+    "ones:f32:380",
+    "--arg",
+    "380",
+    "--arg",
+]
 FLAGS = ["-I", "include", "-DSCALE=2"]
 
 
@@ -47,7 +61,9 @@ def folder(tmp_path_factory, compiled) -> Path:
     (made / "include" / "tiled.cuh").write_text(HEADER)
     (made / "user.cu").write_text(USER)
     (made / "none.cuh").write_text("#include <tiled.cuh>\n")
-    (made / "user.ptx").write_text(compile_ptx(made / "user.cu", flags=[f"-I{made / 'include'}", "-DSCALE=2"]))
+    (made / "user.ptx").write_text(
+        compile_ptx(made / "user.cu", flags=[f"-I{made / 'include'}", "-DSCALE=2"])
+    )
     assemble(made / "user.ptx", made / "user.cubin")
     return made
 
@@ -65,22 +81,31 @@ def command_line(folder, monkeypatch, capsys):
     return run
 
 
-@pytest.mark.parametrize("entry", ["tiled<64,8>", "tiled< 64, 8 >", "64, 8>", "_Z5tiledILi64ELi8EEvPfPKfii"])
+@pytest.mark.parametrize(
+    "entry", ["tiled<64,8>", "tiled< 64, 8 >", "64, 8>", "_Z5tiledILi64ELi8EEvPfPKfii"]
+)
 def test_an_entry_by_its_name_in_the_source(command_line, entry):
     status, out, err = command_line("run", "user.cu", *FLAGS, "--entry", entry, *LAUNCH, "1")
     assert status == 0 and out.startswith("tiled<64, 8>: grid (6, 1, 1)"), err
 
 
 @pytest.mark.parametrize("command", ["run", "bounds", "predict", "annotate"])
-@pytest.mark.parametrize("source", ["user.cu", "user.ptx", "user.cubin", "user.ptx with cubin", "user.cubin with ptx"])
+@pytest.mark.parametrize(
+    "source", ["user.cu", "user.ptx", "user.cubin", "user.ptx with cubin", "user.cubin with ptx"]
+)
 def test_each_command_reads_each_kind_of_file(command_line, command, source):
     path, _, other = source.partition(" with ")
     more = [f"--{other}", f"user.{other}"] if other else FLAGS if path == "user.cu" else []
     status, out, err = command_line(command, path, *more, "--entry", "tiled<64, 16>", *LAUNCH, "1")
     if (command, source) == ("annotate", "user.cubin"):
-        assert status == 2 and "(that in a .cubin has none: name what it was made from with --ptx)" in err
+        assert (
+            status == 2
+            and "(that in a .cubin has none: name what it was made from with --ptx)" in err
+        )
         return
-    assert status == 0 and out.startswith(("tiled<64, 16>: ", "_Z5tiledILi64ELi16EEvPfPKfii: ")), err
+    assert status == 0 and out.startswith(("tiled<64, 16>: ", "_Z5tiledILi64ELi16EEvPfPKfii: ")), (
+        err
+    )
     assert command != "annotate" or "first[threadIdx.x % BM] = 0;" in out
 
 
@@ -96,13 +121,19 @@ def test_banks_too(command_line, source, other):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["user.cu", "-Iinclude", "-DSCALE=2", "--entry", "tiled"], "2 entries match 'tiled': tiled<64, 8>(float*, "),
+        (
+            ["user.cu", "-Iinclude", "-DSCALE=2", "--entry", "tiled"],
+            "2 entries match 'tiled': tiled<64, 8>(float*, ",
+        ),
         (["user.ptx", *FLAGS], "-Iinclude: only goes with a .cu or .cuh file, not with user.ptx"),
         (["user.cubin", "--cubin", "user.cubin"], "user.cubin is a cubin already"),
         (["user.ptx", "--cubin", "gone.cubin"], "gone.cubin: no such file"),
         (["user.cu", "-DSCALE=2"], "tiled.cuh: No such file"),
         (["user.cu", "-Iinclude", "-DSCALE=", "--entry", "16>"], "nvcc failed on user.cu: "),
-        (["user.ptx", "--entry", "tiled<64, 9>"], "no entry 'tiled<64, 9>' in the PTX; it has: tiled<64, 8>(float*, "),
+        (
+            ["user.ptx", "--entry", "tiled<64, 9>"],
+            "no entry 'tiled<64, 9>' in the PTX; it has: tiled<64, 8>(float*, ",
+        ),
     ],
 )
 def test_what_does_not_go_together(command_line, options, words):
@@ -114,12 +145,21 @@ def test_a_template_that_nothing_instantiates(command_line, folder):
     """The line that is command_line makes the kernel."""
     status, _, err = command_line("run", "none.cuh", *FLAGS, *LAUNCH, "1")
     start = "ptxsim: tiled.cuh:7: nothing instantiates the template tiled<BM, BN>, so there is no code of it; add to "
-    assert status == 2 and err.startswith(start) and "(with values for BM, BN)" in err and err.count("\n") == 1
-    status, _, err = command_line("run", "none.cuh", *FLAGS, "--entry", "tiled<64,32>", *LAUNCH, "1")
+    assert (
+        status == 2
+        and err.startswith(start)
+        and "(with values for BM, BN)" in err
+        and err.count("\n") == 1
+    )
+    status, _, err = command_line(
+        "run", "none.cuh", *FLAGS, "--entry", "tiled<64,32>", *LAUNCH, "1"
+    )
     assert status == 2 and "tiled<BM, BN> as tiled<64,32>, so" in err
     added = folder / "added.cuh"
     added.write_text("#include <tiled.cuh>\n" + err.partition(" the line: ")[2])
-    status, out, err = command_line("run", "added.cuh", *FLAGS, "--entry", "tiled<64,32>", *LAUNCH, "1")
+    status, out, err = command_line(
+        "run", "added.cuh", *FLAGS, "--entry", "tiled<64,32>", *LAUNCH, "1"
+    )
     assert status == 0 and out.startswith("tiled<64, 32>: "), err
 
 
@@ -134,9 +174,15 @@ def test_templates_are_found_in_any_shape():
         template <int A>
             requires_nothing __global__ void __maxnreg__(32) last();
     """)
-    assert [(t.name, t.line, t.parameters) for t in found] == [("odd", 2, ("T", "F", "R")), ("last", 8, ("A",))]
+    assert [(t.name, t.line, t.parameters) for t in found] == [
+        ("odd", 2, ("T", "F", "R")),
+        ("last", 8, ("A",)),
+    ]
     assert split_list("a<b, c>, (d, e), f") == ["a<b, c>", "(d, e)", "f"]
-    assert kernel_templates("template <int N") == [] and kernel_templates("template < < ( __global__") == []
+    assert (
+        kernel_templates("template <int N") == []
+        and kernel_templates("template < < ( __global__") == []
+    )
 
 
 def test_a_fault_in_inlined_code_names_its_callers(command_line):
@@ -150,11 +196,17 @@ def test_a_fault_in_inlined_code_names_its_callers(command_line):
 def test_a_fault_names_the_variable_of_a_shared_address(command_line):
     status, _, err = command_line("run", "user.ptx", "--entry", "64, 8>", *LAUNCH, "10")
     place = "read of shared memory that nobody wrote (shared address 0x"
-    assert status == 1 and place in err and " bytes into rows) at tiled.cuh:15: the undefined value" in err, err
+    assert (
+        status == 1
+        and place in err
+        and " bytes into rows) at tiled.cuh:15: the undefined value" in err
+    ), err
 
 
 def test_the_python_interface(folder):
-    kernel = ptxsim.load(folder / "user.cu", "tiled<64, 8>", flags=[f"-I{folder / 'include'}", "-DSCALE=2"])
+    kernel = ptxsim.load(
+        folder / "user.cu", "tiled<64, 8>", flags=[f"-I{folder / 'include'}", "-DSCALE=2"]
+    )
     assert kernel.title == "tiled<64, 8>" and kernel.name == "_Z5tiledILi64ELi8EEvPfPKfii"
     out, ones = ptxsim.Array(np.zeros(128, np.float32)), ptxsim.Array(np.ones(128, np.float32))
     launch = {"grid": 2, "block": 64, "args": [out, ones, 128, 1]}

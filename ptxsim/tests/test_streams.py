@@ -1,4 +1,6 @@
-"""Streams, events and the host: what orders work that touches the same memory, and what does not."""
+"""Streams, events and the host: what orders work that touches the same memory, and what does
+not.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,12 @@ RIGHT = {
     "readers": 8191,
 }
 HOST = (
-    r"race with the host: host code at streams.cu:\d+ {} what {}.* may still use, at 0x\w+, \d+ bytes into allocation"
+    r"race with the host: host code at streams.cu:\d+ {} what {}.* may still use, "
+    r"at 0x\w+, \d+ bytes into allocation"
 )
 STREAMS = (
-    r"race between streams: kernel twice, launched at streams.cu:\d+, reads what kernel fill, launched at .*, writes"
+    r"race between streams: kernel twice, launched at streams.cu:\d+, reads what "
+    r"kernel fill, launched at .*, writes"
 )
 WRONG = {
     "read-too-early": HOST.format("reads", r"cudaMemcpyAsync at streams.cu:\d+"),
@@ -36,7 +40,9 @@ WRONG = {
 def test_what_is_ordered_is_silent(programs):
     done = programs.run("streams", *RIGHT, options=["-q"])
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    assert done.stdout.split() == [word for way, found in RIGHT.items() for word in (way, str(found))]
+    assert done.stdout.split() == [
+        word for way, found in RIGHT.items() for word in (way, str(found))
+    ]
 
 
 @pytest.mark.parametrize("way", WRONG)
@@ -51,15 +57,19 @@ def test_what_is_not_ordered_is_reported_once(programs, way):
 def test_a_clock_that_is_read_before_the_kernel_has_ended_is_noted(programs, way, noted):
     done = programs.run("streams", way)
     found = re.search(
-        r"note: clock_gettime at streams.cu:\d+: the clock is read before the host has waited", done.stderr
+        r"note: clock_gettime at streams.cu:\d+: the clock is read before the host has waited",
+        done.stderr,
     )
     assert done.returncode == 0 and (found is not None) == noted, done.stderr
 
 
-HELD = {  # what is queued behind a kernel that polls a flag of the host: 5 is copied, 1 added, the 6 copied back
+# what is queued behind a kernel that polls a flag of the host: 5 is copied, 1 added, the 6 copied
+# back
+HELD = {
     "released": "0 6 later",
     "query": "600 600 1 6 no error",  # not ready once, even with the flag up
-    "others": "7 16",  # a stream that is not held goes on; what waits for the held one sees its result
+    # a stream that is not held goes on; what waits for the held one sees its result
+    "others": "7 16",
     "event": "600 0",  # the host waited for an event, not for what comes after it
     "left": "left",
     "never": "the launch timed out and was terminated",
@@ -71,5 +81,7 @@ def test_a_kernel_may_wait_for_the_host(programs, way):
     done = programs.run("held", way, options=["-q"])
     assert done.stdout == HELD[way] + "\n", done.stderr
     assert done.returncode == (way == "never")
-    assert ("held.cu:8: block (0, 0, 0), thread (0, 0, 0): deadlock" in done.stderr) == (way == "never")
+    assert ("held.cu:8: block (0, 0, 0), thread (0, 0, 0): deadlock" in done.stderr) == (
+        way == "never"
+    )
     assert ("6 launches and copies not done" in done.stderr) == (way == "left")

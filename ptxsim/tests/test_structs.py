@@ -1,4 +1,6 @@
-"""Parameters that are structs: pointers, numbers and tensor maps in them, from Python and the command line."""
+"""Parameters that are structs: pointers, numbers and tensor maps in them, from Python and the
+command line.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ def test_a_map_at_another_place_of_the_struct_is_reported(ptx_text):
 @pytest.mark.parametrize("one", [True, False])
 def test_a_buffer_of_a_struct_is_that_of_another_parameter(ptx_text, one):
     """Watched for races, and not left out of a launch that only counts."""
-    a, b, other, out = (Array(np.zeros(32, np.float32), name) for name in ("a", "b", "other", "out"))
+    a, b, other, out = (
+        Array(np.zeros(32, np.float32), name) for name in ("a", "b", "other", "out")
+    )
     args = [Struct({0: a, 8: b}), b if one else other, out]
     kernel = ptxsim.load(ptx_text, "meets")
     if one:
@@ -90,7 +94,9 @@ def test_a_buffer_of_a_struct_is_that_of_another_parameter(ptx_text, one):
     else:
         kernel.launch(1, 32, args)
     nobody = Array(np.zeros(32, np.float32), "nobody", unwritten=True)
-    with pytest.raises(ptxsim.KernelFault, match=r"read of global memory that nobody wrote .*0 bytes into nobody"):
+    with pytest.raises(
+        ptxsim.KernelFault, match=r"read of global memory that nobody wrote .*0 bytes into nobody"
+    ):
         kernel.launch(1, 32, [Struct({0: nobody, 8: b}), other, out])
 
 
@@ -98,7 +104,10 @@ def test_a_buffer_of_a_struct_is_that_of_another_parameter(ptx_text, one):
     ("given", "message"),
     [
         ({0: 5}, "at byte 0 of a struct a int has no size: pass np.int32"),
-        ({0: np.int64(1), 4: np.int32(1)}, "at byte 4 of a struct of 16 bytes there is no room for 4 .* taking 8"),
+        (
+            {0: np.int64(1), 4: np.int32(1)},
+            "at byte 4 of a struct of 16 bytes there is no room for 4 .* taking 8",
+        ),
         ({12: np.int64(1)}, "at byte 12 of a struct of 16 bytes there is no room for 8 bytes"),
     ],
 )
@@ -115,9 +124,23 @@ def test_the_command_line(ptx_text, tmp_path, monkeypatch, capsys):
         "struct:0=out=made.npy=zeros:f32:32;8=ones:f32:32;16=i16:32;24=f32:3;128=tma=zeros:u16:64x16:box=32x8;"
         "256=tex=ones:f32:32"
     )
-    options = ["run", "k.ptx", "--entry", "whole", "--grid", "1", "--block", "32", "--shared", "512"]
+    options = [
+        "run",
+        "k.ptx",
+        "--entry",
+        "whole",
+        "--grid",
+        "1",
+        "--block",
+        "32",
+        "--shared",
+        "512",
+    ]
     assert main([*options, "--arg", text]) == 0, capsys.readouterr().err
     assert (np.load("made.npy") == 4).all()
-    for wrong, message in (("struct:8", "expected OFFSET=ARG"), ("struct:0=5", "'0=5' says no type")):
+    for wrong, message in (
+        ("struct:8", "expected OFFSET=ARG"),
+        ("struct:0=5", "'0=5' says no type"),
+    ):
         assert main([*options, "--arg", wrong]) == 2
         assert message in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""The tensor cores' arithmetic, compared with the same written out for one element in whole numbers, and by hand."""
+"""The tensor cores' arithmetic, compared with the same written out for one element in whole
+numbers, and by hand.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ DTYPES = {
     "e5m2": ml_dtypes.float8_e5m2,
     "f32": np.float32,
 }
-LEAST = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14, "f32": -126}  # exponents of normal numbers
+# exponents of normal numbers
+LEAST = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14, "f32": -126}
 
 
 @pytest.fixture(params=["C", "NumPy"], autouse=True)
@@ -82,7 +85,9 @@ def test_a_step_compared_with_whole_numbers(names, k, result, rule, spread):
     rng = np.random.default_rng(k)
 
     def random(rows: int, columns: int, name: str, width: float) -> np.ndarray:
-        x = rng.normal(size=(3, rows, columns)) * 2.0 ** rng.uniform(-width, width / 4, (3, rows, columns))
+        x = rng.normal(size=(3, rows, columns)) * 2.0 ** rng.uniform(
+            -width, width / 4, (3, rows, columns)
+        )
         return rounded_to(np.where(rng.random(x.shape) < 0.1, 0, x), name)
 
     width = min(SPREADS[spread], 6 if names[0] in tensor_cores.FP8 else 100)
@@ -91,7 +96,10 @@ def test_a_step_compared_with_whole_numbers(names, k, result, rule, spread):
     got = tensor_cores.multiply(a, b, c, names, result, rule)
     want = [
         [
-            [one(a[g, i], b[g, j], c[g, i, j], names, result, rule.fraction, rule.keeps) for j in range(5)]
+            [
+                one(a[g, i], b[g, j], c[g, i, j], names, result, rule.fraction, rule.keeps)
+                for j in range(5)
+            ]
             for i in range(4)
         ]
         for g in range(3)
@@ -99,7 +107,9 @@ def test_a_step_compared_with_whole_numbers(names, k, result, rule, spread):
     assert np.array_equal(got, np.array(want))
 
 
-def single(a, b, c, names=("f16", "f16"), result="f32", step=tensor_cores.multiply, **options) -> float:
+def single(
+    a, b, c, names=("f16", "f16"), result="f32", step=tensor_cores.multiply, **options
+) -> float:
     """One element, of a row and a column that zeros fill up."""
     k = {"e4m3": 32, "tf32": 8}.get(names[0], 16)
     row, column = np.zeros((2, 1, k))
@@ -133,7 +143,8 @@ BY_HAND = [  # a row, a column, the element of C, and D
     ([2.0**-6], [2.0**-7], 1.0, WGMMA, 1.0 + 2.0**-13),
     ([1.0] * 32, [1.0] * 32, 2.0**-9, WGMMA, 32.0),
     ([1.0], [1.0], 2.0**-13, WGMMA, 1.0 + 2.0**-13),
-    # those of mma go through fp16: two bytes of each word, the other two, and C by an addition that rounds to nearest
+    # those of mma go through fp16: two bytes of each word, the other two, and C by an addition that
+    # rounds to nearest
     ([2.0**-7], [2.0**-7], 1.0, MMA, 1.0 + 2.0**-14),
     ([2.0**-9] * 4, [2.0**-9] * 4, 1.0 + 2.0**-17, MMA, 1.0 + 2.0**-17 + 2.0**-16),
     ([1.0], [1.0], 2.0**-24 + 2.0**-40, MMA, 1.0 + 2.0**-23),
@@ -173,7 +184,9 @@ def test_sums_by_hand(a, b, c, options, want):
     )
 
 
-@pytest.mark.parametrize("names", [("f16", "f16"), ("bf16", "bf16"), ("tf32", "tf32"), ("e5m2", "e4m3")], ids="-".join)
+@pytest.mark.parametrize(
+    "names", [("f16", "f16"), ("bf16", "bf16"), ("tf32", "tf32"), ("e5m2", "e4m3")], ids="-".join
+)
 @pytest.mark.parametrize("result", ["f32", "f16"])
 @pytest.mark.parametrize("shape", [(1, 64, 128, 16), (9, 16, 8, 8)])
 def test_both_loops_give_the_same_bits(loops, monkeypatch, names, result, shape) -> None:
@@ -188,7 +201,11 @@ def test_both_loops_give_the_same_bits(loops, monkeypatch, names, result, shape)
             x[rng.random(size) < (0.05 if abs(odd) < 1 else 0.002)] = odd
         return rounded_to(x, name)
 
-    a, b, c = values((count, m, k), names[0]), values((count, n, k), names[1]), values((count, m, n), result)
+    a, b, c = (
+        values((count, m, k), names[0]),
+        values((count, n, k), names[1]),
+        values((count, m, n), result),
+    )
     in_c = tensor_cores.multiply(a, b, c, names, result)
     monkeypatch.setattr(native, "library", None)
     in_numpy = tensor_cores.multiply(a, b, c, names, result)

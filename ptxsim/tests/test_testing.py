@@ -21,21 +21,40 @@ def test_the_examples_pass(compiled, tmp_path):
     """That of the package, and next to its kernel the one of README.md."""
     compiled("faults.cu", "trap_good")  # skips where there is no compiler
     folder = shutil.copytree(CI, tmp_path / "ci", ignore=shutil.ignore_patterns("__pycache__"))
-    _, example = re.findall(r"^```python\n(.*?)^```$", (CI.parents[1] / "README.md").read_text(), re.M | re.S)
+    _, example = re.findall(
+        r"^```python\n(.*?)^```$", (CI.parents[1] / "README.md").read_text(), re.M | re.S
+    )
     plugin, test = example.split("\n\n\n")
     assert plugin.partition("  #")[0] in (folder / "conftest.py").read_text()
     (folder / "test_readme.py").write_text(test)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(folder),
+        str(folder),
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
 
 
 def faulty(compiled, entry, **options):
-    return launch(compiled("faults.cu", entry), 1, 64, [ptxsim.Array(np.zeros(64, np.float32), "a"), 64], **options)
+    return launch(
+        compiled("faults.cu", entry),
+        1,
+        64,
+        [ptxsim.Array(np.zeros(64, np.float32), "a"), 64],
+        **options,
+    )
 
 
 def test_faults_are_listed(compiled):
-    with pytest.raises(AssertionError, match=r"(?s)1 faults:\nglobal_bounds_bad.*faults.cu:7: .*out-of-bounds"):
+    with pytest.raises(
+        AssertionError, match=r"(?s)1 faults:\nglobal_bounds_bad.*faults.cu:7: .*out-of-bounds"
+    ):
         faulty(compiled, "global_bounds_bad").assert_no_faults()
     faulty(compiled, "global_bounds_good").assert_no_faults()
     accepted = ptxsim.Accepted("bounds", "faults.cu", 7, "a test")
@@ -60,7 +79,12 @@ def test_costs_are_blamed_on_lines(compiled):
 
 def test_notes_are_listed(compiled):
     result = launch(
-        compiled("checks.cu", "both_volatile"), 2, 64, [ptxsim.Array(np.zeros(400, np.float32)) for _ in "ca"]
+        compiled("checks.cu", "both_volatile"),
+        2,
+        64,
+        [ptxsim.Array(np.zeros(400, np.float32)) for _ in "ca"],
     )
-    with pytest.raises(AssertionError, match="volatile accesses of shared memory by several threads meet here"):
+    with pytest.raises(
+        AssertionError, match="volatile accesses of shared memory by several threads meet here"
+    ):
         result.assert_no_notes()

@@ -53,7 +53,9 @@ def kernel(compiled, tmp_path_factory):
 
 def fetch(kernel, entry, texture, x, y=X, z=X):
     out = Array(np.zeros((N, 4), np.float32), "out")
-    kernel(entry).launch(1, N, [out, texture, *(Array(np.resize(c, N).astype(np.float32)) for c in (x, y, z))])
+    kernel(entry).launch(
+        1, N, [out, texture, *(Array(np.resize(c, N).astype(np.float32)) for c in (x, y, z))]
+    )
     return out.numpy()
 
 
@@ -89,11 +91,15 @@ DATA = np.random.default_rng(0).normal(size=(3, 5, 6, 8)).astype(np.float32)
 @pytest.mark.parametrize("address", ["clamp", "border"])
 def test_one_to_three_dimensions(kernel, address, filter):
     for entry, data in (("one", DATA[0, 0, 0]), ("two", DATA[0, 0]), ("three", DATA[0])):
-        got = fetch(kernel, entry, TextureArray(data, address=address, filter=filter), X, X[::-1], X)
+        got = fetch(
+            kernel, entry, TextureArray(data, address=address, filter=filter), X, X[::-1], X
+        )
         for i in range(N):
             where = [float(c[i]) for c in (X, X[::-1], X)[: data.ndim]][::-1]
             nearest = [int(np.floor(w)) for w in where]
-            want = linear(data, where, address) if filter == "linear" else at(data, nearest, address)
+            want = (
+                linear(data, where, address) if filter == "linear" else at(data, nearest, address)
+            )
             assert got[i, 0] == np.float32(want), (entry, i)
             assert got[i, 1] == (got[i, 0] if entry == "two" else 0)
 
@@ -104,7 +110,10 @@ def test_normalized_coordinates(kernel, address):
     texture = TextureArray(data, address=address, filter="linear", normalized=True)
     got = fetch(kernel, "two", texture, X / 4, X[::-1] / 5)[:, 0]
     for i in range(N):
-        where = [float((X[::-1] / 5).astype(np.float32)[i]) * 6, float((X / 4).astype(np.float32)[i]) * 8]
+        where = [
+            float((X[::-1] / 5).astype(np.float32)[i]) * 6,
+            float((X / 4).astype(np.float32)[i]) * 8,
+        ]
         assert got[i] == linear(data, where, address)
 
 
@@ -130,7 +139,9 @@ def test_layers(kernel):
 def test_faces_of_a_cube(kernel, direction, face, s, t):
     data = np.arange(6 * 16 * 16, dtype=np.float32).reshape(6, 16, 16)
     x, y, z = ([float(c)] for c in direction)
-    got = fetch(kernel, "cube", TextureArray(data, cube=True), np.array(x), np.array(y), np.array(z))[0, 0]
+    got = fetch(
+        kernel, "cube", TextureArray(data, cube=True), np.array(x), np.array(y), np.array(z)
+    )[0, 0]
     u, v = (int(np.floor((c / 2 + 1) / 2 * 16)) for c in (s, t))
     assert got == data[face, v, u]
 
@@ -148,7 +159,10 @@ def test_components_and_bytes(kernel):
 
 
 def test_surfaces(kernel):
-    data, to = np.arange(48, dtype=np.float32).reshape(6, 8), TextureArray(np.zeros((6, 8), np.float32))
+    data, to = (
+        np.arange(48, dtype=np.float32).reshape(6, 8),
+        TextureArray(np.zeros((6, 8), np.float32)),
+    )
     source = TextureArray(data)
     kernel("surfaces").launch(1, (8, 6), [to, source, 2])
     assert (to.numpy()[:, :6] == data[:, 2:] + 1).all() and (to.numpy()[:, 6:] == 1).all()
@@ -159,14 +173,20 @@ def test_surfaces(kernel):
     vectors = TextureArray(np.zeros((2, 4, 4), np.float32), components=4)
     kernel("wide").launch(1, (4, 2), [vectors])
     assert (vectors.numpy() == [1, 2, 3, 4]).all()
-    with pytest.raises(ptxsim.KernelFault, match=r"out-of-bounds surface access of 4 bytes at \(32, 0\), x in bytes"):
+    with pytest.raises(
+        ptxsim.KernelFault,
+        match=r"out-of-bounds surface access of 4 bytes at \(32, 0\), x in bytes",
+    ):
         kernel("surfaces").launch(1, (9, 6), [to, source, 0])
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"address": "repeat"}, "address = 'repeat' is not allowed; allowed: clamp, border, wrap, mirror"),
+        (
+            {"address": "repeat"},
+            "address = 'repeat' is not allowed; allowed: clamp, border, wrap, mirror",
+        ),
         ({"address": "wrap"}, "goes with normalized coordinates only"),
         ({"read": "normalized"}, "takes whole numbers of 8 or 16 bits, not float32"),
         ({"dims": 3}, "have 2 dimensions, not 3"),
@@ -180,9 +200,14 @@ def test_what_cannot_be_is_refused(options, message):
 
 
 def test_another_geometry_is_a_fault(kernel):
-    with pytest.raises(ptxsim.KernelFault, match=r"tex\.3d\.v4\.f32\.f32 of TextureArray.*, which is no texture of 3d"):
+    with pytest.raises(
+        ptxsim.KernelFault,
+        match=r"tex\.3d\.v4\.f32\.f32 of TextureArray.*, which is no texture of 3d",
+    ):
         fetch(kernel, "three", TextureArray(DATA[0, 0]), X)
-    with pytest.raises(ptxsim.KernelFault, match=r"tex\.level\.2d.* of Texture\(.*, which is no texture of 2d"):
+    with pytest.raises(
+        ptxsim.KernelFault, match=r"tex\.level\.2d.* of Texture\(.*, which is no texture of 2d"
+    ):
         fetch(kernel, "two", ptxsim.Texture(Array(DATA[0]), 4), X)
 
 
@@ -190,8 +215,21 @@ def test_the_command_line(tmp_path, compiled, monkeypatch, capsys):
     compiled("faults.cu", "trap_good")  # skips where there is no compiler
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.cu").write_text(SOURCE)
-    arrays = [part for text in ("ones:f32:13", "ones:f32:13", "ones:f32:13") for part in ("--arg", text)]
-    run = ["run", "t.cu", "--entry", "two", "--grid", "1", "--block", "13", "--arg", "out=o.npy=zeros:f32:13x4"]
+    arrays = [
+        part for text in ("ones:f32:13", "ones:f32:13", "ones:f32:13") for part in ("--arg", text)
+    ]
+    run = [
+        "run",
+        "t.cu",
+        "--entry",
+        "two",
+        "--grid",
+        "1",
+        "--block",
+        "13",
+        "--arg",
+        "out=o.npy=zeros:f32:13x4",
+    ]
     texture = "tex=ones:f32:6x8:dims=2:filter=linear:address=border"
     assert main([*run, "--arg", texture, *arrays]) == 0, capsys.readouterr().err
     assert (np.load("o.npy")[:, 0] == 1).all()
@@ -218,11 +256,15 @@ def sampled(data, modes, filter="linear", scale=(1.0, 1.0), places=PLACES):
         where = (float(y) * scale[1], float(x) * scale[0])
         first = [int(np.floor(w - 0.5 if filter == "linear" else w)) for w in where]
         share = [
-            round((w - 0.5 - f) * 256) / 256 if filter == "linear" else 0 for w, f in zip(where, first, strict=True)
+            round((w - 0.5 - f) * 256) / 256 if filter == "linear" else 0
+            for w, f in zip(where, first, strict=True)
         ]
         total = np.zeros(data.shape[2])
         for up in np.ndindex(2, 2):
-            index = [place(f + u, n, m) for f, u, n, m in zip(first, up, data.shape, modes[::-1], strict=False)]
+            index = [
+                place(f + u, n, m)
+                for f, u, n, m in zip(first, up, data.shape, modes[::-1], strict=False)
+            ]
             weight = np.prod([s if u else 1 - s for s, u in zip(share, up, strict=True)])
             if None not in index:
                 total += weight * data[tuple(index)]
@@ -233,20 +275,27 @@ def sampled(data, modes, filter="linear", scale=(1.0, 1.0), places=PLACES):
 def test_arrays_of_a_program(programs):
     done = programs.run("textures")
     assert done.returncode == 0 and "no faults" in done.stderr, done.stdout[-500:] + done.stderr
-    got = {line.split()[0]: np.array(line.split()[1:], np.float32) for line in done.stdout.splitlines()}
+    got = {
+        line.split()[0]: np.array(line.split()[1:], np.float32) for line in done.stdout.splitlines()
+    }
     image = NUMBERS.reshape(HEIGHT, WIDTH, 1)
     clamp, whole = ("clamp", "clamp"), (WIDTH, HEIGHT)
-    v, u = ((np.indices((HEIGHT, WIDTH)) + 0.5) / np.array([HEIGHT, WIDTH])[:, None, None] - 0.5).astype(np.float32)
+    v, u = (
+        (np.indices((HEIGHT, WIDTH)) + 0.5) / np.array([HEIGHT, WIDTH])[:, None, None] - 0.5
+    ).astype(np.float32)
     c, s = np.cos(np.float32(0.5)), np.sin(np.float32(0.5))
     turned = (u * c - v * s + np.float32(0.5)).ravel(), (v * c + u * s + np.float32(0.5)).ravel()
     want = sampled(image, ("wrap", "wrap"), scale=whole, places=turned)
-    assert np.abs(got["rotate"] - want).max() <= np.ptp(NUMBERS) / 256  # a weight is rounded up or down
+    # a weight is rounded up or down
+    assert np.abs(got["rotate"] - want).max() <= np.ptp(NUMBERS) / 256
     assert (got["clamp_border"] == sampled(image, ("clamp", "border"))).all()
     assert (got["mirror_wrap"] == sampled(image, ("mirror", "wrap"), "point", whole)).all()
     assert (got["unnormalized_wrap"] == sampled(image, clamp, "point")).all()
     i = np.arange(WIDTH * HEIGHT)
     colours = np.stack([i, 2 * i, 255 - i, 0 * i + 7], axis=1) % 256 / 255
-    np.testing.assert_allclose(got["colours"], sampled(colours.reshape(HEIGHT, WIDTH, 4), clamp), rtol=1e-6)
+    np.testing.assert_allclose(
+        got["colours"], sampled(colours.reshape(HEIGHT, WIDTH, 4), clamp), rtol=1e-6
+    )
     shorts = (np.stack([100 * i - 5000, -i], axis=1) / 32767).reshape(HEIGHT, WIDTH, 2)
     np.testing.assert_allclose(got["shorts"], sampled(shorts, clamp, "point"), rtol=1e-6)
     one = [linear(NUMBERS[:WIDTH], [float(x)], "clamp") for x in PLACES[0]]
@@ -258,10 +307,19 @@ def test_arrays_of_a_program(programs):
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("unset", r"thread \(0, 0, 0\): read of global memory that nobody wrote \(.*cudaMallocArray at textures.cu"),
+        (
+            "unset",
+            r"thread \(0, 0, 0\): read of global memory that nobody wrote \(.*cudaMallocArray at textures.cu",
+        ),
         ("freed", r"thread \(0, 0, 0\): TextureArray\(.*cudaMallocArray at .* was freed"),
-        ("race", r"race between streams: cudaMemcpy2DToArrayAsync .* writes what kernel rotate, .* reads"),
-        ("copy", r"cudaErrorInvalidValue: 8 rows of 64 bytes at byte 4 of row 0; the array has 8 rows of 64 bytes"),
+        (
+            "race",
+            r"race between streams: cudaMemcpy2DToArrayAsync .* writes what kernel rotate, .* reads",
+        ),
+        (
+            "copy",
+            r"cudaErrorInvalidValue: 8 rows of 64 bytes at byte 4 of row 0; the array has 8 rows of 64 bytes",
+        ),
         ("surface", r"a surface of an array that was made without cudaArraySurfaceLoadStore"),
         ("filter", r"filter = 'linear' takes floats, or read = 'normalized', not int32"),
     ],

@@ -1,4 +1,6 @@
-"""Tensor maps, bulk copies, clusters: what nvcc compiled against exact references, and faults that are found."""
+"""Tensor maps, bulk copies, clusters: what nvcc compiled against exact references, and faults that
+are found.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def kernel(compiled):
 
 
 def laid_out(box: np.ndarray, swizzle: int, at: int = 0, fill: int = 0xEE) -> np.ndarray:
-    """The bytes of shared memory from `at` on that a box takes, by the rule of the programming guide's table."""
+    """The bytes of shared memory from `at` on that a box takes, by the rule of the programming
+    guide's table.
+    """
     rows = np.ascontiguousarray(box).reshape(-1, box.shape[-1]).view(np.uint8)
     pitch = max(rows.shape[1], swizzle)
     out = np.full(len(rows) * pitch, fill, np.uint8)
@@ -46,12 +50,30 @@ def window(tensor: np.ndarray, at, box) -> np.ndarray:
     return out
 
 
-def fetched(kernel, tensor_map: TensorMap, at, entry: str | None = None, expected: int | None = None, place: int = 0):
+def fetched(
+    kernel,
+    tensor_map: TensorMap,
+    at,
+    entry: str | None = None,
+    expected: int | None = None,
+    place: int = 0,
+):
     """The shared memory of a box with its first element at `at`."""
     out = Array(np.zeros(tensor_map.span, np.uint8), "out")
     x, y, z = (*reversed(at), 0, 0)[:3]
-    args = [out, tensor_map, x, y, z, tensor_map.span, tensor_map.bytes if expected is None else expected, place]
-    kernel(entry or f"box_{tensor_map.rank}d").launch(1, 64, args, shared_bytes=place + tensor_map.span)
+    args = [
+        out,
+        tensor_map,
+        x,
+        y,
+        z,
+        tensor_map.span,
+        tensor_map.bytes if expected is None else expected,
+        place,
+    ]
+    kernel(entry or f"box_{tensor_map.rank}d").launch(
+        1, 64, args, shared_bytes=place + tensor_map.span
+    )
     return out.numpy()
 
 
@@ -73,7 +95,9 @@ def test_boxes_of_16_bits(kernel, shape, box, swizzle, places, dtype):
     tensor = np.random.default_rng(1).uniform(-1, 1, shape).astype(dtype)
     taken = TensorMap(Array(tensor, "A"), box, swizzle=swizzle)
     for at in places:
-        assert (fetched(kernel, taken, at) == laid_out(window(tensor, at, box), taken.swizzle)).all(), at
+        assert (
+            fetched(kernel, taken, at) == laid_out(window(tensor, at, box), taken.swizzle)
+        ).all(), at
 
 
 @pytest.mark.parametrize(("dtype", "inner"), [(np.uint8, 128), (np.float32, 32), (np.float64, 16)])
@@ -82,7 +106,9 @@ def test_boxes_of_other_types_with_padded_rows(kernel, dtype, inner):
     whole = rng.integers(0, 255, (20, 512 // np.dtype(dtype).itemsize)).astype(dtype)
     pitch = whole.strides[0]
     columns = 300 // np.dtype(dtype).itemsize
-    taken = TensorMap(Array(whole, "A"), (8, inner), shape=(20, columns), strides=(pitch,), swizzle=128)
+    taken = TensorMap(
+        Array(whole, "A"), (8, inner), shape=(20, columns), strides=(pitch,), swizzle=128
+    )
     for at in [(0, 0), (15, columns - 3), (-2, 7)]:
         want = window(whole[:, :columns], at, (8, inner))
         assert (fetched(kernel, taken, at) == laid_out(want, 128)).all()
@@ -105,7 +131,9 @@ def test_a_map_in_global_memory(kernel):
 
 
 def put(kernel, tile, target, at=(0, 0), rank=2, fault=0):
-    """Stores a tile (rank 1: adds it) at a place, from shared memory that is laid out as the map says."""
+    """Stores a tile (rank 1: adds it) at a place, from shared memory that is laid out as the map
+    says.
+    """
     source = Array(laid_out(tile, target.swizzle), "in")
     x, y, z = (*reversed(at), 0)[:3]
     args = [source, target, x, y, z, target.span, rank, fault]
@@ -123,7 +151,10 @@ def put(kernel, tile, target, at=(0, 0), rank=2, fault=0):
 @pytest.mark.parametrize("swizzle", ["none", 128])
 def test_boxes_are_stored_and_clipped(kernel, shape, box, at, swizzle):
     rng = np.random.default_rng(4)
-    tensor, tile = rng.integers(0, 2**16, shape).astype(np.uint16), rng.integers(0, 2**16, box).astype(np.uint16)
+    tensor, tile = (
+        rng.integers(0, 2**16, shape).astype(np.uint16),
+        rng.integers(0, 2**16, box).astype(np.uint16),
+    )
     c = Array(tensor, "C")
     put(kernel, tile, TensorMap(c, box, swizzle=swizzle), at, len(shape))
     want = tensor.copy()
@@ -136,7 +167,9 @@ def test_boxes_are_stored_and_clipped(kernel, shape, box, at, swizzle):
 
 @pytest.mark.parametrize("columns", [67, 71, 65, 72])
 def test_a_stored_box_ends_with_a_whole_piece(kernel, columns):
-    """Seen on an H200: zeros beyond the last column, up to a multiple of 16 bytes, here 72 columns."""
+    """Seen on an H200: zeros beyond the last column, up to a multiple of 16 bytes, here 72
+    columns.
+    """
     tensor = np.full((8, 80), 7, np.uint16)
     tile = np.arange(1, 8 * 64 + 1, dtype=np.uint16).reshape(8, 64)
     c = Array(tensor, "C")
@@ -148,9 +181,13 @@ def test_a_stored_box_ends_with_a_whole_piece(kernel, columns):
 
 
 @pytest.mark.parametrize("swizzle", ["none", 128])
-@pytest.mark.parametrize(("missing", "message"), [(0, None), (2, "read of shared memory that nobody wrote")])
+@pytest.mark.parametrize(
+    ("missing", "message"), [(0, None), (2, "read of shared memory that nobody wrote")]
+)
 def test_a_store_reads_only_what_lies_inside_its_tensor(kernel, swizzle, missing, message):
-    """A box of 64 columns and 16 rows over a tensor of 20 columns and 9 rows: nobody wrote the rest of it."""
+    """A box of 64 columns and 16 rows over a tensor of 20 columns and 9 rows: nobody wrote the rest
+    of it.
+    """
     tile = np.arange(16 * 64, dtype=np.uint16).reshape(16, 64)
     c = Array(np.zeros((9, 24), np.uint16), "C")
     target = TensorMap(c, (16, 64), shape=(9, 20), strides=(48,), swizzle=swizzle)
@@ -187,7 +224,9 @@ def test_boxes_are_added(kernel, dtype):
 def ring(kernel, fault=0, tiles=8):
     values = np.random.default_rng(6).integers(-8, 9, (64 * tiles, 32)).astype(np.float32)
     out = Array(np.zeros(256, np.float32), "out")
-    kernel("ring").launch(1, 384, [out, TensorMap(Array(values, "A"), (64, 32)), tiles, fault], 3 * 64 * 128)
+    kernel("ring").launch(
+        1, 384, [out, TensorMap(Array(values, "A"), (64, 32)), tiles, fault], 3 * 64 * 128
+    )
     sums = values.reshape(tiles, 16, 128).sum(axis=1)
     want = [sum(sums[i] * (i + group) for i in range(tiles)) for group in (1, 2)]
     assert (out.numpy() == np.concatenate(want)).all()
@@ -196,7 +235,9 @@ def ring(kernel, fault=0, tiles=8):
 def multicast(kernel, fault=0, tiles=5):
     values = np.random.default_rng(7).integers(-8, 9, (64 * tiles, 32)).astype(np.float32)
     out = Array(np.zeros(256, np.float32), "out")
-    kernel("multicast").launch(2, 160, [out, TensorMap(Array(values, "A"), (32, 32)), tiles, fault], 4 * 32 * 128)
+    kernel("multicast").launch(
+        2, 160, [out, TensorMap(Array(values, "A"), (32, 32)), tiles, fault], 4 * 32 * 128
+    )
     sums = values.reshape(tiles, 16, 128).sum(axis=1)
     want = [sum(sums[i] * (i + rank) for i in range(tiles)) for rank in (0, 1)]
     assert (out.numpy() == np.concatenate(want)).all()
@@ -237,7 +278,9 @@ def not_waited(kernel, fault=0):
 
 def store_and_multiply(kernel, fault=0):
     """Waiting for wgmma is no waiting for a bulk store."""
-    kernel("store_and_multiply").launch(1, 128, [TILE, Array(np.zeros(128, np.float32)), fault], 4096)
+    kernel("store_and_multiply").launch(
+        1, 128, [TILE, Array(np.zeros(128, np.float32)), fault], 4096
+    )
 
 
 def relaxed_arrival(kernel, fault=0):
@@ -250,7 +293,10 @@ def relaxed_arrival(kernel, fault=0):
 def fix_up(kernel, fault=0, blocks=5, **more):
     """Blocks wait for each other's flags in global memory."""
     x = np.arange(blocks * 4 * 64, dtype=np.float32).reshape(blocks, 4, 64)
-    out, flags = Array(np.zeros((4, 64), np.float32), "out"), Array(np.zeros(blocks, np.int32), "flags")
+    out, flags = (
+        Array(np.zeros((4, 64), np.float32), "out"),
+        Array(np.zeros(blocks, np.int32), "flags"),
+    )
     workspace = Array(np.zeros_like(x), "workspace", unwritten=True)
     kernel("fix_up").launch(blocks, 64, [out, Array(x, "in"), workspace, flags, fault], **more)
     assert (out.numpy() == x[0] + 2 * np.roll(x[1:], -1, axis=2).sum(axis=0)).all()
@@ -259,7 +305,9 @@ def fix_up(kernel, fault=0, blocks=5, **more):
 def warp_flags(kernel, fault=0):
     x = np.arange(3 * 128, dtype=np.float32).reshape(3, 4, 32)
     out, flags = Array(np.zeros((3, 128), np.float32), "out"), Array(np.zeros(4, np.int32), "flags")
-    kernel("warp_flags").launch(3, 128, [out, Array(x, "in"), Array(np.zeros_like(x), "workspace"), flags, fault])
+    kernel("warp_flags").launch(
+        3, 128, [out, Array(x, "in"), Array(np.zeros_like(x), "workspace"), flags, fault]
+    )
     assert (out.numpy() == (x + 1).sum(axis=0)[:, ::-1].reshape(-1)).all()
 
 
@@ -267,7 +315,17 @@ TILE = TensorMap(Array(np.zeros((16, 64), np.uint16), "C"), (16, 64))
 RIGHT = [
     *(
         (run, 0)
-        for run in (ring, multicast, swap, hand_over, exchange, store_and_multiply, relaxed_arrival, fix_up, warp_flags)
+        for run in (
+            ring,
+            multicast,
+            swap,
+            hand_over,
+            exchange,
+            store_and_multiply,
+            relaxed_arrival,
+            fix_up,
+            warp_flags,
+        )
     ),
     *((stored, 3), (relaxed_arrival, 2), (fix_up, 4)),
 ]
@@ -292,24 +350,64 @@ FAULTS = [
         f"arrived in this phase: 1 at {AT}; its phase 0 .parity 0. runs, and parity 0 is waited for, which comes "
         f"from {AT}.; also wait: thread .* at {AT} for 2 of",
     ),
-    (ring, 2, f"cannot end, as copies brought 128 bytes more than expected .{AT} expects 8064; {AT} brought 8192."),
-    (ring, 3, f"read before the wait: a bulk copy of thread .0, 0, 0., at {AT}, to there has not been waited for"),
+    (
+        ring,
+        2,
+        f"cannot end, as copies brought 128 bytes more than expected .{AT} expects 8064; {AT} brought 8192.",
+    ),
+    (
+        ring,
+        3,
+        f"read before the wait: a bulk copy of thread .0, 0, 0., at {AT}, to there has not been waited for",
+    ),
     (ring, 4, f"waits for 8192 bytes of copies .{AT} expects 8192."),
-    (ring, 5, f"waits for 1 of 1 arrivals .initialised for 1 arrival at {AT}; nobody has arrived; its phase "),
+    (
+        ring,
+        5,
+        f"waits for 1 of 1 arrivals .initialised for 1 arrival at {AT}; nobody has arrived; its phase ",
+    ),
     (ring, 6, "mbarrier: more arrivals than the phase expects"),
-    (ring, 7, "setmaxnreg.inc waits for registers: 248 a thread .* the block's 12 warps started with 168 a thread"),
+    (
+        ring,
+        7,
+        "setmaxnreg.inc waits for registers: 248 a thread .* the block's 12 warps started with 168 a thread",
+    ),
     (ring, 8, f"race: writes what thread .*, 0, 0. reads at {AT}, without a barrier between"),
-    (ring, 9, f"waits for 2 of 2 arrivals .* nobody has arrived; .* parity 0 is waited for, which comes from {AT}"),
-    (ring, 10, f"signals an mbarrier that thread .0, 0, 0. initialises at {AT}, without a fence.mbarrier_init or "),
-    (stored, 1, f"reads what thread .* writes at {AT} by an ordinary store, without a fence.proxy.async between"),
-    (stored, 2, f"writes what cp.async.bulk.tensor.2d at {AT} may still read: no cp.async.bulk.wait_group.read"),
+    (
+        ring,
+        9,
+        f"waits for 2 of 2 arrivals .* nobody has arrived; .* parity 0 is waited for, which comes from {AT}",
+    ),
+    (
+        ring,
+        10,
+        f"signals an mbarrier that thread .0, 0, 0. initialises at {AT}, without a fence.mbarrier_init or ",
+    ),
+    (
+        stored,
+        1,
+        f"reads what thread .* writes at {AT} by an ordinary store, without a fence.proxy.async between",
+    ),
+    (
+        stored,
+        2,
+        f"writes what cp.async.bulk.tensor.2d at {AT} may still read: no cp.async.bulk.wait_group.read",
+    ),
     (store_and_multiply, 1, f"writes what cp.async.bulk.tensor.2d at {AT} may still read"),
     (not_waited, 0, "the block ends before anybody waits for this copy to its shared memory"),
     (hand_over, 1, f"writes what cp.async.bulk.* at {AT} may still read"),
     (relaxed_arrival, 1, r"race: changes what block .* writes"),
     (swap, 1, f"race: reads what block .*, thread .* writes at {AT}"),
-    (swap, 2, "out-of-bounds shared load of 4 bytes .* in the block of rank 1 of the cluster, which only .shared::cl"),
-    (swap, 3, r"accesses shared memory of block \(., 0, 0\), which may have ended: nothing orders its end after this"),
+    (
+        swap,
+        2,
+        "out-of-bounds shared load of 4 bytes .* in the block of rank 1 of the cluster, which only .shared::cl",
+    ),
+    (
+        swap,
+        3,
+        r"accesses shared memory of block \(., 0, 0\), which may have ended: nothing orders its end after this",
+    ),
     (multicast, 1, "race: changes what block .* writes at"),
     (
         multicast,
@@ -317,9 +415,17 @@ FAULTS = [
         f"waits for 128 of 256 arrivals .initialised for 256 arrivals at {AT}; arrived in this phase: 128 at {AT};"
         f" .*parity 0 is waited for, which comes from {AT}.; also wait: .* at the barrier of the cluster at tma.cu",
     ),
-    (multicast, 3, f"race: reads what a bulk copy writes at {AT}, before this thread sees its mbarrier's phase end"),
+    (
+        multicast,
+        3,
+        f"race: reads what a bulk copy writes at {AT}, before this thread sees its mbarrier's phase end",
+    ),
     (fix_up, 1, f"race in global memory: reads what block .*, thread .* writes at {AT}"),
-    (fix_up, 2, f"race in global memory: reads what block .*, thread .* writes at {AT}|that nobody wrote"),
+    (
+        fix_up,
+        2,
+        f"race in global memory: reads what block .*, thread .* writes at {AT}|that nobody wrote",
+    ),
     (fix_up, 3, f"race in global memory: reads what block .*, thread .* writes at {AT}"),
     (fix_up, 5, "deadlock: waits in a loop for memory that nobody changes any more"),
     (warp_flags, 1, r"race in global memory: reads what .* writes at"),
@@ -328,20 +434,42 @@ FAULTS = [
         1,
         f"signals an mbarrier that block .*, thread .0, 0, 0. initialises at {AT}, without a barrier between",
     ),
-    (exchange, 2, f"race: reads what an st.async writes at {AT}, before this thread sees its mbarrier's phase"),
-    (exchange, 3, "cannot end, as copies brought 16 bytes more than expected .* expects 2032; .* brought 2048."),
+    (
+        exchange,
+        2,
+        f"race: reads what an st.async writes at {AT}, before this thread sees its mbarrier's phase",
+    ),
+    (
+        exchange,
+        3,
+        "cannot end, as copies brought 16 bytes more than expected .* expects 2032; .* brought 2048.",
+    ),
     (exchange, 4, "signals an mbarrier that (nobody has initialised|block .* initialises)"),
     (exchange, 5, "st.async: the data and the mbarrier are in different blocks of the cluster"),
     (exchange, 6, "out-of-bounds shared::cluster cp.async store of 16 bytes"),
-    (exchange, 7, f"write: an st.async of thread .0, 0, 0., at {AT}, to there has not been waited for"),
-    (exchange, 8, f"race: reads what an st.async writes at {AT}, before this thread sees its mbarrier's phase end"),
-    (exchange, 9, f"read before the wait: an st.async of thread .*, at {AT}, to there has not been waited for"),
+    (
+        exchange,
+        7,
+        f"write: an st.async of thread .0, 0, 0., at {AT}, to there has not been waited for",
+    ),
+    (
+        exchange,
+        8,
+        f"race: reads what an st.async writes at {AT}, before this thread sees its mbarrier's phase end",
+    ),
+    (
+        exchange,
+        9,
+        f"read before the wait: an st.async of thread .*, at {AT}, to there has not been waited for",
+    ),
     (exchange, 10, f"write: an st.async of thread .*, at {AT}, to there has not been waited for"),
     (exchange, 11, "the block ends before anybody waits for this copy to its shared memory"),
 ]
 
 
-@pytest.mark.parametrize(("run", "fault", "message"), FAULTS, ids=[f"{run.__name__}-{n}" for run, n, _ in FAULTS])
+@pytest.mark.parametrize(
+    ("run", "fault", "message"), FAULTS, ids=[f"{run.__name__}-{n}" for run, n, _ in FAULTS]
+)
 def test_faults_are_found(kernel, monkeypatch, run, fault, message):
     monkeypatch.setattr("ptxsim.engine.scheduler.IDLE", 500)
     with pytest.raises(PtxsimError, match=message):
@@ -356,7 +484,10 @@ def test_a_bulk_store_that_nobody_waits_for_is_noted(kernel):
 def test_a_grid_that_no_device_holds_at_once_is_reported(kernel, monkeypatch):
     monkeypatch.setattr("ptxsim.engine.scheduler.IDLE", 500)
     monkeypatch.setattr("ptxsim.ptx.sizes.SMS", 1)
-    with pytest.raises(PtxsimError, match="32 of the grid's 40 blocks run side by side here, and a block may wait for"):
+    with pytest.raises(
+        PtxsimError,
+        match="32 of the grid's 40 blocks run side by side here, and a block may wait for",
+    ):
         fix_up(kernel, blocks=40, limits=ptxsim.Limits(lanes=64))
 
 
@@ -367,13 +498,23 @@ def test_counters_of_such_grids_are_not_predicted(kernel):
 
 
 def test_a_box_smaller_than_its_tile_is_noted(kernel):
-    """Half a tile is stored: of what was written for the elements of C that are missing, nobody reads anything."""
+    """Half a tile is stored: of what was written for the elements of C that are missing, nobody
+    reads anything.
+    """
     source = Array(np.zeros(16 * 128, np.uint8), "in")
     half = TensorMap(Array(np.zeros((16, 64), np.uint16), "C"), (8, 64))
-    (note,) = kernel("put").launch(1, 128, [source, half, 0, 0, 0, 2048, 2, 0], shared_bytes=2048).notes
-    assert "1024 bytes of shared memory are written from 0x800 on, 1024 bytes into shared, which nothing" in note
+    (note,) = (
+        kernel("put").launch(1, 128, [source, half, 0, 0, 0, 2048, 2, 0], shared_bytes=2048).notes
+    )
+    assert (
+        "1024 bytes of shared memory are written from 0x800 on, 1024 bytes into shared, which nothing"
+        in note
+    )
     assert "the box of 8x64 elements of C that" in note
-    assert kernel("put").launch(1, 128, [source, TILE, 0, 0, 0, 2048, 2, 0], shared_bytes=2048).notes == ()
+    assert (
+        kernel("put").launch(1, 128, [source, TILE, 0, 0, 0, 2048, 2, 0], shared_bytes=2048).notes
+        == ()
+    )
 
 
 def multiplied(kernel, swizzle=1, at=0, base=0):
@@ -381,7 +522,11 @@ def multiplied(kernel, swizzle=1, at=0, base=0):
     values = np.random.default_rng(8).integers(-4, 5, (64, 64)).astype(np.float16)
     out = Array(np.zeros((128, 4), np.float32), "out")
     taken = TensorMap(Array(values, "A"), (64, 64), swizzle=128)
-    notes = kernel("load_and_multiply").launch(1, 128, [taken, out, swizzle, at, base], at + 64 * 128).notes
+    notes = (
+        kernel("load_and_multiply")
+        .launch(1, 128, [taken, out, swizzle, at, base], at + 64 * 128)
+        .notes
+    )
     part = values[:, :16].astype(np.float32)
     want, got, lane = part @ part[:8].T, out.numpy(), np.arange(128)
     rows, columns = lane // 32 * 16 + lane % 32 // 4, lane % 4 * 2
@@ -393,9 +538,18 @@ def multiplied(kernel, swizzle=1, at=0, base=0):
     ("options", "right", "message"),
     [
         ({}, True, None),
-        *(({"at": at}, True, None) for at in (128, 640, 896)),  # by the address: checked on an H100 at 0x480
-        ({"swizzle": 2}, False, "reads with a swizzle of 64 bytes what a tensor copy wrote with a swizzle of 128"),
-        ({"at": 128, "base": 3}, None, "base offset 3 contradicts its start, .* which lies in row 1 of a pattern of"),
+        # by the address: checked on an H100 at 0x480
+        *(({"at": at}, True, None) for at in (128, 640, 896)),
+        (
+            {"swizzle": 2},
+            False,
+            "reads with a swizzle of 64 bytes what a tensor copy wrote with a swizzle of 128",
+        ),
+        (
+            {"at": 128, "base": 3},
+            None,
+            "base offset 3 contradicts its start, .* which lies in row 1 of a pattern of",
+        ),
         ({"at": 128, "base": 1}, False, "the box begins in row 1 of the pattern"),
     ],
 )
@@ -424,7 +578,9 @@ def test_clusters_that_the_launch_asks_for(kernel, lanes):
 def test_clusters_that_cannot_be_are_refused(kernel, cluster, message):
     with pytest.raises(PtxsimError, match=message):
         kernel("places").launch((4, 6), 32, [Array(np.zeros(120, np.int32))], cluster=cluster)
-    with pytest.raises(PtxsimError, match=r"a cluster of \(4, 1, 1\) does not fit its __cluster_dims__ \(2, 1, 1\)"):
+    with pytest.raises(
+        PtxsimError, match=r"a cluster of \(4, 1, 1\) does not fit its __cluster_dims__ \(2, 1, 1\)"
+    ):
         kernel("swap").launch(4, 32, [A, A, 0], cluster=4)
 
 
@@ -435,17 +591,38 @@ A = Array(np.zeros((64, 64), np.float16), "A")
     ("options", "message"),
     [
         ({"box": (8, 512)}, "a box of 512 elements along a dimension; allowed: 1 to 256"),
-        ({"box": (8, 7)}, "a box of 14 bytes along the innermost dimension; allowed: multiples of 16"),
-        ({"box": (8, 64), "swizzle": 64}, "a box of 128 bytes along the innermost dimension is more than its swizzle"),
-        ({"box": (8, 64), "swizzle": 96}, "swizzle = 96 is not allowed; allowed: none, 0, 32, 64, 128"),
+        (
+            {"box": (8, 7)},
+            "a box of 14 bytes along the innermost dimension; allowed: multiples of 16",
+        ),
+        (
+            {"box": (8, 64), "swizzle": 64},
+            "a box of 128 bytes along the innermost dimension is more than its swizzle",
+        ),
+        (
+            {"box": (8, 64), "swizzle": 96},
+            "swizzle = 96 is not allowed; allowed: none, 0, 32, 64, 128",
+        ),
         ({"box": (8,)}, "a box of 1 dimensions for a tensor of 2"),
-        ({"box": (8, 8), "shape": (64, 60), "strides": (120,)}, "a stride of 120 bytes; allowed: multiples of 16"),
+        (
+            {"box": (8, 8), "shape": (64, 60), "strides": (120,)},
+            "a stride of 120 bytes; allowed: multiples of 16",
+        ),
         ({"box": (257, 8)}, "a box of 257 elements along a dimension; allowed: 1 to 256"),
-        ({"box": (8, 8), "offset": 2}, "its last element ends 8194 bytes behind its start; the array has 8192"),
-        ({"box": (8, 8), "shape": (65, 64)}, "its last element ends 8320 bytes behind its start; the array has 8192"),
+        (
+            {"box": (8, 8), "offset": 2},
+            "its last element ends 8194 bytes behind its start; the array has 8192",
+        ),
+        (
+            {"box": (8, 8), "shape": (65, 64)},
+            "its last element ends 8320 bytes behind its start; the array has 8192",
+        ),
         ({"box": (8, 8), "interleave": "16B"}, "interleave = '16B' is not allowed; allowed: none"),
         ({"box": (8, 8), "fill": "nan"}, "fill = 'nan' is not allowed; allowed: zeros"),
-        ({"box": (8, 8), "element_strides": (1, 2)}, r"element strides \(1, 2\) are not supported, only 1"),
+        (
+            {"box": (8, 8), "element_strides": (1, 2)},
+            r"element strides \(1, 2\) are not supported, only 1",
+        ),
         ({"box": (1,) * 6, "shape": (1,) * 6}, "6 dimensions; allowed: 1 to 5"),
     ],
 )
@@ -456,14 +633,19 @@ def test_maps_that_the_driver_refuses_are_refused(options, message):
 
 def test_a_map_of_a_misaligned_array_is_refused(kernel):
     taken = TensorMap(Array(np.zeros((64, 64), np.float16), "A", offset=8), (8, 64))
-    with pytest.raises(PtxsimError, match=r"tensor map of A: its address 0x[0-9a-f]* is not aligned to 16 bytes"):
+    with pytest.raises(
+        PtxsimError, match=r"tensor map of A: its address 0x[0-9a-f]* is not aligned to 16 bytes"
+    ):
         fetched(kernel, taken, (0, 0))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"place": 64}, "misaligned box at shared address 0x840, which tensor copies take at multiples of 128"),
+        (
+            {"place": 64},
+            "misaligned box at shared address 0x840, which tensor copies take at multiples of 128",
+        ),
         ({"entry": "box_1d"}, "1 coordinates, but the tensor map of A has 2 dimensions"),
     ],
 )
@@ -495,9 +677,15 @@ ASYNC = (
         (TWO_STORES.replace("AT", "16"), "may still read: no cp.async.bulk.wait_group.read"),
         ("cp.async.bulk.prefetch.tensor.2d.L2.global [%rd2, {%r3, %r3}];", None),
         ("cp.async.bulk.prefetch.L2.global [%rd3], 64;", None),
-        ("cp.async.bulk.prefetch.tensor.1d.L2.global [%rd2, {%r3}];", "1 coordinates, but the tensor map of A has 2"),
+        (
+            "cp.async.bulk.prefetch.tensor.1d.L2.global [%rd2, {%r3}];",
+            "1 coordinates, but the tensor map of A has 2",
+        ),
         ("cp.async.bulk.prefetch.tensor.2d.L2.global [%rd2, {%r3}];", "with 1 coordinates"),
-        ("cp.async.bulk.prefetch.tensor.2d.L2.global [%rd3, {%r3, %r3}];", "there is no tensor map at generic address"),
+        (
+            "cp.async.bulk.prefetch.tensor.2d.L2.global [%rd3, {%r3, %r3}];",
+            "there is no tensor map at generic address",
+        ),
         (
             "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
             " [%r1], [%rd2, {%r3, %r3}], [%r1];",
@@ -513,9 +701,15 @@ ASYNC = (
         ("mbarrier.init.b64 [%rd2], 1;", "an mbarrier that is not in shared memory"),
         (ASYNC.replace("KIND", "v2.f32").replace("DATA", "{0f3F800000, 0f3F800000}"), None),
         (ASYNC.replace("KIND", "b64").replace("DATA", "%rd2"), None),
-        (ASYNC.replace("KIND", "v4.b64").replace("DATA", "{%rd2, %rd2, %rd2, %rd2}"), "a store of 4 times 8 bytes"),
+        (
+            ASYNC.replace("KIND", "v4.b64").replace("DATA", "{%rd2, %rd2, %rd2, %rd2}"),
+            "a store of 4 times 8 bytes",
+        ),
         (ASYNC.replace("KIND", "b16").replace("DATA", "0"), "a store of 1 times 2 bytes"),
-        (ASYNC.replace("weak", "release").replace("KIND", "b32").replace("DATA", "%r3"), "a form other than .weak"),
+        (
+            ASYNC.replace("weak", "release").replace("KIND", "b32").replace("DATA", "%r3"),
+            "a form other than .weak",
+        ),
         ("mapa.u32 %r3, %r1, 1;", "mapa: rank 1, but the cluster has 1 block"),
         ("barrier.cluster.aligned;", "neither .arrive nor .wait"),
         ("barrier.cluster.wait;", "barrier.cluster.wait without an arrive before it"),
@@ -559,7 +753,10 @@ def test_what_nobody_wrote_may_be_sent_and_not_used(at, message):
         assert out.numpy() == 7
         totals = kernel.count(1, 32, [out])
         reason = totals.at_least()["smsp__inst_executed_op_shared_st.sum"]
-        assert "st.async is left out" in reason and totals.totals()["smsp__inst_executed_op_shared_st.sum"] == 0
+        assert (
+            "st.async is left out" in reason
+            and totals.totals()["smsp__inst_executed_op_shared_st.sum"] == 0
+        )
     else:
         with pytest.raises(PtxsimError, match=message):
             kernel.launch(1, 32, [out])
@@ -568,7 +765,9 @@ def test_what_nobody_wrote_may_be_sent_and_not_used(at, message):
 def test_a_box_that_is_larger_than_its_memory_is_found(kernel):
     out = Array(np.zeros(1024, np.uint8), "out")
     with pytest.raises(PtxsimError, match=r"out-of-bounds shared cp.async store of 2048 bytes"):
-        kernel("box_2d").launch(1, 64, [out, TensorMap(A, (16, 64)), 0, 0, 0, 1024, 2048, 0], shared_bytes=1024)
+        kernel("box_2d").launch(
+            1, 64, [out, TensorMap(A, (16, 64)), 0, 0, 0, 1024, 2048, 0], shared_bytes=1024
+        )
 
 
 # counters
@@ -582,9 +781,11 @@ def counted(kernel, **more):
 
 def test_sectors_of_boxes(kernel):
     found = counted(kernel)
-    assert found["l2_sectors_bulk_ld.sum"] == 500 * 32 * 4 // 32  # the last box lies inside but for its last rows
+    # the last box lies inside but for its last rows
+    assert found["l2_sectors_bulk_ld.sum"] == 500 * 32 * 4 // 32
     assert found["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 0
-    assert found["memory_l1_wavefronts_shared"] == 8 * 16 * 8  # the consumers' loads, none of the copies
+    # the consumers' loads, none of the copies
+    assert found["memory_l1_wavefronts_shared"] == 8 * 16 * 8
 
 
 def test_counters_of_clusters_are_predicted(kernel):
@@ -592,7 +793,9 @@ def test_counters_of_clusters_are_predicted(kernel):
     args = [Array(np.zeros(24 * 128, np.float32)), TensorMap(Array(values, "A"), (32, 32)), 5, 0]
     launch = 24, 160, args, 4 * 32 * 128
     predicted = ptxsim.predict(kernel("multicast"), *launch)
-    assert predicted.totals == kernel("multicast").count(*launch).totals() and predicted.sampled < 24
+    assert (
+        predicted.totals == kernel("multicast").count(*launch).totals() and predicted.sampled < 24
+    )
     assert predicted.totals["l2_sectors_bulk_ld.sum"] == 24 * 5 * 32 * 128 // 32
 
 
@@ -601,7 +804,21 @@ def test_counters_of_clusters_are_predicted(kernel):
 
 def ptxsim_run(*arguments: str) -> int:
     place = str(KERNELS / "tma.cu")
-    return main(["run", place, "--entry", "put", "--grid", "1", "--block", "128", "--shared", "2048", *arguments])
+    return main(
+        [
+            "run",
+            place,
+            "--entry",
+            "put",
+            "--grid",
+            "1",
+            "--block",
+            "128",
+            "--shared",
+            "2048",
+            *arguments,
+        ]
+    )
 
 
 def test_a_tensor_map_on_the_command_line(kernel, tmp_path, capsys):
@@ -623,7 +840,10 @@ def test_a_tensor_map_on_the_command_line(kernel, tmp_path, capsys):
         ("tma=zeros:u16:40x72", "expected tma=ARRAY:box=64x64, with an array"),
         ("tma=5:box=8x8", "expected tma=ARRAY:box=64x64, with an array"),
         ("tma=zeros:u16:40x72:box=8xa", "box=8xa: expected whole numbers, as in box=64x64"),
-        ("tma=zeros:u16:40x72:boxes=8x8", "'boxes' is not known of a tensor map; known: box, shape, strides, swizzle"),
+        (
+            "tma=zeros:u16:40x72:boxes=8x8",
+            "'boxes' is not known of a tensor map; known: box, shape, strides, swizzle",
+        ),
         (
             "tma=zeros:u16:40x72:box=8x72:swizzle=128",
             "144 bytes along the innermost dimension is more than its swizzle",
@@ -639,7 +859,9 @@ def made(kernel, columns=72, rows=40, at=(30, 24), fault=0):
     tensor = np.random.default_rng(9).integers(0, 2**16, (40, 72)).astype(np.uint16)
     out, space = Array(np.zeros(2048, np.uint8), "out"), Array(np.zeros(128, np.uint8), "map")
     y, x = at
-    kernel("made_map").launch(1, 32, [out, Array(tensor, "A"), space, rows, columns, x, y, fault], shared_bytes=2048)
+    kernel("made_map").launch(
+        1, 32, [out, Array(tensor, "A"), space, rows, columns, x, y, fault], shared_bytes=2048
+    )
     return out.numpy(), tensor
 
 
@@ -650,14 +872,20 @@ def test_a_map_that_the_device_makes(kernel, at):
 
 
 def test_faults_of_a_map_that_the_device_makes(kernel):
-    with pytest.raises(PtxsimError, match="tensor map of memory: a stride of 10 bytes; allowed: multiples of 16"):
+    with pytest.raises(
+        PtxsimError, match="tensor map of memory: a stride of 10 bytes; allowed: multiples of 16"
+    ):
         made(kernel, fault=1)
-    with pytest.raises(PtxsimError, match=r"out-of-bounds global cp\.async load of .* bytes past the end of A"):
+    with pytest.raises(
+        PtxsimError, match=r"out-of-bounds global cp\.async load of .* bytes past the end of A"
+    ):
         made(kernel, rows=44)
 
 
 def test_a_map_of_the_host_that_the_device_changes(kernel):
-    first, other = (np.random.default_rng(n).integers(0, 2**16, (16, 64)).astype(np.uint16) for n in (1, 2))
+    first, other = (
+        np.random.default_rng(n).integers(0, 2**16, (16, 64)).astype(np.uint16) for n in (1, 2)
+    )
     out, space = Array(np.zeros(2048, np.uint8), "out"), Array(np.zeros(128, np.uint8), "map")
     given = TensorMap(Array(first, "A"), (16, 64), swizzle=128)
     kernel("changed_map").launch(1, 32, [out, given, space, Array(other, "B")], shared_bytes=2048)

@@ -40,14 +40,18 @@ def test_warnings_of_nvcc_are_shown(written, capsys):
     except Exception as error:  # without a compiler
         pytest.skip(str(error))
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("ptxsim: nvcc: ") and '"unused" was declared but never referenced' in line
+    assert (
+        line.startswith("ptxsim: nvcc: ") and '"unused" was declared but never referenced' in line
+    )
     compile_ptx(written(WARNED.replace("int unused;", "")))
     assert not capsys.readouterr().err
 
 
 def test_warnings_of_ptxas_are_shown(tmp_path, capsys):
     source = tmp_path / "k.ptx"
-    source.write_text(".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() .minnctapersm 2 { ret; }\n")
+    source.write_text(
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() .minnctapersm 2 { ret; }\n"
+    )
     try:
         assemble(source, tmp_path / "k.cubin")
     except Exception as error:
@@ -63,11 +67,26 @@ def test_each_warning_is_one_line_and_is_said_once():
 
 @pytest.mark.parametrize(
     ("many", "n", "expected"),
-    [(4, 2, []), (4, 3, ["trap", "with -G:", "trap"]), (400, 3, ["trap", "with -G:", "out-of-bounds local", "trap"])],
+    [
+        (4, 2, []),
+        (4, 3, ["trap", "with -G:", "trap"]),
+        (400, 3, ["trap", "with -G:", "out-of-bounds local", "trap"]),
+    ],
 )
 def test_after_a_trap_the_same_runs_with_debug_code(written, capsys, many, n, expected):
     status = cli.main(
-        ["run", str(written(SOURCE % many)), "--grid", "1", "--block", "1", "--arg", "zeros:f32:4", "--arg", str(n)]
+        [
+            "run",
+            str(written(SOURCE % many)),
+            "--grid",
+            "1",
+            "--block",
+            "1",
+            "--arg",
+            "zeros:f32:4",
+            "--arg",
+            str(n),
+        ]
     )
     if "no nvcc" in (err := capsys.readouterr().err):
         pytest.skip(err)

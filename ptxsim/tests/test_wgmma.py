@@ -1,4 +1,6 @@
-"""wgmma: small GEMMs through every layout of the operands, what it refuses, and what hurts who uses it too early."""
+"""wgmma: small GEMMs through every layout of the operands, what it refuses, and what hurts who uses
+it too early.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,25 @@ import ptxsim
 BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 TYPES = {"__nv_bfloat16": BF16, "__half": np.float16, "float": np.float32, "unsigned char": E4M3}
 SWIZZLES = {0: "none", 1: "128 bytes", 2: "64 bytes", 3: "32 bytes"}
-EARLY, NO_FENCE, SCALED, OVERWRITTEN, NO_BARRIER, RESERVED, HALF, NO_COMMIT, DIFFERENT, NO_PROXY, STRIDE = range(1, 12)
+(
+    EARLY,
+    NO_FENCE,
+    SCALED,
+    OVERWRITTEN,
+    NO_BARRIER,
+    RESERVED,
+    HALF,
+    NO_COMMIT,
+    DIFFERENT,
+    NO_PROXY,
+    STRIDE,
+) = range(1, 12)
 
 
 def matrices(dtype, *shape: int, seed: int = 0) -> list[np.ndarray]:
-    """Two, of numbers whose sums of products are exact: what is rounded is in test_tensor_cores.py."""
+    """Two, of numbers whose sums of products are exact: what is rounded is in
+    test_tensor_cores.py.
+    """
     rng = np.random.default_rng(seed)
     return [(rng.integers(-8, 9, shape) / 4).astype(dtype) for _ in range(2)]
 
@@ -39,8 +55,13 @@ def gemm(compiled, name: str, a, b, **options) -> np.ndarray:
     return out.numpy()
 
 
-MAJORS = ["false, false", "true, false", "false, true", "true, true"]  # whether A and B lie by columns
-LAYOUTS = [*itertools.product(["__nv_bfloat16", "__half"], MAJORS), ("float", MAJORS[0]), ("unsigned char", MAJORS[0])]
+# whether A and B lie by columns
+MAJORS = ["false, false", "true, false", "false, true", "true, true"]
+LAYOUTS = [
+    *itertools.product(["__nv_bfloat16", "__half"], MAJORS),
+    ("float", MAJORS[0]),
+    ("unsigned char", MAJORS[0]),
+]
 
 
 @pytest.mark.parametrize("swizzle", SWIZZLES, ids=SWIZZLES.values())
@@ -66,9 +87,14 @@ def test_warpgroups_with_roles_and_loops_of_their_own(compiled, tiles):
 
 
 def test_counts_without_values(compiled):
-    """What its operands hold, by instruction; of all, 128 bytes are a wavefront that is no load's."""
+    """What its operands hold, by instruction; of all, 128 bytes are a wavefront that is no
+    load's.
+    """
     a, b = matrices(np.float16, 64, 64)
-    args = [ptxsim.Array(np.zeros((64, 64), np.float32)), *(ptxsim.Array(x.view(np.uint16)) for x in (a, b))]
+    args = [
+        ptxsim.Array(np.zeros((64, 64), np.float32)),
+        *(ptxsim.Array(x.view(np.uint16)) for x in (a, b)),
+    ]
     for entry, rows in (("gemm<__half, 1, false, false, 0>", 128), ("from_registers<0>", 64)):
         kernel, counters = compiled(entry), ptxsim.Counters()
         counts = kernel.count(3, 128, args).by_instruction()
@@ -76,12 +102,14 @@ def test_counts_without_values(compiled):
         assert [vars(s) for s in counts] == [vars(s) for s in counters.by_instruction()]
         found = [s for s in counts if s.operand_bytes]
         assert [s.instruction.opcode for s in found] == ["wgmma"] * 4
-        assert {(s.executed, s.operand_bytes, s.wavefronts) for s in found} == {(12, 3 * 32 * rows, 0)}
+        assert {(s.executed, s.operand_bytes, s.wavefronts) for s in found} == {
+            (12, 3 * 32 * rows, 0)
+        }
         others = sum(s.wavefronts for s in counts if s.space == "shared")
         assert counters.totals()["memory_l1_wavefronts_shared"] == others + 4 * 3 * 32 * rows // 128
 
 
-# ---- faults -----------------------------------------------------------------------------------------------------
+# ---- faults --------------------------------------------------------------------------------------
 
 USUAL = "gemm<__half, 1, false, false, {}>"
 REGISTERS = "from_registers<{}>"  # operand A
@@ -89,16 +117,40 @@ FAULTS = [
     (USUAL, EARLY, r"reads the result of the wgmma at wgmma\.cu:\d+.* before a wait_group for it"),
     (USUAL, NO_FENCE, r"wgmma\.mma_async without a wgmma\.fence before it"),
     (USUAL, SCALED, r"its accumulator is written at wgmma\.cu:\d+.*, after the last wgmma\.fence"),
-    (USUAL, OVERWRITTEN, r"writes what wgmma.* at wgmma\.cu:\d+.* may still read: no wgmma\.wait_group between"),
+    (
+        USUAL,
+        OVERWRITTEN,
+        r"writes what wgmma.* at wgmma\.cu:\d+.* may still read: no wgmma\.wait_group between",
+    ),
     (USUAL, NO_BARRIER, r"race: .* thread .* writes at wgmma\.cu:\d+"),
     (USUAL, RESERVED, r"matrix descriptor 0x\w+: bits 0x20000000000000 must be zero"),
-    (USUAL, STRIDE, r"parts of the matrix lie at one place: .* 8 rows take 1024, but its stride is 512 and"),
+    (
+        USUAL,
+        STRIDE,
+        r"parts of the matrix lie at one place: .* 8 rows take 1024, but its stride is 512 and",
+    ),
     (USUAL, HALF, r"wgmma\.mma_async.*: 64 of a warpgroup's 128 threads execute it"),
-    (USUAL, NO_COMMIT, r"reads the result .* before a wait_group for it; it is in no group yet \(commit_group\)"),
-    (USUAL, NO_PROXY, r"reads what thread .* by an ordinary store, without a fence\.proxy\.async between"),
+    (
+        USUAL,
+        NO_COMMIT,
+        r"reads the result .* before a wait_group for it; it is in no group yet \(commit_group\)",
+    ),
+    (
+        USUAL,
+        NO_PROXY,
+        r"reads what thread .* by an ordinary store, without a fence\.proxy\.async between",
+    ),
     (USUAL, DIFFERENT, r"wgmma: the threads of the warpgroup have different matrix descriptors"),
-    (REGISTERS, NO_FENCE, r"its operand A is written at wgmma\.cu:\d+.*, after the last wgmma\.fence"),
-    (REGISTERS, OVERWRITTEN, r"writes a register that the wgmma at wgmma\.cu:\d+.* uses before a wait_group"),
+    (
+        REGISTERS,
+        NO_FENCE,
+        r"its operand A is written at wgmma\.cu:\d+.*, after the last wgmma\.fence",
+    ),
+    (
+        REGISTERS,
+        OVERWRITTEN,
+        r"writes a register that the wgmma at wgmma\.cu:\d+.* uses before a wait_group",
+    ),
 ]
 
 
@@ -112,14 +164,24 @@ def test_a_fault_is_found(compiled, entry, fault, message):
 
 def test_a_stage_given_back_before_its_wgmma_is_over_is_found(compiled):
     a, b = matrices(BF16, 9, 64, 64)
-    args = [ptxsim.Array(np.zeros((2, 64, 64), np.float32)), *(ptxsim.Array(x.view(np.uint16)) for x in (a, b)), 3]
-    with pytest.raises(ptxsim.PtxsimError, match=r"writes what wgmma.* may still read: no wgmma\.wait_group between"):
+    args = [
+        ptxsim.Array(np.zeros((2, 64, 64), np.float32)),
+        *(ptxsim.Array(x.view(np.uint16)) for x in (a, b)),
+        3,
+    ]
+    with pytest.raises(
+        ptxsim.PtxsimError,
+        match=r"writes what wgmma.* may still read: no wgmma\.wait_group between",
+    ):
         compiled(f"roles<{OVERWRITTEN}>").launch(1, 384, args, shared_bytes=8 * 64 * 128)
 
 
 def test_without_checks_the_sums_are_there_at_once(compiled):
     a, b = matrices(np.float16, 64, 64)
-    assert (gemm(compiled, f"gemm<__half, 1, false, false, {NO_COMMIT}>", a, b, checks=False) == product(a, b)).all()
+    assert (
+        gemm(compiled, f"gemm<__half, 1, false, false, {NO_COMMIT}>", a, b, checks=False)
+        == product(a, b)
+    ).all()
 
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
@@ -171,10 +233,18 @@ st.global.u32 [%rd6+12], %d3; ret; }}"""
 @pytest.mark.parametrize("more", ["", ".satfinite"])
 @pytest.mark.parametrize(("a", "b"), [("s8", "s8"), ("u8", "u8"), ("s8", "u8")])
 def test_integers(a, b, more):
-    """64 x 32 by 8 x 32, without a swizzle: 8 rows of 16 bytes lie together; sums wrap, or stop at the ends."""
+    """64 x 32 by 8 x 32, without a swizzle: 8 rows of 16 bytes lie together; sums wrap, or stop at
+    the ends.
+    """
     rng, types = np.random.default_rng(5), {"s8": np.int8, "u8": np.uint8}
-    left, right = (rng.integers(-128, 128, (rows, 32)).astype(np.int8).view(types[t]) for rows, t in ((64, a), (8, b)))
-    laid = [x.view(np.uint8).reshape(-1, 8, 2, 16).transpose(0, 2, 1, 3).reshape(-1) for x in (left, right)]
+    left, right = (
+        rng.integers(-128, 128, (rows, 32)).astype(np.int8).view(types[t])
+        for rows, t in ((64, a), (8, b))
+    )
+    laid = [
+        x.view(np.uint8).reshape(-1, 8, 2, 16).transpose(0, 2, 1, 3).reshape(-1)
+        for x in (left, right)
+    ]
     out, start = ptxsim.Array(np.zeros((128, 4), np.int32)), 2**31 - 1
     text = HEADER + BYTES.format(a=a, b=b, more=more)
     ptxsim.load(text).launch(1, 128, [out, ptxsim.Array(np.concatenate(laid)), start])
@@ -188,7 +258,8 @@ def test_integers(a, b, more):
 
 def test_operands_beyond_shared_memory_and_unwritten_ones_are_found():
     line = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {D4}, %rd1, %rd1, 1, 1, 1, 0, 0;"
-    more = "mov.u64 %rd2, 0x0000004000000010; or.b64 %rd1, %rd1, %rd2;"  # 1024 bytes from 8 rows to the next
+    # 1024 bytes from 8 rows to the next
+    more = "mov.u64 %rd2, 0x0000004000000010; or.b64 %rd1, %rd1, %rd2;"
     for size, message in (
         (1024, "out-of-bounds wgmma read of 16 bytes"),
         (8192, "read of shared memory that nobody wrote"),
@@ -201,18 +272,25 @@ def test_a_copy_of_what_is_written_after_the_fence_is_found():
     """As of its source; a copy alone is the compiler's affair."""
     line = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {D4}, {{%r3, %r3, %r3, %r3}}, %rd1, 1, 1, 1, 0;"
     init = "mov.u32 %r4, %tid.x; shl.b32 %r4, %r4, 3; mov.u32 %r2, tile; add.u32 %r4, %r4, %r2; mov.b64 %rd3, 0; "
-    init += "st.shared.u64 [%r4], %rd3; fence.proxy.async.shared::cta; bar.sync 0; add.u32 %r2, %r1, 1;"
+    init += (
+        "st.shared.u64 [%r4], %rd3; fence.proxy.async.shared::cta; bar.sync 0; add.u32 %r2, %r1, 1;"
+    )
     copied = LINES.format(line="mov.u32 %r3, %r2; " + line, size=1024, more=init)
     ptxsim.load(HEADER + copied).launch(1, 128, [])
-    written = LINES.format(line="add.u32 %r2, %r1, 2; mov.u32 %r3, %r2; " + line, size=1024, more=init)
+    written = LINES.format(
+        line="add.u32 %r2, %r1, 2; mov.u32 %r3, %r2; " + line, size=1024, more=init
+    )
     with pytest.raises(
-        ptxsim.PtxsimError, match=r"its operand A is written at PTX line \d+, after the last wgmma\.fence"
+        ptxsim.PtxsimError,
+        match=r"its operand A is written at PTX line \d+, after the last wgmma\.fence",
     ):
         ptxsim.load(HEADER + written).launch(1, 128, [])
 
 
 def test_two_groups_of_roles_in_part_of_a_warpgroup_are_reported():
-    lines = LINES.format(line="mov.u32 %r2, %tid.x; setp.lt.u32 %p, %r2, 40; @%p bra AFTER;", size=1024, more="")
+    lines = LINES.format(
+        line="mov.u32 %r2, %tid.x; setp.lt.u32 %p, %r2, 40; @%p bra AFTER;", size=1024, more=""
+    )
     message = r"wgmma\.commit_group.*: not all threads of the warpgroup are here: thread \(0, 0, 0\) is missing"
     with pytest.raises(ptxsim.PtxsimError, match=message):
         ptxsim.load(HEADER + lines.replace("ret;", "AFTER: bar.sync 0; ret;")).launch(1, 128, [])

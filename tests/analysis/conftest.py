@@ -1,4 +1,6 @@
-"""The archives, loaded once, and what the commands of the pipeline make of them: tables, figures, documents, page."""
+"""The archives, loaded once, and what the commands of the pipeline make of them: tables, figures,
+documents, page.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,32 @@ from analysis import draw
 from analysis.results import Results
 from contracts import registry
 
-OF_EXPERIMENTS = ["ladder:sgemm_ladder", "ladder:hopper_ladder", "counters:sgemm_ladder", "sizes:hopper_sizes"]
+OF_EXPERIMENTS = [
+    "ladder:sgemm_ladder",
+    "ladder:hopper_ladder",
+    "counters:sgemm_ladder",
+    "sizes:hopper_sizes",
+]
 FIGURES = [*OF_EXPERIMENTS, "overview:light", "overview:dark"]
 FIGURES += [name for name in draw.FIGURES if name not in ("ladder", "counters", "overview")]
 DOCUMENTS = ("paper/paper.typ", "paper/supplement.typ")
-CLAIM = {"worklog": "boehm_sgemm", "id": "planted", "line": "312", "kind": "mechanism", "words": "51 M < 292 M"}
+CLAIM = {
+    "worklog": "boehm_sgemm",
+    "id": "planted",
+    "line": "312",
+    "kind": "mechanism",
+    "words": "51 M < 292 M",
+}
 CLAIM |= {"quote": "bank conflicts <b>vanish</b>", "claim": "A planted claim."}
-CLAIMS = [CLAIM | {"gpu": "h100", "verdict": "holds"}, CLAIM | {"gpu": "h200", "verdict": "within noise"}]
-PICTURE = {"title": "Rows", "text": "One bank.", "accesses": [{"variant": "sgemm_blocktile_2d_padded", "line": 7}]}
+CLAIMS = [
+    CLAIM | {"gpu": "h100", "verdict": "holds"},
+    CLAIM | {"gpu": "h200", "verdict": "within noise"},
+]
+PICTURE = {
+    "title": "Rows",
+    "text": "One bank.",
+    "accesses": [{"variant": "sgemm_blocktile_2d_padded", "line": 7}],
+}
 SVG = '<?xml version="1.0"?>\n<svg viewBox="0 0 90 20"><text y="15" fill="currentColor">bank 0</text></svg>'
 
 
@@ -43,7 +63,9 @@ def h200(variants_csv: Path) -> Results:
 
 @pytest.fixture(scope="session")
 def changed() -> Callable[..., Results]:
-    """A function: results and, by table, what changes a copy of its rows, to results with the changed tables."""
+    """A function: results and, by table, what changes a copy of its rows, to results with the
+    changed tables.
+    """
 
     def of(results: Results, **changes: Callable[[pd.DataFrame], pd.DataFrame]) -> Results:
         found = copy.copy(results)
@@ -82,7 +104,9 @@ def rehearsed(h100: Results, changed: Callable[..., Results]) -> Results:
 
 @pytest.fixture(scope="session")
 def shaped(h100: Results, changed: Callable[..., Results]) -> Results:
-    """The H100's archive; its shapes are four of language models and three random ones, with planted fractions."""
+    """The H100's archive; its shapes are four of language models and three random ones, with
+    planted fractions.
+    """
     planted = [  # experiment, variant, m, n, k, fraction of cuBLAS
         ("llm_shapes", "hgemm_best_bf16", 1, 8192, 8192, 0.8),
         ("llm_shapes", "hgemm_best_bf16", 1, 2112, 7168, 1.25),
@@ -97,7 +121,11 @@ def shaped(h100: Results, changed: Callable[..., Results]) -> Results:
         rows = rows[~rows["experiment"].isin([one[0] for one in planted])]
         made = []
         for experiment, variant, m, n, k, fraction in planted:
-            one = rows[(rows["variant"] == variant) & (rows["clock_policy"] == "boost") & (rows["data"] == "uniform")]
+            one = rows[
+                (rows["variant"] == variant)
+                & (rows["clock_policy"] == "boost")
+                & (rows["data"] == "uniform")
+            ]
             given = {"experiment": experiment, "m": m, "n": n, "k": k, "sm_clock_mhz": 1500.0}
             ends = dict.fromkeys(("fraction", "fraction_low", "fraction_high"), fraction)
             time_us = 100.0 if m < 4096 else 1000.0
@@ -129,11 +157,21 @@ def made(once: Callable[..., Path], variants_csv: Path, analytic: Path) -> Path:
         tables, figures = folder / "tables", folder / "figures"
         ran("analysis.tabulate", "--results", "data/h100", *common, "--out", tables)
         ran("analysis.findings", *common, "--out", tables / "findings.json")
-        ran("analysis.claims", *common, "--analytic", analytic, "--check", "--out", tables / "claims.csv")
+        ran(
+            "analysis.claims",
+            *common,
+            "--analytic",
+            analytic,
+            "--check",
+            "--out",
+            tables / "claims.csv",
+        )
         ran("analysis.draw", "--results", "data/h100", *common[:2], "--out", figures, *FIGURES)
         (figures / "banks_padded_rows.json").write_text(json.dumps(PICTURE))
         (figures / "banks_padded_rows.svg").write_text(SVG)
-        ran("analysis.render", *DOCUMENTS, "--tables", tables, "--figures", figures, "--out", folder)
+        ran(
+            "analysis.render", *DOCUMENTS, "--tables", tables, "--figures", figures, "--out", folder
+        )
         planted = Path(shutil.copytree(tables, folder / "planted"))
         with (planted / "claims.csv").open("a", newline="") as file:
             csv.DictWriter(file, registry.columns("claims_table")).writerows(CLAIMS)
@@ -148,12 +186,21 @@ def chromium() -> Iterator[Any]:
     """A headless Chromium, driven by Selenium."""
     webdriver = pytest.importorskip("selenium.webdriver")
     driver = shutil.which("chromedriver")
-    program = next((path for name in ("chromium", "google-chrome", "chrome") if (path := shutil.which(name))), None)
+    program = next(
+        (path for name in ("chromium", "google-chrome", "chrome") if (path := shutil.which(name))),
+        None,
+    )
     if driver is None or program is None:
         pytest.skip("needs Chromium and its driver: no chromium or no chromedriver on PATH")
     options = webdriver.ChromeOptions()
     options.binary_location = program
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+    ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))

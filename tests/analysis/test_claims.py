@@ -1,4 +1,6 @@
-"""The worklogs' claims: this project's files, their verdicts on the archives, and what a wrong file says."""
+"""The worklogs' claims: this project's files, their verdicts on the archives, and what a wrong file
+says.
+"""
 
 from __future__ import annotations
 
@@ -20,34 +22,59 @@ from analysis.tables.published import published_table
 from contracts import UserError, load_yaml, read_rows, worklogs, write_rows
 
 PAPER = ROOT / worklogs.FOLDER
-GOOD = {"id": "one", "line": 30, "quote": "a b", "claim": "C.", "test": 'published("naive-gflops") > 0'}
+GOOD = {
+    "id": "one",
+    "line": 30,
+    "quote": "a b",
+    "claim": "C.",
+    "test": 'published("naive-gflops") > 0',
+}
 GOOD |= {"about": "speed"}
 
 
 def test_a_claim_has_one_verdict_where_no_gpu_takes_part_and_else_one_for_each(made: Path) -> None:
-    rows = read_rows(made / "tables" / "claims.csv", "claims_table")  # `--check` compared them with verdicts.csv
+    # `--check` compared them with verdicts.csv
+    rows = read_rows(made / "tables" / "claims.csv", "claims_table")
     assert len({(row["worklog"], row["id"]) for row in rows}) <= 150
     gpus: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         gpus.setdefault((row["worklog"], row["id"]), []).append(row["gpu"])
-        assert not row["slip"] or (row["kind"], row["verdict"]) == ("anywhere", "does not hold"), row["id"]
+        assert not row["slip"] or (row["kind"], row["verdict"]) == ("anywhere", "does not hold"), (
+            row["id"]
+        )
         measured = row["gpu"] != "h200" and row["verdict"] != "not measured"
         assert not (measured and "not measured" in (row["remark"] or "")), row["id"]
     kinds = {(row["worklog"], row["id"]): row["kind"] for row in rows}
-    assert all(gpus[key] == (["h100", "h200"] if kind == "mechanism" else ["any"]) for key, kind in kinds.items())
-    assert kinds["boehm_sgemm", "least-traffic"] == kinds["boehm_sgemm", "smem-tile-mix"] == "anywhere"
-    assert kinds["boehm_sgemm", "vectorized-gain"] == kinds["sgemm_cu", "texld-alignment"] == "mechanism"
+    assert all(
+        gpus[key] == (["h100", "h200"] if kind == "mechanism" else ["any"])
+        for key, kind in kinds.items()
+    )
+    assert (
+        kinds["boehm_sgemm", "least-traffic"] == kinds["boehm_sgemm", "smem-tile-mix"] == "anywhere"
+    )
+    assert (
+        kinds["boehm_sgemm", "vectorized-gain"]
+        == kinds["sgemm_cu", "texld-alignment"]
+        == "mechanism"
+    )
 
 
 def test_quotations_stand_on_their_lines() -> None:
     folder = os.environ.get("GEMM_LADDER_SOURCES")
     if not folder:
-        pytest.skip("the texts are not part of the repository: GEMM_LADDER_SOURCES=FOLDER names where they are")
-    texts = {hashlib.sha256(path.read_bytes()).hexdigest(): path.read_text() for path in Path(folder).iterdir()}
+        pytest.skip(
+            "the texts are not part of the repository: GEMM_LADDER_SOURCES=FOLDER names where they are"
+        )
+    texts = {
+        hashlib.sha256(path.read_bytes()).hexdigest(): path.read_text()
+        for path in Path(folder).iterdir()
+    }
     for name, source in worklogs.sources(PAPER).items():
         lines = texts[source["sha256"]].split("\n")
         entries = load_yaml(PAPER / name / "claims.yaml")
-        assert [entry["id"] for entry in entries if entry["quote"] not in lines[entry["line"] - 1]] == []
+        assert [
+            entry["id"] for entry in entries if entry["quote"] not in lines[entry["line"] - 1]
+        ] == []
 
 
 def test_published_numbers_stand_beside_ours_in_their_unit(h100: Results) -> None:
@@ -57,11 +84,14 @@ def test_published_numbers_stand_beside_ours_in_their_unit(h100: Results) -> Non
     naive = rows.loc["boehm_sgemm", "naive-gflops"]
     assert naive["unit"] == "GFLOP/s" and 400 < naive["ours"] < 600
     fraction = rows.loc["wingedge_sgemm", "dbf-time-fraction"]
-    assert fraction["value"] == pytest.approx(100 * 14.523163 / 14.193397) and 93 < fraction["ours"] < 96
+    assert (
+        fraction["value"] == pytest.approx(100 * 14.523163 / 14.193397)
+        and 93 < fraction["ours"] < 96
+    )
     assert rows.loc["sgemm_cu", "lead-low"]["ours"] == pytest.approx(fraction["ours"] - 100, abs=2)
 
 
-# ---- hand-made claims ----------------------------------------------------------------------------------------------
+# ---- hand-made claims ----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -107,29 +137,57 @@ def test_a_wrong_entry_is_one_line(judged: Callable[..., pd.DataFrame], tmp_path
 
 
 def test_undecided_is_within_noise_on_either_side(judged: Callable[..., pd.DataFrame]) -> None:
-    tests = ("fraction(cublas_fp32) > 1", "fraction(cublas_fp32) < 1", "fraction(cublas_fp32, n=1) > 1")
+    tests = (
+        "fraction(cublas_fp32) > 1",
+        "fraction(cublas_fp32) < 1",
+        "fraction(cublas_fp32, n=1) > 1",
+    )
     found = judged(*(GOOD | {"id": f"t{place}", "test": test} for place, test in enumerate(tests)))
     assert found["verdict"].to_list() == ["within noise", "within noise", "not measured"]
 
 
-def test_a_changed_verdict_or_test_is_reported(judged: Callable[..., pd.DataFrame], tmp_path: Path) -> None:
+def test_a_changed_verdict_or_test_is_reported(
+    judged: Callable[..., pd.DataFrame], tmp_path: Path
+) -> None:
     record = tmp_path / "verdicts.csv"
     now = claims.records(judged(GOOD), "h100")
     assert [(row["verdict"], row["ours"]) for row in now] == [("holds", "300")]
     write_rows(record, "verdicts", now)
     assert claims.changes(now, record) == []
-    write_rows(record, "verdicts", [now[0] | {"verdict": "does not hold"}, now[0] | {"id": "boehm_sgemm/gone"}])
+    write_rows(
+        record,
+        "verdicts",
+        [now[0] | {"verdict": "does not hold"}, now[0] | {"id": "boehm_sgemm/gone"}],
+    )
     verdict, gone = claims.changes(now, record)
-    assert "boehm_sgemm/one: does not hold -> holds" in verdict and "gone: recorded, and no longer a claim" in gone
+    assert (
+        "boehm_sgemm/one: does not hold -> holds" in verdict
+        and "gone: recorded, and no longer a claim" in gone
+    )
     for change in ({"test": 'published("naive-gflops") > 1'}, {"quote": "b c"}):
         now = claims.records(judged(GOOD | change), "h100")
         assert "the claim is new or its test changed" in claims.changes(now, record)[0]
 
 
-def test_the_command_lists_some_and_refuses_an_unknown_one(variants_csv: Path, analytic: Path) -> None:
-    given = ["--archives", "data/h100", "--catalogue", variants_csv, "--analytic", analytic, "--only"]
-    done = run_module("analysis.claims", *given, "sgemm_cu/texld-faster", "boehm_sgemm/least-traffic")
+def test_the_command_lists_some_and_refuses_an_unknown_one(
+    variants_csv: Path, analytic: Path
+) -> None:
+    given = [
+        "--archives",
+        "data/h100",
+        "--catalogue",
+        variants_csv,
+        "--analytic",
+        analytic,
+        "--only",
+    ]
+    done = run_module(
+        "analysis.claims", *given, "sgemm_cu/texld-faster", "boehm_sgemm/least-traffic"
+    )
     assert done.returncode == 0, done.stderr
-    assert "holds         h100  texld-faster: line 470: " in done.stdout and "does not hold any   least" in done.stdout
+    assert (
+        "holds         h100  texld-faster: line 470: " in done.stdout
+        and "does not hold any   least" in done.stdout
+    )
     done = run_module("analysis.claims", *given, "sgemm_cu/texld")
     assert done.returncode == 2 and "unknown claim 'sgemm_cu/texld'" in done.stderr

@@ -1,4 +1,6 @@
-"""The paper and its supplement, rendered from the archive: length, print size, findings, and what is said of gaps."""
+"""The paper and its supplement, rendered from the archive: length, print size, findings, and what
+is said of gaps.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def render(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
 
 def text_of(path: Path) -> str:
     """The text of a PDF without white space and hyphens, which may be those of line ends."""
-    return re.sub(r"[\s\u00ad-]", "", "".join(page.extract_text() for page in PdfReader(path).pages))
+    return re.sub(
+        r"[\s\u00ad-]", "", "".join(page.extract_text() for page in PdfReader(path).pages)
+    )
 
 
 @pytest.fixture
@@ -37,7 +41,9 @@ def copied(made: Path, tmp_path: Path) -> Path:
 
 
 def test_each_finding_is_stated_once_and_has_text_for_each_case(made: Path, copied: Path) -> None:
-    """No finding's text fails, or reads as if it held, where it does not hold, is within noise, or was not measured."""
+    """No finding's text fails, or reads as if it held, where it does not hold, is within noise, or
+    was not measured.
+    """
     path = copied / "tables" / "findings.json"
     found, text = json.loads(path.read_text()), text_of(made / "paper.pdf")
     for finding in found:
@@ -70,7 +76,9 @@ def test_tables_without_rows_lead_to_sentences(copied: Path) -> None:
     assert "Theseresultshavenocounters" in text_of(copied / "supplement.pdf")
 
 
-def test_the_same_tables_and_figures_give_the_same_bytes_and_a_missing_one_is_named(made: Path, copied: Path) -> None:
+def test_the_same_tables_and_figures_give_the_same_bytes_and_a_missing_one_is_named(
+    made: Path, copied: Path
+) -> None:
     assert render(copied, "paper").returncode == 0
     assert (copied / "paper.pdf").read_bytes() == (made / "paper.pdf").read_bytes()
     lacking: dict[str, Callable[[], object]] = {

@@ -7,7 +7,18 @@ import random
 
 import pytest
 
-from analysis.estimates import Estimate, Missing, Truth, all_of, any_of, greatest, least, mean, not_, number
+from analysis.estimates import (
+    Estimate,
+    Missing,
+    Truth,
+    all_of,
+    any_of,
+    greatest,
+    least,
+    mean,
+    not_,
+    number,
+)
 from contracts import UserError
 
 A, B = Estimate(2.0, 1.5, 3.0), Estimate(-1.0, -2.0, 4.0)
@@ -16,7 +27,13 @@ YES, NO, OPEN = Truth(True, "yes"), Truth(False, "no"), Truth(None, "open")
 
 def test_an_interval_holds_every_result_of_values_inside_the_operands() -> None:
     draw = random.Random(1).uniform
-    for operation in (operator.add, operator.sub, operator.mul, lambda x, y: y / x, lambda x, y: abs(y) - x):
+    for operation in (
+        operator.add,
+        operator.sub,
+        operator.mul,
+        lambda x, y: y / x,
+        lambda x, y: abs(y) - x,
+    ):
         found = operation(A, B)
         drawn = [operation(draw(A.low, A.high), draw(B.low, B.high)) for _ in range(500)]
         assert found.low - 1e-12 <= min(drawn) and max(drawn) <= found.high + 1e-12
@@ -60,11 +77,20 @@ def test_what_is_undecided_stays_so_unless_another_part_decides() -> None:
 
 
 def test_least_greatest_and_mean_have_intervals_of_their_own() -> None:
-    assert least([A, B]) == Estimate(-1.0, -2.0, 3.0) and greatest([A, B]) == Estimate(2.0, 1.5, 4.0)
+    assert least([A, B]) == Estimate(-1.0, -2.0, 3.0) and greatest([A, B]) == Estimate(
+        2.0, 1.5, 4.0
+    )
     found = mean([Estimate(1.0, 0.9, 1.1)] * 100)  # independent rows: half-widths add as squares
     assert (found.low, found.high) == pytest.approx((0.99, 1.01))
 
 
 def test_numbers_have_three_digits() -> None:
-    texts = {0.9999: "1.00", 0.49812: "0.498", 9.306: "9.31", 1234.5: "1234", 4096.0: "4096", 1.2e-5: "1.2e-05"}
+    texts = {
+        0.9999: "1.00",
+        0.49812: "0.498",
+        9.306: "9.31",
+        1234.5: "1234",
+        4096.0: "4096",
+        1.2e-5: "1.2e-05",
+    }
     assert {value: number(value) for value in texts} == texts

@@ -1,4 +1,6 @@
-"""Every figure draws from the archive, and shows what its tables say: labels, lengths of bars, and text in the SVG."""
+"""Every figure draws from the archive, and shows what its tables say: labels, lengths of bars, and
+text in the SVG.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +54,19 @@ def test_each_figure_has_its_words_as_text_a_title_and_readable_print(made: Path
     space = "{http://www.w3.org/2000/svg}"
     for name in drawn:
         root = ET.parse(made / "figures" / f"{name}.svg").getroot()
-        assert root.get("role") == "img" and root.findtext(f"{space}title") and root.findtext(f"{space}desc"), name
+        assert (
+            root.get("role") == "img"
+            and root.findtext(f"{space}title")
+            and root.findtext(f"{space}desc")
+        ), name
         texts = [" ".join("".join(one.itertext()).split()) for one in root.iter(f"{space}text")]
-        assert [word for word in WORDS.get(name, ()) if not any(word in text for text in texts)] == [], (name, texts)
-        points = [float(size) for size in re.findall(r"font-size: ([\d.]+)px", ET.tostring(root, encoding="unicode"))]
+        assert [
+            word for word in WORDS.get(name, ()) if not any(word in text for text in texts)
+        ] == [], (name, texts)
+        points = [
+            float(size)
+            for size in re.findall(r"font-size: ([\d.]+)px", ET.tostring(root, encoding="unicode"))
+        ]
         assert points and min(points) >= 7, name
         assert (made / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
         assert not any("nothing to show" in text for text in texts), name
@@ -83,13 +94,19 @@ def test_rungs_are_grouped_by_worklog_in_the_order_of_the_catalogue(h100: Result
     assert len({*places.values(), *headings.values()}) == len(places) + len(headings)
 
 
-def test_stalls_add_up_to_the_cycles_per_instruction_and_intensity_is_of_dram_bytes(h100: Results) -> None:
+def test_stalls_add_up_to_the_cycles_per_instruction_and_intensity_is_of_dram_bytes(
+    h100: Results,
+) -> None:
     rows = stalls.counted(h100, "sgemm_ladder")
     total = stalls.parts(rows).sum(axis=1)
-    assert total.to_numpy() == pytest.approx(rows["cycles_per_instruction"].astype(float).to_numpy(), rel=0.02)
+    assert total.to_numpy() == pytest.approx(
+        rows["cycles_per_instruction"].astype(float).to_numpy(), rel=0.02
+    )
     rows = roofline.points(h100)
     steps_of = roofline.ladders_of(rows, h100.variants)["boehm_sgemm", "fp32"]
-    assert ("sgemm_naive", "sgemm_coalesced") in {(step["over"], step["variant"]) for step in steps_of}
+    assert ("sgemm_naive", "sgemm_coalesced") in {
+        (step["over"], step["variant"]) for step in steps_of
+    }
     row = rows.set_index("variant").loc["sgemm_naive"]
     assert row["intensity"] == pytest.approx(2 * 4096**3 / row["dram_bytes"])
 
@@ -101,14 +118,20 @@ def test_error_bars_of_sizes_are_the_range_of_five_processes_alone(h100: Results
     assert bars == (rows["processes"] >= 5).sum() > 0
 
 
-def test_shapes_have_the_geometric_mean_over_layers_and_a_mark_for_each_random_problem(shaped: Results) -> None:
+def test_shapes_have_the_geometric_mean_over_layers_and_a_mark_for_each_random_problem(
+    shaped: Results,
+) -> None:
     models, random = shapes.draw(shaped).axes
     means = {str(line.get_label()): line.get_xydata().tolist() for line in models.lines[:2]}  # type: ignore[union-attr]
     (ours, of_ours), (triton, of_triton) = means.items()
-    assert ours.endswith("B row-major") and of_ours == [pytest.approx([1, 100]), pytest.approx([4096, 96])]
+    assert ours.endswith("B row-major") and of_ours == [
+        pytest.approx([1, 100]),
+        pytest.approx([4096, 96]),
+    ]
     assert triton.startswith("Triton") and of_triton == [pytest.approx([4096, 70])]
     marks = [one.get_offsets().tolist() for one in random.collections]  # type: ignore[union-attr]
-    assert marks == [[pytest.approx([90, 90])], [pytest.approx([110, 110])]]  # no square; over cuBLAS's time
+    # no square; over cuBLAS's time
+    assert marks == [[pytest.approx([90, 90])], [pytest.approx([110, 110])]]
     (alone,) = shapes.draw(shaped, "llm_shapes").axes
     assert len(alone.lines) == 2  # without Triton's experiment; with the line at 100%
 
@@ -143,7 +166,14 @@ def own(h100: Results, variants_csv: Path, tmp_path_factory: pytest.TempPathFact
     """The folder of one experiment that was just measured, without resources.csv."""
     folder = tmp_path_factory.mktemp("results") / "h100" / "only" / "sgemm_ladder"
     folder.mkdir(parents=True)
-    for name in ("machine.json", "provenance.json", "samples.parquet", "windows.csv", "checks.csv", "counters.csv"):
+    for name in (
+        "machine.json",
+        "provenance.json",
+        "samples.parquet",
+        "windows.csv",
+        "checks.csv",
+        "counters.csv",
+    ):
         (folder / name).symlink_to(h100.folder / name)
     return folder
 
@@ -152,7 +182,10 @@ def own(h100: Results, variants_csv: Path, tmp_path_factory: pytest.TempPathFact
 def test_a_measured_experiment_of_which_nothing_counts_is_an_error(
     figure: str, own: Path, variants_csv: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match=r"nothing to show.*\d+ kernels, no code hash: resources.csv is missing: naive"):
+    with pytest.raises(
+        UserError,
+        match=r"nothing to show.*\d+ kernels, no code hash: resources.csv is missing: naive",
+    ):
         draw.draw(Results(own, variants_csv), [f"{figure}:sgemm_ladder"], tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -165,7 +198,9 @@ def test_an_experiment_that_its_own_folder_lacks_is_an_error_but_not_where_count
     alone._read["windows"] = h100.raw("windows").query("experiment != 'sgemm_ladder'")
     alone.folder = own
     for name in ("ladder", "counters"):
-        with pytest.raises(UserError, match=r"nothing to show\. (It was not measured|Nothing was profiled)\."):
+        with pytest.raises(
+            UserError, match=r"nothing to show\. (It was not measured|Nothing was profiled)\."
+        ):
             draw.draw(alone, [f"{name}:sgemm_ladder"], tmp_path)
     alone.__dict__["provenance"] = h100.provenance | {"left_out": {"profile": "no permission"}}
     draw.draw(alone, ["counters:sgemm_ladder"], tmp_path)
@@ -173,11 +208,19 @@ def test_an_experiment_that_its_own_folder_lacks_is_an_error_but_not_where_count
 
 
 def test_an_archive_that_lacks_an_experiment_or_is_older_than_its_kernels_says_so(
-    h100: Results, h200: Results, changed: Callable[..., Results], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    h100: Results,
+    h200: Results,
+    changed: Callable[..., Results],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     older = changed(h100, windows=lambda rows: rows.assign(code_hash="0" * 16))
     for results, said in ((h200, "It was not measured."), (older, f"kernels, {CHANGED}: naive, ")):
-        draw.draw(results, ["ladder:sgemm_ladder" if results is older else "ladder:hopper_level"], tmp_path)
+        draw.draw(
+            results,
+            ["ladder:sgemm_ladder" if results is older else "ladder:hopper_level"],
+            tmp_path,
+        )
         (line,) = capsys.readouterr().err.splitlines()
         assert "nothing to show" in line and said in line
     assert len(list(tmp_path.glob("*.svg"))) == 2
@@ -187,10 +230,14 @@ def test_a_rehearsal_s_figures_say_so_at_the_top_once(rehearsed: Results, tmp_pa
     draw.draw(rehearsed, ["ladder:sgemm_ladder", "gpus", "tiles"], tmp_path)
     for name in ("ladder_sgemm_ladder", "gpus", "tiles"):
         root = ET.parse(tmp_path / f"{name}.svg").getroot()
-        assert [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")].count(REHEARSAL) == 1
+        assert [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")].count(
+            REHEARSAL
+        ) == 1
         assert REHEARSAL in str(root.findtext("{http://www.w3.org/2000/svg}desc"))
 
 
-def test_a_figure_without_measurements_says_so(h100: Results, changed: Callable[..., Results]) -> None:
+def test_a_figure_without_measurements_says_so(
+    h100: Results, changed: Callable[..., Results]
+) -> None:
     figure = error.draw(changed(h100, error_over_k=lambda rows: rows.iloc[:0]))
     assert any("nothing to show" in text.get_text() for text in figure.findobj(Text))

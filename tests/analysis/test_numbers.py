@@ -27,12 +27,23 @@ def numbers(h100: Results) -> Numbers:
 
 def test_quantities_are_those_of_the_recorded_tables(numbers: Numbers, h100: Results) -> None:
     built = {row["variant"]: row for row in read_rows(h100.path("resources"), "resources")}
-    assert numbers.value("sgemm_warptile", "registers").value == built["sgemm_warptile"]["registers"]
-    rows = [row for row in read_rows(h100.path("counters"), "counters") if row["variant"] == "sgemm_warptile"]
-    (counted,) = [row["value"] for row in rows if row["n"] == 4096 and row["metric"] == "sm__inst_executed.sum"]
+    assert (
+        numbers.value("sgemm_warptile", "registers").value == built["sgemm_warptile"]["registers"]
+    )
+    rows = [
+        row
+        for row in read_rows(h100.path("counters"), "counters")
+        if row["variant"] == "sgemm_warptile"
+    ]
+    (counted,) = [
+        row["value"]
+        for row in rows
+        if row["n"] == 4096 and row["metric"] == "sm__inst_executed.sum"
+    ]
     assert numbers.evaluate("instructions(sgemm_warptile)") == Estimate.of(counted)
     fraction = numbers.value("cublas_fp32", "fraction", n=8192)
-    assert isinstance(fraction, Estimate) and fraction.low <= 1 <= fraction.high  # it is its own baseline
+    # it is its own baseline
+    assert isinstance(fraction, Estimate) and fraction.low <= 1 <= fraction.high
     assert numbers.evaluate('cell("machine", "sm_count")') == Estimate.of(h100.machine["sm_count"])
 
 
@@ -40,11 +51,17 @@ def test_a_speedup_is_of_fractions_and_a_crossover_begins_after_the_last_size_th
     h100: Results, changed: Callable[..., Results]
 ) -> None:
     def planted(rows):  # type: ignore[no-untyped-def]
-        pair = rows[rows["variant"].isin(["sgemm_warptile", "cublas_fp32"]) & (rows["data"] == "uniform")]
-        pair = pair[(pair["m"] == pair["n"]) & (pair["n"] == pair["k"])].drop_duplicates(["variant", "n"])
+        pair = rows[
+            rows["variant"].isin(["sgemm_warptile", "cublas_fp32"]) & (rows["data"] == "uniform")
+        ]
+        pair = pair[(pair["m"] == pair["n"]) & (pair["n"] == pair["k"])].drop_duplicates(
+            ["variant", "n"]
+        )
         ours = pair["variant"] == "sgemm_warptile"
         sizes = sorted(set(pair.loc[ours, "n"]) & set(pair.loc[~ours, "n"]))[:4]
-        pair = pair[pair["n"].isin(sizes)].assign(time_us=7.0, fraction=1.0, fraction_low=1.0, fraction_high=1.0)
+        pair = pair[pair["n"].isin(sizes)].assign(
+            time_us=7.0, fraction=1.0, fraction_low=1.0, fraction_high=1.0
+        )
         at = ours & pair["n"].isin([sizes[0], sizes[3]])
         for column in ("fraction", "fraction_low", "fraction_high"):
             pair.loc[at, column] = 1.25
@@ -52,7 +69,9 @@ def test_a_speedup_is_of_fractions_and_a_crossover_begins_after_the_last_size_th
 
     own = Numbers(changed(h100, timings=planted))
     sizes = own.sizes("sgemm_warptile")
-    assert len(sizes) == 4 and own.speedup("sgemm_warptile", "cublas_fp32", n=sizes[0]).value == 1.25
+    assert (
+        len(sizes) == 4 and own.speedup("sgemm_warptile", "cublas_fp32", n=sizes[0]).value == 1.25
+    )
     assert own.crossover("sgemm_warptile", "cublas_fp32").value == sizes[3]
     assert own.crossover("cublas_fp32", "sgemm_warptile").value == 1e9
 
@@ -64,7 +83,11 @@ def test_a_speedup_is_of_fractions_and_a_crossover_begins_after_the_last_size_th
         ("published('speed') > 80 or 1 < 2", True, "75 > 80 or true"),
         ("not published('speed') == 75", False, "not (75 = 75)"),
         ("published('speed') / published('two/speed') == 75", True, "75 = 75"),
-        ("analytic('case', 'degree') == 4 and analytic('case', 'limiter') == 'registers'", True, None),
+        (
+            "analytic('case', 'degree') == 4 and analytic('case', 'limiter') == 'registers'",
+            True,
+            None,
+        ),
         ("registers(sgemm_naive, arch='sm_86') == 40", True, "40 = 40"),
         ("global_sectors_l2(sgemm_naive, beta=1, device='ptxsim') == 7", True, "7 = 7"),
         ("rounds_to(published('speed') / 2, 37, digit=1)", True, "37.5 = 37 to the nearest 1"),
@@ -80,9 +103,15 @@ def test_a_comparison_has_its_values_as_words(
     assert truth.holds is holds and words in (None, truth.words)
 
 
-def test_a_sweep_s_tile_is_the_fastest_with_these_parameters(numbers: Numbers, h100: Results) -> None:
+def test_a_sweep_s_tile_is_the_fastest_with_these_parameters(
+    numbers: Numbers, h100: Results
+) -> None:
     rows = read_rows(h100.path("tuning"), "tuning")
-    best = max(row["fraction_of_cublas"] for row in rows if row["tflops"] and row["kernel"] == "sgemm_warptile")
+    best = max(
+        row["fraction_of_cublas"]
+        for row in rows
+        if row["tflops"] and row["kernel"] == "sgemm_warptile"
+    )
     found = numbers.evaluate('tile("fraction_of_cublas", kernel="sgemm_warptile")')
     assert found.low < found.value < found.high and found.value == pytest.approx(best, rel=0.01)
     assert numbers.evaluate('tile("BK", kernel="sgemm_warptile", BK=16)').value == 16
@@ -116,11 +145,17 @@ def test_a_quantity_comes_from_an_experiment_that_measured_it(h100: Results) -> 
     assert own.value(name, "fraction").value == first["fraction"]  # type: ignore[union-attr]
 
 
-def test_fractions_are_of_all_problems_of_an_experiment_whatever_their_shape(shaped: Results, h100: Results) -> None:
+def test_fractions_are_of_all_problems_of_an_experiment_whatever_their_shape(
+    shaped: Results, h100: Results
+) -> None:
     own = Numbers(shaped)
     mean = 'geometric_mean(fractions(hgemm_best_bf16, experiment="llm_shapes", m=1))'
     assert own.evaluate(mean).value == pytest.approx(1) and own.evaluate(f"{mean} >= 0.99").holds
-    assert [one.value for one in own.fractions("hgemm_best_bf16", "llm_shapes")] == [0.8, 1.25, 0.96]
+    assert [one.value for one in own.fractions("hgemm_best_bf16", "llm_shapes")] == [
+        0.8,
+        1.25,
+        0.96,
+    ]
     with pytest.raises(Missing, match="no timing of hgemm_best_bf16 in sgemm_sizes"):
         Numbers(h100).fractions("hgemm_best_bf16", "sgemm_sizes")
 
@@ -128,20 +163,32 @@ def test_fractions_are_of_all_problems_of_an_experiment_whatever_their_shape(sha
 def test_what_a_gpu_did_not_measure_or_of_another_source_is_missing(
     numbers: Numbers, variants_csv: Path, tmp_path: Path
 ) -> None:
-    calls = ("fraction(sgemm_naive, n=4099)", 'fraction(sgemm_naive, clock_policy="locked")', 'tile("BK", n=2048)')
+    calls = (
+        "fraction(sgemm_naive, n=4099)",
+        'fraction(sgemm_naive, clock_policy="locked")',
+        'tile("BK", n=2048)',
+    )
     for expression in calls:
         with pytest.raises(Missing):
             numbers.evaluate(expression)
-    own = next(row["source_hash"] for row in read_rows(variants_csv, "variants") if row["variant"] == "sgemm_naive")
+    own = next(
+        row["source_hash"]
+        for row in read_rows(variants_csv, "variants")
+        if row["variant"] == "sgemm_naive"
+    )
     (tmp_path / "variants.csv").write_text(variants_csv.read_text().replace(own, "0" * len(own)))
     with pytest.raises(Missing, match="no timing of sgemm_naive"):
-        Numbers(Results(numbers.results.folder, tmp_path / "variants.csv")).evaluate("fraction(sgemm_naive)")
+        Numbers(Results(numbers.results.folder, tmp_path / "variants.csv")).evaluate(
+            "fraction(sgemm_naive)"
+        )
 
 
 def test_cycles_that_are_an_estimate_are_missing_and_those_of_an_idle_unit_are_none(
     h100: Results, changed: Callable[..., Results]
 ) -> None:
     assert Numbers(h100).minimum_cycles("sgemm_warptile", "tensor") == Estimate.of(0.0)
-    estimated = changed(h100, bounds=lambda rows: rows[~rows["resource"].isin(["issue", "fma", "registers"])])
+    estimated = changed(
+        h100, bounds=lambda rows: rows[~rows["resource"].isin(["issue", "fma", "registers"])]
+    )
     with pytest.raises(Missing, match="estimate"):
         Numbers(estimated).minimum_cycles("sgemm_warptile", "fma")

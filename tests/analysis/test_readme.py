@@ -22,8 +22,16 @@ def test_the_blocks_are_those_of_the_archives_and_a_stale_one_is_written_again(
     made: Path, variants_csv: Path, tmp_path: Path
 ) -> None:
     def run(*arguments: object) -> int:
-        given = ("--findings", made / "tables" / "findings.json", "--archives", "data/h100", "data/h200")
-        return run_module("analysis.readme", *arguments, *given, "--catalogue", variants_csv).returncode
+        given = (
+            "--findings",
+            made / "tables" / "findings.json",
+            "--archives",
+            "data/h100",
+            "data/h200",
+        )
+        return run_module(
+            "analysis.readme", *arguments, *given, "--catalogue", variants_csv
+        ).returncode
 
     assert README.stat().st_size <= 8192
     assert run("--check", README) == 0, "README.md is not up to date: snakemake --cores 1 readme"
@@ -33,7 +41,11 @@ def test_the_blocks_are_those_of_the_archives_and_a_stale_one_is_written_again(
     assert run("--check", copy) == 1 and copy.read_text() == stale != README.read_text()
     assert run(copy) == 0 and copy.read_text() == README.read_text()
     with pytest.raises(UserError, match="no block findings; needed: a line <!-- findings -->"):
-        readme.filled("<!-- best-kernels -->\n<!-- end -->\n", {"best-kernels": "x", "findings": "y"}, "README.md")
+        readme.filled(
+            "<!-- best-kernels -->\n<!-- end -->\n",
+            {"best-kernels": "x", "findings": "y"},
+            "README.md",
+        )
 
 
 def test_a_rehearsal_is_not_taken(rehearsed: Results, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,10 +60,18 @@ def test_a_finding_says_where_it_holds_and_what_was_emulated() -> None:
     def gpu(name: str, holds: bool | None, **numbers: Any) -> dict[str, Any]:
         return {"gpu": name.lower(), "model": name, "holds": holds, "numbers": numbers}
 
-    gpus = [gpu("H100", True, measured=True), gpu("H200", True, measured=False), gpu("A100", False), gpu("L40", None)]
+    gpus = [
+        gpu("H100", True, measured=True),
+        gpu("H200", True, measured=False),
+        gpu("A100", False),
+        gpu("L40", None),
+    ]
     found = {"title": "T", "sentence": "S.", "holds": True, "gpus": gpus}
     text = readme.findings([found | {"holds": None}, found])
-    assert text == "- **T.** *H100.* S. Holds on H100 and H200 (emulated); does not hold on A100; undecided on L40."
+    assert (
+        text
+        == "- **T.** *H100.* S. Holds on H100 and H200 (emulated); does not hold on A100; undecided on L40."
+    )
 
 
 def test_the_best_kernel_is_the_one_whose_interval_begins_highest(
@@ -59,7 +79,9 @@ def test_the_best_kernel_is_the_one_whose_interval_begins_highest(
 ) -> None:
     def best(results: Results) -> str:
         rows = ladders.best_kernels(results)
-        return next(str(row["variant"]) for row in rows if row["kind"] == "bf16" and row["n"] == 4096)
+        return next(
+            str(row["variant"]) for row in rows if row["kind"] == "bf16" and row["n"] == 4096
+        )
 
     def widen(rows):  # type: ignore[no-untyped-def]
         rows.loc[(rows["variant"] == first) & (rows["n"] == 4096), "fraction_low"] = 0.5
@@ -67,9 +89,13 @@ def test_the_best_kernel_is_the_one_whose_interval_begins_highest(
 
     def twice(rows):  # type: ignore[no-untyped-def]
         """Fast, but measured by two processes alone."""
-        rows.loc[(rows["variant"] == "hgemm_naive_bf16") & (rows["n"] == 4096), ["processes", "fraction_low"]] = 2, 9.0
+        rows.loc[
+            (rows["variant"] == "hgemm_naive_bf16") & (rows["n"] == 4096),
+            ["processes", "fraction_low"],
+        ] = 2, 9.0
         return rows
 
     first = best(h100)
     assert best(changed(h100, timings=twice)) == first
-    assert "bcol" not in first and best(changed(h100, timings=widen)) != first  # B by rows, as for every other kernel
+    # B by rows, as for every other kernel
+    assert "bcol" not in first and best(changed(h100, timings=widen)) != first

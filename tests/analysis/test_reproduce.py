@@ -16,7 +16,9 @@ from contracts.samples import read_samples
 
 def test_a_row_repeats_inside_the_archives_range_or_within_one_percent(h100: Results) -> None:
     archive = h100.timings
-    here = archive[(archive["experiment"] == "sgemm_ladder") & (archive["n"] == 4096)].reset_index(drop=True)
+    here = archive[(archive["experiment"] == "sgemm_ladder") & (archive["n"] == 4096)].reset_index(
+        drop=True
+    )
     ours = here[here["variant"] != here["baseline"]]
     inside, near, far, other = ours["variant"].iloc[[0, 1, 2, 3]]
     scale = {inside: 1.0, near: 1.009, far: 0.989}
@@ -36,7 +38,9 @@ def test_a_row_repeats_inside_the_archives_range_or_within_one_percent(h100: Res
     assert rows.drop(far)["repeats"].all() and rows.drop(other)["same_code"].all()
 
 
-def test_each_measured_row_is_shown_or_named_with_its_reason(h100: Results, changed: Callable[..., Results]) -> None:
+def test_each_measured_row_is_shown_or_named_with_its_reason(
+    h100: Results, changed: Callable[..., Results]
+) -> None:
     def here(rows: pd.DataFrame) -> pd.DataFrame:
         rows = rows[rows["experiment"] == "sgemm_ladder"].copy()
         rows.loc[rows["variant"] == "sgemm_naive", "code_hash"] = "0" * 16
@@ -47,7 +51,9 @@ def test_each_measured_row_is_shown_or_named_with_its_reason(h100: Results, chan
         rows = rows[~(rows["variant"].eq("sgemm_warptile") & rows["n"].eq(4096))]
         rows = rows[rows["variant"] != "sgemm_vectorized"]
         return rows.assign(
-            left_out=rows["left_out"].astype(object).mask(rows["variant"] == "sgemm_tma", "no steady clock")
+            left_out=rows["left_out"]
+            .astype(object)
+            .mask(rows["variant"] == "sgemm_tma", "no steady clock")
         )
 
     archive = changed(h100, windows=there)
@@ -59,7 +65,9 @@ def test_each_measured_row_is_shown_or_named_with_its_reason(h100: Results, chan
         "sgemm_vectorized": reproduce.NO_KERNEL,
         "sgemm_tma": "in the archive, no steady clock",
     }
-    assert not rows.loc["sgemm_vectorized", "wanted"] and rows.drop("sgemm_vectorized")["wanted"].all()
+    assert (
+        not rows.loc["sgemm_vectorized", "wanted"] and rows.drop("sgemm_vectorized")["wanted"].all()
+    )
     text = reproduce.report(rows.reset_index())
     lines = text.splitlines()
     assert f"not compared, {reproduce.NO_PROBLEM}: sgemm_ladder: warptile 4096 uniform" in lines
@@ -73,13 +81,21 @@ def test_each_measured_row_is_shown_or_named_with_its_reason(h100: Results, chan
 
 @pytest.mark.parametrize(("kept", "code"), [(10, 0), (9, 0), (8, 1)])
 def test_fewer_than_nine_in_ten_rows_found_is_an_error(
-    kept: int, code: int, h100: Results, changed: Callable[..., Results], monkeypatch: pytest.MonkeyPatch
+    kept: int,
+    code: int,
+    h100: Results,
+    changed: Callable[..., Results],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    chosen = list(h100.timings.query("experiment == 'sgemm_ladder' and variant != baseline")["variant"][:10])
+    chosen = list(
+        h100.timings.query("experiment == 'sgemm_ladder' and variant != baseline")["variant"][:10]
+    )
 
     def ten(rows: pd.DataFrame) -> pd.DataFrame:
         rows = rows[(rows["experiment"] == "sgemm_ladder") & rows["variant"].isin(chosen)].copy()
-        return rows.assign(code_hash=rows["code_hash"].where(rows["variant"].isin(chosen[:kept]), "0" * 16))
+        return rows.assign(
+            code_hash=rows["code_hash"].where(rows["variant"].isin(chosen[:kept]), "0" * 16)
+        )
 
     folders = {"here": changed(h100, windows=ten), "data": h100}
     monkeypatch.setattr(reproduce, "Results", lambda folder, _: folders[folder.name])
@@ -87,7 +103,10 @@ def test_fewer_than_nine_in_ten_rows_found_is_an_error(
 
 
 def test_a_rehearsal_is_named_first_and_last(
-    h100: Results, rehearsed: Results, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    h100: Results,
+    rehearsed: Results,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     folders = {"here": rehearsed, "data": h100}
     monkeypatch.setattr(reproduce, "Results", lambda folder, _: folders[folder.name])
@@ -96,10 +115,15 @@ def test_a_rehearsal_is_named_first_and_last(
     assert (lines[0], lines[-1]) == (REHEARSAL, REHEARSAL)
 
 
-def test_a_row_stands_beside_that_of_its_experiment_and_else_of_the_one_with_most_processes(h100: Results) -> None:
-    row = h100.timings[h100.timings["experiment"] == "sgemm_ladder"].iloc[[0]].assign(baseline="z")  # in any order
-    elsewhere = [row.assign(experiment=name, fraction=value, processes=many) for name, value, many in
-                 (("a", 0.1, 1), ("b", 0.2, 5), ("c", 0.3, 3))]  # fmt: skip
+def test_a_row_stands_beside_that_of_its_experiment_and_else_of_the_one_with_most_processes(
+    h100: Results,
+) -> None:
+    # in any order
+    row = h100.timings[h100.timings["experiment"] == "sgemm_ladder"].iloc[[0]].assign(baseline="z")
+    elsewhere = [
+        row.assign(experiment=name, fraction=value, processes=many)
+        for name, value, many in (("a", 0.1, 1), ("b", 0.2, 5), ("c", 0.3, 3))
+    ]
     archived = pd.concat([*elsewhere, row.assign(processes=1)], ignore_index=True)
     assert reproduce.beside(row, archived)["archived"].tolist() == row["fraction"].tolist()
     assert reproduce.beside(row, archived.iloc[:3])["archived"].tolist() == [0.2]
@@ -108,19 +132,30 @@ def test_a_row_stands_beside_that_of_its_experiment_and_else_of_the_one_with_mos
 def test_the_medians_of_a_card_are_of_its_own_processes(h100: Results) -> None:
     windows, samples = h100.raw("windows"), read_samples(h100.path("samples")).to_pandas()
     chosen = {"experiment": "hopper_ladder", "variant": "hgemm_wgmma_store_bf16", "n": 8192}
-    rows, timed = (one[(one[list(chosen)] == pd.Series(chosen)).all(axis=1)] for one in (windows, samples))
+    rows, timed = (
+        one[(one[list(chosen)] == pd.Series(chosen)).all(axis=1)] for one in (windows, samples)
+    )
     kept = timed[timed["kept"] & (timed["window"] == "interleaved") & (timed["role"] == "variant")]
     expected = kept.groupby("process")["time_us"].median()
     other = rows.assign(session=(rows["process"] < 3).map({True: "00000000", False: "00000001"}))
     folder = SimpleNamespace(raw=lambda _: other, path=lambda _: h100.path("samples"))
     found = reproduce.by_card([folder]).set_index("session")  # type: ignore[list-item]
-    for changed in ({"left_out": "no steady clock"}, {"passed": False}):  # the fifth process does not count
+    # the fifth process does not count
+    for changed in ({"left_out": "no steady clock"}, {"passed": False}):
         marked = other.astype({"left_out": object}).copy()
         marked.loc[marked["process"] == 4, list(changed)] = list(changed.values())
-        without = SimpleNamespace(raw=lambda _, rows=marked: rows, path=lambda _: h100.path("samples"))
+        without = SimpleNamespace(
+            raw=lambda _, rows=marked: rows, path=lambda _: h100.path("samples")
+        )
         left = reproduce.by_card([without]).set_index("session")  # type: ignore[list-item]
-        assert left.loc["00000001", "time_us_median"] == pytest.approx(expected.loc[3]) != expected.loc[3:].median()
+        assert (
+            left.loc["00000001", "time_us_median"]
+            == pytest.approx(expected.loc[3])
+            != expected.loc[3:].median()
+        )
     assert found.loc["00000001", "time_us_median"] == pytest.approx(expected.loc[3:].median())
     assert len(found) == 2  # and none of one card alone:
-    alone = SimpleNamespace(raw=lambda _: rows.assign(session="00000001"), path=lambda _: h100.path("samples"))
+    alone = SimpleNamespace(
+        raw=lambda _: rows.assign(session="00000001"), path=lambda _: h100.path("samples")
+    )
     assert reproduce.by_card([alone]).empty  # type: ignore[list-item]

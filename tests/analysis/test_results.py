@@ -1,4 +1,6 @@
-"""A results folder: which rows count, what comes from this tree, and clear lines for what is wrong."""
+"""A results folder: which rows count, what comes from this tree, and clear lines for what is
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,12 @@ def test_a_problem_has_one_row_and_the_usual_one_is_uniform_at_boost_clocks(h100
     chosen = usual(h100.squares)
     assert not chosen.duplicated(["variant", "n"]).any()
     assert set(chosen["data"]) == {"uniform"} and set(chosen["clock_policy"]) == {"boost"}
-    most = h100.squares[h100.squares["data"] == "uniform"].groupby(["variant", "n"])["processes"].max()
+    most = (
+        h100.squares[h100.squares["data"] == "uniform"].groupby(["variant", "n"])["processes"].max()
+    )
     assert (
-        chosen.set_index(["variant", "n"])["processes"] == most.reindex(chosen.set_index(["variant", "n"]).index)
+        chosen.set_index(["variant", "n"])["processes"]
+        == most.reindex(chosen.set_index(["variant", "n"]).index)
     ).all()
 
 
@@ -59,9 +64,9 @@ def test_a_kernel_that_failed_a_check_is_in_nothing_that_shows_its_speed(
 
     failed = changed(h100, checks=fail)
     assert list(failed.failed["variant"]) == ["sgemm_warptile"]
-    assert [one.label for one in failed.left_out] == ["warptile"] and failed.left_out[0].reason.startswith(
-        "failed the "
-    )
+    assert [one.label for one in failed.left_out] == ["warptile"] and failed.left_out[
+        0
+    ].reason.startswith("failed the ")
     for rows in (failed.timings, failed.counters, failed.predictions):
         assert len(rows) and "sgemm_warptile" not in set(rows["variant"])
 
@@ -76,8 +81,14 @@ def gone(rows: pd.DataFrame) -> pd.DataFrame:
 
 def not_steady(rows: pd.DataFrame) -> pd.DataFrame:
     """One process of one row of the kernel; its other rows still count."""
-    own = (rows["variant"] == "sgemm_naive") & (rows["experiment"] == "sgemm_ladder") & (rows["process"] == 2)
-    return rows.assign(left_out=rows["left_out"].astype(object).mask(own & (rows["n"] == 4096), "no steady clock"))
+    own = (
+        (rows["variant"] == "sgemm_naive")
+        & (rows["experiment"] == "sgemm_ladder")
+        & (rows["process"] == 2)
+    )
+    return rows.assign(
+        left_out=rows["left_out"].astype(object).mask(own & (rows["n"] == 4096), "no steady clock")
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,11 +100,16 @@ def not_steady(rows: pd.DataFrame) -> pd.DataFrame:
     ],
 )
 def test_what_does_not_count_is_named_with_the_reason(
-    change: Callable[[pd.DataFrame], pd.DataFrame], expected: LeftOut, h100: Results, changed: Callable[..., Results]
+    change: Callable[[pd.DataFrame], pd.DataFrame],
+    expected: LeftOut,
+    h100: Results,
+    changed: Callable[..., Results],
 ) -> None:
     found = changed(h100, windows=change)
     assert h100.left_out == [] and found.left_out == [expected]
-    own = found.raw("windows").query("variant in ('sgemm_naive', 'gone') and experiment == 'sgemm_ladder'")
+    own = found.raw("windows").query(
+        "variant in ('sgemm_naive', 'gone') and experiment == 'sgemm_ladder'"
+    )
     assert len(own) and found.described(own).empty
 
 
@@ -103,7 +119,9 @@ def test_without_builds_every_kernel_is_named_and_so_is_what_failed(
     (copied / "resources.csv").unlink()
     results = Results(copied, variants_csv)
     kernels = {one.label for one in results.left_out}
-    assert {one.reason for one in results.left_out} == {NO_BUILDS} and set(results.timings["kind"]) == {"baseline"}
+    assert {one.reason for one in results.left_out} == {NO_BUILDS} and set(
+        results.timings["kind"]
+    ) == {"baseline"}
     tell_left_out(results)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(
@@ -113,27 +131,60 @@ def test_without_builds_every_kernel_is_named_and_so_is_what_failed(
 
 
 def test_counters_have_plain_units_and_our_names() -> None:
-    head = {"variant": "v", "label": "v", "kind": "kernel", "family": "f", "dtype": "fp32", "tensor": False, "order": 0}
+    head = {
+        "variant": "v",
+        "label": "v",
+        "kind": "kernel",
+        "family": "f",
+        "dtype": "fp32",
+        "tensor": False,
+        "order": 0,
+    }
     head |= {"n": 64, "kernel": "k"}
     counted = {"dram__bytes_read.sum": (2.0, "Mbyte"), "dram__bytes_write.sum": (1.0, "Mbyte")}
     counted |= {"gpu__time_duration.sum": (3.0, "us"), "gpu__time_duration.sum.mine": (4.0, "")}
-    rows = pd.DataFrame([head | {"metric": name, "value": v, "unit": unit} for name, (v, unit) in counted.items()])
+    rows = pd.DataFrame(
+        [head | {"metric": name, "value": v, "unit": unit} for name, (v, unit) in counted.items()]
+    )
     (row,) = wide(rows).to_dict("records")
-    assert (row["dram_read"], row["dram_bytes"], row["duration"], row["duration_us"]) == (2e6, 3e6, 3e3, 3.0)
-    assert row["dram_gb_per_s"] == 1e3 and row["gpu__time_duration.sum.mine"] == 4 and SCALE["usecond"] == SCALE["us"]
-    assert top_stall({"stall_selected": 9.0, "stall_barrier": 1.0, "stall_long_scoreboard": 2.0}) == (
+    assert (row["dram_read"], row["dram_bytes"], row["duration"], row["duration_us"]) == (
+        2e6,
+        3e6,
+        3e3,
+        3.0,
+    )
+    assert (
+        row["dram_gb_per_s"] == 1e3
+        and row["gpu__time_duration.sum.mine"] == 4
+        and SCALE["usecond"] == SCALE["us"]
+    )
+    assert top_stall(
+        {"stall_selected": 9.0, "stall_barrier": 1.0, "stall_long_scoreboard": 2.0}
+    ) == (
         "Long scoreboard",
         2.0,
     )
 
 
 def test_derived_counters_are_ratios_of_what_they_name() -> None:
-    conflicts = {"shared_load_conflicts": [30.0], "shared_load_wavefronts": [120.0], "shared_store_conflicts": [10.0]}
-    rows = pd.DataFrame(conflicts | {"shared_wavefronts": [200.0], "shared_wavefronts_ideal": [150.0]})
+    conflicts = {
+        "shared_load_conflicts": [30.0],
+        "shared_load_wavefronts": [120.0],
+        "shared_store_conflicts": [10.0],
+    }
+    rows = pd.DataFrame(
+        conflicts | {"shared_wavefronts": [200.0], "shared_wavefronts_ideal": [150.0]}
+    )
     rows = rows.assign(sm_cycles_most=110.0, sm_cycles_mean=100.0, issue_active=30.0)
-    found = {name: DERIVED[name](rows).item() for name in ("shared_conflicts", "shared_load_conflicts_percent")}
+    found = {
+        name: DERIVED[name](rows).item()
+        for name in ("shared_conflicts", "shared_load_conflicts_percent")
+    }
     assert found == {"shared_conflicts": 40.0, "shared_load_conflicts_percent": 25.0}
-    assert DERIVED["shared_excess_percent"](rows).item() == 25 and DERIVED["no_eligible"](rows).item() == 70
+    assert (
+        DERIVED["shared_excess_percent"](rows).item() == 25
+        and DERIVED["no_eligible"](rows).item() == 70
+    )
     assert DERIVED["imbalance_percent"](rows).item() == pytest.approx(10)
 
 
@@ -141,7 +192,12 @@ def test_derived_counters_are_ratios_of_what_they_name() -> None:
     ("name", "sectors", "counted", "matrices"),
     [
         ("load_bytes_per_sector", "global_load_sectors", {"global_load_bytes_per_sector": 16.0}, 2),
-        ("store_bytes_per_sector", "global_store_sectors", {"global_store_bytes_per_sector": 16.0}, 1),
+        (
+            "store_bytes_per_sector",
+            "global_store_sectors",
+            {"global_store_bytes_per_sector": 16.0},
+            1,
+        ),
         ("global_excess_percent", "global_sectors_l2", {"global_sectors_l2_ideal": 4.0}, 3),
     ],
 )
@@ -162,17 +218,30 @@ def test_tables_of_this_tree_come_first_and_measurements_stay_those_of_the_folde
     for name in ("resources.csv", "checks.csv"):
         shutil.copy(copied / name, here)
     joined = Results(copied, variants_csv, here)
-    assert joined.path("resources") == here / "resources.csv" and joined.path("checks") == copied / "checks.csv"
+    assert (
+        joined.path("resources") == here / "resources.csv"
+        and joined.path("checks") == copied / "checks.csv"
+    )
     assert joined.path("bounds") == copied / "bounds.csv"  # it was not made here
 
 
-def test_another_source_of_the_same_machine_code_counts(copied: Path, variants_csv: Path, tmp_path: Path) -> None:
-    """What this tree builds says which machine code a changed source stands for; without it, none is known."""
-    own = next(row for row in read_rows(variants_csv, "variants") if row["variant"] == "sgemm_naive")["source_hash"]
+def test_another_source_of_the_same_machine_code_counts(
+    copied: Path, variants_csv: Path, tmp_path: Path
+) -> None:
+    """What this tree builds says which machine code a changed source stands for; without it, none
+    is known.
+    """
+    own = next(
+        row for row in read_rows(variants_csv, "variants") if row["variant"] == "sgemm_naive"
+    )["source_hash"]
     changed, here = tmp_path / "variants.csv", tmp_path / "here"
     changed.write_text(variants_csv.read_text().replace(own, "0" * 16))
     here.mkdir()
-    built = next(row for row in read_rows(copied / "resources.csv", "resources") if row["variant"] == "sgemm_naive")
+    built = next(
+        row
+        for row in read_rows(copied / "resources.csv", "resources")
+        if row["variant"] == "sgemm_naive"
+    )
     for code, arch, counts in (
         (built["code_hash"], "sm_90a", True),
         ("1" * 16, "sm_90a", False),
@@ -184,7 +253,9 @@ def test_another_source_of_the_same_machine_code_counts(copied: Path, variants_c
         assert ("sgemm_naive" in set(rows["variant"])) is counts
 
 
-def test_what_is_wrong_with_a_folder_is_one_clear_line(copied: Path, variants_csv: Path, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_folder_is_one_clear_line(
+    copied: Path, variants_csv: Path, tmp_path: Path
+) -> None:
     assert of_archives(variants_csv, copied.parent)[copied.name].archived
     with pytest.raises(UserError, match=r"no such folder; a folder with machine\.json"):
         Results(tmp_path / "none", variants_csv)
@@ -193,7 +264,9 @@ def test_what_is_wrong_with_a_folder_is_one_clear_line(copied: Path, variants_cs
     with pytest.raises(UserError, match=r"windows\.csv.*throttle_reasons"):
         _ = Results(copied, variants_csv).timings
     windows.unlink()
-    with pytest.raises(UserError, match=r"nothing was timed; windows\.csv and samples\.parquet are needed"):
+    with pytest.raises(
+        UserError, match=r"nothing was timed; windows\.csv and samples\.parquet are needed"
+    ):
         _ = Results(copied, variants_csv).timings
     with pytest.raises(UserError, match="table"):
         Results(copied, variants_csv).raw("timing")
@@ -208,9 +281,13 @@ def test_a_command_needs_a_folder_and_a_catalogue(lacking: int) -> None:
         parser.parse_args(given[lacking : lacking + 2])
 
 
-def test_a_table_of_an_earlier_run_has_its_own_date(archive: Path, copied: Path, variants_csv: Path) -> None:
+def test_a_table_of_an_earlier_run_has_its_own_date(
+    archive: Path, copied: Path, variants_csv: Path
+) -> None:
     origins = json.loads((archive / "archived.json").read_text())
     origins["sanitizer.csv"]["date"] = "2000-01-01"
     (copied / "archived.json").write_text(json.dumps(origins))
     results = Results(copied, variants_csv)
-    assert results.date_of("sanitizer") == "2000-01-01" != results.date_of("windows") == results.date
+    assert (
+        results.date_of("sanitizer") == "2000-01-01" != results.date_of("windows") == results.date
+    )

@@ -1,4 +1,6 @@
-"""Configuration, catalogue, experiments and YAML: what is not allowed is one line with file, key, value and remedy."""
+"""Configuration, catalogue, experiments and YAML: what is not allowed is one line with file, key,
+value and remedy.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,20 @@ EXPERIMENTS = [
     ({"window_s": float("nan")}, "window_s = NaN is not allowed; allowed: finite numbers"),
     ({"sizes": [0]}, "sizes.0 = 0 .* at least 1"),
     ({"sizes": {"first": 1, "last": 8, "step": 0}}, "sizes.step = 0 .* at least 1"),
-    ({"sizes": {"first": 1, "last": 8, "step": 1, "stop": 1}}, "sizes: unknown key 'stop'; nearest: step"),
+    (
+        {"sizes": {"first": 1, "last": 8, "step": 1, "stop": 1}},
+        "sizes: unknown key 'stop'; nearest: step",
+    ),
     ({"sizes": "all"}, 'sizes = "all" is not allowed; allowed: list or mapping'),
 ]
 
 
 def test_a_configuration_or_an_experiment_that_is_not_allowed() -> None:
     config = load_yaml(ROOT / "config.yaml")
-    for whole, kind, changes in ((config, "config", CONFIG), (EXPERIMENT, "experiment", EXPERIMENTS)):
+    for whole, kind, changes in (
+        (config, "config", CONFIG),
+        (EXPERIMENT, "experiment", EXPERIMENTS),
+    ):
         validate(whole, kind, "x.yaml")
         for change, said in changes:
             with pytest.raises(UserError, match=f"^x.yaml: {said}") as error:
@@ -60,7 +68,14 @@ NAIVE = """
     idea: one
     baseline: cublas_fp32
 """
-USUAL = {"source": "sgemm/naive.cu", "block": 32, "threads": 1024, "builds_on": "null", "name": "a", "dtype": "fp32"}
+USUAL = {
+    "source": "sgemm/naive.cu",
+    "block": 32,
+    "threads": 1024,
+    "builds_on": "null",
+    "name": "a",
+    "dtype": "fp32",
+}
 
 
 def small_catalogue(path: Path, **changes: Any) -> Path:
@@ -73,7 +88,11 @@ def small_catalogue(path: Path, **changes: Any) -> Path:
 
 
 def test_a_catalogue_that_is_not_allowed(tmp_path: Path) -> None:
-    assert set(catalogue.load(path=small_catalogue(tmp_path / "good.yaml"))) == {"a", "b", "cublas_fp32"}
+    assert set(catalogue.load(path=small_catalogue(tmp_path / "good.yaml"))) == {
+        "a",
+        "b",
+        "cublas_fp32",
+    }
     for key, value, said in (
         ("name", "1", "line 2: not YAML .the key 1 is not text"),
         ("name", "x" * 500, "a key = "),
@@ -110,7 +129,12 @@ def test_yaml_that_is_not_allowed(text: str, said: str, tmp_path: Path) -> None:
 
 
 def test_a_value_of_the_command_line_means_what_it_would_in_the_file() -> None:
-    for text, value in (("false", False), ("12", 12), ("[a, b]", ["a", "b"]), ("a'$(touch x)'/nvcc",) * 2):
+    for text, value in (
+        ("false", False),
+        ("12", 12),
+        ("[a, b]", ["a", "b"]),
+        ("a'$(touch x)'/nvcc",) * 2,
+    ):
         assert parse_yaml_value(text, "here") == value
     with pytest.raises(UserError, match=r"^config.yaml: nvcc = '\[x': not YAML"):
         parse_yaml_value("[x", "config.yaml: nvcc")

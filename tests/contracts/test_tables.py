@@ -1,4 +1,6 @@
-"""Tables and documents are read as they were written; what is not whole, not ours or not allowed is one clear line."""
+"""Tables and documents are read as they were written; what is not whole, not ours or not allowed is
+one clear line.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def test_an_archived_table_is_read_and_written_as_it_is(archive: Path, tmp_path:
         if one.suffix == ".csv":
             rows = read_rows(path, one.schema)
             write_rows(tmp_path / "x.csv", one.schema, rows)
-            assert read_rows(tmp_path / "x.csv", one.schema) == rows and list(rows[0]) == registry.columns(one.schema)
+            assert read_rows(tmp_path / "x.csv", one.schema) == rows and list(
+                rows[0]
+            ) == registry.columns(one.schema)
         elif one.suffix == ".json":
             assert read_json(path, one.schema)
         else:
@@ -37,7 +41,9 @@ def test_every_table_says_what_a_row_is_and_has_its_key_among_its_columns() -> N
     for one in registry.tables().values():
         assert one.model.__doc__
         if issubclass(one.model, Row):
-            assert {*one.model.KEY, *one.model.ADDED} <= {*registry.columns(one.schema)} and one.model.KEY
+            assert {*one.model.KEY, *one.model.ADDED} <= {
+                *registry.columns(one.schema)
+            } and one.model.KEY
             assert all(not one.model.model_fields[name].is_required() for name in one.model.ADDED)
     with pytest.raises(UserError, match="registered twice"):
         table("windows")(Row)
@@ -48,14 +54,32 @@ def test_every_table_says_what_a_row_is_and_has_its_key_among_its_columns() -> N
     [
         (lambda data: data[: len(data) // 2], "truncated"),
         (lambda data: data[:-1], r"truncated \(no line end after the last row\)"),
-        (lambda data: data[: len(data) // 2].rpartition(b",")[0] + b"\n", r"row \d+: \d+ cells, expected 9"),
-        (lambda data: b"time,speed\n1,2\n", r"not a counters table \(column 'time'\); expected columns: variant, m"),
+        (
+            lambda data: data[: len(data) // 2].rpartition(b",")[0] + b"\n",
+            r"row \d+: \d+ cells, expected 9",
+        ),
+        (
+            lambda data: b"time,speed\n1,2\n",
+            r"not a counters table \(column 'time'\); expected columns: variant, m",
+        ),
         (lambda data: b"m,variant" + data[len(b"variant,m") :], r"\(column 'the order'\)"),
         (lambda data: b"\x89PNG\r\n\xff\xfe" * 9 + b"\n", "cannot read .*: not a text file"),
-        (lambda data: data.replace(b",4096,", b",4O96,", 1), 'row 1: m = "4O96" is not allowed; allowed: integer'),
-        (lambda data: data.replace(b",4096,", b",-1,", 1), "row 1: m = -1 is not allowed; allowed: at least 1"),
-        (lambda data: data + data.splitlines(True)[1], r"a second row of variant = .* \(the first is row 1\)"),
-        (lambda data: data.replace(data.split(b",")[13], b"nan", 1), "value = NaN is not allowed; allowed: finite"),
+        (
+            lambda data: data.replace(b",4096,", b",4O96,", 1),
+            'row 1: m = "4O96" is not allowed; allowed: integer',
+        ),
+        (
+            lambda data: data.replace(b",4096,", b",-1,", 1),
+            "row 1: m = -1 is not allowed; allowed: at least 1",
+        ),
+        (
+            lambda data: data + data.splitlines(True)[1],
+            r"a second row of variant = .* \(the first is row 1\)",
+        ),
+        (
+            lambda data: data.replace(data.split(b",")[13], b"nan", 1),
+            "value = NaN is not allowed; allowed: finite",
+        ),
     ],
 )
 def test_a_table_that_is_not_whole_or_not_ours_is_one_clear_line(
@@ -101,14 +125,18 @@ def test_a_column_that_older_tables_lack_has_its_default() -> None:
         ('{"machin": 1}', "unknown key 'machin'; nearest: machine"),
     ],
 )
-def test_a_document_that_is_not_allowed_is_one_clear_line(content: str, said: str, tmp_path: Path) -> None:
+def test_a_document_that_is_not_allowed_is_one_clear_line(
+    content: str, said: str, tmp_path: Path
+) -> None:
     (tmp_path / "machine.json").write_text(content)
     with pytest.raises(UserError, match=said) as error:
         read_json(tmp_path / "machine.json", "machine")
     assert "machine.json" in str(error.value) and "\n" not in str(error.value)
 
 
-def test_samples_that_are_not_whole_or_not_allowed_are_refused(archive: Path, tmp_path: Path) -> None:
+def test_samples_that_are_not_whole_or_not_allowed_are_refused(
+    archive: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "samples.parquet"
     path.write_bytes((archive / "samples.parquet").read_bytes()[:-100])
     with pytest.raises(UserError, match="truncated or foreign"):
@@ -116,8 +144,14 @@ def test_samples_that_are_not_whole_or_not_allowed_are_refused(archive: Path, tm
     rows = read_samples(archive / "samples.parquet").slice(0, 10)
     for columns, said in (
         (rows.drop_columns(["time_us"]), "columns: time_us"),
-        (rows.set_column(rows.column_names.index("kept"), "kept", [[False] * 10]), "a reason why not, or the reverse"),
-        (rows.set_column(rows.column_names.index("index"), "index", [[0] * 10]), f"two rows of the same {KEY[0]}"),
+        (
+            rows.set_column(rows.column_names.index("kept"), "kept", [[False] * 10]),
+            "a reason why not, or the reverse",
+        ),
+        (
+            rows.set_column(rows.column_names.index("index"), "index", [[0] * 10]),
+            f"two rows of the same {KEY[0]}",
+        ),
     ):
         pq.write_table(columns, path)
         with pytest.raises(UserError, match=said):
@@ -126,9 +160,14 @@ def test_samples_that_are_not_whole_or_not_allowed_are_refused(archive: Path, tm
 
 @pytest.mark.parametrize(
     "change",
-    [lambda data: data.replace(b",uniform,", b",normal,", 1), lambda data: data[: data.rindex(b"\n", 0, -1) + 1]],
+    [
+        lambda data: data.replace(b",uniform,", b",normal,", 1),
+        lambda data: data[: data.rindex(b"\n", 0, -1) + 1],
+    ],
 )
-def test_an_archived_table_that_was_changed_is_refused_by_name(change: Spoil, archive: Path, tmp_path: Path) -> None:
+def test_an_archived_table_that_was_changed_is_refused_by_name(
+    change: Spoil, archive: Path, tmp_path: Path
+) -> None:
     shutil.copy(archive / archives.ORIGINS, tmp_path)
     (tmp_path / "windows.csv").write_bytes(change((archive / "windows.csv").read_bytes()))
     with pytest.raises(UserError, match=r"windows\.csv: not as it was archived"):

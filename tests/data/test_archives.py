@@ -12,8 +12,13 @@ from contracts.files import read_bytes
 from contracts.validation import LIMIT_BYTES
 from experiments.stages import archive as stage
 
-# Measured by the rules of this tree's history. An older archive has rows of kernels that have changed since.
-WHOLE = [one for one in archives.folders(ROOT) if read_json(one / "provenance.json", "provenance").get("rules")]
+# Measured by the rules of this tree's history. An older archive has rows of kernels that have
+# changed since.
+WHOLE = [
+    one
+    for one in archives.folders(ROOT)
+    if read_json(one / "provenance.json", "provenance").get("rules")
+]
 
 
 @pytest.mark.parametrize("folder", archives.folders(ROOT), ids=lambda folder: folder.name)
@@ -28,12 +33,24 @@ def test_each_archived_file_says_which_run_it_is_from_and_is_as_it_was(folder) -
 
 @pytest.mark.parametrize("folder", WHOLE, ids=lambda folder: folder.name)
 def test_no_archived_row_is_of_other_machine_code(folder) -> None:  # type: ignore[no-untyped-def]
-    """What fails is listed: archive resources.csv again where only a source changed, or measure it again."""
-    now, origins, stale = stage.hashes_of(folder), read_json(folder / archives.ORIGINS, "archived"), set()
+    """What fails is listed: archive resources.csv again where only a source changed, or measure it
+    again.
+    """
+    now, origins, stale = (
+        stage.hashes_of(folder),
+        read_json(folder / archives.ORIGINS, "archived"),
+        set(),
+    )
     for table in folder.glob("*.csv"):
         if origins.get(table.name, {}).get("commit") != origins["windows.csv"]["commit"]:
             continue  # `archive --check` names a table of another commit
         with table.open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if "code_hash" in row and row.get("variant") in now]
-        stale |= {(row["variant"], table.name) for row in rows if row["code_hash"] != now[row["variant"]]}
+            rows = [
+                row
+                for row in csv.DictReader(file)
+                if "code_hash" in row and row.get("variant") in now
+            ]
+        stale |= {
+            (row["variant"], table.name) for row in rows if row["code_hash"] != now[row["variant"]]
+        }
     assert not stale, sorted(stale)

@@ -1,4 +1,6 @@
-"""What documents name exists: files, headings, modules, targets of make and Snakemake, and kernels."""
+"""What documents name exists: files, headings, modules, targets of make and Snakemake, and
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ PLACEHOLDER = re.compile(r"NAME|FAMILY|MACHINE|COMMIT|\bmine\b|data/my|h100-2")
 MODULE = re.compile(r"python -m ((?:analysis|contracts|experiments|kernels|ptxsim)[\w.]*)")
 MAKE = re.compile(r"(?:^|`)make ([.a-z][\w./-]*)", re.M)
 SNAKEMAKE = re.compile(r"snakemake --cores \d+((?: [a-z][\w./]*)+)")
-RECORDED = (ROOT / "contracts" / "recorded.py").read_text()  # some tables are targets, by their name
+# some tables are targets, by their name
+RECORDED = (ROOT / "contracts" / "recorded.py").read_text()
 KERNEL = re.compile(r"`((?:sgemm|hgemm|tf32gemm)_\w+)`")
 
 
@@ -30,7 +33,9 @@ def anchors(doc: Path) -> set[str]:
 
 
 def pasted(doc: Path) -> str:
-    """The commands of a document, one a line: those of blocks and those within a sentence, without comments."""
+    """The commands of a document, one a line: those of blocks and those within a sentence, without
+    comments.
+    """
     text = re.sub(r" *\\\n *", " ", doc.read_text())  # continued lines
     found = re.findall(r"^(?: {4,}|\$ )(\S.*)$", text, re.M)
     found += [command.replace("\n", " ") for command in re.findall(r"`([^`]+)`", text)]
@@ -57,9 +62,16 @@ def test_what_a_document_names_exists(doc: Path) -> None:
     lost += [module for module in MODULE.findall(commands) if not is_module(module)]
     rules = re.findall(r"^([\w./-]+):", (ROOT / "Makefile").read_text(), re.M)
     lost += [target for target in MAKE.findall(commands) if target not in rules]
-    smk = "".join(path.read_text() for path in [ROOT / "Snakefile", *ROOT.glob("workflow/rules/*.smk")])
-    targets = {*re.findall(r"^ *rule (\w+):", smk, re.M), *(path.stem for path in ROOT.glob("experiments/*.yaml"))}
-    asked = {word for words in SNAKEMAKE.findall(commands) for word in words.split() if "/" not in word}
+    smk = "".join(
+        path.read_text() for path in [ROOT / "Snakefile", *ROOT.glob("workflow/rules/*.smk")]
+    )
+    targets = {
+        *re.findall(r"^ *rule (\w+):", smk, re.M),
+        *(path.stem for path in ROOT.glob("experiments/*.yaml")),
+    }
+    asked = {
+        word for words in SNAKEMAKE.findall(commands) for word in words.split() if "/" not in word
+    }
     lost += [word for word in asked if word not in targets and f'"{word}"' not in smk + RECORDED]
     assert lost == []
 

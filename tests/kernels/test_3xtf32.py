@@ -1,5 +1,5 @@
-"""What fp32 numbers at the ends of their range become in the kernels that split them, on the emulator: as fp32 gives
-them, or as docs/kernels/sgemm_cu.md says."""
+"""What fp32 numbers at the ends of their range become in the kernels that split them, on the
+emulator: as fp32 gives them, or as docs/kernels/sgemm_cu.md says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from experiments.stages.check import guarded, inside
 from kernels import catalogue
 from kernels.catalogue import Problem
 
-SPLITS = ("sgemm_3xtf32_mma", "sgemm_3xtf32_mma_outside", "sgemm_3xtf32_wgmma", "sgemm_3xtf32_wgmma_outside")
+SPLITS = (
+    "sgemm_3xtf32_mma",
+    "sgemm_3xtf32_mma_outside",
+    "sgemm_3xtf32_wgmma",
+    "sgemm_3xtf32_wgmma_outside",
+)
 M = N = 128
 K = 64
 Run = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -25,8 +30,12 @@ def run(request: pytest.FixtureRequest, ptx) -> Run:
 
     def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         device = EmulatedDevice(ptx(request.param))
-        buffers = [guarded(x.astype(np.float32), x.shape[1]) for x in (a, b, np.full((M, N), np.nan))]
-        after = device.run(catalogue.load().find(request.param), Problem(M, N, K, K, N, N), buffers, 0)
+        buffers = [
+            guarded(x.astype(np.float32), x.shape[1]) for x in (a, b, np.full((M, N), np.nan))
+        ]
+        after = device.run(
+            catalogue.load().find(request.param), Problem(M, N, K, K, N, N), buffers, 0
+        )
         return inside(after[2], M, N, N)
 
     product.name = request.param
@@ -41,8 +50,8 @@ def matrices() -> tuple[np.ndarray, np.ndarray]:
 
 
 def worst(run: Run, of_a: list[float], of_b: list[float]) -> dict[tuple[float, float], float]:
-    """The largest error, in units of 2^-24 |A||B|, for each scale of A with each of B: in one product, of which each
-    scale has a band of A's rows or of B's columns."""
+    """The largest error, in units of 2^-24 |A||B|, for each scale of A with each of B: in one
+    product, of which each scale has a band of A's rows or of B's columns."""
     rows, columns = (np.repeat(scales, M // len(scales)) for scales in (of_a, of_b))
     a, b = matrices()
     a, b = (x.astype(np.float32).astype(np.float64) for x in (a * rows[:, None], b * columns))
@@ -71,7 +80,9 @@ def test_inf_and_nan_reach_their_row_or_column_and_no_further(run: Run, matrix: 
         else:
             b[5, place] = value
     c = run(a, b) if matrix == "A" else run(a, b).T
-    assert np.isfinite(np.delete(c, list(values), 0)).all() and not np.isfinite(c[list(values)]).any()
+    assert (
+        np.isfinite(np.delete(c, list(values), 0)).all() and not np.isfinite(c[list(values)]).any()
+    )
     factors = b[5] if matrix == "A" else a[:, 5]
     for place, value in values.items():
         reached = c[place]
@@ -81,7 +92,8 @@ def test_inf_and_nan_reach_their_row_or_column_and_no_further(run: Run, matrix: 
         signs = np.sign(reached) == np.sign(value * factors)  # of NaN, too, this is not so
         infinite = np.isinf(reached)
         assert signs[infinite].all()
-        assert infinite.any() == ("wgmma" in run.name and matrix == "A")  # else NaN, where fp32 has Inf
+        # else NaN, where fp32 has Inf
+        assert infinite.any() == ("wgmma" in run.name and matrix == "A")
 
 
 def test_nothing_picks_them_but_their_names() -> None:
@@ -90,4 +102,6 @@ def test_nothing_picks_them_but_their_names() -> None:
         for entry in catalogue.load().values()
         if isinstance(entry, catalogue.Dispatcher) and entry.name != "sgemm_3xtf32_best"
     ]
-    assert dispatchers and not any(v.name in SPLITS for entry in dispatchers for v in entry.variants)
+    assert dispatchers and not any(
+        v.name in SPLITS for entry in dispatchers for v in entry.variants
+    )

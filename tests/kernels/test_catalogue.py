@@ -1,4 +1,6 @@
-"""The catalogue: what loads, what is refused and in which words, and which edits change a source's hash."""
+"""The catalogue: what loads, what is refused and in which words, and which edits change a source's
+hash.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ KERNELS = CATALOGUE.kernels
 
 
 def edited(tmp_path: Path, section: str, name: str, **keys: Any) -> catalogue.Entry:
-    """An entry whose keys are changed, from a copy of the catalogue file; its sources are the real ones."""
+    """An entry whose keys are changed, from a copy of the catalogue file; its sources are the real
+    ones.
+    """
     data = copy.deepcopy(catalogue.entries_of(catalogue.CATALOGUE))
     data[section][name].update(keys)
     path = tmp_path / "catalogue.yaml"
@@ -37,7 +41,7 @@ def vectorized(**keys: Any) -> Variant:
     return replace(KERNELS["sgemm_vectorized"], **keys)
 
 
-# ---- what is there ----------------------------------------------------------------------------------------------
+# ---- what is there -------------------------------------------------------------------------------
 
 
 def test_every_variant_is_complete_and_instantiates_its_kernel_once() -> None:
@@ -51,8 +55,12 @@ def test_every_variant_is_complete_and_instantiates_its_kernel_once() -> None:
         assert isinstance(baseline, catalogue.Baseline) and baseline.dtype == variant.dtype, name
         assert variant.idea and variant.entry in variant.source.read_text(), name
         unit = variant.translation_unit()
-        assert max(map(len, unit.splitlines())) <= 120 and unit.count("template __global__") == 1, name
-        assert f"{variant.types.c.c_type}* C," in unit and ("tex_b" in unit) == variant.textures, name
+        assert max(map(len, unit.splitlines())) <= 120 and unit.count("template __global__") == 1, (
+            name
+        )
+        assert f"{variant.types.c.c_type}* C," in unit and ("tex_b" in unit) == variant.textures, (
+            name
+        )
 
 
 def test_a_variant_s_numbers_are_those_of_its_template(variants_csv: Path) -> None:
@@ -60,18 +68,26 @@ def test_a_variant_s_numbers_are_those_of_its_template(variants_csv: Path) -> No
     assert list(rows) == list(CATALOGUE)
     assert KERNELS["sgemm_warptile"].tile == {"m": 128, "n": 128, "k": 16}
     assert KERNELS["sgemm_blocktile_1d"].multiples == {"m": 64, "n": 64, "k": 8}
-    assert KERNELS["tf32gemm_bcf_dbf_rna"].family == "tf32gemm" == rows["tf32gemm_bcf_dbf_rna"]["family"]
+    assert (
+        KERNELS["tf32gemm_bcf_dbf_rna"].family
+        == "tf32gemm"
+        == rows["tf32gemm_bcf_dbf_rna"]["family"]
+    )
     assert rows["sgemm_vectorized"]["source"] == "kernels/sgemm/vectorized.cu"
     assert rows["sgemm_vectorized"]["requires"].endswith("ldc % 4 = 0, 16-byte aligned matrices")
     assert rows["cublas_tf32"]["kind"] == "baseline" and rows["cublas_tf32"]["source"] is None
     dispatcher = rows["sgemm_c_dispatch"]
-    assert dispatcher["choices"] == "sgemm_t128x256x8_cpasync for m >= 2500, n >= 2500; else sgemm_t128x128x8"
+    assert (
+        dispatcher["choices"]
+        == "sgemm_t128x256x8_cpasync for m >= 2500, n >= 2500; else sgemm_t128x128x8"
+    )
     assert dispatcher["kernels"] == "sgemm_t128x256x8_cpasync sgemm_t128x128x8"
 
 
 @pytest.mark.parametrize(
     ("name", "m", "n", "blocks"),
-    [("sgemm_naive", 100, 200, (4, 7, 1)), ("sgemm_vectorized", 256, 1280, (10, 2, 1))],  # x over m, x over n
+    # x over m, x over n
+    [("sgemm_naive", 100, 200, (4, 7, 1)), ("sgemm_vectorized", 256, 1280, (10, 2, 1))],
 )
 def test_a_grid_covers_c(name: str, m: int, n: int, blocks: tuple[int, int, int]) -> None:
     assert KERNELS[name].grid(Problem(m, n, 8, 8, n, n), sms=1) == blocks
@@ -87,7 +103,9 @@ def test_a_persistent_grid_follows_the_gpu_and_has_whole_clusters() -> None:
     assert vectorized(cluster=(2, 1), slices=4).grid(Problem.square(5 * 128), sms=7) == (6, 5, 4)
 
 
-def test_arguments_are_declared_and_packed_in_the_order_that_the_entry_gives(tmp_path: Path) -> None:
+def test_arguments_are_declared_and_packed_in_the_order_that_the_entry_gives(
+    tmp_path: Path,
+) -> None:
     tensor_map = {"tma_b": {"box": ["BK", 16], "swizzle": 64}}
     workspace = {"workspace": {"bytes": 256, "bytes_per_block": 1024, "zeroed": "once"}}
     given = [tensor_map, "k", "alpha", "A", "C", "tile_counter", workspace]
@@ -95,12 +113,17 @@ def test_arguments_are_declared_and_packed_in_the_order_that_the_entry_gives(tmp
     variant = edited(tmp_path, "variants", "sgemm_vectorized", arguments=given, template=template)
     assert isinstance(variant, Variant)
     unit = re.sub(r"\s+", " ", variant.translation_unit())
-    assert "sgemm_vectorized<128, 128, 8, __half, true>( const __grid_constant__ CUtensorMap tma_b, int k," in unit
+    assert (
+        "sgemm_vectorized<128, 128, 8, __half, true>( const __grid_constant__ CUtensorMap tma_b, int k,"
+        in unit
+    )
     assert unit.endswith("float* C, unsigned* tile_counter, void* workspace); ")
     asked: list[Any] = []
 
     class Makers:
-        def tensor_map(self, matrix: Any, rows: int, columns: int, ld: int, spec: arguments.TensorMap) -> str:
+        def tensor_map(
+            self, matrix: Any, rows: int, columns: int, ld: int, spec: arguments.TensorMap
+        ) -> str:
             asked.append((matrix, rows, columns, ld, spec.box, spec.swizzle))
             return "map"
 
@@ -114,11 +137,13 @@ def test_arguments_are_declared_and_packed_in_the_order_that_the_entry_gives(tmp
     assert asked == [(2, 7, 8, 12, (8, 16), 64), (4, "always"), (256 + 10 * 1024, "once")]
 
 
-# ---- problems that are refused ----------------------------------------------------------------------------------
+# ---- problems that are refused -------------------------------------------------------------------
 
 
 def test_each_requirement_is_named_with_its_value() -> None:
-    """A problem that breaks one requirement alone is refused, in words that name it; one that keeps it is not."""
+    """A problem that breaks one requirement alone is refused, in words that name it; one that keeps
+    it is not.
+    """
     for name, variant in KERNELS.items():
         good = Problem(1024, 1024, 1024, 2048, 2048, 2048, b_layout=variant.b_layout)
         assert variant.refusal(good) is None
@@ -126,7 +151,10 @@ def test_each_requirement_is_named_with_its_value() -> None:
             value = getattr(good, key) + multiple // 2
             said = f"{name} cannot take this problem: {key} = {value}, but {key} must be a multiple of {multiple}"
             assert variant.refusal(replace(good, **{key: value})) == said
-            assert variant.refusal(replace(good, **{key: getattr(good, key) + multiple})) is None, (name, key)
+            assert variant.refusal(replace(good, **{key: getattr(good, key) + multiple})) is None, (
+                name,
+                key,
+            )
         for matrix in variant.aligned:
             addresses = {"A": 4096, "B": 8192, "C": 12288}
             assert variant.refusal(good, addresses) is None
@@ -145,7 +173,11 @@ def test_a_problem_that_nothing_can_take_is_refused_by_all() -> None:
 
 @pytest.mark.parametrize("axis", "ABC")
 def test_a_matrix_beyond_a_32_bit_index_is_refused(axis: str) -> None:
-    sizes = {"A": (2**16, 1, 1, 2**15, 1, 1), "B": (1, 1, 2**16, 2**16, 2**15, 1), "C": (2**16, 1, 1, 1, 1, 2**15)}
+    sizes = {
+        "A": (2**16, 1, 1, 2**15, 1, 1),
+        "B": (1, 1, 2**16, 2**16, 2**15, 1),
+        "C": (2**16, 1, 1, 1, 1, 2**15),
+    }
     assert Problem(*sizes[axis]).refusal().startswith(f"{axis} spans 2147483648 elements")
     assert Problem.square(46340).refusal() is None and Problem.square(46341).refusal() is not None
 
@@ -153,7 +185,10 @@ def test_a_matrix_beyond_a_32_bit_index_is_refused(axis: str) -> None:
 def test_a_b_that_lies_otherwise_is_refused_and_libraries_take_both() -> None:
     for entry in CATALOGUE.values():
         for layout in ("row", "column"):
-            takes = entry.b_layout == layout or getattr(entry, "library", None) in ("cublas", "torch")
+            takes = entry.b_layout == layout or getattr(entry, "library", None) in (
+                "cublas",
+                "torch",
+            )
             said = entry.refusal(Problem.square(1024, layout))
             assert (said is None) == takes and (takes or f"B is {layout}-major" in said)
 
@@ -193,7 +228,7 @@ def test_a_problem_reads_as_it_is_written(
     assert Problem.square(64).alpha == 1
 
 
-# ---- a catalogue that is broken ------------------------------------------------------------------------------------
+# ---- a catalogue that is broken ------------------------------------------------------------------
 
 NAIVE, VECTORIZED, TEXLD = (
     ("variants", "sgemm_naive"),
@@ -219,32 +254,44 @@ BROKEN = [  # section and entry, key, value, what the message has beside them
     (VECTORIZED, "cluster", [4, 4], "at most 8 blocks"),
     (VECTORIZED, "arch", "90b", "90b"),
     (VECTORIZED, "tiles", 3, "a mapping in tiles"),
-    (VECTORIZED, "tiles", "sgemm_naive", "unknown entry with tiles 'sgemm_naive'"),  # which has none
+    # which has none
+    (VECTORIZED, "tiles", "sgemm_naive", "unknown entry with tiles 'sgemm_naive'"),
     (TEXLD, "choices", [{"variant": "sgemm_t128x128x9"}], "nearest"),
     (TEXLD, "choices", [], "at least 1 item"),
-    (TEXLD, "choices", [{"variant": "sgemm_naive"}, {"variant": "hgemm_naive_bf16"}], "fp32 and bf16"),
+    (
+        TEXLD,
+        "choices",
+        [{"variant": "sgemm_naive"}, {"variant": "hgemm_naive_bf16"}],
+        "fp32 and bf16",
+    ),
     (TEXLD, "builds_on", "sgemm_c_dispatch", "'sgemm_c_dispatch'"),
 ]
 
 
 @pytest.mark.parametrize(("entry", "key", "value", "words"), BROKEN)
-def test_a_broken_entry_names_file_entry_and_key(entry: Any, key: str, value: Any, words: str, tmp_path: Path) -> None:
+def test_a_broken_entry_names_file_entry_and_key(
+    entry: Any, key: str, value: Any, words: str, tmp_path: Path
+) -> None:
     with pytest.raises(UserError) as error:
         edited(tmp_path, *entry, **{key: value})
     said = str(error.value)
     named = "" if key == "arguments" else key  # which are named themselves
-    assert all(part in said for part in (str(tmp_path / "catalogue.yaml"), entry[1], named, words)), said
+    assert all(
+        part in said for part in (str(tmp_path / "catalogue.yaml"), entry[1], named, words)
+    ), said
     assert "\n" not in said
 
 
 def test_names_and_architectures_are_told_apart() -> None:
-    with pytest.raises(UserError, match=r"unknown variant 'sgemm_warptle' in .*nearest: sgemm_warptile"):
+    with pytest.raises(
+        UserError, match=r"unknown variant 'sgemm_warptle' in .*nearest: sgemm_warptile"
+    ):
         CATALOGUE.find("sgemm_warptle")
     one = vectorized(arch=90, one_arch=True)
     assert one.unfit("sm_90a") is None and "arch = sm_100" in str(one.unfit("sm_100"))
 
 
-# ---- hashes -----------------------------------------------------------------------------------------------------
+# ---- hashes --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -283,10 +330,16 @@ def test_comments_and_white_space_do_not_change_a_hash(tree: Path) -> None:
 
 
 def test_code_and_included_headers_change_the_hash_of_their_users_alone(tree: Path) -> None:
-    edit = lambda t: t.replace("float sum = 0.0f", "float sum = 1.0f")  # noqa: E731
+    edit = lambda t: t.replace("float sum = 0.0f", "float sum = 1.0f")
     assert changed(tree, "sgemm/naive.cu", edit) == {"sgemm_naive"}
-    users = {name for name, v in KERNELS.items() if "include/store_stage.cuh" in v.source.read_text()}
-    assert users and changed(tree, "include/store_stage.cuh", lambda t: t + "\nstruct Another {};\n") == users
+    users = {
+        name for name, v in KERNELS.items() if "include/store_stage.cuh" in v.source.read_text()
+    }
+    assert (
+        users
+        and changed(tree, "include/store_stage.cuh", lambda t: t + "\nstruct Another {};\n")
+        == users
+    )
     (tree / "include" / "deep.cuh").write_text("#pragma once\n")
     header = tree / "include" / "store_stage.cuh"
     header.write_text(header.read_text() + '#include "include/deep.cuh"\n')
@@ -296,7 +349,11 @@ def test_code_and_included_headers_change_the_hash_of_their_users_alone(tree: Pa
 def test_a_dispatcher_s_hash_is_of_its_choices_and_not_of_its_kernels(tree: Path) -> None:
     def of() -> dict[str, str]:
         found = catalogue.load(path=tree / "catalogue.yaml").values()
-        return {entry.name: entry.source_hash for entry in found if isinstance(entry, catalogue.Dispatcher)}
+        return {
+            entry.name: entry.source_hash
+            for entry in found
+            if isinstance(entry, catalogue.Dispatcher)
+        }
 
     before, file, kernel = of(), tree / "catalogue.yaml", tree / "sgemm" / "t128x128x8_texld.cu"
     kernel.write_text(kernel.read_text().replace("TM = 8,", "TM = 7 + 1,"))
@@ -306,23 +363,47 @@ def test_a_dispatcher_s_hash_is_of_its_choices_and_not_of_its_kernels(tree: Path
 
 
 def test_launch_changes_a_hash_but_words_do_not() -> None:
-    changes = {"template": {"BM": 64}, "threads": 128, "b_layout": "column", "cluster": (2, 1), "slices": 2}
-    hashes = {vectorized(**{key: value}).source_hash for key, value in changes.items()} | {vectorized().source_hash}
-    assert len(hashes) == 1 + len(changes) and vectorized(idea="another").source_hash == vectorized().source_hash
+    changes = {
+        "template": {"BM": 64},
+        "threads": 128,
+        "b_layout": "column",
+        "cluster": (2, 1),
+        "slices": 2,
+    }
+    hashes = {vectorized(**{key: value}).source_hash for key, value in changes.items()} | {
+        vectorized().source_hash
+    }
+    assert (
+        len(hashes) == 1 + len(changes)
+        and vectorized(idea="another").source_hash == vectorized().source_hash
+    )
 
 
-# ---- short forms ----------------------------------------------------------------------------------------------------
+# ---- short forms ---------------------------------------------------------------------------------
 
 DEFAULTS = {"f": {"dtypes": ["bf16", "fp16"], "template": {"T": "{type}"}, "grid": "nm"}}
 DEFAULTS |= {"f/a.cu": {"template": {"BM": 64, "BN": 32}, "threads": "BM * BN // 16"}}
 
 
 def test_an_entry_has_the_defaults_of_its_source_and_one_kernel_for_each_dtype() -> None:
-    variants = {"a_{dtype}": {"source": "f/a.cu", "template": {"BN": 128}, "builds_on": "b_{dtype}", "grid": "mn"}}
-    found = written.expanded({"defaults": DEFAULTS, "variants": variants, "baselines": {}}, "test")["variants"]
+    variants = {
+        "a_{dtype}": {
+            "source": "f/a.cu",
+            "template": {"BN": 128},
+            "builds_on": "b_{dtype}",
+            "grid": "mn",
+        }
+    }
+    found = written.expanded({"defaults": DEFAULTS, "variants": variants, "baselines": {}}, "test")[
+        "variants"
+    ]
     assert list(found) == ["a_bf16", "a_fp16"]
     assert found["a_fp16"] == {
-        **{"source": "f/a.cu", "template": {"T": "__half", "BM": 64, "BN": 128}, "threads": "BM * BN // 16"},
+        **{
+            "source": "f/a.cu",
+            "template": {"T": "__half", "BM": 64, "BN": 128},
+            "threads": "BM * BN // 16",
+        },
         **{"builds_on": "b_fp16", "dtype": "fp16", "grid": "mn", "origin": None},
     }
     assert written.number(found["a_fp16"]["threads"], found["a_fp16"]["template"], "threads") == 512

@@ -1,4 +1,6 @@
-"""Predicted times: how a launch is divided, as the kernels' headers do it, and what a dispatcher makes of the times."""
+"""Predicted times: how a launch is divided, as the kernels' headers do it, and what a dispatcher
+makes of the times.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ CATALOGUE = catalogue.load()
 SMALL = CATALOGUE.kernels["sgemm_splitk_64x64"]
 PLAIN, SLICED = (CATALOGUE.kernels[f"hgemm_transposed_64x64{k8}_bf16"] for k8 in ("", "_k8"))
 
-# One thread for each case: how many tiles are shared, by how many blocks, and the steps of the block that has most.
+# One thread for each case: how many tiles are shared, by how many blocks, and the steps of the
+# block that has most.
 DIVIDING = """
 #include "include/{header}.cuh"
 
@@ -62,7 +65,9 @@ AT_LIMITS = [  # blocks, tiles, steps
 
 
 def divided(code: dict[str, str], cases: np.ndarray, folder: Path) -> np.ndarray:
-    """What the header makes of each row (blocks, tiles, steps): tiles that are shared, sharing blocks, most steps."""
+    """What the header makes of each row (blocks, tiles, steps): tiles that are shared, sharing
+    blocks, most steps.
+    """
     (folder / "dividing.cu").write_text(DIVIDING.format(**code))
     text = compile_ptx(folder / "dividing.cu", ARCH, [f"-I{catalogue.ROOT}"])
     (folder / "dividing.ptx").write_text(text)
@@ -81,7 +86,9 @@ def test_tiles_are_divided_as_the_header_divides_them(
     code: dict[str, str], template: dict[str, int], tmp_path: Path
 ) -> None:
     rng = np.random.default_rng(4)
-    cases = np.stack([rng.integers(1, most, 256) for most in (24, 60, 400)], axis=1).astype(np.int32)
+    cases = np.stack([rng.integers(1, most, 256) for most in (24, 60, 400)], axis=1).astype(
+        np.int32
+    )
     cases[: len(AT_LIMITS)] = AT_LIMITS
     variant: Any = SimpleNamespace(template=template)
     shares = 0
@@ -98,7 +105,8 @@ def test_tiles_are_divided_as_the_header_divides_them(
         longest = longest if expected else steps if tiles % blocks else 0
         assert sharing == expected and left == (tiles % blocks if expected else 0), case
         grain = max(3, -(-steps // cost.GRAINS)) if expected and code is SPLIT_K else 1
-        assert 0 <= tiles // blocks * steps + longest - busiest < grain, case  # the last grain of a tile may be short
+        # the last grain of a tile may be short
+        assert 0 <= tiles // blocks * steps + longest - busiest < grain, case
         shares += expected > 0
     assert len(cases) // 4 < shares < len(cases)
 
@@ -112,9 +120,14 @@ def test_slices_of_a_cluster_divide_the_steps_of_a_tile() -> None:
     deep = Problem.packed(64, 64, 6400)
     assert (cost.schedule(PLAIN, deep).steps, cost.schedule(SLICED, deep).steps) == (100, 13)
     assert cost.schedule(SLICED, deep).blocks == int(2 * cost.SMS * cost.OF_LARGE_CLUSTERS) // 8
-    assert cost.resident(CATALOGUE.kernels["hgemm_wgmma_cluster_bf16"]) == cost.SMS // 2  # clusters of two fit all
+    # clusters of two fit all
+    assert cost.resident(CATALOGUE.kernels["hgemm_wgmma_cluster_bf16"]) == cost.SMS // 2
     assert cost.resident(SLICED, sms=1) == 1
-    assert cost.stream_k(PLAIN, tiles=5, steps=100, units=2) == cost.split_k(PLAIN, 5, 100, 2) == (0, 0)
+    assert (
+        cost.stream_k(PLAIN, tiles=5, steps=100, units=2)
+        == cost.split_k(PLAIN, 5, 100, 2)
+        == (0, 0)
+    )
 
 
 def test_a_time_is_what_one_computes_by_hand() -> None:
@@ -127,7 +140,9 @@ def test_a_time_is_what_one_computes_by_hand() -> None:
     multiply = 64 * 64 * 16 / 0.27e6 * (1 + 0.97 * (1 / 8 + 1 / 4))
     assert cost.time_us(SMALL, shallow) == pytest.approx(6.7 + 4 * (multiply + 0.39) + 2.8 / 4)
     unaligned = replace(shallow, lda=65)
-    assert cost.time_us(SMALL, unaligned) == pytest.approx(6.7 + 4 * (1.23 * multiply + 0.39) + 2.8 / 4)
+    assert cost.time_us(SMALL, unaligned) == pytest.approx(
+        6.7 + 4 * (1.23 * multiply + 0.39) + 2.8 / 4
+    )
     flat = Problem.packed(16384, 16384, 64)  # bytes of C from and to DRAM take longest
     assert cost.time_us(PLAIN, flat) > 16384 * 16384 * 2 / 2.28e6
 
@@ -137,8 +152,16 @@ def test_a_time_is_what_one_computes_by_hand() -> None:
     [
         ("hgemm_wgmma_coop_bf16", 5.7 + 2 * 0.7, 128 * 256 * 64 / 3.96e6 + 0.134),
         ("hgemm_wgmma_pingpong_wide_bf16", 6.1 + 1.5 * 0.2, 128 * 192 * 64 / 3.96e6 + 0.134),
-        ("sgemm_t128x256x8_cpasync", 2.9 + 2 * 2.7, 128 * 256 * 8 / 0.27e6 * (1 + 0.97 * (1 / 8 + 1 / 16)) + 0.195),
-        ("sgemm_tma_streamk", 12.8 + 2 * 0.4, 128 * 256 * 32 / 0.27e6 * (1 + 0.97 * (1 / 8 + 1 / 16)) + 0.78),
+        (
+            "sgemm_t128x256x8_cpasync",
+            2.9 + 2 * 2.7,
+            128 * 256 * 8 / 0.27e6 * (1 + 0.97 * (1 / 8 + 1 / 16)) + 0.195,
+        ),
+        (
+            "sgemm_tma_streamk",
+            12.8 + 2 * 0.4,
+            128 * 256 * 32 / 0.27e6 * (1 + 0.97 * (1 / 8 + 1 / 16)) + 0.78,
+        ),
         ("sgemm_3xtf32_wgmma", 5 + 2 * 1.35, 128 * 256 * 32 / 0.586e6 + 0.067),
         ("sgemm_3xtf32_wgmma_outside_k8", 5 + 2 * (1.35 + 2.75), 128 * 256 * 32 / 0.586e6 + 0.067),
         ("hgemm_naive_bf16", 6 + 1.0, 128 * 128 * 32 / 3.96e6 + 0.067),
@@ -149,26 +172,39 @@ def test_a_tile_takes_its_steps_and_what_its_source_s_kernels_take_besides(
 ) -> None:
     variant = CATALOGUE.kernels[name]
     m, n, k = (variant.tile[axis] for axis in "mnk")
-    one, two = (cost.time_us(variant, Problem.packed(m, n, k * variant.slices * steps)) for steps in (1, 2))
+    one, two = (
+        cost.time_us(variant, Problem.packed(m, n, k * variant.slices * steps)) for steps in (1, 2)
+    )
     assert (two - one, 2 * one - two) == pytest.approx((step_us, rest_us))
 
 
 def test_a_tile_more_than_run_at_a_time_costs_another_wave() -> None:
     """Two blocks an SM, 264: they wait for their bytes from L2, 264 times those of one."""
     one, wave, more = (
-        cost.time_us(PLAIN, Problem.packed(64 * m, 64 * n, 6400)) for m, n in ((1, 1), (24, 11), (53, 5))
+        cost.time_us(PLAIN, Problem.packed(64 * m, 64 * n, 6400))
+        for m, n in ((1, 1), (24, 11), (53, 5))
     )
     steps = 100 * (264 * 128 * 64 * 2 / 11.3e6 + 0.134)
-    assert wave == pytest.approx(4.9 + steps + 2 * 2.9 / 4) and more == pytest.approx(wave + steps + 2 * 2.9 / 4)
+    assert wave == pytest.approx(4.9 + steps + 2 * 2.9 / 4) and more == pytest.approx(
+        wave + steps + 2 * 2.9 / 4
+    )
     assert one < wave
 
 
-@pytest.mark.parametrize("name", ["sgemm_best", "hgemm_best_bf16", "hgemm_best_fp16", "hgemm_best_bcol_bf16"])
+@pytest.mark.parametrize(
+    "name", ["sgemm_best", "hgemm_best_bf16", "hgemm_best_fp16", "hgemm_best_bcol_bf16"]
+)
 def test_a_dispatcher_takes_the_shortest_predicted_time_of_the_kernels_that_suit(name: str) -> None:
     entry = CATALOGUE[name]
     assert isinstance(entry, Dispatcher)
     picked = set()
-    for m, n, k in ((16, 4096, 4096), (128, 7168, 2048), (1024, 1024, 1024), (8192, 8192, 8192), (64, 64, 65536)):
+    for m, n, k in (
+        (16, 4096, 4096),
+        (128, 7168, 2048),
+        (1024, 1024, 1024),
+        (8192, 8192, 8192),
+        (64, 64, 65536),
+    ):
         problem = Problem.packed(m, n, k, entry.b_layout)
         order = entry.candidates(problem)
         times = [cost.time_us(variant, problem) for variant in order]
@@ -184,7 +220,8 @@ def test_fewer_tiles_than_multiprocessors_are_divided_by_more_blocks() -> None:
     entry = CATALOGUE["sgemm_3xtf32_best"]
     assert isinstance(entry, Dispatcher)
     picked = {
-        n: entry.pick(Problem.square(n)).name.removeprefix("sgemm_3xtf32_wgmma_outside") for n in (512, 1024, 2048)
+        n: entry.pick(Problem.square(n)).name.removeprefix("sgemm_3xtf32_wgmma_outside")
+        for n in (512, 1024, 2048)
     }
     assert picked == {512: "_k8", 1024: "_k3", 2048: ""}
 
@@ -192,4 +229,6 @@ def test_fewer_tiles_than_multiprocessors_are_divided_by_more_blocks() -> None:
 def test_a_dispatcher_s_hash_follows_the_constants(monkeypatch: pytest.MonkeyPatch) -> None:
     before = {name: CATALOGUE[name].source_hash for name in ("sgemm_best", "sgemm_c_dispatch")}
     monkeypatch.setattr(cost, "CONSTANTS", "other")
-    assert {name for name, one in before.items() if CATALOGUE[name].source_hash != one} == {"sgemm_best"}
+    assert {name for name, one in before.items() if CATALOGUE[name].source_hash != one} == {
+        "sgemm_best"
+    }

@@ -28,7 +28,9 @@ def built(ptx) -> Path:
     return ptx(TEXLD)
 
 
-@pytest.mark.parametrize(("m", "n", "picked"), [(2500, 2500, LARGE), (2499, 2500, PLAIN), (9999, 2499, PLAIN)])
+@pytest.mark.parametrize(
+    ("m", "n", "picked"), [(2500, 2500, LARGE), (2499, 2500, PLAIN), (9999, 2499, PLAIN)]
+)
 def test_a_dispatcher_picks_by_size(m: int, n: int, picked: str) -> None:
     assert SIZES.pick(Problem(m, n, 1, 1, n, n)).name == picked
 
@@ -40,17 +42,22 @@ def test_a_dispatcher_picks_by_size(m: int, n: int, picked: str) -> None:
         (Problem.square(64), {"A": 24, "B": 32, "C": 4}, PLAIN),
         (Problem(5, 5, 5, 8, 8, 5), {}, TEXLD),
         (Problem(5, 5, 5, 8, 7, 5), {}, PLAIN),
-        (Problem(1, 4, 4, 2**22 - 4, 4, 4), {}, TEXLD),  # 128 rows of the tile of A: as many texels as there may be
+        # 128 rows of the tile of A: as many texels as there may be
+        (Problem(1, 4, 4, 2**22 - 4, 4, 4), {}, TEXLD),
         (Problem(1, 4, 4, 2**22, 4, 4), {}, PLAIN),
     ],
 )
-def test_a_dispatcher_passes_over_a_choice_that_refuses(problem: Problem, addresses: dict, picked: str) -> None:
+def test_a_dispatcher_passes_over_a_choice_that_refuses(
+    problem: Problem, addresses: dict, picked: str
+) -> None:
     assert TEXTURES.pick(problem, addresses).name == picked
 
 
 def test_a_dispatcher_without_a_choice_for_a_problem_says_why() -> None:
     last = catalogue.Dispatcher("d", SIZES.choices[:1], None, "", None, predicted=False)
-    with pytest.raises(UserError, match=r"d cannot take this problem: its last choice is .*_cpasync for m >= 2500"):
+    with pytest.raises(
+        UserError, match=r"d cannot take this problem: its last choice is .*_cpasync for m >= 2500"
+    ):
         last.pick(Problem.square(100))
 
 
@@ -59,13 +66,25 @@ def test_a_dispatcher_without_a_choice_for_a_problem_says_why() -> None:
     [
         (Problem.packed(0, 64, 64), {}, "m = 0, but m must be at least 1"),
         (Problem.packed(64, 64, 0), {}, "k = 0, but k must be at least 1"),
-        (Problem.packed(2**16, 2**15, 8), {}, "C spans 2147483648 elements, but at most 2147483647 can be indexed"),
+        (
+            Problem.packed(2**16, 2**15, 8),
+            {},
+            "C spans 2147483648 elements, but at most 2147483647 can be indexed",
+        ),
         (Problem.packed(64, 64, 63), {}, "lda = 63, but lda must be a multiple of 8"),
-        (Problem.square(64), {"A": 0, "B": 0, "C": 8}, "C starts at byte 8, but it must be aligned to 16 bytes"),
+        (
+            Problem.square(64),
+            {"A": 0, "B": 0, "C": 8},
+            "C starts at byte 8, but it must be aligned to 16 bytes",
+        ),
     ],
 )
-def test_what_no_kernel_of_a_dispatcher_takes_is_one_line(problem: Problem, addresses: dict, reason: str) -> None:
-    with pytest.raises(UserError, match=f"^hgemm_best_bf16 cannot take this problem: [^\n]*{reason}$"):
+def test_what_no_kernel_of_a_dispatcher_takes_is_one_line(
+    problem: Problem, addresses: dict, reason: str
+) -> None:
+    with pytest.raises(
+        UserError, match=f"^hgemm_best_bf16 cannot take this problem: [^\n]*{reason}$"
+    ):
         RUNNABLE["hgemm_best_bf16"].pick(problem, addresses)
 
 
@@ -86,7 +105,9 @@ def test_c_may_not_lie_where_an_element_of_a_or_b_is(c: int, overlapped: str | N
 
 
 def test_the_dispatcher_over_textures_falls_back_where_they_cannot_go(built: Path) -> None:
-    fallen_back = [case for case in cases(TEXTURES) if "off by one" in case.name or "misaligned" in case.name]
+    fallen_back = [
+        case for case in cases(TEXTURES) if "off by one" in case.name or "misaligned" in case.name
+    ]
     assert len(fallen_back) == 3 and all(case.name.endswith(f"by {PLAIN}") for case in fallen_back)
     for case in fallen_back:
         assert not case.refused and run_case(EmulatedDevice(built), TEXTURES, case, seed=2).passed
@@ -94,7 +115,11 @@ def test_the_dispatcher_over_textures_falls_back_where_they_cannot_go(built: Pat
 
 def test_a_dispatcher_s_cases_are_on_each_side_of_its_sizes() -> None:
     names = [case.name for case in cases(SIZES, 4096)]
-    assert {f"2500 x 2500 x 9, by {LARGE}", f"2499 x 2500 x 9, by {PLAIN}", f"2500 x 2499 x 9, by {PLAIN}"} <= {*names}
+    assert {
+        f"2500 x 2500 x 9, by {LARGE}",
+        f"2499 x 2500 x 9, by {PLAIN}",
+        f"2500 x 2499 x 9, by {PLAIN}",
+    } <= {*names}
     assert len(set(names)) == len(names)
 
 
@@ -112,7 +137,9 @@ def test_a_dispatcher_has_nothing_to_build(tmp_path: Path) -> None:
 
 
 def test_arguments_follow_the_signature() -> None:
-    """Eleven for all; the textures of a kernel that takes them end with the texel of the last element."""
+    """Eleven for all; the textures of a kernel that takes them end with the texel of the last
+    element.
+    """
 
     class Makers:
         def texture(self, *given):

@@ -1,4 +1,6 @@
-"""Each rung of wingedge_sgemm and each padded kernel does what its header says: banks, sectors, blocks per SM."""
+"""Each rung of wingedge_sgemm and each padded kernel does what its header says: banks, sectors,
+blocks per SM.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,12 @@ from experiments.emulation import launching
 from kernels import catalogue
 from kernels.catalogue import Problem
 
-# of the wavefronts of shared loads and of shared stores, the share that are conflicts; bytes of C used per sector
+# of the wavefronts of shared loads and of shared stores, the share that are conflicts; bytes of C
+# used per sector
 MEMORY = {
     "tiling": (1 / 2, 0, 16),  # A: 8 rows on one bank, 8 wavefronts for 2; B: none
-    "at_tiling": (0, 3 / 5, 16),  # of A's 8 stores each takes 4 wavefronts for 1; B's 2 take their 4
+    # of A's 8 stores each takes 4 wavefronts for 1; B's 2 take their 4
+    "at_tiling": (0, 3 / 5, 16),
     "at_swizzle": (0, 0, 16),
     "at_swizzle_rw": (0, 0, 32),
     "at_swizzle_dbf_rw": (0, 0, 32),
@@ -23,7 +27,8 @@ MEMORY = {
     "blocktile_2d_padded": (1 / 3, 1 / 3, 4),  # A no longer, but its stores do, by the gaps
     "blocktile_2d_padded_ab": (3 / 5, 1 / 3, 4),  # B's reads are scalar, 4-way
     "vectorized": (2 / 5, 1 / 3, 16),
-    "vectorized_padded": (2 / 5, 0, 16),  # the loads' conflicts are B's, which no padding of rows changes
+    # the loads' conflicts are B's, which no padding of rows changes
+    "vectorized_padded": (2 / 5, 0, 16),
     "vectorized_padded_1": (1 / 3, 1 / 3, 16),
 }
 
@@ -34,7 +39,9 @@ PER_SECTOR = "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio"
 
 @pytest.fixture(scope="module")
 def counted_of(ptx):
-    """A function: a kernel's name to its counters of one block over three k-steps on the emulator, beta = 0."""
+    """A function: a kernel's name to its counters of one block over three k-steps on the emulator,
+    beta = 0.
+    """
 
     @functools.cache
     def of(name: str) -> dict[str, float]:
@@ -61,7 +68,12 @@ def test_banks_and_sectors(rung: str, counted_of) -> None:
 
 def test_the_swizzle_for_stores_alone_frees_them_and_costs_loads(counted_of) -> None:
     alone, whole = (counted_of(f"sgemm_{rung}") for rung in ("at_swizzle_stores", "at_swizzle"))
-    assert alone[CONFLICTS.format("st")] == whole[CONFLICTS.format("st")] == whole[CONFLICTS.format("ld")] == 0
+    assert (
+        alone[CONFLICTS.format("st")]
+        == whole[CONFLICTS.format("st")]
+        == whole[CONFLICTS.format("ld")]
+        == 0
+    )
     loads = "smsp__inst_executed_op_shared_ld.sum"
     assert alone[CONFLICTS.format("ld")] > 0 and alone[loads] > 2 * whole[loads]
 

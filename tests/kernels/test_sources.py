@@ -1,4 +1,6 @@
-"""Each kernel source, on the emulator: right on small problems, and what it cannot take is refused."""
+"""Each kernel source, on the emulator: right on small problems, and what it cannot take is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,19 @@ KERNELS = catalogue.load().kernels
 
 
 def one_of_each() -> list[str]:
-    """A kernel of each source and, where a source branches on them, of each width of element and layout of B."""
-    found = {(v.source, v.types.ab.bytes, v.b_layout): name for name, v in reversed(KERNELS.items())}
+    """A kernel of each source and, where a source branches on them, of each width of element and
+    layout of B.
+    """
+    found = {
+        (v.source, v.types.ab.bytes, v.b_layout): name for name, v in reversed(KERNELS.items())
+    }
     return list(reversed(found.values()))
 
 
 def whole_tiles(variant: Variant) -> Problem:
-    """Two tiles along m and n, or as many as a cluster has, and three steps over k; rows are longer."""
+    """Two tiles along m and n, or as many as a cluster has, and three steps over k; rows are
+    longer.
+    """
     clusters = dict(zip(variant.grid_axes, variant.cluster, strict=True))
     m, n = (max(2, clusters[axis]) * variant.tile[axis] for axis in "mn")
     k = 3 * variant.slices * variant.tile["k"] if variant.tile["k"] > 1 else 40
@@ -56,30 +64,46 @@ def test_a_source_computes_what_it_must(name: str, ptx) -> None:
         assert run_case(device, variant, Case(case, problem), seed=1).detail == "", case
 
 
-@pytest.mark.parametrize("name", [name for name in one_of_each() if KERNELS[name].b_layout == "column"])
+@pytest.mark.parametrize(
+    "name", [name for name in one_of_each() if KERNELS[name].b_layout == "column"]
+)
 def test_a_kernel_of_a_column_major_b_takes_no_other(name: str, ptx) -> None:
     variant, device = KERNELS[name], EmulatedDevice(ptx(name))
     by_rows = replace(odd(variant), ldb=272, b_layout="row")
     refused = run_case(device, variant, Case("", by_rows), seed=1).detail
-    assert refused == f"{name} cannot take this problem: B is row-major, but it must be column-major"
-    other = replace(variant, b_layout="row")  # the same code given a B row after row: the case is made as it lies
+    assert (
+        refused == f"{name} cannot take this problem: B is row-major, but it must be column-major"
+    )
+    # the same code given a B row after row: the case is made as it lies
+    other = replace(variant, b_layout="row")
     assert "elements are off" in run_case(device, other, Case("", by_rows), seed=1).detail
 
 
 @pytest.mark.parametrize(
-    ("name", "sms"), [("tf32gemm_wgmma", 1), ("hgemm_wgmma_store_fp16", 3), ("hgemm_wgmma_streamk_fp16", 6)]
+    ("name", "sms"),
+    [("tf32gemm_wgmma", 1), ("hgemm_wgmma_store_fp16", 3), ("hgemm_wgmma_streamk_fp16", 6)],
 )
 def test_a_persistent_kernel_takes_any_number_of_multiprocessors(name: str, sms: int, ptx) -> None:
     variant = KERNELS[name]
-    assert run_case(EmulatedDevice(ptx(name), sms=sms), variant, Case("", odd(variant)), seed=1).detail == ""
+    assert (
+        run_case(EmulatedDevice(ptx(name), sms=sms), variant, Case("", odd(variant)), seed=1).detail
+        == ""
+    )
 
 
 def sums_of_one_sign(name: str, folder: Path) -> float:
     """The largest relative error of sums of 512 products from 0 to 1, in units of 2^-24."""
     rng, (m, n, k) = np.random.default_rng(0), (64, 64, 512)
-    a, b = rng.uniform(0, 1, (m, k)).astype(np.float32), rng.uniform(0, 1, (k, n)).astype(np.float32)
+    a, b = (
+        rng.uniform(0, 1, (m, k)).astype(np.float32),
+        rng.uniform(0, 1, (k, n)).astype(np.float32),
+    )
     buffers = [np.pad(x.ravel(), 256) for x in (a, b, np.zeros((m, n), np.float32))]
-    c = EmulatedDevice(folder).run(KERNELS[name], Problem(m, n, k, k, n, n), buffers, 0)[2][256:-256].reshape(m, n)
+    c = (
+        EmulatedDevice(folder)
+        .run(KERNELS[name], Problem(m, n, k, k, n, n), buffers, 0)[2][256:-256]
+        .reshape(m, n)
+    )
     exact = a.astype(np.float64) @ b.astype(np.float64)
     return float((np.abs(c - exact) / exact).max() * 2.0**24)
 

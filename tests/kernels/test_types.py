@@ -1,4 +1,6 @@
-"""A GEMM of several types: its name, what is refused, and a kernel of 8-bit floats from its entry to its checks."""
+"""A GEMM of several types: its name, what is refused, and a kernel of 8-bit floats from its entry
+to its checks.
+"""
 
 from __future__ import annotations
 
@@ -65,11 +67,21 @@ def test_cublaslt_refuses_products_of_8_bit_floats_that_it_does_not_take() -> No
 
 def checked(tmp_path: Path, ab: str, c: str, last: str) -> list[Any]:
     """All checks, on the emulator, of a kernel that adds up `last` products an element."""
-    made = catalogue.load().made_of("naive", {
-        "source": "sgemm/naive.cu", "entry": "naive", "template": {"BLOCK": 32}, "threads": 1024,
-        "tile": {"m": "BLOCK", "n": "BLOCK", "k": 1}, "grid": "mn", "b_layout": "column", "idea": "8-bit floats",
-        "baseline": "cublaslt_fp8_e4m3_bf16", "types": {"ab": ab, "accumulate": "fp32", "c": c},
-    })  # fmt: skip
+    made = catalogue.load().made_of(
+        "naive",
+        {
+            "source": "sgemm/naive.cu",
+            "entry": "naive",
+            "template": {"BLOCK": 32},
+            "threads": 1024,
+            "tile": {"m": "BLOCK", "n": "BLOCK", "k": 1},
+            "grid": "mn",
+            "b_layout": "column",
+            "idea": "8-bit floats",
+            "baseline": "cublaslt_fp8_e4m3_bf16",
+            "types": {"ab": ab, "accumulate": "fp32", "c": c},
+        },
+    )
     source = tmp_path / "source.cu"
     text = SOURCE.replace("AB*", f"{dtypes()[ab].c_type}*").replace("T*", f"{dtypes()[c].c_type}*")
     source.write_text(text.replace("T(", f"{dtypes()[c].c_type}(").replace("LAST", last))
@@ -83,7 +95,10 @@ def test_a_kernel_of_8_bit_floats_is_built_and_passes_every_check(tmp_path: Path
     found = checked(tmp_path, ab, c, "k")
     assert len(found) > 15 and all(one.row["passed"] for one in found), [one.row for one in found]
     for one in found:
-        assert one.inputs.before[0].dtype == dtypes()[ab].numpy and one.inputs.before[2].dtype == dtypes()[c].numpy
+        assert (
+            one.inputs.before[0].dtype == dtypes()[ab].numpy
+            and one.inputs.before[2].dtype == dtypes()[c].numpy
+        )
 
 
 def test_a_kernel_of_8_bit_floats_that_drops_a_product_fails(tmp_path: Path) -> None:

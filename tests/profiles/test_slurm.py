@@ -1,4 +1,6 @@
-"""Jobs on two GPUs at once; and all through a real Slurm: one host, over loopback, gone when these tests end."""
+"""Jobs on two GPUs at once; and all through a real Slurm: one host, over loopback, gone when these
+tests end.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,13 @@ PROFILE = ROOT / "profiles" / "slurm" / "config.yaml"
 TOOLS = ["munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol"]
 TWO = ("--config", 'variants=["sgemm_naive","sgemm_vectorized"]')
 # What a cluster's own accounting and patience would give
-QUICK = ("--workflow-profile", "profiles/slurm", "--slurm-no-account", "--slurm-status-command", "squeue")
+QUICK = (
+    "--workflow-profile",
+    "profiles/slurm",
+    "--slurm-no-account",
+    "--slurm-status-command",
+    "squeue",
+)
 QUICK += ("--slurm-init-seconds-before-status-checks", "2")
 # Two GPUs that are only names: Slurm wants device files, and nothing opens them
 CONFIGURATION = """
@@ -53,7 +61,8 @@ GresTypes=gpu
 NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=32000 Gres=gpu:2 State=UNKNOWN
 PartitionName=all Nodes={host} Default=YES State=UP
 """
-# A rule that measures nothing, but sessions a GPU as measuring rules do, and reports whether it met the other one
+# A rule that measures nothing, but sessions a GPU as measuring rules do, and reports whether it met
+# the other one
 MEETING = """
 include: "Snakefile"
 
@@ -99,7 +108,9 @@ class Slurm:
         self.conf = folder / "slurm.conf"
         user = os.environ.get("USER") or "root"
         self.conf.write_text(
-            CONFIGURATION.format(host=self.host, user=user, ports=free_ports(2), folder=folder).lstrip()
+            CONFIGURATION.format(
+                host=self.host, user=user, ports=free_ports(2), folder=folder
+            ).lstrip()
         )
         # The executor's jobstep drops SLURM_CONF; elsewhere the configuration is in its usual place
         wrapper = folder / "bin" / "srun"
@@ -115,15 +126,20 @@ class Slurm:
         log = (self.folder / f"{name}.out").open("wb")
         command = [shutil.which(name) or name, *options]
         env = environment(**self.env)
-        self.daemons.append(subprocess.Popen(command, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
+        self.daemons.append(
+            subprocess.Popen(command, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        )
 
     def ask(self, *command: str) -> str:
-        return subprocess.run(command, env=environment(**self.env), capture_output=True, text=True).stdout
+        return subprocess.run(
+            command, env=environment(**self.env), capture_output=True, text=True
+        ).stdout
 
     def start(self) -> None:
         kinds = {"key": "key-file", "socket": "socket", "pid": "pid-file", "seed": "seed-file"}
         files = [f"--{option}={self.folder}/munge.{kind}" for kind, option in kinds.items()]
-        # --force: the folders of a test are its user's alone, where munged likes its socket open to all
+        # --force: the folders of a test are its user's alone, where munged likes its socket open to
+        # all
         self.daemon("munged", "-F", "--force", *files)
         self.wait(lambda: (self.folder / "munge.socket").exists(), "munged")
         self.daemon("slurmctld", "-D", "-f", str(self.conf))
@@ -133,7 +149,9 @@ class Slurm:
 
     def wait(self, ready: Callable[[], object], what: str) -> None:
         while not ready():
-            assert all(daemon.poll() is None for daemon in self.daemons), f"{what} did not start: {self.folder}"
+            assert all(daemon.poll() is None for daemon in self.daemons), (
+                f"{what} did not start: {self.folder}"
+            )
             time.sleep(0.1)
 
     def stop(self) -> None:
@@ -168,7 +186,9 @@ def free_ports(count: int) -> list[int]:
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     if missing := [tool for tool in TOOLS if not shutil.which(tool)]:
-        pytest.skip(f"no Slurm here ({', '.join(missing)} missing); Debian: apt-get install slurm-wlm munge")
+        pytest.skip(
+            f"no Slurm here ({', '.join(missing)} missing); Debian: apt-get install slurm-wlm munge"
+        )
     if os.geteuid() != 0:
         pytest.skip("slurmd starts jobs only as root")
     pytest.importorskip("snakemake_executor_plugin_slurm", reason="needs pip install -e '.[slurm]'")
@@ -189,7 +209,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(tree: Path, *arguments: str, **changes: str) -> str:
     """`snakemake arguments` in a copy of the project; what it said."""
     env = environment(**changes)
-    done = subprocess.run(["snakemake", *arguments], cwd=tree, env=env, capture_output=True, text=True)
+    done = subprocess.run(
+        ["snakemake", *arguments], cwd=tree, env=env, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -211,22 +233,41 @@ def test_the_profile_speaks_of_rules_that_there_are(tmp_path: Path) -> None:
     """The rules that measure are included, which exist only where a GPU is known."""
     profile = yaml.safe_load(PROFILE.read_text())
     (tmp_path / "node.json").write_text(json.dumps(GPU))
-    rules = set(run(ROOT, "--list-rules", "--nolock", "--config", f"gpu_node={tmp_path / 'node.json'}").split())
+    rules = set(
+        run(
+            ROOT, "--list-rules", "--nolock", "--config", f"gpu_node={tmp_path / 'node.json'}"
+        ).split()
+    )
     assert {*profile["set-resources"], *profile["set-threads"]} <= rules and "bench" in rules
-    assert profile["set-resources"]["check"] == {"gpu": 1}  # it asks for none by itself, and runs on one
+    # it asks for none by itself, and runs on one
+    assert profile["set-resources"]["check"] == {"gpu": 1}
 
 
-def test_on_a_host_with_two_gpus_two_jobs_measure_at_a_time(tree: Path, library: Path, tmp_path: Path) -> None:
+def test_on_a_host_with_two_gpus_two_jobs_measure_at_a_time(
+    tree: Path, library: Path, tmp_path: Path
+) -> None:
     """Each with a GPU alone."""
     (tmp_path / "cards").write_text("cards 2\n")
-    env = {"NVML_STAND_IN": str(tmp_path / "cards"), "LD_LIBRARY_PATH": str(library), LOCKS: str(tmp_path)}
-    given = meet(tree, ("--cores", "2", "--resources", "gpu=2"), **env, CUDA_VISIBLE_DEVICES="0,1", WAIT_S="600")
+    env = {
+        "NVML_STAND_IN": str(tmp_path / "cards"),
+        "LD_LIBRARY_PATH": str(library),
+        LOCKS: str(tmp_path),
+    }
+    given = meet(
+        tree,
+        ("--cores", "2", "--resources", "gpu=2"),
+        **env,
+        CUDA_VISIBLE_DEVICES="0,1",
+        WAIT_S="600",
+    )
     assert [job["met"] for job in given] == [2, 2]
     assert sorted(job["held"] for job in given) == ["GPU-stand-in-0", "GPU-stand-in-1"]
 
 
 @pytest.mark.slow
-def test_through_slurm_the_results_are_those_of_a_local_run(tree: Path, slurm: Slurm, tmp_path: Path) -> None:
+def test_through_slurm_the_results_are_those_of_a_local_run(
+    tree: Path, slurm: Slurm, tmp_path: Path
+) -> None:
     """All that can be made of two kernels without a GPU, report and paper with it."""
     checks, resources = "results/no-gpu/emulated-checks.csv", "results/no-gpu/resources.csv"
     figure = "results/figures/ladder_sgemm_ladder.svg"
@@ -237,28 +278,51 @@ def test_through_slurm_the_results_are_those_of_a_local_run(tree: Path, slurm: S
     for path in (resources, figure, "results/variants.csv", "results/toolchain.json"):
         assert (tree / path).read_bytes() == (local / path).read_bytes(), path
     drawn_anew = {"seed": None, "error_over_bound": None}  # the inputs are fresh each time
-    here, there = ([row | drawn_anew for row in read_rows(folder / checks, "checks")] for folder in (local, tree))
+    here, there = (
+        [row | drawn_anew for row in read_rows(folder / checks, "checks")]
+        for folder in (local, tree)
+    )
     assert here == there and len(here) > 10 and all(row["passed"] for row in there)
     jobs = slurm.jobs()
     assert all(job["JobState"] == "COMPLETED" and "TresPerJob" not in job for job in jobs.values())
-    of_rule = {name: job for name, job in jobs.items() if name.startswith(("build_kernels", "emulate"))}
+    of_rule = {
+        name: job for name, job in jobs.items() if name.startswith(("build_kernels", "emulate"))
+    }
     assert len(of_rule) == 2  # of one batch
-    assert not {"toolchain", "catalogue", "resources_table", "report_html"} & {*jobs}  # in Snakemake's own process
+    # in Snakemake's own process
+    assert not {"toolchain", "catalogue", "resources_table", "report_html"} & {*jobs}
     built = next(job for name, job in of_rule.items() if name.startswith("build"))
     assert (built["MinMemoryNode"], built["TimeLimit"]) == ("1000M", "00:10:00")
 
 
 @pytest.mark.slow
-def test_measuring_jobs_have_a_gpu_each(tree: Path, slurm: Slurm, library: Path, tmp_path: Path) -> None:
-    """Snakemake runs where no GPU is to be seen; a job sees one of the stand-in's two cards, which Slurm chose."""
+def test_measuring_jobs_have_a_gpu_each(
+    tree: Path, slurm: Slurm, library: Path, tmp_path: Path
+) -> None:
+    """Snakemake runs where no GPU is to be seen; a job sees one of the stand-in's two cards, which
+    Slurm chose.
+    """
     (tmp_path / "cards").write_text("cards 2\n")
-    cards = {"NVML_STAND_IN": str(tmp_path / "cards"), "LD_LIBRARY_PATH": str(library), LOCKS: str(tmp_path)}
+    cards = {
+        "NVML_STAND_IN": str(tmp_path / "cards"),
+        "LD_LIBRARY_PATH": str(library),
+        LOCKS: str(tmp_path),
+    }
     env = {**slurm.env, **cards, "WAIT_S": "600"}
-    look = ["srun", "--gpus=1", "python", "-m", "experiments.stages.toolchain", "--out", "gpu-node.json"]
+    look = [
+        "srun",
+        "--gpus=1",
+        "python",
+        "-m",
+        "experiments.stages.toolchain",
+        "--out",
+        "gpu-node.json",
+    ]
     subprocess.run(look, cwd=tree, env=environment(**env), check=True)
     assert read_json(tree / "gpu-node.json", "toolchain")["gpu"] == "NVIDIA Stand-in"
 
-    marker = "results/stand-in/parts/locked.left_out.txt"  # of rule `clocks`, the one that needs no kernel to be run
+    # of rule `clocks`, the one that needs no kernel to be run
+    marker = "results/stand-in/parts/locked.left_out.txt"
     given = meet(tree, QUICK, marker, **env)
     assert "not asked for" in (tree / marker).read_text()
     assert [job["met"] for job in given] == [2, 2]  # at once

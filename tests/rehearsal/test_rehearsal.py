@@ -40,10 +40,14 @@ def rehearsal(once: Callable[..., Path]) -> Rehearsal:
 @pytest.fixture
 def own(rehearsal: Rehearsal, tmp_path: Path) -> Rehearsal:
     """A copy of it to be edited, with all that was measured in it."""
-    return replace(rehearsal, tree=Path(shutil.copytree(rehearsal.tree, tmp_path / "project", symlinks=True)))
+    return replace(
+        rehearsal, tree=Path(shutil.copytree(rehearsal.tree, tmp_path / "project", symlinks=True))
+    )
 
 
-def test_each_variant_has_its_windows_checks_and_counters_and_each_row_repeats(rehearsal: Rehearsal) -> None:
+def test_each_variant_has_its_windows_checks_and_counters_and_each_row_repeats(
+    rehearsal: Rehearsal,
+) -> None:
     assert rehearsal.amiss() == []
     assert "compared 3 of 3 measured rows" in (rehearsal.tree / "reproduce.txt").read_text()
     sessions = read_json(rehearsal.results / "provenance.json", "provenance")["sessions"]
@@ -52,9 +56,18 @@ def test_each_variant_has_its_windows_checks_and_counters_and_each_row_repeats(r
 
 def test_every_output_says_that_times_are_no_measurements(rehearsal: Rehearsal) -> None:
     results = rehearsal.tree / "results"
-    figures = [path for path in (results / "figures").glob("*.svg") if not path.name.startswith("banks_")]
-    assert len(figures) > 10 and [path.name for path in figures if REHEARSAL not in path.read_text()] == []
-    tables = [pd.read_csv(path) for path in (results / "tables").glob("*.csv") if path.stem in ("timings", "kernels")]
+    figures = [
+        path for path in (results / "figures").glob("*.svg") if not path.name.startswith("banks_")
+    ]
+    assert (
+        len(figures) > 10
+        and [path.name for path in figures if REHEARSAL not in path.read_text()] == []
+    )
+    tables = [
+        pd.read_csv(path)
+        for path in (results / "tables").glob("*.csv")
+        if path.stem in ("timings", "kernels")
+    ]
     assert len(tables) == 2 and all((table["note"] == REHEARSAL).all() for table in tables)
     assert REHEARSAL in (results / "explorer.html").read_text()
     for name in ("paper", "supplement"):
@@ -65,7 +78,9 @@ def test_every_output_says_that_times_are_no_measurements(rehearsal: Rehearsal) 
 
 def swapped(samples: pd.DataFrame) -> pd.DataFrame:
     """The samples of a kernel and of its baseline, taken for each other."""
-    return samples.assign(role=samples["role"].map(dict(zip(ROLES, reversed(ROLES), strict=True))).astype("category"))
+    return samples.assign(
+        role=samples["role"].map(dict(zip(ROLES, reversed(ROLES), strict=True))).astype("category")
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,8 +88,16 @@ def swapped(samples: pd.DataFrame) -> pd.DataFrame:
     [
         ("windows.csv", lambda rows: rows[rows["variant"] != KERNEL], "has 0 of 2 windows"),
         ("windows.csv", lambda rows: rows.drop_duplicates("variant"), "has 1 of 2 windows"),
-        ("checks.csv", lambda rows: rows[(rows["variant"] != KERNEL) | (rows["device"] != "gpu")], "was not checked"),
-        ("counters.csv", lambda rows: rows[rows["metric"] != "memory_l1_wavefronts_shared"], "lacks counters"),
+        (
+            "checks.csv",
+            lambda rows: rows[(rows["variant"] != KERNEL) | (rows["device"] != "gpu")],
+            "was not checked",
+        ),
+        (
+            "counters.csv",
+            lambda rows: rows[rows["metric"] != "memory_l1_wavefronts_shared"],
+            "lacks counters",
+        ),
         ("samples.parquet", swapped, "us in windows"),
     ],
 )
@@ -91,13 +114,27 @@ def test_what_a_stage_loses_or_mixes_up_is_named(
 
 
 @pytest.mark.parametrize(
-    "missing", ["resources.csv", "windows.csv", "samples.parquet", "counters.csv", "machine.json", "provenance.json"]
+    "missing",
+    [
+        "resources.csv",
+        "windows.csv",
+        "samples.parquet",
+        "counters.csv",
+        "machine.json",
+        "provenance.json",
+    ],
 )
-def test_a_table_that_is_missing_is_an_error_and_no_figure(missing: str, rehearsal: Rehearsal, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(rehearsal.tree / ONLY, tmp_path / "rehearsal" / "only" / "sgemm_ladder"))
+def test_a_table_that_is_missing_is_an_error_and_no_figure(
+    missing: str, rehearsal: Rehearsal, tmp_path: Path
+) -> None:
+    folder = Path(
+        shutil.copytree(rehearsal.tree / ONLY, tmp_path / "rehearsal" / "only" / "sgemm_ladder")
+    )
     (folder / missing).unlink()
     figure = "counters:sgemm_ladder" if missing == "counters.csv" else "ladder:sgemm_ladder"
-    drawn = rehearsal.run("analysis.draw", "--results", str(folder), *SHOWN, "--out", str(tmp_path), figure)
+    drawn = rehearsal.run(
+        "analysis.draw", "--results", str(folder), *SHOWN, "--out", str(tmp_path), figure
+    )
     assert drawn.returncode and drawn.stderr.count("error: ") == 1, drawn.stdout + drawn.stderr
     assert list(tmp_path.glob("*.svg")) == []
 
@@ -124,11 +161,20 @@ def test_a_measurement_of_another_gpu_model_serves_for_nothing(own: Rehearsal) -
     kept.with_name(kept.name.replace(foreign["session"], "0" * 8)).write_text(json.dumps(foreign))
     out = own.tree / "again"
     out.mkdir()
-    files = {name: str(out / f"{name}.{suffix}") for name, suffix in (("windows", "csv"), ("checks", "csv"))}
+    files = {
+        name: str(out / f"{name}.{suffix}")
+        for name, suffix in (("windows", "csv"), ("checks", "csv"))
+    }
     options = [word for name, path in files.items() for word in (f"--{name}", path)]
     options += ["--samples", str(out / "samples.parquet"), "--store", str(own.results / "measured")]
     done = own.run(
-        "experiments.stages.bench", "sgemm_ladder", KERNEL, "--build-dir", "results/build/sm_90a", *options, gpu=True
+        "experiments.stages.bench",
+        "sgemm_ladder",
+        KERNEL,
+        "--build-dir",
+        "results/build/sm_90a",
+        *options,
+        gpu=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     rows = read_rows(Path(files["windows"]), "windows")
@@ -138,7 +184,14 @@ def test_a_measurement_of_another_gpu_model_serves_for_nothing(own: Rehearsal) -
 def test_a_gpu_whose_counters_may_not_be_read_is_measured_without_them(own: Rehearsal) -> None:
     shutil.rmtree(own.results / "measured" / "profile")
     counters, left_out = own.tree / "counters.csv", own.tree / "left_out.txt"
-    options = ["--build-dir", "results/build/sm_90a", "--out", str(counters), "--left-out", str(left_out)]
+    options = [
+        "--build-dir",
+        "results/build/sm_90a",
+        "--out",
+        str(counters),
+        "--left-out",
+        str(left_out),
+    ]
     (own.tree / ".stand-in" / "no-counters").touch()
     done = own.run("experiments.stages.profile", KERNEL, "--problem", "128", *options, gpu=True)
     assert done.returncode == 0 and read_rows(counters, "counters") == []

@@ -11,7 +11,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from helpers import ARCHIVE, ROOT, copy_tree, environment, run_module, snakemake, stuck_nvcc, wait_until
+from helpers import (
+    ARCHIVE,
+    ROOT,
+    copy_tree,
+    environment,
+    run_module,
+    snakemake,
+    stuck_nvcc,
+    wait_until,
+)
 from trees import GPU, OF_SOME, SOME, Tree, jobs
 
 from contracts import read_json, read_rows
@@ -26,7 +35,7 @@ RESOURCES = "results/no-gpu/resources.csv"
 WITH_GPU = {"GEMM_LADDER_TOOLCHAIN": json.dumps(GPU)}
 
 
-# ---- what `all` makes -------------------------------------------------------------------------------------------
+# ---- what `all` makes ----------------------------------------------------------------------------
 
 
 def test_all_builds_and_checks_what_was_asked_for_and_then_has_nothing_to_do(done: Tree) -> None:
@@ -35,7 +44,9 @@ def test_all_builds_and_checks_what_was_asked_for_and_then_has_nothing_to_do(don
     assert {row["variant"] for row in read_rows(done.folder / RESOURCES, "resources")} == {*KERNELS}
     checks = read_rows(results / "emulated-checks.csv", "checks")
     assert {row["variant"] for row in checks} == {*KERNELS} and all(row["passed"] for row in checks)
-    assert {row["variant"] for row in read_rows(results / "predictions.csv", "counters")} <= {*KERNELS}
+    assert {row["variant"] for row in read_rows(results / "predictions.csv", "counters")} <= {
+        *KERNELS
+    }
     assert read_json(done.folder / "results" / "toolchain.json", "toolchain")["gpu"] is None
     assert NOTHING in done.succeed("all") and NOTHING in done.succeed("paper")
 
@@ -44,7 +55,13 @@ def test_documents_need_nothing_else(done: Tree) -> None:
     for name, least, most in (("report", 1e6, 12e6), ("explorer", 5e5, 5e6)):
         page = (done.folder / "results" / f"{name}.html").read_text()
         assert least < len(page) < most
-        assert re.findall(r"""<(?:script|img|link|iframe)[^>]*\b(?:src|href)\s*=\s*["']?(?:https?:)?//""", page) == []
+        assert (
+            re.findall(
+                r"""<(?:script|img|link|iframe)[^>]*\b(?:src|href)\s*=\s*["']?(?:https?:)?//""",
+                page,
+            )
+            == []
+        )
     for name in ("paper", "supplement"):
         assert (done.folder / "results" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
 
@@ -53,24 +70,38 @@ def test_the_report_has_every_figure_and_table(done: Tree) -> None:
     page = (done.folder / "results" / "report.html").read_text()
     for category in ("Paper", "Speed", "Counters", "Studies", "Experiments", "Tables"):
         assert f'"{category}"' in page, category
-    figures = [path for path in (done.folder / "results" / "figures").glob("*.svg") if "banks_" not in path.name]
-    tables = [path for path in (done.folder / "results" / "tables").glob("*.csv") if path.stem != "counter_names"]
+    figures = [
+        path
+        for path in (done.folder / "results" / "figures").glob("*.svg")
+        if "banks_" not in path.name
+    ]
+    tables = [
+        path
+        for path in (done.folder / "results" / "tables").glob("*.csv")
+        if path.stem != "counter_names"
+    ]
     assert len(figures) > 30 and len(tables) >= 9
     assert [path.name for path in [*figures, *tables] if path.name not in page] == []
 
 
 def test_a_figure_is_drawn_again_alone_and_is_the_same(done: Tree, tmp_path: Path) -> None:
     options = ("--results", "data/h100", "--catalogue", "results/variants.csv", "--out", tmp_path)
-    names = ("issue", "fractions", "ladder:sgemm_ladder")  # in another order than the rules draw them
+    # in another order than the rules draw them
+    names = ("issue", "fractions", "ladder:sgemm_ladder")
     hashes = {"PYTHONHASHSEED": "7", "PYTHONPATH": str(done.folder)}
     drawn = run_module("analysis.draw", *options, *names, cwd=done.folder, **hashes)
     assert drawn.returncode == 0, drawn.stderr
     found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     figures = done.folder / "results" / "figures"
-    assert len(found) == 6 and [name for name in found if (figures / name).read_bytes() != found[name]] == []
+    assert (
+        len(found) == 6
+        and [name for name in found if (figures / name).read_bytes() != found[name]] == []
+    )
 
 
-def test_the_readme_s_pictures_are_what_the_archive_draws(archive: Path, variants_csv: Path, tmp_path: Path) -> None:
+def test_the_readme_s_pictures_are_what_the_archive_draws(
+    archive: Path, variants_csv: Path, tmp_path: Path
+) -> None:
     options = ("--results", archive, "--catalogue", variants_csv, "--out", tmp_path)
     drawn = run_module("analysis.draw", *options, "overview:light", "overview:dark")
     assert drawn.returncode == 0, drawn.stderr
@@ -88,7 +119,7 @@ def test_two_variants_are_compared_and_printed_every_time(own: Tree) -> None:
     assert (own.folder / "results" / "tables" / "compare_sgemm_naive_sgemm_coalesced.csv").is_file()
 
 
-# ---- what is made again -----------------------------------------------------------------------------------------
+# ---- what is made again --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -96,7 +127,13 @@ def test_two_variants_are_compared_and_printed_every_time(own: Tree) -> None:
     [
         ("kernels/sgemm/vectorized.cu", "float", "float ", 1, 1),
         ("kernels/include/tma.cuh", "\n", "\n// edited\n", 0, 0),  # none of the four includes it
-        ("kernels/catalogue.yaml", "    template: {BLOCK: 32}\n", "    template: {BLOCK: 16}\n", 1, 1),
+        (
+            "kernels/catalogue.yaml",
+            "    template: {BLOCK: 32}\n",
+            "    template: {BLOCK: 16}\n",
+            1,
+            1,
+        ),
         ("ptxsim/engine/kernel.py", "\n", "\n# edited\n", 0, 2),
     ],
 )
@@ -106,24 +143,37 @@ def test_an_edit_makes_again_what_rests_on_it(
     """Of two batches; drawing takes what was built and emulated as it is."""
     own.edit(path, old, new)
     planned = own.planned("all")
-    assert (planned.get("build_kernels", 0), planned.get("emulate", 0)) == (built, emulated), planned
+    assert (planned.get("build_kernels", 0), planned.get("emulate", 0)) == (built, emulated), (
+        planned
+    )
     assert not {"build_kernels", "emulate", "resources_table"} & {*own.planned("paper")}
 
 
 def test_another_toolchain_builds_all_again(done: Tree, tmp_path: Path) -> None:
     """A g++ that gives another version is another toolchain."""
     fake = tmp_path / "g++"
-    fake.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "g++ 99.9.9" && exit\nexec {shutil.which("g++")} "$@"\n')
+    fake.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "g++ 99.9.9" && exit\nexec {shutil.which("g++")} "$@"\n'
+    )
     fake.chmod(0o755)
-    assert done.planned("build", PATH=os.pathsep.join([str(tmp_path), environment()["PATH"]]))["build_kernels"] == 2
+    assert (
+        done.planned("build", PATH=os.pathsep.join([str(tmp_path), environment()["PATH"]]))[
+            "build_kernels"
+        ]
+        == 2
+    )
 
 
-def test_of_a_batch_only_what_changed_is_built_and_one_that_fails_leaves_the_others(own: Tree) -> None:
+def test_of_a_batch_only_what_changed_is_built_and_one_that_fails_leaves_the_others(
+    own: Tree,
+) -> None:
     before, table = own.dates(), (own.folder / RESOURCES).read_text()
     own.edit("kernels/sgemm/vectorized.cu", "__global__ void", "__global__ viod")
     own.edit("kernels/sgemm/naive.cu", "float sum = 0.0f", "float sum = -0.0f")
     said = own.fail("build", *OF_SOME)
-    assert re.search(r"^error: nvcc failed on sgemm_vectorized\.cu: .*vectorized\.cu\(\d+\): error", said)
+    assert re.search(
+        r"^error: nvcc failed on sgemm_vectorized\.cu: .*vectorized\.cu\(\d+\): error", said
+    )
     after = own.dates()
     assert after["sgemm_naive"] > before["sgemm_naive"]
     assert {name for name in after if after[name] == before[name]} == {*KERNELS} - {"sgemm_naive"}
@@ -140,20 +190,24 @@ def test_of_a_batch_only_what_changed_is_built_and_one_that_fails_leaves_the_oth
     )  # its time is of the source before
 
 
-def test_a_fresh_clone_draws_without_building_and_all_draws_after_its_checks(tmp_path: Path) -> None:
+def test_a_fresh_clone_draws_without_building_and_all_draws_after_its_checks(
+    tmp_path: Path,
+) -> None:
     tree = Tree(copy_tree(tmp_path / "project"), options=())
     emulating = {"build_kernels", "emulate", "emulated_checks_table"}
     one = tree.planned("results/figures/power.svg")
     assert one["total"] <= 5 and "figures_of_timings" in one and not emulating & {*one}
     drawn = tree.planned("paper", "explorer", "claims", "results/report.html")
-    assert {"paper_pdf", "explorer_html", "claims", "bank_pictures"} <= {*drawn} and not emulating & {*drawn}
+    assert {"paper_pdf", "explorer_html", "claims", "bank_pictures"} <= {
+        *drawn
+    } and not emulating & {*drawn}
     words = tree.succeed("-n", "all")
     assert emulating <= {*jobs(words)}
     tables = next(rule for rule in words.split("rule ") if rule.startswith("report_tables:"))
     assert "results/no-gpu/emulated-checks.csv" in tables
 
 
-# ---- with a GPU, as far as a plan shows --------------------------------------------------------------------------
+# ---- with a GPU, as far as a plan shows ----------------------------------------------------------
 
 
 def test_an_experiment_by_its_name_builds_and_measures_its_own_kernels(tmp_path: Path) -> None:
@@ -162,7 +216,9 @@ def test_an_experiment_by_its_name_builds_and_measures_its_own_kernels(tmp_path:
     def commands(target: str) -> tuple[set[str], set[str]]:
         words = tree.succeed("-n", "-p", target, **WITH_GPU)
         builds = re.findall(r"-m experiments\.stages\.build ((?:\w+ )+)", words)
-        return {*" ".join(builds).split()}, {*re.findall(r"-m experiments\.stages\.bench (\w+)", words)}
+        return {*" ".join(builds).split()}, {
+            *re.findall(r"-m experiments\.stages\.bench (\w+)", words)
+        }
 
     built, timed = commands("sgemm_ladder")
     assert timed == {"sgemm_ladder"}
@@ -172,17 +228,29 @@ def test_an_experiment_by_its_name_builds_and_measures_its_own_kernels(tmp_path:
 
 
 def test_a_sweep_times_no_experiment(own: Tree) -> None:
-    """What it finds says what the tuned kernels are, so that it comes before the experiments that time these."""
+    """What it finds says what the tuned kernels are, so that it comes before the experiments that
+    time these.
+    """
     planned = own.planned("tile_autotune", "baseline_checks", **WITH_GPU)
     assert {"tune", "baseline_checks", "figure_of_tiles"} <= {*planned} and "bench" not in planned
 
 
 def test_locked_legs_are_planned_where_they_are_asked_for(done: Tree) -> None:
-    own = ("sgemm_ladder", "--config", 'variants=["sgemm_naive"]', "lock_clocks=true", "lock_sm_mhz=1260")
+    own = (
+        "sgemm_ladder",
+        "--config",
+        'variants=["sgemm_naive"]',
+        "lock_clocks=true",
+        "lock_sm_mhz=1260",
+    )
     planned = snakemake(done.folder, "-n", "-p", *own, **WITH_GPU)
     words = planned.stdout + planned.stderr
     assert planned.returncode == 0 and "stages.try_lock --lock --sm-mhz 1260 " in words, words
-    assert words.count("--clock-policy locked --sm-mhz 1260") == words.count("--clock-policy boost") > 0
+    assert (
+        words.count("--clock-policy locked --sm-mhz 1260")
+        == words.count("--clock-policy boost")
+        > 0
+    )
 
 
 def test_a_store_of_another_gpu_model_is_one_line(own: Tree) -> None:
@@ -192,10 +260,14 @@ def test_a_store_of_another_gpu_model_is_one_line(own: Tree) -> None:
     assert own.planned("sgemm_ladder", **WITH_GPU)["bench"] == 1
     other = {"GEMM_LADDER_TOOLCHAIN": json.dumps(GPU | {"gpu": "NVIDIA H100 80GB HBM3"})}
     said = own.fail("sgemm_ladder", "--config", "machine=h200", **other)
-    assert "results/h200/measured" in said and "NVIDIA H200" in said and "NVIDIA H100 80GB HBM3" in said
+    assert (
+        "results/h200/measured" in said
+        and "NVIDIA H200" in said
+        and "NVIDIA H100 80GB HBM3" in said
+    )
 
 
-# ---- errors -----------------------------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -208,9 +280,15 @@ def test_a_store_of_another_gpu_model_is_one_line(own: Tree) -> None:
         ("sanitize", ["sanitize", "GPU"]),
     ],
 )
-def test_what_cannot_be_run_is_one_line_and_leaves_no_trace(words: str, told: list[str], done: Tree) -> None:
+def test_what_cannot_be_run_is_one_line_and_leaves_no_trace(
+    words: str, told: list[str], done: Tree
+) -> None:
     def everything() -> dict[str, int]:
-        files = (path for path in done.folder.rglob("*") if not {".snakemake", "__pycache__"} & {*path.parts})
+        files = (
+            path
+            for path in done.folder.rglob("*")
+            if not {".snakemake", "__pycache__"} & {*path.parts}
+        )
         return {str(path): path.stat().st_mtime_ns for path in files}
 
     before = everything()
@@ -221,7 +299,9 @@ def test_what_cannot_be_run_is_one_line_and_leaves_no_trace(words: str, told: li
 
 @pytest.mark.parametrize("key", ["machine", "nvcc", "gpu_node", "variants"])
 def test_a_hostile_value_is_one_line_and_no_command(key: str, done: Tree) -> None:
-    done.fail("build", "--config", f"{key}=a'$(touch PWNED)'`touch PWNED`;touch PWNED #{{wildcards}}")
+    done.fail(
+        "build", "--config", f"{key}=a'$(touch PWNED)'`touch PWNED`;touch PWNED #{{wildcards}}"
+    )
     assert not list(done.folder.rglob("PWNED"))
 
 
@@ -233,7 +313,12 @@ def test_a_compiler_in_a_folder_with_a_hostile_name_builds(own: Tree, tmp_path: 
     (folder / "nvcc").chmod(0o755)
     (folder / "ptxas").symlink_to(toolchain.ptxas(toolchain.nvcc()))
     shutil.copyfile(own.folder / "results" / "toolchain.json", folder / "node.json")
-    given = ["--config", f"nvcc={folder / 'nvcc'}", f"gpu_node={folder / 'node.json'}", 'variants=["sgemm_naive"]']
+    given = [
+        "--config",
+        f"nvcc={folder / 'nvcc'}",
+        f"gpu_node={folder / 'node.json'}",
+        'variants=["sgemm_naive"]',
+    ]
     done = snakemake(own.folder, "build", *given)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not list(tmp_path.rglob("PWNED"))
@@ -246,14 +331,19 @@ def test_no_host_compiler_is_one_line(done: Tree, tmp_path: Path) -> None:
 
 
 def test_a_truncated_archive_is_a_clear_line_and_no_figure(own: Tree) -> None:
-    path, figure = own.folder / "data" / ARCHIVE.name / "windows.csv", "results/figures/ladder_sgemm_ladder.svg"
+    path, figure = (
+        own.folder / "data" / ARCHIVE.name / "windows.csv",
+        "results/figures/ladder_sgemm_ladder.svg",
+    )
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     said = own.fail(figure, *OF_SOME)
     assert f"data/{ARCHIVE.name}/windows.csv" in said
     assert not (own.folder / figure).exists()
 
 
-def test_results_that_cannot_be_written_is_one_line_and_nothing_is_archived_without_a_gpu(tmp_path: Path) -> None:
+def test_results_that_cannot_be_written_is_one_line_and_nothing_is_archived_without_a_gpu(
+    tmp_path: Path,
+) -> None:
     tree = Tree(copy_tree(tmp_path / "project", experiments={"sgemm_ladder"}))
     before = sorted(path.as_posix() for path in (tree.folder / "data").rglob("*"))
     tree.fail("archive")
@@ -263,11 +353,13 @@ def test_results_that_cannot_be_written_is_one_line_and_nothing_is_archived_with
     assert str(tree.folder / "results") in tree.fail("build")
 
 
-# ---- a run that is cut ------------------------------------------------------------------------------------------
+# ---- a run that is cut ---------------------------------------------------------------------------
 
 
 def test_a_run_that_is_killed_is_completed_by_the_next(tmp_path: Path) -> None:
-    """The whole group, while the third of four kernels is being compiled; Snakemake's lock outlives it."""
+    """The whole group, while the third of four kernels is being compiled; Snakemake's lock outlives
+    it.
+    """
     tree = Tree(copy_tree(tmp_path / "project", experiments={"sgemm_ladder"}))
     names = ["sgemm_naive", "sgemm_coalesced", "sgemm_smem_tile", "sgemm_vectorized"]
     chosen = ("--config", f"variants={json.dumps(names)}", f"nvcc={stuck_nvcc(tmp_path, after=2)}")

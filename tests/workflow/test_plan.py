@@ -20,7 +20,13 @@ from kernels.problem import ProblemSpec
 from workflow.plan import BATCH, PART, WINDOWS, Device, Inventory, Plan, drawn, named_in, plan
 
 CONFIG = load_yaml(ROOT / "config.yaml") | {"archive": "h200"}
-TOOLCHAIN = {"nvcc": "13.0.88", "ptxas": "13.0.88", "host_compiler": "g++ 12", "cuobjdump": "13.5", "arch": "sm_90a"}
+TOOLCHAIN = {
+    "nvcc": "13.0.88",
+    "ptxas": "13.0.88",
+    "host_compiler": "g++ 12",
+    "cuobjdump": "13.5",
+    "arch": "sm_90a",
+}
 LAPTOP = Device(TOOLCHAIN | {"gpu": None, "driver": None})
 H200 = Device(TOOLCHAIN | {"gpu": "NVIDIA H200", "driver": "580.0"})
 WHOLE = [t.file for t in registry.tables().values() if t.archive == "always"]
@@ -31,7 +37,9 @@ PLANS: dict[str, Plan] = {}
 
 
 def made(*targets: str, device: Device = LAPTOP, more: Any = (), **config: Any) -> Plan:
-    """The plan of `snakemake targets --config config`, with further files on disk; made once, for it is a value."""
+    """The plan of `snakemake targets --config config`, with further files on disk; made once, for
+    it is a value.
+    """
     asked = repr((targets, device, sorted(more), config))
     if asked not in PLANS:
         PLANS[asked] = plan(CONFIG | config, device, Inventory(ARCHIVE.files | set(more)), targets)
@@ -53,7 +61,9 @@ def made(*targets: str, device: Device = LAPTOP, more: Any = (), **config: Any) 
         (H200, "paper", "measure", True, "results/h200"),
     ],
 )
-def test_where_the_tables_come_from(device: Device, targets: str, mode: str, measuring: bool, source: str) -> None:
+def test_where_the_tables_come_from(
+    device: Device, targets: str, mode: str, measuring: bool, source: str
+) -> None:
     found = made(*targets.split(), device=device, mode=mode)
     assert (found.measuring, found.source) == (measuring, source)
     assert found.archived == source.startswith("data/")
@@ -62,9 +72,13 @@ def test_where_the_tables_come_from(device: Device, targets: str, mode: str, mea
 
 def test_an_archive_takes_what_all_measures_and_what_else_the_command_names() -> None:
     whole = made("archive", device=H200).to_archive
-    assert {f"results/h200/{file}" for file in (*WHOLE, "emulator_next_to_gpu.csv", "bounds.csv")} < {*whole}
+    assert {
+        f"results/h200/{file}" for file in (*WHOLE, "emulator_next_to_gpu.csv", "bounds.csv")
+    } < {*whole}
     named = made("archive", "sanitize", "tile_autotune", device=H200).to_archive
-    assert set(named) - set(whole) == {f"results/h200/{file}" for file in ("sanitizer.csv", "tuning.csv", "tuned.json")}
+    assert set(named) - set(whole) == {
+        f"results/h200/{file}" for file in ("sanitizer.csv", "tuning.csv", "tuned.json")
+    }
     assert made("archive").to_archive == []  # without a GPU there is nothing that it could take
 
 
@@ -105,20 +119,30 @@ def test_what_is_drawn(target: str, is_drawn: bool) -> None:
 def test_drawing_reads_the_archive_of_what_this_tree_has_not_made() -> None:
     def sources(found: Plan) -> list[str | None]:
         names = ("resources", "emulated_checks", "predictions", "bounds")
-        return [str(Path(found.tables[name]).parent) if name in found.tables else None for name in names]
+        return [
+            str(Path(found.tables[name]).parent) if name in found.tables else None for name in names
+        ]
 
     archived = {"data/h200/predictions.csv"}
-    assert sources(made("results/figures/power.svg", more=archived)) == ["data/h200", None, "data/h200", None]
+    assert sources(made("results/figures/power.svg", more=archived)) == [
+        "data/h200",
+        None,
+        "data/h200",
+        None,
+    ]
     own = {
         f"results/no-gpu/{name}.csv"
         for name in ("resources", "emulated-checks", "predictions", "bounds", "shared_widths")
     }
     assert sources(made("paper", more=archived | own)) == ["results/no-gpu"] * 4
     assert sources(made("all", more=archived)) == ["results/no-gpu"] * 4
-    assert made("paper", more=own).tables == made("all", more=own).tables  # so nothing is drawn again after `all`
+    # so nothing is drawn again after `all`
+    assert made("paper", more=own).tables == made("all", more=own).tables
 
 
-def test_a_table_that_need_not_be_there_is_read_where_it_is_and_made_where_it_is_asked_for() -> None:
+def test_a_table_that_need_not_be_there_is_read_where_it_is_and_made_where_it_is_asked_for() -> (
+    None
+):
     there = {"results/h200/sanitizer.csv"}
     assert "sanitizer" not in made("all", device=H200).tables
     kept = made("all", device=H200, more=there)
@@ -152,14 +176,18 @@ def test_a_table_that_needs_no_gpu_is_made_by_its_name_and_stands_before_an_arch
         (["results/figures/sizes_hgemm_sweep.svg"], False),
     ],
 )
-def test_an_experiment_kept_out_of_all_is_planned_where_a_target_names_it(targets: list[str], named: bool) -> None:
+def test_an_experiment_kept_out_of_all_is_planned_where_a_target_names_it(
+    targets: list[str], named: bool
+) -> None:
     assert ("sgemm_sweep" in made(*targets, device=H200).planned) is named
     assert "sgemm_ladder" in made(*targets, device=H200).planned
 
 
 def test_targets_name_experiments_whole() -> None:
     assert named_in(["ladder"], ["sgemm_ladder"]) == []
-    assert named_in(["results/figures/counters_sgemm_ladder.pdf"], ["ladder_x", "sgemm_ladder"]) == ["sgemm_ladder"]
+    assert named_in(
+        ["results/figures/counters_sgemm_ladder.pdf"], ["ladder_x", "sgemm_ladder"]
+    ) == ["sgemm_ladder"]
 
 
 def test_the_variants_of_an_experiment_are_measured_in_parts_of_one_dtype_each() -> None:
@@ -173,7 +201,8 @@ def test_the_variants_of_an_experiment_are_measured_in_parts_of_one_dtype_each()
         assert {catalogue.load().find(name).dtype for name in names} == {part.partition("-")[0]}
     libraries = made("all", device=H200, variants=["cublas_fp32"])
     assert libraries.timed("/only/sgemm_ladder") == ["sgemm_ladder/fp32-1-1of1-boost"]
-    assert libraries.checked("/only/sgemm_ladder") == []  # libraries are checked where they are timed
+    # libraries are checked where they are timed
+    assert libraries.checked("/only/sgemm_ladder") == []
 
 
 def test_a_sweep_is_timed_by_several_jobs_which_together_time_each_problem_once() -> None:
@@ -185,13 +214,24 @@ def test_a_sweep_is_timed_by_several_jobs_which_together_time_each_problem_once(
     assert max(map(len, slices)) - min(map(len, slices)) <= 1
     ladder, part = plan.everything["sgemm_ladder"], plan.parts("sgemm_ladder")["fp32-1"]
     windows = len(part) * ladder.processes  # each process has one of each variant
-    assert plan.slices("sgemm_ladder", "fp32-1") == ["1of1"] and len(ladder.problems) == len(ladder.data) == 1
+    assert (
+        plan.slices("sgemm_ladder", "fp32-1") == ["1of1"]
+        and len(ladder.problems) == len(ladder.data) == 1
+    )
     assert ladder.processes > 1 and windows <= WINDOWS
 
 
 @pytest.mark.parametrize(
     ("problems", "kinds", "processes", "jobs"),
-    [(4, 1, 5, 1), (6, 1, 5, 1), (7, 1, 5, 2), (7, 1, 1, 1), (4, 2, 5, 2), (4, 1, 50, 4), (3, 1, 500, 3)],
+    [
+        (4, 1, 5, 1),
+        (6, 1, 5, 1),
+        (7, 1, 5, 2),
+        (7, 1, 1, 1),
+        (4, 2, 5, 2),
+        (4, 1, 50, 4),
+        (3, 1, 500, 3),
+    ],
 )
 def test_a_job_has_so_many_windows_of_all_problems_kinds_of_data_and_processes(
     problems: int, kinds: int, processes: int, jobs: int
@@ -212,7 +252,9 @@ def test_a_job_has_so_many_windows_of_all_problems_kinds_of_data_and_processes(
 
 @pytest.mark.parametrize("words", ["0of3", "4of3", "2/3", "of", ""])
 def test_a_slice_of_problems_is_one_of_as_many_as_it_says(words: str) -> None:
-    with pytest.raises(UserError, match=f"--slice {re.escape(words)} is not allowed; allowed: 1of1"):
+    with pytest.raises(
+        UserError, match=f"--slice {re.escape(words)} is not allowed; allowed: 1of1"
+    ):
         bench.sliced(declarations.load("sgemm_sweep"), words)
 
 
@@ -236,7 +278,9 @@ def test_variants_limit_everything() -> None:
     assert measuring.kernels_in("/only/sgemm_ladder") == measuring.kernels
 
 
-def test_what_experiments_name_is_built_and_emulated_and_a_gpu_has_the_dispatchers_kernels_too() -> None:
+def test_what_experiments_name_is_built_and_emulated_and_a_gpu_has_the_dispatchers_kernels_too() -> (
+    None
+):
     found = made("all")
     named = {name for experiment in found.in_scope("") for name in experiment.variants}
     assert {*found.kernels} == {*found.emulated} & {*found.catalogue.kernels} <= named
@@ -249,10 +293,17 @@ def test_what_experiments_name_is_built_and_emulated_and_a_gpu_has_the_dispatche
 
 def test_each_kernel_is_in_one_batch_with_others_of_its_experiment_or_dispatcher() -> None:
     found = made("all", device=H200)
-    for batches, names in ((found.builds, found.catalogue.kernels), (found.emulations, found.emulated)):
+    for batches, names in (
+        (found.builds, found.catalogue.kernels),
+        (found.emulations, found.emulated),
+    ):
         members = [name for batch in batches.values() for name in batch]
         assert sorted(members) == sorted(names) and max(map(len, batches.values())) <= BATCH
-    ladder = {kernel for name in found.experiments["sgemm_ladder"].variants for kernel in found.kernels_of(name)}
+    ladder = {
+        kernel
+        for name in found.experiments["sgemm_ladder"].variants
+        for kernel in found.kernels_of(name)
+    }
     named = {kernel for experiment in found.experiments.values() for kernel in experiment.variants}
     for together in (ladder, {*found.kernels_of("hgemm_best_bf16")} - named):
         holding = [{*batch} for batch in found.builds.values() if together & {*batch}]
@@ -263,7 +314,9 @@ def test_a_pair_is_an_experiment_that_only_profiles() -> None:
     pair = {"variant_a": "sgemm_naive", "variant_b": "sgemm_warptile"}
     found = made("compare", device=H200, **pair)
     assert found.compared and found.compared.profiled == (ProblemSpec.square(4096),)
-    assert found.compared.variants == ("sgemm_naive", "sgemm_warptile") and not found.compared.problems
+    assert (
+        found.compared.variants == ("sgemm_naive", "sgemm_warptile") and not found.compared.problems
+    )
     assert found.folder_of("compare") == "results/h200/only/compare" and not found.counters_required
     assert made("all", device=H200).compared is None
 
@@ -289,7 +342,9 @@ def test_a_problem_with_beta_is_profiled_next_to_the_one_without() -> None:
         ({}, ["sanitize"], "sanitize"),
     ],
 )
-def test_what_cannot_be_run_is_one_line(config: dict[str, Any], targets: list[str], said: str) -> None:
+def test_what_cannot_be_run_is_one_line(
+    config: dict[str, Any], targets: list[str], said: str
+) -> None:
     with pytest.raises(UserError) as error:
         made(*targets, **config)
     assert said in str(error.value) and "\n" not in str(error.value)
@@ -304,18 +359,31 @@ def test_a_baseline_whose_library_is_missing_is_left_out_of_measuring_with_the_r
     assert "triton_bf16" in made(device=H200).experiments["hopper_ladder"].variants
     drawn = made(mode="redraw", device=without)  # what an archive has of it is drawn
     assert "triton_bf16" in drawn.variants and not drawn.unfit
-    with pytest.raises(UserError, match=r"^config.yaml: variants: triton_bf16 needs Triton, which is not installed"):
+    with pytest.raises(
+        UserError, match=r"^config.yaml: variants: triton_bf16 needs Triton, which is not installed"
+    ):
         made(device=without, variants=["triton_bf16"])
 
 
 def test_what_another_architecture_is_needed_for_is_left_out_with_the_reason() -> None:
     turing = Device(TOOLCHAIN | {"arch": "sm_75", "gpu": None, "driver": None})
     found = made(device=turing)
-    assert found.unfit["hgemm_naive_bf16"] == "hgemm_naive_bf16 needs compute capability 8.0, but arch = sm_75"
-    assert not set(found.unfit) & {*found.kernels, *found.variants} and "sgemm_warptile" in found.kernels
-    assert "hgemm_naive_bf16" not in {name for e in found.experiments.values() for name in e.variants}
+    assert (
+        found.unfit["hgemm_naive_bf16"]
+        == "hgemm_naive_bf16 needs compute capability 8.0, but arch = sm_75"
+    )
+    assert (
+        not set(found.unfit) & {*found.kernels, *found.variants}
+        and "sgemm_warptile" in found.kernels
+    )
+    assert "hgemm_naive_bf16" not in {
+        name for e in found.experiments.values() for name in e.variants
+    }
     assert not made().unfit
-    with pytest.raises(UserError, match=r"^config.yaml: variants: hgemm_naive_bf16 needs compute capability 8.0, but"):
+    with pytest.raises(
+        UserError,
+        match=r"^config.yaml: variants: hgemm_naive_bf16 needs compute capability 8.0, but",
+    ):
         made(device=turing, variants=["hgemm_naive_bf16"])
 
 

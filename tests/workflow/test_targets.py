@@ -9,15 +9,21 @@ from helpers import copy_tree
 from trees import GPU, OF_SOME, Tree
 
 
-def test_a_run_of_everything_and_one_of_an_experiment_end_with_their_own_checks(tmp_path: Path) -> None:
-    """`passed` is what ends a run non-zero where a check failed: one job for `all`, and one for the experiment."""
+def test_a_run_of_everything_and_one_of_an_experiment_end_with_their_own_checks(
+    tmp_path: Path,
+) -> None:
+    """`passed` is what ends a run non-zero where a check failed: one job for `all`, and one for the
+    experiment.
+    """
     tree = Tree(copy_tree(tmp_path / "project", ["sgemm_ladder"]), (*OF_SOME, "mode=measure"))
     said = tree.succeed("-n", "all", "sgemm_ladder", GEMM_LADDER_TOOLCHAIN=json.dumps(GPU))
     for folder in ("results/h200", "results/h200/only/sgemm_ladder"):
         assert said.count(f"    output: {folder}/passed.txt\n") == 1, folder
 
 
-def test_an_experiment_that_only_counts_where_c_is_read_has_its_table_and_no_figure_of_nothing(tmp_path: Path) -> None:
+def test_an_experiment_that_only_counts_where_c_is_read_has_its_table_and_no_figure_of_nothing(
+    tmp_path: Path,
+) -> None:
     tree = Tree(copy_tree(tmp_path / "project", ["profile_reading_c"]), options=())
     said = tree.succeed("-n", "profile_reading_c", GEMM_LADDER_TOOLCHAIN=json.dumps(GPU))
     assert "    output: results/h200/only/profile_reading_c/counters_with_beta.csv\n" in said

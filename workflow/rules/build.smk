@@ -26,7 +26,11 @@ rule catalogue:
         "kernels/cost.py",
         sources_of(PLAN.catalogue.kernels),
         RECORD,
-        [path for path in (f"{folder}/{catalogue.TUNED}" for folder in PLAN.archives) if PLAN.inventory.has(path)],
+        [
+            path
+            for path in (f"{folder}/{catalogue.TUNED}" for folder in PLAN.archives)
+            if PLAN.inventory.has(path)
+        ],
     output:
         "results/variants.csv",
     log:
@@ -55,7 +59,9 @@ if not PLAN.drawing:
         params:
             kernels=lambda wildcards: PLAN.builds[wildcards.batch],
             # the catalogue's entries: their template values, threads and shared memory
-            entries=lambda wildcards: [PLAN.catalogue[name].source_hash for name in PLAN.builds[wildcards.batch]],
+            entries=lambda wildcards: [
+                PLAN.catalogue[name].source_hash for name in PLAN.builds[wildcards.batch]
+            ],
             tuned=TUNED,
             nvcc=NVCC,
             arch=ARCH,

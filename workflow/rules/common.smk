@@ -30,7 +30,9 @@ onstart:
 # Snakemake does not tell its targets before the rules are read, so its own parser is asked for them.
 _arguments = get_argument_parser().parse_known_args(sys.argv[1:])[0]
 os.environ.setdefault("GEMM_LADDER_TARGETS", json.dumps(sorted(_arguments.targets)))
-os.environ.setdefault("GEMM_LADDER_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))  # provenance.json quotes it
+os.environ.setdefault(
+    "GEMM_LADDER_COMMAND", shlex.join(["snakemake", *sys.argv[1:]])
+)  # provenance.json quotes it
 TARGETS = json.loads(os.environ["GEMM_LADDER_TARGETS"])
 
 _folder = Path("results") if Path("results").exists() else Path()
@@ -39,11 +41,20 @@ if not (_folder.is_dir() and os.access(_folder, os.W_OK)):
 try:
     # --config gives text for what it does not know: true, false and null mean here what they mean in config.yaml
     config.update(
-        {k: contracts.parse_yaml_value(v, f"config.yaml: {k}") for k, v in config.items() if isinstance(v, str)}
+        {
+            k: contracts.parse_yaml_value(v, f"config.yaml: {k}")
+            for k, v in config.items()
+            if isinstance(v, str)
+        }
     )
     contracts.validate(dict(config), "config", "config.yaml")
     _found = toolchain.known_or_found(config["nvcc"], config["arch"], config["gpu_node"])
-    PLAN = plan(config, Device(_found, discovery.missing_libraries()), Inventory.of(Path(workflow.basedir)), TARGETS)
+    PLAN = plan(
+        config,
+        Device(_found, discovery.missing_libraries()),
+        Inventory.of(Path(workflow.basedir)),
+        TARGETS,
+    )
     PICTURES = bank_pictures.load(PLAN.catalogue, chosen=PLAN.variants)
     if PLAN.measuring:
         store.require_gpu(Path(PLAN.results, store.FOLDER), PLAN.device.gpu)
@@ -96,7 +107,9 @@ def sources_of(kernels):
 def built(*names):
     """What has to be built before these entries of the catalogue can run; nothing for a library."""
     kernels = {kernel for name in names for kernel in PLAN.kernels_of(name)}
-    return [f"{BUILD}/{batch}.csv" for batch, members in PLAN.builds.items() if kernels & {*members}]
+    return [
+        f"{BUILD}/{batch}.csv" for batch, members in PLAN.builds.items() if kernels & {*members}
+    ]
 
 
 def emulated(names, file):

@@ -128,14 +128,22 @@ if PICTURES:
             _recorded if _are_there else ["results/toolchain.json", *sources_of(_pictured)],
         output:
             [f"results/figures/banks_{name}.svg" for name in PICTURES],
-            [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("pdf", "json")],
+            [
+                f"results/figures/banks_{name}.{suffix}"
+                for name in PICTURES
+                for suffix in ("pdf", "json")
+            ],
         log:
             "results/logs/figures/banks.log",
         params:
             emulator=EMULATOR,
             pictures=list(PICTURES),
             data=[f"results/figures/banks_{name}.json" for name in PICTURES],
-            accesses=f"--emulated {' '.join(_recorded)}" if _are_there else f"--arch {ARCH} {NVCC} {TUNED}",
+            accesses=(
+                f"--emulated {' '.join(_recorded)}"
+                if _are_there
+                else f"--arch {ARCH} {NVCC} {TUNED}"
+            ),
             out="results/figures",
         shell:
             "(python -m experiments.emulation.bank_pictures {params.pictures} {params.accesses} --out-dir {params.out}"

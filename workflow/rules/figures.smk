@@ -7,9 +7,15 @@ def tables_of(folder):
     built = f"{folder}/resources.csv"
     measured = [table for table in registry.tables().values() if table.needs_gpu]
     if folder != PLAN.source:
-        return [built, *(f"{folder}/{table.file}" for table in measured if table.archive == "always")]
+        return [
+            built,
+            *(f"{folder}/{table.file}" for table in measured if table.archive == "always"),
+        ]
     built_too = PLAN.measuring or PLAN.inventory.has(built)
-    return sorted([PLAN.tables[table.name] for table in measured if table.name in PLAN.tables] + [built] * built_too)
+    return sorted(
+        [PLAN.tables[table.name] for table in measured if table.name in PLAN.tables]
+        + [built] * built_too
+    )
 
 
 def measured_for(experiment):
@@ -45,7 +51,10 @@ rule figures_of_timings:
         report("results/figures/power.svg", category="Speed", caption="../report/power.rst"),
         report("results/figures/gpus.svg", category="Speed", caption="../report/gpus.rst"),
         report("results/figures/published.svg", category="Speed", caption="../report/published.rst"),
-        expand("results/figures/{name}.pdf", name=["fractions", "sizes", "shapes", "power", "gpus", "published"]),
+        expand(
+            "results/figures/{name}.pdf",
+            name=["fractions", "sizes", "shapes", "power", "gpus", "published"],
+        ),
     log:
         "results/logs/figures/timings.log",
     params:
@@ -65,10 +74,17 @@ rule figures_of_counters:
     output:
         report("results/figures/steps.svg", category="Counters", caption="../report/steps.rst"),
         report("results/figures/stalls.svg", category="Counters", caption="../report/stalls.rst"),
-        report("results/figures/roofline.svg", category="Counters", caption="../report/roofline.rst"),
+        report(
+            "results/figures/roofline.svg", category="Counters", caption="../report/roofline.rst"
+        ),
         report("results/figures/bounds.svg", category="Counters", caption="../report/bounds.rst"),
-        report("results/figures/emulator.svg", category="Counters", caption="../report/emulator.rst"),
-        expand("results/figures/{name}.pdf", name=["steps", "stalls", "roofline", "bounds", "emulator"]),
+        report(
+            "results/figures/emulator.svg", category="Counters", caption="../report/emulator.rst"
+        ),
+        expand(
+            "results/figures/{name}.pdf",
+            name=["steps", "stalls", "roofline", "bounds", "emulator"],
+        ),
     log:
         "results/logs/figures/counters.log",
     params:
@@ -122,7 +138,9 @@ for _name, _experiment in PLAN.experiments.items():
     _kinds = (["sizes"] if len(_sizes) > MANY_SIZES else ["ladder"]) if _sizes else []
     _kinds += ["shapes"] if _experiment.kind == "problems" else []
     # of squares where C is not read: a figure of no row would be an error
-    _kinds += ["counters"] if any(p.m == p.n == p.k and not p.beta for p in _experiment.profiled) else []
+    _kinds += (
+        ["counters"] if any(p.m == p.n == p.k and not p.beta for p in _experiment.profiled) else []
+    )
     for _kind in _kinds:
         EXPERIMENT_FIGURES.setdefault((PLAN.folder_of(_name), _kind), []).append(_name)
 
@@ -130,13 +148,22 @@ for _name, _experiment in PLAN.experiments.items():
 def figures_of_kind(kind):
     """The PDFs of all experiments' figures of a kind: ladder, sizes or counters."""
     groups = EXPERIMENT_FIGURES.items()
-    return [f"results/figures/{kind}_{name}.pdf" for (_, own), names in groups if own == kind for name in names]
+    return [
+        f"results/figures/{kind}_{name}.pdf"
+        for (_, own), names in groups
+        if own == kind
+        for name in names
+    ]
 
 
 def figures_of(experiment):
     """The figures of one experiment."""
     groups = EXPERIMENT_FIGURES.items()
-    return [f"results/figures/{kind}_{experiment}.svg" for (_, kind), names in groups if experiment in names]
+    return [
+        f"results/figures/{kind}_{experiment}.svg"
+        for (_, kind), names in groups
+        if experiment in names
+    ]
 
 
 for (_folder, _kind), _names in EXPERIMENT_FIGURES.items():
@@ -164,7 +191,11 @@ for (_folder, _kind), _names in EXPERIMENT_FIGURES.items():
         log:
             f"results/logs/figures/{_kind}_of_{Path(_folder).name}.log",
         params:
-            shown=SHOWN if _folder == PLAN.source else f"--results {_folder} --catalogue results/variants.csv",
+            shown=(
+                SHOWN
+                if _folder == PLAN.source
+                else f"--results {_folder} --catalogue results/variants.csv"
+            ),
             names=[f"{_kind}:{name}" for name in _names],
         shell:
             "python -m analysis.draw {params.shown} --out results/figures {params.names} 2>&1 | tee {log}"

@@ -10,12 +10,16 @@ def checks_of(experiment, part):
 
 def timed(suffix):
     """What the timing jobs of a scope leave."""
-    return lambda wildcards: [f"{PARTS}/bench/{stem}{suffix}" for stem in PLAN.timed(wildcards.scope)]
+    return lambda wildcards: [
+        f"{PARTS}/bench/{stem}{suffix}" for stem in PLAN.timed(wildcards.scope)
+    ]
 
 
 def profiled(suffix):
     """What profiling the experiments of a scope leaves."""
-    return lambda wildcards: [f"{PARTS}/profile/{e.name}{suffix}" for e in PLAN.in_scope(wildcards.scope) if e.profiled]
+    return lambda wildcards: [
+        f"{PARTS}/profile/{e.name}{suffix}" for e in PLAN.in_scope(wildcards.scope) if e.profiled
+    ]
 
 
 # Clocks are locked only where that was asked for; then it is tried at the start of a run, and not after ten minutes of it.
@@ -114,11 +118,14 @@ rule profile:
     input:
         lambda wildcards: built(*PLAN.everything[wildcards.experiment].variants),
         lambda wildcards: [
-            f"{PARTS}/bench/{stem}.algorithm_search.csv" for stem in PLAN.timed(f"/only/{wildcards.experiment}")
+            f"{PARTS}/bench/{stem}.algorithm_search.csv"
+            for stem in PLAN.timed(f"/only/{wildcards.experiment}")
         ],
         harness=HARNESS,
         checked=lambda wildcards: [
-            path for part in PLAN.parts(wildcards.experiment) for path in checks_of(wildcards.experiment, part)
+            path
+            for part in PLAN.parts(wildcards.experiment)
+            for path in checks_of(wildcards.experiment, part)
         ],
     output:
         counters=f"{PARTS}/profile/{{experiment}}.csv",
@@ -238,7 +245,9 @@ rule provenance:
         profile=profiled(".left_out.txt"),
         clocks=rules.clocks.output,
         locked=lambda wildcards: [
-            path for path in timed(".left_out.txt")(wildcards) if path.endswith("-locked.left_out.txt")
+            path
+            for path in timed(".left_out.txt")(wildcards)
+            if path.endswith("-locked.left_out.txt")
         ],
     output:
         f"{RESULTS}{{scope}}/provenance.json",

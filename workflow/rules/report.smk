@@ -12,10 +12,16 @@ rule report_tables:
         "results/variants.csv",
     output:
         report("results/tables/timings.csv", category="Tables", caption="../report/timings.rst"),
-        report("results/tables/llm_shapes.csv", category="Tables", caption="../report/llm_shapes.rst"),
+        report(
+            "results/tables/llm_shapes.csv", category="Tables", caption="../report/llm_shapes.rst"
+        ),
         report("results/tables/kernels.csv", category="Tables", caption="../report/kernels.rst"),
         report("results/tables/steps.csv", category="Tables", caption="../report/steps.rst"),
-        report("results/tables/counters.csv", category="Tables", caption="../report/counters_table.rst"),
+        report(
+            "results/tables/counters.csv",
+            category="Tables",
+            caption="../report/counters_table.rst",
+        ),
         report("results/tables/emulator.csv", category="Tables", caption="../report/emulator.rst"),
         report("results/tables/published.csv", category="Tables", caption="../report/published.rst"),
         report("results/tables/gpus.csv", category="Tables", caption="../report/gpus.rst"),
@@ -33,7 +39,9 @@ rule report_tables:
 
 
 # What the worklogs claim, and what of it holds; and the findings of our own.
-CLAIMS = sorted(path.as_posix() for path in Path("paper").rglob("*") if path.suffix in (".yaml", ".csv"))
+CLAIMS = sorted(
+    path.as_posix() for path in Path("paper").rglob("*") if path.suffix in (".yaml", ".csv")
+)
 OWN_RESULTS = f"--results {PLAN.source}" if not PLAN.archived else ""
 
 
@@ -108,7 +116,11 @@ rule readme:
         " --catalogue results/variants.csv README.md ) 2>&1 | tee {log}"
 
 
-BANK_PICTURES = [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("svg", "pdf", "json")]
+BANK_PICTURES = [
+    f"results/figures/banks_{name}.{suffix}"
+    for name in PICTURES
+    for suffix in ("svg", "pdf", "json")
+]
 
 
 rule paper_pdf:
@@ -181,7 +193,11 @@ if PLAN.compared:
             a=_pair[0],
             b=_pair[1],
             results=PLAN.folder_of("compare"),
-            emulated=[f"{PARTS}/emulate/{batch}" for batch, names in PLAN.emulations.items() if {*_pair} & {*names}],
+            emulated=[
+                f"{PARTS}/emulate/{batch}"
+                for batch, names in PLAN.emulations.items()
+                if {*_pair} & {*names}
+            ],
             built=BUILD,
         shell:
             "python -m analysis.compare --a {params.a} --b {params.b} --results {params.results}"

@@ -1,7 +1,13 @@
 # Tables that are made by a target of their own, most on a GPU, and not by `all`. What is there is drawn on any machine.
 
 ERROR_OVER_K = ["sgemm_naive", "sgemm_3xtf32_mma", "sgemm_3xtf32_mma_outside", "sgemm_3xtf32_wgmma"]
-ERROR_OVER_K += ["sgemm_3xtf32_wgmma_outside", "tf32gemm_bcf_dbf", "tf32gemm_bcf_dbf_rna", "cublas_fp32", "cublas_tf32"]
+ERROR_OVER_K += [
+    "sgemm_3xtf32_wgmma_outside",
+    "tf32gemm_bcf_dbf",
+    "tf32gemm_bcf_dbf_rna",
+    "cublas_fp32",
+    "cublas_tf32",
+]
 TIMED_OTHERWISE = ["sgemm_warptile", "cublas_fp32", "cublas_bf16"]
 CUBLAS = ["cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16"]
 

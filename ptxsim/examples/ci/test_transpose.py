@@ -23,5 +23,7 @@ def test_transpose(cuda: Cuda) -> None:
 
 def test_without_padding_its_column_conflicts(cuda: Cuda) -> None:
     result, *_ = run(cuda, pad=0)
-    with pytest.raises(AssertionError, match=r"5,952 bank conflicts, more than 0\n  transpose.cu:10: 5,952"):
+    with pytest.raises(
+        AssertionError, match=r"5,952 bank conflicts, more than 0\n  transpose.cu:10: 5,952"
+    ):
         result.assert_conflicts(at_most=0)

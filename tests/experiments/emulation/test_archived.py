@@ -15,7 +15,8 @@ from kernels.problem import ProblemSpec
 from ptxsim.count.counters import at_least
 
 SIZE, SMS = 4096, 132
-STORED = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"  # differs from run to run on the hardware: within 2%
+# differs from run to run on the hardware: within 2%
+STORED = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
 KERNELS = catalogue.load().kernels
 
 
@@ -24,7 +25,11 @@ def divides(variant: Variant) -> bool:
 
 
 # Parts of divided tiles, copies that fill with zeros, and stmatrix
-HARD = [n for n, v in KERNELS.items() if divides(v) or v.source.stem == "wgmma_smem" or n == "hgemm_wgmma_store_bf16"]
+HARD = [
+    n
+    for n, v in KERNELS.items()
+    if divides(v) or v.source.stem == "wgmma_smem" or n == "hgemm_wgmma_store_bf16"
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +41,19 @@ def measured(archive: Path) -> dict[str, dict[str, float]]:
     return found
 
 
-def wrong(name: str, predicted: dict[str, float], counted: dict[str, float], bounds: set[str]) -> list[str]:
+def wrong(
+    name: str, predicted: dict[str, float], counted: dict[str, float], bounds: set[str]
+) -> list[str]:
     """What is neither exact nor, of a lower bound, at most what was measured."""
     found = []
     for metric in predicted.keys() & counted.keys():
         value, seen = predicted[metric], counted[metric]
         off = abs(value - seen) / seen if seen else float(value != 0)
-        close = value <= seen * (1 + 1e-9) if metric in bounds else off < (0.02 if metric == STORED else 1e-6)
+        close = (
+            value <= seen * (1 + 1e-9)
+            if metric in bounds
+            else off < (0.02 if metric == STORED else 1e-6)
+        )
         if not close:
             found.append(f"{name}: {metric} is {value:,.10g}, measured {seen:,.10g}")
     return found
@@ -64,12 +75,15 @@ def test_what_is_predicted_now_is_exact_or_a_lower_bound(name, builds, measured,
     bounds = set(at_least(kernel.program))
     if divides(variant):
         assert predicted["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] > 0
-        predicted.pop("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio")  # of polls too
+        # of polls too
+        predicted.pop("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio")
     assert wrong(name, predicted, measured[name], bounds) == []
 
 
 def test_parts_of_divided_tiles_by_hand() -> None:
-    """512 tiles over 132 blocks: 116 are left, and their 116 x 128 steps divided into 132 stretches; 4 begin a tile."""
+    """512 tiles over 132 blocks: 116 are left, and their 116 x 128 steps divided into 132
+    stretches; 4 begin a tile.
+    """
     variant = KERNELS["sgemm_tma_streamk"]
     assert predictions.parts(variant, Problem.square(4096), 132) == 128
     assert predictions.parts(variant, Problem.square(4096), 128) == 0  # four tiles a block

@@ -1,4 +1,6 @@
-"""Pictures of bank conflicts of the catalogue's kernels: what they show is what the counters count."""
+"""Pictures of bank conflicts of the catalogue's kernels: what they show is what the counters
+count.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def kernels(builds):
 
 @pytest.mark.parametrize("name", COVERED)
 def test_pictures_add_up_to_the_counters(name: str, kernels) -> None:
-    """Over all warps and executions of each access of each line: as many wavefronts and as many that would do."""
+    """Over all warps and executions of each access of each line: as many wavefronts and as many
+    that would do.
+    """
     kernel, launch = kernels(name)
     counters = Counters()
     kernel.launch(**launch, observers=[counters])
@@ -61,7 +65,9 @@ def test_pictures_add_up_to_the_counters(name: str, kernels) -> None:
             waves = 0
             for warp in recorder.warps(pc):
                 for e in recorder.of_warp(pc, warp):
-                    parts = wavefronts.serve(e.addresses, e.active, access.width, access.kind, e.source, e.reading)
+                    parts = wavefronts.serve(
+                        e.addresses, e.active, access.width, access.kind, e.source, e.reading
+                    )
                     waves += count(parts)
             drawn[pc] = waves
             worst = max(counted[pc].ways)
@@ -87,14 +93,19 @@ def test_every_picture_of_the_list_finds_its_line() -> None:
     assert {"transposed_store", "swizzled_store", "padded_rows"} <= set(pictures)
     for picture in pictures.values():
         for wanted in picture.accesses:
-            assert bank_pictures.source_line(catalogue.load().kernels[wanted.variant], wanted.line) > 1
+            assert (
+                bank_pictures.source_line(catalogue.load().kernels[wanted.variant], wanted.line) > 1
+            )
     assert bank_pictures.load(catalogue.load(), chosen=["sgemm_naive"]) == {}
 
 
 def test_the_swizzle_takes_the_conflict_away(builds, tmp_path: Path) -> None:
     files = []
     for name in bank_pictures.load(catalogue.load())["transposed_store"].variants:
-        variant, pictures = catalogue.load().kernels[name], bank_pictures.load(catalogue.load()).values()
+        variant, pictures = (
+            catalogue.load().kernels[name],
+            bank_pictures.load(catalogue.load()).values(),
+        )
         recorded = bank_pictures.recorded(variant, launching.load(variant, builds(name)), pictures)
         files.append(tmp_path / name / "bank_accesses.json")
         write_json(files[-1], "bank_accesses", recorded)
@@ -103,14 +114,23 @@ def test_the_swizzle_takes_the_conflict_away(builds, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     out = tmp_path / "figures" / "banks_transposed_store.json"
     before, after = read_json(out, "bank_picture")["accesses"]
-    assert (before["wavefronts"], before["ideal"]) == (2, 1) and (after["wavefronts"], after["ideal"]) == (1, 1)
+    assert (before["wavefronts"], before["ideal"]) == (2, 1) and (
+        after["wavefronts"],
+        after["ideal"],
+    ) == (1, 1)
     done = run_module("analysis.banks", out)
     assert done.returncode == 0, done.stderr
     svg = out.with_suffix(".svg").read_text()
     assert before["summary"] in svg and out.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-    lanes = [word["lanes"][0] for part in before["parts"] for words in part["wavefronts"] for word in words]
+    lanes = [
+        word["lanes"][0]
+        for part in before["parts"]
+        for words in part["wavefronts"]
+        for word in words
+    ]
     assert all(f">{lane}<" in svg or f">{lane}+<" in svg for lane in lanes)
-    options = ["--arch", ARCH, "--out-dir", tmp_path / "from_sources"]  # where none are recorded: the same picture
+    # where none are recorded: the same picture
+    options = ["--arch", ARCH, "--out-dir", tmp_path / "from_sources"]
     done = run_module("experiments.emulation.bank_pictures", "transposed_store", *options)
     assert done.returncode == 0, done.stderr
     assert out.read_bytes() == (tmp_path / "from_sources" / out.name).read_bytes()
@@ -125,11 +145,15 @@ def test_wrong_entries_are_reported_in_one_line(tmp_path: Path) -> None:
     assert_one_line(done, "no access of picture ldmatrix", "emulate hgemm_naive_bf16 again")
     assert not (tmp_path / "figures").exists()
     variant = catalogue.load().kernels["sgemm_vectorized"]
-    with pytest.raises(UserError, match=r"matches lines \d+, .* of kernels/sgemm/vectorized.cu; it must match one"):
+    with pytest.raises(
+        UserError, match=r"matches lines \d+, .* of kernels/sgemm/vectorized.cu; it must match one"
+    ):
         bank_pictures.source_line(variant, "a_tile")
     with pytest.raises(UserError, match="matches no line of"):
         bank_pictures.source_line(variant, "c_tile")
     path = tmp_path / "list.yaml"
-    path.write_text("x: {title: T, text: t, accesses: [{variant: sgemm_vectorized, says: s, line: '('}]}\n")
+    path.write_text(
+        "x: {title: T, text: t, accesses: [{variant: sgemm_vectorized, says: s, line: '('}]}\n"
+    )
     with pytest.raises(UserError, match="is no regular expression"):
         bank_pictures.load(catalogue.load(), path)

@@ -1,4 +1,6 @@
-"""One run of the emulator for a kernel: what it predicts at n = 4096, against the archived counters of an H100."""
+"""One run of the emulator for a kernel: what it predicts at n = 4096, against the archived counters
+of an H100.
+"""
 
 from __future__ import annotations
 
@@ -42,23 +44,33 @@ EACH = [
 
 @pytest.fixture(scope="module")
 def found(builds):
-    """A function: name of a kernel to its predictions by metric, and its rows of bounds.csv by resource."""
+    """A function: name of a kernel to its predictions by metric, and its rows of bounds.csv by
+    resource.
+    """
 
     @functools.cache
     def of(name: str) -> tuple[dict[str, float], dict[str, dict]]:
         variant, folder = catalogue.load().kernels[name], builds(name)
         kernel = launching.load(variant, folder)
         launch = predictions.predict(kernel, variant, PROBLEM, 132)
-        predicted = predictions.rows(variant, PROBLEM, kernel.name, launch, code_of(variant, folder))
-        least = bounds.rows(variant, PROBLEM, kernel, folder / f"{name}.cubin", launch, machines.find("h100"))
-        return {row["metric"]: row["value"] for row in predicted}, {row["resource"]: row for row in least}
+        predicted = predictions.rows(
+            variant, PROBLEM, kernel.name, launch, code_of(variant, folder)
+        )
+        least = bounds.rows(
+            variant, PROBLEM, kernel, folder / f"{name}.cubin", launch, machines.find("h100")
+        )
+        return {row["metric"]: row["value"] for row in predicted}, {
+            row["resource"]: row for row in least
+        }
 
     return of
 
 
 @pytest.fixture(scope="module")
 def counted(archive: Path, builds):
-    """A function: name of a kernel to its archived counters; skips where its machine code was changed since."""
+    """A function: name of a kernel to its archived counters; skips where its machine code was
+    changed since.
+    """
     values, hashes = defaultdict(dict), defaultdict(set)
     for row in read_rows(archive / "counters.csv", "counters"):
         if row["n"] == SIZE:
@@ -81,24 +93,34 @@ def test_instructions_sectors_and_wavefronts_are_exact(name: str, found, counted
 
 @pytest.mark.parametrize("name", EACH)
 def test_instructions_and_pipes_are_ncu_s(name: str, found, counted, builds) -> None:
-    """VIADD, which bf16 kernels have, among the instructions of the FMA pipe. Kernels that wait for mbarriers poll
-    them: of these the instructions are a lower bound, as are those of wgmma kernels whose branches the counts leave
-    open."""
+    """VIADD, which bf16 kernels have, among the instructions of the FMA pipe. Kernels that wait for
+    mbarriers poll them: of these the instructions are a lower bound, as are those of wgmma kernels
+    whose branches the counts leave open."""
     ncu, least = counted(name), found(name)[1]
     program = launching.load(catalogue.load().kernels[name], builds(name), cubin=False).program
     if "issue" not in least:  # too many of its executions are an estimate
         assert name == "hgemm_naive_bf16"
         least = {resource: row for resource, row in least.items() if resource == "tensor"}
-    exact = not polling.waits(program, polling.loops(program)) and all(i.opcode != "wgmma" for i in program.code)
+    exact = not polling.waits(program, polling.loops(program)) and all(
+        i.opcode != "wgmma" for i in program.code
+    )
     if "issue" not in least:
         pass
     elif exact:
         assert least["issue"]["amount"] == pytest.approx(ncu["sm__inst_executed.sum"], rel=1e-3)
     else:
-        assert 0.8 * ncu["sm__inst_executed.sum"] < least["issue"]["amount"] <= ncu["sm__inst_executed.sum"]
+        assert (
+            0.8 * ncu["sm__inst_executed.sum"]
+            < least["issue"]["amount"]
+            <= ncu["sm__inst_executed.sum"]
+        )
     assert all(row["disagreement"] < 1e-3 for row in least.values())
     for pipe in {"fma", "tensor"} & set(least):
-        busy = ncu[f"sm__pipe_{pipe}_cycles_active.avg.pct_of_peak_sustained_active"] / 100 * ncu[AVERAGE]
+        busy = (
+            ncu[f"sm__pipe_{pipe}_cycles_active.avg.pct_of_peak_sustained_active"]
+            / 100
+            * ncu[AVERAGE]
+        )
         near = 1e-3
         if exact or pipe == "tensor":
             assert least[pipe]["minimum_cycles"] == pytest.approx(busy, rel=near), pipe
@@ -112,17 +134,21 @@ def test_no_kernel_is_faster_than_its_bounds(name: str, found, counted) -> None:
     for resource in least.keys() - rules.ESTIMATES:
         measured = ncu[SLOWEST if resource == "tail" else AVERAGE]
         assert least[resource]["minimum_cycles"] <= measured, resource
-    assert least["tail"]["amount"] == pytest.approx(ncu["launch__waves_per_multiprocessor"], rel=1e-6)
+    assert least["tail"]["amount"] == pytest.approx(
+        ncu["launch__waves_per_multiprocessor"], rel=1e-6
+    )
 
 
-def test_the_model_of_issue_predicts_the_cycles_of_what_nothing_else_holds_up(found, counted) -> None:
+def test_the_model_of_issue_predicts_the_cycles_of_what_nothing_else_holds_up(
+    found, counted
+) -> None:
     name = "sgemm_at_swizzle_dbf_rw"
     ncu, least = counted(name), found(name)[1]
     assert least["issue_model"]["minimum_cycles"] == pytest.approx(ncu[AVERAGE], rel=0.03)
     assert least["issue"]["minimum_cycles"] < 0.9 * ncu[AVERAGE]
 
 
-# ---- the command ---------------------------------------------------------------------------------------------------
+# ---- the command ---------------------------------------------------------------------------------
 
 
 def test_one_run_writes_every_table(built: Path, tmp_path: Path) -> None:
@@ -151,9 +177,13 @@ def test_bad_input_is_one_line(built: Path, tmp_path: Path) -> None:
     to = tmp_path / "out"
 
     def run(variant: str, build_dir: Path, *more: str):
-        return run_module("experiments.emulation", variant, "--build-dir", build_dir, "--out-dir", to, *more)
+        return run_module(
+            "experiments.emulation", variant, "--build-dir", build_dir, "--out-dir", to, *more
+        )
 
     assert_one_line(run("cublas_fp32", built), "cublas_fp32 is a library baseline")
-    assert_one_line(run("sgemm_vectorized", built, "--machine", "h300"), "machine 'h300' is not known", "h200")
+    assert_one_line(
+        run("sgemm_vectorized", built, "--machine", "h300"), "machine 'h300' is not known", "h200"
+    )
     assert_one_line(run("sgemm_vectorized", tmp_path), "sgemm_vectorized.ptx: not built")
     assert not to.exists()

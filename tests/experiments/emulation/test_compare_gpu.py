@@ -30,7 +30,9 @@ class Altered(EmulatedDevice):
         super().__init__(build_dir)
         self.change = change
 
-    def run(self, variant: Variant, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+    def run(
+        self, variant: Variant, problem: Problem, buffers: list[np.ndarray], offset: int
+    ) -> list[np.ndarray]:
         after = super().run(variant, problem, buffers, offset)
         first = GUARD + offset
         after[2][first] = self.change(after[2][first])
@@ -40,25 +42,33 @@ class Altered(EmulatedDevice):
 @functools.cache
 def emulated(variant_name: str, built: Path) -> dict[str, compare_gpu.Emulated]:
     """What the emulator makes of the compared cases: once for all tests of this file."""
-    return compare_gpu.emulate(catalogue.load().kernels[variant_name], EmulatedDevice(built), seed=1)
+    return compare_gpu.emulate(
+        catalogue.load().kernels[variant_name], EmulatedDevice(built), seed=1
+    )
 
 
 def test_the_last_bit_of_one_element_fails_in_fp32_but_not_on_tensor_cores(built: Path) -> None:
     def next_float(x):
         return np.nextafter(x, x.dtype.type(np.inf))
 
-    for row in agree(VECTORIZED, nullcontext(Altered(built, next_float)), emulated(VECTORIZED.name, built)):
+    for row in agree(
+        VECTORIZED, nullcontext(Altered(built, next_float)), emulated(VECTORIZED.name, built)
+    ):
         assert row["differing"] == 1 and 0 < row["difference_over_bound"] < 1 and not row["passed"]
     for row in agree(BF16, nullcontext(Altered(built, next_float)), emulated(BF16.name, built)):
         assert row["differing"] == 1 and row["passed"]
 
 
-def test_a_sum_that_blocks_divide_has_other_bits_on_another_number_of_sms(builds: Callable[..., Path]) -> None:
+def test_a_sum_that_blocks_divide_has_other_bits_on_another_number_of_sms(
+    builds: Callable[..., Path],
+) -> None:
     """Why the GPU is asked for as many blocks as the emulator launches."""
     variant = catalogue.load().kernels["sgemm_splitk_32x32"]
     built = builds(variant.name)
     known = emulated(variant.name, built)
-    case = next(case.name for case in chosen(variant) if (case.problem.m, case.problem.k) == (7, 1000))
+    case = next(
+        case.name for case in chosen(variant) if (case.problem.m, case.problem.k) == (7, 1000)
+    )
     one = {case: known[case]}
     differing = [
         agree(variant, nullcontext(EmulatedDevice(built, sms=sms)), one)[0]["differing"]
@@ -67,7 +77,9 @@ def test_a_sum_that_blocks_divide_has_other_bits_on_another_number_of_sms(builds
     assert differing[0] == 0 < differing[1]
 
 
-@pytest.mark.parametrize("change", [lambda x: x + x.dtype.type(1.0), lambda x: x.dtype.type(np.nan)])
+@pytest.mark.parametrize(
+    "change", [lambda x: x + x.dtype.type(1.0), lambda x: x.dtype.type(np.nan)]
+)
 def test_a_wrong_element_fails_on_tensor_cores_too(change, built: Path) -> None:
     for row in agree(BF16, nullcontext(Altered(built, change)), emulated(BF16.name, built)):
         assert row["differing"] == 1 and not row["passed"]
@@ -75,19 +87,29 @@ def test_a_wrong_element_fails_on_tensor_cores_too(change, built: Path) -> None:
 
 def test_only_kernels_run_on_both(tmp_path: Path) -> None:
     done = run_module(
-        "experiments.emulation.compare_gpu", "cublas_fp32", "--build-dir", tmp_path, "--out", tmp_path / "a.csv"
+        "experiments.emulation.compare_gpu",
+        "cublas_fp32",
+        "--build-dir",
+        tmp_path,
+        "--out",
+        tmp_path / "a.csv",
     )
     assert_one_line(done, "cublas_fp32 is no kernel")
 
 
-def test_what_checking_on_the_emulator_left_is_compared_without_emulating_again(built: Path, tmp_path: Path) -> None:
+def test_what_checking_on_the_emulator_left_is_compared_without_emulating_again(
+    built: Path, tmp_path: Path
+) -> None:
     """The same bits and seeds, read back from a file; a file that is cut is one line."""
     path = tmp_path / f"{BF16.name}.npz"
     checked = check_cases(nullcontext(EmulatedDevice(built)), BF16, seed=5, large=None)
     compare_gpu.keep(path, BF16, checked)
     kept = compare_gpu.kept([tmp_path / "other", tmp_path], BF16)
     assert set(kept) == {case.name for case in chosen(BF16)}
-    assert all(row["passed"] and row["differing"] == 0 for row in agree(BF16, nullcontext(EmulatedDevice(built)), kept))
+    assert all(
+        row["passed"] and row["differing"] == 0
+        for row in agree(BF16, nullcontext(EmulatedDevice(built)), kept)
+    )
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(UserError, match=rf"{path.name}: not the results"):
         compare_gpu.kept([tmp_path], BF16)

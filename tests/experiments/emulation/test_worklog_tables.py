@@ -29,13 +29,20 @@ def test_the_recorded_tables_are_of_these_sources_and_of_these_lists() -> None:
     found = list(dict.fromkeys((row["variant"], row["size"], row["beta"]) for row in emulated))
     assert found == [(case["kernel"], case["size"], case["beta"]) for case in cases]
     kernels, rows = catalogue.load().kernels, [*compiled, *emulated]
-    assert [row["variant"] for row in rows if row["source_hash"] != kernels[row["variant"]].source_hash] == []
+    assert [
+        row["variant"] for row in rows if row["source_hash"] != kernels[row["variant"]].source_hash
+    ] == []
 
 
 def test_with_beta_c_is_read() -> None:
-    """A warp of the 2D kernel reads C a word of each sector at a time: 32 requests of 32 sectors for each patch row."""
+    """A warp of the 2D kernel reads C a word of each sector at a time: 32 requests of 32 sectors
+    for each patch row.
+    """
     cases = [{"kernel": "sgemm_blocktile_2d", "size": 256, "beta": beta} for beta in (0, 1)]
-    value = {(row["beta"], row["metric"]): row["value"] for row in worklog_tables.emulated(cases, "source.yaml")}
+    value = {
+        (row["beta"], row["metric"]): row["value"]
+        for row in worklog_tables.emulated(cases, "source.yaml")
+    }
     assert value[1, LOADS] - value[0, LOADS] == 256 * 256 / 32
     assert value[0, BYTES] == 32 and 4 < value[1, BYTES] < 32
 
@@ -43,5 +50,7 @@ def test_with_beta_c_is_read() -> None:
 def test_a_kernel_is_compiled_for_another_gpu_and_an_unknown_one_is_reported() -> None:
     (row,) = worklog_tables.compiled({"sm_86": ["sgemm_naive"]}, "source.yaml")
     assert (row["variant"], row["arch"]) == ("sgemm_naive", "sm_86") and row["ffma"] > 0
-    with pytest.raises(UserError, match=r"unknown kernel 'sgemm_naiv' in source\.yaml: compiled: sm_86"):
+    with pytest.raises(
+        UserError, match=r"unknown kernel 'sgemm_naiv' in source\.yaml: compiled: sm_86"
+    ):
         worklog_tables.compiled({"sm_86": ["sgemm_naiv"]}, "source.yaml")

@@ -21,7 +21,11 @@ class Card:
 
     def __call__(self, order: Sequence[int]) -> np.ndarray:
         self.asked.append(list(order))
-        slower = 1 + self.drift * np.arange(len(order)) + self.noise * np.abs(self.rng.standard_normal(len(order)))
+        slower = (
+            1
+            + self.drift * np.arange(len(order))
+            + self.noise * np.abs(self.rng.standard_normal(len(order)))
+        )
         return np.array([self.times[place] for place in order]) * slower
 
 
@@ -40,7 +44,9 @@ def test_who_is_far_off_is_not_in_the_final_and_the_others_have_as_many_turns() 
     card = Card([100.0, 200.0, 103.0])
     assert fastest(3, card) == 0
     heat, final = map(Counter, card.asked)
-    assert heat == dict.fromkeys(range(3), FIRST_ROUNDS) and final == dict.fromkeys((0, 2), SECOND_ROUNDS[1])
+    assert heat == dict.fromkeys(range(3), FIRST_ROUNDS) and final == dict.fromkeys(
+        (0, 2), SECOND_ROUNDS[1]
+    )
     slow = Card([3e5, 3.01e5])
     fastest(2, slow)
     assert Counter(slow.asked[1]) == dict.fromkeys((0, 1), SECOND_ROUNDS[0])
@@ -50,14 +56,18 @@ def test_who_is_far_off_is_not_in_the_final_and_the_others_have_as_many_turns() 
     ("times", "winner", "second", "decided"),
     [
         ([103.0, 100.0, 200.0], (1, 100.0), (0, 103.0), True),
-        ([200.0, 100.0, 150.0], (1, 100.0), (2, 150.0), True),  # no second pass: nobody else is near
+        # no second pass: nobody else is near
+        ([200.0, 100.0, 150.0], (1, 100.0), (2, 150.0), True),
         ([100.0, 100.0 * (1 + NEAR)], (0, 100.0), (1, 100.0 * (1 + NEAR)), True),  # still near
         ([100.0, 100.0], (0, 100.0), (1, 100.0), False),
         ([100.0], (0, 100.0), (None, None), True),
     ],
 )
 def test_a_search_says_how_long_the_winner_and_the_second_took(
-    times: list[float], winner: tuple[int, float], second: tuple[int | None, float | None], decided: bool
+    times: list[float],
+    winner: tuple[int, float],
+    second: tuple[int | None, float | None],
+    decided: bool,
 ) -> None:
     found = search(len(times), Card(times))
     assert (found.winner, found.time_us) == winner and (found.next, found.next_time_us) == second
@@ -91,7 +101,9 @@ def test_spoilt_samples_do_not_count(spoilt: str, expected: int) -> None:
 
     def measure(order: Sequence[int]) -> np.ndarray:
         places = np.array(order)
-        lost = {"some": rng.random(len(order)) < 0.3, "the first": places == 0, "all": places >= 0}[spoilt]
+        lost = {"some": rng.random(len(order)) < 0.3, "the first": places == 0, "all": places >= 0}[
+            spoilt
+        ]
         return np.where(lost, np.nan, np.array([9.0, 10.0, 10.2])[places])
 
     assert fastest(3, measure) == expected

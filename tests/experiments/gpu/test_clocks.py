@@ -1,4 +1,6 @@
-"""Locked clocks, with the real pynvml on a stand-in library: granted, refused, ignored, undone however a run ends."""
+"""Locked clocks, with the real pynvml on a stand-in library: granted, refused, ignored, undone
+however a run ends.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ROOT, assert_one_line, environment, heed_ctrl_c, pretend_build, run_module, wait_until
+from helpers import (
+    ROOT,
+    assert_one_line,
+    environment,
+    heed_ctrl_c,
+    pretend_build,
+    run_module,
+    wait_until,
+)
 
 from analysis.timings import timings
 from contracts import read_rows
@@ -26,8 +36,8 @@ from experiments.gpu.timing import Samples
 from experiments.stages import bench
 from experiments.stages.turns import Turns
 
-# A run in the place of one that measures: `how` it goes on once the clocks are locked; then SM and memory clock, 0 for
-# the default
+# A run in the place of one that measures: `how` it goes on once the clocks are locked; then SM and
+# memory clock, 0 for the default
 RUN = """
 import sys, time
 import pynvml
@@ -59,7 +69,8 @@ def main():
 
 run_command(main)
 """
-# experiments.stages.bench, on samples that take as long as NVML's clock says; DRIFT of the variant's ran 2% faster
+# experiments.stages.bench, on samples that take as long as NVML's clock says; DRIFT of the
+# variant's ran 2% faster
 BENCH = """
 import os
 import time
@@ -95,7 +106,14 @@ SMI = """#!/bin/sh
 printf 'GPU 00000000:01:00.0\\n    Graphics: 1500MHz\\n'
 """
 ROOMS = ("analysis", "contracts", "experiments", "kernels", "ptxsim", "workflow")
-SOURCES = [*(path for room in ROOMS for path in ROOT.glob(f"{room}/**/*.[ps]*") if path.suffix in (".py", ".smk"))]
+SOURCES = [
+    *(
+        path
+        for room in ROOMS
+        for path in ROOT.glob(f"{room}/**/*.[ps]*")
+        if path.suffix in (".py", ".smk")
+    )
+]
 SOURCES += [ROOT / "Snakefile"]
 SETTERS = r"nvml(?:Device|Gpu|Vgpu|Unit|Compute)(?!Get)\w+"
 LOCKED, FREE = (1500, 3201), (0, 0)
@@ -154,9 +172,13 @@ class Card:
             **changes,
         }
 
-    def start(self, *arguments: object, program: str = RUN, **changes: str) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: object, program: str = RUN, **changes: str
+    ) -> subprocess.Popen[str]:
         """A process that runs `program`; it heeds signals."""
-        env = {key: value for key, value in environment(**self.env(**changes)).items() if key != HELD}
+        env = {
+            key: value for key, value in environment(**self.env(**changes)).items() if key != HELD
+        }
         command, pipe = [sys.executable, "-c", program, *map(str, arguments)], subprocess.PIPE
         process = subprocess.Popen(
             command, cwd=ROOT, env=env, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_ctrl_c
@@ -164,7 +186,9 @@ class Card:
         self.started.append(process)
         return process
 
-    def run(self, *arguments: object, program: str = RUN, **changes: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: object, program: str = RUN, **changes: str
+    ) -> subprocess.CompletedProcess[str]:
         """The same, to its end."""
         return ended(self.start(*arguments, program=program, **changes))
 
@@ -186,7 +210,12 @@ class Card:
 
     def bench(self, *arguments: object) -> list[object]:
         """Arguments for BENCH, whose outputs lie in the folder by their names."""
-        return [*arguments, "--build-dir", self.folder, *(f"--{name}={self.folder / name}" for name in OUTPUTS)]
+        return [
+            *arguments,
+            "--build-dir",
+            self.folder,
+            *(f"--{name}={self.folder / name}" for name in OUTPUTS),
+        ]
 
     def rows(self, name: str) -> list[dict]:
         return read_rows(self.folder / name, name)
@@ -206,10 +235,12 @@ def card(tmp_path: Path, library: Path) -> Iterator[Card]:
         process.communicate()
 
 
-# ---- locked, and unlocked again -----------------------------------------------------------------------------------
+# ---- locked, and unlocked again ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("named", "clocks_mhz"), [((0, 0), (1500, 3201)), ((1260, 1593), (1260, 1593))])
+@pytest.mark.parametrize(
+    ("named", "clocks_mhz"), [((0, 0), (1500, 3201)), ((1260, 1593), (1260, 1593))]
+)
 def test_clocks_are_locked_at_the_base_or_as_named_and_reset(
     named: tuple[int, int], clocks_mhz: tuple[int, int], card: Card
 ) -> None:
@@ -258,7 +289,9 @@ def test_the_lock_is_undone_at_a_signal_and_a_second_one_does_not_cut_that_short
 
 @pytest.mark.parametrize("damaged", [False, True])
 @pytest.mark.parametrize("following", [("boost",), ("measure", 1260, 0)])
-def test_what_a_killed_run_left_locked_is_undone_once_by_the_next(following: tuple, damaged: bool, card: Card) -> None:
+def test_what_a_killed_run_left_locked_is_undone_once_by_the_next(
+    following: tuple, damaged: bool, card: Card
+) -> None:
     """Also where the journal is damaged, and by a run that locks itself."""
     path = card.killed()
     if damaged:
@@ -279,7 +312,9 @@ def test_a_journal_from_before_the_last_boot_is_dropped(card: Card) -> None:
 def test_what_cannot_be_undone_stops_the_next_run_with_the_remedy(card: Card) -> None:
     card.killed()
     card.set(deny=1)
-    assert_one_line(card.run("boost"), "left the clocks of this GPU locked", "as root", "--reset-gpu-clocks")
+    assert_one_line(
+        card.run("boost"), "left the clocks of this GPU locked", "as root", "--reset-gpu-clocks"
+    )
     assert len(card.journal) == 1
 
 
@@ -291,9 +326,13 @@ def test_each_gpu_has_a_journal_of_its_own(card: Card) -> None:
 
 
 def test_a_journal_does_not_show_the_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", "relative")  # not allowed by the specification, so not used
+    # not allowed by the specification, so not used
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
     path = clocks.journal_path("GPU-1-secret")
-    assert "secret" not in str(path) and path.parent == Path.home() / ".local" / "state" / "gemm-ladder"
+    assert (
+        "secret" not in str(path)
+        and path.parent == Path.home() / ".local" / "state" / "gemm-ladder"
+    )
 
 
 def test_a_gpu_whose_clocks_a_live_run_holds_is_not_measured_on(card: Card) -> None:
@@ -305,20 +344,59 @@ def test_a_gpu_whose_clocks_a_live_run_holds_is_not_measured_on(card: Card) -> N
     assert card.locked == LOCKED
 
 
-# ---- refused -------------------------------------------------------------------------------------------------------
+# ---- refused -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("state", "sm", "memory", "words"),
     [
-        ({"deny": 1}, 0, 0, ["no permission to lock the clocks", "remedy: run as root", "lock_clocks=false"]),
-        ({"processes0": 4711}, 0, 0, ["another process computes (pid 4711) on this GPU", "CUDA_VISIBLE_DEVICES"]),
+        (
+            {"deny": 1},
+            0,
+            0,
+            ["no permission to lock the clocks", "remedy: run as root", "lock_clocks=false"],
+        ),
+        (
+            {"processes0": 4711},
+            0,
+            0,
+            ["another process computes (pid 4711) on this GPU", "CUDA_VISIBLE_DEVICES"],
+        ),
         ({"busy0": 97}, 0, 0, ["something that is not listed computes (97% busy)"]),
-        ({"unsupported_processes": 1}, 0, 0, ["does not tell whether another process computes here (Not Supported)"]),
-        ({"unsupported_offers": 1}, 0, 0, ["does not tell which clocks this GPU offers (Not Supported)"]),
-        ({}, 1501, 0, ["lock_sm_mhz = 1501 is not a clock that this GPU offers; nearest: 1485, 1500, 1515 MHz"]),
-        ({}, 1980, 1593, ["lock_sm_mhz = 1980 is not a clock that this GPU offers; nearest: 1470, 1485, 1500 MHz"]),
-        ({}, 0, 3200, ["lock_memory_mhz = 3200 is not a clock that this GPU offers; nearest: 1593, 3201 MHz"]),
+        (
+            {"unsupported_processes": 1},
+            0,
+            0,
+            ["does not tell whether another process computes here (Not Supported)"],
+        ),
+        (
+            {"unsupported_offers": 1},
+            0,
+            0,
+            ["does not tell which clocks this GPU offers (Not Supported)"],
+        ),
+        (
+            {},
+            1501,
+            0,
+            [
+                "lock_sm_mhz = 1501 is not a clock that this GPU offers; nearest: 1485, 1500, 1515 MHz"
+            ],
+        ),
+        (
+            {},
+            1980,
+            1593,
+            [
+                "lock_sm_mhz = 1980 is not a clock that this GPU offers; nearest: 1470, 1485, 1500 MHz"
+            ],
+        ),
+        (
+            {},
+            0,
+            3200,
+            ["lock_memory_mhz = 3200 is not a clock that this GPU offers; nearest: 1593, 3201 MHz"],
+        ),
     ],
 )
 def test_nothing_is_set_where_that_would_be_wrong(
@@ -339,7 +417,9 @@ def test_a_process_that_is_just_ending_is_waited_for(card: Card) -> None:
     assert run.communicate()[0].startswith("locked")
 
 
-@pytest.mark.parametrize("script", ["#!/bin/sh\necho Unknown command\nexit 1\n", "#!/bin/sh\necho Graphics: N/A\n"])
+@pytest.mark.parametrize(
+    "script", ["#!/bin/sh\necho Unknown command\nexit 1\n", "#!/bin/sh\necho Graphics: N/A\n"]
+)
 def test_where_the_base_clock_is_not_known_one_is_to_be_named(script: str, card: Card) -> None:
     card.nvidia_smi(script)
     assert_one_line(card.run("measure", 0, 0), "the base clock is not known", "lock_sm_mhz=")
@@ -358,7 +438,9 @@ def test_a_memory_clock_that_cannot_be_locked_is_reported_where_it_was_named(car
 
 def test_without_nvml_one_line(card: Card) -> None:
     (card.folder / "libnvidia-ml.so.1").write_text("no library")
-    assert_one_line(card.run("measure", 0, 0, LD_LIBRARY_PATH=str(card.folder)), "NVML Shared Library Not Found")
+    assert_one_line(
+        card.run("measure", 0, 0, LD_LIBRARY_PATH=str(card.folder)), "NVML Shared Library Not Found"
+    )
 
 
 def test_a_card_lost_while_locked_is_one_line_and_undone_once_it_is_back(card: Card) -> None:
@@ -371,13 +453,21 @@ def test_a_card_lost_while_locked_is_one_line_and_undone_once_it_is_back(card: C
     assert card.locked == FREE and card.journal == []
 
 
-# ---- by default nothing is set -------------------------------------------------------------------------------------
+# ---- by default nothing is set -------------------------------------------------------------------
 
 
 def test_no_other_module_can_set_anything() -> None:
     texts = {path: path.read_text() for path in SOURCES}
-    found = {path.name: set(calls) for path, text in texts.items() if (calls := re.findall(SETTERS, text))}
-    kinds = {f"nvmlDevice{act}{what}LockedClocks" for act in ("Set", "Reset") for what in ("Gpu", "Memory")}
+    found = {
+        path.name: set(calls)
+        for path, text in texts.items()
+        if (calls := re.findall(SETTERS, text))
+    }
+    kinds = {
+        f"nvmlDevice{act}{what}LockedClocks"
+        for act in ("Set", "Reset")
+        for what in ("Gpu", "Memory")
+    }
     assert found == {"clocks.py": kinds}
     assert [path.name for path, text in texts.items() if "nvidia-smi" in text] == ["clocks.py"]
     of_clocks = texts[ROOT / "experiments" / "gpu" / "clocks.py"]
@@ -399,7 +489,10 @@ def test_the_trial_is_over_in_a_moment(card: Card) -> None:
     out = card.folder / "out"
     trial = ("experiments.stages.try_lock", "--lock", "--left-out", out)
     done = run_module(*trial, **card.env())
-    assert done.stderr == "clocks can be locked: SM locked at 1500 MHz and memory at 3201 MHz, through NVML\n"
+    assert (
+        done.stderr
+        == "clocks can be locked: SM locked at 1500 MHz and memory at 3201 MHz, through NVML\n"
+    )
     assert out.read_text() == "" and card.calls == LOCK + RESET
     out.unlink()
     card.set(deny=1)
@@ -407,7 +500,7 @@ def test_the_trial_is_over_in_a_moment(card: Card) -> None:
     assert not out.exists()
 
 
-# ---- the samples -----------------------------------------------------------------------------------------------------
+# ---- the samples ---------------------------------------------------------------------------------
 
 ROLES = np.array(["variant", "baseline"] * 6)
 
@@ -421,29 +514,46 @@ def test_a_sample_is_on_target_within_a_percent() -> None:
     ("off", "gaps", "words"),
     [
         ([0, 2, 4], [], None),  # 3 of 6 are left
-        ([0, 2, 4, 6], [], "4 of 12 samples were more than 1% off the locked 1500 MHz (their median: 1980 MHz; thr"),
+        (
+            [0, 2, 4, 6],
+            [],
+            "4 of 12 samples were more than 1% off the locked 1500 MHz (their median: 1980 MHz; thr",
+        ),
         (range(1, 12, 2), [], "6 of 12 samples"),
         ([0, 2], [4, 6, 8, 10], None),  # launch gaps are reported in another way
     ],
 )
-def test_a_size_with_too_few_samples_on_target_is_left_out(off: list[int], gaps: list[int], words: str | None) -> None:
+def test_a_size_with_too_few_samples_on_target_is_left_out(
+    off: list[int], gaps: list[int], words: str | None
+) -> None:
     clock, kept, target = np.full(12, 1500.0), np.ones(12, bool), Target(1500, None)
     clock[list(off)], kept[list(gaps)] = 1980.0, False
     samples = Samples(np.ones(12), clock, kept)
-    reason = bench.off_target(Turns(samples, ROLES), bench.why_rejected(samples, target), target, "power_cap")
+    reason = bench.off_target(
+        Turns(samples, ROLES), bench.why_rejected(samples, target), target, "power_cap"
+    )
     assert (reason is None) if words is None else reason.startswith(words), reason
 
 
 def test_why_a_sample_is_rejected() -> None:
-    samples = Samples(np.ones(4), np.array([1500.0, 1980.0, np.nan, 1980.0]), np.array([True, True, True, False]))
+    samples = Samples(
+        np.ones(4), np.array([1500.0, 1980.0, np.nan, 1980.0]), np.array([True, True, True, False])
+    )
     assert bench.why_rejected(samples, None).tolist() == ["", "", NO_CLOCK, GAP]
-    assert bench.why_rejected(samples, Target(1500, None)).tolist() == ["", OFF_TARGET, NO_CLOCK, GAP]
+    assert bench.why_rejected(samples, Target(1500, None)).tolist() == [
+        "",
+        OFF_TARGET,
+        NO_CLOCK,
+        GAP,
+    ]
 
 
 def measured(
     card: Card, *more: object, what: tuple[str, ...] = NAIVE_LOCKED, **changes: str
 ) -> tuple[subprocess.CompletedProcess[str], list[dict], str]:
-    """A leg, by default the SGEMM ladder's naive kernel locked: its rows of analysis.timings and what was left out."""
+    """A leg, by default the SGEMM ladder's naive kernel locked: its rows of analysis.timings and
+    what was left out.
+    """
     reason = card.folder / "left_out"
     done = card.run(*card.bench(*what, *more), f"--left-out={reason}", program=BENCH, **changes)
     rows = []
@@ -457,11 +567,14 @@ def test_a_locked_leg_has_its_regime_mechanism_and_rejected_samples(card: Card) 
     done, (row,), left_out = measured(card, DRIFT="7")
     assert (row["clock_policy"], row["sm_clock_mhz"]) == ("locked", 1500), done.stderr
     assert row["clock_source"] == "SM locked at 1500 MHz and memory at 3201 MHz, through NVML"
-    assert (row["processes"], row["samples"], row["rejected"], left_out) == (5, 5 * 13, 5 * 7, "")  # with a gap each
+    # with a gap each
+    assert (row["processes"], row["samples"], row["rejected"], left_out) == (5, 5 * 13, 5 * 7, "")
     assert (row["power_w"], row["throttle_reasons"]) == (500, "power_cap")
     windows = card.rows("windows")
     assert [window["process"] for window in windows] == [0, 1, 2, 3, 4]
-    assert {(one["locked_sm_mhz"], one["passed"], one["left_out"]) for one in windows} == {(1500, True, None)}
+    assert {(one["locked_sm_mhz"], one["passed"], one["left_out"]) for one in windows} == {
+        (1500, True, None)
+    }
     samples = read_samples(card.folder / "samples").to_pandas()
     assert samples["reason"].value_counts().to_dict() == {OFF_TARGET: 5 * 6, GAP: 5}
     assert card.calls == (LOCK + RESET) * 5  # each process locks the clocks, and unlocks them
@@ -481,15 +594,21 @@ def test_each_kind_of_data_is_timed_and_checked_at_each_size(card: Card) -> None
     done, rows, _ = measured(card, what=("clock_policies", "sgemm_t128x128x8"))
     expected = [(8192, data) for data in ("zeros", "uniform", "normal")]
     assert [(row["n"], row["data"]) for row in rows] == expected, done.stderr
-    cases = [(row["n"], row["case"]) for row in card.rows("checks") if row["variant"] != "cublas_fp32"]
+    cases = [
+        (row["n"], row["case"]) for row in card.rows("checks") if row["variant"] != "cublas_fp32"
+    ]
     assert cases == [(n, f"after timing clock_policies, {data}") for n, data in expected]
     samples = read_samples(card.folder / "samples").to_pylist()
     assert {(row["n"], row["data"]) for row in samples} == set(expected)
     assert "n = 8192, normal (15/15): " in done.stderr
 
 
-def test_a_run_that_is_killed_while_it_measures_locked_unlocks_and_leaves_no_process(card: Card) -> None:
-    """The process that measures is signalled when the one that waits for it dies, however that ends."""
+def test_a_run_that_is_killed_while_it_measures_locked_unlocks_and_leaves_no_process(
+    card: Card,
+) -> None:
+    """The process that measures is signalled when the one that waits for it dies, however that
+    ends.
+    """
     begun = card.folder / "begun"
     run = card.start(*card.bench(*NAIVE_LOCKED), program=BENCH, WAIT=str(begun))
     wait_until(begun.exists, run)
@@ -503,10 +622,15 @@ def test_a_run_that_is_killed_while_it_measures_locked_unlocks_and_leaves_no_pro
 
 def test_a_card_that_ignores_the_lock_leaves_the_leg_out_and_the_run_goes_on(card: Card) -> None:
     card.set(ignore=1)
-    assert card.run("measure", 0, 0).stdout == "locked 1500 3201\nkept 0 the memory ran at 1593 MHz, not 3201\n"
+    assert (
+        card.run("measure", 0, 0).stdout
+        == "locked 1500 3201\nkept 0 the memory ran at 1593 MHz, not 3201\n"
+    )
     done, rows, left_out = measured(card)
     assert done.returncode == 0 and rows == []
-    assert left_out.startswith("sgemm_naive, n = 4096: 39 of 40 samples were more than 1% off the locked 1500 MHz")
+    assert left_out.startswith(
+        "sgemm_naive, n = 4096: 39 of 40 samples were more than 1% off the locked 1500 MHz"
+    )
     assert "throttle reasons: power_cap=0.750" in left_out and left_out in done.stderr
     (window,) = card.rows("windows")
     assert window["passed"] and left_out.endswith(window["left_out"])

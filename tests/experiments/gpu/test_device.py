@@ -1,4 +1,5 @@
-"""On a GPU: planted faults are found, libraries and clocks agree with independent readings, inputs are random.
+"""On a GPU: planted faults are found, libraries and clocks agree with independent readings, inputs
+are random.
 
 What is not marked `card` runs on an emulated GPU, too, on smaller problems: test_emulated.py.
 """
@@ -49,7 +50,8 @@ pytestmark = pytest.mark.gpu
 card = pytest.mark.card
 
 FAULT_SOURCE = ROOT / "tests" / "faults" / "gemm.cu"
-# The faults in the order of the enum in FAULT_SOURCE, each with the problems that it must fail on and what is said then
+# The faults in the order of the enum in FAULT_SOURCE, each with the problems that it must fail on
+# and what is said then
 FAULTS: dict[str, tuple[Callable[[Problem], bool], str]] = {
     "none": (lambda p: False, ""),
     "dropped_product": (lambda p: p.alpha != 0, "expected"),
@@ -82,7 +84,8 @@ def faulty(name: str) -> Variant:
     )
 
 
-EMULATED = ("none", "dropped_step", "nothing_written", "one_nan", "writes_behind")  # the others would show no more
+# the others would show no more
+EMULATED = ("none", "dropped_step", "nothing_written", "one_nan", "writes_behind")
 CHECKED = [*catalogue.load().kernels.values(), faulty("none")]
 
 
@@ -93,7 +96,9 @@ def sized(on_card: int, on_emulator: int) -> int:
 
 @pytest.fixture(scope="module", autouse=True)
 def small() -> Iterator[None]:
-    """On an emulated GPU, few SMs, and one run of what is repeated until a clock is steady or a race decided."""
+    """On an emulated GPU, few SMs, and one run of what is repeated until a clock is steady or a
+    race decided.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if discovery.rehearsing():
             few_sms(patch)
@@ -110,12 +115,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = discovery.gpu()
     assert here is not None
     out, arch = tmp_path_factory.mktemp("build"), here.arch
-    faults, variants = (EMULATED, ()) if discovery.rehearsing() else (FAULTS, catalogue.load().kernels)
+    faults, variants = (
+        (EMULATED, ()) if discovery.rehearsing() else (FAULTS, catalogue.load().kernels)
+    )
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         work = [pool.submit(build.build_kernel, faulty(name), arch, out) for name in faults]
         work += [pool.submit(build.build_variant, name, arch, out) for name in variants]
         harness = ROOT / "experiments" / "gpu" / "harness.cu"
-        work.append(pool.submit(build.compile_source, harness, out / "harness", arch, toolchain.nvcc()))
+        work.append(
+            pool.submit(build.compile_source, harness, out / "harness", arch, toolchain.nvcc())
+        )
     for job in work:
         job.result()
     return out
@@ -128,29 +137,39 @@ def device(folder: Path) -> Iterator[GpuDevice]:
         yield GpuDevice(folder)
 
 
-# ---- the check --------------------------------------------------------------------------------------------------
+# ---- the check -----------------------------------------------------------------------------------
 
 
 @card
 @pytest.mark.parametrize("variant", CHECKED, ids=lambda variant: variant.name)
 def test_every_variant_passes(variant: Variant, device: GpuDevice) -> None:
-    """Also the kernel that the faults are planted in: its late warp does no harm behind a barrier."""
+    """Also the kernel that the faults are planted in: its late warp does no harm behind a
+    barrier.
+    """
     rows = check_variant(nullcontext(device), variant, seed=3, large=1024)
     assert [f"{row['case']}: {row['detail']}" for row in rows if not row["passed"]] == []
 
 
 @card
-def test_kernels_whose_blocks_share_tiles_agree_with_the_emulator_in_every_bit(folder: Path, device: GpuDevice) -> None:
+def test_kernels_whose_blocks_share_tiles_agree_with_the_emulator_in_every_bit(
+    folder: Path, device: GpuDevice
+) -> None:
     """With as many blocks as it launches."""
-    sharing = [one for one in catalogue.load().kernels.values() if one.shares_tiles and one.dtype == "fp32"]
+    sharing = [
+        one for one in catalogue.load().kernels.values() if one.shares_tiles and one.dtype == "fp32"
+    ]
     as_emulated = GpuDevice(folder, launching.sms_of)
     for variant in sharing:
         emulated = compare_gpu.emulate(variant, EmulatedDevice(folder), seed=2)
         rows = compare_gpu.agree(variant, nullcontext(as_emulated), emulated)
-        assert {row["case"]: row["differing"] for row in rows if not row["passed"]} == {}, variant.name
+        assert {row["case"]: row["differing"] for row in rows if not row["passed"]} == {}, (
+            variant.name
+        )
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in EMULATED else card) for n in list(FAULTS)[1:]])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in EMULATED else card) for n in list(FAULTS)[1:]]
+)
 def test_a_planted_fault_fails_in_every_case_that_can_show_it(name: str, device: GpuDevice) -> None:
     shows, said = FAULTS[name]
     variant = faulty(name)
@@ -163,12 +182,16 @@ def test_a_planted_fault_fails_in_every_case_that_can_show_it(name: str, device:
         assert said in result.detail, (case.name, result.detail)
 
 
-# ---- timed runs -------------------------------------------------------------------------------------------------
+# ---- timed runs ----------------------------------------------------------------------------------
 
 
 def bench(variant: Variant, folder: Path, data: str = "uniform", **factors: float) -> Record:
-    """The record of a short measurement of one size; factors: alpha and beta, 1 and 0 where they are not given."""
-    problem = replace(ProblemSpec(64, 64, 32) if discovery.rehearsing() else ProblemSpec.square(1024), **factors)
+    """The record of a short measurement of one size; factors: alpha and beta, 1 and 0 where they
+    are not given.
+    """
+    problem = replace(
+        ProblemSpec(64, 64, 32) if discovery.rehearsing() else ProblemSpec.square(1024), **factors
+    )
     short: dict[str, Any] = {
         "warmup_s": 0.05,
         "window_s": 0.05,
@@ -176,7 +199,12 @@ def bench(variant: Variant, folder: Path, data: str = "uniform", **factors: floa
         "precision": 1e-9,
         "processes": 1,
     }
-    named: dict[str, Any] = {"name": "short", "title": "t", "question": "q?", "variants": (variant.name,)}
+    named: dict[str, Any] = {
+        "name": "short",
+        "title": "t",
+        "question": "q?",
+        "variants": (variant.name,),
+    }
     experiment = declarations.Experiment(problems=(problem,), **named, **short)
     item = declarations.Item(variant.name, problem, data, "boost", experiment.protocol)
     shipped = catalogue.load()
@@ -200,7 +228,10 @@ def test_a_right_kernel_is_timed_and_its_output_checked(
     factors: dict[str, float], device: GpuDevice, folder: Path
 ) -> None:
     record = bench(faulty("none"), folder, **factors)
-    assert [(row["variant"], row["passed"]) for row in record.checks] == [("fault_none", True), ("cublas_fp32", True)]
+    assert [(row["variant"], row["passed"]) for row in record.checks] == [
+        ("fault_none", True),
+        ("cublas_fp32", True),
+    ]
     (row,) = rows_of(record)
     assert row["time_us_low"] <= row["time_us"] <= row["time_us_high"]
     assert 0 < row["fraction"] < sized(1, 1000) and row["samples"] + row["rejected"] == sized(20, 3)
@@ -212,7 +243,9 @@ def test_on_zeros_the_result_must_be_zero_and_written(device: GpuDevice, folder:
     """The bound is zero there, so what passes is exact; what was in C before was not."""
     record = bench(faulty("none"), folder, "zeros")
     assert [(row["passed"], row["error_over_bound"]) for row in record.checks] == [(True, 0.0)] * 2
-    assert rows_of(record)[0]["data"] == "zeros" and set(record.samples[0]["data"].to_pylist()) == {"zeros"}
+    assert rows_of(record)[0]["data"] == "zeros" and set(record.samples[0]["data"].to_pylist()) == {
+        "zeros"
+    }
 
 
 @pytest.mark.parametrize(
@@ -228,7 +261,9 @@ def test_on_zeros_the_result_must_be_zero_and_written(device: GpuDevice, folder:
     ],
 )
 def test_a_wrong_result_has_no_speed(name: str, data: str, device: GpuDevice, folder: Path) -> None:
-    """The output of the timed runs is checked where it lies, and a failure leaves no row of analysis.timings."""
+    """The output of the timed runs is checked where it lies, and a failure leaves no row of
+    analysis.timings.
+    """
     record = bench(faulty(name), folder, data)
     assert [row["passed"] for row in record.checks] == [False, True]
     assert record.checks[0]["detail"] and [row["passed"] for row in record.windows] == [False]
@@ -237,7 +272,9 @@ def test_a_wrong_result_has_no_speed(name: str, data: str, device: GpuDevice, fo
 
 @card
 def test_the_stopwatch_agrees_with_nvml_and_with_plain_events(device: GpuDevice) -> None:
-    """A GEMM of some 30 ms: its clock is NVML's within 1%, its time that of many back to back within 2%."""
+    """A GEMM of some 30 ms: its clock is NVML's within 1%, its time that of many back to back
+    within 2%.
+    """
     gpu, n, runs = device.gpu, 8192, 30
     a, b, c = (Memory(n * n * 4) for _ in range(3))
     for seed, matrix in enumerate((a, b)):
@@ -275,7 +312,10 @@ def test_a_flush_empties_l2_and_is_not_in_the_sample(device: GpuDevice) -> None:
     def work() -> None:
         matvec(memory.address, np.int32(cols), np.int32(cols), 0, np.int32(0), out.address)
 
-    warm, cold = (np.median(Stopwatch(gpu, 40, flush_l2=flush).run([work] * 40).time_us) for flush in (False, True))
+    warm, cold = (
+        np.median(Stopwatch(gpu, 40, flush_l2=flush).run([work] * 40).time_us)
+        for flush in (False, True)
+    )
     flush_us = gpu.l2_bytes / 4e6  # at 4 TB/s
     assert warm < cold < warm + flush_us
 
@@ -288,14 +328,17 @@ def test_out_of_memory_is_one_line(device: GpuDevice, folder: Path) -> None:
     assert_one_line(done, "GPU out of memory: 83.82 GiB asked for", "take a smaller size")
 
 
-# ---- libraries --------------------------------------------------------------------------------------------------
+# ---- libraries -----------------------------------------------------------------------------------
 
 ODD = Problem(257, 129, 65, lda=72, ldb=136, ldc=144)
 BASELINES = [entry for entry in catalogue.load().values() if isinstance(entry, Baseline)]
 BASELINES = [entry for entry in BASELINES if entry.library not in discovery.missing_libraries()]
 EMULATED_LIBRARIES = [entry for entry in BASELINES if entry.name == "cublas_bf16"]
 CUBLAS = [entry for entry in BASELINES if entry.library in ("cublas", "cublaslt")]
-LIMITED = {"triton": replace(ODD, n=136), "cublaslt": Problem(272, 144, 80, 96, 112, 160, b_layout="column")}
+LIMITED = {
+    "triton": replace(ODD, n=136),
+    "cublaslt": Problem(272, 144, 80, 96, 112, 160, b_layout="column"),
+}
 
 
 def odd(entry: Baseline) -> Problem:
@@ -303,8 +346,11 @@ def odd(entry: Baseline) -> Problem:
     return LIMITED.get(entry.library, ODD)
 
 
-def library_result(device: GpuDevice, entry: Baseline, p: Problem, algorithm: int | None = None) -> verify.CheckResult:
-    """Run a library on random matrices with guard bands; right by float64, and nothing outside C written.
+def library_result(
+    device: GpuDevice, entry: Baseline, p: Problem, algorithm: int | None = None
+) -> verify.CheckResult:
+    """Run a library on random matrices with guard bands; right by float64, and nothing outside C
+    written.
 
     `algorithm`: the place of one of cublasLtMatmul's, in place of the plain call.
     """
@@ -312,11 +358,17 @@ def library_result(device: GpuDevice, entry: Baseline, p: Problem, algorithm: in
     a, b = (verify.random_matrix(rng, *shape, types.ab) for shape in ((p.m, p.k), (p.k, p.n)))
     if entry.dtype == "tf32":  # as the library sees them
         a, b = ((x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for x in (a, b))
-    c0 = verify.random_matrix(rng, p.m, p.n, types.c) if p.beta else np.full((p.m, p.n), np.nan, types.c.numpy)
+    c0 = (
+        verify.random_matrix(rng, p.m, p.n, types.c)
+        if p.beta
+        else np.full((p.m, p.n), np.nan, types.c.numpy)
+    )
     lie = (a, b if p.b_layout == "row" else b.T, c0)
     before = [guarded(x, ld) for x, ld in zip(lie, (p.lda, p.ldb, p.ldc), strict=True)]
     memories = [gpu.upload(buffer) for buffer in before]
-    addresses = [m.address + GUARD * buffer.itemsize for m, buffer in zip(memories, before, strict=True)]
+    addresses = [
+        m.address + GUARD * buffer.itemsize for m, buffer in zip(memories, before, strict=True)
+    ]
     gemm = load_gemm(gpu, entry)
     if algorithm is None:
         gemm.bind(p, *addresses)()
@@ -335,7 +387,9 @@ def library_result(device: GpuDevice, entry: Baseline, p: Problem, algorithm: in
     [pytest.param(e, marks=() if e in EMULATED_LIBRARIES else card) for e in BASELINES],
     ids=lambda entry: entry.name,
 )
-def test_a_library_is_right_on_an_odd_problem_with_wide_rows(entry: Baseline, device: GpuDevice) -> None:
+def test_a_library_is_right_on_an_odd_problem_with_wide_rows(
+    entry: Baseline, device: GpuDevice
+) -> None:
     """cuBLAS takes alpha and beta, too."""
     scaled = [(0.75, -1.5), (1.0, 1.0), (0.0, 1.0), (-2.0, 0.0)] if entry in CUBLAS else []
     for alpha, beta in [(1.0, 0.0), *scaled]:
@@ -344,11 +398,15 @@ def test_a_library_is_right_on_an_odd_problem_with_wide_rows(entry: Baseline, de
 
 
 @card
-@pytest.mark.parametrize("entry", [e for e in BASELINES if e.library != "torch"], ids=lambda entry: entry.name)
+@pytest.mark.parametrize(
+    "entry", [e for e in BASELINES if e.library != "torch"], ids=lambda entry: entry.name
+)
 def test_a_library_with_several_calls_is_right_by_every_call_and_names_the_winner(
     entry: Baseline, device: GpuDevice
 ) -> None:
-    """Each algorithm that cuBLAS's heuristic gives, or configuration of Triton's, on a size at which several run."""
+    """Each algorithm that cuBLAS's heuristic gives, or configuration of Triton's, on a size at
+    which several run.
+    """
     gpu, p = device.gpu, Problem.square(1024, entry.b_layout)
     gemm = load_gemm(gpu, entry)
     assert isinstance(gemm, FastestCall)
@@ -369,7 +427,9 @@ def test_a_library_with_several_calls_is_right_by_every_call_and_names_the_winne
 
 @card
 @pytest.mark.parametrize("entry", CUBLAS, ids=lambda entry: entry.name)
-def test_every_cublaslt_algorithm_is_right_on_an_odd_problem(entry: Baseline, device: GpuDevice) -> None:
+def test_every_cublaslt_algorithm_is_right_on_an_odd_problem(
+    entry: Baseline, device: GpuDevice
+) -> None:
     """With wide rows, alpha and beta; some problems have no algorithm, but not all of them."""
     gemm, found = CublasGemm(device.gpu, entry), 0
     plain = Problem.packed(256, 128, 64, entry.b_layout)
@@ -384,14 +444,18 @@ def test_every_cublaslt_algorithm_is_right_on_an_odd_problem(entry: Baseline, de
 @card
 def test_torch_refuses_alpha_and_beta(device: GpuDevice) -> None:
     torch_gemm = load_gemm(device.gpu, catalogue.load().find("torch_matmul_fp32"))
-    with pytest.raises(UserError, match=r"torch_matmul_fp32 takes alpha = 1, beta = 0 only, not 1\.0, 0\.5"):
+    with pytest.raises(
+        UserError, match=r"torch_matmul_fp32 takes alpha = 1, beta = 0 only, not 1\.0, 0\.5"
+    ):
         torch_gemm.bind(replace(ODD, beta=0.5), 0, 0, 0)
 
 
-# ---- inputs -----------------------------------------------------------------------------------------------------
+# ---- inputs --------------------------------------------------------------------------------------
 
 
-def filled(device: GpuDevice, dtype: str, data: str, seed: int = 1, count: int = 2**20) -> np.ndarray:
+def filled(
+    device: GpuDevice, dtype: str, data: str, seed: int = 1, count: int = 2**20
+) -> np.ndarray:
     """A buffer that the device filled, as it came."""
     kind = dtypes()[dtype]
     return device.gpu.download(device.gpu.filled(kind, count, seed, data), kind.numpy, count)
@@ -400,7 +464,9 @@ def filled(device: GpuDevice, dtype: str, data: str, seed: int = 1, count: int =
 @card
 @pytest.mark.parametrize("dtype", list(dtypes()))
 def test_uniform_inputs(dtype: str, device: GpuDevice) -> None:
-    """In [-1, 1), or up to 1 where rounding takes them there; mean, deviation and neighbours as of random numbers."""
+    """In [-1, 1), or up to 1 where rounding takes them there; mean, deviation and neighbours as of
+    random numbers.
+    """
     raw = filled(device, dtype, "uniform")
     values = raw.astype(np.float64)
     assert values.min() >= -1 and values.min() < -0.99 and values.max() > 0.99
@@ -411,7 +477,9 @@ def test_uniform_inputs(dtype: str, device: GpuDevice) -> None:
     assert (raw == filled(device, dtype, "uniform")).all()
     assert (raw != filled(device, dtype, "uniform", seed=2)).mean() > 0.9
     if dtype == "tf32":
-        assert (raw.view(np.uint32) & 0x1FFF == 0).all() and (raw.view(np.uint32) & 0x2000 != 0).any()
+        assert (raw.view(np.uint32) & 0x1FFF == 0).all() and (
+            raw.view(np.uint32) & 0x2000 != 0
+        ).any()
     if dtype == "fp32":
         assert (raw.view(np.uint32) & 0x1FFF != 0).any()
 
@@ -419,9 +487,16 @@ def test_uniform_inputs(dtype: str, device: GpuDevice) -> None:
 @card
 @pytest.mark.parametrize("dtype", list(dtypes()))
 def test_other_inputs(dtype: str, device: GpuDevice) -> None:
-    normal, zeros, nans = (filled(device, dtype, data).astype(np.float64) for data in ("normal", "zeros", "nans"))
-    assert np.isfinite(normal).all() and abs(normal.mean()) < 0.01 and normal.std() == pytest.approx(1, rel=0.01)
-    assert np.abs(normal).mean() == pytest.approx((2 / np.pi) ** 0.5, rel=0.01)  # of uniform numbers 0.866
+    normal, zeros, nans = (
+        filled(device, dtype, data).astype(np.float64) for data in ("normal", "zeros", "nans")
+    )
+    assert (
+        np.isfinite(normal).all()
+        and abs(normal.mean()) < 0.01
+        and normal.std() == pytest.approx(1, rel=0.01)
+    )
+    # of uniform numbers 0.866
+    assert np.abs(normal).mean() == pytest.approx((2 / np.pi) ** 0.5, rel=0.01)
     assert not zeros.any() and np.isnan(nans).all()
 
 

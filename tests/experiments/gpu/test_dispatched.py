@@ -1,4 +1,6 @@
-"""A dispatcher in measurements: its likeliest kernels are timed once for a problem, and the choice is remembered."""
+"""A dispatcher in measurements: its likeliest kernels are timed once for a problem, and the choice
+is remembered.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         def __init__(self, gpu: object, entry: Dispatcher) -> None:
             self.entry = entry
 
-        def bind(self, problem: Problem, *places: int, variant: Variant | None = None) -> Callable[[], None]:
+        def bind(
+            self, problem: Problem, *places: int, variant: Variant | None = None
+        ) -> Callable[[], None]:
             kernel = variant or self.entry.pick(problem)
             return lambda: names.append(kernel.name)
 
@@ -53,7 +57,9 @@ def timed_by(fastest: str, ran: list[str]) -> Callable[[Any, list[Callable[[], N
     return times
 
 
-def test_the_fastest_of_the_likeliest_is_bound_and_a_plain_bind_takes_the_first(ran: list[str]) -> None:
+def test_the_fastest_of_the_likeliest_is_bound_and_a_plain_bind_takes_the_first(
+    ran: list[str],
+) -> None:
     one = gemm()
     likely = [variant.name for variant in one.entry.candidates(P)]
     one.bind_fastest(P, *PLACES, timed_by(likely[3], ran))()
@@ -64,7 +70,9 @@ def test_the_fastest_of_the_likeliest_is_bound_and_a_plain_bind_takes_the_first(
     assert ran[-1] == likely[0]
 
 
-def test_a_remembered_choice_is_neither_ranked_nor_timed_again(ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remembered_choice_is_neither_ranked_nor_timed_again(
+    ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, known = gemm(), "hgemm_transposed_128x128_c1x2_bf16"
     one.choose(P, Choice(known, TIMED))
     monkeypatch.setattr(cost, "fastest_first", None)
@@ -85,7 +93,8 @@ def test_a_remembered_kernel_that_cannot_take_these_matrices_is_chosen_anew(ran:
 
 def test_what_no_kernel_takes_is_refused_before_anything_runs(ran: list[str]) -> None:
     with pytest.raises(
-        UserError, match=r"hgemm_best_bf16 cannot take this problem: .* A starts at byte 2, but it must"
+        UserError,
+        match=r"hgemm_best_bf16 cannot take this problem: .* A starts at byte 2, but it must",
     ):
         gemm().bind_fastest(P, 2, *PLACES[1:], lambda *_: pytest.fail("timed"))
     assert ran == []

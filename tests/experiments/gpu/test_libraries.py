@@ -1,4 +1,6 @@
-"""cuBLAS by ctypes without a GPU: the layouts are the header's, and the fastest call is what is measured."""
+"""cuBLAS by ctypes without a GPU: the layouts are the header's, and the fastest call is what is
+measured.
+"""
 
 from __future__ import annotations
 
@@ -41,17 +43,27 @@ def test_the_layouts_and_values_are_those_of_the_header(tmp_path: Path) -> None:
     folders = [find_nvidia_header_directory(name) for name in ("cublas", "cudart")]
     if None in folders or not Path(folders[0], "cublasLt.h").is_file():
         pytest.skip("no cublasLt.h here: it comes with nvidia-cublas, or a CUDA toolkit")
-    types = {"cublasLtMatmulAlgo_t": MatmulAlgo, "cublasLtMatmulHeuristicResult_t": MatmulHeuristicResult}
+    types = {
+        "cublasLtMatmulAlgo_t": MatmulAlgo,
+        "cublasLtMatmulHeuristicResult_t": MatmulHeuristicResult,
+    }
     constants: dict[str, int] = {name: getattr(cublaslt, name) for name in VALUES}
     for name, type_ in types.items():
         constants[f"sizeof({name})"] = ctypes.sizeof(type_)
-        constants |= {f"offsetof({name}, {field[0]})": getattr(type_, field[0]).offset for field in type_._fields_}
+        constants |= {
+            f"offsetof({name}, {field[0]})": getattr(type_, field[0]).offset
+            for field in type_._fields_
+        }
     for entry in dtypes().values():
-        constants[f"CUBLAS_COMPUTE_32F{'_FAST_TF32' if entry.name == 'tf32' else ''}"] = entry.cublas_compute
+        constants[f"CUBLAS_COMPUTE_32F{'_FAST_TF32' if entry.name == 'tf32' else ''}"] = (
+            entry.cublas_compute
+        )
     source = tmp_path / "layouts.cpp"
     lines = "\n".join(f"static_assert({name} == {value});" for name, value in constants.items())
     source.write_text(f"#include <cstddef>\n#include <cublasLt.h>\n{lines}\n")
-    subprocess.run(["g++", "-fsyntax-only", *(f"-I{folder}" for folder in folders), str(source)], check=True)
+    subprocess.run(
+        ["g++", "-fsyntax-only", *(f"-I{folder}" for folder in folders), str(source)], check=True
+    )
 
 
 def column_major(buffer: np.ndarray, one: Operand) -> np.ndarray:
@@ -64,24 +76,37 @@ def test_a_row_major_product_is_the_column_major_one_of_the_transposes(b_layout:
     p, rng = replace(P, b_layout=b_layout), np.random.default_rng(3)
     flat_a, flat_b = rng.standard_normal((2, 200))
     a = flat_a[: 3 * 8].reshape(3, 8)[:, :7]
-    b = flat_b[: 7 * 16].reshape(7, 16)[:, :5] if b_layout == "row" else flat_b[: 5 * 16].reshape(5, 16)[:, :7].T
+    b = (
+        flat_b[: 7 * 16].reshape(7, 16)[:, :5]
+        if b_layout == "row"
+        else flat_b[: 5 * 16].reshape(5, 16)[:, :7].T
+    )
     first, second, result = operands(p, 256, 264, 272)
     factor = column_major(flat_b, first)
     transposed = operation_of_b(p) == CUBLAS_OP_T
     assert transposed == (b_layout == "column")
     product = (factor.T if transposed else factor) @ column_major(flat_a, second)
     assert np.allclose(product.T, a @ b) and (result.rows, result.columns, result.ld) == (5, 3, 24)
-    assert [(one.address, one.alignment) for one in (first, second, result)] == [(264, 8), (256, 256), (272, 16)]
+    assert [(one.address, one.alignment) for one in (first, second, result)] == [
+        (264, 8),
+        (256, 256),
+        (272, 16),
+    ]
 
 
 def test_parts_of_a_split_k_are_never_added_in_16_bits() -> None:
-    of_32_bits, of_16_bits = ("fp32", "tf32", "bf16_fp32", "fp8_e4m3_fp32"), ("bf16", "fp16", "fp8_e4m3_bf16")
+    of_32_bits, of_16_bits = (
+        ("fp32", "tf32", "bf16_fp32", "fp8_e4m3_fp32"),
+        ("bf16", "fp16", "fp8_e4m3_bf16"),
+    )
     assert {reductions(Types.named(name)) for name in of_32_bits} == {7}
     assert {reductions(Types.named(name)) for name in of_16_bits} == {2}
 
 
 class Library:
-    """Stands in for libcublasLt: writes down calls, and gives three algorithms, of which the second is no good."""
+    """Stands in for libcublasLt: writes down calls, and gives three algorithms, of which the second
+    is no good.
+    """
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
@@ -135,9 +160,14 @@ def test_each_algorithm_that_the_heuristic_gives_is_a_call(lt: CublasLt) -> None
     assert [first[place].value for place in (3, 5, 8, 10)] == [2048, 1024, 4096, 4096]
     assert (first[2]._obj.value, first[7]._obj.value) == (2.0, 0.5)
     assert (first[13].value, first[14].value, first[15].value) == (4096, 32 * 2**20, 99)
-    layouts = [[part.value for part in made[1:]] for made in library.of("cublasLtMatrixLayoutCreate")]
+    layouts = [
+        [part.value for part in made[1:]] for made in library.of("cublasLtMatrixLayoutCreate")
+    ]
     assert layouts == [[14, 5, 7, 16], [14, 7, 3, 8], [14, 5, 3, 24]]
-    preferences = {made[1].value: made[2]._obj.value for made in library.of("cublasLtMatmulPreferenceSetAttribute")}
+    preferences = {
+        made[1].value: made[2]._obj.value
+        for made in library.of("cublasLtMatmulPreferenceSetAttribute")
+    }
     assert preferences == {1: 32 * 2**20, 3: 2, 5: 256, 6: 256, 7: 256, 8: 256}
     assert len(library.living) == 6
     del calls, call
@@ -159,7 +189,9 @@ def test_what_cublaslt_refuses_is_reported(lt: CublasLt) -> None:
 
 
 class Stub(CublasGemm):
-    """cuBLAS without a library: GemmEx, an algorithm that is refused, and two that run, the second the fastest."""
+    """cuBLAS without a library: GemmEx, an algorithm that is refused, and two that run, the second
+    the fastest.
+    """
 
     def __init__(self) -> None:
         fastest_call.FastestCall.__init__(self, None)  # type: ignore[arg-type]  # a stand-in has none

@@ -1,4 +1,6 @@
-"""One process measures on a GPU at a time: real processes that want the same cards, which a stand-in for NVML shows."""
+"""One process measures on a GPU at a time: real processes that want the same cards, which a
+stand-in for NVML shows.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from helpers import ROOT, environment
 from experiments.gpu import discovery
 from experiments.gpu.session import HELD, LOCKS, lock_path
 
-# Holds a GPU until it reads a line, says which one CUDA sees and which one NVML names, and lives until its input ends
+# Holds a GPU until it reads a line, says which one CUDA sees and which one NVML names, and lives
+# until its input ends
 LEASE = """
 import contextlib, os, sys
 import pynvml
@@ -36,15 +39,22 @@ run_command(main)
 """
 CARDS = ["GPU-stand-in-0", "GPU-stand-in-1", "GPU-stand-in-2"]
 WAITING = "waiting for a GPU: another job holds it"
-LONGEST_S = 60  # of a process of a test: a lock that is never given back fails its test, and does not hang it
+# of a process of a test: a lock that is never given back fails its test, and does not hang it
+LONGEST_S = 60
 
 
 def start(wait_s: float, visible: str | None, *words: str, **changes: str) -> subprocess.Popen[str]:
-    """A process that sessions one of the GPUs in CUDA_VISIBLE_DEVICES (None: not set), with its output piped."""
-    env = {key: value for key, value in environment().items() if key not in (HELD, discovery.KNOWN)} | changes
+    """A process that sessions one of the GPUs in CUDA_VISIBLE_DEVICES (None: not set), with its
+    output piped.
+    """
+    env = {
+        key: value for key, value in environment().items() if key not in (HELD, discovery.KNOWN)
+    } | changes
     env.pop("CUDA_VISIBLE_DEVICES") if visible is None else env.update(CUDA_VISIBLE_DEVICES=visible)
     command, pipe = [sys.executable, "-c", LEASE, str(wait_s), *words], subprocess.PIPE
-    process = subprocess.Popen(command, cwd=ROOT, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    )
     end = threading.Timer(LONGEST_S, process.kill)
     end.daemon = True
     end.start()
@@ -123,7 +133,7 @@ def host(tmp_path: Path, library: Path) -> Iterator[Host]:
         process.communicate()
 
 
-# ---- taking turns ---------------------------------------------------------------------------------------------------
+# ---- taking turns --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -156,7 +166,9 @@ def test_waiting_has_an_end(host: Host) -> None:
     second = host.start(0.3)
     words = second.communicate()[1].splitlines()
     assert second.returncode == 2
-    assert words[-1] == "error: every visible GPU stayed taken for 0 s; wait for the other run to end"
+    assert (
+        words[-1] == "error: every visible GPU stayed taken for 0 s; wait for the other run to end"
+    )
 
 
 def test_of_three_on_two_cards_the_third_waits_for_the_one_that_comes_free(host: Host) -> None:
@@ -185,16 +197,23 @@ def test_runs_with_different_temporary_folders_meet_and_a_lock_does_not_show_the
     monkeypatch.delenv(LOCKS, raising=False)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     path = lock_path("GPU-7c0ffee7")
-    assert path.parent == Path("/tmp") and "7c0ffee7" not in path.name and path != lock_path("GPU-7c0ffee8")
+    assert (
+        path.parent == Path("/tmp")
+        and "7c0ffee7" not in path.name
+        and path != lock_path("GPU-7c0ffee8")
+    )
 
 
 def test_a_folder_for_locks_that_is_none_is_one_line(host: Host, tmp_path: Path) -> None:
     errors = host.takes(**{LOCKS: str(tmp_path / "cards")})
-    assert errors.startswith(f"error: cannot lock {tmp_path}/cards/gemm-ladder-gpu-") and LOCKS in errors
+    assert (
+        errors.startswith(f"error: cannot lock {tmp_path}/cards/gemm-ladder-gpu-")
+        and LOCKS in errors
+    )
     assert "\n" not in errors
 
 
-# ---- which cards may be taken ---------------------------------------------------------------------------------------
+# ---- which cards may be taken --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -204,7 +223,8 @@ def test_a_folder_for_locks_that_is_none_is_one_line(host: Host, tmp_path: Path)
         ("2,0", CARDS[2]),  # in this order
         (" 1 , 0", CARDS[1]),
         (CARDS[2], CARDS[2]),
-        ("GPU-stand", "no GPU is visible (CUDA_VISIBLE_DEVICES = 'GPU-stand')"),  # could be any of them
+        # could be any of them
+        ("GPU-stand", "no GPU is visible (CUDA_VISIBLE_DEVICES = 'GPU-stand')"),
         ("7,0", "no GPU is visible"),  # as CUDA reads it: nothing after an unknown one
         ("", "no GPU is visible"),
         ("²", "no GPU is visible"),
@@ -223,7 +243,9 @@ def test_a_card_of_another_model_does_not_stand_in(host: Host) -> None:
     known = {discovery.KNOWN: json.dumps({"gpu": "NVIDIA Stand-in 1"})}
     assert host.takes(**known) == CARDS[1]
     said = host.takes(visible="0", **known)
-    assert said.startswith("error: this run is about NVIDIA Stand-in 1, and visible here: NVIDIA Stand-in; choose")
+    assert said.startswith(
+        "error: this run is about NVIDIA Stand-in 1, and visible here: NVIDIA Stand-in; choose"
+    )
 
 
 def test_a_card_that_slurm_gave_to_another_job_is_not_counted(host: Host) -> None:
@@ -234,7 +256,10 @@ def test_a_card_that_slurm_gave_to_another_job_is_not_counted(host: Host) -> Non
 
 
 def test_an_instance_of_a_gpu_takes_all_of_its_lock(host: Host) -> None:
-    """MIG: CUDA sees the instance; lock, power and clocks are the GPU's. The GPU itself is its first instance."""
+    """MIG: CUDA sees the instance; lock, power and clocks are the GPU's.
+
+    The GPU itself is its first instance.
+    """
     host.cards(2, mig0=2)
     assert [host.takes(visible=visible) for visible in ("0", CARDS[0])] == ["MIG-stand-in-0-0"] * 2
     first = host.start(visible="MIG-stand-in-0-1")
@@ -245,7 +270,7 @@ def test_an_instance_of_a_gpu_takes_all_of_its_lock(host: Host) -> None:
     ends(second)
 
 
-# ---- real GPUs ------------------------------------------------------------------------------------------------------
+# ---- real GPUs -----------------------------------------------------------------------------------
 
 
 @pytest.mark.gpu

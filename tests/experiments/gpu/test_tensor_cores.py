@@ -1,4 +1,6 @@
-"""The emulator's tensor cores compared with a GPU's, bit by bit: mma.sync and wgmma on random and on awkward inputs."""
+"""The emulator's tensor cores compared with a GPU's, bit by bit: mma.sync and wgmma on random and
+on awkward inputs.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +45,16 @@ INPUTS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Array]] = {
     # few bits each, so that sums lie on and next to the places where rounding changes
     "ties": lambda rng, shape: rng.choice([-1.0, 1.0], shape) * 2.0 ** rng.integers(-7, 4, shape),
     # subnormal numbers of the 16-bit formats among others
-    "tiny": lambda rng, shape: rng.normal(size=shape) * 2.0 ** rng.choice([-133.0, -127, -60, -20, -15, 0], shape),
+    "tiny": lambda rng, shape: (
+        rng.normal(size=shape) * 2.0 ** rng.choice([-133.0, -127, -60, -20, -15, 0], shape)
+    ),
 }
 
 
 def bits(rng: np.random.Generator, kind: str, name: str, shape: tuple[int, ...]) -> Array:
-    """Elements of a format, as whole numbers; of kind "any", whatever bits: infinities and NaN, too."""
+    """Elements of a format, as whole numbers; of kind "any", whatever bits: infinities and NaN,
+    too.
+    """
     dtype = DTYPES[name]
     unsigned = np.dtype(f"u{dtype.itemsize}")
     if kind == "any":
@@ -69,27 +75,38 @@ def test_the_inputs_tell_these_sums_from_others(kind: str) -> None:
     assert (own != nearest).mean() > 0.02 and (own != finer).mean() > 1e-4
 
 
-# ---- on a card ----------------------------------------------------------------------------------------------------
+# ---- on a card -----------------------------------------------------------------------------------
 
 
 class Both:
-    """Runs a kernel of one block on the card and on the emulator; `out` and the inputs are arrays of whole numbers."""
+    """Runs a kernel of one block on the card and on the emulator; `out` and the inputs are arrays
+    of whole numbers.
+    """
 
     def __init__(self, folder: Path) -> None:
         from experiments.gpu import device
 
         self.device, self.gpu = device, device.Gpu(folder)
-        self.modules = {path.stem: device.load_cubin(folder / f"{path.stem}.cubin") for path in SOURCES}
+        self.modules = {
+            path.stem: device.load_cubin(folder / f"{path.stem}.cubin") for path in SOURCES
+        }
         self.parsed = {name: parse((folder / f"{name}.ptx").read_text()) for name in self.modules}
 
-    def differing(self, module: str, entry: str, block: int, out: Array, inputs: list[Array]) -> float:
+    def differing(
+        self, module: str, entry: str, block: int, out: Array, inputs: list[Array]
+    ) -> float:
         """The share of elements on which they differ."""
         from cuda.core import LaunchConfig, launch
 
         kernel = ptxsim.Kernel(self.parsed[module], entry)
         buffers = [self.gpu.upload(x) for x in (out, *inputs)]
         there = self.modules[module].get_kernel(kernel.name)
-        launch(self.gpu.stream, LaunchConfig(grid=1, block=block), there, *(buffer.address for buffer in buffers))
+        launch(
+            self.gpu.stream,
+            LaunchConfig(grid=1, block=block),
+            there,
+            *(buffer.address for buffer in buffers),
+        )
         measured = self.gpu.download(buffers[0], out.dtype, out.size).reshape(out.shape)
         emulated = ptxsim.Array(out)
         kernel.launch(1, block, [emulated, *map(ptxsim.Array, inputs)], checks=False)
@@ -100,7 +117,9 @@ class Both:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     """The test kernels, compiled, and the card, held."""
     folder, nvcc = tmp_path_factory.mktemp("tensor"), toolchain.nvcc()
-    build.compile_source(ROOT / "experiments" / "gpu" / "harness.cu", folder / "harness", "sm_90a", nvcc)
+    build.compile_source(
+        ROOT / "experiments" / "gpu" / "harness.cu", folder / "harness", "sm_90a", nvcc
+    )
     for path in SOURCES:
         build.compile_source(path, folder / path.stem, "sm_90a", nvcc)
     with session(wait_s=600):
@@ -139,7 +158,12 @@ def test_mma_gives_the_bits_of_the_card(both: Both, entry: str, kind: str) -> No
     dtype = DTYPES[MMA[entry]]
     for turn in range(50):
         words = bits(rng, kind, MMA[entry], (32, 6 * 4 // dtype.itemsize)).view(np.uint32)
-        c = bits(rng, "any" if kind == "any" else "normal", "f16" if "f16_f16" in entry else "tf32", (32, 8))
+        c = bits(
+            rng,
+            "any" if kind == "any" else "normal",
+            "f16" if "f16_f16" in entry else "tf32",
+            (32, 8),
+        )
         words = np.concatenate([words, np.ascontiguousarray(c).view(np.uint32)[:, :4]], axis=1)
         assert both.differing("mma", entry, 32, np.zeros((32, 4), np.uint32), [words]) == 0, turn
 
@@ -151,4 +175,7 @@ def test_mma_of_8_bit_floats_gives_the_bits_of_the_card(both: Both, kind: str) -
     for turn in range(50):
         a, b = bits(rng, kind, "e4m3", (32, 16)), bits(rng, kind, "e5m2", (32, 8))
         words = np.concatenate([a, b], axis=1).view(np.uint32)
-        assert both.differing("foreign_sm90", "mma_fp8", 32, np.zeros((32, 4), np.uint32), [words]) == 0, turn
+        assert (
+            both.differing("foreign_sm90", "mma_fp8", 32, np.zeros((32, 4), np.uint32), [words])
+            == 0
+        ), turn

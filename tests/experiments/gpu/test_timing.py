@@ -1,4 +1,6 @@
-"""The stopwatch and the power window on a stand-in for a device's queue; warming up until the work runs steadily."""
+"""The stopwatch and the power window on a stand-in for a device's queue; warming up until the work
+runs steadily.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ Command = Callable[[], None]
 
 
 class Queue:
-    """A device that runs commands in order, as late as it may: when the host waits, or at once while it is `eager`.
+    """A device that runs commands in order, as late as it may: when the host waits, or at once
+    while it is `eager`.
 
-    A command takes so many microseconds at a clock in MHz. Each SM counts its cycles from another number.
+    A command takes so many microseconds at a clock in MHz. Each SM counts its cycles from another
+    number.
     """
 
     def __init__(self) -> None:
@@ -31,7 +35,8 @@ class Queue:
         self.done: dict[Any, float] = {}  # events, and when they passed
         self.ran: list[str] = []
         self.memory: dict[int, np.ndarray] = {}
-        self.stamps, self.silent = 0, dict[int, int]()  # how many there were, and which SM does not write which
+        # how many there were, and which SM does not write which
+        self.stamps, self.silent = 0, dict[int, int]()
         self.eager = False
 
     def put(self, command: Command) -> None:
@@ -62,13 +67,16 @@ class Queue:
 
 
 class Gpu:
-    """`experiments.gpu.device.Gpu` on a `Queue`, with the driver's functions that the stopwatch calls."""
+    """`experiments.gpu.device.Gpu` on a `Queue`, with the driver's functions that the stopwatch
+    calls.
+    """
 
     sm_count, l2_bytes = SMS, 1 << 20
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.queue, self.stream = Queue(), SimpleNamespace(handle=0)
-        self.released_after: int | None = None  # events that were queued behind the kernel that holds
+        # events that were queued behind the kernel that holds
+        self.released_after: int | None = None
         events = iter(range(10**6))
         ok = (CUresult.CUDA_SUCCESS,)
 
@@ -102,7 +110,9 @@ class Gpu:
         )
         for module in (timing, power):
             monkeypatch.setattr(module, "driver", driver)
-        monkeypatch.setattr(timing, "Memory", lambda nbytes: SimpleNamespace(address=1 << 20, nbytes=nbytes))
+        monkeypatch.setattr(
+            timing, "Memory", lambda nbytes: SimpleNamespace(address=1 << 20, nbytes=nbytes)
+        )
         flag = SimpleNamespace(address=0, clear=lambda: None, set=self._release)
         monkeypatch.setattr(timing, "PinnedFlag", lambda: flag)
 
@@ -126,7 +136,9 @@ class Gpu:
         return np.concatenate([self.queue.memory[place] for place in places]).astype(dtype)
 
     def work(self, name: str, time_us: float, mhz: float, *, eager: bool | None = None) -> Command:
-        """Work of a kernel; with `eager`, the device runs out of commands from then on, or no longer."""
+        """Work of a kernel; with `eager`, the device runs out of commands from then on, or no
+        longer.
+        """
 
         def launch() -> None:
             if eager is not None and self.released_after is not None:
@@ -146,20 +158,32 @@ def run(gpu: Gpu, works: Sequence[Command]) -> Samples:
 
 
 def test_a_sample_has_the_time_and_the_clock_of_its_work_alone(gpu: Gpu) -> None:
-    """Each work has its own clock, and flushes another: stamps around anything else would mix them."""
+    """Each work has its own clock, and flushes another: stamps around anything else would mix
+    them.
+    """
     slow, fast = gpu.work("slow", 300.0, 1000.0), gpu.work("fast", 20.0, 1980.0)
     samples = run(gpu, [slow, fast, fast, slow])
     assert samples.time_us == pytest.approx([300, 20, 20, 300])
     assert samples.sm_clock_mhz == pytest.approx([1000, 1980, 1980, 1000], rel=1e-3)
     assert samples.kept.all()
-    assert gpu.queue.ran == ["slow", "fast", "flush", "hold", *["flush", "slow", "flush", "fast"], *["flush", "fast"],
-                             *["flush", "slow"]]  # fmt: skip
+    assert gpu.queue.ran == [
+        "slow",
+        "fast",
+        "flush",
+        "hold",
+        *["flush", "slow", "flush", "fast"],
+        *["flush", "fast"],
+        *["flush", "slow"],
+    ]
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN slice")
 @pytest.mark.parametrize("silent", [{1: 1}, {2: 1}, {1: 0, 2: 0}, {1: 0, 2: 1}])
 def test_an_sm_counts_that_is_stamped_before_and_after(silent: dict[int, int], gpu: Gpu) -> None:
-    """A block of a stamp may run on another SM than its own. Number 1 is before the work, 2 after it."""
+    """A block of a stamp may run on another SM than its own.
+
+    Number 1 is before the work, 2 after it.
+    """
     gpu.queue.silent = silent
     samples = run(gpu, [gpu.work("work", 300.0, 1200.0)])
     mhz = np.nan if len({*silent.values()}) == SMS else 1200.0
@@ -169,7 +193,8 @@ def test_an_sm_counts_that_is_stamped_before_and_after(silent: dict[int, int], g
 def test_the_queue_is_filled_before_the_device_begins(gpu: Gpu) -> None:
     works = [gpu.work("work", 10.0, 1500.0)] * (2 * AHEAD)
     assert run(gpu, works).kept.all()
-    assert gpu.released_after is not None and gpu.released_after >= 6 * (AHEAD - 1)  # commands of a sample: six
+    # commands of a sample: six
+    assert gpu.released_after is not None and gpu.released_after >= 6 * (AHEAD - 1)
 
 
 def test_a_sample_that_may_hold_a_launch_gap_is_rejected(gpu: Gpu) -> None:
@@ -183,14 +208,16 @@ def test_a_sample_that_may_hold_a_launch_gap_is_rejected(gpu: Gpu) -> None:
     assert np.isnan(times[AHEAD]) and not np.isnan(times[:AHEAD]).any()
 
 
-# ---- power ---------------------------------------------------------------------------------------------------------
+# ---- power ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("swing_w", "lasts_s"), [(0.0, 1.0), (400.0, 2.5)])
 def test_power_is_read_once_the_clock_has_settled_until_it_is_precise_and_while_work_is_queued(
     swing_w: float, lasts_s: float, gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The meter's thread is replaced by one that notes when it began and ended; the counter moves every 100 ms."""
+    """The meter's thread is replaced by one that notes when it began and ended; the counter moves
+    every 100 ms.
+    """
     noted: list[tuple[float, int]] = []
 
     class Meter:
@@ -202,8 +229,14 @@ def test_power_is_read_once_the_clock_has_settled_until_it_is_precise_and_while_
         @property
         def polls(self) -> power.Polls:
             now = gpu.queue.now_us / 1e6
-            ticks = [(t / 10, int(70_000 * t + 100 * swing_w * (t % 2))) for t in range(1, 100) if t / 10 <= now]
-            return power.Polls([tick for tick in ticks if tick[0] >= power.SETTLE_S], self.full.masks)
+            ticks = [
+                (t / 10, int(70_000 * t + 100 * swing_w * (t % 2)))
+                for t in range(1, 100)
+                if t / 10 <= now
+            ]
+            return power.Polls(
+                [tick for tick in ticks if tick[0] >= power.SETTLE_S], self.full.masks
+            )
 
         def start(self) -> None:
             self.ident = 1
@@ -222,11 +255,15 @@ def test_power_is_read_once_the_clock_has_settled_until_it_is_precise_and_while_
     assert reading.power_w == pytest.approx(700, rel=0.02) and reading.error_w is not None
     assert (reading.error_w > 0.01 * 700) is (swing_w > 0)
     assert (reading.run_us, reading.temperature_c) == (pytest.approx(1000), 61)
-    assert reading.throttle_fractions == "power_cap=0.750" and reading.throttle_reasons == "power_cap"
+    assert (
+        reading.throttle_fractions == "power_cap=0.750" and reading.throttle_reasons == "power_cap"
+    )
 
 
 def test_the_energy_counter_is_read_where_it_moves_and_few_ticks_are_no_mean() -> None:
-    """It stands still for 20 ms, and moves up to 8 ms late; the first answer says nothing of when it moved."""
+    """It stands still for 20 ms, and moves up to 8 ms late; the first answer says nothing of when
+    it moved.
+    """
     rng, polls = np.random.default_rng(1), power.Polls()
     late = rng.uniform(0, 0.008, 60)
     for ms in range(1000):
@@ -243,10 +280,13 @@ def test_the_energy_counter_is_read_where_it_moves_and_few_ticks_are_no_mean() -
 def test_the_fraction_of_polls_that_showed_a_reason() -> None:
     polls = power.Polls(masks=[0x4, 0x4 | 0x20, 0x1, 0x0])
     assert polls.throttled() == {"power_cap": 0.5, "sw_thermal": 0.25}
-    assert power.Polls(masks=[0x1, 0x0]).throttled() == {} and power.Reading(throttled={}).throttle_reasons == "none"
+    assert (
+        power.Polls(masks=[0x1, 0x0]).throttled() == {}
+        and power.Reading(throttled={}).throttle_reasons == "none"
+    )
 
 
-# ---- warming up ----------------------------------------------------------------------------------------------------
+# ---- warming up ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -254,14 +294,24 @@ def test_the_fraction_of_polls_that_showed_a_reason() -> None:
     [
         ([1000.0], 0.5, 3.0, (0.5, 0.65), None),
         # a clock that falls in steps: two chunks are alike at each, and that is not steady
-        ([1000.0, 1000.0, 1100.0, 1100.0, 1200.0, 1200.0, 1300.0, 1301.0, 1300.0], 0.1, 3.0, (0.8, 0.9), 9),
+        (
+            [1000.0, 1000.0, 1100.0, 1100.0, 1200.0, 1200.0, 1300.0, 1301.0, 1300.0],
+            0.1,
+            3.0,
+            (0.8, 0.9),
+            9,
+        ),
         ([1000.0, 1100.0] * 1000, 0.3, 1.5, (1.5, 1.75), None),  # never steady
     ],
 )
 def test_warming_up_ends_once_the_work_runs_steadily_or_the_time_is_over(
-    times: list[float], least_s: float, most_s: float, ends_s: tuple[float, float], chunks: int | None,
+    times: list[float],
+    least_s: float,
+    most_s: float,
+    ends_s: tuple[float, float],
+    chunks: int | None,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """One run takes the next of `times` in microseconds, then the last of them."""
     now, taken = 0.0, []
 

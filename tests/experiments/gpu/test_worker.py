@@ -1,4 +1,6 @@
-"""Items measured in a process of its own: what a kernel that faults, dies or hangs costs, and nothing more."""
+"""Items measured in a process of its own: what a kernel that faults, dies or hangs costs, and
+nothing more.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,12 @@ from experiments.gpu.worker import DeviceFault, Failure, Watch, Worker, work_thr
 ITEMS = ["one", "two", "three", "four"]
 
 
-def doing(**deeds: Callable[[Watch], object]) -> Callable[[Watch], contextlib.AbstractContextManager]:
-    """A worker that answers each item with its process and the item, but does what `deeds` has for it."""
+def doing(
+    **deeds: Callable[[Watch], object],
+) -> Callable[[Watch], contextlib.AbstractContextManager]:
+    """A worker that answers each item with its process and the item, but does what `deeds` has for
+    it.
+    """
 
     @contextlib.contextmanager
     def opened(watch: Watch) -> Iterator[Callable[[str], tuple[int, str]]]:
@@ -59,12 +65,24 @@ def test_all_in_one_process_which_is_not_this_one() -> None:
 @pytest.mark.parametrize(
     ("deed", "said", "of_kernel"),
     [
-        (fail(DeviceFault("CUDA: an illegal memory access")), "CUDA: an illegal memory access", True),
+        (
+            fail(DeviceFault("CUDA: an illegal memory access")),
+            "CUDA: an illegal memory access",
+            True,
+        ),
         (lambda _: crash(), "the measuring process ended (exit code -11)", True),
         (lambda _: os._exit(3), "the measuring process ended (exit code 3)", True),
         # from outside: the end of a time slot, or of memory, says nothing of the kernel
-        (lambda _: os.kill(os.getpid(), signal.SIGTERM), "the measuring process ended (exit code -15)", False),
-        (lambda _: os.kill(os.getpid(), signal.SIGKILL), "the measuring process ended (exit code -9)", False),
+        (
+            lambda _: os.kill(os.getpid(), signal.SIGTERM),
+            "the measuring process ended (exit code -15)",
+            False,
+        ),
+        (
+            lambda _: os.kill(os.getpid(), signal.SIGKILL),
+            "the measuring process ended (exit code -9)",
+            False,
+        ),
     ],
 )
 def test_a_fault_costs_its_own_item_and_a_fresh_process_does_the_rest(
@@ -92,7 +110,9 @@ def test_an_error_of_an_item_is_reported_and_the_process_goes_on() -> None:
     assert found["one"][0] == found["three"][0]
 
 
-def test_what_cannot_begin_or_end_is_an_error_and_a_fault_of_this_program_has_its_traceback() -> None:
+def test_what_cannot_begin_or_end_is_an_error_and_a_fault_of_this_program_has_its_traceback() -> (
+    None
+):
     @contextlib.contextmanager
     def never(watch: Watch) -> Iterator[Callable]:
         raise UserError("no GPU")
@@ -123,10 +143,13 @@ def test_items_given_one_by_one_share_a_process_until_it_is_lost() -> None:
         watch.spoilt = True
 
     with Worker(
-        doing(two=spoils, three=fail(DeviceFault("CUDA: illegal address")), four=lambda _: os._exit(3))
+        doing(
+            two=spoils, three=fail(DeviceFault("CUDA: illegal address")), four=lambda _: os._exit(3)
+        )
     ) as worker:
         found = [worker.do(item) for item in (*ITEMS, "five", "six")]
-    assert [one[1] for one in (*found[:2], *found[4:])] == ["one", "two", "five", "six"]  # the second has its result
+    # the second has its result
+    assert [one[1] for one in (*found[:2], *found[4:])] == ["one", "two", "five", "six"]
     assert found[2] == Failure("CUDA: illegal address", of_kernel=True)
     assert found[3] == Failure("the measuring process ended (exit code 3)", of_kernel=True)
     one, two, five, six = (result[0] for result in (*found[:2], *found[4:]))

@@ -53,9 +53,24 @@ def test_what_is_whole_is_archived_and_a_file_of_an_earlier_run_keeps_that_run_s
     measured: Path, archive: Path, data: Path
 ) -> None:
     shutil.copyfile(archive / NEXT_TO_GPU, measured / NEXT_TO_GPU)
-    wrong = {"baseline": "cublas_bf16", "version": "13.1.0", "call": "cublasGemmEx", "m": 128, "n": 128, "k": 65544}
-    wrong |= {"inputs": "tail", "wanted": 100.0, "least": 92.0, "most": 92.0, "wrong": 16384, "passed": False}
-    write_rows(measured / "baseline_checks.csv", "baseline_checks", [wrong])  # a library's wrong call is a result
+    wrong = {
+        "baseline": "cublas_bf16",
+        "version": "13.1.0",
+        "call": "cublasGemmEx",
+        "m": 128,
+        "n": 128,
+        "k": 65544,
+    }
+    wrong |= {
+        "inputs": "tail",
+        "wanted": 100.0,
+        "least": 92.0,
+        "most": 92.0,
+        "wrong": 16384,
+        "passed": False,
+    }
+    # a library's wrong call is a result
+    write_rows(measured / "baseline_checks.csv", "baseline_checks", [wrong])
     first = archived(measured, data)
     files = {path.name for path in measured.iterdir()}
     assert {path.name for path in data.iterdir()} == {*files, "archived.json"}
@@ -97,17 +112,24 @@ def test_what_the_gpu_tests_reported_is_kept_of_the_same_gpu_and_a_clean_commit(
         assert done.returncode == 0 and (data / "gpu-tests.txt").read_text() == report.read_text()
 
 
-def test_one_table_alone_leaves_the_others_as_they_are(measured: Path, archive: Path, data: Path) -> None:
+def test_one_table_alone_leaves_the_others_as_they_are(
+    measured: Path, archive: Path, data: Path
+) -> None:
     shutil.copytree(archive, data)
     shutil.copyfile(archive / NEXT_TO_GPU, measured / NEXT_TO_GPU)
     (data / NEXT_TO_GPU).unlink()
-    before = {path.name: path.read_bytes() for path in data.iterdir() if path.name != "archived.json"}
+    before = {
+        path.name: path.read_bytes() for path in data.iterdir() if path.name != "archived.json"
+    }
     for name in (*TABLES, "machine.json"):
         (measured / name).unlink()
     assert NEXT_TO_GPU in archived(measured, data, "--only", NEXT_TO_GPU)
     assert (data / NEXT_TO_GPU).is_file()
     assert all((data / name).read_bytes() == text for name, text in before.items())
-    for name, words in {"bench.csv": ["unknown file", "nearest"], "tuning.csv": ["tuning.csv is missing"]}.items():
+    for name, words in {
+        "bench.csv": ["unknown file", "nearest"],
+        "tuning.csv": ["tuning.csv is missing"],
+    }.items():
         assert_one_line(attempt(measured, data, "--only", name), *words)
 
 
@@ -119,16 +141,33 @@ def test_an_emulated_table_goes_with_its_own_commit_and_a_gpu_s_with_that_run_s(
     shutil.copytree(archive, data)
 
     def write(device: str, code_hash: str) -> None:
-        row = {"variant": "sgemm_naive", "code_hash": code_hash, "data": "wide", "k": 64, "elements": 1}
-        write_rows(measured / name, "error_over_k", [row | {"worst": 2, "rms": 1, "device": device}])
+        row = {
+            "variant": "sgemm_naive",
+            "code_hash": code_hash,
+            "data": "wide",
+            "k": 64,
+            "elements": 1,
+        }
+        write_rows(
+            measured / name, "error_over_k", [row | {"worst": 2, "rms": 1, "device": device}]
+        )
 
     write("ptxsim", "x")
     record = archived(measured, data, "--only", name)[name]
-    assert record["command"] == "snakemake --cores 1 error_over_k" and record["commit"] and record["date"]
+    assert (
+        record["command"] == "snakemake --cores 1 error_over_k"
+        and record["commit"]
+        and record["date"]
+    )
     shutil.copyfile(archive / "bounds.csv", measured / "bounds.csv")  # which no GPU has a part in
-    assert archived(measured, data, "--only", "bounds.csv")["bounds.csv"]["command"] == "snakemake --cores 1 all"
+    assert (
+        archived(measured, data, "--only", "bounds.csv")["bounds.csv"]["command"]
+        == "snakemake --cores 1 all"
+    )
     write("gpu", "x")
-    assert_one_line(attempt(measured, data, "--only", name), "sgemm_naive was measured with other machine code")
+    assert_one_line(
+        attempt(measured, data, "--only", name), "sgemm_naive was measured with other machine code"
+    )
     shutil.copyfile(archive / "resources.csv", measured / "resources.csv")
     write("gpu", stage.hashes_of(archive)["sgemm_naive"])
     archived(measured, data, "--only", name)
@@ -154,9 +193,17 @@ def fail_a_check(path: Path) -> None:
     ("name", "spoil", "said"),
     [
         *((name, remove, "is missing") for name in ("checks.csv", "machine.json")),
-        *((name, truncate, "truncated") for name in ("windows.csv", "samples.parquet", "provenance.json")),
-        ("windows.csv", fail_a_check, "sgemm_warptile failed its check 'windows'; not archived"),  # and has samples
-        ("checks.csv", fail_a_check, "sgemm_warptile failed its check 'one tile, one k-step'; not archived"),
+        *(
+            (name, truncate, "truncated")
+            for name in ("windows.csv", "samples.parquet", "provenance.json")
+        ),
+        # and has samples
+        ("windows.csv", fail_a_check, "sgemm_warptile failed its check 'windows'; not archived"),
+        (
+            "checks.csv",
+            fail_a_check,
+            "sgemm_warptile failed its check 'one tile, one k-step'; not archived",
+        ),
     ],
 )
 def test_what_is_not_whole_is_not_archived(
@@ -170,7 +217,7 @@ def test_what_is_not_whole_is_not_archived(
     assert [(path.name, path.read_text()) for path in data.iterdir()] == [("windows.csv", "older")]
 
 
-# ---- whether an archive is whole -------------------------------------------------------------------------------------
+# ---- whether an archive is whole -----------------------------------------------------------------
 
 
 def rows_of(folder: Path, name: str) -> list[dict]:
@@ -179,7 +226,9 @@ def rows_of(folder: Path, name: str) -> list[dict]:
 
 @pytest.fixture
 def whole(tmp_path: Path, archive: Path) -> Path:
-    """An archive of one run: the tables that are there now, with today's machine code, as if of one commit."""
+    """An archive of one run: the tables that are there now, with today's machine code, as if of one
+    commit.
+    """
     folder = tmp_path / archive.name
     shutil.copytree(archive, folder, ignore=shutil.ignore_patterns("archived.json"))
     now = stage.hashes_of(archive)
@@ -189,12 +238,23 @@ def whole(tmp_path: Path, archive: Path) -> Path:
         if table.archive == "never" or table.target == "by hand" or not path.is_file():
             continue
         if table.suffix == ".csv":
-            rows = [row for row in read_rows(path, table.schema) if now.get(row.get("variant", "sgemm_naive"))]
+            rows = [
+                row
+                for row in read_rows(path, table.schema)
+                if now.get(row.get("variant", "sgemm_naive"))
+            ]
             current = [
-                row | ({"code_hash": now[row["variant"]]} if {"code_hash", "variant"} <= {*row} else {}) for row in rows
+                row
+                | ({"code_hash": now[row["variant"]]} if {"code_hash", "variant"} <= {*row} else {})
+                for row in rows
             ]
             write_rows(path, table.schema, current)
-        run = {"date": "2026-11-24", "commit": "a" * 40, "commit_clean": True, "command": "snakemake all"}
+        run = {
+            "date": "2026-11-24",
+            "commit": "a" * 40,
+            "commit_clean": True,
+            "command": "snakemake all",
+        }
         origins[table.file] = run | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
     (folder / "archived.json").write_text(json.dumps(origins))
     return folder
@@ -202,7 +262,11 @@ def whole(tmp_path: Path, archive: Path) -> Path:
 
 def amiss(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What `archive --check` finds in it, those tables aside that no archive has yet."""
-    there = {name: t for name, t in registry.tables().items() if (folder / t.file).is_file() or t.archive == "always"}
+    there = {
+        name: t
+        for name, t in registry.tables().items()
+        if (folder / t.file).is_file() or t.archive == "always"
+    }
     monkeypatch.setattr(registry, "tables", lambda: there)
     return stage.amiss(folder)
 
@@ -211,7 +275,9 @@ def test_an_archive_of_one_run_is_whole(whole: Path, monkeypatch: pytest.MonkeyP
     assert amiss(whole, monkeypatch) == [] and stage.check(whole) == 0
 
 
-def test_rules_that_changed_since_it_was_measured_are_listed(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_that_changed_since_it_was_measured_are_listed(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = rules.hashes(ROOT)
     for recorded, said in (
         (now, f"all {len(now)} are"),
@@ -221,14 +287,17 @@ def test_rules_that_changed_since_it_was_measured_are_listed(whole: Path, monkey
         assert amiss(whole, monkeypatch) == [] and any(said in line for line in stage.since(whole))
 
 
-def test_a_tuned_kernel_is_the_one_of_the_archive_s_own_sweep(tmp_path: Path, archive: Path) -> None:
+def test_a_tuned_kernel_is_the_one_of_the_archive_s_own_sweep(
+    tmp_path: Path, archive: Path
+) -> None:
     """On another GPU another tile wins, which is no change of the kernel."""
     record = json.loads((archive / "tuned.json").read_text())
     record["kernels"]["sgemm_autotuned"]["template"]["BK"] += 8
     (tmp_path / "tuned.json").write_text(json.dumps(record))
     entry = catalogue.load(tmp_path / "tuned.json").kernels["sgemm_autotuned"]
     built, checked = (
-        next(row for row in rows_of(archive, name) if row["variant"] == entry.name) for name in ("resources", "checks")
+        next(row for row in rows_of(archive, name) if row["variant"] == entry.name)
+        for name in ("resources", "checks")
     )
     changed = {"source_hash": entry.source_hash, "code_hash": "1" * 16}
     write_rows(tmp_path / "resources.csv", "resources", [built | changed])
@@ -243,9 +312,15 @@ def test_a_tuned_kernel_is_the_one_of_the_archive_s_own_sweep(tmp_path: Path, ar
 GPU = json.loads((ARCHIVE / "machine.json").read_text())["gpu"]
 
 
-def test_rows_of_a_kernel_that_the_catalogue_lost_stay_in_an_archive(archive: Path, tmp_path: Path) -> None:
+def test_rows_of_a_kernel_that_the_catalogue_lost_stay_in_an_archive(
+    archive: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "checks.csv"
-    write_rows(path, "checks", [rows_of(archive, "checks")[0] | {"variant": "sgemm_gone", "code_hash": "1" * 16}])
+    write_rows(
+        path,
+        "checks",
+        [rows_of(archive, "checks")[0] | {"variant": "sgemm_gone", "code_hash": "1" * 16}],
+    )
     stage.require_current(path, "checks", stage.hashes_of(archive))
 
 
@@ -278,11 +353,17 @@ def with_entries(name: str, **changes: object) -> Callable[[Path], None]:
             "commit aaaaaaaaaaaa of 2026-11-24; commit bbbbbbbbbbbb of 2026-11-24: checks.csv",
         ),
         (with_a_stale_row, "(counters.csv is of commit aaaaaaaaaaaa of 2026-11-24)"),
-        (with_entries("machine.json", machine="h99"), f"machine.json is of machine 'h99', not '{ARCHIVE.name}'"),
+        (
+            with_entries("machine.json", machine="h99"),
+            f"machine.json is of machine 'h99', not '{ARCHIVE.name}'",
+        ),
         (with_entries("provenance.json", gpu="NVIDIA H99"), f"of 2 GPUs: {GPU}, NVIDIA H99"),
         (with_entries("provenance.json", gpu=" "), "provenance.json names no GPU"),
         (lambda folder: (folder / "windows.csv").unlink(), "missing: windows.csv"),
-        (lambda folder: (folder / "windows.csv").open("a").write("x\n"), "not as archived: windows.csv"),
+        (
+            lambda folder: (folder / "windows.csv").open("a").write("x\n"),
+            "not as archived: windows.csv",
+        ),
     ],
 )
 def test_what_is_amiss_in_an_archive_is_one_line(
@@ -301,7 +382,8 @@ def test_all_that_is_amiss_is_reported_and_what_changed_since(
     (whole / "windows.csv").unlink()
     assert len(amiss(whole, monkeypatch)) == 2 and stage.check(whole) == 1
     assert all(
-        said in caplog.text for said in ("missing: windows.csv", "is of commit", "rules that changed", "not whole")
+        said in caplog.text
+        for said in ("missing: windows.csv", "is of commit", "rules that changed", "not whole")
     )
     (whole / "provenance.json").write_text("{")
     assert "not as archived: provenance.json" in amiss(whole, monkeypatch)
@@ -316,7 +398,9 @@ def test_a_rehearsal_goes_to_a_folder_of_its_own_and_only_when_one_is_meant(
         (measured / name).write_text(json.dumps(record))
     own = data.with_name("rehearsal")
     for folder, meant in ((data, "1"), (own, "0")):
-        done = run_module(STAGE, "--measured", measured, "--data", folder, GEMM_LADDER_REHEARSAL=meant)
+        done = run_module(
+            STAGE, "--measured", measured, "--data", folder, GEMM_LADDER_REHEARSAL=meant
+        )
         assert_one_line(done, REHEARSAL)
         assert not folder.exists()
     done = run_module(STAGE, "--measured", measured, "--data", own, GEMM_LADDER_REHEARSAL="1")

@@ -9,7 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, assert_one_line, environment, heed_ctrl_c, run_module, stuck_nvcc, wait_until
+from helpers import (
+    ROOT,
+    assert_one_line,
+    environment,
+    heed_ctrl_c,
+    run_module,
+    stuck_nvcc,
+    wait_until,
+)
 
 from contracts import read_rows, write_rows
 
@@ -23,7 +31,9 @@ def outputs(tmp_path: Path, *names: str) -> list[object]:
 def test_an_unknown_variant_gives_the_nearest(command: str, tmp_path: Path) -> None:
     name, *options = command.split()
     done = run_module(f"experiments.stages.{name}", "sgemm_warptle", *options, "out", cwd=tmp_path)
-    assert_one_line(done, "unknown variant 'sgemm_warptle' in kernels/catalogue.yaml", "nearest: sgemm_warptile")
+    assert_one_line(
+        done, "unknown variant 'sgemm_warptle' in kernels/catalogue.yaml", "nearest: sgemm_warptile"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -35,31 +45,51 @@ def test_an_unknown_variant_gives_the_nearest(command: str, tmp_path: Path) -> N
         ("sgemm_ladder", "sgemm_warptile", ["no GPU"]),
     ],
 )
-def test_what_cannot_be_timed_is_one_line(experiment: str, variant: str, words: list[str], tmp_path: Path) -> None:
+def test_what_cannot_be_timed_is_one_line(
+    experiment: str, variant: str, words: list[str], tmp_path: Path
+) -> None:
     arguments = ["--build-dir", tmp_path, *outputs(tmp_path, "windows", "checks", "samples")]
     assert_one_line(run_module("experiments.stages.bench", experiment, variant, *arguments), *words)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    "command", ["check sgemm_naive", "profile_target sgemm_naive --problem 128", "machine --machine m"]
+    "command",
+    ["check sgemm_naive", "profile_target sgemm_naive --problem 128", "machine --machine m"],
 )
 def test_no_gpu_is_one_line(command: str, tmp_path: Path) -> None:
     name, *arguments = command.split()
     out = [] if name == "profile_target" else outputs(tmp_path, "out")
-    assert_one_line(run_module(f"experiments.stages.{name}", *arguments, "--build-dir", tmp_path, *out), "no GPU")
+    assert_one_line(
+        run_module(f"experiments.stages.{name}", *arguments, "--build-dir", tmp_path, *out),
+        "no GPU",
+    )
     assert not (tmp_path / "out").exists()
 
 
 def test_a_library_is_not_checked_by_itself(tmp_path: Path) -> None:
-    done = run_module("experiments.stages.check", "cublas_fp32", "--build-dir", tmp_path, *outputs(tmp_path, "out"))
+    done = run_module(
+        "experiments.stages.check",
+        "cublas_fp32",
+        "--build-dir",
+        tmp_path,
+        *outputs(tmp_path, "out"),
+    )
     assert_one_line(done, "cublas_fp32 is a library baseline")
 
 
 def test_a_variant_that_failed_its_check_is_not_timed(tmp_path: Path, archive: Path) -> None:
     """Empty tables, with no GPU asked for; its name on the terminal."""
-    rows = [row for row in read_rows(archive / "checks.csv", "checks") if row["variant"] == "sgemm_naive"]
-    write_rows(tmp_path / "checked.csv", "checks", [rows[0] | {"passed": False, "detail": "planted"}, *rows[1:]])
+    rows = [
+        row
+        for row in read_rows(archive / "checks.csv", "checks")
+        if row["variant"] == "sgemm_naive"
+    ]
+    write_rows(
+        tmp_path / "checked.csv",
+        "checks",
+        [rows[0] | {"passed": False, "detail": "planted"}, *rows[1:]],
+    )
     arguments = ["--checked", tmp_path / "checked.csv", "--build-dir", tmp_path]
     arguments += outputs(tmp_path, "windows", "checks", "samples")
     done = run_module("experiments.stages.bench", "sgemm_ladder", "sgemm_naive", *arguments)

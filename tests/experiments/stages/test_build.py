@@ -1,4 +1,6 @@
-"""Building with the real nvcc: what the cubin holds, that it is repeatable, and how a failure looks."""
+"""Building with the real nvcc: what the cubin holds, that it is repeatable, and how a failure
+looks.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,13 @@ def test_a_row_counts_what_the_machine_code_has(built: Path) -> None:
     assert fp32["threads"] == 256 and 64 <= fp32["registers"] <= 255
     assert fp32["shared_bytes"] == 2 * 128 * 8 * 4  # the tiles of A and B
     assert fp32["ffma"] >= 8 * 8  # at least one step of an 8 x 8 patch
-    assert fp32["hmma"] == fp32["ldsm"] == fp32["ldgsts"] == 0 < min(bf16[key] for key in ("hmma", "ldsm", "ldgsts"))
+    assert (
+        fp32["hmma"]
+        == fp32["ldsm"]
+        == fp32["ldgsts"]
+        == 0
+        < min(bf16[key] for key in ("hmma", "ldsm", "ldgsts"))
+    )
     assert fp32["lds_128"] > 0 and fp32["ldg_128"] > 0 and fp32["stg_128"] > 0
     assert fp32["bar"] >= 2 and fp32["stack_bytes"] == fp32["spill_bytes"] == 0
     assert bf16["shared_bytes"] == (128 * 32 + 32 * 128) * 2
@@ -50,29 +58,38 @@ def test_the_only_entry_of_the_ptx_is_the_kernel(built: Path, tmp_path: Path) ->
 
 
 def test_spills_and_dynamic_shared_memory_are_counted(tmp_path: Path) -> None:
-    """A kernel held to 32 registers that needs more spills; a variant's dynamic shared memory adds to the static."""
+    """A kernel held to 32 registers that needs more spills; a variant's dynamic shared memory adds
+    to the static.
+    """
     source = tmp_path / "spills.cu"
     source.write_text(
-        "extern \"C\" __global__ void __launch_bounds__(1024, 2) spills(const float* x, float* y) {\n"
+        'extern "C" __global__ void __launch_bounds__(1024, 2) spills(const float* x, float* y) {\n'
         "    __shared__ float tile[64];\n    tile[threadIdx.x % 64] = x[threadIdx.x];\n    __syncthreads();\n"
         "    float v[64];\n#pragma unroll\n    for (int i = 0; i < 64; ++i) v[i] = x[threadIdx.x * 64 + i];\n"
         "#pragma unroll\n    for (int i = 0; i < 64; ++i)\n#pragma unroll\n"
         "        for (int j = 0; j < 64; ++j) v[j] = fmaf(v[i], tile[j], v[(i + j) % 64]);\n"
         "#pragma unroll\n    for (int i = 0; i < 64; ++i) y[threadIdx.x * 64 + i] = v[i];\n}\n"
-    )  # fmt: skip
+    )
     stem, compiler = tmp_path / "spills", toolchain.nvcc()
     report = build.compile_source(source, stem, ARCH, compiler)
     variant = replace(catalogue.load().kernels["sgemm_naive"], name="spills", shared_bytes=1000)
     found = build.resources(variant, stem, ARCH, compiler, report)
     spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", report)
-    assert spilled and int(spilled[1]) > 0 and found["spill_bytes"] == int(spilled[1]) + int(spilled[2])
+    assert (
+        spilled
+        and int(spilled[1]) > 0
+        and found["spill_bytes"] == int(spilled[1]) + int(spilled[2])
+    )
     assert found["registers"] == 32 and found["stack_bytes"] > 0
     assert found["shared_bytes"] == 64 * 4 + 1000
 
 
 @pytest.mark.parametrize(
     ("code", "words"),
-    [(BROKEN, ["nvcc failed on bad.cu", 'expected a ";"']), (TOO_MUCH_SHARED, ["ptxas failed on bad.cu", "shared"])],
+    [
+        (BROKEN, ["nvcc failed on bad.cu", 'expected a ";"']),
+        (TOO_MUCH_SHARED, ["ptxas failed on bad.cu", "shared"]),
+    ],
 )
 def test_a_source_that_does_not_compile_is_one_line_and_leaves_nothing(
     code: str, words: list[str], tmp_path: Path
@@ -86,13 +103,21 @@ def test_a_source_that_does_not_compile_is_one_line_and_leaves_nothing(
 
 def test_of_a_batch_what_is_current_is_left_as_it_is(tmp_path: Path) -> None:
     """Current: whole, of this source, and newer than the toolchain's file."""
-    known, stamp, names = catalogue.load(), tmp_path / "toolchain.json", ["sgemm_naive", "sgemm_coalesced"]
+    known, stamp, names = (
+        catalogue.load(),
+        tmp_path / "toolchain.json",
+        ["sgemm_naive", "sgemm_coalesced"],
+    )
 
     def built_anew() -> list[str]:
         before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
         rows = build.build_batch(names, ARCH, tmp_path, None, known, stamp)
         assert [row["variant"] for row in rows] == names
-        return [name for name in names if before.get(path := tmp_path / f"{name}.json") != path.stat().st_mtime_ns]
+        return [
+            name
+            for name in names
+            if before.get(path := tmp_path / f"{name}.json") != path.stat().st_mtime_ns
+        ]
 
     stamp.touch()
     assert built_anew() == names and built_anew() == []
@@ -108,7 +133,10 @@ def test_of_a_batch_what_is_current_is_left_as_it_is(tmp_path: Path) -> None:
 def test_no_nvcc_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain, "_wheel_bin", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match=r"no nvcc: not in the installed wheels and not on PATH; remedy: pip install"):
+    with pytest.raises(
+        UserError,
+        match=r"no nvcc: not in the installed wheels and not on PATH; remedy: pip install",
+    ):
         build.build_variant("sgemm_naive", ARCH, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -116,16 +144,28 @@ def test_no_nvcc_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["hgemm_naive_bf16", "--arch", "sm_75"], ["hgemm_naive_bf16 needs compute capability 8.0", "arch = sm_75"]),
+        (
+            ["hgemm_naive_bf16", "--arch", "sm_75"],
+            ["hgemm_naive_bf16 needs compute capability 8.0", "arch = sm_75"],
+        ),
         (["sgemm_naive", "--arch", "pascal"], ["arch = 'pascal' is not allowed"]),
         (["sgemm_naive", "--arch", "sm_9999"], ["sgemm_naive.cu", "Unsupported gpu architecture"]),
         (["cublas_fp32", "sgemm_c_dispatch", "--arch", ARCH], ["cublas_fp32", "sgemm_c_dispatch"]),
         (["--arch", ARCH], ["--source"]),
     ],
 )
-def test_what_cannot_be_built_is_one_line(arguments: list[str], words: list[str], tmp_path: Path) -> None:
-    assert_one_line(run_module("experiments.stages.build", *arguments, "--out-dir", tmp_path), *words)
-    assert list(tmp_path.glob("*.cubin")) + list(tmp_path.glob("*.ptx")) + list(tmp_path.glob("*.json")) == []
+def test_what_cannot_be_built_is_one_line(
+    arguments: list[str], words: list[str], tmp_path: Path
+) -> None:
+    assert_one_line(
+        run_module("experiments.stages.build", *arguments, "--out-dir", tmp_path), *words
+    )
+    assert (
+        list(tmp_path.glob("*.cubin"))
+        + list(tmp_path.glob("*.ptx"))
+        + list(tmp_path.glob("*.json"))
+        == []
+    )
 
 
 def test_the_fingerprint_is_stable_and_free_of_paths(tmp_path: Path) -> None:
@@ -139,16 +179,21 @@ def test_the_fingerprint_is_stable_and_free_of_paths(tmp_path: Path) -> None:
     assert "/" not in first
 
 
-# ---- the same bytes anywhere ----------------------------------------------------------------------------------------
+# ---- the same bytes anywhere ---------------------------------------------------------------------
 
-# One with nothing but its own sources, one with static functions of the toolkit's headers, one file that is no variant
+# One with nothing but its own sources, one with static functions of the toolkit's headers, one file
+# that is no variant
 ANYWHERE = ["sgemm_vectorized", "sgemm_t128x128x8_texld", "harness"]
 
 
 def build_anywhere(tree: Path, out_dir: Path, cwd: Path) -> dict[str, bytes]:
     """PTX and cubins, as the `experiments.stages.build` of the project in `tree` makes them."""
     for name in ANYWHERE:
-        what = [name] if name != "harness" else ["--source", tree / "experiments" / "gpu" / "harness.cu"]
+        what = (
+            [name]
+            if name != "harness"
+            else ["--source", tree / "experiments" / "gpu" / "harness.cu"]
+        )
         options = (*what, "--arch", ARCH, "--out-dir", out_dir)
         done = run_module("experiments.stages.build", *options, cwd=cwd, PYTHONPATH=str(tree))
         assert done.returncode == 0, done.stderr
@@ -164,8 +209,12 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_same_ptx_and_cubin_in_any_folder(elsewhere: Path, tmp_path: Path) -> None:
-    """From this checkout and a copy with other dates, into folders within and without, from other working folders."""
-    there = {path.name: path.read_bytes() for path in (elsewhere / "results/build/sm_90a").iterdir()}
+    """From this checkout and a copy with other dates, into folders within and without, from other
+    working folders.
+    """
+    there = {
+        path.name: path.read_bytes() for path in (elsewhere / "results/build/sm_90a").iterdir()
+    }
     for path in (elsewhere / "kernels").rglob("*.cu*"):
         os.utime(path, (0, 0))
     assert build_anywhere(elsewhere, tmp_path / "out", tmp_path) == there
@@ -175,18 +224,48 @@ def test_the_same_ptx_and_cubin_in_any_folder(elsewhere: Path, tmp_path: Path) -
         for path in (elsewhere, ROOT, tmp_path, Path(sys.prefix), Path("/tmp")):
             assert str(path).encode() not in data, (name, path)
     named = re.findall(rb'^\s*\.file\s+\d+\s+"([^"]+)"', there["sgemm_t128x128x8_texld.ptx"], re.M)
-    assert b"kernels/sgemm/t128x128x8_texld.cu" in named and b"cuda/include/texture_indirect_functions.h" in named
+    assert (
+        b"kernels/sgemm/t128x128x8_texld.cu" in named
+        and b"cuda/include/texture_indirect_functions.h" in named
+    )
     assert all(name.startswith((b"kernels/", b"cuda/include/")) for name in named)
 
 
-@pytest.mark.parametrize(("folder", "named"), [(".", None), ("results/build", "sgemm/vectorized.cu"), ("/", None)])
-def test_sources_are_found_from_any_working_folder(folder: str, named: str | None, elsewhere: Path) -> None:
+@pytest.mark.parametrize(
+    ("folder", "named"), [(".", None), ("results/build", "sgemm/vectorized.cu"), ("/", None)]
+)
+def test_sources_are_found_from_any_working_folder(
+    folder: str, named: str | None, elsewhere: Path
+) -> None:
     """The line table's paths are from the repository's root, and the PTX lies below it."""
-    ptx, source = elsewhere / "results/build/sm_90a/sgemm_vectorized.ptx", elsewhere / "kernels/sgemm/vectorized.cu"
-    values = ["256", "256", "64", "1", "zeros:f32:16384", "64", "zeros:f32:16384", "256", "0", "zeros:f32:65536", "256"]
-    launch = ["--grid", "2,2", "--block", "256", *(word for value in values for word in ("--arg", value))]
+    ptx, source = (
+        elsewhere / "results/build/sm_90a/sgemm_vectorized.ptx",
+        elsewhere / "kernels/sgemm/vectorized.cu",
+    )
+    values = [
+        "256",
+        "256",
+        "64",
+        "1",
+        "zeros:f32:16384",
+        "64",
+        "zeros:f32:16384",
+        "256",
+        "0",
+        "zeros:f32:65536",
+        "256",
+    ]
+    launch = [
+        "--grid",
+        "2,2",
+        "--block",
+        "256",
+        *(word for value in values for word in ("--arg", value)),
+    ]
     file = ["--file", named] if named else []
-    done = run_module("ptxsim", "annotate", ptx, *launch, *file, cwd=elsewhere / folder, PYTHONPATH=str(elsewhere))
+    done = run_module(
+        "ptxsim", "annotate", ptx, *launch, *file, cwd=elsewhere / folder, PYTHONPATH=str(elsewhere)
+    )
     assert done.returncode == 0, done.stderr
     shared = next(text for text in source.read_text().splitlines() if "__shared__" in text)
     assert "== kernels/sgemm/vectorized.cu" in done.stdout and shared in done.stdout
@@ -197,14 +276,18 @@ def test_a_file_outside_is_named_from_its_own_folder(tmp_path: Path) -> None:
     text = '#include "own.cuh"\n__global__ void f(float* x) { x[threadIdx.x] = twice(x[threadIdx.x]); }\n'
     (tmp_path / "own.cu").write_text(text)
     build.compile_source(tmp_path / "own.cu", tmp_path / "out" / "own", ARCH, toolchain.nvcc())
-    named = re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', (tmp_path / "out" / "own.ptx").read_text(), re.M)
+    named = re.findall(
+        r'^\s*\.file\s+\d+\s+"([^"]+)"', (tmp_path / "out" / "own.ptx").read_text(), re.M
+    )
     assert sorted(named) == ["own.cu", "own.cuh"]
     assert str(tmp_path).encode() not in (tmp_path / "out" / "own.cubin").read_bytes()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_120"])
-@pytest.mark.parametrize("name", list({one.source: name for name, one in catalogue.load().kernels.items()}.values()))
+@pytest.mark.parametrize(
+    "name", list({one.source: name for name, one in catalogue.load().kernels.items()}.values())
+)
 def test_every_source_builds_for_other_architectures(name: str, arch: str, tmp_path: Path) -> None:
     if int(arch.removeprefix("sm_").rstrip("a")) < catalogue.load().kernels[name].arch:
         pytest.skip(f"{name} needs a newer architecture")

@@ -32,20 +32,27 @@ from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 from kernels.problem import ProblemSpec
 
-NAIVE, VECTORIZED = catalogue.load().kernels["sgemm_naive"], catalogue.load().kernels["sgemm_vectorized"]
+NAIVE, VECTORIZED = (
+    catalogue.load().kernels["sgemm_naive"],
+    catalogue.load().kernels["sgemm_vectorized"],
+)
 ALL_KINDS = ["sgemm_naive", "sgemm_vectorized", "hgemm_naive_bf16", "hgemm_naive_fp16"]
 ALL_KINDS += ["tf32gemm_naive", "tf32gemm_bcf_dbf_rna"]
 
 
 class NumpyDevice:
-    """A GEMM with the meaning of the catalogue's kernels: inputs of their precision, fp32 sums, C rounded once."""
+    """A GEMM with the meaning of the catalogue's kernels: inputs of their precision, fp32 sums, C
+    rounded once.
+    """
 
     name = "gpu"
 
     def code_hash(self, entry: object) -> str:
         return "0" * 16
 
-    def run(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+    def run(
+        self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int
+    ) -> list[np.ndarray]:
         """See `experiments.stages.check.Device`."""
         byte = 2**20 + (GUARD + offset) * buffers[0].itemsize
         if reason := self.refusal(variant, p, byte):
@@ -73,12 +80,16 @@ class NumpyDevice:
         c[:] = self.update(p, self.product(a, b), c).astype(c.dtype)
 
     def read(self, x: np.ndarray) -> np.ndarray:
-        """To eleven significant bits where the variant is one of tf32, by arithmetic: the check does it by bits."""
+        """To eleven significant bits where the variant is one of tf32, by arithmetic: the check
+        does it by bits.
+        """
         if not self.narrowing:
             return x
         mantissa, exponent = np.frexp(x)
         half = {"truncate": 0.0, "nearest": 0.5}[self.narrowing]
-        return np.ldexp(np.trunc(mantissa * 2**11 + np.copysign(np.float32(half), x)), exponent - 11)
+        return np.ldexp(
+            np.trunc(mantissa * 2**11 + np.copysign(np.float32(half), x)), exponent - 11
+        )
 
     def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return a @ b
@@ -91,13 +102,17 @@ class NumpyDevice:
         pass
 
 
-# ---- what is right passes ---------------------------------------------------------------------------------------
+# ---- what is right passes ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ALL_KINDS)
 def test_a_right_gemm_passes_every_case(name: str, tmp_path: Any) -> None:
-    """All cases, with the large one that is checked by rows and Freivalds' test; the rows fit checks.csv."""
-    rows = check_variant(nullcontext(NumpyDevice()), catalogue.load().kernels[name], seed=7, large=1024)
+    """All cases, with the large one that is checked by rows and Freivalds' test; the rows fit
+    checks.csv.
+    """
+    rows = check_variant(
+        nullcontext(NumpyDevice()), catalogue.load().kernels[name], seed=7, large=1024
+    )
     assert [row["case"] for row in rows if not row["passed"]] == []
     shares = [row["error_over_bound"] for row in rows if not row["case"].startswith("refuses")]
     assert len(shares) >= 17 and all(0 <= share <= 1 for share in shares)
@@ -111,32 +126,45 @@ def test_the_cases_try_everything_that_a_kernel_can_get_wrong(name: str) -> None
     run = [case.problem for case in every if not case.refused]
     assert all(variant.refusal(problem) is None for problem in run)
     assert {0.0, 1.0} < {p.alpha for p in run} and {0.0, 1.0} < {p.beta for p in run}
-    assert any(p.beta == 0 and p.ldc > p.n for p in run) and any(p.beta != 0 and p.ldc > p.n for p in run)
+    assert any(p.beta == 0 and p.ldc > p.n for p in run) and any(
+        p.beta != 0 and p.ldc > p.n for p in run
+    )
     assert any(p.lda > p.k and p.ldb > p.n and len({p.lda, p.ldb, p.ldc}) == 3 for p in run)
     assert any(p.m < p.n < p.k for p in run) and any(p.m > p.n > p.k for p in run)
     assert max(p.m * p.n * p.k for p in run) == 4096**3
     broken = [case for case in every if case.refused]
     assert all(variant.refusal(case.problem, case.starts(variant.types)) for case in broken)
-    assert {case.name.split()[1] for case in broken} >= {key for key, value in variant.multiples.items() if value > 1}
+    assert {case.name.split()[1] for case in broken} >= {
+        key for key, value in variant.multiples.items() if value > 1
+    }
 
 
 def test_no_kernel_or_dispatcher_has_the_same_case_twice() -> None:
     """Rows of checks.csv would be alike, which its schema refuses."""
     for name, entry in catalogue.load().runnable.items():
-        found = Counter((case.name, case.problem.m, case.problem.n, case.problem.k) for case in cases(entry, 4096))
+        found = Counter(
+            (case.name, case.problem.m, case.problem.n, case.problem.k)
+            for case in cases(entry, 4096)
+        )
         assert {case for case, times in found.items() if times > 1} == set(), name
 
 
-def test_the_checks_of_named_problems_are_kept_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_checks_of_named_problems_are_kept_apart(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(check.store, "basis_of", lambda variant, folder: {"code": "c"})
     named, other = [ProblemSpec.square(64), ProblemSpec(64, 32, 16)], [ProblemSpec.square(65)]
-    assert check.basis_of(NAIVE, [], tmp_path) == {"code": "c"} and check._place(NAIVE).item == "cases"
+    assert (
+        check.basis_of(NAIVE, [], tmp_path) == {"code": "c"} and check._place(NAIVE).item == "cases"
+    )
     assert check.basis_of(NAIVE, named, tmp_path) == {"code": "c", "problems": [*map(str, named)]}
     assert len({check._place(NAIVE, problems) for problems in ([], named, other)}) == 3
 
 
 def test_odd_sizes_are_tried_where_a_kernel_takes_them() -> None:
-    assert any(case.problem.m % 2 and case.problem.n % 2 and case.problem.k % 2 for case in cases(NAIVE))
+    assert any(
+        case.problem.m % 2 and case.problem.n % 2 and case.problem.k % 2 for case in cases(NAIVE)
+    )
     assert not any(case.name.startswith("odd") for case in cases(VECTORIZED))
 
 
@@ -164,11 +192,13 @@ def test_the_bound_leaves_room_for_sums_in_any_order(k: int) -> None:
     assert result.passed and result.worst is not None and result.worst < 0.5
 
 
-# ---- planted faults ---------------------------------------------------------------------------------------------
+# ---- planted faults ------------------------------------------------------------------------------
 
 
 class Faulty(NumpyDevice):
-    """With other functions in place of methods; they get the right methods before what the method gets."""
+    """With other functions in place of methods; they get the right methods before what the method
+    gets.
+    """
 
     def __init__(self, **methods: Any) -> None:
         for name, method in methods.items():
@@ -197,7 +227,9 @@ def one_element(value: float, at: tuple[int, int] = (-1, 0)) -> Faulty:
 
 
 def writes_elsewhere(which: int, at: int) -> Faulty:
-    """Writes C, and one element more: in matrix `which`, `at` elements from its end (its start for negative ones)."""
+    """Writes C, and one element more: in matrix `which`, `at` elements from its end (its start for
+    negative ones).
+    """
 
     def after(right: NumpyDevice, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
         buffer = buffers[which]
@@ -212,7 +244,9 @@ def write_padding(right: NumpyDevice, p: Problem, buffers: list[np.ndarray], off
         buffers[2][GUARD + offset + p.n] = 0
 
 
-def write_input(right: NumpyDevice, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+def write_input(
+    right: NumpyDevice, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray
+) -> None:
     right.gemm(p, a, b, c)
     a[0, 0] = -a[0, 0]
 
@@ -220,7 +254,9 @@ def write_input(right: NumpyDevice, p: Problem, a: np.ndarray, b: np.ndarray, c:
 class NarrowsOtherwise(NumpyDevice):
     """Cuts off what it should round to nearest, and the other way round."""
 
-    def run(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+    def run(
+        self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int
+    ) -> list[np.ndarray]:
         other = {"truncate": "nearest", "nearest": "truncate"}[variant.narrowing]
         return super().run(replace(variant, narrowing=other), p, buffers, offset)
 
@@ -245,9 +281,21 @@ def summed(p: Problem) -> bool:
 
 # The device, the problems that must show its fault, and words of the report
 FAULTS = {
-    "last product dropped": (Faulty(product=lambda right, a, b: a[:, :-1] @ b[:-1]), summed, "expected"),
-    "last step dropped": (Faulty(product=lambda right, a, b: a[:, :-8] @ b[:-8]), summed, "expected"),
-    "first step twice": (Faulty(product=lambda right, a, b: a @ b + a[:, :8] @ b[:8]), summed, "expected"),
+    "last product dropped": (
+        Faulty(product=lambda right, a, b: a[:, :-1] @ b[:-1]),
+        summed,
+        "expected",
+    ),
+    "last step dropped": (
+        Faulty(product=lambda right, a, b: a[:, :-8] @ b[:-8]),
+        summed,
+        "expected",
+    ),
+    "first step twice": (
+        Faulty(product=lambda right, a, b: a @ b + a[:, :8] @ b[:8]),
+        summed,
+        "expected",
+    ),
     "swapped": (Faulty(gemm=swap), lambda p: p.alpha or p.beta, "expected"),
     "packed A": (PACKED_A, lambda p: p.lda > p.k, ""),
     "packed B": (PACKED_B, lambda p: p.ldb > p.n, ""),
@@ -273,7 +321,9 @@ FAULTS = {
     ),
     "reads A always": (  # 0 * (A B) is not 0 where A is NaN
         Faulty(
-            update=lambda right, p, product, c: right.update(replace(p, alpha=1.0), np.float32(p.alpha) * product, c)
+            update=lambda right, p, product, c: right.update(
+                replace(p, alpha=1.0), np.float32(p.alpha) * product, c
+            )
         ),
         lambda p: p.alpha == 0,
         "not finite",
@@ -316,13 +366,21 @@ def test_a_fault_is_a_row_that_says_what_and_where(caplog: pytest.LogCaptureFixt
     said = caplog.messages
     explained = [row for row in failed if "element [" in row["detail"]]
     assert len(explained) == 1 and "they are NaN" in explained[0]["detail"]
-    assert said[0].startswith(f"FAILED sgemm_vectorized, {explained[0]['case']}, on gpu: 1 elements are not finite")
-    assert said[1].startswith(f"FAILED sgemm_vectorized on gpu in {len(failed) - 1} more cases: one tile, one k-step; ")
-    assert said[2] == f"checked sgemm_vectorized on gpu: {len(rows) - len(failed)} of {len(rows)} cases passed"
+    assert said[0].startswith(
+        f"FAILED sgemm_vectorized, {explained[0]['case']}, on gpu: 1 elements are not finite"
+    )
+    assert said[1].startswith(
+        f"FAILED sgemm_vectorized on gpu in {len(failed) - 1} more cases: one tile, one k-step; "
+    )
+    assert (
+        said[2]
+        == f"checked sgemm_vectorized on gpu: {len(rows) - len(failed)} of {len(rows)} cases passed"
+    )
 
 
 @pytest.mark.parametrize(
-    ("device", "ld"), [(PACKED_A, "lda is more than k"), (PACKED_B, "ldb is more than n"), (LDC_FOR_B, "ld")]
+    ("device", "ld"),
+    [(PACKED_A, "lda is more than k"), (PACKED_B, "ldb is more than n"), (LDC_FOR_B, "ld")],
 )
 def test_the_leading_dimension_that_it_is_is_reported(device: NumpyDevice, ld: str) -> None:
     table = check_variant(nullcontext(device), VECTORIZED, seed=1, large=None, tell=False)
@@ -343,10 +401,13 @@ def test_each_refusal_breaks_one_requirement_alone() -> None:
             if case.refused and case.name.endswith("off by one"):
                 key = case.name.split()[1]
                 rest = {other: value for other, value in variant.multiples.items() if other != key}
-                assert replace(variant, multiples=rest).refusal(case.problem) is None, (variant.name, case.name)
+                assert replace(variant, multiples=rest).refusal(case.problem) is None, (
+                    variant.name,
+                    case.name,
+                )
 
 
-# ---- a dropped product at every k -------------------------------------------------------------------------------
+# ---- a dropped product at every k ----------------------------------------------------------------
 
 
 OF_8_BITS = ["fp8_e4m3_bf16", "fp8_e4m3_fp32", "fp8_e5m2_bf16", "fp8_e5m2_fp32"]
@@ -380,7 +441,7 @@ def test_one_dropped_product_of_one_element_fails(name: str, k: int) -> None:
     assert result.detail.endswith(f"1 of {32 * 48} elements are off")
 
 
-# ---- what a tf32 kernel reads -----------------------------------------------------------------------------------
+# ---- what a tf32 kernel reads --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -403,11 +464,15 @@ def test_the_bits_that_a_tf32_kernel_reads(x: float, cut: float, nearest: float)
     assert verify.as_read(both, dtypes()["fp32"]).tolist() == both.tolist()
 
 
-@pytest.mark.parametrize("device", [NarrowsOtherwise(), READS_ALL_BITS], ids=["otherwise", "all bits"])
+@pytest.mark.parametrize(
+    "device", [NarrowsOtherwise(), READS_ALL_BITS], ids=["otherwise", "all bits"]
+)
 @pytest.mark.parametrize("name", ["tf32gemm_bcf_dbf", "tf32gemm_bcf_dbf_rna"])
 def test_inputs_narrowed_in_another_way_fail(name: str, device: NumpyDevice) -> None:
     variant = catalogue.load().kernels[name]
-    for seed, case in enumerate(case for case in cases(variant) if not case.refused and summed(case.problem)):
+    for seed, case in enumerate(
+        case for case in cases(variant) if not case.refused and summed(case.problem)
+    ):
         result = run_case(device, variant, case, seed)
         assert not result.passed and "expected" in result.detail, case.name
 
@@ -417,7 +482,9 @@ def test_inputs_narrowed_in_another_way_fail(name: str, device: NumpyDevice) -> 
 def test_a_seed_gives_the_inputs_that_it_always_gave(shape: tuple[int, int], dtype: Any) -> None:
     """Rows of checks.csv record it; what is drawn next is the same, too."""
     rng, other = np.random.default_rng(5), np.random.default_rng(5)
-    expected = (other.uniform(0.5, 1.0, shape) * other.choice([-1.0, 1.0], shape)).astype(dtype.numpy)
+    expected = (other.uniform(0.5, 1.0, shape) * other.choice([-1.0, 1.0], shape)).astype(
+        dtype.numpy
+    )
     assert verify.random_matrix(rng, *shape, dtype).tobytes() == expected.tobytes()
     assert rng.random() == other.random()
 
@@ -429,7 +496,7 @@ def test_inputs_are_kept_away_from_zero() -> None:
         assert 0.4 < (values > 0).mean() < 0.6
 
 
-# ---- the bound and the judge ------------------------------------------------------------------------------------
+# ---- the bound and the judge ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -445,13 +512,21 @@ def test_inputs_are_kept_away_from_zero() -> None:
     ],
 )
 def test_the_bound_at_some_points(k: int, name: str, factor: float) -> None:
-    """((sqrt(k) + 3) u + u_step) |A||B| + u_out |C|, with both at 1, and half of the least step; in units of 2^-24."""
-    allowed = verify.bound(Problem(1, 1, k, k, 1, 1), Types.named(name), np.array([-1.0]), np.array([1.0]))
+    """((sqrt(k) + 3) u + u_step) |A||B| + u_out |C|, with both at 1, and half of the least step; in
+    units of 2^-24.
+    """
+    allowed = verify.bound(
+        Problem(1, 1, k, k, 1, 1), Types.named(name), np.array([-1.0]), np.array([1.0])
+    )
     assert allowed[0] * 2**24 == pytest.approx(factor)
 
 
-@pytest.mark.parametrize(("beta", "library", "passes"), [(1.0, True, True), (1.0, False, False), (0.5, True, False)])
-def test_a_library_alone_may_round_the_product_before_it_adds_c(beta: float, library: bool, passes: bool) -> None:
+@pytest.mark.parametrize(
+    ("beta", "library", "passes"), [(1.0, True, True), (1.0, False, False), (0.5, True, False)]
+)
+def test_a_library_alone_may_round_the_product_before_it_adds_c(
+    beta: float, library: bool, passes: bool
+) -> None:
     """As cuBLAS does where beta is 1. 258 + 1.5 is 260 in bf16, 258 is within two roundings."""
     one, types = np.ones((1, 1)), Types.named("bf16")
     a, b, c0 = 255.0 * one, one + 3 / 255, np.float64(1.5) / beta * one
@@ -463,7 +538,9 @@ def test_a_library_alone_may_round_the_product_before_it_adds_c(beta: float, lib
 
 @pytest.mark.parametrize("name", ["hgemm_naive_fp16", "hgemm_naive_bf16"])
 def test_a_right_gemm_with_results_below_what_is_stored_in_full_passes(name: str) -> None:
-    """At alpha = 1e-6 some elements are subnormal in fp16: stored in steps of 2^-24. 1.5 times as much is wrong."""
+    """At alpha = 1e-6 some elements are subnormal in fp16: stored in steps of 2^-24. 1.5 times as
+    much is wrong.
+    """
     variant = catalogue.load().kernels[name]
     case = Case("tiny", packed(variant, 128, 128, 64, alpha=1e-6))
     result = run_case(NumpyDevice(), variant, case, seed=1)
@@ -481,10 +558,14 @@ def test_unit_roundoffs_are_those_of_the_formats() -> None:
 
 def test_the_judge_names_the_worst_element() -> None:
     reference = np.array([[1.0, 2.0], [3.0, 4.0]])
-    result = verify.judge(np.array([[1.0, 2.5], [3.1, 4.0]], np.float32), reference, np.full((2, 2), 0.2))
+    result = verify.judge(
+        np.array([[1.0, 2.5], [3.1, 4.0]], np.float32), reference, np.full((2, 2), 0.2)
+    )
     assert result.worst == pytest.approx(2.5) and not result.passed
     assert result.detail == "C[0, 1] = 2.5, expected 2 +- 0.2; 1 of 4 elements are off"
-    assert verify.judge(reference.astype(np.float32), reference, np.full((2, 2), 0.2)) == verify.CheckResult(0.0)
+    assert verify.judge(
+        reference.astype(np.float32), reference, np.full((2, 2), 0.2)
+    ) == verify.CheckResult(0.0)
 
 
 def test_an_error_where_none_is_allowed_fails() -> None:
@@ -507,7 +588,7 @@ def test_nothing_that_is_not_finite_passes() -> None:
         assert not result.passed and "(1, 0)" in result.detail
 
 
-# ---- Freivalds --------------------------------------------------------------------------------------------------
+# ---- Freivalds -----------------------------------------------------------------------------------
 
 
 def freivalds(c: np.ndarray, a: np.ndarray, b: np.ndarray, seed: int) -> verify.CheckResult:
@@ -517,7 +598,12 @@ def freivalds(c: np.ndarray, a: np.ndarray, b: np.ndarray, seed: int) -> verify.
     x = np.random.default_rng(seed).choice([-1.0, 1.0], n)
     sums = np.abs(a64) @ np.abs(b64).sum(axis=1)
     return verify.freivalds(
-        Problem(m, n, k, k, n, n), Types.named("fp32"), c64 @ x, a64 @ (b64 @ x), sums, np.linalg.norm(c64, axis=1)
+        Problem(m, n, k, k, n, n),
+        Types.named("fp32"),
+        c64 @ x,
+        a64 @ (b64 @ x),
+        sums,
+        np.linalg.norm(c64, axis=1),
     )
 
 
@@ -536,7 +622,9 @@ def test_freivalds_passes_what_is_right(big: tuple[np.ndarray, np.ndarray, np.nd
         assert result.passed and result.worst is not None and result.worst < 0.5
 
 
-def test_freivalds_finds_one_wrong_element_of_four_million(big: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+def test_freivalds_finds_one_wrong_element_of_four_million(
+    big: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> None:
     """One product dropped in one element, whichever it is; the row is named."""
     a, b, c = big
     for i, j in ((0, 0), (1234, 567), (2047, 2047)):
@@ -547,12 +635,15 @@ def test_freivalds_finds_one_wrong_element_of_four_million(big: tuple[np.ndarray
         assert "1 of 2048 elements are off" in result.detail
 
 
-def test_freivalds_finds_swapped_elements_and_nan(big: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+def test_freivalds_finds_swapped_elements_and_nan(
+    big: tuple[np.ndarray, np.ndarray, np.ndarray],
+) -> None:
     a, b, c = big
     wrong = c.copy()
     wrong[7, [3, 4]] = wrong[7, [4, 3]]
     passed = [freivalds(wrong, a, b, seed).passed for seed in range(12)]
-    assert not all(passed)  # signs that are equal there hide a swap within a row, for half of the draws
+    # signs that are equal there hide a swap within a row, for half of the draws
+    assert not all(passed)
     wrong[9, 9] = np.nan
     assert not freivalds(wrong, a, b, 0).passed
 
@@ -571,17 +662,28 @@ def test_a_case_can_be_run_again_by_its_seed() -> None:
     assert all(later["seed"] == sooner["seed"] + 1 for sooner, later in pairwise(rows))
     for row, case in zip(rows, cases(NAIVE), strict=True):
         if not case.refused:
-            assert run_case(NumpyDevice(), NAIVE, case, row["seed"]).worst == row["error_over_bound"]
+            assert (
+                run_case(NumpyDevice(), NAIVE, case, row["seed"]).worst == row["error_over_bound"]
+            )
 
 
-# ---- many variants in one process ------------------------------------------------------------------------------------
+# ---- many variants in one process ----------------------------------------------------------------
 
 
 class OfOneProcess(NumpyDevice):
-    """A GPU whose context one kernel spoils, and where another one's C is wrong. It notes which processes run."""
+    """A GPU whose context one kernel spoils, and where another one's C is wrong.
+
+    It notes which processes run.
+    """
 
     def __init__(self, notes: Path, spoilt_by: str = "", wrong: str = "") -> None:
-        self.notes, self.spoilt_by, self.wrong, self.spoilt, self.gpu = notes, spoilt_by, wrong, False, self
+        self.notes, self.spoilt_by, self.wrong, self.spoilt, self.gpu = (
+            notes,
+            spoilt_by,
+            wrong,
+            False,
+            self,
+        )
 
     def sync(self) -> None:
         if self.spoilt:
@@ -621,7 +723,9 @@ def lease(monkeypatch: pytest.MonkeyPatch) -> Lease:
 
     def noted(name: str) -> None:
         plain = getattr(check, name)
-        monkeypatch.setattr(check, name, lambda *given: (found.done.append((name, found.holding)), plain(*given))[1])
+        monkeypatch.setattr(
+            check, name, lambda *given: (found.done.append((name, found.holding)), plain(*given))[1]
+        )
 
     for name in ("prepare", "judge"):
         noted(name)
@@ -637,17 +741,26 @@ def test_a_kernel_that_spoils_the_context_fails_its_own_rows_and_no_neighbour_s(
     limit: int, lease: Lease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     names = ("sgemm_coalesced", "sgemm_naive", "sgemm_smem_tile")
-    variants, kept = [catalogue.load().kernels[name] for name in names], Store(tmp_path / "measured")
+    variants, kept = (
+        [catalogue.load().kernels[name] for name in names],
+        Store(tmp_path / "measured"),
+    )
     device = OfOneProcess(tmp_path / "notes", spoilt_by="sgemm_naive", wrong="sgemm_smem_tile")
     monkeypatch.setattr(check.GpuDevice, "__new__", lambda *_: device)
     monkeypatch.setattr(check, "LIMIT_BYTES", limit)
     found = check.measured(variants, tmp_path, kept, seed=1)
     rows = {name: one.rows["checks"] for name, one in found.items()}
-    assert len(rows["sgemm_coalesced"]) > 17 and all(row["passed"] for row in rows["sgemm_coalesced"])
+    assert len(rows["sgemm_coalesced"]) > 17 and all(
+        row["passed"] for row in rows["sgemm_coalesced"]
+    )
     (row,) = rows["sgemm_naive"]
-    assert not row["passed"] and row["detail"].startswith("2 x 2 tiles, 3 k-steps: CUDA: an illegal memory access")
+    assert not row["passed"] and row["detail"].startswith(
+        "2 x 2 tiles, 3 k-steps: CUDA: an illegal memory access"
+    )
     wrong = [row for row in rows["sgemm_smem_tile"] if not row["case"].startswith("refuses")]
-    assert not any(row["passed"] for row in wrong) and any(check.EXPLAINED in row["detail"] for row in wrong)
+    assert not any(row["passed"] for row in wrong) and any(
+        check.EXPLAINED in row["detail"] for row in wrong
+    )
     assert [one.session for one in found.values()] == [Lease.name, "0" * 8, Lease.name]
     # only while kernels run is the GPU held, by a child that is gone when it is given back
     assert {name for name, _ in lease.done} == {"prepare", "judge", "processes"}

@@ -54,17 +54,29 @@ def test_names_and_comments_leave_the_hash_and_another_constant_does_not(
 
 def test_another_launch_of_the_same_code_is_another_hash(built: Path) -> None:
     cubin = built / "sgemm_naive.cubin"
-    changes = ({"threads": 512}, {"shared_bytes": 16}, {"cluster": (2, 1)}, {"persistent": 1}, {"grid_axes": "nm"})
+    changes = (
+        {"threads": 512},
+        {"shared_bytes": 16},
+        {"cluster": (2, 1)},
+        {"persistent": 1},
+        {"grid_axes": "nm"},
+    )
     hashes = {code_hash(replace(NAIVE, **change), cubin) for change in ({}, *changes)}
     assert len(hashes) == 1 + len(changes)
-    assert code_hash(replace(NAIVE, idea="other", template={"BLOCK": 16}), cubin) == code_hash(NAIVE, cubin)
+    assert code_hash(replace(NAIVE, idea="other", template={"BLOCK": 16}), cubin) == code_hash(
+        NAIVE, cubin
+    )
 
 
-def test_a_dispatcher_has_the_hashes_of_its_kernels_and_choices(built: Path, tmp_path: Path) -> None:
+def test_a_dispatcher_has_the_hashes_of_its_kernels_and_choices(
+    built: Path, tmp_path: Path
+) -> None:
     shutil.copytree(built, tmp_path, dirs_exist_ok=True)
     shutil.copy(tmp_path / "sgemm_naive.json", tmp_path / "other.json")
     other = replace(NAIVE, name="other")
-    one = Dispatcher("d", (Choice(NAIVE, {"n": 64}), Choice(other, {})), None, "", None, predicted=False)
+    one = Dispatcher(
+        "d", (Choice(NAIVE, {"n": 64}), Choice(other, {})), None, "", None, predicted=False
+    )
     sizes = replace(one, choices=(Choice(NAIVE, {"n": 65}), Choice(other, {})))
     before = code_of(one, tmp_path)
     assert code_of(sizes, tmp_path) != before

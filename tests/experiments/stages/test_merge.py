@@ -11,11 +11,21 @@ from contracts import read_rows, write_rows
 
 def test_parts_are_joined(tmp_path: Path, archive: Path) -> None:
     rows = read_rows(archive / "checks.csv", "checks")
-    by_name = {name: [row for row in rows if row["variant"] == name] for name in ("sgemm_naive", "sgemm_tiling")}
+    by_name = {
+        name: [row for row in rows if row["variant"] == name]
+        for name in ("sgemm_naive", "sgemm_tiling")
+    }
     naive, tiling = by_name.values()
     for number, part in enumerate((naive, [*tiling, *naive[:2]])):
         write_rows(tmp_path / f"{number}.csv", "checks", part)
-    join = ("experiments.stages.merge", "checks", tmp_path / "0.csv", tmp_path / "1.csv", "--out", tmp_path / "all.csv")
+    join = (
+        "experiments.stages.merge",
+        "checks",
+        tmp_path / "0.csv",
+        tmp_path / "1.csv",
+        "--out",
+        tmp_path / "all.csv",
+    )
     for options, expected in (
         ((), [*naive, *tiling]),
         (("--variants", "sgemm_tiling", "sgemm_naive"), [*tiling, *naive]),
@@ -36,8 +46,7 @@ def test_the_verdict_names_what_failed_and_leaves_no_file(archive: Path, tmp_pat
     failed |= {"passed": False, "detail": "C[0, 0] = 1, expected 2"}
     write_rows(tmp_path / "checks.csv", "checks", rows)
     done = run_module("experiments.stages.require_passed", *arguments)
-    said = (
-        f"1 of {len(rows)} checks failed, of: sgemm_warptile; first: sgemm_warptile, one tile, one k-step: C[0, 0] = 1"
-    )
+    said = f"1 of {len(rows)} checks failed, of: sgemm_warptile; first: "
+    said += "sgemm_warptile, one tile, one k-step: C[0, 0] = 1"
     assert_one_line(done, said)
     assert not (tmp_path / "verdict.txt").exists()

@@ -1,4 +1,6 @@
-"""Profiling where ncu is missing, refuses, or does not know a counter: left out with a remedy, or one line."""
+"""Profiling where ncu is missing, refuses, or does not know a counter: left out with a remedy, or
+one line.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +65,20 @@ def ncu(pretended: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
 
 
 def command(folder: Path, problem: object = 1024) -> list[object]:
-    files = [word for name in ("out", "with-beta", "left-out") for word in (f"--{name}", folder / "out" / name)]
-    return ["experiments.stages.profile", "sgemm_naive", "--problem", problem, "--build-dir", folder, *files]
+    files = [
+        word
+        for name in ("out", "with-beta", "left-out")
+        for word in (f"--{name}", folder / "out" / name)
+    ]
+    return [
+        "experiments.stages.profile",
+        "sgemm_naive",
+        "--problem",
+        problem,
+        "--build-dir",
+        folder,
+        *files,
+    ]
 
 
 @pytest.mark.parametrize("problem", ["1024", "1024,beta=1"])
@@ -79,10 +93,14 @@ def test_without_ncu_the_profile_is_left_out_with_a_remedy(problem: str, tmp_pat
 
 
 def test_the_counters_of_an_entry_are_of_its_longest_kernel(pretended: Path) -> None:
-    """A library may launch several; a counter that the longest lacks has no row, though another kernel has it."""
+    """A library may launch several; a counter that the longest lacks has no row, though another
+    kernel has it.
+    """
     time = "gpu__time_duration.sum"
     times = {"fills": 1.0, "multiplies": 9.0, "adds": 2.0}
-    kernels = [{"name": name, "metrics": {time: (us, "us"), name: (us, "")}} for name, us in times.items()]
+    kernels = [
+        {"name": name, "metrics": {time: (us, "us"), name: (us, "")}} for name, us in times.items()
+    ]
     rows = profile.longest_kernel(kernels, NAIVE, SQUARE, [time, *times], pretended)
     assert [(row["metric"], row["value"], row["kernel"]) for row in rows] == [
         (time, 9.0, "multiplies"),
@@ -94,10 +112,14 @@ def test_the_counters_of_an_entry_are_of_its_longest_kernel(pretended: Path) -> 
     ("output", "named"),
     [
         ("==ERROR== Failed to find metric a__b.sum", ["a__b.sum"]),
-        ("==WARNING== no a__b.sum.per_second here", ["a__b.sum.per_second"]),  # not a__b.sum, which is part of it
+        # not a__b.sum, which is part of it
+        ("==WARNING== no a__b.sum.per_second here", ["a__b.sum.per_second"]),
         ("==ERROR== Failed to find metric sm__a__b.sum", []),
         ("==ERROR== a__b.sum: unknown.", ["a__b.sum"]),  # a sentence ends
-        ("==ERROR== not a__b.sum,\n==WARNING== nor a__b.sum.per_second.", ["a__b.sum", "a__b.sum.per_second"]),
+        (
+            "==ERROR== not a__b.sum,\n==WARNING== nor a__b.sum.per_second.",
+            ["a__b.sum", "a__b.sum.per_second"],
+        ),
         ("==PROF== a__b.sum is read", []),
         ("==ERROR== a__bxsum", []),
     ],
@@ -109,17 +131,31 @@ def test_the_counters_that_ncu_complains_of_are_found_whole(output: str, named: 
 def test_counters_with_beta_say_so(pretended: Path) -> None:
     kernels = [{"name": "k", "metrics": {"gpu__time_duration.sum": (5.0, "ns")}}]
     for problem, beta in ((ProblemSpec(64, 32, 16, beta=1.5), 1.5), (SQUARE, None)):
-        (row,) = profile.longest_kernel(kernels, NAIVE, problem, ["gpu__time_duration.sum"], pretended)
+        (row,) = profile.longest_kernel(
+            kernels, NAIVE, problem, ["gpu__time_duration.sum"], pretended
+        )
         assert row.get("beta") == beta
 
 
 @pytest.mark.parametrize(
     ("says", "error", "words"),
     [
-        ("==ERROR== ERR_NVGPUCTRPERM - no permission", profile.LeftOut, ["NVreg_RestrictProfilingToAdminUsers=0"]),
+        (
+            "==ERROR== ERR_NVGPUCTRPERM - no permission",
+            profile.LeftOut,
+            ["NVreg_RestrictProfilingToAdminUsers=0"],
+        ),
         ("Version 2021.1.0.0 (build 29523617)", profile.LeftOut, ["2021.1", "2022.3"]),
-        ("==ERROR== Profiling is not supported on this device", profile.LeftOut, ["not supported", "remedy"]),
-        ("==ERROR== The application crashed", UserError, ["ncu failed on sgemm_naive: ==ERROR== The application"]),
+        (
+            "==ERROR== Profiling is not supported on this device",
+            profile.LeftOut,
+            ["not supported", "remedy"],
+        ),
+        (
+            "==ERROR== The application crashed",
+            UserError,
+            ["ncu failed on sgemm_naive: ==ERROR== The application"],
+        ),
     ],
 )
 def test_where_counters_cannot_be_read_the_reason_is_said(
@@ -142,24 +178,37 @@ def test_a_counter_that_ncu_does_not_know_is_named_and_the_others_are_read(
 
 
 class Ncu:
-    """Stands for ncu with `profile_target` under it: a report has one line a kernel, three for each library.
+    """Stands for ncu with `profile_target` under it: a report has one line a kernel, three for each
+    library.
 
-    `fails`: the entry whose process ends, its kernel `seen` before or not; `odd`: one that has so `many` lines.
+    `fails`: the entry whose process ends, its kernel `seen` before or not; `odd`: one that has so
+    `many` lines.
     """
 
     def __init__(self, fails: str = "", seen: bool = False, odd: str = "", many: int = 0) -> None:
         self.fails, self.seen, self.odd, self.many = fails, seen, odd, many
         self.started: list[list[str]] = []
 
-    def launched(self, ncu: Path, names: object, report: Path, command: list[str], *_: str) -> tuple[bool, str]:
+    def launched(
+        self, ncu: Path, names: object, report: Path, command: list[str], *_: str
+    ) -> tuple[bool, str]:
         then = command.index("--then") if "--then" in command else len(command)
-        named = [command[2], *itertools.takewhile(lambda word: not word.startswith("--"), command[then + 1 :])]
-        entries, lines, done = [catalogue.load().find(name) for name in named], list[str](), list[str]()
+        named = [
+            command[2],
+            *itertools.takewhile(lambda word: not word.startswith("--"), command[then + 1 :]),
+        ]
+        entries, lines, done = (
+            [catalogue.load().find(name) for name in named],
+            list[str](),
+            list[str](),
+        )
         self.started.append(named)
         for entry, mark in zip(entries, profile.marked(entries), strict=True):
             lines += [profile.MARK] if mark else []
             if entry.name != self.fails or self.seen:
-                lines += [entry.name] * (self.many if entry.name == self.odd else 3 if entry.name in LIBRARIES else 1)
+                lines += [entry.name] * (
+                    self.many if entry.name == self.odd else 3 if entry.name in LIBRARIES else 1
+                )
             if entry.name == self.fails:
                 break
             done.append(json.dumps({"variant": entry.name, "session": entry.name}))
@@ -172,7 +221,10 @@ class Ncu:
         return [{"name": name, "metrics": duration} for name in report.read_text().split()]
 
 
-OURS, LIBRARIES = ["sgemm_naive", "sgemm_coalesced", "sgemm_smem_tile"], ["cublas_fp32", "torch_matmul_fp32"]
+OURS, LIBRARIES = (
+    ["sgemm_naive", "sgemm_coalesced", "sgemm_smem_tile"],
+    ["cublas_fp32", "torch_matmul_fp32"],
+)
 MIXED = [LIBRARIES[0], *OURS, LIBRARIES[1]]
 
 
@@ -183,14 +235,23 @@ MIXED = [LIBRARIES[0], *OURS, LIBRARIES[1]]
         ([*OURS, *LIBRARIES], {}, [], 1),
         (MIXED, {}, [], 1),
         ([*OURS, *LIBRARIES, *OURS, *LIBRARIES, *OURS], {}, [], 1),
-        *((asked, {"fails": asked[place], "seen": seen}, [asked[place]], 1 if place == len(asked) - 1 else 2)
-          for asked in (OURS, MIXED, [*OURS, *LIBRARIES]) for place in range(len(asked)) for seen in (False, True)),
+        *(
+            (
+                asked,
+                {"fails": asked[place], "seen": seen},
+                [asked[place]],
+                1 if place == len(asked) - 1 else 2,
+            )
+            for asked in (OURS, MIXED, [*OURS, *LIBRARIES])
+            for place in range(len(asked))
+            for seen in (False, True)
+        ),
         # two or four kernels of three entries: nobody knows whose, so that ncu starts for fewer
         *(([*OURS, *LIBRARIES], {"odd": name}, [name], None) for name in OURS),
         *(([*OURS, *LIBRARIES], {"odd": name, "many": 2}, [], None) for name in OURS),
         (MIXED, {"odd": LIBRARIES[0]}, [LIBRARIES[0]], 1),
     ],
-)  # fmt: skip
+)
 def test_each_entry_has_its_own_counters_and_ncu_starts_once_for_many(
     asked: list[str],
     faults: dict,
@@ -206,12 +267,21 @@ def test_each_entry_has_its_own_counters_and_ncu_starts_once_for_many(
     monkeypatch.setattr(profile, "check_version", lambda ncu: None)
     monkeypatch.setattr(profile, "code_of", lambda entry, build_dir: "0" * 16)
     known = catalogue.load()
-    session = profile.Session(SQUARE, pretended, known, ncu=pretended, names=["gpu__time_duration.sum"])
-    found = [(entry.name, result) for entry, result in session.count([known.find(name) for name in asked])]
+    session = profile.Session(
+        SQUARE, pretended, known, ncu=pretended, names=["gpu__time_duration.sum"]
+    )
+    found = [
+        (entry.name, result)
+        for entry, result in session.count([known.find(name) for name in asked])
+    ]
     assert [name for name, _ in found] == asked
     for name, result in found:
         if name in without:
-            assert result == f"ncu failed on {name}: error: it ended" if "fails" in faults else result.rows == []
+            assert (
+                result == f"ncu failed on {name}: error: it ended"
+                if "fails" in faults
+                else result.rows == []
+            )
         else:
             assert [row["kernel"] for row in result.rows] == [name] and result.session == name
     assert starts in (None, len(stand_in.started))
@@ -225,7 +295,10 @@ def test_a_foreign_report_is_left_out_or_where_asked_for_by_name_an_error(
     done = run_module(*command(pretended), **path)
     assert done.returncode == 0 and "not a report that this ncu's module can read" in done.stderr
     assert "remedy" in (pretended / "out" / "left-out").read_text()
-    assert_one_line(run_module(*command(pretended), **path, **{profile.REQUIRED: "1"}), "no counters of sgemm_naive")
+    assert_one_line(
+        run_module(*command(pretended), **path, **{profile.REQUIRED: "1"}),
+        "no counters of sgemm_naive",
+    )
     done = run_module(*command(pretended), "--required", **path)
     assert_one_line(done, "no counters of sgemm_naive", "not a report", "foreign")
 

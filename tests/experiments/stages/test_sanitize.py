@@ -55,9 +55,15 @@ case "$*" in *sgemm_naive*sgemm_coalesced*) echo "========= ERROR SUMMARY: 2 err
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        (RAN + TOGETHER, "memcheck: 2 errors in sgemm_naive, sgemm_coalesced together, none in any alone"),
+        (
+            RAN + TOGETHER,
+            "memcheck: 2 errors in sgemm_naive, sgemm_coalesced together, none in any alone",
+        ),
         ("echo no such device; exit 1", "compute-sanitizer --tool memcheck failed: no such device"),
-        ('echo oops; echo "========= ERROR SUMMARY: 0 errors"', "sgemm_naive did not run to its end"),
+        (
+            'echo oops; echo "========= ERROR SUMMARY: 0 errors"',
+            "sgemm_naive did not run to its end",
+        ),
     ],
 )
 def test_what_does_not_show_whose_errors_there_are_is_not_called_clean(
@@ -71,15 +77,20 @@ def test_without_the_tool_the_leg_is_left_out_with_the_remedy(tmp_path: Path) ->
     out, reason = tmp_path / "s.csv", tmp_path / "why.txt"
     if sanitize.find_tool():
         pytest.skip("compute-sanitizer is installed here")
-    done = run_module("experiments.stages.sanitize", "--build-dir", tmp_path, "--out", out, "--left-out", reason)
+    done = run_module(
+        "experiments.stages.sanitize", "--build-dir", tmp_path, "--out", out, "--left-out", reason
+    )
     assert done.returncode == 0 and "remedy: install it" in reason.read_text()
     assert read_rows(out, "sanitizer") == []
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("sgemm_naiv", "nearest: sgemm_naive"), ("cublas_fp32", "cublas_fp32 is no kernel")]
+    ("name", "words"),
+    [("sgemm_naiv", "nearest: sgemm_naive"), ("cublas_fp32", "cublas_fp32 is no kernel")],
 )
 def test_names_are_kernels(name: str, words: str, tmp_path: Path) -> None:
-    done = run_module("experiments.stages.sanitize", name, "--build-dir", tmp_path, "--out", tmp_path / "s.csv")
+    done = run_module(
+        "experiments.stages.sanitize", name, "--build-dir", tmp_path, "--out", tmp_path / "s.csv"
+    )
     assert_one_line(done, words)
     assert not os.listdir(tmp_path)

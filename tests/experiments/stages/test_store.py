@@ -1,4 +1,6 @@
-"""What is kept of measurements: found where it serves, measured again where it does not, and never half there."""
+"""What is kept of measurements: found where it serves, measured again where it does not, and never
+half there.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,22 @@ def kept(store: Store, session: str = "0000000a", **changes: object) -> Measurem
 
 def samples(count: int) -> pa.Table:
     """So many samples of one window."""
-    columns = {"experiment": "", "variant": "v", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0}
-    columns |= {"clock_policy": "boost", "data": "uniform", "process": 0, "window": "worklog", "role": "variant"}
+    columns = {
+        "experiment": "",
+        "variant": "v",
+        "m": 64,
+        "n": 64,
+        "k": 64,
+        "alpha": 1.0,
+        "beta": 0.0,
+    }
+    columns |= {
+        "clock_policy": "boost",
+        "data": "uniform",
+        "process": 0,
+        "window": "worklog",
+        "role": "variant",
+    }
     columns |= {"index": np.arange(count), "time_us": np.arange(1.0, count + 1), "reason": None}
     columns |= {"sm_clock_mhz": np.full(count, 1500, np.float32), "kept": np.ones(count, bool)}
     return samples_table(count, columns)
@@ -75,7 +91,9 @@ def test_of_two_that_measured_the_same_the_first_is_kept_and_both_get_it(tmp_pat
     assert other.note == "third" and store.find(PLACE, BASIS.__eq__) is None
 
 
-def test_what_another_harness_measured_does_not_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_harness_measured_does_not_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(storing, "hash_of_cubin", lambda content: content.hex())
     found = []
     for folder in (tmp_path / "one", tmp_path / "another"):
@@ -88,7 +106,9 @@ def test_what_another_harness_measured_does_not_serve(tmp_path: Path, monkeypatc
 def test_what_another_library_version_or_machine_code_measured_does_not_serve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A library's entry alone has its version; each library is of a package whose version is recorded."""
+    """A library's entry alone has its version; each library is of a package whose version is
+    recorded.
+    """
     code, version = "1", "1.0"
     monkeypatch.setattr(storing, "code_of", lambda entry, build_dir: f"{entry.name} {code}")
     monkeypatch.setattr(storing, "versions", lambda build_dir: {"gpu": "H100", "harness": "a"})
@@ -96,14 +116,18 @@ def test_what_another_library_version_or_machine_code_measured_does_not_serve(
     entries = catalogue.load()
     before = {name: storing.basis_of(entry, tmp_path) for name, entry in entries.items()}
     version = "1.1"
-    changed = {name for name, entry in entries.items() if storing.basis_of(entry, tmp_path) != before[name]}
+    changed = {
+        name for name, entry in entries.items() if storing.basis_of(entry, tmp_path) != before[name]
+    }
     assert changed == {name for name, entry in entries.items() if isinstance(entry, Baseline)}
     assert {*storing.PACKAGE.values()} <= {*PACKAGES}
     version, code = "1.0", "2"
     assert all(storing.basis_of(entry, tmp_path) != before[name] for name, entry in entries.items())
 
 
-def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(tmp_path: Path) -> None:
+def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(
+    tmp_path: Path,
+) -> None:
     store = Store(tmp_path)
     kept(store, samples=samples(1))
     (document,) = tmp_path.rglob("*.json")
@@ -123,7 +147,13 @@ def test_a_copied_folder_serves_on_another_machine_of_its_gpu_model_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the stages ask of it there is what they asked here."""
-    toolchain = {"nvcc": "13", "ptxas": "13", "host_compiler": "g++ 12", "cuobjdump": "13", "arch": "sm_90a"}
+    toolchain = {
+        "nvcc": "13",
+        "ptxas": "13",
+        "host_compiler": "g++ 12",
+        "cuobjdump": "13",
+        "arch": "sm_90a",
+    }
     here, there = tmp_path / "here", tmp_path / "there"
 
     def basis_on(gpu: str, driver: str) -> storing.Basis:
@@ -165,7 +195,9 @@ def test_a_measurement_serves_who_asks_for_no_more(changes: dict[str, float], co
 
 
 def test_an_item_has_the_protocol_that_serves_every_experiment_of_a_run() -> None:
-    """What several experiments ask for is measured once, so that one measurement must serve them all."""
+    """What several experiments ask for is measured once, so that one measurement must serve them
+    all.
+    """
     of = {}
     for name in ("sgemm_ladder", "power_limit"):  # which alone reads the power
         experiment = declarations.load(name)
@@ -175,15 +207,24 @@ def test_an_item_has_the_protocol_that_serves_every_experiment_of_a_run() -> Non
     assert of["sgemm_ladder", 4096] == of["power_limit", 4096]
 
 
-def test_a_stricter_protocol_or_another_code_is_measured_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_stricter_protocol_or_another_code_is_measured_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(storing, "code_of", lambda entry, build_dir: f"code of {entry.name}")
     monkeypatch.setattr(storing, "versions", lambda build_dir: {"gpu": "H100", "harness": "a"})
     item = Item("sgemm_naive", ProblemSpec.square(64), "uniform", "boost", PROTOCOL)
     asked = bench.Asked(catalogue.load(), tmp_path)
     basis = json.loads(json.dumps(bench.basis_of(item, asked)))  # as it is read from its file
     serves = bench._serves(item, asked)
-    assert basis["code"] == "code of sgemm_naive" and basis["baseline"]["code"] == "code of cublas_fp32"
-    assert serves(basis) and not serves(basis | {"code": "other"}) and not serves(basis | {"baseline": "other"})
+    assert (
+        basis["code"] == "code of sgemm_naive"
+        and basis["baseline"]["code"] == "code of cublas_fp32"
+    )
+    assert (
+        serves(basis)
+        and not serves(basis | {"code": "other"})
+        and not serves(basis | {"baseline": "other"})
+    )
     assert not bench._serves(replace(item, protocol=replace(PROTOCOL, samples=999)), asked)(basis)
     older = basis | {"protocol": basis["protocol"] | {"least_samples": 10}}  # of another version
     assert not serves(older)
@@ -196,7 +237,9 @@ def test_a_stricter_protocol_or_another_code_is_measured_again(monkeypatch: pyte
 def test_libraries_are_imported_once_before_the_gpu_is_held_where_something_is_measured(
     known: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """All processes of a job are forks of it: each has the GPU held around it, and ends before it is given back."""
+    """All processes of a job are forks of it: each has the GPU held around it, and ends before it
+    is given back.
+    """
     done: list[str] = []
 
     @contextlib.contextmanager
@@ -216,11 +259,19 @@ def test_libraries_are_imported_once_before_the_gpu_is_held_where_something_is_m
     monkeypatch.setattr(bench, "work_through", work_through)
     monkeypatch.setattr(bench, "basis_of", lambda item, asked: {})
     monkeypatch.setattr(bench, "import_early", lambda entry: done.append(f"import {entry.name}"))
-    options = SimpleNamespace(catalogue=catalogue.load(), build_dir=tmp_path, sm_mhz=None, memory_mhz=None)
+    options = SimpleNamespace(
+        catalogue=catalogue.load(), build_dir=tmp_path, sm_mhz=None, memory_mhz=None
+    )
     names, square = ["torch_matmul_fp32", "triton_fp32"], ProblemSpec.square(64)
-    items = [Item(name, square, "uniform", "boost", PROTOCOL, process) for process in (0, 1) for name in names]
+    items = [
+        Item(name, square, "uniform", "boost", PROTOCOL, process)
+        for process in (0, 1)
+        for name in names
+    ]
     left = [name for name in names if name not in known]
-    with contextlib.nullcontext() if not left else pytest.raises(UserError, match="the host's fault"):
+    with (
+        contextlib.nullcontext() if not left else pytest.raises(UserError, match="the host's fault")
+    ):
         bench.measured(items, options, kept)  # type: ignore[arg-type]
     assert done[: len(left)] == [f"import {name}" for name in left]
     turns = [["hold", *(f"{name} {process}" for name in left), "give back"] for process in (0, 1)]

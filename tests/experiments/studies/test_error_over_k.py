@@ -17,10 +17,16 @@ TABLE = ARCHIVE / "error_over_k.csv"
 def test_data_are_of_their_kind() -> None:
     found = {kind: random_rows(kind, np.random.default_rng(1), 64, 512) for kind in DATA}
     assert all(x.dtype == np.float32 and x.shape == (64, 512) for x in found.values())
-    assert found["positive"].min() >= 0 and abs(found["uniform"].mean()) < 0.02 and np.abs(found["uniform"]).max() <= 1
+    assert (
+        found["positive"].min() >= 0
+        and abs(found["uniform"].mean()) < 0.02
+        and np.abs(found["uniform"]).max() <= 1
+    )
     assert 0.98 < found["normal"].std() < 1.02
     exponents = np.frexp(found["wide"])[1] - 1
-    assert (exponents.min(), exponents.max()) == (-30, 30) and abs(np.sign(found["wide"]).mean()) < 0.02
+    assert (exponents.min(), exponents.max()) == (-30, 30) and abs(
+        np.sign(found["wide"]).mean()
+    ) < 0.02
 
 
 def test_an_error_is_reported_in_units_of_the_last_place_of_the_magnitudes() -> None:
@@ -30,16 +36,22 @@ def test_an_error_is_reported_in_units_of_the_last_place_of_the_magnitudes() -> 
 
 def test_the_emulator_gives_a_row_for_each_kind_of_data(builds) -> None:
     name = "tf32gemm_bcf_dbf"
-    found = {row["data"]: row for row in measure(EmulatedDevice(builds(name)), catalogue.load().find(name), KS[0])}
+    found = {
+        row["data"]: row
+        for row in measure(EmulatedDevice(builds(name)), catalogue.load().find(name), KS[0])
+    }
     assert list(found) == list(DATA) and {row["elements"] for row in found.values()} == {32**2}
-    # cut off, a product of positive numbers loses 2^-10 of itself at most, and on average near two thirds of it
+    # cut off, a product of positive numbers loses 2^-10 of itself at most, and on average near two
+    # thirds of it
     assert 0.5 * 2**14 < found["positive"]["rms"] < found["positive"]["worst"] < 2**14
 
 
 @pytest.mark.parametrize("name", ["sgemm_naive", "sgemm_3xtf32_wgmma_outside", "tf32gemm_bcf_dbf"])
 def test_the_emulator_gives_the_archived_rows(name: str, builds) -> None:
     archived = {
-        (r["variant"], r["data"], r["k"]): r for r in read_rows(TABLE, "error_over_k") if r["device"] == "ptxsim"
+        (r["variant"], r["data"], r["k"]): r
+        for r in read_rows(TABLE, "error_over_k")
+        if r["device"] == "ptxsim"
     }
     if not archived:
         pytest.skip("a GPU's table")
@@ -52,7 +64,10 @@ def test_the_emulator_gives_the_archived_rows(name: str, builds) -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("hgemm_naive_bf16", "takes bf16; allowed: entries of fp32 data"), ("cublas_fp32", "there is no PTX to run")],
+    [
+        ("hgemm_naive_bf16", "takes bf16; allowed: entries of fp32 data"),
+        ("cublas_fp32", "there is no PTX to run"),
+    ],
 )
 def test_what_it_cannot_measure_is_one_line(name: str, words: str, tmp_path) -> None:
     options = ("--emulated", "--build-dir", tmp_path, "--out", tmp_path / "out.csv")

@@ -1,4 +1,6 @@
-"""The microbenchmark of issue: its loops compute what they say, and their machine code is what was asked for."""
+"""The microbenchmark of issue: its loops compute what they say, and their machine code is what was
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,17 @@ from contracts import read_rows
 from experiments.stages.build import compile_source
 from experiments.stages.toolchain import nvcc
 from experiments.studies import ffma_issue
-from experiments.studies.ffma_issue import PATTERNS, Case, Loop, cases, compare, loops, operands, rewrite, row
+from experiments.studies.ffma_issue import (
+    PATTERNS,
+    Case,
+    Loop,
+    cases,
+    compare,
+    loops,
+    operands,
+    rewrite,
+    row,
+)
 from experiments.studies.ffma_machine_code import hot_loop
 from experiments.studies.ffma_orders import DISTANCE, Registers, orders
 from ptxsim.count import register_banks as issue
@@ -52,9 +64,17 @@ LAUNCHED = {"outer_8x8_snake_shifted", "outer_12x16_rows", "load_32_4", "load_64
 
 @pytest.fixture(scope="module")
 def module(built: Path) -> ptxsim.Module:
-    """Only the kernels that are launched here, since parsing the others takes longer than all these tests."""
-    before, *entries = re.split(r"^(?=\.visible \.entry )", (built / "ffma_issue.ptx").read_text(), flags=re.M)
-    kept = [text for text in entries if (name := re.match(r"\.visible \.entry (\w+)", text)) and name[1] in LAUNCHED]
+    """Only the kernels that are launched here, since parsing the others takes longer than all these
+    tests.
+    """
+    before, *entries = re.split(
+        r"^(?=\.visible \.entry )", (built / "ffma_issue.ptx").read_text(), flags=re.M
+    )
+    kept = [
+        text
+        for text in entries
+        if (name := re.match(r"\.visible \.entry (\w+)", text)) and name[1] in LAUNCHED
+    ]
     assert len(kept) == len(LAUNCHED)
     _, _, after = entries[-1].partition("\n}\n")  # the table of files stands behind the last one
     part = built / "launched.ptx"
@@ -62,12 +82,24 @@ def module(built: Path) -> ptxsim.Module:
     return ptxsim.load(part, "load_32_4").module
 
 
-def launched(module: ptxsim.Module, case: Case, sums: int, iterations: int) -> tuple[np.ndarray, np.ndarray]:
+def launched(
+    module: ptxsim.Module, case: Case, sums: int, iterations: int
+) -> tuple[np.ndarray, np.ndarray]:
     """What each thread of one warp was given, and what it left."""
     given = np.random.default_rng(1).integers(-3, 4, (32, 32 + sums)).astype(np.float32)
-    out, clocks = ptxsim.Array(np.zeros((32, sums + 32), np.float32)), ptxsim.Array(np.zeros(64, np.int64))
+    out, clocks = (
+        ptxsim.Array(np.zeros((32, sums + 32), np.float32)),
+        ptxsim.Array(np.zeros(64, np.int64)),
+    )
     source = ptxsim.Array(np.zeros(65536, np.float32))
-    arguments = [ptxsim.Array(given), ptxsim.Array(case.offsets()), source, np.int32(iterations), clocks, out]
+    arguments = [
+        ptxsim.Array(given),
+        ptxsim.Array(case.offsets()),
+        source,
+        np.int32(iterations),
+        clocks,
+        out,
+    ]
     ptxsim.Kernel(module, case.loop.entry).launch(1, 32, arguments, ffma_issue.SHARED_BYTES)
     return given, out.numpy()
 
@@ -83,7 +115,9 @@ def test_an_outer_product_is_one(module, name, rows, columns, times, shift):
     assert np.array_equal(out[:, : rows * columns].reshape(c.shape), c + 3 * times * product)
 
 
-@pytest.mark.parametrize(("bits", "lanes"), [(32, "distinct"), (64, "pairs (i, i^2)"), (128, "pairs (i, i^1)")])
+@pytest.mark.parametrize(
+    ("bits", "lanes"), [(32, "distinct"), (64, "pairs (i, i^2)"), (128, "pairs (i, i^1)")]
+)
 def test_loads_are_of_the_addresses_that_the_pattern_says(module, bits, lanes):
     case = Case(Loop("x", f"load_{bits}_4", "load", bits, 4), lanes, 1)
     _, out = launched(module, case, 64, 2)
@@ -95,9 +129,20 @@ def test_loads_are_of_the_addresses_that_the_pattern_says(module, bits, lanes):
 def test_every_loop_has_the_ffmas_and_loads_that_its_name_says(found):
     for loop in found:
         counts = Counter(i.name for i in loop.code if not i.never)
-        ffma = 192 if "12x16" in loop.name else int(loop.name[5:]) if loop.name.startswith("body_") else 128
+        ffma = (
+            192
+            if "12x16" in loop.name
+            else int(loop.name[5:])
+            if loop.name.startswith("body_")
+            else 128
+        )
         assert counts["FFMA"] == ffma, loop.name
-        assert counts[{"load": "LDS", "copy": "LDGSTS", "bulk": "UBLKCP", "nothing": "LDS"}[loop.beside]] == loop.count
+        assert (
+            counts[
+                {"load": "LDS", "copy": "LDGSTS", "bulk": "UBLKCP", "nothing": "LDS"}[loop.beside]
+            ]
+            == loop.count
+        )
         if loop.beside in ("nothing", "load"):
             assert len(loop.code) == ffma + loop.count + 3, loop.name  # counter, test, branch
         assert {i.bits for i in loop.code if i.name == "LDS" and not i.never} <= {loop.bits}
@@ -114,7 +159,9 @@ def test_our_orders_are_in_the_machine_code_as_written(rewritten, built, found):
         asked = order(Registers(written, read))
         assert len(read) == 16 and all(sum(r % 2 == bank for r in written) >= 32 for bank in (0, 1))
         got = [part.split() for part in operands(by_name[name].code).split(";") if " " in part]
-        kept = [[str(f.d), *(f"{getattr(f, x)}{'*' * (x in f.kept)}" for x in "abc")] for f in asked]
+        kept = [
+            [str(f.d), *(f"{getattr(f, x)}{'*' * (x in f.kept)}" for x in "abc")] for f in asked
+        ]
         assert got == kept
 
 
@@ -124,7 +171,9 @@ def test_our_orders_ask_what_their_names_say():
         written = [f.d for f in order(registers)]
         last = {d: n for n, d in enumerate(written)}
         # none reads a sum before it is there, in this iteration or from the one before
-        assert all(written[n - k] != f.c for n, f in enumerate(order(registers)) for k in range(1, 5)), name
+        assert all(
+            written[n - k] != f.c for n, f in enumerate(order(registers)) for k in range(1, 5)
+        ), name
         assert all(len(written) - n + written.index(d) >= 5 for d, n in last.items())
         if name.startswith("new_") and "multiples" not in name:
             banks = {"".join("eo"[r % 2] for r in (f.a, f.b, f.c)) for f in order(registers)}
@@ -140,7 +189,11 @@ def test_loads_are_moved_and_nothing_else(found, placement):
     own, ptxas = by_key["load_64_8", placement], by_key["load_64_8", "ptxas"]
 
     def others(loop: Loop) -> list[tuple[str, ...]]:
-        return [(i.opcode, *(o.removesuffix(".reuse") for o in i.operands[:4])) for i in loop.code if i.name != "LDS"]
+        return [
+            (i.opcode, *(o.removesuffix(".reuse") for o in i.operands[:4]))
+            for i in loop.code
+            if i.name != "LDS"
+        ]
 
     assert others(own)[:-1] == others(ptxas)[:-1]  # the branch names another label
     assert Counter(i.operands for i in own.code if i.name == "LDS") == Counter(
@@ -150,7 +203,9 @@ def test_loads_are_moved_and_nothing_else(found, placement):
     gaps = np.diff(places)
     assert (gaps == 1).all() if placement == "burst" else (gaps >= 12).all()
     for n in places:
-        assert own.code[n - 1].name == "LDS" or not any(kept for _, kept in own.code[n - 1].sources())
+        assert own.code[n - 1].name == "LDS" or not any(
+            kept for _, kept in own.code[n - 1].sources()
+        )
 
 
 def test_extra_is_against_the_same_loop_alone(found):
@@ -161,10 +216,14 @@ def test_extra_is_against_the_same_loop_alone(found):
     for r in rows:
         assert r["extra"] == (10 / r["count"] if r["count"] else None)
     waves = {(r["bits"], r["lanes"]): r["wavefronts"] for r in rows if r["beside"] == "load"}
-    assert waves[128, "distinct"] == 4 and waves[128, "pairs (i, i^1)"] == 2 and waves[32, "all the same"] == 1
+    assert (
+        waves[128, "distinct"] == 4
+        and waves[128, "pairs (i, i^1)"] == 2
+        and waves[32, "all the same"] == 1
+    )
 
 
-# ---- what was measured, and the model ------------------------------------------------------------------------------
+# ---- what was measured, and the model ------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -31,14 +31,20 @@ def test_the_rows_are_those_of_the_archive(built: Path) -> None:
     names = entries(built)
     assert len({inter_warp_conflicts.find(names, case) for case in CASES}) == len(names) == 4
     metrics = {name: (1.0, "") for name in METRICS.values()} | {GRID: (132.0, "")}
-    rows = read([{"name": case.entry.partition("IL")[0], "metrics": metrics} for case in CASES], built)
+    rows = read(
+        [{"name": case.entry.partition("IL")[0], "metrics": metrics} for case in CASES], built
+    )
     archived = read_rows(Path("data/h100/inter_warp_conflicts.csv"), "inter_warp_conflicts")
     keys = ("kernel", "bits", "source", "warps", "blocks_per_sm", "steps")
     known = {tuple(row[key] for key in keys): [row[name] for name in ARCHIVED] for row in archived}
     for row in rows:
-        assert [row[name] for name in ARCHIVED] == known[tuple(row[key] for key in keys)], row["kernel"]
+        assert [row[name] for name in ARCHIVED] == known[tuple(row[key] for key in keys)], row[
+            "kernel"
+        ]
 
 
 def test_a_report_of_other_launches_is_refused(built: Path) -> None:
-    with pytest.raises(inter_warp_conflicts.UserError, match="a launch of other, expected sgemm_blocktile_2d"):
+    with pytest.raises(
+        inter_warp_conflicts.UserError, match="a launch of other, expected sgemm_blocktile_2d"
+    ):
         read([{"name": "other", "metrics": {}}] * len(CASES), built)

@@ -1,4 +1,6 @@
-"""The rules of `ptxsim.count.wavefronts` against what Nsight Compute counted on each archived GPU."""
+"""The rules of `ptxsim.count.wavefronts` against what Nsight Compute counted on each archived
+GPU.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def measured(row: dict[str, str]) -> int:
 def test_loads_and_stores_are_exact_on_every_pattern(access: str) -> None:
     width = int(access.split("_")[1]) // 8
     for row in rows_of(access):
-        waves, _ = wavefronts.shared(numbers(row["offsets"]), np.ones((1, 32), bool), width, access.startswith("st"))
+        waves, _ = wavefronts.shared(
+            numbers(row["offsets"]), np.ones((1, 32), bool), width, access.startswith("st")
+        )
         assert waves[0] == measured(row), row["pattern"]
 
 
@@ -48,18 +52,24 @@ def test_loads_and_stores_are_exact_on_every_pattern(access: str) -> None:
 def test_ldmatrix_is_exact_on_every_pattern(access: str) -> None:
     active = (np.arange(32) < 8 * MATRICES[access])[None]
     for row in rows_of(access):
-        assert wavefronts.ldmatrix(numbers(row["offsets"]), active)[0][0] == measured(row), row["pattern"]
+        assert wavefronts.ldmatrix(numbers(row["offsets"]), active)[0][0] == measured(row), row[
+            "pattern"
+        ]
 
 
 @pytest.mark.parametrize("access", ["cp_async_ca_4", "cp_async_ca_8", "cp_async_ca_16"])
-def test_cp_async_is_exact_where_lanes_copy_different_words_to_different_places(access: str) -> None:
+def test_cp_async_is_exact_where_lanes_copy_different_words_to_different_places(
+    access: str,
+) -> None:
     width, tried = int(access.split("_")[-1]), 0
     for row in rows_of(access):
         to, source = numbers(row["offsets"]), numbers(row["source"])
         if len(set(to[0])) < 32 or len(set(source[0])) < 32:
             continue  # two lanes to one place is a race; two from one word cost a wavefront each
         tried += 1
-        waves, _ = wavefronts.cp_async(to, np.ones((1, 32), bool), width, source, np.ones((1, 32), bool))
+        waves, _ = wavefronts.cp_async(
+            to, np.ones((1, 32), bool), width, source, np.ones((1, 32), bool)
+        )
         assert waves[0] + CP_ASYNC_OVERHEAD == measured(row), row["pattern"]
     assert tried > 30
 

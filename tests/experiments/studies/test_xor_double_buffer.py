@@ -1,4 +1,6 @@
-"""The double buffer of sgemm.cu's 128x128x8, run again on the emulator, is as the table in the repository says."""
+"""The double buffer of sgemm.cu's 128x128x8, run again on the emulator, is as the table in the
+repository says.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def test_the_emulator_finds_what_the_table_has(tmp_path: Path) -> None:
     ]
     with TABLE.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    written = [row for row in rows if (row["device"], row["arch"], row["n"]) == ("ptxsim", "sm_90", "128")]
+    written = [
+        row for row in rows if (row["device"], row["arch"], row["n"]) == ("ptxsim", "sm_90", "128")
+    ]
     assert found == written
     assert {row["xor_of"]: row["wrong"] for row in found} == {"address": "16320", "offset": "0"}
     assert [row["faults"] != "0" for row in found] == [True, False]

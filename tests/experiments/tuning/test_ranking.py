@@ -32,14 +32,19 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return folder, configurations, rows
 
 
-def test_the_tile_with_fewer_cycles_comes_first_and_what_cannot_be_ranked_last(built: Built) -> None:
+def test_the_tile_with_fewer_cycles_comes_first_and_what_cannot_be_ranked_last(
+    built: Built,
+) -> None:
     folder, configurations, builds = built
     (first, row), (second, other) = ranking.rank(builds, configurations, 4096, folder, H200, 1)
     assert (first.name, second.name) == NAMES and "reason" not in row
     assert other["minimum_cycles"] > 1.2 * row["minimum_cycles"] > 0
-    assert row["estimate"] == pytest.approx(row["minimum_cycles"] * (1 + ranking.WAITING / row["warps"]))
+    assert row["estimate"] == pytest.approx(
+        row["minimum_cycles"] * (1 + ranking.WAITING / row["warps"])
+    )
     assert row["warps"] == builds[NAMES[0]]["blocks_per_sm"] * 8 / 4  # 256 threads are 8 warps
-    (first, row), (last, other) = ranking.rank(builds, configurations, 672, folder, H200, 1)  # 5.25 tiles of 128
+    # 5.25 tiles of 128
+    (first, row), (last, other) = ranking.rank(builds, configurations, 672, folder, H200, 1)
     assert (first.name, last.name) == NAMES[::-1] and "estimate" in row
     assert "estimate" not in other and "must be a multiple of" in other["reason"]
 
@@ -52,12 +57,28 @@ def test_the_cycles_are_those_of_the_bounds(built: Built) -> None:
     kernel, problem = launching.load(variant, folder), ProblemSpec.square(1024)
     predicted = predictions.predict(kernel, variant, problem, H200.sms)
     rows = bounds.rows(variant, problem, kernel, folder / f"{variant.name}.cubin", predicted, H200)
-    most = {row["resource"]: row["minimum_cycles"] for row in rows if row["resource"] not in ("l2", "tail")}
-    assert most[resource] == max(most.values()) and least == pytest.approx(most[resource] * 8 / (1024 / 132))
+    most = {
+        row["resource"]: row["minimum_cycles"]
+        for row in rows
+        if row["resource"] not in ("l2", "tail")
+    }
+    assert most[resource] == max(most.values()) and least == pytest.approx(
+        most[resource] * 8 / (1024 / 132)
+    )
 
 
 def test_without_a_gpu_the_sweep_ranks_and_stops(tmp_path: Path) -> None:
-    options = ["--rank", "--limit", "2", "--jobs", "1", "--arch", "sm_90a", "--kernel", "sgemm_autotuned"]
+    options = [
+        "--rank",
+        "--limit",
+        "2",
+        "--jobs",
+        "1",
+        "--arch",
+        "sm_90a",
+        "--kernel",
+        "sgemm_autotuned",
+    ]
     done = run_module("experiments.tuning.sweep", *options, "--out-dir", tmp_path)
     assert done.returncode == 0, done.stderr
     best, second = read_rows(tmp_path / "tuning_ranked.csv", "tuning_ranked")

@@ -1,4 +1,6 @@
-"""The grid of tiles and its restrictions: what just meets them builds and is right, what does not is refused."""
+"""The grid of tiles and its restrictions: what just meets them builds and is right, what does not
+is refused.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,13 @@ from kernels import catalogue
 ALL = list(space.load().configurations())
 NVCC = toolchain.nvcc()
 PLAIN, WARP = "sgemm_autotuned", "sgemm_warptile"
-NAMES = {PLAIN: ("BM", "BN", "BK", "TM", "TN"), WARP: ("BM", "BN", "BK", "WM", "WN", "WNITER", "TM", "TN", "THREADS")}
+NAMES = {
+    PLAIN: ("BM", "BN", "BK", "TM", "TN"),
+    WARP: ("BM", "BN", "BK", "WM", "WN", "WNITER", "TM", "TN", "THREADS"),
+}
 
-# Each restriction: values that just meet it, and values one step beyond that break it and none before it.
+# Each restriction: values that just meet it, and values one step beyond that break it and none
+# before it.
 BORDERS: dict[tuple[str, str], tuple[tuple[int, ...], tuple[int, ...]]] = {
     (PLAIN, "whole_float4"): ((64, 64, 4, 4, 4), (64, 64, 6, 4, 4)),
     (PLAIN, "whole_tiles"): ((96, 64, 8, 8, 4, 768), (96, 64, 8, 8, 4, 4096)),
@@ -33,15 +39,39 @@ BORDERS: dict[tuple[str, str], tuple[tuple[int, ...], tuple[int, ...]]] = {
     (PLAIN, "shared_memory"): ((256, 128, 32, 8, 8), (256, 256, 32, 16, 8)),
     (PLAIN, "thread_registers"): ((128, 128, 8, 16, 8), (128, 128, 8, 16, 16)),
     (PLAIN, "register_file"): ((256, 192, 8, 4, 12, 768), (256, 256, 8, 8, 8)),
-    (WARP, "whole_float4"): ((128, 128, 16, 64, 64, 4, 8, 4, 128), (128, 128, 16, 64, 64, 8, 8, 2, 128)),
-    (WARP, "whole_tiles"): ((128, 128, 16, 64, 64, 4, 8, 4, 128), (128, 128, 16, 64, 64, 4, 8, 4, 128, 4160)),
-    (WARP, "warp_tiles_divide_block"): ((128, 64, 16, 64, 32, 1, 8, 4, 128), (64, 128, 16, 128, 32, 1, 8, 4, 128)),
-    (WARP, "warps_cover_tile"): ((256, 128, 16, 64, 64, 4, 8, 4, 256), (256, 128, 16, 64, 64, 4, 8, 4, 128)),
-    (WARP, "lanes_cover_subtile"): ((64, 64, 16, 32, 32, 1, 8, 4, 128), (64, 64, 16, 32, 32, 2, 8, 4, 128)),
+    (WARP, "whole_float4"): (
+        (128, 128, 16, 64, 64, 4, 8, 4, 128),
+        (128, 128, 16, 64, 64, 8, 8, 2, 128),
+    ),
+    (WARP, "whole_tiles"): (
+        (128, 128, 16, 64, 64, 4, 8, 4, 128),
+        (128, 128, 16, 64, 64, 4, 8, 4, 128, 4160),
+    ),
+    (WARP, "warp_tiles_divide_block"): (
+        (128, 64, 16, 64, 32, 1, 8, 4, 128),
+        (64, 128, 16, 128, 32, 1, 8, 4, 128),
+    ),
+    (WARP, "warps_cover_tile"): (
+        (256, 128, 16, 64, 64, 4, 8, 4, 256),
+        (256, 128, 16, 64, 64, 4, 8, 4, 128),
+    ),
+    (WARP, "lanes_cover_subtile"): (
+        (64, 64, 16, 32, 32, 1, 8, 4, 128),
+        (64, 64, 16, 32, 32, 2, 8, 4, 128),
+    ),
     (WARP, "full_passes"): ((64, 64, 8, 32, 32, 1, 8, 4, 128), (64, 128, 8, 32, 32, 1, 8, 4, 256)),
-    (WARP, "shared_memory"): ((128, 256, 32, 64, 64, 2, 8, 8, 256), (256, 256, 32, 128, 64, 1, 8, 8, 256)),
-    (WARP, "thread_registers"): ((128, 256, 16, 64, 64, 4, 8, 4, 256), (256, 256, 16, 128, 64, 2, 8, 8, 256)),
-    (WARP, "register_file"): ((256, 128, 16, 64, 32, 2, 8, 4, 512), (256, 256, 8, 64, 64, 4, 8, 4, 512)),
+    (WARP, "shared_memory"): (
+        (128, 256, 32, 64, 64, 2, 8, 8, 256),
+        (256, 256, 32, 128, 64, 1, 8, 8, 256),
+    ),
+    (WARP, "thread_registers"): (
+        (128, 256, 16, 64, 64, 4, 8, 4, 256),
+        (256, 256, 16, 128, 64, 2, 8, 8, 256),
+    ),
+    (WARP, "register_file"): (
+        (256, 128, 16, 64, 32, 2, 8, 4, 512),
+        (256, 256, 8, 64, 64, 4, 8, 4, 512),
+    ),
 }
 
 
@@ -56,7 +86,9 @@ def variant_of(kernel: str, values: tuple[int, ...]) -> catalogue.Variant:
 
 
 def test_the_grid_is_large_and_has_every_kernel_s_own_values() -> None:
-    """What the rungs used before a sweep is measured, too: boehm_sgemm's winner, its starting point, its warp tiles."""
+    """What the rungs used before a sweep is measured, too: boehm_sgemm's winner, its starting
+    point, its warp tiles.
+    """
     valid = [(one.kernel, dict(one.values)) for one in ALL if one.broken is None]
     counts = Counter(kernel for kernel, _ in valid)
     assert set(counts) == {PLAIN, WARP} and min(counts.values()) >= 200
@@ -70,7 +102,9 @@ def test_a_restriction_breaks_one_step_beyond_its_border_and_says_why() -> None:
     assert set(BORDERS) == {(kernel, r.__name__) for kernel, rs in RESTRICTIONS.items() for r in rs}
     for (kernel, name), pair in BORDERS.items():
         values = [named(kernel, one) for one in pair]
-        broken = [next((r.__name__ for r in RESTRICTIONS[kernel] if not r(one)), None) for one in values]
+        broken = [
+            next((r.__name__ for r in RESTRICTIONS[kernel] if not r(one)), None) for one in values
+        ]
         assert broken == [None, name], (kernel, name)
     assert all((r.__doc__ or "").strip().endswith(".") for rs in RESTRICTIONS.values() for r in rs)
 
@@ -85,10 +119,17 @@ def test_a_restriction_breaks_one_step_beyond_its_border_and_says_why() -> None:
         (WARP, "full_passes", "the last pass is a full one"),
     ],
 )
-def test_the_compiler_refuses_what_lies_beyond(kernel: str, name: str, said: str, tmp_path: Path) -> None:
-    """The restrictions hold for the source, not only for the sweep: without them the build would fail."""
-    with pytest.raises(UserError, match=f"failed on .*{said}"):  # ptxas does not look at the 48 KiB for sm_90a
-        build.build_kernel(variant_of(kernel, BORDERS[kernel, name][1]), "sm_90", tmp_path, str(NVCC))
+def test_the_compiler_refuses_what_lies_beyond(
+    kernel: str, name: str, said: str, tmp_path: Path
+) -> None:
+    """The restrictions hold for the source, not only for the sweep: without them the build would
+    fail.
+    """
+    # ptxas does not look at the 48 KiB for sm_90a
+    with pytest.raises(UserError, match=f"failed on .*{said}"):
+        build.build_kernel(
+            variant_of(kernel, BORDERS[kernel, name][1]), "sm_90", tmp_path, str(NVCC)
+        )
     assert not list(tmp_path.glob("*.cubin")) and not list(tmp_path.glob("*.json"))
 
 
@@ -97,7 +138,8 @@ def test_the_compiler_refuses_what_lies_beyond(kernel: str, name: str, said: str
     [
         (PLAIN, BORDERS[PLAIN, "whole_float4"][0]),
         (PLAIN, (256, 128, 8, 8, 4)),  # the most threads
-        (PLAIN, (96, 64, 12, 8, 8)),  # three full passes for A and two for B, of rows that are no power of two
+        # three full passes for A and two for B, of rows that are no power of two
+        (PLAIN, (96, 64, 12, 8, 8)),
         (PLAIN, (64, 96, 20, 8, 8)),  # the last pass is a part of one, for both
         (PLAIN, (32, 256, 8, 16, 8)),  # one row of B is longer than a pass
         (WARP, BORDERS[WARP, "lanes_cover_subtile"][0]),
@@ -108,7 +150,9 @@ def test_the_compiler_refuses_what_lies_beyond(kernel: str, name: str, said: str
 def test_what_meets_the_restrictions_builds_without_spills_and_is_right(
     kernel: str, values: tuple[int, ...], tmp_path: Path
 ) -> None:
-    """On the emulator: the sweep's own case, which has more than one tile, wide rows, alpha and beta."""
+    """On the emulator: the sweep's own case, which has more than one tile, wide rows, alpha and
+    beta.
+    """
     variant = variant_of(kernel, values)
     row = tune.Builder(tmp_path, ARCH, NVCC, jobs=1).build(variant)
     assert row["spill_bytes"] == 0 and row["blocks_per_sm"] >= 1
@@ -117,11 +161,15 @@ def test_what_meets_the_restrictions_builds_without_spills_and_is_right(
 
 
 def test_a_configuration_hashes_like_the_catalogue_s_entry_with_its_values() -> None:
-    """So a winner's figures and the rung's are known to be of the same code; another value is another hash."""
+    """So a winner's figures and the rung's are known to be of the same code; another value is
+    another hash.
+    """
     for kernel in RESTRICTIONS:
         entry = catalogue.load().kernels[kernel]
         same = catalogue.load().retiled(kernel, "other_name", entry.template, entry.threads)
-        other = catalogue.load().retiled(kernel, "other_name", {**entry.template, "BK": 32}, entry.threads)
+        other = catalogue.load().retiled(
+            kernel, "other_name", {**entry.template, "BK": 32}, entry.threads
+        )
         assert same.source_hash == entry.source_hash != other.source_hash
 
 

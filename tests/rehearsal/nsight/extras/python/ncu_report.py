@@ -1,4 +1,6 @@
-"""The part of Nsight Compute's `ncu_report` that `experiments.gpu.read_report` uses, for the stand-in's reports."""
+"""The part of Nsight Compute's `ncu_report` that `experiments.gpu.read_report` uses, for the
+stand-in's reports.
+"""
 
 from __future__ import annotations
 
