@@ -1,5 +1,4 @@
-"""Triton's matrix product, as a user of it would write one: tiles by TMA, autotuned over a handful
-of configurations.
+"""Triton's matrix product, as a user of it would write one: tiles by TMA, autotuned over a handful of configurations.
 
 Needs the Triton that torch for CUDA brings; `discovery.missing_libraries` says whether it is there.
 """
@@ -26,24 +25,13 @@ from kernels.catalogue import Baseline, Problem
 
 @triton.jit  # type: ignore[untyped-decorator]  # Triton's own types are its annotations
 def gemm(  # type: ignore[no-untyped-def]
-    a,
-    b,
-    c,
-    m,
-    n,
-    k,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    PERSISTENT: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    """C = A B by tensor descriptors, row-major; sums in fp32. A program has one tile of C, or every
-    so many-th of them.
+    a, b, c, m, n, k,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
+    PERSISTENT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """C = A B by tensor descriptors, row-major; sums in fp32. A program has one tile of C, or every so many-th of them.
 
-    Tiles go down GROUP_M rows of tiles before they go right, so that programs that run together
-    share A and B in L2.
+    Tiles go down GROUP_M rows of tiles before they go right, so that programs that run together share A and B in L2.
     """
     rows, columns = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
     for tile in tl.range(tl.program_id(0), rows * columns, tl.num_programs(0), flatten=PERSISTENT):
@@ -60,9 +48,7 @@ def gemm(  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True)
 class Config:
-    """Tile, how many tiles of k are in flight, warps of a program, and whether a program an SM
-    takes several tiles.
-    """
+    """Tile, how many tiles of k are in flight, warps of a program, and whether a program an SM takes several tiles."""
 
     m: int
     n: int
@@ -79,9 +65,8 @@ class Config:
 
 
 GROUP_M = 8
-# The first of each is what a plain bind runs. Tensor cores: tiles that fill a wgmma, with as many
-# in flight as shared memory holds; small ones for problems of few tiles. Without them: tiles that
-# registers hold.
+# The first of each is what a plain bind runs. Tensor cores: tiles that fill a wgmma, with as many in flight as shared
+# memory holds; small ones for problems of few tiles. Without them: tiles that registers hold.
 OF_16_BITS = (
     Config(128, 256, 64, 3, 8),
     Config(256, 128, 64, 3, 8),
@@ -119,8 +104,7 @@ def precision(dtype: Dtype) -> str:
 
 
 class TritonGemm(TorchGemm, FastestCall):
-    """`gemm` with the configuration that is fastest on this card, on the harness's stream and
-    memory.
+    """`gemm` with the configuration that is fastest on this card, on the harness's stream and memory.
 
     alpha = 1, beta = 0 and rows of whole 16 bytes only: TMA moves no others.
     """
@@ -140,9 +124,7 @@ class TritonGemm(TorchGemm, FastestCall):
             with contextlib.suppress(OutOfResources):
                 found[config.name] = self._compiled(problem, matrices, config)
         if not found:
-            raise UserError(
-                f"{self.entry.name}: this GPU has too little shared memory for each of its configurations"
-            )
+            raise UserError(f"{self.entry.name}: this GPU has too little shared memory for each of its configurations")
         return found
 
     @property
@@ -150,19 +132,14 @@ class TritonGemm(TorchGemm, FastestCall):
         return dtypes()[self.entry.dtype]
 
     def _compiled(self, p: Problem, matrices: tuple[Any, Any, Any], config: Config) -> Call:
-        """A launch without the work that Triton's own launch repeats: its arguments do not
-        change.
-        """
+        """A launch without the work that Triton's own launch repeats: its arguments do not change."""
         blocks = [config.m, config.k], [config.k, config.n], [config.m, config.n]
-        described = [
-            TensorDescriptor.from_tensor(*pair) for pair in zip(matrices, blocks, strict=True)
-        ]
+        described = [TensorDescriptor.from_tensor(*pair) for pair in zip(matrices, blocks, strict=True)]
         tiles = -(-p.m // config.m) * -(-p.n // config.n)
         grid = (min(tiles, self.gpu.sm_count) if config.persistent else tiles, 1, 1)
         tile = config.m, config.n, config.k, GROUP_M, config.persistent, precision(self._dtype)
         arguments = *described, p.m, p.n, p.k, *tile
-        # compiles, and runs once
-        kernel = gemm[grid](*arguments, num_warps=config.warps, num_stages=config.stages)
+        kernel = gemm[grid](*arguments, num_warps=config.warps, num_stages=config.stages)  # compiles, and runs once
         launch = functools.partial(kernel[grid], *arguments, stream=int(self.gpu.stream.handle))
 
         def call() -> None:
