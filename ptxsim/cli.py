@@ -38,6 +38,7 @@ from .engine.kernel import Launch
 from .errors import (
     EMULATOR_FAILED,
     KernelFault,
+    Kind,
     PtxsimError,
     TooCostlyError,
     report_own_failure,
@@ -285,7 +286,7 @@ def run(options: argparse.Namespace) -> int:
         else []
     )
     faulty = any(found.accepted is None for found in done.faults)
-    if any(found.kind == "trap" for found in done.faults):
+    if any(found.kind is Kind.TRAP for found in done.faults):
         _with_debug_code(options)
     if not faulty:
         print(summary(kernel, counters))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from ..errors import Kind
 from ..ptx.syntax import Variable
 from .arrays import Texture
 from .device import Device
@@ -35,7 +36,19 @@ class Checks:
     # whether whole warps come to aligned barriers; a note where threads have exited
     barriers: bool = True
 
+    def without(self, kind: Kind) -> Checks:
+        """Return the checks without those that find faults of a kind; none where no check does."""
+        names = [name for name in FINDS.get(kind, ()) if getattr(self, name)]
+        return replace(self, **dict.fromkeys(names, False)) if names else NO_CHECKS
 
+
+# the checks that find faults of a kind
+FINDS = {
+    Kind.RACE: ("races", "global_races"),
+    Kind.UNWRITTEN: ("unwritten",),
+    Kind.WRAP: ("wraps",),
+    Kind.BARRIER: ("barriers",),
+}
 NO_CHECKS = Checks(False, False, False, False, False)
 
 
