@@ -5,7 +5,7 @@ memory, counts it.
 from .count import annotate, banks
 from .count.counters import Counters
 from .count.prediction import Prediction, predict
-from .engine.kernel import Launch, Request, Struct
+from .engine.kernel import Launch, Struct
 from .errors import KernelFault, Kind, PtxError, PtxsimError
 from .exec.session import device
 from .interface import Kernel, load
@@ -31,7 +31,6 @@ __all__ = [
     "Prediction",
     "PtxError",
     "PtxsimError",
-    "Request",
     "Struct",
     "TensorMap",
     "Texture",

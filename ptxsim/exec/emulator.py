@@ -763,9 +763,9 @@ class Emulator:
                         work.block,
                         work.args,
                         work.shared,
-                        watching,
-                        checks if checks != NONE else False,
-                        Limits(thread_instructions=float("inf")),
+                        observers=watching,
+                        checks=checks,
+                        limits=Limits(thread_instructions=float("inf")),
                         blocks=None if blocks is None else blocks.tolist(),
                         cluster=work.cluster,
                         stop_at_first=options.stop_at_first,
@@ -950,7 +950,7 @@ class Emulator:
             )
 
     def bounds_of(self, work: Work, counters: Counters, traffic: bounds.Traffic) -> str:
-        """The least cycles that each resource of the device needs for a launch."""
+        """The minimum cycles that each resource of the device needs for a launch."""
         kernel, gpu = work.kernel, self.options.gpu
         if kernel.cubin is None:
             raise PtxsimError(

@@ -32,6 +32,7 @@ class Accepted:
     reason: str
 
     def fits(self, kind: str, places: Sequence[Location]) -> bool:
+        """Whether a fault of a kind, at a line and the lines that call it, is accepted."""
         return kind == self.kind and (not self.line or self._at(places))
 
     def _at(self, places: Sequence[Location]) -> bool:
@@ -74,16 +75,20 @@ def add_options(parser: argparse.ArgumentParser, stop_at_first: str) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """A fault of a launch: its first occurrence as one line, and how often it occurred (by
-    threads).
+    """A fault of a launch, once for each line and kind.
+
+    Attributes: kind. where: its line, and the lines that call, in words. message: its first
+        occurrence, as one line. count: how often it occurred, by threads. accepted: the reason
+        where it is accepted, else None. ended: whether the blocks that were running ended with it,
+        unfinished.
     """
 
     kind: Kind
     where: str
     message: str
     count: int
-    accepted: str | None  # the reason, where it is accepted
-    ended: bool = False  # whether the blocks that were running ended with it, unfinished
+    accepted: str | None
+    ended: bool = False
 
     @property
     def acceptance(self) -> str:
