@@ -79,12 +79,10 @@ class Gemm:
         shapes = ((k, m) if ta else (m, k), (n, k) if tb else (k, n), (m, n), (m, n))
 
         def matrix(rows: int, columns: int) -> Matrix:
-            address, kind, leading, stride = (
-                payload.u64(),
-                payload.u32(),
-                payload.u64(),
-                payload.u64(),
-            )
+            address = payload.u64()
+            kind = payload.u32()
+            leading = payload.u64()
+            stride = payload.u64()
             return Matrix(address, kind, rows, columns, leading, stride)
 
         a, b, c, d = (matrix(*shape) for shape in shapes)

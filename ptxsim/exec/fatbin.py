@@ -58,10 +58,8 @@ def images(content: bytes) -> list[Image]:
     end = min(len(content), at + int.from_bytes(content[8:16], "little"))
     while at + 64 <= end:
         kind, _, header, size = struct.unpack_from("<HHIQ", content, at)
-        compressed, architecture = (
-            struct.unpack_from("<I", content, at + 16)[0],
-            struct.unpack_from("<I", content, at + 28)[0],
-        )
+        compressed = struct.unpack_from("<I", content, at + 16)[0]
+        architecture = struct.unpack_from("<I", content, at + 28)[0]
         flags = struct.unpack_from("<Q", content, at + 40)[0]
         body = content[at + header : at + header + size]
         packed = bool(flags & COMPRESSED) and compressed > 0

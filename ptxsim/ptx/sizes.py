@@ -84,10 +84,8 @@ def require_batch(
         )
     shared = (program.static_shared_bytes + shared_bytes) * max(1, lanes // padded)
     registers = 8 * min(program.slots, 255 * 4) + ARRAYS_A_LANE
-    require_memory(
-        f"{name}: {lanes} threads together",
-        global_bytes + shared + lanes * (program.local_bytes + registers),
-    )
+    message = f"{name}: {lanes} threads together"
+    require_memory(message, global_bytes + shared + lanes * (program.local_bytes + registers))
 
 
 def resident_blocks(threads: int, shared_bytes: int) -> int:
