@@ -25,6 +25,7 @@ from ..engine.kernel import Argument, Constant, Kernel, dimensions
 from ..errors import PtxsimError
 from ..machine.launch import Checks, Limits
 from ..machine.observer import MemoryEvent, Observer
+from ..ptx.sizes import Dim3
 from ..ptx.sources import choose_file, find_source, places
 from ..ptx.syntax import Instruction
 from . import wavefronts
@@ -63,7 +64,7 @@ class Access:
     merged: tuple[int, ...]
     kind: str
     width: int
-    block: tuple[int, int, int]
+    block: Dim3
     warp: int
     number: int
     of: int
@@ -364,8 +365,8 @@ def accesses(
 
 
 def _place(
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
+    grid: Dim3,
+    block: Dim3,
     of_block: Sequence[int],
     warp: int | None,
 ) -> tuple[tuple[int, ...], int]:

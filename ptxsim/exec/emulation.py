@@ -24,6 +24,7 @@ from ..machine.faults import Faults, Found
 from ..machine.launch import NO_CHECKS, Checks, Limits
 from ..machine.memory import Heap
 from ..machine.observer import Observer
+from ..ptx.sizes import Dim3
 from .options import Options
 from .protocol import Error
 from .records import FaultRecord
@@ -52,11 +53,11 @@ class Launch:
     """A launch to be emulated; `cluster`: as the launch gives it."""
 
     kernel: Kernel
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    grid: Dim3
+    block: Dim3
     args: list[bytes]
     shared_bytes: int  # dynamic
-    cluster: tuple[int, int, int] | None
+    cluster: Dim3 | None
 
     @property
     def shape(self) -> tuple[object, ...]:

@@ -11,6 +11,8 @@ import socket
 import struct
 from dataclasses import dataclass
 
+from ..ptx.sizes import Dim3
+
 
 class Message(enum.IntEnum):
     """Messages of the stand-ins. All but those in UNANSWERED get a reply."""
@@ -117,7 +119,7 @@ class Payload:
     def u64s(self, count: int) -> list[int]:
         return [self.u64() for _ in range(count)]
 
-    def size(self) -> tuple[int, int, int]:
+    def size(self) -> Dim3:
         return self.u32(), self.u32(), self.u32()
 
     def f64(self) -> float:
