@@ -19,6 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..errors import Kind
 from ..instructions import registry
 from ..instructions.needs import Machine
 from ..instructions.registry import Control, Step
@@ -247,7 +248,9 @@ class Defined:
         if where != self.machine.diag.where(i):
             words += f" at {where}"
         what = f"{words}: the undefined value {reaches}"
-        self.machine.diag.report(i, what, int(np.flatnonzero(bad)[0]), int(np.count_nonzero(bad)))
+        self.machine.diag.report(
+            Kind.UNWRITTEN, i, what, int(np.flatnonzero(bad)[0]), int(np.count_nonzero(bad))
+        )
 
     # instructions
 
@@ -293,10 +296,8 @@ class Defined:
             return self._combined(i)
         if i.pc in self.whole or not _moves_bits(i) or not isinstance(target, Register):
             return None
-        registers, slots = (
-            self.state.registers,
-            {r.slot: r for r in (*results(i), *sources(i)) if r is not i.predicate},
-        )
+        registers = self.state.registers
+        slots = {r.slot: r for r in (*results(i), *sources(i)) if r is not i.predicate}
         kept = {slot: registers[slot] for slot in slots}
         for slot, register in slots.items():
             registers[slot] = self._mask(register)
@@ -332,11 +333,9 @@ class Defined:
             self._mask(o) if isinstance(o, Register) else np.zeros(self.state.lanes, bits)
             for o in choices
         )
-        return (
-            np.where(self.state.registers[chooser.slot], a, b)
-            if a.dtype == b.dtype == bits
-            else None
-        )
+        if a.dtype == b.dtype == bits:
+            return np.where(self.state.registers[chooser.slot], a, b)
+        return None
 
     def _loaded(self, i: Instruction, step: Step) -> None:
         self._report_address(i)

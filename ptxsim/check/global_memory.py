@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import Kind
 from ..instructions.wmma import ELEMENT
 from ..machine.batch import Batch
 from ..machine.memory import Access, zeros
@@ -136,7 +137,7 @@ class GlobalMemory(Shadow):
                 elif reading and np.count_nonzero(self.unwritten.take(g)):
                     place = int(self.unwritten.take(g).nonzero()[0][0])
                     what = f"read of global memory that nobody wrote ({self._place(access, place)})"
-                    self.machine.diag.report(instruction, what, int(who[place]))
+                    self.machine.diag.report(Kind.UNWRITTEN, instruction, what, int(who[place]))
                 if writing:
                     self.unwritten[g] = False
             if self.races:
@@ -183,7 +184,7 @@ class GlobalMemory(Shadow):
             by, at = self._name(int(old[place]) >> HALF, lane), self.at(int(old[place]) & LOW)
             what = f"reads from global memory what {by} writes at {at} by an ordinary store, without a "
             what += f"fence.proxy.async between ({self._place(access, place)})"
-            self.machine.diag.report(instruction, what, lane)
+            self.machine.diag.report(Kind.FENCE, instruction, what, lane)
 
     def fetched(self, instruction: Instruction, lanes: np.ndarray, at: np.ndarray) -> None:
         """Lanes fetch from a texture over linear memory, at these places of the arena."""
@@ -202,7 +203,9 @@ class GlobalMemory(Shadow):
             own = (int(old[place]) >> HALF) - 1 == int(self.machine.state.thread_numbers[lane])
             by = "the thread itself" if own else self._name(int(old[place]) >> HALF, lane)
             what = f"reads through the read-only cache ({name}) what {by} writes at {self.at(int(old[place]) & LOW)}"
-            self.machine.diag.report(instruction, f"{what} in the same launch", lane, len(places))
+            self.machine.diag.report(
+                Kind.FENCE, instruction, f"{what} in the same launch", lane, len(places)
+            )
 
     # against the readers
 
@@ -346,11 +349,9 @@ class GlobalMemory(Shadow):
         state = self.machine.state
         block = int(self._block_of(who << HALF))
         if block == int(state.thread_numbers[lane]) // self.padded:
-            return (
-                "another thread"
-                if who < 0
-                else f"thread {state.thread_index((who - 1) % self.padded)}"
-            )
+            if who < 0:
+                return "another thread"
+            return f"thread {state.thread_index((who - 1) % self.padded)}"
         name = "other blocks" if who == MANY else f"block {state.block_place(block)}"
         return name + (f", thread {state.thread_index((who - 1) % self.padded)}" if who > 0 else "")
 
@@ -365,11 +366,9 @@ class GlobalMemory(Shadow):
     ) -> None:
         m, lane, who = self.machine, int(lanes[place]), other >> HALF
         same = self._block_of(other) == int(m.state.thread_numbers[lane]) // self.padded
-        between = (
-            "without a barrier between"
-            if same
-            else "and no fence and atomic operation order the two"
-        )
+        between = "and no fence and atomic operation order the two"
+        if same:
+            between = "without a barrier between"
         did = did.removesuffix("s") if who == MANY else did
         verb = (
             "reads"
@@ -381,9 +380,8 @@ class GlobalMemory(Shadow):
         if instruction.opcode == "cp":
             verb = "writes" if _writes(instruction) else "reads"
         what = f"race in global memory: {verb} what {self._name(who, lane)} {did} at {self.at(other & LOW)}, {between}"
-        m.diag.report(
-            instruction, f"{what} ({self._place(access, place)}){m.diag.hint(lane)}", lane
-        )
+        message = f"{what} ({self._place(access, place)}){m.diag.hint(lane)}"
+        m.diag.report(Kind.RACE, instruction, message, lane)
 
     @staticmethod
     def _words(access: Access) -> Callable[[int], str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..errors import Kind
 from ..instructions import registry
 from ..instructions.registry import Step
 from ..machine.batch import Batch
@@ -170,10 +171,8 @@ class Wraps:
         step()
         new = viewed(state.registers[slot], S32.dtype)
         if state.mask is not None:
-            signed, unsigned = (
-                np.where(state.mask, signed, before[0]),
-                np.where(state.mask, unsigned, before[1]),
-            )
+            signed = np.where(state.mask, signed, before[0])
+            unsigned = np.where(state.mask, unsigned, before[1])
         known = [e[2] for e in (*exact, before) if e[2] is not None]
         if known or (signed != new).any():
             self.known[slot] = Exact(
@@ -225,6 +224,7 @@ class Wraps:
             exact = int(found.signed[lane] if dtype.kind == "i" else found.unsigned[lane])
             what = f"a 32-bit index wraps: {exact:,} becomes {int(value[lane]):,}, of which an address is made"
             diag.report(
+                Kind.WRAP,
                 by,
                 what + (f" at {at}" if at != diag.where(by) else ""),
                 lane,

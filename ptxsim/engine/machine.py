@@ -20,7 +20,6 @@ from ..check.order import Order
 from ..check.shared_memory import SharedMemory
 from ..check.waits import conditions, unseen
 from ..check.wraps import Wraps
-from ..errors import PtxsimError
 from ..instructions import registry
 from ..instructions.memory import STACK
 from ..instructions.special import special_value
@@ -37,7 +36,7 @@ from ..machine.events import NOBODY, Events
 from ..machine.launch import LaunchConfig, Limits
 from ..machine.layout import SCRATCH, reserved
 from ..machine.mbarriers import Phases
-from ..machine.memory import GLOBAL_BASE, ClusterSpace, Fault, GlobalSpace, Space
+from ..machine.memory import GLOBAL_BASE, ClusterSpace, GlobalSpace, Space
 from ..machine.observer import Observer
 from ..machine.operands import Operands
 from ..machine.state import State
@@ -131,8 +130,6 @@ class Machine:
         with np.errstate(all="ignore"):
             try:
                 self.scheduler.run()
-            except Fault as fault:  # without its place, from outside an instruction
-                raise PtxsimError(f"{self.program.title}: {fault.what}") from None
             finally:
                 self.launch.device.executed(self.scheduler.executed + self.scheduler.clock_reads)
             self.events.shared.finish()
@@ -157,11 +154,9 @@ class Machine:
         self._make_memory(frames + alloca)
         self.defined.start()
         self.barriers, self.phases, self.clusters = Barriers(self), Phases(self), Clusters(self)
-        self.bulk_groups, self.warpgroups, self.copies = (
-            BulkGroups(self),
-            Warpgroups(self, self.watch),
-            Copies(self),
-        )
+        self.bulk_groups = BulkGroups(self)
+        self.warpgroups = Warpgroups(self, self.watch)
+        self.copies = Copies(self)
         convergence = Convergence(self, self.lane_masks, self.scheduler.execute)
         self.diag.parks = (
             ("barrier", self.barriers),
@@ -247,11 +242,9 @@ def smallest_shared_access(program: Program) -> int:
         elif {"global", "local", "const", "param"} & {m.split("::")[0] for m in modifiers}:
             continue
         elif opcode == "wmma":
-            size = (
-                next((ELEMENT[m] for m in reversed(modifiers) if m in ELEMENT), 1)
-                if "mma" not in modifiers
-                else 16
-            )
+            size = 16
+            if "mma" not in modifiers:
+                size = next((ELEMENT[m] for m in reversed(modifiers) if m in ELEMENT), 1)
         else:
             size = registry.Modifiers(instruction).type.bytes
             size *= int(next((m[1] for m in modifiers if m in ("v2", "v4")), 1))

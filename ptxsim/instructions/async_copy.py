@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import PtxError
+from ..errors import Kind, PtxError
 from ..machine.async_copies import NEVER, Copy
 from ..machine.memory import Access
 from ..machine.operands import Place
@@ -70,10 +70,8 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     width = int(amount.value) if isinstance(amount, Immediate) else 0
     if width not in ((4, 8, 16) if level == "ca" else (16,)):
         raise PtxError(f"{instruction.where}: cp.async.{level} cannot copy {width or amount} bytes")
-    to_place, from_place = (
-        m.operands.address(destination, "shared"),
-        m.operands.address(source, "global"),
-    )
+    to_place = m.operands.address(destination, "shared")
+    from_place = m.operands.address(source, "global")
     read_size = read_ignored = None
     if more:
         operand = more[0]
@@ -114,6 +112,7 @@ def _partial(
     lanes, (_, slot, offset) = m.state.acting_lanes(), place
     too_long = m.state.mask_of(lanes) & (wanted > width)
     m.diag.refuse(
+        Kind.COPY,
         instruction,
         too_long,
         lambda n: f"cp.async: source size {int(wanted[n])} is more than {width}",

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import KernelFault, PtxError, PtxsimError
+from ..errors import KernelFault, Kind, PtxError, PtxsimError
 from ..machine import tensor_maps
 from ..machine.async_copies import Copy
 from ..machine.bulk_groups import Store
@@ -86,11 +86,9 @@ def bulk(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     if action := modifiers.one_of(("commit_group", "wait_group")):
         modifiers.flag("read")
         pending = int(instruction.operands[0].value) if action == "wait_group" else 0
-        return (
-            (lambda: m.bulk_groups.commit())
-            if action == "commit_group"
-            else lambda: m.bulk_groups.wait(pending)
-        )
+        if action == "commit_group":
+            return lambda: m.bulk_groups.commit()
+        return lambda: m.bulk_groups.wait(pending)
     return Bulk(m, instruction, modifiers).step()
 
 
@@ -114,8 +112,8 @@ class Bulk:
             return self._prefetch()
         return self._tensor() if self.modifiers.flag("tensor") else self._plain()
 
-    def fault(self, what: str, lane: int) -> KernelFault:
-        return self.m.diag.fault(self.instruction, what, lane)
+    def fault(self, kind: Kind, message: str, lane: int) -> KernelFault:
+        return self.m.diag.fault(kind, self.instruction, message, lane)
 
     def _require_spaces(self, *known: list[str]) -> None:
         if self.spaces not in known:
@@ -169,7 +167,7 @@ class Bulk:
             for lane in lanes:
                 if int(amounts[lane]) % 16:
                     what = f"cp.async.bulk: {int(amounts[lane])} bytes are no multiple of 16"
-                    raise self.fault(what, lane)
+                    raise self.fault(Kind.COPY, what, lane)
             for size in distinct(amounts[lanes]).tolist():
                 here = [lane for lane in lanes if amounts[lane] == size]
                 if not size:
@@ -236,7 +234,7 @@ class Bulk:
             )
             if mask >> self.m.state.cluster_size or not mask:
                 what = f"a multicast to the blocks of mask 0x{mask:x}, but the cluster has {self.m.state.cluster_size}"
-                raise self.fault(what, lane)
+                raise self.fault(Kind.OTHER, what, lane)
             blocks = [first + rank for rank in range(self.m.state.cluster_size) if mask >> rank & 1]
         for block in blocks:
             at = bar + (block - own) * part
@@ -332,7 +330,7 @@ class Bulk:
             try:
                 found = tensor_maps.made_by_device(raw)
             except PtxsimError as error:
-                raise self.fault(str(error), lane) from None
+                raise self.fault(Kind.OTHER, str(error), lane) from None
         elif number is not None and number < len(self.m.launch.tensor_maps):
             found = self.m.launch.tensor_maps[number]
         else:
@@ -345,13 +343,13 @@ class Bulk:
                 ]
                 which = "".join(f", byte {at - p.offset} of parameter {n}" for n, p in known)
             what = f"there is no tensor map at generic address 0x{address:x}{which}: pass a ptxsim.TensorMap for it"
-            raise self.fault(what, lane)
+            raise self.fault(Kind.OTHER, what, lane)
         if address % 64:
             what = f"the tensor map at generic address 0x{address:x} is not aligned to 64 bytes"
-            raise self.fault(what, lane)
+            raise self.fault(Kind.ALIGNMENT, what, lane)
         if found.rank != dimensions:
             what = f"{dimensions} coordinates, but the tensor map of {found.name} has {found.rank} dimensions"
-            raise self.fault(what, lane)
+            raise self.fault(Kind.OTHER, what, lane)
         return found
 
     def _tensor(self) -> Step:
@@ -359,11 +357,9 @@ class Bulk:
         or [map, {coordinates}], [from](, policy)."""
         dimensions = _dimensions(self.modifiers)
         self._require_spaces(*INTO_SHARED, OUT_OF_SHARED)
-        return (
-            self._tensor_load(dimensions)
-            if self.spaces in INTO_SHARED
-            else self._tensor_store(dimensions)
-        )
+        if self.spaces in INTO_SHARED:
+            return self._tensor_load(dimensions)
+        return self._tensor_store(dimensions)
 
     def _tensor_load(self, dimensions: int) -> Step:
         destination, source, bar, *more = self.instruction.operands
@@ -436,10 +432,8 @@ class Bulk:
             .reshape(len(raw), -1)[:, first // unit : end // unit]
             .reshape(-1)
         )
-        lane, origin = (
-            int(np.asarray(taken.lanes)[0]),
-            int(taken.where.flat[0] - taken.where.raw[0]),
-        )
+        lane = int(np.asarray(taken.lanes)[0])
+        origin = int(taken.where.flat[0] - taken.where.raw[0])
         space = taken.space
         read = Pieces(space, at + origin, at, lane)
         self.m.memory.require_valid(read, unit, unit, self.instruction, "cp_async_ld")
@@ -474,7 +468,7 @@ class Bulk:
                         f"misaligned box at {space.shown(raw)}, "
                         f"which tensor copies take at multiples of {ALIGN} bytes"
                     )
-                    raise self.fault(what + self.m.diag.in_shared(raw), lane)
+                    raise self.fault(Kind.ALIGNMENT, what + self.m.diag.in_shared(raw), lane)
                 if box.inner_bytes < box.swizzle:
                     self.m.diag.note(
                         f"{self.instruction.where}: rows of {box.inner_bytes} bytes with a swizzle of {box.swizzle}: "

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import PtxError
+from ..errors import Kind, PtxError
 from ..machine.barriers import Finish, require_barrier_number
 from ..machine.memory import BASES, WINDOW
 from ..machine.values import merged
@@ -82,6 +82,7 @@ def brx(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     def step(active: np.ndarray) -> int | None:
         index = read()
         m.diag.refuse(
+            Kind.OTHER,
             instruction,
             active & (index >= len(places)),
             lambda lane: f"brx.idx: index {int(index[lane])} is beyond the table",
@@ -108,7 +109,7 @@ def trap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """trap: an error (PTX ISA 9.7.19.4)."""
 
     def step(active: np.ndarray) -> None:
-        raise m.diag.fault(instruction, "trap", int(np.flatnonzero(active)[0]))
+        raise m.diag.fault(Kind.TRAP, instruction, "trap", int(np.flatnonzero(active)[0]))
 
     return step
 
@@ -334,11 +335,8 @@ def _direct(
         level = m.calls.depth[active]
         if int(level.max()) >= m.calls.limit:
             lane = int(np.flatnonzero(active)[int(level.argmax())])
-            raise m.diag.fault(
-                instruction,
-                f"calls nest deeper than {m.calls.limit}: raise the limit `depth`",
-                lane,
-            )
+            message = f"calls nest deeper than {m.calls.limit}: raise the limit `depth`"
+            raise m.diag.fault(Kind.LIMIT, instruction, message, lane)
         shift = m.program.local_bytes if m.program.recursive else 0
         for given, formal in copies_in:
             _pass(m, given, formal, to_shift=shift)
@@ -458,9 +456,8 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
         for number in np.unique(value[active]).tolist():
             here = active & (value == number)
             if number not in steps:
-                raise m.diag.fault(
-                    instruction, f"call of 0x{number:x}: no function", int(np.flatnonzero(here)[0])
-                )
+                message = f"call of 0x{number:x}: no function"
+                raise m.diag.fault(Kind.OTHER, instruction, message, int(np.flatnonzero(here)[0]))
             m.state.enter(here)
             place = steps[number](here)
             assert place is not None  # where the function begins
@@ -504,12 +501,10 @@ def _assertfail(
     m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any
 ) -> None:
     """__assertfail(message, file, line, function, char size): a failed device-side assert."""
-    text, (message, file, line, function) = (
-        m.launch.arena.string,
-        (int(value[0]) for value in values[:4]),
-    )
+    text = m.launch.arena.string
+    (message, file, line, function) = (int(value[0]) for value in values[:4])
     what = f"assertion `{text(message)}` failed at {text(file)}:{line} in {text(function)}"
-    raise m.diag.fault(instruction, what, int(lanes[0]))
+    raise m.diag.fault(Kind.ASSERT, instruction, what, int(lanes[0]))
 
 
 def _vprintf(
@@ -542,7 +537,7 @@ def _free(
     """free(address): return a block to the heap."""
     for lane, address in zip(lanes.tolist(), values[0].tolist(), strict=True):
         if address and (wrong := m.launch.arena.free(address)):
-            raise m.diag.fault(instruction, wrong, lane)
+            raise m.diag.fault(Kind.MEMORY, instruction, wrong, lane)
 
 
 # by name: what acts, and how many arguments

@@ -139,11 +139,9 @@ def madc(m: Modifiers) -> Elementwise:
 def _low24(x: np.ndarray) -> np.ndarray:
     """The low 24 bits, sign- or zero-extended to 64."""
     shift = 40
-    return (
-        (x.astype(np.int64) << shift) >> shift
-        if x.dtype.kind == "i"
-        else x.astype(np.int64) & 0xFFFFFF
-    )
+    if x.dtype.kind == "i":
+        return (x.astype(np.int64) << shift) >> shift
+    return x.astype(np.int64) & 0xFFFFFF
 
 
 def _product24(m: Modifiers, t: Type) -> Compute:
@@ -273,11 +271,9 @@ def bfind(m: Modifiers) -> Elementwise:
         unsigned = (np.where(a < 0, ~a, a) if t.signed else a).view(f"u{t.bytes}")
         length = bit_length(unsigned)
         position = length - np.uint32(1)
-        return (
-            np.where(length == 0, position, np.uint32(t.bits - 1) - position)
-            if shiftamt
-            else position
-        )
+        if shiftamt:
+            return np.where(length == 0, position, np.uint32(t.bits - 1) - position)
+        return position
 
     return Elementwise(compute, TYPES["u32"], (t,))
 
@@ -361,10 +357,8 @@ def bfi(m: Modifiers) -> Elementwise:
     def compute(
         a: np.ndarray, b: np.ndarray, position: np.ndarray, length: np.ndarray
     ) -> np.ndarray:
-        position, length = (
-            position & np.uint32(255),
-            np.minimum(length & np.uint32(255), np.uint32(t.bits)),
-        )
+        position = position & np.uint32(255)
+        length = np.minimum(length & np.uint32(255), np.uint32(t.bits))
         ones = np.full(a.shape, ~t.dtype.type(0))
         mask = clamped_shift(np.left_shift, ~clamped_shift(np.left_shift, ones, length), position)
         return (clamped_shift(np.left_shift, a, position) & mask) | (b & ~mask)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..errors import Kind
 from ..ptx.syntax import Instruction
 from .batch import Batch
 from .values import distinct
@@ -177,13 +178,11 @@ class Phases:
         pending.
         """
         if state.pending < 0 or state.expected < 0:
-            raise self.machine.diag.fault(
-                instruction, "mbarrier: more arrivals than the phase expects", lane
-            )
+            message = "mbarrier: more arrivals than the phase expects"
+            raise self.machine.diag.fault(Kind.MBARRIER, instruction, message, lane)
         if not -(1 << BYTES - 1) < state.bytes < 1 << BYTES - 1:
-            raise self.machine.diag.fault(
-                instruction, f"mbarrier: {state.bytes} bytes to come are too many", lane
-            )
+            message = f"mbarrier: {state.bytes} bytes to come are too many"
+            raise self.machine.diag.fault(Kind.MBARRIER, instruction, message, lane)
         if state.pending == 0 and state.bytes == 0:
             state.parity ^= 1
             state.pending = state.expected
@@ -267,11 +266,8 @@ class Phases:
         if state.bytes < 0:
             what += f"{' and ' if missing else ''}cannot end, as copies brought {-state.bytes} bytes more than expected"
         what += self._account(int(p.objects[lane])) + self._history(p, lane)
-        raise self.machine.diag.fault(
-            p.instruction,
-            f"deadlock: the phase of this mbarrier {what}{self._others(p, lane)}",
-            lane,
-        )
+        message = f"deadlock: the phase of this mbarrier {what}{self._others(p, lane)}"
+        raise self.machine.diag.fault(Kind.DEADLOCK, p.instruction, message, lane)
 
     def _history(self, p: Parked, lane: int) -> str:
         """In words, what set up an object that somebody waits for: its init, its phases so far,
@@ -320,11 +316,9 @@ class Phases:
             here = (p.threads & (m.state.block_of == m.state.block_of[lane])).nonzero()[0]
             if len(here) and p is not first:
                 state = State.unpack(int(self.read(p.objects[here[:1]])[0]))
-                what = (
-                    f"{state.pending} of {state.expected} arrivals"
-                    if state.pending
-                    else f"{state.bytes} bytes"
-                )
+                what = f"{state.bytes} bytes"
+                if state.pending:
+                    what = f"{state.pending} of {state.expected} arrivals"
                 thread = m.state.thread_index(int(m.state.thread_of[here[0]]))
                 at = m.diag.where(p.instruction)
                 found.setdefault(at, f"thread {thread} at {at} for {what}")
@@ -332,10 +326,8 @@ class Phases:
             for w in park.waiting if park is not self else ():
                 here = (w.threads & (m.state.block_of == m.state.block_of[lane])).nonzero()[0]
                 if len(here):
-                    at, thread = (
-                        m.diag.where(w.instruction),
-                        m.state.thread_index(int(m.state.thread_of[here[0]])),
-                    )
+                    at = m.diag.where(w.instruction)
+                    thread = m.state.thread_index(int(m.state.thread_of[here[0]]))
                     found.setdefault(
                         at, f"thread {thread} and {len(here) - 1} more at the {name} at {at}"
                     )
