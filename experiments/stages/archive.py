@@ -162,7 +162,7 @@ def require_no_rehearsal(measured: Path, data: Path) -> None:
     """Raises `UserError` for made-up times, unless they go to data/rehearsal of a run that says it
     rehearses.
     """
-    records = {kind: measured / f"{kind}.json" for kind in ("machine", "provenance", "tuned")}
+    records = {kind: measured / f"{kind}.json" for kind in ("machine", "provenance")}
     gpus = [read_json(path, kind)["gpu"] for kind, path in records.items() if path.is_file()]
     allowed = (
         data.resolve().parts[-2:] == ("data", "rehearsal") and os.environ.get(REHEARSING) == "1"
@@ -245,7 +245,7 @@ def amiss(folder: Path) -> list[str]:
         except UserError as error:
             found.append(str(error).removeprefix(f"{folder}/"))
     found += misnamed(folder, {Path(file).stem for file in sound})
-    now = hashes_of(folder) if {"resources.csv", *({"tuned.json"} & {*there})} <= {*sound} else {}
+    now = hashes_of(folder) if "resources.csv" in sound else {}
     for file in sound:
         try:
             require_current(folder / file, tables[file].schema, now)
@@ -358,7 +358,7 @@ def require_sound(path: Path, schema: str) -> None:
 
 
 def hashes_of(folder: Path) -> dict[str, str | None]:
-    """The code hash of each entry as it is now, with the tuned kernels of this folder's sweeps.
+    """The code hash of each entry as it is now.
 
     The folder's resources.csv says which machine code the sources of this tree stand for; None
     where it has another source.
@@ -368,8 +368,7 @@ def hashes_of(folder: Path) -> dict[str, str | None]:
     def of_kernel(kernel: catalogue.Variant) -> str | None:
         return built.get((kernel.name, kernel.source_hash))
 
-    entries = catalogue.load(catalogue.record_in(folder))
-    return {name: code_by(entry, of_kernel) for name, entry in entries.items()}
+    return {name: code_by(entry, of_kernel) for name, entry in catalogue.load().items()}
 
 
 def require_current(path: Path, schema: str, now: Mapping[str, str | None]) -> None:
