@@ -614,34 +614,6 @@ class Tuning(Row):
     )
 
 
-@table(
-    "baseline_checks",
-    target="baseline_checks",
-    archive="if there",
-)
-class BaselineChecks(Row):
-    """One row for each call of cuBLAS, problem and inputs whose products are small integers, at
-    sizes off multiples of 8 and 64. A call that is wrong is no baseline."""
-
-    KEY = ("baseline", "call", "m", "n", "k", "inputs")
-    baseline: Variant
-    version: str = column("of cuBLAS")
-    call: str = column(
-        "cublasGemmEx, or the place of an algorithm in the list of cublasLt's heuristic"
-    )
-    m: M
-    n: N
-    k: K
-    inputs: Literal["ones", "tail"] = column(
-        "which columns of A are ones: all, or the last 100; all of B is ones"
-    )
-    wanted: float = column("each element of C")
-    least: float | None = optional("element of C; empty where one is not finite")
-    most: float | None = optional("element of C; empty where one is not finite")
-    wrong: int = column("elements of C that are not as wanted", ge=0)
-    passed: bool
-
-
 # ---- side studies --------------------------------------------------------------------------------
 
 

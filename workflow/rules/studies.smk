@@ -9,7 +9,6 @@ ERROR_OVER_K += [
     "cublas_tf32",
 ]
 TIMED_OTHERWISE = ["sgemm_warptile", "cublas_fp32", "cublas_bf16"]
-CUBLAS = ["cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16"]
 
 
 def there(names):
@@ -120,24 +119,6 @@ if PLAN.measuring:
         shell:
             "python -m experiments.tuning.sweep --arch {params.arch} {params.nvcc} --build-dir {params.build}"
             " --out {output} 2>&1 | tee {log}"
-
-    # Which calls of cuBLAS compute what they should, off the sizes that suit them
-    rule baseline_checks:
-        input:
-            "experiments/tuning/baseline_checks.py",
-            harness=HARNESS,
-        output:
-            f"{RESULTS}/baseline_checks.csv",
-        log:
-            f"results/logs/{MACHINE}/baseline_checks.log",
-        priority: 10
-        resources:
-            gpu=1,
-        params:
-            baselines=there(CUBLAS),
-            built=BUILT,
-        shell:
-            "python -m experiments.tuning.baseline_checks {params.baselines} {params.built} --out {output} 2>&1 | tee {log}"
 
     # The same work timed in several ways, all in one process
     rule timing_methods_part:

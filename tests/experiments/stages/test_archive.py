@@ -52,24 +52,6 @@ def test_what_is_whole_is_archived_and_a_file_of_an_earlier_run_keeps_that_run_s
     measured: Path, archive: Path, data: Path
 ) -> None:
     shutil.copyfile(archive / NEXT_TO_GPU, measured / NEXT_TO_GPU)
-    wrong = {
-        "baseline": "cublas_bf16",
-        "version": "13.1.0",
-        "call": "cublasGemmEx",
-        "m": 128,
-        "n": 128,
-        "k": 65544,
-    }
-    wrong |= {
-        "inputs": "tail",
-        "wanted": 100.0,
-        "least": 92.0,
-        "most": 92.0,
-        "wrong": 16384,
-        "passed": False,
-    }
-    # a library's wrong call is a result
-    write_rows(measured / "baseline_checks.csv", "baseline_checks", [wrong])
     first = archived(measured, data)
     files = {path.name for path in measured.iterdir()}
     assert {path.name for path in data.iterdir()} == {*files, "archived.json"}
