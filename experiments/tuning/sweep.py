@@ -51,8 +51,10 @@ WARM_UP_S = 1.0  # cuBLAS, once
 # a configuration and cuBLAS, before its samples
 STEADY_S, STEADY_MOST_S, STEADY_CHUNK_S = 0.03, 0.15, 0.03
 # columns of tuning.csv that resources.csv has, too
-OF_BUILD = ("arch", "compiler", "source_hash", "registers", "stack_bytes", "spill_bytes")
-OF_BUILD += ("shared_bytes", "occupancy")
+OF_BUILD = (
+    *("arch", "compiler", "source_hash", "registers"),
+    *("stack_bytes", "spill_bytes", "shared_bytes", "occupancy"),
+)
 
 Row = dict[str, Any]
 
