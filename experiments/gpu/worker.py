@@ -69,21 +69,24 @@ Opened = Callable[[Watch], AbstractContextManager[Task[T, R]]]
 
 
 def work_through(
-    items: Sequence[T], opened: Opened[T, R], limit_s: float = LIMIT_S
+    items: Sequence[T], opened: Opened[T, R], limit_s: float = LIMIT_S, start: str = "fork"
 ) -> Iterator[tuple[T, R | Failure]]:
     """Each item with its result, in order, as they come.
 
-    `opened(watch)` is entered in the measuring process, a fork of this one, before its first item;
-    what it gives is called with each item. A `UserError` of an item is its `Failure`, and the same
-    process goes on; after a `DeviceFault`, a death or a hang, a fresh one does. A process that was
-    killed from outside says nothing about its kernel. Results are pickled on their way.
+    `opened(watch)` is entered in the measuring process before its first item; what it gives is
+    called with each item. A fork begins with all that is imported here; `start`="spawn" is for a
+    parent that may have used CUDA, and needs an `opened` that can be pickled.
+
+    A `UserError` of an item is its `Failure`, and the same process goes on; after a `DeviceFault`, a
+    death or a hang, a fresh one does. A process that was killed from outside says nothing about its
+    kernel. Results are pickled on their way.
 
     Raises `UserError` where a process cannot begin or does not end well, and `RuntimeError` with
     its traceback for a fault of this program.
     """
     left = list(items)
     while left:
-        with _process(left, opened, limit_s) as (process, pipe):
+        with _process(left, opened, limit_s, start) as (process, pipe):
             last = False
             while left and not last:
                 last, result = _received(process, pipe, limit_s)
@@ -94,10 +97,10 @@ def work_through(
 
 @contextlib.contextmanager
 def _process(
-    items: Sequence[T], opened: Opened[T, R], limit_s: float
+    items: Sequence[T], opened: Opened[T, R], limit_s: float, start: str
 ) -> Iterator[tuple[BaseProcess, Connection]]:
     """A process that works through `items`, and the pipe on which its results come."""
-    context = multiprocessing.get_context("fork")
+    context: Any = multiprocessing.get_context(start)
     pipe, theirs = context.Pipe(duplex=False)
     arguments = (theirs, list(items), opened, limit_s)
     process = context.Process(target=_serve, args=arguments, daemon=True)

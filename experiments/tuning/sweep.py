@@ -244,7 +244,7 @@ def tune(options: argparse.Namespace, sweep: Sweep) -> None:
 
     def measure(variants: list[Variant], samples: int) -> Iterator[tuple[Variant, Row | Failure]]:
         measuring = functools.partial(opened, sweep, options.build_dir, folder, samples)
-        yield from work_through(variants, measuring)
+        yield from work_through(variants, measuring, start="spawn")
 
     with session():
         rows = run(sweep, chosen, builds, measure)
