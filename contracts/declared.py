@@ -182,8 +182,6 @@ class Tune(Document):
     Every combination is a configuration.
     """
 
-    title: str
-    question: str = column("what its figure answers")
     size: int = column("m = n = k", ge=128, le=32768)
     data: Data
     flush_l2: bool = column("overwrite the L2 cache before each sample")
@@ -315,10 +313,6 @@ class VariantEntry(Document):
     )
     template: dict[Parameter, TemplateValue] = column(
         "template arguments, in order: numbers, truths or names of types"
-    )
-    tuned: Folder = optional(
-        "template and threads are the winner's of a sweep: in results/tuned.json, else in data/NAME/tuned.json with "
-        "this NAME; those stated here stand in where neither is"
     )
     threads: Extent = column("of the one-dimensional block, a multiple of 32")
     shared_bytes: Annotated[int, Field(ge=0)] | Arithmetic = optional(
