@@ -26,6 +26,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -185,10 +186,12 @@ def drawn(files: list[str], seed: int) -> Iterator[tuple[str, int, str]]:
                 yield file, line, changed
 
 
-def survives(
+def outcome(
     copy: Path, file: str, line: int, changed: str, known: dict[str, Any]
-) -> tuple[bool, int]:
-    """Whether the tests of this line pass, and how many there are."""
+) -> tuple[str, int]:
+    """Whether the tests of this line let a mutant survive, kill it, or run out of time with it;
+    and how many there are.
+    """
     of_module = [test for test in known["seconds"] if f"/test_{Path(file).stem}.py::" in test]
     chosen, total = list[str](), 0.0
     # of what runs when it is imported
@@ -203,7 +206,7 @@ def survives(
     (copy / file).write_text(changed)
     code = run_pytest(copy, ["-x", *chosen], 30 + 5 * total) if chosen else 0
     shutil.copy(ROOT / file, copy / file)
-    return code == 0, len(chosen)
+    return {0: "survived", None: "time"}.get(code, "killed"), len(chosen)
 
 
 def main() -> None:
@@ -223,7 +226,7 @@ def main() -> None:
     left_out = shutil.ignore_patterns(
         ".git", ".venv", "results", "__pycache__", ".mutants", ".snakemake"
     )
-    alive = []
+    outcomes: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(ROOT, Path(folder, "project"), ignore=left_out))
         known = tests_by_line(copy, files, tests)
@@ -232,17 +235,18 @@ def main() -> None:
             flush=True,
         )
         for file, line, changed in itertools.islice(drawn(files, options.seed), options.count):
-            survived, count = survives(copy, file, line, changed, known)
-            alive.append(survived)
-            if survived:
+            result, count = outcome(copy, file, line, changed, known)
+            outcomes[result] += 1
+            if result == "survived":
                 before = (ROOT / file).read_text().splitlines()
                 diff = list(difflib.unified_diff(before, changed.splitlines(), lineterm="", n=0))[
                     3:
                 ]
                 print(f"{file}:{line}: survived {count} tests", *diff, sep="\n  ", flush=True)
-    killed = alive.count(False)
+    total, killed = outcomes.total(), outcomes["killed"] + outcomes["time"]
     print(
-        f"{len(alive)} mutants, {killed} killed ({killed / max(len(alive), 1):.0%}), {sum(alive)} survived"
+        f"{total} mutants, {killed} killed, of these {outcomes['time']} by time"
+        f" ({killed / max(total, 1):.0%}), {outcomes['survived']} survived"
     )
 
 
