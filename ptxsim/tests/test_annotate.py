@@ -112,7 +112,7 @@ def test_each_line_has_its_figures(folder: Path, capsys) -> None:
 )
 def test_sectors_have_one_word(instruction: str, words: str) -> None:
     text = f"""{HEADER}.visible .entry k(.param .u64 p) {{ .reg .b32 %t, %i, %x; .reg .b64 %a;
-mov.u32 %t, %tid.x; {instruction}
+.shared .b32 s; mov.u32 %t, %tid.x; st.shared.b32 [s], 0; {instruction}
 ld.param.u64 %a, [p]; mad.wide.u32 %a, %i, 4, %a; ld.global.u32 %x, [%a];
 ret; }}
 """
@@ -120,9 +120,8 @@ ret; }}
     ptxsim.load(text).launch(
         1, 32, [ptxsim.Array(np.zeros(1024, np.int32))], observers=[counters], checks=False
     )
-    assert [s.sectors_in_words() for s in counters.by_instruction() if s.space == "global"] == [
-        words
-    ]
+    found = {s.space: s.sectors_in_words() for s in counters.by_instruction()}
+    assert (found["shared"], found["global"]) == ("", words)  # shared memory has no sectors
 
 
 MERGED = f"""{HEADER}.visible .entry k() {{ .reg .b32 %t, %a; .reg .f32 %f<9>; .shared .align 16 .b8 s[4096];
