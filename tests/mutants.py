@@ -21,6 +21,7 @@ import itertools
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -66,12 +67,13 @@ class Recorder:
         self.bad |= {report.nodeid} if report.outcome != "passed" else set()
 
 
-def run_pytest(copy: Path, arguments: list[str], limit_s: float = 1e9) -> int | None:
+def run_pytest(copy: Path, arguments: list[str], limit_s: int = 100_000) -> int | None:
     """Run pytest in a forked process, which has the libraries already: its exit code; None where it
-    ran out of time.
+    took more than `limit_s` of a core, or six times as long.
     """
     if not (child := os.fork()):
         os.setsid()
+        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
         os.chdir(copy)
         os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
         sys.dont_write_bytecode = True
@@ -89,12 +91,13 @@ def run_pytest(copy: Path, arguments: list[str], limit_s: float = 1e9) -> int | 
             json.dumps({"seconds": recorder.seconds, "bad": sorted(recorder.bad)})
         )
         os._exit(code)
-    end = time.monotonic() + limit_s
+    end = time.monotonic() + 6 * limit_s
     while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < end:
         time.sleep(0.02)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # and what it started
-    return os.waitstatus_to_exitcode(ended[1]) if ended[0] else os.waitpid(child, 0) and None
+    code = os.waitstatus_to_exitcode(ended[1] if ended[0] else os.waitpid(child, 0)[1])
+    return None if code in (-signal.SIGXCPU, -signal.SIGKILL) else code
 
 
 def tests_by_line(copy: Path, files: list[str], tests: list[str]) -> dict[str, Any]:
@@ -204,7 +207,7 @@ def outcome(
             break
         chosen, total = [*chosen, test], total + known["seconds"][test]
     (copy / file).write_text(changed)
-    code = run_pytest(copy, ["-x", *chosen], 30 + 5 * total) if chosen else 0
+    code = run_pytest(copy, ["-x", *chosen], int(30 + 5 * total)) if chosen else 0
     shutil.copy(ROOT / file, copy / file)
     return {0: "survived", None: "time"}.get(code, "killed"), len(chosen)
 
@@ -237,6 +240,8 @@ def main() -> None:
         for file, line, changed in itertools.islice(drawn(files, options.seed), options.count):
             result, count = outcome(copy, file, line, changed, known)
             outcomes[result] += 1
+            if result == "time":
+                print(f"{file}:{line}: ran out of time with {count} tests", flush=True)
             if result == "survived":
                 before = (ROOT / file).read_text().splitlines()
                 diff = list(difflib.unified_diff(before, changed.splitlines(), lineterm="", n=0))[
