@@ -277,3 +277,27 @@ ld.shared.u32 %v, [s+{16 * read}]; bar.sync 1; exit;
     assert right == (not found) and all(
         "reads what a bulk copy writes at" in str(fault) for fault in found
     ), found
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_another_block_may_hand_on_what_a_warp_did_in_shared_memory(right):
+    """Warp 1 raises a flag, for which block 1 waits before it raises another; warp 0 waits for
+    that.
+    """
+    wait = "A: ld.acquire.gpu.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 0; @%p bra A;"
+    text = (
+        HEADER
+        + f""".visible .entry k(.param .u64 flags) {{
+.reg .b64 %f; .reg .b32 %b, %t, %v; .reg .pred %p; .shared .align 4 .b8 s[4];
+ld.param.u64 %f, [flags]; mov.u32 %b, %ctaid.x; mov.u32 %t, %tid.x;
+rem.u32 %v, %t, 32; setp.ne.u32 %p, %v, 0; @%p exit; setp.eq.u32 %p, %b, 1; @%p bra OTHER;
+setp.eq.u32 %p, %t, 0; @%p bra SECOND;
+st.shared.u32 [s], 7; st.release.gpu.global.u32 [%f], 1; exit;
+SECOND: ld.acquire.gpu.global.u32 %v, [%f+4]; setp.eq.u32 %p, %v, 0; @%p bra SECOND;
+ld.shared.u32 %v, [s]; exit;
+OTHER: setp.eq.u32 %p, %t, 32; @%p exit; {wait if right else ""}
+st.release.gpu.global.u32 [%f+4], 1; exit;
+}}"""
+    )
+    found = ptxsim.load(text).launch(2, 64, [numbers(2)], stop_at_first=False).faults
+    assert right == (not found) and all(re.search(WITHIN, str(fault)) for fault in found), found
