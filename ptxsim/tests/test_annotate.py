@@ -148,6 +148,29 @@ def test_merged_loads_count_at_the_line_of_the_wide_one(tmp_path: Path, capsys) 
     assert found[4] == ("", ["= 3", "", "", "", ""], "four")
 
 
+def test_a_line_with_little_of_the_excess_has_one_mark(tmp_path: Path, capsys) -> None:
+    """Of 32 wavefronts that need not be, 31 are of one line, and one is of another."""
+    loads = "".join(
+        f".loc 1 {line} 1\nshl.b32 %a, %t, {shift}; add.u32 %a, %a, %b; ld.shared.f32 %f0, [%a];\n"
+        for line, shift in ((2, 7), (3, 3), (4, 2))
+    )
+    (tmp_path / "k.ptx").write_text(
+        f"""{HEADER}.visible .entry k() {{ .reg .b32 %t, %a, %b; .reg .f32 %f0; .shared .align 16 .b8 s[4096];
+mov.u32 %t, %tid.x; mov.u32 %b, s;
+{loads}ret; }}
+.file 1 "k.cu"
+"""
+    )
+    (tmp_path / "k.cu").write_text("one\ntwo\nthree\nfour\n")
+    assert main(["annotate", str(tmp_path / "k.ptx"), *launch_options(1, 32), "--no-checks"]) == 0
+    found = rows(capsys.readouterr().out, "k.cu")
+    assert {line: mark for line, (mark, _, _) in found.items() if line > 1} == {
+        2: "!!",
+        3: "!",
+        4: "",
+    }
+
+
 def test_the_source_may_be_named(folder: Path, tmp_path: Path, capsys) -> None:
     moved = tmp_path / "kernel.ptx"
     moved.write_text((folder / "k.ptx").read_text().replace(str(folder), "/nowhere"))

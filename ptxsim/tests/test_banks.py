@@ -207,6 +207,7 @@ STORE = "shl.b32 %r0, %t, 2; st.shared.b32 [%r0], %t;"
         (STORE, {"line": 9}, "made-up.cu:9: no access to shared memory; lines that have one: 7"),
         (STORE, {"warp": 1}, "warp 1 is not in a block of 1 warps"),
         (STORE, {"of_block": (1, 0)}, "block (1, 0, 0) is not in the grid (1, 1, 1)"),
+        (STORE, {"of_block": (-1, 0)}, "block (-1, 0, 0) is not in the grid (1, 1, 1)"),
         (STORE, {"execution": 2}, "accesses shared memory there 2 times; warps that do: 0"),
         (
             STORE,
