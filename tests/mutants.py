@@ -21,11 +21,13 @@ import itertools
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,12 +67,13 @@ class Recorder:
         self.bad |= {report.nodeid} if report.outcome != "passed" else set()
 
 
-def run_pytest(copy: Path, arguments: list[str], limit_s: float = 1e9) -> int | None:
+def run_pytest(copy: Path, arguments: list[str], limit_s: int = 100_000) -> int | None:
     """Run pytest in a forked process, which has the libraries already: its exit code; None where it
-    ran out of time.
+    took more than `limit_s` of a core, or six times as long.
     """
     if not (child := os.fork()):
         os.setsid()
+        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
         os.chdir(copy)
         os.environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
         sys.dont_write_bytecode = True
@@ -88,12 +91,13 @@ def run_pytest(copy: Path, arguments: list[str], limit_s: float = 1e9) -> int | 
             json.dumps({"seconds": recorder.seconds, "bad": sorted(recorder.bad)})
         )
         os._exit(code)
-    end = time.monotonic() + limit_s
+    end = time.monotonic() + 6 * limit_s
     while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < end:
         time.sleep(0.02)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # and what it started
-    return os.waitstatus_to_exitcode(ended[1]) if ended[0] else os.waitpid(child, 0) and None
+    code = os.waitstatus_to_exitcode(ended[1] if ended[0] else os.waitpid(child, 0)[1])
+    return None if code in (-signal.SIGXCPU, -signal.SIGKILL) else code
 
 
 def tests_by_line(copy: Path, files: list[str], tests: list[str]) -> dict[str, Any]:
@@ -185,10 +189,12 @@ def drawn(files: list[str], seed: int) -> Iterator[tuple[str, int, str]]:
                 yield file, line, changed
 
 
-def survives(
+def outcome(
     copy: Path, file: str, line: int, changed: str, known: dict[str, Any]
-) -> tuple[bool, int]:
-    """Whether the tests of this line pass, and how many there are."""
+) -> tuple[str, int]:
+    """Whether the tests of this line let a mutant survive, kill it, or run out of time with it;
+    and how many there are.
+    """
     of_module = [test for test in known["seconds"] if f"/test_{Path(file).stem}.py::" in test]
     chosen, total = list[str](), 0.0
     # of what runs when it is imported
@@ -201,9 +207,9 @@ def survives(
             break
         chosen, total = [*chosen, test], total + known["seconds"][test]
     (copy / file).write_text(changed)
-    code = run_pytest(copy, ["-x", *chosen], 30 + 5 * total) if chosen else 0
+    code = run_pytest(copy, ["-x", *chosen], int(30 + 5 * total)) if chosen else 0
     shutil.copy(ROOT / file, copy / file)
-    return code == 0, len(chosen)
+    return {0: "survived", None: "time"}.get(code, "killed"), len(chosen)
 
 
 def main() -> None:
@@ -223,7 +229,7 @@ def main() -> None:
     left_out = shutil.ignore_patterns(
         ".git", ".venv", "results", "__pycache__", ".mutants", ".snakemake"
     )
-    alive = []
+    outcomes: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copytree(ROOT, Path(folder, "project"), ignore=left_out))
         known = tests_by_line(copy, files, tests)
@@ -232,17 +238,20 @@ def main() -> None:
             flush=True,
         )
         for file, line, changed in itertools.islice(drawn(files, options.seed), options.count):
-            survived, count = survives(copy, file, line, changed, known)
-            alive.append(survived)
-            if survived:
+            result, count = outcome(copy, file, line, changed, known)
+            outcomes[result] += 1
+            if result == "time":
+                print(f"{file}:{line}: ran out of time with {count} tests", flush=True)
+            if result == "survived":
                 before = (ROOT / file).read_text().splitlines()
                 diff = list(difflib.unified_diff(before, changed.splitlines(), lineterm="", n=0))[
                     3:
                 ]
                 print(f"{file}:{line}: survived {count} tests", *diff, sep="\n  ", flush=True)
-    killed = alive.count(False)
+    total, killed = outcomes.total(), outcomes["killed"] + outcomes["time"]
     print(
-        f"{len(alive)} mutants, {killed} killed ({killed / max(len(alive), 1):.0%}), {sum(alive)} survived"
+        f"{total} mutants, {killed} killed, of these {outcomes['time']} by time"
+        f" ({killed / max(total, 1):.0%}), {outcomes['survived']} survived"
     )
 
 

@@ -85,7 +85,8 @@ def _of_variant(variant: Variant, large: int | None) -> Iterator[Case]:
     yield Case("2 x 2 tiles, 3 k-steps", packed(variant, 2 * tm, 2 * tn, 3 * tk))
     wide = max(2, tm // tn + 1) * tn
     yield Case("wide: m < n < k", packed(variant, tm, wide, max(7 * tk, wide + tn)))
-    yield Case("tall: m > n > k", packed(variant, 4 * tm, 2 * tn, tk))
+    tall = max(4, 2 * tn // tm + 1) * tm
+    yield Case("tall: m > n > k", packed(variant, tall, 2 * tn, tk))
     for alpha in (0.0, 1.0, OTHER_ALPHA):
         for beta in (0.0, 1.0, OTHER_BETA):
             if (alpha, beta) != (1.0, 0.0):

@@ -112,7 +112,7 @@ def test_each_line_has_its_figures(folder: Path, capsys) -> None:
 )
 def test_sectors_have_one_word(instruction: str, words: str) -> None:
     text = f"""{HEADER}.visible .entry k(.param .u64 p) {{ .reg .b32 %t, %i, %x; .reg .b64 %a;
-mov.u32 %t, %tid.x; {instruction}
+.shared .b32 s; mov.u32 %t, %tid.x; st.shared.b32 [s], 0; {instruction}
 ld.param.u64 %a, [p]; mad.wide.u32 %a, %i, 4, %a; ld.global.u32 %x, [%a];
 ret; }}
 """
@@ -120,9 +120,8 @@ ret; }}
     ptxsim.load(text).launch(
         1, 32, [ptxsim.Array(np.zeros(1024, np.int32))], observers=[counters], checks=False
     )
-    assert [s.sectors_in_words() for s in counters.by_instruction() if s.space == "global"] == [
-        words
-    ]
+    found = {s.space: s.sectors_in_words() for s in counters.by_instruction()}
+    assert (found["shared"], found["global"]) == ("", words)  # shared memory has no sectors
 
 
 MERGED = f"""{HEADER}.visible .entry k() {{ .reg .b32 %t, %a; .reg .f32 %f<9>; .shared .align 16 .b8 s[4096];
@@ -147,6 +146,29 @@ def test_merged_loads_count_at_the_line_of_the_wide_one(tmp_path: Path, capsys) 
     found = rows(capsys.readouterr().out, "merged.cu")
     assert found[3] == ("", ["1", "", "", "", "1"], "three")
     assert found[4] == ("", ["= 3", "", "", "", ""], "four")
+
+
+def test_a_line_with_little_of_the_excess_has_one_mark(tmp_path: Path, capsys) -> None:
+    """Of 32 wavefronts that need not be, 31 are of one line, and one is of another."""
+    loads = "".join(
+        f".loc 1 {line} 1\nshl.b32 %a, %t, {shift}; add.u32 %a, %a, %b; ld.shared.f32 %f0, [%a];\n"
+        for line, shift in ((2, 7), (3, 3), (4, 2))
+    )
+    (tmp_path / "k.ptx").write_text(
+        f"""{HEADER}.visible .entry k() {{ .reg .b32 %t, %a, %b; .reg .f32 %f0; .shared .align 16 .b8 s[4096];
+mov.u32 %t, %tid.x; mov.u32 %b, s;
+{loads}ret; }}
+.file 1 "k.cu"
+"""
+    )
+    (tmp_path / "k.cu").write_text("one\ntwo\nthree\nfour\n")
+    assert main(["annotate", str(tmp_path / "k.ptx"), *launch_options(1, 32), "--no-checks"]) == 0
+    found = rows(capsys.readouterr().out, "k.cu")
+    assert {line: mark for line, (mark, _, _) in found.items() if line > 1} == {
+        2: "!!",
+        3: "!",
+        4: "",
+    }
 
 
 def test_the_source_may_be_named(folder: Path, tmp_path: Path, capsys) -> None:

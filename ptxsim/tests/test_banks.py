@@ -98,8 +98,9 @@ def access(lines: str, width: int = 32, **chosen) -> list[banks.Access]:
     """Accesses at line 7 of a made-up source, by one warp."""
     text = (
         HEADER
-        + f""".visible .entry k(.param .u64 p) {{ .reg .b32 %r<9>, %t, %a; .reg .b64 %x; .reg .pred %q; .reg .f32 %f<9>;
-        .shared .align 16 .b8 s[8192]; mov.u32 %t, %tid.x; mov.u32 %a, s; ld.param.u64 %x, [p];
+        + f""".visible .entry k(.param .u64 p) {{ .reg .b32 %r<9>, %t, %a; .reg .b64 %x, %y;
+        .reg .pred %q; .reg .f32 %f<9>; .shared .align 16 .b8 s[8192];
+        mov.u32 %t, %tid.x; mov.u32 %a, s; ld.param.u64 %x, [p];
         .loc 1 7 1
         {lines}
         .loc 1 8 1
@@ -162,9 +163,15 @@ def test_each_kind_in_words(lines: str, summary: str) -> None:
             "setp.lt.u32 %q, %t, 30; shl.b32 %r0, %t, 2; @%q st.shared.b32 [%r0], %t;",
             "not active: lanes 30, 31",
         ),
+        ("shl.b32 %r0, %t, 3; ld.shared.v2.f32 {%f0, %f1}, [%r0];", "\nlanes 16–31"),
+        (
+            "shl.b32 %r0, %t, 3; cvt.u64.u32 %y, %r0; add.u64 %x, %x, %y;"
+            "shl.b32 %r0, %t, 2; cp.async.ca.shared.global [%r0], [%x], 4;",
+            "\nfrom line 2",
+        ),
     ],
 )
-def test_lanes_that_share_a_cell_or_do_not_act(lines: str, shown: str) -> None:
+def test_what_a_table_shows(lines: str, shown: str) -> None:
     (found,) = access(lines)
     assert shown in banks.table(found)
 
@@ -200,6 +207,7 @@ STORE = "shl.b32 %r0, %t, 2; st.shared.b32 [%r0], %t;"
         (STORE, {"line": 9}, "made-up.cu:9: no access to shared memory; lines that have one: 7"),
         (STORE, {"warp": 1}, "warp 1 is not in a block of 1 warps"),
         (STORE, {"of_block": (1, 0)}, "block (1, 0, 0) is not in the grid (1, 1, 1)"),
+        (STORE, {"of_block": (-1, 0)}, "block (-1, 0, 0) is not in the grid (1, 1, 1)"),
         (STORE, {"execution": 2}, "accesses shared memory there 2 times; warps that do: 0"),
         (
             STORE,

@@ -168,20 +168,42 @@ def test_another_kernel_s_ptx_is_refused(made):
         bounds.compute(function, kernel.program, work, machines.find("h200"))
 
 
-def test_a_line_in_two_blocks_is_an_estimate():
-    """Each of them is taken to do half of it; what stands in one block alone is known."""
-    lines = {5: 8.0, 6: 6.0}
-    code = [syntax.Instruction("add", ("s32",), (), None, False, None, line) for line in lines]
-    for pc, instruction in enumerate(code):
-        instruction.pc = pc
-    machine = [
-        Instruction(16 * n, "IADD3", ("R0", "R1", "R2"), None, "", 0, line)
-        for n, line in enumerate((5, 6, 6))
+@pytest.mark.parametrize(
+    ("ptx", "machine", "blocks", "estimated"),
+    [
+        # a line in two blocks: each is taken to do half of it; what one block alone has is known
+        (["5 8 add.s32", "6 7 add.s32"], ["5 IADD3", "6 IADD3", "6 IADD3"], [8, 3.5, 3.5], 7 / 15),
+        # a line with two of a kind says nothing; stores of another line are known
+        (
+            ["5 8 fma.rn.f32", "5 4 fma.rn.f32", "6 6 st.global.f32"],
+            ["5 FFMA", "6 STG", "6 STG"],
+            [4, 3, 3],
+            0,
+        ),
+        # of another type: no execution of it is one of the PTX
+        (["5 6 fma.rn.f64"], ["5 FFMA", "5 FFMA"], [3, 3], 1),
+        (["5 6 fma.rn.f64"], ["5 DFMA", "5 DFMA"], [3, 3], 0),
+    ],
+)
+def test_executions_of_blocks_by_hand(ptx, machine, blocks, estimated):
+    """Lines of PTX with their number and executions, and machine code with the line it is of: each
+    is a block.
+    """
+    code, counts = [], {}
+    for pc, (line, count, name) in enumerate(map(str.split, ptx)):
+        opcode, *modifiers = name.split(".")
+        code.append(
+            syntax.Instruction(opcode, tuple(modifiers), (), None, False, None, int(line), pc=pc)
+        )
+        counts[pc] = float(count)
+    instructions = [
+        Instruction(16 * n, text.split()[1], ("R0", "R1"), None, "", 0, int(text.split()[0]))
+        for n, text in enumerate(machine)
     ]
-    function = sass.Function("k", machine, {"first": 0, "second": 1, "third": 2})
-    found = executions.executions(function, code, dict(enumerate(lines.values())))
-    assert found.blocks.tolist() == [8.0, 3.0, 3.0]
-    assert found.estimated == 6 / 14 and found.disagreement == 0
+    labels = {str(n): n for n in range(len(machine))}
+    found = executions.executions(sass.Function("k", instructions, labels), code, counts)
+    assert found.blocks.tolist() == blocks
+    assert found.estimated == estimated and found.disagreement == 0
 
 
 # work and bounds

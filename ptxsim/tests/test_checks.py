@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+from running import HEADER
 
 import ptxsim
 from ptxsim.check import intervals, races
@@ -157,6 +158,79 @@ def test_mbarriers_and_bulk_copies_are_no_shared_loads_or_stores(compiled):
     assert totals["smsp__inst_executed_op_shared_st.sum"] == 0
     assert totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == BLOCKS * 2 * 10
     assert totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] == 0
+
+
+BY_HAND = (
+    HEADER
+    + """.visible .entry k(.param .u64 out) {{
+.reg .b32 %r<9>, %t, %a, %b; .reg .b64 %x, %y; .reg .pred %p, %q; .shared .align 8 .b8 s[512];
+ld.param.u64 %x, [out]; mov.u32 %t, %tid.x; mov.u32 %b, %ctaid.x; mad.wide.u32 %x, %b, 4, %x;
+shl.b32 %a, %t, 2; mov.u32 %r8, s; add.u32 %a, %a, %r8;
+st.shared.u32 [%a], 0; st.shared.u32 [%a+256], 0; bar.sync 0;
+{lines}
+ret; }}
+"""
+)
+RACE = r"race: {} what thread \({}, 0, 0\) writes at PTX line \d+, without a barrier between"
+
+
+@pytest.mark.parametrize("lanes", [16_384, 64])
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        # an atomic operation after a plain store
+        (
+            "setp.eq.u32 %p, %t, 0; @%p st.shared.u32 [s], 1;"
+            "setp.eq.u32 %p, %t, 33; @%p atom.shared.add.u32 %r0, [s], 1;",
+            RACE.format("changes", 0),
+        ),
+        # the last of those that read is one of two that change it: the other is named
+        (
+            "setp.eq.u32 %p, %t, 31; setp.eq.or.u32 %p, %t, 63, %p;"
+            "@%p atom.shared.add.u32 %r0, [s+124], 1;"
+            "setp.lt.u32 %p, %t, 32; @%p ld.shared.u32 %r1, [%a];",
+            RACE.format("reads", 63),
+        ),
+        # one instruction stores several values, or one, to one place of many
+        (
+            "min.u32 %r0, %t, 5; shl.b32 %r1, %r0, 2; add.u32 %r1, %r1, %r8; st.shared.u32 [%r1], %t;",
+            RACE.format("writes", r"\d+"),
+        ),
+        (
+            "min.u32 %r0, %t, 5; shl.b32 %r1, %r0, 2; add.u32 %r1, %r1, %r8; st.shared.u32 [%r1], %r0;",
+            None,
+        ),
+        # what all threads of a block have read twice one of them writes after a barrier
+        (
+            "ld.global.u32 %r0, [%x]; ld.global.u32 %r1, [%x]; bar.sync 0;"
+            "setp.eq.u32 %p, %t, 0; @%p st.global.u32 [%x], 1;",
+            None,
+        ),
+        # a thread initialises an mbarrier, for which another of its warp, or it, stores something
+        (
+            "setp.eq.u32 %p, %t, 40; @%p mbarrier.init.shared.b64 [s], 1; setp.eq.u32 %p, %t, 33;"
+            "@%p st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%a], 1, [%r8];",
+            r"signals an mbarrier that thread \(40, 0, 0\) initialises at .*, without a barrier between",
+        ),
+        # a barrier of one warp of each block
+        (
+            "setp.ge.u32 %p, %t, 32; @%p bra END; st.shared.u32 [%a], %t; bar.sync 1, 32;"
+            "ld.shared.u32 %r0, [s+4]; END:",
+            None,
+        ),
+    ],
+)
+def test_accesses_by_hand(lines, message, lanes):
+    """In two blocks of 64 threads, whose 128 words of shared memory, `s`, are zeros."""
+    done = ptxsim.load(BY_HAND.format(lines=lines)).launch(
+        2,
+        64,
+        [ptxsim.Array(np.zeros(2, np.int32))],
+        stop_at_first=False,
+        limits=ptxsim.Limits(lanes=lanes),
+    )
+    assert bool(done.faults) == (message is not None), done.faults
+    assert message is None or re.search(message, str(done.faults[0])), done.faults
 
 
 # ---- where shared memory begins ------------------------------------------------------------------

@@ -109,6 +109,15 @@ def test_which_loads_merge(lines, loads):
     assert count(lines).totals()[LD] == loads
 
 
+@pytest.mark.parametrize(("stride", "waves"), [(4, 1), (128, 32)])
+def test_a_cp_async_is_counted_by_the_lines_of_its_source(stride, waves):
+    counters = count(
+        f"ld.param.u64 %x, [p]; mad.wide.u32 %x, %t, {stride}, %x; mad.lo.u32 %a, %t, 4, %a;"
+        "cp.async.ca.shared.global [%a], [%x], 4;"
+    )
+    assert [s.wavefronts for s in counters.by_instruction() if s.kind == "cp_async"] == [waves]
+
+
 def test_merged_loads_cost_what_the_wide_one_does():
     lines = "mad.lo.u32 %a, %t, 16, %a;" + "".join(
         f"ld.shared.f32 %f{i}, [%a+{4 * i}];" for i in range(4)

@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+from running import HEADER
 
 import ptxsim
 
@@ -226,3 +227,77 @@ LATE: add.u32 %i, %i, 1; setp.lt.u32 %q, %i, 9; @%q bra LATE; bra MEET;
     out = numbers(96)
     ptxsim.load(text).launch(1, 96, [out])
     assert (out.numpy() == np.arange(96)[::-1]).all()
+
+
+def test_a_flag_of_a_byte_may_be_negative():
+    """The wait ends with -1, of which the byte says 255."""
+    text = (
+        HEADER
+        + """.visible .entry k(.param .u64 data, .param .u64 flag) {
+.reg .b64 %d, %f; .reg .b32 %b, %t, %v; .reg .b16 %h, %i; .reg .pred %p;
+ld.param.u64 %d, [data]; ld.param.u64 %f, [flag]; mov.u32 %b, %ctaid.x;
+mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 0; @%p exit; setp.eq.u32 %p, %b, 1; @%p bra SECOND;
+st.global.u32 [%d], 7; mov.b16 %h, -1; st.release.gpu.global.b8 [%f], %h; exit;
+SECOND: ld.acquire.gpu.global.s8 %i, [%f]; setp.ne.s16 %p, %i, -1; @%p bra SECOND;
+ld.global.u32 %v, [%d]; exit;
+}"""
+    )
+    assert not ptxsim.load(text).launch(2, 32, [numbers(1), numbers(1)], stop_at_first=False).faults
+
+
+@pytest.mark.parametrize(
+    ("copies", "awaited", "read", "right"),
+    [(2, 0, 0, True), (2, 0, 1, False), (20, 19, 19, True), (20, 19, 18, False)],
+)
+def test_a_wait_for_one_mbarrier_is_none_for_another(copies, awaited, read, right):
+    """Warp 0 starts copies, each for an mbarrier of its own, and waits for all; warp 1 for one."""
+
+    def each(text):
+        return "".join(text.format(i=i, at=8 * i, to=16 * i) for i in range(copies))
+
+    text = (
+        HEADER
+        + f""".visible .entry k(.param .u64 from) {{
+.reg .b64 %x; .reg .b32 %t, %v; .reg .pred %p, %q; .shared .align 16 .b8 s[512]; .shared .align 8 .b8 m[256];
+ld.param.u64 %x, [from]; mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 0; @%p bra MADE;
+{each("mbarrier.init.shared.b64 [m+{at}], 1;")} fence.mbarrier_init.release.cluster;
+{
+            each('''mbarrier.arrive.expect_tx.shared.b64 _, [m+{at}], 16;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s+{to}], [%x], 16, [m+{at}];''')
+        }
+MADE: bar.sync 0; setp.ge.u32 %p, %t, 32; @%p bra OTHERS;
+{
+            each("W{i}: mbarrier.try_wait.parity.shared.b64 %q, [m+{at}], 0; @!%q bra W{i};")
+        } bar.sync 1; exit;
+OTHERS: mbarrier.try_wait.parity.shared.b64 %q, [m+{8 * awaited}], 0; @!%q bra OTHERS;
+ld.shared.u32 %v, [s+{16 * read}]; bar.sync 1; exit;
+}}"""
+    )
+    found = ptxsim.load(text).launch(1, 64, [numbers(4)], stop_at_first=False).faults
+    assert right == (not found) and all(
+        "reads what a bulk copy writes at" in str(fault) for fault in found
+    ), found
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_another_block_may_hand_on_what_a_warp_did_in_shared_memory(right):
+    """Warp 1 raises a flag, for which block 1 waits before it raises another; warp 0 waits for
+    that.
+    """
+    wait = "A: ld.acquire.gpu.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 0; @%p bra A;"
+    text = (
+        HEADER
+        + f""".visible .entry k(.param .u64 flags) {{
+.reg .b64 %f; .reg .b32 %b, %t, %v; .reg .pred %p; .shared .align 4 .b8 s[4];
+ld.param.u64 %f, [flags]; mov.u32 %b, %ctaid.x; mov.u32 %t, %tid.x;
+rem.u32 %v, %t, 32; setp.ne.u32 %p, %v, 0; @%p exit; setp.eq.u32 %p, %b, 1; @%p bra OTHER;
+setp.eq.u32 %p, %t, 0; @%p bra SECOND;
+st.shared.u32 [s], 7; st.release.gpu.global.u32 [%f], 1; exit;
+SECOND: ld.acquire.gpu.global.u32 %v, [%f+4]; setp.eq.u32 %p, %v, 0; @%p bra SECOND;
+ld.shared.u32 %v, [s]; exit;
+OTHER: setp.eq.u32 %p, %t, 32; @%p exit; {wait if right else ""}
+st.release.gpu.global.u32 [%f+4], 1; exit;
+}}"""
+    )
+    found = ptxsim.load(text).launch(2, 64, [numbers(2)], stop_at_first=False).faults
+    assert right == (not found) and all(re.search(WITHIN, str(fault)) for fault in found), found

@@ -196,12 +196,27 @@ ROUND = "add.u32 %r2, %r2, 1; setp.lt.u32 %q0, %r2, {}; @%q0 bra L;"
             [],
         ),
         ("L: st.global.u32 [%y2], %r0; " + ROUND.format("%r0"), []),
+        # an address, and the size, of a copy
+        (
+            "mad.wide.u32 %y3, %r0, 4, %y2; L: cp.async.ca.shared.global [%r7], [%y3], 4; "
+            + ROUND.format("%r0"),
+            [],
+        ),
+        ("L: cp.async.ca.shared.global [%r7], [%y2], 4, %r0; " + ROUND.format("%r0"), [2]),
+        # half of a parameter
+        ("ld.param.u32 %r6, [q+4]; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r6"), []),
         ("mov.u32 %r2, %r3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"), []),
         ("L: ld.global.u32 %r5, [%y2]; min.u32 %r6, %r5, %r0; " + ROUND.format("%r6"), []),
     ],
 )
 def test_arguments_that_count_trips(lines, found):
     assert trips(lines) == found
+
+
+def test_clusters_begin_at_multiples_of_their_size(ptx_text):
+    """Three classes on an axis of three clusters, two on one of two: all of them are run."""
+    firsts = [x + 3 * (y + 6 * z) for z in (0, 4) for y in (0, 2, 4) for x in range(3)]
+    assert prediction.edges(ptxsim.load(ptx_text, "edges"), (3, 6, 8), (1, 2, 4)) == firsts
 
 
 def test_a_large_count_of_trips_is_shortened(ptx_text):

@@ -9,7 +9,7 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-from running import KERNELS
+from running import HEADER, KERNELS
 
 import ptxsim
 from ptxsim import Array, TensorMap
@@ -514,6 +514,42 @@ def test_a_box_smaller_than_its_tile_is_noted(kernel):
     assert (
         kernel("put").launch(1, 128, [source, TILE, 0, 0, 0, 2048, 2, 0], shared_bytes=2048).notes
         == ()
+    )
+
+
+ROWS = (
+    HEADER
+    + """.visible .entry k(.param .align 64 .b8 map[128]) {{
+.reg .b64 %m; .reg .b32 %t, %a, %c, %r, %z, %v<4>; .reg .pred %p; .shared .align 1024 .b8 s[2048];
+.shared .align 8 .b8 bar[8];
+mov.b64 %m, map; cvta.param.u64 %m, %m; mov.u32 %t, %tid.x; mov.u32 %z, 0;
+setp.ne.u32 %p, %t, 0; @%p bra MADE;
+mbarrier.init.shared.b64 [bar], 1; fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024;
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [s+{at}], [%m, {{%z, %z}}], [bar];
+MADE: bar.sync 0;
+WAIT: mbarrier.try_wait.parity.shared.b64 %p, [bar], 0; @!%p bra WAIT;
+and.b32 %r, %t, 7; shr.u32 %c, %t, 3; mov.u32 %a, s; mad.lo.u32 %a, %r, 128, %a;
+add.u32 %r, %r, {first}; and.b32 %r, %r, 7; xor.b32 %c, %c, %r; mad.lo.u32 %a, %c, 16, %a;
+ld.shared.v4.b32 {{%v0, %v1, %v2, %v3}}, [%a+{at}]; ret; }}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("at", "first", "noted"),
+    [(0, 0, False), (128, 1, False), (128, 0, True), (128, 2, False), (512, 4, False)],
+)
+def test_rows_of_a_box_that_begins_within_the_pattern(at, first, noted):
+    """Eight threads read the same 16 bytes of eight rows; `first`: the pattern's row that they take
+    the box to begin with.
+    """
+    taken = TensorMap(Array(np.zeros((8, 64), np.uint16), "A"), (8, 64), swizzle=128)
+    notes = ptxsim.load(ROWS.format(at=at, first=first)).launch(1, 32, [taken]).notes
+    assert len(notes) == noted and all(
+        "reads a swizzled box as if the pattern began with it" in note
+        and "begins in row 1 of the pattern" in note
+        for note in notes
     )
 
 

@@ -136,6 +136,17 @@ def test_a_wrong_entry_is_one_line(judged: Callable[..., pd.DataFrame], tmp_path
         judged(GOOD)
 
 
+def test_a_remark_may_read_what_its_test_does(judged: Callable[..., pd.DataFrame]) -> None:
+    """A measurement beside a test of one, and what is published beside any."""
+    published = 'It is {published("naive-gflops")}.'
+    mechanism = {"id": "two", "test": "fraction(sgemm_naive) > 0"}
+    found = judged(
+        GOOD | {"remark": published},
+        GOOD | mechanism | {"remark": published + " {registers(sgemm_naive)}"},
+    )
+    assert found["remark"].str.match(r"It is 300\.( \d+)?$").all()
+
+
 def test_undecided_is_within_noise_on_either_side(judged: Callable[..., pd.DataFrame]) -> None:
     tests = (
         "fraction(cublas_fp32) > 1",
@@ -188,6 +199,7 @@ def test_the_command_lists_some_and_refuses_an_unknown_one(
     assert (
         "holds         h100  texld-faster: line 470: " in done.stdout
         and "does not hold any   least" in done.stdout
+        and "h200" not in done.stdout
     )
     done = run_module("analysis.claims", *given, "sgemm_cu/texld")
     assert done.returncode == 2 and "unknown claim 'sgemm_cu/texld'" in done.stderr

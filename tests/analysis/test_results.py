@@ -54,6 +54,14 @@ def test_a_problem_has_one_row_and_the_usual_one_is_uniform_at_boost_clocks(h100
     ).all()
 
 
+def test_the_usual_timing_is_of_the_most_processes_then_samples_then_the_first_name() -> None:
+    measured = [("e", 1, 90), ("d", 5, 40), ("c", 5, 50), ("b", 5, 50), ("a", 1, 99)]
+    rows = pd.DataFrame(measured, columns=["experiment", "processes", "samples"])
+    rows = rows.assign(variant="v", n=64, order=0, clock_policy="boost", data="uniform")
+    assert [usual(rows.drop(range(n)))["experiment"].item() for n in (0, 4)] == ["b", "a"]
+    assert usual(rows.iloc[:3])["experiment"].item() == "c"
+
+
 def test_a_kernel_that_failed_a_check_is_in_nothing_that_shows_its_speed(
     h100: Results, changed: Callable[..., Results]
 ) -> None:

@@ -66,6 +66,15 @@ def test_ldmatrix_and_cp_async_go_by_rows_and_lines() -> None:
     assert of({"access": copy | {"source": "lane * 4096"}})["wavefronts"] == 32
 
 
+@pytest.mark.parametrize(("arch", "begins", "misplaced"), [("sm_80", 0, 0), ("sm_90a", 1024, 1024)])
+def test_a_switch_between_slots_misplaces_what_lies_beyond_the_first_bit(
+    arch: str, begins: int, misplaced: int
+) -> None:
+    """From byte 1024 on, the second half of a slot of 2048 bytes has the bit that is switched."""
+    found = of({"switch": {"arch": arch, "slot_bytes": 2048, "used_bytes": 2048}})
+    assert found == {"begins_at": begins, "misplaced_bytes": misplaced}
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

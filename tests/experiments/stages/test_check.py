@@ -139,7 +139,7 @@ def test_the_cases_try_everything_that_a_kernel_can_get_wrong(name: str) -> None
     }
 
 
-def test_no_kernel_or_dispatcher_has_the_same_case_twice() -> None:
+def test_each_case_is_what_its_name_says_and_there_once() -> None:
     """Rows of checks.csv would be alike, which its schema refuses."""
     for name, entry in catalogue.load().runnable.items():
         found = Counter(
@@ -147,6 +147,9 @@ def test_no_kernel_or_dispatcher_has_the_same_case_twice() -> None:
             for case in cases(entry, 4096)
         )
         assert {case for case, times in found.items() if times > 1} == set(), name
+        for case, m, n, k in found:
+            assert not case.startswith("tall") or m > n > k, (name, m, n, k)
+            assert not case.startswith("wide") or m < n < k, (name, m, n, k)
 
 
 def test_the_checks_of_named_problems_are_kept_apart(

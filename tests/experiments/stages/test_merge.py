@@ -33,6 +33,7 @@ def test_parts_are_joined(tmp_path: Path, archive: Path) -> None:
     ):
         assert run_module(*join, *options).returncode == 0
         assert read_rows(tmp_path / "all.csv", "checks") == expected
+    assert "--out" in run_module(*join[:-2]).stderr
 
 
 def test_the_verdict_names_what_failed_and_leaves_no_file(archive: Path, tmp_path: Path) -> None:

@@ -285,6 +285,14 @@ def test_rounding_of_sums_is_reported(right: patterns.Result) -> None:
     words = cause(right, 0.75 * sums.astype("f8") + old)
     assert words == "they are within the rounding of fp16 or of tf32, not within that of fp32 sums"
     assert cause(right, right.reference + 0.004) is None  # as small, but all of one sign
+    # of a sum of 56 products the error is that of about sqrt(56) roundings, not of twice as many
+    rounded = np.random.default_rng(2).normal(size=right.reference.shape) * np.sqrt(
+        56 * np.mean(right.reference**2)
+    )
+    unit = dtypes()["bf16"].unit_roundoff
+    words = cause(right, right.reference + 0.9 * unit * rounded)
+    assert words and words.startswith("they are within the rounding of bf16")
+    assert cause(right, right.reference + 2 * unit * rounded) is None
 
 
 def test_nan_of_what_was_stored_is_not_what_was_before(right: patterns.Result) -> None:
