@@ -27,7 +27,7 @@ from contracts import (
     write_rows,
 )
 from contracts.dtypes import SUMS, Types, dtypes
-from kernels import written
+from kernels import expand
 from kernels.arguments import (
     SIGNATURE,
     TEXTURES,
@@ -164,7 +164,7 @@ class Catalogue(Mapping[str, Entry]):
 
 
 def entries_of(path: Path) -> dict[str, Any]:
-    """The file's entries, each whole (kernels/written.py).
+    """The file's entries, each whole (kernels/expand.py).
 
     Raises `UserError` for one that its model does not allow.
     """
@@ -174,7 +174,7 @@ def entries_of(path: Path) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=8)
 def _entries_of(path: Path, changed: int, size: int) -> dict[str, Any]:
-    data = written.expanded(read_yaml(path, "catalogue"), path)
+    data = expand.expand(read_yaml(path, "catalogue"), path)
     validate(data, "entries", path)
     return data
 
@@ -312,8 +312,8 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
     if "tuned" in entry:
         entry = _with_tuned(name, entry, path, chosen)
 
-    def number(key: str, value: int | str, least: int = 1) -> int:
-        return written.number(value, entry["template"], f"{path}: {name}.{key}", least)
+    def number(key: str, value: int | str, minimum: int = 1) -> int:
+        return expand.number(value, entry["template"], f"{path}: {name}.{key}", minimum)
 
     source = ROOT / entry["source"]
     if not source.is_file() or not source.resolve().is_relative_to(ROOT):
@@ -332,7 +332,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
         entry=entry.get("entry", f"{source.parent.name}_{source.stem}"),
         template=entry["template"],
         threads=number("threads", entry["threads"]),
-        shared_bytes=number("shared_bytes", entry.get("shared_bytes", 0), least=0),
+        shared_bytes=number("shared_bytes", entry.get("shared_bytes", 0), minimum=0),
         types=types,
         narrowing=entry.get("narrowing", "truncate"),
         tile={axis: number(f"tile.{axis}", value) for axis, value in entry["tile"].items()},
@@ -349,7 +349,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
         baseline=entry["baseline"],
         b_layout=entry.get("b_layout", "row"),
         arguments=_arguments(name, entry, number, path),
-        persistent=number("persistent", entry.get("persistent", 0), least=0),
+        persistent=number("persistent", entry.get("persistent", 0), minimum=0),
         shares_tiles=entry.get("shares_tiles", False),
         cluster=(number("cluster", cluster[0]), number("cluster", cluster[1])),
         slices=number("slices", entry.get("slices", 1)),
