@@ -63,6 +63,12 @@ def test_every_variant_is_complete_and_instantiates_its_kernel_once() -> None:
         )
 
 
+def test_the_head_of_each_source_has_the_command_that_runs_one_of_its_kernels() -> None:
+    for path in catalogue.ROOT.glob("*/*.cu"):
+        command = re.search(r"^// Run: +make try KERNEL=(\w+)$", path.read_text(), re.M)
+        assert command and KERNELS[command[1]].source == path, path
+
+
 def test_a_variant_s_numbers_are_those_of_its_template(variants_csv: Path) -> None:
     rows = {row["variant"]: row for row in read_rows(variants_csv, "variants")}
     assert list(rows) == list(CATALOGUE)
