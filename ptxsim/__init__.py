@@ -5,8 +5,8 @@ memory, counts it.
 from .count import annotate, banks
 from .count.counters import Counters
 from .count.prediction import Prediction, predict
-from .engine.kernel import Launch, Request, Struct
-from .errors import KernelFault, PtxError, PtxsimError
+from .engine.kernel import Launch, Struct
+from .errors import KernelFault, Kind, PtxError, PtxsimError
 from .exec.session import device
 from .interface import Kernel, load
 from .machine.arrays import Array, Texture
@@ -24,13 +24,13 @@ __all__ = [
     "Found",
     "Kernel",
     "KernelFault",
+    "Kind",
     "Launch",
     "Limits",
     "Observer",
     "Prediction",
     "PtxError",
     "PtxsimError",
-    "Request",
     "Struct",
     "TensorMap",
     "Texture",

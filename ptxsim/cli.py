@@ -4,7 +4,7 @@ accesses, count what the memory system does.
 python -m ptxsim run KERNEL.ptx --entry NAME --grid 2,2 --block 256 --arg i32:256 --arg
 random:f32:256x256 ... python -m ptxsim annotate KERNEL.cu --grid 2,2 --block 256 --arg ... python
 -m ptxsim banks KERNEL.cu --line 57 --grid 1 --block 256 --arg ... python -m ptxsim bounds KERNEL.cu
---grid 64,64 --block 256 --arg ... --machine h200 python -m ptxsim predict KERNEL.cuh --entry
+--grid 64,64 --block 256 --arg ... --gpu h200 python -m ptxsim predict KERNEL.cuh --entry
 'tiled<128, 8>' -I include --grid 64,64 --block 256 --arg ...
 """
 
@@ -38,6 +38,7 @@ from .engine.kernel import Launch
 from .errors import (
     EMULATOR_FAILED,
     KernelFault,
+    Kind,
     PtxsimError,
     TooCostlyError,
     report_own_failure,
@@ -285,7 +286,7 @@ def run(options: argparse.Namespace) -> int:
         else []
     )
     faulty = any(found.accepted is None for found in done.faults)
-    if any(found.kind == "trap" for found in done.faults):
+    if any(found.kind is Kind.TRAP for found in done.faults):
         _with_debug_code(options)
     if not faulty:
         print(summary(kernel, counters))
@@ -384,19 +385,19 @@ def banks(options: argparse.Namespace) -> int:
 
 
 def bounds(options: argparse.Namespace) -> int:
-    """Run a kernel; tell the least cycles that each resource of a GPU needs for it, and which needs
-    the most.
+    """Run a kernel; print the minimum cycles that each resource of a GPU needs for it, and the
+    limiter.
     """
-    machine = machines.find(options.machine)
+    gpu = machines.find(options.gpu)
     if options.sms is not None:
-        machine = machines.with_sms(machine, options.sms)
+        gpu = machines.with_sms(gpu, options.sms)
     with tempfile.TemporaryDirectory() as folder:
         kernel = _kernel(options, Path(folder))
         assert kernel.cubin is not None  # it was made there
         function = sass.read(kernel.cubin, kernel.name)
     arguments = _arguments(options)
     _, work = _counted(kernel, options, arguments)
-    found = limits.compute(function, kernel.program, work, machine, options.shared)
+    found = limits.compute(function, kernel.program, work, gpu, options.shared)
     print(found.table())
     if options.out:
         write_whole(options.out, json.dumps(found.report(), indent=1) + "\n")
@@ -606,11 +607,13 @@ def main(argv: list[str] | None = None) -> int:
         type=whole(1),
         help="which time of the warp's, from 1 (default: the costliest)",
     )
-    least = _command(commands, bounds, "the bounds as JSON")
-    least.add_argument(
-        "--machine", default="h200", help=f"{', '.join(machines.PRESETS)}, or a .toml file"
+    bounded = _command(commands, bounds, "the bounds as JSON")
+    bounded.add_argument(
+        "--gpu",
+        default="h100",
+        help=f"{', '.join(machines.PRESETS)}, or a .toml file (default: %(default)s)",
     )
-    least.add_argument("--sms", type=int, help="multiprocessors, if not the machine's")
+    bounded.add_argument("--sms", type=int, help="multiprocessors, if not the GPU's")
     predicted = _command(commands, predict, "the counters as JSON")
     predicted.add_argument(
         "--over",

@@ -4,6 +4,7 @@ running one.
 
 from __future__ import annotations
 
+import enum
 import sys
 import traceback
 from typing import Any
@@ -23,19 +24,43 @@ class PtxsimError(Exception):
     """A fault of the running program, or of how it was launched. The message is one line."""
 
 
+class Kind(enum.StrEnum):
+    """Kinds of faults. Exit codes, `--accept`, reports and reruns without a check go by them."""
+
+    RACE = "race"  # of shared or global memory
+    DEADLOCK = "deadlock"
+    UNWRITTEN = "unwritten"  # a value that nobody wrote
+    SPACE = "space"  # an operand in a memory that the instruction cannot use
+    WRAP = "wrap"  # a 32-bit index
+    BOUNDS = "bounds"
+    ALIGNMENT = "alignment"
+    COPY = "copy"  # an asynchronous copy that is not waited for, or is malformed
+    FENCE = "fence"
+    BARRIER = "barrier"
+    MBARRIER = "mbarrier"
+    WGMMA = "wgmma"
+    ASSERT = "assert"
+    TRAP = "trap"
+    MEMORY = "memory"  # a free of what is not allocated
+    LIMIT = "limit"  # of the emulator
+    OTHER = "other"
+
+
 class KernelFault(PtxsimError):
-    """A fault of a thread of the running program. `what`: in words, without its place; `places`:
-    the line of the source, then the lines that call; `count`: threads; `bad`: the threads (mask by
-    lane of the batch) without which the instruction can be executed, None where it cannot; `pc`:
-    the instruction's place in the program."""
+    """A fault of a thread of the running program.
+
+    Attributes: kind. where: its line, and the lines that call, in words. places: the same as
+        locations, innermost first. count: threads. bad: the threads (mask by lane of the batch)
+        without which the instruction can be executed, None where it cannot. pc: the index of the
+        instruction in the program.
+    """
 
     def __init__(
-        self, message: str, what: str, where: str, places: tuple[Any, ...], count: int = 1
+        self, kind: Kind, message: str, where: str, places: tuple[Any, ...], pc: int, count: int = 1
     ) -> None:
         super().__init__(message)
-        self.what, self.where, self.places, self.count = what, where, places, count
+        self.kind, self.where, self.places, self.pc, self.count = kind, where, places, pc, count
         self.bad: Any = None
-        self.pc = 0
 
 
 class PtxError(PtxsimError):

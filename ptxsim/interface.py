@@ -10,7 +10,6 @@ c.numpy()
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from .count import bounds, machines
@@ -18,23 +17,56 @@ from .count.annotate import listing
 from .count.bounds import Bounds
 from .count.counters import Counters
 from .engine import kernel
-from .engine.kernel import Argument, Constant, Request, takes_fields
+from .engine.kernel import Argument, Constant
 from .errors import NoEntryError, PtxsimError
+from .machine.launch import Limits
 from .ptx import sass
 from .ptx.loading import prepare, why_not
 from .ptx.parser import parse
 
 
 class Kernel(kernel.Kernel):
-    """One entry of a module, which can be launched and counted."""
+    """One entry of a module, which can be launched and counted; `load` makes it.
 
-    @takes_fields(Request)
-    def count(self, request: Request) -> Counters:
-        """The counters of a launch, whose fields are those of `launch`. Nothing but addresses and
-        the flow of control is computed, so it is several times sooner than `launch`; arrays stay as
-        they were, and only bounds and alignment are checked."""
+    :param module: The parsed PTX.
+    :param entry: The entry's name; None for the only one.
+    :param cubin: What ptxas made of the PTX, whose merged accesses counters then follow.
+    :param memory: Device memory that launches work on, with the module's variables in it; None:
+        each launch has its own, with copies of the arrays that it is given.
+    """
+
+    def count(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Argument],
+        shared_bytes: int = 0,
+        *,
+        limits: Limits | None = None,
+        constants: Mapping[str, Constant] | None = None,
+        blocks: Sequence[int] | None = None,
+        cluster: int | Sequence[int] | None = None,
+    ) -> Counters:
+        """Return the counters of a launch; the arguments (`grid`, `block`, `args`, `shared_bytes`,
+        `limits`, `constants`, `blocks`, `cluster`) are those of `launch`.
+
+        Nothing but addresses and the flow of control is computed, so it is several times faster
+        than `launch`. Arrays stay as they were, and only bounds and alignment are checked.
+        """
         counters = Counters()
-        self.run(replace(request, observers=[counters], checks=False, values=False))
+        self.launch(
+            grid,
+            block,
+            args,
+            shared_bytes,
+            observers=[counters],
+            checks=False,
+            limits=limits,
+            values=False,
+            constants=constants,
+            blocks=blocks,
+            cluster=cluster,
+        )
         return counters
 
     def bounds(
@@ -43,12 +75,14 @@ class Kernel(kernel.Kernel):
         block: int | Sequence[int],
         args: Sequence[Argument],
         shared_bytes: int = 0,
+        *,
         constants: Mapping[str, Constant] | None = None,
-        machine: str = "h200",
+        gpu: str = "h100",
         cluster: int | Sequence[int] | None = None,
     ) -> Bounds:
-        """The least cycles that each resource of a GPU needs for a launch. `machine`: a preset or a
-        .toml file.
+        """Return the minimum cycles that each resource of a GPU needs for a launch. `gpu`: its name
+        or a .toml file; `grid`, `block`, `args`, `shared_bytes`, `constants` and `cluster` are
+        those of `launch`.
 
         Raises `PtxsimError` for a kernel that was loaded without a cubin.
         """
@@ -57,21 +91,20 @@ class Kernel(kernel.Kernel):
                 f"{self.title}: bounds are of machine code: load it with cubin=..., or from a .cubin"
             )
         counters, traffic = Counters(), bounds.Traffic()
-        seen = [counters, traffic]
         self.launch(
             grid,
             block,
             args,
             shared_bytes,
-            seen,
-            False,
+            observers=[counters, traffic],
+            checks=False,
             values=False,
             constants=constants,
             cluster=cluster,
         )
         work = bounds.Work.observed(counters, traffic)
         function = sass.read(self.cubin, self.name)
-        return bounds.compute(function, self.program, work, machines.find(machine), shared_bytes)
+        return bounds.compute(function, self.program, work, machines.find(gpu), shared_bytes)
 
     def annotate(
         self, counters: Counters, source: str | Path | None = None, near: Sequence[Path] = ()

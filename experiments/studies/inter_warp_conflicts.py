@@ -103,7 +103,12 @@ def needed(kernel: ptxsim.Kernel, case: Case) -> dict[str, int]:
         small, counters = replace(case, steps=steps), ptxsim.Counters()
         buffer, c = (ptxsim.Array(np.zeros(small.nbytes((1, 1)), np.uint8)) for _ in range(2))
         kernel.launch(
-            1, 32 * case.warps, small.arguments((1, 1), buffer, c), 0, [counters], checks=False
+            1,
+            32 * case.warps,
+            small.arguments((1, 1), buffer, c),
+            0,
+            observers=[counters],
+            checks=False,
         )
         counted.append(counters.totals())
     few, more = counted

@@ -19,6 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..errors import Kind
 from ..instructions import registry
 from ..instructions.needs import Machine
 from ..instructions.registry import Control, Step
@@ -247,7 +248,9 @@ class Defined:
         if where != self.machine.diag.where(i):
             words += f" at {where}"
         what = f"{words}: the undefined value {reaches}"
-        self.machine.diag.report(i, what, int(np.flatnonzero(bad)[0]), int(np.count_nonzero(bad)))
+        self.machine.diag.report(
+            Kind.UNWRITTEN, i, what, int(np.flatnonzero(bad)[0]), int(np.count_nonzero(bad))
+        )
 
     # instructions
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import Kind
 from ..instructions.wmma import ELEMENT
 from ..machine.batch import Batch
 from ..machine.memory import Access, zeros
@@ -136,7 +137,7 @@ class GlobalMemory(Shadow):
                 elif reading and np.count_nonzero(self.unwritten.take(g)):
                     place = int(self.unwritten.take(g).nonzero()[0][0])
                     what = f"read of global memory that nobody wrote ({self._place(access, place)})"
-                    self.machine.diag.report(instruction, what, int(who[place]))
+                    self.machine.diag.report(Kind.UNWRITTEN, instruction, what, int(who[place]))
                 if writing:
                     self.unwritten[g] = False
             if self.races:
@@ -183,7 +184,7 @@ class GlobalMemory(Shadow):
             by, at = self._name(int(old[place]) >> HALF, lane), self.at(int(old[place]) & LOW)
             what = f"reads from global memory what {by} writes at {at} by an ordinary store, without a "
             what += f"fence.proxy.async between ({self._place(access, place)})"
-            self.machine.diag.report(instruction, what, lane)
+            self.machine.diag.report(Kind.FENCE, instruction, what, lane)
 
     def fetched(self, instruction: Instruction, lanes: np.ndarray, at: np.ndarray) -> None:
         """Lanes fetch from a texture over linear memory, at these places of the arena."""
@@ -202,7 +203,9 @@ class GlobalMemory(Shadow):
             own = (int(old[place]) >> HALF) - 1 == int(self.machine.state.thread_numbers[lane])
             by = "the thread itself" if own else self._name(int(old[place]) >> HALF, lane)
             what = f"reads through the read-only cache ({name}) what {by} writes at {self.at(int(old[place]) & LOW)}"
-            self.machine.diag.report(instruction, f"{what} in the same launch", lane, len(places))
+            self.machine.diag.report(
+                Kind.FENCE, instruction, f"{what} in the same launch", lane, len(places)
+            )
 
     # against the readers
 
@@ -382,7 +385,10 @@ class GlobalMemory(Shadow):
             verb = "writes" if _writes(instruction) else "reads"
         what = f"race in global memory: {verb} what {self._name(who, lane)} {did} at {self.at(other & LOW)}, {between}"
         m.diag.report(
-            instruction, f"{what} ({self._place(access, place)}){m.diag.hint(lane)}", lane
+            Kind.RACE,
+            instruction,
+            f"{what} ({self._place(access, place)}){m.diag.hint(lane)}",
+            lane,
         )
 
     @staticmethod

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..errors import Kind
 from ..machine.batch import Batch
 from ..ptx.syntax import Instruction
 from .order import Order
@@ -77,7 +78,7 @@ class TensorMaps:
             f"uses the tensor map in global memory that {by} changes at {diag.where(change.instruction)}, without a "
             f"fence.proxy.tensormap::generic.{lacks} between"
         )
-        diag.report(instruction, what, lane)
+        diag.report(Kind.FENCE, instruction, what, lane)
 
     def _knows(self, lane: int, thread: int, time: int) -> bool:
         """Whether what a thread did at a time comes before what a lane, or its warp, does now."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..errors import Kind
 from ..machine.async_copies import Copy
 from ..machine.batch import Batch
 from ..machine.bulk_groups import Store
@@ -156,7 +157,12 @@ class SharedMemory(Shadow):
                 if np.count_nonzero(good) != len(good):
                     who = lanes_of(g, noted.lanes)
                     self.fault(
-                        noted.instruction, g, who, ~good, "read of shared memory that nobody wrote"
+                        Kind.UNWRITTEN,
+                        noted.instruction,
+                        g,
+                        who,
+                        ~good,
+                        "read of shared memory that nobody wrote",
                     )
         if noted.kind in WRITES:
             for g in noted.indices(self.shift):
@@ -193,6 +199,7 @@ class SharedMemory(Shadow):
         what = "read before the wait" if noted.kind in READS else "write"
         self.early.add(instruction)
         self.fault(
+            Kind.COPY,
             noted.instruction,
             g,
             who,
@@ -288,7 +295,7 @@ class SharedMemory(Shadow):
         )
         verb = VERBS.get(noted.kind, "writes")
         what = f"race: {verb} what {by} writes at {self.at(int(events[first]))}, {lacks}"
-        self.fault(noted.instruction, g, who, marked(places, len(g)), what)
+        self.fault(Kind.RACE, noted.instruction, g, who, marked(places, len(g)), what)
         return True
 
     def _fenced(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
@@ -306,7 +313,7 @@ class SharedMemory(Shadow):
             verb = "overwrites" if noted.kind == "cp_async" else "reads"
             at = self.at(int(events[bad[0]]))
             what = f"{verb} what {by} writes at {at} by an ordinary store, without a fence.proxy.async between"
-            self.fault(noted.instruction, g, who, marked(places[bad], len(g)), what)
+            self.fault(Kind.FENCE, noted.instruction, g, who, marked(places[bad], len(g)), what)
 
     def _after_reads(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
         """A write comes after the last reads of its granules."""
@@ -351,7 +358,7 @@ class SharedMemory(Shadow):
                 by = self._agent_name(reader, int(lanes[first]))
                 verb, at = VERBS.get(noted.kind, "writes"), self.at(int(events[first]))
                 what = f"race: {verb} what {by} reads at {at}, without a barrier between"
-                self.fault(noted.instruction, g, lanes, marked(places, len(g)), what)
+                self.fault(Kind.RACE, noted.instruction, g, lanes, marked(places, len(g)), what)
                 return
 
     def _after_async(
@@ -377,7 +384,9 @@ class SharedMemory(Shadow):
                 "wgmma.wait_group" if reading.opcode == "wgmma" else "cp.async.bulk.wait_group.read"
             )
             what = f"writes what {reading.name.split('.global')[0]} at {at} may still read: no {wait} between"
-        self.fault(noted.instruction, g, lanes, marked(bad, len(g)), what)
+        self.fault(
+            Kind.RACE if over else Kind.COPY, noted.instruction, g, lanes, marked(bad, len(g)), what
+        )
 
     def _read(self, g: np.ndarray, who: np.ndarray, event: int, everybody: bool) -> None:
         """Lanes read; `everybody`: all of the batch, in their order, once or more."""
@@ -409,7 +418,7 @@ class SharedMemory(Shadow):
                 what = (
                     f"race: writes what {by} writes at {self.at(event)}, without a barrier between"
                 )
-                self.fault(noted.instruction, g, who, clash, what)
+                self.fault(Kind.RACE, noted.instruction, g, who, clash, what)
 
     # copies and stores
 
@@ -526,7 +535,7 @@ class SharedMemory(Shadow):
             f"{self.at(event)}, without a fence.mbarrier_init or fence.proxy.async by that thread between"
         )
         if "tensor" in instruction.modifiers:
-            m.diag.report(instruction, what, lane)
+            m.diag.report(Kind.FENCE, instruction, what, lane)
         else:
             # CUDA's own memcpy_async does without, too
             m.diag.note(f"{m.diag.where(instruction)}: {what}")
@@ -546,7 +555,7 @@ class SharedMemory(Shadow):
                 return
             what = f"signals an mbarrier that {self._agent_name(agent, lane)} initialises at {self.at(event)}"
             what += ", without a barrier between"
-        self.machine.diag.report(instruction, what, lane)
+        self.machine.diag.report(Kind.FENCE, instruction, what, lane)
 
     # blocks of a cluster end
 
@@ -561,6 +570,7 @@ class SharedMemory(Shadow):
             over = other & self.ended[blocks]
             if over.any():
                 self.fault(
+                    Kind.BOUNDS,
                     noted.instruction,
                     g,
                     who,
@@ -584,7 +594,7 @@ class SharedMemory(Shadow):
         for last in [n for n in left if n and _signals(self.events[n][0])][-1:]:
             what = "the block ends before anybody waits for this copy to its shared memory"
             there = int((self.under_way[place] == last).nonzero()[0][0])
-            m.diag.report(self.events[last][0], what, int(self.copier[place][there]))
+            m.diag.report(Kind.COPY, self.events[last][0], what, int(self.copier[place][there]))
         if m.state.cluster_size == 1 or not self.watch_races or not self.remote[block].any():
             return
         agents = self.remote[block].nonzero()[0]
@@ -599,7 +609,7 @@ class SharedMemory(Shadow):
                 "orders its end after this, as a last barrier.cluster would"
             )
             other = lane // order.threads * order.threads + agent
-            m.diag.report(self.events[int(self.remote[block][agent])][0], what, other)
+            m.diag.report(Kind.RACE, self.events[int(self.remote[block][agent])][0], what, other)
 
     # words
 
@@ -633,7 +643,7 @@ class SharedMemory(Shadow):
         )
         verb = VERBS.get(noted.kind, "writes")
         what = f"race: {verb} what {thread} writes {where}, without a barrier between"
-        self.fault(noted.instruction, g, noted.lanes, clash, what)
+        self.fault(Kind.RACE, noted.instruction, g, noted.lanes, clash, what)
 
     def _agent_name(self, agent: int, lane: int) -> str:
         """Describe an agent of the lane's cluster."""
@@ -646,7 +656,13 @@ class SharedMemory(Shadow):
         return thread if same else f"block {m.state.block_index(other)}, {thread}"
 
     def fault(
-        self, instruction: Instruction, g: np.ndarray, who: np.ndarray, bad: np.ndarray, what: str
+        self,
+        kind: Kind,
+        instruction: Instruction,
+        g: np.ndarray,
+        who: np.ndarray,
+        bad: np.ndarray,
+        what: str,
     ) -> None:
         """Report an access of shared memory whose granules `bad` are wrong."""
         m = self.machine
@@ -659,9 +675,9 @@ class SharedMemory(Shadow):
             if of == m.state.block_of[lane]
             else f", of block {m.state.block_place(int(m.state.blocks[of]))}"
         )
-        hint = m.diag.hint(lane) if what.startswith("race") else ""
+        hint = m.diag.hint(lane) if kind is Kind.RACE else ""
         what = f"{what} (shared address 0x{at:x}{m.diag.in_shared(at)}{block}){hint}"
-        m.diag.report(instruction, what, lane, int(np.count_nonzero(bad)))
+        m.diag.report(kind, instruction, what, lane, int(np.count_nonzero(bad)))
 
 
 def marked(places: np.ndarray, size: int) -> np.ndarray:

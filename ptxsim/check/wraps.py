@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..errors import Kind
 from ..instructions import registry
 from ..instructions.registry import Step
 from ..machine.batch import Batch
@@ -225,6 +226,7 @@ class Wraps:
             exact = int(found.signed[lane] if dtype.kind == "i" else found.unsigned[lane])
             what = f"a 32-bit index wraps: {exact:,} becomes {int(value[lane]):,}, of which an address is made"
             diag.report(
+                Kind.WRAP,
                 by,
                 what + (f" at {at}" if at != diag.where(by) else ""),
                 lane,

@@ -323,17 +323,16 @@ def accesses(
     def launch(pcs: set[int]) -> tuple[Recorder, list[Stats]]:
         recorder, counters = Recorder(pcs, linear), Counters()
         again = copy.deepcopy(list(args)) if values else args
-        seen = [counters, recorder]
         kernel.launch(
             grid,
             block,
             again,
             shared_bytes,
-            seen,
-            checks,
-            limits,
-            values,
-            constants,
+            observers=[counters, recorder],
+            checks=checks,
+            limits=limits,
+            values=values,
+            constants=constants,
             cluster=cluster,
         )
         return recorder, counters.by_instruction()

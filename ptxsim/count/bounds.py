@@ -1,15 +1,15 @@
-"""The least cycles that each resource of a GPU needs for a launch, from counts alone: no GPU is
+"""The minimum cycles that each resource of a GPU needs for a launch, from counts alone: no GPU is
 needed.
 
     counters, traffic = Counters(), Traffic()
     kernel.launch(grid, block, arguments, observers=[counters, traffic])
     function = sass.read(cubin, kernel.name)
-    print(compute(function, kernel.program, Work.observed(counters, traffic), machines.find("h200")).table())
+    print(compute(function, kernel.program, Work.observed(counters, traffic), machines.find("h100")).table())
 
 From the emulator: what the memory system does, and how often each instruction of the PTX is
 executed. From the cubin: the SASS, and with those counts how often each of its instructions is
 executed (`executions`). Each resource's work over its rate is a time that the launch cannot be
-faster than; the largest names the bottleneck.
+faster than; the largest names the limiter.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Bound:
-    """The least cycles that one resource needs: amount / (rate per clock and SM x SMs)."""
+    """The minimum cycles that one resource needs: amount / (rate per clock and SM x SMs)."""
 
     resource: str
     cycles_per_sm: float
@@ -254,7 +254,7 @@ class Bounds:
     """Bounds of a launch. Cycles are of the SM, and of the average SM unless said otherwise."""
 
     kernel: str
-    machine: Machine
+    gpu: Machine
     blocks: int
     threads: int
     bounds: list[Bound]
@@ -268,16 +268,16 @@ class Bounds:
     waits: str | None = None  # why a device may execute more instructions; None: they are exact
 
     @property
-    def bottleneck(self) -> Bound:
+    def limiter(self) -> Bound:
         """The resource that needs the most cycles."""
         return max(self.bounds or self.estimates, key=lambda bound: bound.cycles_per_sm)
 
     @property
     def tail(self) -> float:
-        """Least cycles of the launch: as many blocks as there are more than SMs make one SM do a
+        """Minimum cycles of the launch: as many blocks as there are more than SMs make one SM do a
         block more.
         """
-        uneven = math.ceil(self.blocks / self.machine.sms) / (self.blocks / self.machine.sms)
+        uneven = math.ceil(self.blocks / self.gpu.sms) / (self.blocks / self.gpu.sms)
         return max(
             b.cycles_per_sm * (1 if b.resource in OF_THE_GPU else uneven)
             for b in self.bounds or self.estimates
@@ -286,17 +286,13 @@ class Bounds:
     @property
     def waves(self) -> float:
         """Blocks over those that the GPU holds at once."""
-        return (
-            self.blocks / (self.machine.sms * self.blocks_per_sm)
-            if self.blocks_per_sm
-            else math.inf
-        )
+        return self.blocks / (self.gpu.sms * self.blocks_per_sm) if self.blocks_per_sm else math.inf
 
     def report(self) -> dict[str, Any]:
         """Return the report that `--out` writes."""
         return {
             "kernel": self.kernel,
-            "machine": asdict(self.machine),
+            "gpu": asdict(self.gpu),
             "blocks": self.blocks,
             "threads": self.threads,
             "blocks_per_sm": self.blocks_per_sm,
@@ -307,7 +303,7 @@ class Bounds:
             "estimated": self.estimated,
             "bounds": [asdict(bound) for bound in self.bounds],
             "estimates": [asdict(estimate) for estimate in self.estimates],
-            "bottleneck": self.bottleneck.resource,
+            "limiter": self.limiter.resource,
             "tail_cycles": self.tail,
             "unrated": self.unrated,
         }
@@ -316,20 +312,20 @@ class Bounds:
         """The bounds, largest first, as text."""
         lines = [
             f"{shortened(split(self.kernel)[0])}: {self.blocks:,} blocks of {self.threads} threads",
-            f"{self.machine.name}, {self.machine.sms} SMs, {self.blocks_per_sm} blocks each: {self.waves:.2f} waves",
+            f"{self.gpu.name}, {self.gpu.sms} SMs, {self.blocks_per_sm} blocks each: {self.waves:.2f} waves",
             f"  {'resource':<16s}{'cycles per SM':>16s}{'of largest':>12s}  amount",
         ]
-        most = self.bottleneck.cycles_per_sm
+        longest = self.limiter.cycles_per_sm
         for part in (self.bounds, self.estimates):
             lines += ["estimates, no bounds:"] if part is self.estimates and part else []
             for bound in sorted(part, key=lambda b: -b.cycles_per_sm):
-                share = bound.cycles_per_sm / most if most else 0.0
+                share = bound.cycles_per_sm / longest if longest else 0.0
                 lines.append(
                     f"  {LABELS[bound.resource]:<16s}{bound.cycles_per_sm:>16,.0f}{share:>12.1%}"
                     f"  {bound.amount:,.0f} {bound.unit}"
                 )
         lines.append(
-            f"bottleneck: {LABELS[self.bottleneck.resource]}, at least {most:,.0f} cycles per SM"
+            f"limiter: {LABELS[self.limiter.resource]}, at least {longest:,.0f} cycles per SM"
         )
         lines.append(f"the SM with the most blocks: at least {self.tail:,.0f} cycles")
         if self.disagreement > 1e-3:
@@ -352,7 +348,7 @@ class Bounds:
 
 
 def compute(
-    function: sass.Function, program: Program, work: Work, machine: Machine, shared_bytes: int = 0
+    function: sass.Function, program: Program, work: Work, gpu: Machine, shared_bytes: int = 0
 ) -> Bounds:
     """The bounds of a launch. `shared_bytes`: its dynamic shared memory, for the blocks that an SM
     holds.
@@ -361,24 +357,24 @@ def compute(
     """
     require_same(program.code, function.ptx, function.name)
     found = executions(function, program.code, work.executed)
-    pipes = _pipes(function, found, machine)
+    pipes = _pipes(function, found, gpu)
     c = work.counts
     reads, modelled = issue.of_function(function, found, c[MERGED_LOADS])
     issued = found.total(function)
     stored = c[STORED_SECTORS]
-    dram_per_clock = machine.dram_gb_per_s * 1e3 / machine.clock_mhz / machine.sms
+    dram_per_clock = gpu.dram_gb_per_s * 1e3 / gpu.clock_mhz / gpu.sms
     rows = [
-        ("fma", pipes.pop("fma"), "pipe clocks", machine.fma_per_clock),
-        ("fp64", pipes.pop("fp64"), "instructions", machine.fp64_per_clock),
+        ("fma", pipes.pop("fma"), "pipe clocks", gpu.fma_per_clock),
+        ("fp64", pipes.pop("fp64"), "instructions", gpu.fp64_per_clock),
         ("tensor", pipes.pop("tensor"), "SM clocks", 1.0),
-        ("issue", issued, "instructions", machine.issue_per_clock),
-        ("registers", max(reads), "reads of the busier bank", machine.register_reads_per_clock),
-        ("shared", c[SHARED_WAVEFRONTS], "wavefronts", machine.shared_wavefronts_per_clock),
-        ("l1", c["lines"], "lines", machine.l1_lines_per_clock),
+        ("issue", issued, "instructions", gpu.issue_per_clock),
+        ("registers", max(reads), "reads of the busier bank", gpu.register_reads_per_clock),
+        ("shared", c[SHARED_WAVEFRONTS], "wavefronts", gpu.shared_wavefronts_per_clock),
+        ("l1", c["lines"], "lines", gpu.l1_lines_per_clock),
         ("dram", SECTOR * c["sectors"], "bytes", dram_per_clock),
     ]
     bounds = [
-        Bound(name, float(a / (rate * machine.sms)), float(a), unit)
+        Bound(name, float(a / (rate * gpu.sms)), float(a), unit)
         for name, a, unit, rate in rows
         if a > 0
     ]
@@ -389,16 +385,16 @@ def compute(
     estimates = [bound for bound in bounds if bound.resource in rough]
     bounds = [bound for bound in bounds if bound.resource not in rough]
     estimates += (
-        [Bound("l2", float(l2 / (machine.l2_bytes_per_clock * machine.sms)), float(l2), "bytes")]
+        [Bound("l2", float(l2 / (gpu.l2_bytes_per_clock * gpu.sms)), float(l2), "bytes")]
         if l2
         else []
     )
     if max(reads):
-        cycles = float(modelled / (machine.issue_per_clock * machine.sms))
+        cycles = float(modelled / (gpu.issue_per_clock * gpu.sms))
         estimates.append(Bound("issue_model", cycles, issued, "instructions"))
     return Bounds(
         function.name,
-        machine,
+        gpu,
         work.blocks,
         work.threads,
         bounds,
@@ -406,7 +402,7 @@ def compute(
         issued,
         found.disagreement,
         found.estimated,
-        held(machine, work.threads, function.registers, function.shared_bytes + shared_bytes),
+        held(gpu, work.threads, function.registers, function.shared_bytes + shared_bytes),
         pipes,
         _waits(program),
     )
@@ -422,20 +418,20 @@ def _waits(program: Program) -> str | None:
     )
 
 
-def held(machine: Machine, threads: int, registers: int, shared_bytes: int) -> int:
+def held(gpu: Machine, threads: int, registers: int, shared_bytes: int) -> int:
     """Blocks that one SM holds."""
     limits = Limits(
-        machine.warps,
-        machine.blocks,
-        machine.shared_bytes,
-        machine.shared_bytes,
+        gpu.warps,
+        gpu.blocks,
+        gpu.shared_bytes,
+        gpu.shared_bytes,
         KIB,
-        machine.registers,
+        gpu.registers,
     )
     return occupancy(limits, threads, registers, shared_bytes).blocks_per_sm
 
 
-def _pipes(function: sass.Function, found: Executions, machine: Machine) -> dict[str, float]:
+def _pipes(function: sass.Function, found: Executions, gpu: Machine) -> dict[str, float]:
     """Clocks of the FMA pipe, instructions of the fp64 pipe, clocks of an SM's tensor cores; then
     the executions of tensor instructions whose rate is not known, by opcode."""
     clocks: Counter[str] = Counter({"fma": 0.0, "fp64": 0.0, "tensor": 0.0})
@@ -450,7 +446,7 @@ def _pipes(function: sass.Function, found: Executions, machine: Machine) -> dict
             elif (shape := _gmma(i)) is not None:
                 n, t = shape
                 # a warp's quarter
-                clocks["tensor"] += times * 2 * 64 * n * int(t) / 4 / getattr(machine, GMMA[t])
+                clocks["tensor"] += times * 2 * 64 * n * int(t) / 4 / getattr(gpu, GMMA[t])
             elif i.name in TENSOR:
                 k = (
                     next((HMMA_K[m] for m in i.modifiers if m in HMMA_K), None)
@@ -461,13 +457,13 @@ def _pipes(function: sass.Function, found: Executions, machine: Machine) -> dict
                     clocks[i.opcode] += times
                 else:
                     tf32 = "TF32" in i.modifiers
-                    rate = machine.mma_tf32_flop_per_clock if tf32 else machine.mma_flop_per_clock
+                    rate = gpu.mma_tf32_flop_per_clock if tf32 else gpu.mma_flop_per_clock
                     clocks["tensor"] += times * 2 * 16 * 8 * k / rate
     return {name: float(value) for name, value in clocks.items()}
 
 
 def _gmma(i: sass.Instruction) -> tuple[int, str] | None:
-    """n and k of a wgmma of floats in machine code, 64xNxK; n is 0 of one that ptxas puts in to end
+    """n and k of a wgmma of floats in gpu code, 64xNxK; n is 0 of one that ptxas puts in to end
     a group.
     """
     shape = next((m.split("x") for m in i.modifiers if m.startswith("64x")), [])

@@ -1,7 +1,7 @@
 """The rates of GPUs that bounds need, per clock: presets and files.
 
 A file is TOML with the fields of `Machine`; what it leaves out is taken from the preset that `like`
-names ("h200"):
+names ("h100"):
 
     like = "h100"
     name = "H100 at 1755 MHz"
@@ -56,7 +56,7 @@ PRESETS = {name: of_gpu(gpu) for name, gpu in gpus.GPUS.items() if gpu.rates}
 
 
 def find(name: str) -> Machine:
-    """A preset by its name, or a machine from a TOML file.
+    """Return the rates of a GPU by its name, or of a TOML file.
 
     Raises `PtxsimError`, one line, for what is neither.
     """
@@ -65,7 +65,7 @@ def find(name: str) -> Machine:
     path = Path(name)
     if path.suffix != ".toml":
         raise PtxsimError(
-            f"machine {name!r} is not known; known: {', '.join(PRESETS)}, or a .toml file"
+            f"GPU {name!r} is not known; known: {', '.join(PRESETS)}, or a .toml file"
         )
     try:
         given = tomllib.loads(path.read_text())
@@ -105,7 +105,7 @@ def find(name: str) -> Machine:
 
 
 def with_sms(machine: Machine, sms: int) -> Machine:
-    """Return the machine with another number of multiprocessors."""
+    """Return the rates with another number of multiprocessors."""
     if sms < 1:
         raise PtxsimError(f"sms = {sms} is not allowed; allowed: a positive whole number")
     return dataclasses.replace(machine, sms=sms)

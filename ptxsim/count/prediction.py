@@ -17,6 +17,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -75,16 +76,19 @@ class BlocksDifferError(PtxsimError):
 
 @dataclass(frozen=True)
 class Prediction:
-    """The counters of a launch of `blocks` blocks, predicted from `sampled` of them."""
+    """The counters of a launch of `blocks` blocks, predicted from `sampled` of them.
 
-    totals: dict[str, float]  # under Nsight Compute's names
+    Attributes: totals: under Nsight Compute's names. at_least: those of which a device may count
+        more, with the reason. over: the index of an argument that counts trips of loops, and the
+        smaller values from whose counts these follow. counters, work: by instruction, and what
+        bounds need: filled where `by_instruction` was asked for.
+    """
+
+    totals: dict[str, float]
     blocks: int
     sampled: int
-    at_least: dict[str, str]  # those of which a device may count more, with the reason
-    # the place of an argument that counts trips of loops, and the smaller values from whose counts
-    # these follow
+    at_least: dict[str, str]
     over: tuple[int, tuple[int, ...]] | None = None
-    # by instruction, and what bounds need: filled where `by_instruction` was asked for
     counters: Counters = field(default_factory=Counters)
     work: Work = field(default_factory=lambda: Work(0, 0, {}))
 
@@ -406,9 +410,10 @@ def predict(
     over: tuple[int, Sequence[int]] | None = None,
     by_instruction: bool = False,
 ) -> Prediction:
-    """Counters of the launch, arguments and arrays as for the whole grid (`Kernel.launch`). What
-    addresses and the flow of control depend on must be in them. Of a grid with clusters, whole
-    clusters are run.
+    """Predict the counters of a launch from a few of its blocks. `grid`, `block`, `args`,
+    `shared_bytes`, `constants`, `limits` and `cluster` are those of `kernel.launch`, for the whole
+    grid. What addresses and the flow of control depend on must be in the arrays. Of a grid with
+    clusters, whole clusters are run.
 
     `over`: the place of a whole-number argument by which the work of each block grows linearly (k
     of a matrix product, say), and three or more smaller values in steps of one size: it is run with
@@ -424,7 +429,27 @@ def predict(
     Raises `PtxsimError`, one line, with the reason where a few blocks do not predict the others, or
     smaller values the launch's own.
     """
-    grid, block = dimensions(grid), dimensions(block)
+    _require_independent_blocks(kernel)
+    grid = dimensions(grid)
+    run = _Predictor(
+        kernel,
+        grid,
+        dimensions(block),
+        args,
+        shared_bytes,
+        constants,
+        limits or Limits(),
+        kernel.cluster_of(grid, cluster),
+        by_instruction,
+    )
+    if over is not None:
+        return run.over(over)
+    run.compare_small_grid()
+    return run.shortened() or run.prediction(*run.of_grid(args, run.classes))
+
+
+def _require_independent_blocks(kernel: Kernel) -> None:
+    """Raise `PtxsimError` where what a block does depends on other blocks."""
     if (atom := waits_for_others(kernel.program)) is not None:
         raise PtxsimError(
             f"{kernel.title}: {kernel.machine.diag.where(atom)}: what a block does depends on what others did before, "
@@ -435,152 +460,189 @@ def predict(
             f"{kernel.title}: {kernel.machine.diag.where(looks)}: a block waits here for what others write: a few "
             "blocks do not predict the rest; run the whole grid"
         )
-    cluster = kernel.cluster_of(grid, cluster)
 
-    units = [g // c for g, c in zip(grid, cluster, strict=True)]
 
-    seen = _Seen()
-    known: list[Classes] = []  # by what blocks do in a short launch
+@dataclass
+class _Predictor:
+    """A prediction under way. Clusters are named by their number in the grid."""
 
-    def launch(args: Sequence[Any], chosen: Sequence[int], limits: Limits) -> dict[int, Sums]:
-        """The sums of each of these clusters, by its number."""
-        firsts = [_first_block(number, grid, cluster) for number in chosen]
-        apart = _Apart(by_instruction)
-        kernel.launch(
-            grid,
-            block,
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    args: Sequence[Any]
+    shared_bytes: int
+    constants: Mapping[Any, Any] | None
+    limits: Limits
+    cluster: tuple[int, int, int]
+    by_instruction: bool
+    seen: _Seen = field(default_factory=_Seen)
+
+    def __post_init__(self) -> None:
+        self.units = [g // c for g, c in zip(self.grid, self.cluster, strict=True)]
+        self.classes = sample(self.units)
+
+    def _launch(
+        self, args: Sequence[Any], chosen: Sequence[int], limits: Limits
+    ) -> dict[int, Sums]:
+        """Run clusters; return the sums of each."""
+        firsts = [_first_block(number, self.grid, self.cluster) for number in chosen]
+        apart = _Apart(self.by_instruction)
+        self.kernel.launch(
+            self.grid,
+            self.block,
             args,
-            shared_bytes,
-            [apart],
-            False,
-            limits,
+            self.shared_bytes,
+            observers=[apart],
+            checks=False,
+            limits=limits,
             values=False,
-            constants=constants,
+            constants=self.constants,
             blocks=sorted(firsts),
-            cluster=cluster,
+            cluster=self.cluster,
         )
-        found = apart.sums(math.prod(cluster))
-        if by_instruction:
-            for number, first in zip(chosen, firsts, strict=True):
-                blocks = in_clusters(grid, cluster, np.asarray([first])).tolist()
-                seen.take(number, apart, blocks, kernel.machine.launch.arena)
-                found[first]["block_sectors"] = sum(
-                    part.size for part in seen.fetched[number].values()
-                )
-            for _, counters in apart.batches:
-                for stats in counters.by_instruction():
-                    pc = stats.instruction.pc
-                    stats.ways.update(seen.stats[pc].ways if pc in seen.stats else {})
-                    seen.stats[pc] = stats
+        found = apart.sums(math.prod(self.cluster))
+        if self.by_instruction:
+            self._take(apart, dict(zip(chosen, firsts, strict=True)), found)
         return {number: found[first] for number, first in zip(chosen, firsts, strict=True)}
 
-    def of_grid(args: Sequence[Any], classes: Classes) -> tuple[Sums, int]:
-        """The sums of the grid, and from how many blocks they follow."""
-        middle, *beside = _neighbours(units)
-        more = (
-            [number for number in (middle, *beside) if number not in classes.of]
-            if by_instruction
-            else []
-        )
-        sums = launch(args, [*classes.of, *more], limits or Limits())
-        representative: dict[Any, int] = {}
-        for number, kind in classes.of.items():
-            first = representative.setdefault(kind, number)
-            difference = next(_differences(sums[first], sums[number]), None)
-            if difference is not None:
-                one, other = (
-                    kernel.state.block_place(_first_block(n, grid, cluster))
-                    for n in (first, number)
-                )
-                raise BlocksDifferError(
-                    f"{kernel.title}: blocks {one} and {other}, neither at another edge of the grid, do not do the "
-                    f"same: {difference}: a few blocks do not predict the rest; run the whole grid"
-                )
+    def _take(self, apart: _Apart, firsts: Mapping[int, int], sums: dict[int, Sums]) -> None:
+        """Note what each cluster (its first block in `firsts`) fetched, and what is known of single
+        instructions.
+        """
+        seen = self.seen
+        for number, first in firsts.items():
+            blocks = in_clusters(self.grid, self.cluster, np.asarray([first])).tolist()
+            seen.take(number, apart, blocks, self.kernel.machine.launch.arena)
+            sums[first]["block_sectors"] = sum(part.size for part in seen.fetched[number].values())
+        for _, counters in apart.batches:
+            for stats in counters.by_instruction():
+                pc = stats.instruction.pc
+                stats.ways.update(seen.stats[pc].ways if pc in seen.stats else {})
+                seen.stats[pc] = stats
+
+    def of_grid(self, args: Sequence[Any], classes: Classes) -> tuple[Sums, int]:
+        """Return the sums of the grid, and from how many blocks they follow."""
+        middle, *beside = _neighbours(self.units)
+        more = [n for n in (middle, *beside) if n not in classes.of] if self.by_instruction else []
+        sums = self._launch(args, [*classes.of, *more], self.limits)
+        representative = self._require_alike(classes, sums)
         names = dict.fromkeys(name for found in sums.values() for name in found)
         kinds = classes.sizes.items()
         added = {
             name: sum(size * sums[representative[k]].get(name, 0.0) for k, size in kinds)
             for name in names
         }
-        if by_instruction:
-            along = [size for size in units if size > 1]
-            added |= seen.sectors(middle, list(zip(beside, along, strict=True)))
-        return added, len(classes.of) * math.prod(cluster)
+        if self.by_instruction:
+            along = [size for size in self.units if size > 1]
+            added |= self.seen.sectors(middle, list(zip(beside, along, strict=True)))
+        return added, len(classes.of) * math.prod(self.cluster)
 
-    def from_smaller(
-        place: int, values: Sequence[int], step: int, classes: Classes
+    def _require_alike(self, classes: Classes, sums: Mapping[int, Sums]) -> dict[Any, int]:
+        """Return a cluster of each class.
+
+        Raises `BlocksDifferError` where those of a class do not do the same.
+        """
+        representative: dict[Any, int] = {}
+        for number, kind in classes.of.items():
+            first = representative.setdefault(kind, number)
+            difference = next(_differences(sums[first], sums[number]), None)
+            if difference is not None:
+                one, other = (
+                    self.kernel.state.block_place(_first_block(n, self.grid, self.cluster))
+                    for n in (first, number)
+                )
+                raise BlocksDifferError(
+                    f"{self.kernel.title}: blocks {one} and {other}, neither at another edge of the grid, do not do "
+                    f"the same: {difference}: a few blocks do not predict the rest; run the whole grid"
+                )
+        return representative
+
+    def _with(self, place: int, value: int) -> list[Any]:
+        """The arguments, with another value for one."""
+        return [*self.args[:place], value, *self.args[place + 1 :]]
+
+    def _from_smaller(
+        self, place: int, values: Sequence[int], step: int, classes: Classes
     ) -> tuple[Sums, int]:
-        ran = {
-            value: of_grid([*args[:place], value, *args[place + 1 :]], classes) for value in values
-        }
+        """Return the sums that follow from smaller values of an argument, and from how many
+        blocks. Raises `NotLinearError`.
+        """
+        ran = {value: self.of_grid(self._with(place, value), classes) for value in values}
         sums = {value // step: found for value, (found, _) in ran.items()}
-        return extrapolate(sums, 1, int(args[place]) // step, 1), max(
-            sampled for _, sampled in ran.values()
-        )
+        added = extrapolate(sums, 1, int(self.args[place]) // step, 1)
+        return added, max(sampled for _, sampled in ran.values())
 
-    def alike(place: int) -> Classes:
-        """Classes of blocks that do the same, found by running all of them with few trips, once."""
-        if known:
-            return known[0]
-        few = int(args[place]) % SHORTEST + SHORTEST
+    @cached_property
+    def _lengths(self) -> list[tuple[int, list[int]]]:
+        """Arguments that count trips of loops, with smaller values for them."""
+        return list(_shorter(self.kernel.program, self.args))
+
+    @cached_property
+    def _alike(self) -> Classes:
+        """Classes of clusters that do the same, found by running all of them once, with few trips
+        of their loops.
+        """
+        place = self._lengths[0][0]
+        few = int(self.args[place]) % SHORTEST + SHORTEST
         cheap = replace(
-            limits or Limits(),
-            thread_instructions=min((limits or Limits()).thread_instructions, WHOLE),
+            self.limits, thread_instructions=min(self.limits.thread_instructions, WHOLE)
         )
-        found = launch([*args[:place], few, *args[place + 1 :]], range(math.prod(units)), cheap)
-        if by_instruction:
-            seen.take_all(_neighbours(units)[0])
-        known.append(classes_of(found))
-        return known[0]
+        found = self._launch(self._with(place, few), range(math.prod(self.units)), cheap)
+        if self.by_instruction:
+            self.seen.take_all(_neighbours(self.units)[0])
+        return classes_of(found)
 
-    def prediction(
-        added: Sums, sampled: int, over: tuple[int, tuple[int, ...]] | None
-    ) -> Prediction:
-        blocks = math.prod(grid)
-        found = Prediction({}, blocks, sampled, at_least(kernel.program), over)
-        if not by_instruction:
-            return replace(found, totals=named(added))
-        added["sectors"] = seen.all_sectors(added)
-        counters = seen.counters(kernel, grid, block, added)
-        totals = counters.totals()
-        return replace(
-            found, totals=totals, counters=counters, work=_work(grid, block, totals, added)
-        )
-
-    classes = sample(units)
-    if (
-        by_instruction
-        and over is None
-        and sum(size > 1 for size in units) == 1
-        and math.prod(grid) <= FEW
-    ):
-        # such blocks choose their tiles themselves, so that neighbours do not say what all of them
-        # read
-        for place, _ in itertools.islice(_shorter(kernel.program, args), 1):
-            with contextlib.suppress(TooCostlyError):
-                alike(place)
-    if over is not None:
-        place, values, step = _steps(kernel, args, over)
+    def over(self, given: tuple[int, Sequence[int]]) -> Prediction:
+        """Predict from the values of an argument that the caller gives."""
+        place, values, step = _steps(self.kernel, self.args, given)
         try:
-            return prediction(*from_smaller(place, values, step, classes), (place, tuple(values)))
+            found = self._from_smaller(place, values, step, self.classes)
         except NotLinearError as error:
             raise PtxsimError(
-                f"{kernel.title}: argument {place} in steps of {step}: {error}"
+                f"{self.kernel.title}: argument {place} in steps of {step}: {error}"
             ) from None
-    for place, values in _shorter(kernel.program, args):
-        with contextlib.suppress(NotLinearError):
-            try:
-                found = from_smaller(place, values, 1, classes)
-            except BlocksDifferError as error:
-                if math.prod(grid) > FEW:
-                    raise
+        return self.prediction(*found, (place, tuple(values)))
+
+    def compare_small_grid(self) -> None:
+        """Run all blocks of a small grid with one axis. Such blocks choose their tiles themselves,
+        so that neighbours do not say what all of them read."""
+        one_axis = sum(size > 1 for size in self.units) == 1
+        if self.by_instruction and one_axis and math.prod(self.grid) <= FEW and self._lengths:
+            with contextlib.suppress(TooCostlyError):
+                _ = self._alike
+
+    def shortened(self) -> Prediction | None:
+        """Predict from smaller values of an argument that counts trips of loops; None where there
+        is none, or counts do not lie on a line.
+        """
+        for place, values in self._lengths:
+            with contextlib.suppress(NotLinearError):
                 try:
-                    classes = alike(place)
-                except TooCostlyError:
-                    raise error from None
-                found = from_smaller(place, values, 1, classes)
-            return prediction(*found, (place, tuple(values)))
-    return prediction(*of_grid(args, classes), None)
+                    found = self._from_smaller(place, values, 1, self.classes)
+                except BlocksDifferError as error:
+                    if math.prod(self.grid) > FEW:
+                        raise
+                    try:
+                        self.classes = self._alike
+                    except TooCostlyError:
+                        raise error from None
+                    found = self._from_smaller(place, values, 1, self.classes)
+                return self.prediction(*found, (place, tuple(values)))
+        return None
+
+    def prediction(
+        self, added: Sums, sampled: int, over: tuple[int, tuple[int, ...]] | None = None
+    ) -> Prediction:
+        """Return the prediction with these sums of the grid."""
+        lower = at_least(self.kernel.program)
+        found = Prediction({}, math.prod(self.grid), sampled, lower, over)
+        if not self.by_instruction:
+            return replace(found, totals=named(added))
+        added["sectors"] = self.seen.all_sectors(added)
+        counters = self.seen.counters(self.kernel, self.grid, self.block, added)
+        totals = counters.totals()
+        work = _work(self.grid, self.block, totals, added)
+        return replace(found, totals=totals, counters=counters, work=work)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -66,75 +66,59 @@ class Struct:
 
 Argument = Any  # an Array, Texture, TensorMap or Struct, a number of Python's or NumPy's, or bytes
 Constant = Array | np.ndarray | np.generic | bytes
+Size = tuple[int, int, int]
 Placed = dict[int, tuple[Array, int]]  # arrays and their addresses, by id
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a kernel is to be launched with.
+    """The arguments of a launch, checked, as `Kernel.launch` describes them."""
 
-    Attributes: grid, block: one to three sizes. args: one for each parameter, in order.
-        shared_bytes: of dynamic shared memory. observers: what watches the launch. checks: False
-        leaves out the watch over memory and barriers; bounds and alignment are always checked.
-        limits: None: the defaults of `Limits`. values: False computes only what addresses and the
-        flow of control depend on: observers see the same, several times sooner, but arrays stay as
-        they were. It goes without checks. constants: what `__constant__` variables (and
-        `__device__` ones) hold, by name, from their first byte on. blocks: run only those, with
-        their clusters, by their linear number in the grid. cluster: blocks of one, as the launch
-        attribute; a kernel with `__cluster_dims__` needs none. stop_at_first: False: go on after a
-        fault, without the threads that cannot; `Launch.faults` has them all. After one that nobody
-        can go on from, a deadlock say, the blocks of other batches are run. accept: faults that are
-        none, each with its reason.
-    """
-
-    grid: int | Sequence[int]
-    block: int | Sequence[int]
+    grid: Size
+    block: Size
+    cluster: Size
     args: Sequence[Argument]
-    shared_bytes: int = 0
-    observers: Iterable[Observer] = ()
-    checks: Checks | bool = True
-    limits: Limits | None = None
-    values: bool = True
-    constants: Mapping[str, Constant] | None = None
-    blocks: Sequence[int] | None = None
-    cluster: int | Sequence[int] | None = None
-    stop_at_first: bool = True
-    accept: Sequence[Accepted] = ()
+    shared_bytes: int
+    observers: Sequence[Observer]
+    checks: Checks
+    limits: Limits
+    values: bool
+    constants: Mapping[str, Constant]
+    blocks: Sequence[int] | None
+    faults: Faults
+
+    @property
+    def padded_block(self) -> int:
+        """Threads of a block, in whole warps."""
+        return align_up(math.prod(self.block), WARP)
 
 
-Owner = TypeVar("Owner")
-Value = TypeVar("Value")
-Result = TypeVar("Result")
-Fields = ParamSpec("Fields")
+@dataclass(frozen=True)
+class Batches:
+    """The blocks that a launch runs, in order, `size` of them together."""
 
+    blocks: range | np.ndarray  # an array only where it must be: a grid can be huge
+    size: int
 
-def takes_fields(
-    make: Callable[Fields, Value],
-) -> Callable[[Callable[[Owner, Value], Result]], Callable[Concatenate[Owner, Fields], Result]]:
-    """Let a method of one value be called with the fields of that value."""
-
-    def decorate(
-        method: Callable[[Owner, Value], Result],
-    ) -> Callable[Concatenate[Owner, Fields], Result]:
-        @wraps(method)
-        def called(owner: Owner, /, *args: Fields.args, **named: Fields.kwargs) -> Result:
-            return method(owner, make(*args, **named))
-
-        return called
-
-    return decorate
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for first in range(0, len(self.blocks), self.size):
+            yield np.asarray(self.blocks[first : first + self.size])
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The result of a launch."""
+    """The result of a launch.
+
+    Attributes: kernel: its mangled name. grid, block: sizes. steps: instructions, each for all
+        threads that were there. notes: what is no fault, but worth a word, one line each. faults:
+        each line and kind once; where the launch stops at its first, only accepted ones.
+    """
 
     kernel: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    steps: int  # instructions, each for all threads that were there
-    notes: tuple[str, ...] = ()  # what is no fault, but worth a word; each one line
-    # each line and kind once; where the launch stops at its first, only accepted ones
+    steps: int
+    notes: tuple[str, ...] = ()
     faults: tuple[Found, ...] = ()
 
 
@@ -172,6 +156,21 @@ class Packing:
             data = self._argument(f"{self.title}: argument {number}", value, parameter.variable)
             raw[parameter.offset : parameter.offset + len(data)] = data
         return bytes(raw)
+
+    def write_arrays(self) -> None:
+        """Copy what the arrays hold to device memory."""
+        for array, address in self.arrays.values():
+            if not array.blank:
+                self.arena.write(address, np.ascontiguousarray(array.numpy()))
+
+    def read_arrays(self) -> None:
+        """Copy what device memory holds back to the arrays."""
+        for array, address in self.arrays.values():
+            array.keep(self.arena.read(address, array.nbytes))
+
+    def unwritten(self) -> list[tuple[int, int]]:
+        """Return the addresses, from and to, of arrays that nobody has written."""
+        return [(at, at + a.nbytes) for a, at in self.arrays.values() if a.unwritten]
 
     def _argument(self, name: str, value: Argument, variable: Variable) -> bytes:
         """The bytes of a parameter; `name`: of the argument, in messages."""
@@ -332,148 +331,217 @@ class Kernel:
     def parameters(self) -> list[Variable]:
         return [p.variable for p in self.program.parameters]
 
-    @takes_fields(Request)
-    def launch(self, request: Request) -> Launch:
-        """Run the grid to its end; the fields of a `Request` are the arguments.
+    def launch(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Argument],
+        shared_bytes: int = 0,
+        *,
+        observers: Iterable[Observer] = (),
+        checks: Checks | bool = True,
+        limits: Limits | None = None,
+        values: bool = True,
+        constants: Mapping[str, Constant] | None = None,
+        blocks: Sequence[int] | None = None,
+        cluster: int | Sequence[int] | None = None,
+        stop_at_first: bool = True,
+        accept: Sequence[Accepted] = (),
+    ) -> Launch:
+        """Run the grid to its end.
 
-        Raises `PtxsimError`, one line; of a fault of the kernel, `KernelFault`."""
-        return self.run(request)
+        :param grid: Blocks of the grid: one to three sizes.
+        :param block: Threads of a block: one to three sizes.
+        :param args: One argument for each parameter, in order.
+        :param shared_bytes: Bytes of dynamic shared memory.
+        :param observers: What watches the launch, such as `Counters`.
+        :param checks: What is checked; False leaves out all but bounds and alignment.
+        :param limits: Limits of the launch; None: the defaults of `Limits`.
+        :param values: False computes only what addresses and the flow of control depend on.
+            Observers see the same, several times sooner, but arrays stay as they were. It goes
+            without checks.
+        :param constants: What `__constant__` variables (and `__device__` ones) hold, by name, from
+            their first byte on.
+        :param blocks: Run only the blocks with these linear numbers, with their clusters.
+        :param cluster: Blocks of a cluster, as the launch attribute. A kernel with
+            `__cluster_dims__` needs none.
+        :param stop_at_first: False goes on after a fault, without the threads that cannot.
+            `Launch.faults` has all of them. After a fault that ends its blocks, such as a deadlock,
+            the other batches of blocks are run.
+        :param accept: Faults that are accepted, each with its reason.
 
-    def run(self, request: Request) -> Launch:
-        """Run the grid of a request to its end. Raises as `launch` does."""
-        grid, block, shared_bytes = (
-            dimensions(request.grid),
-            dimensions(request.block),
-            request.shared_bytes,
-        )
-        sizes.require_launch(self.title, grid, block, shared_bytes)
-        self._require_block(block)
-        checks, values, blocks = request.checks, request.values, request.blocks
-        cluster = self.cluster_of(grid, request.cluster)
+        Raises `KernelFault` for a fault of the kernel, `PtxsimError` for a launch that cannot be
+        made; either message is one line.
+        """
         if not isinstance(checks, Checks):
             checks = Checks() if checks else NO_CHECKS
         if not values and checks != NO_CHECKS:
             raise PtxsimError(f"{self.title}: values=False goes with checks=False only")
-        limits = request.limits or Limits()
+        grid, block = dimensions(grid), dimensions(block)
+        sizes.require_launch(self.title, grid, block, shared_bytes)
+        self._require_block(block)
+        request = Request(
+            grid=grid,
+            block=block,
+            cluster=self.cluster_of(grid, cluster),
+            args=args,
+            shared_bytes=shared_bytes,
+            observers=tuple(observers),
+            checks=checks,
+            limits=limits or Limits(),
+            values=values,
+            constants=constants or {},
+            blocks=blocks,
+            faults=Faults(stop_at_first, accept),
+        )
+        return self._run(request)
+
+    def _run(self, request: Request) -> Launch:
+        """Place the arguments in memory, run the blocks batch by batch, and read arrays back."""
+        arena = Arena() if self.memory is None else self.memory
+        packing = Packing(self.title, arena, self.memory)
+        config, batches, given = self._configure(request, packing, arena)
+        self.machine.prepare(config)
+        config.device.launched()
+        for observer in request.observers:
+            observer.begins(self, request.grid, request.block)
+        steps = self._run_batches(request, batches, packing)
+        if request.values:
+            packing.read_arrays()
+        notes = (*self.machine.diag.notes, *self._unset_constants(given))
+        faults = tuple(request.faults.found.values())
+        return Launch(self.name, request.grid, request.block, steps, notes, faults)
+
+    def _configure(
+        self, request: Request, packing: Packing, arena: Arena
+    ) -> tuple[LaunchConfig, Batches, set[str]]:
+        """Place arguments and variables in memory. Return the launch for the machine, the batches
+        of blocks, and the names of variables that have a content.
+        """
         memory = self.memory
-        arena = Arena() if memory is None else memory
-        packing = Packing(self.title, arena, memory)
         params = packing.parameters(self.program, request.args)
-        arrays = packing.arrays
         symbols = (
             place_globals(self.program, arena) if memory is None else memory.symbols(self.program)
         )
-        given = self._set_variables(request.constants or {}, arena, symbols)
-        padded = align_up(math.prod(block), WARP)
-        together = math.prod(cluster)
-        # an array only where it must be: a grid can be huge
-        chosen: range | np.ndarray = range(math.prod(grid))
-        if blocks is not None:
-            chosen = in_clusters(grid, cluster, np.asarray(blocks))
-        places, homes = self._places(request.args, arrays)
-        machine = self.machine
-        if values or machine.runs.reads_contents(places):
-            for array, address in arrays.values():
-                if not array.blank:
-                    arena.write(address, np.ascontiguousarray(array.numpy()))
-        total = len(chosen)
-        # refuses what is too much
-        cost = sizes.Cost(self.title, total, padded, limits.thread_instructions)
-        if blocks is None and together > 1:
-            chosen = in_clusters(grid, cluster, np.arange(total))
-        at_once = max(1, limits.lanes // (padded * together))
-        grid_workspace = 0
+        given = self._set_variables(request.constants, arena, symbols)
+        places, homes = self._places(request.args, packing.arrays)
+        if request.values or self.machine.runs.reads_contents(places):
+            packing.write_arrays()
+        blocks = self._chosen(request)
         # where cooperative groups find what a grid's barrier needs
+        workspace = 0
         if names_special(self.program, "envreg"):
-            self._require_cooperative(total, math.prod(grid), padded, shared_bytes)
-            grid_workspace = arena.allocate(GRID_WORKSPACE, "the grid's barrier")
-            arena.write(grid_workspace, np.array([GRID_WORKSPACE], np.uint32))
-        if polling.across_blocks(self.machine.scheduler.polls) is not None:
-            at_once = max(
-                at_once,
-                sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes),
-            )
-        per_batch = min(at_once * together, total)
-        sizes.require_batch(
-            self.title, self.program, shared_bytes, per_batch * padded, padded, arena.nbytes
-        )
+            self._require_cooperative(request, len(blocks))
+            workspace = arena.allocate(GRID_WORKSPACE, "the grid's barrier")
+            arena.write(workspace, np.array([GRID_WORKSPACE], np.uint32))
+        batches = Batches(blocks, self._batch_size(request, len(blocks), arena))
         if self.program.allocates:
             arena.make_heap()
         arena.finish()
-        unwritten = [(at, at + array.nbytes) for array, at in arrays.values() if array.unwritten]
+        unwritten = packing.unwritten()
         if memory is not None:
             places |= memory.places(self.program, params)
             unwritten += memory.unwritten()
             given |= set(symbols) - memory.never_written(self.module)
-        faults = Faults(request.stop_at_first, request.accept)
-        machine.prepare(
-            LaunchConfig(
-                grid=grid,
-                block=block,
-                cluster=cluster,
-                dynamic_shared_bytes=shared_bytes,
-                arena=arena,
-                symbols=symbols,
-                params=params,
-                places=places,
-                homes=homes,
-                unwritten=unwritten,
-                textures=packing.textures,
-                tensor_maps=packing.maps,
-                registers=self._registers(block),
-                grid_workspace=grid_workspace,
-                checks=checks,
-                values=values,
-                faults=faults,
-                device=Device() if memory is None else memory.device,
-            )
+        config = LaunchConfig(
+            grid=request.grid,
+            block=request.block,
+            cluster=request.cluster,
+            dynamic_shared_bytes=request.shared_bytes,
+            arena=arena,
+            symbols=symbols,
+            params=params,
+            places=places,
+            homes=homes,
+            unwritten=unwritten,
+            textures=packing.textures,
+            tensor_maps=packing.maps,
+            registers=self._registers(request.block),
+            grid_workspace=workspace,
+            checks=request.checks,
+            values=request.values,
+            faults=request.faults,
+            device=Device() if memory is None else memory.device,
         )
-        machine.launch.device.launched()
-        steps = lanes = 0
-        watching = tuple(request.observers)
-        for observer in watching:
-            observer.begins(self, grid, block)
+        return config, batches, given
+
+    def _chosen(self, request: Request) -> range | np.ndarray:
+        """Return the linear numbers of the blocks that are run, those of a cluster in sequence.
+
+        Raises `TooCostlyError` where there are too many.
+        """
+        grid, cluster, total = request.grid, request.cluster, math.prod(request.grid)
+        if request.blocks is not None:
+            chosen = in_clusters(grid, cluster, np.asarray(request.blocks))
+            self._cost(request, len(chosen))
+            return chosen
+        self._cost(request, total)  # before a large array is made
+        return in_clusters(grid, cluster, np.arange(total)) if max(cluster) > 1 else range(total)
+
+    def _cost(self, request: Request, blocks: int) -> sizes.Cost:
+        return sizes.Cost(
+            self.title, blocks, request.padded_block, request.limits.thread_instructions
+        )
+
+    def _batch_size(self, request: Request, total: int, arena: Arena) -> int:
+        """Return how many blocks run together: as many as the limit of threads allows, or as a
+        device holds where blocks wait for each other.
+        """
+        padded, together = request.padded_block, math.prod(request.cluster)
+        at_once = max(1, request.limits.lanes // (padded * together))
+        if polling.across_blocks(self.machine.scheduler.polls) is not None:
+            at_once = max(at_once, self._resident_blocks(request))
+        size = min(at_once * together, total)
+        sizes.require_batch(
+            self.title, self.program, request.shared_bytes, size * padded, padded, arena.nbytes
+        )
+        return size
+
+    def _resident_blocks(self, request: Request) -> int:
+        """Return how many blocks a device holds at a time."""
+        shared = self.program.static_shared_bytes + request.shared_bytes
+        return sizes.resident_blocks(request.padded_block, shared)
+
+    def _run_batches(self, request: Request, batches: Batches, packing: Packing) -> int:
+        """Run all blocks; return the number of instructions, each for all threads of a batch."""
+        machine, cost = self.machine, self._cost(request, len(batches.blocks))
+        # without values, stores must not change textures
         kept = [
             (t, t.numpy().copy())
             for t in packing.textures.values()
-            if isinstance(t, TextureArray) and not values
+            if isinstance(t, TextureArray) and not request.values
         ]
+        steps = lanes = done = 0
         try:
-            for first in range(0, total, per_batch):
-                batch = np.asarray(chosen[first : first + per_batch])
-                for observer in watching:
+            for batch in batches:
+                for observer in request.observers:
                     observer.batch(batch)
                 try:
-                    machine.run_batch(batch, limits, watching)
+                    machine.run_batch(batch, request.limits, request.observers)
                 except KernelFault as fault:
-                    faults.take(fault, ended=True)
+                    request.faults.take(fault, ended=True)
+                done += len(batch)
                 steps += machine.scheduler.executed
                 lanes += machine.scheduler.executed * machine.state.lanes
-                cost.after(min(first + per_batch, total), lanes)
+                cost.after(done, lanes)
         finally:
-            if memory is not None:
-                memory.after(machine)
+            if self.memory is not None:
+                self.memory.after(machine)
             machine.release()
             for texture, content in kept:
                 texture.numpy()[...] = content
-        for array, address in arrays.values() if values else ():
-            array.keep(arena.read(address, array.nbytes))
-        notes = (*machine.diag.notes, *self._unset_constants(given))
-        return Launch(self.name, grid, block, steps, notes, tuple(faults.found.values()))
+        return steps
 
-    def _require_cooperative(
-        self, chosen: int, blocks: int, padded: int, shared_bytes: int
-    ) -> None:
+    def _require_cooperative(self, request: Request, chosen: int) -> None:
         """All blocks of a grid that synchronises must run at a time, as of a cooperative launch."""
-        held = sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes)
+        blocks, held = math.prod(request.grid), self._resident_blocks(request)
+        what = f"{self.title}: the grid synchronises (cooperative groups)"
         if chosen < blocks:
-            raise PtxsimError(
-                f"{self.title}: the grid synchronises (cooperative groups): all of its blocks must run"
-            )
+            raise PtxsimError(f"{what}: all of its blocks must run")
         if blocks > held:
             raise PtxsimError(
-                f"{self.title}: the grid synchronises (cooperative groups), but its {blocks} blocks do not run at a "
-                f"time: a GPU of {sizes.SMS} multiprocessors holds {held} of this size"
+                f"{what}, but its {blocks} blocks do not run at a time: "
+                f"a GPU of {sizes.SMS} multiprocessors holds {held} of this size"
             )
 
     def _set_variables(

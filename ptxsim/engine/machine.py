@@ -20,7 +20,6 @@ from ..check.order import Order
 from ..check.shared_memory import SharedMemory
 from ..check.waits import conditions, unseen
 from ..check.wraps import Wraps
-from ..errors import PtxsimError
 from ..instructions import registry
 from ..instructions.memory import STACK
 from ..instructions.special import special_value
@@ -37,7 +36,7 @@ from ..machine.events import NOBODY, Events
 from ..machine.launch import LaunchConfig, Limits
 from ..machine.layout import SCRATCH, reserved
 from ..machine.mbarriers import Phases
-from ..machine.memory import GLOBAL_BASE, ClusterSpace, Fault, GlobalSpace, Space
+from ..machine.memory import GLOBAL_BASE, ClusterSpace, GlobalSpace, Space
 from ..machine.observer import Observer
 from ..machine.operands import Operands
 from ..machine.state import State
@@ -131,8 +130,6 @@ class Machine:
         with np.errstate(all="ignore"):
             try:
                 self.scheduler.run()
-            except Fault as fault:  # without its place, from outside an instruction
-                raise PtxsimError(f"{self.program.title}: {fault.what}") from None
             finally:
                 self.launch.device.executed(self.scheduler.executed + self.scheduler.clock_reads)
             self.events.shared.finish()

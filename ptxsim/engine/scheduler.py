@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from ..check.defined import Defined
-from ..errors import KernelFault, PtxsimError
+from ..errors import KernelFault, Kind, PtxsimError
 from ..instructions.needs import Machine
 from ..instructions.registry import Control, Step
 from ..machine.convergence import Convergence, width
 from ..machine.events import NOBODY
-from ..machine.faults import kind_of
 from ..machine.launch import Limits
 from ..machine.state import WARP
 from ..ptx import polling
@@ -190,6 +189,7 @@ class Scheduler:
             self.executed += stop - pc + 1
             if self.executed > self.limits.steps:
                 raise self.diag.fault(
+                    Kind.LIMIT,
                     self.program.code[min(stop, len(controls) - 1)],
                     f"more than {self.limits.steps} instructions executed: an endless loop, or raise the limit `steps`",
                     int(np.flatnonzero(threads)[0]),
@@ -272,9 +272,7 @@ class Scheduler:
         """
         wrapped = self.state.wrapped
         return (
-            kind_of(fault.what) == "bounds"
-            and wrapped is not None
-            and not (fault.bad & ~wrapped).any()
+            fault.kind is Kind.BOUNDS and wrapped is not None and not (fault.bad & ~wrapped).any()
         )
 
     def _count(self, pc: int, last: int, threads: np.ndarray) -> None:
@@ -311,7 +309,9 @@ class Scheduler:
                 f"; {len(self.state.blocks)} of the grid's {total} blocks run side by side here, and a block may wait "
                 "for one that has not begun: on a device, too, only as many as it holds"
             )
-        return self.diag.fault(self.polls[place], what, int(np.flatnonzero(threads)[0]))
+        return self.diag.fault(
+            Kind.DEADLOCK, self.polls[place], what, int(np.flatnonzero(threads)[0])
+        )
 
     def _come_together(self, pc: int, threads: np.ndarray) -> np.ndarray | None:
         """Threads at what a whole warp or warpgroup executes together: those that do so now are

@@ -9,14 +9,9 @@ import re
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from ..machine.faults import kind_of
-from .records import LaunchRecord
+from .records import FaultRecord, LaunchRecord
 
-# title: file.cu:12, called from ...: block (0, 0, 0), thread (0, 0, 0): what
-PLACED = re.compile(
-    r".*?: (?P<file>[^:]+):(?P<line>\d+)(?:, called from [^ ]+)*: block .*?\): (?P<what>.*)", re.S
-)
-HOST = re.compile(r" at (?P<file>[\w.+-]+):(?P<line>\d+)")  # of what host code did
+HOST_LINE = re.compile(r" at ([\w.+-]+):(\d+)")  # of what host code did
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -34,7 +29,7 @@ def junit(launches: Sequence[LaunchRecord], errors: Sequence[str]) -> str:
         )
         if not any(launch.checked for launch in of):
             ElementTree.SubElement(case, "skipped", message="not checked")
-        failed += _fail(case, [fault for launch in of for fault in launch.faults])
+        failed += _fail(case, [fault.text for launch in of for fault in launch.faults])
     host = ElementTree.SubElement(suite, "testcase", classname="host", name="calls", time="0")
     failed += _fail(host, errors)
     suite.set("tests", str(len(suite.findall("testcase"))))
@@ -50,8 +45,9 @@ def _fail(case: ElementTree.Element, texts: Sequence[str]) -> bool:
 
 def sarif(launches: Sequence[LaunchRecord], errors: Sequence[str]) -> str:
     """A result for each fault, with its kind as the rule and its line as the place."""
-    texts = dict.fromkeys([*(fault for launch in launches for fault in launch.faults), *errors])
-    results = [_result(text) for text in texts]
+    faults = [fault for launch in launches for fault in launch.faults]
+    found = {fault.text: fault for fault in (*faults, *map(FaultRecord, errors))}
+    results = [_result(fault) for fault in found.values()]
     rules = [{"id": rule} for rule in sorted({str(result["ruleId"]) for result in results})]
     driver = {"name": "ptxsim", "rules": rules}
     return json.dumps(
@@ -63,17 +59,17 @@ def sarif(launches: Sequence[LaunchRecord], errors: Sequence[str]) -> str:
     )
 
 
-def _result(text: str) -> dict[str, object]:
-    placed, host = PLACED.match(text), HOST.search(text)
-    place = placed or host
-    found: dict[str, object] = {
-        "ruleId": kind_of(placed["what"]) if placed else "host",
+def _result(fault: FaultRecord) -> dict[str, object]:
+    location = fault.location
+    if not fault.kind and (match := HOST_LINE.search(fault.text)):
+        location = match[1], int(match[2])
+    result: dict[str, object] = {
+        "ruleId": fault.kind or "host",
         "level": "error",
-        "message": {"text": text},
+        "message": {"text": fault.text},
     }
-    if place is not None:
-        region = {"startLine": int(place["line"])}
-        found["locations"] = [
-            {"physicalLocation": {"artifactLocation": {"uri": place["file"]}, "region": region}}
-        ]
-    return found
+    if location is not None:
+        file, line = location
+        place = {"artifactLocation": {"uri": file}, "region": {"startLine": line}}
+        result["locations"] = [{"physicalLocation": place}]
+    return result

@@ -111,7 +111,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--bounds",
         metavar="KERNEL",
-        help="print the least cycles that each resource of the device needs for its last launch",
+        help="print the minimum cycles that each resource of the device needs for its last launch",
     )
     parser.add_argument(
         "--limit",

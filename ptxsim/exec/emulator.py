@@ -24,12 +24,12 @@ from ..count import bounds, machines, prediction
 from ..count.annotate import listing
 from ..count.counters import BYTES, SECTORS, Counters
 from ..engine.device_memory import DeviceMemory
-from ..errors import KernelFault, NoEntryError, PtxError, PtxsimError, report_own_failure
+from ..errors import KernelFault, Kind, NoEntryError, PtxError, PtxsimError, report_own_failure
 from ..interface import Kernel
 from ..machine.arrays import Array, Texture
 from ..machine.clusters import in_clusters
 from ..machine.device import Device
-from ..machine.faults import Faults, Found, kind_of
+from ..machine.faults import Faults, Found
 from ..machine.launch import NO_CHECKS as NONE
 from ..machine.launch import Checks, Limits
 from ..machine.memory import GLOBAL_BASE, Heap
@@ -41,8 +41,18 @@ from ..ptx.parser import parse
 from ..ptx.syntax import Module, Variable, plain_name
 from . import blas, elf, fatbin, textures
 from .options import Options, matches
-from .protocol import UNANSWERED, Connection, Kind, Message, Note, Ordering, Payload, Place, Reply
-from .records import LaunchRecord
+from .protocol import (
+    UNANSWERED,
+    Connection,
+    MemoryKind,
+    Message,
+    Note,
+    Ordering,
+    Payload,
+    Place,
+    Reply,
+)
+from .records import FaultRecord, LaunchRecord
 from .timeline import Protection, Timeline, Touched, WaitsForHost, merged, rows
 from .timeline import Work as Issued
 
@@ -52,13 +62,13 @@ OK, INVALID_PTX, NO_BINARY, NOT_FOUND, NOT_SUPPORTED = 0, 218, 209, 500, 801
 ILLEGAL_ADDRESS, TIMEOUT, ASSERT, MISALIGNED, FAILURE = 700, 702, 710, 716, 719
 CLUSTER_SIZE = 912
 FATAL = {  # the error with which a kernel ends on a device, by the kind of the fault
-    "bounds": ILLEGAL_ADDRESS,
-    "alignment": MISALIGNED,
-    "assert": ASSERT,
-    "deadlock": TIMEOUT,
-    "limit": TIMEOUT,
-    "trap": FAILURE,
-    "memory": FAILURE,
+    Kind.BOUNDS: ILLEGAL_ADDRESS,
+    Kind.ALIGNMENT: MISALIGNED,
+    Kind.ASSERT: ASSERT,
+    Kind.DEADLOCK: TIMEOUT,
+    Kind.LIMIT: TIMEOUT,
+    Kind.TRAP: FAILURE,
+    Kind.MEMORY: FAILURE,
 }
 MOST_SNAPSHOT = 256 << 20  # bytes of device memory that are kept to run a launch again
 MOST_LINES = 100  # launches that are listed while the program runs
@@ -100,7 +110,7 @@ class Loaded:
 class Run:
     """The result of emulating a launch."""
 
-    faults: list[str]
+    faults: list[FaultRecord]
     fatal: int  # the error that the program gets; 0: none
     notes: list[str]
     counters: Counters | None
@@ -349,11 +359,13 @@ class Emulator:
     # memory
 
     def allocated(self, payload: Payload) -> None:
-        address, size, kind = payload.u64(), payload.u64(), Kind(payload.u32())
+        address, size, kind = payload.u64(), payload.u64(), MemoryKind(payload.u32())
         name = f"allocation {len(self.allocations) + 1}"
         self.allocations[name] = payload.text(), payload.places()
-        self.memory.allocated(address, size, name, written=kind in (Kind.MANAGED, Kind.HOST))
-        if kind in (Kind.MANAGED, Kind.HOST):
+        self.memory.allocated(
+            address, size, name, written=kind in (MemoryKind.MANAGED, MemoryKind.HOST)
+        )
+        if kind in (MemoryKind.MANAGED, MemoryKind.HOST):
             self.of_host[address] = address + size
 
     def freed(self, payload: Payload) -> None:
@@ -649,7 +661,7 @@ class Emulator:
             chosen,
             run.blocks,
             run.sampled,
-            [self.with_places(fault) for fault in run.faults],
+            [replace(fault, text=self.with_places(fault.text)) for fault in run.faults],
             run.notes,
         )
         if run.counters is not None and not record.sampled:
@@ -669,7 +681,7 @@ class Emulator:
         ):
             self.bounded = work, run.counters, run.traffic
         for fault in run.faults:
-            self.say(fault)
+            self.say(fault.text)
         for text in run.notes:
             self.once(text)
         if not self.options.quiet:
@@ -701,15 +713,19 @@ class Emulator:
         checks = Checks() if chosen and options.checks else NONE
         total = int(np.prod(work.grid)) if blocks is None else len(blocks)
         before = self.snapshot() if checks != NONE else None
-        found: dict[tuple[str, str], Found] = {}
+        found: dict[tuple[str, Kind], Found] = {}
         began = self.memory.device.ns
 
-        def run(code: int, failure: str | None = None, nothing_done: bool = False) -> Run:
+        def run(code: int, failure: FaultRecord | None = None, nothing_done: bool = False) -> Run:
             """Return the result. `failure`: why the launch ended, where that is not among the
             faults found.
             """
             faults = [
-                *(str(f) for f in found.values() if f.accepted is None),
+                *(
+                    FaultRecord(str(f), f.kind, f.where)
+                    for f in found.values()
+                    if f.accepted is None
+                ),
                 *([failure] if failure else []),
             ]
             accepted = [f.acceptance for f in found.values() if f.accepted is not None]
@@ -738,7 +754,8 @@ class Emulator:
             notes: tuple[str, ...] = ()
             # whatever ends the launch, what it found until then is there
             kernel.machine.diag.prepare(Faults())
-            failure, code = None, OK
+            failure: FaultRecord | None = None
+            code = OK
             try:
                 with self.limited(kernel.title), contextlib.redirect_stdout(printed):
                     notes = kernel.launch(
@@ -746,9 +763,9 @@ class Emulator:
                         work.block,
                         work.args,
                         work.shared,
-                        watching,
-                        checks if checks != NONE else False,
-                        Limits(thread_instructions=float("inf")),
+                        observers=watching,
+                        checks=checks,
+                        limits=Limits(thread_instructions=float("inf")),
                         blocks=None if blocks is None else blocks.tolist(),
                         cluster=work.cluster,
                         stop_at_first=options.stop_at_first,
@@ -757,7 +774,9 @@ class Emulator:
             except WaitsForHost:  # and is run again: what it printed, it prints then
                 raise
             except (PtxError, NoEntryError) as error:
-                return run(NOT_SUPPORTED, f"{kernel.title}: {error}", nothing_done=True)
+                return run(
+                    NOT_SUPPORTED, FaultRecord(f"{kernel.title}: {error}"), nothing_done=True
+                )
             except MemoryError:
                 if checks.global_races:
                     checks = replace(checks, global_races=False)
@@ -765,11 +784,15 @@ class Emulator:
                         "races in global memory are not looked for where device memory is too large for that"
                     )
                     continue
-                return run(FAILURE, f"{kernel.title}: out of memory while it was emulated")
+                return run(
+                    FAILURE, FaultRecord(f"{kernel.title}: out of memory while it was emulated")
+                )
             except KernelFault as fault:  # with --stop-at-first
-                failure, code = str(fault), FATAL.get(kind_of(fault.what), FAILURE)
+                failure = FaultRecord(str(fault), fault.kind, fault.where)
+                code = FATAL.get(fault.kind, FAILURE)
             except PtxsimError as error:
-                failure, code = str(error), TIMEOUT if isinstance(error, TooLong) else FAILURE
+                failure = FaultRecord(str(error))
+                code = TIMEOUT if isinstance(error, TooLong) else FAILURE
             except Exception:
                 self.record("internal", {"text": report_own_failure(f"{kernel.title}: ")})
                 return run(FAILURE)
@@ -782,12 +805,12 @@ class Emulator:
             code = fatal or code
             ended = next((f for f in latest.values() if f.ended and f.kind not in FATAL), None)
             if code == OK and ended is not None:
-                weaker = relaxed(checks, ended.message)
-                if weaker is not None and before is not None:
+                weaker = checks.without(ended.kind)
+                if weaker != checks and before is not None:
                     self.restore(before)
                     checks = weaker
                     continue
-                if weaker is not None:
+                if weaker != checks:
                     self.once(
                         f"{kernel.title}: its results are incomplete: a launch is not run again after such a fault "
                         f"where more than {MOST_SNAPSHOT >> 20} MiB of device memory are in use"
@@ -927,7 +950,7 @@ class Emulator:
             )
 
     def bounds_of(self, work: Work, counters: Counters, traffic: bounds.Traffic) -> str:
-        """The least cycles that each resource of the device needs for a launch."""
+        """The minimum cycles that each resource of the device needs for a launch."""
         kernel, gpu = work.kernel, self.options.gpu
         if kernel.cubin is None:
             raise PtxsimError(
@@ -979,21 +1002,6 @@ def linked(parts: list[Module]) -> Module:
             if name not in first.functions or first.functions[name].code is None:
                 first.functions[name] = function
     return first
-
-
-def relaxed(checks: Checks, text: str) -> Checks | None:
-    """The checks without the one that found this; None: it was none of them."""
-    if checks == NONE:
-        return None
-    if "race in global memory" in text:
-        return replace(checks, global_races=False)
-    if "nobody wrote" in text or "unwritten" in text:
-        return replace(checks, unwritten=False)
-    if "race" in text:
-        return replace(checks, races=False)
-    if "barrier" in text and checks.barriers:
-        return replace(checks, barriers=False)
-    return NONE
 
 
 def as_sums(totals: Mapping[str, float]) -> dict[str, float]:

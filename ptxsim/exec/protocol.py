@@ -60,7 +60,7 @@ class Note(enum.IntEnum):
     UNSUPPORTED = 3
 
 
-class Kind(enum.IntEnum):
+class MemoryKind(enum.IntEnum):
     """Kinds of ALLOCATED memory."""
 
     DEVICE = 0

@@ -9,6 +9,21 @@ from typing import Any
 from ..count.counters import named
 
 
+@dataclass(frozen=True)
+class FaultRecord:
+    """A fault of a launch, or why the launch failed as a whole (then without kind and place)."""
+
+    text: str
+    kind: str = ""
+    where: str = ""  # its line, and the lines that call
+
+    @property
+    def location(self) -> tuple[str, int] | None:
+        """Its file and line, where the program has line information."""
+        file, _, line = self.where.partition(", called from ")[0].rpartition(":")
+        return (file, int(line)) if line.isdigit() else None
+
+
 @dataclass
 class LaunchRecord:
     """One launch, as the emulator saw it."""
@@ -28,7 +43,7 @@ class LaunchRecord:
     checked: bool  # whether it was among those to check and count
     blocks_run: int
     sampled: bool  # whether these are only some of the grid's
-    faults: list[str] = field(default_factory=list)
+    faults: list[FaultRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     sums: dict[str, float] | None = None  # counters, as they add up; None: not counted
     # of the source, with what their accesses cost
@@ -50,6 +65,7 @@ class LaunchRecord:
         found = asdict(self)
         # the name alone, as ncu has it
         found["function"] = self.title.partition("<")[0].rpartition("::")[2]
+        found["faults"] = [fault.text for fault in self.faults]
         found["counters"] = None if self.sums is None else named(self.sums)
         del found["sums"]
         return found
@@ -60,6 +76,7 @@ def load(record: Mapping[str, Any]) -> LaunchRecord:
     content = {name: value for name, value in record.items() if name != "kind"}
     for name in ("grid", "block", "cluster"):
         content[name] = tuple(content[name])
+    content["faults"] = [FaultRecord(**fault) for fault in content["faults"]]
     return LaunchRecord(**content)
 
 

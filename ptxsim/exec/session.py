@@ -99,7 +99,7 @@ def device(
             server.stdin.close()
             records: list[dict[str, Any]] = json.loads(server.stdout.read() or "[]")
             session.launches = [load(record) for record in records if record["kind"] == "launch"]
-            session.faults = [fault for launch in session.launches for fault in launch.faults]
+            session.faults = [fault.text for launch in session.launches for fault in launch.faults]
             session.errors = [
                 record["text"]
                 for record in records

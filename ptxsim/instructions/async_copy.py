@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import PtxError
+from ..errors import Kind, PtxError
 from ..machine.async_copies import NEVER, Copy
 from ..machine.memory import Access
 from ..machine.operands import Place
@@ -114,6 +114,7 @@ def _partial(
     lanes, (_, slot, offset) = m.state.acting_lanes(), place
     too_long = m.state.mask_of(lanes) & (wanted > width)
     m.diag.refuse(
+        Kind.COPY,
         instruction,
         too_long,
         lambda n: f"cp.async: source size {int(wanted[n])} is more than {width}",

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import KernelFault, PtxError, PtxsimError
+from ..errors import KernelFault, Kind, PtxError, PtxsimError
 from ..machine import tensor_maps
 from ..machine.async_copies import Copy
 from ..machine.bulk_groups import Store
@@ -114,8 +114,8 @@ class Bulk:
             return self._prefetch()
         return self._tensor() if self.modifiers.flag("tensor") else self._plain()
 
-    def fault(self, what: str, lane: int) -> KernelFault:
-        return self.m.diag.fault(self.instruction, what, lane)
+    def fault(self, kind: Kind, message: str, lane: int) -> KernelFault:
+        return self.m.diag.fault(kind, self.instruction, message, lane)
 
     def _require_spaces(self, *known: list[str]) -> None:
         if self.spaces not in known:
@@ -169,7 +169,7 @@ class Bulk:
             for lane in lanes:
                 if int(amounts[lane]) % 16:
                     what = f"cp.async.bulk: {int(amounts[lane])} bytes are no multiple of 16"
-                    raise self.fault(what, lane)
+                    raise self.fault(Kind.COPY, what, lane)
             for size in distinct(amounts[lanes]).tolist():
                 here = [lane for lane in lanes if amounts[lane] == size]
                 if not size:
@@ -236,7 +236,7 @@ class Bulk:
             )
             if mask >> self.m.state.cluster_size or not mask:
                 what = f"a multicast to the blocks of mask 0x{mask:x}, but the cluster has {self.m.state.cluster_size}"
-                raise self.fault(what, lane)
+                raise self.fault(Kind.OTHER, what, lane)
             blocks = [first + rank for rank in range(self.m.state.cluster_size) if mask >> rank & 1]
         for block in blocks:
             at = bar + (block - own) * part
@@ -332,7 +332,7 @@ class Bulk:
             try:
                 found = tensor_maps.made_by_device(raw)
             except PtxsimError as error:
-                raise self.fault(str(error), lane) from None
+                raise self.fault(Kind.OTHER, str(error), lane) from None
         elif number is not None and number < len(self.m.launch.tensor_maps):
             found = self.m.launch.tensor_maps[number]
         else:
@@ -345,13 +345,13 @@ class Bulk:
                 ]
                 which = "".join(f", byte {at - p.offset} of parameter {n}" for n, p in known)
             what = f"there is no tensor map at generic address 0x{address:x}{which}: pass a ptxsim.TensorMap for it"
-            raise self.fault(what, lane)
+            raise self.fault(Kind.OTHER, what, lane)
         if address % 64:
             what = f"the tensor map at generic address 0x{address:x} is not aligned to 64 bytes"
-            raise self.fault(what, lane)
+            raise self.fault(Kind.ALIGNMENT, what, lane)
         if found.rank != dimensions:
             what = f"{dimensions} coordinates, but the tensor map of {found.name} has {found.rank} dimensions"
-            raise self.fault(what, lane)
+            raise self.fault(Kind.OTHER, what, lane)
         return found
 
     def _tensor(self) -> Step:
@@ -474,7 +474,7 @@ class Bulk:
                         f"misaligned box at {space.shown(raw)}, "
                         f"which tensor copies take at multiples of {ALIGN} bytes"
                     )
-                    raise self.fault(what + self.m.diag.in_shared(raw), lane)
+                    raise self.fault(Kind.ALIGNMENT, what + self.m.diag.in_shared(raw), lane)
                 if box.inner_bytes < box.swizzle:
                     self.m.diag.note(
                         f"{self.instruction.where}: rows of {box.inner_bytes} bytes with a swizzle of {box.swizzle}: "

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import PtxError
+from ..errors import Kind, PtxError
 from ..machine.memory import BASES, RANK_AT
 from ..ptx.syntax import Instruction
 from ..ptx.types import TYPES
@@ -32,7 +32,10 @@ def mapa(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
             lane = int(np.flatnonzero(other)[0])
             blocks = f"{m.state.cluster_size} block{'s' * (m.state.cluster_size > 1)}"
             raise m.diag.fault(
-                instruction, f"mapa: rank {int(ranks[lane])}, but the cluster has {blocks}", lane
+                Kind.OTHER,
+                instruction,
+                f"mapa: rank {int(ranks[lane])}, but the cluster has {blocks}",
+                lane,
             )
         address, own = read(), m.state.rank.astype(t.dtype)
         write(address + ((ranks.astype(t.dtype) - own) << t.dtype.type(RANK_AT)))

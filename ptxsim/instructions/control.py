@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import PtxError
+from ..errors import Kind, PtxError
 from ..machine.barriers import Finish, require_barrier_number
 from ..machine.memory import BASES, WINDOW
 from ..machine.values import merged
@@ -82,6 +82,7 @@ def brx(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     def step(active: np.ndarray) -> int | None:
         index = read()
         m.diag.refuse(
+            Kind.OTHER,
             instruction,
             active & (index >= len(places)),
             lambda lane: f"brx.idx: index {int(index[lane])} is beyond the table",
@@ -108,7 +109,7 @@ def trap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """trap: an error (PTX ISA 9.7.19.4)."""
 
     def step(active: np.ndarray) -> None:
-        raise m.diag.fault(instruction, "trap", int(np.flatnonzero(active)[0]))
+        raise m.diag.fault(Kind.TRAP, instruction, "trap", int(np.flatnonzero(active)[0]))
 
     return step
 
@@ -335,6 +336,7 @@ def _direct(
         if int(level.max()) >= m.calls.limit:
             lane = int(np.flatnonzero(active)[int(level.argmax())])
             raise m.diag.fault(
+                Kind.LIMIT,
                 instruction,
                 f"calls nest deeper than {m.calls.limit}: raise the limit `depth`",
                 lane,
@@ -459,7 +461,10 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
             here = active & (value == number)
             if number not in steps:
                 raise m.diag.fault(
-                    instruction, f"call of 0x{number:x}: no function", int(np.flatnonzero(here)[0])
+                    Kind.OTHER,
+                    instruction,
+                    f"call of 0x{number:x}: no function",
+                    int(np.flatnonzero(here)[0]),
                 )
             m.state.enter(here)
             place = steps[number](here)
@@ -509,7 +514,7 @@ def _assertfail(
         (int(value[0]) for value in values[:4]),
     )
     what = f"assertion `{text(message)}` failed at {text(file)}:{line} in {text(function)}"
-    raise m.diag.fault(instruction, what, int(lanes[0]))
+    raise m.diag.fault(Kind.ASSERT, instruction, what, int(lanes[0]))
 
 
 def _vprintf(
@@ -542,7 +547,7 @@ def _free(
     """free(address): return a block to the heap."""
     for lane, address in zip(lanes.tolist(), values[0].tolist(), strict=True):
         if address and (wrong := m.launch.arena.free(address)):
-            raise m.diag.fault(instruction, wrong, lane)
+            raise m.diag.fault(Kind.MEMORY, instruction, wrong, lane)
 
 
 # by name: what acts, and how many arguments

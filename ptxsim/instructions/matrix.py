@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import PtxError
+from ..errors import Kind, PtxError
 from ..machine import floats, tensor_cores
 from ..machine.memory import Access, MixedAccess
 from ..ptx.syntax import Instruction, Vector
@@ -41,6 +41,7 @@ def require_whole_warps(m: Machine, instruction: Instruction) -> None:
         here = m.state.active.reshape(-1, WARP)
         broken = here & ~np.repeat(here.all(axis=1), WARP).reshape(here.shape)
         m.diag.refuse(
+            Kind.OTHER,
             instruction,
             broken.reshape(-1),
             lambda _: f"{instruction.name}: not all threads of the warp are here",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import Kind
 from ..machine.async_copies import Copy
 from ..machine.mbarriers import MOST, State
 from ..machine.memory import MixedAccess
@@ -44,6 +45,7 @@ def objects_at(
     lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
     if isinstance(access, MixedAccess) or not access.space.is_shared:
         raise m.diag.fault(
+            Kind.MBARRIER,
             instruction,
             f"{instruction.name}: an mbarrier that is not in shared memory",
             int(lanes[0]),
@@ -111,7 +113,9 @@ def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
         if action == "init":
             wrong = m.state.mask_of(lanes) & ((counts < 1) | (counts > MOST))
             what = "mbarrier.init: count {} is not in 1 to " + str(MOST)
-            m.diag.refuse(instruction, wrong, lambda lane: what.format(int(counts[lane])))
+            m.diag.refuse(
+                Kind.MBARRIER, instruction, wrong, lambda lane: what.format(int(counts[lane]))
+            )
             m.phases.init(instruction, objects, lanes, values)
             return after
 
@@ -130,6 +134,7 @@ def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
                 state.expected -= arrivals if action == "arrive_drop" else 0
                 if no_complete and state.pending == 0:
                     raise m.diag.fault(
+                        Kind.MBARRIER,
                         instruction,
                         "mbarrier: .noComplete, but this ends the phase",
                         int(lanes[index]),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import PtxError
+from ..errors import Kind, PtxError
 from ..machine import floats
 from ..machine.memory import Access
 from ..ptx.syntax import Address, Instruction, Symbol, Vector
@@ -126,7 +126,9 @@ def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type) -> St
     def value(at: int) -> np.ndarray:
         at += m.operands.symbol_address(base)
         if at + t.bytes > len(m.memory.param_space.data):
-            raise m.diag.fault(instruction, f"parameter {base.name} is read beyond its end", 0)
+            raise m.diag.fault(
+                Kind.BOUNDS, instruction, f"parameter {base.name} is read beyond its end", 0
+            )
         return m.state.uniform(m.memory.param_space.data[at : at + t.bytes].view(f"u{t.bytes}")[0])
 
     moves = []
@@ -398,7 +400,9 @@ def alloca(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         full = here & (top > m.calls.stack_end)
         if full.any():
             lane = int(np.flatnonzero(full)[0])
-            raise m.diag.fault(instruction, f"alloca: more than {STACK} bytes in all", lane)
+            raise m.diag.fault(
+                Kind.OTHER, instruction, f"alloca: more than {STACK} bytes in all", lane
+            )
         m.calls.stack_top = np.where(here, top, m.calls.stack_top)
         write(start.astype(t.dtype))
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..errors import Kind
 from ..machine.async_copies import Copy
 from ..machine.memory import Access
 from ..machine.values import distinct
@@ -60,7 +61,7 @@ def store_async(m: Machine, instruction: Instruction, modifiers: Modifiers) -> S
         apart = np.flatnonzero(flat // part != objects // part)
         if len(apart):
             what = "st.async: the data and the mbarrier are in different blocks of the cluster"
-            raise m.diag.fault(instruction, what, int(lanes[apart[0]]))
+            raise m.diag.fault(Kind.OTHER, instruction, what, int(lanes[apart[0]]))
         values = [read()[lanes] for read in readers]
         for which in _together(flat, objects):
             to = Pieces(access.space, flat[which], raw[which], lanes[which])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import PtxError
+from ..errors import Kind, PtxError
 from ..machine.texture_arrays import TextureArray
 from ..ptx.syntax import Instruction, Vector
 from ..ptx.types import TYPES
@@ -70,9 +70,9 @@ class Objects:
             array, lane = self.m.launch.textures.get(number), int(lanes[here[0]])
             if array is None:
                 what = f"0x{number:x} is not a texture or surface object"
-                raise self.m.diag.fault(self.instruction, what, lane)
+                raise self.m.diag.fault(Kind.OTHER, self.instruction, what, lane)
             if isinstance(array, TextureArray) and array.freed:
-                raise self.m.diag.fault(self.instruction, f"{array!r} was freed", lane)
+                raise self.m.diag.fault(Kind.OTHER, self.instruction, f"{array!r} was freed", lane)
             if (
                 not isinstance(array, TextureArray)
                 or array.cube != cube
@@ -81,7 +81,7 @@ class Objects:
                 what = (
                     f"{self.instruction.name} of {array!r}, which is no texture of {self.geometry}"
                 )
-                raise self.m.diag.fault(self.instruction, what, int(lanes[0]))
+                raise self.m.diag.fault(Kind.OTHER, self.instruction, what, int(lanes[0]))
             yield array, here
 
     def fetch_memory(self, lanes: np.ndarray, results: list[np.ndarray]) -> None:
@@ -91,7 +91,7 @@ class Objects:
             texture = m.launch.textures.get(number)
             if texture is None or isinstance(texture, TextureArray):
                 what = f"0x{number:x} is not a texture object of linear memory"
-                raise m.diag.fault(self.instruction, what, int(lanes[0]))
+                raise m.diag.fault(Kind.OTHER, self.instruction, what, int(lanes[0]))
             here = np.flatnonzero(handles == number)
             inside = here[(x[here] >= 0) & (x[here] < texture.elements)]
             raw = m.launch.arena.read(texture.address, texture.elements * texture.element_bytes)
@@ -143,7 +143,7 @@ def tex(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
                 )
                 if (values.dtype.kind == "f") != (t.kind == "f"):
                     what = f"{instruction.name} reads elements of {values.dtype} from {array!r}"
-                    raise m.diag.fault(instruction, what, int(lanes[here[0]]))
+                    raise m.diag.fault(Kind.OTHER, instruction, what, int(lanes[here[0]]))
                 _put(results, lanes[here], values.astype(t.dtype))
         for write, value in zip(writers, results, strict=False):
             if write is not None:
@@ -159,7 +159,7 @@ def _note_read(
     array.fetched = True
     if array.unwritten and not array.stored and m.launch.checks.unwritten:
         what = f"read of global memory that nobody wrote ({array!r})"
-        m.diag.report(instruction, what, int(lanes[0]), len(lanes))
+        m.diag.report(Kind.UNWRITTEN, instruction, what, int(lanes[0]), len(lanes))
 
 
 def _put(results: list[np.ndarray], lanes: np.ndarray, values: np.ndarray) -> None:
@@ -196,7 +196,7 @@ def _surface(
                 bad = here[np.flatnonzero(~inside)[0]]
                 where = ", ".join(str(int(c[bad])) for c in along)
                 what = f"out-of-bounds surface access of {size * count} bytes at ({where}), x in bytes, of {array!r}"
-                raise m.diag.fault(instruction, what, int(lanes[bad]))
+                raise m.diag.fault(Kind.BOUNDS, instruction, what, int(lanes[bad]))
             if mode == "clamp" and not inside.all():
                 _, depth, height, width, components = array.elements.shape
                 row = width * components * array.elements.itemsize

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..errors import Kind
 from ..ptx.syntax import Instruction, Pair
 from ..ptx.types import TYPES
 from .compare import COMBINE
@@ -49,6 +50,7 @@ def require_members(m: Machine, instruction: Instruction, members: np.ndarray) -
     if bad.any():
         lane = int(np.flatnonzero(bad)[0])
         raise m.diag.fault(
+            Kind.OTHER,
             instruction,
             f"{instruction.name}: member mask 0x{int(named[lane]):08x}, but the threads that are here are "
             f"0x{int(here[lane]):08x}",

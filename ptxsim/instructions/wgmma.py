@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..errors import PtxError
+from ..errors import Kind, PtxError
 from ..machine import floats, tensor_cores
 from ..machine.memory import Access, Addresses
 from ..machine.values import distinct, viewed
@@ -359,7 +359,7 @@ class Fetch:
             name = f"wgmma: matrix descriptor 0x{word:016x}"
             reserved = f"bits 0x{word & RESERVED:x} must be zero" if word & RESERVED else None
             if what := reserved or descriptor.overlapping(found):
-                raise self.m.diag.fault(self.instruction, f"{name}: {what}", lane)
+                raise self.m.diag.fault(Kind.WGMMA, self.instruction, f"{name}: {what}", lane)
             if what := descriptor.doubtful():
                 self.m.diag.note(f"{self.instruction.where}: {name}: {what}")
             self.places[word] = found
@@ -373,6 +373,7 @@ class Fetch:
         if differ.any():
             lane = int(lanes[differ][0])
             raise m.diag.fault(
+                Kind.WGMMA,
                 self.instruction,
                 "wgmma: the threads of the warpgroup have different matrix descriptors",
                 lane,
@@ -394,7 +395,7 @@ class Fetch:
             what = (
                 f"out-of-bounds wgmma read of 16 bytes at {space.shown(at)}: {space.describe(at)}"
             )
-            raise m.diag.fault(self.instruction, what, int(firsts[outside][0]))
+            raise m.diag.fault(Kind.BOUNDS, self.instruction, what, int(firsts[outside][0]))
         return Access(
             space, Addresses(None, None, flat, firsts, np.asarray(space.origin)[firsts]), 0
         ), firsts

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..errors import PtxError
+from ..errors import Kind, PtxError
 from ..machine import tensor_cores
 from ..machine.memory import Access, MixedAccess
 from ..ptx.syntax import Instruction
@@ -154,7 +154,7 @@ def require_no_local(m: Machine, instruction: Instruction, access: Access | Mixe
             lane = 0 if part.lanes is None else int(part.lanes[0])
             name = instruction.name.split(".sync")[0]
             what = f"{name} of local memory, an array of each thread: it must be shared or global memory"
-            raise m.diag.fault(instruction, what, lane)
+            raise m.diag.fault(Kind.SPACE, instruction, what, lane)
 
 
 def _matrix(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import KernelFault
+from ..errors import KernelFault, Kind
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins
 from ..ptx.syntax import Instruction, plain_name
@@ -160,7 +160,7 @@ class Accesses:
                 f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: "
             )
             what += self._other_space(space, at) or space.describe(at)
-            raise self._fault(access, ~good, first, instruction, what)
+            raise self._fault(Kind.BOUNDS, access, ~good, first, instruction, what)
         if space.is_shared:
             part = self.within.get(instruction.pc)
             if part is not None and (
@@ -189,13 +189,21 @@ class Accesses:
         return ""
 
     def _fault(
-        self, access: Access, bad: np.ndarray, first: int, instruction: Instruction, what: str
+        self,
+        kind: Kind,
+        access: Access,
+        bad: np.ndarray,
+        first: int,
+        instruction: Instruction,
+        message: str,
     ) -> KernelFault:
         """A fault of some threads of an access (`bad` and the `first`, among these), without which
         it can be made.
         """
         lanes = np.arange(self.state.lanes) if access.lanes is None else np.asarray(access.lanes)
-        fault = self.diag.fault(instruction, what, int(lanes[first]), int(np.count_nonzero(bad)))
+        fault = self.diag.fault(
+            kind, instruction, message, int(lanes[first]), int(np.count_nonzero(bad))
+        )
         fault.bad = self.state.mask_of(lanes[bad])
         return fault
 
@@ -209,7 +217,7 @@ class Accesses:
             first = int(at[inside[0]])
             what = f"misaligned {align}-byte {VERBS[kind]} at {space.shown(first)}"
             what += self.diag.in_shared(first) if space.is_shared else ""
-            raise self._fault(access, wrong, inside[0], instruction, what)
+            raise self._fault(Kind.ALIGNMENT, access, wrong, inside[0], instruction, what)
 
     def _beyond(
         self,
@@ -239,7 +247,12 @@ class Accesses:
         )
         what = f"out-of-bounds shared {VERBS[kind]} of {size} bytes at {access.space.shown(at)}: {far} {name}"
         raise self._fault(
-            access, wrong, first, instruction, what + (f", in {owner}" if owner else "")
+            Kind.BOUNDS,
+            access,
+            wrong,
+            first,
+            instruction,
+            what + (f", in {owner}" if owner else ""),
         )
 
     def _generic(
@@ -260,7 +273,7 @@ class Accesses:
             if name is None:
                 at = f"generic address 0x{(int(base[lanes[0]]) + offset) & (2**64 - 1):x}"
                 what = f"out-of-bounds {VERBS[kind]} at {at}: in no space"
-                fault = self.diag.fault(instruction, what, int(lanes[0]), len(lanes))
+                fault = self.diag.fault(Kind.BOUNDS, instruction, what, int(lanes[0]), len(lanes))
                 fault.bad = np.ones(self.state.lanes, bool)
                 raise fault
             space = self.spaces["shared::cluster" if name == "shared" else name]

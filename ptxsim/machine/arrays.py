@@ -11,10 +11,10 @@ from ..ptx.sizes import require_memory
 
 
 class Array:
-    """A buffer on the device: copied there at a launch and back after it. `offset` bytes are before
-    its data, for instance to try a pointer that is not aligned. `unwritten`: it counts as memory
-    that nobody has written, whatever is in it, so that using an element that the launch has not
-    written is a fault."""
+    """A buffer on the device: copied there at a launch and back after it. `name`: in messages.
+    `offset` bytes are before its data, for instance to try a pointer that is not aligned.
+    `unwritten`: it counts as memory that nobody has written, whatever is in it, so that using
+    an element that the launch has not written is a fault."""
 
     def __init__(
         self, data: np.ndarray, name: str = "array", offset: int = 0, unwritten: bool = False

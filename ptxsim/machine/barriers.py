@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..errors import Kind
 from ..ptx.syntax import Instruction
 from .batch import Batch
 from .values import distinct
@@ -201,7 +202,7 @@ class Barriers:
                 lane = number * WARP + int(np.flatnonzero((alive & ~warps)[number])[0])
                 other = next(o.instruction for o, t in here if t[lane])
                 what = f"barrier reached by part of a warp here, by the other part at {m.diag.where(w.instruction)}"
-                raise m.diag.fault(other, what, lane)
+                raise m.diag.fault(Kind.BARRIER, other, what, lane)
 
     def _let_go(self, w: Waiting, gone: np.ndarray, of_barrier: np.ndarray) -> None:
         m = self.machine
@@ -252,7 +253,10 @@ class Barriers:
         name = "warp barrier" if w.number is None else f"barrier {int(w.number[lane])}"
         if not len(missing):
             raise m.diag.fault(
-                w.instruction, f"deadlock: {name} waits for more threads than the block has", lane
+                Kind.DEADLOCK,
+                w.instruction,
+                f"deadlock: {name} waits for more threads than the block has",
+                lane,
             )
         other = int(missing[0])
         thread = m.state.coordinates(other).split(", thread ")[1]
@@ -263,7 +267,7 @@ class Barriers:
             else m.diag.waits_at(other)
         )
         what = f"deadlock: {name} is not reached by all threads: thread {thread}{rest}"
-        raise m.diag.fault(w.instruction, what, lane)
+        raise m.diag.fault(Kind.DEADLOCK, w.instruction, what, lane)
 
 
 def _aligned(instruction: Instruction) -> bool:
@@ -276,5 +280,8 @@ def require_barrier_number(
     """Refuse a barrier number outside of 0 to 15."""
     bad = threads & ((number < 0) | (number > 15))
     machine.diag.refuse(
-        instruction, bad, lambda lane: f"barrier {int(number[lane])} does not exist (0 to 15 do)"
+        Kind.BARRIER,
+        instruction,
+        bad,
+        lambda lane: f"barrier {int(number[lane])} does not exist (0 to 15 do)",
     )

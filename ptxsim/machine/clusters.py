@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..errors import Kind
 from ..ptx.syntax import Instruction
 from .batch import Batch
 from .state import split
@@ -74,6 +75,7 @@ class Clusters:
             self.machine.events.order.release(key, lanes, relaxed=not orders)
         twice = threads & (self.arrived > self.waited + 1)
         self.machine.diag.refuse(
+            Kind.BARRIER,
             instruction,
             twice,
             lambda _: "barrier.cluster.arrive a second time without a wait between",
@@ -84,7 +86,10 @@ class Clusters:
         """barrier.cluster.wait: until all threads of the cluster that have not ended arrived."""
         early = threads & (self.arrived == self.waited)
         self.machine.diag.refuse(
-            instruction, early, lambda _: "barrier.cluster.wait without an arrive before it"
+            Kind.BARRIER,
+            instruction,
+            early,
+            lambda _: "barrier.cluster.wait without an arrive before it",
         )
         self.waiting.append(Waiting(instruction, threads))
         self.release()
@@ -142,7 +147,7 @@ class Clusters:
         if wrong.any():
             place = int(np.flatnonzero(wrong)[0])
             what = f"setmaxnreg.{'inc' if more else 'dec'} to {count} registers, but the warp has {int(held[place])}"
-            raise m.diag.fault(instruction, what, int(lanes[place]))
+            raise m.diag.fault(Kind.DEADLOCK, instruction, what, int(lanes[place]))
         if more:
             self.waiting.append(Waiting(instruction, threads, count))
             self.release()
@@ -177,6 +182,7 @@ class Clusters:
         if w.registers:
             block = self.registers.reshape(-1, m.state.padded // WARP)[m.state.block_of[lane]]
             raise m.diag.fault(
+                Kind.DEADLOCK,
                 w.instruction,
                 f"deadlock: setmaxnreg.inc waits for registers: {w.registers} a thread are asked for, the block's "
                 f"{len(block)} warps started with {m.launch.registers} a thread and hold "
@@ -186,9 +192,12 @@ class Clusters:
         cluster = np.arange(m.state.lanes) // self.lanes == lane // self.lanes
         missing = np.flatnonzero(cluster & m.state.alive & (self.arrived <= self.waited[lane]))
         if not len(missing):
-            raise m.diag.fault(w.instruction, "deadlock: barrier.cluster waits", lane)
+            raise m.diag.fault(
+                Kind.DEADLOCK, w.instruction, "deadlock: barrier.cluster waits", lane
+            )
         other = int(missing[0])
         raise m.diag.fault(
+            Kind.DEADLOCK,
             w.instruction,
             f"deadlock: the cluster's barrier waits for {len(missing)} threads that do not arrive; the first is "
             f"{m.state.coordinates(other)}{m.diag.waits_at(other)}",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..errors import Kind
 from ..ptx.syntax import Instruction
 from .batch import Batch
 
@@ -22,6 +23,8 @@ WIDTHS = {
 }
 # with .sync: the last operand names lanes of the warp
 MASKED = ("shfl", "vote", "match", "redux", "elect")
+# kinds of the fault that a part of the warp or warpgroup is missing, where it has one of its own
+INCOMPLETE = {"wgmma": Kind.WGMMA, "setmaxnreg": Kind.DEADLOCK}
 LANE_BIT = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 
 
@@ -117,6 +120,7 @@ class Convergence:
             other = int(np.flatnonzero(same & m.state.alive & ~threads)[0])
             who = f"thread {m.state.thread_index(int(m.state.thread_of[other]))} is missing{m.diag.waits_at(other)}"
             raise m.diag.fault(
+                INCOMPLETE.get(instruction.opcode, Kind.OTHER),
                 instruction,
                 f"{instruction.name}: not all threads of the {what} are here: {who}",
                 lane,

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..errors import KernelFault
+from ..errors import KernelFault, Kind
 from ..ptx.program import Program
 from ..ptx.sources import places
 from ..ptx.syntax import Instruction, Location, Register, plain_name
@@ -50,26 +50,31 @@ class Diagnostics:
         """Begin a launch."""
         self.faults, self.notes = faults, {}
 
-    def fault(self, instruction: Instruction, what: str, lane: int, count: int = 1) -> KernelFault:
-        """The error of one thread (and `count` - 1 others), as one line."""
-        where = self.where(instruction)
-        message = f"{self.program.title}: {where}: {self.state.coordinates(lane)}: {what}"
-        found = KernelFault(message, what, where, self._places.get(instruction.pc, ()), count)
-        found.pc = instruction.pc
-        return found
-
-    def refuse(self, instruction: Instruction, bad: np.ndarray, what: Callable[[int], str]) -> None:
-        """Raise the fault of the first of the threads in a mask, where there are any; `what`: in
-        words, by lane.
+    def fault(
+        self, kind: Kind, instruction: Instruction, message: str, lane: int, count: int = 1
+    ) -> KernelFault:
+        """Return the error of one thread (and `count` - 1 others), its message as one line with
+        the kernel, the source line and the thread.
         """
+        where, pc = self.where(instruction), instruction.pc
+        line = f"{self.program.title}: {where}: {self.state.coordinates(lane)}: {message}"
+        return KernelFault(kind, line, where, self._places.get(pc, ()), pc, count)
+
+    def refuse(
+        self, kind: Kind, instruction: Instruction, bad: np.ndarray, message: Callable[[int], str]
+    ) -> None:
+        """Raise the fault of the first thread in a mask, if there is one; `message`: by lane."""
         if bad.any():
             lane = int(np.flatnonzero(bad)[0])
-            raise self.fault(instruction, what(lane), lane)
+            raise self.fault(kind, instruction, message(lane), lane)
 
-    def report(self, instruction: Instruction, what: str, lane: int, count: int = 1) -> None:
-        """A fault of a thread (and `count` - 1 others) that does not keep the program from going
-        on: it is noted, or raised where the launch ends with its first."""
-        self.faults.take(self.fault(instruction, what, lane, count))
+    def report(
+        self, kind: Kind, instruction: Instruction, message: str, lane: int, count: int = 1
+    ) -> None:
+        """Record a fault of a thread (and `count` - 1 others) that the program can go on from, or
+        raise it where the launch ends with its first.
+        """
+        self.faults.take(self.fault(kind, instruction, message, lane, count))
 
     def note(self, what: str) -> None:
         """Add a note, once: one line about something that is suspicious, but no fault."""

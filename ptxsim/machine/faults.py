@@ -14,39 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from ..errors import KernelFault, PtxsimError
+from ..errors import KernelFault, Kind, PtxsimError
 from ..ptx.syntax import Location
 
-# Kinds of faults by their words, the first that fits
-KINDS = {
-    "race": r"race|accesses shared memory of block .* which may have ended",
-    "deadlock": r"deadlock|setmaxnreg",
-    "unwritten": r"read of (local|shared|global) memory that nobody wrote|register .* which nobody wrote",
-    "space": r"wmma\.\S+ of local memory",
-    "wrap": r"a 32-bit index wraps",
-    "bounds": r"out-of-bounds|parameter .* is read beyond|accesses shared memory of (a )?block",
-    "alignment": r"misaligned|.*is not aligned",
-    "copy": r"read before the wait|write: a |the block ends before|cp\.async|writes what .* may still read",
-    "fence": r".*without a fence|signals an mbarrier|reads through the read-only cache",
-    "barrier": r"barrier|warp barrier",
-    "mbarrier": r"mbarrier|mbarrier\.",
-    "wgmma": r"wgmma|reads the result of|writes a register that|takes as operand A|.*of a warpgroup",
-    "assert": r"assertion",
-    "trap": r"trap",
-    "memory": r"free of",
-    "limit": r"more than \d+ instructions|calls nest deeper",
-}
-OTHER = "other"
-
-
-def kind_of(what: str) -> str:
-    """Return the kind of a fault, which its message begins with."""
-    return next((kind for kind, words in KINDS.items() if re.match(words, what)), OTHER)
+ACCEPTABLE = [kind for kind in Kind if kind is not Kind.OTHER]
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """Faults that the user accepts: their kind (`KINDS`), the line where they happen, or that calls
+    """Faults that the user accepts: their kind (one of `Kind`), the line where they happen, or that calls
     the function where they do, in a file given by its name or the end of its path (line 0:
     anywhere), and the reason."""
 
@@ -56,6 +32,7 @@ class Accepted:
     reason: str
 
     def fits(self, kind: str, places: Sequence[Location]) -> bool:
+        """Whether a fault of a kind, at a line and the lines that call it, is accepted."""
         return kind == self.kind and (not self.line or self._at(places))
 
     def _at(self, places: Sequence[Location]) -> bool:
@@ -77,9 +54,9 @@ def parse_accepted(text: str) -> Accepted:
             f"--accept {text!r}: expected KIND@FILE:LINE=REASON, as in race@softmax.cu:12='one value', or KIND=REASON"
         )
     kind, file, line, reason = found[1], found[2] or "", found[3] or 0, found[4]
-    if kind not in KINDS:
+    if kind not in ACCEPTABLE:
         raise PtxsimError(
-            f"--accept {text!r}: kind {kind!r} is not known; known: {', '.join(KINDS)}"
+            f"--accept {text!r}: kind {kind!r} is not known; known: {', '.join(ACCEPTABLE)}"
         )
     return Accepted(kind, file, int(line), reason)
 
@@ -92,22 +69,26 @@ def add_options(parser: argparse.ArgumentParser, stop_at_first: str) -> None:
         action="append",
         default=[],
         metavar="KIND[@FILE:LINE]=REASON",
-        help=f"accept faults of a kind, at a line or anywhere, for a reason; kinds: {', '.join(KINDS)}",
+        help=f"accept faults of a kind, at a line or anywhere, for a reason; kinds: {', '.join(ACCEPTABLE)}",
     )
 
 
 @dataclass(frozen=True)
 class Found:
-    """A fault of a launch: its first occurrence as one line, and how often it occurred (by
-    threads).
+    """A fault of a launch, once for each line and kind.
+
+    Attributes: kind. where: its line, and the lines that call, in words. message: its first
+        occurrence, as one line. count: how often it occurred, by threads. accepted: the reason
+        where it is accepted, else None. ended: whether the blocks that were running ended with it,
+        unfinished.
     """
 
-    kind: str
+    kind: Kind
     where: str
     message: str
     count: int
-    accepted: str | None  # the reason, where it is accepted
-    ended: bool = False  # whether the blocks that were running ended with it, unfinished
+    accepted: str | None
+    ended: bool = False
 
     @property
     def acceptance(self) -> str:
@@ -124,20 +105,20 @@ class Faults:
 
     def __init__(self, stop_at_first: bool = True, accept: Sequence[Accepted] = ()) -> None:
         self.stop_at_first, self.accept = stop_at_first, tuple(accept)
-        self.found: dict[tuple[str, str], Found] = {}
-        self.taken: Counter[tuple[str, str]] = Counter()
+        self.found: dict[tuple[str, Kind], Found] = {}
+        self.taken: Counter[tuple[str, Kind]] = Counter()
 
     def take(self, fault: KernelFault, ended: bool = False) -> int:
         """Record a fault, or raise it where the launch ends with its first. `ended`: whether
         running blocks did. Returns how often this line has had this kind of fault, however many
         threads had it at the same time."""
-        key = fault.where, kind_of(fault.what)
+        key = fault.where, fault.kind
         known = self.found.get(key)
         if known is None:
-            reason = next((a.reason for a in self.accept if a.fits(key[1], fault.places)), None)
+            reason = next((a.reason for a in self.accept if a.fits(fault.kind, fault.places)), None)
             if reason is None and self.stop_at_first:
                 raise fault
-            known = Found(key[1], fault.where, str(fault), 0, reason)
+            known = Found(fault.kind, fault.where, str(fault), 0, reason)
         self.found[key] = replace(
             known, count=known.count + fault.count, ended=known.ended or ended
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from ..errors import Kind
 from ..ptx.syntax import Variable
 from .arrays import Texture
 from .device import Device
@@ -16,26 +17,48 @@ from .texture_arrays import TextureArray
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a launch; the fields are arguments of `launch`."""
+    """The limits of a launch.
 
-    steps: int = 20_000_000  # instructions a batch may execute: an endless loop ends here
-    lanes: int = 16_384  # threads that run together
-    thread_instructions: float = 1e10  # that a grid may cost, as its first blocks tell: minutes
-    depth: int = 32  # of recursive calls
+    Attributes: steps: instructions that a batch of blocks may execute, where an endless loop ends.
+        lanes: threads that run together. thread_instructions: what a grid may cost, as its first
+        blocks tell; the default takes minutes. depth: of recursive calls.
+    """
+
+    steps: int = 20_000_000
+    lanes: int = 16_384
+    thread_instructions: float = 1e10
+    depth: int = 32
 
 
 @dataclass(frozen=True)
 class Checks:
-    """The checks of a launch. Bounds and alignment are always checked."""
+    """The checks of a launch. Bounds and alignment are always checked.
 
-    races: bool = True  # in shared memory
+    Attributes: races: in shared memory. global_races: in global memory. unwritten: values of
+        registers and memory that nobody wrote, where they matter. wraps: 32-bit indices that wrap
+        on their way to an address. barriers: whether whole warps come to aligned barriers; a note
+        where threads have exited.
+    """
+
+    races: bool = True
     global_races: bool = True
-    unwritten: bool = True  # values of registers and memory that nobody wrote, where they matter
-    wraps: bool = True  # 32-bit indices that wrap on their way to an address
-    # whether whole warps come to aligned barriers; a note where threads have exited
+    unwritten: bool = True
+    wraps: bool = True
     barriers: bool = True
 
+    def without(self, kind: Kind) -> Checks:
+        """Return the checks without those that find faults of a kind; none where no check does."""
+        names = [name for name in FINDS.get(kind, ()) if getattr(self, name)]
+        return replace(self, **dict.fromkeys(names, False)) if names else NO_CHECKS
 
+
+# the checks that find faults of a kind
+FINDS = {
+    Kind.RACE: ("races", "global_races"),
+    Kind.UNWRITTEN: ("unwritten",),
+    Kind.WRAP: ("wraps",),
+    Kind.BARRIER: ("barriers",),
+}
 NO_CHECKS = Checks(False, False, False, False, False)
 
 

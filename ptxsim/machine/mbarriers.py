@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..errors import Kind
 from ..ptx.syntax import Instruction
 from .batch import Batch
 from .values import distinct
@@ -178,11 +179,17 @@ class Phases:
         """
         if state.pending < 0 or state.expected < 0:
             raise self.machine.diag.fault(
-                instruction, "mbarrier: more arrivals than the phase expects", lane
+                Kind.MBARRIER,
+                instruction,
+                "mbarrier: more arrivals than the phase expects",
+                lane,
             )
         if not -(1 << BYTES - 1) < state.bytes < 1 << BYTES - 1:
             raise self.machine.diag.fault(
-                instruction, f"mbarrier: {state.bytes} bytes to come are too many", lane
+                Kind.MBARRIER,
+                instruction,
+                f"mbarrier: {state.bytes} bytes to come are too many",
+                lane,
             )
         if state.pending == 0 and state.bytes == 0:
             state.parity ^= 1
@@ -268,6 +275,7 @@ class Phases:
             what += f"{' and ' if missing else ''}cannot end, as copies brought {-state.bytes} bytes more than expected"
         what += self._account(int(p.objects[lane])) + self._history(p, lane)
         raise self.machine.diag.fault(
+            Kind.DEADLOCK,
             p.instruction,
             f"deadlock: the phase of this mbarrier {what}{self._others(p, lane)}",
             lane,

@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import PtxsimError
-
 GLOBAL_BASE = 0x2000_6000_0000  # free in any program, so that `exec` can have device memory there
 WINDOW = 1 << 48
 BASES = {
@@ -439,11 +437,3 @@ class MixedAccess:
     def put(self, size: int) -> None:
         for _, access in self.parts:
             access.put(size)
-
-
-class Fault(PtxsimError):
-    """A fault of one thread, before it is put into words by the machine."""
-
-    def __init__(self, what: str, lane: int) -> None:
-        super().__init__(what)
-        self.what, self.lane = what, lane

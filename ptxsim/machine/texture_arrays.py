@@ -34,7 +34,7 @@ class TextureArray:
         one for each of x, y and z. filter: "point" or "linear" (of floats, or whole numbers that
         are read normalized). normalized: coordinates from 0 to 1. read: "element", or "normalized":
         whole numbers of 8 or 16 bits as floats from 0 or -1 to 1. view: the data are not copied:
-        they lie in memory that others write. No surface has rows with gaps between.
+        they lie in memory that others write. name: in messages. No surface has rows with gaps between.
 
     `fetched` and `stored` become true with the first fetch and the first store. Where `unwritten`
     is set, nobody has written the data, and a fetch is a fault; so is each use of an array that was

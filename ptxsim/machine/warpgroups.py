@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..errors import Kind
 from ..ptx.program import Program
 from ..ptx.syntax import Address, Immediate, Instruction, Register, Vector, registers_of
 from .batch import Batch
@@ -160,6 +161,7 @@ class Warpgroups:
             lane = int(lanes[self.of_lane[lanes] == broken.nonzero()[0][0]][0])
             have = int(counts[self.of_lane[lane]])
             raise m.diag.fault(
+                Kind.WGMMA,
                 instruction,
                 f"{instruction.name}: {have} of a warpgroup's 128 threads execute it",
                 lane,
@@ -266,7 +268,7 @@ class Warpgroups:
     def _report(self, instruction: Instruction, group: int, what: str) -> None:
         m = self.machine
         lanes = ((self.of_lane == group) & m.state.living()).nonzero()[0]
-        m.diag.report(instruction, what, int(lanes[0]))
+        m.diag.report(Kind.WGMMA, instruction, what, int(lanes[0]))
 
     # a wgmma
 

@@ -221,7 +221,7 @@ def test_bounds_of_a_copy_by_hand(made):
     length = [i.name for i in function.instructions].index("EXIT") + 1
     assert cycles["issue"] == work.warps * length / 132 / 4
     assert "shared" not in cycles and "tensor" not in cycles
-    assert found.bottleneck.resource == "dram" and found.tail == pytest.approx(cycles["dram"])
+    assert found.limiter.resource == "dram" and found.tail == pytest.approx(cycles["dram"])
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_the_tail_is_a_block_more(made):
         **{**vars(machines.find("h200")), "dram_gb_per_s": 1e9, "l2_bytes_per_clock": 1e9}
     )
     found = bounds.compute(function, kernel.program, work, machine)
-    assert found.tail == pytest.approx(found.bottleneck.cycles_per_sm * 2 * 132 / 133)
+    assert found.tail == pytest.approx(found.limiter.cycles_per_sm * 2 * 132 / 133)
     assert found.waves == pytest.approx(133 / (132 * 32)) and found.blocks_per_sm == 32
 
 
@@ -353,17 +353,16 @@ def test_the_command(made, tmp_path, capsys):
     out = tmp_path / "bounds.json"
     assert main(["bounds", str(made.cubin), *OPTIONS, "--out", str(out)]) == 0
     text = capsys.readouterr().out
-    assert "bottleneck: " in text and "issue slots" in text and "2 blocks of 96 threads" in text
+    assert "limiter: " in text and "issue slots" in text and "2 blocks of 96 threads" in text
     written = json.loads(out.read_text())
-    assert written["kernel"] == "dot" and written["machine"]["sms"] == 132
+    assert written["kernel"] == "dot" and written["gpu"]["sms"] == 132
     rows, rough = (
         {row["resource"]: row for row in written[kind]} for kind in ("bounds", "estimates")
     )
     # of an unrolled loop
     assert rough["issue"]["amount"] == written["instructions"] and written["estimated"] > 0.02
     assert (
-        max(rows.values(), key=lambda row: row["cycles_per_sm"])["resource"]
-        == written["bottleneck"]
+        max(rows.values(), key=lambda row: row["cycles_per_sm"])["resource"] == written["limiter"]
     )
     assert set(rough) == {"fma", "issue", "registers", "l2", "issue_model"}
     above, below = text.split("estimates, no bounds:")
@@ -379,7 +378,7 @@ def test_the_command(made, tmp_path, capsys):
     ("kernel", "options", "words"),
     [
         ("gone.cubin", [], "gone.cubin: no such file"),
-        ("all.cubin", ["--machine", "h300"], "machine 'h300' is not known"),
+        ("all.cubin", ["--gpu", "h300"], "GPU 'h300' is not known"),
         ("all.txt", [], "all.txt: No such file"),
         ("all.ptx", ["--ptx", "x.ptx"], "only goes with a .cubin"),
         ("text.cubin", [], "not a cubin"),

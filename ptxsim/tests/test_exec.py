@@ -288,7 +288,7 @@ def test_annotated_source(programs):
     assert re.search(r"│ +ta\[threadIdx.y\]\[threadIdx.x\] = a\[", done.stderr)
     assert "shared memory: 13,312 wavefronts" in done.stderr
     done = programs.run("gemm", options=["--annotate", "other", "--bounds", "sgemm"])
-    assert "bottleneck: " in done.stderr and "NVIDIA H100" in done.stderr
+    assert "limiter: " in done.stderr and "NVIDIA H100" in done.stderr
     assert "--annotate: no kernel 'other' was launched and counted; launched: sgemm" in done.stderr
 
 

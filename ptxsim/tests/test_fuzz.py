@@ -153,7 +153,9 @@ def launch(text: str, random_: random.Random) -> None:
         random_.choice([32, 64, 33]),
         random_.random() < 0.5,
     )
-    kernel.launch(blocks, threads, values, 1024, observers, True, LIMITS, stop_at_first=not goes_on)
+    kernel.launch(
+        blocks, threads, values, 1024, observers=observers, limits=LIMITS, stop_at_first=not goes_on
+    )
     if observers:
         totals(counters.by_instruction())
 

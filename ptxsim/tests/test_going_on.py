@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import ptxsim
 from ptxsim.cli import main
-from ptxsim.machine.faults import KINDS, kind_of, parse_accepted
+from ptxsim.exec import ci
+from ptxsim.exec.records import FaultRecord
+from ptxsim.machine.diagnostics import Diagnostics
+from ptxsim.machine.faults import parse_accepted
+from ptxsim.machine.launch import Checks
 
 SOURCE = """
 extern "C" __global__ void several(float* out, const float* in, int n) {
@@ -131,27 +136,27 @@ def test_exit_codes(source, capsys):
     assert status == 0 and shown.err == ""
 
 
-@pytest.mark.parametrize(
-    ("what", "kind"),
-    [
-        ("race in global memory: reads what block (0, 0, 0) writes", "race"),
-        ("out-of-bounds shared wgmma read", "bounds"),
-        ("deadlock: barrier 1 is not reached", "deadlock"),
-        (
-            "barrier 0 is not reached by all threads: thread (1, 0, 0) has exited before it",
-            "barrier",
-        ),
-        (
-            "reads what thread (1, 0, 0) writes by an ordinary store, without a fence.proxy.async between",
-            "fence",
-        ),
-        ("reads the result of the wgmma at a.cu:1 before a wait_group for it", "wgmma"),
-        ("writes what wgmma at a.cu:1 may still read: no wgmma.wait_group between", "copy"),
-        ("something new", "other"),
-    ],
-)
-def test_kinds(what, kind):
-    assert kind_of(what) == kind
+def test_a_reworded_message_changes_no_kind(source, monkeypatch, capsys):
+    fault = Diagnostics.fault
+
+    def reworded(self, kind, instruction, message, *more):
+        return fault(self, kind, instruction, "something else", *more)
+
+    monkeypatch.setattr(Diagnostics, "fault", reworded)
+    done, *_ = launch(source, stop_at_first=False)
+    kinds = {"bounds": 5, "race": 6, "unwritten": 9, "alignment": 10}
+    assert {found.kind: int(found.where[5:]) for found in done.faults} == kinds
+    assert all(found.message.endswith(": something else") for found in done.faults)
+    records = [FaultRecord(str(found), found.kind, found.where) for found in done.faults]
+    (run,) = json.loads(ci.sarif([SimpleNamespace(faults=records)], []))["runs"]
+    places = [result["locations"][0]["physicalLocation"] for result in run["results"]]
+    lines = [place["region"]["startLine"] for place in places]
+    assert dict(zip([r["ruleId"] for r in run["results"]], lines, strict=True)) == kinds
+    arrays = [f"--arg={text}" for text in ("zeros:f32:128", "zeros:f32:100", "100")]
+    command = ["run", source, "--entry", "several", "--grid", "2", "--block", "64", *arrays]
+    accept = [f"--accept={kind}=known" for kind in kinds]
+    assert (main([*command, *accept[1:]]), main([*command, *accept])) == (1, 0)
+    assert Checks().without(done.faults[0].kind) != Checks()
 
 
 def test_an_accepted_fault_of_an_inlined_function_may_be_named_by_its_caller():
@@ -167,4 +172,3 @@ def test_an_accepted_fault_of_an_inlined_function_may_be_named_by_its_caller():
         accepted.fits("race", places[:1]),
     )
     assert fits == (True, False, False)
-    assert "race" in KINDS

@@ -71,7 +71,7 @@ def test_counts_are_the_same_by_rule_and_by_cubin(built, entry):
         counters = ptxsim.Counters()
         kernel = ptxsim.Kernel(module, entry, given)
         arguments = [ptxsim.Array(np.zeros(128)), np.int32(4)][: len(kernel.parameters)]
-        kernel.launch(1, 64, arguments, 8192, [counters], checks=False)
+        kernel.launch(1, 64, arguments, 8192, observers=[counters], checks=False)
         totals.append(counters.totals())
     assert totals[0] == totals[1]
 

@@ -141,7 +141,15 @@ def test_blocks_run_together_count_as_each_by_itself(compiled, ptx_text, case):
     for lanes in (int(np.prod(block)), 16384):
         apart, limits = _Apart(), ptxsim.Limits(lanes=lanes)
         kernel.launch(
-            grid, block, args, shared, [apart], False, limits, values=False, blocks=list(range(4))
+            grid,
+            block,
+            args,
+            shared,
+            observers=[apart],
+            checks=False,
+            limits=limits,
+            values=False,
+            blocks=list(range(4)),
         )
         found.append(apart.sums(cluster))
     assert found[0] == found[1] and len(found[0]) == 4 // cluster

@@ -32,9 +32,7 @@ def test_the_python_example_runs(tmp_path, ptx, monkeypatch, capsys):
     exec(compile(example, "README.md", "exec"), {})
     shown = capsys.readouterr().out
     assert (
-        "128. 128." in shown
-        and "tiled<128, 8>: grid (2, 2, 1)" in shown
-        and "bottleneck: " in shown
+        "128. 128." in shown and "tiled<128, 8>: grid (2, 2, 1)" in shown and "limiter: " in shown
     )
 
 
