@@ -48,7 +48,7 @@ from contracts import (
     write_rows,
     write_text,
 )
-from experiments.command_line import find_machine
+from experiments.command_line import find_gpu
 from experiments.gpu import discovery
 from experiments.gpu.worker import Failure, Worker
 from experiments.stages import build, toolchain
@@ -325,7 +325,7 @@ def ranked(
     """Write tuning_ranked.csv, tell the first of each kernel, and give them: as many as --static
     says.
     """
-    machine = find_machine(options.rates, "--rates")
+    machine = find_gpu([options.rates])
     folder = options.out_dir / "tune" / "build" / options.arch
     builder = Builder(folder, options.arch, toolchain.nvcc(options.nvcc), options.jobs)
     builds = {}
