@@ -2,7 +2,7 @@
 
 snakemake --cores 1 all            everything that this machine can do
 snakemake --cores 1 sgemm_ladder   one experiment (any file name in experiments/*.yaml)
-snakemake --cores 1 tile_autotune  sweep over tiles; the winner is the kernel sgemm_autotuned from the next run on
+snakemake --cores 1 tile_autotune  time all tiles of a kernel; the log ends with what to write in kernels/catalogue.yaml
 snakemake --cores 1 compare        any two variants side by side: --config variant_a=NAME variant_b=NAME
 snakemake --cores 1 paper          figures, paper and supplement again, from what is there; measures and emulates nothing
 snakemake --cores 1 explorer       the same for results/explorer.html, on which a reader chooses what to see

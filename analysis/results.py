@@ -204,13 +204,7 @@ class Results:
         this tree builds.
         """
         rows = pd.DataFrame(read_rows(self.catalogue, "variants"))
-        own = (
-            rows["archived_hashes"]
-            .astype("string")
-            .str.extract(rf"(?:^| ){self.name}=(\S+)", expand=False)
-        )
-        rows = rows.assign(source_hash=own.fillna(rows["source_hash"]), order=range(len(rows)))
-        rows = rows.assign(code_hash=self._code_hashes(rows))
+        rows = rows.assign(order=range(len(rows)), code_hash=self._code_hashes(rows))
         for longer in (rows["label"] + " " + rows["dtype"], rows["variant"]):
             rows["label"] = rows["label"].where(~rows["label"].duplicated(keep=False), longer)
         return rows
@@ -255,19 +249,10 @@ class Results:
         """Whether the folder is an archive, data/<gpu>."""
         return self.folder.parent.name == "data"
 
-    @cached_property
-    def _measured_with(self) -> dict[str, Any]:
-        """GPU and date: provenance.json's or, of a folder with nothing but a sweep over tiles,
-        tuned.json's.
-        """
-        alone = not (self.folder / "provenance.json").is_file() and self.has("tuned")
-        found: dict[str, Any] = read_json(self.path("tuned"), "tuned") if alone else self.provenance
-        return found
-
     @property
     def gpu(self) -> str:
         """The GPU as NVIDIA names it: "NVIDIA H100 80GB HBM3"."""
-        return str(self._measured_with["gpu"])
+        return str(self.provenance["gpu"])
 
     @property
     def model(self) -> str:
@@ -281,7 +266,7 @@ class Results:
 
     @property
     def date(self) -> str:
-        return str(self._measured_with["date"])
+        return str(self.provenance["date"])
 
     def date_of(self, name: str) -> str:
         """When a recorded table was measured: in an archive it may be of another run than the

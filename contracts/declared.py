@@ -316,10 +316,6 @@ class VariantEntry(Document):
     template: dict[Parameter, TemplateValue] = column(
         "template arguments, in order: numbers, truths or names of types"
     )
-    tuned: Folder = optional(
-        "template and threads are the winner's of a sweep: in results/tuned.json, else in data/NAME/tuned.json with "
-        "this NAME; those stated here stand in where neither is"
-    )
     threads: Extent = column("of the one-dimensional block, a multiple of 32")
     shared_bytes: Annotated[int, Field(ge=0)] | Arithmetic = optional(
         "dynamic shared memory per block"

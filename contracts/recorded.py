@@ -585,7 +585,7 @@ class Tuning(Row):
     threads: int = column("per block", ge=0)
     valid: bool = column("meets every restriction")
     reason: str | None = optional(
-        "why there is no time: the first restriction that it breaks (tuned.json has the sentences), or what failed "
+        "why there is no time: the first restriction of experiments/tuning/space.py that it breaks, or what failed "
         "when it was built, checked or run"
     )
     arch: str | None = None
@@ -612,101 +612,6 @@ class Tuning(Row):
     source_hash: str | None = optional(
         "of the source with these template values, as in variants.csv"
     )
-
-
-class Restriction(Document):
-    """A reason to leave configurations out, in the order in which they are tried."""
-
-    name: str
-    reason: str
-    left_out: int = column("configurations that break this one first", ge=0)
-
-
-class Winner(Document):
-    """The best configuration of a kernel."""
-
-    template: dict[str, Annotated[int, Field(ge=1, le=65536)]] = column(min_length=1)
-    threads: int = column(ge=32, le=1024, multiple_of=32)
-    tflops: float = column(unit="TFLOP/s", gt=0)
-    fraction_of_cublas: float = column(gt=0)
-    source_hash: str
-    restrictions: list[Restriction]
-
-
-@table("tuned", "tuned.json", target="tile_autotune", parts="tune", archive="if there")
-class Tuned(Document):
-    """The winners of a sweep, from its tuning.csv. kernels/catalogue.yaml takes template values
-    from here.
-    """
-
-    machine: str
-    gpu: str
-    arch: str
-    compiler: str
-    driver: str
-    date: str = column("UTC", pattern=DATE)
-    size: int = column("m = n = k", ge=1)
-    kernels: dict[str, Winner] = column(min_length=1)
-
-
-@table("tuning_ranked", target="tile_ranking", parts="tune", needs_gpu=False, archive="if there")
-class TuningRanked(Row):
-    """Configurations of a sweep by the cycles that emulator and issue model predict
-    (experiments.tuning.ranking).
-    """
-
-    KEY = ("kernel", "BM", "BN", "BK", "WM", "WN", "WNITER", "TM", "TN", "threads")
-    kernel: str = column("entry of kernels/catalogue.yaml whose template is swept")
-    BM: int = column("as in tuning.csv", ge=1)
-    BN: int = column(ge=1)
-    BK: int = column(ge=1)
-    WM: int | None = optional(ge=1)
-    WN: int | None = optional(ge=1)
-    WNITER: int | None = optional(ge=1)
-    TM: int = column(ge=1)
-    TN: int = column(ge=1)
-    threads: int = column("of a block", ge=1)
-    size: int = column("m = n = k", ge=1)
-    gpu: str = column("whose rates: a name in ptxsim")
-    registers: int = column("per thread", ge=1, le=255)
-    warps: float = column("resident, of each scheduler", ge=0)
-    source_hash: SourceHash
-    minimum_cycles: float | None = optional(
-        "of the SM with the most blocks", unit="SM clocks", ge=0
-    )
-    resource: str | None = optional("the unit that needs them, as in bounds.csv")
-    estimate: float | None = optional(
-        "these cycles with what warps wait; the order of the rows", ge=0
-    )
-    reason: str | None = optional("why there are none")
-
-
-@table(
-    "baseline_checks",
-    target="baseline_checks",
-    archive="if there",
-)
-class BaselineChecks(Row):
-    """One row for each call of cuBLAS, problem and inputs whose products are small integers, at
-    sizes off multiples of 8 and 64. A call that is wrong is no baseline."""
-
-    KEY = ("baseline", "call", "m", "n", "k", "inputs")
-    baseline: Variant
-    version: str = column("of cuBLAS")
-    call: str = column(
-        "cublasGemmEx, or the place of an algorithm in the list of cublasLt's heuristic"
-    )
-    m: M
-    n: N
-    k: K
-    inputs: Literal["ones", "tail"] = column(
-        "which columns of A are ones: all, or the last 100; all of B is ones"
-    )
-    wanted: float = column("each element of C")
-    least: float | None = optional("element of C; empty where one is not finite")
-    most: float | None = optional("element of C; empty where one is not finite")
-    wrong: int = column("elements of C that are not as wanted", ge=0)
-    passed: bool
 
 
 # ---- side studies --------------------------------------------------------------------------------
@@ -903,9 +808,6 @@ class Variants(Row):
     tile_m: int | None = optional("rows of C that a block of threads computes; kernels only", ge=1)
     tile_n: int | None = optional("columns of C that it computes", ge=1)
     template: str | None = optional("template values in order, as NAME=VALUE")
-    tuned: str | None = optional(
-        "results folder whose sweep chose them; empty: the catalogue's own"
-    )
     choices: str | None = optional(
         "of a dispatcher: its kernels and from which sizes each is taken; the first that suits"
     )
@@ -913,10 +815,6 @@ class Variants(Row):
     source_hash: str = column(
         "of a kernel: hash of source, included headers, template values and launch, without comments and white space; "
         "of a dispatcher: of its choices and its model of time; of a library: of the entry and its source, if there"
-    )
-    archived_hashes: str | None = optional(
-        "the hash that it has by the sweeps of an archive, where those tune it otherwise: ARCHIVE=HASH, joined by "
-        "spaces"
     )
 
 

@@ -25,13 +25,11 @@ GPU = "h100"
 
 
 def add_build_dir(parser: argparse.ArgumentParser) -> None:
-    """--build-dir, the folder of the cubins; and --tuned, which says which templates the tuned ones
-    have.
-    """
+    """--build-dir, the folder of the cubins; and `catalogue`, which the command goes by."""
     parser.add_argument(
         "--build-dir", required=True, type=Path, help="folder of the cubins and their PTX"
     )
-    catalogue.add_tuned_argument(parser)
+    parser.set_defaults(catalogue=catalogue.load())
 
 
 def add_variant(parser: argparse.ArgumentParser) -> None:
@@ -185,7 +183,7 @@ def own_kernel(known: Catalogue, source: Path, like: str, changes: Mapping[str, 
         raise UserError(
             f"{source}: {function} has no template parameter {unknown[0]!r}; it has: {has}"
         )
-    entry = {key: value for key, value in entry.items() if key not in ("tuned", "origin")}
+    entry = {key: value for key, value in entry.items() if key != "origin"}
     entry |= {**changes, "builds_on": like, "entry": function, "idea": f"like {like}"}
     entry["template"] = {name: given[name] for name in parameters if name in given}
     if missing := [name for name in parameters if name not in (*there[function].defaulted, *given)]:

@@ -1,5 +1,4 @@
-"""Loads `catalogue.yaml`, with the records of sweeps behind its tuned entries, as a value that is
-passed on.
+"""Loads `catalogue.yaml` as a value that is passed on.
 
 `python -m kernels.catalogue --out variants.csv` lists it for the packages that do not import Python
 from here.
@@ -18,9 +17,7 @@ from typing import Any
 
 from contracts import (
     UserError,
-    archives,
     choose,
-    read_json,
     read_yaml,
     run_command,
     validate,
@@ -49,7 +46,6 @@ from kernels.sources import ROOT as ROOT
 from kernels.sources import included as included
 
 CATALOGUE = ROOT / "catalogue.yaml"
-TUNED = "tuned.json"  # of the sweep behind tuned kernels
 
 # CUDA driver API, cuTensorMapEncodeTiled; CUDA C++ Programming Guide, thread block clusters
 MAX_BOX = 256  # rows or columns of a tensor map's box
@@ -62,12 +58,10 @@ MAX_SHARED = 232_448  # bytes of shared memory of a block on the GPU that has mo
 class Catalogue(Mapping[str, Entry]):
     """Every variant, then every dispatcher and every baseline, by name, in the order of the file.
 
-    file: the YAML file. record: the tuned.json that stands behind the tuned entries; None: the one
-    that each names.
+    file: the YAML file.
     """
 
     file: Path
-    record: Path | None
     entries: Mapping[str, Entry]
 
     def __getitem__(self, name: str) -> Entry:
@@ -95,36 +89,21 @@ class Catalogue(Mapping[str, Entry]):
 
     def made_of(self, name: str, entry: Mapping[str, Any]) -> Variant:
         """A kernel that is not in the catalogue, of an entry as catalogue.yaml has them."""
-        return _launchable(_variant(name, dict(entry), self.file, None), self.file)
+        return _launchable(_variant(name, dict(entry), self.file), self.file)
 
     def retiled(self, name: str, called: str, template: Mapping[str, int], threads: int) -> Variant:
         """The kernel of the entry `name` with another template and block, under the name
         `called`.
         """
-        entry = {
-            key: value
-            for key, value in entries_of(self.file)["variants"][name].items()
-            if key != "tuned"
-        }
-        return _variant(
-            called, entry | {"template": dict(template), "threads": threads}, self.file, None
-        )
-
-    @property
-    def option(self) -> list[str]:
-        """The option of `add_tuned_argument`, for another process to load the same."""
-        return ["--tuned", str(self.record)] if self.record else []
+        entry = entries_of(self.file)["variants"][name]
+        changes = {"template": dict(template), "threads": threads}
+        return _variant(called, entry | changes, self.file)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The catalogue as rows of variants.csv, with what each archive's own sweeps make of it."""
+        """The catalogue as rows of variants.csv."""
         table = []
-        records = {folder.name: record_in(folder) for folder in archives.folders(ROOT.parent)}
-        others = {name: load(record, self.file) for name, record in records.items() if record}
         for entry in self.values():
-            hashes = {name: other[entry.name].source_hash for name, other in others.items()}
-            tuned = [f"{name}={one}" for name, one in hashes.items() if one != entry.source_hash]
-            row: dict[str, Any] = {"archived_hashes": " ".join(tuned) or None}
-            row |= {
+            row: dict[str, Any] = {
                 key: getattr(entry, key)
                 for key in ("dtype", "label", "idea", "baseline", "source_hash")
             }
@@ -157,7 +136,6 @@ class Catalogue(Mapping[str, Entry]):
                     "template": ", ".join(
                         f"{key}={value}" for key, value in entry.template.items()
                     ),
-                    "tuned": entry.tuned,
                 }
             table.append(row)
         return table
@@ -179,23 +157,19 @@ def _entries_of(path: Path, changed: int, size: int) -> dict[str, Any]:
     return data
 
 
-def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
-    """The catalogue in `path`, with `record` (a tuned.json) behind its tuned entries; None: the
-    records that they name.
+def load(path: Path = CATALOGUE) -> Catalogue:
+    """The catalogue in `path`.
 
-    Raises `UserError` naming the file, the entry and the key for whatever is wrong in it, or for a
-    record that is none.
+    Raises `UserError` naming the file, the entry and the key for whatever is wrong in it.
     """
     data = entries_of(path)
-    if record is not None:
-        read_json(record, "tuned")
     dispatchers = data.get("dispatchers", {})
     kinds = {"variant": data["variants"], "dispatcher": dispatchers, "baseline": data["baselines"]}
     for (one, names), (other, more) in itertools.combinations(kinds.items(), 2):
         if both := sorted(set(names) & set(more)):
             raise UserError(f"{path}: {both[0]!r} is both a {one} and a {other}; names must differ")
     variants = {
-        name: _launchable(_variant(name, entry, path, record), path)
+        name: _launchable(_variant(name, entry, path), path)
         for name, entry in data["variants"].items()
     }
     entries: dict[str, Entry] = dict(variants)
@@ -212,12 +186,7 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
         if not isinstance(entry, Baseline) and entry.builds_on is not None:
             choose(data["variants"], entry.builds_on, "variant", f"{path}: {entry.name}.builds_on")
     _refuse_cycles({name: variant.builds_on for name, variant in variants.items()}, path)
-    return Catalogue(path, record, entries)
-
-
-def record_in(folder: Path) -> Path | None:
-    """The record of the sweep in this folder, as `load` takes it; None where there is none."""
-    return folder / TUNED if (folder / TUNED).is_file() else None
+    return Catalogue(path, entries)
 
 
 def _refuse_cycles(before: Mapping[str, str | None], path: Path) -> None:
@@ -232,47 +201,6 @@ def _refuse_cycles(before: Mapping[str, str | None], path: Path) -> None:
             f"{path}: {last}.builds_on = {one!r} is not allowed, for {' builds on '.join(reversed(chain))}; "
             "allowed: a variant that does not build on it"
         ) from error
-
-
-def add_tuned_argument(parser: argparse.ArgumentParser) -> None:
-    """The option --tuned of every command that loads the catalogue: `options.catalogue` is the one
-    with that record.
-    """
-    words = (
-        "record behind the catalogue's tuned entries; default: data/ARCHIVE/tuned.json, "
-        "of the archive that they name"
-    )
-    parser.add_argument(
-        "--tuned", dest="catalogue", type=_with_record, default="", metavar="tuned.json", help=words
-    )
-
-
-def _with_record(record: str) -> Catalogue:
-    return load(Path(record) if record else None)
-
-
-def _with_tuned(
-    name: str, entry: dict[str, Any], path: Path, chosen: Path | None
-) -> dict[str, Any]:
-    """The entry, its template and threads replaced by the recorded winner's; `tuned` becomes that
-    record's machine.
-    """
-    shipped = ROOT.parent / "data" / entry["tuned"] / TUNED
-    record_path = next((path for path in (chosen, shipped) if path and path.is_file()), None)
-    record = read_json(record_path, "tuned") if record_path else {"kernels": {}}
-    if name not in record["kernels"]:
-        return entry | {"tuned": None}
-    winner = record["kernels"][name]
-    if list(winner["template"]) != list(entry["template"]):
-        raise UserError(
-            f"{record_path}: {name} has template values {', '.join(winner['template'])}, but {path.name} has "
-            f"{', '.join(entry['template'])}; tune again (snakemake --cores 1 tile_autotune) or remove that file"
-        )
-    return entry | {
-        "template": winner["template"],
-        "threads": winner["threads"],
-        "tuned": record["machine"],
-    }
 
 
 def _types(name: str, entry: Mapping[str, Any], path: Path) -> Types:
@@ -308,10 +236,7 @@ def _baseline(name: str, entry: Mapping[str, Any], path: Path) -> Baseline:
     return Baseline(name, types=types, **rest)
 
 
-def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) -> Variant:
-    if "tuned" in entry:
-        entry = _with_tuned(name, entry, path, chosen)
-
+def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
     def number(key: str, value: int | str, minimum: int = 1) -> int:
         return expand.number(value, entry["template"], f"{path}: {name}.{key}", minimum)
 
@@ -355,7 +280,6 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
         slices=number("slices", entry.get("slices", 1)),
         cooperative=entry.get("cooperative", False),
         tensor_cores=entry.get("tensor_cores", types.ab.tensor),
-        tuned=entry.get("tuned"),
     )
     return _sound(variant, path)
 
@@ -463,9 +387,8 @@ def _dispatcher(
 def main() -> None:
     parser = argparse.ArgumentParser(description="List the catalogue as a table.")
     parser.add_argument("--out", required=True, type=Path, metavar="variants.csv")
-    add_tuned_argument(parser)
     options = parser.parse_args()
-    write_rows(options.out, "variants", options.catalogue.rows())
+    write_rows(options.out, "variants", load().rows())
 
 
 if __name__ == "__main__":

@@ -147,7 +147,6 @@ class Variant:
     tensor_cores: bool = False  # does its arithmetic on them
     one_arch: bool = False  # needs the features that only `arch` has: sm_90a
     # the machine whose sweep chose the template; None: the catalogue's own values
-    tuned: str | None = None
 
     @property
     def dtype(self) -> str:

@@ -20,7 +20,7 @@ from contracts import UserError, choose
 from contracts.dtypes import dtypes
 
 Entry = dict[str, Any]
-OF_ONE_ENTRY = ("builds_on", "idea", "origin", "tuned")
+OF_ONE_ENTRY = ("builds_on", "idea", "origin")
 
 
 def expand(data: Mapping[str, Any], file: object) -> dict[str, Any]:

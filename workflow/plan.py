@@ -32,7 +32,6 @@ DRAWN = re.compile(r"results/((figures|tables|report)/.+|[a-z]+\.(pdf|html))")
 PICTURED = re.compile(r"results/figures/banks_.+")  # that show what the emulator does today
 COMPARE = "compare"
 COMPARED_PROBLEM = ProblemSpec.square(4096)
-SWEEP = "tile_autotune"
 # kernels that one job builds or emulates: starting a process takes about as long as half a kernel
 BATCH = 6
 PART = 8  # variants that one job checks or times
@@ -114,9 +113,7 @@ class Plan:
     unfit: Mapping[str, str]
     made: tuple[str, ...]  # recorded tables of targets of their own that the run makes
     clock_policies: tuple[str, ...]
-    # with the record of the sweep over tiles that stands behind its tuned entries, if any
     catalogue: Catalogue
-    tuning: str | None  # folder of the sweep that is drawn
     compared: Experiment | None  # the pair of `snakemake compare`
     counters_required: bool  # counters are all that was asked for: without them the run fails
     archives: tuple[str, ...]  # folders data/X with provenance, that which stands in first
@@ -313,8 +310,6 @@ class Plan:
         )
         if table.name == "emulated_checks" and not self.archived:
             return None  # the GPU's checks hold the emulator's, too
-        if table.target == SWEEP:
-            return self.tuning
         if table.parts in ("build", "emulate"):
             return self.results if own or not self.drawing else self.source if archived else None
         if table.name in self.made or (own and table.without_gpu):
@@ -401,18 +396,7 @@ def plan(
     if archived:
         _require_archive(asked.archive, inventory)
 
-    folders = dict.fromkeys([results, f"data/{machine}", archive])
-    record = next(
-        (folder for folder in folders if inventory.has(f"{folder}/{catalogue.TUNED}")), None
-    )
-    entries = catalogue.load(Path(record, catalogue.TUNED) if record else None)
-    swept_here = record if record and inventory.has(f"{record}/tuning.csv") else None
-    tuning = results if measuring and SWEEP in targets else swept_here
-    if SWEEP in targets and tuning is None:
-        raise UserError(
-            f"{SWEEP} needs a GPU: none here, and no sweep to draw in {results} or {archive}"
-        )
-
+    entries = catalogue.load()
     for name in asked.variants or []:
         choose(entries, name, "variant", f"{CONFIG}: variants")
     unfit = _unfit(entries, device.arch, device.missing if measuring else {}, asked.variants)
@@ -442,7 +426,6 @@ def plan(
         made=_made(targets, measuring, device.gpu is not None),
         clock_policies=("boost", "locked") if asked.lock_clocks else ("boost",),
         catalogue=entries,
-        tuning=tuning,
         compared=_pair(asked, entries, COMPARE in targets),
         unfit=unfit,
         counters_required=any(not experiments[name].problems for name in named),
@@ -463,7 +446,7 @@ def _require_sound(config: Config, device: Device, targets: list[str]) -> None:
         for table in registry.tables().values()
         if table.needs_gpu and not table.without_gpu
     }
-    for target in {*targets} & gpus - {"all", SWEEP}:
+    for target in {*targets} & gpus - {"all"}:
         if not device.gpu:
             raise UserError(f"{target} needs a GPU, and none is visible here")
     if config.mode == "measure" and not device.gpu:

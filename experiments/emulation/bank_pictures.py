@@ -230,9 +230,8 @@ def main() -> None:
     )
     parser.add_argument("--nvcc", help="path of the compiler")
     parser.add_argument("--out-dir", required=True, type=Path)
-    catalogue.add_tuned_argument(parser)
     options = parser.parse_args()
-    known = load(options.catalogue)
+    known = load(catalogue.load())
     chosen = [
         choose(known, name, "picture", PICTURES.relative_to(ROOT))
         for name in options.pictures or known

@@ -7,13 +7,12 @@ tries it for a moment; without `--lock` it only writes that locking was not aske
 to everybody on the GPU, so nothing is set unless it was asked for, and nothing while another
 process computes there.
 
-The reset is registered before the lock is taken: it runs when the block ends, at an exception,
-SIGINT, SIGTERM or SIGHUP, and at the exit of the interpreter. For what cannot be caught (SIGKILL, a
-crash) a journal is written first, and the user's next run that holds the GPU, for whatever, undoes
-what it records. The journal lies in the user's own state folder ($XDG_STATE_HOME, else
-~/.local/state), one a GPU, named after a hash of its UUID. A driver that is loaded anew has no
-clocks locked, so a journal from before the last boot is dropped. NVML does not tell which clocks
-were locked before: what an administrator had locked is unlocked at the end, too.
+A file is written before the lock is taken: one line, the boot of the machine, in the user's own
+state folder ($XDG_STATE_HOME, else ~/.local/state). `unlock` resets the clocks and removes it, at
+the end of the block, after an error or a signal, and at the exit of the interpreter. What cannot be
+caught (SIGKILL, a crash) leaves the file, and the user's next run that holds the GPU, for whatever,
+unlocks it. After a reboot no clocks are locked, and the file counts no more. NVML does not tell
+which clocks were locked before: what an administrator had locked is unlocked at the end, too.
 """
 
 from __future__ import annotations
@@ -22,21 +21,18 @@ import argparse
 import atexit
 import contextlib
 import hashlib
-import json
 import logging
 import os
 import re
 import shutil
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-import filelock
 import numpy as np
 import pynvml
 
@@ -103,47 +99,34 @@ def choose_target(
             f"NVML does not tell which clocks this GPU offers ({error}); none is locked"
         ) from error
     every = sorted({mhz for clocks in offered.values() for mhz in clocks})
-    if not every:
-        raise UserError("NVML offers no clock of this GPU to lock")
     if sm_mhz is None:
         base = base_clock(handle)
-        sm_mhz = min(every, key=lambda mhz: abs(mhz - base))
-        if not on_target(sm_mhz, base):
-            raise UserError(
-                f"the base clock, {base} MHz, is not offered by this GPU; {_nearest(base, every)}"
-            )
+        near = [mhz for mhz in every if on_target(mhz, base)]
+        sm_mhz = min(near, key=lambda mhz: abs(mhz - base), default=base)
     _check_offered("lock_sm_mhz", sm_mhz, every)
     return Target(sm_mhz, max(mhz for mhz, clocks in offered.items() if sm_mhz in clocks))
 
 
 def _check_offered(key: str, mhz: int, offered: list[int]) -> None:
     if mhz not in offered:
-        raise UserError(
-            f"{key} = {mhz} is not a clock that this GPU offers; {_nearest(mhz, offered)}"
-        )
-
-
-def _nearest(mhz: int, offered: list[int]) -> str:
-    near = sorted(sorted(offered, key=lambda other: abs(other - mhz))[:3])
-    return f"nearest: {', '.join(map(str, near))} MHz"
+        near = sorted(sorted(offered, key=lambda other: abs(other - mhz))[:3])
+        nearest = f"{', '.join(map(str, near)) or 'none'} MHz"
+        raise UserError(f"{key} = {mhz} is not a clock that this GPU offers; nearest: {nearest}")
 
 
 def base_clock(handle: object) -> int:
     """The base SM clock in MHz, from `nvidia-smi base-clocks`: NVML itself has no query for it."""
-    remedy = "remedy: name a clock, --config lock_sm_mhz=..."
-    if not (tool := shutil.which("nvidia-smi")):
-        raise UserError(f"the base clock is not known: no nvidia-smi on PATH; {remedy}")
-    command = [tool, "base-clocks", "-i", str(pynvml.nvmlDeviceGetIndex(handle))]
-    done = subprocess.run(command, capture_output=True, text=True)
-    found = re.search(r"Graphics\D*(\d+)\s*MHz", done.stdout) or re.search(
-        r"(\d+)\s*MHz", done.stdout
+    tool, output = shutil.which("nvidia-smi"), "nothing: it is not on PATH"
+    if tool:
+        command = [tool, "base-clocks", "-i", str(pynvml.nvmlDeviceGetIndex(handle))]
+        done = subprocess.run(command, capture_output=True, text=True)
+        output = done.stdout + done.stderr
+        if not done.returncode and (clock := re.search(r"Graphics\D*(\d+)\s*MHz", output)):
+            return int(clock[1])
+    raise UserError(
+        f"the base clock is not known: nvidia-smi base-clocks said {' '.join(output.split())[:80]!r}; "
+        "remedy: name a clock, --config lock_sm_mhz=..."
     )
-    if done.returncode or not found:
-        said = " ".join((done.stdout + done.stderr).split())[:80] or "nothing"
-        raise UserError(
-            f"the base clock is not known: nvidia-smi base-clocks said {said!r}; {remedy}"
-        )
-    return int(found[1])
 
 
 def refuse_if_shared(handle: object) -> None:
@@ -190,52 +173,51 @@ def locked(
     afterwards.
     """
     uuid = pynvml.nvmlDeviceGetUUID(handle)
-    path = journal_path(uuid)
-    with _sole(path):
-        _repair(path, uuid)
-        target = choose_target(handle, sm_mhz, memory_mhz)
-        refuse_if_shared(handle)
-        undo = _Undo(path, uuid)
-        with _Signals() as signals:
-            atexit.register(undo)
-            try:
-                try:
-                    undo.write_journal()
-                    yield _take(handle, target, undo, memory_named=memory_mhz is not None)
-                finally:
-                    signals.hold()
-            except BaseException as error:
-                if failed := undo():
-                    if isinstance(error, UserError | pynvml.NVMLError):
-                        raise UserError(f"{error}; and {failed}") from error
-                    logger.error(f"error: {failed}")
-                raise
-            else:
-                if failed := undo():
-                    raise UserError(failed)
-            finally:
-                atexit.unregister(undo)
-
-
-def _take(handle: object, target: Target, undo: _Undo, *, memory_named: bool) -> Target:
-    def lock(setter: Callable[[object, int, int], None], mhz: int) -> None:
-        before, undo.needed = undo.needed, True
-        try:
-            setter(handle, mhz, mhz)
-        except pynvml.NVMLError:
-            undo.needed = before
-            raise
-
+    repair(uuid)
+    target = choose_target(handle, sm_mhz, memory_mhz)
+    refuse_if_shared(handle)
+    # what nohup ignores stays ignored
+    handlers = {one: signal.getsignal(one) for one in SIGNALS}
+    handlers = {one: handler for one, handler in handlers.items() if handler != signal.SIG_IGN}
+    for one in handlers:
+        signal.signal(one, _end)
+    atexit.register(unlock, uuid)
     try:
-        if target.memory_mhz is not None:
-            try:
-                lock(pynvml.nvmlDeviceSetMemoryLockedClocks, target.memory_mhz)
-            except pynvml.NVMLError_NotSupported:
-                if memory_named:
-                    raise
-                target = Target(target.sm_mhz, None)
-        lock(pynvml.nvmlDeviceSetGpuLockedClocks, target.sm_mhz)
+        yield _lock(handle, target, lock_file(uuid), memory_named=memory_mhz is not None)
+    finally:
+        atexit.unregister(unlock)
+        try:
+            unlock(uuid)
+        finally:
+            for one, handler in handlers.items():
+                signal.signal(one, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End this process by an exception; a second signal does not cut short what that undoes."""
+    for one in SIGNALS:
+        signal.signal(one, signal.SIG_IGN)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    logger.warning(f"ended by {signal.Signals(number).name}")
+    raise SystemExit(128 + number)
+
+
+def _lock(handle: object, target: Target, file: Path, *, memory_named: bool) -> Target:
+    """Write `file`, and lock both clocks; the target with what could be locked."""
+    write_text(file, _boot() + "\n")
+    try:
+        try:
+            if target.memory_mhz is not None:
+                mhz = target.memory_mhz
+                pynvml.nvmlDeviceSetMemoryLockedClocks(handle, mhz, mhz)
+        except pynvml.NVMLError_NotSupported:
+            if memory_named:
+                raise
+            target = Target(target.sm_mhz, None)
+        pynvml.nvmlDeviceSetGpuLockedClocks(handle, target.sm_mhz, target.sm_mhz)
     except pynvml.NVMLError_NoPermission as error:
+        file.unlink()  # nothing was locked
         raise UserError(
             "no permission to lock the clocks of this GPU; remedy: run as root (a container needs SYS_ADMIN), or leave "
             "lock_clocks=false"
@@ -245,154 +227,58 @@ def _take(handle: object, target: Target, undo: _Undo, *, memory_named: bool) ->
     return target
 
 
-class _Undo:
-    """Resets what was locked, once; returns why it could not."""
-
-    def __init__(self, path: Path, uuid: str) -> None:
-        self.path, self.uuid, self.needed = path, uuid, False
-
-    def write_journal(self) -> None:
-        write_text(self.path, json.dumps({"boot_id": _boot_id(), "pid": os.getpid()}) + "\n")
-
-    def __call__(self) -> str | None:
-        if self.needed:
-            try:
-                _reset(self.uuid)
-            except pynvml.NVMLError as error:
-                return f"the clocks of this GPU stay locked ({error}): the next run on it tries again; {BY_HAND}"
-            self.needed = False
-        self.path.unlink(missing_ok=True)
-        return None
-
-
-class _Signals:
-    """Turns the first signal that would end the process into an exception, and holds back the
-    others.
-
-    After `hold`, and once one was raised, none cuts short what undoes the lock; one that came
-    meanwhile is raised at the end of the block.
-    """
-
-    def __init__(self) -> None:
-        self._held, self._pending = False, 0
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> _Signals:
-        if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:
-                # what nohup ignores stays ignored
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                    self._before[number] = signal.signal(number, self._arrived)
-        return self
-
-    def hold(self) -> None:
-        self._held = True
-
-    def _arrived(self, number: int, frame: FrameType | None) -> None:
-        if self._held:
-            self._pending = number
-            return
-        self._held = True
-        self._end(number)
-
-    def _end(self, number: int) -> None:
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        logger.warning(f"ended by {signal.Signals(number).name}")
-        raise SystemExit(128 + number)
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-        if self._pending and error is None:
-            self._end(self._pending)
-
-
-def journal_path(uuid: str) -> Path:
-    """Where the journal of a GPU lies. The UUID itself is not shown."""
+def lock_file(uuid: str) -> Path:
+    """The file that is there while a GPU's clocks are locked. The UUID itself is not shown."""
     named = os.environ.get("XDG_STATE_HOME", "")
     folder = Path(named) if os.path.isabs(named) else Path.home() / ".local" / "state"
-    return folder / "gemm-ladder" / f"clocks-{hashlib.sha256(uuid.encode()).hexdigest()[:12]}.json"
+    return folder / "gemm-ladder" / f"clocks-{hashlib.sha256(uuid.encode()).hexdigest()[:12]}.boot"
 
 
 def repair(uuid: str) -> None:
-    """Undo what a run that was killed left locked on this GPU; without a journal of one, NVML is
-    not even asked.
+    """Undo what a run that was killed left locked on this GPU; where it left nothing, NVML is not
+    even asked.
     """
-    path = journal_path(uuid)
-    if path.exists():
-        with _sole(path):
-            _repair(path, uuid)
+    if unlock(uuid):
+        logger.warning("a run that was killed had left the clocks of this GPU locked: reset")
 
 
-@contextlib.contextmanager
-def _sole(path: Path) -> Iterator[None]:
-    """Hold the journal; its lock goes with the process, so that only a dead one's journal can be
-    had.
+def unlock(uuid: str) -> bool:
+    """Reset the clocks that the GPU's file says are locked, and remove it; whether there were any.
+
+    Raises `UserError` where they cannot be reset; the file stays then.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(path.with_suffix(".lock"))
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout as error:
-        raise UserError(
-            "another run holds the clocks of this GPU locked; wait for it to end"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _repair(path: Path, uuid: str) -> None:
+    path = lock_file(uuid)
     if not path.exists():
-        return
-    try:
-        boot_id = json.loads(path.read_text())["boot_id"]
-    except (ValueError, KeyError, TypeError):
-        boot_id = _boot_id()  # damaged: as if it were of today
-    if boot_id == _boot_id():
+        return False
+    this_boot = path.read_text().strip() == _boot()
+    if this_boot:
         try:
             _reset(uuid)
         except pynvml.NVMLError as error:
             raise UserError(
-                "a run that was killed left the clocks of this GPU locked, and they cannot be reset "
-                f"({error}); {BY_HAND}; then remove {path}"
+                f"the clocks of this GPU stay locked, for NVML cannot reset them ({error}): the next run on it tries "
+                f"again; {BY_HAND}; then remove {path}"
             ) from error
-        logger.warning("a run that was killed had left the clocks of this GPU locked: reset")
     path.unlink()
+    return this_boot
 
 
-def _boot_id() -> str:
-    try:
+def _boot() -> str:
+    with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+    return ""
 
 
 def _reset(uuid: str) -> None:
-    """Unlock both clocks; the first error is raised after both were tried.
-
-    NVML need not be initialised.
-    """
-    first = None
+    """Unlock both clocks. NVML need not be initialised."""
     pynvml.nvmlInit()
     try:
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        for reset in (
-            pynvml.nvmlDeviceResetGpuLockedClocks,
-            pynvml.nvmlDeviceResetMemoryLockedClocks,
-        ):
-            try:
-                reset(handle)
-            except pynvml.NVMLError_NotSupported:  # then it was not locked either
-                continue
-            except pynvml.NVMLError as error:
-                first = first or error
+        with contextlib.suppress(pynvml.NVMLError_NotSupported):  # then it was not locked either
+            pynvml.nvmlDeviceResetMemoryLockedClocks(handle)
+        pynvml.nvmlDeviceResetGpuLockedClocks(handle)
     finally:
         pynvml.nvmlShutdown()
-    if first:
-        raise first
 
 
 def memory_off_target(handle: object, target: Target) -> str | None:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pynvml
+
 from contracts import UserError
 from contracts.rehearsals import is_rehearsal
 
@@ -37,8 +39,6 @@ def gpu() -> Gpu | None:
     Raises `UserError` where there is a driver that does not answer: its library is of another
     version, for instance.
     """
-    import pynvml
-
     try:
         pynvml.nvmlInit()
     except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
@@ -80,8 +80,6 @@ def visible_handles() -> list[Any]:
     where that is unambiguous. A GPU that was given to somebody else (a cgroup then denies it) is
     not there and has no number.
     """
-    import pynvml
-
     gpus = []
     for index in range(pynvml.nvmlDeviceGetCount()):
         with contextlib.suppress(pynvml.NVMLError_NoPermission):
@@ -93,8 +91,10 @@ def visible_handles() -> list[Any]:
     for item in map(str.strip, wanted.split(",")):
         if re.fullmatch("[0-9]+", item):
             found = gpus[int(item)][:1] if int(item) < len(gpus) else []
+        elif item.startswith(("GPU-", "MIG-")):
+            found = [device for devices in gpus if devices for device in _named(item, devices)]
         else:
-            found = _named(item, gpus)
+            found = []
         if len(found) != 1:
             break  # as CUDA does: what follows an unknown device is not visible
         chosen.setdefault(pynvml.nvmlDeviceGetUUID(found[0]), found[0])
@@ -107,8 +107,6 @@ def nvml() -> Iterator[object]:
 
     What NVML refuses is a `UserError`.
     """
-    import pynvml
-
     pynvml.nvmlInit()
     try:
         yield physical(visible_handles()[0])
@@ -120,43 +118,29 @@ def nvml() -> Iterator[object]:
 
 def _devices(gpu: Any) -> list[Any]:
     """What CUDA can use of a GPU: the GPU itself, in MIG mode its instances."""
-    import pynvml
-
     try:
         if pynvml.nvmlDeviceGetMigMode(gpu)[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
             return [gpu]
-        instances = []
-        for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
-            with contextlib.suppress(pynvml.NVMLError_NotFound):
-                instances.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
-        return instances
     except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
         return [gpu]  # it knows no MIG
+    instances = []
+    for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+        with contextlib.suppress(pynvml.NVMLError_NotFound):
+            instances.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
+    return instances
 
 
-def _named(item: str, gpus: list[list[Any]]) -> list[Any]:
-    """The devices whose UUID is or begins with `item`; of a GPU in MIG mode that is named, the
-    first instance.
+def _named(item: str, devices: list[Any]) -> list[Any]:
+    """Those of a GPU's devices whose UUID is or begins with `item`; where the GPU's own does, the
+    first.
     """
-    import pynvml
-
-    if not item.startswith(("GPU-", "MIG-")):
-        return []
-    found = []
-    for devices in gpus:
-        if devices and pynvml.nvmlDeviceGetUUID(physical(devices[0])).startswith(item):
-            found.append(devices[0])
-        else:
-            found += [
-                device for device in devices if pynvml.nvmlDeviceGetUUID(device).startswith(item)
-            ]
-    return found
+    if pynvml.nvmlDeviceGetUUID(physical(devices[0])).startswith(item):
+        return devices[:1]
+    return [device for device in devices if pynvml.nvmlDeviceGetUUID(device).startswith(item)]
 
 
 def physical(device: Any) -> Any:
     """NVML's handle of the GPU that a MIG instance is part of; a GPU is its own."""
-    import pynvml
-
     try:
         return pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device)
     except pynvml.NVMLError:

@@ -3,8 +3,8 @@ alone.
 
 A CUDA context that a kernel has spoilt answers every later call with the same error. The process
 that holds it is replaced then, and a fresh one goes on with the items that are left. So it is when
-a process dies, or when an item keeps the GPU for longer than `LIMIT_S`; waiting for the GPU does
-not count.
+a process dies, or when an item keeps the GPU for longer than `LIMIT_S`: the process sets itself an
+alarm, which ends it also while a driver call does not return. Waiting for the GPU does not count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from contracts import UserError
 
@@ -48,29 +48,20 @@ class Failure:
     of_kernel: bool
 
 
+@dataclass(frozen=True)
 class Watch:
-    """Tells the process that waits for results while this one holds the GPU.
+    """Ends this process where it holds the GPU for longer than `limit_s` at a time."""
 
-    `spoilt`: set by a task that returns a result although its kernel spoilt the context; a fresh
-    process does the next.
-    """
-
-    def __init__(self, pipe: Connection | None = None) -> None:
-        self._pipe = pipe
-        self.spoilt = False
+    limit_s: float = LIMIT_S
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """Around the time for which `LIMIT_S` counts."""
-        self._tell("holds")
+        """Around the time for which the limit counts."""
+        signal.setitimer(signal.ITIMER_REAL, self.limit_s)
         try:
             yield
         finally:
-            self._tell("free")
-
-    def _tell(self, state: str) -> None:
-        if self._pipe:
-            self._pipe.send((state, None))
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 Task = Callable[[T], R]
@@ -78,160 +69,96 @@ Opened = Callable[[Watch], AbstractContextManager[Task[T, R]]]
 
 
 def work_through(
-    items: Sequence[T], opened: Opened[T, R], limit_s: float = LIMIT_S
+    items: Sequence[T], opened: Opened[T, R], limit_s: float = LIMIT_S, start: str = "fork"
 ) -> Iterator[tuple[T, R | Failure]]:
-    """Each item with its result, in order, as they come; all that a `Worker` is for, with no wait
-    between two items.
+    """Each item with its result, in order, as they come.
 
-    Raises as `Worker.next` does, and `UserError` where a process does not end well.
+    `opened(watch)` is entered in the measuring process before its first item; what it gives is
+    called with each item. A fork begins with all that is imported here; `start`="spawn" is for a
+    parent that may have used CUDA, and needs an `opened` that can be pickled.
+
+    A `UserError` of an item is its `Failure`, and the same process goes on; after a `DeviceFault`, a
+    death or a hang, a fresh one does. A process that was killed from outside says nothing about its
+    kernel. Results are pickled on their way.
+
+    Raises `UserError` where a process cannot begin or does not end well, and `RuntimeError` with
+    its traceback for a fault of this program.
     """
     left = list(items)
-    with Worker(opened, limit_s) as worker:
-        while left:
-            worker.give(left)
-            for item in list(left):
-                result = worker.next()
-                left.pop(0)
-                yield item, result
-                if worker.lost:
-                    break
-        worker.finish()
+    while left:
+        with _process(left, opened, limit_s, start) as (process, pipe):
+            last = False
+            while left and not last:
+                last, result = _received(process, pipe, limit_s)
+                yield left.pop(0), result
+            if not last:  # it has no more items, and may still fail to end well
+                _received(process, pipe, limit_s)
 
 
-class Worker(Generic[T, R]):
-    """A process that measures the items it is given, and a fresh one wherever it is lost.
-
-    `opened(watch)` is entered in the process, before its first item; what it gives is called with
-    each item. A `UserError` of an item is its `Failure`, and the same process goes on; after a
-    `DeviceFault`, a death or a hang, a fresh one does. A process that was killed from outside says
-    nothing about its kernel.
-
-    Items and results are pickled on their way. A forked process begins with all that is imported
-    here; `start`="spawn" is for a parent that has threads, and needs an `opened` that can be
-    pickled, too.
-    """
-
-    def __init__(self, opened: Opened[T, R], limit_s: float = LIMIT_S, start: str = "fork") -> None:
-        self.opened, self.limit_s = opened, limit_s
-        self.lost = True  # no process is there, or nothing more comes of it
-        self._context: Any = multiprocessing.get_context(start)
-        self._process: BaseProcess | None = None
-
-    def __enter__(self) -> Worker[T, R]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is None:
-            return
-        self._pipe.close()
-        self._process.join(END_S)
-        for end in (self._process.terminate, self._process.kill):
-            if self._process.is_alive():
+@contextlib.contextmanager
+def _process(
+    items: Sequence[T], opened: Opened[T, R], limit_s: float, start: str
+) -> Iterator[tuple[BaseProcess, Connection]]:
+    """A process that works through `items`, and the pipe on which its results come."""
+    context: Any = multiprocessing.get_context(start)
+    pipe, theirs = context.Pipe(duplex=False)
+    arguments = (theirs, list(items), opened, limit_s)
+    process = context.Process(target=_serve, args=arguments, daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield process, pipe
+    finally:
+        pipe.close()
+        process.join(END_S)
+        for end in (process.terminate, process.kill):
+            if process.is_alive():
                 end()
-                self._process.join(END_S)
-
-    def do(self, item: T) -> R | Failure:
-        """One item's result."""
-        self.give([item])
-        return self.next()
-
-    def give(self, items: Sequence[T]) -> None:
-        """Let the process, a fresh one if need be, work through `items`: then `next` is each one's
-        result.
-        """
-        if self.lost:
-            self.__exit__()
-            self._pipe, theirs = self._context.Pipe()
-            arguments = (theirs, self._pipe, self.opened)
-            self._process = self._context.Process(target=_serve, args=arguments, daemon=True)
-            self._process.start()
-            theirs.close()
-            self.lost = False
-        with contextlib.suppress(OSError):  # of a process that is gone: `next` says so
-            self._pipe.send(items)
-
-    def next(self) -> R | Failure:
-        """The next item's result.
-
-        Raises `UserError` where a process cannot begin, `RuntimeError` with its traceback for a
-        fault of this program.
-        """
-        assert self._process
-        holds = False
-        while True:
-            if not self._pipe.poll(self.limit_s if holds else None):
-                self._process.kill()  # what hangs heeds no signal
-                self.lost = True
-                return Failure(
-                    f"the GPU did not finish within {self.limit_s:.0f} s: the kernel hangs",
-                    of_kernel=True,
-                )
-            try:
-                kind, value = self._received()
-            except (EOFError, OSError):
-                self._process.join()
-                self.lost, code = True, self._process.exitcode or 0
-                return Failure(
-                    f"the measuring process ended (exit code {code})",
-                    of_kernel=-code not in OUTSIDE,
-                )
-            if kind in ("holds", "free"):
-                holds = kind == "holds"
-            else:
-                self.lost = kind == "last"
-                result: R | Failure = value
-                return result
-
-    def finish(self) -> None:
-        """Wait for the end of the process. Raises `UserError` where it does not end well."""
-        with contextlib.suppress(EOFError, OSError):
-            if not self.lost:
-                self._pipe.send(None)
-                while True:
-                    self._received()
-
-    def _received(self) -> tuple[str, Any]:
-        kind, value = self._pipe.recv()
-        if kind == "failed":
-            raise UserError(value)
-        if kind == "bug":
-            raise RuntimeError(value)
-        return kind, value
+                process.join(END_S)
 
 
-def _serve(pipe: Connection, parents_end: Connection, opened: Opened[Any, Any]) -> None:
-    """The process."""
+def _received(process: BaseProcess, pipe: Connection, limit_s: float) -> tuple[bool, Any]:
+    """The next item's result, and whether it is the last of this process."""
+    try:
+        last, result = pipe.recv()
+    except (EOFError, OSError):
+        process.join()
+        number = -(process.exitcode or 0)
+        reason = f"the measuring process ended (exit code {process.exitcode})"
+        if number == signal.SIGALRM:
+            reason = f"the GPU did not finish within {limit_s:.0f} s: the kernel hangs"
+        return True, Failure(reason, of_kernel=number not in OUTSIDE)
+    if isinstance(result, Exception):
+        raise result
+    return last, result
+
+
+def _serve(
+    pipe: Connection, items: Sequence[Any], opened: Opened[Any, Any], limit_s: float
+) -> None:
+    """The process. It sends (whether it is its last, a result), or an exception to be raised."""
     # takes a while to import, which others need not wait for
     from cuda.core._utils.cuda_utils import CUDAError
 
-    parents_end.close()  # or this process would not see the parent close it
     # it does not outlive a parent that is killed
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    watch = Watch(pipe)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it ends this process
     try:
-        with opened(watch) as task:
-            for item in _given(pipe):
+        with opened(Watch(limit_s)) as task:
+            for item in items:
+                spoilt = False
                 try:
                     result = task(item)
                 except (DeviceFault, CUDAError) as fault:
-                    result, watch.spoilt = Failure(str(fault), of_kernel=True), True
+                    result, spoilt = Failure(str(fault), of_kernel=True), True
                 except UserError as error:
                     result = Failure(str(error), of_kernel=False)
-                pipe.send(("last" if watch.spoilt else "done", result))
-                if watch.spoilt:
+                pipe.send((spoilt, result))
+                if spoilt:
                     return
-    except BrokenPipeError:
-        return  # nobody waits any more
     except KeyboardInterrupt:
         return  # as the parent, which says so
     except (UserError, CUDAError) as error:
-        pipe.send(("failed", str(error)))
+        pipe.send((True, UserError(str(error))))
     except Exception:
-        pipe.send(("bug", traceback.format_exc()))
-
-
-def _given(pipe: Connection) -> Iterator[Any]:
-    """The items that the parent gives, until it says that there are no more, or is gone."""
-    with contextlib.suppress(EOFError, ConnectionError):
-        for items in iter(pipe.recv, None):
-            yield from items
+        pipe.send((True, RuntimeError(traceback.format_exc())))

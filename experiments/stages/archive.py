@@ -162,7 +162,7 @@ def require_no_rehearsal(measured: Path, data: Path) -> None:
     """Raises `UserError` for made-up times, unless they go to data/rehearsal of a run that says it
     rehearses.
     """
-    records = {kind: measured / f"{kind}.json" for kind in ("machine", "provenance", "tuned")}
+    records = {kind: measured / f"{kind}.json" for kind in ("machine", "provenance")}
     gpus = [read_json(path, kind)["gpu"] for kind, path in records.items() if path.is_file()]
     allowed = (
         data.resolve().parts[-2:] == ("data", "rehearsal") and os.environ.get(REHEARSING) == "1"
@@ -245,7 +245,7 @@ def amiss(folder: Path) -> list[str]:
         except UserError as error:
             found.append(str(error).removeprefix(f"{folder}/"))
     found += misnamed(folder, {Path(file).stem for file in sound})
-    now = hashes_of(folder) if {"resources.csv", *({"tuned.json"} & {*there})} <= {*sound} else {}
+    now = hashes_of(folder) if "resources.csv" in sound else {}
     for file in sound:
         try:
             require_current(folder / file, tables[file].schema, now)
@@ -334,22 +334,13 @@ def is_emulated(path: Path, table: registry.Table) -> bool:
 
 
 def require_sound(path: Path, schema: str) -> None:
-    """Raises `UserError` for a file that its model does not allow, or that reports a kernel's
-    failed check.
-
-    A call of a library that computes something else is a result, and may be archived:
-    baseline_checks.csv.
-    """
+    """Raises `UserError` for a file that its model does not allow, or that reports a failed check."""
     if path.suffix == ".parquet":
         read_samples(path)
     elif path.suffix == ".json":
         read_json(path, schema)
     else:
-        failed = [
-            row
-            for row in read_rows(path, schema)
-            if row.get("passed") is False and "variant" in row
-        ]
+        failed = [row for row in read_rows(path, schema) if row.get("passed") is False]
         if failed:
             check = failed[0].get("case") or failed[0].get("tool") or schema
             raise UserError(
@@ -358,7 +349,7 @@ def require_sound(path: Path, schema: str) -> None:
 
 
 def hashes_of(folder: Path) -> dict[str, str | None]:
-    """The code hash of each entry as it is now, with the tuned kernels of this folder's sweeps.
+    """The code hash of each entry as it is now.
 
     The folder's resources.csv says which machine code the sources of this tree stand for; None
     where it has another source.
@@ -368,8 +359,7 @@ def hashes_of(folder: Path) -> dict[str, str | None]:
     def of_kernel(kernel: catalogue.Variant) -> str | None:
         return built.get((kernel.name, kernel.source_hash))
 
-    entries = catalogue.load(catalogue.record_in(folder))
-    return {name: code_by(entry, of_kernel) for name, entry in entries.items()}
+    return {name: code_by(entry, of_kernel) for name, entry in catalogue.load().items()}
 
 
 def require_current(path: Path, schema: str, now: Mapping[str, str | None]) -> None:

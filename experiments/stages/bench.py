@@ -378,11 +378,9 @@ class Record:
         """Append the rows of a measurement, as this experiment's."""
         # rows of checks.csv are known by their case and m, n and k
         scalars = str(item.problem).partition(",")[2]
-        of_data = "".join(
-            f", {part}"
-            for part in (item.data if len(self.experiment.data) > 1 else "", scalars)
-            if part
-        )
+        data = item.data if len(self.experiment.data) > 1 else ""
+        policy = item.clock_policy if item.clock_policy != "boost" else ""
+        of_data = "".join(f", {part}" for part in (data, scalars, policy) if part)
         after = f"after timing {self.experiment.name}"
         self.windows += [
             {"experiment": self.experiment.name} | row for row in one.rows.get("windows", [])

@@ -327,7 +327,6 @@ def main() -> None:
         metavar="FILE",
         help="toolchain.json: what is older is built again",
     )
-    catalogue.add_tuned_argument(parser)
     options = parser.parse_args()
     if bool(options.variants) == bool(options.source):
         raise UserError("name variants, or one file with --source")
@@ -340,7 +339,7 @@ def main() -> None:
         options.arch,
         options.out_dir,
         options.nvcc,
-        options.catalogue,
+        catalogue.load(),
         options.toolchain,
     )
     if options.rows:

@@ -42,7 +42,7 @@ from experiments.gpu.session import UNKNOWN
 from experiments.stages import store
 from experiments.stages.machine_code import code_of
 from experiments.stages.store import Measurement, Place
-from kernels.catalogue import Baseline, Catalogue, Entry
+from kernels.catalogue import Baseline, Entry
 from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
@@ -191,7 +191,6 @@ class Session:
 
     problem: ProblemSpec
     build_dir: Path
-    known: Catalogue
     store: Path | None = None
     ncu: Path = field(default_factory=lambda: find_ncu())
     names: list[str] = field(default_factory=lambda: metric_names())
@@ -228,7 +227,6 @@ class Session:
             str(self.problem),
             "--build-dir",
             str(self.build_dir),
-            *self.known.option,
         ]
         command += ["--then", *(entry.name for entry in then)] if then else []
         command += ["--store", str(self.store)] if self.store else []
@@ -278,7 +276,7 @@ class Session:
 
 
 def profile(
-    entry: Entry, problem: ProblemSpec, build_dir: Path, known: Catalogue, named: Sequence[str] = ()
+    entry: Entry, problem: ProblemSpec, build_dir: Path, named: Sequence[str] = ()
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The counters of one entry (see `Session`): its rows, and the counters that this ncu or GPU
     does not know.
@@ -286,7 +284,7 @@ def profile(
     Raises `LeftOut` where counters cannot be read here, `UserError` where the kernel's own process
     failed.
     """
-    ((_, result),) = Session(problem, build_dir, known).count([entry], named)
+    ((_, result),) = Session(problem, build_dir).count([entry], named)
     if isinstance(result, str):
         raise UserError(result)
     return result.rows, result.unknown
@@ -447,7 +445,7 @@ def main() -> None:
             for problem in options.problem:
                 of_problem, errors = measured(
                     entries,
-                    Session(problem, options.build_dir, options.catalogue, options.store),
+                    Session(problem, options.build_dir, options.store),
                     kept,
                 )
                 found |= of_problem

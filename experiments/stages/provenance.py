@@ -134,7 +134,6 @@ def main() -> None:
         help="where measurements are kept: names their sessions",
     )
     parser.add_argument("--out", required=True, type=Path)
-    catalogue.add_tuned_argument(parser)
     options = parser.parse_args()
     machine = read_json(options.machine_json, "machine")
     toolchain = read_json(options.toolchain, "toolchain")
@@ -148,7 +147,7 @@ def main() -> None:
             "toolchain": toolchain,
             "python": platform.python_version(),
             "packages": packages(),
-            "sources": {name: entry.source_hash for name, entry in options.catalogue.items()},
+            "sources": {name: entry.source_hash for name, entry in catalogue.load().items()},
             "left_out": left_out(options.left_out),
             "sessions": sessions(options.store) if options.store else [],
             "rules": rules.hashes(catalogue.ROOT.parent),

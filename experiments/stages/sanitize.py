@@ -80,9 +80,7 @@ def launch_all(variants: list[Variant], build_dir: Path) -> None:
         print(DONE, variant.name, flush=True)
 
 
-def run_tool(
-    tool: Path, check: str, names: list[str], build_dir: Path, known: Catalogue
-) -> tuple[int, str]:
+def run_tool(tool: Path, check: str, names: list[str], build_dir: Path) -> tuple[int, str]:
     """Errors that one run under the sanitizer reported, and its first words about them.
 
     Raises `UserError` where the sanitizer itself failed, or where a kernel did not run to its end
@@ -101,7 +99,6 @@ def run_tool(
         "experiments.stages.sanitize",
         "--build-dir",
         str(build_dir),
-        *known.option,
         "--launch",
         *names,
     ]
@@ -132,10 +129,10 @@ def sanitize(
     """
 
     def of_batch(check: str, batch: list[str]) -> list[dict[str, Any]]:
-        errors, _ = run_tool(tool, check, batch, build_dir, known)
+        errors, _ = run_tool(tool, check, batch, build_dir)
         rows = []
         for name in batch:
-            alone = run_tool(tool, check, [name], build_dir, known) if errors else (0, "")
+            alone = run_tool(tool, check, [name], build_dir) if errors else (0, "")
             variant = known.kernels[name]
             row: dict[str, Any] = {
                 "variant": name,

@@ -78,9 +78,7 @@ def _round(options: argparse.Namespace) -> None:
 
 def reread(options: argparse.Namespace) -> argparse.Namespace:
     """The same options with the catalogue as its file is now."""
-    return argparse.Namespace(
-        **vars(options) | {"catalogue": catalogue.load(options.catalogue.record)}
-    )
+    return argparse.Namespace(**vars(options) | {"catalogue": catalogue.load()})
 
 
 def stamps(options: argparse.Namespace, before: dict[Path, int]) -> dict[Path, int]:
@@ -118,7 +116,7 @@ def watch(options: argparse.Namespace) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Try one kernel: build, check, emulate, measure.")
     add_kernel(parser)
-    catalogue.add_tuned_argument(parser)
+    parser.set_defaults(catalogue=catalogue.load())
     parser.add_argument(
         "--against", metavar="VARIANT", help="compared with; default: the rung that it builds on"
     )

@@ -82,14 +82,14 @@ def measure(
         return Measured(gpu.name, [line, *checks], False, baseline.name)
     counters: dict[str, dict[str, float]] = {}
     try:
-        counters[variant.name] = _counters(known, variant, size, build_dir, named)
+        counters[variant.name] = _counters(variant, size, build_dir, named)
         version = subprocess.run(
             [profile.find_ncu(), "--version"], capture_output=True, text=True
         ).stdout
         parts = ["counters", size, gpu, version, build.compiler_name(toolchain.nvcc(nvcc))]
         for one in others:
             counters[one.name] = findings.kept(
-                root, one, parts, functools.partial(_counters, known, one, size, build_dir, ())
+                root, one, parts, functools.partial(_counters, one, size, build_dir, ())
             )
     except profile.LeftOut as reason:
         return Measured(gpu.name, checks, True, baseline.name, speeds, why_not=str(reason))
@@ -110,10 +110,8 @@ def _ensure_harness(build_dir: Path, arch: str, nvcc: str | None) -> None:
         write_text(stamp, known)
 
 
-def _counters(
-    known: Catalogue, entry: Variant, size: int, build_dir: Path, named: Sequence[str]
-) -> dict[str, float]:
-    rows, _ = profile.profile(entry, ProblemSpec.square(size), build_dir, known, named)
+def _counters(entry: Variant, size: int, build_dir: Path, named: Sequence[str]) -> dict[str, float]:
+    rows, _ = profile.profile(entry, ProblemSpec.square(size), build_dir, named)
     return {row["metric"]: row["value"] for row in rows}
 
 

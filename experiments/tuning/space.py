@@ -2,9 +2,8 @@
 some of them out.
 
 A restriction is a function of the values: true where they may be built. Its docstring is the reason
-why others may not, as tuned.json and the report give it; its name stands in tuning.csv. Those of a
-kernel are tried in order, and the first that does not hold counts. The numbers are of CUDA's
-compute capabilities 7.5 to 12.0.
+why others may not; its name stands in tuning.csv. Those of a kernel are tried in order, and the
+first that does not hold counts. The numbers are of CUDA's compute capabilities 7.5 to 12.0.
 """
 
 from __future__ import annotations

@@ -389,7 +389,7 @@ def test_launch_changes_a_hash_but_words_do_not() -> None:
 
 DEFAULTS = {"f": {"dtypes": ["bf16", "fp16"], "template": {"T": "{type}"}, "grid": "nm"}}
 FIRST = {"source": "f/a.cu", "template": {"BM": 64, "BN": 32}, "threads": "BM * BN // 16"}
-FIRST |= {"idea": "first", "origin": {"worklog": "w"}, "tuned": "h100", "entry": "f_b"}
+FIRST |= {"idea": "first", "origin": {"worklog": "w"}, "entry": "f_b"}
 
 
 def expanded(**variants: Any) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def test_an_archive_takes_what_all_measures_and_what_else_the_command_names() ->
     } < {*whole}
     named = made("archive", "sanitize", "tile_autotune", device=H200).to_archive
     assert set(named) - set(whole) == {
-        f"results/h200/{file}" for file in ("sanitizer.csv", "tuning.csv", "tuned.json")
+        f"results/h200/{file}" for file in ("sanitizer.csv", "tuning.csv")
     }
     assert made("archive").to_archive == []  # without a GPU there is nothing that it could take
 
@@ -154,14 +154,14 @@ def test_a_table_that_need_not_be_there_is_read_where_it_is_and_made_where_it_is
 
 
 def test_a_table_that_needs_no_gpu_is_made_by_its_name_and_stands_before_an_archive_s() -> None:
-    for name, target in (("error_over_k", "error_over_k"), ("tuning_ranked", "tile_ranking")):
-        own, archived = f"results/no-gpu/{name}.csv", f"data/h200/{name}.csv"
-        asked = made(target, more={archived})
-        assert asked.made == (name,) and asked.tables[name] == own
-        assert made("all", more={archived}).made == () and name not in made("all").tables
-        assert made("all", more={archived}).tables[name] == archived
-        assert made("all", more={archived, own}).tables[name] == own
-        assert name in made(target, device=H200).made
+    name = "error_over_k"
+    own, archived = f"results/no-gpu/{name}.csv", f"data/h200/{name}.csv"
+    asked = made(name, more={archived})
+    assert asked.made == (name,) and asked.tables[name] == own
+    assert made("all", more={archived}).made == () and name not in made("all").tables
+    assert made("all", more={archived}).tables[name] == archived
+    assert made("all", more={archived, own}).tables[name] == own
+    assert name in made(name, device=H200).made
     assert made("error_over_k", device=H200, mode="redraw").made == ()
 
 
@@ -256,14 +256,6 @@ def test_a_slice_of_problems_is_one_of_as_many_as_it_says(words: str) -> None:
         UserError, match=f"--slice {re.escape(words)} is not allowed; allowed: 1of1"
     ):
         bench.sliced(declarations.load("sgemm_sweep"), words)
-
-
-def test_the_tuned_record_is_this_machine_s_own_before_an_archive_s(tmp_path: Path) -> None:
-    assert made("all").catalogue.record is None
-    real = made("all", more={"data/h200/tuned.json", "data/h200/tuning.csv"})
-    assert (real.catalogue.record, real.tuning) == (Path("data/h200/tuned.json"), "data/h200")
-    assert made("all", more={"data/h200/tuned.json"}).tuning is None
-    assert made("tile_autotune", device=H200).tuning == "results/h200"
 
 
 def test_variants_limit_everything() -> None:

@@ -25,21 +25,13 @@ rule catalogue:
         "kernels/entries.py",
         "kernels/cost.py",
         sources_of(PLAN.catalogue.kernels),
-        RECORD,
-        [
-            path
-            for path in (f"{folder}/{catalogue.TUNED}" for folder in PLAN.archives)
-            if PLAN.inventory.has(path)
-        ],
     output:
         "results/variants.csv",
     log:
         "results/logs/catalogue.log",
     localrule: True
-    params:
-        tuned=TUNED,
     shell:
-        "python -m kernels.catalogue {params.tuned} --out {output} 2>&1 | tee {log}"
+        "python -m kernels.catalogue --out {output} 2>&1 | tee {log}"
 
 
 # Drawing takes what was built and emulated as it is.
@@ -62,12 +54,11 @@ if not PLAN.drawing:
             entries=lambda wildcards: [
                 PLAN.catalogue[name].source_hash for name in PLAN.builds[wildcards.batch]
             ],
-            tuned=TUNED,
             nvcc=NVCC,
             arch=ARCH,
             folder=BUILD,
         shell:
-            "python -m experiments.stages.build {params.kernels} --arch {params.arch} {params.nvcc} {params.tuned}"
+            "python -m experiments.stages.build {params.kernels} --arch {params.arch} {params.nvcc}"
             " --toolchain {input.toolchain} --out-dir {params.folder} --rows {output} 2>&1 | tee {log}"
 
     # Of all experiments (results/MACHINE), and of one alone (results/MACHINE/only/NAME)

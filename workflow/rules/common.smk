@@ -81,9 +81,7 @@ HARNESSES = {path.stem: path.as_posix() for path in sorted(Path("experiments").r
 
 # Options that many commands take
 NVCC = f"--nvcc {shlex.quote(config['nvcc'])}" if config["nvcc"] else ""
-TUNED = shlex.join(PLAN.catalogue.option)
-RECORD = [str(PLAN.catalogue.record)] if PLAN.catalogue.record else []  # that option's file
-BUILT = f"--build-dir {BUILD} {TUNED}"
+BUILT = f"--build-dir {BUILD}"
 KEPT = f"--store {STORE}"
 CLOCKS = " ".join(
     f"--{option} {config[key]}"
@@ -98,10 +96,9 @@ def relative(paths):
 
 
 def sources_of(kernels):
-    """The files of some kernels, with the headers that they include; for tuned ones, the sweep's record, too."""
+    """The files of some kernels, with the headers that they include."""
     entries = [PLAN.catalogue.kernels[name] for name in kernels]
-    tuned = RECORD if any(entry.tuned for entry in entries) else []
-    return sorted({path for entry in entries for path in relative(entry.sources())}) + tuned
+    return sorted({path for entry in entries for path in relative(entry.sources())})
 
 
 def built(*names):

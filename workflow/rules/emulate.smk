@@ -88,34 +88,6 @@ if not PLAN.drawing:
             "python -m experiments.stages.merge emulated_checks {input} {params.variants} --out {output} 2>&1 | tee {log}"
 
 
-# The grid of the sweep over tiles, in the order that the emulator gives it.
-rule rank_tiles:
-    input:
-        "experiments/tuning/tile_autotune.yaml",
-        "experiments/tuning/space.py",
-        "experiments/tuning/ranking.py",
-        sources_of(SWEPT_KERNELS),
-        toolchain="results/toolchain.json",
-    output:
-        f"{RESULTS}/tuning_ranked.csv",
-    log:
-        f"results/logs/{MACHINE}/tile_ranking.log",
-    threads: 64  # or all of this machine
-    params:
-        emulator=EMULATOR,
-        arch=ARCH,
-        nvcc=NVCC,
-        out=RESULTS,
-    shell:
-        "python -m experiments.tuning.sweep --rank --arch {params.arch} {params.nvcc} --out-dir {params.out}"
-        " --jobs {threads} 2>&1 | tee {log}"
-
-
-rule tile_ranking:
-    input:
-        f"{RESULTS}/tuning_ranked.csv",
-
-
 # Accesses to shared memory on their banks, with and without what mends them: all in one process. They are recorded where the
 # kernels are emulated; where drawing finds none recorded, it builds and emulates what the pictures show in the same process.
 if PICTURES:
@@ -143,7 +115,7 @@ if PICTURES:
             accesses=(
                 f"--emulated {' '.join(_recorded)}"
                 if _are_there
-                else f"--arch {ARCH} {NVCC} {TUNED}"
+                else f"--arch {ARCH} {NVCC}"
             ),
             out="results/figures",
         shell:

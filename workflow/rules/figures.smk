@@ -102,31 +102,14 @@ rule figures_of_studies:
     output:
         report("results/figures/error.svg", category="Studies", caption="../report/error.rst"),
         report("results/figures/issue.svg", category="Studies", caption="../report/issue.rst"),
-        expand("results/figures/{name}.pdf", name=["error", "issue"]),
+        report("results/figures/tiles.svg", category="Studies", caption="../report/tiles.rst"),
+        expand("results/figures/{name}.pdf", name=["error", "issue", "tiles"]),
     log:
         "results/logs/figures/studies.log",
     params:
         shown=SHOWN,
     shell:
-        "python -m analysis.draw {params.shown} --out results/figures error issue 2>&1 | tee {log}"
-
-
-# The sweep over tiles is drawn without waiting for what else is measured.
-rule figure_of_tiles:
-    input:
-        [PLAN.tables[name] for name in ("tuning", "tuned") if name in PLAN.tables],
-        CODE,
-        DRAWING_CODE,
-        "results/variants.csv",
-    output:
-        report("results/figures/tiles.svg", category="Studies", caption="../report/tiles.rst"),
-        "results/figures/tiles.pdf",
-    log:
-        "results/logs/figures/tiles.log",
-    params:
-        swept=PLAN.tuning or PLAN.source,
-    shell:
-        "python -m analysis.draw --results {params.swept} --catalogue results/variants.csv --out results/figures tiles 2>&1 | tee {log}"
+        "python -m analysis.draw {params.shown} --out results/figures error issue tiles 2>&1 | tee {log}"
 
 
 # Figures of an experiment: of its squares a ladder, or a figure over sizes where there are many; of other shapes; and its counters.

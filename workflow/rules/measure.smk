@@ -256,11 +256,10 @@ rule provenance:
     localrule: True
     params:
         kept=KEPT,
-        tuned=TUNED,
         left_out=lambda wildcards, input: [
             *(f"--left-out profile={path}" for path in input.profile),
             *(f"--left-out locked={path}" for path in [*input.clocks, *input.locked]),
         ],
     shell:
         "python -m experiments.stages.provenance --machine-json {input.machine} --toolchain {input.toolchain} {params.kept}"
-        ' {params.tuned} --command "$GEMM_LADDER_COMMAND" {params.left_out} --out {output} 2>&1 | tee {log}'
+        ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --out {output} 2>&1 | tee {log}'

@@ -135,7 +135,6 @@ rule paper_pdf:
         rules.figures_of_timings.output,
         rules.figures_of_counters.output,
         rules.figures_of_studies.output,
-        rules.figure_of_tiles.output,
         figures_of_kind("sizes"),
     output:
         report("results/paper.pdf", category="Paper", caption="../report/paper.rst"),

@@ -9,7 +9,6 @@ ERROR_OVER_K += [
     "cublas_tf32",
 ]
 TIMED_OTHERWISE = ["sgemm_warptile", "cublas_fp32", "cublas_bf16"]
-CUBLAS = ["cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16"]
 
 
 def there(names):
@@ -96,8 +95,8 @@ if PLAN.measuring:
             "python -m experiments.stages.sanitize {params.kernels} {params.built} --out {output.table}"
             " --left-out {output.left_out} 2>&1 | tee {log}"
 
-    # The sweep over tiles takes minutes, and the tile that it finds is used from the next run on.
-    rule tune:
+    # The sweep over tiles prints what to write in kernels/catalogue.yaml.
+    rule tile_autotune:
         input:
             "experiments/tuning/tile_autotune.yaml",
             "experiments/tuning/space.py",
@@ -106,41 +105,20 @@ if PLAN.measuring:
             harness=HARNESS,
         output:
             f"{RESULTS}/tuning.csv",
-            f"{RESULTS}/tuned.json",
         log:
-            f"results/logs/{MACHINE}/tune.log",
+            f"results/logs/{MACHINE}/tile_autotune.log",
         priority: 10
         threads: 64  # or all of this machine: the sweep compiles on every core
         resources:
             gpu=1,
             runtime=240,
         params:
-            machine=MACHINE,
             arch=ARCH,
             nvcc=NVCC,
             build=BUILD,
-            out=RESULTS,
         shell:
-            "python -m experiments.tuning.sweep --machine {params.machine} --arch {params.arch} {params.nvcc}"
-            " --build-dir {params.build} --out-dir {params.out} 2>&1 | tee {log}"
-
-    # Which calls of cuBLAS compute what they should, off the sizes that suit them
-    rule baseline_checks:
-        input:
-            "experiments/tuning/baseline_checks.py",
-            harness=HARNESS,
-        output:
-            f"{RESULTS}/baseline_checks.csv",
-        log:
-            f"results/logs/{MACHINE}/baseline_checks.log",
-        priority: 10
-        resources:
-            gpu=1,
-        params:
-            baselines=there(CUBLAS),
-            built=BUILT,
-        shell:
-            "python -m experiments.tuning.baseline_checks {params.baselines} {params.built} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.tuning.sweep --arch {params.arch} {params.nvcc} --build-dir {params.build}"
+            " --out {output} 2>&1 | tee {log}"
 
     # The same work timed in several ways, all in one process
     rule timing_methods_part:
@@ -231,13 +209,6 @@ if PLAN.measuring:
 rule error_over_k:
     input:
         f"{RESULTS}/error_over_k.csv",
-
-
-# Drawn of what is there, where there is no GPU
-rule tile_autotune:
-    input:
-        [PLAN.tables[name] for name in ("tuning", "tuned") if name in PLAN.made],
-        "results/figures/tiles.svg",
 
 
 rule cross_validation:

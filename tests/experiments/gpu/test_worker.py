@@ -10,12 +10,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from contracts import UserError
-from experiments.gpu.worker import DeviceFault, Failure, Watch, Worker, work_through
+from experiments.gpu import worker
+from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
 
 ITEMS = ["one", "two", "three", "four"]
 
@@ -52,8 +52,8 @@ def crash() -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def results(opened: Callable, limit_s: float = 60.0) -> dict[str, tuple[int, str] | Failure]:
-    return dict(work_through(ITEMS, opened, limit_s))
+def results(opened: Callable) -> dict[str, tuple[int, str] | Failure]:
+    return dict(work_through(ITEMS, opened))
 
 
 def test_all_in_one_process_which_is_not_this_one() -> None:
@@ -95,13 +95,22 @@ def test_a_fault_costs_its_own_item_and_a_fresh_process_does_the_rest(
 
 
 def test_a_hang_is_ended_and_waiting_for_the_gpu_is_none() -> None:
-    def waits_first(watch: Watch) -> None:
-        watch._tell("free")  # as one that waits for the GPU
-        time.sleep(1.0)
+    @contextlib.contextmanager
+    def opened(watch: Watch) -> Iterator[Callable[[str], str]]:
+        def task(item: str) -> str:
+            if item == "two":
+                time.sleep(1.0)  # as one that waits for the GPU
+            with watch.holding():
+                if item == "three":
+                    time.sleep(600)
+            return item
 
-    found = results(doing(one=waits_first, three=lambda _: time.sleep(600)), limit_s=0.5)
-    assert isinstance(found["three"], Failure) and "did not finish within" in found["three"].reason
-    assert [found[item][1] for item in ("one", "two", "four")] == ["one", "two", "four"]
+        yield task
+
+    found = dict(work_through(ITEMS, opened, limit_s=0.5))
+    reason = "the GPU did not finish within 0 s: the kernel hangs"
+    assert found.pop("three") == Failure(reason, of_kernel=True)
+    assert found == {item: item for item in ("one", "two", "four")}
 
 
 def test_an_error_of_an_item_is_reported_and_the_process_goes_on() -> None:
@@ -132,47 +141,8 @@ def test_what_cannot_begin_or_end_is_an_error_and_a_fault_of_this_program_has_it
         results(doing(two=lambda _: 1 / 0))
 
 
-def test_who_stops_listening_leaves_no_process(tmp_path: Path) -> None:
+def test_who_stops_listening_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "END_S", 0.5)
     pid, _ = next(iter(work_through(ITEMS, doing(two=lambda _: time.sleep(600)))))[1]
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-def test_items_given_one_by_one_share_a_process_until_it_is_lost() -> None:
-    def spoils(watch: Watch) -> None:
-        watch.spoilt = True
-
-    with Worker(
-        doing(
-            two=spoils, three=fail(DeviceFault("CUDA: illegal address")), four=lambda _: os._exit(3)
-        )
-    ) as worker:
-        found = [worker.do(item) for item in (*ITEMS, "five", "six")]
-    # the second has its result
-    assert [one[1] for one in (*found[:2], *found[4:])] == ["one", "two", "five", "six"]
-    assert found[2] == Failure("CUDA: illegal address", of_kernel=True)
-    assert found[3] == Failure("the measuring process ended (exit code 3)", of_kernel=True)
-    one, two, five, six = (result[0] for result in (*found[:2], *found[4:]))
-    assert one == two != five == six
-
-
-def test_a_process_that_is_idle_when_it_is_killed_costs_one_item() -> None:
-    with Worker(doing()) as worker:
-        os.kill(worker.do("one")[0], signal.SIGKILL)
-        lost, after = worker.do("two"), worker.do("three")
-    assert lost == Failure("the measuring process ended (exit code -9)", of_kernel=False)
-    assert after[1] == "three"
-
-
-@contextlib.contextmanager
-def importable(watch: Watch) -> Iterator[Callable[[str], tuple[int, str]]]:
-    yield lambda item: (os.getpid(), item)
-
-
-@pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_a_process_ends_by_itself_when_its_parent_closes_the_pipe(start: str) -> None:
-    """A parent with threads spawns it."""
-    with Worker(importable, start=start) as worker:
-        (first, item), (second, _) = worker.do("one"), worker.do("two")
-    assert item == "one" and first == second != os.getpid()
-    assert worker._process.exitcode == 0  # not terminated

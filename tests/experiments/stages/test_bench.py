@@ -241,6 +241,10 @@ def test_an_experiment_names_the_rows_that_it_takes(
     ) == {"pairs"}
     assert record.left_out == []
     record.windows[0]["left_out"] = "a reason"
+    # a table holds both clock policies of an experiment
+    locked = replace(ITEM, clock_policy="locked")
+    record.add(locked, bench.lost(locked, "the kernel hangs", asked))
+    assert record.checks[-1]["case"] == f"{case}, locked"
     several = ", uniform" if len(kinds) > 1 else ""
     assert record.left_out == [f"sgemm_naive, {ITEM.problem.shown}{several}: a reason"]
 

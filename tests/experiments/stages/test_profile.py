@@ -163,7 +163,7 @@ def test_where_counters_cannot_be_read_the_reason_is_said(
 ) -> None:
     ncu(f"echo '{says}'; exit 1")
     with pytest.raises(error) as reason:
-        profile.profile(NAIVE, SQUARE, tmp_path, catalogue.load())
+        profile.profile(NAIVE, SQUARE, tmp_path)
     assert [word for word in words if not re.search(word, str(reason.value))] == []
 
 
@@ -172,7 +172,7 @@ def test_a_counter_that_ncu_does_not_know_is_named_and_the_others_are_read(
 ) -> None:
     """The real reader on a stand-in of its module, in a process of its own."""
     ncu(REFUSES + WRITES, NCU_REPORT)
-    rows, unknown = profile.profile(NAIVE, SQUARE, pretended, catalogue.load())
+    rows, unknown = profile.profile(NAIVE, SQUARE, pretended)
     assert unknown == ["l1tex__t_sector_hit_rate.pct"]
     assert {row["metric"] for row in rows} == {*profile.metric_names()} - {*unknown}
 
@@ -267,9 +267,7 @@ def test_each_entry_has_its_own_counters_and_ncu_starts_once_for_many(
     monkeypatch.setattr(profile, "check_version", lambda ncu: None)
     monkeypatch.setattr(profile, "code_of", lambda entry, build_dir: "0" * 16)
     known = catalogue.load()
-    session = profile.Session(
-        SQUARE, pretended, known, ncu=pretended, names=["gpu__time_duration.sum"]
-    )
+    session = profile.Session(SQUARE, pretended, ncu=pretended, names=["gpu__time_duration.sum"])
     found = [
         (entry.name, result)
         for entry, result in session.count([known.find(name) for name in asked])

@@ -215,7 +215,7 @@ def test_a_wrong_entry_hints_at_the_key(tmp_path: Path) -> None:
 def test_a_kernel_outside_the_catalogue_is_named_to_another_process() -> None:
     parser = argparse.ArgumentParser()
     command_line.add_kernel(parser)
-    catalogue.add_tuned_argument(parser)
+    parser.set_defaults(catalogue=catalogue.load())
     first = parser.parse_args([*map(str, fault(2)), "--threads", "256"])
     again = parser.parse_args(command_line.kernel_arguments(first))
     assert command_line.find_kernel(again) == command_line.find_kernel(first)

@@ -16,9 +16,8 @@ from contracts import UserError
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages import build, check, toolchain
 from experiments.tuning import space
-from experiments.tuning import sweep as tune
-from experiments.tuning.measure import sweep_case
 from experiments.tuning.space import RESTRICTIONS, Configuration
+from experiments.tuning.sweep import build_all, sweep_case
 from kernels import catalogue
 
 ALL = list(space.load().configurations())
@@ -154,7 +153,8 @@ def test_what_meets_the_restrictions_builds_without_spills_and_is_right(
     beta.
     """
     variant = variant_of(kernel, values)
-    row = tune.Builder(tmp_path, ARCH, NVCC, jobs=1).build(variant)
+    row = build_all([variant], tmp_path, ARCH, NVCC, jobs=1)[variant.name]
+    assert not isinstance(row, UserError), row
     assert row["spill_bytes"] == 0 and row["blocks_per_sm"] >= 1
     result = check.run_case(EmulatedDevice(tmp_path), variant, sweep_case(variant), seed=11)
     assert result.passed, result.detail
