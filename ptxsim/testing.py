@@ -96,10 +96,8 @@ class Result:
         """A counter by Nsight Compute's name."""
         totals = self.counters.totals()
         _require(counter in totals, f"no counter {counter!r}; there are: {', '.join(totals)}")
-        _require(
-            totals[counter] <= at_most,
-            f"{counter} is {totals[counter]:,.10g}, more than {at_most:,.10g}",
-        )
+        message = f"{counter} is {totals[counter]:,.10g}, more than {at_most:,.10g}"
+        _require(totals[counter] <= at_most, message)
 
     def _assert(
         self,
@@ -123,10 +121,8 @@ class Result:
             total = sum(cost(s) for s in self.counters.by_instruction())
         most = sorted(((n, place) for place, n in found.items() if n), reverse=True)
         blamed = "".join(f"\n  {Path(name).name}:{number}: {n:,.10g}" for n, (name, number) in most)
-        _require(
-            total <= at_most,
-            f"{self.kernel.title}: {total:,.10g} {what}, more than {at_most:,}{blamed}",
-        )
+        message = f"{self.kernel.title}: {total:,.10g} {what}, more than {at_most:,}{blamed}"
+        _require(total <= at_most, message)
 
 
 def launch(

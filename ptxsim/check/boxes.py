@@ -57,10 +57,8 @@ class Boxes:
             return
         at = access.where.raw + access.offset
         g = access.flat() >> self.memory.shift
-        phase, rows = (
-            self.phase.take(g).astype(np.int64),
-            _rows(self.pattern.take(g).astype(np.int64)),
-        )
+        phase = self.phase.take(g).astype(np.int64)
+        rows = _rows(self.pattern.take(g).astype(np.int64))
         line, piece = at >> 7 & rows, at >> 4 & rows
         by_address = (piece ^ line).reshape(-1, 8)
         by_box = (piece ^ (line - phase & rows)).reshape(-1, 8)

@@ -296,10 +296,8 @@ class Defined:
             return self._combined(i)
         if i.pc in self.whole or not _moves_bits(i) or not isinstance(target, Register):
             return None
-        registers, slots = (
-            self.state.registers,
-            {r.slot: r for r in (*results(i), *sources(i)) if r is not i.predicate},
-        )
+        registers = self.state.registers
+        slots = {r.slot: r for r in (*results(i), *sources(i)) if r is not i.predicate}
         kept = {slot: registers[slot] for slot in slots}
         for slot, register in slots.items():
             registers[slot] = self._mask(register)

@@ -384,12 +384,8 @@ class GlobalMemory(Shadow):
         if instruction.opcode == "cp":
             verb = "writes" if _writes(instruction) else "reads"
         what = f"race in global memory: {verb} what {self._name(who, lane)} {did} at {self.at(other & LOW)}, {between}"
-        m.diag.report(
-            Kind.RACE,
-            instruction,
-            f"{what} ({self._place(access, place)}){m.diag.hint(lane)}",
-            lane,
-        )
+        message = f"{what} ({self._place(access, place)}){m.diag.hint(lane)}"
+        m.diag.report(Kind.RACE, instruction, message, lane)
 
     @staticmethod
     def _words(access: Access) -> Callable[[int], str]:

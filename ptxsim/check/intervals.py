@@ -78,12 +78,10 @@ class Interval:
         """`report` is told of an access, its granules, which of them clash, with whom, and at what
         instruction.
         """
-        self.total, self.shift, self.report, self.note_volatile = (
-            total,
-            shift,
-            report,
-            note_volatile,
-        )
+        self.total = total
+        self.shift = shift
+        self.report = report
+        self.note_volatile = note_volatile
         self.owner = np.full(total, NONE, np.int32)
         self.strong: np.ndarray | None = None  # who writes by atomic operations and the like
         # written by strong accesses other than compare-and-swap
@@ -134,10 +132,8 @@ class Interval:
 
     def _strong_write(self, event: Noted, writes: list[Noted]) -> None:
         if self.strong is None or self.unswapped is None:
-            self.strong, self.unswapped = (
-                np.full(self.total, NONE, np.int32),
-                np.zeros(self.total, bool),
-            )
+            self.strong = np.full(self.total, NONE, np.int32)
+            self.unswapped = np.zeros(self.total, bool)
         lanes = event.lanes
         for g in event.indices(self.shift):
             before = self.owner.take(g)

@@ -156,14 +156,8 @@ class SharedMemory(Shadow):
                 good = self.written.take(g)
                 if np.count_nonzero(good) != len(good):
                     who = lanes_of(g, noted.lanes)
-                    self.fault(
-                        Kind.UNWRITTEN,
-                        noted.instruction,
-                        g,
-                        who,
-                        ~good,
-                        "read of shared memory that nobody wrote",
-                    )
+                    message = "read of shared memory that nobody wrote"
+                    self.fault(Kind.UNWRITTEN, noted.instruction, g, who, ~good, message)
         if noted.kind in WRITES:
             for g in noted.indices(self.shift):
                 self.written[g] = True
@@ -198,14 +192,8 @@ class SharedMemory(Shadow):
         at = f", at {self.at(event)}," if signals else ""
         what = "read before the wait" if noted.kind in READS else "write"
         self.early.add(instruction)
-        self.fault(
-            Kind.COPY,
-            noted.instruction,
-            g,
-            who,
-            began != 0,
-            f"{what}: {name}{at} to there has not been waited for",
-        )
+        message = f"{what}: {name}{at} to there has not been waited for"
+        self.fault(Kind.COPY, noted.instruction, g, who, began != 0, message)
         return True
 
     # races
@@ -569,14 +557,8 @@ class SharedMemory(Shadow):
         if other.any():
             over = other & self.ended[blocks]
             if over.any():
-                self.fault(
-                    Kind.BOUNDS,
-                    noted.instruction,
-                    g,
-                    who,
-                    over,
-                    "accesses shared memory of a block that has ended",
-                )
+                message = "accesses shared memory of a block that has ended"
+                self.fault(Kind.BOUNDS, noted.instruction, g, who, over, message)
             if lasts:
                 event = self.event(noted.instruction, noted.strength)
                 self.remote[blocks[other], who[other] % self.order.threads] = event

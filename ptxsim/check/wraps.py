@@ -171,10 +171,8 @@ class Wraps:
         step()
         new = viewed(state.registers[slot], S32.dtype)
         if state.mask is not None:
-            signed, unsigned = (
-                np.where(state.mask, signed, before[0]),
-                np.where(state.mask, unsigned, before[1]),
-            )
+            signed = np.where(state.mask, signed, before[0])
+            unsigned = np.where(state.mask, unsigned, before[1])
         known = [e[2] for e in (*exact, before) if e[2] is not None]
         if known or (signed != new).any():
             self.known[slot] = Exact(

@@ -25,6 +25,7 @@ from ..engine.kernel import Argument, Constant, Kernel, dimensions
 from ..errors import PtxsimError
 from ..machine.launch import Checks, Limits
 from ..machine.observer import MemoryEvent, Observer
+from ..ptx.sizes import Dim3
 from ..ptx.sources import choose_file, find_source, places
 from ..ptx.syntax import Instruction
 from . import wavefronts
@@ -63,7 +64,7 @@ class Access:
     merged: tuple[int, ...]
     kind: str
     width: int
-    block: tuple[int, int, int]
+    block: Dim3
     warp: int
     number: int
     of: int
@@ -312,21 +313,14 @@ def accesses(
     """
     file = choose_file(kernel, file)
     grid, block = dimensions(grid), dimensions(block)
-    place = tuple(int(i) for i in (*of_block, 0, 0)[:3])
-    if any(not 0 <= i < n for i, n in zip(place, grid, strict=True)):
-        raise PtxsimError(f"block {place} is not in the grid {grid}")
-    warps = -(-math.prod(block) // 32)
-    if warp is not None and not 0 <= warp < warps:
-        raise PtxsimError(f"warp {warp} is not in a block of {warps} warps (0 to {warps - 1})")
-    linear = place[0] + grid[0] * (place[1] + grid[1] * place[2])
+    place, linear = _place(grid, block, of_block, warp)
 
     def launch(pcs: set[int]) -> tuple[Recorder, list[Stats]]:
         recorder, counters = Recorder(pcs, linear), Counters()
-        again = copy.deepcopy(list(args)) if values else args
         kernel.launch(
             grid,
             block,
-            again,
+            copy.deepcopy(list(args)) if values else args,
             shared_bytes,
             observers=[counters, recorder],
             checks=checks,
@@ -339,34 +333,26 @@ def accesses(
 
     here = _at_line(kernel, file, line)
     recorder, stats = launch({instruction.pc for instruction in here})
-    by_pc = {s.instruction.pc: s for s in stats}
-    leaders = list(
-        dict.fromkeys(
-            _leader(by_pc, i).pc for i in here if _touches_shared(by_pc, _leader(by_pc, i).pc)
-        )
-    )
+    leaders = _leaders(here, stats)
     if not leaders:
-        raise PtxsimError(_no_access(kernel, file, line, stats, here, by_pc))
+        raise PtxsimError(_no_access(kernel, file, line, stats, here))
     if not set(leaders) <= recorder.chosen:  # a load that another line's load does the work of
         recorder, stats = launch(set(leaders))
-        by_pc = {s.instruction.pc: s for s in stats}
-    text = _source_text(file, line, source, near)
+    fields: dict[str, Any] = {
+        "file": file,
+        "line": line,
+        "text": _source_text(file, line, source, near),
+    }
+    fields |= {"kernel": kernel.name, "of": len(leaders), "alike": ()}
+    by_pc = {s.instruction.pc: s for s in stats}
     found = []
     for number, pc in enumerate(leaders, start=1):
         merged = tuple(
             s.instruction.pc for s in stats if s.merged_into is not None and s.merged_into.pc == pc
         )
-        made = _access(kernel, recorder, by_pc[pc], merged, place, warp, execution)
+        made = _access(recorder, by_pc[pc], merged, place, warp, execution)
         if made is not None:
-            made |= {
-                "file": file,
-                "line": line,
-                "text": text,
-                "number": number,
-                "of": len(leaders),
-                "alike": (),
-            }
-            found.append(Access(kernel=kernel.name, **made))
+            found.append(Access(number=number, **made, **fields))
     if not found:
         doing = sorted({w for pc in leaders for w in recorder.warps(pc)})
         who = f"warp {warp}" if warp is not None else "no warp"
@@ -375,10 +361,35 @@ def accesses(
             + (f" {execution} times" if execution is not None else "")
             + f"; warps that do: {ranges(doing) or 'none'}"
         )
+    return _grouped(found)
+
+
+def _place(
+    grid: Dim3,
+    block: Dim3,
+    of_block: Sequence[int],
+    warp: int | None,
+) -> tuple[tuple[int, ...], int]:
+    """Return the block to look at, and its linear number. Raises `PtxsimError` where there is no
+    such block or warp.
+    """
+    place = tuple(int(i) for i in (*of_block, 0, 0)[:3])
+    if any(not 0 <= i < n for i, n in zip(place, grid, strict=True)):
+        raise PtxsimError(f"block {place} is not in the grid {grid}")
+    warps = math.ceil(math.prod(block) / 32)
+    if warp is not None and not 0 <= warp < warps:
+        raise PtxsimError(f"warp {warp} is not in a block of {warps} warps (0 to {warps - 1})")
+    return place, place[0] + grid[0] * (place[1] + grid[1] * place[2])
+
+
+def _grouped(accesses: list[Access]) -> list[Access]:
+    """Note of each access which others have the same pattern."""
     groups: dict[tuple[str, int, str], list[int]] = {}
-    for access in found:
+    for access in accesses:
         groups.setdefault(access.pattern, []).append(access.number)
-    return [replace(a, alike=tuple(n for n in groups[a.pattern] if n != a.number)) for a in found]
+    return [
+        replace(a, alike=tuple(n for n in groups[a.pattern] if n != a.number)) for a in accesses
+    ]
 
 
 def _at_line(kernel: Kernel, file: str, line: int) -> list[Instruction]:
@@ -391,13 +402,12 @@ def _at_line(kernel: Kernel, file: str, line: int) -> list[Instruction]:
     ]
 
 
-def _leader(by_pc: dict[int, Stats], instruction: Instruction) -> Instruction:
-    stats = by_pc.get(instruction.pc)
-    return stats.merged_into if stats is not None and stats.merged_into is not None else instruction
-
-
-def _touches_shared(by_pc: dict[int, Stats], pc: int) -> bool:
-    return pc in by_pc and by_pc[pc].wavefronts > 0
+def _leaders(here: list[Instruction], stats: list[Stats]) -> list[int]:
+    """Return the places of the instructions that access shared memory for these, in order."""
+    by_pc = {s.instruction.pc: s for s in stats}
+    merged = {pc: s.merged_into.pc for pc, s in by_pc.items() if s.merged_into is not None}
+    leaders = dict.fromkeys(merged.get(i.pc, i.pc) for i in here)
+    return [pc for pc in leaders if pc in by_pc and by_pc[pc].wavefronts > 0]
 
 
 def _no_access(
@@ -406,13 +416,12 @@ def _no_access(
     line: int,
     stats: list[Stats],
     here: list[Instruction],
-    by_pc: dict[int, Stats],
 ) -> str:
     """Why there is no access, and where there is one."""
     touching = {s.merged_into or s.instruction for s in stats if s.wavefronts or s.merged_into}
     known = places(kernel.program)
     lines = {place.line for i in touching for place in known.get(i.pc, ()) if place.file == file}
-    executed = [i for i in here if i.pc in by_pc and by_pc[i.pc].sectors]
+    executed = [s for s in stats if s.sectors and s.instruction in here]
     why = (
         "accesses only global memory, which has no banks"
         if executed
@@ -427,7 +436,6 @@ def _no_access(
 
 
 def _access(
-    kernel: Kernel,
     recorder: Recorder,
     stats: Stats,
     merged: tuple[int, ...],

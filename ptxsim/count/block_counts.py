@@ -84,6 +84,9 @@ class _Anchor:
     weight: int = 1  # how many instructions say the same
 
 
+Placed = list[tuple[int, sass.Instruction]]  # with the block of each
+Code = list[syntax.Instruction]
+Counts = Mapping[int, float]  # executions by the place in the program
 Merged = dict[tuple[tuple[tuple[int, float], ...], float], _Anchor]  # equations that say the same
 
 
@@ -146,47 +149,64 @@ def _reachable(blocks: list[sass.Block]) -> set[int]:
 
 def _anchors(
     function: sass.Function,
-    code: list[syntax.Instruction],
-    counts: Mapping[int, float],
+    code: Code,
+    counts: Counts,
     reached: set[int],
 ) -> list[_Anchor]:
+    """Return what is known of executions: by instructions that correspond one to one, by wgmmas of
+    one form, and by the bits that loads of a source line read.
+    """
+    placed = [
+        (block.number, i)
+        for block in function.blocks
+        if block.number in reached
+        for i in block.instructions
+        if not i.never
+    ]
+    merged: Merged = {}
+    _add_one_to_one(merged, placed, code, counts)
+    _add_wgmma(merged, placed, code, counts)
+    _add_loads(merged, placed, code, counts)
+    return list(merged.values())
+
+
+def _add_one_to_one(merged: Merged, placed: Placed, code: Code, counts: Counts) -> None:
+    """Add instructions of the PTX with copies in the machine code under the same line."""
     by_line: dict[int, list[syntax.Instruction]] = defaultdict(list)
     for instruction in code:
         by_line[instruction.ptx_line].append(instruction)
-    copies: dict[tuple[str, int], list[tuple[int, sass.Instruction]]] = defaultdict(list)
-    read: dict[tuple[str, int], list[tuple[int, sass.Instruction]]] = defaultdict(list)
-    for block in function.blocks:
-        if block.number in reached:
-            for i in block.instructions:
-                if i.name in ONE_TO_ONE and not i.never:
-                    copies[i.name, i.ptx_line].append((block.number, i))
-                elif i.name == "LDS" and not i.never:
-                    read[i.file, i.line].append((block.number, i))
-    merged: Merged = {}
+    copies: defaultdict[tuple[str, int], Placed] = defaultdict(list)
+    for number, i in placed:
+        if i.name in ONE_TO_ONE:
+            copies[i.name, i.ptx_line].append((number, i))
     for (name, line), places in copies.items():
         origin = [p for p in by_line[line] if _corresponds(name, p)]
         if len(origin) != 1:
             continue
-        count = float(counts.get(origin[0].pc, 0.0))
         # a branch in one and a predicate in the other: a predicate counts the warps that it leaves
         # out, too
         if any(not i.always for _, i in places) != (origin[0].predicate is not None):
             continue
-        held: dict[int, int] = defaultdict(int)
-        for number, _ in places:
-            held[number] += 1
-        _add(merged, dict(held), count)
-    # of wgmma the cubin's line table names other lines: all of one shape and type together
-    multiplied: dict[frozenset[str], dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for block in function.blocks:
-        for i in block.instructions if block.number in reached else ():
-            if i.name in GMMA and not i.never:
-                multiplied[frozenset(i.modifiers)][block.number] += 1
+        held = Counter(number for number, _ in places)
+        _add(merged, held, float(counts.get(origin[0].pc, 0.0)))
+
+
+def _add_wgmma(merged: Merged, placed: Placed, code: Code, counts: Counts) -> None:
+    """Add all wgmmas of one shape and type together: the cubin's line table names other lines."""
+    multiplied: dict[frozenset[str], Counter[int]] = defaultdict(Counter)
+    for number, i in placed:
+        if i.name in GMMA:
+            multiplied[frozenset(i.modifiers)][number] += 1
     for form, held in multiplied.items():
         same = [p for p in code if _gmma_modifiers(p) == form]
         if same:
-            _add(merged, dict(held), sum(float(counts.get(p.pc, 0.0)) for p in same))
-    # loads of shared memory are merged into wider ones: of each source line, the bits stay the same
+            _add(merged, held, sum(float(counts.get(p.pc, 0.0)) for p in same))
+
+
+def _add_loads(merged: Merged, placed: Placed, code: Code, counts: Counts) -> None:
+    """Add loads of shared memory. They are merged into wider ones: of each source line, the bits
+    stay the same.
+    """
     wanted: dict[tuple[str, int], float] = defaultdict(float)
     predicated: set[tuple[str, int]] = set()
     for p in code:
@@ -195,14 +215,16 @@ def _anchors(
             wanted[key] += 8 * access_bytes(p) * float(counts.get(p.pc, 0.0))
             if p.predicate is not None:
                 predicated.add(key)
-    for key, places in read.items():
-        if key in wanted and key not in predicated and all(i.always for _, i in places):
-            held = defaultdict(int)
-            for number, i in places:
-                held[number] += i.bits
+    bits: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
+    for number, i in placed:
+        if i.name == "LDS":
+            bits[i.file, i.line][number] += i.bits
+            if not i.always:
+                predicated.add((i.file, i.line))
+    for key, held in bits.items():
+        if key in wanted and key not in predicated:
             unit = min(held.values())
             _add(merged, {b: v / unit for b, v in held.items()}, wanted[key] / unit)
-    return list(merged.values())
 
 
 def _add(merged: Merged, held: Mapping[int, float], count: float) -> None:

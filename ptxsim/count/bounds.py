@@ -31,6 +31,7 @@ from ..ptx import polling, sass
 from ..ptx.demangle import split
 from ..ptx.merging import require_same
 from ..ptx.program import Program, shortened
+from ..ptx.sizes import Dim3
 from ..ptx.syntax import Instruction
 from . import register_banks as issue
 from . import wavefronts
@@ -104,9 +105,7 @@ class Traffic(Observer):
         self._seen: list[np.ndarray] = []  # block and sector in one number
         self._held = 0
 
-    def begins(
-        self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]
-    ) -> None:
+    def begins(self, kernel: Launched, grid: Dim3, block: Dim3) -> None:
         self._state = kernel.state
 
     def executed(self, instruction: Instruction, warps: int) -> None:

@@ -26,6 +26,7 @@ from ..ptx import polling
 from ..ptx.merging import Cycle, Merges, Unrolled
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import named_spaces
+from ..ptx.sizes import Dim3
 from ..ptx.syntax import Instruction, is_store_async
 from . import wavefronts
 
@@ -144,9 +145,7 @@ class Counters(Observer):
 
     # observing
 
-    def begins(
-        self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]
-    ) -> None:
+    def begins(self, kernel: Launched, grid: Dim3, block: Dim3) -> None:
         if self.program is not kernel.program:
             self.program, self.stats = kernel.program, {}
             self.merges = kernel.merges if self.merge_loads else Merges()

@@ -35,6 +35,7 @@ from ..machine.values import distinct
 from ..ptx import polling
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins, named_spaces
+from ..ptx.sizes import Dim3
 from ..ptx.syntax import Address, Instruction, Register, registers_of
 from .bounds import SECTOR, Traffic, Work
 from .counters import Counters, Stats, at_least, named
@@ -106,12 +107,10 @@ class _Apart(Observer):
         self.by_instruction = by_instruction
         self.batches: list[tuple[np.ndarray, Counters]] = []
         self.traffic: list[tuple[np.ndarray, Traffic]] = []
-        self.launch: tuple[Launched, tuple[int, int, int], tuple[int, int, int]]
+        self.launch: tuple[Launched, Dim3, Dim3]
         self.now: Sequence[Observer]
 
-    def begins(
-        self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]
-    ) -> None:
+    def begins(self, kernel: Launched, grid: Dim3, block: Dim3) -> None:
         self.launch = kernel, grid, block
 
     def batch(self, blocks: np.ndarray) -> None:
@@ -229,9 +228,7 @@ class _Seen:
             min(sums.get(f"sectors:{array}", 0.0), size) for array, size in self.sizes.items()
         )
 
-    def counters(
-        self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int], sums: Sums
-    ) -> Counters:
+    def counters(self, kernel: Kernel, grid: Dim3, block: Dim3, sums: Sums) -> Counters:
         """Counters of the whole grid, with these sums."""
         found = Counters()
         found.begins(kernel, grid, block)
@@ -473,13 +470,13 @@ class _Predictor:
     """A prediction under way. Clusters are named by their number in the grid."""
 
     kernel: Kernel
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    grid: Dim3
+    block: Dim3
     args: Sequence[Any]
     shared_bytes: int
     constants: Mapping[Any, Any] | None
     limits: Limits
-    cluster: tuple[int, int, int]
+    cluster: Dim3
     by_instruction: bool
     seen: _Seen = field(default_factory=_Seen)
 

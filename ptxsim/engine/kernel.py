@@ -28,6 +28,7 @@ from ..machine.tensor_maps import TensorMap, encoded
 from ..machine.texture_arrays import TextureArray
 from ..ptx import merging, polling, sass, sizes
 from ..ptx.program import Program, align_up
+from ..ptx.sizes import Dim3
 from ..ptx.syntax import Module, Variable, plain_name
 from .device_memory import DeviceMemory
 from .linking import link, place_globals
@@ -67,7 +68,6 @@ class Struct:
 
 Argument = Any  # an Array, Texture, TensorMap or Struct, a number of Python's or NumPy's, or bytes
 Constant = Array | np.ndarray | np.generic | bytes
-Size = tuple[int, int, int]
 Placed = dict[int, tuple[Array, int]]  # arrays and their addresses, by id
 
 
@@ -75,9 +75,9 @@ Placed = dict[int, tuple[Array, int]]  # arrays and their addresses, by id
 class Request:
     """The arguments of a launch, checked, as `Kernel.launch` describes them."""
 
-    grid: Size
-    block: Size
-    cluster: Size
+    grid: Dim3
+    block: Dim3
+    cluster: Dim3
     args: Sequence[Argument]
     shared_bytes: int
     observers: Sequence[Observer]
@@ -116,14 +116,14 @@ class Launch:
     """
 
     kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    grid: Dim3
+    block: Dim3
     steps: int
     notes: tuple[str, ...] = ()
     faults: tuple[Found, ...] = ()
 
 
-def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
+def dimensions(value: int | Sequence[int]) -> Dim3:
     """Return a grid or block size as three numbers."""
     given = tuple(value) if isinstance(value, Sequence | np.ndarray) else (value,)
     if not 1 <= len(given) <= 3 or any(int(s) < 1 for s in given):
@@ -595,7 +595,7 @@ class Kernel:
             if v in read and v.space == "const" and not v.initial and v.name not in given
         ]
 
-    def _require_block(self, block: tuple[int, int, int]) -> None:
+    def _require_block(self, block: Dim3) -> None:
         attributes = self.program.entry.attributes
         threads = block[0] * block[1] * block[2]
         for name, exact in (("reqntid", True), ("maxntid", False)):
@@ -607,9 +607,7 @@ class Kernel:
                         f"{self.title}: block {block} does not fit its .{name} {sizes}"
                     )
 
-    def cluster_of(
-        self, grid: tuple[int, int, int], given: int | Sequence[int] | None
-    ) -> tuple[int, int, int]:
+    def cluster_of(self, grid: Dim3, given: int | Sequence[int] | None) -> Dim3:
         """Blocks of a cluster of this grid: as the kernel says, or the launch (`given`).
 
         Raises `PtxsimError`.
@@ -629,7 +627,7 @@ class Kernel:
             raise PtxsimError(f"{self.title}: grid {grid} is no multiple of its cluster {cluster}")
         return cluster
 
-    def _registers(self, block: tuple[int, int, int]) -> int | None:
+    def _registers(self, block: Dim3) -> int | None:
         """Registers that a thread starts with, where setmaxnreg needs to know and the PTX or a
         cubin says; 0 where the cubin shows that ptxas left setmaxnreg out."""
         if not any(i.opcode == "setmaxnreg" for i in self.program.code):

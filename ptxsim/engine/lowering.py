@@ -162,11 +162,9 @@ class Lowering:
 
     def guarded(self, instruction: Instruction, step: Step) -> Step:
         assert instruction.predicate is not None
-        registers, slot, negated = (
-            self.state.registers,
-            instruction.predicate.slot,
-            instruction.negated,
-        )
+        registers = self.state.registers
+        slot = instruction.predicate.slot
+        negated = instruction.negated
 
         def guarded() -> None:
             chosen = registers[slot]
@@ -185,11 +183,9 @@ class Lowering:
 
     def _guarded_control(self, instruction: Instruction, step: Control) -> Control:
         assert instruction.predicate is not None
-        registers, slot, negated = (
-            self.state.registers,
-            instruction.predicate.slot,
-            instruction.negated,
-        )
+        registers = self.state.registers
+        slot = instruction.predicate.slot
+        negated = instruction.negated
         after = instruction.pc + 1
 
         def guarded(active: np.ndarray) -> int | None:

@@ -154,11 +154,9 @@ class Machine:
         self._make_memory(frames + alloca)
         self.defined.start()
         self.barriers, self.phases, self.clusters = Barriers(self), Phases(self), Clusters(self)
-        self.bulk_groups, self.warpgroups, self.copies = (
-            BulkGroups(self),
-            Warpgroups(self, self.watch),
-            Copies(self),
-        )
+        self.bulk_groups = BulkGroups(self)
+        self.warpgroups = Warpgroups(self, self.watch)
+        self.copies = Copies(self)
         convergence = Convergence(self, self.lane_masks, self.scheduler.execute)
         self.diag.parks = (
             ("barrier", self.barriers),

@@ -46,12 +46,10 @@ class Scheduler:
 
     def __init__(self, machine: Machine, lowering: Lowering, runs: Runs, defined: Defined) -> None:
         self.machine, self.program, self.state = machine, machine.program, machine.state
-        self.diag, self.events, self.runs, self.defined = (
-            machine.diag,
-            machine.events,
-            runs,
-            defined,
-        )
+        self.diag = machine.diag
+        self.events = machine.events
+        self.runs = runs
+        self.defined = defined
         program = machine.program
         self.polls = polling.loops(program)
         self.rounds = polling.backward(program, self.polls)  # branches by which a loop polls again

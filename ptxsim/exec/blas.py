@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,9 @@ from ..engine.device_memory import DeviceMemory
 from ..errors import PtxsimError
 from ..machine import tensor_cores
 from ..machine.memory import GLOBAL_BASE
-from .protocol import Payload
+from .options import Options
+from .protocol import Error, Payload, Reply
+from .reporter import Reporter
 
 RELU, BIAS, GELU = 2, 4, 32  # parts of cublasLtEpilogue_t
 STEP = 16  # of k that a tensor core sums at a time
@@ -76,12 +79,10 @@ class Gemm:
         shapes = ((k, m) if ta else (m, k), (n, k) if tb else (k, n), (m, n), (m, n))
 
         def matrix(rows: int, columns: int) -> Matrix:
-            address, kind, leading, stride = (
-                payload.u64(),
-                payload.u32(),
-                payload.u64(),
-                payload.u64(),
-            )
+            address = payload.u64()
+            kind = payload.u32()
+            leading = payload.u64()
+            stride = payload.u64()
             return Matrix(address, kind, rows, columns, leading, stride)
 
         a, b, c, d = (matrix(*shape) for shape in shapes)
@@ -167,3 +168,31 @@ def compute(work: Gemm, memory: DeviceMemory) -> None:
                 + (number * work.d.stride + column * work.d.leading) * d.dtype.itemsize
             )
             memory.written(at, width * d.dtype.itemsize)
+
+
+class Library:
+    """Answers calls of cuBLAS."""
+
+    def __init__(self, memory: DeviceMemory, options: Options, reporter: Reporter) -> None:
+        self.memory, self.options, self.reporter = memory, options, reporter
+
+    def gemm(self, payload: Payload) -> Reply:
+        """Answer GEMM; the reply says whether it failed."""
+        began = time.perf_counter()
+        work = Gemm.read(payload)
+        try:
+            self.memory.finish()
+            compute(work, self.memory)
+            self.memory.device.launched()
+            self.memory.device.executed(work.instructions)
+        except PtxsimError as error:
+            self.reporter.report("api_error", f"{work.call}: {error}")
+            return Reply().u32(Error.NONE).u32(1)
+        if not self.options.quiet:
+            seconds = time.perf_counter() - began
+            self.reporter.say(
+                f"{work.call}: {work.m} x {work.n} x {work.k}: {seconds:.2f} s, by NumPy, not emulated"
+            )
+        sizes = {"m": work.m, "n": work.n, "k": work.k, "batch": work.batch}
+        self.reporter.record("library", {"call": work.call, **sizes})
+        return Reply().u32(Error.NONE).u32(0)

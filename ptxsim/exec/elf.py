@@ -46,10 +46,8 @@ def read(path: Path) -> Binary | None:
         ]
         base = min((address for what, _, _, address in segments if what == LOAD), default=0)
         sections = elf_sections(data)
-        (offset, size), (strings, _) = (
-            sections.get(".dynamic", (0, 0)),
-            sections.get(".dynstr", (0, 0)),
-        )
+        (offset, size) = sections.get(".dynamic", (0, 0))
+        (strings, _) = sections.get(".dynstr", (0, 0))
         entries = [struct.unpack_from("<QQ", data, offset + at) for at in range(0, size, 16)]
         needed = [elf_text(data, strings + value) for tag, value in entries if tag == NEEDED]
         rpath = any(tag == RPATH for tag, _ in entries)

@@ -24,6 +24,10 @@ PTX, ELF = 1, 2
 COMPRESSED = 0x1000 | 0x2000 | 0x8000  # flags: by LZ4 or Zstandard
 
 
+class NoBinaryError(PtxsimError):
+    """A module has no code that can be run on the device."""
+
+
 @dataclass(frozen=True)
 class Image:
     """The code of one architecture."""
@@ -54,10 +58,8 @@ def images(content: bytes) -> list[Image]:
     end = min(len(content), at + int.from_bytes(content[8:16], "little"))
     while at + 64 <= end:
         kind, _, header, size = struct.unpack_from("<HHIQ", content, at)
-        compressed, architecture = (
-            struct.unpack_from("<I", content, at + 16)[0],
-            struct.unpack_from("<I", content, at + 28)[0],
-        )
+        compressed = struct.unpack_from("<I", content, at + 16)[0]
+        architecture = struct.unpack_from("<I", content, at + 28)[0]
         flags = struct.unpack_from("<Q", content, at + 40)[0]
         body = content[at + header : at + header + size]
         packed = bool(flags & COMPRESSED) and compressed > 0
@@ -115,13 +117,13 @@ def choose_all(
     parts: list[list[Image]], architecture: int
 ) -> list[tuple[Image | None, Image | None]]:
     """`choose` from each of the parts that a program is linked of. A part for newer devices is left
-    out, as a library may have several for one purpose (libcudadevrt has). Raises `PtxsimError`
+    out, as a library may have several for one purpose (libcudadevrt has). Raises `NoBinaryError`
     where all are for newer devices."""
     chosen = []
     for part in parts:
         try:
             chosen.append(choose(part, architecture))
-        except PtxsimError as error:
+        except NoBinaryError as error:
             newer = error
     if not chosen:
         raise newer
@@ -130,13 +132,13 @@ def choose_all(
 
 def choose(found: list[Image], architecture: int) -> tuple[Image | None, Image | None]:
     """The PTX for a device, and the cubin that belongs to it: the highest architecture that the
-    device runs, and of two the one for it alone. Raises `PtxsimError` where all PTX is for newer
+    device runs, and of two the one for it alone. Raises `NoBinaryError` where all PTX is for newer
     devices."""
     texts = [image for image in found if image.kind == PTX]
     fitting = [image for image in texts if image.architecture <= architecture]
     if texts and not fitting:
         least = min(image.architecture for image in texts)
-        raise PtxsimError(
+        raise NoBinaryError(
             f"the program's PTX is for compute capability {least / 10} and newer; --gpu is of {architecture / 10}"
         )
     cubins = [image for image in found if image.kind == ELF]

@@ -11,6 +11,8 @@ import socket
 import struct
 from dataclasses import dataclass
 
+from ..ptx.sizes import Dim3
+
 
 class Message(enum.IntEnum):
     """Messages of the stand-ins. All but those in UNANSWERED get a reply."""
@@ -36,6 +38,23 @@ class Message(enum.IntEnum):
 
 UNANSWERED = {Message.ALLOCATED, Message.FREED, Message.WRITTEN}
 UNANSWERED |= {Message.TEXTURE, Message.TEXTURE_GONE, Message.TENSOR_MAP}
+
+
+class Error(enum.IntEnum):
+    """Errors of CUDA, as replies have them."""
+
+    NONE = 0
+    NO_BINARY = 209
+    INVALID_PTX = 218
+    NOT_FOUND = 500
+    ILLEGAL_ADDRESS = 700
+    TIMEOUT = 702
+    ASSERT = 710
+    MISALIGNED = 716
+    LAUNCH_FAILURE = 719
+    NOT_SUPPORTED = 801
+    CLUSTER_SIZE = 912
+    PARKED = 0xFFFFFFFF  # no error: a launch that waits for the host
 
 
 class Ordering(enum.IntEnum):
@@ -96,6 +115,12 @@ class Payload:
 
     def u64(self) -> int:
         return int.from_bytes(self.take(8), "little")
+
+    def u64s(self, count: int) -> list[int]:
+        return [self.u64() for _ in range(count)]
+
+    def size(self) -> Dim3:
+        return self.u32(), self.u32(), self.u32()
 
     def f64(self) -> float:
         return float(struct.unpack("<d", self.take(8))[0])

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..count.counters import named
+from ..ptx.sizes import Dim3
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class LaunchRecord:
     number: int  # among the launches of its process, from 1
     kernel: str  # mangled
     title: str  # as in the source
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int]
+    grid: Dim3
+    block: Dim3
+    cluster: Dim3
     shared_bytes: int  # dynamic
     seconds: float  # that emulating took
     device_ns: int  # on the device's clock, which is made up: see `machine.device`
@@ -80,7 +81,7 @@ def load(record: Mapping[str, Any]) -> LaunchRecord:
     return LaunchRecord(**content)
 
 
-def shown(size: tuple[int, int, int]) -> str:
+def shown(size: Dim3) -> str:
     """Return a size without trailing ones: "(16, 16)" for (16, 16, 1), "16" for (16, 1, 1)."""
     parts = list(size)
     while len(parts) > 1 and parts[-1] == 1:

@@ -70,10 +70,8 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     width = int(amount.value) if isinstance(amount, Immediate) else 0
     if width not in ((4, 8, 16) if level == "ca" else (16,)):
         raise PtxError(f"{instruction.where}: cp.async.{level} cannot copy {width or amount} bytes")
-    to_place, from_place = (
-        m.operands.address(destination, "shared"),
-        m.operands.address(source, "global"),
-    )
+    to_place = m.operands.address(destination, "shared")
+    from_place = m.operands.address(source, "global")
     read_size = read_ignored = None
     if more:
         operand = more[0]

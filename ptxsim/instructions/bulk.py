@@ -436,10 +436,8 @@ class Bulk:
             .reshape(len(raw), -1)[:, first // unit : end // unit]
             .reshape(-1)
         )
-        lane, origin = (
-            int(np.asarray(taken.lanes)[0]),
-            int(taken.where.flat[0] - taken.where.raw[0]),
-        )
+        lane = int(np.asarray(taken.lanes)[0])
+        origin = int(taken.where.flat[0] - taken.where.raw[0])
         space = taken.space
         read = Pieces(space, at + origin, at, lane)
         self.m.memory.require_valid(read, unit, unit, self.instruction, "cp_async_ld")

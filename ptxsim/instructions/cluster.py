@@ -31,12 +31,8 @@ def mapa(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
         if other.any():
             lane = int(np.flatnonzero(other)[0])
             blocks = f"{m.state.cluster_size} block{'s' * (m.state.cluster_size > 1)}"
-            raise m.diag.fault(
-                Kind.OTHER,
-                instruction,
-                f"mapa: rank {int(ranks[lane])}, but the cluster has {blocks}",
-                lane,
-            )
+            message = f"mapa: rank {int(ranks[lane])}, but the cluster has {blocks}"
+            raise m.diag.fault(Kind.OTHER, instruction, message, lane)
         address, own = read(), m.state.rank.astype(t.dtype)
         write(address + ((ranks.astype(t.dtype) - own) << t.dtype.type(RANK_AT)))
         return instruction.pc + 1

@@ -335,12 +335,8 @@ def _direct(
         level = m.calls.depth[active]
         if int(level.max()) >= m.calls.limit:
             lane = int(np.flatnonzero(active)[int(level.argmax())])
-            raise m.diag.fault(
-                Kind.LIMIT,
-                instruction,
-                f"calls nest deeper than {m.calls.limit}: raise the limit `depth`",
-                lane,
-            )
+            message = f"calls nest deeper than {m.calls.limit}: raise the limit `depth`"
+            raise m.diag.fault(Kind.LIMIT, instruction, message, lane)
         shift = m.program.local_bytes if m.program.recursive else 0
         for given, formal in copies_in:
             _pass(m, given, formal, to_shift=shift)
@@ -460,12 +456,8 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
         for number in np.unique(value[active]).tolist():
             here = active & (value == number)
             if number not in steps:
-                raise m.diag.fault(
-                    Kind.OTHER,
-                    instruction,
-                    f"call of 0x{number:x}: no function",
-                    int(np.flatnonzero(here)[0]),
-                )
+                message = f"call of 0x{number:x}: no function"
+                raise m.diag.fault(Kind.OTHER, instruction, message, int(np.flatnonzero(here)[0]))
             m.state.enter(here)
             place = steps[number](here)
             assert place is not None  # where the function begins
@@ -509,10 +501,8 @@ def _assertfail(
     m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any
 ) -> None:
     """__assertfail(message, file, line, function, char size): a failed device-side assert."""
-    text, (message, file, line, function) = (
-        m.launch.arena.string,
-        (int(value[0]) for value in values[:4]),
-    )
+    text = m.launch.arena.string
+    (message, file, line, function) = (int(value[0]) for value in values[:4])
     what = f"assertion `{text(message)}` failed at {text(file)}:{line} in {text(function)}"
     raise m.diag.fault(Kind.ASSERT, instruction, what, int(lanes[0]))
 

@@ -361,10 +361,8 @@ def bfi(m: Modifiers) -> Elementwise:
     def compute(
         a: np.ndarray, b: np.ndarray, position: np.ndarray, length: np.ndarray
     ) -> np.ndarray:
-        position, length = (
-            position & np.uint32(255),
-            np.minimum(length & np.uint32(255), np.uint32(t.bits)),
-        )
+        position = position & np.uint32(255)
+        length = np.minimum(length & np.uint32(255), np.uint32(t.bits))
         ones = np.full(a.shape, ~t.dtype.type(0))
         mask = clamped_shift(np.left_shift, ~clamped_shift(np.left_shift, ones, length), position)
         return (clamped_shift(np.left_shift, a, position) & mask) | (b & ~mask)

@@ -143,10 +143,8 @@ def movmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
     9.7.14.5.17).
     """
     modifiers.drop(("sync", "aligned", "m8n8", "trans"))
-    read, write = (
-        m.operands.reader(instruction.operands[1], B32),
-        m.operands.writer(instruction.operands[0], B32),
-    )
+    read = m.operands.reader(instruction.operands[1], B32)
+    write = m.operands.writer(instruction.operands[0], B32)
 
     def step() -> None:
         require_whole_warps(m, instruction)
@@ -275,11 +273,9 @@ def mma_together(m: Machine, group: Sequence[Instruction], modifiers: Modifiers)
         columns = zip(*(each[operand] for each in fragments), strict=True)
         return [_joined([m.operands.reader(x, t) for x in column]) for column in columns]
 
-    read_a, read_b, read_c = (
-        readers(1, word),
-        readers(2, word),
-        readers(3, held.get(c_type) or TYPES[c_type]),
-    )
+    read_a = readers(1, word)
+    read_b = readers(2, word)
+    read_c = readers(3, held.get(c_type) or TYPES[c_type])
     writers = [
         [m.operands.writer(x, held.get(d_type) or TYPES[d_type]) for x in each]
         for each, *_ in fragments

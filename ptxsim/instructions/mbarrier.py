@@ -44,12 +44,8 @@ def objects_at(
     access = m.memory.access(place, 8, instruction, kind, observed=False)
     lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
     if isinstance(access, MixedAccess) or not access.space.is_shared:
-        raise m.diag.fault(
-            Kind.MBARRIER,
-            instruction,
-            f"{instruction.name}: an mbarrier that is not in shared memory",
-            int(lanes[0]),
-        )
+        message = f"{instruction.name}: an mbarrier that is not in shared memory"
+        raise m.diag.fault(Kind.MBARRIER, instruction, message, int(lanes[0]))
     return access.flat(), lanes
 
 
@@ -133,12 +129,8 @@ def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
                 state.pending -= arrivals
                 state.expected -= arrivals if action == "arrive_drop" else 0
                 if no_complete and state.pending == 0:
-                    raise m.diag.fault(
-                        Kind.MBARRIER,
-                        instruction,
-                        "mbarrier: .noComplete, but this ends the phase",
-                        int(lanes[index]),
-                    )
+                    message = "mbarrier: .noComplete, but this ends the phase"
+                    raise m.diag.fault(Kind.MBARRIER, instruction, message, int(lanes[index]))
 
         if arrives:
             m.phases.arrive(objects, lanes, relaxed)
@@ -170,10 +162,8 @@ def _wait(
     def step(active: np.ndarray) -> int | None:
         objects, lanes = objects_at(m, place, instruction, "ld_ordered")
         wanted = (read()[lanes] & read().dtype.type(1)).astype(np.uint64)
-        all_objects, all_wanted = (
-            np.zeros(m.state.lanes, np.int64),
-            np.zeros(m.state.lanes, np.uint64),
-        )
+        all_objects = np.zeros(m.state.lanes, np.int64)
+        all_wanted = np.zeros(m.state.lanes, np.uint64)
         all_objects[lanes], all_wanted[lanes] = objects, wanted
         if parks:
             return m.phases.wait(instruction, active, all_objects, all_wanted, write)

@@ -98,10 +98,8 @@ def cvta(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     if space is None:
         raise PtxError(f"{instruction.where}: {instruction.name} does not name a space")
     base = BASES.get(space.removesuffix("::cta"), 0)
-    read, write = (
-        m.operands.reader(instruction.operands[1], t),
-        m.operands.writer(instruction.operands[0], t),
-    )
+    read = m.operands.reader(instruction.operands[1], t)
+    write = m.operands.writer(instruction.operands[0], t)
     if base == 0:
         return lambda: write(read())
     shift = t.dtype.type(base & (2**t.bits - 1))

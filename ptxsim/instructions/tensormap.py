@@ -103,10 +103,8 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         raise PtxError(
             f"{instruction.where}: {instruction.name} copies {tensor_maps.BYTES} bytes, not {size.value}"
         )
-    to_place, from_place = (
-        m.operands.address(destination, "global"),
-        m.operands.address(source, "shared"),
-    )
+    to_place = m.operands.address(destination, "global")
+    from_place = m.operands.address(source, "shared")
 
     def step() -> None:
         taken = _maps(m, instruction, from_place)

@@ -372,12 +372,8 @@ class Fetch:
         differ = words != words[:, :1]
         if differ.any():
             lane = int(lanes[differ][0])
-            raise m.diag.fault(
-                Kind.WGMMA,
-                self.instruction,
-                "wgmma: the threads of the warpgroup have different matrix descriptors",
-                lane,
-            )
+            message = "wgmma: the threads of the warpgroup have different matrix descriptors"
+            raise m.diag.fault(Kind.WGMMA, self.instruction, message, lane)
         last = Descriptor.unpack(int(words[0, 0]))
         self.row, self.base = last.row, 0 if last.doubtful() else last.base
         raw = np.stack(

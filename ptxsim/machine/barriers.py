@@ -252,12 +252,8 @@ class Barriers:
         missing = np.flatnonzero(block & (m.state.thread_of < m.state.threads) & ~waits_here)
         name = "warp barrier" if w.number is None else f"barrier {int(w.number[lane])}"
         if not len(missing):
-            raise m.diag.fault(
-                Kind.DEADLOCK,
-                w.instruction,
-                f"deadlock: {name} waits for more threads than the block has",
-                lane,
-            )
+            message = f"deadlock: {name} waits for more threads than the block has"
+            raise m.diag.fault(Kind.DEADLOCK, w.instruction, message, lane)
         other = int(missing[0])
         thread = m.state.coordinates(other).split(", thread ")[1]
         where = next((o for o in self.waiting if o.threads[other]), None)

@@ -28,11 +28,9 @@ class Calls:
     def start(self, lanes: int, frames: int, stack: int, limit: int) -> None:
         """A batch begins. `frames`: bytes of local memory; `stack`: what alloca has beyond them."""
         self.depth = np.zeros(lanes, np.int64)
-        self.stack_top, self.stack_end, self.limit = (
-            np.full(lanes, frames, np.int64),
-            frames + stack,
-            limit,
-        )
+        self.stack_top = np.full(lanes, frames, np.int64)
+        self.stack_end = frames + stack
+        self.limit = limit
         self.release()
 
     def release(self) -> None:

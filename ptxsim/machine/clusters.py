@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import Kind
+from ..ptx.sizes import Dim3
 from ..ptx.syntax import Instruction
 from .batch import Batch
 from .state import split
@@ -35,9 +36,7 @@ class Waiting:
     registers: int = 0
 
 
-def in_clusters(
-    grid: tuple[int, int, int], cluster: tuple[int, int, int], blocks: np.ndarray
-) -> np.ndarray:
+def in_clusters(grid: Dim3, cluster: Dim3, blocks: np.ndarray) -> np.ndarray:
     """Blocks in the order in which they run: cluster by cluster, each in the order of its ranks. Of
     a cluster of which a block is given, all are."""
     if cluster == (1, 1, 1):

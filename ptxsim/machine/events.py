@@ -51,12 +51,10 @@ class Events:
         self, order: Any, flags: Any, shared: Any, global_memory: Any, watched: set[int]
     ) -> None:
         """Set who watches a batch, and the global accesses to watch."""
-        self.order, self.flags, self.shared, self.global_memory = (
-            order,
-            flags,
-            shared,
-            global_memory,
-        )
+        self.order = order
+        self.flags = flags
+        self.shared = shared
+        self.global_memory = global_memory
         self.watched = watched
 
     # to observers

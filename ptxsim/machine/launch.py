@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import Kind
+from ..ptx.sizes import Dim3
 from ..ptx.syntax import Variable
 from .arrays import Texture
 from .device import Device
@@ -66,9 +67,9 @@ NO_CHECKS = Checks(False, False, False, False, False)
 class LaunchConfig:
     """Geometry, memory and checks of a launch."""
 
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int]  # blocks
+    grid: Dim3
+    block: Dim3
+    cluster: Dim3  # blocks
     dynamic_shared_bytes: int
     arena: Arena
     symbols: Mapping[str, int]  # addresses of variables in global and constant memory

@@ -178,19 +178,11 @@ class Phases:
         pending.
         """
         if state.pending < 0 or state.expected < 0:
-            raise self.machine.diag.fault(
-                Kind.MBARRIER,
-                instruction,
-                "mbarrier: more arrivals than the phase expects",
-                lane,
-            )
+            message = "mbarrier: more arrivals than the phase expects"
+            raise self.machine.diag.fault(Kind.MBARRIER, instruction, message, lane)
         if not -(1 << BYTES - 1) < state.bytes < 1 << BYTES - 1:
-            raise self.machine.diag.fault(
-                Kind.MBARRIER,
-                instruction,
-                f"mbarrier: {state.bytes} bytes to come are too many",
-                lane,
-            )
+            message = f"mbarrier: {state.bytes} bytes to come are too many"
+            raise self.machine.diag.fault(Kind.MBARRIER, instruction, message, lane)
         if state.pending == 0 and state.bytes == 0:
             state.parity ^= 1
             state.pending = state.expected
@@ -274,12 +266,8 @@ class Phases:
         if state.bytes < 0:
             what += f"{' and ' if missing else ''}cannot end, as copies brought {-state.bytes} bytes more than expected"
         what += self._account(int(p.objects[lane])) + self._history(p, lane)
-        raise self.machine.diag.fault(
-            Kind.DEADLOCK,
-            p.instruction,
-            f"deadlock: the phase of this mbarrier {what}{self._others(p, lane)}",
-            lane,
-        )
+        message = f"deadlock: the phase of this mbarrier {what}{self._others(p, lane)}"
+        raise self.machine.diag.fault(Kind.DEADLOCK, p.instruction, message, lane)
 
     def _history(self, p: Parked, lane: int) -> str:
         """In words, what set up an object that somebody waits for: its init, its phases so far,
@@ -340,10 +328,8 @@ class Phases:
             for w in park.waiting if park is not self else ():
                 here = (w.threads & (m.state.block_of == m.state.block_of[lane])).nonzero()[0]
                 if len(here):
-                    at, thread = (
-                        m.diag.where(w.instruction),
-                        m.state.thread_index(int(m.state.thread_of[here[0]])),
-                    )
+                    at = m.diag.where(w.instruction)
+                    thread = m.state.thread_index(int(m.state.thread_of[here[0]]))
                     found.setdefault(
                         at, f"thread {thread} and {len(here) - 1} more at the {name} at {at}"
                     )

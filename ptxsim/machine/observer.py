@@ -12,6 +12,7 @@ import numpy as np
 
 from ..ptx.merging import Merges
 from ..ptx.program import Program
+from ..ptx.sizes import Dim3
 from ..ptx.syntax import Instruction
 from .arrays import Texture
 from .memory import Access
@@ -82,9 +83,7 @@ class Observer:
     # whether numbers of warps and warpgroups are passed by block of the batch, as arrays
     by_block = False
 
-    def begins(
-        self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]
-    ) -> None:
+    def begins(self, kernel: Launched, grid: Dim3, block: Dim3) -> None:
         """A launch begins."""
 
     def batch(self, blocks: np.ndarray) -> None:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..ptx.program import align_up
+from ..ptx.sizes import Dim3
 
 WARP = 32
 Number = TypeVar("Number", int, np.ndarray)
@@ -29,9 +30,9 @@ def split(number: Number, sizes: Sequence[int]) -> tuple[Number, Number, Number]
 class State:
     """The state of a running batch, which all parts of the machine share."""
 
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int]
+    grid: Dim3
+    block: Dim3
+    cluster: Dim3
     threads: int  # of a block
     padded: int  # the same, in whole warps
     cluster_size: int  # blocks
@@ -64,9 +65,7 @@ class State:
         self.registers.append(NOTHING)
         return len(self.registers) - 1
 
-    def prepare(
-        self, grid: tuple[int, int, int], block: tuple[int, int, int], cluster: tuple[int, int, int]
-    ) -> None:
+    def prepare(self, grid: Dim3, block: Dim3, cluster: Dim3) -> None:
         """Begin a launch."""
         self.grid, self.block, self.cluster = grid, block, cluster
         self.threads, self.cluster_size = math.prod(block), math.prod(cluster)
@@ -170,15 +169,15 @@ class State:
             f"block {self.block_index(lane)}, thread {self.thread_index(int(self.thread_of[lane]))}"
         )
 
-    def thread_index(self, number: int) -> tuple[int, int, int]:
+    def thread_index(self, number: int) -> Dim3:
         """A thread of the block by its number."""
         return split(number, self.block)
 
-    def block_index(self, lane: int) -> tuple[int, int, int]:
+    def block_index(self, lane: int) -> Dim3:
         """The block of a lane."""
         return self.block_place(int(self.blocks[self.block_of[lane]]))
 
-    def block_place(self, number: int) -> tuple[int, int, int]:
+    def block_place(self, number: int) -> Dim3:
         """A block of the grid by its number."""
         return split(number, self.grid)
 

@@ -118,11 +118,9 @@ def multiply(
             return _rounded(total, result, rule.keeps).reshape(c.shape)
     many = len(c_) > n  # NumPy's loops are over the last axis: the longer one
     if many:
-        left, right, c_ = (
-            left.transpose(2, 1, 0)[:, :, None],
-            right.transpose(2, 1, 0)[:, None],
-            c_.transpose(1, 2, 0),
-        )
+        left = left.transpose(2, 1, 0)[:, :, None]
+        right = right.transpose(2, 1, 0)[:, None]
+        c_ = c_.transpose(1, 2, 0)
     else:
         left, right = left.transpose(2, 0, 1)[..., None], right.transpose(2, 0, 1)[:, :, None]
     left, right, c_ = (np.ascontiguousarray(x, F8) for x in (left, right, c_))

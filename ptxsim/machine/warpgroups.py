@@ -160,12 +160,8 @@ class Warpgroups:
         if broken.any():
             lane = int(lanes[self.of_lane[lanes] == broken.nonzero()[0][0]][0])
             have = int(counts[self.of_lane[lane]])
-            raise m.diag.fault(
-                Kind.WGMMA,
-                instruction,
-                f"{instruction.name}: {have} of a warpgroup's 128 threads execute it",
-                lane,
-            )
+            message = f"{instruction.name}: {have} of a warpgroup's 128 threads execute it"
+            raise m.diag.fault(Kind.WGMMA, instruction, message, lane)
         return lanes.reshape(-1, WARPGROUP)
 
     # order
@@ -212,13 +208,8 @@ class Warpgroups:
             self._require_over(
                 self.pending, use.reads, here, instruction, "reads the result of the wgmma at {}"
             )
-            self._require_over(
-                self.used,
-                use.writes,
-                here,
-                instruction,
-                "writes a register that the wgmma at {} uses",
-            )
+            message = "writes a register that the wgmma at {} uses"
+            self._require_over(self.used, use.writes, here, instruction, message)
         places = use.writes[:, None], here
         self.written[places] = self.fences[here]
         self.pending[places] = 0
@@ -228,21 +219,14 @@ class Warpgroups:
         to = int(use.writes[0])
         if use.reads.size:
             source = int(use.reads[0])
-            self.pending[to, here], self.written[to, here] = (
-                self.pending[source, here],
-                self.written[source, here],
-            )
+            self.pending[to, here] = self.pending[source, here]
+            self.written[to, here] = self.written[source, here]
             if source in self.writer:
                 self.writer[to] = self.writer[source]
             return
         if self.under_way:
-            self._require_over(
-                self.used,
-                use.writes,
-                here,
-                instruction,
-                "writes a register that the wgmma at {} uses",
-            )
+            message = "writes a register that the wgmma at {} uses"
+            self._require_over(self.used, use.writes, here, instruction, message)
         self.pending[to, here], self.written[to, here] = 0, -1
 
     def _require_over(
@@ -280,11 +264,8 @@ class Warpgroups:
         here = self.of_lane[lanes[:, 0]]
         unfenced = self.fences[here] == 0
         if unfenced.any():
-            self._report(
-                instruction,
-                int(here[unfenced.argmax()]),
-                "wgmma.mma_async without a wgmma.fence before it",
-            )
+            message = "wgmma.mma_async without a wgmma.fence before it"
+            self._report(instruction, int(here[unfenced.argmax()]), message)
         for rows, name in ((d, "accumulator"), (a, "operand A")):
             late = self.written[rows[:, None], here] == self.fences[here]
             if late.any():

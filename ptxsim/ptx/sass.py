@@ -234,10 +234,8 @@ def listing(cubin: Path) -> str:
     does.
     """
     _elf_sections(cubin)  # says better than nvdisasm what is wrong
-    mark, kept = (
-        f"// of the cubin {hashlib.sha256(cubin.read_bytes()).hexdigest()}\n",
-        cubin.with_suffix(".sass"),
-    )
+    mark = f"// of the cubin {hashlib.sha256(cubin.read_bytes()).hexdigest()}\n"
+    kept = cubin.with_suffix(".sass")
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if (text := kept.read_text()).startswith(mark):
             return text

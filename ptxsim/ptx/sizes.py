@@ -12,6 +12,7 @@ from pathlib import Path
 from ..errors import PtxsimError, TooCostlyError
 from .program import Program
 
+Dim3 = tuple[int, int, int]  # x, y and z of a grid, block or cluster
 # of a grid along x, y and z, and of a block's threads: CUDA, all GPUs
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 MOST_THREADS = (1024, 1024, 64)
@@ -54,9 +55,7 @@ def shown_bytes(size: int) -> str:
     return f"{size} bytes"
 
 
-def require_launch(
-    name: str, grid: tuple[int, int, int], block: tuple[int, int, int], shared_bytes: int
-) -> None:
+def require_launch(name: str, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
     """Grid, block and dynamic shared memory (bytes) within what CUDA takes."""
     for what, sizes, most in (("grid", grid, MOST_BLOCKS), ("block", block, MOST_THREADS)):
         if any(size > bound for size, bound in zip(sizes, most, strict=True)):
@@ -84,10 +83,8 @@ def require_batch(
         )
     shared = (program.static_shared_bytes + shared_bytes) * max(1, lanes // padded)
     registers = 8 * min(program.slots, 255 * 4) + ARRAYS_A_LANE
-    require_memory(
-        f"{name}: {lanes} threads together",
-        global_bytes + shared + lanes * (program.local_bytes + registers),
-    )
+    message = f"{name}: {lanes} threads together"
+    require_memory(message, global_bytes + shared + lanes * (program.local_bytes + registers))
 
 
 def resident_blocks(threads: int, shared_bytes: int) -> int:

@@ -1,0 +1,113 @@
+"""The device memory of a program: allocations, textures and tensor maps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..engine.device_memory import DeviceMemory
+from ..errors import PtxsimError
+from ..machine.arrays import Array, Texture
+from ..machine.memory import GLOBAL_BASE
+from ..machine.tensor_maps import MAGIC, TensorMap
+from . import textures
+from .host_order import HostOrder
+from .protocol import MemoryKind, Payload, Reply
+from .reporter import Reporter
+
+# of CUtensorMapDataType; the last ones flush denormals or round to tf32
+WIDE = ("float16", "float32", "float64", "bfloat16", "float32", "float32", "float32")
+MAP_TYPES = ("uint8", "uint16", "uint32", "int32", "uint64", "int64", *WIDE)
+
+
+class Allocations:
+    """Answers messages about device memory."""
+
+    def __init__(self, memory: DeviceMemory, order: HostOrder, reporter: Reporter) -> None:
+        self.memory, self.order, self.reporter = memory, order, reporter
+
+    def allocated(self, payload: Payload) -> None:
+        """Answer ALLOCATED."""
+        (address, size), kind = payload.u64s(2), MemoryKind(payload.u32())
+        name = f"allocation {len(self.reporter.allocations) + 1}"
+        self.reporter.allocations[name] = payload.text(), payload.places()
+        of_host = kind in (MemoryKind.MANAGED, MemoryKind.HOST)
+        self.memory.allocated(address, size, name, written=of_host)
+        if of_host:
+            self.order.of_host[address] = address + size
+
+    def freed(self, payload: Payload) -> None:
+        """Answer FREED."""
+        address = payload.u64()
+        self.order.of_host.pop(address, None)
+        textures.release(self.memory, address)
+        self.memory.release(address)
+
+    def written(self, payload: Payload) -> None:
+        """Answer WRITTEN: the host wrote rows of bytes."""
+        self.memory.written(*payload.u64s(4))
+
+    def texture(self, payload: Payload) -> None:
+        """Answer TEXTURE: one of linear memory."""
+        handle, address, size = payload.u64s(3)
+        form, channels = payload.u32(), payload.u32()
+        data = self.memory.whole[:0].view(textures.DTYPES[form])
+        made = Texture(Array(data, "texture"), channels, nbytes=size)
+        made.address = address
+        made.elements = size // made.element_bytes
+        self.memory.textures[handle] = made
+
+    def array_texture(self, payload: Payload) -> Reply:
+        """Answer ARRAY_TEXTURE: a texture or surface of a CUDA array; the reply says why there can
+        be none, or nothing.
+        """
+        try:
+            textures.add(payload, self.memory)
+        except PtxsimError as error:
+            return Reply().text(str(error))
+        return Reply().text("")
+
+    def texture_gone(self, payload: Payload) -> None:
+        """Answer TEXTURE_GONE."""
+        self.memory.textures.pop(payload.u64(), None)
+
+    def tensor_map(self, payload: Payload) -> None:
+        """Answer TENSOR_MAP: one that `standins/driver.cpp` encoded in 128 bytes, of allocated
+        memory.
+        """
+        raw = payload.take(128)
+        assert raw[:16] == MAGIC
+        number, address = (int.from_bytes(raw[at : at + 8], "little") for at in (16, 24))
+        kind, rank, swizzle, _ = raw[32:36]
+        box = [n + 1 for n in raw[36 : 36 + rank]]
+        shape = [int(n) + 1 for n in np.frombuffer(raw, "u4", rank, 44)]
+        strides = [int(n) for n in np.frombuffer(raw, "u8", rank - 1, 64)]
+        held = self.memory.holder(address)
+        try:
+            if held is None:
+                raise PtxsimError(
+                    f"cuTensorMapEncodeTiled: the address 0x{address:x} is in no allocation"
+                )
+            view = Array(np.zeros(0, np.uint8), held.name)
+            view._data = self.memory.whole[address - GLOBAL_BASE : held.end - GLOBAL_BASE]
+            made = TensorMap(
+                view, box[::-1], shape[::-1], strides[::-1], MAP_TYPES[kind], swizzle * 16
+            )
+        except PtxsimError as error:
+            self.reporter.report("api_error", str(error))
+            name = f"0x{address:x}" if held is None else held.name
+            made = TensorMap(Array(np.zeros(16, np.uint8), name), (16,))
+        made.address = address
+        assert number == len(self.memory.tensor_maps)
+        self.memory.tensor_maps.append(made)
+
+    def note_leaks(self) -> None:
+        """Note what was allocated and not freed, by the call and its place."""
+        left: dict[str, list[int]] = {}
+        for held in self.memory.live.values():
+            if held.name in self.reporter.allocations:
+                call = self.reporter.at_line(*self.reporter.allocations[held.name])
+                left.setdefault(call, []).append(held.end - held.start)
+        for call, sizes in left.items():
+            self.reporter.once(
+                f"not freed when the program ended: {sum(sizes):,} bytes of {call}, allocated {len(sizes)} times"
+            )

@@ -1,0 +1,281 @@
+"""One launch of a program: run, and run again without a check whose fault ended blocks, so that its
+results are those of a device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from ..count import bounds
+from ..count.counters import Counters
+from ..engine.device_memory import DeviceMemory
+from ..errors import KernelFault, Kind, PtxError, PtxsimError, report_own_failure
+from ..interface import Kernel
+from ..machine.faults import Faults, Found
+from ..machine.launch import NO_CHECKS, Checks, Limits
+from ..machine.memory import Heap
+from ..machine.observer import Observer
+from ..ptx.sizes import Dim3
+from .options import Options
+from .protocol import Error
+from .records import FaultRecord
+from .reporter import Reporter
+from .timeline import Touched, WaitsForHost
+
+# the error with which a kernel ends on a device, by the kind of its fault; others it survives
+FATAL = {
+    Kind.BOUNDS: Error.ILLEGAL_ADDRESS,
+    Kind.ALIGNMENT: Error.MISALIGNED,
+    Kind.ASSERT: Error.ASSERT,
+    Kind.DEADLOCK: Error.TIMEOUT,
+    Kind.LIMIT: Error.TIMEOUT,
+    Kind.TRAP: Error.LAUNCH_FAILURE,
+    Kind.MEMORY: Error.LAUNCH_FAILURE,
+}
+MAX_SNAPSHOT = 256 << 20  # bytes of device memory that are kept to run a launch again
+
+
+class TooLongError(PtxsimError):
+    """A launch took longer than --limit."""
+
+
+@dataclass
+class Launch:
+    """A launch to be emulated; `cluster`: as the launch gives it."""
+
+    kernel: Kernel
+    grid: Dim3
+    block: Dim3
+    args: list[bytes]
+    shared_bytes: int  # dynamic
+    cluster: Dim3 | None
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What launches that cost the same have in common."""
+        return self.kernel, self.grid, self.block, self.cluster, self.shared_bytes
+
+    @property
+    def blocks(self) -> int:
+        return int(np.prod(self.grid))
+
+
+@dataclass
+class Run:
+    """The result of emulating a launch."""
+
+    faults: list[FaultRecord]
+    fatal: Error  # that the program gets
+    notes: list[str]
+    counters: Counters | None
+    traffic: bounds.Traffic
+    printed: str
+    blocks: int
+    sampled: bool  # whether these are only some of the grid's
+
+
+class Process(Protocol):
+    """The process that a launch belongs to; `descriptor`: of its device memory's file."""
+
+    memory: DeviceMemory
+    descriptor: int
+    options: Options
+    reporter: Reporter
+
+
+class Emulation:
+    """One launch under way. All faults of it are found: threads that a fault does not stop go on.
+
+    `chosen`: whether it is checked and counted. `blocks`: those to run; None: all. `touched`: notes
+    the memory that it touches.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        launch: Launch,
+        chosen: bool,
+        blocks: np.ndarray | None,
+        touched: Touched | None,
+    ) -> None:
+        self.memory, self.descriptor = process.memory, process.descriptor
+        self.options, self.reporter = process.options, process.reporter
+        self.launch, self.chosen, self.blocks, self.touched = launch, chosen, blocks, touched
+        self.title = launch.kernel.title
+        self.found: dict[tuple[str, Kind], Found] = {}
+
+    def run(self) -> Run:
+        """Run the launch. A fault that a device would survive, but that ends blocks here (a missed
+        barrier, for example), makes it run again without the check that found it.
+
+        Raises `WaitsForHost`: nothing is done yet, and it is to be run again later.
+        """
+        checks = Checks() if self.chosen and self.options.checks else NO_CHECKS
+        before = self._snapshot() if checks != NO_CHECKS else None
+        began = self.memory.device.ns
+        while True:
+            self.memory.device.ns = began
+            try:
+                code, failure = self._attempt(checks)
+            except MemoryError:
+                if checks.global_races:
+                    checks = replace(checks, global_races=False)
+                    self.reporter.once(
+                        "races in global memory are not looked for where device memory is too large for that"
+                    )
+                    continue
+                code = Error.LAUNCH_FAILURE
+                failure = FaultRecord(f"{self.title}: out of memory while it was emulated")
+            latest = self.launch.kernel.machine.diag.faults.found
+            self.found |= latest
+            code = self._fatal(code)
+            weaker = self._weaker(checks, latest) if code == Error.NONE else None
+            if weaker is None or weaker == checks or before is None:
+                break
+            self._restore(before)
+            checks = weaker
+        if weaker is not None:  # blocks ended, and it cannot be run again
+            code = Error.LAUNCH_FAILURE
+            if weaker != checks:
+                self.reporter.once(
+                    f"{self.title}: its results are incomplete: a launch is not run again after such a fault "
+                    f"where more than {MAX_SNAPSHOT >> 20} MiB of device memory are in use"
+                )
+        if code == Error.NOT_SUPPORTED:
+            return self._result(code, failure)
+        if code != Error.NONE or self.blocks is not None or checks == NO_CHECKS:
+            self.memory.all_written()
+        return self._result(code, failure)
+
+    def _attempt(self, checks: Checks) -> tuple[Error, FaultRecord | None]:
+        """Run the launch once. Return the error that it ends with, and why, where that is not among
+        the faults that it goes on from.
+        """
+        kernel, launch = self.launch.kernel, self.launch
+        self.counters = Counters() if self.chosen else None
+        self.traffic, self.printed = bounds.Traffic(), io.StringIO()
+        self.notes: tuple[str, ...] = ()
+        watching: list[Observer | None] = [self.counters, self.touched]
+        watching += [self.traffic] if self.chosen and self.options.bounds else []
+        # whatever ends the launch, what it found until then is there
+        kernel.machine.diag.prepare(Faults())
+        try:
+            with self._limited(), contextlib.redirect_stdout(self.printed):
+                self.notes = kernel.launch(
+                    launch.grid,
+                    launch.block,
+                    launch.args,
+                    launch.shared_bytes,
+                    observers=[observer for observer in watching if observer is not None],
+                    checks=checks,
+                    limits=Limits(thread_instructions=float("inf")),
+                    blocks=None if self.blocks is None else self.blocks.tolist(),
+                    cluster=launch.cluster,
+                    stop_at_first=self.options.stop_at_first,
+                    accept=self.options.accept,
+                ).notes
+        except (WaitsForHost, MemoryError):
+            raise
+        except PtxError as error:
+            return Error.NOT_SUPPORTED, FaultRecord(f"{self.title}: {error}")
+        except KernelFault as fault:  # with --stop-at-first
+            code = FATAL.get(fault.kind, Error.LAUNCH_FAILURE)
+            return code, FaultRecord(str(fault), fault.kind, fault.where)
+        except TooLongError as error:
+            return Error.TIMEOUT, FaultRecord(str(error))
+        except PtxsimError as error:
+            return Error.LAUNCH_FAILURE, FaultRecord(str(error))
+        except Exception:
+            self.reporter.record("internal", {"text": report_own_failure(f"{self.title}: ")})
+            return Error.LAUNCH_FAILURE, None
+        return Error.NONE, None
+
+    def _fatal(self, code: Error) -> Error:
+        """Return the error with which a device would end the kernel, by the faults found, or else
+        the one given.
+        """
+        fatal = [f for f in self.found.values() if f.kind in FATAL and f.accepted is None]
+        return FATAL[fatal[0].kind] if fatal else code
+
+    @staticmethod
+    def _weaker(checks: Checks, latest: dict[tuple[str, Kind], Found]) -> Checks | None:
+        """Return the checks without the one whose fault ended blocks; None where none did."""
+        ended = [f for f in latest.values() if f.ended and f.kind not in FATAL]
+        return checks.without(ended[0].kind) if ended else None
+
+    def _result(self, code: Error, failure: FaultRecord | None) -> Run:
+        found = self.found.values()
+        faults = [FaultRecord(str(f), f.kind, f.where) for f in found if f.accepted is None]
+        total = self.launch.blocks if self.blocks is None else len(self.blocks)
+        return Run(
+            faults=[*faults, *([failure] if failure is not None else [])],
+            fatal=code,
+            notes=[*(f.acceptance for f in found if f.accepted is not None), *self.notes],
+            counters=self.counters if code == Error.NONE else None,
+            traffic=self.traffic,
+            printed=self.printed.getvalue(),
+            blocks=0 if code == Error.NOT_SUPPORTED else total,
+            sampled=self.blocks is not None and failure is None,
+        )
+
+    @contextlib.contextmanager
+    def _limited(self) -> Iterator[None]:
+        """End a launch that takes longer than --limit."""
+        seconds = self.options.limit
+        if seconds is None:
+            yield
+            return
+
+        def too_long(number: int, frame: object) -> None:
+            raise TooLongError(
+                f"{self.title}: the launch took longer than {seconds:g} seconds (--limit) and was ended"
+            )
+
+        old = signal.signal(signal.SIGALRM, too_long)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, old)
+
+    # memory as it was before the launch
+
+    def _resident(self) -> list[tuple[int, int]]:
+        """Parts of device memory that were ever touched, as offsets."""
+        parts, at, size = [], 0, len(self.memory.whole)
+        while at < size:
+            try:
+                start = os.lseek(self.descriptor, at, os.SEEK_DATA)
+            except OSError:  # no more
+                break
+            at = os.lseek(self.descriptor, start, os.SEEK_HOLE)
+            parts.append((start, at))
+        return parts
+
+    def _snapshot(self) -> tuple[list[tuple[int, np.ndarray]], Heap | None] | None:
+        """Return a copy of device memory, contents by their offset, and which blocks of malloc's
+        heap are in use; None where that is too much.
+        """
+        parts = self._resident()
+        if sum(end - start for start, end in parts) > MAX_SNAPSHOT:
+            return None
+        contents = [(start, self.memory.whole[start:end].copy()) for start, end in parts]
+        return contents, deepcopy(self.memory.heap)
+
+    def _restore(self, before: tuple[list[tuple[int, np.ndarray]], Heap | None]) -> None:
+        contents, heap = before
+        for start, end in self._resident():
+            self.memory.whole[start:end] = 0
+        for start, data in contents:
+            self.memory.whole[start : start + len(data)] = data
+        self.memory.heap = deepcopy(heap)
