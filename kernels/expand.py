@@ -2,10 +2,11 @@
 
 An entry has the defaults of its family and its own keys. With `like`, it has the keys of that entry
 in place of the defaults, except those in `OF_ONE_ENTRY`. Its own keys win, and template values are
-merged one by one; `null` removes one. The family is the first word of the name or, where that has no
-defaults, the folder of the source. With `dtypes`, an entry stands for one kernel of each: {dtype} is
-its name and {type} its C++ type. With `tiles`, it stands for one of each, too: {tile} is its name,
-and its values join the template. The name of another entry there stands for that one's tiles.
+merged one by one; `null` removes one. The family is the first word of the name or, where that has
+no defaults, the folder of the source. With `dtypes`, an entry stands for one kernel of each:
+{dtype} is its name and {type} its C++ type. With `tiles`, it stands for one of each, too: {tile} is
+its name, and its values join the template. The name of another entry there stands for that one's
+tiles.
 """
 
 from __future__ import annotations
