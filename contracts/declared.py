@@ -434,7 +434,13 @@ def _merges(value: dict[str, Any]) -> dict[str, Any]:
     """An entry as it is written: what is merged and repeated has the right kind; `Entries` checks
     the rest.
     """
-    for key, kind in (("source", str), ("template", dict), ("choices", list), ("dtypes", list)):
+    for key, kind in (
+        ("source", str),
+        ("like", str),
+        ("template", dict),
+        ("choices", list),
+        ("dtypes", list),
+    ):
         if key in value and not isinstance(value[key], kind):
             raise ValueError({str: "text", dict: "a mapping", list: "a list"}[kind] + f" in {key}")
     if not isinstance(value.get("tiles", {}), dict | str):
@@ -449,11 +455,11 @@ Short = Annotated[dict[str, Any], AfterValidator(_merges)]
 class CatalogueFile(Document):
     """kernels/catalogue.yaml: every kernel, dispatcher and library that is measured, by name.
 
-    kernels/written.py says what its short forms stand for; `Entries` explains the keys of an entry.
+    kernels/expand.py says what its short forms stand for; `Entries` explains the keys of an entry.
     """
 
     defaults: dict[str, Short] = optional(
-        "keys of the entries of a folder of sources, or of a source"
+        "keys of the entries of a family, or of a folder of sources"
     )
     variants: dict[ShortName, Short]
     dispatchers: dict[ShortName, Short] = optional()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from ptxsim.ptx.templates import Template, kernel_templates
 # Options of a kernel that is not in the catalogue: keys of an entry, and how each is read
 OWN = ("entry", "threads", "shared_bytes", "template", "tile", "multiples")
 PAIRS = ("template", "tile", "multiples")
+GPU = "h100"
 
 
 def add_build_dir(parser: argparse.ArgumentParser) -> None:
@@ -57,12 +58,28 @@ def add_problems(parser: argparse.ArgumentParser, which: str, required: bool = F
     )
 
 
-def find_machine(name: str, option: str = "--machine") -> Machine:
-    """The machine that an option names: one of ptxsim's, or a .toml file."""
+def add_gpu(parser: argparse.ArgumentParser) -> None:
+    """--gpu, whose rates minimum cycles are computed with."""
+    parser.add_argument(
+        "--gpu",
+        nargs="+",
+        default=[GPU],
+        metavar="NAME",
+        help="minimum cycles are of this GPU: the first name that ptxsim knows, or a .toml file "
+        f"(default: {GPU})",
+    )
+
+
+def find_gpu(names: Sequence[str]) -> Machine:
+    """Return the rates of the first GPU of `names` that ptxsim knows, or those in a .toml file.
+
+    Raises `UserError` with the names that are accepted.
+    """
+    known = [name for name in names if name in machines.PRESETS]
     try:
-        return machines.find(name)
+        return machines.find(*known[:1] or names[-1:])
     except PtxsimError as error:
-        raise UserError(f"{option}: {error}") from error
+        raise UserError(f"--gpu: {error}") from error
 
 
 def find_runnable(known: Catalogue, name: str, instead: str) -> Runnable:

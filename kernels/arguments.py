@@ -16,7 +16,8 @@ from kernels.problem import Problem
 SIGNATURE = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
 TEXTURES = ("tex_a", "tex_b")
 WORKSPACES = ("workspace", "flags")
-TEXEL_BYTES = 16  # four floats
+# A texel has four floats.
+TEXEL_BYTES = 16
 _INTEGERS = ("m", "n", "k", "lda", "ldb", "ldc")
 _FACTORS = ("alpha", "beta")
 
@@ -25,14 +26,15 @@ _FACTORS = ("alpha", "beta")
 class TensorMap:
     """A tensor map over a whole matrix, for the Tensor Memory Accelerator.
 
-    Beyond the matrix it reads zeros.
+    Beyond the matrix it reads zeros. name: tma_a, tma_b or tma_c. box: rows and columns that one
+    instruction moves. swizzle: bytes of a row of the box in shared memory within which 16-byte
+    words are exchanged. l2_promotion: bytes that a miss in L2 fetches at least.
     """
 
-    name: str  # tma_a, tma_b or tma_c
-    box: tuple[int, int]  # rows and columns that one instruction moves
-    # bytes of a row of the box in shared memory over which 16-byte words are exchanged
+    name: str
+    box: tuple[int, int]
     swizzle: int = 0
-    l2_promotion: int = 0  # bytes that a miss in L2 fetches at least
+    l2_promotion: int = 0
 
     @property
     def matrix(self) -> str:
@@ -51,7 +53,7 @@ class Workspace:
     zeroed: Literal["never", "once", "always"] = "never"
 
     def size(self, blocks: int) -> int:
-        """Bytes for a launch of so many blocks."""
+        """Return its bytes for a launch of so many blocks."""
         return self.bytes + blocks * self.bytes_per_block
 
 
@@ -64,20 +66,20 @@ class Makers(Protocol[Matrix]):
     """What a device makes of the arguments that are no numbers."""
 
     def texture(self, matrix: Matrix, nbytes: int) -> Any:
-        """A texture object of a matrix of fp32; its texels span `nbytes` bytes."""
+        """Return a texture object of a matrix of fp32; its texels span `nbytes` bytes."""
         ...
 
     def tensor_map(self, matrix: Matrix, rows: int, columns: int, ld: int, spec: TensorMap) -> Any:
-        """A tensor map of a matrix that lies row after row; `ld` in elements."""
+        """Return a tensor map of a matrix that lies row after row; `ld` in elements."""
         ...
 
     def workspace(self, nbytes: int, spec: Workspace) -> Any:
-        """Memory of so many bytes."""
+        """Return memory of so many bytes."""
         ...
 
 
 def declaration(argument: Argument, types: Types) -> str:
-    """The declaration of a parameter in CUDA C++; `types`: of the matrices."""
+    """Return the declaration of a parameter in CUDA C++; `types` are those of the matrices."""
     if isinstance(argument, TensorMap):
         return f"const __grid_constant__ CUtensorMap {argument.name}"
     if isinstance(argument, Workspace):
@@ -98,7 +100,7 @@ def pack(
     blocks: int,
     makers: Makers[Matrix],
 ) -> tuple[Any, ...]:
-    """The arguments of a launch of so many blocks on `matrices` A, B and C."""
+    """Return the arguments of a launch of so many blocks on `matrices` A, B and C."""
     p = problem
     shapes = p.stored
 
@@ -113,7 +115,7 @@ def pack(
             return np.float32(getattr(p, argument))
         if argument in TEXTURES:
             rows, columns, ld = shapes[argument[-1].upper()]
-            # in elements; the rest of the last row may not be there
+            # The span is in elements; the rest of the last row may not be there.
             span = (rows - 1) * ld + columns
             return makers.texture(
                 matrices[argument[-1].upper()], -(-4 * span // TEXEL_BYTES) * TEXEL_BYTES

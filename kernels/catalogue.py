@@ -24,7 +24,7 @@ from contracts import (
     write_rows,
 )
 from contracts.dtypes import SUMS, Types, dtypes
-from kernels import written
+from kernels import expand
 from kernels.arguments import (
     SIGNATURE,
     TEXTURES,
@@ -47,11 +47,13 @@ from kernels.sources import included as included
 
 CATALOGUE = ROOT / "catalogue.yaml"
 
-# CUDA driver API, cuTensorMapEncodeTiled; CUDA C++ Programming Guide, thread block clusters
-MAX_BOX = 256  # rows or columns of a tensor map's box
-MAX_CLUSTER = 8  # blocks of a cluster that every GPU with clusters can run
-WARP, MAX_THREADS = 32, 1024  # threads of a warp, and of a block
-MAX_SHARED = 232_448  # bytes of shared memory of a block on the GPU that has most
+# A box of cuTensorMapEncodeTiled has at most so many rows and columns.
+MAX_BOX = 256
+# Every GPU with clusters runs clusters of so many blocks (CUDA C++ Programming Guide).
+MAX_CLUSTER_BLOCKS = 8
+WARP_THREADS, MAX_BLOCK_THREADS = 32, 1024
+# No GPU has more shared memory for a block.
+MAX_SHARED_BYTES = 232_448
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +76,7 @@ class Catalogue(Mapping[str, Entry]):
         return len(self.entries)
 
     def find(self, name: str) -> Entry:
-        """The entry called `name`, or a `UserError` with the nearest names."""
+        """Return the entry `name`; raise `UserError` with the nearest names where there is none."""
         return choose(self.entries, name, "variant", f"{ROOT.name}/{self.file.name}")
 
     @functools.cached_property
@@ -88,19 +90,23 @@ class Catalogue(Mapping[str, Entry]):
         return {name: entry for name, entry in self.items() if not isinstance(entry, Baseline)}
 
     def made_of(self, name: str, entry: Mapping[str, Any]) -> Variant:
-        """A kernel that is not in the catalogue, of an entry as catalogue.yaml has them."""
+        """Return a kernel that is not in the catalogue, made of an entry as catalogue.yaml has
+        them.
+        """
         return _launchable(_variant(name, dict(entry), self.file), self.file)
 
-    def retiled(self, name: str, called: str, template: Mapping[str, int], threads: int) -> Variant:
-        """The kernel of the entry `name` with another template and block, under the name
-        `called`.
+    def retiled(
+        self, name: str, new_name: str, template: Mapping[str, int], threads: int
+    ) -> Variant:
+        """Return the kernel of the entry `name` with another template and block, under the name
+        `new_name`.
         """
         entry = entries_of(self.file)["variants"][name]
         changes = {"template": dict(template), "threads": threads}
-        return _variant(called, entry | changes, self.file)
+        return _variant(new_name, entry | changes, self.file)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The catalogue as rows of variants.csv."""
+        """Return the catalogue as rows of variants.csv."""
         table = []
         for entry in self.values():
             row: dict[str, Any] = {
@@ -142,7 +148,7 @@ class Catalogue(Mapping[str, Entry]):
 
 
 def entries_of(path: Path) -> dict[str, Any]:
-    """The file's entries, each whole (kernels/written.py).
+    """Return the file's complete entries (kernels/expand.py).
 
     Raises `UserError` for one that its model does not allow.
     """
@@ -152,22 +158,24 @@ def entries_of(path: Path) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=8)
 def _entries_of(path: Path, changed: int, size: int) -> dict[str, Any]:
-    data = written.expanded(read_yaml(path, "catalogue"), path)
+    data = expand.expand(read_yaml(path, "catalogue"), path)
     validate(data, "entries", path)
     return data
 
 
 def load(path: Path = CATALOGUE) -> Catalogue:
-    """The catalogue in `path`.
+    """Load the catalogue in `path`.
 
     Raises `UserError` naming the file, the entry and the key for whatever is wrong in it.
     """
     data = entries_of(path)
     dispatchers = data.get("dispatchers", {})
     kinds = {"variant": data["variants"], "dispatcher": dispatchers, "baseline": data["baselines"]}
-    for (one, names), (other, more) in itertools.combinations(kinds.items(), 2):
+    for (kind, names), (other, more) in itertools.combinations(kinds.items(), 2):
         if both := sorted(set(names) & set(more)):
-            raise UserError(f"{path}: {both[0]!r} is both a {one} and a {other}; names must differ")
+            raise UserError(
+                f"{path}: {both[0]!r} is both a {kind} and a {other}; names must differ"
+            )
     variants = {
         name: _launchable(_variant(name, entry, path), path)
         for name, entry in data["variants"].items()
@@ -179,9 +187,9 @@ def load(path: Path = CATALOGUE) -> Catalogue:
     entries |= {name: _baseline(name, entry, path) for name, entry in data["baselines"].items()}
     for entry in entries.values():
         choose(data["baselines"], entry.baseline, "baseline", f"{path}: {entry.name}")
-        if (theirs := entries[entry.baseline].types) != entry.types:
+        if (types := entries[entry.baseline].types) != entry.types:
             raise UserError(
-                f"{path}: {entry.name} has types {entry.dtype}, but its baseline, {theirs.name}"
+                f"{path}: {entry.name} has types {entry.dtype}, but its baseline, {types.name}"
             )
         if not isinstance(entry, Baseline) and entry.builds_on is not None:
             choose(data["variants"], entry.builds_on, "variant", f"{path}: {entry.name}.builds_on")
@@ -189,23 +197,24 @@ def load(path: Path = CATALOGUE) -> Catalogue:
     return Catalogue(path, entries)
 
 
-def _refuse_cycles(before: Mapping[str, str | None], path: Path) -> None:
-    """Each chain of `builds_on` ends."""
+def _refuse_cycles(builds_on: Mapping[str, str | None], path: Path) -> None:
+    """Raise `UserError` where a chain of `builds_on` does not end."""
     try:
         graphlib.TopologicalSorter(
-            {name: [one] for name, one in before.items() if one is not None}
+            {name: [rung] for name, rung in builds_on.items() if rung is not None}
         ).prepare()
     except graphlib.CycleError as error:
-        *_, one, last = chain = error.args[1]  # each is what the next builds on
+        # Each name of the chain is what the next one builds on.
+        *_, rung, last = chain = error.args[1]
         raise UserError(
-            f"{path}: {last}.builds_on = {one!r} is not allowed, for {' builds on '.join(reversed(chain))}; "
+            f"{path}: {last}.builds_on = {rung!r} is not allowed, for {' builds on '.join(reversed(chain))}; "
             "allowed: a variant that does not build on it"
         ) from error
 
 
 def _types(name: str, entry: Mapping[str, Any], path: Path) -> Types:
-    """The types of an entry: its `types`, or the short form `dtype`, which is the type of A, B and
-    C with fp32 sums.
+    """Return the types of an entry: its `types`, or the short form `dtype`, which is the type of A,
+    B and C with fp32 sums.
     """
     if ("dtype" in entry) == ("types" in entry):
         raise UserError(f"{path}: {name} must have either dtype or types")
@@ -222,8 +231,8 @@ def _types(name: str, entry: Mapping[str, Any], path: Path) -> Types:
 
 def _baseline(name: str, entry: Mapping[str, Any], path: Path) -> Baseline:
     types, library = _types(name, entry, path), entry["library"]
-    one = types == Types.named(types.ab.name) and types.ab.bytes > 1
-    if types.accumulate.name != SUMS or (library != "cublaslt" and not one):
+    one_dtype = types == Types.named(types.ab.name) and types.ab.bytes > 1
+    if types.accumulate.name != SUMS or (library != "cublaslt" and not one_dtype):
         allowed = (
             "fp32 sums"
             if library == "cublaslt"
@@ -237,8 +246,8 @@ def _baseline(name: str, entry: Mapping[str, Any], path: Path) -> Baseline:
 
 
 def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
-    def number(key: str, value: int | str, least: int = 1) -> int:
-        return written.number(value, entry["template"], f"{path}: {name}.{key}", least)
+    def number(key: str, value: int | str, minimum: int = 1) -> int:
+        return expand.number(value, entry["template"], f"{path}: {name}.{key}", minimum)
 
     source = ROOT / entry["source"]
     if not source.is_file() or not source.resolve().is_relative_to(ROOT):
@@ -257,7 +266,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         entry=entry.get("entry", f"{source.parent.name}_{source.stem}"),
         template=entry["template"],
         threads=number("threads", entry["threads"]),
-        shared_bytes=number("shared_bytes", entry.get("shared_bytes", 0), least=0),
+        shared_bytes=number("shared_bytes", entry.get("shared_bytes", 0), minimum=0),
         types=types,
         narrowing=entry.get("narrowing", "truncate"),
         tile={axis: number(f"tile.{axis}", value) for axis, value in entry["tile"].items()},
@@ -274,61 +283,61 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         baseline=entry["baseline"],
         b_layout=entry.get("b_layout", "row"),
         arguments=_arguments(name, entry, number, path),
-        persistent=number("persistent", entry.get("persistent", 0), least=0),
+        persistent=number("persistent", entry.get("persistent", 0), minimum=0),
         shares_tiles=entry.get("shares_tiles", False),
         cluster=(number("cluster", cluster[0]), number("cluster", cluster[1])),
         slices=number("slices", entry.get("slices", 1)),
         cooperative=entry.get("cooperative", False),
         tensor_cores=entry.get("tensor_cores", types.ab.tensor),
     )
-    return _sound(variant, path)
+    return _checked(variant, path)
 
 
 def _arguments(
     name: str, entry: dict[str, Any], number: Callable[[str, int | str], int], path: Path
 ) -> tuple[Argument, ...]:
-    """An entry's arguments in the kernel's order.
+    """Return an entry's arguments in the kernel's order.
 
     Raises `UserError` where a tensor map is none that CUDA takes.
     """
     if "arguments" not in entry:
         return SIGNATURE + (TEXTURES if entry.get("textures") else ())
-    found: list[Argument] = []
+    arguments: list[Argument] = []
     for given in entry["arguments"]:
         if isinstance(given, str):
-            found.append(TILE_COUNTER if given == TILE_COUNTER.name else given)
+            arguments.append(TILE_COUNTER if given == TILE_COUNTER.name else given)
             continue
-        ((called, fields),) = given.items()
-        if called in WORKSPACES:
+        ((parameter, fields),) = given.items()
+        if parameter in WORKSPACES:
             sizes = {
-                key: number(f"{called}.{key}", v) for key, v in fields.items() if key != "zeroed"
+                key: number(f"{parameter}.{key}", v) for key, v in fields.items() if key != "zeroed"
             }
-            found.append(Workspace(called, zeroed=fields.get("zeroed", "never"), **sizes))
+            arguments.append(Workspace(parameter, zeroed=fields.get("zeroed", "never"), **sizes))
         else:
-            rows, columns = (number(f"{called}.box", value) for value in fields["box"])
+            rows, columns = (number(f"{parameter}.box", value) for value in fields["box"])
             rest = {key: value for key, value in fields.items() if key != "box"}
-            found.append(TensorMap(called, (rows, columns), **rest))
-    names = [argument if isinstance(argument, str) else argument.name for argument in found]
-    if twice := next((one for one in names if names.count(one) > 1), None):
+            arguments.append(TensorMap(parameter, (rows, columns), **rest))
+    names = [argument if isinstance(argument, str) else argument.name for argument in arguments]
+    if twice := next((argument for argument in names if names.count(argument) > 1), None):
         raise UserError(f"{path}: {name}.arguments has {twice!r} twice")
-    return tuple(found)
+    return tuple(arguments)
 
 
-def _sound(variant: Variant, path: Path) -> Variant:
-    """The variant, or a `UserError` for what its keys ask of each other (CUDA driver API,
+def _checked(variant: Variant, path: Path) -> Variant:
+    """Return the variant; raise `UserError` for what its keys ask of each other (CUDA driver API,
     cuTensorMapEncodeTiled).
     """
     for spec in variant.arguments:
         if not isinstance(spec, TensorMap):
             continue
         element = variant.types.of(spec.matrix).bytes
-        said = f"{path}: {variant.name}.{spec.name}.box = {list(spec.box)}"
+        value = f"{path}: {variant.name}.{spec.name}.box = {list(spec.box)}"
         row = spec.box[1] * element
         if max(spec.box) > MAX_BOX:
-            raise UserError(f"{said}, but at most {MAX_BOX} rows and columns are allowed")
+            raise UserError(f"{value}, but at most {MAX_BOX} rows and columns are allowed")
         if row % 16 or (spec.swizzle and row > spec.swizzle):
             allowed = f"a multiple of 16 bytes{f' up to the swizzle, {spec.swizzle}' if spec.swizzle else ''}"
-            raise UserError(f"{said}: a row has {row} bytes; allowed: {allowed}")
+            raise UserError(f"{value}: a row has {row} bytes; allowed: {allowed}")
         ld = f"ld{spec.matrix.lower()}"
         if variant.multiples.get(ld, 1) * element % 16 or variant.align_bytes % 16:
             raise UserError(
@@ -341,24 +350,26 @@ def _sound(variant: Variant, path: Path) -> Variant:
         raise UserError(
             f"{path}: {variant.name}.b_layout = {variant.b_layout!r}, but a texture's B is row-major"
         )
-    if variant.cluster_blocks > MAX_CLUSTER:
-        said = f"{path}: {variant.name}.cluster = {list(variant.cluster)}"
-        said += f" and slices = {variant.slices}" if variant.slices > 1 else ""
-        raise UserError(f"{said}, but a cluster has at most {MAX_CLUSTER} blocks")
+    if variant.cluster_blocks > MAX_CLUSTER_BLOCKS:
+        value = f"{path}: {variant.name}.cluster = {list(variant.cluster)}"
+        value += f" and slices = {variant.slices}" if variant.slices > 1 else ""
+        raise UserError(f"{value}, but a cluster has at most {MAX_CLUSTER_BLOCKS} blocks")
     return variant
 
 
 def _launchable(variant: Variant, path: Path) -> Variant:
-    """The variant, or a `UserError` for a block that no GPU takes.
+    """Return the variant; raise `UserError` for a block that no GPU takes.
 
     A sweep tries such blocks and says why they fail.
     """
-    if variant.threads % WARP or variant.threads > MAX_THREADS:
-        said = f"{path}: {variant.name}.threads = {variant.threads}"
-        raise UserError(f"{said} is not allowed; allowed: a multiple of {WARP} up to {MAX_THREADS}")
-    if variant.shared_bytes > MAX_SHARED:
-        said = f"{path}: {variant.name}.shared_bytes = {variant.shared_bytes}"
-        raise UserError(f"{said} is not allowed; allowed: at most {MAX_SHARED}")
+    if variant.threads % WARP_THREADS or variant.threads > MAX_BLOCK_THREADS:
+        value = f"{path}: {variant.name}.threads = {variant.threads}"
+        raise UserError(
+            f"{value} is not allowed; allowed: a multiple of {WARP_THREADS} up to {MAX_BLOCK_THREADS}"
+        )
+    if variant.shared_bytes > MAX_SHARED_BYTES:
+        value = f"{path}: {variant.name}.shared_bytes = {variant.shared_bytes}"
+        raise UserError(f"{value} is not allowed; allowed: at most {MAX_SHARED_BYTES}")
     return variant
 
 

@@ -15,19 +15,19 @@ from kernels.problem import Layout, Problem
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a dispatcher's kernels, and the least m, n, k from which it is taken."""
+    """One of a dispatcher's kernels, and the smallest m, n, k from which it is taken."""
 
     variant: Variant
     at_least: Mapping[str, int]
 
     def suits(self, problem: Problem, addresses: Mapping[str, int] | None) -> bool:
-        """Whether the sizes are reached and the kernel takes the problem."""
-        reached = all(getattr(problem, axis) >= least for axis, least in self.at_least.items())
+        """Return whether the sizes are reached and the kernel takes the problem."""
+        reached = all(getattr(problem, axis) >= size for axis, size in self.at_least.items())
         return reached and self.variant.refusal(problem, addresses) is None
 
     def __str__(self) -> str:
-        least = ", ".join(f"{axis} >= {value}" for axis, value in self.at_least.items())
-        return self.variant.name + (f" for {least}" if least else "")
+        sizes = ", ".join(f"{axis} >= {value}" for axis, value in self.at_least.items())
+        return self.variant.name + (f" for {sizes}" if sizes else "")
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,15 @@ class Dispatcher:
 
     @property
     def arch(self) -> int:
-        """The most that one of its kernels needs."""
+        """The highest compute capability that one of its kernels needs, times ten."""
         return max(variant.arch for variant in self.variants)
 
     def unfit(self, arch: str) -> str | None:
-        """Why one of its kernels cannot be built for `arch`; None where all can."""
+        """Return why one of its kernels cannot be built for `arch`; None where all can."""
         return next(filter(None, (variant.unfit(arch) for variant in self.variants)), None)
 
     def pick(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> Variant:
-        """The kernel that runs `problem` with matrices at `addresses` (bytes; keys A, B, C).
+        """Return the kernel that runs `problem` with matrices at `addresses` (bytes; keys A, B, C).
 
         Raises `UserError` where none does (see `refusal`).
         """
@@ -106,7 +106,7 @@ class Dispatcher:
     def candidates(
         self, problem: Problem, addresses: Mapping[str, int] | None = None
     ) -> list[Variant]:
-        """The kernels that take `problem`, in the order in which they are chosen.
+        """Return the kernels that take `problem`, in the order in which they are chosen.
 
         Raises as `pick` does.
         """
@@ -116,7 +116,7 @@ class Dispatcher:
         return cost.fastest_first(suiting, problem) if self.predicted else suiting
 
     def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
-        """Why no choice takes this problem: the last one's reason. None where one does."""
+        """Return why no choice takes this problem: the last one's reason. None where one does."""
         reason = problem.refusal()
         if reason is None and not any(choice.suits(problem, addresses) for choice in self.choices):
             last = self.choices[-1]

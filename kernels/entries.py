@@ -20,19 +20,21 @@ from kernels.problem import Layout, Problem
 from kernels.sources import ROOT, included, without_comments
 
 FAMILIES = ("sgemm", "hgemm", "tf32gemm")
-# of a matrix's beginning and its rows: for TMA, and for products of 8-bit floats in cublasLt
+# TMA, and products of 8-bit floats in cublasLt, need matrices and rows aligned to so many bytes.
 ALIGNED_BYTES = 16
 
-# CUDA C++ Programming Guide, technical specifications per compute capability
+# The CUDA C++ Programming Guide has these limits under technical specifications per compute
+# capability. `MAX_TEXELS` is that of a 1-D texture over linear memory.
 MAX_GRID = (2**31 - 1, 65535)
-MAX_TEXELS = 2**27  # of a 1-D texture over linear memory
-# CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT: where linear memory of a texture must begin
+MAX_TEXELS = 2**27
+# Linear memory of a texture begins at multiples of CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT.
 TEXTURE_ALIGNMENT = 512
 
 
 def _number(arch: str) -> int:
-    """90 for "sm_90a". Raises `UserError` for what names no architecture."""
-    from ptxsim import PtxsimError, gpus  # imports the whole emulator: only where it is needed
+    """Return 90 for "sm_90a". Raises `UserError` for what names no architecture."""
+    # This imports the whole emulator, so it is imported only where it is needed.
+    from ptxsim import PtxsimError, gpus
 
     try:
         return gpus.architecture(arch)
@@ -42,7 +44,11 @@ def _number(arch: str) -> int:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A library's GEMM, measured by the same harness."""
+    """A library's GEMM, measured by the same harness.
+
+    b_layout: the layout of B where it is measured by itself; as a kernel's baseline it takes that
+    kernel's problem.
+    """
 
     name: str
     library: Literal["cublas", "cublaslt", "torch", "triton"]
@@ -50,7 +56,7 @@ class Baseline:
     baseline: str
     idea: str
     source: str | None = None
-    b_layout: Layout = "row"  # by itself; as a kernel's baseline it takes that kernel's problem
+    b_layout: Layout = "row"
     arch: int = 75
 
     @property
@@ -81,18 +87,18 @@ class Baseline:
         return digest(self.library, self.dtype, *parts)
 
     def unfit(self, arch: str) -> str | None:
-        """Why it cannot run on `arch`, as "sm_90a"; None where it can."""
+        """Return why it cannot run on `arch`, as "sm_90a"; None where it can."""
         if _number(arch) < self.arch:
             return f"{self.name} needs compute capability {self.arch / 10:.1f}, but arch = {arch}"
         return None
 
     def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
-        """Why this problem is not taken (see `Variant.refusal`)."""
+        """Return why this problem is not taken (see `Variant.refusal`)."""
         reason = problem.refusal() or self._aligned_refusal(problem, addresses or {})
         return f"{self.name} cannot take this problem: {reason}" if reason else None
 
     def _aligned_refusal(self, problem: Problem, addresses: Mapping[str, int]) -> str | None:
-        """Where the library moves whole 16 bytes, what does not lie in such."""
+        """Return what is not aligned to 16 bytes, where the library moves these; else None."""
         if self.library not in ("triton", "cublaslt"):
             return None
         if problem.b_layout != self.b_layout:
@@ -101,7 +107,7 @@ class Baseline:
             name: ALIGNED_BYTES // self.types.of(name[-1].upper()).bytes
             for name in ("lda", "ldb", "ldc")
         }
-        # n: TMA would store beyond the end of a row of C; cuBLAS documents it of all three
+        # TMA would store beyond the end of a row of C; cuBLAS asks it of m, n and k.
         sizes = (
             {"n": per_row["ldc"]}
             if self.library == "triton"
@@ -118,7 +124,15 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Variant:
-    """A kernel source with its template values: one row of every table."""
+    """A kernel source with its template values: one row of every table.
+
+    b_layout: the layout of B in memory. persistent: blocks per SM of a grid that does not follow
+    the tiles; 0 for a block a tile. shares_tiles: several of a persistent kernel's blocks may
+    compute one tile. cluster: blocks in x and y, each with a tile of its own. slices: blocks in z,
+    in one cluster, that compute one tile. cooperative: all blocks run at a time, or the launch
+    fails. tensor_cores: it does its arithmetic on them. one_arch: it needs features that only
+    `arch` has, as sm_90a.
+    """
 
     name: str
     source: Path
@@ -137,15 +151,15 @@ class Variant:
     idea: str
     origin: Mapping[str, str] | None
     baseline: str
-    b_layout: Layout = "row"  # of B in memory
+    b_layout: Layout = "row"
     arguments: tuple[Argument, ...] = SIGNATURE
-    persistent: int = 0  # blocks an SM of a grid that does not follow the tiles; 0: a block a tile
-    shares_tiles: bool = False  # several of a persistent kernel's blocks may compute one tile
-    cluster: tuple[int, int] = (1, 1)  # blocks in x and y, each with a tile of its own
-    slices: int = 1  # blocks in z, in one cluster, that compute one tile
-    cooperative: bool = False  # all blocks run at a time, or the launch fails
-    tensor_cores: bool = False  # does its arithmetic on them
-    one_arch: bool = False  # needs the features that only `arch` has: sm_90a
+    persistent: int = 0
+    shares_tiles: bool = False
+    cluster: tuple[int, int] = (1, 1)
+    slices: int = 1
+    cooperative: bool = False
+    tensor_cores: bool = False
+    one_arch: bool = False
     # the machine whose sweep chose the template; None: the catalogue's own values
 
     @property
@@ -180,7 +194,7 @@ class Variant:
         return (self,)
 
     def pick(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> Variant:
-        """The kernel that runs `problem`: itself.
+        """Return the kernel that runs `problem`: itself.
 
         Raises `UserError` where it is refused (see `refusal`).
         """
@@ -194,7 +208,7 @@ class Variant:
         return math.prod(self.cluster) * self.slices
 
     def tiles(self, problem: Problem) -> tuple[int, int]:
-        """Tiles of C along the grid's x and y; whole clusters of them."""
+        """Return the tiles of C along the grid's x and y; whole clusters of them."""
         tiles = {axis: -(-getattr(problem, axis) // self.tile[axis]) for axis in "mn"}
         x, y = (
             -(-tiles[axis] // blocks) * blocks
@@ -203,17 +217,20 @@ class Variant:
         return x, y
 
     def grid(self, problem: Problem, sms: int) -> tuple[int, int, int]:
-        """Blocks in x, y and z: one a tile and slice; of a persistent kernel, as many as a GPU with
-        so many SMs holds, or fewer where there are fewer tiles and it does not share them."""
+        """Return the blocks in x, y and z: one a tile and slice; of a persistent kernel, as many as
+        a GPU with so many SMs holds, or fewer where there are fewer tiles and it does not share
+        them.
+        """
         x, y = self.tiles(problem)
         if not self.persistent:
             return x, y, self.slices
         cluster = math.prod(self.cluster)
-        most = max(self.persistent * sms // cluster, 1) * cluster
-        return (most if self.shares_tiles else min(x * y, most)), 1, 1
+        resident = max(self.persistent * sms // cluster, 1) * cluster
+        return (resident if self.shares_tiles else min(x * y, resident)), 1, 1
 
     def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
-        """Why this kernel cannot take `problem` with matrices at `addresses` (bytes; keys A, B, C).
+        """Return why this kernel cannot take `problem` with matrices at `addresses` (bytes; keys A,
+        B, C).
 
         None where it can, else one line that names the requirement and the value.
         """
@@ -228,9 +245,9 @@ class Variant:
             if reason is None and matrix in self.aligned and address % self.align_bytes:
                 reason = f"{matrix} starts at byte {address}, but it must be aligned to {self.align_bytes} bytes"
         if reason is None:
-            for axis, blocks, most in zip("xy", self.tiles(problem), MAX_GRID, strict=True):
-                if blocks > most and not self.persistent:
-                    reason = f"the grid has {blocks} blocks in {axis}, but CUDA allows {most}"
+            for axis, blocks, limit in zip("xy", self.tiles(problem), MAX_GRID, strict=True):
+                if blocks > limit and not self.persistent:
+                    reason = f"the grid has {blocks} blocks in {axis}, but CUDA allows {limit}"
         if reason is None and self.textures:
             for matrix, texels in zip("AB", self._texels_of_tiles(problem), strict=True):
                 if texels > MAX_TEXELS:
@@ -238,8 +255,8 @@ class Variant:
         return f"{self.name} cannot take this problem: {reason}" if reason else None
 
     def _texels_of_tiles(self, problem: Problem) -> tuple[int, int]:
-        """Up to where its whole tiles reach in the textures of A and B; an index beyond must not
-        run over.
+        """Return up to where its whole tiles reach in the textures of A and B; an index beyond must
+        not run over.
         """
         rows = [-(-getattr(problem, axis) // self.tile[axis]) * self.tile[axis] for axis in "mk"]
         before = TEXTURE_ALIGNMENT // TEXEL_BYTES
@@ -260,8 +277,8 @@ class Variant:
         return ", ".join(parts) or "nothing"
 
     def sources(self) -> list[Path]:
-        """The .cu file and every file below `kernels/` or next to it that it includes, directly or
-        not.
+        """Return the .cu file and every file below `kernels/` or next to it that it includes,
+        directly or not.
         """
         return [self.source, *included(self.source)]
 
@@ -273,7 +290,7 @@ class Variant:
         return "AB" if self.textures else "ABC"
 
     def unfit(self, arch: str) -> str | None:
-        """Why it cannot be built for `arch`, as "sm_90a"; None where it can."""
+        """Return why it cannot be built for `arch`, as "sm_90a"; None where it can."""
         if self.one_arch and arch != f"sm_{self.arch}a":
             return f"{self.name} needs what sm_{self.arch}a alone has, but arch = {arch}"
         if _number(arch) < self.arch:
@@ -281,7 +298,7 @@ class Variant:
         return None
 
     def translation_unit(self) -> str:
-        """CUDA source that instantiates the template once, with the catalogue's values."""
+        """Return CUDA source that instantiates the template once, with the catalogue's values."""
         arguments = ", ".join(
             str(value).lower() if isinstance(value, bool) else str(value)
             for value in self.template.values()
@@ -296,9 +313,10 @@ class Variant:
             break_long_words=False,
             break_on_hyphens=False,
         ).replace("\0", " ")
-        ours = self.source.is_relative_to(ROOT)
+        path = self.source
+        path = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
         return (
-            f'#include "{(self.source.relative_to(ROOT) if ours else self.source).as_posix()}"\n\n'
+            f'#include "{path.as_posix()}"\n\n'
             f"template __global__ void {self.entry}<{arguments}>(\n"
             f"{parameters});\n"
         )

@@ -13,7 +13,8 @@ from contracts import UserError
 from contracts.dtypes import Types
 
 Layout = Literal["row", "column"]
-MAX_ELEMENTS = 2**31 - 1  # kernels index with 32-bit integers
+# Kernels index with 32-bit integers.
+MAX_ELEMENTS = 2**31 - 1
 _NUMBER = r"-?(?:\d+(?:\.\d*)?|\.\d+)(?:e-?\d+)?"
 _WRITTEN = re.compile(
     rf"(\d+)(?:x(\d+)x(\d+))?(?:,alpha=({_NUMBER}))?(?:,beta=({_NUMBER}))?(?:,b=(row|column))?",
@@ -39,12 +40,12 @@ class Problem:
 
     @classmethod
     def square(cls, n: int, b_layout: Layout = "row") -> Problem:
-        """m = n = k, packed, alpha = 1, beta = 0."""
+        """Return the problem m = n = k, packed, alpha = 1, beta = 0."""
         return cls.packed(n, n, n, b_layout)
 
     @classmethod
     def packed(cls, m: int, n: int, k: int, b_layout: Layout = "row") -> Problem:
-        """Rows, or columns of B, end to end; alpha = 1, beta = 0."""
+        """Return a problem whose rows, or columns of B, lie end to end; alpha = 1, beta = 0."""
         return cls(m, n, k, k, n if b_layout == "row" else k, n, b_layout=b_layout)
 
     @property
@@ -69,7 +70,7 @@ class Problem:
         return 2 * self.m * self.n * self.k
 
     def refusal(self) -> str | None:
-        """Why no kernel takes this problem; None where it is well formed."""
+        """Return why no kernel takes this problem; None where it is well formed."""
         for name in ("m", "n", "k"):
             if getattr(self, name) < 1:
                 return f"{name} = {getattr(self, name)}, but {name} must be at least 1"
@@ -83,8 +84,8 @@ class Problem:
         return None
 
     def overlap(self, types: Types, addresses: Mapping[str, int]) -> str | None:
-        """Why C cannot lie where it does: an element of A or B is there, too. None where no byte is
-        shared.
+        """Return why C cannot lie where it does: an element of A or B is there, too. None where no
+        byte is shared.
 
         addresses: of A, B and C, in bytes.
         """
@@ -93,7 +94,7 @@ class Problem:
             for matrix, (rows, row, ld) in self.stored.items()
         )
         shared = next(
-            (name for name, one in (("A", a), ("B", b)) if np.shares_memory(one, c)), None
+            (name for name, matrix in (("A", a), ("B", b)) if np.shares_memory(matrix, c)), None
         )
         return (
             f"C at byte {addresses['C']} overlaps {shared} at byte {addresses[shared]}"
@@ -133,17 +134,17 @@ class ProblemSpec:
 
     @classmethod
     def square(cls, n: int) -> ProblemSpec:
-        """m = n = k, alpha = 1, beta = 0."""
+        """Return the problem m = n = k, alpha = 1, beta = 0."""
         return cls(n, n, n)
 
     @classmethod
     def parse(cls, text: str) -> ProblemSpec:
-        """The problem that is written as `text`. Raises `UserError` for other text."""
-        found = _WRITTEN.fullmatch(text)
-        if not found:
+        """Return the problem that is written as `text`. Raises `UserError` for other text."""
+        match = _WRITTEN.fullmatch(text)
+        if not match:
             allowed = "N or MxNxK, then ,alpha=NUMBER ,beta=NUMBER ,b=row or ,b=column: for instance 64x4096x512,beta=1"
             raise UserError(f"problem = {text!r} is not allowed; allowed: {allowed}")
-        m, n, k, alpha, beta, b_layout = found.groups()
+        m, n, k, alpha, beta, b_layout = match.groups()
         layout: Layout | None = "row" if b_layout == "row" else "column" if b_layout else None
         return cls(
             int(m),
@@ -168,7 +169,7 @@ class ProblemSpec:
         return f"n = {self.n}" if self == ProblemSpec.square(self.n) else str(self)
 
     def of(self, b_layout: Layout) -> Problem:
-        """The problem for a kernel that takes B in this layout, where none is named."""
+        """Return the problem for a kernel that takes B in this layout, where none is named."""
         problem = Problem.packed(self.m, self.n, self.k, self.b_layout or b_layout)
         return replace(problem, alpha=self.alpha, beta=self.beta)
 

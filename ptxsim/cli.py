@@ -56,6 +56,23 @@ from .ptx import sass
 from .ptx.compiler import DEBUG, SOURCES
 from .ptx.sources import require_writable, write_whole
 
+FOLDER = Path(__file__).parent
+DESCRIPTION = """\
+Run CUDA programs and kernels without a GPU. Each launch is emulated on the CPU, each use of memory
+is checked, and bank conflicts, sectors and other counters are reported by line of the source."""
+EPILOG = f"""\
+examples:
+  ptxsim nvcc -o matmul matmul.cu          compile a program for `exec`: nvcc with a few flags
+  ptxsim exec ./matmul 256                 run it: its output, its faults, what its kernels did
+  ptxsim run scale.ptx --grid 2 --block 32 --arg out=zeros:f32:64 --arg random:f32:64 --arg 2.0 --arg 64
+                                           run, check and count one kernel; `--arg` once for each parameter
+  ptxsim run --help                        the options of a command, and what arguments it takes
+
+A .ptx file needs nothing else. For .cu files, `exec` and cubins there must be nvcc (a CUDA toolkit on
+PATH, or: pip install 'ptxsim[nvcc]') and g++. `exec` runs on Linux only.
+These files are in {FOLDER / "examples" / "first"}.
+{FOLDER / "QUESTIONS.md"} has one command for each frequent question."""
+
 # exit codes: of faults of the kernel, of what cannot be run, of notes alone
 FAULTS, USAGE, NOTES = 1, 2, 4
 
@@ -559,9 +576,9 @@ def _command(
 
 def main(argv: list[str] | None = None) -> int:
     parser = _Parser(
-        prog="python -m ptxsim",
-        description="An emulator of PTX in NumPy.",
-        epilog=ARGUMENTS,
+        prog="ptxsim",
+        description=DESCRIPTION,
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)

@@ -52,6 +52,12 @@ class Kernel(kernel.Kernel):
 
         Nothing but addresses and the flow of control is computed, so it is several times faster
         than `launch`. Arrays stay as they were, and only bounds and alignment are checked.
+
+        >>> kernel = ptxsim.load("scale.ptx")
+        >>> x, y = (ptxsim.Array(np.zeros(64, np.float32), name) for name in "xy")
+        >>> counters = kernel.count(grid=2, block=32, args=[y, x, 2.0, 64])
+        >>> counters.totals()["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"]
+        8
         """
         counters = Counters()
         self.launch(
@@ -110,7 +116,16 @@ class Kernel(kernel.Kernel):
         self, counters: Counters, source: str | Path | None = None, near: Sequence[Path] = ()
     ) -> str:
         """The CUDA source with, next to each line, what its memory accesses cost by these counters.
-        `source`: the file, if it is not where the PTX says; `near`: folders to look in for it."""
+        `source`: the file, if it is not where the PTX says; `near`: folders to look in for it.
+
+        >>> kernel = ptxsim.load("scale.ptx")
+        >>> x, y = (ptxsim.Array(np.zeros(64, np.float32), name) for name in "xy")
+        >>> counters = kernel.count(grid=2, block=32, args=[y, x, 2.0, 64])
+        >>> print(kernel.annotate(counters))
+        scale: grid (2, 1, 1), block (32, 1, 1)
+        global memory: 16 sectors, 16 would do (0.0% excess), 32 of 32 bytes used of each
+        ...
+        """
         return "\n".join(listing(self, counters, Path(source) if source else None, near)) + "\n"
 
 
@@ -134,6 +149,9 @@ def load(
         none; None: none is made.
 
     Raises `PtxError`, one line.
+
+    >>> ptxsim.load("scale.ptx").title
+    'scale'
     """
     cubin, ptx = (Path(p) if p else None for p in (cubin, ptx))
     if isinstance(source, str) and ("\n" in source or source.lstrip().startswith(".version")):

@@ -66,7 +66,6 @@ def environment(**changes: str) -> dict[str, str]:
 LIBRARIES = [
     "altair",
     "cuda.core",
-    "itables",
     "matplotlib.pyplot",
     "ml_dtypes",
     "pandas",

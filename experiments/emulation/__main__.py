@@ -22,9 +22,10 @@ from typing import Any
 from contracts import UserError, choose, run_command, write_json, write_rows
 from experiments.command_line import (
     add_build_dir,
+    add_gpu,
     add_problems,
     add_variants,
-    find_machine,
+    find_gpu,
     find_runnable,
 )
 from experiments.emulation import (
@@ -42,7 +43,6 @@ from experiments.stages.machine_code import code_of
 from kernels.catalogue import Runnable, Variant
 from kernels.problem import ProblemSpec
 from ptxsim import Kernel
-from ptxsim.count import machines
 from ptxsim.count.machines import Machine
 
 logger = logging.getLogger(__name__)
@@ -50,31 +50,31 @@ logger = logging.getLogger(__name__)
 Rows = list[dict[str, Any]]
 
 
-def predicted_and_least(
+def predicted_and_bounds(
     entry: Runnable,
     problems: list[ProblemSpec],
     kernels: dict[str, Kernel],
     build_dir: Path,
-    machine: Machine,
+    gpu: Machine,
 ) -> tuple[Rows, Rows]:
     """Predictions and bounds; what is left out is logged."""
     predicted: Rows = []
-    least: Rows = []
+    minimum: Rows = []
     for problem in problems:
         try:
             variant = entry.pick(problem.of(entry.b_layout))
             kernel = kernels[variant.name]
-            found = predictions.predict(kernel, variant, problem, machine.sms)
+            found = predictions.predict(kernel, variant, problem, gpu.sms)
             predicted += predictions.rows(
                 entry, problem, kernel.name, found, code_of(entry, build_dir)
             )
             if variant is entry:
-                least += bounds.rows(
-                    variant, problem, kernel, build_dir / f"{variant.name}.cubin", found, machine
+                minimum += bounds.rows(
+                    variant, problem, kernel, build_dir / f"{variant.name}.cubin", found, gpu
                 )
         except UserError as reason:
             logger.warning(f"{entry.name}, {problem.shown}, left out: {reason}")
-    return predicted, least
+    return predicted, minimum
 
 
 @dataclass
@@ -118,20 +118,14 @@ def main() -> None:
         "--predict", nargs="+", action="append", default=[], metavar="WORD", help=words
     )
     add_build_dir(parser)
-    parser.add_argument(
-        "--machine",
-        nargs="+",
-        default=["h100"],
-        help="whose rates bounds have: the first that ptxsim knows, or a .toml file",
-    )
+    add_gpu(parser)
     parser.add_argument("--seed", type=int, help="of the first check; drawn afresh when left out")
     parser.add_argument(
         "--results", action="store_true", help="keep results, for experiments.emulation.compare_gpu"
     )
     parser.add_argument("--out-dir", required=True, type=Path)
     options = parser.parse_args()
-    known = [name for name in options.machine if name in machines.PRESETS]
-    machine = find_machine(*known[:1] or options.machine[-1:])
+    gpu = find_gpu(options.gpu)
     build_dir, problems = options.build_dir, problems_of(options)
     pictures, shared, found = bank_pictures.load(options.catalogue).values(), Shared(), Found()
     for name in options.variants:
@@ -142,10 +136,10 @@ def main() -> None:
         report(entry, [one.row for one in checked])
         if options.results:
             compare_gpu.keep(options.out_dir / RESULTS / f"{name}.npz", entry, checked)
-        predicted, least = predicted_and_least(entry, problems[name], kernels, build_dir, machine)
+        predicted, minimum = predicted_and_bounds(entry, problems[name], kernels, build_dir, gpu)
         found.checks += [one.row for one in checked]
         found.predictions += predicted
-        found.bounds += least
+        found.bounds += minimum
         if isinstance(entry, Variant):
             found.shared_widths += widths.rows(name, kernels[name], build_dir / f"{name}.cubin")
             found.bank_accesses += bank_pictures.recorded(entry, kernels[name], pictures)

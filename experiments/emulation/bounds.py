@@ -1,5 +1,5 @@
-"""The least cycles that each resource of a GPU needs for a kernel, and estimates next to them: rows
-of bounds.csv.
+"""Computes the minimum cycles that each resource of a GPU needs for a kernel, and estimates next to
+them: rows of bounds.csv.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ptxsim.ptx import sass
 
 
 def compute(
-    variant: Variant, kernel: ptxsim.Kernel, cubin: Path, predicted: Prediction, machine: Machine
+    variant: Variant, kernel: ptxsim.Kernel, cubin: Path, predicted: Prediction, gpu: Machine
 ) -> bounds.Bounds:
     """The bounds on a launch. Raises `UserError` where ptxsim cannot tell them."""
     with launching.refusals():
@@ -28,7 +28,7 @@ def compute(
             sass.read(cubin, kernel.name),
             kernel.program,
             predicted.work,
-            machine,
+            gpu,
             variant.shared_bytes,
         )
 
@@ -39,14 +39,14 @@ def rows(
     kernel: ptxsim.Kernel,
     cubin: Path,
     predicted: Prediction,
-    machine: Machine,
+    gpu: Machine,
 ) -> list[dict[str, Any]]:
     """For one problem; without units whose work only an estimate of executions tells. Raises
     `UserError` where there can be none."""
-    found = compute(variant, kernel, cubin, predicted, machine)
+    found = compute(variant, kernel, cubin, predicted, gpu)
     if found.unrated:
         raise UserError(f"{variant.name}: no rate is known for {', '.join(found.unrated)}")
-    shape = {"variant": variant.name, **problem.row, "gpu": machine.name}
+    shape = {"variant": variant.name, **problem.row, "gpu": gpu.name}
     modelled = [estimate for estimate in found.estimates if estimate.resource in bounds.ESTIMATES]
     entries = [(b.resource, b.cycles_per_sm, b.amount, b.unit) for b in (*found.bounds, *modelled)]
     entries.append(("tail", found.tail, found.waves, "waves"))

@@ -2,7 +2,7 @@
 where there is one.
 
     python -m experiments.studies xor_double_buffer --out paper/worklogs/sgemm_cu/xor_double_buffer.csv
-    python -m experiments.studies xor_double_buffer --gpu --out paper/worklogs/sgemm_cu/xor_double_buffer.csv
+    python -m experiments.studies xor_double_buffer --on-gpu --out paper/worklogs/sgemm_cu/xor_double_buffer.csv
 
 The first command replaces the emulator's rows of the file, the second those of this GPU. A GPU runs
 the program by itself and under each tool of NVIDIA's compute-sanitizer. Columns: `COLUMNS`.
@@ -113,7 +113,7 @@ def on_gpu(folder: Path) -> Iterator[dict[str, Any]]:
     """Rows of the first GPU: the program by itself, then under each tool of compute-sanitizer."""
     gpu = discovery.gpu()
     if gpu is None:
-        raise UserError("--gpu needs an NVIDIA GPU, and none is visible here")
+        raise UserError("--on-gpu needs an NVIDIA GPU, and none is visible here")
     name, arch = gpu.name, gpu.arch.removesuffix("a")
     for xor_of in ("address", "offset"):
         program = compiled(["nvcc", "-lineinfo"], arch, xor_of, folder)
@@ -140,7 +140,7 @@ def on_gpu(folder: Path) -> Iterator[dict[str, Any]]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the study."""
     parser.add_argument(
-        "--gpu", action="store_true", help="on this machine's GPU instead of the emulator"
+        "--on-gpu", action="store_true", help="on this machine's GPU instead of the emulator"
     )
     parser.add_argument("--out", required=True, type=Path, help="written: xor_double_buffer.csv")
 
@@ -152,12 +152,12 @@ def run(options: argparse.Namespace) -> None:
         with options.out.open(newline="") as file:
             kept = list(csv.DictReader(file))
     with tempfile.TemporaryDirectory() as folder:
-        rows = list((on_gpu if options.gpu else on_emulator)(Path(folder)))
+        rows = list((on_gpu if options.on_gpu else on_emulator)(Path(folder)))
     kept = [row for row in kept if row["device"] != rows[0]["device"]]
     with atomic_write(options.out) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(kept + rows if options.gpu else rows + kept)
+        writer.writerows(kept + rows if options.on_gpu else rows + kept)
     for row in rows:
         logger.info(
             f"{row['device']} {row['tool']} {row['arch']}, n = {row['n']}: {row['wrong']} wrong elements"

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from contracts import UserError, run_command
-from experiments.command_line import add_kernel, find_kernel, kernel_arguments
+from experiments.command_line import add_gpu, add_kernel, find_gpu, find_kernel, kernel_arguments
 from experiments.gpu import discovery
 from experiments.try_kernel import findings, on_gpu, screen
 from kernels import catalogue
@@ -53,8 +53,9 @@ def once(options: argparse.Namespace) -> int:
     gpu = discovery.gpu()
     arch, root = gpu.arch if gpu else options.arch, options.out_dir
     size = findings.common_size(options.size, *([variant, base] if base else [variant]))
-    theirs = findings.find_kept(base, size, arch, root, options.nvcc) if base else None
-    own = findings.find(variant, size, arch, root, checked=True, nvcc=options.nvcc)
+    rates = find_gpu(options.gpu)
+    theirs = findings.find_kept(base, size, arch, rates, root, options.nvcc) if base else None
+    own = findings.find(variant, size, arch, rates, root, checked=True, nvcc=options.nvcc)
     measured, why = None, "no NVIDIA GPU is visible here"
     if gpu and own.passed:
         named = kernel_arguments(options)
@@ -123,6 +124,7 @@ def main() -> int:
         "--size", type=int, default=4096, metavar="N", help="m = n = k; rounded to what both take"
     )
     parser.add_argument("--arch", default="sm_90a", help="built for where there is no GPU")
+    add_gpu(parser)
     parser.add_argument("--nvcc", help="path of the compiler")
     parser.add_argument(
         "--out-dir", type=Path, default=Path("results/try"), help="results/try when left out"

@@ -23,12 +23,13 @@ from kernels import catalogue
 from kernels.catalogue import Variant
 from kernels.problem import ProblemSpec
 from ptxsim import Counters, Kernel, PtxsimError, annotate
-from ptxsim.count import machines
+from ptxsim.count.machines import Machine
 from ptxsim.ptx.sources import choose_file, find_source
 
-MACHINE = "h200"  # whose rates bounds have
-LINES = 8  # of the source that are shown
-Checks = list[str]  # in words, the failures first
+# At most so many lines of the source are printed.
+LINES = 8
+# One line each, the failures first.
+Checks = list[str]
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,12 @@ class Findings:
 
     name: str
     size: int
-    resources: dict[str, Any]  # a row of resources.csv
-    counters: dict[str, float] = field(default_factory=dict)  # predicted, under ncu's names
-    # least cycles per SM by resource; estimates too
+    gpu: str
+    # A row of resources.csv.
+    resources: dict[str, Any]
+    # Predicted counters, under ncu's names.
+    counters: dict[str, float] = field(default_factory=dict)
+    # Minimum cycles per SM of `gpu` by resource; estimates, too.
     cycles: dict[str, float] = field(default_factory=dict)
     # those of the source that cost more than they must
     lines: list[str] = field(default_factory=list)
@@ -64,10 +68,20 @@ def common_size(size: int, *variants: Variant) -> int:
 
 
 def find(
-    variant: Variant, size: int, arch: str, root: Path, *, checked: bool, nvcc: str | None = None
+    variant: Variant,
+    size: int,
+    arch: str,
+    gpu: Machine,
+    root: Path,
+    *,
+    checked: bool,
+    nvcc: str | None = None,
 ) -> Findings:
-    """Build a kernel, check it on the emulator if asked to, predict its counters. Raises
-    `UserError` where it does not compile."""
+    """Build a kernel, check it on the emulator if asked to, and predict its counters and the minimum
+    cycles on `gpu`.
+
+    Raises `UserError` where it does not compile.
+    """
     build_dir = folder_of(root, arch)
     cubin = build.build_kernel(variant, arch, build_dir, nvcc)
     resources = read_json(cubin.with_suffix(".json"), "resources")
@@ -85,18 +99,24 @@ def find(
             passed = not failed
             if failed and not any(names_fault(line) for line in checks):
                 checks.append(with_debug_code(variant, arch, build_dir, nvcc, failed))
-        machine = machines.find(MACHINE)
         problem = ProblemSpec.square(size)
-        predicted = predictions.predict(kernel, variant, problem, machine.sms)
-        rows = bounds.rows(variant, problem, kernel, cubin, predicted, machine)
+        predicted = predictions.predict(kernel, variant, problem, gpu.sms)
+        rows = bounds.rows(variant, problem, kernel, cubin, predicted, gpu)
     except UserError as error:
         return Findings(
-            variant.name, size, resources, why_not=str(error), checks=checks, passed=passed
+            variant.name,
+            size,
+            gpu.name,
+            resources,
+            why_not=str(error),
+            checks=checks,
+            passed=passed,
         )
     cycles = {row["resource"]: float(row["minimum_cycles"]) for row in rows}
     totals = {name: float(value) for name, value in predicted.totals.items()}
     lines = costly(kernel, predicted.counters, variant)
-    return Findings(variant.name, size, resources, totals, cycles, lines, None, checks, passed)
+    named = (variant.name, size, gpu.name)
+    return Findings(*named, resources, totals, cycles, lines, None, checks, passed)
 
 
 def check_on(
@@ -216,19 +236,19 @@ def kept(
 
 
 def find_kept(
-    variant: Variant, size: int, arch: str, root: Path, nvcc: str | None = None
+    variant: Variant, size: int, arch: str, gpu: Machine, root: Path, nvcc: str | None = None
 ) -> Findings:
     """The findings of the rung that a kernel builds on: unchecked, and kept as long as its source,
     the compiler and our code are the same."""
     compiler = toolchain.nvcc(nvcc)
     versions = [toolchain.version(str(tool)) for tool in (compiler, toolchain.ptxas(compiler))]
-    parts = ["findings", size, arch, *versions]
+    parts = ["findings", size, arch, gpu, *versions]
     return Findings(
         **kept(
             root,
             variant,
             parts,
-            lambda: asdict(find(variant, size, arch, root, checked=False, nvcc=nvcc)),
+            lambda: asdict(find(variant, size, arch, gpu, root, checked=False, nvcc=nvcc)),
         )
     )
 

@@ -140,16 +140,16 @@ def _resources(page: _Page, own: Findings, base: Findings | None) -> list[str]:
 
 
 def _bounds(page: _Page, own: Findings, base: Findings | None) -> list[str]:
-    """The least cycles of each resource, largest first; the bottleneck of each kernel."""
-    most = max(_bounds_of(own).values())
+    """Return the minimum cycles of each resource, largest first, and the limiter of each kernel."""
+    largest = max(_bounds_of(own).values())
     theirs = base.cycles if base else {}
     keys = sorted(own.cycles.keys() | theirs.keys(), key=lambda key: -own.cycles.get(key, 0.0))
     shown = [
         k
         for k in keys
-        if k in LABELS and max(own.cycles.get(k, 0), theirs.get(k, 0)) >= CLOSE * most
+        if k in LABELS and max(own.cycles.get(k, 0), theirs.get(k, 0)) >= CLOSE * largest
     ]
-    lines = page.head(f"least cycles per SM on an {own_machine()}")
+    lines = page.head(f"minimum cycles per SM on an {own.gpu}")
     for key in shown:
         label = LABELS[key] + (" (estimate)" if key in ESTIMATES else "")
         lines.append(page.row(label, own.cycles.get(key), theirs.get(key), digits=4))
@@ -158,18 +158,10 @@ def _bounds(page: _Page, own: Findings, base: Findings | None) -> list[str]:
         for one in (own, base)
         if one and one.cycles
     ]
-    lines.append(page.row("bottleneck", names[0], names[1] if len(names) > 1 else None))
+    lines.append(page.row("limiter", names[0], names[1] if len(names) > 1 else None))
     if base and base.why_not:
         lines += _wrapped(f"the emulator has no counts of {base.name}: {base.why_not}", "  ")
     return lines
-
-
-def own_machine() -> str:
-    """The machine of the bounds, for people."""
-    from experiments.try_kernel.findings import MACHINE
-    from ptxsim.count import machines
-
-    return machines.find(MACHINE).name
 
 
 def _bounds_of(one: Findings) -> dict[str, float]:

@@ -32,6 +32,7 @@
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb multiples of 16 bytes, ldc of 2 elements; A, B, C
 //            16-byte aligned; sm_80 or newer.
 // Source:    wingedge_hgemm, section 2 (hgemm_bcf), which gives two swizzles for tf32.
+// Run:       make try KERNEL=hgemm_bcf_bf16
 
 #include "include/epilogue.cuh"
 #include "include/ptx.cuh"

@@ -18,6 +18,7 @@
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb multiples of 16 bytes, ldc of 2 elements; A, B, C
 //            16-byte aligned; sm_80 or newer.
 // Source:    wingedge_hgemm, section 3 (hgemm_bcf_dbf); with TF32, none of the worklogs.
+// Run:       make try KERNEL=hgemm_bcf_dbf_bf16
 
 #include "include/epilogue.cuh"
 #include "include/ptx.cuh"

@@ -23,6 +23,7 @@
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 8; A, B, C 16-byte
 //            aligned; sm_80 or newer.
 // Source:    wingedge_hgemm, section 4 (hgemm_bcf_dbf_rw).
+// Run:       make try KERNEL=hgemm_bcf_dbf_rw_bf16
 
 #include "include/epilogue.cuh"
 #include "include/ptx.cuh"

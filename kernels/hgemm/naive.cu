@@ -36,6 +36,7 @@
 //            16-byte aligned; sm_80 or newer.
 // Source:    wingedge_hgemm, section 1 (hgemm_naive), which names the instructions of its author's
 //            tf32 kernel; that kernel itself is in none of the worklogs.
+// Run:       make try KERNEL=hgemm_naive_bf16
 
 #include "include/epilogue.cuh"
 #include "include/ptx.cuh"

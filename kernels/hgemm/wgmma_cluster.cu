@@ -23,6 +23,7 @@
 // Launch:    2 BM + 128 threads (1-D); clusters of two blocks in x, any number of them; dynamic shared memory: the
 //            pipeline (include/tile_pipeline.cuh).
 // Requires:  as wgmma_tma, but boxes of B have 32 rows.
+// Run:       make try KERNEL=hgemm_wgmma_cluster_bf16
 
 #include "include/fragments.cuh"
 #include "include/tile_pipeline.cuh"

@@ -21,6 +21,7 @@
 //            flags: 16 bytes and 8 a block, zero before the first launch, and zero again after each.
 // Requires:  lda, ldb, ldc multiples of 8; 16-byte aligned matrices. Boxes: BM / CN x 64 of A; BN / CM x 64 of B's
 //            columns, or 64 / CM x 64 of its rows; 16 x 64 of C; swizzled over 128 bytes.
+// Run:       make try KERNEL=hgemm_wgmma_coop_bf16
 
 #include "include/batched_epilogue.cuh"
 #include "include/cluster_pipeline.cuh"

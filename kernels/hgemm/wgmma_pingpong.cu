@@ -28,6 +28,7 @@
 //            shared memory: the pipeline, two mbarriers and 32 KB for C. Workspace: BM x BN floats a block; flags: one
 //            a block, zero before the first launch, and zero again after each.
 // Requires:  as wgmma_streamk; if COLUMN_MAJOR_B, ldb from column to column of B, and boxes of BN / 2 x BK of its columns.
+// Run:       make try KERNEL=hgemm_wgmma_pingpong_bf16
 
 #include "include/stream_k.cuh"
 #include "include/tile_pipeline_k_major.cuh"

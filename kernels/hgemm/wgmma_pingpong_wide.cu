@@ -15,6 +15,7 @@
 // Template:  as wgmma_coop.
 // Launch:    as wgmma_coop, with two more mbarriers; flags: 16 bytes and 4 a block.
 // Requires:  as wgmma_coop.
+// Run:       make try KERNEL=hgemm_wgmma_pingpong_wide_bf16
 
 #include "include/batched_epilogue.cuh"
 #include "include/cluster_pipeline.cuh"

@@ -22,6 +22,7 @@
 // Launch:    2 BM threads (1-D), a warp group per 64 rows; grid x over tiles of n, y over tiles of m; dynamic shared
 //            memory: the stages, and 1024 bytes to align them.
 // Requires:  lda, ldb, ldc multiples of 8; A, B, C 16-byte aligned; sm_90a.
+// Run:       make try KERNEL=hgemm_wgmma_smem_bf16
 
 #include "include/fragments.cuh"
 #include "include/ptx.cuh"

@@ -21,6 +21,7 @@
 //            a strip (include/tile_scheduler.cuh).
 // Launch:    as wgmma_cluster; dynamic shared memory: the pipeline and 2 BM rows of 128 bytes.
 // Requires:  as wgmma_cluster; a box of C: 16 x 64, swizzled over 128 bytes.
+// Run:       make try KERNEL=hgemm_wgmma_store_bf16
 
 #include "include/tile_pipeline.cuh"
 #include "include/tile_scheduler.cuh"

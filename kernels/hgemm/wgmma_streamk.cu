@@ -28,6 +28,7 @@
 //            Workspace: BM x BN floats a block; flags: one per 64 rows for each block, zero before the first launch,
 //            and zero again after each.
 // Requires:  as wgmma_store.
+// Run:       make try KERNEL=hgemm_wgmma_streamk_bf16
 
 #include "include/stream_k.cuh"
 #include "include/tile_pipeline.cuh"

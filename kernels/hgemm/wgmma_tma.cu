@@ -19,6 +19,7 @@
 //            memory: the pipeline (include/tile_pipeline.cuh).
 // Requires:  lda, ldb, ldc multiples of 8; A, B, C 16-byte aligned; sm_90a. Boxes: BM x BK of A, BK x 64 of B, swizzled
 //            over 128 bytes.
+// Run:       make try KERNEL=hgemm_wgmma_tma_bf16
 
 #include "include/fragments.cuh"
 #include "include/tile_pipeline.cuh"

@@ -18,6 +18,7 @@
 // Launch:    2 BM + 128 threads (1-D); grid x over tiles of n, y over tiles of m; dynamic shared memory: the pipeline
 //            (include/tile_pipeline.cuh).
 // Requires:  as wgmma_tma.
+// Run:       make try KERNEL=hgemm_wgmma_ws_bf16
 
 #include "include/fragments.cuh"
 #include "include/tile_pipeline.cuh"

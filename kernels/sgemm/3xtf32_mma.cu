@@ -22,6 +22,7 @@
 //            aligned; sm_80 or newer.
 // Source:    the split: Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while
 //            surpassing the FP32 theoretical peak performance", 2022.
+// Run:       make try KERNEL=sgemm_3xtf32_mma
 
 #include "include/epilogue.cuh"
 #include "include/ptx.cuh"

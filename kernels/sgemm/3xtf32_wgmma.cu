@@ -37,6 +37,7 @@
 // Requires:  lda, ldb, ldc multiples of 4; A, B, C 16-byte aligned; sm_90a. Boxes: BM x 32 of A, 32 x 32 of B, swizzled
 //            over 128 bytes.
 // Source:    as 3xtf32_mma.
+// Run:       make try KERNEL=sgemm_3xtf32_wgmma
 
 #include "include/epilogue.cuh"
 #include "include/ordered_barrier.cuh"

@@ -18,6 +18,7 @@
 // Requires:  m, n, k multiples of BM, BN, BK, and k not 0; lda, ldb, ldc multiples of 4; A, B, C
 //            16-byte aligned.
 // Source:    wingedge_sgemm, section 6, sgemm_at_bcf_swizzling_dbf_rw.
+// Run:       make try KERNEL=sgemm_at_swizzle_dbf_rw
 
 #include "include/epilogue.cuh"
 #include "include/outer_product.cuh"

@@ -15,6 +15,7 @@
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
 // Source:    wingedge_sgemm, section 5, sgemm_at_bcf_swizzling_rw.
+// Run:       make try KERNEL=sgemm_at_swizzle_rw
 
 #include "include/epilogue.cuh"
 #include "include/outer_product.cuh"

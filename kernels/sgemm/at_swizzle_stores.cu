@@ -20,6 +20,7 @@
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
 // Source:    wingedge_sgemm, section 4, the first of its two formulas.
+// Run:       make try KERNEL=sgemm_at_swizzle_stores
 
 #include "include/epilogue.cuh"
 #include "include/outer_product.cuh"

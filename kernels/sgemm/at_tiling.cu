@@ -29,6 +29,7 @@
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
 // Source:    wingedge_sgemm, section 3, sgemm_at_tiling.
+// Run:       make try KERNEL=sgemm_at_tiling
 
 #include "include/epilogue.cuh"
 #include "include/outer_product.cuh"

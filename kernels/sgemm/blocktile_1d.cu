@@ -20,6 +20,7 @@
 //            copies one word of A and one of B; grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK.
 // Source:    boehm_sgemm, Kernel 4.
+// Run:       make try KERNEL=sgemm_blocktile_1d
 
 #include "include/epilogue.cuh"
 

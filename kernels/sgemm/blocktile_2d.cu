@@ -37,6 +37,7 @@
 // Requires:  m, n, k multiples of BM, BN, BK.
 // Source:    boehm_sgemm, Kernel 5; the values: the profiling worklog, Memory Workload Analysis, Head-to-Head Summary
 //            and Key Takeaways.
+// Run:       make try KERNEL=sgemm_blocktile_2d
 
 #include "include/epilogue.cuh"
 #include "include/store_stage.cuh"

@@ -14,6 +14,7 @@
 // Launch:    BLOCK * BLOCK threads (1-D); grid x over rows of C, y over columns.
 // Requires:  nothing; any m, n, k and leading dimension.
 // Source:    boehm_sgemm, Kernel 2.
+// Run:       make try KERNEL=sgemm_coalesced
 
 #include "include/epilogue.cuh"
 

@@ -14,6 +14,7 @@
 // Launch:    BLOCK * BLOCK threads (1-D); grid x over rows of C, y over columns.
 // Requires:  nothing; any m, n, k and leading dimension.
 // Source:    boehm_sgemm, Kernel 1.
+// Run:       make try KERNEL=sgemm_naive
 
 #include "include/epilogue.cuh"
 

@@ -11,6 +11,7 @@
 // Launch:    BLOCK * BLOCK threads (1-D); grid x over columns of C, y over rows.
 // Requires:  nothing; any m, n, k and leading dimension.
 // Source:    wingedge_sgemm, section 1, sgemm_naive.
+// Run:       make try KERNEL=sgemm_naive_16x16
 
 #include "include/epilogue.cuh"
 

@@ -19,6 +19,7 @@
 // Launch:    BLOCK * BLOCK threads (1-D); grid x over rows of C, y over columns.
 // Requires:  m, n, k multiples of BLOCK.
 // Source:    boehm_sgemm, Kernel 3.
+// Run:       make try KERNEL=sgemm_smem_tile
 
 #include "include/epilogue.cuh"
 

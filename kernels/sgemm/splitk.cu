@@ -22,6 +22,7 @@
 //            STAGES times (BM + 4 + BN) BK floats. Workspace: 2 BM BN floats a block; flags: 4 bytes a block, zero before the first
 //            launch, and zero again after each.
 // Requires:  nothing; any m, n, k and leading dimension.
+// Run:       make try KERNEL=sgemm_splitk_128x256
 
 #include "include/ptx.cuh"
 #include "include/split_k.cuh"

@@ -23,6 +23,7 @@
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  nothing; any m, n, k and leading dimension.
 // Source:    sgemm_cu, section 5; without the rearrangement, section 5.3.
+// Run:       make try KERNEL=sgemm_t128x128x8
 
 #include "include/ptx.cuh"
 #include "include/warp_tile.cuh"

@@ -22,6 +22,7 @@
 //            the last multiple of 512 is.
 // Requires:  lda, ldb multiples of 4; A, B 16-byte aligned.
 // Source:    sgemm_cu, section 6.
+// Run:       make try KERNEL=sgemm_t128x128x8_texld
 
 #include "include/ptx.cuh"
 #include "include/warp_tile.cuh"

@@ -18,6 +18,7 @@
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  nothing; any m, n, k and leading dimension.
 // Source:    sgemm_cu, section 6.
+// Run:       make try KERNEL=sgemm_t128x256x8_cpasync
 
 #include "include/ptx.cuh"
 #include "include/warp_tile.cuh"

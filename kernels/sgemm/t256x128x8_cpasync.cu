@@ -16,6 +16,7 @@
 // Requires:  nothing; any m, n, k and leading dimension.
 // Source:    sgemm_cu, section 5, which names 256x128 among the best tiles and builds the
 //            other two.
+// Run:       make try KERNEL=sgemm_t256x128x8_cpasync
 
 #include "include/ptx.cuh"
 #include "include/warp_tile.cuh"

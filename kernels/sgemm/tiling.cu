@@ -28,6 +28,7 @@
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
 // Source:    wingedge_sgemm, section 2, sgemm_tiling.
+// Run:       make try KERNEL=sgemm_tiling
 
 #include "include/epilogue.cuh"
 #include "include/outer_product.cuh"

@@ -18,6 +18,7 @@
 // Launch:    256 threads (1-D), a block per SM; dynamic shared memory: the pipeline and two more tiles of A.
 // Requires:  lda, ldb, ldc multiples of 4; A, B, C 16-byte aligned; sm_90a. Boxes: BM x BK of A, swizzled over 128
 //            bytes, BK x BN of B.
+// Run:       make try KERNEL=sgemm_tma
 
 #include "include/fma_pipeline.cuh"
 #include "include/tile_scheduler.cuh"

@@ -15,6 +15,7 @@
 // Launch:    as tma, no more blocks than are resident at the same time. Workspace: BM x BN floats a block; flags: two a
 //            block, zero before the first launch, and zero again after each.
 // Requires:  as tma.
+// Run:       make try KERNEL=sgemm_tma_streamk
 
 #include "include/fma_pipeline.cuh"
 #include "include/stream_k.cuh"

@@ -34,6 +34,7 @@
 //            aligned.
 // Source:    boehm_sgemm, Kernel 6; the values: the profiling worklog, Head-to-Head Summary and Key
 //            Takeaways, and sgemm_cu, section 5.1.
+// Run:       make try KERNEL=sgemm_vectorized
 
 #include "include/epilogue.cuh"
 #include "include/store_stage.cuh"

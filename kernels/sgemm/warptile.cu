@@ -21,6 +21,7 @@
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
 // Source:    boehm_sgemm, Kernel 10.
+// Run:       make try KERNEL=sgemm_warptile
 
 #include "include/epilogue.cuh"
 

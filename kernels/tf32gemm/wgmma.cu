@@ -23,6 +23,7 @@
 // Launch:    384 threads (1-D), a block per SM; dynamic shared memory: the pipeline (include/tile_pipeline.cuh).
 // Requires:  lda, ldb, ldc multiples of 4; A, B, C 16-byte aligned; sm_90a. Boxes: BM x 32 of A, 32 x 32 of B, swizzled
 //            over 128 bytes.
+// Run:       make try KERNEL=tf32gemm_wgmma
 
 #include "include/epilogue.cuh"
 #include "include/tile_pipeline.cuh"

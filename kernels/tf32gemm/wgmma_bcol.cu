@@ -18,6 +18,7 @@
 //            16 before them if INTERVAL > 0; zero before the first launch, and zero again after each.
 // Requires:  lda, ldb (from column to column), ldc multiples of 4; A, B, C 16-byte aligned; sm_90a. Boxes: BM x BK of
 //            A, BN / 2 x BK of B's columns, swizzled over 128 bytes.
+// Run:       make try KERNEL=tf32gemm_wgmma_bcol
 
 #include "include/cluster_progress.cuh"
 #include "include/fragments.cuh"

@@ -425,6 +425,12 @@ def predict(
 
     Raises `PtxsimError`, one line, with the reason where a few blocks do not predict the others, or
     smaller values the launch's own.
+
+    >>> kernel = ptxsim.load("scale.ptx")
+    >>> x, y = (ptxsim.Array(np.zeros(1 << 20, np.float32), name) for name in "xy")
+    >>> prediction = ptxsim.predict(kernel, grid=4096, block=256, args=[y, x, 2.0, 1 << 20])
+    >>> prediction.totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"]
+    131072
     """
     _require_independent_blocks(kernel)
     grid = dimensions(grid)

@@ -44,7 +44,8 @@ class Struct:
     """A parameter that is a struct, passed by value: what lies at which of its bytes; the rest is
     zero.
 
-        ptxsim.Struct({0: a, 8: np.int32(5), 128: ptxsim.TensorMap(b, (64, 64))})
+    >>> ptxsim.Struct({8: np.int32(5), 0: ptxsim.Array(np.zeros(4))}, size=16)
+    Struct({0: Array('array', float64, (4,)), 8: np.int32(5)})
 
     Values: an `Array` or texture (its 8-byte pointer or object), a `TensorMap` (128 bytes, at a
     multiple of 64; CUDA 13 aligns it to 128), NumPy scalars and arrays, bytes, or another `Struct`
@@ -372,6 +373,17 @@ class Kernel:
 
         Raises `KernelFault` for a fault of the kernel, `PtxsimError` for a launch that cannot be
         made; either message is one line.
+
+        >>> kernel = ptxsim.load("scale.ptx")
+        >>> x = ptxsim.Array(np.arange(64, dtype=np.float32), "x")
+        >>> y = ptxsim.Array(np.zeros(64, np.float32), "y")
+        >>> kernel.launch(grid=2, block=32, args=[y, x, 2.0, 64]).faults
+        ()
+        >>> y.numpy()[:4]
+        array([0., 2., 4., 6.], dtype=float32)
+        >>> kernel.launch(grid=3, block=32, args=[y, x, 2.0, 96])
+        Traceback (most recent call last):
+        ptxsim.errors.KernelFault: scale: scale.cu:4: block (2, 0, 0), thread (0, 0, 0): out-of-bounds ...
         """
         if not isinstance(checks, Checks):
             checks = Checks() if checks else NO_CHECKS

@@ -14,7 +14,11 @@ class Array:
     """A buffer on the device: copied there at a launch and back after it. `name`: in messages.
     `offset` bytes are before its data, for instance to try a pointer that is not aligned.
     `unwritten`: it counts as memory that nobody has written, whatever is in it, so that using
-    an element that the launch has not written is a fault."""
+    an element that the launch has not written is a fault.
+
+    >>> ptxsim.Array(np.zeros((2, 3), np.float32), "C")
+    Array('C', float32, (2, 3))
+    """
 
     def __init__(
         self, data: np.ndarray, name: str = "array", offset: int = 0, unwritten: bool = False

@@ -24,7 +24,14 @@ ACCEPTABLE = [kind for kind in Kind if kind is not Kind.OTHER]
 class Accepted:
     """Faults that the user accepts: their kind (one of `Kind`), the line where they happen, or that calls
     the function where they do, in a file given by its name or the end of its path (line 0:
-    anywhere), and the reason."""
+    anywhere), and the reason.
+
+    >>> kernel = ptxsim.load("scale.ptx")
+    >>> x, y = (ptxsim.Array(np.zeros(64, np.float32), name) for name in "xy")
+    >>> accepted = ptxsim.Accepted("bounds", "scale.cu", 4, "the caller pads")
+    >>> kernel.launch(3, 32, [y, x, 2.0, 96], accept=[accepted]).faults[0].accepted
+    'the caller pads'
+    """
 
     kind: str
     file: str

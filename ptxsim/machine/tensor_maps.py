@@ -56,6 +56,10 @@ class TensorMap:
         each dimension only.
 
     Raises `PtxsimError`, one line, for what the driver refuses, or what is not emulated.
+
+    >>> a = ptxsim.Array(np.zeros((512, 256), np.float16), "A")
+    >>> ptxsim.TensorMap(a, box=(64, 64), swizzle=128)
+    TensorMap('A', float16, (512, 256), box=(64, 64), swizzle=128)
     """
 
     def __init__(

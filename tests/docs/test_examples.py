@@ -39,7 +39,7 @@ def run(block: str, folder: Path) -> str:
 
 def filled(text: str, folder: Path) -> str:
     """The document with all outputs as they are now."""
-    for name in ("docs", "kernels"):
+    for name in ("docs", "kernels", "ptxsim"):
         (folder / name).symlink_to(ROOT / name)
     return BLOCK.sub(lambda block: f"```console\n{run(block[1], folder)}```", text)
 

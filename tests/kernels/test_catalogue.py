@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from contracts import UserError, read_rows
-from kernels import arguments, catalogue, entries, sources, written
+from kernels import arguments, catalogue, entries, expand, sources
 from kernels.catalogue import Problem, Variant
 from kernels.problem import ProblemSpec
 
@@ -61,6 +61,12 @@ def test_every_variant_is_complete_and_instantiates_its_kernel_once() -> None:
         assert f"{variant.types.c.c_type}* C," in unit and ("tex_b" in unit) == variant.textures, (
             name
         )
+
+
+def test_the_head_of_each_source_has_the_command_that_runs_one_of_its_kernels() -> None:
+    for path in catalogue.ROOT.glob("*/*.cu"):
+        command = re.search(r"^// Run: +make try KERNEL=(\w+)$", path.read_text(), re.M)
+        assert command and KERNELS[command[1]].source == path, path
 
 
 def test_a_variant_s_numbers_are_those_of_its_template(variants_csv: Path) -> None:
@@ -382,35 +388,62 @@ def test_launch_changes_a_hash_but_words_do_not() -> None:
 # ---- short forms ---------------------------------------------------------------------------------
 
 DEFAULTS = {"f": {"dtypes": ["bf16", "fp16"], "template": {"T": "{type}"}, "grid": "nm"}}
-DEFAULTS |= {"f/a.cu": {"template": {"BM": 64, "BN": 32}, "threads": "BM * BN // 16"}}
+FIRST = {"source": "f/a.cu", "template": {"BM": 64, "BN": 32}, "threads": "BM * BN // 16"}
+FIRST |= {"idea": "first", "origin": {"worklog": "w"}, "entry": "f_b"}
 
 
-def test_an_entry_has_the_defaults_of_its_source_and_one_kernel_for_each_dtype() -> None:
-    variants = {
-        "a_{dtype}": {
-            "source": "f/a.cu",
-            "template": {"BN": 128},
-            "builds_on": "b_{dtype}",
-            "grid": "mn",
-        }
+def expanded(**variants: Any) -> dict[str, Any]:
+    """Return the complete entries of a catalogue with these, and with `DEFAULTS`."""
+    data = {"defaults": DEFAULTS, "variants": variants, "baselines": {}}
+    result: dict[str, Any] = expand.expand(data, "test")["variants"]
+    return result
+
+
+def test_an_entry_has_the_defaults_of_its_family_and_one_kernel_for_each_dtype() -> None:
+    entry = {"source": "f/a.cu", "template": {"BN": 128}, "builds_on": "b_{dtype}", "grid": "mn"}
+    kernels = expanded(**{"a_{dtype}": entry})
+    assert list(kernels) == ["a_bf16", "a_fp16"]
+    assert kernels["a_fp16"] == {
+        **{"source": "f/a.cu", "template": {"T": "__half", "BN": 128}, "builds_on": "b_fp16"},
+        **{"dtype": "fp16", "grid": "mn", "origin": None},
     }
-    found = written.expanded({"defaults": DEFAULTS, "variants": variants, "baselines": {}}, "test")[
-        "variants"
-    ]
-    assert list(found) == ["a_bf16", "a_fp16"]
-    assert found["a_fp16"] == {
-        **{
-            "source": "f/a.cu",
-            "template": {"T": "__half", "BM": 64, "BN": 128},
-            "threads": "BM * BN // 16",
-        },
-        **{"builds_on": "b_fp16", "dtype": "fp16", "grid": "mn", "origin": None},
-    }
-    assert written.number(found["a_fp16"]["threads"], found["a_fp16"]["template"], "threads") == 512
+
+
+def test_an_entry_has_the_keys_of_the_one_that_it_is_like() -> None:
+    """Its own keys win, and what speaks of the other entry alone is not taken over."""
+    own = {"like": "a_{dtype}", "template": {"BN": None, "TM": 8}, "idea": "second"}
+    moved = {"like": "b_{dtype}", "source": "f/c.cu", "idea": "third"}
+    kernels = expanded(**{"a_{dtype}": FIRST, "b_{dtype}": own, "c_{dtype}": moved})
+    same = {"threads": "BM * BN // 16", "grid": "nm", "dtype": "fp16", "origin": None}
+    same |= {"template": {"T": "__half", "BM": 64, "TM": 8}}
+    b = {"source": "f/a.cu", "entry": "f_b", "builds_on": "a_fp16", "idea": "second"}
+    assert kernels["b_fp16"] == same | b
+    c = {"source": "f/c.cu", "builds_on": "b_fp16", "idea": "third"}
+    assert kernels["c_fp16"] == same | c
+
+
+@pytest.mark.parametrize(
+    ("variants", "words"),
+    [
+        ({"a": {"like": "a"}}, "a.like = 'a' is not allowed, for a is like a"),
+        ({"a": {"like": "b"}, "b": {"like": "a"}}, "for a is like b is like a"),
+        (
+            {"ab1": FIRST, "b": {"like": "ab2"}},
+            "unknown variant 'ab2' in test: b.like; nearest: ab1",
+        ),
+        ({"a": FIRST | {"dtypes": ["bf16", "fp16"]}}, "allowed: {dtype} in its name"),
+    ],
+)
+def test_an_entry_like_none_or_like_itself_is_one_line(
+    variants: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        expanded(**variants)
+    assert words in str(error.value) and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("wrong", ["BM * __import__", "BM / 3", "BM - 64", "T", "BX"])
 def test_arithmetic_that_is_no_number_is_one_line(wrong: str) -> None:
     with pytest.raises(UserError, match=r"a\.threads") as error:
-        written.number(wrong, {"T": "__half", "BM": 64}, "a.threads")
+        expand.number(wrong, {"T": "__half", "BM": 64}, "a.threads")
     assert "\n" not in str(error.value)

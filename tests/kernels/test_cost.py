@@ -104,7 +104,7 @@ def test_tiles_are_divided_as_the_header_divides_them(
             longest = -(-of * steps // expected) if expected else 0
         longest = longest if expected else steps if tiles % blocks else 0
         assert sharing == expected and left == (tiles % blocks if expected else 0), case
-        grain = max(3, -(-steps // cost.GRAINS)) if expected and code is SPLIT_K else 1
+        grain = max(3, -(-steps // cost.MAX_GRAINS)) if expected and code is SPLIT_K else 1
         # the last grain of a tile may be short
         assert 0 <= tiles // blocks * steps + longest - busiest < grain, case
         shares += expected > 0
@@ -113,7 +113,7 @@ def test_tiles_are_divided_as_the_header_divides_them(
 
 def test_a_kernel_says_how_many_blocks_may_share_a_tile() -> None:
     many = replace(SMALL, template={**SMALL.template, "PARTS": 64})
-    assert cost.schedule(many, Problem.packed(64, 128, 4096)).parts == 64
+    assert cost.schedule(many, Problem.packed(64, 128, 4096)).splits == 64
 
 
 def test_the_busiest_block_has_its_whole_tiles_and_its_share_of_the_rest() -> None:
@@ -126,7 +126,10 @@ def test_the_busiest_block_has_its_whole_tiles_and_its_share_of_the_rest() -> No
 def test_slices_of_a_cluster_divide_the_steps_of_a_tile() -> None:
     deep = Problem.packed(64, 64, 6400)
     assert (cost.schedule(PLAIN, deep).steps, cost.schedule(SLICED, deep).steps) == (100, 13)
-    assert cost.schedule(SLICED, deep).blocks == int(2 * cost.SMS * cost.OF_LARGE_CLUSTERS) // 8
+    assert (
+        cost.schedule(SLICED, deep).blocks
+        == int(2 * cost.SMS * cost.LARGE_CLUSTER_SM_FRACTION) // 8
+    )
     # clusters of two fit all
     assert cost.resident(CATALOGUE.kernels["hgemm_wgmma_cluster_bf16"]) == cost.SMS // 2
     assert cost.resident(SLICED, sms=1) == 1

@@ -27,11 +27,12 @@ if not PLAN.drawing:
             built=BUILT,
             emulator=EMULATOR,
             out=subpath(output[0], parent=True),
-            rates=[MACHINE, config["archive"]],  # of this GPU, or of the one whose archive stands in for it
+            # This GPU, or the one whose archive stands in for it.
+            gpu=[MACHINE, config["archive"]],
             results="--results" if PLAN.measuring else "",
         shell:
             "python -m experiments.emulation {params.variants} {params.built} {params.predict} {params.results}"
-            " --machine {params.rates} --out-dir {params.out} 2>&1 | tee {log}"
+            " --gpu {params.gpu} --out-dir {params.out} 2>&1 | tee {log}"
 
     rule predictions_table:
         input:

@@ -183,7 +183,7 @@ def test_bad_input_is_one_line(built: Path, tmp_path: Path) -> None:
 
     assert_one_line(run("cublas_fp32", built), "cublas_fp32 is a library baseline")
     assert_one_line(
-        run("sgemm_vectorized", built, "--machine", "h300"), "GPU 'h300' is not known", "h200"
+        run("sgemm_vectorized", built, "--gpu", "h300"), "GPU 'h300' is not known", "h200"
     )
     assert_one_line(run("sgemm_vectorized", tmp_path), "sgemm_vectorized.ptx: not built")
     assert not to.exists()

@@ -23,6 +23,8 @@ from experiments.try_kernel import findings, screen
 from experiments.try_kernel.on_gpu import Measured, Speed
 from kernels import catalogue
 
+GPU = command_line.find_gpu(["h100"])
+
 FAULTS = ROOT / "tests" / "faults" / "gemm.cu"
 LIKE = [
     "--like",
@@ -90,7 +92,7 @@ def test_one_screen_shows_it_all(naive: list[str]) -> None:
         "registers per thread",
         "theoretical occupancy",
         "limited by",
-        "bottleneck",
+        "limiter",
         "L1 lookups",
     ):
         assert label in words, label
@@ -106,7 +108,7 @@ def test_the_rung_s_part_is_kept_until_something_changes(
 ) -> None:
     rung = catalogue.load().kernels["sgemm_naive"]
     monkeypatch.setattr(findings, "find", lambda *a, **k: pytest.fail("emulated again"))
-    first = findings.find_kept(rung, 4096, ARCH, out)
+    first = findings.find_kept(rung, 4096, ARCH, GPU, out)
     assert first.name == "sgemm_naive" and first.cycles and first.counters
     made: list[str] = []
 
@@ -116,15 +118,15 @@ def test_the_rung_s_part_is_kept_until_something_changes(
 
     monkeypatch.setattr(findings, "find", find)
     changed = replace(rung, template={"BLOCK": 16}, threads=256)
-    assert findings.find_kept(rung, 4096, ARCH, out) == first and not made
-    assert findings.find_kept(rung, 2048, ARCH, out).size == 2048
-    findings.find_kept(changed, 4096, ARCH, out)
+    assert findings.find_kept(rung, 4096, ARCH, GPU, out) == first and not made
+    assert findings.find_kept(rung, 2048, ARCH, GPU, out).size == 2048
+    findings.find_kept(changed, 4096, ARCH, GPU, out)
     monkeypatch.setattr(findings, "code_hash", lambda: "other")
-    findings.find_kept(rung, 4096, ARCH, out)
+    findings.find_kept(rung, 4096, ARCH, GPU, out)
     assert made == [rung.source_hash, changed.source_hash, rung.source_hash]
     for path in (out / "kept").iterdir():
         path.write_text(path.read_text()[:40])  # cut: made again, not believed
-    findings.find_kept(rung, 4096, ARCH, out)
+    findings.find_kept(rung, 4096, ARCH, GPU, out)
     assert len(made) == 4
 
 
@@ -255,7 +257,7 @@ def test_what_stands_next_to_the_file_is_part_of_the_kernel(tmp_path: Path) -> N
 def test_times_and_measured_counters_have_their_place(out: Path, naive: list[str]) -> None:
     kernels = catalogue.load().kernels
     own, rung = kernels["sgemm_coalesced"], kernels["sgemm_naive"]
-    base = findings.find_kept(rung, 4096, ARCH, out)
+    base = findings.find_kept(rung, 4096, ARCH, GPU, out)
     speeds = {
         own.name: Speed(100.0, 0.5, 120.0, 1900.0),
         rung.name: Speed(400.0, 0.125, 30.0, 1950.0),
@@ -278,7 +280,7 @@ def test_times_and_measured_counters_have_their_place(out: Path, naive: list[str
 
 def test_a_long_story_stays_on_one_screen(out: Path, naive: list[str]) -> None:
     own = catalogue.load().kernels["sgemm_coalesced"]
-    base = findings.find_kept(catalogue.load().kernels["sgemm_naive"], 4096, ARCH, out)
+    base = findings.find_kept(catalogue.load().kernels["sgemm_naive"], 4096, ARCH, GPU, out)
     long = replace(
         base,
         name="x" * 60,
