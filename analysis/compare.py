@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,21 +45,17 @@ SPEED = [
     Counter("power_w", "Power", "W", -1),
 ]
 BUILD = [
-    Counter("registers", "Registers per thread", "", -1),
+    counters.COUNTERS["registers"],
     Counter("shared_bytes", "Shared memory per block", "byte"),
     Counter("spill_bytes", "Spilled", "byte", -1),
     Counter("threads", "Threads per block", ""),
     Counter("blocks_per_sm", "Blocks per SM", "", +1),
-    Counter("occupancy", "Theoretical occupancy", "", +1),
+    replace(counters.COUNTERS["theoretical_occupancy"], key="occupancy", unit=""),
     Counter("limiter", "Occupancy limited by", ""),
     Counter("sass_total", "Instructions in the SASS", ""),
 ]
-STALLS = [
-    Counter(key, f"Stalled: {entry['label']}", "cycle", 0 if key.endswith("selected") else -1)
-    for key, entry in counters.metrics()["stalls"].items()
-]
 # of either, to be shown
-LEAST = {"fma_pipe": 1.0, "tensor_pipe": 1.0} | {stall.key: 0.1 for stall in STALLS}
+LEAST = {"fma_pipe": 1.0, "tensor_pipe": 1.0} | {stall.key: 0.1 for stall in counters.STALLS}
 Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
@@ -182,7 +178,7 @@ def compare(found: Known, labels: tuple[str, str]) -> pd.DataFrame:
     by = "predicted" if found.predicted else "Nsight Compute"
     parts = [("Speed", SPEED, found.timings), ("Build", BUILD, found.builds)]
     parts.append(("Minimum cycles per SM", units, found.cycles))
-    sections = counters.SECTIONS | {"Stalls, per issued instruction": STALLS}
+    sections = counters.SECTIONS | {"Stalls": counters.STALLS}
     parts += [(f"{name}, {by}", shown, found.counted) for name, shown in sections.items()]
     rows = []
     for section, shown, pair in parts:

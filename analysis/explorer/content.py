@@ -123,9 +123,9 @@ def core(sources: Sources) -> Row:
         "sections": {
             title: [one.key for one in section] for title, section in counters.SECTIONS.items()
         },
-        "stalls": [key for key in counters.metrics()["stalls"]],
+        "stalls": [stall.key for stall in counters.STALLS],
         "counters": {
-            one.key: [one.label, one.unit, one.better] for one in counters.shown().values()
+            one.key: [one.label, one.unit, one.better or 0] for one in counters.COUNTERS.values()
         },
         "units": {key: name[0].upper() + name[1:] for key, name in UNITS.items()},
         "pictures": {name: one["variants"] for name, one in pictured.items()},
@@ -261,7 +261,7 @@ def measured(results: Results) -> Row:
     # The first row of a variant and size is its usual timing
     timed = best_measured(results.squares).sort_values(["order", "n"], kind="stable")
     counted = results.counters
-    shown = [key for key in counters.shown() if key in counted and counted[key].notna().any()]
+    shown = [key for key in counters.COUNTERS if key in counted and counted[key].notna().any()]
     extra = [key for key in ("sm_cycles_mean",) if key in counted and key not in shown]
     return {
         "timings": compact(timed, columns),

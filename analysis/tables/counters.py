@@ -2,14 +2,14 @@
 each counter.
 
 Columns have our names of counters (analysis.counters); times are in ns, volumes in bytes.
-counter_names.csv has their labels and units, in the sections in which Nsight Compute shows them.
+counter_names.csv has their labels and units, and the sections of the comparison of two kernels.
 """
 
 from __future__ import annotations
 
 import pandas as pd
 
-from analysis.counters import SECTIONS
+from analysis.counters import COUNTERS, SECTIONS
 from analysis.results import Results
 
 
@@ -19,12 +19,18 @@ def counters_table(results: Results) -> pd.DataFrame:
 
 
 def names_table() -> pd.DataFrame:
-    """section, counter (a column of counters.csv), label, unit, and better: 1 more, -1 less, 0
-    neither.
+    """section (empty outside the comparison), counter (a column of counters.csv), label, short,
+    unit, and better: 1 more, -1 less, 0 neither.
     """
-    rows = [
-        (section, one.key, one.label, one.unit, one.better)
-        for section, ones in SECTIONS.items()
-        for one in ones
-    ]
-    return pd.DataFrame(rows, columns=["section", "counter", "label", "unit", "better"])
+    sections = {counter.key: title for title, several in SECTIONS.items() for counter in several}
+    return pd.DataFrame(
+        {
+            "section": sections.get(key),
+            "counter": key,
+            "label": counter.label,
+            "short": counter.short,
+            "unit": counter.unit,
+            "better": counter.better or 0,
+        }
+        for key, counter in COUNTERS.items()
+    )

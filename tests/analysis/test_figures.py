@@ -23,7 +23,7 @@ from contracts import REHEARSAL, UserError
 WORDS = {
     "ladder_sgemm_ladder": ["boehm_sgemm", "warptile", "×1.30", "TFLOP/s"],
     "ladder_hopper_ladder": ["n = 8192", "ours", "wgmma_streamk_bf16"],
-    "counters_sgemm_ladder": ["naive", "occu-", "pancy"],
+    "counters_sgemm_ladder": ["naive", "occupancy", "pancy"],
     "sizes": ["tma_streamk", "fp32, uniform"],
     "sizes_hopper_sizes": ["bf16, uniform", "wgmma_pingpong_bf16"],
     "overview_light": ["cuBLAS", "wingedge_sgemm", "×12.8"],

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from helpers import run_module
+from helpers import ROOT, run_module
 
 from analysis import compare, tabulate
+from analysis.counters import COUNTERS
 from analysis.ladders import LIBRARY, steps, worklog_of
 from analysis.results import CHANGED, Results
 from analysis.tables import emulator, gpus, kernels, shapes
@@ -255,3 +257,20 @@ def test_a_wrong_name_is_one_clear_line(
         done.stderr
     )
     assert not list(tmp_path.iterdir())
+
+
+def test_a_label_of_a_counter_stands_in_metrics_yaml_alone() -> None:
+    labels = {counter.label for counter in COUNTERS.values() if " " in counter.label}
+    labels |= {counter.short for counter in COUNTERS.values() if len(counter.short.split()) > 2}
+    anywhere = re.compile(rf"""["'\[]({"|".join(map(re.escape, labels))})["'\]]""")
+    files = [
+        path
+        for folder in ("analysis", "paper", "experiments", "workflow")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".js", ".typ", ".smk")
+    ]
+    assert (
+        labels
+        and {path.name: stands for path in files if (stands := anywhere.findall(path.read_text()))}
+        == {}
+    )
