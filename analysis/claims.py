@@ -13,12 +13,11 @@ Numbers of an author's GPU are no claims; `analysis.tables.published` prints the
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
@@ -30,34 +29,18 @@ from contracts import (
     choose,
     read_rows,
     read_yaml,
-    rules,
     run_command,
     worklogs,
     write_rows,
 )
 from contracts.claims import Entry, TableRow
+from contracts.codes import digest
 
 QUOTE_WORDS = 25  # at most, of a text that is not ours
 VERDICTS = {True: "holds", False: "does not hold", None: "within noise"}
 ORDER = [*VERDICTS.values(), "not measured", "not testable"]
 ANY = "any"  # in place of a GPU, where none takes part in a test
 ANYWHERE, MECHANISM, UNTESTABLE = "anywhere", "mechanism", "untestable"
-# What an expression may call that reads no measurement; quantities do not, either, with arch= or
-# device="ptxsim"
-NO_MEASUREMENT = {
-    "published",
-    "analytic",
-    "min",
-    "max",
-    "mean",
-    "sum",
-    "abs",
-    "log2",
-    "count",
-    "all_of",
-    "any_of",
-}
-NO_MEASUREMENT |= {"geometric_mean", "rounds_to", "equals", "is_", "contains"}
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")  # an expression in a remark
 COLUMNS = list(TableRow.model_fields)
 
@@ -67,10 +50,9 @@ COLUMNS = list(TableRow.model_fields)
 
 @dataclass(frozen=True)
 class Claim:
-    """An entry with its worklog. `kind` follows from what its test reads."""
+    """An entry with its worklog."""
 
     worklog: str
-    kind: str
     entry: Entry
 
     @property
@@ -78,37 +60,46 @@ class Claim:
         return f"{self.worklog}/{self.entry.id}"
 
     @property
+    def kind(self) -> str:
+        return UNTESTABLE if self.entry.test is None else self.entry.kind
+
+    @property
     def rule_hash(self) -> str:
         """Of test and quotation: what a recorded verdict answers."""
-        return rules.of_claim({"test": self.entry.test, "quote": self.entry.quote})
+        return digest(f"{self.entry.test}\n{self.entry.quote}")
 
 
-def read_claims(numbers: Numbers, root: Path = worklogs.FOLDER) -> list[Claim]:
-    """Every claim, worklog after worklog, then ours.
+class _Unmeasured:
+    """The part of a folder's results in which no GPU takes part."""
 
-    numbers: of any results folder; it has the names that a test may use. Raises `UserError` naming
-    file and claim for a name that is none, a quotation that is too long, and a line outside the
-    text.
+    def __init__(self, results: Results) -> None:
+        self._results = results
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("variants", "failed", "predictions"):
+            raise UserError("an expression of kind 'anywhere' reads a measurement")
+        return getattr(self._results, name)
+
+
+def read_claims(root: Path = worklogs.FOLDER) -> list[Claim]:
+    """Return every claim, worklog after worklog, then ours.
+
+    Raises `UserError` naming file and claim for a quotation that is too long and for a line outside
+    the text.
     """
     sources = worklogs.sources(root)
     found = []
     for worklog, path in worklogs.claims(root).items():
         seen: set[str] = set()
         for raw in read_yaml(path, "claims"):
-            entry, where = Entry(**raw), f"{path}: {raw['id']}"
+            entry, where = Entry.model_construct(**raw), f"{path}: {raw['id']}"
             if entry.id in seen:
                 raise UserError(f"{where}: the id stands twice; allowed: once")
             seen.add(entry.id)
             if (entry.test is None) == (entry.untestable is None):
                 raise UserError(f"{where}: test and untestable, or neither; allowed: one of them")
             _check_quotation(entry, sources.get(worklog), where)
-            kind = UNTESTABLE if entry.test is None else _kind(entry.test, numbers, worklog, where)
-            for expression in PLACEHOLDER.findall(entry.remark or ""):
-                if _kind(expression, numbers, worklog, where) == MECHANISM and kind != MECHANISM:
-                    raise UserError(
-                        f"{where}: {expression!r} in its remark reads a measurement, as its test does not"
-                    )
-            found.append(Claim(worklog, kind, entry))
+            found.append(Claim(worklog, entry))
     return found
 
 
@@ -126,46 +117,6 @@ def _check_quotation(entry: Entry, source: Mapping[str, Any] | None, where: str)
         )
     if (words := len(entry.quote.split())) > QUOTE_WORDS:
         raise UserError(f"{where}: quote has {words} words; allowed: at most {QUOTE_WORDS}")
-
-
-def _kind(expression: str, numbers: Numbers, worklog: str, where: str) -> str:
-    """`ANYWHERE` where an expression reads no measurement, else `MECHANISM`.
-
-    Raises `UserError` for an unknown name.
-    """
-    try:
-        nodes = list(ast.walk(ast.parse(" ".join(expression.split()), mode="eval")))
-    except SyntaxError as error:
-        raise UserError(f"{where}: {expression!r} is not an expression ({error.msg})") from error
-    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    targets = {
-        getattr(node.target, "id", "") for node in nodes if isinstance(node, ast.comprehension)
-    }
-    kind = ANYWHERE
-    for node in nodes:
-        if isinstance(node, ast.Name) and id(node) not in called and node.id not in targets:
-            choose(numbers.known, node.id, "variant", where)
-        if isinstance(node, ast.Call):
-            function = node.func.id if isinstance(node.func, ast.Name) else ""
-            choose(numbers.functions, function, "function", where)
-            if function == "published" and node.args and isinstance(node.args[0], ast.Constant):
-                id_ = str(node.args[0].value)
-                choose(
-                    numbers.paper["published"],
-                    id_ if "/" in id_ else f"{worklog}/{id_}",
-                    "id",
-                    where,
-                )
-            if not _reads_no_measurement(function, node):
-                kind = MECHANISM
-    return kind
-
-
-def _reads_no_measurement(function: str, call: ast.Call) -> bool:
-    given = {
-        one.arg: one.value.value for one in call.keywords if isinstance(one.value, ast.Constant)
-    }
-    return function in NO_MEASUREMENT or "arch" in given or given.get("device") == "ptxsim"
 
 
 def paper_tables(analytic: Path, root: Path = worklogs.FOLDER) -> dict[str, dict[Any, Any]]:
@@ -210,7 +161,7 @@ def claims_table(
         raise UserError(
             "no results folder and no archive is given; a folder with machine.json and tables is needed"
         )
-    claims = read_claims(next(iter(numbers.values())), root)
+    claims = read_claims(root)
     for name in only:
         choose({claim.name: claim for claim in claims}, name, "claim", "--only")
     claims = [claim for claim in claims if not only or claim.name in only]
@@ -221,7 +172,11 @@ def claims_table(
 def _rows(claim: Claim, numbers: Mapping[str, Numbers]) -> list[dict[str, Any]]:
     if claim.kind == MECHANISM:
         return [_row(claim, gpu, of_gpu) for gpu, of_gpu in numbers.items()]
-    found = [_row(claim, ANY, of_gpu) for of_gpu in numbers.values()]
+    unmeasured = (
+        Numbers(cast(Results, _Unmeasured(of_gpu.results)), of_gpu.paper)
+        for of_gpu in numbers.values()
+    )
+    found = [_row(claim, ANY, of_gpu) for of_gpu in unmeasured]
     return [next((row for row in found if row["verdict"] != "not measured"), found[0])]
 
 

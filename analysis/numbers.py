@@ -419,6 +419,10 @@ class Numbers:
             found = evaluator.eval(text)
         except (Missing, UserError):
             raise
+        except simpleeval.NameNotDefined as error:
+            return choose(self.known, error.name, "variant", repr(text))
+        except simpleeval.FunctionNotDefined as error:
+            return choose(self.functions, error.func_name, "function", repr(text))
         except (
             Exception
         ) as error:  # simpleeval's own errors, and those of Python's operators and calls

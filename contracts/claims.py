@@ -24,6 +24,10 @@ class Entry(Document):
     untestable: str | None = optional(
         "in place of test: why nothing here can decide it", min_length=1
     )
+    kind: Literal["anywhere", "mechanism"] = column(
+        "anywhere: arithmetic, compiler, emulator, one verdict; mechanism: a verdict for each GPU",
+        default="mechanism",
+    )
     about: Literal["model", "resources", "memory", "banks", "speed", "size", "clock"]
     slip: bool = column(
         "the text contradicts its own numbers, arithmetic or a documented rule", default=False

@@ -132,9 +132,10 @@ class Provenance(Document):
         "the cards that the run had; a row of windows.csv names its own"
     )
     left_out: dict[str, str] = optional("stage that did not run, and why")
-    rules: dict[str, str] = optional(
-        "claim, finding or module of statistics to its hash (contracts/rules.py)"
+    rules_commit: str = optional(
+        "commit of main at which claims, findings and statistics were frozen; if left out: `commit`"
     )
+    rules: dict[str, str] = optional("of older archives: hashes of rules, which nothing reads")
 
 
 @table("samples", "samples.parquet", parts="bench", archive="always")
