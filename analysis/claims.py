@@ -1,8 +1,8 @@
 """What the worklogs claim, and what of it holds on each GPU.
 
-    python -m analysis.claims                                       # a readable list, of data/*
-    python -m analysis.claims --check                               # fails where a verdict is not the recorded one
-    python -m analysis.claims --only sgemm_cu/texld-faster          # one of them
+    python -m analysis claims                                       # a readable list, of data/*
+    python -m analysis claims --check                               # fails where a verdict is not the recorded one
+    python -m analysis claims --only sgemm_cu/texld-faster          # one of them
 
 A claim is an entry of paper/worklogs/NAME/claims.yaml, or of paper/claims.yaml for our own kernels.
 Its test is a comparison over `analysis.numbers`. It "holds" where all of our interval meets the
@@ -23,13 +23,12 @@ import pandas as pd
 
 from analysis.estimates import Estimate, Missing, Truth, number
 from analysis.numbers import Numbers
-from analysis.results import Results, note_of, of_archives
+from analysis.results import Results, note_of, several
 from contracts import (
     UserError,
     choose,
     read_rows,
     read_yaml,
-    run_command,
     worklogs,
     write_rows,
 )
@@ -247,7 +246,7 @@ def changes(now: Sequence[Mapping[str, Any]], path: Path, whole: bool = True) ->
     claims.
     """
     if not path.is_file():
-        return [f"{path}: no verdicts are recorded; python -m analysis.claims --record writes them"]
+        return [f"{path}: no verdicts are recorded; python -m analysis claims --record writes them"]
     recorded = {row["id"]: row for row in read_rows(path, "verdicts")}
     found = []
     for row in now:
@@ -287,15 +286,9 @@ def listing(table: pd.DataFrame) -> str:
     return "\n".join(lines).lstrip("\n")
 
 
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `claims`."""
     table: dict[str, Any] = {"type": Path, "metavar": "FILE.csv"}
-    folder: dict[str, Any] = {"type": Path, "metavar": "FOLDER"}
-    parser.add_argument("--archives", nargs="*", help="default: all of data/", **folder)
-    parser.add_argument(
-        "--results", help="what was measured here; stands for an archive of its name", **folder
-    )
-    parser.add_argument("--catalogue", default=Path("results/variants.csv"), **table)
     parser.add_argument("--analytic", default=Path("results/analytic.csv"), **table)
     parser.add_argument("--out", help="write the table, too", **table)
     parser.add_argument(
@@ -306,36 +299,25 @@ def parsed() -> argparse.Namespace:
         "--check", action="store_true", help="fail where a verdict is not the recorded one"
     )
     action.add_argument("--record", action="store_true", help="write verdicts.csv in each archive")
-    options = parser.parse_args()
-    if options.record and options.only:
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the verdicts; write or check those that are recorded."""
+    if args.record and args.only:
         raise UserError(
             "--record with --only is not allowed; allowed: --record alone, which writes all verdicts"
         )
-    return options
-
-
-def main() -> int:
-    options = parsed()
-    folders = of_archives(options.catalogue)
-    if options.archives is not None:
-        folders = {path.name: Results(path, options.catalogue) for path in options.archives}
-    if options.results:
-        own = Results(options.results, options.catalogue)
-        folders = {own.name: own} | {name: one for name, one in folders.items() if name != own.name}
-    table = claims_table(folders, options.analytic, only=options.only)
+    folders = several(args)
+    table = claims_table(folders, args.analytic, only=args.only)
     print("\n".join([*filter(None, [note_of(folders.values())]), listing(table)]))
-    if options.out:
-        write_rows(options.out, "claims_table", [row._asdict() for row in _entries(table)])
+    if args.out:
+        write_rows(args.out, "claims_table", [row._asdict() for row in _entries(table)])
     found = []
     for name, results in folders.items():
         rows, path = records(table, name), results.folder / "verdicts.csv"
-        if results.archived and options.record:
+        if results.archived and args.record:
             write_rows(path, "verdicts", rows)
-        if results.archived and options.check:
-            found += changes(rows, path, whole=not options.only)
+        if results.archived and args.check:
+            found += changes(rows, path, whole=not args.only)
     print("\n".join(["", *found]))
     return 1 if found else 0
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -1,6 +1,6 @@
 """Two variants side by side: speed, build, minimum cycles and counters.
 
-    python -m analysis.compare --a sgemm_tiling --b sgemm_at_tiling --results data/h100 --catalogue results/variants.csv
+    python -m analysis compare --a sgemm_tiling --b sgemm_at_tiling
         --out results/tables/compare_sgemm_tiling_sgemm_at_tiling.csv
 
 The table is printed, and written next to --out as text. Where one of the two has no counters, those
@@ -23,7 +23,6 @@ from analysis.counters import Counter
 from analysis.estimates import number
 from analysis.results import (
     Results,
-    add_options,
     of_options,
     records,
     said,
@@ -33,7 +32,7 @@ from analysis.results import (
 )
 from analysis.tables.steps import UNITS
 from analysis.tabulate import as_csv, noted
-from contracts import UserError, choose, read_json, read_rows, run_command, write_text
+from contracts import UserError, choose, read_json, read_rows, write_text
 
 SAME = 0.01  # relative: values that differ by less are called the same
 COLUMNS = ["section", "metric", "unit", "n", "a", "b", "b_over_a", "better"]
@@ -214,7 +213,7 @@ def _ratio(one: Any, other: Any) -> float | None:
     return float(other) / float(one) if _numbers(one, other) and one else None
 
 
-def _better(one: Any, other: Any, direction: int, labels: tuple[str, str]) -> str:
+def _better(one: Any, other: Any, direction: int | None, labels: tuple[str, str]) -> str:
     if not direction or not _numbers(one, other):
         return ""
     if abs(one - other) <= SAME * max(abs(one), abs(other)):
@@ -250,15 +249,14 @@ def _text(value: Any) -> str:
     return "–" if value is None or pd.isna(value) else number(float(value))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `compare`."""
     parser.add_argument(
         "--a", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml"
     )
     parser.add_argument(
         "--b", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml"
     )
-    add_options(parser)
     words = "folders with predictions.csv and bounds.csv, as the emulator leaves them"
     parser.add_argument("--emulated", type=Path, nargs="+", default=[], metavar="DIR", help=words)
     parser.add_argument(
@@ -267,7 +265,10 @@ def main() -> None:
     parser.add_argument(
         "--out", required=True, type=Path, metavar="FILE.csv", help="FILE.txt is written, too"
     )
-    args = parser.parse_args()
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the comparison and write it."""
     results = of_options(args)
     found = known(results, args.a, args.b, args.emulated, args.built)
     labels = (results.label(args.a), results.label(args.b))
@@ -279,7 +280,3 @@ def main() -> None:
     write_text(args.out.with_suffix(".txt"), text + "\n")
     print(text)
     tell_left_out(results)
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -1,7 +1,6 @@
 """What the measurements show: at most ten findings, each tested on every GPU that has an archive.
 
-    python -m analysis.findings --archives data/h100 data/h200 --catalogue results/variants.csv \
-        --out results/tables/findings.json
+    python -m analysis findings --out results/tables/findings.json
 
 A finding is a function of `FINDINGS`. It says whether it holds on a GPU, in a title that is true as
 it stands and in one or two sentences with its numbers. They do not name the GPU: README, paper and
@@ -27,11 +26,11 @@ import pandas as pd
 from analysis import estimates
 from analysis.estimates import Estimate, Missing, all_of
 from analysis.numbers import SIZE, Numbers
-from analysis.results import Results
+from analysis.results import Results, several
 from analysis.tables.emulator import emulator_table
 from analysis.tables.steps import steps_table
 from analysis.timings import PROCESSES
-from contracts import UserError, run_command, worklogs, write_text
+from contracts import UserError, worklogs, write_text
 
 WRONG = Path("paper/worklogs/sgemm_cu/xor_double_buffer.csv")  # of the study xor_double_buffer
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -758,29 +757,12 @@ def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--archives",
-        nargs="+",
-        required=True,
-        type=Path,
-        metavar="DIR",
-        help="data/GPU; the first leads",
-    )
-    parser.add_argument(
-        "--results", type=Path, metavar="DIR", help="this machine's results/GPU, which then leads"
-    )
-    parser.add_argument(
-        "--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv"
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `findings`."""
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.json")
-    options = parser.parse_args()
-    archives = [Results(folder, options.catalogue) for folder in options.archives]
-    own = [Results(options.results, options.catalogue)] if options.results else []
-    gpus = own + [one for one in archives if one.name not in {results.name for results in own}]
-    write_text(options.out, json.dumps(document(gpus), indent=1, allow_nan=False) + "\n")
 
 
-if __name__ == "__main__":
-    run_command(main)
+def run(args: argparse.Namespace) -> None:
+    """Write findings.json of the folders that the options name; the first leads."""
+    found = document(list(several(args).values()))
+    write_text(args.out, json.dumps(found, indent=1, allow_nan=False) + "\n")

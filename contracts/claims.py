@@ -45,7 +45,7 @@ Verdict = Literal["holds", "does not hold", "within noise", "not measured", "not
 
 @model("verdicts")
 class RecordedVerdict(Row):
-    """data/GPU/verdicts.csv: the verdict of each claim, as `python -m analysis.claims --record`
+    """data/GPU/verdicts.csv: the verdict of each claim, as `python -m analysis claims --record`
     wrote it.
     """
 

@@ -349,7 +349,7 @@ class AlgorithmSearch(Row):
 @table("gpu_medians", target="by hand", archive="if there")
 class GpuMedians(Row):
     """One row for each GPU, variant and problem that was measured on several: the median over that
-    GPU's processes. `python -m analysis.reproduce --cards` makes it."""
+    GPU's processes. `python -m analysis reproduce --cards` makes it."""
 
     KEY = ("variant", "m", "n", "k", "clock_policy", "data", "session")
     variant: Variant

@@ -111,6 +111,19 @@ def darker(colour: str) -> str:
     return to_hex((0.68 * red, 0.68 * green, 0.68 * blue))
 
 
+def lighter(colour: str) -> str:
+    """A colour for text, light enough to be read on black."""
+    red, green, blue = to_rgb(colour)
+    return to_hex((0.6 * red + 0.4, 0.6 * green + 0.4, 0.6 * blue + 0.4))
+
+
+def on_dark(svg: str) -> str:
+    """Return the text of a figure with the colours that GitHub's dark background needs."""
+    pairs = {INK: "#f0f6fc", "#262626": "#f0f6fc", GREY: "#9198a1", "#dddddd": "#30363d"}
+    pairs |= {"#ffffff": "#0d1117", **{darker(colour): lighter(colour) for colour in COLOURS}}
+    return re.sub("|".join(pairs), lambda match: pairs[match[0]], svg)
+
+
 def describe(figure: Figure, title: str, text: str) -> None:
     """Say what the figure shows, for the title and the description of its SVG."""
     figure.set_label(f"{title}\n{text}")
@@ -171,7 +184,7 @@ def mark(figure: Figure, note: str) -> None:
     """Put what a reader has to know of every number at the top of a figure, once; nothing where
     there is no note.
     """
-    if not note or any(text.get_text() == note for text in figure.texts):
+    if not note:
         return
     figure.set_figheight(figure.get_figheight() + LINE)
     top = 1 - LINE / figure.get_figheight()

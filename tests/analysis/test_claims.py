@@ -189,12 +189,12 @@ def test_the_command_lists_some_and_refuses_an_unknown_one(
         "--only",
     ]
     done = run_module(
-        "analysis.claims", *given, "sgemm_cu/texld-faster", "boehm_sgemm/least-traffic"
+        "analysis", "claims", *given, "sgemm_cu/texld-faster", "boehm_sgemm/least-traffic"
     )
     assert done.returncode == 0, done.stderr
     assert (
         "holds         h100  texld-faster: line 470: " in done.stdout
         and "does not hold any   least" in done.stdout
     )
-    done = run_module("analysis.claims", *given, "sgemm_cu/texld")
+    done = run_module("analysis", "claims", *given, "sgemm_cu/texld")
     assert done.returncode == 2 and "unknown claim 'sgemm_cu/texld'" in done.stderr

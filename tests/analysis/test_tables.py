@@ -220,31 +220,31 @@ def test_two_variants_are_compared_metric_by_metric(h100: Results) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "arguments", "said"),
+    ("command", "arguments", "said"),
     [
         (
-            "analysis.tabulate",
+            "tabulate",
             ["timing"],
             "unknown table 'timing' in analysis/tabulate.py; nearest: timings",
         ),
-        ("analysis.compare", ["--a", "sgemm_naive", "--b", "sgemm_naive"], "named twice"),
+        ("compare", ["--a", "sgemm_naive", "--b", "sgemm_naive"], "named twice"),
         (
-            "analysis.compare",
+            "compare",
             ["--a", "sgemm_naive", "--b", "sgemm_splitk_32x32"],
             "no size has counters",
         ),
-        ("analysis.draw", ["ladders"], "unknown figure 'ladders'"),
-        ("analysis.draw", ["ladder:"], "'ladder:' names no experiment"),
-        ("analysis.draw", ["ladder:none"], "unknown experiment 'none' in experiments"),
-        ("analysis.draw", ["counters:sgemm_laddr"], "nearest: sgemm_ladder"),
-        ("analysis.draw", ["overview:red"], "red"),
+        ("draw", ["ladders"], "unknown figure 'ladders'"),
+        ("draw", ["ladder:"], "'ladder:' names no experiment"),
+        ("draw", ["ladder:none"], "unknown experiment 'none' in experiments"),
+        ("draw", ["counters:sgemm_laddr"], "nearest: sgemm_ladder"),
     ],
 )
 def test_a_wrong_name_is_one_clear_line(
-    module: str, arguments: list[str], said: str, archive: Path, variants_csv: Path, tmp_path: Path
+    command: str, arguments: list[str], said: str, archive: Path, variants_csv: Path, tmp_path: Path
 ) -> None:
     done = run_module(
-        module,
+        "analysis",
+        command,
         "--results",
         archive,
         "--catalogue",

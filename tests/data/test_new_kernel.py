@@ -62,12 +62,12 @@ def test_a_kernel_that_no_archive_has_is_not_measured_and_breaks_nothing(tree: P
 
     ran("kernels.catalogue", "--out", variants)
     common, results = ("--catalogue", variants), ("--results", "data/h100")
-    ran("analysis.tabulate", *results, *common, "--out", out, "summary", "timings", "kernels")
+    ran("analysis", "tabulate", *results, *common, "--out", out, "summary", "timings", "kernels")
     ran("experiments.stages.analytic", "--out", out / "analytic.csv")
     claims = ("--analytic", out / "analytic.csv", "--out", out / "claims.csv")
     # no verdict changed
-    ran("analysis.claims", *common, "--archives", "data/h100", *claims, "--check")
-    ran("analysis.draw", *results, *common, "--out", out, "ladder:sgemm_ladder")
+    ran("analysis", "claims", *common, "--archives", "data/h100", *claims, "--check")
+    ran("analysis", "draw", *results, *common, "--out", out, "ladder:sgemm_ladder")
     (own,) = [row for row in read_rows(variants, "variants") if row["variant"] == NAME]
     assert own["builds_on"] == "sgemm_naive" and own["source"] == "kernels/sgemm/mine.cu"
     summary = json.loads((out / "summary.json").read_text())

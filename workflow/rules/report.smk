@@ -35,7 +35,7 @@ rule report_tables:
         shown=f"{SHOWN} {HERE}",
         archives=PLAN.archives,
     shell:
-        "python -m analysis.tabulate {params.shown} --archives {params.archives} --out results/tables 2>&1 | tee {log}"
+        "python -m analysis tabulate {params.shown} --archives {params.archives} --out results/tables 2>&1 | tee {log}"
 
 
 # What the worklogs claim, and what of it holds; and the findings of our own.
@@ -61,7 +61,7 @@ rule claims_table:
         own=OWN_RESULTS,
         archives=PLAN.archives,
     shell:
-        "python -m analysis.claims {params.own} --archives {params.archives} --catalogue results/variants.csv"
+        "python -m analysis claims {params.own} --archives {params.archives}"
         " --analytic results/analytic.csv --out {output} > {log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
 
 
@@ -76,7 +76,7 @@ rule claims:
         own=OWN_RESULTS,
         archives=PLAN.archives,
     shell:
-        "python -m analysis.claims {params.own} --archives {params.archives} --catalogue results/variants.csv"
+        "python -m analysis claims {params.own} --archives {params.archives}"
         " --analytic results/analytic.csv --check 2>&1 | tee {log}"
 
 
@@ -95,25 +95,23 @@ rule findings:
         own=OWN_RESULTS,
         archives=PLAN.archives,
     shell:
-        "python -m analysis.findings {params.own} --archives {params.archives} --catalogue results/variants.csv"
+        "python -m analysis findings {params.own} --archives {params.archives}"
         " --out {output} 2>&1 | tee {log}"
 
 
-# README's table and its findings are filled in, and its figure drawn again, of the archives alone.
+# README's table and its findings are filled in, of the archives alone, and its figure is made of the ladder's.
 rule readme:
     input:
-        "results/tables/findings.json",
-        "results/figures/overview_light.svg",
-        "results/figures/overview_dark.svg",
+        findings="results/tables/findings.json",
+        ladder="results/figures/ladder_sgemm_ladder.svg",
     log:
         "results/logs/readme.log",
     localrule: True
     params:
         archives=PLAN.archives,
     shell:
-        "( cp results/figures/overview_light.svg docs/ladder-light.svg && cp results/figures/overview_dark.svg docs/ladder-dark.svg"
-        " && python -m analysis.readme --findings results/tables/findings.json --archives {params.archives}"
-        " --catalogue results/variants.csv README.md ) 2>&1 | tee {log}"
+        "python -m analysis readme README.md --findings {input.findings} --ladder {input.ladder}"
+        " --archives {params.archives} 2>&1 | tee {log}"
 
 
 BANK_PICTURES = [
@@ -143,7 +141,7 @@ rule paper_pdf:
     log:
         "results/logs/paper.log",
     shell:
-        "python -m analysis.render paper/paper.typ paper/supplement.typ --tables results/tables --figures results/figures"
+        "python -m analysis render paper/paper.typ paper/supplement.typ --tables results/tables --figures results/figures"
         " --out results 2>&1 | tee {log}"
 
 
@@ -166,7 +164,7 @@ rule explorer_html:
         shown=f"{SHOWN} {HERE}",
         archives=PLAN.archives,
     shell:
-        "python -m analysis.explorer {params.shown} --archives {params.archives} --tables results/tables"
+        "python -m analysis explorer {params.shown} --archives {params.archives} --tables results/tables"
         " --figures results/figures --out {output} 2>&1 | tee {log}"
 
 
@@ -200,8 +198,8 @@ if PLAN.compared:
             ],
             built=BUILD,
         shell:
-            "python -m analysis.compare --a {params.a} --b {params.b} --results {params.results}"
-            " --catalogue results/variants.csv --emulated {params.emulated} --built {params.built} --out {output[0]}"
+            "python -m analysis compare --a {params.a} --b {params.b} --results {params.results}"
+            " --emulated {params.emulated} --built {params.built} --out {output[0]}"
             " > {log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
 
 
