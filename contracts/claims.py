@@ -28,7 +28,6 @@ class Entry(Document):
         "anywhere: arithmetic, compiler, emulator, one verdict; mechanism: a verdict for each GPU",
         default="mechanism",
     )
-    about: Literal["model", "resources", "memory", "banks", "speed", "size", "clock"]
     slip: bool = column(
         "the text contradicts its own numbers, arithmetic or a documented rule", default=False
     )
@@ -70,7 +69,6 @@ class TableRow(Row):
     kind: Literal["anywhere", "mechanism", "untestable"] = column(
         "anywhere: arithmetic, compiler, emulator; mechanism: measured on a GPU"
     )
-    about: str
     verdict: Verdict
     ours: str | None = optional("the value that the test compares, with its interval")
     words: str | None = optional("the comparison with its values, or why there is none")

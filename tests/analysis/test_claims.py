@@ -29,7 +29,7 @@ GOOD = {
     "claim": "C.",
     "test": 'published("naive-gflops") > 0',
 }
-GOOD |= {"about": "speed", "kind": "anywhere"}
+GOOD |= {"kind": "anywhere"}
 
 
 def test_a_claim_has_one_verdict_where_no_gpu_takes_part_and_else_one_for_each(made: Path) -> None:
@@ -120,7 +120,6 @@ def test_a_wrong_entry_is_one_line(judged: Callable[..., pd.DataFrame], tmp_path
         ({"test": None}, "test and untestable"),
         ({"quote": None}, "line or quote is missing"),
         ({"claims": "C."}, "unknown key 'claims'"),
-        ({"about": "weather"}, "about"),
         ({"kind": "sometimes"}, "kind"),
         ({"test": "fraction(sgemm_naive) > 1"}, "reads a measurement"),
         ({"remark": "It is {fraction(sgemm_nave)}."}, "sgemm_nave"),
