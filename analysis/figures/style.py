@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import cycle
 from pathlib import Path
 
 import matplotlib
@@ -102,6 +103,15 @@ def worklog_colours(variants: pd.DataFrame) -> dict[str, str]:
     return {name: others[i % len(others)] for i, name in enumerate(names)} | {
         OURS: RED,
         LIBRARY: PALE,
+    }
+
+
+def looks(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return a colour and a marker for each name, as seaborn's options."""
+    names = list(dict.fromkeys(names))
+    return {
+        "palette": dict(zip(names, cycle(COLOURS), strict=False)),
+        "markers": dict(zip(names, cycle(MARKERS), strict=False)),
     }
 
 
