@@ -49,7 +49,6 @@ TABLES: dict[str, Callable[[Sources], pd.DataFrame | dict[str, Any]]] = {
     "kernels": lambda sources: kernels.kernels_table(sources.results),
     "steps": lambda sources: steps.steps_table(sources.results),
     "counters": lambda sources: counters.counters_table(sources.results),
-    "counter_names": lambda sources: counters.names_table(),
     "emulator": lambda sources: emulator.emulator_table(sources.results),
     "published": lambda sources: published.published_table(sources.archives),
     "gpus": lambda sources: gpus.gpus_table(sources.archives),
@@ -59,7 +58,6 @@ TABLES: dict[str, Callable[[Sources], pd.DataFrame | dict[str, Any]]] = {
 
 # the column that does
 NAMES_GPU = {"published": "here", "gpus": "model", "spread": "model", "coverage": "gpu"}
-OF_NO_GPU = ("counter_names",)
 
 
 def write(sources: Sources, names: Sequence[str], out: Path) -> None:
@@ -78,9 +76,7 @@ def write(sources: Sources, names: Sequence[str], out: Path) -> None:
                 raise UserError(f"{sources.results.folder}: table {name} has no row: {why}")
             notes = {gpu: results.note for gpu, results in sources.archives.items()}
             note = made[NAMES_GPU[name]].map(notes) if name in NAMES_GPU else sources.results.note
-            write_text(
-                out / f"{name}.csv", as_csv(made if name in OF_NO_GPU else noted(made, note))
-            )
+            write_text(out / f"{name}.csv", as_csv(noted(made, note)))
         else:
             write_text(out / f"{name}.json", json.dumps(made, indent=1) + "\n")
 

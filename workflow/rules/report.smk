@@ -27,7 +27,6 @@ rule report_tables:
         report("results/tables/gpus.csv", category="Tables", caption="../report/gpus.rst"),
         report("results/tables/spread.csv", category="Tables", caption="../report/gpus.rst"),
         report("results/tables/coverage.csv", category="Tables", caption="../report/coverage.rst"),
-        "results/tables/counter_names.csv",
         "results/tables/summary.json",
     log:
         "results/logs/tables.log",
