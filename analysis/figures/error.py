@@ -13,7 +13,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 
 from analysis.figures import style
-from analysis.results import Results
+from analysis.results import Results, records
 
 TITLES = {
     "uniform": "uniform in [−1, 1]",
@@ -33,12 +33,12 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     figure, grid = plt.subplots(
         1, len(panels), figsize=(style.WIDE, 2.7), sharex=True, sharey=True, squeeze=False
     )
-    kinds = rows.drop_duplicates("label").set_index("label")[["kind", "variant"]]
+    variants = list(records(rows.drop_duplicates("label")))
     kernels = cycle(style.COLOURS)
-    colours = {
-        label: style.GREY if row.kind == "baseline" else next(kernels)
-        for label, row in kinds.iterrows()
+    colours: dict[str, str] = {
+        row.label: style.GREY if row.kind == "baseline" else next(kernels) for row in variants
     }
+    dashes = {row.label: (3, 1.5) if row.variant in INSIDE else "" for row in variants}
     for axes, data in zip(grid.flat, panels, strict=True):
         sns.lineplot(
             rows[rows["data"] == data],
@@ -47,9 +47,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
             hue="label",
             style="label",
             **style.looks(colours) | {"palette": colours},
-            dashes={
-                label: (3, 1.5) if kinds["variant"][label] in INSIDE else "" for label in colours
-            },
+            dashes=dashes,
             linewidth=0.9,
             markersize=4,
             markeredgewidth=0,
