@@ -30,6 +30,10 @@ def tables(made: Path) -> Path:
 def test_timings_have_their_ladder_and_the_gain_of_each_step(tables: Path, h100: Results) -> None:
     rows = pd.read_csv(tables / "timings.csv")
     assert len(rows) == len(h100.timings)
+    keys = ["variant", "n"]
+    plain = rows[rows.eval("m == n == k and alpha == 1 and beta == 0 and data == 'uniform'")]
+    most = plain[plain["clock_policy"] == "boost"].groupby(keys)["samples"].max()
+    assert rows[rows["usual"]].set_index(keys)["samples"].sort_index().equals(most)
     at = rows[(rows["experiment"] == "sgemm_ladder") & (rows["n"] == 4096)].set_index("variant")
     worklogs = {"sgemm_warptile": "boehm_sgemm", "sgemm_tma": OURS, "cublas_fp32": LIBRARY}
     assert at.loc[list(worklogs), "worklog"].to_dict() == worklogs
