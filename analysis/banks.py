@@ -1,7 +1,7 @@
 """Draws accesses to shared memory on their banks: which lane's word each bank serves in each
 wavefront.
 
-    python -m analysis.banks results/figures/banks_ldmatrix.json ...
+    python -m analysis banks results/figures/banks_ldmatrix.json ...
 
 `experiments.emulation.bank_pictures` writes the data. The picture is written beside it, as SVG and
 PDF.
@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from analysis.figures import style
-from contracts import read_json, run_command
+from contracts import read_json
 
 BANKS = 32
 # distinct to colour-blind readers, and in grey
@@ -89,13 +89,13 @@ def _cell(axis: Axes, bank: int, row: int, lanes: list[int], colour: str) -> Non
     axis.text(bank + 0.5, row + 0.5, f"{lanes[0]}{'+' * several}", ha="center", va="center")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `banks`."""
     parser.add_argument("pictures", nargs="+", type=Path, metavar="banks_NAME.json")
-    for path in parser.parse_args().pictures:
+
+
+def run(args: argparse.Namespace) -> None:
+    """Draw each picture beside its data."""
+    for path in args.pictures:
         style.save(draw(read_json(path, "bank_picture")), path.with_suffix(".svg"))
         plt.close("all")
-
-
-if __name__ == "__main__":
-    run_command(main)

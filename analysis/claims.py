@@ -1,8 +1,8 @@
 """What the worklogs claim, and what of it holds on each GPU.
 
-    python -m analysis.claims                                       # a readable list, of data/*
-    python -m analysis.claims --check                               # fails where a verdict is not the recorded one
-    python -m analysis.claims --only sgemm_cu/texld-faster          # one of them
+    python -m analysis claims                                       # a readable list, of data/*
+    python -m analysis claims --check                               # fails where a verdict is not the recorded one
+    python -m analysis claims --only sgemm_cu/texld-faster          # one of them
 
 A claim is an entry of paper/worklogs/NAME/claims.yaml, or of paper/claims.yaml for our own kernels.
 Its test is a comparison over `analysis.numbers`. It "holds" where all of our interval meets the
@@ -13,51 +13,33 @@ Numbers of an author's GPU are no claims; `analysis.tables.published` prints the
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
 from analysis.estimates import Estimate, Missing, Truth, number
 from analysis.numbers import Numbers
-from analysis.results import Results, note_of, of_archives
+from analysis.results import Results, note_of, several
 from contracts import (
     UserError,
     choose,
     read_rows,
     read_yaml,
-    rules,
-    run_command,
     worklogs,
     write_rows,
 )
 from contracts.claims import Entry, TableRow
+from contracts.codes import digest
 
 QUOTE_WORDS = 25  # at most, of a text that is not ours
 VERDICTS = {True: "holds", False: "does not hold", None: "within noise"}
 ORDER = [*VERDICTS.values(), "not measured", "not testable"]
 ANY = "any"  # in place of a GPU, where none takes part in a test
 ANYWHERE, MECHANISM, UNTESTABLE = "anywhere", "mechanism", "untestable"
-# What an expression may call that reads no measurement; quantities do not, either, with arch= or
-# device="ptxsim"
-NO_MEASUREMENT = {
-    "published",
-    "analytic",
-    "min",
-    "max",
-    "mean",
-    "sum",
-    "abs",
-    "log2",
-    "count",
-    "all_of",
-    "any_of",
-}
-NO_MEASUREMENT |= {"geometric_mean", "rounds_to", "equals", "is_", "contains"}
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")  # an expression in a remark
 COLUMNS = list(TableRow.model_fields)
 
@@ -67,10 +49,9 @@ COLUMNS = list(TableRow.model_fields)
 
 @dataclass(frozen=True)
 class Claim:
-    """An entry with its worklog. `kind` follows from what its test reads."""
+    """An entry with its worklog."""
 
     worklog: str
-    kind: str
     entry: Entry
 
     @property
@@ -78,37 +59,46 @@ class Claim:
         return f"{self.worklog}/{self.entry.id}"
 
     @property
+    def kind(self) -> str:
+        return UNTESTABLE if self.entry.test is None else self.entry.kind
+
+    @property
     def rule_hash(self) -> str:
         """Of test and quotation: what a recorded verdict answers."""
-        return rules.of_claim({"test": self.entry.test, "quote": self.entry.quote})
+        return digest(f"{self.entry.test}\n{self.entry.quote}")
 
 
-def read_claims(numbers: Numbers, root: Path = worklogs.FOLDER) -> list[Claim]:
-    """Every claim, worklog after worklog, then ours.
+class _Unmeasured:
+    """The part of a folder's results in which no GPU takes part."""
 
-    numbers: of any results folder; it has the names that a test may use. Raises `UserError` naming
-    file and claim for a name that is none, a quotation that is too long, and a line outside the
-    text.
+    def __init__(self, results: Results) -> None:
+        self._results = results
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("variants", "failed", "predictions"):
+            raise UserError("an expression of kind 'anywhere' reads a measurement")
+        return getattr(self._results, name)
+
+
+def read_claims(root: Path = worklogs.FOLDER) -> list[Claim]:
+    """Return every claim, worklog after worklog, then ours.
+
+    Raises `UserError` naming file and claim for a quotation that is too long and for a line outside
+    the text.
     """
     sources = worklogs.sources(root)
     found = []
     for worklog, path in worklogs.claims(root).items():
         seen: set[str] = set()
         for raw in read_yaml(path, "claims"):
-            entry, where = Entry(**raw), f"{path}: {raw['id']}"
+            entry, where = Entry.model_construct(**raw), f"{path}: {raw['id']}"
             if entry.id in seen:
                 raise UserError(f"{where}: the id stands twice; allowed: once")
             seen.add(entry.id)
             if (entry.test is None) == (entry.untestable is None):
                 raise UserError(f"{where}: test and untestable, or neither; allowed: one of them")
             _check_quotation(entry, sources.get(worklog), where)
-            kind = UNTESTABLE if entry.test is None else _kind(entry.test, numbers, worklog, where)
-            for expression in PLACEHOLDER.findall(entry.remark or ""):
-                if _kind(expression, numbers, worklog, where) == MECHANISM and kind != MECHANISM:
-                    raise UserError(
-                        f"{where}: {expression!r} in its remark reads a measurement, as its test does not"
-                    )
-            found.append(Claim(worklog, kind, entry))
+            found.append(Claim(worklog, entry))
     return found
 
 
@@ -126,46 +116,6 @@ def _check_quotation(entry: Entry, source: Mapping[str, Any] | None, where: str)
         )
     if (words := len(entry.quote.split())) > QUOTE_WORDS:
         raise UserError(f"{where}: quote has {words} words; allowed: at most {QUOTE_WORDS}")
-
-
-def _kind(expression: str, numbers: Numbers, worklog: str, where: str) -> str:
-    """`ANYWHERE` where an expression reads no measurement, else `MECHANISM`.
-
-    Raises `UserError` for an unknown name.
-    """
-    try:
-        nodes = list(ast.walk(ast.parse(" ".join(expression.split()), mode="eval")))
-    except SyntaxError as error:
-        raise UserError(f"{where}: {expression!r} is not an expression ({error.msg})") from error
-    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    targets = {
-        getattr(node.target, "id", "") for node in nodes if isinstance(node, ast.comprehension)
-    }
-    kind = ANYWHERE
-    for node in nodes:
-        if isinstance(node, ast.Name) and id(node) not in called and node.id not in targets:
-            choose(numbers.known, node.id, "variant", where)
-        if isinstance(node, ast.Call):
-            function = node.func.id if isinstance(node.func, ast.Name) else ""
-            choose(numbers.functions, function, "function", where)
-            if function == "published" and node.args and isinstance(node.args[0], ast.Constant):
-                id_ = str(node.args[0].value)
-                choose(
-                    numbers.paper["published"],
-                    id_ if "/" in id_ else f"{worklog}/{id_}",
-                    "id",
-                    where,
-                )
-            if not _reads_no_measurement(function, node):
-                kind = MECHANISM
-    return kind
-
-
-def _reads_no_measurement(function: str, call: ast.Call) -> bool:
-    given = {
-        one.arg: one.value.value for one in call.keywords if isinstance(one.value, ast.Constant)
-    }
-    return function in NO_MEASUREMENT or "arch" in given or given.get("device") == "ptxsim"
 
 
 def paper_tables(analytic: Path, root: Path = worklogs.FOLDER) -> dict[str, dict[Any, Any]]:
@@ -210,7 +160,7 @@ def claims_table(
         raise UserError(
             "no results folder and no archive is given; a folder with machine.json and tables is needed"
         )
-    claims = read_claims(next(iter(numbers.values())), root)
+    claims = read_claims(root)
     for name in only:
         choose({claim.name: claim for claim in claims}, name, "claim", "--only")
     claims = [claim for claim in claims if not only or claim.name in only]
@@ -221,7 +171,11 @@ def claims_table(
 def _rows(claim: Claim, numbers: Mapping[str, Numbers]) -> list[dict[str, Any]]:
     if claim.kind == MECHANISM:
         return [_row(claim, gpu, of_gpu) for gpu, of_gpu in numbers.items()]
-    found = [_row(claim, ANY, of_gpu) for of_gpu in numbers.values()]
+    unmeasured = (
+        Numbers(cast(Results, _Unmeasured(of_gpu.results)), of_gpu.paper)
+        for of_gpu in numbers.values()
+    )
+    found = [_row(claim, ANY, of_gpu) for of_gpu in unmeasured]
     return [next((row for row in found if row["verdict"] != "not measured"), found[0])]
 
 
@@ -292,7 +246,7 @@ def changes(now: Sequence[Mapping[str, Any]], path: Path, whole: bool = True) ->
     claims.
     """
     if not path.is_file():
-        return [f"{path}: no verdicts are recorded; python -m analysis.claims --record writes them"]
+        return [f"{path}: no verdicts are recorded; python -m analysis claims --record writes them"]
     recorded = {row["id"]: row for row in read_rows(path, "verdicts")}
     found = []
     for row in now:
@@ -332,15 +286,9 @@ def listing(table: pd.DataFrame) -> str:
     return "\n".join(lines).lstrip("\n")
 
 
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `claims`."""
     table: dict[str, Any] = {"type": Path, "metavar": "FILE.csv"}
-    folder: dict[str, Any] = {"type": Path, "metavar": "FOLDER"}
-    parser.add_argument("--archives", nargs="*", help="default: all of data/", **folder)
-    parser.add_argument(
-        "--results", help="what was measured here; stands for an archive of its name", **folder
-    )
-    parser.add_argument("--catalogue", default=Path("results/variants.csv"), **table)
     parser.add_argument("--analytic", default=Path("results/analytic.csv"), **table)
     parser.add_argument("--out", help="write the table, too", **table)
     parser.add_argument(
@@ -351,36 +299,25 @@ def parsed() -> argparse.Namespace:
         "--check", action="store_true", help="fail where a verdict is not the recorded one"
     )
     action.add_argument("--record", action="store_true", help="write verdicts.csv in each archive")
-    options = parser.parse_args()
-    if options.record and options.only:
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the verdicts; write or check those that are recorded."""
+    if args.record and args.only:
         raise UserError(
             "--record with --only is not allowed; allowed: --record alone, which writes all verdicts"
         )
-    return options
-
-
-def main() -> int:
-    options = parsed()
-    folders = of_archives(options.catalogue)
-    if options.archives is not None:
-        folders = {path.name: Results(path, options.catalogue) for path in options.archives}
-    if options.results:
-        own = Results(options.results, options.catalogue)
-        folders = {own.name: own} | {name: one for name, one in folders.items() if name != own.name}
-    table = claims_table(folders, options.analytic, only=options.only)
+    folders = several(args)
+    table = claims_table(folders, args.analytic, only=args.only)
     print("\n".join([*filter(None, [note_of(folders.values())]), listing(table)]))
-    if options.out:
-        write_rows(options.out, "claims_table", [row._asdict() for row in _entries(table)])
+    if args.out:
+        write_rows(args.out, "claims_table", [row._asdict() for row in _entries(table)])
     found = []
     for name, results in folders.items():
         rows, path = records(table, name), results.folder / "verdicts.csv"
-        if results.archived and options.record:
+        if results.archived and args.record:
             write_rows(path, "verdicts", rows)
-        if results.archived and options.check:
-            found += changes(rows, path, whole=not options.only)
+        if results.archived and args.check:
+            found += changes(rows, path, whole=not args.only)
     print("\n".join(["", *found]))
     return 1 if found else 0
-
-
-if __name__ == "__main__":
-    run_command(main)

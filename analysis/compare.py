@@ -1,6 +1,6 @@
 """Two variants side by side: speed, build, minimum cycles and counters.
 
-    python -m analysis.compare --a sgemm_tiling --b sgemm_at_tiling --results data/h100 --catalogue results/variants.csv
+    python -m analysis compare --a sgemm_tiling --b sgemm_at_tiling
         --out results/tables/compare_sgemm_tiling_sgemm_at_tiling.csv
 
 The table is printed, and written next to --out as text. Where one of the two has no counters, those
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from analysis.counters import Counter
 from analysis.estimates import number
 from analysis.results import (
     Results,
-    add_options,
     of_options,
     records,
     said,
@@ -33,7 +32,7 @@ from analysis.results import (
 )
 from analysis.tables.steps import UNITS
 from analysis.tabulate import as_csv, noted
-from contracts import UserError, choose, read_json, read_rows, run_command, write_text
+from contracts import UserError, choose, read_json, read_rows, write_text
 
 SAME = 0.01  # relative: values that differ by less are called the same
 COLUMNS = ["section", "metric", "unit", "n", "a", "b", "b_over_a", "better"]
@@ -45,21 +44,17 @@ SPEED = [
     Counter("power_w", "Power", "W", -1),
 ]
 BUILD = [
-    Counter("registers", "Registers per thread", "", -1),
+    counters.COUNTERS["registers"],
     Counter("shared_bytes", "Shared memory per block", "byte"),
     Counter("spill_bytes", "Spilled", "byte", -1),
     Counter("threads", "Threads per block", ""),
     Counter("blocks_per_sm", "Blocks per SM", "", +1),
-    Counter("occupancy", "Theoretical occupancy", "", +1),
+    replace(counters.COUNTERS["theoretical_occupancy"], key="occupancy", unit=""),
     Counter("limiter", "Occupancy limited by", ""),
     Counter("sass_total", "Instructions in the SASS", ""),
 ]
-STALLS = [
-    Counter(key, f"Stalled: {entry['label']}", "cycle", 0 if key.endswith("selected") else -1)
-    for key, entry in counters.metrics()["stalls"].items()
-]
 # of either, to be shown
-LEAST = {"fma_pipe": 1.0, "tensor_pipe": 1.0} | {stall.key: 0.1 for stall in STALLS}
+LEAST = {"fma_pipe": 1.0, "tensor_pipe": 1.0} | {stall.key: 0.1 for stall in counters.STALLS}
 Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
@@ -182,7 +177,7 @@ def compare(found: Known, labels: tuple[str, str]) -> pd.DataFrame:
     by = "predicted" if found.predicted else "Nsight Compute"
     parts = [("Speed", SPEED, found.timings), ("Build", BUILD, found.builds)]
     parts.append(("Minimum cycles per SM", units, found.cycles))
-    sections = counters.SECTIONS | {"Stalls, per issued instruction": STALLS}
+    sections = counters.SECTIONS | {"Stalls": counters.STALLS}
     parts += [(f"{name}, {by}", shown, found.counted) for name, shown in sections.items()]
     rows = []
     for section, shown, pair in parts:
@@ -218,7 +213,7 @@ def _ratio(one: Any, other: Any) -> float | None:
     return float(other) / float(one) if _numbers(one, other) and one else None
 
 
-def _better(one: Any, other: Any, direction: int, labels: tuple[str, str]) -> str:
+def _better(one: Any, other: Any, direction: int | None, labels: tuple[str, str]) -> str:
     if not direction or not _numbers(one, other):
         return ""
     if abs(one - other) <= SAME * max(abs(one), abs(other)):
@@ -254,15 +249,14 @@ def _text(value: Any) -> str:
     return "–" if value is None or pd.isna(value) else number(float(value))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `compare`."""
     parser.add_argument(
         "--a", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml"
     )
     parser.add_argument(
         "--b", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml"
     )
-    add_options(parser)
     words = "folders with predictions.csv and bounds.csv, as the emulator leaves them"
     parser.add_argument("--emulated", type=Path, nargs="+", default=[], metavar="DIR", help=words)
     parser.add_argument(
@@ -271,7 +265,10 @@ def main() -> None:
     parser.add_argument(
         "--out", required=True, type=Path, metavar="FILE.csv", help="FILE.txt is written, too"
     )
-    args = parser.parse_args()
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the comparison and write it."""
     results = of_options(args)
     found = known(results, args.a, args.b, args.emulated, args.built)
     labels = (results.label(args.a), results.label(args.b))
@@ -283,7 +280,3 @@ def main() -> None:
     write_text(args.out.with_suffix(".txt"), text + "\n")
     print(text)
     tell_left_out(results)
-
-
-if __name__ == "__main__":
-    run_command(main)

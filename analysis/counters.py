@@ -1,14 +1,12 @@
 """Nsight Compute's counters as a reader wants them: one column each, with ratios and percentages
 made of the raw ones.
 
-`contracts/metrics.yaml` lists the counters that are collected, under our keys. `DERIVED` adds what
-is made of several, `SECTIONS` groups what the comparison of two kernels shows, and `label_of` gives
-the name and unit of any of them.
+`contracts/metrics.yaml` lists the counters with their labels and units. `DERIVED` makes those that
+Nsight Compute does not have.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,19 +34,41 @@ SCALE = {
 }
 
 
-@functools.cache
-def metrics() -> dict[str, dict[str, dict[str, Any]]]:
-    """contracts/metrics.yaml: by section and our key, ncu's name and a label."""
-    found: dict[str, dict[str, dict[str, Any]]] = load_yaml(
-        Path(contracts.__file__).parent / "metrics.yaml"
-    )
-    return found
+@dataclass(frozen=True)
+class Counter:
+    """A counter or another quantity of a kernel in a figure or table.
+
+    better: 1 where more is better, -1 where less is, 0 where neither is; None of a counter that the
+    comparison of two kernels leaves out. ncu: its name in Nsight Compute; "" where there is none.
+    """
+
+    key: str
+    label: str
+    unit: str = ""
+    better: int | None = None
+    short: str = ""
+    ncu: str = ""
 
 
-@functools.cache
-def key_of_ncu() -> dict[str, str]:
-    """Our key by ncu's name of a counter."""
-    return {entry["ncu"]: key for section in metrics().values() for key, entry in section.items()}
+# contracts/metrics.yaml: each counter by section and by key
+_FILE: dict[str, dict[str, dict[str, Any]]] = load_yaml(
+    Path(contracts.__file__).parent / "metrics.yaml"
+)
+COUNTERS = {
+    key: Counter(key, **{"short": entry["label"]} | entry)
+    for entries in _FILE.values()
+    for key, entry in entries.items()
+}
+KEY_OF_NCU = {counter.ncu: key for key, counter in COUNTERS.items() if counter.ncu}
+STALLS = [COUNTERS[key] for key in _FILE["stalls"]]
+# The comparison of two kernels by the section's title, as Nsight Compute's pages have it
+SECTIONS = {
+    section.replace("_", " ").capitalize(): [
+        COUNTERS[key] for key in entries if COUNTERS[key].better is not None
+    ]
+    for section, entries in _FILE.items()
+    if section != "stalls"
+}
 
 
 def wide(rows: pd.DataFrame) -> pd.DataFrame:
@@ -63,7 +83,7 @@ def wide(rows: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame(columns=INDEX)
     scale = rows["unit"].map(lambda unit: SCALE.get(unit, 1.0))
     rows = rows.assign(
-        metric=rows["metric"].map(lambda name: key_of_ncu().get(name, name)),
+        metric=rows["metric"].map(lambda name: KEY_OF_NCU.get(name, name)),
         value=rows["value"].astype(float) * scale,
     )
     of_row = rows.groupby(["variant", "n"])
@@ -152,88 +172,6 @@ DERIVED: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
 }
 
 
-# ---- what is shown, and how ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Counter:
-    """A counter in a figure or table: its key, label and unit. `better` is +1 where more is better,
-    -1 where less is, 0 where neither is."""
-
-    key: str
-    label: str
-    unit: str
-    better: int = 0
-
-
-# The comparison of two kernels, section by section, as Nsight Compute's pages have them
-SECTIONS: dict[str, list[Counter]] = {
-    "Speed of light": [
-        Counter("duration_us", "Duration under Nsight Compute", "µs", -1),
-        Counter("sm_throughput", "Compute (SM) throughput", "%", +1),
-        Counter("memory_throughput", "Memory throughput", "%"),
-        Counter("l1_throughput", "L1/TEX throughput", "%"),
-        Counter("l2_throughput", "L2 throughput", "%"),
-        Counter("dram_throughput", "DRAM throughput", "%"),
-    ],
-    "Compute": [
-        Counter("ipc_active", "IPC, active cycles", "inst/cycle", +1),
-        Counter("issue_slots_busy", "Issue slots busy", "%", +1),
-        Counter("fma_pipe", "FMA pipe utilization", "%", +1),
-        Counter("tensor_pipe", "Tensor pipe utilization", "%", +1),
-        Counter("instructions", "Instructions executed", "", -1),
-    ],
-    "Memory": [
-        Counter("load_bytes_per_sector", "Global load, bytes used per 32-byte sector", "byte", +1),
-        Counter(
-            "store_bytes_per_sector", "Global store, bytes used per 32-byte sector", "byte", +1
-        ),
-        Counter("global_excess_percent", "Excessive L2 sectors of global accesses", "%", -1),
-        Counter("shared_conflicts", "Shared bank conflicts, loads and stores", "", -1),
-        Counter("shared_load_conflicts", "Shared bank conflicts, loads", "", -1),
-        Counter("shared_store_conflicts", "Shared bank conflicts, stores", "", -1),
-        Counter("shared_excess_percent", "Excessive shared wavefronts", "%", -1),
-        Counter("l1_hit_rate", "L1/TEX hit rate", "%"),
-        Counter("l2_hit_rate", "L2 hit rate", "%"),
-        Counter("dram_bytes", "DRAM bytes read and written", "byte", -1),
-        Counter("dram_gb_per_s", "DRAM bandwidth", "GB/s"),
-    ],
-    "Scheduler": [
-        Counter("issue_active", "Cycles with an eligible warp", "%", +1),
-        Counter("active_warps", "Active warps per scheduler", "warp"),
-        Counter("eligible_warps", "Eligible warps per scheduler", "warp", +1),
-        Counter("cycles_per_instruction", "Warp cycles per issued instruction", "cycle", -1),
-    ],
-    "Occupancy": [
-        Counter("registers", "Registers per thread", "", -1),
-        Counter("blocks_by_registers", "Block limit, registers", "block", +1),
-        Counter("blocks_by_shared", "Block limit, shared memory", "block", +1),
-        Counter("theoretical_occupancy", "Theoretical occupancy", "%", +1),
-        Counter("achieved_occupancy", "Achieved occupancy", "%", +1),
-        Counter("waves", "Waves per SM", ""),
-    ],
-    "Balance": [Counter("imbalance_percent", "Busiest SM over the mean of all", "%", -1)],
-}
-
-
-@functools.cache
-def shown() -> dict[str, Counter]:
-    """Every counter by key, with its label and unit: those of `SECTIONS`, then the other ones of
-    metrics.yaml.
-    """
-    found = {one.key: one for section in SECTIONS.values() for one in section}
-    for section, entries in metrics().items():
-        for key, entry in entries.items():
-            unit = "%" if ".pct" in entry["ncu"] or entry["ncu"].endswith("_pct") else ""
-            unit = "cycles per instruction" if section == "stalls" else unit
-            found.setdefault(key, Counter(key, entry["label"], unit))
-    for key in DERIVED:
-        found.setdefault(
-            key, Counter(key, key.replace("_", " ").capitalize(), "%" if "percent" in key else "")
-        )
-    return found
-
-
 def top_stall(row: Any) -> tuple[str, float] | None:
     """The reason for which warps wait longest and its cycles per issued instruction. Being ready is
     no wait.
@@ -241,8 +179,10 @@ def top_stall(row: Any) -> tuple[str, float] | None:
     row: a mapping of counters by key; None where no stall was counted.
     """
     ready = ("stall_selected", "stall_not_selected")
-    known = {
-        key: row[key] for key in metrics()["stalls"] if key not in ready and pd.notna(row.get(key))
+    waits = {
+        stall: float(row[stall.key])
+        for stall in STALLS
+        if stall.key not in ready and pd.notna(row.get(stall.key))
     }
-    key = max(known, key=lambda name: known[name], default=None)
-    return (metrics()["stalls"][key]["label"], float(known[key])) if key else None
+    stall = max(waits, key=lambda stall: waits[stall], default=None)
+    return (stall.label, waits[stall]) if stall else None

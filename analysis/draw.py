@@ -1,7 +1,6 @@
 """Draws figures of a results folder, all that are named in one process: an SVG and a PDF each.
 
-    python -m analysis.draw --results data/h100 --catalogue results/variants.csv --out results/figures
-        NAME [NAME:EXPERIMENT ...]
+    python -m analysis draw --results data/h100 --out results/figures NAME [NAME:EXPERIMENT ...]
 
 A figure of one experiment is written as NAME_EXPERIMENT. --here names the folder of this tree's own
 build and emulation.
@@ -14,13 +13,12 @@ import importlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.results import Results, add_options, of_options, tell_left_out
-from contracts import UserError, choose, run_command
+from analysis.results import Results, of_options, tell_left_out
+from contracts import UserError, choose
 
 FIGURES = {path.stem: path for path in sorted(Path(__file__).with_name("figures").glob("*.py"))}
 FIGURES = {name: path for name, path in FIGURES.items() if name not in ("__init__", "style")}
 
-OF_BACKGROUNDS = "overview"  # NAME:BACKGROUND
 EXPERIMENTS = Path("experiments")
 
 
@@ -36,7 +34,7 @@ def draw(results: Results, names: Sequence[str], out: Path) -> None:
         choose(FIGURES, figure, "figure", "analysis/figures/")
         if name.endswith(":"):
             raise UserError(f"{name!r} names no experiment; allowed: NAME or NAME:EXPERIMENT")
-        if experiment and figure != OF_BACKGROUNDS:
+        if experiment:
             choose(experiments, experiment, "experiment", EXPERIMENTS)
         chosen.append((figure, experiment or None))
     import matplotlib.pyplot as plt  # takes a second, so only once the names are known
@@ -52,20 +50,18 @@ def draw(results: Results, names: Sequence[str], out: Path) -> None:
         plt.close("all")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    add_options(parser)
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `draw`."""
     parser.add_argument(
         "--out", required=True, type=Path, metavar="DIR", help="for NAME.svg and NAME.pdf"
     )
     parser.add_argument(
         "names", nargs="+", metavar="NAME[:EXPERIMENT]", help=f"figures: {', '.join(FIGURES)}"
     )
-    args = parser.parse_args()
+
+
+def run(args: argparse.Namespace) -> None:
+    """Draw what the options name."""
     results = of_options(args)
     draw(results, args.names, args.out)
     tell_left_out(results)
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -1,13 +1,12 @@
 """What the measurements show: at most ten findings, each tested on every GPU that has an archive.
 
-    python -m analysis.findings --archives data/h100 data/h200 --catalogue results/variants.csv \
-        --out results/tables/findings.json
+    python -m analysis findings --out results/tables/findings.json
 
 A finding is a function of `FINDINGS`. It says whether it holds on a GPU, in a title that is true as
 it stands and in one or two sentences with its numbers. They do not name the GPU: README, paper and
 explorer put it before them. Fractions of cuBLAS are interleaved. `holds` is None where the
 intervals leave it undecided (within noise), and where a table is missing. findings.json is a list
-of {name, title, holds, sentence, numbers, rows, gpus}: the first GPU's own, and in `gpus` those of
+of {name, title, holds, sentence, numbers, rows, chart, gpus}: the first GPU's own, and in `gpus` those of
 each GPU, with gpu, model, date and processes.
 """
 
@@ -27,11 +26,11 @@ import pandas as pd
 from analysis import estimates
 from analysis.estimates import Estimate, Missing, all_of
 from analysis.numbers import SIZE, Numbers
-from analysis.results import Results
+from analysis.results import Results, several
 from analysis.tables.emulator import emulator_table
 from analysis.tables.steps import steps_table
 from analysis.timings import PROCESSES
-from contracts import UserError, run_command, worklogs, write_text
+from contracts import UserError, worklogs, write_text
 
 WRONG = Path("paper/worklogs/sgemm_cu/xor_double_buffer.csv")  # of the study xor_double_buffer
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -76,21 +75,9 @@ def silently_wrong(numbers: Numbers) -> Finding:
     own, emulated = published.iloc[0], published[published["device"] == "ptxsim"].iloc[0]
     tools = published[published["tool"].isin(SANITIZERS)]
     measured, wrong = own["device"] != "ptxsim", int(own["wrong"])
-    values = {"arch": own["arch"], "measured": bool(measured), "n": int(own["n"]), "wrong": wrong}
-    values |= {
-        "elements": int(own["elements"]),
-        "silent_tools": list(tools.loc[tools["faults"] == 0, "tool"]),
-    }
-    values |= {
-        "emulated_wrong": int(emulated["wrong"]),
-        "faults": int(emulated["faults"]),
-        "fault": emulated["fault"],
-    }
-    values |= {"misplaced_fraction": misplaced_fraction(1024 if wrong else 0)}
-    values |= {"repaired_wrong": int(runs.loc[runs["xor_of"] == "offset", "wrong"].max())}
-    holds = (
-        wrong > 0 and values["repaired_wrong"] == 0 and len(values["silent_tools"]) == len(tools)
-    )
+    silent = list(tools.loc[tools["faults"] == 0, "tool"])
+    repaired_wrong = int(runs.loc[runs["xor_of"] == "offset", "wrong"].max())
+    holds = wrong > 0 and repaired_wrong == 0 and len(silent) == len(tools)
     found = (
         "silently wrong on Hopper"
         if holds
@@ -100,13 +87,15 @@ def silently_wrong(numbers: Numbers) -> Finding:
     )
     title = f"The double buffer of a published SGEMM is {found}"
     sentence = "" if measured else f"Emulated for {own['arch']}: "
-    sentence += f"rebuilt, the double buffer of sgemm.cu's 128x128x8 gets {wrong:,} of {values['elements']:,} fp32 "
-    sentence += f"elements wrong at n = {values['n']}."
-    if values["silent_tools"]:
-        sentence += f" NVIDIA's {_listed(values['silent_tools'])} report nothing."
-    if values["faults"]:
+    sentence += f"rebuilt, the double buffer of sgemm.cu's 128x128x8 gets {wrong:,} of {int(own['elements']):,} fp32 "
+    sentence += f"elements wrong at n = {own['n']}."
+    if silent:
+        sentence += f" NVIDIA's {_listed(silent)} report nothing."
+    if int(emulated["faults"]):
         sentence += " The emulator names the faulty line."
     sentence = sentence[0].upper() + sentence[1:]
+    values = {"arch": own["arch"], "measured": bool(measured), "fault": emulated["fault"]}
+    values |= {"misplaced_fraction": misplaced_fraction(1024 if wrong else 0)}
     return Finding(holds, title, sentence, values, _records(runs))
 
 
@@ -168,27 +157,7 @@ def conflicts_moved(numbers: Numbers) -> Finding:
         [row for row in steps if sign * row["conflicts"] >= MANY_CONFLICTS] for sign in (-1, 1)
     )
     removed = 1 - stores[1] / stores[0]
-    values = {
-        "n": SIZE,
-        "label": _label(numbers, after),
-        "over_label": _label(numbers, before),
-        "speedup": gain.value,
-    }
-    values |= {
-        "removed_fraction": removed,
-        "fraction_before": fractions[0].value,
-        "fraction_after": fractions[1].value,
-    }
-    values |= dict(zip(("store_conflicts_before", "store_conflicts_after"), stores, strict=True))
-    values |= dict(zip(("conflicts_before", "conflicts_after"), total, strict=True))
-    values |= {
-        "steps_fewer": len(fewer),
-        "steps_fewer_faster": sum(row["faster"] is True for row in fewer),
-    }
-    values |= {
-        "steps_more": len(more),
-        "steps_more_slower": sum(row["faster"] is False for row in more),
-    }
+    labels = [_label(numbers, name) for name in pair]
     holds = (gain < 1).holds if removed >= REMOVED and total[1] > total[0] else False
     title = _chosen(
         holds,
@@ -197,10 +166,13 @@ def conflicts_moved(numbers: Numbers) -> Finding:
         "Whether swizzling the stores alone slows the kernel is within noise",
     )
     sentence = (
-        f"At n = {SIZE}, fp32, `{values['label']}` removes {_percent(removed)} of `{values['over_label']}`'s store "
-        f"conflicts, but loads take the total from {_millions(total[0])} to {_millions(total[1])}. It has "
-        f"{_percent(fractions[1])} of cuBLAS (interleaved), `{values['over_label']}` {_percent(fractions[0])}."
+        f"At n = {SIZE}, fp32, `{labels[1]}` removes {_percent(removed)} of `{labels[0]}`'s store conflicts, but "
+        f"loads take the total from {_millions(total[0])} to {_millions(total[1])}. It has "
+        f"{_percent(fractions[1])} of cuBLAS (interleaved), `{labels[0]}` {_percent(fractions[0])}."
     )
+    values = {"label": labels[1], "steps_fewer": len(fewer), "steps_more": len(more)}
+    values |= {"steps_fewer_faster": sum(row["faster"] is True for row in fewer)}
+    values |= {"steps_more_slower": sum(row["faster"] is False for row in more)}
     return Finding(holds, title, sentence, values, fewer + more)
 
 
@@ -235,14 +207,8 @@ def steps_pay(numbers: Numbers) -> Finding:
     if not meant:
         raise Missing("no step has both counters and times")
     count = Counter(row["outcome"] for row in meant)
-    words = {
-        "faster": "faster",
-        "within": "within 2%",
-        "slower": "slower",
-        "undecided": "undecided",
-    }
-    values: dict[str, Any] = {"n": SIZE, "steps": len(rows), "as_meant": len(meant)}
-    values |= {key: count[word] for key, word in words.items()}
+    values: dict[str, Any] = {"as_meant": len(meant), "within": count["within 2%"]}
+    values |= {key: count[key] for key in ("faster", "slower", "undecided")}
     idle = values["within"] + values["slower"]
     pay = Estimate.around(count["faster"], (count["faster"], count["faster"] + count["undecided"]))
     holds = (pay > MOST * len(meant)).holds if idle else False
@@ -313,17 +279,6 @@ def merged_loads(numbers: Numbers) -> Finding:
     plain_cycles, merged_cycles = float(extra[~merged].median()), float(extra[merged].median())
     before, after = "sgemm_t128x256x8_cpasync", "sgemm_t128x256x8_apart"
     gain = numbers.speedup(after, before)
-    values: dict[str, Any] = {
-        "plain_cycles": plain_cycles,
-        "merged_cycles": merged_cycles,
-        "n": SIZE,
-    }
-    values["speedup"] = gain.value
-    values |= {"label": _label(numbers, after), "fraction": _fraction(numbers, after).value}
-    values |= {
-        "over_label": _label(numbers, before),
-        "over_fraction": _fraction(numbers, before).value,
-    }
     holds = (gain > 1).holds if merged_cycles - plain_cycles >= COSTS else False
     title = _chosen(
         holds,
@@ -333,11 +288,11 @@ def merged_loads(numbers: Numbers) -> Finding:
     )
     sentence = (
         f"Among FMAs an LDS.128 takes {plain_cycles:.1f} issue cycles, and {merged_cycles:.1f} with half the "
-        f"wavefronts where neighbouring lanes share words. At n = {SIZE}, fp32, `{values['label']}` has "
-        f"{_percent(values['fraction'])} of cuBLAS (interleaved), `{values['over_label']}` "
-        f"{_percent(values['over_fraction'])}."
+        f"wavefronts where neighbouring lanes share words. At n = {SIZE}, fp32, `{_label(numbers, after)}` has "
+        f"{_percent(_fraction(numbers, after))} of cuBLAS (interleaved), `{_label(numbers, before)}` "
+        f"{_percent(_fraction(numbers, before))}."
     )
-    return Finding(holds, title, sentence, values)
+    return Finding(holds, title, sentence, {"speedup": gain.value})
 
 
 def emulator(numbers: Numbers) -> Finding:
@@ -346,14 +301,12 @@ def emulator(numbers: Numbers) -> Finding:
     if table.empty:
         raise Missing("counters were not collected, or not predicted")
     conflicts = table[table["counter"].isin(["shared_load_conflicts", "shared_store_conflicts"])]
-    values = {key: int(table[key].sum()) for key in ("pairs", "exact", "within_1_percent")}
-    values |= {f"conflict_{key}": int(conflicts[key].sum()) for key in ("pairs", "exact")}
-    values |= {
-        "counters": len(table),
-        "counters_exact": int((table["exact"] == table["pairs"]).sum()),
-    }
-    exact, near = (values[key] / values["pairs"] for key in ("exact", "within_1_percent"))
-    few = values["conflict_exact"] < FEW * values["conflict_pairs"]
+    pairs, exact_pairs, near_pairs = (
+        int(table[key].sum()) for key in ("pairs", "exact", "within_1_percent")
+    )
+    conflict_pairs, conflict_exact = (int(conflicts[key].sum()) for key in ("pairs", "exact"))
+    exact, near = exact_pairs / pairs, near_pairs / pairs
+    few = conflict_exact < FEW * conflict_pairs
     title = "The emulator predicts most counter values exactly" + (
         ", but few bank conflicts" if few else ""
     )
@@ -363,18 +316,12 @@ def emulator(numbers: Numbers) -> Finding:
         else "The emulator predicts at most half of the counter values exactly"
     )
     sentence = (
-        f"Of {values['pairs']:,} values of {len(table)} counters, {_percent(exact)} are exact and {_percent(near)} lie "
-        f"within 1%. {values['counters_exact']} counters are exact for every kernel; bank conflicts are in "
-        f"{values['conflict_exact']} of {values['conflict_pairs']} values."
+        f"Of {pairs:,} values of {len(table)} counters, {_percent(exact)} are exact and {_percent(near)} lie "
+        f"within 1%. {int((table['exact'] == table['pairs']).sum())} counters are exact for every kernel; bank "
+        f"conflicts are in {conflict_exact} of {conflict_pairs} values."
     )
     rows = _records(table.drop(columns=["metric"]))
-    return Finding(
-        exact > MOST,
-        title,
-        sentence,
-        values | {"exact_fraction": exact, "near_fraction": near},
-        rows,
-    )
+    return Finding(exact > MOST, title, sentence, {"exact_fraction": exact}, rows)
 
 
 # ---- speed ---------------------------------------------------------------------------------------
@@ -392,16 +339,17 @@ def hopper_level(numbers: Numbers) -> Finding:
     level = all_of(*(one >= 1 - LEVEL for (_, n), one in best.items() if n >= 4096)).holds
     pingpong = {n: _fraction(numbers, "hgemm_wgmma_pingpong_bf16", n) for n in sizes}
     behind = all_of(*(pingpong[n] < 1 - LEVEL for n in (8192, 16384))).holds
-    values: dict[str, Any] = {"behind": behind} | {
-        f"{dtype}_{n}": one.value for (dtype, n), one in best.items()
-    }
-    values |= {f"pingpong_bf16_{n}": one.value for n, one in pingpong.items()}
-    kernels = {"pingpong": "hgemm_wgmma_pingpong_bf16", "streamk": "hgemm_wgmma_streamk_bf16"}
-    values |= _known(
-        numbers, {f"{key}_dram_bytes": (name, "dram_bytes", 16384) for key, name in kernels.items()}
+    moved = _known(
+        numbers,
+        {
+            kind: (f"hgemm_wgmma_{kind}_bf16", "dram_bytes", 16384)
+            for kind in ("pingpong", "streamk")
+        },
     )
     in_step = "hgemm_wgmma_pingpong_in_step_bf16"  # ping-pong with its clusters held together
-    values |= _known(numbers, {"in_step_bf16_8192": (in_step, "fraction", 8192)})
+    values = {"behind": behind} | _known(
+        numbers, {"in_step_bf16_8192": (in_step, "fraction", 8192)}
+    )
     title = _chosen(
         level,
         "Stream-K and TMA stores match cuBLAS at n = 4096, 8192 and 16384"
@@ -412,9 +360,9 @@ def hopper_level(numbers: Numbers) -> Finding:
     reached = _listed(_percent(best["bf16", n])[:-1] for n in sizes)
     sentence = f"In bf16 the better of the two reaches {reached}% of cuBLAS (interleaved) at n = {_listed(sizes)}. "
     sentence += f"At {sizes[-1]} ping-pong has {_percent(pingpong[sizes[-1]])}"
-    if {"pingpong_dram_bytes", "streamk_dram_bytes"} <= set(values):
-        moved = [values[f"{kind}_dram_bytes"] / 1e9 for kind in ("pingpong", "streamk")]
-        sentence += f" and moves {moved[0]:.0f} GB to and from DRAM, stream-K {moved[1]:.0f} GB"
+    if len(moved) == 2:
+        sentence += f" and moves {moved['pingpong'] / 1e9:.0f} GB to and from DRAM"
+        sentence += f", stream-K {moved['streamk'] / 1e9:.0f} GB"
     return Finding(level, title, f"{sentence}.", values, rows)
 
 
@@ -428,14 +376,6 @@ def fp32_simt(numbers: Numbers) -> Finding:
     undecided = any((one > 1).holds is None for n, one in own.items() if n >= LARGE)
     holds = True if first is not None and first <= LARGE else None if undecided else False
     fractions, label = [one.value for one in own.values()], _label(numbers, name)
-    values = {
-        "label": label,
-        "sizes": len(own),
-        "first_n": min(own),
-        "last_n": max(own),
-        "from_n": first,
-    }
-    values |= {"least_fraction": min(fractions), "greatest_fraction": max(fractions)}
     title = _chosen(
         holds,
         f"Without tensor cores `{label}` passes cuBLAS fp32 at every square that it ran on with n >= {first}",
@@ -445,7 +385,7 @@ def fp32_simt(numbers: Numbers) -> Finding:
     sentence = f"`{label}` has {_percent(min(fractions))[:-1]} to {_percent(max(fractions))} of cuBLAS fp32 "
     sentence += f"(interleaved) at {len(own)} sizes, n = {min(own)} to {max(own)}"
     rows = [{"n": n, "variant": name, "fraction": one.value} for n, (name, one) in best.items()]
-    return Finding(holds, title, f"{sentence}.", values, rows)
+    return Finding(holds, title, f"{sentence}.", {"label": label, "from_n": first}, rows)
 
 
 def _fastest_simt(numbers: Numbers) -> dict[int, tuple[str, Estimate]]:
@@ -484,24 +424,7 @@ def three_tf32(numbers: Numbers) -> Finding:
     wide = ratio["data"] == "wide"
     ordinary = ratio.loc[~wide & (ratio["k"] >= LONG), "ratio"]
     least, most = (choose(one.value for one in fractions.values()) for choose in (min, max))
-    values: dict[str, Any] = {
-        "label": _label(numbers, name),
-        "least_fraction": least,
-        "greatest_fraction": most,
-    }
-    values |= {f"fraction_{n}": one.value for n, one in fractions.items()} | {
-        "first_n": min(fractions)
-    }
-    values |= {f"tflops_{n}": _value(numbers, name, "tflops", n) for n in fractions} | {
-        "last_n": max(fractions)
-    }
-    values |= {
-        "least_error_ratio": float(ordinary.min()),
-        "greatest_error_ratio": float(ordinary.max()),
-        "from_k": LONG,
-    }
-    values |= {"wide_error_ratio": float(ratio.loc[wide, "ratio"].max())}
-    values |= {"wide_behind_k": [int(k) for k in ratio.loc[wide & (ratio["ratio"] > 1), "k"]]}
+    label = _label(numbers, name)
     faster = all_of(*(one > 1 for n, one in fractions.items() if n >= LARGE)).holds
     exact = bool((ordinary <= 1).all())
     holds = False if faster and not exact else faster
@@ -518,10 +441,15 @@ def three_tf32(numbers: Numbers) -> Finding:
         f"Whether three TF32 products are faster than cuBLAS fp32 at n >= {LARGE} is within noise",
     )
     sentence = (
-        f"`{values['label']}` is {least:.1f} to {most:.1f} times as fast as cuBLAS fp32 (interleaved) at n = "
+        f"`{label}` is {least:.1f} to {most:.1f} times as fast as cuBLAS fp32 (interleaved) at n = "
         f"{_listed(fractions)}. From k = {LONG} on it has {ordinary.min():.2f} to {ordinary.max():.2f} of cuBLAS's RMS "
         f"error on {_listed(sorted(set(ratio.loc[~wide, 'data'])))} inputs."
     )
+    behind = ratio.loc[wide & (ratio["ratio"] > 1), "k"]
+    values: dict[str, Any] = {"label": label, "least_fraction": least}
+    values |= {"greatest_error_ratio": float(ordinary.max())}
+    values |= {"wide_error_ratio": float(ratio.loc[wide, "ratio"].max())}
+    values |= {"wide_behind_k": [int(k) for k in behind]}
     return Finding(holds, title, sentence, values, _records(ratio))
 
 
@@ -544,13 +472,10 @@ def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
     half, plain = rows[-1], list(kept.values())[:-1]  # the last one has tensor cores
     holds = all_of(*(one >= KEPT for one in plain), kept[half["variant"]] < KEPT).holds
     least, most = estimates.least(plain), estimates.greatest(plain)
-    values: dict[str, Any] = {"n": SIZE, "least_kept": least.value, "greatest_kept": most.value}
-    values |= {f"half_{key}": half[key] for key in ("label", "published", "here", "kept")}
     rates = [
         numbers.results.machine["ceilings"].get(f"bf16_{kind}_flop_per_clock_sm")
         for kind in ("mma", "wgmma")
     ]
-    values["mma_of_wgmma"] = rates[0] / rates[1] if all(rates) else None
     title = _chosen(
         holds,
         "Published fp32 kernels keep most of their fraction of cuBLAS; the 16-bit one does not",
@@ -562,11 +487,9 @@ def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
         f"fraction of cuBLAS. The bf16 rung has {_percent(half['here'])} (interleaved), published "
         f"{_percent(half['published'])}"
     )
-    if values["mma_of_wgmma"]:
-        sentence += (
-            f"; loops of `mma.sync` reach {_percent(values['mma_of_wgmma'])} of `wgmma`'s rate"
-        )
-    return Finding(holds, title, f"{sentence}.", values, rows)
+    if all(rates):
+        sentence += f"; loops of `mma.sync` reach {_percent(rates[0] / rates[1])} of `wgmma`'s rate"
+    return Finding(holds, title, f"{sentence}.", {"n": SIZE}, rows)
 
 
 def power(numbers: Numbers) -> Finding:
@@ -576,25 +499,8 @@ def power(numbers: Numbers) -> Finding:
     if not tensor or not plain:
         raise Missing("no clocks with zeros, with tensor cores and without")
     shown = next((row for row in tensor if row["variant"] == "cublas_bf16"), tensor[0])
-    higher, timings = [row["higher"] for row in tensor], numbers.results.timings
-    ratios = [row["clock_ratio"] for row in tensor]
-    values = {
-        key: shown[key]
-        for key in ("label", "n", "uniform_tflops", "zeros_tflops", "uniform_mhz", "zeros_mhz")
-    }
-    values |= {
-        "tensor_rows": len(tensor),
-        "tensor_higher": higher.count(True),
-        "plain_rows": len(plain),
-    }
-    values |= {"least_clock_ratio": min(ratios), "greatest_clock_ratio": max(ratios)}
-    values |= {
-        "plain_clock_ratio": max(row["clock_ratio"] for row in plain),
-        "timings": len(timings),
-    }
-    # a mean above it is the meter's error, not the card's draw
-    limit = float(numbers.results.machine["power_limit_w"])
-    values |= {"limit_w": limit, "means_above_limit": int((timings["power_w"] > limit).sum())}
+    higher = [row["higher"] for row in tensor]
+    plain_ratio = max(row["clock_ratio"] for row in plain)
     holds = False if False in higher else None if None in higher else True
     title = _chosen(
         holds,
@@ -606,8 +512,9 @@ def power(numbers: Numbers) -> Finding:
         f"At n = {shown['n']} {shown['label']} runs at {shown['zeros_tflops']:.0f} TFLOP/s and "
         f"{shown['zeros_mhz']:.0f} MHz on zeros, at {shown['uniform_tflops']:.0f} TFLOP/s and "
         f"{shown['uniform_mhz']:.0f} MHz on uniform inputs. Without tensor cores, fp32 clocks differ by at most "
-        f"{max(0.1, 100 * (values['plain_clock_ratio'] - 1)):.1f}%."
+        f"{max(0.1, 100 * (plain_ratio - 1)):.1f}%."
     )
+    values = {"tensor_rows": len(tensor), "tensor_higher": higher.count(True)}
     return Finding(holds, title, sentence, values, rows)
 
 
@@ -653,27 +560,61 @@ def _with_zeros(numbers: Numbers, name: str, n: int) -> dict[str, Any]:
 
 # ---- all of them ---------------------------------------------------------------------------------
 
-# with its subject, where nothing was measured
-FINDINGS: dict[str, tuple[Callable[[Numbers], Finding], str]] = {
-    "silently_wrong": (silently_wrong, "The double buffer of a published SGEMM on this GPU"),
-    "hopper_level": (hopper_level, "Hopper kernels next to cuBLAS"),
-    "conflicts_moved": (conflicts_moved, "Bank conflicts of a swizzle of the stores"),
-    "fp32_simt": (fp32_simt, "fp32 without tensor cores next to cuBLAS"),
-    "three_tf32": (three_tf32, "Three TF32 products next to cuBLAS fp32"),
+# By name: the function, its subject (a title where nothing was measured), and the state of the explorer's view
+# that shows it, where one does.
+FINDINGS: dict[str, tuple[Callable[[Numbers], Finding], str, dict[str, Any] | None]] = {
+    "silently_wrong": (silently_wrong, "The double buffer of a published SGEMM on this GPU", None),
+    "hopper_level": (
+        hopper_level,
+        "Hopper kernels next to cuBLAS",
+        {"view": "ladder", "ladder": "hopper_ladder.bf16", "n": 8192},
+    ),
+    "conflicts_moved": (
+        conflicts_moved,
+        "Bank conflicts of a swizzle of the stores",
+        {"view": "compare", "a": "sgemm_at_tiling", "b": "sgemm_at_swizzle_stores"},
+    ),
+    "fp32_simt": (
+        fp32_simt,
+        "fp32 without tensor cores next to cuBLAS",
+        {
+            "view": "sizes",
+            "dtype": "fp32",
+            "draw": "sgemm_tma_streamk,sgemm_t128x256x8_cpasync,cublas_fp32",
+        },
+    ),
+    "three_tf32": (
+        three_tf32,
+        "Three TF32 products next to cuBLAS fp32",
+        {"view": "ladder", "ladder": "fp32_tensor.fp32"},
+    ),
     "fp32_ladder_carries_over": (
         fp32_ladder_carries_over,
         "Published fractions of cuBLAS on this GPU",
+        {"view": "ladder", "ladder": "sgemm_ladder.fp32"},
     ),
-    "steps_pay": (steps_pay, "Counters and speed of each step"),
-    "merged_loads": (merged_loads, "Issue cycles of merged shared loads"),
-    "power": (power, "Clocks with zeros and with uniform inputs"),
-    "emulator": (emulator, "Predicted and measured counters"),
+    "steps_pay": (
+        steps_pay,
+        "Counters and speed of each step",
+        {"view": "ladder", "ladder": "sgemm_ladder.fp32"},
+    ),
+    "merged_loads": (
+        merged_loads,
+        "Issue cycles of merged shared loads",
+        {"view": "compare", "a": "sgemm_t128x256x8_cpasync", "b": "sgemm_t128x256x8_apart"},
+    ),
+    "power": (
+        power,
+        "Clocks with zeros and with uniform inputs",
+        {"view": "sizes", "q": "power_w", "dtype": "bf16"},
+    ),
+    "emulator": (emulator, "Predicted and measured counters", None),
 }
 
 
 def on_gpu(numbers: Numbers, name: str) -> Finding:
     """A finding on one GPU. Where a table is missing, it says so: neither true nor false."""
-    function, subject = FINDINGS[name]
+    function, subject, _ = FINDINGS[name]
     try:
         return function(numbers)
     except Missing as missing:
@@ -702,7 +643,7 @@ def document(gpus: Sequence[Results]) -> list[dict[str, Any]]:
             for one in gpus
         ]
         found.append(
-            {"name": name}
+            {"name": name, "chart": FINDINGS[name][2]}
             | on[0]
             | {"gpus": [head | own for head, own in zip(heads, columns, strict=True)]}
         )
@@ -758,29 +699,12 @@ def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--archives",
-        nargs="+",
-        required=True,
-        type=Path,
-        metavar="DIR",
-        help="data/GPU; the first leads",
-    )
-    parser.add_argument(
-        "--results", type=Path, metavar="DIR", help="this machine's results/GPU, which then leads"
-    )
-    parser.add_argument(
-        "--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv"
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `findings`."""
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.json")
-    options = parser.parse_args()
-    archives = [Results(folder, options.catalogue) for folder in options.archives]
-    own = [Results(options.results, options.catalogue)] if options.results else []
-    gpus = own + [one for one in archives if one.name not in {results.name for results in own}]
-    write_text(options.out, json.dumps(document(gpus), indent=1, allow_nan=False) + "\n")
 
 
-if __name__ == "__main__":
-    run_command(main)
+def run(args: argparse.Namespace) -> None:
+    """Write findings.json of the folders that the options name; the first leads."""
+    found = document(list(several(args).values()))
+    write_text(args.out, json.dumps(found, indent=1, allow_nan=False) + "\n")

@@ -100,7 +100,7 @@ class Numbers:
         ):
             return self._built(variant, quantity, **selectors)
         choose(
-            dict.fromkeys([*counters.shown(), "kernel"]),
+            dict.fromkeys([*counters.COUNTERS, "kernel"]),
             quantity,
             "quantity",
             "analysis/numbers.py",
@@ -192,7 +192,8 @@ class Numbers:
         """Counters of the few problems that read C, too: measured, or the emulator's in the
         worklog's own table.
         """
-        ncu = next((name for name, key in counters.key_of_ncu().items() if key == quantity), None)
+        counter = counters.COUNTERS.get(quantity)
+        ncu = counter.ncu if counter else ""
         if device == "ptxsim":
             value = self.paper.get("emulated", {}).get((variant, n, beta, ncu))
             if value is None:
@@ -365,7 +366,7 @@ class Numbers:
     @functools.cached_property
     def functions(self) -> dict[str, Callable[..., Any]]:
         """What an expression may call."""
-        quantities = dict.fromkeys([*TIMED, *PLAIN, *BUILT, *counters.shown(), "kernel"])
+        quantities = dict.fromkeys([*TIMED, *PLAIN, *BUILT, *counters.COUNTERS, "kernel"])
         found: dict[str, Callable[..., Any]] = {
             name: functools.partial(self._quantity, name) for name in quantities
         }
@@ -418,6 +419,10 @@ class Numbers:
             found = evaluator.eval(text)
         except (Missing, UserError):
             raise
+        except simpleeval.NameNotDefined as error:
+            return choose(self.known, error.name, "variant", repr(text))
+        except simpleeval.FunctionNotDefined as error:
+            return choose(self.functions, error.func_name, "function", repr(text))
         except (
             Exception
         ) as error:  # simpleeval's own errors, and those of Python's operators and calls

@@ -1,7 +1,6 @@
 """Fills the two marked blocks of README.md: the table of the best kernels, and three findings.
 
-    python -m analysis.readme --findings results/tables/findings.json --archives data/h100 data/h200 \
-        --catalogue results/variants.csv README.md
+    python -m analysis readme --findings results/tables/findings.json README.md
 
 A block stands between <!-- best-kernels --> or <!-- findings --> and <!-- end -->. With --check
 nothing is written, and the exit code is 1 where a block is not as it should be.
@@ -17,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis import ladders
-from analysis.results import Results, note_of, tell_left_out
-from contracts import UserError, run_command, write_text
+from analysis.figures import style
+from analysis.results import Results, archives_of, note_of, tell_left_out
+from contracts import UserError, write_text
 
 SIZES = (2048, 4096, 8192, 16384)
 # of `ladders.KINDS`
@@ -87,45 +87,39 @@ def filled(text: str, blocks: Mapping[str, str], source: object) -> str:
     return text
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `readme`."""
     parser.add_argument("readme", type=Path, metavar="README.md")
     parser.add_argument(
         "--findings", required=True, type=Path, metavar="FILE", help="findings.json"
     )
     parser.add_argument(
-        "--archives",
-        nargs="+",
-        required=True,
-        type=Path,
-        metavar="DIR",
-        help="data/GPU of each model",
-    )
-    parser.add_argument(
-        "--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv"
+        "--ladder", type=Path, metavar="FILE.svg", help="of which docs/ladder-*.svg are made"
     )
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail where README.md is not up to date"
     )
-    options = parser.parse_args()
-    gpus = [Results(folder, options.catalogue) for folder in options.archives]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fill in the blocks of README.md, of the archives alone."""
+    gpus = archives_of(args)
     if note := note_of(gpus):
         raise UserError(
             f"{', '.join(one.folder.as_posix() for one in gpus if one.note)}: {note}; README has measurements"
         )
-    found = json.loads(options.findings.read_text())
-    text = options.readme.read_text()
+    found = json.loads(args.findings.read_text())
+    text = args.readme.read_text()
     tell_left_out(*gpus)
-    new = filled(
-        text, {"best-kernels": best_kernels(gpus), "findings": findings(found)}, options.readme
-    )
-    if options.check and new != text:
-        print(f"{options.readme} is not up to date; write it by the same command without --check")
+    blocks = {"best-kernels": best_kernels(gpus), "findings": findings(found)}
+    new = filled(text, blocks, args.readme)
+    if args.check and new != text:
+        print(f"{args.readme} is not up to date; write it by the same command without --check")
         return 1
     if new != text:
-        write_text(options.readme, new)
+        write_text(args.readme, new)
+    if args.ladder:
+        svg = args.ladder.read_text()
+        write_text(args.readme.parent / "docs" / "ladder-light.svg", svg)
+        write_text(args.readme.parent / "docs" / "ladder-dark.svg", style.on_dark(svg))
     return 0
-
-
-if __name__ == "__main__":
-    run_command(main)

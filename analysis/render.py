@@ -1,7 +1,7 @@
 """Render the paper and its supplement with Typst, offline. The same tables and figures give the
 same bytes.
 
-    python -m analysis.render paper/paper.typ paper/supplement.typ --tables results/tables --figures results/figures \
+    python -m analysis render paper/paper.typ paper/supplement.typ --tables results/tables --figures results/figures \
         --out results
 
 Every number in the documents comes from the report tables. A table that a GPU's results cannot
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import typst
 
-from contracts import UserError, atomic_write, run_command
+from contracts import UserError, atomic_write
 
 ROOT = Path(__file__).resolve().parents[1]  # documents read the kernels' sources, too
 ESSENTIAL = ("summary.json", "findings.json", "timings.csv", "kernels.csv")
@@ -56,7 +56,7 @@ def require(document: Path, tables: Path, figures: Path) -> None:
     for name in ESSENTIAL:
         if not (tables / name).is_file():
             raise UserError(
-                f"{tables / name}: no such file; make it with: python -m analysis.tabulate"
+                f"{tables / name}: no such file; make it with: python -m analysis tabulate"
             )
     known = with_rows(tables)
     for name, needs in (
@@ -64,7 +64,7 @@ def require(document: Path, tables: Path, figures: Path) -> None:
     ):
         if not (figures / f"{name}.pdf").is_file() and (not needs or needs in known):
             raise UserError(
-                f"{figures / name}.pdf: no such file; make it with: python -m analysis.draw {name}"
+                f"{figures / name}.pdf: no such file; make it with: python -m analysis draw {name}"
             )
 
 
@@ -95,14 +95,14 @@ def render(document: Path, tables: Path, figures: Path, out: Path) -> None:
             raise UserError(f"{document}: {' '.join(str(error).split())}") from error
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `render`."""
     parser.add_argument("documents", nargs="+", type=Path, metavar="FILE.typ")
     parser.add_argument(
-        "--tables", required=True, type=Path, metavar="DIR", help="made by analysis.tabulate"
+        "--tables", required=True, type=Path, metavar="DIR", help="made by tabulate"
     )
     parser.add_argument(
-        "--figures", required=True, type=Path, metavar="DIR", help="made by analysis.draw, as PDF"
+        "--figures", required=True, type=Path, metavar="DIR", help="made by draw, as PDF"
     )
     parser.add_argument(
         "--out",
@@ -111,10 +111,9 @@ def main() -> None:
         metavar="DIR",
         help="folder for FILE.pdf of each document",
     )
-    args = parser.parse_args()
+
+
+def run(args: argparse.Namespace) -> None:
+    """Render each document that the options name."""
     for document in args.documents:
         render(document, args.tables, args.figures, args.out / f"{document.stem}.pdf")
-
-
-if __name__ == "__main__":
-    run_command(main)

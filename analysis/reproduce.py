@@ -1,9 +1,7 @@
 """Measurements of this machine beside an archive's: does the fraction of cuBLAS of each row repeat?
 
-    python -m analysis.reproduce --results results/h100/only/sgemm_ladder results/h100/only/hopper_ladder \
-        --archive data/h100 --catalogue results/variants.csv
-
-    python -m analysis.reproduce --results … --archive data/h100 --catalogue … --cards results/h100/gpu_medians.csv
+    python -m analysis reproduce --results results/h100/only/sgemm_ladder --archive data/h100
+    python -m analysis reproduce --results … --archive data/h100 --cards results/h100/gpu_medians.csv
 
 A row repeats where its interleaved fraction lies in the archive's range over processes, or within
 1% of its median. Rows are the same problem, data and clock policy. On GPUs of one model, 95% of the
@@ -24,9 +22,17 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.results import Results, note_of, problem_of, records, said, tell_left_out
+from analysis.results import (
+    Results,
+    add_catalogue,
+    note_of,
+    problem_of,
+    records,
+    said,
+    tell_left_out,
+)
 from analysis.timings import KEY, of_windows
-from contracts import UserError, registry, run_command, write_rows
+from contracts import UserError, registry, write_rows
 from contracts.samples import read_samples
 
 NEAR = 0.01  # relative to the archive's fraction
@@ -174,10 +180,9 @@ def _repeating(rows: pd.DataFrame) -> str:
     return f"{repeating} of {len(rows)} rows ({share:.0%}) repeat, median difference {median:.2%}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="Compare this machine's fractions of cuBLAS with an archive's."
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `reproduce`."""
+    add_catalogue(parser)
     parser.add_argument(
         "--results",
         required=True,
@@ -188,20 +193,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--archive", required=True, type=Path, metavar="DIR", help="data/GPU")
     parser.add_argument(
-        "--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv"
-    )
-    parser.add_argument(
         "--cards", type=Path, metavar="FILE", help="written: medians on each card, gpu_medians.csv"
     )
-    options = parser.parse_args(arguments)
-    archive = Results(options.archive, options.catalogue)
-    here = [Results(folder, options.catalogue) for folder in options.results]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the comparison; the exit code is 1 where too few rows are compared."""
+    archive = Results(args.archive, args.catalogue)
+    here = [Results(folder, args.catalogue) for folder in args.results]
     rows = pd.concat([compared(one, archive) for one in here], ignore_index=True)
     shown, wanted = int(rows["reason"].isna().sum()), int(rows["wanted"].sum())
     if not shown:
         lost = said(one for results in (*here, archive) for one in results.left_out)
         raise UserError(
-            f"{', '.join(map(str, options.results))} and {options.archive} share no row; measure an experiment that "
+            f"{', '.join(map(str, args.results))} and {args.archive} share no row; measure an experiment that "
             f"the archive has, with kernels as they were then{'; left out: ' * bool(lost)}{'; '.join(lost)}"
         )
     lines = [report(rows)]
@@ -211,10 +216,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     note = note_of([*here, archive])
     print("\n".join(filter(None, [note, *lines, note])))
     tell_left_out(*here, archive)
-    if options.cards:
+    if args.cards:
         medians = by_card([archive, *here])
         write_rows(
-            options.cards,
+            args.cards,
             "gpu_medians",
             (
                 {str(key): value for key, value in row.dropna().items()}
@@ -228,7 +233,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -37,6 +37,7 @@ from contracts import (
 )
 from contracts.samples import read_samples
 
+DATA = Path("data")  # of the archives
 BUILT = "resources.csv"  # has the machine code of each source
 OF_CATALOGUE = ["label", "kind", "family", "dtype", "tensor", "order", "builds_on", "baseline"]
 CHANGED = "its machine code differs from what this tree builds"
@@ -331,30 +332,53 @@ class Results:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of every command that reads one results folder; `of_options` makes `Results` of
-    them.
+    """Add the options by which commands name results folders; `of_options`, `archives_of` and
+    `several` make `Results` of them.
     """
+    folder: dict[str, Any] = {"type": Path, "metavar": "DIR"}
     parser.add_argument(
-        "--results", required=True, type=Path, metavar="DIR", help="results/GPU or data/GPU"
+        "--results", help="results/GPU or data/GPU (if left out: the first archive)", **folder
     )
     parser.add_argument(
-        "--here", type=Path, metavar="DIR", help="this tree's own build and emulation"
+        "--archives", nargs="*", help="data/GPU of each model (if left out: all)", **folder
     )
+    parser.add_argument("--here", help="this tree's own build and emulation", **folder)
+    add_catalogue(parser)
+
+
+def add_catalogue(parser: argparse.ArgumentParser) -> None:
+    """Add --catalogue."""
+    path = Path("results/variants.csv")
     parser.add_argument(
-        "--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv"
+        "--catalogue", type=Path, default=path, metavar="FILE", help=f"default: {path}"
     )
+
+
+def archives_of(options: argparse.Namespace) -> list[Results]:
+    """Return the archives that `--archives` names, or every one of data/."""
+    folders = options.archives
+    if folders is None:
+        folders = sorted(path.parent for path in DATA.glob("*/provenance.json"))
+    return [Results(folder, options.catalogue) for folder in folders]
 
 
 def of_options(options: argparse.Namespace) -> Results:
-    """The results that `add_options` names."""
-    return Results(options.results, options.catalogue, options.here)
+    """Return the results that `--results` names, or the first archive."""
+    if options.results:
+        return Results(options.results, options.catalogue, options.here)
+    if not (archives := archives_of(options)):
+        raise UserError(f"no archive is in {DATA}; --results names a folder of measurements")
+    return Results(archives[0].folder, options.catalogue, options.here)
 
 
-def of_archives(catalogue: Path, data: Path = Path("data")) -> dict[str, Results]:
-    """Every archive, data/<gpu>, by name."""
-    return {
-        path.parent.name: Results(path.parent, catalogue)
-        for path in sorted(data.glob("*/provenance.json"))
+def several(options: argparse.Namespace) -> dict[str, Results]:
+    """Return the results folders by name: `--results` first, in place of an archive of its name,
+    then the archives.
+    """
+    leading = of_options(options)
+    archives = {archive.name: archive for archive in archives_of(options)}
+    return {leading.name: leading} | {
+        name: archive for name, archive in archives.items() if name != leading.name
     }
 
 

@@ -1,7 +1,6 @@
 """Writes the report tables of a results folder, all in one process.
 
-    python -m analysis.tabulate --results data/h100 --catalogue results/variants.csv --archives data/h100 data/h200
-        --out results/tables [NAME ...]
+    python -m analysis tabulate --results data/h100 --out results/tables [NAME ...]
 
 --here names the folder of this tree's own build and emulation, where there is one. Names: those of
 `TABLES`; a table that is asked for by name and has no row is an error. Rows of a rehearsal say so
@@ -19,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.results import Results, add_options, of_options, said, tell_left_out
+from analysis.results import Results, said, several, tell_left_out
 from analysis.tables import (
     counters,
     coverage,
@@ -32,7 +31,7 @@ from analysis.tables import (
     summary,
     timings,
 )
-from contracts import UserError, choose, run_command, write_text
+from contracts import UserError, choose, write_text
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,6 @@ TABLES: dict[str, Callable[[Sources], pd.DataFrame | dict[str, Any]]] = {
     "kernels": lambda sources: kernels.kernels_table(sources.results),
     "steps": lambda sources: steps.steps_table(sources.results),
     "counters": lambda sources: counters.counters_table(sources.results),
-    "counter_names": lambda sources: counters.names_table(),
     "emulator": lambda sources: emulator.emulator_table(sources.results),
     "published": lambda sources: published.published_table(sources.archives),
     "gpus": lambda sources: gpus.gpus_table(sources.archives),
@@ -60,7 +58,6 @@ TABLES: dict[str, Callable[[Sources], pd.DataFrame | dict[str, Any]]] = {
 
 # the column that does
 NAMES_GPU = {"published": "here", "gpus": "model", "spread": "model", "coverage": "gpu"}
-OF_NO_GPU = ("counter_names",)
 
 
 def write(sources: Sources, names: Sequence[str], out: Path) -> None:
@@ -79,9 +76,7 @@ def write(sources: Sources, names: Sequence[str], out: Path) -> None:
                 raise UserError(f"{sources.results.folder}: table {name} has no row: {why}")
             notes = {gpu: results.note for gpu, results in sources.archives.items()}
             note = made[NAMES_GPU[name]].map(notes) if name in NAMES_GPU else sources.results.note
-            write_text(
-                out / f"{name}.csv", as_csv(made if name in OF_NO_GPU else noted(made, note))
-            )
+            write_text(out / f"{name}.csv", as_csv(noted(made, note)))
         else:
             write_text(out / f"{name}.json", json.dumps(made, indent=1) + "\n")
 
@@ -108,30 +103,16 @@ def as_csv(rows: pd.DataFrame) -> str:
     return str(rows.assign(**flags).to_csv(index=False, float_format="%.7g", lineterminator="\n"))
 
 
-def archives_of(folders: Sequence[Path], own: Results, catalogue: Path) -> dict[str, Results]:
-    """The archives by name, with `own` in the place of its own GPU model, or first where that has
-    no archive.
-    """
-    found = {folder.name: Results(folder, catalogue) for folder in folders}
-    return {own.name: own} | found if own.name not in found else found | {own.name: own}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    add_options(parser)
-    parser.add_argument(
-        "--archives", nargs="*", default=[], type=Path, metavar="DIR", help="data/GPU of each model"
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `tabulate`."""
     parser.add_argument("--out", required=True, type=Path, metavar="DIR")
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help="those to write (if left out: all)"
     )
-    args = parser.parse_args()
-    results = of_options(args)
-    archives = archives_of(args.archives, results, args.catalogue)
-    write(Sources(results, archives), args.names, args.out)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the tables that the options name."""
+    archives = several(args)
+    write(Sources(next(iter(archives.values())), archives), args.names, args.out)
     tell_left_out(*archives.values())
-
-
-if __name__ == "__main__":
-    run_command(main)

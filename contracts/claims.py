@@ -24,7 +24,10 @@ class Entry(Document):
     untestable: str | None = optional(
         "in place of test: why nothing here can decide it", min_length=1
     )
-    about: Literal["model", "resources", "memory", "banks", "speed", "size", "clock"]
+    kind: Literal["anywhere", "mechanism"] = column(
+        "anywhere: arithmetic, compiler, emulator, one verdict; mechanism: a verdict for each GPU",
+        default="mechanism",
+    )
     slip: bool = column(
         "the text contradicts its own numbers, arithmetic or a documented rule", default=False
     )
@@ -41,7 +44,7 @@ Verdict = Literal["holds", "does not hold", "within noise", "not measured", "not
 
 @model("verdicts")
 class RecordedVerdict(Row):
-    """data/GPU/verdicts.csv: the verdict of each claim, as `python -m analysis.claims --record`
+    """data/GPU/verdicts.csv: the verdict of each claim, as `python -m analysis claims --record`
     wrote it.
     """
 
@@ -66,7 +69,6 @@ class TableRow(Row):
     kind: Literal["anywhere", "mechanism", "untestable"] = column(
         "anywhere: arithmetic, compiler, emulator; mechanism: measured on a GPU"
     )
-    about: str
     verdict: Verdict
     ours: str | None = optional("the value that the test compares, with its interval")
     words: str | None = optional("the comparison with its values, or why there is none")

@@ -132,9 +132,10 @@ class Provenance(Document):
         "the cards that the run had; a row of windows.csv names its own"
     )
     left_out: dict[str, str] = optional("stage that did not run, and why")
-    rules: dict[str, str] = optional(
-        "claim, finding or module of statistics to its hash (contracts/rules.py)"
+    rules_commit: str = optional(
+        "commit of main at which claims, findings and statistics were frozen; if left out: `commit`"
     )
+    rules: dict[str, str] = optional("of older archives: hashes of rules, which nothing reads")
 
 
 @table("samples", "samples.parquet", parts="bench", archive="always")
@@ -348,7 +349,7 @@ class AlgorithmSearch(Row):
 @table("gpu_medians", target="by hand", archive="if there")
 class GpuMedians(Row):
     """One row for each GPU, variant and problem that was measured on several: the median over that
-    GPU's processes. `python -m analysis.reproduce --cards` makes it."""
+    GPU's processes. `python -m analysis reproduce --cards` makes it."""
 
     KEY = ("variant", "m", "n", "k", "clock_policy", "data", "session")
     variant: Variant

@@ -46,25 +46,6 @@ ROOFS = {
 STEP = ("variant", "over", "changed", "counters")
 # The experiments that are ladders, in the order of the menu; other experiments follow by title
 LADDERS = ["sgemm_ladder", "hgemm_ladder", "tf32_ladder", "hopper_ladder"]
-# The view that shows a finding's numbers: the state in the URL's hash
-CHARTS: dict[str, Row] = {
-    "hopper_level": {"view": "ladder", "ladder": "hopper_ladder.bf16", "n": 8192},
-    "conflicts_moved": {"view": "compare", "a": "sgemm_at_tiling", "b": "sgemm_at_swizzle_stores"},
-    "fp32_simt": {
-        "view": "sizes",
-        "dtype": "fp32",
-        "draw": "sgemm_tma_streamk,sgemm_t128x256x8_cpasync,cublas_fp32",
-    },
-    "three_tf32": {"view": "ladder", "ladder": "fp32_tensor.fp32"},
-    "fp32_ladder_carries_over": {"view": "ladder", "ladder": "sgemm_ladder.fp32"},
-    "steps_pay": {"view": "ladder", "ladder": "sgemm_ladder.fp32"},
-    "merged_loads": {
-        "view": "compare",
-        "a": "sgemm_t128x256x8_cpasync",
-        "b": "sgemm_t128x256x8_apart",
-    },
-    "power": {"view": "sizes", "q": "power_w", "dtype": "bf16"},
-}
 
 
 @dataclass(frozen=True)
@@ -93,7 +74,7 @@ class Sources:
 
     @property
     def findings(self) -> list[Row]:
-        """findings.json; no rows where it was not written.
+        """findings.json without the rows of figures; nothing where it was not written.
 
         Raises `UserError` for what is no list.
         """
@@ -105,7 +86,10 @@ class Sources:
             raise UserError(
                 f"{path}: {type(found).__name__} is not allowed; allowed: a list of findings"
             )
-        return found
+        return [
+            {key: value for key, value in row.items() if key not in ("rows", "numbers")}
+            for row in found
+        ]
 
 
 def core(sources: Sources) -> Row:
@@ -118,14 +102,14 @@ def core(sources: Sources) -> Row:
         "worklogs": worklogs(variants),
         "ladders": experiments(sources.gpus),
         "steps": [{key: step[key] for key in STEP} for step in ladders.steps(variants)],
-        "findings": [findings_row(row) for row in sources.findings],
+        "findings": sources.findings,
         "quantities": [dict(zip(("key", "label", "unit"), one, strict=True)) for one in QUANTITIES],
         "sections": {
             title: [one.key for one in section] for title, section in counters.SECTIONS.items()
         },
-        "stalls": [key for key in counters.metrics()["stalls"]],
+        "stalls": [stall.key for stall in counters.STALLS],
         "counters": {
-            one.key: [one.label, one.unit, one.better] for one in counters.shown().values()
+            one.key: [one.label, one.unit, one.better or 0] for one in counters.COUNTERS.values()
         },
         "units": {key: name[0].upper() + name[1:] for key, name in UNITS.items()},
         "pictures": {name: one["variants"] for name, one in pictured.items()},
@@ -261,7 +245,7 @@ def measured(results: Results) -> Row:
     # The first row of a variant and size is its usual timing
     timed = best_measured(results.squares).sort_values(["order", "n"], kind="stable")
     counted = results.counters
-    shown = [key for key in counters.shown() if key in counted and counted[key].notna().any()]
+    shown = [key for key in counters.COUNTERS if key in counted and counted[key].notna().any()]
     extra = [key for key in ("sm_cycles_mean",) if key in counted and key not in shown]
     return {
         "timings": compact(timed, columns),
@@ -330,12 +314,6 @@ def published(rows: list[Row]) -> list[Row]:
         if values:
             entry["ours"][row["here"]] = values
     return list(found.values())
-
-
-def findings_row(row: Row) -> Row:
-    """A finding with the state of the view that shows it, without the rows of figures."""
-    found = {key: value for key, value in row.items() if key not in ("rows", "numbers")}
-    return found | {"chart": CHARTS.get(row["name"])}
 
 
 def pictures(figures: Path) -> dict[str, Row]:

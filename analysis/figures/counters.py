@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.counters import COUNTERS
 from analysis.estimates import number
 from analysis.figures import style
 from analysis.figures.ladder import EXPERIMENT
@@ -21,29 +22,20 @@ from analysis.numbers import SIZE
 from analysis.results import Results
 from analysis.tables.summary import declared
 
-COLUMNS = {
-    "duration_us": "duration\nµs",
-    "sm_throughput": "SM\n%",
-    "l1_throughput": "L1/TEX\n%",
-    "l2_throughput": "L2\n%",
-    "dram_throughput": "DRAM\n%",
-    "math_pipe": "FMA or\ntensor\npipe %",
-    "issue_active": "issue\nactive\n%",
-    "instructions": "instruc-\ntions",
-    "global_load_sectors": "global\nload\nsectors",
-    "shared_load_wavefronts": "shared\nload\nwavefr.",
-    "shared_conflicts": "shared\nbank\nconflicts",
-    "achieved_occupancy": "occu-\npancy\n%",
-}
-PERCENT: tuple[str, ...] = (
+COLUMNS = (
+    "duration_us",
     "sm_throughput",
     "l1_throughput",
     "l2_throughput",
     "dram_throughput",
     "math_pipe",
     "issue_active",
+    "instructions",
+    "global_load_sectors",
+    "shared_load_wavefronts",
+    "shared_conflicts",
+    "achieved_occupancy",
 )
-PERCENT += ("achieved_occupancy",)
 
 
 def counted(results: Results, experiment: str) -> pd.DataFrame:
@@ -81,7 +73,7 @@ def nothing(results: Results, what: str, asked: str, experiment: str | None) -> 
 def shades(values: pd.Series, key: str) -> pd.Series:
     """Shades from 0 to 1 of one counter's values."""
     numbers = values.astype(float)
-    if key in PERCENT:
+    if COUNTERS[key].unit == "%":
         return numbers / 100
     logs = numbers.where(numbers > 0).map(np.log10)
     span = float(logs.max() - logs.min()) if logs.notna().any() else 0.0
@@ -97,7 +89,7 @@ def draw_column(axes: Axes, values: pd.Series, key: str, x: int) -> None:
             continue
         shade = float(np.clip(shade, 0, 1))
         axes.barh(y, 1, 1, left=x - 0.5, color=plt.get_cmap("Blues")(0.75 * shade), linewidth=0)
-        text = number(value) if key in PERCENT else style.short(value)
+        text = number(value) if COUNTERS[key].unit == "%" else style.short(value)
         axes.text(x, y, text, ha="center", va="center", color="white" if shade > 0.8 else style.INK)
 
 
@@ -108,18 +100,25 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     keys = [key for key in COLUMNS if key in rows and rows[key].notna().any()]
     if rows.empty or not keys:
         return nothing(results, f"Counters of {asked}", asked, experiment)
-    figure, axes = plt.subplots(figsize=(style.WIDE, 0.75 + style.ROW * len(rows)))
+    figure, axes = plt.subplots(figsize=(style.WIDE, 1.1 + style.ROW * len(rows)))
     for x, key in enumerate(keys):
         draw_column(axes, rows[key], key, x)
     axes.set_yticks(range(len(rows)), list(rows["label"]))
     axes.set(xlim=(-0.5, len(keys) - 0.5), ylim=(len(rows) - 0.5, -0.5))
     axes.xaxis.tick_top()
-    axes.set_xticks(range(len(keys)), [COLUMNS[key] for key in keys])
+    axes.set_xticks(
+        range(len(keys)),
+        [f"{COUNTERS[key].short} {COUNTERS[key].unit}" for key in keys],
+        rotation=35,
+        ha="left",
+        rotation_mode="anchor",
+    )
     axes.tick_params(length=0, pad=2)
     axes.spines[:].set_visible(False)
-    title = f"Nsight Compute's counters of {asked}"
     style.describe(
-        figure, title, "A row for each kernel, a column for each counter; darker is more."
+        figure,
+        f"Nsight Compute's counters of {asked}",
+        "A row for each kernel, a column for each counter; darker is more.",
     )
     style.provenance(figure, results, f"n = {rows['n'].iloc[0]}, Nsight Compute", "darker: more")
     return figure

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.counters import shown
+from analysis.counters import COUNTERS
 from analysis.figures import style
 from analysis.results import Results
 from analysis.tables.emulator import EXACT, pairs
@@ -42,10 +42,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     rows = pairs(results)
     if rows.empty:
         return style.empty(results, "The emulator next to the GPU", width=style.COLUMN)
-    rows = rows.assign(label=rows["counter"].map(lambda key: shown()[key].label))
-    rows = rows.assign(
-        label=rows["label"].str.replace("bytes used per 32-byte sector", "bytes per sector")
-    )
+    rows = rows.assign(label=rows["counter"].map(lambda key: COUNTERS[key].label))
     counts = banded(rows)
     figure, axes = plt.subplots(figsize=(style.COLUMN + 0.6, 0.75 + style.ROW * len(counts)))
     left = pd.Series(0.0, index=counts.index)

@@ -6,13 +6,14 @@ panel for each kind of data; long sums inside the tensor cores are dashed.
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import cycle
 
 import matplotlib.pyplot as plt
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from analysis.figures import style
-from analysis.results import Results
+from analysis.results import Results, records
 
 TITLES = {
     "uniform": "uniform in [−1, 1]",
@@ -20,22 +21,6 @@ TITLES = {
     "wide": "exponents from −30 to 30",
 }
 INSIDE = ("sgemm_3xtf32_mma", "sgemm_3xtf32_wgmma")  # whose long sums stay in the tensor cores
-
-
-def look(kind: str, place: int) -> dict[str, Any]:
-    """Colour and marker of the kernel at this place; libraries are grey, with hollow marks."""
-    if kind == "baseline":
-        return {
-            "color": style.GREY,
-            "marker": style.MARKERS[place % 2],
-            "markersize": 5,
-            "markerfacecolor": "none",
-        }
-    return {
-        "color": style.COLOURS[place % len(style.COLOURS)],
-        "marker": style.MARKERS[place % 7],
-        "markersize": 3,
-    }
 
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
@@ -48,28 +33,41 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     figure, grid = plt.subplots(
         1, len(panels), figsize=(style.WIDE, 2.7), sharex=True, sharey=True, squeeze=False
     )
-    variants = list(dict.fromkeys(rows["variant"]))
+    variants = list(records(rows.drop_duplicates("label")))
+    kernels = cycle(style.COLOURS)
+    colours: dict[str, str] = {
+        row.label: style.GREY if row.kind == "baseline" else next(kernels) for row in variants
+    }
+    dashes = {row.label: (3, 1.5) if row.variant in INSIDE else "" for row in variants}
     for axes, data in zip(grid.flat, panels, strict=True):
-        for place, variant in enumerate(variants):
-            line = rows[(rows["data"] == data) & (rows["variant"] == variant)]
-            axes.plot(
-                line["k"],
-                line["rms"],
-                linewidth=0.9,
-                linestyle="--" if variant in INSIDE else "-",
-                label=line["label"].iloc[0],
-                **look(line["kind"].iloc[0], place),
-            )
+        sns.lineplot(
+            rows[rows["data"] == data],
+            x="k",
+            y="rms",
+            hue="label",
+            style="label",
+            **style.looks(colours) | {"palette": colours},
+            dashes=dashes,
+            linewidth=0.9,
+            markersize=4,
+            markeredgewidth=0,
+            legend=axes is grid[0][0],
+            ax=axes,
+        )
+        for line in axes.lines:  # A library's marks are hollow, so that they hide no kernel's.
+            if line.get_color() == style.GREY:
+                line.set(markersize=6, markerfacecolor="none", markeredgewidth=0.8)
+                line.set_markeredgecolor(style.GREY)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")  # exponents would be printed too small
         axes.set_title(TITLES[data])
-        axes.set_xlabel("k")
+        axes.set(xlabel="k", ylabel="RMS error, 2⁻²⁴ |A||B|")
         axes.grid(axis="both")
     ks = sorted(rows["k"].unique())
     grid[0][0].set_xticks(ks, [str(k) for k in ks])
-    grid[0][0].set_ylabel("RMS error, 2⁻²⁴ |A||B|")
     handles, labels = grid[0][0].get_legend_handles_labels()
+    grid[0][0].get_legend().remove()
     figure.legend(
         handles, labels, loc="outside upper left", ncols=5, columnspacing=1.0, handletextpad=0.4
     )

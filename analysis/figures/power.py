@@ -7,8 +7,11 @@ the clock pays for it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -39,19 +42,12 @@ def timed(results: Results) -> pd.DataFrame:
 
 
 def draw_clocks(axes: Axes, rows: pd.DataFrame, limit: float) -> None:
-    """SM clock over power, coloured by dtype."""
-    for dtype, colour in style.DTYPES.items():
-        part = rows[rows["dtype"] == dtype]
-        axes.scatter(
-            part["power_w"],
-            part["sm_clock_mhz"],
-            s=8,
-            color=colour,
-            alpha=0.75,
-            linewidth=0,
-            label=dtype,
-        )
-    axes.axvline(limit, color=style.INK, linewidth=0.8, linestyle="--")
+    """Draw the SM clock over power, coloured by dtype."""
+    look: dict[str, Any] = {"hue": "dtype", "palette": style.DTYPES, "linewidth": 0}
+    dtypes = [dtype for dtype in style.DTYPES if dtype in set(rows["dtype"])]
+    sns.scatterplot(
+        rows, x="power_w", y="sm_clock_mhz", hue_order=dtypes, s=8, alpha=0.75, ax=axes, **look
+    )
     axes.annotate(
         f"limit {limit:.0f} W",
         (limit, axes.get_ylim()[0]),
@@ -59,37 +55,28 @@ def draw_clocks(axes: Axes, rows: pd.DataFrame, limit: float) -> None:
         textcoords="offset points",
         ha="right",
     )
-    axes.set(xlabel="mean power, W", ylabel="SM clock, MHz")
-    axes.grid(axis="both")
+    axes.set(ylabel="SM clock, MHz", title="Clock and power")
+    sns.move_legend(axes, "lower left", title=None, handletextpad=0.1, bbox_to_anchor=(0, 0.05))
 
 
-def draw_data(axes: Axes, rows: pd.DataFrame, limit: float) -> None:
-    """TFLOP/s over power of kernels that were timed with several kinds of data."""
+def draw_data(axes: Axes, rows: pd.DataFrame) -> None:
+    """Draw TFLOP/s over power of kernels that were timed with several kinds of data."""
     keys = ["variant", "n"]
     several = rows[rows.groupby(keys)["data"].transform("nunique") > 1]
-    for _, group in several.groupby(keys):
-        group = group.sort_values("power_w")
-        axes.plot(group["power_w"], group["tflops"], color=style.PALE, linewidth=0.5, zorder=1)
-    for data, marker in DATA.items():
-        for dtype, colour in style.DTYPES.items():
-            part = several[(several["data"] == data) & (several["dtype"] == dtype)]
-            axes.scatter(
-                part["power_w"],
-                part["tflops"],
-                s=12,
-                marker=marker,
-                color=colour,
-                linewidth=0,
-                zorder=2,
-            )
-        axes.scatter([], [], s=12, marker=marker, color=style.GREY, linewidth=0, label=data)
-    axes.axvline(limit, color=style.INK, linewidth=0.8, linestyle="--")
-    axes.set(
-        xlabel="mean power, W",
-        ylabel="TFLOP/s",
-        ylim=(0, 1.25 * several["tflops"].max() if len(several) else None),
+    kernels = several["variant"] + several["n"].astype(str)
+    place: dict[str, Any] = {"x": "power_w", "y": "tflops", "ax": axes}
+    sns.lineplot(
+        several, units=kernels, estimator=None, color=style.PALE, linewidth=0.5, zorder=1, **place
     )
-    axes.grid(axis="both")
+    look: dict[str, Any] = {"hue": "dtype", "palette": style.DTYPES, "linewidth": 0}
+    sns.scatterplot(several, style="data", markers=DATA, s=12, zorder=2, **look, **place)
+    top = 1.25 * several["tflops"].max() if len(several) else None
+    axes.set(ylabel="TFLOP/s", ylim=(0, top), title="Same kernel, other data")
+    known = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    names = [data for data in DATA if data in known]
+    axes.legend(
+        [known[name] for name in names], names, loc="upper left", handletextpad=0.1, ncols=3
+    )
 
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
@@ -100,11 +87,11 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     limit = float(results.machine["power_limit_w"])
     figure, (left, right) = plt.subplots(1, 2, figsize=(style.WIDE, 2.7))
     draw_clocks(left, rows, limit)
-    draw_data(right, rows, limit)
-    left.legend(loc="lower left", handletextpad=0.1, bbox_to_anchor=(0, 0.05))
-    right.legend(loc="upper left", handletextpad=0.1, ncols=3)
-    left.set_title("Clock and power")
-    right.set_title("Same kernel, other data")
+    draw_data(right, rows)
+    for axes in (left, right):
+        axes.axvline(limit, color=style.INK, linewidth=0.8, linestyle="--")
+        axes.set_xlabel("mean power, W")
+        axes.grid(axis="both")
     style.describe(
         figure,
         "Power, clock and data",

@@ -12,6 +12,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -101,7 +102,10 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, ladder: list[dict[str, Any]], col
     }
     for step in ladder:
         axes.annotate("", at[step["variant"]], at[step["over"]], arrowprops=arrow)
-    axes.scatter(rows["intensity"], rows["tflops"], s=14, color=colour, linewidth=0, zorder=3)
+    sns.scatterplot(
+        rows, x="intensity", y="tflops", s=14, color=colour, linewidth=0, zorder=3, ax=axes
+    )
+    axes.set(xlabel="", ylabel="")
     low, high = np.log10(axes.get_ylim())
     places = style.apart(list(np.log10(rows["tflops"])), 0.058 * (high - low))
     right = axes.get_xlim()[1]

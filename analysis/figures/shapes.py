@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.stats import gmean
 
 from analysis.figures import style
 from analysis.figures.ladder import measured
@@ -22,23 +23,25 @@ from analysis.tables.shapes import LLM, RANDOM, timed
 
 
 def of_models(axes: Axes, rows: pd.DataFrame) -> None:
-    """A line for each variant, over m, in the range of its (n, k)."""
-    for place, (label, own) in enumerate(rows.groupby("label", sort=False)):
-        layout = "B column-major" if (own["b_layout"] == "column").all() else "B row-major"
-        percent = 100 * own["fraction"]
-        by_m = percent.groupby(own["m"])
-        mean = np.exp(np.log(percent).groupby(own["m"]).mean())
-        colour = style.COLOURS[place % len(style.COLOURS)]
-        axes.fill_between(mean.index, by_m.min(), by_m.max(), color=colour, alpha=0.15, linewidth=0)
-        axes.plot(
-            mean.index,
-            mean,
-            color=colour,
-            marker=style.MARKERS[place % 7],
-            markersize=3,
-            linewidth=0.9,
-            label=f"{label}, {layout}",
-        )
+    """Draw a line for each variant, over m, in the range of its (n, k)."""
+    layouts = rows["b_layout"].map({"column": "B column-major", "row": "B row-major"})
+    rows = rows.assign(name=rows["label"] + ", " + layouts, percent=100 * rows["fraction"])
+    sns.lineplot(
+        rows,
+        x="m",
+        y="percent",
+        hue="name",
+        style="name",
+        estimator=gmean,
+        errorbar=("pi", 100),
+        err_kws={"linewidth": 0},
+        **style.looks(rows["name"]),
+        dashes=False,
+        linewidth=0.9,
+        markersize=3.5,
+        markeredgewidth=0,
+        ax=axes,
+    )
     ms = sorted(rows["m"].unique())
     axes.set_xscale("log", base=2)
     axes.set_xticks(ms, [str(m) for m in ms], rotation=45)
@@ -46,20 +49,24 @@ def of_models(axes: Axes, rows: pd.DataFrame) -> None:
 
 
 def at_random(axes: Axes, rows: pd.DataFrame) -> None:
-    """A mark for each problem, over cuBLAS's time."""
-    for place, (label, own) in enumerate(rows.groupby("label", sort=False)):
-        dtype = str(own["dtype"].iloc[0])
-        mean = float(np.exp(np.log(own["fraction"]).mean()))
-        axes.scatter(
-            own["time_us"] * own["fraction"],
-            100 * own["fraction"],
-            s=9,
-            linewidth=0,
-            alpha=0.85,
-            color=style.DTYPES[dtype],
-            marker=style.MARKERS[place % 7],
-            label=f"{label}, {dtype}: geometric mean {style.percent(mean)}",
-        )
+    """Draw a mark for each problem, over cuBLAS's time."""
+    means = rows.groupby("label")["fraction"].agg(gmean).map(style.percent)
+    name = rows["label"] + ", " + rows["dtype"] + ": geometric mean " + rows["label"].map(means)
+    rows = rows.assign(
+        name=name, cublas_us=rows["time_us"] * rows["fraction"], percent=100 * rows["fraction"]
+    )
+    sns.scatterplot(
+        rows,
+        x="cublas_us",
+        y="percent",
+        hue="name",
+        style="name",
+        s=10,
+        alpha=0.85,
+        **style.looks(rows["name"]),
+        linewidth=0,
+        ax=axes,
+    )
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")  # exponents would be printed too small
     axes.set(xlabel="cuBLAS's time in µs", title="random problems")
@@ -88,7 +95,9 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         draw_panel(axes, rows)
         axes.axhline(100, color=style.INK, linewidth=0.8)
         axes.grid(axis="both")
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.24), ncols=1, handletextpad=0.4)
+        sns.move_legend(
+            axes, "upper center", bbox_to_anchor=(0.5, -0.24), title=None, handletextpad=0.4
+        )
     grid[0][0].set_ylabel("% of cuBLAS")
     style.describe(
         figure,

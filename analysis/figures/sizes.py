@@ -1,17 +1,17 @@
 """Fraction of cuBLAS, interleaved, over n: a panel for each dtype and kind of data, a line for each
 kernel.
 
-Large points with bars are the range of five processes, small ones are of one process. The line only
-joins the sizes that were measured.
+Bars are the range of five processes; a point without one is of one process. The line only joins the
+sizes that were measured.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -24,29 +24,39 @@ EXPERIMENT = "sgemm_sizes"
 PANEL = 2.2  # inches: the height of a panel
 
 
-def draw_panel(axes: Axes, rows: pd.DataFrame, looks: dict[str, dict[str, Any]]) -> None:
-    """Lines with error bars, each named at its right end."""
-    ends: dict[str, float] = {}
-    for label, line in rows.groupby("label", sort=False):
-        line = line.sort_values("n")
-        axes.plot(
-            line["n"], 100 * line["fraction"], linewidth=0.9, markersize=1.8, **looks[str(label)]
-        )
-        full = line[line["processes"] >= PROCESSES]
-        value, low, high = (
-            100 * full[f"fraction{end}"].to_numpy() for end in ("", "_low", "_high")
-        )
-        axes.errorbar(
-            full["n"],
-            value,
-            [value - low, high - value],
-            linestyle="",
-            elinewidth=1.0,
-            capsize=1.5,
-            markersize=4,
-            **looks[str(label)],
-        )
-        ends[str(label)] = 100 * float(line["fraction"].iloc[-1])
+def intervals(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return n, label and percent of cuBLAS: of a row of five processes also both ends of its
+    range.
+    """
+    full = rows["processes"] >= PROCESSES
+    parts = {"fraction": rows, "fraction_low": rows[full], "fraction_high": rows[full]}
+    return pd.concat(
+        part[["n", "label"]].assign(percent=100 * part[name]) for name, part in parts.items()
+    )
+
+
+def draw_panel(axes: Axes, rows: pd.DataFrame, looks: dict[str, dict[str, str]]) -> None:
+    """Draw lines with their ranges, each named at its right end."""
+    sns.lineplot(
+        intervals(rows),
+        x="n",
+        y="percent",
+        hue="label",
+        style="label",
+        **looks,
+        dashes=False,
+        estimator="median",
+        errorbar=("pi", 100),
+        err_style="bars",
+        err_kws={"elinewidth": 1.0, "capsize": 1.5},
+        linewidth=0.9,
+        markersize=3.5,
+        markeredgewidth=0,
+        legend=False,
+        ax=axes,
+    )
+    last = rows.sort_values("n").groupby("label", sort=False)["fraction"].last()
+    ends = {label: 100 * float(last[label]) for label in dict.fromkeys(rows["label"])}
     axes.axhline(100, color=style.INK, linewidth=0.8)
     axes.set(xlabel="n", ylabel="% of cuBLAS")
     axes.grid(axis="both")
@@ -60,7 +70,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, looks: dict[str, dict[str, Any]])
             (3, 0),
             textcoords="offset points",
             va="center",
-            color=style.darker(looks[label]["color"]),
+            color=style.darker(looks["palette"][label]),
             annotation_clip=False,
         )
 
@@ -74,13 +84,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
             results, f"Sizes of {asked}", experiment=experiment, measured=measured(results, asked)
         )
     labels = list(dict.fromkeys(rows["label"]))
-    looks = {
-        label: {
-            "color": style.COLOURS[i % len(style.COLOURS)],
-            "marker": style.MARKERS[i % len(style.MARKERS)],
-        }
-        for i, label in enumerate(labels)
-    }
+    looks = style.looks(labels)
     panels = list(rows.groupby(["clock_policy", "dtype", "data"], sort=True))
     columns = min(2, len(panels)) if len(labels) <= 2 else 1
     lines = math.ceil(len(panels) / columns)
@@ -96,9 +100,9 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         figure, f"Fraction of cuBLAS over n: {asked}", "A line for each kernel, with intervals."
     )
     widest = max(SINGLE_PROCESS.get(str(name), 0.0) for name in rows["dtype"].unique())
-    single = f"small points: one process (GPUs of one model differ by up to {widest:.1%})"
+    single = f"without a bar: one process (GPUs of one model differ by up to {widest:.1%})"
     facts = [
-        "large points: range of five processes",
+        "bars: range of five processes",
         single if (rows["processes"] < PROCESSES).any() else "",
     ]
     style.provenance(figure, results, *facts)

@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.counters import metrics
+from analysis.counters import STALLS
 from analysis.estimates import number
 from analysis.figures import style
 from analysis.figures.counters import counted, nothing
@@ -27,7 +27,7 @@ def parts(rows: pd.DataFrame) -> pd.DataFrame:
     """Cycles per issued instruction, a column for each reason: issuing and ready, those that matter
     most, others.
     """
-    labels = {key: entry["label"] for key, entry in metrics()["stalls"].items()}
+    labels = {stall.key: stall.label for stall in STALLS}
     keys = [key for key in labels if key in rows and key not in READY]
     cycles = rows[keys].astype(float).fillna(0.0)
     ready = rows[[key for key in READY if key in rows]].astype(float).fillna(0.0)
@@ -42,7 +42,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     """The figure of one experiment, at n = 4096 where that was profiled."""
     asked = experiment or EXPERIMENT
     rows = counted(results, asked)
-    if rows.empty or not set(metrics()["stalls"]) & set(rows):
+    if rows.empty or not {stall.key for stall in STALLS} & set(rows):
         return nothing(results, f"Stalls of {asked}", asked, experiment)
     cycles = parts(rows)
     total = cycles.sum(axis=1)

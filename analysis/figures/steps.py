@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from analysis.counters import COUNTERS, STALLS
 from analysis.figures import style
 from analysis.results import Results, records
 from analysis.tables.steps import steps_table
@@ -36,29 +37,15 @@ def outcome(moved: list[str]) -> str:
     return known.pop() if known else "unknown"
 
 
-SHORT = {
-    "store_bytes_per_sector": "bytes per store sector",
-    "load_bytes_per_sector": "bytes per load sector",
-    "shared_conflicts": "shared bank conflicts",
-    "shared_load_conflicts": "shared load conflicts",
-    "shared_store_conflicts": "shared store conflicts",
-    "fma_pipe": "FMA pipe",
-    "tensor_pipe": "tensor pipe",
-    "instructions": "instructions",
-    "imbalance_percent": "SM imbalance",
-    "active_warps": "active warps",
-    "eligible_warps": "eligible warps",
-    "dram_read": "DRAM bytes read",
-    "l2_hit_rate": "L2 hit rate",
-}
 LOW, HIGH = 0.75, 14.0  # ends of the axis; a step beyond it is drawn as an arrow at the end
 
 
-def counter_name(key: str, label: str) -> str:
-    """A counter in a few words."""
-    if key.startswith("stall_"):
-        return f"stall: {label}"
-    return SHORT.get(key, label[0].lower() + label[1:])
+def counter_name(key: str) -> str:
+    """A counter, or a column of resources.csv, in a few words."""
+    counter = COUNTERS.get(key)
+    if counter in STALLS:
+        return f"stall: {counter.label}"
+    return counter.short if counter else key.replace("_", " ")
 
 
 def change(before: float, after: float) -> str:
@@ -78,7 +65,7 @@ def by_step(rows: pd.DataFrame) -> pd.DataFrame:
     found = []
     for _, group in rows.groupby(["variant", "over"], sort=False):
         words = [
-            f"{counter_name(row.counter, row.counter_label)} {change(row.before, row.after)}".strip()
+            f"{counter_name(row.counter)} {change(row.before, row.after)}".strip()
             for row in records(group)
         ]
         step = group.iloc[0].to_dict() | {

@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import cycle
 from pathlib import Path
 
 import matplotlib
@@ -105,10 +106,32 @@ def worklog_colours(variants: pd.DataFrame) -> dict[str, str]:
     }
 
 
+def looks(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return a colour and a marker for each name, as seaborn's options."""
+    names = list(dict.fromkeys(names))
+    return {
+        "palette": dict(zip(names, cycle(COLOURS), strict=False)),
+        "markers": dict(zip(names, cycle(MARKERS), strict=False)),
+    }
+
+
 def darker(colour: str) -> str:
     """A colour for text, dark enough to be read on white."""
     red, green, blue = to_rgb(colour)
     return to_hex((0.68 * red, 0.68 * green, 0.68 * blue))
+
+
+def lighter(colour: str) -> str:
+    """A colour for text, light enough to be read on black."""
+    red, green, blue = to_rgb(colour)
+    return to_hex((0.6 * red + 0.4, 0.6 * green + 0.4, 0.6 * blue + 0.4))
+
+
+def on_dark(svg: str) -> str:
+    """Return the text of a figure with the colours that GitHub's dark background needs."""
+    pairs = {INK: "#f0f6fc", "#262626": "#f0f6fc", GREY: "#9198a1", "#dddddd": "#30363d"}
+    pairs |= {"#ffffff": "#0d1117", **{darker(colour): lighter(colour) for colour in COLOURS}}
+    return re.sub("|".join(pairs), lambda match: pairs[match[0]], svg)
 
 
 def describe(figure: Figure, title: str, text: str) -> None:
@@ -171,7 +194,7 @@ def mark(figure: Figure, note: str) -> None:
     """Put what a reader has to know of every number at the top of a figure, once; nothing where
     there is no note.
     """
-    if not note or any(text.get_text() == note for text in figure.texts):
+    if not note:
         return
     figure.set_figheight(figure.get_figheight() + LINE)
     top = 1 - LINE / figure.get_figheight()

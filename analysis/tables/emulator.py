@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.counters import key_of_ncu, metrics
+from analysis.counters import COUNTERS, KEY_OF_NCU
 from analysis.results import Results
 
 EXACT = 1e-6  # relative: the digits that Nsight Compute gives
@@ -36,7 +36,7 @@ def pairs(results: Results) -> pd.DataFrame:
         columns={"value": "measured", "value_predicted": "predicted"}
     )
     both = both.assign(
-        counter=both["metric"].map(key_of_ncu()),
+        counter=both["metric"].map(KEY_OF_NCU),
         difference=(both["predicted"] - both["measured"]) / both["whole"],
     )
     return both[
@@ -58,9 +58,6 @@ def emulator_table(results: Results) -> pd.DataFrame:
     """The table: counter, label, metric, pairs, exact, within_1_percent, median_difference,
     worst_difference (with its sign) and worst_variant; counters that are always exact come
     first."""
-    labels = {
-        key: entry["label"] for section in metrics().values() for key, entry in section.items()
-    }
     rows = []
     for (counter, metric), group in pairs(results).groupby(["counter", "metric"], sort=False):
         apart = group["difference"].abs()
@@ -68,7 +65,7 @@ def emulator_table(results: Results) -> pd.DataFrame:
         exact = int((apart <= EXACT).sum())
         row = {
             "counter": counter,
-            "label": labels[str(counter)],
+            "label": COUNTERS[str(counter)].label,
             "metric": metric,
             "pairs": len(group),
             "exact": exact,

@@ -108,7 +108,7 @@ def _step_rows(
             for when in pair
         }
         shown = (
-            choose(counters.shown(), counter["key"], "counter", "steps.yaml")
+            choose(counters.COUNTERS, counter["key"], "counter", "steps.yaml")
             if not of_build
             else None
         )

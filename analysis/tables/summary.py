@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.counters import COUNTERS, SECTIONS
 from analysis.ladders import best_kernels
 from analysis.results import Results, said
 from contracts import load_yaml, worklogs
@@ -78,6 +79,18 @@ def counts(results: Results) -> dict[str, int]:
     }
 
 
+def counter_names() -> list[dict[str, str]]:
+    """Return counter (a column of counters.csv), label, short, unit and section of each counter;
+    no section for one that the comparison of two kernels leaves out.
+    """
+    sections = {counter.key: title for title, several in SECTIONS.items() for counter in several}
+    return [
+        {"counter": one.key, "label": one.label, "short": one.short, "unit": one.unit}
+        | {"section": sections.get(one.key, "")}
+        for one in COUNTERS.values()
+    ]
+
+
 def summary_table(results: Results) -> dict[str, Any]:
     """The document."""
     functions = (
@@ -101,5 +114,6 @@ def summary_table(results: Results) -> dict[str, Any]:
         "left_out": said(results.left_out),
         "note": results.note,
         "counts": counts(results),
+        "counters": counter_names(),
         "library_functions": functions[columns].to_dict("records"),
     }

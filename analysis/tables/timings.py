@@ -3,7 +3,8 @@ gain.
 
 worklog is the folder of the ladder that a variant belongs to, "ours" or "library". fraction is of
 cuBLAS, interleaved; gain says how many times as fast a kernel is as the one that it builds on, in
-the same experiment. Fractions are of one, times in microseconds, clocks in MHz, power in watts.
+the same experiment. usual says whether the row stands for its kernel and size (`results.usual`).
+Fractions are of one, times in microseconds, clocks in MHz, power in watts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import pandas as pd
 
 from analysis.ladders import worklog_of
 from analysis.numbers import gain
-from analysis.results import Results
+from analysis.results import Results, usual
 
 SAME = ["experiment", "m", "n", "k", "alpha", "beta", "clock_policy", "data"]
 WITH_ENDS = ("tflops", "fraction", "fraction_isolated")
@@ -43,7 +44,15 @@ COLUMNS += [
     "clock_held",
     "flop_per_clock_sm",
 ]
-COLUMNS += ["power_w", "gflop_per_j", "throttle_reasons", "processes", "samples", "rejected"]
+COLUMNS += [
+    "power_w",
+    "gflop_per_j",
+    "throttle_reasons",
+    "processes",
+    "samples",
+    "rejected",
+    "usual",
+]
 
 
 def with_gains(rows: pd.DataFrame) -> pd.DataFrame:
@@ -65,4 +74,7 @@ def timings_table(results: Results) -> pd.DataFrame:
     worklogs = dict(zip(results.variants["variant"], worklog_of(results.variants), strict=True))
     rows = with_gains(results.timings)
     rows = rows.assign(worklog=rows["variant"].map(worklogs))
+    key = [*SAME, "variant"]
+    rows = rows.merge(usual(results.squares)[key].assign(usual=True), on=key, how="left")
+    rows = rows.assign(usual=rows["usual"].notna())
     return rows.sort_values([*SAME, "order"], kind="stable", ignore_index=True)[COLUMNS]

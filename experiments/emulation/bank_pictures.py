@@ -6,7 +6,7 @@ of their banks.
 The pictures are listed in workflow/bank_pictures.yaml. `experiments.emulation` records the accesses
 that they show, for `--emulated FILES`; with `--arch` the kernels are built and emulated here, one
 tile of C each. What is written, banks_NAME.json (contracts/recorded.py, `BankPicture`), is drawn by
-`analysis.banks`.
+`analysis banks`.
 """
 
 from __future__ import annotations

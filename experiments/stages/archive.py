@@ -33,7 +33,6 @@ from contracts import (
     read_json,
     read_rows,
     registry,
-    rules,
     run_command,
     write_json,
     write_text,
@@ -42,7 +41,7 @@ from contracts.archives import ORIGINS, checksum
 from contracts.files import read_bytes
 from contracts.samples import read_samples
 from experiments.stages.machine_code import code_by
-from experiments.stages.provenance import origin
+from experiments.stages.provenance import git, origin
 from kernels import catalogue
 
 logger = logging.getLogger(__name__)
@@ -273,16 +272,16 @@ def since(folder: Path) -> list[str]:
         f"measured at {commits}: {count} measurements of sessions that ran there"
         for commits, count in measured
     ]
-    recorded = provenance.get("rules")
-    if recorded is None:
-        return [*lines, "rules: not recorded; they may be younger than the measurements"]
-    if changed := rules.changed(recorded, rules.hashes(catalogue.ROOT.parent)):
-        names = ", ".join(changed)
-        return [
-            *lines,
-            f"rules that changed after they were measured: {names}; docs/changes-after-data.md says why",
-        ]
-    return [*lines, f"rules: all {len(recorded)} are those that stood when it was measured"]
+    frozen = provenance.get("rules_commit", provenance["commit"])[:12]
+    changed = git("diff", "--shortstat", frozen, "--", ":/analysis", ":/paper")
+    said = (
+        f"this repository lacks {frozen}" if changed is None else changed.strip() or "none changed"
+    )
+    return [
+        *lines,
+        f"rules frozen at {frozen}; files of analysis/ and paper/ since then: {said};"
+        " docs/changes-after-data.md says which rules",
+    ]
 
 
 def measured_at(provenance: Mapping[str, Any]) -> list[tuple[str, int]]:

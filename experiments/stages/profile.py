@@ -65,7 +65,9 @@ class LeftOut(Exception):
 def metric_names() -> list[str]:
     """ncu's names of all counters in contracts/metrics.yaml."""
     groups = load_yaml(Path(contracts.__file__).parent / "metrics.yaml")
-    return [metric["ncu"] for group in groups.values() for metric in group.values()]
+    return [
+        metric["ncu"] for group in groups.values() for metric in group.values() if "ncu" in metric
+    ]
 
 
 def find_ncu() -> Path:

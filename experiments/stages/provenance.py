@@ -17,7 +17,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, read_json, rules, run_command, write_json
+from contracts import UserError, read_json, run_command, write_json
 from kernels import catalogue
 
 PACKAGES = [
@@ -150,7 +150,6 @@ def main() -> None:
             "sources": {name: entry.source_hash for name, entry in catalogue.load().items()},
             "left_out": left_out(options.left_out),
             "sessions": sessions(options.store) if options.store else [],
-            "rules": rules.hashes(catalogue.ROOT.parent),
         },
     )
 

@@ -226,7 +226,7 @@ def labels() -> dict[str, str]:
         metric["ncu"]: ("stall: " if group == "stalls" else "") + metric["label"]
         for group, metrics in groups.items()
         for key, metric in metrics.items()
-        if key not in NOT_SHOWN
+        if "ncu" in metric and key not in NOT_SHOWN
     }
 
 

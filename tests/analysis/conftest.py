@@ -26,8 +26,7 @@ OF_EXPERIMENTS = [
     "counters:sgemm_ladder",
     "sizes:hopper_sizes",
 ]
-FIGURES = [*OF_EXPERIMENTS, "overview:light", "overview:dark"]
-FIGURES += [name for name in draw.FIGURES if name not in ("ladder", "counters", "overview")]
+FIGURES = [*OF_EXPERIMENTS, *(name for name in draw.FIGURES if name not in ("ladder", "counters"))]
 DOCUMENTS = ("paper/paper.typ", "paper/supplement.typ")
 CLAIM = {
     "worklog": "boehm_sgemm",
@@ -155,10 +154,11 @@ def made(once: Callable[..., Path], variants_csv: Path, analytic: Path) -> Path:
     def make(folder: Path) -> None:
         common = ("--catalogue", variants_csv, "--archives", "data/h100", "data/h200")
         tables, figures = folder / "tables", folder / "figures"
-        ran("analysis.tabulate", "--results", "data/h100", *common, "--out", tables)
-        ran("analysis.findings", *common, "--out", tables / "findings.json")
+        ran("analysis", "tabulate", "--results", "data/h100", *common, "--out", tables)
+        ran("analysis", "findings", *common, "--out", tables / "findings.json")
         ran(
-            "analysis.claims",
+            "analysis",
+            "claims",
             *common,
             "--analytic",
             analytic,
@@ -166,17 +166,25 @@ def made(once: Callable[..., Path], variants_csv: Path, analytic: Path) -> Path:
             "--out",
             tables / "claims.csv",
         )
-        ran("analysis.draw", "--results", "data/h100", *common[:2], "--out", figures, *FIGURES)
+        ran("analysis", "draw", "--results", "data/h100", *common[:2], "--out", figures, *FIGURES)
         (figures / "banks_padded_rows.json").write_text(json.dumps(PICTURE))
         (figures / "banks_padded_rows.svg").write_text(SVG)
         ran(
-            "analysis.render", *DOCUMENTS, "--tables", tables, "--figures", figures, "--out", folder
+            "analysis",
+            "render",
+            *DOCUMENTS,
+            "--tables",
+            tables,
+            "--figures",
+            figures,
+            "--out",
+            folder,
         )
         planted = Path(shutil.copytree(tables, folder / "planted"))
         with (planted / "claims.csv").open("a", newline="") as file:
             csv.DictWriter(file, registry.columns("claims_table")).writerows(CLAIMS)
         places = ("--tables", planted, "--figures", figures, "--out", folder / "explorer.html")
-        ran("analysis.explorer", "--results", "data/h100", *common, *places)
+        ran("analysis", "explorer", "--results", "data/h100", *common, *places)
 
     return once("analysis", make)
 

@@ -22,7 +22,7 @@ MOST_PAGES = {"paper": 10, "supplement": 40}
 
 def render(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
     places = ("--tables", folder / "tables", "--figures", folder / "figures", "--out", folder)
-    return run_module("analysis.render", *(f"paper/{name}.typ" for name in names), *places)
+    return run_module("analysis", "render", *(f"paper/{name}.typ" for name in names), *places)
 
 
 def text_of(path: Path) -> str:
@@ -82,8 +82,8 @@ def test_the_same_tables_and_figures_give_the_same_bytes_and_a_missing_one_is_na
     assert render(copied, "paper").returncode == 0
     assert (copied / "paper.pdf").read_bytes() == (made / "paper.pdf").read_bytes()
     lacking: dict[str, Callable[[], object]] = {
-        "analysis.tabulate": (copied / "tables" / "timings.csv").unlink,
-        "analysis.draw sizes": (copied / "figures" / "sizes.pdf").unlink,
+        "analysis tabulate": (copied / "tables" / "timings.csv").unlink,
+        "analysis draw sizes": (copied / "figures" / "sizes.pdf").unlink,
     }
     for command, remove in reversed(lacking.items()):
         remove()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def test_the_blocks_are_those_of_the_archives_and_a_stale_one_is_written_again(
             "data/h200",
         )
         return run_module(
-            "analysis.readme", *arguments, *given, "--catalogue", variants_csv
+            "analysis", "readme", *arguments, *given, "--catalogue", variants_csv
         ).returncode
 
     assert README.stat().st_size <= 8192
@@ -49,11 +49,9 @@ def test_the_blocks_are_those_of_the_archives_and_a_stale_one_is_written_again(
 
 
 def test_a_rehearsal_is_not_taken(rehearsed: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readme, "Results", lambda *_: rehearsed)
-    given = ["--findings", "x", "--archives", "data/h100", "--catalogue", "x", "README.md"]
-    monkeypatch.setattr(sys, "argv", ["readme", *given])
+    monkeypatch.setattr(readme, "archives_of", lambda _: [rehearsed])
     with pytest.raises(UserError, match=f"data/h100: {REHEARSAL}; README has measurements"):
-        readme.main()
+        readme.run(argparse.Namespace())
 
 
 def test_a_finding_says_where_it_holds_and_what_was_emulated() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -12,6 +14,10 @@ from analysis import reproduce
 from analysis.results import CHANGED, Results
 from contracts import REHEARSAL
 from contracts.samples import read_samples
+
+OPTIONS = argparse.Namespace(
+    results=[Path("here")], archive=Path("data"), catalogue=Path("x"), cards=None
+)
 
 
 def test_a_row_repeats_inside_the_archives_range_or_within_one_percent(h100: Results) -> None:
@@ -99,7 +105,7 @@ def test_fewer_than_nine_in_ten_rows_found_is_an_error(
 
     folders = {"here": changed(h100, windows=ten), "data": h100}
     monkeypatch.setattr(reproduce, "Results", lambda folder, _: folders[folder.name])
-    assert reproduce.main(["--results", "here", "--archive", "data", "--catalogue", "x"]) == code
+    assert reproduce.run(OPTIONS) == code
 
 
 def test_a_rehearsal_is_named_first_and_last(
@@ -110,7 +116,7 @@ def test_a_rehearsal_is_named_first_and_last(
 ) -> None:
     folders = {"here": rehearsed, "data": h100}
     monkeypatch.setattr(reproduce, "Results", lambda folder, _: folders[folder.name])
-    assert reproduce.main(["--results", "here", "--archive", "data", "--catalogue", "x"]) == 0
+    assert reproduce.run(OPTIONS) == 0
     lines = capsys.readouterr().out.splitlines()
     assert (lines[0], lines[-1]) == (REHEARSAL, REHEARSAL)
 

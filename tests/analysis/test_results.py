@@ -5,7 +5,6 @@ wrong.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -22,8 +21,8 @@ from analysis.results import (
     LeftOut,
     Results,
     add_options,
-    of_archives,
-    of_options,
+    archives_of,
+    several,
     tell_left_out,
     usual,
 )
@@ -264,7 +263,8 @@ def test_another_source_of_the_same_machine_code_counts(
 def test_what_is_wrong_with_a_folder_is_one_clear_line(
     copied: Path, variants_csv: Path, tmp_path: Path
 ) -> None:
-    assert of_archives(variants_csv, copied.parent)[copied.name].archived
+    options = argparse.Namespace(archives=[copied], catalogue=variants_csv)
+    assert archives_of(options)[0].archived
     with pytest.raises(UserError, match=r"no such folder; a folder with machine\.json"):
         Results(tmp_path / "none", variants_csv)
     windows = copied / "windows.csv"
@@ -280,22 +280,16 @@ def test_what_is_wrong_with_a_folder_is_one_clear_line(
         Results(copied, variants_csv).raw("timing")
 
 
-@pytest.mark.parametrize("lacking", [0, 2])
-def test_a_command_needs_a_folder_and_a_catalogue(lacking: int) -> None:
-    parser, given = argparse.ArgumentParser(), ["--results", ".", "--catalogue", "b"]
+def test_the_results_lead_in_place_of_the_archive_of_their_name(tmp_path: Path) -> None:
+    parser, here = argparse.ArgumentParser(), tmp_path / "h200"
+    here.mkdir()
     add_options(parser)
-    assert of_options(parser.parse_args([*given, "--here", "c"])).here == Path("c")
-    with pytest.raises(SystemExit):
-        parser.parse_args(given[lacking : lacking + 2])
-
-
-def test_a_table_of_an_earlier_run_has_its_own_date(
-    archive: Path, copied: Path, variants_csv: Path
-) -> None:
-    origins = json.loads((archive / "archived.json").read_text())
-    origins["sanitizer.csv"]["date"] = "2000-01-01"
-    (copied / "archived.json").write_text(json.dumps(origins))
-    results = Results(copied, variants_csv)
-    assert (
-        results.date_of("sanitizer") == "2000-01-01" != results.date_of("windows") == results.date
-    )
+    archives = ["--archives", "data/h100", "data/h200"]
+    for given, folders in (
+        ([], [Path("data/h100"), Path("data/h200")]),
+        (["--results", str(here)], [here, Path("data/h100")]),
+    ):
+        found = several(parser.parse_args([*archives, *given]))
+        assert [one.folder for one in found.values()] == folders
+    with pytest.raises(UserError, match="no archive is in data"):
+        several(parser.parse_args(["--archives"]))

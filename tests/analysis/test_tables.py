@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from helpers import run_module
+from helpers import ROOT, run_module
 
 from analysis import compare, tabulate
+from analysis.counters import COUNTERS
 from analysis.ladders import LIBRARY, steps, worklog_of
 from analysis.results import CHANGED, Results
 from analysis.tables import emulator, gpus, kernels, shapes
@@ -28,6 +30,10 @@ def tables(made: Path) -> Path:
 def test_timings_have_their_ladder_and_the_gain_of_each_step(tables: Path, h100: Results) -> None:
     rows = pd.read_csv(tables / "timings.csv")
     assert len(rows) == len(h100.timings)
+    keys = ["variant", "n"]
+    plain = rows[rows.eval("m == n == k and alpha == 1 and beta == 0 and data == 'uniform'")]
+    most = plain[plain["clock_policy"] == "boost"].groupby(keys)["samples"].max()
+    assert rows[rows["usual"]].set_index(keys)["samples"].sort_index().equals(most)
     at = rows[(rows["experiment"] == "sgemm_ladder") & (rows["n"] == 4096)].set_index("variant")
     worklogs = {"sgemm_warptile": "boehm_sgemm", "sgemm_tma": OURS, "cublas_fp32": LIBRARY}
     assert at.loc[list(worklogs), "worklog"].to_dict() == worklogs
@@ -181,9 +187,9 @@ def test_rows_of_a_rehearsal_say_so_and_those_of_another_gpu_do_not(
     rehearsed: Results, h200: Results, tmp_path: Path
 ) -> None:
     sources = tabulate.Sources(rehearsed, {"h100": rehearsed, "h200": h200})
-    tabulate.write(sources, ["timings", "gpus", "coverage", "counter_names", "summary"], tmp_path)
+    tabulate.write(sources, ["timings", "gpus", "coverage", "summary"], tmp_path)
     found = {path.stem: pd.read_csv(path) for path in tmp_path.glob("*.csv")}
-    assert set(found["timings"]["note"]) == {REHEARSAL} and "note" not in found["counter_names"]
+    assert set(found["timings"]["note"]) == {REHEARSAL}
     for name, gpu in (("gpus", "model"), ("coverage", "gpu")):
         notes = found[name].groupby(gpu)["note"].agg(lambda column: set(column.fillna("")))
         assert notes.to_dict() == {"h100": {REHEARSAL}, "h200": {""}}
@@ -218,31 +224,31 @@ def test_two_variants_are_compared_metric_by_metric(h100: Results) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "arguments", "said"),
+    ("command", "arguments", "said"),
     [
         (
-            "analysis.tabulate",
+            "tabulate",
             ["timing"],
             "unknown table 'timing' in analysis/tabulate.py; nearest: timings",
         ),
-        ("analysis.compare", ["--a", "sgemm_naive", "--b", "sgemm_naive"], "named twice"),
+        ("compare", ["--a", "sgemm_naive", "--b", "sgemm_naive"], "named twice"),
         (
-            "analysis.compare",
+            "compare",
             ["--a", "sgemm_naive", "--b", "sgemm_splitk_32x32"],
             "no size has counters",
         ),
-        ("analysis.draw", ["ladders"], "unknown figure 'ladders'"),
-        ("analysis.draw", ["ladder:"], "'ladder:' names no experiment"),
-        ("analysis.draw", ["ladder:none"], "unknown experiment 'none' in experiments"),
-        ("analysis.draw", ["counters:sgemm_laddr"], "nearest: sgemm_ladder"),
-        ("analysis.draw", ["overview:red"], "red"),
+        ("draw", ["ladders"], "unknown figure 'ladders'"),
+        ("draw", ["ladder:"], "'ladder:' names no experiment"),
+        ("draw", ["ladder:none"], "unknown experiment 'none' in experiments"),
+        ("draw", ["counters:sgemm_laddr"], "nearest: sgemm_ladder"),
     ],
 )
 def test_a_wrong_name_is_one_clear_line(
-    module: str, arguments: list[str], said: str, archive: Path, variants_csv: Path, tmp_path: Path
+    command: str, arguments: list[str], said: str, archive: Path, variants_csv: Path, tmp_path: Path
 ) -> None:
     done = run_module(
-        module,
+        "analysis",
+        command,
         "--results",
         archive,
         "--catalogue",
@@ -255,3 +261,20 @@ def test_a_wrong_name_is_one_clear_line(
         done.stderr
     )
     assert not list(tmp_path.iterdir())
+
+
+def test_a_label_of_a_counter_stands_in_metrics_yaml_alone() -> None:
+    labels = {counter.label for counter in COUNTERS.values() if " " in counter.label}
+    labels |= {counter.short for counter in COUNTERS.values() if len(counter.short.split()) > 2}
+    anywhere = re.compile(rf"""["'\[]({"|".join(map(re.escape, labels))})["'\]]""")
+    files = [
+        path
+        for folder in ("analysis", "paper", "experiments", "workflow")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".js", ".typ", ".smk")
+    ]
+    assert (
+        labels
+        and {path.name: stands for path in files if (stands := anywhere.findall(path.read_text()))}
+        == {}
+    )

@@ -12,12 +12,11 @@ from contracts.files import read_bytes
 from contracts.validation import LIMIT_BYTES
 from experiments.stages import archive as stage
 
-# Measured by the rules of this tree's history. An older archive has rows of kernels that have
-# changed since.
+# An archive without sessions is older, and has rows of kernels that have changed since.
 WHOLE = [
     one
     for one in archives.folders(ROOT)
-    if read_json(one / "provenance.json", "provenance").get("rules")
+    if read_json(one / "provenance.json", "provenance").get("sessions")
 ]
 
 

@@ -144,7 +144,7 @@ class Rehearsal:
             "archive --check": lambda: self.run(
                 "experiments.stages.archive", "--check", f"data/{MACHINE}"
             ),
-            "reproduce": lambda: self.run("analysis.reproduce", "--results", *only, *shown),
+            "reproduce": lambda: self.run("analysis", "reproduce", "--results", *only, *shown),
             "paper, explorer": lambda: self.snakemake("paper", "explorer", gpu=False, **of_archive),
         }
 

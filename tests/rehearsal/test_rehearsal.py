@@ -133,7 +133,7 @@ def test_a_table_that_is_missing_is_an_error_and_no_figure(
     (folder / missing).unlink()
     figure = "counters:sgemm_ladder" if missing == "counters.csv" else "ladder:sgemm_ladder"
     drawn = rehearsal.run(
-        "analysis.draw", "--results", str(folder), *SHOWN, "--out", str(tmp_path), figure
+        "analysis", "draw", "--results", str(folder), *SHOWN, "--out", str(tmp_path), figure
     )
     assert drawn.returncode and drawn.stderr.count("error: ") == 1, drawn.stdout + drawn.stderr
     assert list(tmp_path.glob("*.svg")) == []

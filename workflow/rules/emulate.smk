@@ -120,7 +120,7 @@ if PICTURES:
             out="results/figures",
         shell:
             "(python -m experiments.emulation.bank_pictures {params.pictures} {params.accesses} --out-dir {params.out}"
-            " && python -m analysis.banks {params.data}) 2>&1 | tee {log}"
+            " && python -m analysis banks {params.data}) 2>&1 | tee {log}"
 
 
 rule analytic:

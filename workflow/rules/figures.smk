@@ -29,7 +29,7 @@ def measured_for(experiment):
 # this tree's own build and emulation (--here) come before the archive's, as far as they are there.
 MEASURED = tables_of(PLAN.source)
 RECORDED = sorted(PLAN.tables.values())
-SHOWN = f"--results {PLAN.source} --catalogue results/variants.csv"
+SHOWN = f"--results {PLAN.source}"
 HERE = f"--here {RESULTS}" if PLAN.archived else ""
 ARCHIVED = sorted(path.as_posix() for folder in PLAN.archives for path in Path(folder).iterdir())
 CODE = sorted(path.as_posix() for path in Path("analysis").glob("*.py"))
@@ -40,7 +40,6 @@ STEPS = sorted(path.as_posix() for path in Path("paper").rglob("steps.yaml"))
 rule figures_of_timings:
     input:
         MEASURED,
-        ARCHIVED,
         CODE,
         DRAWING_CODE,
         "results/variants.csv",
@@ -49,18 +48,16 @@ rule figures_of_timings:
         report("results/figures/sizes.svg", category="Speed", caption="../report/sizes.rst"),
         report("results/figures/shapes.svg", category="Speed", caption="../report/shapes.rst"),
         report("results/figures/power.svg", category="Speed", caption="../report/power.rst"),
-        report("results/figures/gpus.svg", category="Speed", caption="../report/gpus.rst"),
-        report("results/figures/published.svg", category="Speed", caption="../report/published.rst"),
         expand(
             "results/figures/{name}.pdf",
-            name=["fractions", "sizes", "shapes", "power", "gpus", "published"],
+            name=["fractions", "sizes", "shapes", "power"],
         ),
     log:
         "results/logs/figures/timings.log",
     params:
         shown=SHOWN,
     shell:
-        "python -m analysis.draw {params.shown} --out results/figures fractions sizes shapes power gpus published"
+        "python -m analysis draw {params.shown} --out results/figures fractions sizes shapes power"
         " 2>&1 | tee {log}"
 
 
@@ -90,7 +87,7 @@ rule figures_of_counters:
     params:
         shown=f"{SHOWN} {HERE}",
     shell:
-        "python -m analysis.draw {params.shown} --out results/figures steps stalls roofline bounds emulator 2>&1 | tee {log}"
+        "python -m analysis draw {params.shown} --out results/figures steps stalls roofline bounds emulator 2>&1 | tee {log}"
 
 
 rule figures_of_studies:
@@ -109,7 +106,7 @@ rule figures_of_studies:
     params:
         shown=SHOWN,
     shell:
-        "python -m analysis.draw {params.shown} --out results/figures error issue tiles 2>&1 | tee {log}"
+        "python -m analysis draw {params.shown} --out results/figures error issue tiles 2>&1 | tee {log}"
 
 
 # Figures of an experiment: of its squares a ladder, or a figure over sizes where there are many; of other shapes; and its counters.
@@ -174,28 +171,7 @@ for (_folder, _kind), _names in EXPERIMENT_FIGURES.items():
         log:
             f"results/logs/figures/{_kind}_of_{Path(_folder).name}.log",
         params:
-            shown=(
-                SHOWN
-                if _folder == PLAN.source
-                else f"--results {_folder} --catalogue results/variants.csv"
-            ),
+            shown=f"--results {_folder}",
             names=[f"{_kind}:{name}" for name in _names],
         shell:
-            "python -m analysis.draw {params.shown} --out results/figures {params.names} 2>&1 | tee {log}"
-
-
-# README's figure, on a light and on a dark background. README itself: `rule readme`.
-rule overview:
-    input:
-        MEASURED,
-        CODE,
-        "analysis/figures/overview.py",
-        "results/variants.csv",
-    output:
-        expand("results/figures/overview_{background}.svg", background=["light", "dark"]),
-    log:
-        "results/logs/figures/overview.log",
-    params:
-        shown=SHOWN,
-    shell:
-        "python -m analysis.draw {params.shown} --out results/figures overview:light overview:dark 2>&1 | tee {log}"
+            "python -m analysis draw {params.shown} --out results/figures {params.names} 2>&1 | tee {log}"

@@ -27,7 +27,6 @@ rule report_tables:
         report("results/tables/gpus.csv", category="Tables", caption="../report/gpus.rst"),
         report("results/tables/spread.csv", category="Tables", caption="../report/gpus.rst"),
         report("results/tables/coverage.csv", category="Tables", caption="../report/coverage.rst"),
-        "results/tables/counter_names.csv",
         "results/tables/summary.json",
     log:
         "results/logs/tables.log",
@@ -35,7 +34,7 @@ rule report_tables:
         shown=f"{SHOWN} {HERE}",
         archives=PLAN.archives,
     shell:
-        "python -m analysis.tabulate {params.shown} --archives {params.archives} --out results/tables 2>&1 | tee {log}"
+        "python -m analysis tabulate {params.shown} --archives {params.archives} --out results/tables 2>&1 | tee {log}"
 
 
 # What the worklogs claim, and what of it holds; and the findings of our own.
@@ -61,7 +60,7 @@ rule claims_table:
         own=OWN_RESULTS,
         archives=PLAN.archives,
     shell:
-        "python -m analysis.claims {params.own} --archives {params.archives} --catalogue results/variants.csv"
+        "python -m analysis claims {params.own} --archives {params.archives}"
         " --analytic results/analytic.csv --out {output} > {log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
 
 
@@ -76,7 +75,7 @@ rule claims:
         own=OWN_RESULTS,
         archives=PLAN.archives,
     shell:
-        "python -m analysis.claims {params.own} --archives {params.archives} --catalogue results/variants.csv"
+        "python -m analysis claims {params.own} --archives {params.archives}"
         " --analytic results/analytic.csv --check 2>&1 | tee {log}"
 
 
@@ -95,25 +94,23 @@ rule findings:
         own=OWN_RESULTS,
         archives=PLAN.archives,
     shell:
-        "python -m analysis.findings {params.own} --archives {params.archives} --catalogue results/variants.csv"
+        "python -m analysis findings {params.own} --archives {params.archives}"
         " --out {output} 2>&1 | tee {log}"
 
 
-# README's table and its findings are filled in, and its figure drawn again, of the archives alone.
+# README's table and its findings are filled in, of the archives alone, and its figure is made of the ladder's.
 rule readme:
     input:
-        "results/tables/findings.json",
-        "results/figures/overview_light.svg",
-        "results/figures/overview_dark.svg",
+        findings="results/tables/findings.json",
+        ladder="results/figures/ladder_sgemm_ladder.svg",
     log:
         "results/logs/readme.log",
     localrule: True
     params:
         archives=PLAN.archives,
     shell:
-        "( cp results/figures/overview_light.svg docs/ladder-light.svg && cp results/figures/overview_dark.svg docs/ladder-dark.svg"
-        " && python -m analysis.readme --findings results/tables/findings.json --archives {params.archives}"
-        " --catalogue results/variants.csv README.md ) 2>&1 | tee {log}"
+        "python -m analysis readme README.md --findings {input.findings} --ladder {input.ladder}"
+        " --archives {params.archives} 2>&1 | tee {log}"
 
 
 BANK_PICTURES = [
@@ -142,7 +139,7 @@ rule paper_pdf:
     log:
         "results/logs/paper.log",
     shell:
-        "python -m analysis.render paper/paper.typ paper/supplement.typ --tables results/tables --figures results/figures"
+        "python -m analysis render paper/paper.typ paper/supplement.typ --tables results/tables --figures results/figures"
         " --out results 2>&1 | tee {log}"
 
 
@@ -165,7 +162,7 @@ rule explorer_html:
         shown=f"{SHOWN} {HERE}",
         archives=PLAN.archives,
     shell:
-        "python -m analysis.explorer {params.shown} --archives {params.archives} --tables results/tables"
+        "python -m analysis explorer {params.shown} --archives {params.archives} --tables results/tables"
         " --figures results/figures --out {output} 2>&1 | tee {log}"
 
 
@@ -199,8 +196,8 @@ if PLAN.compared:
             ],
             built=BUILD,
         shell:
-            "python -m analysis.compare --a {params.a} --b {params.b} --results {params.results}"
-            " --catalogue results/variants.csv --emulated {params.emulated} --built {params.built} --out {output[0]}"
+            "python -m analysis compare --a {params.a} --b {params.b} --results {params.results}"
+            " --emulated {params.emulated} --built {params.built} --out {output[0]}"
             " > {log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
 
 

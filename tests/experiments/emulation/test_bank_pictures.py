@@ -118,7 +118,7 @@ def test_the_swizzle_takes_the_conflict_away(builds, tmp_path: Path) -> None:
         after["wavefronts"],
         after["ideal"],
     ) == (1, 1)
-    done = run_module("analysis.banks", out)
+    done = run_module("analysis", "banks", out)
     assert done.returncode == 0, done.stderr
     svg = out.with_suffix(".svg").read_text()
     assert before["summary"] in svg and out.with_suffix(".pdf").read_bytes().startswith(b"%PDF")

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import ARCHIVE, ROOT, assert_one_line, run_module
+from helpers import ARCHIVE, assert_one_line, run_module
 
-from contracts import REHEARSAL, read_rows, registry, rules, write_rows
+from contracts import REHEARSAL, read_rows, registry, write_rows
 from experiments.stages import archive as stage
 
 TABLES = ["checks.csv", "counters.csv", "resources.csv", "samples.parquet", "windows.csv"]
@@ -259,12 +259,8 @@ def test_an_archive_of_one_run_is_whole(whole: Path, monkeypatch: pytest.MonkeyP
 def test_rules_that_changed_since_it_was_measured_are_listed(
     whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = rules.hashes(ROOT)
-    for recorded, said in (
-        (now, f"all {len(now)} are"),
-        (now | {"ours/hgemm-best": "0"}, "measured: ours/hgemm-best;"),
-    ):
-        with_entries("provenance.json", rules=recorded)(whole)
+    for frozen, said in (("HEAD", "rules frozen at HEAD;"), ("0" * 40, "repository lacks 0000")):
+        with_entries("provenance.json", rules_commit=frozen)(whole)
         assert amiss(whole, monkeypatch) == [] and any(said in line for line in stage.since(whole))
 
 
@@ -342,7 +338,7 @@ def test_all_that_is_amiss_is_reported_and_what_changed_since(
     assert len(amiss(whole, monkeypatch)) == 2 and stage.check(whole) == 1
     assert all(
         said in caplog.text
-        for said in ("missing: windows.csv", "is of commit", "rules that changed", "not whole")
+        for said in ("missing: windows.csv", "is of commit", "rules frozen at eb87459", "not whole")
     )
     (whole / "provenance.json").write_text("{")
     assert "not as archived: provenance.json" in amiss(whole, monkeypatch)

@@ -1,8 +1,7 @@
 """Writes the explorer: one page that loads nothing from elsewhere.
 
-    python -m analysis.explorer --results data/h100 --here results/no-gpu --archives data/h100 data/h200 \
-        --catalogue results/variants.csv --tables results/tables --figures results/figures --out
-        results/explorer.html
+    python -m analysis explorer --results data/h100 --here results/no-gpu --tables results/tables \
+        --figures results/figures --out results/explorer.html
 
 The page contains what every view needs as JSON. The rest is compressed and read when a view asks
 for it: timings and counters of each GPU, claims, kernel sources, bank pictures, and Vega-Embed with
@@ -24,8 +23,8 @@ import vl_convert
 
 from analysis.explorer.charts import charts
 from analysis.explorer.content import Sources, core, parts
-from analysis.results import Results, add_options, note_of, of_options, tell_left_out
-from contracts import UserError, run_command, write_text
+from analysis.results import archives_of, note_of, of_options, tell_left_out
+from contracts import UserError, write_text
 
 HERE = Path(__file__).resolve().parent
 # one module on the page, in this order
@@ -65,12 +64,8 @@ def as_json(data: Any) -> str:
     return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    add_options(parser)
-    parser.add_argument(
-        "--archives", nargs="*", default=[], type=Path, metavar="DIR", help="further GPUs, data/GPU"
-    )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `explorer`."""
     parser.add_argument(
         "--tables", required=True, type=Path, metavar="DIR", help="claims.csv, findings.json, ..."
     )
@@ -78,15 +73,15 @@ def main() -> None:
         "--figures", required=True, type=Path, metavar="DIR", help="bank pictures, banks_NAME.svg"
     )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.html")
-    args = parser.parse_args()
-    others = [path for path in args.archives if path.resolve() != args.results.resolve()]
-    gpus = [of_options(args), *(Results(path, args.catalogue) for path in others)]
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the page: first the results that the options name, then every other archive."""
+    first = of_options(args)
+    others = (one for one in archives_of(args) if one.folder.resolve() != first.folder.resolve())
+    gpus = [first, *others]
     text = page(Sources(gpus, args.tables, args.figures))
     if (size := len(text.encode())) > LARGEST:
         raise UserError(f"{args.out}: {size:,} bytes is not allowed; allowed: at most {LARGEST:,}")
     write_text(args.out, text)
     tell_left_out(*gpus)
-
-
-if __name__ == "__main__":
-    run_command(main)
