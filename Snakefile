@@ -48,9 +48,9 @@ rule all:
         "results/explorer.html",
         "results/report.html",
         [
-            f"{RESULTS}/{registry.tables()[name].file}"
+            f"{RESULTS}/{TABLES[name].file}"
             for name in PLAN.made
-            if registry.tables()[name].target == "all"
+            if TABLES[name].target == "all"
         ],
         f"{RESULTS}/passed.txt" if PLAN.checking else [],
 

@@ -26,7 +26,8 @@ import pandas as pd
 
 from analysis.results import Results, note_of, problem_of, records, said, tell_left_out
 from analysis.timings import KEY, of_windows
-from contracts import UserError, registry, run_command, write_rows
+from contracts import UserError, run_command, write_rows
+from contracts.rows import GpuMedians
 from contracts.samples import read_samples
 
 NEAR = 0.01  # relative to the archive's fraction
@@ -116,7 +117,7 @@ def by_card(measured: Sequence[Results]) -> pd.DataFrame:
 
     Rows on one card alone are left out, and so is what failed its check.
     """
-    columns = registry.columns("gpu_medians")
+    columns = list(GpuMedians.model_fields)
     key = [name for name in columns if name in (*PROBLEM, "session")]
     parts = []
     for results in measured:
@@ -215,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         medians = by_card([archive, *here])
         write_rows(
             options.cards,
-            "gpu_medians",
+            GpuMedians,
             (
                 {str(key): value for key, value in row.dropna().items()}
                 for _, row in medians.iterrows()

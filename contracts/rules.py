@@ -10,11 +10,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from contracts import worklogs
-from contracts.codes import digest
-from contracts.tables import read_yaml
+from contracts.declared import ClaimEntry, Claims
+from contracts.files import digest, read_yaml
 
 FINDINGS = Path("analysis/findings.py")
 STATISTICS = tuple(
@@ -22,9 +21,9 @@ STATISTICS = tuple(
 )
 
 
-def of_claim(entry: Mapping[str, Any]) -> str:
+def of_claim(entry: ClaimEntry) -> str:
     """The hash of a claim's test and quotation."""
-    return digest(f"{entry.get('test')}\n{entry.get('quote')}")
+    return digest(f"{entry.test}\n{entry.quote}")
 
 
 def hashes(root: Path = Path()) -> dict[str, str]:
@@ -37,7 +36,7 @@ def hashes(root: Path = Path()) -> dict[str, str]:
     found: dict[str, str] = {}
     for worklog, path in worklogs.claims(root / worklogs.FOLDER).items():
         found |= {
-            f"{worklog}/{entry['id']}": of_claim(entry) for entry in read_yaml(path, "claims")
+            f"{worklog}/{entry.id}": of_claim(entry) for entry in read_yaml(path, Claims).root
         }
     for name, part in _parts(root / FINDINGS):
         found[f"findings/{name}"] = digest(ast.unparse(part))

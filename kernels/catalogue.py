@@ -18,15 +18,16 @@ from typing import Any
 
 from contracts import (
     UserError,
-    archives,
     choose,
     read_json,
     read_yaml,
     run_command,
-    validate,
+    validated,
     write_rows,
 )
+from contracts.declared import CatalogueFile, Entries
 from contracts.dtypes import SUMS, Types, dtypes
+from contracts.rows import Tuned, Variants, archives
 from kernels import written
 from kernels.arguments import (
     SIGNATURE,
@@ -118,7 +119,7 @@ class Catalogue(Mapping[str, Entry]):
     def rows(self) -> list[dict[str, Any]]:
         """The catalogue as rows of variants.csv, with what each archive's own sweeps make of it."""
         table = []
-        records = {folder.name: record_in(folder) for folder in archives.folders(ROOT.parent)}
+        records = {folder.name: record_in(folder) for folder in archives(ROOT.parent)}
         others = {name: load(record, self.file) for name, record in records.items() if record}
         for entry in self.values():
             hashes = {name: other[entry.name].source_hash for name, other in others.items()}
@@ -174,8 +175,8 @@ def entries_of(path: Path) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=8)
 def _entries_of(path: Path, changed: int, size: int) -> dict[str, Any]:
-    data = written.expanded(read_yaml(path, "catalogue"), path)
-    validate(data, "entries", path)
+    data = written.expanded(read_yaml(path, CatalogueFile).model_dump(exclude_unset=True), path)
+    validated(data, Entries, path)
     return data
 
 
@@ -188,7 +189,7 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
     """
     data = entries_of(path)
     if record is not None:
-        read_json(record, "tuned")
+        read_json(record, Tuned)
     dispatchers = data.get("dispatchers", {})
     kinds = {"variant": data["variants"], "dispatcher": dispatchers, "baseline": data["baselines"]}
     for (one, names), (other, more) in itertools.combinations(kinds.items(), 2):
@@ -259,19 +260,19 @@ def _with_tuned(
     """
     shipped = ROOT.parent / "data" / entry["tuned"] / TUNED
     record_path = next((path for path in (chosen, shipped) if path and path.is_file()), None)
-    record = read_json(record_path, "tuned") if record_path else {"kernels": {}}
-    if name not in record["kernels"]:
+    record = read_json(record_path, Tuned) if record_path else None
+    if record is None or name not in record.kernels:
         return entry | {"tuned": None}
-    winner = record["kernels"][name]
-    if list(winner["template"]) != list(entry["template"]):
+    winner = record.kernels[name]
+    if list(winner.template) != list(entry["template"]):
         raise UserError(
-            f"{record_path}: {name} has template values {', '.join(winner['template'])}, but {path.name} has "
+            f"{record_path}: {name} has template values {', '.join(winner.template)}, but {path.name} has "
             f"{', '.join(entry['template'])}; tune again (snakemake --cores 1 tile_autotune) or remove that file"
         )
     return entry | {
-        "template": winner["template"],
-        "threads": winner["threads"],
-        "tuned": record["machine"],
+        "template": winner.template,
+        "threads": winner.threads,
+        "tuned": record.machine,
     }
 
 
@@ -465,7 +466,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path, metavar="variants.csv")
     add_tuned_argument(parser)
     options = parser.parse_args()
-    write_rows(options.out, "variants", options.catalogue.rows())
+    write_rows(options.out, Variants, options.catalogue.rows())
 
 
 if __name__ == "__main__":

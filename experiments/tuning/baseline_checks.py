@@ -21,6 +21,7 @@ import numpy as np
 
 from contracts import UserError, run_command, write_rows
 from contracts.dtypes import Dtype
+from contracts.rows import BaselineChecks
 from experiments.command_line import add_build_dir
 from experiments.gpu.session import session
 from kernels.catalogue import Baseline, Problem
@@ -115,7 +116,7 @@ def main() -> None:
             if isinstance(entry, Baseline)
             for row in check(entry, options.build_dir)
         ]
-    write_rows(options.out, "baseline_checks", rows)
+    write_rows(options.out, BaselineChecks, rows)
     wrong = sum(not row["passed"] for row in rows)
     logger.info(f"{wrong} of {len(rows)} results are wrong")
 

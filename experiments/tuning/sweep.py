@@ -41,13 +41,13 @@ from typing import Any
 from contracts import (
     UserError,
     read_json,
-    registry,
     run_command,
-    validate,
+    validated,
     write_json,
     write_rows,
     write_text,
 )
+from contracts.rows import Resources, Tuned, Tuning, TuningRanked
 from experiments.command_line import find_machine
 from experiments.gpu import discovery
 from experiments.gpu.worker import Failure, Worker
@@ -101,7 +101,7 @@ class Parts:
                 raise UserError(
                     f"{path} line {number}: not JSON; remove the file to measure again"
                 ) from error
-            validate(row, "tuning", f"{path} line {number}")
+            validated(row, Tuning, f"{path} line {number}")
             self.rows[self.key(row)] = row
 
     @staticmethod
@@ -118,7 +118,7 @@ class Parts:
 
     def append(self, row: dict[str, Any]) -> None:
         """Keep a result."""
-        validate(row, "tuning", self.path)
+        validated(row, Tuning, self.path)
         with self.path.open("a") as file:
             file.write(json.dumps(row, allow_nan=False) + "\n")
             file.flush()
@@ -151,8 +151,8 @@ class Builder:
         row = build.current(variant, self.folder / variant.name, self.arch, self.nvcc)
         if row is None:
             cubin = build.build_kernel(variant, self.arch, self.folder, str(self.nvcc))
-            row = read_json(cubin.with_suffix(".json"), "resources")
-        return row
+            row = read_json(cubin.with_suffix(".json"), Resources)
+        return vars(row)
 
     def close(self) -> None:
         """Drop what is not begun."""
@@ -161,7 +161,7 @@ class Builder:
 
 def row_of(configuration: Configuration) -> dict[str, Any]:
     """A configuration's row before anything is known of it."""
-    row: dict[str, Any] = dict.fromkeys(registry.columns("tuning"))
+    row: dict[str, Any] = dict.fromkeys(Tuning.model_fields)
     values = {key: value for key, value in configuration.values.items() if key in row}
     valid = configuration.broken is None
     return (
@@ -342,11 +342,11 @@ def ranked(
     finally:
         builder.close()
     found = ranking.rank(builds, valid, sweep.size, folder, machine, options.jobs)
-    template = [key for key in row_of(valid[0]) if key in registry.columns("tuning_ranked")]
+    template = [key for key in row_of(valid[0]) if key in TuningRanked.model_fields]
     rows = [
         {key: row_of(configuration)[key] for key in template} | row for configuration, row in found
     ]
-    write_rows(options.out_dir / "tuning_ranked.csv", "tuning_ranked", rows)
+    write_rows(options.out_dir / "tuning_ranked.csv", TuningRanked, rows)
     chosen: list[Configuration] = []
     for kernel in sweep.kernels:
         own = [(c, row) for c, row in found if c.kernel == kernel and "estimate" in row][
@@ -406,7 +406,7 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
     }
     write_rows(
         options.out_dir / "tuning.csv",
-        "tuning",
+        Tuning,
         [
             rows.get(c.name) or row_of(c) | (left_out if c.broken is None else {})
             for c in configurations
@@ -414,7 +414,7 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
     )
     write_json(
         options.out_dir / "tuned.json",
-        "tuned",
+        Tuned,
         {
             "machine": options.machine,
             "gpu": gpu.name,

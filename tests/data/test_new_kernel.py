@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import ROOT, run_module
+from helpers import ROOT, dict_rows, run_module
 
-from contracts import read_rows
+from contracts.rows import Variants
 
 NAME = "sgemm_mine"
 
@@ -68,7 +68,7 @@ def test_a_kernel_that_no_archive_has_is_not_measured_and_breaks_nothing(tree: P
     # no verdict changed
     ran("analysis.claims", *common, "--archives", "data/h100", *claims, "--check")
     ran("analysis.draw", *results, *common, "--out", out, "ladder:sgemm_ladder")
-    (own,) = [row for row in read_rows(variants, "variants") if row["variant"] == NAME]
+    (own,) = [row for row in dict_rows(variants, Variants) if row["variant"] == NAME]
     assert own["builds_on"] == "sgemm_naive" and own["source"] == "kernels/sgemm/mine.cu"
     summary = json.loads((out / "summary.json").read_text())
     ladder = next(one for one in summary["experiments"] if one["name"] == "sgemm_ladder")

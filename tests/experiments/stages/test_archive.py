@@ -10,13 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import ARCHIVE, ROOT, assert_one_line, run_module
+from helpers import ARCHIVE, ROOT, assert_one_line, dict_rows, run_module
 
-from contracts import REHEARSAL, UserError, read_rows, registry, rules, write_rows
+from contracts import REHEARSAL, UserError, rules, write_rows
+from contracts.rows import TABLES, BaselineChecks, Checks, Counters, ErrorOverK, Resources
 from experiments.stages import archive as stage
 from kernels import catalogue
 
-TABLES = ["checks.csv", "counters.csv", "resources.csv", "samples.parquet", "windows.csv"]
+MEASURED = ["checks.csv", "counters.csv", "resources.csv", "samples.parquet", "windows.csv"]
 STAGE = "experiments.stages.archive"
 RECORDS = ["machine.json", "provenance.json"]  # they say which folder they are in
 NEXT_TO_GPU = "emulator_next_to_gpu.csv"
@@ -27,7 +28,7 @@ def measured(tmp_path: Path, archive: Path) -> Path:
     """A folder that could be archived."""
     folder = tmp_path / "measured"
     folder.mkdir()
-    for name in (*TABLES, *RECORDS):
+    for name in (*MEASURED, *RECORDS):
         shutil.copyfile(archive / name, folder / name)
     return folder
 
@@ -70,7 +71,7 @@ def test_what_is_whole_is_archived_and_a_file_of_an_earlier_run_keeps_that_run_s
         "passed": False,
     }
     # a library's wrong call is a result
-    write_rows(measured / "baseline_checks.csv", "baseline_checks", [wrong])
+    write_rows(measured / "baseline_checks.csv", BaselineChecks, [wrong])
     first = archived(measured, data)
     files = {path.name for path in measured.iterdir()}
     assert {path.name for path in data.iterdir()} == {*files, "archived.json"}
@@ -121,7 +122,7 @@ def test_one_table_alone_leaves_the_others_as_they_are(
     before = {
         path.name: path.read_bytes() for path in data.iterdir() if path.name != "archived.json"
     }
-    for name in (*TABLES, "machine.json"):
+    for name in (*MEASURED, "machine.json"):
         (measured / name).unlink()
     assert NEXT_TO_GPU in archived(measured, data, "--only", NEXT_TO_GPU)
     assert (data / NEXT_TO_GPU).is_file()
@@ -148,9 +149,7 @@ def test_an_emulated_table_goes_with_its_own_commit_and_a_gpu_s_with_that_run_s(
             "k": 64,
             "elements": 1,
         }
-        write_rows(
-            measured / name, "error_over_k", [row | {"worst": 2, "rms": 1, "device": device}]
-        )
+        write_rows(measured / name, ErrorOverK, [row | {"worst": 2, "rms": 1, "device": device}])
 
     write("ptxsim", "x")
     record = archived(measured, data, "--only", name)[name]
@@ -171,7 +170,7 @@ def test_an_emulated_table_goes_with_its_own_commit_and_a_gpu_s_with_that_run_s(
     shutil.copyfile(archive / "resources.csv", measured / "resources.csv")
     write("gpu", stage.hashes_of(archive)["sgemm_naive"])
     archived(measured, data, "--only", name)
-    assert read_rows(data / name, "error_over_k")[0]["device"] == "gpu"
+    assert dict_rows(data / name, ErrorOverK)[0]["device"] == "gpu"
 
 
 def remove(path: Path) -> None:
@@ -184,9 +183,9 @@ def truncate(path: Path) -> None:
 
 
 def fail_a_check(path: Path) -> None:
-    rows = read_rows(path, path.stem)
+    rows = dict_rows(path, path.stem)
     next(row for row in rows if row["variant"] == "sgemm_warptile").update(passed=False)
-    write_rows(path, path.stem, rows)
+    write_rows(path, TABLES[path.stem].model, rows)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +220,7 @@ def test_what_is_not_whole_is_not_archived(
 
 
 def rows_of(folder: Path, name: str) -> list[dict]:
-    return read_rows(folder / f"{name}.csv", name)
+    return dict_rows(folder / f"{name}.csv", name)
 
 
 @pytest.fixture
@@ -233,14 +232,14 @@ def whole(tmp_path: Path, archive: Path) -> Path:
     shutil.copytree(archive, folder, ignore=shutil.ignore_patterns("archived.json"))
     now = stage.hashes_of(archive)
     origins = {}
-    for table in registry.tables().values():
+    for table in TABLES.values():
         path = folder / table.file
         if table.archive == "never" or table.target == "by hand" or not path.is_file():
             continue
         if table.suffix == ".csv":
             rows = [
                 row
-                for row in read_rows(path, table.schema)
+                for row in dict_rows(path, table.model)
                 if now.get(row.get("variant", "sgemm_naive"))
             ]
             current = [
@@ -248,7 +247,7 @@ def whole(tmp_path: Path, archive: Path) -> Path:
                 | ({"code_hash": now[row["variant"]]} if {"code_hash", "variant"} <= {*row} else {})
                 for row in rows
             ]
-            write_rows(path, table.schema, current)
+            write_rows(path, table.model, current)
         run = {
             "date": "2026-11-24",
             "commit": "a" * 40,
@@ -264,10 +263,10 @@ def amiss(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What `archive --check` finds in it, those tables aside that no archive has yet."""
     there = {
         name: t
-        for name, t in registry.tables().items()
+        for name, t in TABLES.items()
         if (folder / t.file).is_file() or t.archive == "always"
     }
-    monkeypatch.setattr(registry, "tables", lambda: there)
+    monkeypatch.setattr(stage, "TABLES", there)
     return stage.amiss(folder)
 
 
@@ -300,13 +299,13 @@ def test_a_tuned_kernel_is_the_one_of_the_archive_s_own_sweep(
         for name in ("resources", "checks")
     )
     changed = {"source_hash": entry.source_hash, "code_hash": "1" * 16}
-    write_rows(tmp_path / "resources.csv", "resources", [built | changed])
+    write_rows(tmp_path / "resources.csv", Resources, [built | changed])
     hashes = stage.hashes_of(tmp_path)
     assert hashes[entry.name] == "1" * 16
-    write_rows(tmp_path / "checks.csv", "checks", [checked | {"code_hash": "1" * 16}])
-    stage.require_current(tmp_path / "checks.csv", "checks", hashes)
+    write_rows(tmp_path / "checks.csv", Checks, [checked | {"code_hash": "1" * 16}])
+    stage.require_current(tmp_path / "checks.csv", Checks, hashes)
     with pytest.raises(UserError, match="sgemm_autotuned was measured with other machine code"):
-        stage.require_current(tmp_path / "checks.csv", "checks", stage.hashes_of(archive))
+        stage.require_current(tmp_path / "checks.csv", Checks, stage.hashes_of(archive))
 
 
 GPU = json.loads((ARCHIVE / "machine.json").read_text())["gpu"]
@@ -318,10 +317,10 @@ def test_rows_of_a_kernel_that_the_catalogue_lost_stay_in_an_archive(
     path = tmp_path / "checks.csv"
     write_rows(
         path,
-        "checks",
+        Checks,
         [rows_of(archive, "checks")[0] | {"variant": "sgemm_gone", "code_hash": "1" * 16}],
     )
-    stage.require_current(path, "checks", stage.hashes_of(archive))
+    stage.require_current(path, Checks, stage.hashes_of(archive))
 
 
 def change_origin(folder: Path, name: str, **changes: str) -> None:
@@ -333,7 +332,7 @@ def change_origin(folder: Path, name: str, **changes: str) -> None:
 
 def with_a_stale_row(folder: Path) -> None:
     first, *others = rows_of(folder, "counters")
-    write_rows(folder / "counters.csv", "counters", [first | {"code_hash": "old"}, *others])
+    write_rows(folder / "counters.csv", Counters, [first | {"code_hash": "old"}, *others])
     change_origin(folder, "counters.csv")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers import run_module
+from helpers import dict_rows, run_module
 
-from contracts import read_rows
+from contracts.rows import TuningRanked
 from experiments.emulation import bounds, launching, predictions
 from experiments.stages import toolchain
 from experiments.tuning import ranking, space
@@ -81,7 +81,7 @@ def test_without_a_gpu_the_sweep_ranks_and_stops(tmp_path: Path) -> None:
     ]
     done = run_module("experiments.tuning.sweep", *options, "--out-dir", tmp_path)
     assert done.returncode == 0, done.stderr
-    best, second = read_rows(tmp_path / "tuning_ranked.csv", "tuning_ranked")
+    best, second = dict_rows(tmp_path / "tuning_ranked.csv", TuningRanked)
     assert best["estimate"] <= second["estimate"] and not (tmp_path / "tuning.csv").exists()
     name = f"sgemm_autotuned_{best['BM']}x{best['BN']}x{best['BK']}_{best['TM']}x{best['TN']}"
     assert done.stdout.splitlines()[0].split()[-1] == name

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import ARCH, ROOT, assert_one_line, few_sms, run_module
+from helpers import ARCH, ROOT, assert_one_line, dict_rows, few_sms, json_dict, run_module
 
-from contracts import UserError, read_json, read_rows, write_json
+from contracts import UserError, write_json
+from contracts.rows import Resources, Tuned, Tuning, Variants
 from experiments.gpu import discovery
 from experiments.gpu.worker import DeviceFault, Failure, Worker
 from experiments.stages import build, toolchain
@@ -252,11 +253,11 @@ def test_a_build_that_is_there_is_kept_and_an_unfinished_one_is_not(
     assert builder.build(variant) == first and cubin.stat().st_mtime_ns == date
     row.unlink()  # as a kill between compiling and this leaves it
     assert builder.build(variant) == first and cubin.stat().st_mtime_ns > date
-    write_json(row, "resources", read_json(row, "resources") | {"source_hash": "0" * 16})
+    write_json(row, Resources, json_dict(row, Resources) | {"source_hash": "0" * 16})
     assert builder.build(variant) == first
     builder.close()
     # the same tile, with copies for it alone
-    of_rung = read_json(built / "sgemm_vectorized.json", "resources")
+    of_rung = json_dict(built / "sgemm_vectorized.json", Resources)
     same = [
         "registers",
         "shared_bytes",
@@ -324,13 +325,11 @@ def test_the_autotuned_rung_takes_template_and_threads_from_the_record(tmp_path:
 
 
 def test_a_command_takes_the_record_that_it_is_given(tmp_path: Path) -> None:
-    write_json(tmp_path / "tuned.json", "tuned", record())
+    write_json(tmp_path / "tuned.json", Tuned, record())
     out = tmp_path / "variants.csv"
     for option in ([], ["--tuned", tmp_path / "tuned.json"]):
         assert run_module("kernels.catalogue", *option, "--out", out).returncode == 0
-        (found,) = [
-            row for row in read_rows(out, "variants") if row["variant"] == "sgemm_autotuned"
-        ]
+        (found,) = [row for row in dict_rows(out, Variants) if row["variant"] == "sgemm_autotuned"]
         assert (found["tuned"] == "toy", "BN=256, BK=16, TM=8" in found["template"]) == (
             bool(option),
             bool(option),
@@ -391,7 +390,7 @@ def test_a_sweep_of_a_few_configurations_on_the_gpu(
     options = argparse.Namespace(**out, limit=few, nvcc=None, static=None)
     configurations = list(sweep.configurations())
     tune.tune(options, sweep, configurations)
-    rows = [row for row in read_rows(tmp_path / "out" / "tuning.csv", "tuning") if row["time_us"]]
+    rows = [row for row in dict_rows(tmp_path / "out" / "tuning.csv", Tuning) if row["time_us"]]
     assert len(rows) == few and all(
         row["checked"] and row["fraction_of_cublas"] > 0 for row in rows
     )
@@ -400,7 +399,7 @@ def test_a_sweep_of_a_few_configurations_on_the_gpu(
         or discovery.rehearsing()
     )
     assert sum(row["round"] == 2 for row in rows) == min(few, sweep.finalists)
-    won = read_json(tmp_path / "out" / "tuned.json", "tuned")["kernels"]["sgemm_autotuned"]
+    won = json_dict(tmp_path / "out" / "tuned.json", Tuned)["kernels"]["sgemm_autotuned"]
     assert won["tflops"] == pytest.approx(
         max(row["tflops"] for row in rows if row["round"] == 2), rel=1e-6
     )
