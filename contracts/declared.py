@@ -659,7 +659,7 @@ class AnalyticCases(
     ]
 ):
     """paper/worklogs/NAME/analytic.yaml: cases that are arithmetic and no measurement, by their
-    names in " "analytic.csv."""
+    names in analytic.csv."""
 
 
 class StepCounter(Document):

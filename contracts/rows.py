@@ -503,7 +503,7 @@ class CountersWithBeta(Row):
 @table("resources", parts="build", needs_gpu=False, archive="always")
 class Resources(Row):
     """One row for each variant and architecture, read from the cubin; compiled.csv of a worklog has
-    these columns, " "too."""
+    these columns, too."""
 
     KEY = ("variant", "arch")
     variant: Variant
@@ -830,7 +830,7 @@ class BaselineChecks(Row):
 )
 class ErrorOverK(Row):
     """One row for each variant, kind of data and k; beta = 0. Errors are |C - C64| in units of
-    2^-24 |A||B|, " "elementwise."""
+    2^-24 |A||B|, elementwise."""
 
     KEY = ("variant", "device", "data", "k")
     variant: Variant
@@ -1048,7 +1048,7 @@ class Analytic(Row):
 
 class Emulated(Row):
     """paper/worklogs/NAME/emulated.csv: one row for each counter and problem that source.yaml names
-    under " "`emulated`."""
+    under `emulated`."""
 
     KEY = ("variant", "size", "beta", "metric")
     variant: Variant
