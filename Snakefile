@@ -47,11 +47,7 @@ rule all:
         "results/supplement.pdf",
         "results/explorer.html",
         "results/report.html",
-        [
-            f"{RESULTS}/{registry.tables()[name].file}"
-            for name in PLAN.made
-            if registry.tables()[name].target == "all"
-        ],
+        [f"{RESULTS}/{TABLES[name].file}" for name in PLAN.made if TABLES[name].target == "all"],
         f"{RESULTS}/passed.txt" if PLAN.checking else [],
 
 

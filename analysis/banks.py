@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -21,6 +20,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from analysis.figures import style
 from contracts import read_json
+from contracts.rows import BankPicture, ShownAccess
 
 BANKS = 32
 # distinct to colour-blind readers, and in grey
@@ -36,10 +36,10 @@ LEGEND = {  # what a cell says: its colour, its frame
 }
 
 
-def draw(picture: dict[str, Any]) -> Figure:
-    """The accesses of a picture (contracts/recorded.py, `BankPicture`), one below the other."""
-    accesses = picture["accesses"]
-    heights = [access["wavefronts"] * CELL + 0.85 for access in accesses]
+def draw(picture: BankPicture) -> Figure:
+    """The accesses of a picture (contracts/rows.py, `BankPicture`), one below the other."""
+    accesses = picture.accesses
+    heights = [access.wavefronts * CELL + 0.85 for access in accesses]
     figure, axes = plt.subplots(
         len(accesses),
         figsize=(style.WIDE, sum(heights) + 0.35),
@@ -53,22 +53,22 @@ def draw(picture: dict[str, Any]) -> Figure:
         for text, (fill, edge) in LEGEND.items()
     ]
     figure.legend(handles=handles, loc="outside lower left", ncols=2)
-    words = [f"{access['label']}, {access['says']}: {access['summary']}." for access in accesses]
-    style.describe(figure, picture["title"], " ".join([picture["text"], *words]))
+    words = [f"{access.label}, {access.says}: {access.summary}." for access in accesses]
+    style.describe(figure, picture.title, " ".join([picture.text, *words]))
     return figure
 
 
-def _panel(axis: Axes, access: dict[str, Any]) -> None:
+def _panel(axis: Axes, access: ShownAccess) -> None:
     row, labels = 0, []
-    for part in access["parts"]:
-        crowded = {word["bank"] for words in part["wavefronts"][1:] for word in words}
-        for turn, words in enumerate(part["wavefronts"]):
+    for part in access.parts:
+        crowded = {word.bank for words in part.wavefronts[1:] for word in words}
+        for turn, words in enumerate(part.wavefronts):
             for word in words:
-                colour = FURTHER if turn else FIRST if word["bank"] in crowded else ALONE
-                _cell(axis, word["bank"], row, word["lanes"], colour)
+                colour = FURTHER if turn else FIRST if word.bank in crowded else ALONE
+                _cell(axis, word.bank, row, word.lanes, colour)
             row += 1
-            labels.append(f"{'' if turn else part['name'] + '  '}{row}".strip())
-        if part is not access["parts"][-1]:
+            labels.append(f"{'' if turn else part.name + '  '}{row}".strip())
+        if part is not access.parts[-1]:
             axis.axhline(row, color=style.INK, linewidth=0.9)
     axis.set(xlim=(0, BANKS), ylim=(row, 0), ylabel="wavefront")
     axis.set_xticks([bank + 0.5 for bank in range(BANKS)], [str(bank) for bank in range(BANKS)])
@@ -76,9 +76,9 @@ def _panel(axis: Axes, access: dict[str, Any]) -> None:
     axis.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
     for edge in ("top", "right"):
         axis.spines[edge].set_visible(True)
-    where, which = access["about"]
-    axis.set_title(f"{access['label']}, {access['says']}\n{access['summary']}")
-    source = textwrap.shorten(f"{where}: {access['source']}", LINE)
+    where, which = access.about
+    axis.set_title(f"{access.label}, {access.says}\n{access.summary}")
+    source = textwrap.shorten(f"{where}: {access.source}", LINE)
     axis.set_xlabel(f"{source}\n{which}", loc="left", color=style.GREY)
 
 
@@ -97,5 +97,5 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Draw each picture beside its data."""
     for path in args.pictures:
-        style.save(draw(read_json(path, "bank_picture")), path.with_suffix(".svg"))
+        style.save(draw(read_json(path, BankPicture)), path.with_suffix(".svg"))
         plt.close("all")

@@ -32,8 +32,9 @@ from contracts import (
     worklogs,
     write_rows,
 )
-from contracts.claims import Entry, TableRow
-from contracts.codes import digest
+from contracts.declared import ClaimEntry, Claims, RecordedVerdict, TableRow, Worklog
+from contracts.files import digest
+from contracts.rows import Analytic, Emulated, Resources
 
 QUOTE_WORDS = 25  # at most, of a text that is not ours
 VERDICTS = {True: "holds", False: "does not hold", None: "within noise"}
@@ -52,7 +53,7 @@ class Claim:
     """An entry with its worklog."""
 
     worklog: str
-    entry: Entry
+    entry: ClaimEntry
 
     @property
     def name(self) -> str:
@@ -90,8 +91,8 @@ def read_claims(root: Path = worklogs.FOLDER) -> list[Claim]:
     found = []
     for worklog, path in worklogs.claims(root).items():
         seen: set[str] = set()
-        for raw in read_yaml(path, "claims"):
-            entry, where = Entry.model_construct(**raw), f"{path}: {raw['id']}"
+        for entry in read_yaml(path, Claims).root:
+            where = f"{path}: {entry.id}"
             if entry.id in seen:
                 raise UserError(f"{where}: the id stands twice; allowed: once")
             seen.add(entry.id)
@@ -102,7 +103,7 @@ def read_claims(root: Path = worklogs.FOLDER) -> list[Claim]:
     return found
 
 
-def _check_quotation(entry: Entry, source: Mapping[str, Any] | None, where: str) -> None:
+def _check_quotation(entry: ClaimEntry, source: Worklog | None, where: str) -> None:
     """A worklog's claim has a line of its text and a short quotation; one of ours has neither."""
     if source is None:
         if entry.line or entry.quote:
@@ -110,9 +111,9 @@ def _check_quotation(entry: Entry, source: Mapping[str, Any] | None, where: str)
         return
     if not entry.line or not entry.quote:
         raise UserError(f"{where}: line or quote is missing; a worklog's claim has both")
-    if not any(section["first"] <= entry.line <= section["last"] for section in source["sections"]):
+    if not any(section.first <= entry.line <= section.last for section in source.sections):
         raise UserError(
-            f"{where}: line = {entry.line} is in no section of source.yaml (1 to {source['lines']})"
+            f"{where}: line = {entry.line} is in no section of source.yaml (1 to {source.lines})"
         )
     if (words := len(entry.quote.split())) > QUOTE_WORDS:
         raise UserError(f"{where}: quote has {words} words; allowed: at most {QUOTE_WORDS}")
@@ -122,19 +123,14 @@ def paper_tables(analytic: Path, root: Path = worklogs.FOLDER) -> dict[str, dict
     """The tables of no GPU that `Numbers` reads. analytic: analytic.csv
     (experiments.stages.analytic).
     """
-    compiled = worklogs.rows("compiled.csv", "resources", root)
-    emulated = worklogs.rows("emulated.csv", "emulated", root)
+    compiled = worklogs.rows("compiled.csv", Resources, root)
+    emulated = worklogs.rows("emulated.csv", Emulated, root)
     return {
-        "published": {
-            f"{row['worklog']}/{row['id']}": row["value"] for row in worklogs.published(root)
-        },
-        "analytic": {
-            (row["case"], row["quantity"]): row["value"] for row in read_rows(analytic, "analytic")
-        },
-        "compiled": {(row["variant"], row["arch"]): row for row in compiled},
+        "published": {name: row.value for name, row in worklogs.published(root).items()},
+        "analytic": {(row.case, row.quantity): row.value for row in read_rows(analytic, Analytic)},
+        "compiled": {(row.variant, row.arch): vars(row) for _, row in compiled},
         "emulated": {
-            (row["variant"], row["size"], row["beta"], row["metric"]): row["value"]
-            for row in emulated
+            (row.variant, row.size, row.beta, row.metric): row.value for _, row in emulated
         },
     }
 
@@ -247,16 +243,16 @@ def changes(now: Sequence[Mapping[str, Any]], path: Path, whole: bool = True) ->
     """
     if not path.is_file():
         return [f"{path}: no verdicts are recorded; python -m analysis claims --record writes them"]
-    recorded = {row["id"]: row for row in read_rows(path, "verdicts")}
+    recorded = {row.id: row for row in read_rows(path, RecordedVerdict)}
     found = []
     for row in now:
         before = recorded.pop(row["id"], None)
-        if before is None or before["rule_hash"] != row["rule_hash"]:
+        if before is None or before.rule_hash != row["rule_hash"]:
             found.append(
                 f"{path}: {row['id']}: the claim is new or its test changed; now {row['verdict']}"
             )
-        elif before["verdict"] != row["verdict"]:
-            found.append(f"{path}: {row['id']}: {before['verdict']} -> {row['verdict']}")
+        elif before.verdict != row["verdict"]:
+            found.append(f"{path}: {row['id']}: {before.verdict} -> {row['verdict']}")
     return found + [
         f"{path}: {name}: recorded, and no longer a claim" for name in (recorded if whole else ())
     ]
@@ -311,12 +307,12 @@ def run(args: argparse.Namespace) -> int:
     table = claims_table(folders, args.analytic, only=args.only)
     print("\n".join([*filter(None, [note_of(folders.values())]), listing(table)]))
     if args.out:
-        write_rows(args.out, "claims_table", [row._asdict() for row in _entries(table)])
+        write_rows(args.out, TableRow, [row._asdict() for row in _entries(table)])
     found = []
     for name, results in folders.items():
         rows, path = records(table, name), results.folder / "verdicts.csv"
         if results.archived and args.record:
-            write_rows(path, "verdicts", rows)
+            write_rows(path, RecordedVerdict, rows)
         if results.archived and args.check:
             found += changes(rows, path, whole=not args.only)
     print("\n".join(["", *found]))

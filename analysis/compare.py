@@ -23,6 +23,7 @@ from analysis.counters import Counter
 from analysis.estimates import number
 from analysis.results import (
     Results,
+    frame,
     of_options,
     records,
     said,
@@ -33,6 +34,7 @@ from analysis.results import (
 from analysis.tables.steps import UNITS
 from analysis.tabulate import as_csv, noted
 from contracts import UserError, choose, read_json, read_rows, write_text
+from contracts.rows import TABLES, Resources
 
 SAME = 0.01  # relative: values that differ by less are called the same
 COLUMNS = ["section", "metric", "unit", "n", "a", "b", "b_over_a", "better"]
@@ -91,7 +93,7 @@ def known(
         raise UserError(
             f"{failed.pop()} failed a check and is not compared; allowed: variants that passed"
         )
-    predictions = counters.wide(squares(_own(results, "predictions", "counters", emulated, a, b)))
+    predictions = counters.wide(squares(_own(results, "predictions", emulated, a, b)))
     rows, predicted = results.counters, False
     if not _common(rows, a, b):
         rows, predicted = predictions, True
@@ -104,7 +106,7 @@ def known(
             f"no size has counters or predictions of both {a} and {b}{why}; allowed: variants that were profiled"
         )
     n = 4096 if 4096 in sizes else max(sizes)
-    bounds = squares(_own(results, "bounds", "bounds", emulated, a, b))
+    bounds = squares(_own(results, "bounds", emulated, a, b))
     counted = _pair(rows[rows["n"] == n], a, b)
     return Known(
         n=n,
@@ -116,22 +118,21 @@ def known(
     )
 
 
-def _own(
-    results: Results, table: str, schema: str, emulated: Sequence[Path], a: str, b: str
-) -> pd.DataFrame:
+def _own(results: Results, table: str, emulated: Sequence[Path], a: str, b: str) -> pd.DataFrame:
     """Rows of both variants: of this tree's own runs of the emulator where those are there, else
     recorded ones.
     """
     paths = (folder / f"{table}.csv" for folder in emulated)
+    model = TABLES[table].model
     rows = [
         row
         for path in paths
         if path.is_file()
-        for row in read_rows(path, schema)
-        if row["variant"] in (a, b)
+        for row in read_rows(path, model)
+        if row.variant in (a, b)
     ]
     if rows:
-        return results.described(pd.DataFrame(rows))
+        return results.described(frame(rows, model))
     found = results.table(table)
     return found[found["variant"].isin([a, b])]
 
@@ -152,8 +153,7 @@ def _pair(rows: pd.DataFrame, a: str, b: str) -> Pair:
 def _build(results: Results, built: Path | None, name: str) -> Mapping[str, Any]:
     """The row of resources.csv of a variant, of this tree's own build where that is there."""
     if built and (path := built / f"{name}.json").is_file():
-        document: dict[str, Any] = read_json(path, "resources")
-        return document
+        return vars(read_json(path, Resources))
     return _pair(results.raw("resources"), name, name)[0]
 
 

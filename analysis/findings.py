@@ -118,7 +118,7 @@ def _runs_of_xor(results: Results) -> pd.DataFrame:
             f"{WRONG}: no column {min(lacking)}; python -m experiments.studies xor_double_buffer has it"
         )
     runs = runs.assign(faults=pd.to_numeric(runs["faults"]))
-    number = re.search(r"\d+", str(results.machine["arch"]))
+    number = re.search(r"\d+", results.machine.arch)
     arch = "sm_90" if number and int(number[0]) >= 90 else "sm_86"
     emulated = runs[(runs["device"] == "ptxsim") & (runs["arch"] == arch)]
     if emulated.empty:
@@ -181,18 +181,18 @@ def _conflict_steps(numbers: Numbers) -> list[dict[str, Any]]:
     faster.
     """
     found = []
-    for step in worklogs.steps():
-        pair = (step["over"], step["variant"])
-        if step.get("control") or not set(pair) <= set(numbers.known):
+    for _, step in worklogs.steps():
+        pair = (step.over, step.variant)
+        if step.control or not set(pair) <= set(numbers.known):
             continue
         try:
             before, after = (_value(numbers, name, "shared_conflicts") for name in pair)
-            gain = numbers.speedup(step["variant"], step["over"])
+            gain = numbers.speedup(step.variant, step.over)
         except Missing:
             continue
         row = {
-            "variant": step["variant"],
-            "over": step["over"],
+            "variant": step.variant,
+            "over": step.over,
             "conflicts": after - before,
             "speedup": gain.value,
         }
@@ -232,7 +232,7 @@ def _step_outcomes(results: Results) -> list[dict[str, Any]]:
     """Each step with counters and times, controls left out: speedup, whether it moved as meant, and
     its outcome.
     """
-    controls = {(step["variant"], step["over"]) for step in worklogs.steps() if step.get("control")}
+    controls = {(step.variant, step.over) for _, step in worklogs.steps() if step.control}
     table = steps_table(results)
     table = table[table["speedup"].notna()]
     rows = []
@@ -473,7 +473,7 @@ def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
     holds = all_of(*(one >= KEPT for one in plain), kept[half["variant"]] < KEPT).holds
     least, most = estimates.least(plain), estimates.greatest(plain)
     rates = [
-        numbers.results.machine["ceilings"].get(f"bf16_{kind}_flop_per_clock_sm")
+        getattr(numbers.results.machine.ceilings, f"bf16_{kind}_flop_per_clock_sm")
         for kind in ("mma", "wgmma")
     ]
     title = _chosen(
@@ -623,9 +623,7 @@ def on_gpu(numbers: Numbers, name: str) -> Finding:
 
 def document(gpus: Sequence[Results]) -> list[dict[str, Any]]:
     """findings.json for the results of several GPUs."""
-    paper = {
-        "published": {f"{row['worklog']}/{row['id']}": row["value"] for row in worklogs.published()}
-    }
+    paper = {"published": {name: row.value for name, row in worklogs.published().items()}}
     each = [Numbers(results, paper) for results in gpus]
     found = []
     for name in FINDINGS:

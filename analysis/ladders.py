@@ -59,8 +59,12 @@ def steps(variants: pd.DataFrame) -> list[dict[str, Any]]:
     does not have are left out.
     """
     order, known = ladders(variants), set(variants["variant"])
-    found = [step for step in worklogs.steps() if {step["variant"], step["over"]} <= known]
-    return sorted(found, key=lambda step: order.index(step["worklog"]))
+    steps = [
+        {"worklog": worklog, **step.model_dump()}
+        for worklog, step in worklogs.steps()
+        if {step.variant, step.over} <= known
+    ]
+    return sorted(steps, key=lambda step: order.index(step["worklog"]))
 
 
 def best_kernels(results: Results) -> list[dict[str, Any]]:

@@ -28,7 +28,8 @@ from analysis import counters, estimates
 from analysis.estimates import Estimate, Missing, Truth
 from analysis.results import Results, best_measured, squares
 from analysis.timings import SINGLE_PROCESS
-from contracts import UserError, choose, registry
+from contracts import UserError, choose
+from contracts.rows import TABLES
 
 SIZE = 4096  # n where none is given: the size that the experiments profile
 # Columns of timings with an interval, and those without: a quantity of the same name each
@@ -285,11 +286,12 @@ class Numbers:
         cell("machine", "sm_count")                                              # of machine.json
         """
         if table == "machine":
-            known = self.results.machine | self.results.machine["ceilings"]
+            machine = self.results.machine
+            known = vars(machine) | vars(machine.ceilings)
             return _cell(pd.Series(known), column, f"machine.json has no {column}")
         rows = (
             self.results.table(table)
-            if "variant" in registry.columns(registry.find(table, "cell").schema)
+            if "variant" in choose(TABLES, table, "table", "cell").model.model_fields
             else (self.results.raw(table))
         )
         if rows.empty:

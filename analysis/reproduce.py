@@ -32,7 +32,8 @@ from analysis.results import (
     tell_left_out,
 )
 from analysis.timings import KEY, of_windows
-from contracts import UserError, registry, write_rows
+from contracts import UserError, write_rows
+from contracts.rows import GpuMedians
 from contracts.samples import read_samples
 
 NEAR = 0.01  # relative to the archive's fraction
@@ -122,7 +123,7 @@ def by_card(measured: Sequence[Results]) -> pd.DataFrame:
 
     Rows on one card alone are left out, and so is what failed its check.
     """
-    columns = registry.columns("gpu_medians")
+    columns = list(GpuMedians.model_fields)
     key = [name for name in columns if name in (*PROBLEM, "session")]
     parts = []
     for results in measured:
@@ -220,7 +221,7 @@ def run(args: argparse.Namespace) -> int:
         medians = by_card([archive, *here])
         write_rows(
             args.cards,
-            "gpu_medians",
+            GpuMedians,
             (
                 {str(key): value for key, value in row.dropna().items()}
                 for _, row in medians.iterrows()

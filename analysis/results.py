@@ -15,25 +15,34 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pydantic import BaseModel
 
 from analysis import counters
 from analysis.timings import KEY, timings
 from contracts import (
     REHEARSAL,
     UserError,
-    archives,
-    codes,
+    choose,
     is_rehearsal,
     read_json,
     read_rows,
-    registry,
+)
+from contracts.files import digest
+from contracts.rows import (
+    ORIGINS,
+    TABLES,
+    Archived,
+    Machine,
+    Provenance,
+    Variants,
+    code_hashes,
 )
 from contracts.samples import read_samples
 
@@ -61,6 +70,11 @@ class LeftOut:
     row: str = ""
 
 
+def frame(rows: Sequence[BaseModel], model: type[BaseModel]) -> pd.DataFrame:
+    """Return the rows of a table as a frame with all columns of `model`."""
+    return pd.DataFrame([vars(row) for row in rows], columns=list(model.model_fields))
+
+
 class Results:
     """The tables of one folder. Each is read when it is first asked for; frames are never changed
     in place.
@@ -85,7 +99,7 @@ class Results:
 
         Raises `UserError` for a name that is none.
         """
-        table = registry.find(name, "a table's name")
+        table = choose(TABLES, name, "table", "a table's name")
         if self.here and not table.needs_gpu and (own := self.here / table.file).is_file():
             return own
         return self.folder / table.file
@@ -103,13 +117,13 @@ class Results:
         )
 
     def _frame(self, name: str) -> pd.DataFrame:
-        table, path = registry.find(name, "a table's name"), self.path(name)
-        rows = read_rows(path, table.schema) if path.is_file() else []
+        table, path = choose(TABLES, name, "table", "a table's name"), self.path(name)
+        rows = read_rows(path, table.model) if path.is_file() else []
         recorded = self.folder / table.file
         if path != recorded and recorded.is_file():  # of variants that this tree's own run left out
-            own = {row["variant"] for row in rows}
-            rows += [row for row in read_rows(recorded, table.schema) if row["variant"] not in own]
-        return pd.DataFrame(rows, columns=registry.columns(table.schema))
+            own = {row.variant for row in rows}
+            rows += [row for row in read_rows(recorded, table.model) if row.variant not in own]
+        return frame(rows, table.model)
 
     @cached_property
     def _read(self) -> dict[str, pd.DataFrame]:
@@ -183,16 +197,14 @@ class Results:
         return sorted(found, key=lambda one: places.get(one.label, len(places)))
 
     @cached_property
-    def provenance(self) -> dict[str, Any]:
+    def provenance(self) -> Provenance:
         """provenance.json: when and with what the folder was measured."""
-        found: dict[str, Any] = read_json(self.folder / "provenance.json", "provenance")
-        return found
+        return read_json(self.folder / "provenance.json", Provenance)
 
     @cached_property
-    def machine(self) -> dict[str, Any]:
+    def machine(self) -> Machine:
         """machine.json: the GPU, its limits and its measured ceilings."""
-        found: dict[str, Any] = read_json(self.folder / "machine.json", "machine")
-        return found
+        return read_json(self.folder / "machine.json", Machine)
 
     @cached_property
     def variants(self) -> pd.DataFrame:
@@ -204,7 +216,7 @@ class Results:
         folder's resources.csv has this source: then nothing shows that what was measured is what
         this tree builds.
         """
-        rows = pd.DataFrame(read_rows(self.catalogue, "variants"))
+        rows = frame(read_rows(self.catalogue, Variants), Variants)
         rows = rows.assign(order=range(len(rows)), code_hash=self._code_hashes(rows))
         for longer in (rows["label"] + " " + rows["dtype"], rows["variant"]):
             rows["label"] = rows["label"].where(~rows["label"].duplicated(keep=False), longer)
@@ -212,10 +224,10 @@ class Results:
 
     def _code_hashes(self, entries: pd.DataFrame) -> pd.Series:
         """The code hash of each entry of the catalogue; None where it is not known."""
-        arch = self.machine["arch"] if self.has("machine") else None
-        built = dict(codes.recorded(self.folder / BUILT, arch))
+        arch = self.machine.arch if self.has("machine") else None
+        built = dict(code_hashes(self.folder / BUILT, arch))
         if self.here:
-            built |= codes.recorded(self.here / BUILT, arch)
+            built |= code_hashes(self.here / BUILT, arch)
         sources = dict(zip(entries["variant"], entries["source_hash"], strict=True))
 
         def of(entry: Any) -> str | None:
@@ -225,7 +237,7 @@ class Results:
             found = [built.get((kernel, sources[kernel])) for kernel in kernels]
             if entry.kind == "kernel" or None in found:
                 return found[0] if entry.kind == "kernel" else None
-            return codes.of_dispatcher(entry.source_hash, map(str, found))
+            return digest(entry.source_hash, *map(str, found))
 
         return pd.Series([of(entry) for entry in records(entries)], entries.index, object)
 
@@ -253,7 +265,7 @@ class Results:
     @property
     def gpu(self) -> str:
         """The GPU as NVIDIA names it: "NVIDIA H100 80GB HBM3"."""
-        return str(self.provenance["gpu"])
+        return self.provenance.gpu
 
     @property
     def model(self) -> str:
@@ -267,17 +279,16 @@ class Results:
 
     @property
     def date(self) -> str:
-        return str(self.provenance["date"])
+        return self.provenance.date
 
     def date_of(self, name: str) -> str:
         """When a recorded table was measured: in an archive it may be of another run than the
         rest.
         """
-        path = self.folder / archives.ORIGINS
-        origins = read_json(path, "archived") if path.is_file() else {}
-        return str(
-            origins.get(registry.find(name, "a table's name").file, {}).get("date", self.date)
-        )
+        path = self.folder / ORIGINS
+        origins = read_json(path, Archived).root if path.is_file() else {}
+        origin = origins.get(choose(TABLES, name, "table", "a table's name").file)
+        return origin.date if origin else self.date
 
     @cached_property
     def checks(self) -> pd.DataFrame:
@@ -309,7 +320,7 @@ class Results:
             raise UserError(
                 f"{self.folder}: nothing was timed; windows.csv and samples.parquet are needed"
             )
-        rows = timings(windows, samples, self.machine["sm_count"], self.path("windows"))
+        rows = timings(windows, samples, self.machine.sm_count, self.path("windows"))
         return self.described(rows, passed=True)
 
     @cached_property

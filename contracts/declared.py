@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, RootModel
 
 from contracts.dtypes import dtypes
-from contracts.model import Document, Row, column, model, optional
-from contracts.recorded import ARCH, LARGEST, SHA256, Data, Layout
+from contracts.model import Document, Row, column, optional
+from contracts.rows import ARCH, LARGEST, SHA256, Data, Layout
 
 
 def _each_once(values: list[Any]) -> list[Any]:
@@ -41,7 +41,6 @@ Dtype = Annotated[str, AfterValidator(_known_dtype)]
 # ---- configuration and experiments ---------------------------------------------------------------
 
 
-@model("config")
 class Config(Document):
     """config.yaml, which says what each key is for and has its default."""
 
@@ -110,7 +109,6 @@ class RandomProblems(Document):
     multiple: int = column("m, n and k are rounded to multiples of this", ge=1, le=4096, default=1)
 
 
-@model("experiment")
 class ExperimentFile(Document):
     """experiments/NAME.yaml: what an experiment measures.
 
@@ -175,7 +173,6 @@ Values = Annotated[
 ]
 
 
-@model("tune")
 class Tune(Document):
     """experiments/tuning/tile_autotune.yaml: a sweep over template values.
 
@@ -451,7 +448,6 @@ def _merges(value: dict[str, Any]) -> dict[str, Any]:
 Short = Annotated[dict[str, Any], AfterValidator(_merges)]
 
 
-@model("catalogue")
 class CatalogueFile(Document):
     """kernels/catalogue.yaml: every kernel, dispatcher and library that is measured, by name.
 
@@ -466,7 +462,6 @@ class CatalogueFile(Document):
     baselines: dict[EntryName, Short]
 
 
-@model("entries")
 class Entries(Document):
     """The entries of kernels/catalogue.yaml, each whole.
 
@@ -497,7 +492,6 @@ class EmulatedProblem(Document):
     beta: float = column(ge=-1000, le=1000)
 
 
-@model("worklog")
 class Worklog(Document):
     """paper/worklogs/NAME/source.yaml: what a worklog is, and which lines of its text each section
     takes.
@@ -522,7 +516,6 @@ class Worklog(Document):
     emulated: Annotated[list[EmulatedProblem], Field(min_length=1)] | None = None
 
 
-@model("published")
 class Published(Row):
     """paper/worklogs/NAME/published.csv: one row for each number that a worklog publishes."""
 
@@ -546,6 +539,79 @@ class Published(Row):
     value: float = column("in the unit")
     unit: str = column(min_length=1)
     note: str | None = None
+
+
+# ---- claims and their verdicts -------------------------------------------------------------------
+
+
+class ClaimEntry(Document):
+    """An entry of a claims.yaml: what a text says, and the comparison that tests it."""
+
+    id: str = column(
+        "unique in its folder; FOLDER/ID everywhere else", pattern="^[a-z0-9][a-z0-9-]*$"
+    )
+    line: int | None = optional("of the worklog's text, from 1; not of our own kernels", ge=1)
+    quote: str | None = optional("the text's own words on that line", min_length=1)
+    claim: str = column("in our words, one sentence", min_length=1)
+    test: str | None = optional("a comparison that analysis/numbers.py evaluates", min_length=1)
+    untestable: str | None = optional(
+        "in place of test: why nothing here can decide it", min_length=1
+    )
+    kind: Literal["anywhere", "mechanism"] = column(
+        "anywhere: arithmetic, compiler, emulator, one verdict; mechanism: a verdict for each GPU",
+        default="mechanism",
+    )
+    slip: bool = column(
+        "the text contradicts its own numbers, arithmetic or a documented rule", default=False
+    )
+    remark: str | None = optional("what explains the verdict; {EXPRESSION} is filled in")
+
+
+class Claims(RootModel[list[ClaimEntry]]):
+    """paper/worklogs/NAME/claims.yaml, and paper/claims.yaml for our own kernels."""
+
+
+Verdict = Literal["holds", "does not hold", "within noise", "not measured", "not testable"]
+
+
+class RecordedVerdict(Row):
+    """data/GPU/verdicts.csv: the verdict of each claim, as `python -m analysis claims --record`
+    wrote it.
+    """
+
+    KEY = ("id",)
+    id: str = column("FOLDER/ID")
+    verdict: Verdict
+    ours: str | None = optional("the value then, with its interval")
+    rule_hash: str = column("of test and quotation: a record of another question does not count")
+
+
+class TableRow(Row):
+    """results/tables/claims.csv: one row for each claim and GPU."""
+
+    KEY = ("gpu", "worklog", "id")
+    gpu: str = column("of the results folder or archive; any: the test reads no measurement")
+    worklog: str = column("its folder; ours: of this project's own kernels")
+    id: str = column("unique in its worklog")
+    line: int | None = optional("of the worklog's text, from 1")
+    quote: str | None = optional("its words on that line")
+    claim: str
+    kind: Literal["anywhere", "mechanism", "untestable"] = column(
+        "anywhere: arithmetic, compiler, emulator; mechanism: measured on a GPU"
+    )
+    verdict: Verdict
+    ours: str | None = optional("the value that the test compares, with its interval")
+    words: str | None = optional("the comparison with its values, or why there is none")
+    remark: str | None = None
+    test: str | None = None
+    slip: bool
+    rule_hash: str = column("of test and quotation")
+    note: str | None = optional(
+        "what a reader has to know of all numbers of this GPU, as of a rehearsal"
+    )
+
+
+# ---- arithmetic and steps of worklogs ------------------------------------------------------------
 
 
 class Occupancy(Document):
@@ -586,7 +652,6 @@ class AnalyticCase(Document):
     switch: Switch = optional()
 
 
-@model("analytic_cases")
 class AnalyticCases(
     RootModel[
         dict[
@@ -596,7 +661,7 @@ class AnalyticCases(
     ]
 ):
     """paper/worklogs/NAME/analytic.yaml: cases that are arithmetic and no measurement, by their
-    names in " "analytic.csv."""
+    names in analytic.csv."""
 
 
 class StepCounter(Document):
@@ -618,7 +683,6 @@ class Step(Document):
     counters: list[StepCounter] = column(min_length=1, max_length=3)
 
 
-@model("steps")
 class Steps(RootModel[list[Step]]):
     """paper/worklogs/NAME/steps.yaml, and paper/steps.yaml for our own kernels: each step of the
     ladders, and the counters that it was meant to move."""
@@ -646,7 +710,6 @@ class DrawnPicture(Document):
     accesses: list[DrawnAccess] = column(min_length=1)
 
 
-@model("bank_pictures")
 class BankPictures(RootModel[dict[Annotated[str, Field(pattern="^[a-z0-9_]+$")], DrawnPicture]]):
     """workflow/bank_pictures.yaml: which accesses to shared memory are drawn, by the name of the
     picture.

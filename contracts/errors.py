@@ -1,13 +1,17 @@
-"""Errors that a user can act on, each reported in one line."""
+"""Errors that a user can act on, each reported in one line, and the log of a command.
+
+Every module has `logger = logging.getLogger(__name__)`. Progress is `info`; what was left out or
+failed is a `warning`. The lines go to stderr as they are.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
-
-from contracts.progress import tell_progress
 
 T = TypeVar("T")
 LONGEST = 60  # characters of a value that an error shows
@@ -47,6 +51,27 @@ def quoted(value: object, *, bare: bool = False) -> str:
 def one_line(text: str) -> str:
     """The text with its line ends and other control characters written out."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+# whose progress is reported; other packages only report warnings
+OURS = ("__main__", "experiments")
+
+
+class Terminal(logging.Handler):
+    """Each message to stderr at once, if that is still there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError):
+            print(self.format(record), file=sys.stderr, flush=True)
+
+
+def tell_progress() -> None:
+    """From now on this process's log goes to the terminal. A second call changes nothing."""
+    root = logging.getLogger()
+    if not any(isinstance(handler, Terminal) for handler in root.handlers):
+        root.addHandler(Terminal())
+    for name in OURS:
+        logging.getLogger(name).setLevel(logging.INFO)
 
 
 def run_command(main: Callable[[], int | None]) -> None:

@@ -1,31 +1,52 @@
-"""What the models of files have in common: `Row` of a table, `Document` of JSON and YAML, and how a
-table is declared.
-
-    @table("sanitizer", target="sanitize", archive="if there")
-    class Sanitizer(Row):
-        '''One row for each kernel and tool.'''
-
-        KEY = ("variant", "tool")
-        variant: Variant
-        errors: int = column("errors or hazards reported", ge=0)
+"""What the models of files have in common: `Row` of a table, `Document` of JSON and YAML.
 
 The order of a row's fields is the order of the file's columns. A field that may be null is an empty
-cell.
+cell. A value that breaks its model is explained in one line: where, the value, what is allowed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+import functools
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
 
-from contracts.errors import UserError, quoted, suggest
+from contracts.errors import LONGEST, UserError, one_line, quoted, suggest
 
-MADE_BY_OTHERS = ("all", "by hand")  # targets that are not a table's own
+T = TypeVar("T")
+# What is allowed, by pydantic's type of error
+ALLOWED = {
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "multiple_of": "a multiple of {multiple_of}",
+    "finite_number": "finite numbers",
+    "string_pattern_mismatch": "text like {pattern}",
+    "string_too_short": "at least {min_length} character(s)",
+    "string_too_long": "at most {max_length} characters",
+    "too_short": "at least {min_length} item(s)",
+    "too_long": "at most {max_length} item(s)",
+    "value_error": "{error}",
+}
+WRONG_TYPE = {
+    "int_parsing": "integer",
+    "int_parsing_size": "integer",
+    "float_parsing": "number",
+    "bool_parsing": "true or false",
+    "int_type": "integer",
+    "int_from_float": "integer",
+    "float_type": "number",
+    "bool_type": "true or false",
+    "string_type": "string",
+    "list_type": "list",
+    "dict_type": "mapping",
+    "model_type": "mapping",
+    "model_attributes_type": "mapping",
+}
 
 
 class Document(BaseModel):
@@ -72,70 +93,113 @@ def optional(description: str = "", *, unit: str | None = None, **limits: Any) -
     return column(description, unit=unit, default=None, **limits)
 
 
-@dataclass(frozen=True)
-class Table:
-    """A recorded table or document: its file, its model, how it is made and whether it is
-    archived.
+@functools.cache
+def _adapter(model: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(model)
+
+
+def validated(value: Any, model: type[T], source: object) -> T:
+    """Return `value` as an instance of `model`.
+
+    Raises `UserError`, which names `source`, the key, the value and what is allowed.
     """
-
-    name: str
-    file: str
-    schema: str  # the name of its model: `checks` of emulated_checks, too
-    model: type[Document]
-    needs_gpu: bool = True
-    target: str = "all"  # what is asked of Snakemake to make it
-    parts: str | None = None  # the stage whose jobs write its parts
-    emulates: bool = False  # its target makes it on the emulator where there is no GPU
-    archive: str = "never"  # whether data/GPU has it: "always", "if there" or "never"
-
-    @property
-    def optional(self) -> bool:
-        """Whether a results folder is whole without it."""
-        return self.archive != "always"
-
-    @property
-    def without_gpu(self) -> bool:
-        """Whether its own target makes it on a computer without a GPU, too."""
-        return self.emulates or not (self.needs_gpu or self.target in MADE_BY_OTHERS)
-
-    @property
-    def suffix(self) -> str:
-        """The file's, with the dot."""
-        return Path(self.file).suffix
+    try:
+        checked: T = _adapter(model).validate_python(value)  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise UserError(f"{source}: {one_line(explain(error, value))}") from None
+    return checked
 
 
-TABLES: dict[str, Table] = {}
-# the type of each kind of file, by the name under which it is read and written
-MODELS: dict[str, Any] = {}
+def validated_rows(
+    rows: Iterable[RowType | Mapping[str, Any]],
+    model: type[RowType],
+    source: object,
+    *,
+    text: bool = False,
+) -> list[RowType]:
+    """Return the rows of a table as instances of `model`.
 
-
-def model(name: str) -> Callable[[type[BaseModel]], type[Any]]:
-    """A file of this kind is read under `name` and is no recorded table."""
-
-    def register(cls: type[BaseModel]) -> type[Any]:
-        MODELS[name] = cls
-        return cls
-
-    return register
-
-
-def table(
-    name: str, file: str | None = None, schema: str | None = None, **declared: Any
-) -> Callable[[type[Any]], type[Any]]:
-    """The class below is a recorded table; `declared` are further fields of `Table`. The default
-    file is NAME.csv.
-
-    Raises `UserError` for a name or file that another table has.
+    text: values are cells, so that "12" is the integer 12. Raises `UserError` for the first value
+    that is not allowed, and for two rows with the same key.
     """
+    given = list(rows)
+    try:
+        checked: list[RowType] = _adapter(list[model]).validate_python(  # type: ignore[valid-type]
+            given, strict=False if text else None
+        )
+    except ValidationError as error:
+        number = int(error.errors(include_url=False)[0]["loc"][0])
+        raise UserError(f"{source} row {number + 1}: {one_line(explain(error, given))}") from None
+    _check_keys(checked, model.KEY, source)
+    return checked
 
-    def register(cls: type[Any]) -> type[Any]:
-        made = Table(name, file or f"{name}.csv", schema or name, cls, **declared)
-        if any(made.name == other.name or made.file == other.file for other in TABLES.values()):
-            raise UserError(
-                f"table {name!r} with file {made.file!r} is registered twice; names and files must differ"
+
+def _check_keys(rows: Iterable[Row], key: tuple[str, ...], source: object) -> None:
+    first: dict[tuple[Any, ...], int] = {}
+    for number, row in enumerate(rows if key else (), start=1):
+        before = first.setdefault(tuple([getattr(row, name) for name in key]), number)
+        if before != number:
+            values = ", ".join(f"{name} = {getattr(row, name)}" for name in key)
+            message = (
+                f"a second row of {values} is not allowed (the first is row {before}); allowed: one"
             )
-        TABLES[name] = made
-        MODELS.setdefault(made.schema, cls)
-        return cls
+            raise UserError(f"{source} row {number}: {one_line(message)}")
 
-    return register
+
+def explain(error: ValidationError, value: Any) -> str:
+    """The first fault of a value: key, value and what is allowed.
+
+    Of a union, the alternative that got furthest.
+    """
+    errors = error.errors(include_url=False)
+    paths = [_path(one, value) for one in errors]
+    alternatives = [place for place, path in enumerate(paths) if path[: len(paths[0])] == paths[0]]
+    right_type = [
+        place for place in alternatives if errors[place]["type"] not in WRONG_TYPE
+    ] or alternatives
+    place = max(right_type, key=lambda one: len(paths[one]))
+    fault, path = errors[place], paths[place]
+    shown_path = path[1:] if isinstance(value, list) and path and isinstance(path[0], int) else path
+    is_key = "[key]" in fault["loc"]
+    key = ".".join(map(str, shown_path[:-1] if is_key else shown_path)) or "the file"
+    if fault["type"] == "unknown_key":
+        return f"{key}: {fault['msg']}" if shown_path else fault["msg"]
+    if fault["type"] == "missing":
+        return f"{key}: {fault['loc'][-1]!r} is missing"
+    key = f"{key}: a key" if is_key else key
+    same = [errors[one] for one in alternatives if paths[one] == path]
+    allowed = " or ".join(
+        dict.fromkeys(map(_allowed, same if fault["type"] in WRONG_TYPE else [fault]))
+    )
+    return f"{key} = {_shown(fault['input'])} is not allowed; allowed: {allowed}"
+
+
+def _allowed(fault: ErrorDetails) -> str:
+    kind = fault["type"]
+    if kind in WRONG_TYPE:
+        return WRONG_TYPE[kind]
+    if kind == "literal_error":
+        return "one of " + str(fault["ctx"]["expected"]).replace("'", "").replace(" or ", ", ")
+    return ALLOWED[kind].format(**fault.get("ctx", {})) if kind in ALLOWED else fault["msg"]
+
+
+def _path(fault: ErrorDetails, value: Any) -> tuple[Any, ...]:
+    """Where a fault is, as keys and places in the value: pydantic's own path also names
+    alternatives of unions.
+    """
+    path = []
+    for part in fault["loc"]:
+        inside = (
+            part in value
+            if isinstance(value, dict)
+            else isinstance(value, list) and isinstance(part, int)
+        )
+        if inside:
+            path.append(part)
+            value = value[part]
+    return tuple(path)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

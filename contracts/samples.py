@@ -1,21 +1,20 @@
-"""samples.parquet: every timed launch (contracts/recorded.py, `Samples`). Needs PyArrow."""
+"""samples.parquet: every timed launch (contracts/rows.py, `Samples`). Needs PyArrow."""
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterable
 from pathlib import Path
-from types import NoneType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from contracts import archives, recorded
 from contracts.errors import UserError
-from contracts.files import atomic_write, read_bytes
-from contracts.tables import value_types
-from contracts.validation import LIMIT_BYTES, validate
+from contracts.files import LIMIT_BYTES, atomic_write, read_bytes
+from contracts.model import validated
+from contracts.rows import Samples
 
 SHORT_US = 150.0  # a run below which launches and the caches show more than the clock does
 # why a sample is not kept
@@ -26,26 +25,18 @@ GAP, NO_CLOCK, OFF_TARGET = "launch gap", "clock unknown", "clock off target"
 _SINGLE = ("sm_clock_mhz",)
 # hardly a value twice: byte by byte, these columns compress best
 _MEASURED = ["time_us", "sm_clock_mhz"]
-_ARROW = {
-    str: pa.dictionary(pa.int32(), pa.string()),
-    int: pa.int32(),
-    bool: pa.bool_(),
-    float: pa.float64(),
-}
-_MODEL = recorded.Samples
-KEY = list(_MODEL.KEY)
+_ARROW: dict[Any, pa.DataType] = {int: pa.int32(), bool: pa.bool_(), float: pa.float64()}
+KEY = list(Samples.KEY)
 
 
 def _arrow_type(name: str) -> pa.DataType:
     if name in _SINGLE:
         return pa.float32()
-    kind = next(
-        one for one in value_types(_MODEL.model_fields[name].annotation) if one is not NoneType
-    )
-    return _ARROW[kind]
+    kind = typing.get_type_hints(Samples)[name]  # without Annotated; what is left is text
+    return _ARROW.get(kind, pa.dictionary(pa.int32(), pa.string()))
 
 
-COLUMNS = pa.schema([(name, _arrow_type(name)) for name in _MODEL.model_fields])
+COLUMNS = pa.schema([(name, _arrow_type(name)) for name in Samples.model_fields])
 
 
 def samples_table(rows: int, columns: dict[str, Any]) -> pa.Table:
@@ -79,16 +70,13 @@ def write_samples(path: str | Path, parts: Iterable[pa.Table]) -> None:
 
 
 def read_samples(path: str | Path) -> pa.Table:
-    """All rows. Raises `UserError` for a file that is truncated, foreign or not as it was
-    archived.
-    """
+    """Return all rows. Raises `UserError` for a file that is truncated or foreign."""
     content = read_bytes(path, LIMIT_BYTES)
-    archives.check(Path(path), content)
     try:
         file = pq.ParquetFile(pa.BufferReader(content))
         names = file.schema_arrow.names
         added = {
-            name: _MODEL.model_fields[name].default for name in _MODEL.ADDED if name not in names
+            name: Samples.model_fields[name].default for name in Samples.ADDED if name not in names
         }
         columns = pa.schema([field for field in COLUMNS if field.name not in added])
         if names != columns.names:
@@ -127,7 +115,7 @@ def _check(table: pa.Table, path: str | Path) -> None:
         else:
             values = [*pc.min_max(column).as_py().values(), *([None] if column.null_count else [])]
         for value in values:
-            validate(first | {field.name: value}, "samples", path)
+            validated(first | {field.name: value}, Samples, path)
     if table.select(KEY).group_by(KEY).aggregate([]).num_rows < len(table):
         raise UserError(f"{path}: two rows of the same {', '.join(KEY)}; foreign")
     if pc.any(pc.equal(table["kept"], pc.is_valid(table["reason"]))).as_py():

@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, choose, parse_yaml_value, read_rows, validate
+from contracts import UserError, choose, parse_yaml_value, read_rows, validated
+from contracts.declared import Entries
+from contracts.rows import Checks
 from kernels import catalogue
 from kernels.catalogue import Baseline, Catalogue, Entry, Runnable, Variant
 from kernels.problem import ProblemSpec
@@ -191,7 +193,7 @@ def own_kernel(known: Catalogue, source: Path, like: str, changes: Mapping[str, 
         raise UserError(f"{source}: {said}; give one with --template {missing[0]}=...")
     name = re.sub(r"[^a-z0-9_]+", "_", source.stem.lower())
     name = name if name[0].isalpha() and name not in known else f"own_{name}"
-    validate({"variants": {name: entry}, "baselines": written["baselines"]}, "entries", source)
+    validated({"variants": {name: entry}, "baselines": written["baselines"]}, Entries, source)
     return replace(known.made_of(name, entry), source=source.resolve())
 
 
@@ -232,11 +234,11 @@ def add_checked(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def failures(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+def failures(options: argparse.Namespace) -> dict[str, list[Checks]]:
     """The rows of --checked that did not pass, by variant."""
-    failed: dict[str, list[dict[str, Any]]] = {}
+    failed: dict[str, list[Checks]] = {}
     for path in options.checked:
-        for row in read_rows(path, "checks"):
-            if not row["passed"]:
-                failed.setdefault(row["variant"], []).append(row)
+        for row in read_rows(path, Checks):
+            if not row.passed:
+                failed.setdefault(row.variant, []).append(row)
     return failed

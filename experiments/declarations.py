@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from contracts import UserError, choose, read_yaml
+from contracts.declared import ExperimentFile
 from kernels import catalogue
 from kernels.catalogue import Catalogue
 from kernels.problem import ProblemSpec
@@ -123,7 +124,11 @@ def load(
     """
     paths = {name: FOLDER / f"{name}.yaml" for name in names()}
     path = choose(paths, name, "experiment", "experiments/")
-    data = {key: value for key, value in read_yaml(path, "experiment").items() if value is not None}
+    data = {
+        key: value
+        for key, value in read_yaml(path, ExperimentFile).model_dump(exclude_unset=True).items()
+        if value is not None
+    }
     shown = path.relative_to(FOLDER.parent)
     sizes, grid, drawn = data.pop("sizes", []), data.pop("grid", None), data.pop("random", None)
     swept = isinstance(sizes, dict)

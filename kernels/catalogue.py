@@ -20,10 +20,12 @@ from contracts import (
     choose,
     read_yaml,
     run_command,
-    validate,
+    validated,
     write_rows,
 )
+from contracts.declared import CatalogueFile, Entries
 from contracts.dtypes import SUMS, Types, dtypes
+from contracts.rows import Variants
 from kernels import expand
 from kernels.arguments import (
     SIGNATURE,
@@ -158,8 +160,8 @@ def entries_of(path: Path) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=8)
 def _entries_of(path: Path, changed: int, size: int) -> dict[str, Any]:
-    data = expand.expand(read_yaml(path, "catalogue"), path)
-    validate(data, "entries", path)
+    data = expand.expand(read_yaml(path, CatalogueFile).model_dump(exclude_unset=True), path)
+    validated(data, Entries, path)
     return data
 
 
@@ -399,7 +401,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="List the catalogue as a table.")
     parser.add_argument("--out", required=True, type=Path, metavar="variants.csv")
     options = parser.parse_args()
-    write_rows(options.out, "variants", load().rows())
+    write_rows(options.out, Variants, load().rows())
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from contracts import UserError
-from contracts.codes import digest
 from contracts.dtypes import Types
+from contracts.files import digest
 from kernels import cost
 from kernels.entries import Baseline, Variant
 from kernels.problem import Layout, Problem

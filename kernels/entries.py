@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from contracts import UserError
-from contracts.codes import digest
 from contracts.dtypes import Types
+from contracts.files import digest
 from kernels.arguments import SIGNATURE, TEXEL_BYTES, TEXTURES, Argument, declaration
 from kernels.problem import Layout, Problem
 from kernels.sources import ROOT, included, without_comments

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from helpers import ARCH, ARCHIVE, ROOT, copy_tree, snakemake
+from helpers import ARCH, ARCHIVE, ROOT, copy_tree, json_dict, snakemake
 from trees import OF_SOME
 
-from contracts import read_json, write_text
+from contracts import write_text
+from contracts.rows import Provenance, Variants
 from experiments.gpu import discovery
 from experiments.stages import build, provenance
 from kernels import catalogue
@@ -120,7 +121,7 @@ def archive() -> Path:
 @pytest.fixture(scope="session")
 def archived_gpu(archive: Path) -> str:
     """The GPU that was archived, as figures and documents name it."""
-    gpu: str = read_json(archive / "provenance.json", "provenance")["gpu"]
+    gpu: str = json_dict(archive / "provenance.json", Provenance)["gpu"]
     return gpu
 
 
@@ -208,7 +209,7 @@ def variants_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from contracts import write_rows
 
     path = tmp_path_factory.mktemp("catalogue") / "variants.csv"
-    write_rows(path, "variants", catalogue.load().rows())
+    write_rows(path, Variants, catalogue.load().rows())
     return path
 
 

@@ -15,18 +15,33 @@ import tempfile
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from contracts import read_yaml, write_json
-from contracts.recorded import Resources
+from contracts import read_json, read_rows, read_yaml, write_json
+from contracts.declared import Config
+from contracts.model import Row
+from contracts.rows import TABLES, Resources
 from experiments.stages import toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
 # stands in where nothing is measured
-ARCHIVE = ROOT / "data" / read_yaml(ROOT / "config.yaml", "config")["archive"]
+ARCHIVE = ROOT / "data" / read_yaml(ROOT / "config.yaml", Config).archive
 ARCH = "sm_90a"
 BIN = Path(sys.executable).parent  # snakemake, ruff and the others of this environment
+
+
+def dict_rows(path: Path, model: type[Row] | str) -> list[dict[str, Any]]:
+    """Return the rows of a table, by its model or name, as dictionaries that a test may change."""
+    row = TABLES[model].model if isinstance(model, str) else model
+    return [dict(vars(row)) for row in read_rows(path, row)]
+
+
+def json_dict(path: Path, model: type[BaseModel]) -> Any:
+    """Return a document as dictionaries and lists."""
+    return read_json(path, model).model_dump(exclude_unset=True)
 
 
 def few_sms(patch: pytest.MonkeyPatch) -> None:
@@ -181,7 +196,7 @@ def pretend_build(folder: Path, *names: str) -> None:
             **hashes,
         }
         write_json(
-            folder / f"{name}.json", "resources", dict.fromkeys(Resources.model_fields, 1) | own
+            folder / f"{name}.json", Resources, dict.fromkeys(Resources.model_fields, 1) | own
         )
 
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, choose, registry, validate
+from contracts import UserError, choose, validated
 from contracts.declared import Config
+from contracts.rows import TABLES, Table
 from experiments import declarations
 from experiments.declarations import Experiment
 from kernels import catalogue
@@ -301,10 +302,10 @@ class Plan:
     @functools.cached_property
     def tables(self) -> Mapping[str, str]:
         """The source of each recorded table that is there or is made: name to path."""
-        folders = {table: self._folder_of(table) for table in registry.tables().values()}
+        folders = {table: self._folder_of(table) for table in TABLES.values()}
         return {table.name: f"{folder}/{table.file}" for table, folder in folders.items() if folder}
 
-    def _folder_of(self, table: registry.Table) -> str | None:
+    def _folder_of(self, table: Table) -> str | None:
         own, archived = (
             self.inventory.has(f"{folder}/{table.file}") for folder in (self.results, self.source)
         )
@@ -319,7 +320,7 @@ class Plan:
     @property
     def to_archive(self) -> list[str]:
         """The tables that an archive of this run takes; none where an archive stands in for it."""
-        wanted = (t for t in registry.tables().values() if t.archive != "never")
+        wanted = (t for t in TABLES.values() if t.archive != "never")
         made = (
             t.name
             for t in wanted
@@ -378,7 +379,7 @@ def plan(
     cannot be run here.
     """
     targets = list(targets) or ["all"]
-    validate(dict(config), "config", CONFIG)
+    validated(dict(config), Config, CONFIG)
     asked = Config(**config)
     _require_sound(asked, device, targets)
     redraw = asked.mode == "redraw" or (
@@ -388,9 +389,7 @@ def plan(
     machine = asked.machine or device.machine
     results, archive = f"results/{machine}", f"data/{asked.archive}"
     needed = [
-        table.file
-        for table in registry.tables().values()
-        if table.archive == "always" and table.needs_gpu
+        table.file for table in TABLES.values() if table.archive == "always" and table.needs_gpu
     ]
     archived = not measuring and not inventory.has(*(f"{results}/{file}" for file in needed))
     if archived:
@@ -441,11 +440,7 @@ def _require_sound(config: Config, device: Device, targets: list[str]) -> None:
     """Raises `UserError` for keys and targets that do not go with this machine or with each
     other.
     """
-    gpus = {
-        table.target
-        for table in registry.tables().values()
-        if table.needs_gpu and not table.without_gpu
-    }
+    gpus = {table.target for table in TABLES.values() if table.needs_gpu and not table.without_gpu}
     for target in {*targets} & gpus - {"all"}:
         if not device.gpu:
             raise UserError(f"{target} needs a GPU, and none is visible here")
@@ -470,7 +465,7 @@ def _made(targets: list[str], measuring: bool, gpu: bool) -> tuple[str, ...]:
     """The recorded tables of targets of their own that a run makes, and those that only a GPU's
     `all` has.
     """
-    tables = registry.tables().values()
+    tables = TABLES.values()
     of_gpu = [t for t in tables if t.needs_gpu and measuring and t.target in ("all", *targets)]
     of_any = [
         t for t in tables if t.without_gpu and t.target in targets and not (t.needs_gpu and gpu)

@@ -155,10 +155,10 @@ def kernels(variants: pd.DataFrame) -> dict[str, Row]:
 
 def worklogs(variants: pd.DataFrame) -> dict[str, Row]:
     """Title, author and GPUs of each worklog, in the order of the ladders."""
-    known = texts.sources()
-    wanted = ("title", "author", "link", "gpus")
+    sources = texts.sources()
+    wanted = {"title", "author", "link", "gpus"}
     return {
-        name: {key: known.get(name, {}).get(key) for key in wanted if known.get(name, {}).get(key)}
+        name: sources[name].model_dump(include=wanted, exclude_none=True) if name in sources else {}
         for name in ladders.ladders(variants)
     }
 
@@ -200,7 +200,7 @@ def kernel_sources(variants: pd.DataFrame) -> dict[str, str]:
 def gpu(results: Results) -> Row:
     """The GPU in words, its roofs in TFLOP/s and its DRAM bandwidth in GB/s."""
     machine = results.machine
-    ceilings = {key: value for key, value in (machine.get("ceilings") or {}).items() if value}
+    ceilings = machine.ceilings.model_dump(exclude_none=True)
     roofs = [
         {"label": label, "dtypes": dtypes, "tflops": ceilings[key]}
         for key, (label, dtypes) in ROOFS.items()
@@ -212,8 +212,8 @@ def gpu(results: Results) -> Row:
         "gpu": results.gpu,
         "date": results.date[:10],
         "archived": results.archived,
-        "driver": machine.get("driver"),
-        "power_limit_w": machine.get("power_limit_w"),
+        "driver": machine.driver,
+        "power_limit_w": machine.power_limit_w,
         "processes": int(results.squares["processes"].max()),
         "roofs": roofs,
         "dram_gb_per_s": ceilings.get("dram_copy_gb_per_s"),

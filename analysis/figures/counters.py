@@ -64,7 +64,7 @@ def nothing(results: Results, what: str, asked: str, experiment: str | None) -> 
     rows = results.raw("counters")
     rows = rows[rows["variant"].isin(declared().get(asked, {}).get("variants", []))]
     recorded = (
-        results.provenance.get("left_out", {}).get("profile") if results.has("counters") else None
+        (results.provenance.left_out or {}).get("profile") if results.has("counters") else None
     )
     why = recorded or "Nothing was profiled."
     return style.empty(results, what, why, experiment=experiment, measured=rows)

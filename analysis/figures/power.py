@@ -84,7 +84,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     rows = timed(results)
     if rows.empty:
         return style.empty(results, "Power")
-    limit = float(results.machine["power_limit_w"])
+    limit = float(results.machine.power_limit_w or "nan")
     figure, (left, right) = plt.subplots(1, 2, figsize=(style.WIDE, 2.7))
     draw_clocks(left, rows, limit)
     draw_data(right, rows)

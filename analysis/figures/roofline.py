@@ -73,7 +73,7 @@ def ladders_of(
 
 def draw_roofs(axes: Axes, results: Results, dtype: str, left: float, right: float) -> None:
     """The slope of DRAM and the flat roofs of one dtype, named."""
-    ceilings = results.machine["ceilings"]
+    ceilings = results.machine.ceilings.model_dump(exclude_none=True)
     bandwidth = ceilings["dram_copy_gb_per_s"] / 1e3  # TB/s, so that FLOP/byte times it is TFLOP/s
     roofs = {name: ceilings[key] for key, name in ROOFS.get(dtype, {}).items() if key in ceilings}
     top = max(roofs.values(), default=axes.get_ylim()[1])
@@ -152,7 +152,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         part = rows[
             rows["variant"].isin({step[key] for step in ladder for key in ("variant", "over")})
         ]
-        roofs = [results.machine["ceilings"].get(key, 0.0) for key in ROOFS.get(dtype, {})]
+        roofs = [getattr(results.machine.ceilings, key) or 0.0 for key in ROOFS.get(dtype, {})]
         left, right = 0.7 * shown["intensity"].min(), 1.4 * shown["intensity"].max()
         axes.set(xscale="log", yscale="log", xlim=(left, right))
         top = 1.7 * max(part["tflops"].max(), *roofs, 1.0)
@@ -172,7 +172,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         "Rooflines of the ladders",
         "TFLOP/s over FLOP per DRAM byte, with an arrow for each step.",
     )
-    bandwidth = results.machine["ceilings"]["dram_copy_gb_per_s"] / 1e3
+    bandwidth = results.machine.ceilings.dram_copy_gb_per_s / 1e3
     facts = [f"n = {SIZE}", f"roofs measured; slope: copy in DRAM, {bandwidth:.2f} TB/s"]
     style.provenance(figure, results, *facts)
     return figure

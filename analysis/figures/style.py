@@ -173,7 +173,7 @@ def empty(
         experiment
         and not older
         and (lost or own)
-        and why not in results.provenance.get("left_out", {}).values()
+        and why not in (results.provenance.left_out or {}).values()
     ):
         raise UserError(f"{results.folder}: {what}: nothing to show. {why}")
     print(f"{results.folder}: {what}: nothing to show. {why}", file=sys.stderr)

@@ -12,7 +12,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.results import Results
-from contracts import registry
+from contracts import choose
+from contracts.rows import MADE_BY_OTHERS, TABLES
 
 COLUMNS = ["gpu", "part", "status", "rows", "date", "reason"]
 # Part, recorded table, and the cells that its rows have there; the key under `left_out` of
@@ -37,7 +38,7 @@ def coverage_table(archives: Mapping[str, Results]) -> pd.DataFrame:
             _row(results, *part)
             for results in archives.values()
             for part in PARTS
-            if part[1] in registry.tables()
+            if part[1] in TABLES
         ],
         columns=COLUMNS,
     )
@@ -50,13 +51,13 @@ def _row(
     for column, value in cells.items():
         rows = rows[rows[column] == value]
     row: dict[str, Any] = {"gpu": results.name, "part": part, "rows": len(rows)}
-    reason = results.provenance.get("left_out", {}).get(stage)
+    reason = (results.provenance.left_out or {}).get(stage)
     if len(rows):
         return row | {"status": "measured", "date": results.date_of(table), "reason": reason}
-    recorded = registry.find(table, part)
+    recorded = choose(TABLES, table, "table", part)
     named = (
         f"; snakemake {recorded.target} measures it"
-        if recorded.target not in registry.MADE_BY_OTHERS
+        if recorded.target not in MADE_BY_OTHERS
         else ""
     )
     return row | {"status": "left out", "reason": reason or f"no rows in {recorded.file}{named}"}

@@ -20,6 +20,7 @@ from analysis.estimates import Estimate, Missing
 from analysis.numbers import SIZE, Numbers
 from analysis.results import Results
 from contracts import worklogs
+from contracts.declared import Published
 
 COLUMNS = [
     "worklog",
@@ -108,7 +109,9 @@ def published_table(folders: Mapping[str, Results], root: Path = worklogs.FOLDER
     """
     variants = next(iter(folders.values())).variants.set_index("variant")
     stated = [
-        row for row in worklogs.published(root) if row["gpu"] and row["variant"] in variants.index
+        {"worklog": worklog, **row.model_dump()}
+        for worklog, row in worklogs.rows("published.csv", Published, root)
+        if row.gpu and row.variant in variants.index
     ]
     stated = [
         row | {"expression": expression}

@@ -42,7 +42,7 @@ def timed(results: Results, experiments: tuple[str, ...]) -> pd.DataFrame:
 
 def with_bounds(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
     """Timings of 16-bit kernels with bound, bound_us and fraction_of_bound."""
-    ceilings = results.machine["ceilings"]
+    ceilings = vars(results.machine.ceilings)
     per_clock, copied = (
         ceilings.get(key) for key in ("bf16_wgmma_flop_per_clock_sm", "dram_copy_gb_per_s")
     )
@@ -52,7 +52,7 @@ def with_bounds(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
     moved = (m * k + k * n + m * n) * rows["dtype"].map(lambda name: dtypes()[name].bytes).astype(
         float
     )
-    flop_per_us = per_clock * results.machine["sm_count"] * rows["sm_clock_mhz"]
+    flop_per_us = per_clock * results.machine.sm_count * rows["sm_clock_mhz"]
     times = pd.DataFrame(
         {"DRAM": moved / (copied * 1e3), "tensor cores": 2 * m * n * k / flop_per_us}
     )

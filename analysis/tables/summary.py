@@ -100,10 +100,8 @@ def summary_table(results: Results) -> dict[str, Any]:
     )
     columns = [name for name in ("label", "dtype", "n", "kernel") if name in functions]
     return {
-        "machine": results.machine,
-        "provenance": {
-            key: results.provenance[key] for key in OF_PROVENANCE if key in results.provenance
-        },
+        "machine": results.machine.model_dump(exclude_unset=True),
+        "provenance": results.provenance.model_dump(include=set(OF_PROVENANCE), exclude_unset=True),
         "name": results.name,
         "model": results.model,
         "archived": results.archived,

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, choose, run_command, write_json, write_rows
+from contracts.rows import BankAccesses, Bounds, Checks, Counters, SharedWidths
 from experiments.command_line import (
     add_build_dir,
     add_gpu,
@@ -89,11 +90,11 @@ class Found:
 
     def write(self, folder: Path) -> None:
         """Write them all."""
-        write_rows(folder / "checks.csv", "checks", self.checks)
-        write_rows(folder / "predictions.csv", "counters", self.predictions)
-        write_rows(folder / "bounds.csv", "bounds", self.bounds)
-        write_rows(folder / "shared_widths.csv", "shared_widths", self.shared_widths)
-        write_json(folder / "bank_accesses.json", "bank_accesses", self.bank_accesses)
+        write_rows(folder / "checks.csv", Checks, self.checks)
+        write_rows(folder / "predictions.csv", Counters, self.predictions)
+        write_rows(folder / "bounds.csv", Bounds, self.bounds)
+        write_rows(folder / "shared_widths.csv", SharedWidths, self.shared_widths)
+        write_json(folder / "bank_accesses.json", BankAccesses, self.bank_accesses)
 
 
 def problems_of(options: argparse.Namespace) -> Mapping[str, list[ProblemSpec]]:

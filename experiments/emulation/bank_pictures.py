@@ -5,7 +5,7 @@ of their banks.
 
 The pictures are listed in workflow/bank_pictures.yaml. `experiments.emulation` records the accesses
 that they show, for `--emulated FILES`; with `--arch` the kernels are built and emulated here, one
-tile of C each. What is written, banks_NAME.json (contracts/recorded.py, `BankPicture`), is drawn by
+tile of C each. What is written, banks_NAME.json (contracts/rows.py, `BankPicture`), is drawn by
 `analysis banks`.
 """
 
@@ -28,6 +28,8 @@ from contracts import (
     write_json,
     write_text,
 )
+from contracts.declared import BankPictures, DrawnAccess
+from contracts.rows import BankAccesses, BankPicture, RecordedAccess, ShownAccess
 from kernels import catalogue
 from kernels.catalogue import Catalogue, Problem, Variant
 
@@ -42,25 +44,13 @@ STEPS = 4  # over k that a launch makes; the first look like the others
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """One access of a picture. `line`: regular expression that one line of the variant's source
-    matches.
-    """
-
-    variant: str
-    says: str
-    line: str
-    number: int = 1
-
-
-@dataclass(frozen=True)
 class Picture:
     """One entry of the list."""
 
     name: str
     title: str
     text: str
-    accesses: tuple[Wanted, ...]
+    accesses: tuple[DrawnAccess, ...]
     kernels: Mapping[str, Variant]  # those that it shows, by name
 
     @property
@@ -76,8 +66,8 @@ def load(
     Raises `UserError` naming the file, the key and what is accepted.
     """
     found = {}
-    for name, entry in read_yaml(path, "bank_pictures").items():
-        accesses = tuple(Wanted(**wanted) for wanted in entry.pop("accesses"))
+    for name, entry in read_yaml(path, BankPictures).root.items():
+        accesses = tuple(entry.accesses)
         for wanted in accesses:
             choose(known.kernels, wanted.variant, "variant", f"{path.name}: {name}")
             try:
@@ -87,7 +77,7 @@ def load(
                     f"{path.name}: {name}: line {wanted.line!r} is no regular expression: {error}"
                 ) from error
         kernels = {wanted.variant: known.kernels[wanted.variant] for wanted in accesses}
-        picture = Picture(name=name, accesses=accesses, kernels=kernels, **entry)
+        picture = Picture(name, entry.title, entry.text, accesses, kernels)
         if chosen is None or set(picture.variants) <= set(chosen):
             found[name] = picture
     return found
@@ -123,7 +113,7 @@ def small_launch(variant: Variant) -> dict[str, Any]:
     return launching.to_count(variant, problem)
 
 
-def access(variant: Variant, wanted: Wanted, kernel: ptxsim.Kernel) -> banks.Access:
+def access(variant: Variant, wanted: DrawnAccess, kernel: ptxsim.Kernel) -> banks.Access:
     """Run the variant on one tile of C, and take the access that its first warp makes at the
     line.
     """
@@ -177,17 +167,17 @@ def record(pictures: Iterable[Picture], arch: str, nvcc: str | None, folder: Pat
         write_text(unit, variant.translation_unit())
         build.compile_source(unit, folder / name, arch, compiler)
         accesses += recorded(variant, launching.load(variant, folder), shown)
-    write_json(folder / "bank_accesses.json", "bank_accesses", accesses)
+    write_json(folder / "bank_accesses.json", BankAccesses, accesses)
     return folder / "bank_accesses.json"
 
 
-def find(picture: Picture, emulated: Iterable[Path]) -> list[dict[str, Any]]:
+def find(picture: Picture, emulated: Iterable[Path]) -> list[RecordedAccess]:
     """Its accesses, out of files bank_accesses.json that `experiments.emulation` left."""
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[int, RecordedAccess] = {}
     for path in emulated:
-        for entry in read_json(path, "bank_accesses"):
-            if entry["picture"] == picture.name:
-                found[entry["place"]] = entry["access"]
+        for entry in read_json(path, BankAccesses).root:
+            if entry.picture == picture.name:
+                found[entry.place] = entry.access
     missing = [
         wanted.variant for place, wanted in enumerate(picture.accesses) if place not in found
     ]
@@ -198,16 +188,16 @@ def find(picture: Picture, emulated: Iterable[Path]) -> list[dict[str, Any]]:
     return [found[place] for place in range(len(picture.accesses))]
 
 
-def facts(picture: Picture, found: list[dict[str, Any]]) -> dict[str, Any]:
+def facts(picture: Picture, found: list[RecordedAccess]) -> BankPicture:
     """What banks_NAME.json holds."""
     rows = []
     for wanted, access in zip(picture.accesses, found, strict=True):
         variant = picture.kernels[wanted.variant]
+        file = variant.source.relative_to(catalogue.ROOT).as_posix()
+        recorded = access.model_dump() | {"file": file}
         names = {"variant": variant.name, "label": variant.label, "says": wanted.says}
-        rows.append(
-            names | access | {"file": variant.source.relative_to(catalogue.ROOT).as_posix()}
-        )
-    return {"title": picture.title, "text": picture.text, "accesses": rows}
+        rows.append(ShownAccess.model_validate(names | recorded))
+    return BankPicture(title=picture.title, text=picture.text, accesses=rows)
 
 
 def main() -> None:
@@ -240,7 +230,7 @@ def main() -> None:
         emulated = options.emulated or [record(chosen, options.arch, options.nvcc, folder)]
         for picture in chosen:
             shown = facts(picture, find(picture, emulated))
-            write_json(options.out_dir / f"banks_{picture.name}.json", "bank_picture", shown)
+            write_json(options.out_dir / f"banks_{picture.name}.json", BankPicture, shown)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,9 @@ import numpy as np
 
 import ptxsim
 from contracts import UserError, atomic_write, run_command, write_rows
-from contracts.archives import checksum
 from contracts.dtypes import Types
+from contracts.files import checksum
+from contracts.rows import EmulatorNextToGpu
 from experiments.command_line import add_build_dir, add_store, add_variants
 from experiments.emulation import launching
 from experiments.emulation.device import EmulatedDevice
@@ -267,7 +268,9 @@ def main() -> None:
             sum(row[key] for row in one.rows[TABLE]) for key in ("differing", "elements")
         )
         logger.info(f"{place.variant}: {differing} of {elements} elements differ from the GPU's")
-    write_rows(options.out, TABLE, [row for one in found.values() for row in one.rows[TABLE]])
+    write_rows(
+        options.out, EmulatorNextToGpu, [row for one in found.values() for row in one.rows[TABLE]]
+    )
 
 
 if __name__ == "__main__":

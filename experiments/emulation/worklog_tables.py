@@ -16,9 +16,10 @@ import argparse
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from contracts import choose, read_json, run_command, scratch, worklogs, write_rows
+from contracts.declared import EmulatedProblem
+from contracts.rows import Emulated, Resources
 from experiments.emulation import launching, predictions
 from experiments.stages.build import build_variant
 from kernels import catalogue
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 def compiled(
     cases: Mapping[str, Sequence[str]], source: object, nvcc: str | None = None
-) -> list[dict[str, Any]]:
+) -> list[Resources]:
     """A row of resources.csv for each kernel of each architecture.
 
     Raises `UserError` for a kernel that the catalogue does not have, naming `source`, and with the
@@ -44,15 +45,15 @@ def compiled(
     for name, arch in pairs:
         with scratch() as folder:
             cubin = build_variant(name, arch, folder, nvcc)
-            row = read_json(cubin.with_suffix(".json"), "resources")
-        logger.info(f"{name} for {arch}: {row['registers']} registers")
+            row = read_json(cubin.with_suffix(".json"), Resources)
+        logger.info(f"{name} for {arch}: {row.registers} registers")
         found.append(row)
     return found
 
 
 def emulated(
-    cases: Sequence[Mapping[str, Any]], source: object, nvcc: str | None = None
-) -> list[dict[str, Any]]:
+    cases: Sequence[EmulatedProblem], source: object, nvcc: str | None = None
+) -> list[Emulated]:
     """A row for each problem and counter.
 
     Raises `UserError` for a kernel that the catalogue does not have, naming `source`, and for a
@@ -60,17 +61,24 @@ def emulated(
     """
     found = []
     for case in cases:
-        variant = choose(catalogue.load().kernels, case["kernel"], "kernel", f"{source}: emulated")
+        variant = choose(catalogue.load().kernels, case.kernel, "kernel", f"{source}: emulated")
         with scratch() as folder:
             build_variant(variant.name, ARCH, folder, nvcc)
-            problem = replace(ProblemSpec.square(case["size"]), beta=case["beta"])
+            problem = replace(ProblemSpec.square(case.size), beta=case.beta)
             predicted = predictions.predict(launching.load(variant, folder), variant, problem, SMS)
         logger.info(
-            f"{variant.name}, n = {case['size']}, beta = {case['beta']:g}: {len(predicted.totals)} counters"
+            f"{variant.name}, n = {case.size}, beta = {case.beta:g}: {len(predicted.totals)} counters"
         )
-        shape = {"variant": variant.name, "size": case["size"], "beta": case["beta"], "arch": ARCH}
         found += [
-            {**shape, "metric": metric, "value": float(value), "source_hash": variant.source_hash}
+            Emulated(
+                variant=variant.name,
+                size=case.size,
+                beta=case.beta,
+                arch=ARCH,
+                metric=metric,
+                value=float(value),
+                source_hash=variant.source_hash,
+            )
             for metric, value in predicted.totals.items()
         ]
     return found
@@ -82,20 +90,15 @@ def main() -> None:
         "--nvcc", metavar="PATH", help="the compiler (default: the one found on PATH)"
     )
     options = parser.parse_args()
-    for source in worklogs.sources().values():
-        path = source["folder"] / "source.yaml"
-        if "compiled" in source:
-            write_rows(
-                source["folder"] / "compiled.csv",
-                "resources",
-                compiled(source["compiled"], path, options.nvcc),
-            )
-        if "emulated" in source:
-            write_rows(
-                source["folder"] / "emulated.csv",
-                "emulated",
-                emulated(source["emulated"], path, options.nvcc),
-            )
+    for name, source in worklogs.sources().items():
+        folder = worklogs.FOLDER / name
+        path = folder / "source.yaml"
+        if source.compiled:
+            rows = compiled(source.compiled, path, options.nvcc)
+            write_rows(folder / "compiled.csv", Resources, rows)
+        if source.emulated:
+            counted = emulated(source.emulated, path, options.nvcc)
+            write_rows(folder / "emulated.csv", Emulated, counted)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ from typing import Any
 
 import pynvml
 
-from contracts import UserError
-from contracts.rehearsals import is_rehearsal
+from contracts import UserError, is_rehearsal
 
 TRITON = 3, 4  # the first with tensor descriptors that the host makes
 KNOWN = "GEMM_LADDER_TOOLCHAIN"  # set by Snakemake for its jobs: what toolchain.json holds, as JSON

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from contracts import UserError, read_yaml, run_command, worklogs, write_rows
+from contracts.declared import AnalyticCase, AnalyticCases
+from contracts.rows import Analytic
 from ptxsim import PtxsimError, gpus
 from ptxsim.count.occupancy import occupancy
 
@@ -159,18 +161,18 @@ def aligned(expression: str, bytes: int) -> Any:
     return found
 
 
-def rows(cases: dict[str, Any], source: object) -> list[dict[str, Any]]:
+def rows(cases: Mapping[str, AnalyticCase], source: object) -> list[Analytic]:
     """The rows of analytic.csv. A `UserError` has a line for each case that makes no sense."""
     found, faults = [], []
     for name, case in cases.items():
-        ((kind, options),) = case.items()
+        (kind,) = case.model_fields_set
         try:
-            values = OF[kind](**options)
+            values = OF[kind](**getattr(case, kind).model_dump(exclude_unset=True))
         except (UserError, PtxsimError) as error:
             faults.append(f"{source}: {name}: {error}")
             continue
         found += [
-            {"case": name, "quantity": quantity, "value": value}
+            Analytic(case=name, quantity=quantity, value=value)
             for quantity, value in values.items()
         ]
     if faults:
@@ -195,9 +197,9 @@ def main() -> None:
     cases = {
         f"{path.parent.name}/{name}": case
         for path in paths
-        for name, case in read_yaml(path, "analytic_cases").items()
+        for name, case in read_yaml(path, AnalyticCases).root.items()
     }
-    write_rows(options.out, "analytic", rows(cases, ", ".join(map(str, paths))))
+    write_rows(options.out, Analytic, rows(cases, ", ".join(map(str, paths))))
 
 
 if __name__ == "__main__":

@@ -28,17 +28,25 @@ from contracts import (
     UserError,
     atomic_write,
     choose,
-    codes,
     is_rehearsal,
     read_json,
     read_rows,
-    registry,
     run_command,
     write_json,
     write_text,
 )
-from contracts.archives import ORIGINS, checksum
-from contracts.files import read_bytes
+from contracts.files import checksum, read_bytes
+from contracts.rows import (
+    ORIGINS,
+    TABLES,
+    Archived,
+    Machine,
+    Origin,
+    Provenance,
+    Run,
+    Table,
+    code_hashes,
+)
 from contracts.samples import read_samples
 from experiments.stages.machine_code import code_by
 from experiments.stages.provenance import git, origin
@@ -87,7 +95,7 @@ def main() -> int:
     if not (options.measured and options.data):
         parser.error("--measured and --data are needed")
     require_no_rehearsal(options.measured, options.data)
-    known = {table.file: table for table in registry.tables().values() if table.archive != "never"}
+    known = {table.file: table for table in TABLES.values() if table.archive != "never"}
     optional = {
         file: table for file, table in known.items() if table.optional or not table.needs_gpu
     }
@@ -109,25 +117,26 @@ def main() -> int:
     ]
     now = hashes_of(options.measured) if by_name and not emulated else None
     for name in names:
-        require_sound(options.measured / name, known[name].schema)
+        require_sound(options.measured / name, known[name].model)
         if now:  # then this checkout says what was measured
-            require_current(options.measured / name, known[name].schema, now)
+            require_current(options.measured / name, known[name].model, now)
     if emulated or by_name:
         targets = dict.fromkeys(known[name].target for name in names)
         provenance = origin(" ".join(["snakemake", "--cores", "1", *targets]))
     else:
-        provenance = read_json(options.measured / "provenance.json", "provenance")
+        provenance = read_json(options.measured / "provenance.json", Provenance)
     size = sum((options.measured / name).stat().st_size for name in names)
     if size > LIMIT_BYTES:
         raise UserError(
             f"{options.measured} holds {size / 1e6:.1f} MB; an archive is at most {LIMIT_BYTES / 1e6:.0f} MB"
         )
     for name in names:
-        kind = known[name].schema
-        document = read_json(options.measured / name, kind) if name.endswith(".json") else {}
+        model = known[name].model
+        document = read_json(options.measured / name, model) if name.endswith(".json") else None
         # a second card of one model, or day
-        if document.get("machine", options.data.name) != options.data.name:
-            write_json(options.data / name, kind, document | {"machine": options.data.name})
+        if document and getattr(document, "machine", options.data.name) != options.data.name:
+            renamed = document.model_copy(update={"machine": options.data.name})
+            write_json(options.data / name, model, renamed)
             continue
         with atomic_write(options.data / name) as temporary:
             shutil.copyfile(options.measured / name, temporary)
@@ -145,7 +154,7 @@ def archive_tests(report: Path, data: Path) -> None:
     """
     text = report.read_text() if report.is_file() else ""
     said = dict(re.findall(r"^(commit|GPU): (.+)$", text, re.M))
-    gpu = read_json(data / "provenance.json", "provenance")["gpu"]
+    gpu = read_json(data / "provenance.json", Provenance).gpu
     if said.get("GPU") != gpu:
         raise UserError(
             f"{report}: of {said.get('GPU', 'no GPU')!r}, and {data} is of {gpu!r}; run make test-gpu there"
@@ -161,8 +170,12 @@ def require_no_rehearsal(measured: Path, data: Path) -> None:
     """Raises `UserError` for made-up times, unless they go to data/rehearsal of a run that says it
     rehearses.
     """
-    records = {kind: measured / f"{kind}.json" for kind in ("machine", "provenance")}
-    gpus = [read_json(path, kind)["gpu"] for kind, path in records.items() if path.is_file()]
+    models: dict[str, type[Machine | Provenance]] = {
+        "machine.json": Machine,
+        "provenance.json": Provenance,
+    }
+    paths = {measured / name: model for name, model in models.items()}
+    gpus = [read_json(path, model).gpu for path, model in paths.items() if path.is_file()]
     allowed = (
         data.resolve().parts[-2:] == ("data", "rehearsal") and os.environ.get(REHEARSING) == "1"
     )
@@ -173,7 +186,7 @@ def require_no_rehearsal(measured: Path, data: Path) -> None:
 def missing_tables(folder: Path) -> dict[str, list[str]]:
     """The files that an archive may have and this one has not, by the target that makes them."""
     missing: dict[str, list[str]] = {}
-    for table in registry.tables().values():
+    for table in TABLES.values():
         if (
             table.archive == "if there"
             and table.target != "by hand"
@@ -204,24 +217,18 @@ def amiss(folder: Path) -> list[str]:
     resources.csv has for this tree's sources. Tables that need no GPU may be of another commit. A
     rehearsal is whole with the tables that `all` makes.
     """
-    origins = read_json(folder / ORIGINS, "archived")
+    origins = read_json(folder / ORIGINS, Archived).root
     targets = (
-        {"all"}
-        if is_rehearsal(folder.name)
-        else {t.target for t in registry.tables().values()} - {"by hand"}
+        {"all"} if is_rehearsal(folder.name) else {t.target for t in TABLES.values()} - {"by hand"}
     )
-    tables = {
-        t.file: t
-        for t in registry.tables().values()
-        if t.archive != "never" and t.target in targets
-    }
+    tables = {t.file: t for t in TABLES.values() if t.archive != "never" and t.target in targets}
     there = [file for file in tables if (folder / file).is_file()]
     runs = {file: origins[file] for file in there if file in origins}
-    changed = [file for file, run in runs.items() if checksum_of(folder / file) != run["sha256"]]
+    changed = [file for file, run in runs.items() if checksum_of(folder / file) != run.sha256]
     lists = {
         "missing": [file for file in tables if file not in there],
         f"of no run that {ORIGINS} knows": [file for file in there if file not in runs],
-        "of a tree with changes": [file for file, run in runs.items() if not run["commit_clean"]],
+        "of a tree with changes": [file for file, run in runs.items() if not run.commit_clean],
         "not as archived": changed,
     }
     found = [f"{what}: {', '.join(files)}" for what, files in lists.items() if files]
@@ -239,7 +246,7 @@ def amiss(folder: Path) -> list[str]:
     sound = []
     for file in (file for file in there if file not in changed):
         try:
-            require_sound(folder / file, tables[file].schema)
+            require_sound(folder / file, tables[file].model)
             sound.append(file)
         except UserError as error:
             found.append(str(error).removeprefix(f"{folder}/"))
@@ -247,16 +254,16 @@ def amiss(folder: Path) -> list[str]:
     now = hashes_of(folder) if "resources.csv" in sound else {}
     for file in sound:
         try:
-            require_current(folder / file, tables[file].schema, now)
+            require_current(folder / file, tables[file].model, now)
         except UserError as error:
-            run = f" ({file} is of {_run(runs[file])})" if file in runs else ""
-            found.append(f"{str(error).removeprefix(f'{folder}/')}{run}")
+            of_run = f" ({file} is of {_run(runs[file])})" if file in runs else ""
+            found.append(f"{str(error).removeprefix(f'{folder}/')}{of_run}")
     return found
 
 
-def _run(run: Mapping[str, Any]) -> str:
+def _run(run: Run) -> str:
     """A run in a few words: its commit, and the date on which it began."""
-    return f"commit {run['commit'][:12]} of {run['date']}"
+    return f"commit {run.commit[:12]} of {run.date}"
 
 
 def since(folder: Path) -> list[str]:
@@ -264,7 +271,7 @@ def since(folder: Path) -> list[str]:
     a line each.
     """
     try:
-        provenance = read_json(folder / "provenance.json", "provenance")
+        provenance = read_json(folder / "provenance.json", Provenance)
     except UserError as error:
         return [f"what changed since is not known: {error}"]
     measured = measured_at(provenance)
@@ -272,7 +279,7 @@ def since(folder: Path) -> list[str]:
         f"measured at {commits}: {count} measurements of sessions that ran there"
         for commits, count in measured
     ]
-    frozen = provenance.get("rules_commit", provenance["commit"])[:12]
+    frozen = (provenance.rules_commit or provenance.commit)[:12]
     changed = git("diff", "--shortstat", frozen, "--", ":/analysis", ":/paper")
     said = (
         f"this repository lacks {frozen}" if changed is None else changed.strip() or "none changed"
@@ -284,19 +291,18 @@ def since(folder: Path) -> list[str]:
     ]
 
 
-def measured_at(provenance: Mapping[str, Any]) -> list[tuple[str, int]]:
+def measured_at(provenance: Provenance) -> list[tuple[str, int]]:
     """The commits at which sessions ran, and how many measurements these made.
 
     A session that ran at several commits counts under all of them together: "29e90166cac1 and
     ab7b52796b37".
     """
     found: dict[str, int] = {}
-    for session in provenance.get("sessions") or []:
+    for session in provenance.sessions or []:
         commits = (
-            " and ".join(commit[:12] for commit in session.get("commits") or [])
-            or "an unknown commit"
+            " and ".join(commit[:12] for commit in session.commits or []) or "an unknown commit"
         )
-        found[commits] = found.get(commits, 0) + session["measurements"]
+        found[commits] = found.get(commits, 0) + session.measurements
     return list(found.items())
 
 
@@ -306,44 +312,49 @@ def misnamed(folder: Path, kinds: Collection[str] = ("machine", "provenance")) -
 
     kinds: the names of its tables that can be read.
     """
+    models: dict[str, type[Machine] | type[Provenance]] = {
+        "machine": Machine,
+        "provenance": Provenance,
+    }
     recorded = {
-        f"{kind}.json": read_json(folder / f"{kind}.json", kind)
-        for kind in ("machine", "provenance")
+        f"{kind}.json": read_json(folder / f"{kind}.json", model)
+        for kind, model in models.items()
         if kind in kinds and (folder / f"{kind}.json").is_file()
     }
-    found = [f"{file} names no GPU" for file, one in recorded.items() if not one["gpu"].strip()]
+    found = [f"{file} names no GPU" for file, one in recorded.items() if not one.gpu.strip()]
     found += [
-        f"{file} is of machine {one['machine']!r}, not {folder.resolve().name!r}"
+        f"{file} is of machine {one.machine!r}, not {folder.resolve().name!r}"
         for file, one in recorded.items()
-        if one["machine"] != folder.resolve().name
+        if one.machine != folder.resolve().name
     ]
-    if len(gpus := {one["gpu"] for one in recorded.values() if one["gpu"].strip()}) > 1:
+    if len(gpus := {one.gpu for one in recorded.values() if one.gpu.strip()}) > 1:
         found.append(f"of {len(gpus)} GPUs: {', '.join(sorted(gpus))}")
     return found
 
 
-def is_emulated(path: Path, table: registry.Table) -> bool:
+def is_emulated(path: Path, table: Table) -> bool:
     """Whether a table rests on no GPU, so that no GPU's provenance goes with it: one that needs
     none, or one that the emulator can make and that holds nothing else."""
     if not table.needs_gpu:
         return True
     if not (table.emulates and path.is_file()):
         return False
-    return {row["device"] for row in read_rows(path, table.schema)} == {"ptxsim"}
+    return {row.device for row in read_rows(path, table.model)} == {"ptxsim"}
 
 
-def require_sound(path: Path, schema: str) -> None:
+def require_sound(path: Path, model: type[Any]) -> None:
     """Raises `UserError` for a file that its model does not allow, or that reports a failed check."""
     if path.suffix == ".parquet":
         read_samples(path)
     elif path.suffix == ".json":
-        read_json(path, schema)
+        read_json(path, model)
     else:
-        failed = [row for row in read_rows(path, schema) if row.get("passed") is False]
+        failed = [row for row in read_rows(path, model) if getattr(row, "passed", None) is False]
         if failed:
-            check = failed[0].get("case") or failed[0].get("tool") or schema
+            row = failed[0]
+            check = getattr(row, "case", None) or getattr(row, "tool", None) or path.stem
             raise UserError(
-                f"{path.parent}: {failed[0]['variant']} failed its check {check!r}; not archived"
+                f"{path.parent}: {row.variant} failed its check {check!r}; not archived"
             )
 
 
@@ -353,7 +364,7 @@ def hashes_of(folder: Path) -> dict[str, str | None]:
     The folder's resources.csv says which machine code the sources of this tree stand for; None
     where it has another source.
     """
-    built = codes.recorded(folder / "resources.csv")
+    built = code_hashes(folder / "resources.csv")
 
     def of_kernel(kernel: catalogue.Variant) -> str | None:
         return built.get((kernel.name, kernel.source_hash))
@@ -361,18 +372,23 @@ def hashes_of(folder: Path) -> dict[str, str | None]:
     return {name: code_by(entry, of_kernel) for name, entry in catalogue.load().items()}
 
 
-def require_current(path: Path, schema: str, now: Mapping[str, str | None]) -> None:
+def require_current(path: Path, model: type[Any], now: Mapping[str, str | None]) -> None:
     """Raises `UserError` for a table with a row of machine code that is not that of `now`.
 
     Rows of kernels that the catalogue no longer has are kept: analysis leaves them out.
     """
     rows = (
-        [row for row in read_rows(path, schema) if row.get("variant") in now]
+        [row for row in read_rows(path, model) if getattr(row, "variant", None) in now]
         if path.suffix == ".csv"
         else []
     )
-    rows = [row for row in rows if row.get("code_hash") and row["code_hash"] != now[row["variant"]]]
-    if changed := list(dict.fromkeys(row["variant"] for row in rows)):
+    if changed := list(
+        dict.fromkeys(
+            row.variant
+            for row in rows
+            if getattr(row, "code_hash", None) and row.code_hash != now[row.variant]
+        )
+    ):
         more = f" and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
         verb = "was" if len(changed) == 1 else "were"
         raise UserError(
@@ -381,14 +397,14 @@ def require_current(path: Path, schema: str, now: Mapping[str, str | None]) -> N
         )
 
 
-def record_origin(folder: Path, names: list[str], provenance: dict[str, Any]) -> None:
+def record_origin(folder: Path, names: list[str], provenance: Run) -> None:
     """Say in archived.json which run these files are from, with their checksums; of the others it
     keeps what it has.
     """
-    origins = read_json(folder / ORIGINS, "archived") if (folder / ORIGINS).is_file() else {}
-    run = {key: provenance[key] for key in ("date", "commit", "commit_clean", "command")}
-    of_run = {name: run | {"sha256": checksum_of(folder / name)} for name in names}
-    write_json(folder / ORIGINS, "archived", dict(sorted((origins | of_run).items())))
+    origins = read_json(folder / ORIGINS, Archived).root if (folder / ORIGINS).is_file() else {}
+    run = {key: getattr(provenance, key) for key in ("date", "commit", "commit_clean", "command")}
+    of_run = {name: Origin(**run, sha256=checksum_of(folder / name)) for name in names}
+    write_json(folder / ORIGINS, Archived, Archived(dict(sorted((origins | of_run).items()))))
 
 
 def checksum_of(path: Path) -> str:

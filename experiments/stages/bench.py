@@ -41,6 +41,7 @@ import pyarrow as pa
 
 from contracts import UserError, run_command, write_rows, write_text
 from contracts.dtypes import Types
+from contracts.rows import Checks, Windows
 from contracts.samples import GAP, NO_CLOCK, OFF_TARGET, SHORT_US, samples_table, write_samples
 from experiments import declarations
 from experiments.command_line import add_build_dir, add_checked, add_store, add_variants, failures
@@ -622,7 +623,7 @@ def run(options: argparse.Namespace) -> Record:
     wrong = failures(options)
     for name in wrong.keys() & set(options.variants):
         logger.warning(
-            f"{name} is not timed: it failed {len(wrong[name])} checks, first: {wrong[name][0]['case']}"
+            f"{name} is not timed: it failed {len(wrong[name])} checks, first: {wrong[name][0].case}"
         )
     passed = [name for name in options.variants if name not in wrong]
     if passed:
@@ -671,11 +672,11 @@ def main() -> None:
     )
     options = parser.parse_args()
     record = run(options)
-    write_rows(options.checks, "checks", record.checks)
+    write_rows(options.checks, Checks, record.checks)
     write_samples(options.samples, record.samples)
     if options.left_out:
         write_text(options.left_out, "\n".join(record.left_out))
-    write_rows(options.windows, "windows", record.windows)
+    write_rows(options.windows, Windows, record.windows)
 
 
 if __name__ == "__main__":

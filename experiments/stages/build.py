@@ -18,7 +18,6 @@ import re
 import subprocess
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from contracts import (
     UserError,
@@ -30,6 +29,7 @@ from contracts import (
     write_rows,
     write_text,
 )
+from contracts.rows import Resources
 from experiments.command_line import templates
 from experiments.stages import toolchain
 from experiments.stages.machine_code import code_hash
@@ -157,7 +157,7 @@ def compiler_name(compiler: Path) -> str:
 
 def resources(
     variant: catalogue.Variant, stem: Path, arch: str, compiler: Path, report: str
-) -> dict[str, Any]:
+) -> Resources:
     """The variant's row of resources.csv. Keeps what nvdisasm says of the cubin next to it."""
     try:
         listing, limits = sass.listing(stem.with_suffix(".cubin")), gpus.limits_of(arch)
@@ -167,23 +167,23 @@ def resources(
     registers = _number(r"Used (\d+) registers", report)
     shared = _number(r"(\d+) bytes smem", report) + variant.shared_bytes
     held = occupancy(limits, variant.threads, registers, shared)
-    return {
-        "variant": variant.name,
-        "arch": arch,
-        "compiler": compiler_name(compiler),
-        "source_hash": variant.source_hash,
-        "code_hash": code_hash(variant, stem.with_suffix(".cubin")),
-        "registers": registers,
-        "shared_bytes": shared,
-        "stack_bytes": _number(r"(\d+) bytes stack frame", report),
-        "spill_bytes": _number(r"(\d+) bytes spill stores", report)
+    return Resources(
+        variant=variant.name,
+        arch=arch,
+        compiler=compiler_name(compiler),
+        source_hash=variant.source_hash,
+        code_hash=code_hash(variant, stem.with_suffix(".cubin")),
+        registers=registers,
+        shared_bytes=shared,
+        stack_bytes=_number(r"(\d+) bytes stack frame", report),
+        spill_bytes=_number(r"(\d+) bytes spill stores", report)
         + _number(r"(\d+) bytes spill loads", report),
-        "threads": variant.threads,
-        "blocks_per_sm": held.blocks_per_sm,
-        "occupancy": held.fraction,
-        "limiter": held.limiter,
+        threads=variant.threads,
+        blocks_per_sm=held.blocks_per_sm,
+        occupancy=held.fraction,
+        limiter=held.limiter,  # type: ignore[arg-type]  # text, in ptxsim
         **sass_counts(listing),
-    }
+    )
 
 
 def build_variant(
@@ -240,14 +240,12 @@ def build_kernel(
             f"{name}: ptxas waits after each wgmma, for it cannot see that its registers are left alone"
         )
     write_json(
-        stem.with_suffix(".json"), "resources", resources(variant, stem, arch, compiler, report)
+        stem.with_suffix(".json"), Resources, resources(variant, stem, arch, compiler, report)
     )
     return stem.with_suffix(".cubin")
 
 
-def current(
-    variant: catalogue.Variant, stem: Path, arch: str, compiler: Path
-) -> dict[str, Any] | None:
+def current(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path) -> Resources | None:
     """The row of what `build_kernel` left at `stem`; None where that is not whole, or of another
     source or compiler.
     """
@@ -256,11 +254,11 @@ def current(
     ):
         return None
     try:
-        row: dict[str, Any] = read_json(stem.with_suffix(".json"), "resources")
+        row = read_json(stem.with_suffix(".json"), Resources)
     except UserError:
         return None
-    now = {"source_hash": variant.source_hash, "compiler": compiler_name(compiler), "arch": arch}
-    return row if now.items() <= row.items() else None
+    now = (variant.source_hash, compiler_name(compiler), arch)
+    return row if (row.source_hash, row.compiler, row.arch) == now else None
 
 
 def build_batch(
@@ -270,7 +268,7 @@ def build_batch(
     configured_nvcc: str | None,
     known: Catalogue,
     toolchain_file: Path | None,
-) -> list[dict[str, Any]]:
+) -> list[Resources]:
     """Build several variants in `out_dir`; return their rows of resources.csv, in the order of
     `names`.
 
@@ -292,7 +290,7 @@ def build_batch(
                 row = current(variant, stem, arch, compiler)
             if row is None:
                 build_variant(name, arch, out_dir, configured_nvcc, known)
-                row = read_json(stem.with_suffix(".json"), "resources")
+                row = read_json(stem.with_suffix(".json"), Resources)
             rows.append(row)
         except UserError as error:
             failed.append(str(error))
@@ -343,7 +341,7 @@ def main() -> None:
         options.toolchain,
     )
     if options.rows:
-        write_rows(options.rows, "resources", rows)
+        write_rows(options.rows, Resources, rows)
 
 
 if __name__ == "__main__":

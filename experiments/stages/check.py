@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from contracts import UserError, run_command, write_rows
-from contracts.archives import checksum
 from contracts.dtypes import Types
+from contracts.files import checksum
+from contracts.rows import Checks
 from experiments.command_line import (
     add_build_dir,
     add_problems,
@@ -703,7 +704,7 @@ def main() -> None:
     with store.opened(options.store) as kept:
         found = measured(variants, options.build_dir, kept, options.seed, options.problem)
     rows = [row for variant in variants for row in found[variant.name].rows["checks"]]
-    write_rows(options.out, "checks", rows)
+    write_rows(options.out, Checks, rows)
 
 
 if __name__ == "__main__":

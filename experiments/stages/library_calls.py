@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts import write_rows
+from contracts.rows import AlgorithmSearch
 from experiments.declarations import Item
 from experiments.gpu.fastest_call import Choice, FastestCall, by_stopwatch
 from experiments.gpu.libraries import Gemm
@@ -77,7 +78,7 @@ class LibraryCalls:
                 found = self._found(one, p)
                 for row in found.rows["algorithm_search"] if found else ():
                     rows[row["baseline"], row["b_layout"], row["m"], row["n"], row["k"]] = row
-        write_rows(path, "algorithm_search", rows.values())
+        write_rows(path, AlgorithmSearch, rows.values())
 
 
 def _place(entry: Entry, p: Problem) -> Place:

@@ -21,6 +21,7 @@ from cuda.core import LaunchConfig, launch
 
 from contracts import run_command, write_json
 from contracts.dtypes import dtypes
+from contracts.rows import Machine
 from experiments.command_line import add_build_dir, add_store
 from experiments.gpu import discovery
 from experiments.gpu.device import Gpu, Memory, allow_shared, load_cubin
@@ -159,7 +160,7 @@ def main() -> None:
             with held.held():
                 described = describe(options.machine, options.build_dir)
             one = kept.keep(place, Measurement(basis, held.name, {"machine": [described]}))
-    write_json(options.out, "machine", one.rows["machine"][0])
+    write_json(options.out, Machine, one.rows["machine"][0])
 
 
 if __name__ == "__main__":

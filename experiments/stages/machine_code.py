@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from contracts import read_json
-from contracts.codes import digest, of_dispatcher
+from contracts.files import digest
+from contracts.rows import Resources
 from kernels.catalogue import Baseline, Dispatcher, Entry, Variant
 
 SECTIONS = re.compile(rb"\.text|\.nv\.constant\d|\.nv\.shared")
@@ -75,10 +76,9 @@ def code_by(entry: Entry, of_kernel: Callable[[Variant], str | None]) -> str | N
     found = [code for code in map(of_kernel, entry.variants) if code]
     if len(found) < len(entry.variants):
         return None
-    return of_dispatcher(entry.source_hash, found) if isinstance(entry, Dispatcher) else found[0]
+    return digest(entry.source_hash, *found) if isinstance(entry, Dispatcher) else found[0]
 
 
 @functools.lru_cache(maxsize=1024)
 def _recorded(path: Path, _: int) -> str:
-    found: str = read_json(path, "resources")["code_hash"]
-    return found
+    return read_json(path, Resources).code_hash

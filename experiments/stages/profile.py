@@ -29,7 +29,8 @@ from typing import Any
 
 import contracts
 from contracts import UserError, load_yaml, run_command, scratch, write_rows, write_text
-from contracts.archives import checksum
+from contracts.files import checksum
+from contracts.rows import TABLES
 from experiments.command_line import (
     add_build_dir,
     add_checked,
@@ -466,11 +467,11 @@ def main() -> None:
         for reason in reasons:
             logger.warning(reason)
     write_text(options.left_out, "\n".join(reasons))
-    for path, kind in ((options.with_beta, "counters_with_beta"), (options.out, "counters")):
+    tables = {"counters": options.out, "counters_with_beta": options.with_beta}
+    for name, path in tables.items():
         if path:
-            write_rows(
-                path, kind, [row for one in found.values() for row in one.rows.get(kind, [])]
-            )
+            rows = [row for one in found.values() for row in one.rows.get(name, [])]
+            write_rows(path, TABLES[name].model, rows)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ import platform
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from contracts import UserError, read_json, run_command, write_json
+from contracts.rows import Machine, Provenance, Run, Session, StoredMeasurement, Toolchain
 from kernels import catalogue
 
 PACKAGES = [
@@ -73,26 +73,26 @@ def _few(reasons: list[str]) -> str:
     return "; ".join(reasons[:3] + more)
 
 
-def sessions(store: Path) -> list[dict[str, Any]]:
+def sessions(store: Path) -> list[Session]:
     """The cards that a run had, the first first: how many measurements are of each, and from when
     to when (UTC).
     """
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_session: dict[str, list[StoredMeasurement]] = {}
     for path in store.rglob("*.json"):
-        one = read_json(path, "measurement")
-        found.setdefault(one["session"], []).append(one)
-    drivers = [
-        {
-            "session": session,
-            "driver": own[0]["driver"],
-            "commits": sorted({one["commit"] for one in own if one.get("commit")}),
-            "measurements": len(own),
-            "first": min(one["measured"] for one in own),
-            "last": max(one["measured"] for one in own),
-        }
-        for session, own in found.items()
+        stored = read_json(path, StoredMeasurement)
+        by_session.setdefault(stored.session, []).append(stored)
+    sessions = [
+        Session(
+            session=session,
+            driver=all_stored[0].driver,
+            commits=sorted({stored.commit for stored in all_stored if stored.commit}),
+            measurements=len(all_stored),
+            first=min(stored.measured for stored in all_stored),
+            last=max(stored.measured for stored in all_stored),
+        )
+        for session, all_stored in by_session.items()
     ]
-    return sorted(drivers, key=lambda one: str(one["first"]))
+    return sorted(sessions, key=lambda session: session.first)
 
 
 def changed() -> str | None:
@@ -109,14 +109,14 @@ def clean_commit() -> str | None:
     return git("rev-parse", "HEAD") if changed() == "" else None
 
 
-def origin(command: str) -> dict[str, Any]:
+def origin(command: str) -> Run:
     """When, by what command and from which commit something is made now."""
-    return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "command": re.sub(r"\S*/(?=\S)", "", command),
-        "commit": git("rev-parse", "HEAD") or "not a git checkout",
-        "commit_clean": changed() == "",
-    }
+    return Run(
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        command=re.sub(r"\S*/(?=\S)", "", command),
+        commit=git("rev-parse", "HEAD") or "not a git checkout",
+        commit_clean=changed() == "",
+    )
 
 
 def main() -> None:
@@ -135,23 +135,22 @@ def main() -> None:
     )
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
-    machine = read_json(options.machine_json, "machine")
-    toolchain = read_json(options.toolchain, "toolchain")
-    write_json(
-        options.out,
-        "provenance",
-        {
-            "machine": machine["machine"],
-            **origin(options.command),
-            **{key: machine[key] for key in ("gpu", "driver", "cuda_driver")},
-            "toolchain": toolchain,
-            "python": platform.python_version(),
-            "packages": packages(),
-            "sources": {name: entry.source_hash for name, entry in catalogue.load().items()},
-            "left_out": left_out(options.left_out),
-            "sessions": sessions(options.store) if options.store else [],
-        },
+    machine = read_json(options.machine_json, Machine)
+    toolchain = read_json(options.toolchain, Toolchain)
+    provenance = Provenance(
+        machine=machine.machine,
+        **vars(origin(options.command)),
+        gpu=machine.gpu,
+        driver=machine.driver,
+        cuda_driver=machine.cuda_driver,
+        toolchain=vars(toolchain),
+        python=platform.python_version(),
+        packages=packages(),
+        sources={name: entry.source_hash for name, entry in catalogue.load().items()},
+        left_out=left_out(options.left_out),
+        sessions=sessions(options.store) if options.store else [],
     )
+    write_json(options.out, Provenance, provenance)
 
 
 if __name__ == "__main__":

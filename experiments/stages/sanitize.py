@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from contracts import UserError, run_command, write_rows, write_text
+from contracts.rows import Sanitizer
 from experiments.command_line import add_build_dir
 from experiments.gpu.session import session
 from experiments.stages import verify
@@ -208,7 +209,7 @@ def main() -> None:
             )
     if options.left_out:
         write_text(options.left_out, reason)
-    write_rows(options.out, "sanitizer", rows)
+    write_rows(options.out, Sanitizer, rows)
 
 
 if __name__ == "__main__":

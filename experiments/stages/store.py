@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contracts import UserError, read_json, write_json
-from contracts.archives import checksum
-from contracts.files import read_bytes
-from contracts.validation import LIMIT_BYTES
+from contracts.files import LIMIT_BYTES, checksum, read_bytes
+from contracts.rows import StoredMeasurement
 from experiments.stages import provenance, toolchain
 from experiments.stages.machine_code import code_of, hash_of_cubin
 from kernels.catalogue import Baseline, Entry
@@ -125,7 +124,7 @@ class Store:
             parquet = Path(f"{stem}.parquet")
             write_samples(parquet, [one.samples])
             document["samples_sha256"] = checksum(read_bytes(parquet, LIMIT_BYTES))
-        write_json(f"{stem}.json", "measurement", document)
+        write_json(f"{stem}.json", StoredMeasurement, document)
         return _read(Path(f"{stem}.json"))
 
 
@@ -160,7 +159,7 @@ def require_gpu(folder: Path, gpu: str) -> None:
     `gpu`.
     """
     path = next(folder.rglob("*.json"), None)
-    known = read_json(path, "measurement")["basis"].get("gpu", gpu) if path else gpu
+    known = read_json(path, StoredMeasurement).basis.get("gpu", gpu) if path else gpu
     if known != gpu:
         raise UserError(
             f"{folder}: measured on {known}, and the GPU here is {gpu}; allowed: measurements of its model"
@@ -168,19 +167,20 @@ def require_gpu(folder: Path, gpu: str) -> None:
 
 
 def _read(path: Path) -> Measurement:
-    document = read_json(path, "measurement")
-    keys = ("basis", "session", "rows", "note", "measured")
+    stored = read_json(path, StoredMeasurement)
     samples = None
-    if sum_ := document.get("samples_sha256"):
+    if stored.samples_sha256:
         from contracts.samples import read_samples
 
         parquet = path.with_suffix(".parquet")
-        if checksum(read_bytes(parquet, LIMIT_BYTES)) != sum_:
+        if checksum(read_bytes(parquet, LIMIT_BYTES)) != stored.samples_sha256:
             raise UserError(
                 f"{parquet}: not the samples that belong to {path.name}; remove both files"
             )
         samples = read_samples(parquet)
-    return Measurement(samples=samples, **{key: document[key] for key in keys})
+    return Measurement(
+        stored.basis, stored.session, stored.rows, stored.note, samples, stored.measured
+    )
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ import subprocess
 from pathlib import Path
 
 from contracts import UserError, read_json, run_command, write_json
+from contracts.rows import Toolchain
 from experiments.gpu import discovery
 
 
@@ -103,7 +104,7 @@ def known_or_found(
     if known := os.environ.get(discovery.KNOWN):
         found = json.loads(known)
     else:
-        found = read_json(node, "toolchain") if node else identity(configured_nvcc, arch)
+        found = vars(read_json(node, Toolchain)) if node else identity(configured_nvcc, arch)
     return found
 
 
@@ -115,11 +116,9 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     known = (
-        read_json(options.node, "toolchain")
-        if options.node
-        else identity(options.nvcc, options.arch)
+        read_json(options.node, Toolchain) if options.node else identity(options.nvcc, options.arch)
     )
-    write_json(options.out, "toolchain", known, only_if_changed=True)
+    write_json(options.out, Toolchain, known, only_if_changed=True)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from typing import Any, cast
 import numpy as np
 
 from contracts import UserError, write_rows
+from contracts.rows import ErrorOverK
 from experiments.command_line import add_build_dir, add_variant
 from experiments.stages.check import Device, guarded, held_gpu, inside
 from kernels.catalogue import Baseline, Entry, Problem, Runnable
@@ -129,4 +130,4 @@ def run(options: argparse.Namespace) -> None:
         rows = [row for k in KS for row in measure(device, entry, k)]
     errors = ", ".join(f"{row['data']} {row['rms']:.3g}" for row in rows[-len(DATA) :])
     logger.info(f"{entry.name} on {device.name}, k = {KS[-1]}: RMS error in 2^-24 |A||B|: {errors}")
-    write_rows(options.out, "error_over_k", rows)
+    write_rows(options.out, ErrorOverK, rows)

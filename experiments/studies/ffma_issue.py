@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from contracts import UserError, atomic_write, write_rows
+from contracts.rows import FfmaIssue
 from experiments.command_line import add_build_dir
 from experiments.gpu.session import session
 from experiments.studies.ffma_machine_code import Cubin, hot_loop
@@ -377,4 +378,4 @@ def run(options: argparse.Namespace) -> None:
     rewritten = options.out.with_suffix(".cubin")
     rewrite(options.build_dir, rewritten)
     with session():
-        write_rows(options.out, "ffma_issue", measure(rewritten, options.build_dir))
+        write_rows(options.out, FfmaIssue, measure(rewritten, options.build_dir))

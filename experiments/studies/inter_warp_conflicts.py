@@ -21,6 +21,7 @@ import numpy as np
 
 import ptxsim
 from contracts import UserError, write_rows
+from contracts.rows import InterWarpConflicts
 from experiments.command_line import add_build_dir
 from experiments.gpu.session import session
 from experiments.stages.profile import under_ncu
@@ -194,4 +195,4 @@ def run(options: argparse.Namespace) -> None:
         study = ["experiments.studies", "inter_warp_conflicts"]
         command = ["-m", *study, "--launch", "--build-dir", str(options.build_dir)]
         launches = under_ncu(command, [GRID, *METRICS.values()])
-        write_rows(options.out, "inter_warp_conflicts", read(launches, options.build_dir))
+        write_rows(options.out, InterWarpConflicts, read(launches, options.build_dir))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from contracts import UserError, write_rows
+from contracts.rows import SmemMicrobench
 from experiments.command_line import add_build_dir
 from experiments.gpu.session import session
 from experiments.stages.profile import under_ncu
@@ -205,4 +206,4 @@ def run(options: argparse.Namespace) -> None:
             "--build-dir",
             str(options.build_dir),
         ]
-        write_rows(options.out, "smem_microbench", read(under_ncu(command, METRICS)))
+        write_rows(options.out, SmemMicrobench, read(under_ncu(command, METRICS)))

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from contracts import UserError, write_rows
+from contracts.rows import TimingMethods
 from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.session import session
 from experiments.stages.machine_code import code_of
@@ -191,4 +192,4 @@ def run(options: argparse.Namespace) -> None:
                 for r in rows[-len(DEPARTURES) + 1 :]
             )
             logger.info(f"{entry.name}, n = {size}: ours {ours:.2f} us; {differences}")
-    write_rows(options.out, "timing_methods", rows)
+    write_rows(options.out, TimingMethods, rows)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, read_json, write_text
+from contracts.rows import Resources
 from experiments.emulation import bounds, launching, predictions
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages import build, check, toolchain
@@ -84,7 +85,7 @@ def find(
     """
     build_dir = folder_of(root, arch)
     cubin = build.build_kernel(variant, arch, build_dir, nvcc)
-    resources = read_json(cubin.with_suffix(".json"), "resources")
+    resources = vars(read_json(cubin.with_suffix(".json"), Resources))
     checks: Checks = []
     passed = True
     try:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contracts import UserError, read_yaml
+from contracts.declared import Tune
 from kernels import catalogue
 from kernels.catalogue import Variant
 
@@ -221,7 +222,7 @@ def _catalogue() -> catalogue.Catalogue:
 
 def load(path: Path = SWEEP) -> Sweep:
     """The sweep. Raises `UserError` naming the file, the key and what is accepted."""
-    sweep = Sweep(**read_yaml(path, "tune"))
+    sweep = Sweep(**read_yaml(path, Tune).model_dump())
     for kernel, grid in sweep.kernels.items():
         parameters = list(_catalogue().kernels[kernel].template)
         if list(grid) != parameters:

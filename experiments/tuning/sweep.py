@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from contracts import UserError, read_json, registry, run_command, write_rows
+from contracts import UserError, read_json, run_command, write_rows
+from contracts.rows import Resources, Tuning
 from experiments.gpu.device import CatalogueKernel
 from experiments.gpu.libraries import load_gemm
 from experiments.gpu.session import require_gpu, session
@@ -153,8 +154,8 @@ def build_all(
             row = build.current(variant, folder / variant.name, arch, nvcc)
             if row is None:
                 cubin = build.build_kernel(variant, arch, folder, str(nvcc))
-                row = read_json(cubin.with_suffix(".json"), "resources")
-            return row
+                row = read_json(cubin.with_suffix(".json"), Resources)
+            return vars(row)
         except UserError as error:
             return error
 
@@ -164,7 +165,7 @@ def build_all(
 
 def row_of(configuration: Configuration) -> Row:
     """A configuration's row before anything is known of it."""
-    row: Row = dict.fromkeys(registry.columns("tuning"))
+    row: Row = dict.fromkeys(Tuning.model_fields)
     row |= {key: value for key, value in configuration.values.items() if key in row}
     return row | {
         "kernel": configuration.kernel,
@@ -251,7 +252,7 @@ def tune(options: argparse.Namespace, sweep: Sweep) -> None:
     beyond = {"reason": "not measured: beyond --limit"}
     write_rows(
         options.out,
-        "tuning",
+        Tuning,
         [
             rows.get(c.name) or row_of(c) | (beyond if c.broken is None else {})
             for c in configurations

@@ -18,7 +18,7 @@ from helpers import ROOT, run_module
 
 from analysis import draw
 from analysis.results import Results
-from contracts import registry
+from contracts.declared import TableRow
 
 OF_EXPERIMENTS = [
     "ladder:sgemm_ladder",
@@ -97,7 +97,9 @@ def changed() -> Callable[..., Results]:
 def rehearsed(h100: Results, changed: Callable[..., Results]) -> Results:
     """The H100's archive as if it were of a rehearsal."""
     found = changed(h100, timings=lambda rows: rows)
-    found.__dict__["provenance"] = h100.provenance | {"gpu": "NVIDIA H100 rehearsal"}
+    found.__dict__["provenance"] = h100.provenance.model_copy(
+        update={"gpu": "NVIDIA H100 rehearsal"}
+    )
     return found
 
 
@@ -182,7 +184,7 @@ def made(once: Callable[..., Path], variants_csv: Path, analytic: Path) -> Path:
         )
         planted = Path(shutil.copytree(tables, folder / "planted"))
         with (planted / "claims.csv").open("a", newline="") as file:
-            csv.DictWriter(file, registry.columns("claims_table")).writerows(CLAIMS)
+            csv.DictWriter(file, TableRow.model_fields).writerows(CLAIMS)
         places = ("--tables", planted, "--figures", figures, "--out", folder / "explorer.html")
         ran("analysis", "explorer", "--results", "data/h100", *common, *places)
 

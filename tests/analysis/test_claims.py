@@ -14,12 +14,13 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from helpers import ROOT, run_module
+from helpers import ROOT, dict_rows, run_module
 
 from analysis import claims
 from analysis.results import Results
 from analysis.tables.published import published_table
-from contracts import UserError, load_yaml, read_rows, worklogs, write_rows
+from contracts import UserError, load_yaml, worklogs, write_rows
+from contracts.declared import RecordedVerdict, TableRow
 
 PAPER = ROOT / worklogs.FOLDER
 GOOD = {
@@ -34,7 +35,7 @@ GOOD |= {"kind": "anywhere"}
 
 def test_a_claim_has_one_verdict_where_no_gpu_takes_part_and_else_one_for_each(made: Path) -> None:
     # `--check` compared them with verdicts.csv
-    rows = read_rows(made / "tables" / "claims.csv", "claims_table")
+    rows = dict_rows(made / "tables" / "claims.csv", TableRow)
     assert len({(row["worklog"], row["id"]) for row in rows}) <= 150
     gpus: dict[tuple[str, str], list[str]] = {}
     for row in rows:
@@ -70,7 +71,7 @@ def test_quotations_stand_on_their_lines() -> None:
         for path in Path(folder).iterdir()
     }
     for name, source in worklogs.sources(PAPER).items():
-        lines = texts[source["sha256"]].split("\n")
+        lines = texts[source.sha256].split("\n")
         entries = load_yaml(PAPER / name / "claims.yaml")
         assert [
             entry["id"] for entry in entries if entry["quote"] not in lines[entry["line"] - 1]
@@ -169,11 +170,11 @@ def test_a_changed_verdict_or_test_is_reported(
     record = tmp_path / "verdicts.csv"
     now = claims.records(judged(GOOD), "h100")
     assert [(row["verdict"], row["ours"]) for row in now] == [("holds", "300")]
-    write_rows(record, "verdicts", now)
+    write_rows(record, RecordedVerdict, now)
     assert claims.changes(now, record) == []
     write_rows(
         record,
-        "verdicts",
+        RecordedVerdict,
         [now[0] | {"verdict": "does not hold"}, now[0] | {"id": "boehm_sgemm/gone"}],
     )
     verdict, gone = claims.changes(now, record)

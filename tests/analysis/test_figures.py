@@ -197,7 +197,9 @@ def test_an_experiment_that_its_own_folder_lacks_is_an_error_but_not_where_count
             UserError, match=r"nothing to show\. (It was not measured|Nothing was profiled)\."
         ):
             draw.draw(alone, [f"{name}:sgemm_ladder"], tmp_path)
-    alone.__dict__["provenance"] = h100.provenance | {"left_out": {"profile": "no permission"}}
+    alone.__dict__["provenance"] = h100.provenance.model_copy(
+        update={"left_out": {"profile": "no permission"}}
+    )
     draw.draw(alone, ["counters:sgemm_ladder"], tmp_path)
     assert "no permission" in (tmp_path / "counters_sgemm_ladder.svg").read_text()
 

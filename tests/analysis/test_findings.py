@@ -17,9 +17,7 @@ from analysis.numbers import Numbers
 from analysis.results import Results
 from contracts import UserError, worklogs
 
-PAPER = {
-    "published": {f"{row['worklog']}/{row['id']}": row["value"] for row in worklogs.published()}
-}
+PAPER = {"published": {name: row.value for name, row in worklogs.published().items()}}
 # Within noise: the H200's archive has one process for each row. All else holds on both.
 UNDECIDED = {"H100": {"hopper_level"}, "H200": {"hopper_level", "power"}}
 STOREK = [
@@ -245,7 +243,7 @@ def test_a_step_that_loses_is_counted(
         document["steps_pay"]["numbers"],
         of(changed(h100, timings=scaled(0.5, "sgemm_warptile")), "steps_pay"),
     )
-    controls = {(step["variant"], step["over"]) for step in worklogs.steps() if step.get("control")}
+    controls = {(step.variant, step.over) for _, step in worklogs.steps() if step.control}
     # slowed on purpose
     assert controls and not controls & {(row["variant"], row["over"]) for row in lost.rows}
     own = lost.numbers

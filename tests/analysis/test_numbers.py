@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers import dict_rows
 
 from analysis.estimates import Estimate, Missing
 from analysis.numbers import Numbers
 from analysis.results import Results
-from contracts import UserError, read_rows
+from contracts import UserError
+from contracts.rows import Counters, Resources, Tuning, Variants
 
 PAPER = {
     "published": {"one/speed": 75.0, "two/speed": 1.0},
@@ -26,13 +28,13 @@ def numbers(h100: Results) -> Numbers:
 
 
 def test_quantities_are_those_of_the_recorded_tables(numbers: Numbers, h100: Results) -> None:
-    built = {row["variant"]: row for row in read_rows(h100.path("resources"), "resources")}
+    built = {row["variant"]: row for row in dict_rows(h100.path("resources"), Resources)}
     assert (
         numbers.value("sgemm_warptile", "registers").value == built["sgemm_warptile"]["registers"]
     )
     rows = [
         row
-        for row in read_rows(h100.path("counters"), "counters")
+        for row in dict_rows(h100.path("counters"), Counters)
         if row["variant"] == "sgemm_warptile"
     ]
     (counted,) = [
@@ -44,7 +46,7 @@ def test_quantities_are_those_of_the_recorded_tables(numbers: Numbers, h100: Res
     fraction = numbers.value("cublas_fp32", "fraction", n=8192)
     # it is its own baseline
     assert isinstance(fraction, Estimate) and fraction.low <= 1 <= fraction.high
-    assert numbers.evaluate('cell("machine", "sm_count")') == Estimate.of(h100.machine["sm_count"])
+    assert numbers.evaluate('cell("machine", "sm_count")') == Estimate.of(h100.machine.sm_count)
 
 
 def test_a_speedup_is_of_fractions_and_a_crossover_begins_after_the_last_size_that_is_slower(
@@ -106,7 +108,7 @@ def test_a_comparison_has_its_values_as_words(
 def test_a_sweep_s_tile_is_the_fastest_with_these_parameters(
     numbers: Numbers, h100: Results
 ) -> None:
-    rows = read_rows(h100.path("tuning"), "tuning")
+    rows = dict_rows(h100.path("tuning"), Tuning)
     best = max(
         row["fraction_of_cublas"]
         for row in rows
@@ -173,7 +175,7 @@ def test_what_a_gpu_did_not_measure_or_of_another_source_is_missing(
             numbers.evaluate(expression)
     own = next(
         row["source_hash"]
-        for row in read_rows(variants_csv, "variants")
+        for row in dict_rows(variants_csv, Variants)
         if row["variant"] == "sgemm_naive"
     )
     (tmp_path / "variants.csv").write_text(variants_csv.read_text().replace(own, "0" * len(own)))

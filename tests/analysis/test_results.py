@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from helpers import dict_rows
 
 from analysis.counters import DERIVED, SCALE, top_stall, wide
 from analysis.results import (
@@ -27,7 +28,8 @@ from analysis.results import (
     usual,
 )
 from analysis.timings import KEY
-from contracts import UserError, read_rows, write_rows
+from contracts import UserError, write_rows
+from contracts.rows import Resources, Variants
 
 
 @pytest.fixture
@@ -238,15 +240,15 @@ def test_another_source_of_the_same_machine_code_counts(
     """What this tree builds says which machine code a changed source stands for; without it, none
     is known.
     """
-    own = next(
-        row for row in read_rows(variants_csv, "variants") if row["variant"] == "sgemm_naive"
-    )["source_hash"]
+    own = next(row for row in dict_rows(variants_csv, Variants) if row["variant"] == "sgemm_naive")[
+        "source_hash"
+    ]
     changed, here = tmp_path / "variants.csv", tmp_path / "here"
     changed.write_text(variants_csv.read_text().replace(own, "0" * 16))
     here.mkdir()
     built = next(
         row
-        for row in read_rows(copied / "resources.csv", "resources")
+        for row in dict_rows(copied / "resources.csv", Resources)
         if row["variant"] == "sgemm_naive"
     )
     for code, arch, counts in (
@@ -255,7 +257,7 @@ def test_another_source_of_the_same_machine_code_counts(
         (built["code_hash"], "sm_80", False),
     ):
         row = built | {"source_hash": "0" * 16, "code_hash": code, "arch": arch}
-        write_rows(here / "resources.csv", "resources", [row])
+        write_rows(here / "resources.csv", Resources, [row])
         rows = Results(copied, changed, here).table("windows")
         assert ("sgemm_naive" in set(rows["variant"])) is counts
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from helpers import ROOT
 
-from contracts import UserError, choose, load_yaml, parse_yaml_value, read_yaml, validate
+from contracts import UserError, choose, load_yaml, parse_yaml_value, read_yaml, validated
+from contracts.declared import Config, ExperimentFile
 from kernels import catalogue
 
 EXPERIMENT = {"title": "t", "question": "q", "variants": ["v"], "sizes": [128]}
@@ -45,16 +46,16 @@ EXPERIMENTS = [
 def test_a_configuration_or_an_experiment_that_is_not_allowed() -> None:
     config = load_yaml(ROOT / "config.yaml")
     for whole, kind, changes in (
-        (config, "config", CONFIG),
-        (EXPERIMENT, "experiment", EXPERIMENTS),
+        (config, Config, CONFIG),
+        (EXPERIMENT, ExperimentFile, EXPERIMENTS),
     ):
-        validate(whole, kind, "x.yaml")
+        validated(whole, kind, "x.yaml")
         for change, said in changes:
             with pytest.raises(UserError, match=f"^x.yaml: {said}") as error:
-                validate(whole | change, kind, "x.yaml")
+                validated(whole | change, kind, "x.yaml")
             assert len(str(error.value)) < 300
     with pytest.raises(UserError, match="'question' is missing"):
-        validate({"title": "t", "variants": ["v"]}, "experiment", "x.yaml")
+        validated({"title": "t", "variants": ["v"]}, ExperimentFile, "x.yaml")
 
 
 NAIVE = """
@@ -124,7 +125,7 @@ def test_a_catalogue_that_is_not_allowed(tmp_path: Path) -> None:
 def test_yaml_that_is_not_allowed(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(text)
     with pytest.raises(UserError, match=said) as error:
-        read_yaml(tmp_path / "x.yaml", "config")
+        read_yaml(tmp_path / "x.yaml", Config)
     assert "x.yaml" in str(error.value) and "\n" not in str(error.value)
 
 

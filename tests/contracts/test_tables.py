@@ -4,7 +4,6 @@ one clear line.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,38 +11,36 @@ import pyarrow.parquet as pq
 import pytest
 from helpers import ROOT
 
-from contracts import UserError, archives, read_json, read_rows, registry, write_rows
-from contracts.model import Row, table
+from contracts import UserError, read_json, read_rows, write_rows
+from contracts.model import Row
+from contracts.rows import TABLES, Counters, Machine, Windows, table
 from contracts.samples import KEY, read_samples, write_samples
 
 Spoil = Callable[[bytes], bytes]
 
 
 def test_an_archived_table_is_read_and_written_as_it_is(archive: Path, tmp_path: Path) -> None:
-    for one in registry.tables().values():
+    for one in TABLES.values():
         path = archive / one.file
         if not path.is_file():
             continue
         if one.suffix == ".csv":
-            rows = read_rows(path, one.schema)
-            write_rows(tmp_path / "x.csv", one.schema, rows)
-            assert read_rows(tmp_path / "x.csv", one.schema) == rows and list(
-                rows[0]
-            ) == registry.columns(one.schema)
+            rows = read_rows(path, one.model)
+            write_rows(tmp_path / "x.csv", one.model, rows)
+            assert read_rows(tmp_path / "x.csv", one.model) == rows
         elif one.suffix == ".json":
-            assert read_json(path, one.schema)
+            assert read_json(path, one.model)
         else:
             write_samples(tmp_path / "x.parquet", [read_samples(path)])
             assert read_samples(tmp_path / "x.parquet").equals(read_samples(path))
 
 
 def test_every_table_says_what_a_row_is_and_has_its_key_among_its_columns() -> None:
-    for one in registry.tables().values():
+    for one in TABLES.values():
         assert one.model.__doc__
         if issubclass(one.model, Row):
-            assert {*one.model.KEY, *one.model.ADDED} <= {
-                *registry.columns(one.schema)
-            } and one.model.KEY
+            columns = one.model.model_fields
+            assert {*one.model.KEY, *one.model.ADDED} <= {*columns} and one.model.KEY
             assert all(not one.model.model_fields[name].is_required() for name in one.model.ADDED)
     with pytest.raises(UserError, match="registered twice"):
         table("windows")(Row)
@@ -60,7 +57,7 @@ def test_every_table_says_what_a_row_is_and_has_its_key_among_its_columns() -> N
         ),
         (
             lambda data: b"time,speed\n1,2\n",
-            r"not a counters table \(column 'time'\); expected columns: variant, m",
+            r"not a Counters table \(column 'time'\); expected columns: variant, m",
         ),
         (lambda data: b"m,variant" + data[len(b"variant,m") :], r"\(column 'the order'\)"),
         (lambda data: b"\x89PNG\r\n\xff\xfe" * 9 + b"\n", "cannot read .*: not a text file"),
@@ -70,7 +67,7 @@ def test_every_table_says_what_a_row_is_and_has_its_key_among_its_columns() -> N
         ),
         (
             lambda data: data.replace(b",4096,", b",-1,", 1),
-            "row 1: m = -1 is not allowed; allowed: at least 1",
+            "row 1: m = .?-1.? is not allowed; allowed: at least 1",
         ),
         (
             lambda data: data + data.splitlines(True)[1],
@@ -78,7 +75,7 @@ def test_every_table_says_what_a_row_is_and_has_its_key_among_its_columns() -> N
         ),
         (
             lambda data: data.replace(data.split(b",")[13], b"nan", 1),
-            "value = NaN is not allowed; allowed: finite",
+            'value = "nan" is not allowed; allowed: finite',
         ),
     ],
 )
@@ -88,12 +85,12 @@ def test_a_table_that_is_not_whole_or_not_ours_is_one_clear_line(
     path = tmp_path / "counters.csv"
     path.write_bytes(spoil((archive / "counters.csv").read_bytes()))
     with pytest.raises(UserError, match=said) as error:
-        read_rows(path, "counters")
+        read_rows(path, Counters)
     assert str(path) in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_row_that_is_not_allowed_is_not_written(archive: Path, tmp_path: Path) -> None:
-    row = read_rows(archive / "counters.csv", "counters")[0]
+    row = vars(read_rows(archive / "counters.csv", Counters)[0])
     for change, said in (
         ({"value": float("nan")}, "row 1: value = NaN is not allowed; allowed: finite numbers"),
         ({"value": "1"}, "row 1: value = .* is not allowed; allowed: number"),
@@ -101,19 +98,19 @@ def test_a_row_that_is_not_allowed_is_not_written(archive: Path, tmp_path: Path)
         ({"metrics": 1}, "row 1: unknown key 'metrics'; nearest: metric"),
     ):
         with pytest.raises(UserError, match=said):
-            write_rows(tmp_path / "counters.csv", "counters", [row | change])
+            write_rows(tmp_path / "counters.csv", Counters, [row | change])
     with pytest.raises(UserError, match="'variant' is missing"):
-        write_rows(tmp_path / "counters.csv", "counters", [{"value": 1.0}])
+        write_rows(tmp_path / "counters.csv", Counters, [{"value": 1.0}])
     with pytest.raises(UserError, match=r"cannot read .*: No such file"):
-        read_rows(tmp_path / "counters.csv", "counters")
+        read_rows(tmp_path / "counters.csv", Counters)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_column_that_older_tables_lack_has_its_default() -> None:
     """data/h200 was measured before windows.csv had `process` and `session`."""
     header = (ROOT / "data" / "h200" / "windows.csv").read_text().partition("\n")[0].split(",")
-    row = read_rows(ROOT / "data" / "h200" / "windows.csv", "windows")[0]
-    assert "process" not in header and row["process"] == 0 and row["session"] is None
+    row = read_rows(ROOT / "data" / "h200" / "windows.csv", Windows)[0]
+    assert "process" not in header and row.process == 0 and row.session is None
 
 
 @pytest.mark.parametrize(
@@ -130,7 +127,7 @@ def test_a_document_that_is_not_allowed_is_one_clear_line(
 ) -> None:
     (tmp_path / "machine.json").write_text(content)
     with pytest.raises(UserError, match=said) as error:
-        read_json(tmp_path / "machine.json", "machine")
+        read_json(tmp_path / "machine.json", Machine)
     assert "machine.json" in str(error.value) and "\n" not in str(error.value)
 
 
@@ -156,19 +153,3 @@ def test_samples_that_are_not_whole_or_not_allowed_are_refused(
         pq.write_table(columns, path)
         with pytest.raises(UserError, match=said):
             read_samples(path)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda data: data.replace(b",uniform,", b",normal,", 1),
-        lambda data: data[: data.rindex(b"\n", 0, -1) + 1],
-    ],
-)
-def test_an_archived_table_that_was_changed_is_refused_by_name(
-    change: Spoil, archive: Path, tmp_path: Path
-) -> None:
-    shutil.copy(archive / archives.ORIGINS, tmp_path)
-    (tmp_path / "windows.csv").write_bytes(change((archive / "windows.csv").read_bytes()))
-    with pytest.raises(UserError, match=r"windows\.csv: not as it was archived"):
-        read_rows(tmp_path / "windows.csv", "windows")

@@ -5,29 +5,25 @@ from __future__ import annotations
 import csv
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, json_dict
 
-from contracts import archives, is_rehearsal, read_json
-from contracts.files import read_bytes
-from contracts.validation import LIMIT_BYTES
+from contracts import is_rehearsal, read_json
+from contracts.files import LIMIT_BYTES, checksum, read_bytes
+from contracts.rows import ORIGINS, Archived, Machine, Provenance, archives
 from experiments.stages import archive as stage
 
 # An archive without sessions is older, and has rows of kernels that have changed since.
-WHOLE = [
-    one
-    for one in archives.folders(ROOT)
-    if read_json(one / "provenance.json", "provenance").get("sessions")
-]
+WHOLE = [one for one in archives(ROOT) if read_json(one / "provenance.json", Provenance).sessions]
 
 
-@pytest.mark.parametrize("folder", archives.folders(ROOT), ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", archives(ROOT), ids=lambda folder: folder.name)
 def test_each_archived_file_says_which_run_it_is_from_and_is_as_it_was(folder) -> None:  # type: ignore[no-untyped-def]
-    origins = read_json(folder / archives.ORIGINS, "archived")
+    origins = json_dict(folder / ORIGINS, Archived)
     measured = ("windows.csv", "checks.csv", "counters.csv", "resources.csv")  # of one run
     assert len({origins[name]["commit"] for name in measured}) == 1 and stage.misnamed(folder) == []
-    assert not is_rehearsal(read_json(folder / "machine.json", "machine")["gpu"])
+    assert not is_rehearsal(json_dict(folder / "machine.json", Machine)["gpu"])
     for name in origins:
-        archives.check(folder / name, read_bytes(folder / name, LIMIT_BYTES))
+        assert checksum(read_bytes(folder / name, LIMIT_BYTES)) == origins[name]["sha256"], name
 
 
 @pytest.mark.parametrize("folder", WHOLE, ids=lambda folder: folder.name)
@@ -37,7 +33,7 @@ def test_no_archived_row_is_of_other_machine_code(folder) -> None:  # type: igno
     """
     now, origins, stale = (
         stage.hashes_of(folder),
-        read_json(folder / archives.ORIGINS, "archived"),
+        json_dict(folder / ORIGINS, Archived),
         set(),
     )
     for table in folder.glob("*.csv"):

@@ -13,9 +13,11 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, run_module, snakemake
+from helpers import ROOT, dict_rows, run_module, snakemake
 
-from contracts import read_rows
+from contracts import 
+from contracts.rows import Variants
+from contracts.rows import Variants
 from kernels import catalogue
 
 # A user may have a kernel of the document's name already.
@@ -101,7 +103,7 @@ def test_a_kernel_that_no_archive_has_is_not_measured_and_breaks_nothing(tree: P
     # --check: no verdict may change.
     run(tree, "analysis", "claims", *common, "--archives", "data/h100", *claims, "--check")
     run(tree, "analysis", "draw", *results, *common, "--out", out, "ladder:sgemm_ladder")
-    (row,) = [row for row in read_rows(variants, "variants") if row["variant"] == NAME]
+    (row,) = [row for row in dict_rows(variants, Variants) if row["variant"] == NAME]
     assert (row["builds_on"], row["source"]) == ("sgemm_vectorized", f"kernels/sgemm/{WORD}.cu")
     summary = json.loads((out / "summary.json").read_text())
     ladder = next(item for item in summary["experiments"] if item["name"] == "sgemm_ladder")

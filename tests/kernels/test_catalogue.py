@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import dict_rows
 
-from contracts import UserError, read_rows
+from contracts import UserError
+from contracts.rows import Variants
 from kernels import arguments, catalogue, entries, expand, sources
 from kernels.catalogue import Problem, Variant
 from kernels.problem import ProblemSpec
@@ -70,7 +72,7 @@ def test_the_head_of_each_source_has_the_command_that_runs_one_of_its_kernels() 
 
 
 def test_a_variant_s_numbers_are_those_of_its_template(variants_csv: Path) -> None:
-    rows = {row["variant"]: row for row in read_rows(variants_csv, "variants")}
+    rows = {row["variant"]: row for row in dict_rows(variants_csv, Variants)}
     assert list(rows) == list(CATALOGUE)
     assert KERNELS["sgemm_warptile"].tile == {"m": 128, "n": 128, "k": 16}
     assert KERNELS["sgemm_blocktile_1d"].multiples == {"m": 64, "n": 64, "k": 8}

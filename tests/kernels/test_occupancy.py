@@ -8,8 +8,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from helpers import dict_rows
 
-from contracts import read_rows
+from contracts.rows import Counters, Resources
 from ptxsim import gpus
 from ptxsim.count.occupancy import occupancy
 
@@ -17,10 +18,10 @@ from ptxsim.count.occupancy import occupancy
 def test_every_kernel_of_the_archive_agrees_with_ncu(archive: Path) -> None:
     """Registers, each limit, and the occupancy that ncu calls theoretical."""
     ncu: dict[str, dict[str, float]] = defaultdict(dict)
-    for row in read_rows(archive / "counters.csv", "counters"):
+    for row in dict_rows(archive / "counters.csv", Counters):
         ncu[row["variant"]][row["metric"]] = row["value"]
     kernels = [
-        row for row in read_rows(archive / "resources.csv", "resources") if row["variant"] in ncu
+        row for row in dict_rows(archive / "resources.csv", Resources) if row["variant"] in ncu
     ]
     assert len(kernels) >= 10
     for row in kernels:

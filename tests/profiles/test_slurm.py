@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import ROOT, copy_tree, environment
+from helpers import ROOT, copy_tree, dict_rows, environment, json_dict
 from trees import GPU
 
-from contracts import read_json, read_rows
+from contracts.rows import Checks, Toolchain
 from experiments.gpu.session import LOCKS
 
 PROFILE = ROOT / "profiles" / "slurm" / "config.yaml"
@@ -279,8 +279,7 @@ def test_through_slurm_the_results_are_those_of_a_local_run(
         assert (tree / path).read_bytes() == (local / path).read_bytes(), path
     drawn_anew = {"seed": None, "error_over_bound": None}  # the inputs are fresh each time
     here, there = (
-        [row | drawn_anew for row in read_rows(folder / checks, "checks")]
-        for folder in (local, tree)
+        [row | drawn_anew for row in dict_rows(folder / checks, Checks)] for folder in (local, tree)
     )
     assert here == there and len(here) > 10 and all(row["passed"] for row in there)
     jobs = slurm.jobs()
@@ -319,7 +318,7 @@ def test_measuring_jobs_have_a_gpu_each(
         "gpu-node.json",
     ]
     subprocess.run(look, cwd=tree, env=environment(**env), check=True)
-    assert read_json(tree / "gpu-node.json", "toolchain")["gpu"] == "NVIDIA Stand-in"
+    assert json_dict(tree / "gpu-node.json", Toolchain)["gpu"] == "NVIDIA Stand-in"
 
     # of rule `clocks`, the one that needs no kernel to be run
     marker = "results/stand-in/parts/locked.left_out.txt"

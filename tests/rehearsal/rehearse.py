@@ -28,10 +28,12 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from contracts import UserError, choose, read_rows, run_command  # noqa: E402
-from contracts.rehearsals import REHEARSAL  # noqa: E402
+from helpers import dict_rows  # noqa: E402
+
+from contracts import REHEARSAL, UserError, choose, run_command  # noqa: E402
+from contracts.rows import Checks, Counters, CountersWithBeta  # noqa: E402
 from contracts.samples import read_samples  # noqa: E402
 from experiments import declarations  # noqa: E402
 from experiments.declarations import Experiment  # noqa: E402
@@ -165,18 +167,18 @@ class Rehearsal:
         duration that ncu's stand-in saw.
         """
         path = self.results / "predictions.csv"
-        predicted = read_rows(path, "counters") if path.is_file() or len(self.steps) > 1 else []
+        predicted = dict_rows(path, Counters) if path.is_file() or len(self.steps) > 1 else []
         return [line for name in self.experiments for line in self._amiss_in(name, predicted)]
 
     def _amiss_in(self, name: str, predicted: list[dict[str, Any]]) -> Iterator[str]:
         asked, kernels = self.asked(name), catalogue.load().runnable
         tables = self.results / "only" / name
         windows, counters = (
-            read_rows(tables / f"{table}.csv", table) for table in ("windows", "counters")
+            dict_rows(tables / f"{table}.csv", table) for table in ("windows", "counters")
         )
         if (with_beta := tables / "counters_with_beta.csv").is_file():
-            counters += read_rows(with_beta, "counters_with_beta")
-        checks = read_rows(tables / "checks.csv", "checks")
+            counters += dict_rows(with_beta, CountersWithBeta)
+        checks = dict_rows(tables / "checks.csv", Checks)
         samples = read_samples(tables / "samples.parquet").to_pandas()
         expected = (
             len(asked.get("problems", [])) * len(asked.get("data", [])) * PROTOCOL["processes"]

@@ -12,10 +12,11 @@ import pandas as pd
 import pypdf
 import pytest
 import rehearse
+from helpers import dict_rows, json_dict
 from rehearse import Rehearsal
 
-from contracts import read_json, read_rows
-from contracts.rehearsals import REHEARSAL
+from contracts import REHEARSAL
+from contracts.rows import Counters, Provenance, Windows
 from experiments.stages.bench import ROLES
 
 KERNEL = "sgemm_blocktile_2d"
@@ -50,7 +51,7 @@ def test_each_variant_has_its_windows_checks_and_counters_and_each_row_repeats(
 ) -> None:
     assert rehearsal.amiss() == []
     assert "compared 3 of 3 measured rows" in (rehearsal.tree / "reproduce.txt").read_text()
-    sessions = read_json(rehearsal.results / "provenance.json", "provenance")["sessions"]
+    sessions = json_dict(rehearsal.results / "provenance.json", Provenance)["sessions"]
     assert len(sessions) == rehearse.GPUS  # both of the stand-in's cards took part
 
 
@@ -147,7 +148,7 @@ def test_a_kernel_that_is_wrong_ends_the_run_and_is_in_no_figure(own: Rehearsal)
     done = own.snakemake("sgemm_ladder", gpu=True)
     assert done.returncode and f"checks failed, of: {KERNEL}" in done.stdout + done.stderr
     tables = own.tree / ONLY
-    assert KERNEL not in {row["variant"] for row in read_rows(tables / "windows.csv", "windows")}
+    assert KERNEL not in {row["variant"] for row in dict_rows(tables / "windows.csv", Windows)}
     assert KERNEL not in set(pd.read_parquet(tables / "samples.parquet")["variant"])
     assert not (tables / "passed.txt").exists()
 
@@ -177,7 +178,7 @@ def test_a_measurement_of_another_gpu_model_serves_for_nothing(own: Rehearsal) -
         gpu=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = read_rows(Path(files["windows"]), "windows")
+    rows = dict_rows(Path(files["windows"]), Windows)
     assert len(rows) == 2 and 4242 not in {row["seed"] for row in rows}
 
 
@@ -194,7 +195,7 @@ def test_a_gpu_whose_counters_may_not_be_read_is_measured_without_them(own: Rehe
     ]
     (own.tree / ".stand-in" / "no-counters").touch()
     done = own.run("experiments.stages.profile", KERNEL, "--problem", "128", *options, gpu=True)
-    assert done.returncode == 0 and read_rows(counters, "counters") == []
+    assert done.returncode == 0 and dict_rows(counters, Counters) == []
     assert "no permission to read hardware counters" in left_out.read_text()
 
 
@@ -202,7 +203,7 @@ def test_locked_clocks_are_a_second_leg_and_are_unlocked_again(own: Rehearsal) -
     locked = {"lock_clocks": "true", "lock_sm_mhz": "1980"}  # the made-up clock's
     done = own.snakemake(f"{ONLY}/provenance.json", gpu=True, **locked)
     assert done.returncode == 0, done.stdout + done.stderr
-    windows = read_rows(own.tree / ONLY / "windows.csv", "windows")
+    windows = dict_rows(own.tree / ONLY / "windows.csv", Windows)
     of_boost, of_locked = (
         [row["variant"] for row in windows if row["clock_policy"] == policy and row["passed"]]
         for policy in ("boost", "locked")

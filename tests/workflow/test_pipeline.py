@@ -15,7 +15,9 @@ from helpers import (
     ARCHIVE,
     ROOT,
     copy_tree,
+    dict_rows,
     environment,
+    json_dict,
     run_module,
     snakemake,
     stuck_nvcc,
@@ -24,7 +26,7 @@ from helpers import (
 from trees import GPU, OF_SOME, SOME, Tree, jobs
 
 from analysis.figures import style
-from contracts import read_json, read_rows
+from contracts.rows import Checks, Counters, Resources, Toolchain
 from experiments import declarations
 from experiments.stages import toolchain
 from experiments.stages.store import Measurement, Place, Store
@@ -42,13 +44,13 @@ WITH_GPU = {"GEMM_LADDER_TOOLCHAIN": json.dumps(GPU)}
 def test_all_builds_and_checks_what_was_asked_for_and_then_has_nothing_to_do(done: Tree) -> None:
     assert set(done.dates()) == {*KERNELS}
     results = done.folder / "results" / "no-gpu"
-    assert {row["variant"] for row in read_rows(done.folder / RESOURCES, "resources")} == {*KERNELS}
-    checks = read_rows(results / "emulated-checks.csv", "checks")
+    assert {row["variant"] for row in dict_rows(done.folder / RESOURCES, Resources)} == {*KERNELS}
+    checks = dict_rows(results / "emulated-checks.csv", Checks)
     assert {row["variant"] for row in checks} == {*KERNELS} and all(row["passed"] for row in checks)
-    assert {row["variant"] for row in read_rows(results / "predictions.csv", "counters")} <= {
+    assert {row["variant"] for row in dict_rows(results / "predictions.csv", Counters)} <= {
         *KERNELS
     }
-    assert read_json(done.folder / "results" / "toolchain.json", "toolchain")["gpu"] is None
+    assert json_dict(done.folder / "results" / "toolchain.json", Toolchain)["gpu"] is None
     assert NOTHING in done.succeed("all") and NOTHING in done.succeed("paper")
 
 
@@ -378,4 +380,4 @@ def test_a_run_that_is_killed_is_completed_by_the_next(tmp_path: Path) -> None:
     again = snakemake(tree.folder, "build", *chosen)
     assert again.returncode == 0, again.stdout + again.stderr
     assert {name: tree.dates()[name] for name in kept} == kept
-    assert [row["variant"] for row in read_rows(tree.folder / RESOURCES, "resources")] == names
+    assert [row["variant"] for row in dict_rows(tree.folder / RESOURCES, Resources)] == names

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from helpers import ROOT
 
-from contracts import UserError, load_yaml, registry
+from contracts import UserError, load_yaml
+from contracts.rows import TABLES
 from experiments import declarations
 from experiments.declarations import Experiment
 from experiments.stages import bench
@@ -29,7 +30,7 @@ TOOLCHAIN = {
 }
 LAPTOP = Device(TOOLCHAIN | {"gpu": None, "driver": None})
 H200 = Device(TOOLCHAIN | {"gpu": "NVIDIA H200", "driver": "580.0"})
-WHOLE = [t.file for t in registry.tables().values() if t.archive == "always"]
+WHOLE = [t.file for t in TABLES.values() if t.archive == "always"]
 ARCHIVE = Inventory(frozenset(f"data/h200/{file}" for file in WHOLE))
 
 
@@ -148,7 +149,7 @@ def test_a_table_that_need_not_be_there_is_read_where_it_is_and_made_where_it_is
     kept = made("all", device=H200, more=there)
     assert kept.tables["sanitizer"] == "results/h200/sanitizer.csv" and "sanitizer" not in kept.made
     assert "sanitizer" in made("sanitize", device=H200).made
-    by_name = [t.name for t in registry.tables().values() if t.target == "cross_validation"]
+    by_name = [t.name for t in TABLES.values() if t.target == "cross_validation"]
     assert [*made("cross_validation", device=H200).made[-len(by_name) :]] == by_name or not by_name
     assert "emulator_next_to_gpu" in made("all", device=H200).made and made("all").made == ()
 

@@ -12,7 +12,8 @@ sys.path.insert(0, workflow.basedir)
 from snakemake.cli import get_argument_parser
 
 import contracts
-from contracts import registry
+from contracts.declared import Config
+from contracts.rows import TABLES
 from experiments.emulation import bank_pictures
 from experiments.gpu import discovery
 from experiments.stages import profile, store, toolchain
@@ -47,7 +48,7 @@ try:
             if isinstance(v, str)
         }
     )
-    contracts.validate(dict(config), "config", "config.yaml")
+    contracts.validated(dict(config), Config, "config.yaml")
     _found = toolchain.known_or_found(config["nvcc"], config["arch"], config["gpu_node"])
     PLAN = plan(
         config,

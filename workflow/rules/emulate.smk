@@ -64,7 +64,7 @@ if not PLAN.drawing:
         input:
             emulated(PLAN.emulated, "shared_widths.csv"),
         output:
-            f"{RESULTS}/{registry.tables()['shared_widths'].file}",
+            f"{RESULTS}/{TABLES['shared_widths'].file}",
         log:
             f"results/logs/{MACHINE}/shared_widths.log",
         localrule: True

@@ -5,7 +5,7 @@ def tables_of(folder):
     """The tables that figures of measurements read in a folder, of one experiment alone or all of `PLAN.source`: what was
     measured, and resources.csv, which says what machine code this tree builds."""
     built = f"{folder}/resources.csv"
-    measured = [table for table in registry.tables().values() if table.needs_gpu]
+    measured = [table for table in TABLES.values() if table.needs_gpu]
     if folder != PLAN.source:
         return [
             built,

@@ -6,8 +6,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from helpers import dict_rows
 
-from contracts import read_rows
+from contracts.rows import Counters
 from experiments.emulation import launching, predictions
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
@@ -35,7 +36,7 @@ HARD = [
 @pytest.fixture(scope="module")
 def measured(archive: Path) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = defaultdict(dict)
-    for row in read_rows(archive / "counters.csv", "counters"):
+    for row in dict_rows(archive / "counters.csv", Counters):
         if row["n"] == SIZE:
             found[row["variant"]][row["metric"]] = row["value"]
     return found
@@ -65,7 +66,7 @@ def test_what_is_predicted_now_is_exact_or_a_lower_bound(name, builds, measured,
     variant = KERNELS[name]
     if name not in measured:
         pytest.skip(f"{name}: not measured at n = {SIZE}")
-    rows = read_rows(archive / "predictions.csv", "counters")
+    rows = dict_rows(archive / "predictions.csv", Counters)
     if name not in {row["variant"] for row in rows if row["n"] == SIZE}:
         pytest.skip(f"{name}: its counts at n = {SIZE} do not follow from small launches")
     kernel = launching.load(variant, builds(name))

@@ -8,10 +8,11 @@ import functools
 from pathlib import Path
 
 import pytest
-from helpers import ARCH, assert_one_line, run_module
+from helpers import ARCH, assert_one_line, json_dict, run_module
 
 import ptxsim
-from contracts import UserError, read_json, write_json
+from contracts import UserError, write_json
+from contracts.rows import BankAccesses, BankPicture
 from experiments.emulation import bank_pictures, launching
 from kernels import catalogue
 from ptxsim import banks
@@ -108,12 +109,12 @@ def test_the_swizzle_takes_the_conflict_away(builds, tmp_path: Path) -> None:
         )
         recorded = bank_pictures.recorded(variant, launching.load(variant, builds(name)), pictures)
         files.append(tmp_path / name / "bank_accesses.json")
-        write_json(files[-1], "bank_accesses", recorded)
+        write_json(files[-1], BankAccesses, recorded)
     options = ["--emulated", *files, "--out-dir", tmp_path / "figures"]
     done = run_module("experiments.emulation.bank_pictures", "transposed_store", *options)
     assert done.returncode == 0, done.stderr
     out = tmp_path / "figures" / "banks_transposed_store.json"
-    before, after = read_json(out, "bank_picture")["accesses"]
+    before, after = json_dict(out, BankPicture)["accesses"]
     assert (before["wavefronts"], before["ideal"]) == (2, 1) and (
         after["wavefronts"],
         after["ideal"],
@@ -137,7 +138,7 @@ def test_the_swizzle_takes_the_conflict_away(builds, tmp_path: Path) -> None:
 
 
 def test_wrong_entries_are_reported_in_one_line(tmp_path: Path) -> None:
-    write_json(tmp_path / "bank_accesses.json", "bank_accesses", [])
+    write_json(tmp_path / "bank_accesses.json", BankAccesses, [])
     options = ["--emulated", tmp_path / "bank_accesses.json", "--out-dir", tmp_path / "figures"]
     done = run_module("experiments.emulation.bank_pictures", "transposed_stor", *options)
     assert_one_line(done, "unknown picture 'transposed_stor'", "nearest: transposed_store")

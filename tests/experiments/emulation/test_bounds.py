@@ -9,9 +9,9 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from helpers import assert_one_line, run_module
+from helpers import assert_one_line, dict_rows, json_dict, run_module
 
-from contracts import read_json, read_rows
+from contracts.rows import BankAccesses, Bounds, Checks, Counters, SharedWidths
 from experiments.emulation import bounds, launching, predictions
 from experiments.stages.machine_code import code_of
 from kernels import catalogue
@@ -72,7 +72,7 @@ def counted(archive: Path, builds):
     changed since.
     """
     values, hashes = defaultdict(dict), defaultdict(set)
-    for row in read_rows(archive / "counters.csv", "counters"):
+    for row in dict_rows(archive / "counters.csv", Counters):
         if row["n"] == SIZE:
             values[row["variant"]][row["metric"]] = row["value"]
             hashes[row["variant"]].add(row["code_hash"])
@@ -159,17 +159,17 @@ def test_one_run_writes_every_table(built: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "n = 4100, left out: sgemm_vectorized cannot take this problem" in done.stderr
     assert "checked sgemm_vectorized on ptxsim: 29 of 29 cases passed" in done.stderr
-    checks = read_rows(to / "checks.csv", "checks")
+    checks = dict_rows(to / "checks.csv", Checks)
     assert [row["variant"] for row in checks].count("sgemm_vectorized") == 29
     assert all(row["passed"] and row["device"] == "ptxsim" for row in checks)
     for table, schema in (("predictions", "counters"), ("bounds", "bounds")):
-        rows = read_rows(to / f"{table}.csv", schema)
+        rows = dict_rows(to / f"{table}.csv", schema)
         assert {(row["variant"], row["n"]) for row in rows} == {(name, 4096) for name in names}
-    least = {row["resource"] for row in read_rows(to / "bounds.csv", "bounds")}
+    least = {row["resource"] for row in dict_rows(to / "bounds.csv", Bounds)}
     assert least >= {"fma", "issue", "shared", "dram", "tail", "l2", "issue_model"}
-    widths = read_rows(to / "shared_widths.csv", "shared_widths")
+    widths = dict_rows(to / "shared_widths.csv", SharedWidths)
     assert widths and all(row["agree"] for row in widths)
-    pictured = read_json(to / "bank_accesses.json", "bank_accesses")
+    pictured = json_dict(to / "bank_accesses.json", BankAccesses)
     assert {entry["picture"] for entry in pictured} == {"transposed_store", "ldmatrix"}
 
 

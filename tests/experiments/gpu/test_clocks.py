@@ -18,6 +18,7 @@ import pytest
 from helpers import (
     ROOT,
     assert_one_line,
+    dict_rows,
     environment,
     heed_ctrl_c,
     pretend_build,
@@ -26,7 +27,6 @@ from helpers import (
 )
 
 from analysis.timings import timings
-from contracts import read_rows
 from contracts.samples import GAP, NO_CLOCK, OFF_TARGET, read_samples
 from experiments.gpu import clocks
 from experiments.gpu.clocks import Target, on_target
@@ -218,7 +218,7 @@ class Card:
         ]
 
     def rows(self, name: str) -> list[dict]:
-        return read_rows(self.folder / name, name)
+        return dict_rows(self.folder / name, name)
 
 
 def ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers import ARCHIVE
+from helpers import ARCHIVE, dict_rows
 
-from contracts import read_rows, write_json
+from contracts import write_json
+from contracts.rows import Resources
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def pretended(tmp_path: Path) -> Path:
     """
     # the header of an ELF file without sections
     (tmp_path / "harness.cubin").write_bytes(bytes(64))
-    for row in read_rows(ARCHIVE / "resources.csv", "resources"):
+    for row in dict_rows(ARCHIVE / "resources.csv", Resources):
         if row["variant"] in ("sgemm_naive", "sgemm_coalesced"):
-            write_json(tmp_path / f"{row['variant']}.json", "resources", row)
+            write_json(tmp_path / f"{row['variant']}.json", Resources, row)
     return tmp_path

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import ARCHIVE, assert_one_line, run_module
+from helpers import ARCHIVE, assert_one_line, dict_rows, run_module
 
-from contracts import REHEARSAL, read_rows, registry, write_rows
+from contracts import REHEARSAL, write_rows
+from contracts.rows import TABLES, Checks, Counters, ErrorOverK
 from experiments.stages import archive as stage
 
-TABLES = ["checks.csv", "counters.csv", "resources.csv", "samples.parquet", "windows.csv"]
+MEASURED = ["checks.csv", "counters.csv", "resources.csv", "samples.parquet", "windows.csv"]
 STAGE = "experiments.stages.archive"
 RECORDS = ["machine.json", "provenance.json"]  # they say which folder they are in
 NEXT_TO_GPU = "emulator_next_to_gpu.csv"
@@ -26,7 +27,7 @@ def measured(tmp_path: Path, archive: Path) -> Path:
     """A folder that could be archived."""
     folder = tmp_path / "measured"
     folder.mkdir()
-    for name in (*TABLES, *RECORDS):
+    for name in (*MEASURED, *RECORDS):
         shutil.copyfile(archive / name, folder / name)
     return folder
 
@@ -102,7 +103,7 @@ def test_one_table_alone_leaves_the_others_as_they_are(
     before = {
         path.name: path.read_bytes() for path in data.iterdir() if path.name != "archived.json"
     }
-    for name in (*TABLES, "machine.json"):
+    for name in (*MEASURED, "machine.json"):
         (measured / name).unlink()
     assert NEXT_TO_GPU in archived(measured, data, "--only", NEXT_TO_GPU)
     assert (data / NEXT_TO_GPU).is_file()
@@ -129,9 +130,7 @@ def test_an_emulated_table_goes_with_its_own_commit_and_a_gpu_s_with_that_run_s(
             "k": 64,
             "elements": 1,
         }
-        write_rows(
-            measured / name, "error_over_k", [row | {"worst": 2, "rms": 1, "device": device}]
-        )
+        write_rows(measured / name, ErrorOverK, [row | {"worst": 2, "rms": 1, "device": device}])
 
     write("ptxsim", "x")
     record = archived(measured, data, "--only", name)[name]
@@ -152,7 +151,7 @@ def test_an_emulated_table_goes_with_its_own_commit_and_a_gpu_s_with_that_run_s(
     shutil.copyfile(archive / "resources.csv", measured / "resources.csv")
     write("gpu", stage.hashes_of(archive)["sgemm_naive"])
     archived(measured, data, "--only", name)
-    assert read_rows(data / name, "error_over_k")[0]["device"] == "gpu"
+    assert dict_rows(data / name, ErrorOverK)[0]["device"] == "gpu"
 
 
 def remove(path: Path) -> None:
@@ -165,9 +164,9 @@ def truncate(path: Path) -> None:
 
 
 def fail_a_check(path: Path) -> None:
-    rows = read_rows(path, path.stem)
+    rows = dict_rows(path, path.stem)
     next(row for row in rows if row["variant"] == "sgemm_warptile").update(passed=False)
-    write_rows(path, path.stem, rows)
+    write_rows(path, TABLES[path.stem].model, rows)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +201,7 @@ def test_what_is_not_whole_is_not_archived(
 
 
 def rows_of(folder: Path, name: str) -> list[dict]:
-    return read_rows(folder / f"{name}.csv", name)
+    return dict_rows(folder / f"{name}.csv", name)
 
 
 @pytest.fixture
@@ -214,14 +213,14 @@ def whole(tmp_path: Path, archive: Path) -> Path:
     shutil.copytree(archive, folder, ignore=shutil.ignore_patterns("archived.json"))
     now = stage.hashes_of(archive)
     origins = {}
-    for table in registry.tables().values():
+    for table in TABLES.values():
         path = folder / table.file
         if table.archive == "never" or table.target == "by hand" or not path.is_file():
             continue
         if table.suffix == ".csv":
             rows = [
                 row
-                for row in read_rows(path, table.schema)
+                for row in dict_rows(path, table.model)
                 if now.get(row.get("variant", "sgemm_naive"))
             ]
             current = [
@@ -229,7 +228,7 @@ def whole(tmp_path: Path, archive: Path) -> Path:
                 | ({"code_hash": now[row["variant"]]} if {"code_hash", "variant"} <= {*row} else {})
                 for row in rows
             ]
-            write_rows(path, table.schema, current)
+            write_rows(path, table.model, current)
         run = {
             "date": "2026-11-24",
             "commit": "a" * 40,
@@ -245,10 +244,10 @@ def amiss(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What `archive --check` finds in it, those tables aside that no archive has yet."""
     there = {
         name: t
-        for name, t in registry.tables().items()
+        for name, t in TABLES.items()
         if (folder / t.file).is_file() or t.archive == "always"
     }
-    monkeypatch.setattr(registry, "tables", lambda: there)
+    monkeypatch.setattr(stage, "TABLES", there)
     return stage.amiss(folder)
 
 
@@ -273,10 +272,10 @@ def test_rows_of_a_kernel_that_the_catalogue_lost_stay_in_an_archive(
     path = tmp_path / "checks.csv"
     write_rows(
         path,
-        "checks",
+        Checks,
         [rows_of(archive, "checks")[0] | {"variant": "sgemm_gone", "code_hash": "1" * 16}],
     )
-    stage.require_current(path, "checks", stage.hashes_of(archive))
+    stage.require_current(path, Checks, stage.hashes_of(archive))
 
 
 def change_origin(folder: Path, name: str, **changes: str) -> None:
@@ -288,7 +287,7 @@ def change_origin(folder: Path, name: str, **changes: str) -> None:
 
 def with_a_stale_row(folder: Path) -> None:
     first, *others = rows_of(folder, "counters")
-    write_rows(folder / "counters.csv", "counters", [first | {"code_hash": "old"}, *others])
+    write_rows(folder / "counters.csv", Counters, [first | {"code_hash": "old"}, *others])
     change_origin(folder, "counters.csv")
 
 

@@ -12,6 +12,7 @@ import pytest
 from helpers import (
     ROOT,
     assert_one_line,
+    dict_rows,
     environment,
     heed_ctrl_c,
     run_module,
@@ -19,7 +20,8 @@ from helpers import (
     wait_until,
 )
 
-from contracts import read_rows, write_rows
+from contracts import write_rows
+from contracts.rows import Checks, Windows
 
 
 def outputs(tmp_path: Path, *names: str) -> list[object]:
@@ -81,13 +83,11 @@ def test_a_library_is_not_checked_by_itself(tmp_path: Path) -> None:
 def test_a_variant_that_failed_its_check_is_not_timed(tmp_path: Path, archive: Path) -> None:
     """Empty tables, with no GPU asked for; its name on the terminal."""
     rows = [
-        row
-        for row in read_rows(archive / "checks.csv", "checks")
-        if row["variant"] == "sgemm_naive"
+        row for row in dict_rows(archive / "checks.csv", Checks) if row["variant"] == "sgemm_naive"
     ]
     write_rows(
         tmp_path / "checked.csv",
-        "checks",
+        Checks,
         [rows[0] | {"passed": False, "detail": "planted"}, *rows[1:]],
     )
     arguments = ["--checked", tmp_path / "checked.csv", "--build-dir", tmp_path]
@@ -95,7 +95,7 @@ def test_a_variant_that_failed_its_check_is_not_timed(tmp_path: Path, archive: P
     done = run_module("experiments.stages.bench", "sgemm_ladder", "sgemm_naive", *arguments)
     assert done.returncode == 0, done.stderr
     assert "sgemm_naive" in done.stderr and "fail" in done.stderr
-    assert read_rows(tmp_path / "out" / "windows", "windows") == []
+    assert dict_rows(tmp_path / "out" / "windows", Windows) == []
 
 
 def test_a_build_that_is_interrupted_leaves_no_cubin(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers import ARCH, ROOT, assert_one_line, copy_tree, run_module
+from helpers import ARCH, ROOT, assert_one_line, copy_tree, json_dict, run_module
 
-from contracts import UserError, read_json, write_json
+from contracts import UserError, write_json
+from contracts.rows import Resources, Toolchain
 from experiments.gpu.device import entry_name
 from experiments.stages import build, toolchain
 from kernels import catalogue
@@ -25,7 +26,7 @@ TOO_MUCH_SHARED += "    __syncthreads();\n    x[1] = big[threadIdx.x ^ 1];\n}\n"
 
 def row(folder: Path, name: str) -> dict:
     """A built variant's row of resources.csv, checked against the schema."""
-    return read_json(folder / f"{name}.json", "resources")
+    return json_dict(folder / f"{name}.json", Resources)
 
 
 def test_a_row_counts_what_the_machine_code_has(built: Path) -> None:
@@ -76,12 +77,10 @@ def test_spills_and_dynamic_shared_memory_are_counted(tmp_path: Path) -> None:
     found = build.resources(variant, stem, ARCH, compiler, report)
     spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", report)
     assert (
-        spilled
-        and int(spilled[1]) > 0
-        and found["spill_bytes"] == int(spilled[1]) + int(spilled[2])
+        spilled and int(spilled[1]) > 0 and found.spill_bytes == int(spilled[1]) + int(spilled[2])
     )
-    assert found["registers"] == 32 and found["stack_bytes"] > 0
-    assert found["shared_bytes"] == 64 * 4 + 1000
+    assert found.registers == 32 and found.stack_bytes > 0
+    assert found.shared_bytes == 64 * 4 + 1000
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_of_a_batch_what_is_current_is_left_as_it_is(tmp_path: Path) -> None:
     def built_anew() -> list[str]:
         before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
         rows = build.build_batch(names, ARCH, tmp_path, None, known, stamp)
-        assert [row["variant"] for row in rows] == names
+        assert [row.variant for row in rows] == names
         return [
             name
             for name in names
@@ -123,8 +122,8 @@ def test_of_a_batch_what_is_current_is_left_as_it_is(tmp_path: Path) -> None:
     assert built_anew() == names and built_anew() == []
     (tmp_path / "sgemm_naive.sass").unlink()
     assert built_anew() == ["sgemm_naive"]
-    other = read_json(tmp_path / "sgemm_coalesced.json", "resources") | {"source_hash": "0" * 16}
-    write_json(tmp_path / "sgemm_coalesced.json", "resources", other)
+    other = json_dict(tmp_path / "sgemm_coalesced.json", Resources) | {"source_hash": "0" * 16}
+    write_json(tmp_path / "sgemm_coalesced.json", Resources, other)
     assert built_anew() == ["sgemm_coalesced"]
     stamp.touch()
     assert built_anew() == names
@@ -174,7 +173,7 @@ def test_the_fingerprint_is_stable_and_free_of_paths(tmp_path: Path) -> None:
     first, date = out.read_text(), out.stat().st_mtime_ns
     run_module("experiments.stages.toolchain", "--out", out).check_returncode()
     assert out.read_text() == first and out.stat().st_mtime_ns == date
-    found = read_json(out, "toolchain")
+    found = json_dict(out, Toolchain)
     assert found["nvcc"].startswith("13.0.") and found["arch"] == ARCH and found["gpu"] is None
     assert "/" not in first
 

@@ -23,6 +23,7 @@ import pytest
 
 from contracts import UserError, write_rows
 from contracts.dtypes import Types, dtypes
+from contracts.rows import Checks
 from experiments.gpu.worker import DeviceFault, Watch
 from experiments.stages import check, verify
 from experiments.stages.cases import Case, cases, packed
@@ -116,7 +117,7 @@ def test_a_right_gemm_passes_every_case(name: str, tmp_path: Any) -> None:
     assert [row["case"] for row in rows if not row["passed"]] == []
     shares = [row["error_over_bound"] for row in rows if not row["case"].startswith("refuses")]
     assert len(shares) >= 17 and all(0 <= share <= 1 for share in shares)
-    write_rows(tmp_path / "checks.csv", "checks", rows)
+    write_rows(tmp_path / "checks.csv", Checks, rows)
 
 
 @pytest.mark.parametrize("name", ALL_KINDS)

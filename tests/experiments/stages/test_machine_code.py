@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers import ARCH
+from helpers import ARCH, json_dict
 
-from contracts import UserError, read_json
+from contracts import UserError
+from contracts.rows import Resources
 from experiments.stages import build
 from experiments.stages.machine_code import code_hash, code_of
 from kernels import catalogue
@@ -80,7 +81,7 @@ def test_a_dispatcher_has_the_hashes_of_its_kernels_and_choices(
     sizes = replace(one, choices=(Choice(NAIVE, {"n": 65}), Choice(other, {})))
     before = code_of(one, tmp_path)
     assert code_of(sizes, tmp_path) != before
-    row = read_json(tmp_path / "other.json", "resources")
+    row = json_dict(tmp_path / "other.json", Resources)
     text = (tmp_path / "other.json").read_text()
     (tmp_path / "other.json").write_text(text.replace(row["code_hash"], "0" * 16))
     assert code_of(one, tmp_path) != before

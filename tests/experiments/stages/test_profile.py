@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import assert_one_line, run_module
+from helpers import assert_one_line, dict_rows, run_module
 
-from contracts import UserError, read_rows
+from contracts import UserError
 from experiments.stages import profile
 from kernels import catalogue
 from kernels.problem import ProblemSpec
@@ -89,7 +89,7 @@ def test_without_ncu_the_profile_is_left_out_with_a_remedy(problem: str, tmp_pat
     assert (done.returncode, done.stderr) == (0, f"profile left out: {reason}\n")
     assert (tmp_path / "out" / "left-out").read_text() == reason
     table, path = ("counters_with_beta", "with-beta") if "beta" in problem else ("counters", "out")
-    assert read_rows(tmp_path / "out" / path, table) == []
+    assert dict_rows(tmp_path / "out" / path, table) == []
 
 
 def test_the_counters_of_an_entry_are_of_its_longest_kernel(pretended: Path) -> None:

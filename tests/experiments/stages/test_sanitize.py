@@ -7,9 +7,10 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from helpers import assert_one_line, run_module
+from helpers import assert_one_line, dict_rows, run_module
 
-from contracts import UserError, read_rows
+from contracts import UserError
+from contracts.rows import Sanitizer
 from experiments.stages import sanitize
 from kernels import catalogue
 
@@ -81,7 +82,7 @@ def test_without_the_tool_the_leg_is_left_out_with_the_remedy(tmp_path: Path) ->
         "experiments.stages.sanitize", "--build-dir", tmp_path, "--out", out, "--left-out", reason
     )
     assert done.returncode == 0 and "remedy: install it" in reason.read_text()
-    assert read_rows(out, "sanitizer") == []
+    assert dict_rows(out, Sanitizer) == []
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers import ARCHIVE, assert_one_line, run_module
+from helpers import ARCHIVE, assert_one_line, dict_rows, run_module
 
-from contracts import read_rows
+from contracts.rows import ErrorOverK
 from experiments.emulation.device import EmulatedDevice
 from experiments.studies.error_over_k import DATA, KS, errors, measure, random_rows
 from kernels import catalogue
@@ -50,7 +50,7 @@ def test_the_emulator_gives_a_row_for_each_kind_of_data(builds) -> None:
 def test_the_emulator_gives_the_archived_rows(name: str, builds) -> None:
     archived = {
         (r["variant"], r["data"], r["k"]): r
-        for r in read_rows(TABLE, "error_over_k")
+        for r in dict_rows(TABLE, ErrorOverK)
         if r["device"] == "ptxsim"
     }
     if not archived:

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ARCHIVE
+from helpers import ARCHIVE, dict_rows
 
 import ptxsim
-from contracts import read_rows
+from contracts.rows import FfmaIssue
 from experiments.stages.build import compile_source
 from experiments.stages.toolchain import nvcc
 from experiments.studies import ffma_issue
@@ -228,7 +228,7 @@ def test_extra_is_against_the_same_loop_alone(found):
 
 @pytest.fixture(scope="module")
 def archived() -> pd.DataFrame:
-    return pd.DataFrame(read_rows(ARCHIVE / "ffma_issue.csv", "ffma_issue"))
+    return pd.DataFrame(dict_rows(ARCHIVE / "ffma_issue.csv", FfmaIssue))
 
 
 def instructions(operands: str) -> list[sass.Instruction]:

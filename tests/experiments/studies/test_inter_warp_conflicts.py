@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from helpers import dict_rows
 
-from contracts import read_rows
+from contracts.rows import InterWarpConflicts
 from experiments.stages.build import compile_source
 from experiments.stages.toolchain import nvcc
 from experiments.studies import inter_warp_conflicts
@@ -34,7 +35,7 @@ def test_the_rows_are_those_of_the_archive(built: Path) -> None:
     rows = read(
         [{"name": case.entry.partition("IL")[0], "metrics": metrics} for case in CASES], built
     )
-    archived = read_rows(Path("data/h100/inter_warp_conflicts.csv"), "inter_warp_conflicts")
+    archived = dict_rows(Path("data/h100/inter_warp_conflicts.csv"), InterWarpConflicts)
     keys = ("kernel", "bits", "source", "warps", "blocks_per_sm", "steps")
     known = {tuple(row[key] for key in keys): [row[name] for name in ARCHIVED] for row in archived}
     for row in rows:

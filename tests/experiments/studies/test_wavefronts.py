@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from helpers import ROOT
 
-from contracts import archives
+from contracts.rows import archives
 from ptxsim.count import wavefronts
 
-TABLES = [folder / "smem_microbench.csv" for folder in archives.folders(ROOT)]
+TABLES = [folder / "smem_microbench.csv" for folder in archives(ROOT)]
 ROWS = [row for table in TABLES for row in csv.DictReader(table.open()) if row["threads"] == "32"]
 MATRICES = {"ldmatrix_x1": 1, "ldmatrix_x2": 2, "ldmatrix_x4": 4, "ldmatrix_x4_trans": 4}
 CP_ASYNC_OVERHEAD = 3  # wavefronts that each cp.async.ca has besides its writes, by this counter

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ARCH, ROOT, assert_one_line, few_sms, run_module
+from helpers import ARCH, ROOT, assert_one_line, dict_rows, few_sms, json_dict, run_module
 
-from contracts import UserError, read_json, read_rows, write_json
+from contracts import UserError, write_json
+from contracts.rows import Resources, Tuning
 from experiments.gpu import discovery
 from experiments.gpu.worker import DeviceFault, Failure, work_through
 from experiments.stages import build, toolchain
@@ -140,10 +141,10 @@ def test_a_build_that_is_there_is_kept_and_an_unfinished_one_is_not(
     assert row() == first and cubin.stat().st_mtime_ns == date
     path.unlink()  # as a kill between compiling and this leaves it
     assert row() == first and cubin.stat().st_mtime_ns > date
-    write_json(path, "resources", read_json(path, "resources") | {"source_hash": "0" * 16})
+    write_json(path, Resources, json_dict(path, Resources) | {"source_hash": "0" * 16})
     assert row() == first
     # the same tile, with copies for it alone
-    of_rung = read_json(built / "sgemm_vectorized.json", "resources")
+    of_rung = json_dict(built / "sgemm_vectorized.json", Resources)
     same = ["registers", "shared_bytes", "spill_bytes"]
     same += ["lds_128", "sts_32", "sts_128", "ldg_128", "stg_128"]
     assert [first[key] for key in same] == [of_rung[key] for key in same]
@@ -188,7 +189,7 @@ def test_a_sweep_of_a_few_configurations_on_the_gpu(
     out = tmp_path / "out" / "tuning.csv"
     places = {"out": out, "build_dir": tmp_path, "arch": here.arch}
     tune.tune(argparse.Namespace(**places, jobs=2, limit=few, nvcc=None), sweep)
-    rows = [row for row in read_rows(out, "tuning") if row["time_us"]]
+    rows = [row for row in dict_rows(out, Tuning) if row["time_us"]]
     assert len(rows) == few and all(
         row["checked"] and row["fraction_of_cublas"] > 0 for row in rows
     )

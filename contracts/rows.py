@@ -1,6 +1,14 @@
 """Every recorded table and document, with its columns: what measuring writes, data/<gpu> archives
 and analysis reads.
 
+    @table("sanitizer", target="sanitize", archive="if there")
+    class Sanitizer(Row):
+        '''One row for each kernel and tool.'''
+
+        KEY = ("variant", "tool")
+        variant: Variant
+        errors: int = column("errors or hazards reported", ge=0)
+
 This is the only list of them. A table that stands here is made by its rule, joined, archived and
 offered to `analysis` without another line. What is derived from a recorded table is made again, and
 not recorded. Tables that belong to no GPU lie in a worklog's folder (`compiled`, `emulated`) or in
@@ -9,12 +17,94 @@ results/ (`variants`, `analytic`).
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, RootModel
+from pydantic import BeforeValidator, ConfigDict, Field, RootModel
 
 from contracts.dtypes import types_pattern
-from contracts.model import Document, Row, column, model, optional, table
+from contracts.errors import UserError
+from contracts.files import read_rows
+from contracts.model import Document, Row, column, optional
+
+T = TypeVar("T")
+
+MADE_BY_OTHERS = ("all", "by hand")  # targets that are not a table's own
+ORIGINS = "archived.json"  # in an archive: for each file, the run that it is from and its SHA-256
+REHEARSAL = "rehearsal: times are not measurements"  # in every output of one that a reader sees
+
+
+@dataclass(frozen=True)
+class Table:
+    """A recorded table or document: its file, its model, how it is made and whether it is
+    archived.
+    """
+
+    name: str
+    file: str
+    model: type[Any]  # a Row or a Document
+    needs_gpu: bool = True
+    target: str = "all"  # what is asked of Snakemake to make it
+    parts: str | None = None  # the stage whose jobs write its parts
+    emulates: bool = False  # its target makes it on the emulator where there is no GPU
+    archive: str = "never"  # whether data/GPU has it: "always", "if there" or "never"
+
+    @property
+    def optional(self) -> bool:
+        """Whether a results folder is whole without it."""
+        return self.archive != "always"
+
+    @property
+    def without_gpu(self) -> bool:
+        """Whether its own target makes it on a computer without a GPU, too."""
+        return self.emulates or not (self.needs_gpu or self.target in MADE_BY_OTHERS)
+
+    @property
+    def suffix(self) -> str:
+        """The file's, with the dot."""
+        return Path(self.file).suffix
+
+
+TABLES: dict[str, Table] = {}  # every recorded table, by name
+
+
+def table(name: str, file: str | None = None, **declared: Any) -> Callable[[type[T]], type[T]]:
+    """The class below is a recorded table; `declared` are further fields of `Table`. The default
+    file is NAME.csv.
+
+    Raises `UserError` for a name or file that another table has.
+    """
+
+    def register(cls: type[T]) -> type[T]:
+        made = Table(name, file or f"{name}.csv", cls, **declared)
+        if any(made.name == other.name or made.file == other.file for other in TABLES.values()):
+            raise UserError(
+                f"table {name!r} with file {made.file!r} is registered twice; names and files must differ"
+            )
+        TABLES[name] = made
+        return cls
+
+    return register
+
+
+def archives(root: Path) -> list[Path]:
+    """Return the folder of each archive in root/data, by name."""
+    return [path.parent for path in sorted(root.glob("data/*/provenance.json"))]
+
+
+def is_rehearsal(gpu_name: str) -> bool:
+    """Return whether a GPU of this name is the emulated one, such as "NVIDIA H100 rehearsal"."""
+    return "rehearsal" in gpu_name.lower().split()
+
+
+def _integer(value: Any) -> Any:
+    """Return the integer that a cell holds; pydantic's `Literal` takes no text for a number."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+# ---- columns that many tables have ---------------------------------------------------------------
 
 LARGEST = 2**31 - 1
 ARCH = "^sm_[0-9]+[af]?$"
@@ -109,18 +199,23 @@ class Session(Document):
     last: str = column("when its last measurement was kept, UTC")
 
 
+class Run(Document):
+    """When, by what command and from which commit something was made."""
+
+    date: str = column("UTC", pattern=DATE)
+    command: str
+    commit: str = column("git commit of the tree that ran")
+    commit_clean: bool = column("no tracked file of that tree had an uncommitted change")
+
+
 @table("provenance", "provenance.json", parts="run", archive="always")
-class Provenance(Document):
+class Provenance(Run):
     """What made the measurements in a folder, and when.
 
     No serial number, UUID, host or user name.
     """
 
     machine: str
-    date: str = column("UTC", pattern=DATE)
-    command: str
-    commit: str = column("git commit of the tree that was measured")
-    commit_clean: bool = column("no tracked file of that tree had an uncommitted change")
     gpu: str
     driver: str
     cuda_driver: str
@@ -285,7 +380,7 @@ class Windows(Row):
     )
 
 
-@table("emulated_checks", "emulated-checks.csv", "checks", parts="emulate", needs_gpu=False)
+@table("emulated_checks", "emulated-checks.csv", parts="emulate", needs_gpu=False)
 @table(
     "checks",
     parts="check",
@@ -369,7 +464,7 @@ class GpuMedians(Row):
     code_hash: CodeHash
 
 
-@table("predictions", schema="counters", parts="emulate", needs_gpu=False, archive="if there")
+@table("predictions", parts="emulate", needs_gpu=False, archive="if there")
 @table("counters", parts="profile", archive="always")
 class Counters(Row):
     """One row for each variant, problem and hardware counter, under ncu's name."""
@@ -409,7 +504,7 @@ class CountersWithBeta(Row):
 @table("resources", parts="build", needs_gpu=False, archive="always")
 class Resources(Row):
     """One row for each variant and architecture, read from the cubin; compiled.csv of a worklog has
-    these columns, " "too."""
+    these columns, too."""
 
     KEY = ("variant", "arch")
     variant: Variant
@@ -452,6 +547,21 @@ class Resources(Row):
     ldsm: int = column("ldmatrix", ge=0)
     tex: int = column("texture fetches", ge=0)
     bar: Count
+
+
+Codes = Mapping[tuple[str, str], str]  # code_hash by variant and source_hash
+
+
+def code_hashes(table: Path, arch: str | None = None) -> Codes:
+    """Return what builds found, as `table` (a resources.csv) has it, for one architecture or all.
+
+    A measurement belongs to the instructions that ran and to their launch. Where sources are all
+    there is, this says which machine code they stand for. Empty where there is no such table.
+    """
+    rows = read_rows(table, Resources) if table.is_file() else []
+    return {
+        (row.variant, row.source_hash): row.code_hash for row in rows if arch in (None, row.arch)
+    }
 
 
 @table("bounds", parts="emulate", needs_gpu=False, archive="if there")
@@ -597,7 +707,7 @@ class Tuning(Row):
     shared_bytes: int | None = optional("per block", unit="bytes", ge=0)
     occupancy: float | None = optional("theoretical", ge=0, le=1)
     size: int | None = optional("m = n = k", ge=1, le=LARGEST)
-    round: Literal[1, 2] | None = optional(
+    round: Annotated[Literal[1, 2], BeforeValidator(_integer)] | None = optional(
         "2: among the best of the first round, measured again with more samples"
     )
     samples: int | None = optional("kept", ge=0)
@@ -626,7 +736,7 @@ class Tuning(Row):
 )
 class ErrorOverK(Row):
     """One row for each variant, kind of data and k; beta = 0. Errors are |C - C64| in units of
-    2^-24 |A||B|, " "elementwise."""
+    2^-24 |A||B|, elementwise."""
 
     KEY = ("variant", "device", "data", "k")
     variant: Variant
@@ -659,7 +769,9 @@ class FfmaIssue(Row):
     beside: Literal["nothing", "load", "copy", "bulk"] = column(
         "what is beside the FFMAs: loads from shared memory, cp.async, or cp.async.bulk of one thread (1024 bytes)"
     )
-    bits: Literal[32, 64, 128] | None = optional("of a thread's load or copy")
+    bits: Annotated[Literal[32, 64, 128], BeforeValidator(_integer)] | None = optional(
+        "of a thread's load or copy"
+    )
     count: int = column("loads or copies an iteration of a warp (bulk copies of the block)", ge=0)
     placement: Literal["ptxas", "burst", "spread"] | None = optional(
         "where loads stand: as ptxas has them, together before the first FFMA, or evenly over the first three quarters"
@@ -668,7 +780,9 @@ class FfmaIssue(Row):
         "which lanes' addresses are the same, all others being distinct: of loads in shared memory, of copies in "
         "global memory; a key of PATTERNS or SOURCES in ffma_issue.py"
     )
-    warps: Literal[4, 8, 16] = column("of the block: 1, 2 or 4 a scheduler")
+    warps: Annotated[Literal[4, 8, 16], BeforeValidator(_integer)] = column(
+        "of the block: 1, 2 or 4 a scheduler"
+    )
     wavefronts: int | None = optional("of a load by ptxsim's rules", ge=1)
     ffma: int = column("FFMAs in the loop's machine code", ge=1)
     instructions: int = column("in the loop's machine code, all", ge=1)
@@ -710,7 +824,7 @@ class InterWarpConflicts(Row):
 
     KEY = ("kernel", "bits", "source", "warps", "blocks_per_sm")
     kernel: str = column("of inter_warp_conflicts.cu; a catalogue kernel by its name in the source")
-    bits: Literal[32, 128] | None = optional(
+    bits: Annotated[Literal[32, 128], BeforeValidator(_integer)] | None = optional(
         "of a thread's accesses; empty for a catalogue kernel, which has several"
     )
     source: (
@@ -786,7 +900,6 @@ class TimingMethods(Row):
 # ---- files of no GPU, and what a run keeps for itself --------------------------------------------
 
 
-@model("variants")
 class Variants(Row):
     """results/variants.csv: one row for each entry of kernels/catalogue.yaml, in its order, with
     the hash of its source in this tree. What machine code that stands for, resources.csv says."""
@@ -819,7 +932,6 @@ class Variants(Row):
     )
 
 
-@model("analytic")
 class Analytic(Row):
     """results/analytic.csv: one row for each case of a worklog's analytic.yaml and quantity."""
 
@@ -830,13 +942,12 @@ class Analytic(Row):
         "banks: how many distinct ones; begins_at: an address in shared memory; misplaced_bytes: those that a switch "
         "sends elsewhere than to the other slot"
     )
-    value: float | str
+    value: Annotated[float | str, Field(union_mode="left_to_right")]
 
 
-@model("emulated")
 class Emulated(Row):
     """paper/worklogs/NAME/emulated.csv: one row for each counter and problem that source.yaml names
-    under " "`emulated`."""
+    under `emulated`."""
 
     KEY = ("variant", "size", "beta", "metric")
     variant: Variant
@@ -848,7 +959,6 @@ class Emulated(Row):
     source_hash: SourceHash
 
 
-@model("toolchain")
 class Toolchain(Document):
     """toolchain.json: compilers, driver and GPU.
 
@@ -864,8 +974,7 @@ class Toolchain(Document):
     arch: str = column(pattern=ARCH)
 
 
-@model("measurement")
-class Measurement(Document):
+class StoredMeasurement(Document):
     """measured/STAGE/VARIANT/ITEM.SESSION.json: one measurement, as `experiments.stages.store`
     keeps it. Its rows are checked where they are written to tables. Further keys are those of
     earlier versions."""
@@ -888,17 +997,12 @@ class Measurement(Document):
     samples_sha256: str = optional("of ITEM.SESSION.parquet", pattern=SHA256)
 
 
-class Origin(Document):
-    """The run that an archived file is from, as in that run's provenance.json, and its checksum."""
+class Origin(Run):
+    """The run that an archived file is from, and its checksum."""
 
-    date: str = column(pattern=DATE)
-    commit: str
-    commit_clean: bool = column("no file of the checkout differed from that commit")
-    command: str
     sha256: str = column("of the file as it was archived", pattern=SHA256)
 
 
-@model("archived")
 class Archived(RootModel[dict[str, Origin]]):
     """archived.json: the origin of each archived file."""
 
@@ -941,7 +1045,6 @@ class PicturedAccess(Document):
     access: RecordedAccess
 
 
-@model("bank_accesses")
 class BankAccesses(RootModel[list[PicturedAccess]]):
     """bank_accesses.json: the accesses to shared memory of one variant that pictures show."""
 
@@ -954,7 +1057,6 @@ class ShownAccess(RecordedAccess):
     says: str
 
 
-@model("bank_picture")
 class BankPicture(Document):
     """results/figures/banks_NAME.json: what a picture of accesses shows, as ptxsim counts it for
     one warp.
