@@ -145,6 +145,7 @@ def test_a_remark_may_read_what_its_test_does(judged: Callable[..., pd.DataFrame
         GOOD | mechanism | {"remark": published + " {registers(sgemm_naive)}"},
     )
     assert found["remark"].str.match(r"It is 300\.( \d+)?$").all()
+    assert list(found["gpu"]) == ["any", "h100"]
 
 
 def test_undecided_is_within_noise_on_either_side(judged: Callable[..., pd.DataFrame]) -> None:
