@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.counters import DERIVED, SCALE, top_stall, wide
+from analysis.counters import DERIVED, SCALE, SECTIONS, top_stall, wide
 from analysis.results import (
     CHANGED,
     FIRST,
@@ -172,6 +173,16 @@ def test_counters_have_plain_units_and_our_names() -> None:
         "Long scoreboard",
         2.0,
     )
+
+
+MORE = r"Compute \(SM|IPC|busy|utilization|bytes used|ligible|occupancy|Block limit"
+LESS = "Duration|executed|xcessive|conflicts|bytes read|Warp cycles|Registers|Busiest"
+
+
+def test_which_way_a_counter_is_better_follows_from_its_label() -> None:
+    for counter in (one for section in SECTIONS.values() for one in section):
+        more, less = (re.search(words, counter.label) is not None for words in (MORE, LESS))
+        assert counter.better == more - less, counter
 
 
 def test_derived_counters_are_ratios_of_what_they_name() -> None:
