@@ -39,6 +39,17 @@ def copied(archive: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(archive, folder, ignore=shutil.ignore_patterns("archived.json")))
 
 
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("results/h100", "h100"), ("results/h100/only/e", "h100"), ("only/data/h200", "h200")],
+)
+def test_a_folder_has_the_name_of_its_gpu_model(
+    folder: str, name: str, tmp_path: Path, variants_csv: Path
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    assert Results(tmp_path / folder, variants_csv).name == name
+
+
 def test_a_problem_has_one_row_and_the_usual_one_is_uniform_at_boost_clocks(h100: Results) -> None:
     rows = h100.timings
     assert not rows.duplicated(KEY).any() and (rows["fraction_low"] <= rows["fraction_high"]).all()
