@@ -176,7 +176,8 @@ def test_counters_have_plain_units_and_our_names() -> None:
     assert (
         row["dram_gb_per_s"] == 1e3
         and row["gpu__time_duration.sum.mine"] == 4
-        and SCALE["usecond"] == SCALE["us"]
+        and SCALE["usecond"] == SCALE["us"] == 1e3
+        and SCALE["msecond"] == SCALE["ms"] == 1e6
     )
     assert top_stall(
         {"stall_selected": 9.0, "stall_barrier": 1.0, "stall_long_scoreboard": 2.0}
