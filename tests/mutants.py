@@ -4,9 +4,9 @@ test notices.
     make mutants ROOM="workflow/plan.py kernels/cost.py" TESTS="tests/workflow/test_plan.py tests/kernels" N=60 SEED=0
 
 All runs in a copy of the project. Which tests run a line is found once, and kept in .mutants/ while
-room and tests stay the same. A mutant meets the quickest tests of its line, up to `MOST_S` seconds
-of them. Where none runs the line in pytest's own process, it meets those of the module's name,
-which may start commands. Annotations, docstrings and frozen= are left alone.
+room and tests stay the same. A mutant meets the tests of its line and those of the module's name,
+which may start commands or run the line as their file is read: the quickest, up to `MOST_S` seconds
+of them. Annotations, docstrings and frozen= are left alone.
 """
 
 from __future__ import annotations
@@ -199,10 +199,8 @@ def outcome(
     chosen, total = list[str](), 0.0
     # of what runs when it is imported
     of_file = {test for own in known["lines"][file].values() for test in own}
-    for test in sorted(
-        known["lines"][file].get(str(line)) or of_module or of_file,
-        key=known["seconds"].__getitem__,
-    ):
+    of_line = known["lines"][file].get(str(line), [])
+    for test in sorted({*of_line, *of_module} or of_file, key=known["seconds"].__getitem__):
         if chosen and total + known["seconds"][test] > MOST_S:
             break
         chosen, total = [*chosen, test], total + known["seconds"][test]

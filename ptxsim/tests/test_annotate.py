@@ -232,6 +232,7 @@ def test_colours_are_for_a_terminal_that_wants_them(
     assert "\033[1;31m!!" in coloured
     plain = re.sub(r"\033\[[0-9;]*m", "", coloured)
     assert all(len(line) <= 80 for line in plain.split("== ")[1].splitlines()[1:])
+    assert "const int unused = 0;\n" in plain
     out = tmp_path / "new" / "listing.txt"
     assert show(folder, capsys, "--out", str(out)) == ""
     assert (

@@ -183,6 +183,13 @@ def test_another_kernel_s_ptx_is_refused(made):
         # of another type: no execution of it is one of the PTX
         (["5 6 fma.rn.f64"], ["5 FFMA", "5 FFMA"], [3, 3], 1),
         (["5 6 fma.rn.f64"], ["5 DFMA", "5 DFMA"], [3, 3], 0),
+        # of wgmma the cubin names other lines
+        (
+            ["5 9 wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16"],
+            ["1 HGMMA.64x8x16.F32.BF16"],
+            [9],
+            0,
+        ),
     ],
 )
 def test_executions_of_blocks_by_hand(ptx, machine, blocks, estimated):

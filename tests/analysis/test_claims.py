@@ -115,6 +115,7 @@ def test_a_wrong_entry_is_one_line(judged: Callable[..., pd.DataFrame], tmp_path
         ({"test": 'published("naive-gflop") > 1'}, "unknown id 'boehm_sgemm/naive-gflop'"),
         ({"test": "1 >"}, "invalid syntax"),
         ({"test": "published('naive-gflops')"}, "allowed: a comparison"),
+        ({"test": "limiter(sgemm_naive) > 1"}, "one: .* allowed: a finite number"),
         ({"quote": "word " * 26}, "quote has 26 words"),
         ({"line": 500}, "line = 500 is in no section"),
         ({"untestable": "because"}, "test and untestable"),
@@ -147,6 +148,7 @@ def test_a_remark_may_read_what_its_test_does(judged: Callable[..., pd.DataFrame
         GOOD | mechanism | {"remark": published + " {registers(sgemm_naive)}"},
     )
     assert found["remark"].str.match(r"It is 300\.( \d+)?$").all()
+    assert list(found["gpu"]) == ["any", "h100"]
 
 
 def test_undecided_is_within_noise_on_either_side(judged: Callable[..., pd.DataFrame]) -> None:

@@ -58,6 +58,7 @@ def test_an_interval_holds_every_result_of_values_inside_the_operands() -> None:
         (Estimate(1.0013, 1.001, 1.0016) > 1, True, "1.001 [1.001, 1.002] > 1"),
         (Estimate(5.0, 4.0, 6.0) < Estimate(7.0, 6.0, 8.0), None, "5 [4, 6] < 7 [6, 8]"),
         (Estimate(1.2345, 1.1, 1.3) > 1.2345, None, "1.23 [1.10, 1.30] > 1.23"),
+        (Estimate.of(1.2345678) > 1.2345612, True, "1.2346 > 1.2346"),  # five digits at most
     ],
 )
 def test_a_comparison_is_decided_where_all_of_both_intervals_agree(
@@ -72,6 +73,8 @@ def test_what_is_undecided_stays_so_unless_another_part_decides() -> None:
     assert [any_of(*parts).holds for parts in pairs] == [True, None, True, False, True]
     assert [not_(one).holds for one in (YES, NO, OPEN, True)] == [False, True, None, False]
     assert not OPEN and not NO and YES
+    several = A > 1, Estimate.of(3) > 2
+    assert all_of(*several).ours == any_of(*several).ours == not_(several[0]).ours == A
     with pytest.raises(UserError, match="where a comparison is needed"):
         all_of(YES, A)  # type: ignore[arg-type]
 

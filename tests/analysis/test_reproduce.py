@@ -83,6 +83,8 @@ def test_each_measured_row_is_shown_or_named_with_its_reason(
     )
     fp32 = int(rows["reason"].isna()[rows["dtype"] == "fp32"].sum())
     assert any(line.startswith(f"fp32: {fp32} of {fp32} rows (100%) repeat") for line in lines[-4:])
+    alone = reproduce.report(rows[rows["reason"].isna()].iloc[:1].reset_index())
+    assert "all: 1 of 1 rows (100%) repeat" in alone
 
 
 @pytest.mark.parametrize(("kept", "code"), [(10, 0), (9, 0), (8, 1)])

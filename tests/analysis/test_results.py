@@ -5,6 +5,7 @@ wrong.
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pandas as pd
 import pytest
 from helpers import dict_rows
 
-from analysis.counters import DERIVED, SCALE, top_stall, wide
+from analysis.counters import DERIVED, SCALE, SECTIONS, top_stall, wide
 from analysis.results import (
     CHANGED,
     FIRST,
@@ -37,6 +38,17 @@ def copied(archive: Path, tmp_path: Path) -> Path:
     """A folder of an archive that may be changed."""
     folder = tmp_path / "data" / archive.name
     return Path(shutil.copytree(archive, folder, ignore=shutil.ignore_patterns("archived.json")))
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("results/h100", "h100"), ("results/h100/only/e", "h100"), ("only/data/h200", "h200")],
+)
+def test_a_folder_has_the_name_of_its_gpu_model(
+    folder: str, name: str, tmp_path: Path, variants_csv: Path
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    assert Results(tmp_path / folder, variants_csv).name == name
 
 
 def test_a_problem_has_one_row_and_the_usual_one_is_uniform_at_boost_clocks(h100: Results) -> None:
@@ -165,7 +177,8 @@ def test_counters_have_plain_units_and_our_names() -> None:
     assert (
         row["dram_gb_per_s"] == 1e3
         and row["gpu__time_duration.sum.mine"] == 4
-        and SCALE["usecond"] == SCALE["us"]
+        and SCALE["usecond"] == SCALE["us"] == 1e3
+        and SCALE["msecond"] == SCALE["ms"] == 1e6
     )
     assert top_stall(
         {"stall_selected": 9.0, "stall_barrier": 1.0, "stall_long_scoreboard": 2.0}
@@ -173,6 +186,16 @@ def test_counters_have_plain_units_and_our_names() -> None:
         "Long scoreboard",
         2.0,
     )
+
+
+MORE = r"Compute \(SM|IPC|busy|utilization|bytes used|ligible|occupancy|Block limit"
+LESS = "Duration|executed|xcessive|conflicts|bytes read|Warp cycles|Registers|Busiest"
+
+
+def test_which_way_a_counter_is_better_follows_from_its_label() -> None:
+    for counter in (one for section in SECTIONS.values() for one in section):
+        more, less = (re.search(words, counter.label) is not None for words in (MORE, LESS))
+        assert counter.better == more - less, counter
 
 
 def test_derived_counters_are_ratios_of_what_they_name() -> None:

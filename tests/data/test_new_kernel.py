@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 from helpers import ROOT, dict_rows, run_module, snakemake
 
-from contracts import 
-from contracts.rows import Variants
 from contracts.rows import Variants
 from kernels import catalogue
 
