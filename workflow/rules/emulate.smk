@@ -113,9 +113,7 @@ if PICTURES:
             pictures=list(PICTURES),
             data=[f"results/figures/banks_{name}.json" for name in PICTURES],
             accesses=(
-                f"--emulated {' '.join(_recorded)}"
-                if _are_there
-                else f"--arch {ARCH} {NVCC}"
+                f"--emulated {' '.join(_recorded)}" if _are_there else f"--arch {ARCH} {NVCC}"
             ),
             out="results/figures",
         shell:
