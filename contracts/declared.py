@@ -182,8 +182,6 @@ class Tune(Document):
     Every combination is a configuration.
     """
 
-    title: str
-    question: str = column("what its figure answers")
     size: int = column("m = n = k", ge=128, le=32768)
     data: Data
     flush_l2: bool = column("overwrite the L2 cache before each sample")

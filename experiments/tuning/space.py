@@ -195,8 +195,6 @@ class Sweep:
     mean.
     """
 
-    title: str
-    question: str
     size: int
     data: str
     flush_l2: bool

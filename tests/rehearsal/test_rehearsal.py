@@ -196,3 +196,18 @@ def test_a_gpu_whose_counters_may_not_be_read_is_measured_without_them(own: Rehe
     done = own.run("experiments.stages.profile", KERNEL, "--problem", "128", *options, gpu=True)
     assert done.returncode == 0 and read_rows(counters, "counters") == []
     assert "no permission to read hardware counters" in left_out.read_text()
+
+
+def test_locked_clocks_are_a_second_leg_and_are_unlocked_again(own: Rehearsal) -> None:
+    locked = {"lock_clocks": "true", "lock_sm_mhz": "1980"}  # the made-up clock's
+    done = own.snakemake(f"{ONLY}/provenance.json", gpu=True, **locked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    windows = read_rows(own.tree / ONLY / "windows.csv", "windows")
+    of_boost, of_locked = (
+        [row["variant"] for row in windows if row["clock_policy"] == policy and row["passed"]]
+        for policy in ("boost", "locked")
+    )
+    assert of_boost == of_locked and all(row["left_out"] is None for row in windows)
+    calls = (own.tree / ".stand-in" / "state.calls").read_text()
+    assert calls.count("SetGpuLockedClocks") == calls.count("ResetGpuLockedClocks") > 0
+    assert calls.splitlines()[-1].startswith("Reset")
