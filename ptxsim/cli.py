@@ -249,11 +249,9 @@ def _predicted(
 
 
 def _sampled(kernel: Kernel, found: prediction.Prediction) -> str:
-    smaller = (
-        f", run with {', '.join(map(str, found.over[1]))} for argument {found.over[0]}"
-        if found.over
-        else ""
-    )
+    smaller = ""
+    if found.over:
+        smaller = f", run with {', '.join(map(str, found.over[1]))} for argument {found.over[0]}"
     return (
         f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them{smaller}"
     )

@@ -46,11 +46,9 @@ class Clock:
     def with_thread(self, thread: int, until: int, padded: int) -> Clock:
         """This clock, knowing one thread up to a time."""
         one, time = np.array([thread]), np.array([until])
-        return (
-            self
-            if self.knows(one, time, padded)[0]
-            else self.joined(Clock(NOTHING, one, time), padded)
-        )
+        if self.knows(one, time, padded)[0]:
+            return self
+        return self.joined(Clock(NOTHING, one, time), padded)
 
     def covers(self, other: Clock, padded: int) -> bool:
         """Whether it knows all that another one does."""

@@ -333,11 +333,9 @@ class Defined:
             self._mask(o) if isinstance(o, Register) else np.zeros(self.state.lanes, bits)
             for o in choices
         )
-        return (
-            np.where(self.state.registers[chooser.slot], a, b)
-            if a.dtype == b.dtype == bits
-            else None
-        )
+        if a.dtype == b.dtype == bits:
+            return np.where(self.state.registers[chooser.slot], a, b)
+        return None
 
     def _loaded(self, i: Instruction, step: Step) -> None:
         self._report_address(i)

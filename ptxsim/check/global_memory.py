@@ -349,11 +349,9 @@ class GlobalMemory(Shadow):
         state = self.machine.state
         block = int(self._block_of(who << HALF))
         if block == int(state.thread_numbers[lane]) // self.padded:
-            return (
-                "another thread"
-                if who < 0
-                else f"thread {state.thread_index((who - 1) % self.padded)}"
-            )
+            if who < 0:
+                return "another thread"
+            return f"thread {state.thread_index((who - 1) % self.padded)}"
         name = "other blocks" if who == MANY else f"block {state.block_place(block)}"
         return name + (f", thread {state.thread_index((who - 1) % self.padded)}" if who > 0 else "")
 
@@ -368,11 +366,9 @@ class GlobalMemory(Shadow):
     ) -> None:
         m, lane, who = self.machine, int(lanes[place]), other >> HALF
         same = self._block_of(other) == int(m.state.thread_numbers[lane]) // self.padded
-        between = (
-            "without a barrier between"
-            if same
-            else "and no fence and atomic operation order the two"
-        )
+        between = "and no fence and atomic operation order the two"
+        if same:
+            between = "without a barrier between"
         did = did.removesuffix("s") if who == MANY else did
         verb = (
             "reads"

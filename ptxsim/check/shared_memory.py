@@ -276,11 +276,9 @@ class SharedMemory(Shadow):
         by = self._agent_name(int(agents[first]), int(who[first]))
         if copied:
             by = _copy_name(self.events[int(events[first])][0])
-        lacks = (
-            "before this thread sees its mbarrier's phase end"
-            if copied
-            else "without a barrier between"
-        )
+        lacks = "without a barrier between"
+        if copied:
+            lacks = "before this thread sees its mbarrier's phase end"
         verb = VERBS.get(noted.kind, "writes")
         what = f"race: {verb} what {by} writes at {self.at(int(events[first]))}, {lacks}"
         self.fault(Kind.RACE, noted.instruction, g, who, marked(places, len(g)), what)
@@ -615,11 +613,9 @@ class SharedMemory(Shadow):
         if instruction in self.early:
             return
         state = self.machine.state
-        thread = (
-            f"thread {state.thread_index(int(state.thread_of[other]))}"
-            if other >= 0
-            else "another thread"
-        )
+        thread = "another thread"
+        if other >= 0:
+            thread = f"thread {state.thread_index(int(state.thread_of[other]))}"
         where = (
             f"at {self.machine.diag.where(instruction)}" if instruction is not None else "elsewhere"
         )

@@ -151,11 +151,9 @@ class Access:
     @property
     def place(self) -> str:
         """The line of the source, or of the PTX."""
-        return (
-            f"PTX line {self.ptx_line}"
-            if self.file is None
-            else f"{PurePath(self.file).name}:{self.line}"
-        )
+        if self.file is None:
+            return f"PTX line {self.ptx_line}"
+        return f"{PurePath(self.file).name}:{self.line}"
 
     def part_name(self, index: int) -> str:
         """What a part is of the access; empty where it is all of it."""
@@ -178,11 +176,9 @@ class Access:
             instruction += f" and {more} more, made one LDS.{8 * self.width} by ptxas"
         which = f"block ({', '.join(map(str, self.block))}), warp {self.warp}"
         if self.executions > 1:
-            others = (
-                "all cost the same"
-                if self.least == self.most
-                else f"{self.least} to {self.most} wavefronts"
-            )
+            others = f"{self.least} to {self.most} wavefronts"
+            if self.least == self.most:
+                others = "all cost the same"
             which += f", execution {self.execution} of {self.executions} ({others})"
         parts = [which]
         if self.of > 1:
@@ -422,16 +418,12 @@ def _no_access(
     known = places(kernel.program)
     lines = {place.line for i in touching for place in known.get(i.pc, ()) if place.file == file}
     executed = [s for s in stats if s.sectors and s.instruction in here]
-    why = (
-        "accesses only global memory, which has no banks"
-        if executed
-        else "no access to shared memory"
-    )
-    where = (
-        f"lines that have one: {ranges(sorted(lines))}"
-        if lines
-        else f"{kernel.title} has none in this file"
-    )
+    why = "no access to shared memory"
+    if executed:
+        why = "accesses only global memory, which has no banks"
+    where = f"{kernel.title} has none in this file"
+    if lines:
+        where = f"lines that have one: {ranges(sorted(lines))}"
     return f"{PurePath(file).name}:{line}: {why}; {where}"
 
 

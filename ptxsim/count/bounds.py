@@ -410,11 +410,9 @@ def compute(
 def _waits(program: Program) -> str | None:
     """Why a device may execute more instructions than are counted, in words."""
     found = polling.waits(program, polling.loops(program))
-    return (
-        None
-        if found is None
-        else f"how often {found.where} polls depends on time; once for each wait is counted"
-    )
+    if found is None:
+        return None
+    return f"how often {found.where} polls depends on time; once for each wait is counted"
 
 
 def held(gpu: Machine, threads: int, registers: int, shared_bytes: int) -> int:

@@ -260,8 +260,6 @@ class DeviceMemory(Arena):
 
 def _without(span: Span, cut: Span) -> list[Span]:
     parts = [(span[0], min(span[1], cut[0])), (max(span[0], cut[1]), span[1])]
-    return (
-        [part for part in parts if part[0] < part[1]]
-        if cut[0] < span[1] and cut[1] > span[0]
-        else [span]
-    )
+    if cut[0] < span[1] and cut[1] > span[0]:
+        return [part for part in parts if part[0] < part[1]]
+    return [span]

@@ -242,11 +242,9 @@ def smallest_shared_access(program: Program) -> int:
         elif {"global", "local", "const", "param"} & {m.split("::")[0] for m in modifiers}:
             continue
         elif opcode == "wmma":
-            size = (
-                next((ELEMENT[m] for m in reversed(modifiers) if m in ELEMENT), 1)
-                if "mma" not in modifiers
-                else 16
-            )
+            size = 16
+            if "mma" not in modifiers:
+                size = next((ELEMENT[m] for m in reversed(modifiers) if m in ELEMENT), 1)
         else:
             size = registry.Modifiers(instruction).type.bytes
             size *= int(next((m[1] for m in modifiers if m in ("v2", "v4")), 1))

@@ -185,11 +185,9 @@ class Supervisor:
             _, status = os.waitpid(worker.pid, 0)
             worker.ended = True
             if status and not worker.asked:
-                how = (
-                    f"by signal {os.WTERMSIG(status)}"
-                    if os.WIFSIGNALED(status)
-                    else "with an error"
-                )
+                how = "with an error"
+                if os.WIFSIGNALED(status):
+                    how = f"by signal {os.WTERMSIG(status)}"
                 text = f"the emulator of process {worker.peer} has ended {how}"
                 print(f"ptxsim: {text}", file=sys.stderr)
                 self.records.append(

@@ -228,11 +228,9 @@ class Touched(Observer):
 def rows(start: int, pitch: int, width: int, height: int) -> Spans:
     """The bytes of a copy of `height` rows."""
     first = start + np.arange(height, dtype=np.int64) * pitch
-    return (
-        np.stack([first, first + width], axis=1)
-        if pitch != width
-        else np.array([[start, start + width * height]])
-    )
+    if pitch != width:
+        return np.stack([first, first + width], axis=1)
+    return np.array([[start, start + width * height]])
 
 
 def merged(a: Spans, b: Spans) -> Spans:

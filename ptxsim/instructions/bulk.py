@@ -86,11 +86,9 @@ def bulk(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     if action := modifiers.one_of(("commit_group", "wait_group")):
         modifiers.flag("read")
         pending = int(instruction.operands[0].value) if action == "wait_group" else 0
-        return (
-            (lambda: m.bulk_groups.commit())
-            if action == "commit_group"
-            else lambda: m.bulk_groups.wait(pending)
-        )
+        if action == "commit_group":
+            return lambda: m.bulk_groups.commit()
+        return lambda: m.bulk_groups.wait(pending)
     return Bulk(m, instruction, modifiers).step()
 
 
@@ -359,11 +357,9 @@ class Bulk:
         or [map, {coordinates}], [from](, policy)."""
         dimensions = _dimensions(self.modifiers)
         self._require_spaces(*INTO_SHARED, OUT_OF_SHARED)
-        return (
-            self._tensor_load(dimensions)
-            if self.spaces in INTO_SHARED
-            else self._tensor_store(dimensions)
-        )
+        if self.spaces in INTO_SHARED:
+            return self._tensor_load(dimensions)
+        return self._tensor_store(dimensions)
 
     def _tensor_load(self, dimensions: int) -> Step:
         destination, source, bar, *more = self.instruction.operands

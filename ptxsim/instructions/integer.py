@@ -139,11 +139,9 @@ def madc(m: Modifiers) -> Elementwise:
 def _low24(x: np.ndarray) -> np.ndarray:
     """The low 24 bits, sign- or zero-extended to 64."""
     shift = 40
-    return (
-        (x.astype(np.int64) << shift) >> shift
-        if x.dtype.kind == "i"
-        else x.astype(np.int64) & 0xFFFFFF
-    )
+    if x.dtype.kind == "i":
+        return (x.astype(np.int64) << shift) >> shift
+    return x.astype(np.int64) & 0xFFFFFF
 
 
 def _product24(m: Modifiers, t: Type) -> Compute:
@@ -273,11 +271,9 @@ def bfind(m: Modifiers) -> Elementwise:
         unsigned = (np.where(a < 0, ~a, a) if t.signed else a).view(f"u{t.bytes}")
         length = bit_length(unsigned)
         position = length - np.uint32(1)
-        return (
-            np.where(length == 0, position, np.uint32(t.bits - 1) - position)
-            if shiftamt
-            else position
-        )
+        if shiftamt:
+            return np.where(length == 0, position, np.uint32(t.bits - 1) - position)
+        return position
 
     return Elementwise(compute, TYPES["u32"], (t,))
 

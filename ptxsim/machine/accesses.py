@@ -240,11 +240,9 @@ class Accesses:
             ),
             None,
         )
-        far = (
-            f"{start - at} bytes before the start of"
-            if at < start
-            else f"{at - end} bytes past the end of"
-        )
+        far = f"{at - end} bytes past the end of"
+        if at < start:
+            far = f"{start - at} bytes before the start of"
         what = f"out-of-bounds shared {VERBS[kind]} of {size} bytes at {access.space.shown(at)}: {far} {name}"
         raise self._fault(
             Kind.BOUNDS,

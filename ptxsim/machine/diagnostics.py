@@ -85,11 +85,9 @@ class Diagnostics:
         it.
         """
         chain = list(map(str, self._places.get(instruction.pc, ())))
-        return (
-            f"{chain[0]}, called from {', from '.join(chain[1:])}"
-            if len(chain) > 1
-            else instruction.where
-        )
+        if len(chain) > 1:
+            return f"{chain[0]}, called from {', from '.join(chain[1:])}"
+        return instruction.where
 
     @cached_property
     def _places(self) -> dict[int, tuple[Location, ...]]:

@@ -316,11 +316,9 @@ class Phases:
             here = (p.threads & (m.state.block_of == m.state.block_of[lane])).nonzero()[0]
             if len(here) and p is not first:
                 state = State.unpack(int(self.read(p.objects[here[:1]])[0]))
-                what = (
-                    f"{state.pending} of {state.expected} arrivals"
-                    if state.pending
-                    else f"{state.bytes} bytes"
-                )
+                what = f"{state.bytes} bytes"
+                if state.pending:
+                    what = f"{state.pending} of {state.expected} arrivals"
                 thread = m.state.thread_index(int(m.state.thread_of[here[0]]))
                 at = m.diag.where(p.instruction)
                 found.setdefault(at, f"thread {thread} at {at} for {what}")

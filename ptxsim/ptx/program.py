@@ -92,11 +92,9 @@ def shortened(title: str) -> str:
         return title
     name, bracket, arguments = title.partition("<")
     name = name if len(name) <= MOST_TITLE // 2 else "..." + name[3 - MOST_TITLE // 2 :]
-    return (
-        f"{name}{bracket}{arguments[: MOST_TITLE - len(name) - len(bracket) - 4]}...>"
-        if bracket
-        else name
-    )
+    if bracket:
+        return f"{name}{bracket}{arguments[: MOST_TITLE - len(name) - len(bracket) - 4]}...>"
+    return name
 
 
 def targets(instruction: Instruction) -> tuple[int, ...]:

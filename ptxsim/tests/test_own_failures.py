@@ -24,7 +24,7 @@ from ptxsim.cli import main
 def fails(self, request):
     raise KeyError("planted")
 
-Kernel.run = fails
+Kernel._run = fails
 sys.exit(main(["exec", "--error-exitcode", "9", sys.argv[1]]))
 """
 
@@ -39,7 +39,7 @@ def test_of_a_single_kernel(error, tmp_path, monkeypatch, capsys) -> None:
     def fails(self, request):
         raise error
 
-    monkeypatch.setattr(Kernel, "run", fails)
+    monkeypatch.setattr(Kernel, "_run", fails)
     assert main(["run", str(path), "--grid", "1", "--block", "32", "--arg", "zeros:f32:8"]) == 3
     shown = capsys.readouterr()
     *traceback, last = shown.err.splitlines()
