@@ -26,28 +26,33 @@ from kernels.catalogue import Catalogue
 from kernels.problem import ProblemSpec
 
 CONFIG = "config.yaml"
-# Targets that draw what is there: nothing is measured, built or emulated
+# These targets draw what is there: nothing is measured, built or emulated.
 DRAWING = ("paper", "explorer", "claims", "readme")
-# files that are drawn, too; but those
+# Such files are drawn, too, except pictures of what the emulator does today.
 DRAWN = re.compile(r"results/((figures|tables|report)/.+|[a-z]+\.(pdf|html))")
-PICTURED = re.compile(r"results/figures/banks_.+")  # that show what the emulator does today
+PICTURED = re.compile(r"results/figures/banks_.+")
 COMPARE = "compare"
 COMPARED_PROBLEM = ProblemSpec.square(4096)
-# kernels that one job builds or emulates: starting a process takes about as long as half a kernel
+# One job builds or emulates so many kernels: starting a process takes as long as half a kernel.
 BATCH = 6
-PART = 8  # variants that one job checks or times
-WINDOWS = 120  # about so many does one job time, so that several GPUs end at about the same time
+# One job checks or times so many variants.
+PART = 8
+# One job times about so many windows, so that several GPUs end at about the same time.
+WINDOWS = 120
 
-# Words of a GPU's name that a folder's leaves out: maker, brand, and the memory's size and kind
+# A folder's name leaves out these words of a GPU's name: maker, brand, size and kind of memory.
 UNNAMED = re.compile(r"nvidia|geforce|\d+gb|hbm\d*e?")
 
 
 @dataclass(frozen=True)
 class Device:
-    """What was found: compilers and, where there is one, the GPU."""
+    """The compilers and, where there is one, the GPU of this machine.
 
-    toolchain: Mapping[str, str | None]  # as in toolchain.json
-    # libraries that are measured, and are not here: why
+    toolchain: the content of toolchain.json. missing: the reason for each library that is measured
+    and is not here.
+    """
+
+    toolchain: Mapping[str, str | None]
     missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -80,8 +85,8 @@ class Inventory:
     @classmethod
     def of(cls, root: Path) -> Inventory:
         """What lies below `root` now; only looked at, not read."""
-        found = (path for name in ("results", "data") for path in (root / name).rglob("*"))
-        return cls(frozenset(path.relative_to(root).as_posix() for path in found if path.is_file()))
+        paths = (path for name in ("results", "data") for path in (root / name).rglob("*"))
+        return cls(frozenset(path.relative_to(root).as_posix() for path in paths if path.is_file()))
 
     def has(self, *paths: str) -> bool:
         """Whether all of these files are there."""
@@ -89,35 +94,43 @@ class Inventory:
 
     def folders_with(self, name: str) -> list[str]:
         """Folders data/X that hold a file of this name, by name."""
-        found = (Path(path) for path in self.files if path.startswith("data/"))
+        paths = (Path(path) for path in self.files if path.startswith("data/"))
         return sorted(
-            path.parent.as_posix() for path in found if path.name == name and len(path.parts) == 3
+            path.parent.as_posix() for path in paths if path.name == name and len(path.parts) == 3
         )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that the rules read."""
+    """Everything that the rules read.
+
+    drawing: nothing is built or emulated. archived: the tables of measurements are an archive's.
+    source: the folder of these tables, results/MACHINE or data/ARCHIVE. planned: experiments that
+    are measured. variants: entries of the catalogue, as far as the configuration limits them. unfit:
+    the reason for each entry that needs another architecture or a library. made: recorded tables
+    that the run makes for targets of their own. compared: the pair of `snakemake compare`.
+    counters_required: counters are all that was asked for, so that the run fails without them.
+    archives: folders data/X with provenance, beginning with the one that stands in.
+    """
 
     config: Mapping[str, Any]
     device: Device
     inventory: Inventory
     machine: str
     measuring: bool
-    drawing: bool  # only of what is there: nothing is built or emulated
-    archived: bool  # the tables of measurements are an archive's
-    source: str  # folder of the tables of measurements: results/MACHINE or data/ARCHIVE
+    drawing: bool
+    archived: bool
+    source: str
     experiments: Mapping[str, Experiment]
-    planned: tuple[str, ...]  # experiments that are measured, where anything is
-    variants: tuple[str, ...]  # of the catalogue, as far as the configuration limits them
-    # of the catalogue, left out for want of another architecture or a library: why
+    planned: tuple[str, ...]
+    variants: tuple[str, ...]
     unfit: Mapping[str, str]
-    made: tuple[str, ...]  # recorded tables of targets of their own that the run makes
+    made: tuple[str, ...]
     clock_policies: tuple[str, ...]
     catalogue: Catalogue
-    compared: Experiment | None  # the pair of `snakemake compare`
-    counters_required: bool  # counters are all that was asked for: without them the run fails
-    archives: tuple[str, ...]  # folders data/X with provenance, that which stands in first
+    compared: Experiment | None
+    counters_required: bool
+    archives: tuple[str, ...]
 
     @property
     def results(self) -> str:
@@ -152,7 +165,7 @@ class Plan:
         A dispatcher does where experiments name all of its kernels.
         """
         kernels = {
-            name: {one.name for one in self.catalogue.runnable[name].variants}
+            name: {variant.name for variant in self.catalogue.runnable[name].variants}
             for name in self.named
         }
         return tuple(name for name in self.named if kernels[name] <= {*self.named})
@@ -196,7 +209,9 @@ class Plan:
     @functools.cached_property
     def _groups(self) -> Mapping[str, tuple[str, ...]]:
         """Names that belong together; a name belongs to the first group that has it."""
-        largest_first = sorted(self.everything.values(), key=lambda one: -len(one.variants))
+        largest_first = sorted(
+            self.everything.values(), key=lambda experiment: -len(experiment.variants)
+        )
         dispatchers = [name for name in self.runnable if name not in self.catalogue.kernels]
         groups = {experiment.name: experiment.variants for experiment in largest_first}
         return (
@@ -310,7 +325,8 @@ class Plan:
             self.inventory.has(f"{folder}/{table.file}") for folder in (self.results, self.source)
         )
         if table.name == "emulated_checks" and not self.archived:
-            return None  # the GPU's checks hold the emulator's, too
+            # The GPU's checks hold the emulator's, too.
+            return None
         if table.parts in ("build", "emulate"):
             return self.results if own or not self.drawing else self.source if archived else None
         if table.name in self.made or (own and table.without_gpu):
@@ -343,10 +359,10 @@ def _batches(
     """
     left = dict.fromkeys(names)
     for group, members in groups.items():
-        own = [name for name in dict.fromkeys(members) if name in left]
-        for number, chunk in enumerate(_chunks(own, BATCH), start=1):
+        names = [name for name in dict.fromkeys(members) if name in left]
+        for number, chunk in enumerate(_chunks(names, BATCH), start=1):
             yield f"{group}-{number}", tuple(chunk)
-        for name in own:
+        for name in names:
             del left[name]
 
 
@@ -489,11 +505,11 @@ def _unfit(
         for name, e in baselines.items()
         if e.library in missing
     }
-    found = {name: reason for name, reason in reasons.items() if reason}
+    unfit = {name: reason for name, reason in reasons.items() if reason}
     for name in chosen or []:
-        if name in found:
-            raise UserError(f"{CONFIG}: variants: {found[name]}")
-    return found
+        if name in unfit:
+            raise UserError(f"{CONFIG}: variants: {unfit[name]}")
+    return unfit
 
 
 def _pair(config: Config, entries: Catalogue, asked: bool) -> Experiment | None:

@@ -47,7 +47,8 @@ if not PLAN.drawing:
             f"{BUILD}/{{batch}}.csv",
         log:
             f"results/logs/build/{ARCH}/{{batch}}.log",
-        priority: 20  # a job on a GPU waits for it
+        # A job on a GPU waits for it.
+        priority: 20
         params:
             kernels=lambda wildcards: PLAN.builds[wildcards.batch],
             # the catalogue's entries: their template values, threads and shared memory
@@ -87,7 +88,8 @@ rule build_harness:
         f"results/logs/build/{ARCH}/{{harness}}.log",
     wildcard_constraints:
         harness="|".join(HARNESSES),
-    priority: 50  # each job on a GPU waits for it
+    # Each job on a GPU waits for it.
+    priority: 50
     params:
         nvcc=NVCC,
         arch=ARCH,

@@ -31,9 +31,8 @@ onstart:
 # Snakemake does not tell its targets before the rules are read, so its own parser is asked for them.
 _arguments = get_argument_parser().parse_known_args(sys.argv[1:])[0]
 os.environ.setdefault("GEMM_LADDER_TARGETS", json.dumps(sorted(_arguments.targets)))
-os.environ.setdefault(
-    "GEMM_LADDER_COMMAND", shlex.join(["snakemake", *sys.argv[1:]])
-)  # provenance.json quotes it
+# provenance.json quotes the command.
+os.environ.setdefault("GEMM_LADDER_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
 TARGETS = json.loads(os.environ["GEMM_LADDER_TARGETS"])
 
 _folder = Path("results") if Path("results").exists() else Path()
@@ -76,7 +75,8 @@ PARTS, HARNESS = f"{RESULTS}/parts", f"{BUILD}/harness.cubin"
 # The emulator's code, as a parameter of each job that runs it: its files as inputs would bury all others
 _emulator = sorted(path for path in Path("ptxsim").rglob("*.py") if "tests" not in path.parts)
 EMULATOR = hashlib.sha256(b"\0".join(path.read_bytes() for path in _emulator)).hexdigest()
-SWEPT_KERNELS = ("sgemm_autotuned", "sgemm_warptile")  # whose tiles are swept
+# The tiles of these kernels are swept.
+SWEPT_KERNELS = ("sgemm_autotuned", "sgemm_warptile")
 # What is built in addition to the catalogue's kernels, by the name of its cubin: the harness and the microbenchmarks
 HARNESSES = {path.stem: path.as_posix() for path in sorted(Path("experiments").rglob("*.cu"))}
 

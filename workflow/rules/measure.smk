@@ -70,7 +70,8 @@ rule check:
         f"{PARTS}/check/{{experiment}}/{{part}}.csv",
     log:
         f"results/logs/{MACHINE}/check/{{experiment}}/{{part}}.log",
-    priority: 30  # before other kernels are built, so that the GPU has work from the start
+    # These come before other kernels are built, so that the GPU has work from the start.
+    priority: 30
     params:
         variants=lambda wildcards: PLAN.runnable_of(wildcards.experiment, wildcards.part),
         built=BUILT,
@@ -95,7 +96,8 @@ rule bench:
         left_out=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.left_out.txt",
     log:
         f"results/logs/{MACHINE}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.log",
-    priority: 40  # before other kernels are checked
+    # These come before other kernels are checked.
+    priority: 40
     resources:
         gpu=1,
     params:

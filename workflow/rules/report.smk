@@ -125,7 +125,8 @@ rule paper_pdf:
         "analysis/render.py",
         sorted(path.as_posix() for path in Path("paper").rglob("*.typ")),
         "paper/references.bib",
-        ["kernels/sgemm/naive.cu", "kernels/sgemm/coalesced.cu"],  # the step that the paper shows
+        # The paper shows this step.
+        ["kernels/sgemm/naive.cu", "kernels/sgemm/coalesced.cu"],
         rules.report_tables.output,
         rules.claims_table.output,
         rules.findings.output,
@@ -135,7 +136,8 @@ rule paper_pdf:
         figures_of_kind("sizes"),
     output:
         report("results/paper.pdf", category="Paper", caption="../report/paper.rst"),
-        "results/supplement.pdf",  # a third of the report, which links to it instead
+        # The report links to it, for it would be a third of the report.
+        "results/supplement.pdf",
     log:
         "results/logs/paper.log",
     shell:

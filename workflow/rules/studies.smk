@@ -108,7 +108,8 @@ if PLAN.measuring:
         log:
             f"results/logs/{MACHINE}/tile_autotune.log",
         priority: 10
-        threads: 64  # or all of this machine: the sweep compiles on every core
+        # The sweep compiles on every core.
+        threads: 64
         resources:
             gpu=1,
             runtime=240,
