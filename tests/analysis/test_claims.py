@@ -115,7 +115,7 @@ def test_a_wrong_entry_is_one_line(judged: Callable[..., pd.DataFrame], tmp_path
         ({"test": 'published("naive-gflop") > 1'}, "unknown id 'boehm_sgemm/naive-gflop'"),
         ({"test": "1 >"}, "invalid syntax"),
         ({"test": "published('naive-gflops')"}, "allowed: a comparison"),
-        ({"test": "limiter(sgemm_naive) > 1"}, "one: .*not supported between"),
+        ({"test": "limiter(sgemm_naive) > 1", "kind": "mechanism"}, "one: .*not supported between"),
         ({"quote": "word " * 26}, "quote has 26 words"),
         ({"line": 500}, "line = 500 is in no section"),
         ({"untestable": "because"}, "test and untestable"),
@@ -142,7 +142,7 @@ def test_a_wrong_entry_is_one_line(judged: Callable[..., pd.DataFrame], tmp_path
 def test_a_remark_may_read_what_its_test_does(judged: Callable[..., pd.DataFrame]) -> None:
     """A measurement beside a test of one, and what is published beside any."""
     published = 'It is {published("naive-gflops")}.'
-    mechanism = {"id": "two", "test": "fraction(sgemm_naive) > 0"}
+    mechanism = {"id": "two", "test": "fraction(sgemm_naive) > 0", "kind": "mechanism"}
     found = judged(
         GOOD | {"remark": published},
         GOOD | mechanism | {"remark": published + " {registers(sgemm_naive)}"},

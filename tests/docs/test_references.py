@@ -22,7 +22,7 @@ MODULE = re.compile(r"python -m ((?:analysis|contracts|experiments|kernels|ptxsi
 MAKE = re.compile(r"(?:^|`)make ([.a-z][\w./-]*)", re.M)
 SNAKEMAKE = re.compile(r"snakemake --cores \d+((?: [a-z][\w./]*)+)")
 # some tables are targets, by their name
-RECORDED = (ROOT / "contracts" / "recorded.py").read_text()
+RECORDED = (ROOT / "contracts" / "rows.py").read_text()
 KERNEL = re.compile(r"`((?:sgemm|hgemm|tf32gemm)_\w+)`")
 
 

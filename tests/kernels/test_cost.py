@@ -119,8 +119,8 @@ def test_a_kernel_says_how_many_blocks_may_share_a_tile() -> None:
 def test_the_busiest_block_has_its_whole_tiles_and_its_share_of_the_rest() -> None:
     """Of 288 tiles on 132 multiprocessors 24 are left, with 96 steps each."""
     found = cost.schedule(CATALOGUE.kernels["sgemm_tma_streamk"], Problem.square(3072))
-    assert (found.tiles, found.steps, found.blocks, found.parts) == (288, 96, 132, 132 / 24)
-    assert found.busiest == 2 * 96 + -(-24 * 96 // 132)
+    assert (found.tiles, found.steps, found.blocks, found.splits) == (288, 96, 132, 132 / 24)
+    assert found.max_steps == 2 * 96 + -(-24 * 96 // 132)
 
 
 def test_slices_of_a_cluster_divide_the_steps_of_a_tile() -> None:

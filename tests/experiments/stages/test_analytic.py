@@ -9,12 +9,14 @@ import pytest
 from helpers import run_module
 
 from contracts import UserError
+from contracts.declared import AnalyticCase
 from experiments.stages import analytic
 
 
 def of(case: dict[str, Any]) -> dict[str, Any]:
     """The quantities of one case."""
-    return {row["quantity"]: row["value"] for row in analytic.rows({"case": case}, "cases.yaml")}
+    rows = analytic.rows({"case": AnalyticCase.model_validate(case)}, "cases.yaml")
+    return {row.quantity: row.value for row in rows}
 
 
 def access(address: str, size: int = 4, kind: str = "load", **more: int) -> dict[str, Any]:
