@@ -194,8 +194,8 @@ def measured(
     emulated: Sequence[Path],
     store_: store.Store,
     seed: int,
-) -> Iterator[tuple[Place, Measurement]]:
-    """The comparison of each variant, kept or made now.
+) -> list[tuple[Variant, Measurement]]:
+    """Return the comparison of each variant, stored or made now.
 
     Raises `UserError` for what failed, once the others are made.
     """
@@ -222,22 +222,19 @@ def measured(
 
         yield compared
 
-    failed = []
-    found = {
-        variant.name: store_.find(place(variant), basis(variant).__eq__) for variant in variants
-    }
-    for variant, one in work_through(
-        [variant for variant in variants if not found[variant.name]], opened
-    ):
-        if isinstance(one, Failure):
-            failed.append(f"{variant.name}: {one.reason}")
-            continue
-        found[variant.name] = store_.keep(place(variant), one)
-    if failed:
-        raise UserError("; ".join(failed))
-    for variant in variants:
-        if kept_one := found[variant.name]:
-            yield place(variant), kept_one
+    def measure(
+        todo: list[Variant], _: dict[Place, Measurement]
+    ) -> Iterator[tuple[Variant, Measurement | str]]:
+        for variant, result in work_through(todo, opened):
+            if isinstance(result, Failure):
+                yield variant, f"{variant.name}: {result.reason}"
+            else:
+                yield variant, result
+
+    def serves(variant: Variant) -> Callable[[store.Basis], bool]:
+        return basis(variant).__eq__
+
+    return store.run_kept(store_, variants, place, serves, measure)
 
 
 def main() -> None:
@@ -262,14 +259,14 @@ def main() -> None:
         variants.append(variant)
     seed = options.seed if options.seed is not None else verify.fresh_seed()
     with store.opened(options.store) as store_:
-        found = dict(measured(variants, options.build_dir, options.emulated, store_, seed))
-    for place, one in found.items():
+        results = measured(variants, options.build_dir, options.emulated, store_, seed)
+    for variant, one in results:
         differing, elements = (
             sum(row[key] for row in one.rows[TABLE]) for key in ("differing", "elements")
         )
-        logger.info(f"{place.variant}: {differing} of {elements} elements differ from the GPU's")
+        logger.info(f"{variant.name}: {differing} of {elements} elements differ from the GPU's")
     write_rows(
-        options.out, EmulatorNextToGpu, [row for one in found.values() for row in one.rows[TABLE]]
+        options.out, EmulatorNextToGpu, [row for _, one in results for row in one.rows[TABLE]]
     )
 
 

@@ -493,51 +493,52 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store) -> Fou
     for (launch gaps, too little memory), once the others are measured.
     """
     asked = asked_by(options)
-    found: Found = {}
-    for item in items:
-        if one := kept.find(_place(item), _serves(item, asked)):
-            found[item] = one
-    failed, spoilt = (
-        [],
-        {replace(item, process=0) for item, one in found.items() if not counts(one)},
-    )
-    todo = [item for item in in_order(items, asked) if item not in found]
-    # Once, and before the GPU is held: each measuring process is a fork of this one, and begins
-    # with what it imported. A fork cannot use its parent's CUDA: no import initialises it, and
-    # nothing else here may.
-    for name in dict.fromkeys(item.variant for item in todo):
-        import_early(asked.entries.find(name))
     session, start = Session(), time.monotonic()
 
-    def by_process() -> Iterator[tuple[Item, Measurement | Failure]]:
+    def by_process(
+        todo: list[Item], spoilt: set[Item]
+    ) -> Iterator[tuple[Item, Measurement | Failure]]:
+        # Once, and before the GPU is held: each measuring process is a fork of this one, and begins
+        # with what it imported. A fork cannot use its parent's CUDA: no import initialises it, and
+        # nothing else here may.
+        for name in dict.fromkeys(item.variant for item in todo):
+            import_early(asked.entries.find(name))
         for number in sorted({item.process for item in todo}):
-            own = [
+            of_process = [
                 item
                 for item in todo
                 if item.process == number and replace(item, process=0) not in spoilt
             ]
-            if own:
+            if of_process:
                 with session.held():  # until the process has ended, and its context with it
-                    yield from work_through(
-                        own, functools.partial(_opened, own, options, kept, session.name)
-                    )
+                    opened = functools.partial(_opened, of_process, options, kept, session.name)
+                    yield from work_through(of_process, opened)
 
-    for number, (item, result) in enumerate(by_process(), start=1):
-        if isinstance(result, Failure) and not result.of_kernel:
-            failed.append(f"{item.variant}, {item.problem.shown}: {result.reason}")
-            continue
-        one = lost(item, result.reason, asked) if isinstance(result, Failure) else result
-        if not counts(one):
-            spoilt.add(replace(item, process=0))  # and no further process need measure it
-        found[item] = one = one if one.measured else kept.keep(_place(item), one)
-        left = (time.monotonic() - start) * (len(todo) / number - 1)
-        shown = f"{item.variant}{_picked(item, asked)}, {item.problem.shown}, {item.data} ({len(found)}/{len(items)})"
-        logger.info(f"{shown}: {outcome(item, one)}; about {left:.0f} s left")
-    if failed:
-        raise UserError(
-            "; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if failed[3:] else "")
-        )
-    return found
+    def measure(
+        todo: list[Item], results: dict[Place, Measurement]
+    ) -> Iterator[tuple[Item, Measurement | str]]:
+        todo, before = in_order(todo, asked), len(results)
+        spoilt = {
+            replace(item, process=0)
+            for item in items
+            if (stored := results.get(_place(item))) and not counts(stored)
+        }
+        for number, (item, result) in enumerate(by_process(todo, spoilt), start=1):
+            if isinstance(result, Failure) and not result.of_kernel:
+                yield item, f"{item.variant}, {item.problem.shown}: {result.reason}"
+                continue
+            one = lost(item, result.reason, asked) if isinstance(result, Failure) else result
+            if not counts(one):
+                spoilt.add(replace(item, process=0))  # and no further process need measure it
+            left = (time.monotonic() - start) * (len(todo) / number - 1)
+            progress = f"{item.data} ({before + number}/{len(items)})"
+            shown = f"{item.variant}{_picked(item, asked)}, {item.problem.shown}, {progress}"
+            logger.info(f"{shown}: {outcome(item, one)}; about {left:.0f} s left")
+            yield item, one
+
+    return dict(
+        store.run_kept(kept, items, _place, functools.partial(_serves, asked=asked), measure)
+    )
 
 
 def counts(one: Measurement) -> bool:

@@ -618,45 +618,43 @@ def measured(
     """
     from experiments.gpu import libraries  # noqa: F401  # for the forks, and before the GPU is held
 
-    found: dict[str, Measurement] = {}
-    failed = []
-
-    def find(some: Iterable[Runnable]) -> None:
-        for variant in some:
-            if one := kept.find(
-                _place(variant, problems), basis_of(variant, problems, build_dir).__eq__
-            ):
-                found[variant.name] = one
-
-    find(variants)
     shared, device, session = Shared(), GpuDevice(build_dir), Session()
     large = None if discovery.rehearsing() else LARGE  # an emulator takes minutes for one of these
-    todo = (one for one in variants if one.name not in found)
-    for batch in batches(
-        Batch(one, prepare_cases(one, seed, large, shared, problems)) for one in todo
-    ):
-        with session.held():  # until the process has ended, and its context with it
-            # another job may have been asked for them meanwhile
-            find(part.variant for part in batch)
-            places = [place for place, part in enumerate(batch) if part.variant.name not in found]
-            results = list(work_through(places, functools.partial(_running, batch, device)))
-        for place, result in results:
-            part, variant = batch[place], batch[place].variant
-            if isinstance(result, Failure) and not result.of_kernel:
-                failed.append(f"{variant.name}: {result.reason}")
-                continue
-            if isinstance(result, Failure):
-                rows, name = [_lost(variant, result.reason, build_dir)], UNKNOWN
-            else:
-                judged = judge_cases(device, variant, part.prepared, part.of(result))
-                rows, name = [one.row for one in judged], session.name
-            report(variant, rows)
-            one = Measurement(basis_of(variant, problems, build_dir), name, {"checks": rows})
-            found[variant.name] = kept.keep(_place(variant, problems), one)
-        batch.clear()  # its memory is free before the next one's is taken
-    if failed:
-        raise UserError("; ".join(failed))
-    return found
+
+    def place(variant: Runnable) -> Place:
+        return _place(variant, problems)
+
+    def serves(variant: Runnable) -> Callable[[store.Basis], bool]:
+        return basis_of(variant, problems, build_dir).__eq__
+
+    def measure(
+        todo: list[Runnable], _: dict[Place, Measurement]
+    ) -> Iterator[tuple[Runnable, Measurement | str]]:
+        prepared = (Batch(one, prepare_cases(one, seed, large, shared, problems)) for one in todo)
+        for batch in batches(prepared):
+            with session.held():  # until the process has ended, and its context with it
+                # another job may have been asked for them meanwhile
+                stored = [kept.find(place(part.variant), serves(part.variant)) for part in batch]
+                numbers = [number for number, one in enumerate(stored) if one is None]
+                results = list(work_through(numbers, functools.partial(_running, batch, device)))
+            yield from ((part.variant, one) for part, one in zip(batch, stored, strict=True) if one)
+            for number, result in results:
+                part, variant = batch[number], batch[number].variant
+                if isinstance(result, Failure) and not result.of_kernel:
+                    yield variant, f"{variant.name}: {result.reason}"
+                    continue
+                if isinstance(result, Failure):
+                    rows, name = [_lost(variant, result.reason, build_dir)], UNKNOWN
+                else:
+                    judged = judge_cases(device, variant, part.prepared, part.of(result))
+                    rows, name = [one.row for one in judged], session.name
+                report(variant, rows)
+                basis = basis_of(variant, problems, build_dir)
+                yield variant, Measurement(basis, name, {"checks": rows})
+            batch.clear()  # its memory is free before the next one's is taken
+
+    results = store.run_kept(kept, variants, place, serves, measure)
+    return {variant.name: measurement for variant, measurement in results}
 
 
 def basis_of(variant: Runnable, problems: Sequence[ProblemSpec], build_dir: Path) -> store.Basis:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,14 +154,21 @@ def main() -> None:
     place = Place("machine", "ceilings", options.machine)
     loops = hash_of_cubin((options.build_dir / "ceilings.cubin").read_bytes())[:16]
     basis = store.versions(options.build_dir) | {"ceilings": loops}
-    with store.opened(options.store) as kept:
-        one = kept.find(place, basis.__eq__)
-        if one is None:
+
+    def measure(
+        todo: list[Place], _: dict[Place, Measurement]
+    ) -> Iterator[tuple[Place, Measurement]]:
+        for item in todo:
             held = Session()
             with held.held():
                 described = describe(options.machine, options.build_dir)
-            one = kept.keep(place, Measurement(basis, held.name, {"machine": [described]}))
-    write_json(options.out, Machine, one.rows["machine"][0])
+            yield item, Measurement(basis, held.name, {"machine": [described]})
+
+    with store.opened(options.store) as kept:
+        ((_, measurement),) = store.run_kept(
+            kept, [place], lambda item: item, lambda _: basis.__eq__, measure
+        )
+    write_json(options.out, Machine, measurement.rows["machine"][0])
 
 
 if __name__ == "__main__":

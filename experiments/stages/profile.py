@@ -381,38 +381,37 @@ def table_of(problem: ProblemSpec) -> str:
     return "counters_with_beta" if problem.beta else "counters"
 
 
-def measured(
-    entries: list[Entry], session: Session, kept: store.Store
-) -> tuple[dict[Place, Measurement], list[str]]:
-    """The counters of each entry, kept or read now, and why others have none. Raises `LeftOut`."""
-    found: dict[Place, Measurement] = {}
-    failed = []
+def measured(entries: list[Entry], session: Session, kept: store.Store) -> list[Measurement]:
+    """Return the counters of each entry, stored or read now.
 
-    def place(entry: Entry) -> Place:
-        return Place("profile", entry.name, str(session.problem))
+    Raises `LeftOut` where there can be none, and `UserError` with why an entry has none.
+    """
 
     def basis(entry: Entry) -> store.Basis:
         return store.basis_of(entry, session.build_dir) | {
             "metrics": checksum(" ".join(session.names).encode())[:16]
         }
 
-    for entry in entries:
-        if one := kept.find(place(entry), basis(entry).__eq__):
-            found[place(entry)] = one
-    for entry, result in session.count([entry for entry in entries if place(entry) not in found]):
-        if isinstance(result, str):
-            failed.append(result)
-            continue
-        note = (
-            f"counters that this ncu or GPU does not know: {', '.join(result.unknown)}"
-            if result.unknown
-            else ""
-        )
-        rows = {table_of(session.problem): result.rows}
-        new = Measurement(basis(entry), result.session, rows, note)
-        found[place(entry)] = kept.keep(place(entry), new)
-    # in the order asked for
-    return {at: found[at] for at in map(place, entries) if at in found}, failed
+    def measure(
+        todo: list[Entry], _: dict[Place, Measurement]
+    ) -> Iterator[tuple[Entry, Measurement | str]]:
+        for entry, result in session.count(todo):
+            if isinstance(result, str):
+                yield entry, result
+                continue
+            unknown = ", ".join(result.unknown)
+            note = f"counters that this ncu or GPU does not know: {unknown}" if unknown else ""
+            rows = {table_of(session.problem): result.rows}
+            yield entry, Measurement(basis(entry), result.session, rows, note)
+
+    results = store.run_kept(
+        kept,
+        entries,
+        lambda entry: Place("profile", entry.name, str(session.problem)),
+        lambda entry: basis(entry).__eq__,
+        measure,
+    )
+    return [measurement for _, measurement in results]
 
 
 def main() -> None:
@@ -441,18 +440,16 @@ def main() -> None:
         if entry.name in wrong:
             logger.warning(f"{entry.name} is not profiled: it failed a check")
     entries = [entry for entry in entries if entry.name not in wrong]
-    found: dict[Place, Measurement] = {}
+    results = list[Measurement]()
     failed, reasons = list[str](), list[str]()
     try:
         with store.opened(options.store) as kept:
             for problem in options.problem:
-                of_problem, errors = measured(
-                    entries,
-                    Session(problem, options.build_dir, options.store),
-                    kept,
-                )
-                found |= of_problem
-                failed += errors
+                session = Session(problem, options.build_dir, options.store)
+                try:
+                    results += measured(entries, session, kept)
+                except UserError as error:
+                    failed.append(str(error))
     except LeftOut as left_out:
         if options.required:
             raise UserError(
@@ -463,14 +460,14 @@ def main() -> None:
     else:
         if failed:
             raise UserError("; ".join(failed))
-        reasons = list(dict.fromkeys(one.note for one in found.values() if one.note))
+        reasons = list(dict.fromkeys(one.note for one in results if one.note))
         for reason in reasons:
             logger.warning(reason)
     write_text(options.left_out, "\n".join(reasons))
     tables = {"counters": options.out, "counters_with_beta": options.with_beta}
     for name, path in tables.items():
         if path:
-            rows = [row for one in found.values() for row in one.rows.get(name, [])]
+            rows = [row for one in results for row in one.rows.get(name, [])]
             write_rows(path, TABLES[name].model, rows)
 
 

@@ -19,10 +19,10 @@ import fcntl
 import functools
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from contracts import UserError, read_json, write_json
 from contracts.files import LIMIT_BYTES, checksum, read_bytes
@@ -43,6 +43,7 @@ PACKAGE = {  # that brings a baseline's library
 }
 FOLDER = "measured"  # of a machine's results
 Basis = Mapping[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,36 @@ class Store:
             document["samples_sha256"] = checksum(read_bytes(parquet, LIMIT_BYTES))
         write_json(f"{stem}.json", StoredMeasurement, document)
         return _read(Path(f"{stem}.json"))
+
+
+def run_kept(
+    kept: Store,
+    items: Sequence[T],
+    key: Callable[[T], Place],
+    serves: Callable[[T], Callable[[Basis], bool]],
+    measure: Callable[[list[T], dict[Place, Measurement]], Iterable[tuple[T, Measurement | str]]],
+) -> list[tuple[T, Measurement]]:
+    """Return each item with its measurement: the stored one, or one that is made now and stored.
+
+    serves: whether a stored basis does for an item. measure: takes the items that lack a
+    measurement, and all measurements so far by key; it yields each item with its measurement, or
+    with the reason why it has none. One that comes from the store is not stored again.
+
+    Raises `UserError` with the first of these reasons, once the others are measured.
+    """
+    found = ((key(item), kept.find(key(item), serves(item))) for item in items)
+    results = {place: stored for place, stored in found if stored}
+    reasons = []
+    for item, result in measure([item for item in items if key(item) not in results], results):
+        if isinstance(result, str):
+            reasons.append(result)
+        else:
+            stored = result if result.measured else kept.keep(key(item), result)
+            results[key(item)] = stored
+    if reasons:
+        more = [f"and {len(reasons) - 3} more"] if len(reasons) > 3 else []
+        raise UserError("; ".join(reasons[:3] + more))
+    return [(item, results[key(item)]) for item in items if key(item) in results]
 
 
 @functools.cache
