@@ -212,7 +212,12 @@ def write_json(
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_unset=True)
     validated(value, model, path)
-    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+    try:
+        text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+    except ValueError as error:  # in a part that the model leaves open
+        raise UserError(
+            f"{path}: NaN or infinity is not allowed; allowed: finite numbers"
+        ) from error
     write_text(path, text, only_if_changed=only_if_changed)
 
 

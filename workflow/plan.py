@@ -2,7 +2,7 @@
 Snakemake in it.
 
 `plan(config, device, inventory, targets)` reads the project's declarations (catalogue, experiments,
-the registry of tables), and otherwise nothing but its arguments. The rules read the `Plan` and
+the list of tables), and otherwise nothing but its arguments. The rules read the `Plan` and
 decide nothing.
 """
 

@@ -18,6 +18,7 @@ import pandas as pd
 
 from analysis import counters, ladders
 from analysis.results import Results, best_measured, said, squares
+from analysis.tables.kernels import OF_BUILD
 from analysis.tables.steps import UNITS
 from contracts import UserError, load_yaml
 from contracts import worklogs as texts
@@ -269,16 +270,7 @@ def minimum_cycles(results: Results) -> Row:
 
 def builds(results: Results) -> dict[str, Row]:
     """Registers, shared memory, spills and occupancy of each build, by variant."""
-    wanted = [
-        "registers",
-        "shared_bytes",
-        "spill_bytes",
-        "threads",
-        "blocks_per_sm",
-        "occupancy",
-        "limiter",
-    ]
-    rows = results.table("resources")[["variant", *wanted]]
+    rows = results.table("resources")[["variant", *OF_BUILD]]
     return {row.pop("variant"): row for row in without_empty(rows.to_dict("records"))}
 
 

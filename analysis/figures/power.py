@@ -41,20 +41,21 @@ def timed(results: Results) -> pd.DataFrame:
     ]
 
 
-def draw_clocks(axes: Axes, rows: pd.DataFrame, limit: float) -> None:
+def draw_clocks(axes: Axes, rows: pd.DataFrame, limit: float | None) -> None:
     """Draw the SM clock over power, coloured by dtype."""
     look: dict[str, Any] = {"hue": "dtype", "palette": style.DTYPES, "linewidth": 0}
     dtypes = [dtype for dtype in style.DTYPES if dtype in set(rows["dtype"])]
     sns.scatterplot(
         rows, x="power_w", y="sm_clock_mhz", hue_order=dtypes, s=8, alpha=0.75, ax=axes, **look
     )
-    axes.annotate(
-        f"limit {limit:.0f} W",
-        (limit, axes.get_ylim()[0]),
-        (-3, 3),
-        textcoords="offset points",
-        ha="right",
-    )
+    if limit:  # NVML does not tell it on every GPU
+        axes.annotate(
+            f"limit {limit:.0f} W",
+            (limit, axes.get_ylim()[0]),
+            (-3, 3),
+            textcoords="offset points",
+            ha="right",
+        )
     axes.set(ylabel="SM clock, MHz", title="Clock and power")
     sns.move_legend(axes, "lower left", title=None, handletextpad=0.1, bbox_to_anchor=(0, 0.05))
 
@@ -84,12 +85,13 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     rows = timed(results)
     if rows.empty:
         return style.empty(results, "Power")
-    limit = float(results.machine.power_limit_w or "nan")
+    limit = results.machine.power_limit_w
     figure, (left, right) = plt.subplots(1, 2, figsize=(style.WIDE, 2.7))
     draw_clocks(left, rows, limit)
     draw_data(right, rows)
     for axes in (left, right):
-        axes.axvline(limit, color=style.INK, linewidth=0.8, linestyle="--")
+        if limit:
+            axes.axvline(limit, color=style.INK, linewidth=0.8, linestyle="--")
         axes.set_xlabel("mean power, W")
         axes.grid(axis="both")
     style.describe(

@@ -212,7 +212,7 @@ def amiss(folder: Path) -> list[str]:
     """What keeps an archive from being whole, a line each.
 
     It is whole where its folder, machine.json and provenance.json name one machine and one GPU,
-    every table that the registry marks is there, of one commit and a clean tree, as it was archived
+    every table that must be archived is there, of one commit and a clean tree, as it was archived
     (by its checksum) and as its model has it, and no row is of other machine code than
     resources.csv has for this tree's sources. Tables that need no GPU may be of another commit. A
     rehearsal is whole with the tables that `all` makes.

@@ -12,8 +12,8 @@
 //         4  5                                    16 17 18 19  .  .  .  .     t + 16 where t < 4
 //         ...
 //
-// The sweep is experiments/tile_autotune.yaml; what keeps a tile out of it, and why, is said in
-// experiments/tuning/space.py. Its winner is recorded in tuned.json and replaces the catalogue's
+// The sweep is experiments/tuning/tile_autotune.yaml. What keeps a tile out of it, and why, is said
+// in experiments/tuning/space.py. The sweep prints its winner, which stands in the catalogue as
 // template values.
 //
 // Template:  BM, BN, BK: the block's tile; TM, TN: a thread's patch of C.

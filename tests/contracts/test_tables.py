@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from helpers import ROOT
 
-from contracts import UserError, read_json, read_rows, write_rows
+from contracts import UserError, read_json, read_rows, write_json, write_rows
 from contracts.model import Row
-from contracts.rows import TABLES, Counters, Machine, Windows, table
+from contracts.rows import TABLES, Counters, Machine, StoredMeasurement, Windows, table
 from contracts.samples import KEY, read_samples, write_samples
 
 Spoil = Callable[[bytes], bytes]
@@ -103,6 +103,13 @@ def test_a_row_that_is_not_allowed_is_not_written(archive: Path, tmp_path: Path)
         write_rows(tmp_path / "counters.csv", Counters, [{"value": 1.0}])
     with pytest.raises(UserError, match=r"cannot read .*: No such file"):
         read_rows(tmp_path / "counters.csv", Counters)
+    # the rows of a stored measurement are open to any value, and JSON has no NaN
+    open_rows = {"basis": {}, "rows": {"windows": [{"power_w": float("nan")}]}, "note": ""}
+    stored = {"stage": "bench", "variant": "v", "item": "i", "session": "0" * 8, **open_rows}
+    with pytest.raises(UserError, match="NaN or infinity is not allowed; allowed: finite"):
+        write_json(
+            tmp_path / "x.json", StoredMeasurement, stored | {"measured": "now", "driver": None}
+        )
     assert not list(tmp_path.iterdir())
 
 
