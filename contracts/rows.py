@@ -149,6 +149,9 @@ ALPHA = "C = alpha A B + beta C; 1 in older tables"
 BETA = "C is read where it is not 0; 0 in older tables"
 
 
+Ended = Literal["precise", "longest time", "most samples"]
+
+
 # ---- a run on a GPU: every archive has these -----------------------------------------------------
 
 
@@ -369,9 +372,7 @@ class Windows(Row):
         "half of the 95% interval of the fraction of the baseline when the window ended, relative to it",
         ge=0,
     )
-    ended: Literal["precise", "longest time", "most samples"] | None = optional(
-        "why the window ended there"
-    )
+    ended: Ended | None = optional("why the window ended there")
     process: int = column("which of the fresh processes that measure the same", ge=0, default=0)
     baseline_run_us: float | None = optional(
         "time of one run of the baseline, alone, back to back at a steady clock, in the same process",
@@ -974,10 +975,22 @@ class Toolchain(Document):
     arch: str = column(pattern=ARCH)
 
 
+class MeasuredRows(Document):
+    """The rows of one measurement, by table, without the columns that an experiment adds: an empty
+    `experiment`, and a `case` without its beginning."""
+
+    windows: list[Windows] = column(default_factory=list)
+    checks: list[Checks] = column(default_factory=list)
+    algorithm_search: list[AlgorithmSearch] = column(default_factory=list)
+    counters: list[Counters] = column(default_factory=list)
+    counters_with_beta: list[CountersWithBeta] = column(default_factory=list)
+    emulator_next_to_gpu: list[EmulatorNextToGpu] = column(default_factory=list)
+    machine: Machine | None = optional()
+
+
 class StoredMeasurement(Document):
     """measured/STAGE/VARIANT/ITEM.SESSION.json: one measurement, as `experiments.stages.store`
-    keeps it. Its rows are checked where they are written to tables. Further keys are those of
-    earlier versions."""
+    keeps it. Further keys are those of earlier versions."""
 
     model_config = ConfigDict(extra="allow")
     stage: str = column(pattern="^[a-z]+$")
@@ -988,13 +1001,20 @@ class StoredMeasurement(Document):
     )
     session: str = column("one card on one boot of its host", pattern=SESSION)
     measured: str = column("when it was kept, UTC")
-    rows: dict[str, list[dict[str, Any]]] = column(
-        "by table, without the columns that an experiment adds"
-    )
+    rows: MeasuredRows
     note: str = column("why there are no rows, or what is missing in them; empty otherwise")
     driver: str | None = column("of the GPU")
     commit: str | None = optional("of the tree that measured; null where that differed from it")
     samples_sha256: str = optional("of ITEM.SESSION.parquet", pattern=SHA256)
+
+
+class Manifest(Document):
+    """parts/STAGE/…json: the stored measurements that a job made or found, in the order of their
+    rows."""
+
+    experiment: str = column("that timed them; empty for other stages")
+    measurements: list[str] = column("paths in the store, without suffix")
+    left_out: dict[str, list[str]] = column("stage that did not run, or not whole, and why")
 
 
 class Origin(Run):

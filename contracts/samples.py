@@ -54,6 +54,13 @@ def samples_table(rows: int, columns: dict[str, Any]) -> pa.Table:
     return pa.table(arrays, schema=COLUMNS)
 
 
+def named(samples: pa.Table, experiment: str) -> pa.Table:
+    """Return the same samples, as rows of an experiment."""
+    index = samples.schema.get_field_index("experiment")
+    names = pa.array([experiment] * len(samples)).dictionary_encode()
+    return samples.set_column(index, samples.schema.field(index), names)
+
+
 def write_samples(path: str | Path, parts: Iterable[pa.Table]) -> None:
     """Write all rows of `parts`; without any, the columns alone.
 

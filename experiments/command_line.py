@@ -9,9 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, choose, parse_yaml_value, read_rows, validated
+from contracts import UserError, choose, parse_yaml_value, validated
 from contracts.declared import Entries
-from contracts.rows import Checks
 from kernels import catalogue
 from kernels.catalogue import Baseline, Catalogue, Entry, Runnable, Variant
 from kernels.problem import ProblemSpec
@@ -96,11 +95,16 @@ def find_runnable(known: Catalogue, name: str, instead: str) -> Runnable:
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    """--store, where measurements are kept."""
-    description = (
-        "where measurements are kept: what is there is not measured again; default: nowhere"
-    )
-    parser.add_argument("--store", type=Path, metavar="DIR", help=description)
+    """--store, the folder of stored measurements."""
+    words = "folder of stored measurements: what is there is not measured again"
+    parser.add_argument("--store", required=True, type=Path, metavar="DIR", help=words)
+
+
+def add_manifest(parser: argparse.ArgumentParser) -> None:
+    """--store and --out, the job's manifest of its stored measurements."""
+    add_store(parser)
+    words = "written: which stored measurements these are"
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE", help=words)
 
 
 def add_kernel(parser: argparse.ArgumentParser) -> None:
@@ -227,18 +231,8 @@ def _pairs(key: str, given: list[str]) -> dict[str, Any]:
 
 
 def add_checked(parser: argparse.ArgumentParser) -> None:
-    """--checked, the correctness tables without whose consent nothing is timed or profiled."""
-    description = "checks.csv of these variants; one that failed there is not measured"
+    """--checked, the manifests of checks without whose consent nothing is timed or profiled."""
+    description = "manifests of these variants' checks; one that failed there is not measured"
     parser.add_argument(
-        "--checked", type=Path, nargs="+", default=[], metavar="checks.csv", help=description
+        "--checked", type=Path, nargs="+", default=[], metavar="FILE", help=description
     )
-
-
-def failures(options: argparse.Namespace) -> dict[str, list[Checks]]:
-    """The rows of --checked that did not pass, by variant."""
-    failed: dict[str, list[Checks]] = {}
-    for path in options.checked:
-        for row in read_rows(path, Checks):
-            if not row.passed:
-                failed.setdefault(row.variant, []).append(row)
-    return failed

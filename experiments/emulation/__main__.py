@@ -82,7 +82,7 @@ def predicted_and_bounds(
 class Found:
     """The rows of each file that is written."""
 
-    checks: Rows = field(default_factory=list)
+    checks: list[Checks] = field(default_factory=list)
     predictions: Rows = field(default_factory=list)
     bounds: Rows = field(default_factory=list)
     shared_widths: Rows = field(default_factory=list)

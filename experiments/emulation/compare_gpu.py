@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ import ptxsim
 from contracts import UserError, atomic_write, run_command, write_rows
 from contracts.dtypes import Types
 from contracts.files import checksum
-from contracts.rows import EmulatorNextToGpu
+from contracts.rows import EmulatorNextToGpu, MeasuredRows
 from experiments.command_line import add_build_dir, add_store, add_variants
 from experiments.emulation import launching
 from experiments.emulation.device import EmulatedDevice
@@ -37,10 +36,9 @@ from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import store, verify
 from experiments.stages.cases import OTHER_ALPHA, OTHER_BETA, Case, cases
 from experiments.stages.check import Checked, Device, HeldGpu, Inputs, inside, prepare
-from experiments.stages.store import Measurement, Place
+from experiments.stages.store import Key, Measurement
 from kernels.catalogue import Problem, Runnable, Variant
 
-TABLE = "emulator_next_to_gpu"
 logger = logging.getLogger(__name__)
 
 FLOP = 2**26  # a case up to this size takes the emulator about a second
@@ -146,7 +144,7 @@ def agree(
     variant: Variant,
     gpu: AbstractContextManager[Device],
     emulated: Mapping[str, Emulated],
-) -> list[dict[str, Any]]:
+) -> list[EmulatorNextToGpu]:
     """Rows of emulator_next_to_gpu.csv, of the cases that were emulated.
 
     The GPU is held only while it runs.
@@ -160,19 +158,20 @@ def agree(
         p, other = inputs.case.problem, emulated[inputs.case.name].c
         differing, worst = compare(p, variant.types, inputs.a, inputs.b, inputs.c0, one, other)
         right = differing == 0 if variant.dtype == "fp32" else worst is not None and worst <= 1.0
-        row: dict[str, Any] = {
-            "variant": variant.name,
-            "dtype": variant.dtype,
-            "case": inputs.case.name,
-        }
-        row |= p.numbers | {"seed": inputs.seed}
-        row |= {
-            "elements": p.m * p.n,
-            "differing": differing,
-            "difference_over_bound": worst,
-            "passed": right,
-        }
-        table.append(row | {"code_hash": opened.code_hash(variant)})
+        table.append(
+            EmulatorNextToGpu(
+                variant=variant.name,
+                dtype=variant.dtype,
+                case=inputs.case.name,
+                **p.numbers,
+                seed=inputs.seed,
+                elements=p.m * p.n,
+                differing=differing,
+                difference_over_bound=worst,
+                passed=right,
+                code_hash=opened.code_hash(variant),
+            )
+        )
     return table
 
 
@@ -200,8 +199,8 @@ def measured(
     Raises `UserError` for what failed, once the others are made.
     """
 
-    def place(variant: Variant) -> Place:
-        return Place("compare", variant.name, "cases")
+    def key(variant: Variant) -> Key:
+        return Key("compare", variant.name, "cases")
 
     def basis(variant: Variant) -> store.Basis:
         of_emulator = {"emulator": _emulator(), "sms": [launching.FEW_SMS, launching.MORE_SMS]}
@@ -218,12 +217,13 @@ def measured(
                 else emulate(variant, EmulatedDevice(build_dir), seed)
             )
             rows = agree(variant, gpu, made)
-            return Measurement(basis(variant), gpu.session.name, {TABLE: rows})
+            stored = MeasuredRows(emulator_next_to_gpu=rows)
+            return Measurement(basis(variant), gpu.session.name, stored)
 
         yield compared
 
     def measure(
-        todo: list[Variant], _: dict[Place, Measurement]
+        todo: list[Variant], _: dict[Key, Measurement]
     ) -> Iterator[tuple[Variant, Measurement | str]]:
         for variant, result in work_through(todo, opened):
             if isinstance(result, Failure):
@@ -234,7 +234,7 @@ def measured(
     def serves(variant: Variant) -> Callable[[store.Basis], bool]:
         return basis(variant).__eq__
 
-    return store.run_kept(store_, variants, place, serves, measure)
+    return store.run_kept(store_, variants, key, serves, measure)
 
 
 def main() -> None:
@@ -258,16 +258,16 @@ def main() -> None:
             raise UserError(f"{variant.name} is no kernel: there is no PTX to run")
         variants.append(variant)
     seed = options.seed if options.seed is not None else verify.fresh_seed()
-    with store.opened(options.store) as store_:
-        results = measured(variants, options.build_dir, options.emulated, store_, seed)
-    for variant, one in results:
+    store_ = store.Store(options.store)
+    results = measured(variants, options.build_dir, options.emulated, store_, seed)
+    for variant, stored in results:
+        rows = stored.rows.emulator_next_to_gpu
         differing, elements = (
-            sum(row[key] for row in one.rows[TABLE]) for key in ("differing", "elements")
+            sum(getattr(row, name) for row in rows) for name in ("differing", "elements")
         )
         logger.info(f"{variant.name}: {differing} of {elements} elements differ from the GPU's")
-    write_rows(
-        options.out, EmulatorNextToGpu, [row for _, one in results for row in one.rows[TABLE]]
-    )
+    every = [row for _, stored in results for row in stored.rows.emulator_next_to_gpu]
+    write_rows(options.out, EmulatorNextToGpu, every)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import ptxsim
 from contracts import UserError
 from experiments.emulation import launching
 from experiments.emulation.owners import Owners
-from experiments.stages.check import GUARD
+from experiments.stages.check import GUARD, DeviceName
 from experiments.stages.machine_code import code_of
 from experiments.stages.patterns import Stores
 from kernels import arguments
@@ -27,7 +27,7 @@ class EmulatedDevice:
     which a persistent kernel's grid follows; None: those of `launching.sms_of`.
     """
 
-    name = "ptxsim"
+    name: DeviceName = "ptxsim"
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 after another.
 
     python -m experiments.stages.bench sgemm_ladder sgemm_warptile sgemm_naive --build-dir results/build/sm_90a \
-        --windows windows.csv --samples samples.parquet --checks checks.csv
+        --store measured --out manifest.json
 
 For each variant, problem and kind of data of the experiment, each process measures: the variant
 alone and the baseline alone, one directly after the other, for the isolated fraction, unless a run
@@ -11,16 +11,16 @@ of a pair comes first is drawn), for the interleaved fraction and the one per cl
 that window are checked where they lie. Two processes also read the power while the variant runs
 alone, if the experiment asks for it. The baseline is the fastest call that its library has for the
 problem, by an algorithm search that is made once and kept. A window ends once the fraction of the
-baseline is known well enough, or at its longest time. What was measured is written as it came;
-analysis/timings.py derives from it.
+baseline is known well enough, or at its longest time. What was measured is stored as it came;
+`experiments.stages.tables` writes the tables, and analysis/timings.py derives from them.
 
-With --store, a measurement is kept as soon as it is made, and one that is there is not made again,
-whichever experiment asked for it: a run that is cut loses one window. A kernel that faults or hangs
-loses its own rows; a fresh process measures the rest.
+A measurement is stored as soon as it is made, and one that is there is not made again, whichever
+experiment asked for it: a run that is cut loses one window. A kernel that faults or hangs loses its
+own rows; a fresh process measures the rest.
 
 Clocks are left as they are, unless `--clock-policy locked` says to lock them through NVML while it
 runs (`experiments.gpu.clocks`). A sample whose SM clock, by the stamps around it, is then more than
-1% off is rejected; a problem with too few left is left out, and `--left-out` says why.
+1% off is rejected; a problem with too few left is left out, and the manifest says why.
 """
 
 from __future__ import annotations
@@ -32,19 +32,18 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from contracts import UserError, run_command, write_rows, write_text
+from contracts import UserError, run_command
 from contracts.dtypes import Types
-from contracts.rows import Checks, Windows
-from contracts.samples import GAP, NO_CLOCK, OFF_TARGET, SHORT_US, samples_table, write_samples
+from contracts.rows import Checks, Ended, MeasuredRows, Windows
+from contracts.samples import GAP, NO_CLOCK, OFF_TARGET, SHORT_US, samples_table
 from experiments import declarations
-from experiments.command_line import add_build_dir, add_checked, add_store, add_variants, failures
+from experiments.command_line import add_build_dir, add_checked, add_manifest, add_variants
 from experiments.declarations import Item, Protocol
 from experiments.gpu import clocks, discovery, power
 from experiments.gpu.device import Gpu
@@ -53,12 +52,18 @@ from experiments.gpu.session import UNKNOWN, Session, require_gpu
 from experiments.gpu.timing import Samples, Stopwatch, Work, duration_us, warm_up
 from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import store, verify
+from experiments.stages.interleave import (
+    MIN_KEPT,
+    ROLES,
+    Interleaved,
+    Matrices,
+    check_output,
+    interleave_until,
+)
 from experiments.stages.library_calls import LibraryCalls
 from experiments.stages.machine_code import code_of
-from experiments.stages.store import Measurement, Place, Store
-from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, turns_until
+from experiments.stages.store import Key, Measurement, Store
 from kernels.catalogue import Baseline, Catalogue, Dispatcher, Entry, Problem
-from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +77,7 @@ AS_FOUND = "back to back until steady, clocks as found"
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """What all items of a process share: the catalogue, the folder of its builds, and the SM and
     memory clock to lock.
 
@@ -96,19 +101,19 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Taken:
+class Result:
     """What one process measured on one problem with one kind of data."""
 
     problem: Problem
     data: str
     seed: int
-    turns: Turns
+    interleaved: Interleaved
     checked: dict[str, verify.CheckResult]
     power: power.Reading  # of the variant alone
     memory: str | None = None  # why the memory clock, if locked, did not stay
     baseline_call: str | None = None  # which of its library's calls the baseline was
     ci_half_width: float | None = None  # of the share, when the window ended
-    ended: str | None = None  # why it ended then
+    ended: Ended | None = None  # why it ended then
     baseline_run_us: float | None = None  # a run of the baseline alone, back to back
 
 
@@ -124,11 +129,11 @@ def each_alone(
     """
     if min(first_us.values()) < SHORT_US:
         return {}
-    found = {}
+    time_us = {}
     for role, work in list(works.items())[:: -1 if flip else 1]:
         for seconds in (SETTLE_S, ALONE_S):
-            found[role] = duration_us(gpu, work, max(1, round(seconds * 1e6 / first_us[role])))
-    return found
+            time_us[role] = duration_us(gpu, work, max(1, round(seconds * 1e6 / first_us[role])))
+    return time_us
 
 
 def planned_us(gpu: Gpu, work: Work) -> float:
@@ -136,8 +141,8 @@ def planned_us(gpu: Gpu, work: Work) -> float:
     count.
     """
     duration_us(gpu, work)
-    found = duration_us(gpu, work)
-    return found if found > LONG_US else min(found, duration_us(gpu, work))
+    second_us = duration_us(gpu, work)
+    return second_us if second_us > LONG_US else min(second_us, duration_us(gpu, work))
 
 
 class Bench:
@@ -148,26 +153,26 @@ class Bench:
         build_dir: Path,
         handle: object,
         calls: LibraryCalls,
-        asked: Asked,
+        request: Request,
         target: clocks.Target | None = None,
     ) -> None:
-        self.handle, self.target, self.calls, self.asked = handle, target, calls, asked
+        self.handle, self.target, self.calls, self.request = handle, target, calls, request
         self.gpu = Gpu(build_dir)
         self._gemms: dict[str, Gemm] = {}
         self._stopwatches: dict[bool, Stopwatch] = {}
         self._matrices: Matrices | None = None
 
-    def measure(self, item: Item, session: str) -> Taken:
+    def measure(self, item: Item, session: str) -> Result:
         """Measure one variant next to its baseline; `session`: what the GPU that is held is
         called.
         """
         gpu, protocol = self.gpu, item.protocol
-        entry, baseline_entry = self.asked.pair(item)
+        entry, baseline_entry = self.request.pair(item)
         problem = item.problem.of(entry.b_layout)
         matrices = self._filled(problem, entry.types, item.data)
         gemms = {
-            role: self._loaded(one)
-            for role, one in zip(ROLES, (entry, baseline_entry), strict=True)
+            role: self._loaded(loaded)
+            for role, loaded in zip(ROLES, (entry, baseline_entry), strict=True)
         }
         for gemm in gemms.values():
             self.calls.settle(gemm, matrices, session)
@@ -196,17 +201,19 @@ class Bench:
         for role in works:  # what is checked below was written by timed runs
             matrices.poison(gpu, role)
         stopwatch = self._stopwatch(protocol)
-        turns, half_width, ended = turns_until(stopwatch, works, pair_us, protocol, matrices.seed)
+        interleaved, half_width, ended = interleave_until(
+            stopwatch, works, pair_us, protocol, matrices.seed
+        )
         memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
         checked = {
-            role: check_output(gpu, matrices, role, work, isinstance(one, Baseline))
-            for (role, work), one in zip(works.items(), (entry, baseline_entry), strict=True)
+            role: check_output(gpu, matrices, role, work, isinstance(timed, Baseline))
+            for (role, work), timed in zip(works.items(), (entry, baseline_entry), strict=True)
         }
-        return Taken(
+        return Result(
             problem,
             item.data,
             matrices.seed,
-            turns,
+            interleaved,
             checked,
             reading,
             memory,
@@ -217,12 +224,13 @@ class Bench:
         )
 
     def _filled(self, problem: Problem, types: Types, data: str) -> Matrices:
-        """The inputs of the measurement before, if they are the same."""
-        one = self._matrices
-        if one is None or (one.problem, one.types, one.data) != (problem, types, data):
-            self._matrices = one = None  # frees the memory first
-            self._matrices = one = Matrices.fill(self.gpu, problem, types, data)
-        return one
+        """Return the inputs of the measurement before, if they are the same, or new ones."""
+        old = self._matrices
+        if old and (old.problem, old.types, old.data) == (problem, types, data):
+            return old
+        self._matrices = old = None  # frees the memory first
+        self._matrices = new = Matrices.fill(self.gpu, problem, types, data)
+        return new
 
     def _loaded(self, entry: Entry) -> Gemm:
         if entry.name not in self._gemms:
@@ -238,91 +246,99 @@ class Bench:
 
 
 def measurement(
-    item: Item, taken: Taken, target: clocks.Target | None, asked: Asked, session: str
+    item: Item, result: Result, target: clocks.Target | None, request: Request, session: str
 ) -> Measurement:
-    """What is kept of it: its row of windows.csv, its checks and samples, all but what an
-    experiment adds.
+    """Return what is stored of a result: its window, its checks and its samples.
 
     Raises `UserError` where launch gaps leave too few samples: that is the host's fault, and worth
     another try.
     """
-    entry, _ = asked.pair(item)
-    reasons = why_rejected(taken.turns.samples, target)
-    passed = all(result.passed for result in taken.checked.values())
+    entry, _ = request.pair(item)
+    samples = result.interleaved.samples
+    reasons = why_rejected(samples, target)
+    passed = all(check.passed for check in result.checked.values())
     left_out = None
     if passed and target:
-        left_out = taken.memory or off_target(
-            taken.turns, reasons, target, taken.power.throttle_fractions
+        left_out = result.memory or off_target(
+            result.interleaved, reasons, target, result.power.throttle_fractions
         )
-    kept = [len(taken.turns.of(role, reasons == "").time_us) for role in ROLES]
-    if passed and not left_out and min(kept) < LEAST_KEPT:
-        spoilt, unknown = (int((reasons == reason).sum()) for reason in (GAP, NO_CLOCK))
+    kept = [len(result.interleaved.of(role, reasons == "").time_us) for role in ROLES]
+    if passed and not left_out and min(kept) < MIN_KEPT:
+        gaps, unknown = (int((reasons == reason).sum()) for reason in (GAP, NO_CLOCK))
         raise UserError(
-            f"{entry.name} at {item.problem.shown}: launch gaps spoilt {spoilt} of {len(reasons)} samples, "
+            f"{entry.name} at {item.problem.shown}: launch gaps spoilt {gaps} of {len(reasons)} samples, "
             f"and the clock of {unknown} is not known; leave the host's processor to the measurement"
         )
-    window = _head(item) | {
-        "dtype": entry.dtype,
-        "b_layout": taken.problem.b_layout,
-        "clock_source": target.clock_source if target else AS_FOUND,
-        "locked_sm_mhz": target.sm_mhz if target else None,
-        "baseline": entry.baseline,
-        "baseline_call": taken.baseline_call,
-        "seed": taken.seed,
-        "passed": passed,
-        "left_out": left_out,
-        "power_w": taken.power.power_w,
-        "power_error_w": taken.power.error_w,
-        "power_run_us": taken.power.run_us,
-        "temperature_c": taken.power.temperature_c,
-        "throttle_reasons": taken.power.throttle_reasons,
-        "throttle_fractions": taken.power.throttle_fractions,
-        "code_hash": code_of(entry, asked.build_dir),
-        "session": session,
-        "ci_half_width": taken.ci_half_width,
-        "ended": taken.ended,
-        "baseline_run_us": taken.baseline_run_us,
-    }
+    window = Windows(
+        **_head(item),
+        dtype=entry.dtype,
+        b_layout=result.problem.b_layout,
+        clock_source=target.clock_source if target else AS_FOUND,
+        locked_sm_mhz=target.sm_mhz if target else None,
+        baseline=entry.baseline,
+        baseline_call=result.baseline_call,
+        seed=result.seed,
+        passed=passed,
+        left_out=left_out,
+        power_w=result.power.power_w,
+        power_error_w=result.power.error_w,
+        power_run_us=result.power.run_us,
+        temperature_c=result.power.temperature_c,
+        throttle_reasons=result.power.throttle_reasons,
+        throttle_fractions=result.power.throttle_fractions,
+        code_hash=code_of(entry, request.build_dir),
+        session=session,
+        ci_half_width=result.ci_half_width,
+        ended=result.ended,
+        baseline_run_us=result.baseline_run_us,
+    )
     checks = [
-        _check(item, asked, taken.problem, role, taken.seed, taken.checked[role])
+        _check(item, request, result.problem, role, result.seed, result.checked[role])
         for role in ROLES
         # one row says that all of them passed
-        if item.process == 0 or not taken.checked[role].passed
+        if item.process == 0 or not result.checked[role].passed
     ]
-    rows = {"windows": [window], "checks": checks}
+    counted = reasons == ""
+    columns = _head(item) | {
+        "window": "interleaved",
+        "role": result.interleaved.roles,
+        "index": np.arange(len(reasons)),
+        "time_us": samples.time_us,
+        "sm_clock_mhz": samples.sm_clock_mhz.astype(np.float32),
+        "kept": counted,
+        "reason": np.where(counted, np.array(None), reasons),
+    }
     return Measurement(
-        basis_of(item, asked), session, rows, samples=_samples(item, taken.turns, reasons)
+        basis_of(item, request),
+        session,
+        MeasuredRows(windows=[window], checks=checks),
+        samples=samples_table(len(reasons), columns),
     )
 
 
-def lost(item: Item, reason: str, asked: Asked) -> Measurement:
-    """What is kept of one whose kernel faulted or hung: a check that failed, and no window."""
-    problem = item.problem.of(asked.pair(item)[0].b_layout)
-    failed = verify.CheckResult(None, reason)
-    return Measurement(
-        basis_of(item, asked),
-        UNKNOWN,
-        {"checks": [_check(item, asked, problem, ROLES[0], 0, failed)]},
-    )
+def lost(item: Item, reason: str, request: Request) -> Measurement:
+    """Return what is stored of an item whose kernel faulted or hung: a failed check, no window."""
+    problem = item.problem.of(request.pair(item)[0].b_layout)
+    check = _check(item, request, problem, ROLES[0], 0, verify.CheckResult(None, reason))
+    return Measurement(basis_of(item, request), UNKNOWN, MeasuredRows(checks=[check]))
 
 
-def basis_of(item: Item, asked: Asked) -> dict[str, Any]:
+def basis_of(item: Item, request: Request) -> dict[str, Any]:
     """What the measurement rests on."""
-    entry, baseline = asked.pair(item)
-    locked = list(asked.clocks) if item.clock_policy == "locked" else None
-    of_entry, of_baseline = (store.basis_of(one, asked.build_dir) for one in (entry, baseline))
-    return of_entry | {
-        "baseline": of_baseline,
+    entry, baseline = request.pair(item)
+    locked = list(request.clocks) if item.clock_policy == "locked" else None
+    return store.basis_of(entry, request.build_dir) | {
+        "baseline": store.basis_of(baseline, request.build_dir),
         "locked_mhz": locked,
         "protocol": asdict(item.protocol),
     }
 
 
-def _serves(item: Item, asked: Asked) -> Callable[[store.Basis], bool]:
+def _serves(item: Item, request: Request) -> Callable[[store.Basis], bool]:
     """Whether a measurement that is kept stands for this item: by the same or a stricter
     protocol.
     """
-    wanted = basis_of(item, asked)
+    wanted = basis_of(item, request)
 
     def serves(basis: store.Basis) -> bool:
         same = {**basis, "protocol": None} == {**wanted, "protocol": None}
@@ -335,106 +351,60 @@ def _serves(item: Item, asked: Asked) -> Callable[[store.Basis], bool]:
 
 def _head(item: Item) -> dict[str, Any]:
     p = item.problem
-    key = {"variant": item.variant, **p.row, "alpha": p.alpha, "beta": p.beta}
+    key = {"experiment": "", "variant": item.variant, **p.row, "alpha": p.alpha, "beta": p.beta}
     return {**key, "clock_policy": item.clock_policy, "data": item.data, "process": item.process}
 
 
-def _samples(item: Item, turns: Turns, reasons: np.ndarray) -> pa.Table:
-    samples, counts = turns.samples, reasons == ""
-    columns = {"window": "interleaved", "role": turns.roles, "index": np.arange(len(reasons))}
-    columns |= {"time_us": samples.time_us, "sm_clock_mhz": samples.sm_clock_mhz.astype(np.float32)}
-    columns |= {"kept": counts, "reason": np.where(counts, np.array(None), reasons)}
-    return samples_table(len(reasons), {"experiment": ""} | _head(item) | columns)
-
-
 def _check(
-    item: Item, asked: Asked, p: Problem, role: str, seed: int, result: verify.CheckResult
-) -> dict[str, Any]:
-    entry, baseline = asked.pair(item)
+    item: Item, request: Request, p: Problem, role: str, seed: int, result: verify.CheckResult
+) -> Checks:
+    """Return the row of one output of a timed window. Its case is complete once the experiment's
+    name stands before it."""
+    entry, baseline = request.pair(item)
     timed = entry if role == ROLES[0] else baseline
-    return {
-        "variant": timed.name,
-        "code_hash": code_of(timed, asked.build_dir),
-        "device": "gpu",
-        "case": ("" if role == ROLES[0] else f" next to {entry.name}")
-        + (f" in process {item.process}" if item.process else ""),
-        **{key: getattr(p, key) for key in ("m", "n", "k", "lda", "ldb", "ldc", "alpha", "beta")},
-        "seed": seed,
-        "error_over_bound": result.worst,
-        "passed": result.passed,
-        "detail": result.detail,
-    }
+    # rows of checks.csv are known by their case and m, n and k
+    scalars = str(item.problem).partition(",")[2]
+    data = item.data if item.data != "uniform" else ""
+    policy = item.clock_policy if item.clock_policy != "boost" else ""
+    beside = "" if role == ROLES[0] else f" next to {entry.name}"
+    process = f" in process {item.process}" if item.process else ""
+    return Checks(
+        variant=timed.name,
+        code_hash=code_of(timed, request.build_dir),
+        device="gpu",
+        case=beside + process + "".join(f", {part}" for part in (data, scalars, policy) if part),
+        **p.numbers,
+        seed=seed,
+        error_over_bound=result.worst,
+        passed=result.passed,
+        detail=result.detail,
+    )
 
 
-@dataclass
-class Record:
-    """The rows of some variants in one experiment and clock policy."""
-
-    experiment: declarations.Experiment
-    windows: list[dict[str, Any]] = field(default_factory=list)
-    checks: list[dict[str, Any]] = field(default_factory=list)
-    samples: list[pa.Table] = field(default_factory=list)
-
-    def add(self, item: Item, one: Measurement) -> None:
-        """Append the rows of a measurement, as this experiment's."""
-        # rows of checks.csv are known by their case and m, n and k
-        scalars = str(item.problem).partition(",")[2]
-        data = item.data if len(self.experiment.data) > 1 else ""
-        policy = item.clock_policy if item.clock_policy != "boost" else ""
-        of_data = "".join(f", {part}" for part in (data, scalars, policy) if part)
-        after = f"after timing {self.experiment.name}"
-        self.windows += [
-            {"experiment": self.experiment.name} | row for row in one.rows.get("windows", [])
-        ]
-        self.checks += [
-            row | {"case": f"{after}{row['case']}{of_data}"} for row in one.rows["checks"]
-        ]
-        if one.samples is not None:
-            place = one.samples.column_names.index("experiment")
-            named = pa.array([self.experiment.name] * len(one.samples)).dictionary_encode()
-            self.samples.append(
-                one.samples.set_column(place, one.samples.schema.field(place), named)
-            )
-
-    @property
-    def left_out(self) -> list[str]:
-        """What was left out, each with why."""
-        several = len(self.experiment.data) > 1
-        return [
-            f"{row['variant']}, {_problem_of(row).shown}{', ' + row['data'] if several else ''}: {row['left_out']}"
-            for row in self.windows
-            if row["left_out"]
-        ]
-
-
-def _problem_of(row: dict[str, Any]) -> ProblemSpec:
-    return ProblemSpec(*(row[key] for key in ("m", "n", "k", "alpha", "beta")))
-
-
-def _picked(item: Item, asked: Asked) -> str:
+def _picked(item: Item, request: Request) -> str:
     """Which kernel of a dispatcher runs this problem, where that needs no search."""
-    entry, _ = asked.pair(item)
+    entry, _ = request.pair(item)
     if not isinstance(entry, Dispatcher) or entry.predicted:
         return ""
     return f" by {entry.pick(item.problem.of(entry.b_layout)).name}"
 
 
-def outcome(item: Item, one: Measurement) -> str:
-    """What came of it, in words."""
-    if not one.rows.get("windows"):
-        return f"FAILED: {one.rows['checks'][0]['detail']}"
-    (window,) = one.rows["windows"]
-    if not window["passed"]:
+def outcome(item: Item, stored: Measurement) -> str:
+    """Return what came of an item, in words."""
+    if not stored.rows.windows:
+        return f"FAILED: {stored.rows.checks[0].detail}"
+    (window,) = stored.rows.windows
+    if not window.passed:
         return "FAILED its check after timing"  # a wrong result has no speed
-    if window["left_out"]:
-        return f"left out: {item.variant}, {item.problem.shown}: {window['left_out']}"
-    assert one.samples is not None
-    samples = one.samples.to_pandas()
+    if window.left_out:
+        return f"left out: {item.variant}, {item.problem.shown}: {window.left_out}"
+    assert stored.samples is not None
+    samples = stored.samples.to_pandas()
     samples = samples[(samples["window"] == "interleaved") & samples["kept"]]
     ours, theirs = (float(samples["time_us"][samples["role"] == role].median()) for role in ROLES)
-    flop = item.problem.flop
-    by = f" ({window['baseline_call']})" if window["baseline_call"] else ""
-    return f"{flop / ours / 1e6:.2f} TFLOP/s, {theirs / ours:.1%} of {window['baseline']}{by}"
+    by = f" ({window.baseline_call})" if window.baseline_call else ""
+    tflops = item.problem.flop / ours / 1e6
+    return f"{tflops:.2f} TFLOP/s, {theirs / ours:.1%} of {window.baseline}{by}"
 
 
 def why_rejected(samples: Samples, target: clocks.Target | None) -> np.ndarray:
@@ -450,7 +420,7 @@ def why_rejected(samples: Samples, target: clocks.Target | None) -> np.ndarray:
 
 
 def off_target(
-    turns: Turns, reasons: np.ndarray, target: clocks.Target, throttled: str | None
+    interleaved: Interleaved, reasons: np.ndarray, target: clocks.Target, throttled: str | None
 ) -> str | None:
     """Why a locked window counts for nothing: of the samples without a launch gap, too few kept the
     clock.
@@ -459,55 +429,57 @@ def off_target(
     """
 
     def fewest(kept: np.ndarray) -> int:
-        return min(int(kept[turns.roles == role].sum()) for role in ROLES)
+        return min(int(kept[interleaved.roles == role].sum()) for role in ROLES)
 
     no_gap, kept = reasons != GAP, reasons == ""
-    if fewest(kept) >= LEAST_KEPT or fewest(no_gap) < LEAST_KEPT:
+    if fewest(kept) >= MIN_KEPT or fewest(no_gap) < MIN_KEPT:
         return None
     off = no_gap & ~kept
     return (
         f"{int(off.sum())} of {len(off)} samples were more than 1% off the locked {target.sm_mhz} MHz "
-        f"(their median: {np.nanmedian(turns.samples.sm_clock_mhz[off]):.0f} MHz; "
+        f"(their median: {np.nanmedian(interleaved.samples.sm_clock_mhz[off]):.0f} MHz; "
         f"throttle reasons: {throttled or 'not read'})"
     )
 
 
-def in_order(items: Iterable[Item], asked: Asked) -> list[Item]:
+def in_order(items: Iterable[Item], request: Request) -> list[Item]:
     """Such that items on the same matrices follow each other, as they do within one layout and
     problem.
     """
 
     def matrices(item: Item) -> tuple[Any, ...]:
-        entry, _ = asked.pair(item)
+        entry, _ = request.pair(item)
         problem = item.problem.of(entry.b_layout)
         return entry.dtype, problem.b_layout, *problem.numbers.values()
 
     return sorted(items, key=matrices)
 
 
-def measured(items: list[Item], options: argparse.Namespace, kept: Store) -> Found:
-    """Each item's measurement: the one that is kept, or else one that is made now, and kept at
+def measured(
+    items: list[Item], options: argparse.Namespace, kept: Store
+) -> dict[Item, Measurement]:
+    """Return each item's measurement: the stored one, or else one that is made now, and stored at
     once.
 
     `options` has build_dir, sm_mhz and memory_mhz. Raises `UserError` for what the host is to blame
     for (launch gaps, too little memory), once the others are measured.
     """
-    asked = asked_by(options)
+    request = request_of(options)
     session, start = Session(), time.monotonic()
 
     def by_process(
-        todo: list[Item], spoilt: set[Item]
+        todo: list[Item], invalid: set[Item]
     ) -> Iterator[tuple[Item, Measurement | Failure]]:
         # Once, and before the GPU is held: each measuring process is a fork of this one, and begins
         # with what it imported. A fork cannot use its parent's CUDA: no import initialises it, and
         # nothing else here may.
         for name in dict.fromkeys(item.variant for item in todo):
-            import_early(asked.entries.find(name))
+            import_early(request.entries.find(name))
         for number in sorted({item.process for item in todo}):
             of_process = [
                 item
                 for item in todo
-                if item.process == number and replace(item, process=0) not in spoilt
+                if item.process == number and replace(item, process=0) not in invalid
             ]
             if of_process:
                 with session.held():  # until the process has ended, and its context with it
@@ -515,42 +487,38 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store) -> Fou
                     yield from work_through(of_process, opened)
 
     def measure(
-        todo: list[Item], results: dict[Place, Measurement]
+        todo: list[Item], results: dict[Key, Measurement]
     ) -> Iterator[tuple[Item, Measurement | str]]:
-        todo, before = in_order(todo, asked), len(results)
-        spoilt = {
+        todo, before = in_order(todo, request), len(results)
+        # An item that failed in one process is not measured by the others.
+        invalid = {
             replace(item, process=0)
             for item in items
-            if (stored := results.get(_place(item))) and not counts(stored)
+            if (stored := results.get(_key(item))) and not counts(stored)
         }
-        for number, (item, result) in enumerate(by_process(todo, spoilt), start=1):
+        for number, (item, result) in enumerate(by_process(todo, invalid), start=1):
             if isinstance(result, Failure) and not result.of_kernel:
                 yield item, f"{item.variant}, {item.problem.shown}: {result.reason}"
                 continue
-            one = lost(item, result.reason, asked) if isinstance(result, Failure) else result
-            if not counts(one):
-                spoilt.add(replace(item, process=0))  # and no further process need measure it
+            made = lost(item, result.reason, request) if isinstance(result, Failure) else result
+            if not counts(made):
+                invalid.add(replace(item, process=0))
             left = (time.monotonic() - start) * (len(todo) / number - 1)
             progress = f"{item.data} ({before + number}/{len(items)})"
-            shown = f"{item.variant}{_picked(item, asked)}, {item.problem.shown}, {progress}"
-            logger.info(f"{shown}: {outcome(item, one)}; about {left:.0f} s left")
-            yield item, one
+            name = f"{item.variant}{_picked(item, request)}, {item.problem.shown}, {progress}"
+            logger.info(f"{name}: {outcome(item, made)}; about {left:.0f} s left")
+            yield item, made
 
     return dict(
-        store.run_kept(kept, items, _place, functools.partial(_serves, asked=asked), measure)
+        store.run_kept(kept, items, _key, functools.partial(_serves, request=request), measure)
     )
 
 
-def counts(one: Measurement) -> bool:
-    """Whether a row of bench.csv comes of it: the kernel ran, its output was right, and its clocks
-    stayed.
+def counts(stored: Measurement) -> bool:
+    """Return whether a row of timings comes of it: the kernel ran, its output was right, and its
+    clocks stayed.
     """
-    return any(
-        window["passed"] and not window["left_out"] for window in one.rows.get("windows", [])
-    )
-
-
-Found = dict[Item, Measurement]
+    return any(window.passed and not window.left_out for window in stored.rows.windows)
 
 
 @contextlib.contextmanager
@@ -560,42 +528,42 @@ def _opened(
     """Measures one item after the other in this process; `session`: what the GPU that is held is
     called.
     """
-    asked = asked_by(options)
+    request = request_of(options)
     opened: list[tuple[Bench, clocks.Target | None]] = []
     with contextlib.ExitStack() as stack:
 
         def begin() -> tuple[Bench, clocks.Target | None]:
             handle = stack.enter_context(discovery.nvml())
             locks = items[0].clock_policy == "locked"
-            target = stack.enter_context(clocks.locked(handle, *asked.clocks)) if locks else None
-            calls = LibraryCalls(kept, asked.entries, asked.build_dir)
-            return Bench(options.build_dir, handle, calls, asked, target), target
+            target = stack.enter_context(clocks.locked(handle, *request.clocks)) if locks else None
+            calls = LibraryCalls(kept, request.entries, request.build_dir)
+            return Bench(options.build_dir, handle, calls, request, target), target
 
         def measure(item: Item) -> Measurement:
             with watch.holding():
                 if not opened:
                     opened.append(begin())
                 bench, target = opened[0]
-                if one := kept.find(_place(item), _serves(item, asked)):
-                    return one  # another job asked for it meanwhile
+                if stored := kept.find(_key(item), _serves(item, request)):
+                    return stored  # another job asked for it meanwhile
                 try:
-                    taken = bench.measure(item, session)
+                    result = bench.measure(item, session)
                 except UserError:
                     # where a kernel has spoilt the context, that is what there is to say
                     bench.gpu.sync()
                     raise
-            return measurement(item, taken, target, asked, session)
+            return measurement(item, result, target, request, session)
 
         yield measure
 
 
-def asked_by(options: argparse.Namespace) -> Asked:
+def request_of(options: argparse.Namespace) -> Request:
     """What the command's options ask of all items."""
-    return Asked(options.catalogue, options.build_dir, options.sm_mhz, options.memory_mhz)
+    return Request(options.catalogue, options.build_dir, options.sm_mhz, options.memory_mhz)
 
 
-def _place(item: Item) -> Place:
-    return Place("bench", item.variant, item.stem)
+def _key(item: Item) -> Key:
+    return Key("bench", item.variant, item.stem)
 
 
 def sliced(experiment: declarations.Experiment, words: str) -> declarations.Experiment:
@@ -612,8 +580,8 @@ def sliced(experiment: declarations.Experiment, words: str) -> declarations.Expe
     return replace(experiment, problems=experiment.problems[number - 1 :: count])
 
 
-def run(options: argparse.Namespace) -> Record:
-    """Measure what the experiment asks for of these variants, or take what is kept."""
+def run(options: argparse.Namespace) -> None:
+    """Measure what the experiment asks for of these variants, and write the manifest."""
     whole = declarations.load(options.experiment, options.sizes_step, known=options.catalogue)
     experiment = sliced(whole, options.slice)
     for name in options.variants:
@@ -621,28 +589,32 @@ def run(options: argparse.Namespace) -> Record:
             raise UserError(
                 f"{name} takes no part in {experiment.name}; it has {', '.join(experiment.variants)}"
             )
-    wrong = failures(options)
-    for name in wrong.keys() & set(options.variants):
+    kept = Store(options.store)
+    failed = store.failed_checks(kept, options.checked)
+    for name in failed.keys() & set(options.variants):
         logger.warning(
-            f"{name} is not timed: it failed {len(wrong[name])} checks, first: {wrong[name][0].case}"
+            f"{name} is not timed: it failed {len(failed[name])} checks, first: {failed[name][0].case}"
         )
-    passed = [name for name in options.variants if name not in wrong]
+    passed = [name for name in options.variants if name not in failed]
     if passed:
         require_gpu()
-    record = Record(experiment)
     items = declarations.items(
         experiment, passed, options.clock_policy, options.sizes_step, options.catalogue
     )
-    with store.opened(options.store) as kept:
-        found = measured(items, options, kept)
-        for item in items:
-            if item in found:
-                record.add(item, found[item])
-        if options.algorithm_search:
-            LibraryCalls(kept, options.catalogue, options.build_dir).write(
-                options.algorithm_search, items
-            )
-    return record
+    results = measured(items, options, kept)
+    searches = LibraryCalls(kept, options.catalogue, options.build_dir).searches(items)
+    lines = [
+        f"{row.variant}, {item.problem.shown}, {item.data}: {row.left_out}"
+        for item, stored in results.items()
+        for row in stored.rows.windows
+        if row.left_out
+    ]
+    store.write_manifest(
+        options.out,
+        [*(results[item] for item in items if item in results), *searches],
+        experiment.name,
+        {"locked": lines},
+    )
 
 
 def main() -> None:
@@ -650,7 +622,7 @@ def main() -> None:
     parser.add_argument("experiment", help="name of a file in experiments/")
     add_variants(parser)
     add_build_dir(parser)
-    add_store(parser)
+    add_manifest(parser)
     add_checked(parser)
     parser.add_argument("--sizes-step", type=int, help="step of swept sizes")
     words = "of its problems, every third from the second on, say (default: all)"
@@ -662,22 +634,7 @@ def main() -> None:
         help="locked: sets the clocks",
     )
     clocks.lock_arguments(parser)
-    parser.add_argument("--windows", required=True, type=Path, help="written: rows of windows.csv")
-    parser.add_argument("--checks", required=True, type=Path, help="written: rows of checks.csv")
-    parser.add_argument("--samples", required=True, type=Path, help="written: samples.parquet")
-    parser.add_argument(
-        "--algorithm-search", type=Path, help="written: rows of algorithm_search.csv"
-    )
-    parser.add_argument(
-        "--left-out", type=Path, help="written: why sizes were left out, or nothing"
-    )
-    options = parser.parse_args()
-    record = run(options)
-    write_rows(options.checks, Checks, record.checks)
-    write_samples(options.samples, record.samples)
-    if options.left_out:
-        write_text(options.left_out, "\n".join(record.left_out))
-    write_rows(options.windows, Windows, record.windows)
+    run(parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
 """Checks variants: every case of `experiments.stages.cases` against the bound of
 `experiments.stages.verify`.
 
-    python -m experiments.stages.check sgemm_warptile sgemm_naive --build-dir results/build/sm_90a --out check.csv
+    python -m experiments.stages.check sgemm_warptile sgemm_naive --build-dir results/build/sm_90a --store measured \
+        --out manifest.json
 
 on the GPU; variants that have a case in common get the same inputs for it. The GPU is held only
 while a process runs the kernels of some variants: their inputs are made before, and what they left
 is judged after. `experiments.emulation` makes the same checks on an emulator of PTX that needs no
 GPU. A failure is a row with passed = false, not an error: the pipeline leaves that variant out of
 every performance figure, names it in the report, and ends non-zero
-(`experiments.stages.require_passed`). So is a kernel that faults or hangs; a fresh process then
-checks the rest. With --store, what was checked before is not checked again.
+(`experiments.stages.tables passed`). So is a kernel that faults or hangs; a fresh process then
+checks the rest. What was checked before is not checked again.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from contracts import UserError, run_command, write_rows
+from contracts import UserError, run_command
 from contracts.dtypes import Types
 from contracts.files import checksum
-from contracts.rows import Checks
+from contracts.rows import Checks, MeasuredRows
 from experiments.command_line import (
     add_build_dir,
+    add_manifest,
     add_problems,
-    add_store,
     add_variants,
     find_runnable,
 )
@@ -44,7 +45,7 @@ from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
 from experiments.stages import patterns, store, verify
 from experiments.stages.cases import Case, cases, of_problems
 from experiments.stages.machine_code import code_of
-from experiments.stages.store import Measurement, Place
+from experiments.stages.store import Key, Measurement
 from kernels.catalogue import Entry, Problem, Runnable, Variant
 from kernels.problem import ProblemSpec
 
@@ -58,6 +59,7 @@ WHOLE_FLOP = 2**30  # above this, rows and Freivalds' test instead of every elem
 SAMPLED_ROWS = 8
 LIMIT_BYTES = 5 * 2**28  # of the outputs of a batch: those of eight kernels with C in fp32
 LARGE = 4096
+DeviceName = Literal["gpu", "ptxsim"]
 PROBLEM = list(Problem.square(1).numbers)
 MUST_REFUSE = "ran a problem that it must refuse"
 EXPLAINED = " | "  # between what is wrong and its pattern
@@ -66,7 +68,7 @@ EXPLAINED = " | "  # between what is wrong and its pattern
 class Device(Protocol):
     """What runs a variant: the GPU here, an emulator elsewhere."""
 
-    name: str
+    name: DeviceName
 
     def code_hash(self, entry: Entry) -> str:
         """What was built of an entry (experiments/stages/machine_code.py)."""
@@ -100,7 +102,7 @@ class GpuDevice:
     """The held GPU; its context is made by the first run. `sms`: persistent kernels of ours are
     launched as on a GPU with so many SMs."""
 
-    name = "gpu"
+    name: DeviceName = "gpu"
 
     def __init__(self, build_dir: Path, sms: Sms | None = None) -> None:
         self.build_dir, self.sms = build_dir, sms
@@ -378,7 +380,7 @@ class Checked:
 
     inputs: Inputs
     after: Left | str
-    row: dict[str, Any]
+    row: Checks
 
 
 def check_variant(
@@ -387,7 +389,7 @@ def check_variant(
     seed: int | None = None,
     large: int | None = LARGE,
     tell: bool = True,
-) -> list[dict[str, Any]]:
+) -> list[Checks]:
     """All cases as rows of checks.csv (see `check_cases`); with `tell`, how they went is logged."""
     table = [one.row for one in check_cases(device, variant, seed, large)]
     if tell:
@@ -395,7 +397,7 @@ def check_variant(
     return table
 
 
-def report(variant: Runnable, table: list[dict[str, Any]]) -> None:
+def report(variant: Runnable, table: list[Checks]) -> None:
     """Log how the cases went."""
     for line in summary(variant, table):
         logger.log(logging.WARNING if line.startswith("FAILED") else logging.INFO, line)
@@ -441,19 +443,20 @@ def judge_cases(
 ) -> list[Checked]:
     """What came of each case; what is wrong with the largest that failed is explained."""
     table: list[Checked] = []
-    wrong: list[tuple[Inputs, Left, dict[str, Any]]] = []
+    wrong: list[tuple[Inputs, Left, Checks]] = []
     for inputs, after in zip(prepared, outputs, strict=True):
         case, result = inputs.case, judge(variant, inputs, after)
-        row: dict[str, Any] = {
-            "variant": variant.name,
-            "code_hash": opened.code_hash(variant),
-            "device": opened.name,
-            "case": case.name,
-        }
-        row |= case.problem.numbers | {"seed": inputs.seed}
-        row |= {"error_over_bound": result.worst, "passed": result.passed, "detail": result.detail}
-        if case.refused:
-            row["error_over_bound"] = None
+        row = Checks(
+            variant=variant.name,
+            code_hash=opened.code_hash(variant),
+            device=opened.name,
+            case=case.name,
+            **case.problem.numbers,
+            seed=inputs.seed,
+            error_over_bound=None if case.refused else result.worst,
+            passed=result.passed,
+            detail=result.detail,
+        )
         table.append(Checked(inputs, after, row))
         if (
             not (result.passed or case.refused or isinstance(after, str))
@@ -466,19 +469,19 @@ def judge_cases(
             wrong, key=lambda one: (one[0].case.problem.flop, one[0].case.problem.beta == 0)
         )
         words = explain(opened, variant, inputs, after)
-        row["detail"] = EXPLAINED.join(filter(None, [row["detail"], words]))
+        row.detail = EXPLAINED.join(filter(None, [row.detail, words]))
     return table
 
 
-def summary(variant: Runnable, table: list[dict[str, Any]]) -> list[str]:
+def summary(variant: Runnable, table: list[Checks]) -> list[str]:
     """How the cases of `check_variant` went, in lines; a failure is explained once, by the case
     that explains most.
     """
-    name, lines = table[0]["device"], []
-    if failed := [row for row in table if not row["passed"]]:
-        first = next((row for row in failed if EXPLAINED in row["detail"]), failed[0])
-        lines.append(f"FAILED {variant.name}, {first['case']}, on {name}: {first['detail']}")
-        if more := [row["case"] for row in failed if row is not first]:
+    name, lines = table[0].device, list[str]()
+    if failed := [row for row in table if not row.passed]:
+        first = next((row for row in failed if EXPLAINED in row.detail), failed[0])
+        lines.append(f"FAILED {variant.name}, {first.case}, on {name}: {first.detail}")
+        if more := [row.case for row in failed if row is not first]:
             lines.append(
                 f"FAILED {variant.name} on {name} in {len(more)} more cases: {'; '.join(more)}"
             )
@@ -487,11 +490,11 @@ def summary(variant: Runnable, table: list[dict[str, Any]]) -> list[str]:
     ran = [
         row
         for row in table
-        if row["detail"] != MUST_REFUSE and (row["error_over_bound"] is not None or row in failed)
+        if row.detail != MUST_REFUSE and (row.error_over_bound is not None or row in failed)
     ]
-    numbers = [{key: row[key] for key in PROBLEM} for row in ran]
+    numbers = [{key: getattr(row, key) for key in PROBLEM} for row in ran]
     problems = [
-        (Problem(**sizes, b_layout=variant.b_layout), row["passed"])
+        (Problem(**sizes, b_layout=variant.b_layout), row.passed)
         for sizes, row in zip(numbers, ran, strict=True)
     ]
     common = patterns.of_cases(
@@ -621,20 +624,20 @@ def measured(
     shared, device, session = Shared(), GpuDevice(build_dir), Session()
     large = None if discovery.rehearsing() else LARGE  # an emulator takes minutes for one of these
 
-    def place(variant: Runnable) -> Place:
-        return _place(variant, problems)
+    def key(variant: Runnable) -> Key:
+        return _key(variant, problems)
 
     def serves(variant: Runnable) -> Callable[[store.Basis], bool]:
         return basis_of(variant, problems, build_dir).__eq__
 
     def measure(
-        todo: list[Runnable], _: dict[Place, Measurement]
+        todo: list[Runnable], _: dict[Key, Measurement]
     ) -> Iterator[tuple[Runnable, Measurement | str]]:
         prepared = (Batch(one, prepare_cases(one, seed, large, shared, problems)) for one in todo)
         for batch in batches(prepared):
             with session.held():  # until the process has ended, and its context with it
                 # another job may have been asked for them meanwhile
-                stored = [kept.find(place(part.variant), serves(part.variant)) for part in batch]
+                stored = [kept.find(key(part.variant), serves(part.variant)) for part in batch]
                 numbers = [number for number, one in enumerate(stored) if one is None]
                 results = list(work_through(numbers, functools.partial(_running, batch, device)))
             yield from ((part.variant, one) for part, one in zip(batch, stored, strict=True) if one)
@@ -650,10 +653,10 @@ def measured(
                     rows, name = [one.row for one in judged], session.name
                 report(variant, rows)
                 basis = basis_of(variant, problems, build_dir)
-                yield variant, Measurement(basis, name, {"checks": rows})
+                yield variant, Measurement(basis, name, MeasuredRows(checks=rows))
             batch.clear()  # its memory is free before the next one's is taken
 
-    results = store.run_kept(kept, variants, place, serves, measure)
+    results = store.run_kept(kept, variants, key, serves, measure)
     return {variant.name: measurement for variant, measurement in results}
 
 
@@ -664,45 +667,46 @@ def basis_of(variant: Runnable, problems: Sequence[ProblemSpec], build_dir: Path
     )
 
 
-def _place(variant: Runnable, problems: Sequence[ProblemSpec] = ()) -> Place:
+def _key(variant: Runnable, problems: Sequence[ProblemSpec] = ()) -> Key:
     named = " ".join(map(str, problems))
-    return Place(
+    return Key(
         "check", variant.name, f"problems-{checksum(named.encode())[:8]}" if problems else "cases"
     )
 
 
-def _lost(variant: Runnable, reason: str, build_dir: Path) -> dict[str, Any]:
+def _lost(variant: Runnable, reason: str, build_dir: Path) -> Checks:
     """The row of a variant that ended the process in which it was checked."""
     first = next(iter(cases(variant)))
-    row: dict[str, Any] = {
-        "variant": variant.name,
-        "code_hash": code_of(variant, build_dir),
-        "device": GpuDevice.name,
-    }
-    row |= {"case": "all cases", **first.problem.numbers, "seed": 0}
-    return row | {"error_over_bound": None, "passed": False, "detail": reason}
+    return Checks(
+        variant=variant.name,
+        code_hash=code_of(variant, build_dir),
+        device=GpuDevice.name,
+        case="all cases",
+        **first.problem.numbers,
+        seed=0,
+        passed=False,
+        detail=reason,
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Check variants.")
     add_variants(parser)
     add_build_dir(parser)
-    add_store(parser)
+    add_manifest(parser)
     add_problems(parser, "that are checked in place of the usual cases")
     parser.add_argument(
         "--seed", type=int, help="of the first case of each; drawn afresh when left out"
     )
-    parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     variants = [
         find_runnable(options.catalogue, name, "its output is checked where it is timed")
         for name in options.variants
     ]
     require_gpu()
-    with store.opened(options.store) as kept:
-        found = measured(variants, options.build_dir, kept, options.seed, options.problem)
-    rows = [row for variant in variants for row in found[variant.name].rows["checks"]]
-    write_rows(options.out, Checks, rows)
+    kept = store.Store(options.store)
+    results = measured(variants, options.build_dir, kept, options.seed, options.problem)
+    store.write_manifest(options.out, results.values())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Describes the GPU and measures its ceilings: machine.json.
 
-    python -m experiments.stages.machine --machine h200 --build-dir results/build/sm_90a --out machine.json
+    python -m experiments.stages.machine --machine h200 --build-dir results/build/sm_90a --store measured \
+        --out manifest.json
 
 A ceiling is the best of several runs of a loop that does nothing else
 (experiments/gpu/ceilings.cu), with the clock during that run from the device's stamps, so that it
@@ -20,17 +21,17 @@ import numpy as np
 import pynvml
 from cuda.core import LaunchConfig, launch
 
-from contracts import run_command, write_json
+from contracts import run_command
 from contracts.dtypes import dtypes
-from contracts.rows import Machine
-from experiments.command_line import add_build_dir, add_store
+from contracts.rows import Ceilings, Machine, MeasuredRows
+from experiments.command_line import add_build_dir, add_manifest
 from experiments.gpu import discovery
 from experiments.gpu.device import Gpu, Memory, allow_shared, load_cubin
 from experiments.gpu.session import Session, require_gpu
 from experiments.gpu.timing import Stopwatch, Work, warm_up
 from experiments.stages import store
 from experiments.stages.machine_code import hash_of_cubin
-from experiments.stages.store import Measurement, Place
+from experiments.stages.store import Key, Measurement
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Effort:
 REHEARSED = Effort(runs=3, steps=4, blocks=4, copy_bytes=2**18)
 
 
-class Ceilings:
+class CeilingLoops:
     """The kernels of ceilings.cu, timed."""
 
     def __init__(self, gpu: Gpu, effort: Effort) -> None:
@@ -72,8 +73,8 @@ class Ceilings:
         per_us = amount / samples.time_us[best]
         return per_us, per_us / samples.sm_clock_mhz[best] / self.gpu.sm_count
 
-    def measure(self) -> dict[str, float]:
-        """All of them; the keys of machine.json's `ceilings`."""
+    def measure(self) -> Ceilings:
+        """Return all of them."""
         blocks, steps, out, i32 = (
             self.effort.blocks or self.gpu.sm_count,
             self.effort.steps,
@@ -107,10 +108,10 @@ class Ceilings:
             np.uint64(nbytes // 16),
         )
         ceilings["dram_copy_gb_per_s"] = self.rate(copy, 2.0 * nbytes)[0] / 1e3
-        return ceilings
+        return Ceilings(**ceilings)
 
 
-def describe(machine: str, build_dir: Path) -> dict[str, Any]:
+def describe(machine: str, build_dir: Path) -> Machine:
     """The content of machine.json."""
     known = discovery.gpu()
     assert known is not None  # a session was had
@@ -129,46 +130,45 @@ def describe(machine: str, build_dir: Path) -> dict[str, Any]:
             "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(handle).total,
         }
     gpu = Gpu(build_dir)
-    return {
-        "machine": machine,
-        "gpu": known.name,
-        "arch": known.arch,
-        "sm_count": gpu.sm_count,
+    return Machine(
+        machine=machine,
+        gpu=known.name,
+        arch=known.arch,
+        sm_count=gpu.sm_count,
         **clocks,
-        "l2_bytes": gpu.l2_bytes,
-        "texture_alignment_bytes": gpu.device.properties.texture_alignment,
-        "driver": known.driver,
-        "cuda_driver": f"{version // 1000}.{version % 1000 // 10}",
-        "ceilings": Ceilings(gpu, REHEARSED if discovery.rehearsing() else Effort()).measure(),
-    }
+        l2_bytes=gpu.l2_bytes,
+        texture_alignment_bytes=gpu.device.properties.texture_alignment,
+        driver=known.driver,
+        cuda_driver=f"{version // 1000}.{version % 1000 // 10}",
+        ceilings=CeilingLoops(gpu, REHEARSED if discovery.rehearsing() else Effort()).measure(),
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Describe the GPU and measure its ceilings.")
     parser.add_argument("--machine", required=True, help="folder name, for instance h200")
     add_build_dir(parser)
-    add_store(parser)
-    parser.add_argument("--out", required=True, type=Path)
+    add_manifest(parser)
     options = parser.parse_args()
     require_gpu()
-    place = Place("machine", "ceilings", options.machine)
     loops = hash_of_cubin((options.build_dir / "ceilings.cubin").read_bytes())[:16]
     basis = store.versions(options.build_dir) | {"ceilings": loops}
 
-    def measure(
-        todo: list[Place], _: dict[Place, Measurement]
-    ) -> Iterator[tuple[Place, Measurement]]:
-        for item in todo:
-            held = Session()
-            with held.held():
-                described = describe(options.machine, options.build_dir)
-            yield item, Measurement(basis, held.name, {"machine": [described]})
+    def measure(todo: list[Key], _: dict[Key, Measurement]) -> Iterator[tuple[Key, Measurement]]:
+        for key in todo:
+            session = Session()
+            with session.held():
+                rows = MeasuredRows(machine=describe(options.machine, options.build_dir))
+            yield key, Measurement(basis, session.name, rows)
 
-    with store.opened(options.store) as kept:
-        ((_, measurement),) = store.run_kept(
-            kept, [place], lambda item: item, lambda _: basis.__eq__, measure
-        )
-    write_json(options.out, Machine, measurement.rows["machine"][0])
+    results = store.run_kept(
+        store.Store(options.store),
+        [Key("machine", "ceilings", options.machine)],
+        lambda key: key,
+        lambda _: basis.__eq__,
+        measure,
+    )
+    store.write_manifest(options.out, [stored for _, stored in results])
 
 
 if __name__ == "__main__":

@@ -2,13 +2,12 @@
 of them.
 
     python -m experiments.stages.profile sgemm_warptile sgemm_naive --problem 4096 --build-dir results/build/sm_90a \
-        --out counters.csv --with-beta counters_with_beta.csv --left-out left_out.txt
+        --store measured --out manifest.json
 
 An entry that fails costs its own counters; ncu starts again for those after it. Clocks are left
 alone (--clock-control none). The .ncu-rep is read with the `ncu_report` module that ships with ncu;
-its text output changes between versions. Without ncu, or without the permission, counters.csv has
-no rows and left_out.txt says why and what would help; it names counters that are unknown here, too,
-and otherwise is empty.
+its text output changes between versions. Without ncu, or without the permission, nothing is stored,
+and the manifest says why and what would help; it names counters that are unknown here, too.
 """
 
 from __future__ import annotations
@@ -28,21 +27,20 @@ from pathlib import Path
 from typing import Any
 
 import contracts
-from contracts import UserError, load_yaml, run_command, scratch, write_rows, write_text
+from contracts import UserError, load_yaml, run_command, scratch, validated
 from contracts.files import checksum
-from contracts.rows import TABLES
+from contracts.rows import Counters, CountersWithBeta, MeasuredRows
 from experiments.command_line import (
     add_build_dir,
     add_checked,
+    add_manifest,
     add_problems,
-    add_store,
     add_variants,
-    failures,
 )
 from experiments.gpu.session import UNKNOWN
 from experiments.stages import store
 from experiments.stages.machine_code import code_of
-from experiments.stages.store import Measurement, Place
+from experiments.stages.store import Key, Measurement
 from kernels.catalogue import Baseline, Entry
 from kernels.problem import ProblemSpec
 
@@ -109,6 +107,7 @@ def read_report(folder: Path, path: Path, names: Iterable[str]) -> list[dict[str
 
 
 Kernels = list[dict[str, Any]]
+Counter = Counters | CountersWithBeta
 
 
 def marked(entries: Sequence[Entry]) -> list[bool]:
@@ -149,28 +148,22 @@ def of_entries(
 
 def longest_kernel(
     kernels: Kernels, entry: Entry, problem: ProblemSpec, names: list[str], build_dir: Path
-) -> list[dict[str, Any]]:
-    """Rows of `table_of(problem)` from the longest of an entry's kernels; a counter that it lacks
-    has no row.
+) -> list[Counter]:
+    """Return the counters of the longest of an entry's kernels, as rows; one that it lacks has
+    none.
     """
     action = max(kernels, key=lambda kernel: kernel["metrics"]["gpu__time_duration.sum"][0])
-    rows = []
+    shared = {**problem.row, "kernel": action["name"], "code_hash": code_of(entry, build_dir)}
+    rows: list[Counter] = []
     for name in names:
         if name not in action["metrics"]:
             continue
         value, unit = action["metrics"][name]
-        rows.append(
-            {
-                "variant": entry.name,
-                **problem.row,
-                **({"beta": problem.beta} if problem.beta else {}),
-                "metric": name,
-                "value": value,
-                "unit": unit,
-                "kernel": action["name"],
-                "code_hash": code_of(entry, build_dir),
-            }
-        )
+        read = {"variant": entry.name, "metric": name, "value": value, "unit": unit, **shared}
+        # Counters of problems where C is read are a table of their own.
+        model: type[Counter] = CountersWithBeta if problem.beta else Counters
+        beta = {"beta": problem.beta} if problem.beta else {}
+        rows.append(validated(read | beta, model, f"{entry.name}: ncu's {name}"))
     return rows
 
 
@@ -180,7 +173,7 @@ class Counted:
     know.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[Counter]
     unknown: list[str]
     session: str = UNKNOWN
 
@@ -270,7 +263,7 @@ class Session:
             rows = (
                 longest_kernel(group, entry, self.problem, names, self.build_dir) if group else []
             )
-            read = {row["metric"] for row in rows}
+            read = {row.metric for row in rows}
             missing = unknown + [name for name in names if name not in read]
             found.append(Counted(rows, missing, one.get("session", UNKNOWN)))
         if len(found) < len(entries) and not there:
@@ -280,7 +273,7 @@ class Session:
 
 def profile(
     entry: Entry, problem: ProblemSpec, build_dir: Path, named: Sequence[str] = ()
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> tuple[list[Counter], list[str]]:
     """The counters of one entry (see `Session`): its rows, and the counters that this ncu or GPU
     does not know.
 
@@ -376,12 +369,9 @@ def explain(output: str, entry: Entry) -> str:
     return f"ncu failed on {entry.name}: {lines[-1].strip()}"
 
 
-def table_of(problem: ProblemSpec) -> str:
-    """The recorded table of a problem's counters: where C is read, they are apart."""
-    return "counters_with_beta" if problem.beta else "counters"
-
-
-def measured(entries: list[Entry], session: Session, kept: store.Store) -> list[Measurement]:
+def measured(
+    entries: list[Entry], session: Session, kept: store.Store
+) -> list[tuple[Entry, Measurement]]:
     """Return the counters of each entry, stored or read now.
 
     Raises `LeftOut` where there can be none, and `UserError` with why an entry has none.
@@ -393,7 +383,7 @@ def measured(entries: list[Entry], session: Session, kept: store.Store) -> list[
         }
 
     def measure(
-        todo: list[Entry], _: dict[Place, Measurement]
+        todo: list[Entry], _: dict[Key, Measurement]
     ) -> Iterator[tuple[Entry, Measurement | str]]:
         for entry, result in session.count(todo):
             if isinstance(result, str):
@@ -401,17 +391,19 @@ def measured(entries: list[Entry], session: Session, kept: store.Store) -> list[
                 continue
             unknown = ", ".join(result.unknown)
             note = f"counters that this ncu or GPU does not know: {unknown}" if unknown else ""
-            rows = {table_of(session.problem): result.rows}
+            rows = MeasuredRows(
+                counters=[row for row in result.rows if isinstance(row, Counters)],
+                counters_with_beta=[r for r in result.rows if isinstance(r, CountersWithBeta)],
+            )
             yield entry, Measurement(basis(entry), result.session, rows, note)
 
-    results = store.run_kept(
+    return store.run_kept(
         kept,
         entries,
-        lambda entry: Place("profile", entry.name, str(session.problem)),
+        lambda entry: Key("profile", entry.name, str(session.problem)),
         lambda entry: basis(entry).__eq__,
         measure,
     )
-    return [measurement for _, measurement in results]
 
 
 def main() -> None:
@@ -419,13 +411,8 @@ def main() -> None:
     add_variants(parser)
     add_problems(parser, "whose counters are read", required=True)
     add_build_dir(parser)
-    add_store(parser)
+    add_manifest(parser)
     add_checked(parser)
-    parser.add_argument("--out", required=True, type=Path, help="written: rows of counters.csv")
-    parser.add_argument("--with-beta", type=Path, help="written: rows of counters_with_beta.csv")
-    parser.add_argument(
-        "--left-out", required=True, type=Path, help="written: why there are none, or nothing"
-    )
     required = REQUIRED in os.environ
     parser.add_argument(
         "--required",
@@ -434,22 +421,21 @@ def main() -> None:
         help="fail where there can be no counters",
     )
     options = parser.parse_args()
+    kept = store.Store(options.store)
     entries = [options.catalogue.find(name) for name in options.variants]
-    wrong = failures(options)
+    failed_checks = store.failed_checks(kept, options.checked)
     for entry in entries:
-        if entry.name in wrong:
+        if entry.name in failed_checks:
             logger.warning(f"{entry.name} is not profiled: it failed a check")
-    entries = [entry for entry in entries if entry.name not in wrong]
-    results = list[Measurement]()
-    failed, reasons = list[str](), list[str]()
+    entries = [entry for entry in entries if entry.name not in failed_checks]
+    measurements, failed = list[Measurement](), list[str]()
     try:
-        with store.opened(options.store) as kept:
-            for problem in options.problem:
-                session = Session(problem, options.build_dir, options.store)
-                try:
-                    results += measured(entries, session, kept)
-                except UserError as error:
-                    failed.append(str(error))
+        for problem in options.problem:
+            session = Session(problem, options.build_dir, options.store)
+            try:
+                measurements += [stored for _, stored in measured(entries, session, kept)]
+            except UserError as error:
+                failed.append(str(error))
     except LeftOut as left_out:
         if options.required:
             raise UserError(
@@ -460,15 +446,10 @@ def main() -> None:
     else:
         if failed:
             raise UserError("; ".join(failed))
-        reasons = list(dict.fromkeys(one.note for one in results if one.note))
+        reasons = list(dict.fromkeys(stored.note for stored in measurements if stored.note))
         for reason in reasons:
             logger.warning(reason)
-    write_text(options.left_out, "\n".join(reasons))
-    tables = {"counters": options.out, "counters_with_beta": options.with_beta}
-    for name, path in tables.items():
-        if path:
-            rows = [row for one in results for row in one.rows.get(name, [])]
-            write_rows(path, TABLES[name].model, rows)
+    store.write_manifest(options.out, measurements, left_out={"profile": reasons})
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from contracts import UserError, run_command
-from experiments.command_line import add_build_dir, add_kernel, add_problems, add_store, find_kernel
+from experiments.command_line import add_build_dir, add_kernel, add_problems, find_kernel
 from experiments.gpu.device import Gpu, cuda
 from experiments.gpu.fastest_call import FastestCall, by_events
 from experiments.gpu.libraries import bind_for_timing, import_early, load_gemm
@@ -88,7 +88,7 @@ def main() -> None:
     add_problems(parser, "of which each entry runs the first", required=True)
     parser.add_argument("--done", type=Path, help="written: a line of JSON for each entry that ran")
     add_build_dir(parser)
-    add_store(parser)
+    parser.add_argument("--store", type=Path, help="with the library calls that were found")
     options = parser.parse_args()
     entries = [find_kernel(options), *map(options.catalogue.find, options.then)]
     for entry in entries:

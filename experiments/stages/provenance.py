@@ -1,13 +1,9 @@
 """Says what made the measurements, and when: provenance.json. No serial number, UUID, host or user
 name, or path.
-
-    python -m experiments.stages.provenance --machine h200 --machine-json machine.json --toolchain toolchain.json \
-        --command "snakemake --cores 1 all" --left-out profile=left_out.txt --out provenance.json
 """
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import functools
 import importlib.metadata
@@ -16,7 +12,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from contracts import UserError, read_json, run_command, write_json
+from contracts import read_json
 from contracts.rows import Machine, Provenance, Run, Session, StoredMeasurement, Toolchain
 from kernels import catalogue
 
@@ -52,25 +48,6 @@ def git(*arguments: str) -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
-
-
-def left_out(arguments: list[str]) -> dict[str, str]:
-    """Stage to reason, from STAGE=FILE arguments: the different lines of a stage's files, three of
-    them at most.
-    """
-    lines: dict[str, dict[str, None]] = {}
-    for argument in arguments:
-        stage, _, path = argument.partition("=")
-        if not path:
-            raise UserError(f"--left-out {argument!r} is not allowed; allowed: STAGE=FILE")
-        for line in filter(None, map(str.strip, Path(path).read_text().splitlines())):
-            lines.setdefault(stage, {})[line] = None
-    return {stage: _few(list(found)) for stage, found in lines.items()}
-
-
-def _few(reasons: list[str]) -> str:
-    more = [f"and {len(reasons) - 3} more"] if len(reasons) > 3 else []
-    return "; ".join(reasons[:3] + more)
 
 
 def sessions(store: Path) -> list[Session]:
@@ -119,39 +96,27 @@ def origin(command: str) -> Run:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Write the provenance of a folder of measurements."
-    )
-    parser.add_argument("--machine-json", required=True, type=Path)
-    parser.add_argument("--toolchain", required=True, type=Path)
-    parser.add_argument("--command", required=True, help="what the user ran")
-    parser.add_argument("--left-out", action="append", default=[], metavar="STAGE=FILE")
-    parser.add_argument(
-        "--store",
-        type=Path,
-        metavar="DIR",
-        help="where measurements are kept: names their sessions",
-    )
-    parser.add_argument("--out", required=True, type=Path)
-    options = parser.parse_args()
-    machine = read_json(options.machine_json, Machine)
-    toolchain = read_json(options.toolchain, Toolchain)
-    provenance = Provenance(
+def of_run(
+    machine: Machine,
+    toolchain: Path,
+    command: str,
+    left_out: dict[str, str],
+    sessions: list[Session],
+) -> Provenance:
+    """Return the provenance of a folder of measurements that `command` makes now.
+
+    left_out: stage that did not run, or not whole, and why.
+    """
+    return Provenance(
         machine=machine.machine,
-        **vars(origin(options.command)),
+        **vars(origin(command)),
         gpu=machine.gpu,
         driver=machine.driver,
         cuda_driver=machine.cuda_driver,
-        toolchain=vars(toolchain),
+        toolchain=vars(read_json(toolchain, Toolchain)),
         python=platform.python_version(),
         packages=packages(),
         sources={name: entry.source_hash for name, entry in catalogue.load().items()},
-        left_out=left_out(options.left_out),
-        sessions=sessions(options.store) if options.store else [],
+        left_out=left_out,
+        sessions=sessions,
     )
-    write_json(options.out, Provenance, provenance)
-
-
-if __name__ == "__main__":
-    run_command(main)

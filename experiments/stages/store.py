@@ -1,5 +1,6 @@
 """Keeps what was measured, one file a measurement, so that nothing is measured twice and a run that
-is cut goes on.
+is cut goes on. A job leaves a manifest of its measurements, of which
+`experiments.stages.tables` writes the tables.
 
     results/h200/measured/bench/sgemm_warptile/4096x4096x4096-uniform-boost.1f0c22d9.json (and .parquet: its samples)
 
@@ -18,15 +19,14 @@ import datetime
 import fcntl
 import functools
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contracts import UserError, read_json, write_json
 from contracts.files import LIMIT_BYTES, checksum, read_bytes
-from contracts.rows import StoredMeasurement
+from contracts.rows import Checks, Manifest, MeasuredRows, StoredMeasurement
 from experiments.stages import provenance, toolchain
 from experiments.stages.machine_code import code_of, hash_of_cubin
 from kernels.catalogue import Baseline, Entry
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Place:
+class Key:
     """What a measurement is of: the stage that makes it, the catalogue's entry, and a name for the
     rest.
     """
@@ -59,14 +59,18 @@ class Place:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What is kept: rows of recorded tables (without what an experiment adds)."""
+    """One measurement. `path` and the time of `measured` (UTC) are filled in when it is stored.
+
+    path: of its file in the store, without suffix.
+    """
 
     basis: Basis
     session: str
-    rows: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    rows: MeasuredRows = field(default_factory=MeasuredRows)
     note: str = ""
     samples: pa.Table | None = None
-    measured: str = ""  # UTC, filled in when it is kept
+    measured: str = ""
+    path: str = ""
 
 
 class Store:
@@ -75,22 +79,28 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def find(self, place: Place, serves: Callable[[Basis], bool]) -> Measurement | None:
-        """The first measurement of this place whose basis serves."""
-        found = (self.folder / place.stage / place.variant).glob(f"{place.item}.*.json")
-        measurements = [one for path in found if serves((one := _read(path)).basis)]
-        return min(measurements, key=lambda one: one.measured, default=None)
+    def find(self, key: Key, serves: Callable[[Basis], bool]) -> Measurement | None:
+        """Return the first measurement of this key whose basis serves."""
+        paths = (self.folder / key.stage / key.variant).glob(f"{key.item}.*.json")
+        stored = map(self._read, paths)
+        return min((m for m in stored if serves(m.basis)), key=lambda m: m.measured, default=None)
 
-    def keep(self, place: Place, one: Measurement) -> Measurement:
-        """Write it, whole or not at all: its samples come first, and are nothing without the other
-        file.
+    def at(self, path: str) -> Measurement:
+        """Return the measurement at a path that a manifest names.
+
+        Raises `UserError` where it is gone.
+        """
+        return self._read(self.folder / f"{path}.json")
+
+    def keep(self, key: Key, new: Measurement) -> Measurement:
+        """Write a measurement, whole or not at all: its samples come first, and are nothing without
+        the other file.
 
         Of two jobs that measured the same at a time, be it on two GPUs, the first one's is kept,
         and what both get back.
         """
-        stem = self.folder / place.stage / place.variant / f"{place.item}.{one.session}"
         with self._alone():
-            return self.find(place, one.basis.__eq__) or self._write(place, one, stem)
+            return self.find(key, new.basis.__eq__) or self._write(key, new)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -106,35 +116,51 @@ class Store:
         finally:
             os.close(folder)
 
-    def _write(self, place: Place, one: Measurement, stem: Path) -> Measurement:
+    def _write(self, key: Key, new: Measurement) -> Measurement:
+        path = self.folder / key.stage / key.variant / f"{key.item}.{new.session}.json"
         document = {
-            "stage": place.stage,
-            "variant": place.variant,
-            "item": place.item,
-            "basis": dict(one.basis),
-            "session": one.session,
+            **asdict(key),
+            "basis": dict(new.basis),
+            "session": new.session,
             "measured": datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"),
-            "rows": {name: list(rows) for name, rows in one.rows.items()},
-            "note": one.note,
+            "rows": new.rows.model_dump(exclude_unset=True),
+            "note": new.note,
             "driver": toolchain.known_or_found(None, "", None)["driver"],
             "commit": provenance.clean_commit(),
         }
-        if one.samples is not None:
+        if new.samples is not None:
             from contracts.samples import write_samples
 
-            parquet = Path(f"{stem}.parquet")
-            write_samples(parquet, [one.samples])
+            parquet = path.with_suffix(".parquet")
+            write_samples(parquet, [new.samples])
             document["samples_sha256"] = checksum(read_bytes(parquet, LIMIT_BYTES))
-        write_json(f"{stem}.json", StoredMeasurement, document)
-        return _read(Path(f"{stem}.json"))
+        write_json(path, StoredMeasurement, document)
+        return self._read(path)
+
+    def _read(self, path: Path) -> Measurement:
+        stored = read_json(path, StoredMeasurement)
+        samples = None
+        if stored.samples_sha256:
+            from contracts.samples import read_samples
+
+            parquet = path.with_suffix(".parquet")
+            if checksum(read_bytes(parquet, LIMIT_BYTES)) != stored.samples_sha256:
+                raise UserError(
+                    f"{parquet}: not the samples that belong to {path.name}; remove both files"
+                )
+            samples = read_samples(parquet)
+        where = path.relative_to(self.folder).as_posix().removesuffix(".json")
+        return Measurement(
+            stored.basis, stored.session, stored.rows, stored.note, samples, stored.measured, where
+        )
 
 
 def run_kept(
-    kept: Store,
+    store: Store,
     items: Sequence[T],
-    key: Callable[[T], Place],
+    key: Callable[[T], Key],
     serves: Callable[[T], Callable[[Basis], bool]],
-    measure: Callable[[list[T], dict[Place, Measurement]], Iterable[tuple[T, Measurement | str]]],
+    measure: Callable[[list[T], dict[Key, Measurement]], Iterable[tuple[T, Measurement | str]]],
 ) -> list[tuple[T, Measurement]]:
     """Return each item with its measurement: the stored one, or one that is made now and stored.
 
@@ -144,19 +170,50 @@ def run_kept(
 
     Raises `UserError` with the first of these reasons, once the others are measured.
     """
-    found = ((key(item), kept.find(key(item), serves(item))) for item in items)
-    results = {place: stored for place, stored in found if stored}
+    found = ((key(item), store.find(key(item), serves(item))) for item in items)
+    results = {item_key: stored for item_key, stored in found if stored}
     reasons = []
     for item, result in measure([item for item in items if key(item) not in results], results):
         if isinstance(result, str):
             reasons.append(result)
         else:
-            stored = result if result.measured else kept.keep(key(item), result)
+            stored = result if result.measured else store.keep(key(item), result)
             results[key(item)] = stored
     if reasons:
-        more = [f"and {len(reasons) - 3} more"] if len(reasons) > 3 else []
-        raise UserError("; ".join(reasons[:3] + more))
+        raise UserError(few(reasons))
     return [(item, results[key(item)]) for item in items if key(item) in results]
+
+
+def few(reasons: Sequence[str]) -> str:
+    """Return the first three of these reasons as one line, and how many more there are."""
+    more = [f"and {len(reasons) - 3} more"] if len(reasons) > 3 else []
+    return "; ".join([*reasons[:3], *more])
+
+
+def write_manifest(
+    path: Path,
+    measurements: Iterable[Measurement],
+    experiment: str = "",
+    left_out: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Write which stored measurements a job made or found, and what was left out, by stage."""
+    manifest = Manifest(
+        experiment=experiment,
+        measurements=list(dict.fromkeys(measurement.path for measurement in measurements)),
+        left_out={stage: list(reasons) for stage, reasons in (left_out or {}).items() if reasons},
+    )
+    write_json(path, Manifest, manifest)
+
+
+def failed_checks(store: Store, manifests: Iterable[Path]) -> dict[str, list[Checks]]:
+    """Return the checks that did not pass, by variant, of the measurements that manifests name."""
+    failed: dict[str, list[Checks]] = {}
+    for path in manifests:
+        for measurement in map(store.at, read_json(path, Manifest).measurements):
+            for row in measurement.rows.checks:
+                if not row.passed:
+                    failed.setdefault(row.variant, []).append(row)
+    return failed
 
 
 @functools.cache
@@ -195,30 +252,3 @@ def require_gpu(folder: Path, gpu: str) -> None:
         raise UserError(
             f"{folder}: measured on {known}, and the GPU here is {gpu}; allowed: measurements of its model"
         )
-
-
-def _read(path: Path) -> Measurement:
-    stored = read_json(path, StoredMeasurement)
-    samples = None
-    if stored.samples_sha256:
-        from contracts.samples import read_samples
-
-        parquet = path.with_suffix(".parquet")
-        if checksum(read_bytes(parquet, LIMIT_BYTES)) != stored.samples_sha256:
-            raise UserError(
-                f"{parquet}: not the samples that belong to {path.name}; remove both files"
-            )
-        samples = read_samples(parquet)
-    return Measurement(
-        stored.basis, stored.session, stored.rows, stored.note, samples, stored.measured
-    )
-
-
-@contextlib.contextmanager
-def opened(folder: Path | None) -> Iterator[Store]:
-    """The store in `folder`; without one, an empty store that is gone when the block ends."""
-    if folder:
-        yield Store(folder)
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        yield Store(Path(temporary))

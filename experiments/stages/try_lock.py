@@ -1,7 +1,7 @@
 """Tries whether the clocks can be locked, at the start of a run that was asked to, or says why they
 are not.
 
-python -m experiments.stages.try_lock --lock --left-out locked.left_out.txt
+python -m experiments.stages.try_lock --lock --out manifest.json
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import argparse
 import logging
 from pathlib import Path
 
-from contracts import run_command, write_text
+from contracts import run_command
 from experiments.gpu import clocks, discovery
 from experiments.gpu.session import session
+from experiments.stages import store
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +27,10 @@ def main() -> None:
     )
     clocks.lock_arguments(parser)
     parser.add_argument(
-        "--left-out", required=True, type=Path, help="written: why they are not locked, or nothing"
+        "--out", required=True, type=Path, help="written: a manifest, with why they are not locked"
     )
     options = parser.parse_args()
-    reason = clocks.NOT_ASKED
+    reasons = [clocks.NOT_ASKED]
     if options.lock:
         with (
             session(),
@@ -37,8 +38,8 @@ def main() -> None:
             clocks.locked(handle, options.sm_mhz, options.memory_mhz) as target,
         ):
             logger.info(f"clocks can be locked: {target.clock_source}")
-        reason = ""
-    write_text(options.left_out, reason)
+        reasons = []
+    store.write_manifest(options.out, [], left_out={"locked": reasons})
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def find(
             table = check.check_variant(nullcontext(device), variant, large=None, tell=False)
             checks, failed = (
                 check.summary(variant, table),
-                {row["case"] for row in table if not row["passed"]},
+                {row.case for row in table if not row.passed},
             )
             passed = not failed
             if failed and not any(names_fault(line) for line in checks):
@@ -125,7 +125,7 @@ def check_on(
 ) -> tuple[Checks, bool]:
     """The checks of a kernel, in words, and whether all passed."""
     table = check.check_variant(device, variant, large=large, tell=False)
-    return check.summary(variant, table), all(row["passed"] for row in table)
+    return check.summary(variant, table), all(row.passed for row in table)
 
 
 def names_fault(line: str) -> bool:

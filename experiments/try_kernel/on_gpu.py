@@ -28,7 +28,7 @@ ROUNDS = (20, 100)
 
 @dataclass(frozen=True)
 class Speed:
-    """Medians of one kernel. The share is of the baseline's median time in the same turns."""
+    """Medians of one kernel. The share is of the baseline's median time in the same runs."""
 
     time_us: float
     share: float
@@ -112,7 +112,7 @@ def _ensure_harness(build_dir: Path, arch: str, nvcc: str | None) -> None:
 
 def _counters(entry: Variant, size: int, build_dir: Path, named: Sequence[str]) -> dict[str, float]:
     rows, _ = profile.profile(entry, ProblemSpec.square(size), build_dir, named)
-    return {row["metric"]: row["value"] for row in rows}
+    return {row.metric: row.value for row in rows}
 
 
 def _times(
@@ -125,7 +125,7 @@ def _times(
     from experiments.gpu.libraries import import_early, load_gemm
     from experiments.gpu.session import session
     from experiments.gpu.timing import Stopwatch, warm_up
-    from experiments.stages.turns import LEAST_KEPT, Matrices, check_output, take_turns
+    from experiments.stages.interleave import MIN_KEPT, Matrices, check_output, interleave
 
     for entry in entries:
         import_early(entry)
@@ -142,11 +142,11 @@ def _times(
         round_us = warm_up(gpu, each, WARM_S)
         matrices.poison(gpu, names[0])
         rounds = int(np.clip(WINDOW_S * 1e6 / round_us, *ROUNDS))
-        turns = take_turns(Stopwatch(gpu, len(entries) * rounds), works, rounds, matrices.seed)
+        runs = interleave(Stopwatch(gpu, len(entries) * rounds), works, rounds, matrices.seed)
         result = check_output(gpu, matrices, names[0], works[names[0]])
         sms = gpu.sm_count
-    samples = {name: turns.of(name) for name in names}
-    if few := [name for name, one in samples.items() if len(one.time_us) < LEAST_KEPT]:
+    samples = {name: runs.of(name) for name in names}
+    if few := [name for name, one in samples.items() if len(one.time_us) < MIN_KEPT]:
         from contracts import UserError
 
         raise UserError(

@@ -37,7 +37,7 @@ from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import build, toolchain
 from experiments.stages.cases import Case, cases
 from experiments.stages.check import GpuDevice, run_case
-from experiments.stages.turns import LEAST_KEPT, Matrices, check_output, take_turns
+from experiments.stages.interleave import MIN_KEPT, Matrices, check_output, interleave
 from experiments.tuning import space
 from experiments.tuning.space import Configuration, Sweep
 from kernels import catalogue
@@ -107,14 +107,14 @@ class GpuMeasurer:
         warm_up(self.gpu, pair, STEADY_S, STEADY_MOST_S, STEADY_CHUNK_S)
         self.matrices.poison(self.gpu, "variant")  # what is checked below was written by timed runs
         works = {"variant": ours, "baseline": self.cublas}
-        turns = take_turns(self.stopwatch, works, samples, self.matrices.seed)
+        runs = interleave(self.stopwatch, works, samples, self.matrices.seed)
         result = check_output(self.gpu, self.matrices, "variant", ours)
         if not result.passed:
             return {"checked": False, "reason": f"check after timing: {result.detail}"}
-        of_us, of_cublas = (turns.of(role) for role in works)
-        if min(len(of_us.time_us), len(of_cublas.time_us)) < LEAST_KEPT:
-            gaps = int((~turns.samples.kept).sum())
-            reason = f"launch gaps spoilt {gaps} of {len(turns.roles)} samples"
+        of_us, of_cublas = (runs.of(role) for role in works)
+        if min(len(of_us.time_us), len(of_cublas.time_us)) < MIN_KEPT:
+            gaps = int((~runs.samples.kept).sum())
+            reason = f"launch gaps spoilt {gaps} of {len(runs.roles)} samples"
             return {"checked": True, "reason": reason}
         time_us = float(np.median(of_us.time_us))
         return {

@@ -93,7 +93,7 @@ def checked(tmp_path: Path, ab: str, c: str, last: str) -> list[Any]:
 def test_a_kernel_of_8_bit_floats_is_built_and_passes_every_check(tmp_path: Path) -> None:
     ab, c = "fp8_e5m2", "fp32"
     found = checked(tmp_path, ab, c, "k")
-    assert len(found) > 15 and all(one.row["passed"] for one in found), [one.row for one in found]
+    assert len(found) > 15 and all(one.row.passed for one in found), [one.row for one in found]
     for one in found:
         assert (
             one.inputs.before[0].dtype == dtypes()[ab].numpy
@@ -104,4 +104,4 @@ def test_a_kernel_of_8_bit_floats_is_built_and_passes_every_check(tmp_path: Path
 def test_a_kernel_of_8_bit_floats_that_drops_a_product_fails(tmp_path: Path) -> None:
     found = checked(tmp_path, "fp8_e4m3", "bf16", "k - 1")
     summed = [one for one in found if one.inputs.case.problem.alpha and not one.inputs.case.refused]
-    assert summed and not any(one.row["passed"] for one in summed)
+    assert summed and not any(one.row.passed for one in summed)

@@ -289,7 +289,7 @@ def test_through_slurm_the_results_are_those_of_a_local_run(
     }
     assert len(of_rule) == 2  # of one batch
     # in Snakemake's own process
-    assert not {"toolchain", "catalogue", "resources_table", "report_html"} & {*jobs}
+    assert not {"toolchain", "catalogue", "joined_table", "report_html"} & {*jobs}
     built = next(job for name, job in of_rule.items() if name.startswith("build"))
     assert (built["MinMemoryNode"], built["TimeLimit"]) == ("1000M", "00:10:00")
 
@@ -321,7 +321,7 @@ def test_measuring_jobs_have_a_gpu_each(
     assert json_dict(tree / "gpu-node.json", Toolchain)["gpu"] == "NVIDIA Stand-in"
 
     # of rule `clocks`, the one that needs no kernel to be run
-    marker = "results/stand-in/parts/locked.left_out.txt"
+    marker = "results/stand-in/parts/locked.json"
     given = meet(tree, QUICK, marker, **env)
     assert "not asked for" in (tree / marker).read_text()
     assert [job["met"] for job in given] == [2, 2]  # at once

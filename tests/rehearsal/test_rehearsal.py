@@ -15,9 +15,11 @@ import rehearse
 from helpers import dict_rows, json_dict
 from rehearse import Rehearsal
 
-from contracts import REHEARSAL
-from contracts.rows import Counters, Provenance, Windows
+from contracts import REHEARSAL, read_json
+from contracts.rows import Manifest, Provenance, Windows
 from experiments.stages.bench import ROLES
+from experiments.stages.store import Store
+from experiments.stages.tables import Run
 
 KERNEL = "sgemm_blocktile_2d"
 ONLY = "results/rehearsal/only/sgemm_ladder"
@@ -160,43 +162,34 @@ def test_a_measurement_of_another_gpu_model_serves_for_nothing(own: Rehearsal) -
     foreign["rows"]["windows"][0]["seed"] = 4242
     foreign.pop("samples_sha256")
     kept.with_name(kept.name.replace(foreign["session"], "0" * 8)).write_text(json.dumps(foreign))
-    out = own.tree / "again"
-    out.mkdir()
-    files = {
-        name: str(out / f"{name}.{suffix}")
-        for name, suffix in (("windows", "csv"), ("checks", "csv"))
-    }
-    options = [word for name, path in files.items() for word in (f"--{name}", path)]
-    options += ["--samples", str(out / "samples.parquet"), "--store", str(own.results / "measured")]
+    store, manifest = own.results / "measured", own.tree / "again.json"
     done = own.run(
         "experiments.stages.bench",
         "sgemm_ladder",
         KERNEL,
         "--build-dir",
         "results/build/sm_90a",
-        *options,
+        "--store",
+        str(store),
+        "--out",
+        str(manifest),
         gpu=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = dict_rows(Path(files["windows"]), Windows)
-    assert len(rows) == 2 and 4242 not in {row["seed"] for row in rows}
+    rows = Run(Store(store), [manifest]).rows["windows"]
+    assert len(rows) == 2 and 4242 not in {row.seed for row in rows}
 
 
 def test_a_gpu_whose_counters_may_not_be_read_is_measured_without_them(own: Rehearsal) -> None:
     shutil.rmtree(own.results / "measured" / "profile")
-    counters, left_out = own.tree / "counters.csv", own.tree / "left_out.txt"
-    options = [
-        "--build-dir",
-        "results/build/sm_90a",
-        "--out",
-        str(counters),
-        "--left-out",
-        str(left_out),
-    ]
+    path = own.tree / "manifest.json"
+    options = ["--build-dir", "results/build/sm_90a"]
+    options += ["--store", str(own.results / "measured"), "--out", str(path)]
     (own.tree / ".stand-in" / "no-counters").touch()
     done = own.run("experiments.stages.profile", KERNEL, "--problem", "128", *options, gpu=True)
-    assert done.returncode == 0 and dict_rows(counters, Counters) == []
-    assert "no permission to read hardware counters" in left_out.read_text()
+    manifest = read_json(path, Manifest)
+    assert done.returncode == 0 and manifest.measurements == []
+    assert "no permission to read hardware counters" in manifest.left_out["profile"][0]
 
 
 def test_locked_clocks_are_a_second_leg_and_are_unlocked_again(own: Rehearsal) -> None:

@@ -29,7 +29,7 @@ from analysis.figures import style
 from contracts.rows import Checks, Counters, Resources, Toolchain
 from experiments import declarations
 from experiments.stages import toolchain
-from experiments.stages.store import Measurement, Place, Store
+from experiments.stages.store import Key, Measurement, Store
 from kernels import catalogue
 
 NOTHING = "Nothing to be done"
@@ -145,7 +145,7 @@ def test_an_edit_makes_again_what_rests_on_it(
     assert (planned.get("build_kernels", 0), planned.get("emulate", 0)) == (built, emulated), (
         planned
     )
-    assert not {"build_kernels", "emulate", "resources_table"} & {*own.planned("paper")}
+    assert not {"build_kernels", "emulate", "joined_table"} & {*own.planned("paper")}
 
 
 def test_another_toolchain_builds_all_again(done: Tree, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_fresh_clone_draws_without_building_and_all_draws_after_its_checks(
     tmp_path: Path,
 ) -> None:
     tree = Tree(copy_tree(tmp_path / "project"), options=())
-    emulating = {"build_kernels", "emulate", "emulated_checks_table"}
+    emulating = {"build_kernels", "emulate", "joined_table"}
     one = tree.planned("results/figures/power.svg")
     assert one["total"] <= 5 and "figures_of_timings" in one and not emulating & {*one}
     drawn = tree.planned("paper", "explorer", "claims", "results/report.html")
@@ -250,9 +250,9 @@ def test_locked_legs_are_planned_where_they_are_asked_for(done: Tree) -> None:
 
 
 def test_a_store_of_another_gpu_model_is_one_line(own: Tree) -> None:
-    place = Place("bench", "sgemm_naive", "64x64x64-uniform-boost")
+    key = Key("bench", "sgemm_naive", "64x64x64-uniform-boost")
     store = Store(own.folder / "results" / "h200" / "measured")
-    store.keep(place, Measurement({"gpu": "NVIDIA H200"}, "0" * 8))
+    store.keep(key, Measurement({"gpu": "NVIDIA H200"}, "0" * 8))
     assert own.planned("sgemm_ladder", **WITH_GPU)["bench"] == 1
     other = {"GEMM_LADDER_TOOLCHAIN": json.dumps(GPU | {"gpu": "NVIDIA H100 80GB HBM3"})}
     said = own.fail("sgemm_ladder", "--config", "machine=h200", **other)

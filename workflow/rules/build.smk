@@ -62,20 +62,6 @@ if not PLAN.drawing:
             "python -m experiments.stages.build {params.kernels} --arch {params.arch} {params.nvcc}"
             " --toolchain {input.toolchain} --out-dir {params.folder} --rows {output} 2>&1 | tee {log}"
 
-    # Of all experiments (results/MACHINE), and of one alone (results/MACHINE/only/NAME)
-    rule resources_table:
-        input:
-            lambda wildcards: built(*PLAN.kernels_in(wildcards.scope)),
-        output:
-            f"{RESULTS}{{scope}}/resources.csv",
-        log:
-            f"results/logs/{MACHINE}{{scope}}/resources.log",
-        localrule: True
-        params:
-            kernels=lambda wildcards: only(PLAN.kernels_in(wildcards.scope)),
-        shell:
-            "python -m experiments.stages.merge resources {input} {params.kernels} --out {output} 2>&1 | tee {log}"
-
 
 rule build_harness:
     input:

@@ -83,7 +83,7 @@ HARNESSES = {path.stem: path.as_posix() for path in sorted(Path("experiments").r
 # Options that many commands take
 NVCC = f"--nvcc {shlex.quote(config['nvcc'])}" if config["nvcc"] else ""
 BUILT = f"--build-dir {BUILD}"
-KEPT = f"--store {STORE}"
+IN_STORE = f"--store {STORE}"
 CLOCKS = " ".join(
     f"--{option} {config[key]}"
     for option, key in (("sm-mhz", "lock_sm_mhz"), ("memory-mhz", "lock_memory_mhz"))
@@ -114,11 +114,6 @@ def emulated(names, file):
     """The files of this name that the emulator leaves for some kernels and dispatchers."""
     batches = [batch for batch, members in PLAN.emulations.items() if {*names} & {*members}]
     return [f"{PARTS}/emulate/{batch}/{file}" for batch in batches]
-
-
-def only(variants):
-    """The option of a table's join that takes the rows of these alone, in their order."""
-    return f"--variants {' '.join(variants)}" if variants else ""
 
 
 wildcard_constraints:

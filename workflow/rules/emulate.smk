@@ -34,59 +34,6 @@ if not PLAN.drawing:
             "python -m experiments.emulation {params.variants} {params.built} {params.predict} {params.results}"
             " --gpu {params.gpu} --out-dir {params.out} 2>&1 | tee {log}"
 
-    rule predictions_table:
-        input:
-            emulated(PLAN.emulated, "predictions.csv"),
-        output:
-            f"{RESULTS}/predictions.csv",
-        log:
-            f"results/logs/{MACHINE}/predictions.log",
-        localrule: True
-        params:
-            variants=only(PLAN.emulated),
-        shell:
-            "python -m experiments.stages.merge predictions {input} {params.variants} --out {output} 2>&1 | tee {log}"
-
-    rule bounds_table:
-        input:
-            emulated(PLAN.emulated, "bounds.csv"),
-        output:
-            f"{RESULTS}/bounds.csv",
-        log:
-            f"results/logs/{MACHINE}/bounds.log",
-        localrule: True
-        params:
-            variants=only(PLAN.emulated),
-        shell:
-            "python -m experiments.stages.merge bounds {input} {params.variants} --out {output} 2>&1 | tee {log}"
-
-    rule shared_widths_table:
-        input:
-            emulated(PLAN.emulated, "shared_widths.csv"),
-        output:
-            f"{RESULTS}/{TABLES['shared_widths'].file}",
-        log:
-            f"results/logs/{MACHINE}/shared_widths.log",
-        localrule: True
-        params:
-            variants=only(PLAN.emulated),
-        shell:
-            "python -m experiments.stages.merge shared_widths {input} {params.variants} --out {output} 2>&1 | tee {log}"
-
-    # Of all experiments (results/MACHINE), and of one alone (results/MACHINE/only/NAME)
-    rule emulated_checks_table:
-        input:
-            lambda wildcards: emulated(PLAN.emulated_in(wildcards.scope), "checks.csv"),
-        output:
-            f"{RESULTS}{{scope}}/emulated-checks.csv",
-        log:
-            f"results/logs/{MACHINE}{{scope}}/emulated_checks.log",
-        localrule: True
-        params:
-            variants=lambda wildcards: only(PLAN.emulated_in(wildcards.scope)),
-        shell:
-            "python -m experiments.stages.merge emulated_checks {input} {params.variants} --out {output} 2>&1 | tee {log}"
-
 
 # Accesses to shared memory on their banks, with and without what mends them: all in one process. They are recorded where the
 # kernels are emulated; where drawing finds none recorded, it builds and emulates what the pictures show in the same process.

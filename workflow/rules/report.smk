@@ -243,4 +243,4 @@ rule passed:
         f"results/logs/{MACHINE}{{scope}}/passed.log",
     localrule: True
     shell:
-        "python -m experiments.stages.require_passed --checks {input.checks} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.tables passed --checks {input.checks} --out {output} 2>&1 | tee {log}"

@@ -38,18 +38,6 @@ rule error_over_k_part:
         " --out {output} 2>&1 | tee {log}"
 
 
-rule error_over_k_table:
-    input:
-        [f"{PARTS}/error_over_k/{name}.csv" for name in there(ERROR_OVER_K)],
-    output:
-        f"{RESULTS}/error_over_k.csv",
-    log:
-        f"results/logs/{MACHINE}/error_over_k.log",
-    localrule: True
-    shell:
-        "python -m experiments.stages.merge error_over_k {input} --out {output} 2>&1 | tee {log}"
-
-
 if PLAN.measuring:
 
     # The emulator's results next to the GPU's, bit by bit: a part of `all`
@@ -68,9 +56,9 @@ if PLAN.measuring:
         params:
             kernels=[name for name in PLAN.emulated if name in PLAN.kernels],
             built=BUILT,
-            kept=KEPT,
+            store=IN_STORE,
         shell:
-            "python -m experiments.emulation.compare_gpu {params.kernels} {params.built} {params.kept}"
+            "python -m experiments.emulation.compare_gpu {params.kernels} {params.built} {params.store}"
             " --emulated {input.emulated} --out {output} 2>&1 | tee {log}"
 
     # NVIDIA's compute-sanitizer on every kernel. Without it, the table is empty and left_out.txt says why.
@@ -140,17 +128,6 @@ if PLAN.measuring:
             "python -m experiments.studies timing_methods {wildcards.variant} --size 1024 --size 4096 --size 8192"
             " {params.built} --out {output} 2>&1 | tee {log}"
 
-    rule timing_methods_table:
-        input:
-            [f"{PARTS}/timing_methods/{name}.csv" for name in there(TIMED_OTHERWISE)],
-        output:
-            f"{RESULTS}/timing_methods.csv",
-        log:
-            f"results/logs/{MACHINE}/timing_methods.log",
-        localrule: True
-        shell:
-            "python -m experiments.stages.merge timing_methods {input} --out {output} 2>&1 | tee {log}"
-
     # Cycles of loops of FFMAs by the banks of their registers, and of loads that ptxas merges
     rule ffma_issue:
         input:
@@ -215,3 +192,50 @@ rule error_over_k:
 rule cross_validation:
     input:
         [PLAN.tables[name] for name in ("timing_methods", "timeline") if name in PLAN.made],
+
+
+# ---- tables that are joined of parts -------------------------------------------------------------
+
+
+def parts_of_study(name, variants):
+    """What the jobs of a study leave."""
+    return lambda scope: [f"{PARTS}/{name}/{variant}.csv" for variant in there(variants)]
+
+
+# By the file's stem: the parts in a scope, and the kernels whose rows are taken, in their order (None: all).
+JOINED = {"error_over_k": (parts_of_study("error_over_k", ERROR_OVER_K), None)}
+if PLAN.measuring:
+    JOINED["timing_methods"] = (parts_of_study("timing_methods", TIMED_OTHERWISE), None)
+if not PLAN.drawing:
+    JOINED["resources"] = (lambda scope: built(*PLAN.kernels_in(scope)), PLAN.kernels_in)
+    JOINED["emulated-checks"] = (
+        lambda scope: emulated(PLAN.emulated_in(scope), "checks.csv"),
+        PLAN.emulated_in,
+    )
+    for _table in ("predictions", "bounds", "shared_widths"):
+        JOINED[_table] = (
+            lambda scope, file=f"{_table}.csv": emulated(PLAN.emulated, file),
+            lambda scope: PLAN.emulated,
+        )
+
+
+# Of all experiments (results/MACHINE), and of one alone (results/MACHINE/only/NAME)
+rule joined_table:
+    input:
+        lambda wildcards: JOINED[wildcards.joined][0](wildcards.scope),
+    output:
+        f"{RESULTS}{{scope}}/{{joined}}.csv",
+    log:
+        f"results/logs/{MACHINE}{{scope}}/{{joined}}.log",
+    wildcard_constraints:
+        joined="|".join(JOINED),
+    localrule: True
+    params:
+        table=lambda wildcards: wildcards.joined.replace("-", "_"),
+        variants=lambda wildcards: (
+            f"--variants {' '.join(kernels)}"
+            if (order := JOINED[wildcards.joined][1]) and (kernels := order(wildcards.scope))
+            else ""
+        ),
+    shell:
+        "python -m experiments.stages.tables joined {params.table} {input} {params.variants} --out {output} 2>&1 | tee {log}"

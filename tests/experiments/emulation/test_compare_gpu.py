@@ -54,9 +54,9 @@ def test_the_last_bit_of_one_element_fails_in_fp32_but_not_on_tensor_cores(built
     for row in agree(
         VECTORIZED, nullcontext(Altered(built, next_float)), emulated(VECTORIZED.name, built)
     ):
-        assert row["differing"] == 1 and 0 < row["difference_over_bound"] < 1 and not row["passed"]
+        assert row.differing == 1 and 0 < row.difference_over_bound < 1 and not row.passed
     for row in agree(BF16, nullcontext(Altered(built, next_float)), emulated(BF16.name, built)):
-        assert row["differing"] == 1 and row["passed"]
+        assert row.differing == 1 and row.passed
 
 
 def test_a_sum_that_blocks_divide_has_other_bits_on_another_number_of_sms(
@@ -71,7 +71,7 @@ def test_a_sum_that_blocks_divide_has_other_bits_on_another_number_of_sms(
     )
     one = {case: known[case]}
     differing = [
-        agree(variant, nullcontext(EmulatedDevice(built, sms=sms)), one)[0]["differing"]
+        agree(variant, nullcontext(EmulatedDevice(built, sms=sms)), one)[0].differing
         for sms in (launching.FEW_SMS, 132)
     ]
     assert differing[0] == 0 < differing[1]
@@ -82,7 +82,7 @@ def test_a_sum_that_blocks_divide_has_other_bits_on_another_number_of_sms(
 )
 def test_a_wrong_element_fails_on_tensor_cores_too(change, built: Path) -> None:
     for row in agree(BF16, nullcontext(Altered(built, change)), emulated(BF16.name, built)):
-        assert row["differing"] == 1 and not row["passed"]
+        assert row.differing == 1 and not row.passed
 
 
 def test_only_kernels_run_on_both(tmp_path: Path) -> None:
@@ -90,6 +90,8 @@ def test_only_kernels_run_on_both(tmp_path: Path) -> None:
         "experiments.emulation.compare_gpu",
         "cublas_fp32",
         "--build-dir",
+        tmp_path,
+        "--store",
         tmp_path,
         "--out",
         tmp_path / "a.csv",
@@ -107,7 +109,7 @@ def test_what_checking_on_the_emulator_left_is_compared_without_emulating_again(
     kept = compare_gpu.kept([tmp_path / "other", tmp_path], BF16)
     assert set(kept) == {case.name for case in chosen(BF16)}
     assert all(
-        row["passed"] and row["differing"] == 0
+        row.passed and row.differing == 0
         for row in agree(BF16, nullcontext(EmulatedDevice(built)), kept)
     )
     path.write_bytes(path.read_bytes()[:1000])

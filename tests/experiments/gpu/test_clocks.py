@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from helpers import (
     ROOT,
     assert_one_line,
-    dict_rows,
     environment,
     heed_ctrl_c,
     pretend_build,
@@ -27,13 +27,17 @@ from helpers import (
 )
 
 from analysis.timings import timings
-from contracts.samples import GAP, NO_CLOCK, OFF_TARGET, read_samples
+from contracts import read_json
+from contracts.rows import Manifest
+from contracts.samples import GAP, NO_CLOCK, OFF_TARGET
 from experiments.gpu import clocks
 from experiments.gpu.clocks import Target, on_target
 from experiments.gpu.session import HELD
 from experiments.gpu.timing import Samples
 from experiments.stages import bench
-from experiments.stages.turns import Turns
+from experiments.stages.interleave import Interleaved
+from experiments.stages.store import Store
+from experiments.stages.tables import Run
 
 # A run in the place of one that measures: `how` it goes on once the clocks are locked; then SM and
 # memory clock, 0 for the default
@@ -79,7 +83,7 @@ from contracts import run_command
 from experiments.gpu import power
 from experiments.gpu.timing import Samples
 from experiments.stages import bench, verify
-from experiments.stages.turns import ROLES, Turns
+from experiments.stages.interleave import ROLES, Interleaved
 
 class Bench:
     def __init__(self, build_dir, handle, calls, asked, target=None):
@@ -95,7 +99,7 @@ class Bench:
         samples = Samples(1e6 / mhz, mhz, np.arange(40) != 0)
         checked = {role: verify.CheckResult(0.1, "") for role in ROLES}
         reading = power.Reading(500.0, 4.0, 50.0, 600.0, {"power_cap": 0.75})
-        return bench.Taken(item.problem.of("row"), item.data, 1, Turns(samples, roles), checked, reading)
+        return bench.Result(item.problem.of("row"), item.data, 1, Interleaved(samples, roles), checked, reading)
 
 bench.Bench = Bench
 run_command(bench.main)
@@ -118,7 +122,6 @@ SETTERS = r"nvml(?:Device|Gpu|Vgpu|Unit|Compute)(?!Get)\w+"
 LOCKED, FREE = (1500, 3201), (0, 0)
 LOCK = ["SetMemoryLockedClocks 0 3201", "SetGpuLockedClocks 0 1500"]
 RESET = ["ResetMemoryLockedClocks 0 0", "ResetGpuLockedClocks 0 0"]
-OUTPUTS = ("windows", "checks", "samples")
 NAIVE_LOCKED = ("sgemm_ladder", "sgemm_naive", "--clock-policy", "locked")
 
 
@@ -209,16 +212,19 @@ class Card:
         return path
 
     def bench(self, *arguments: object) -> list[object]:
-        """Arguments for BENCH, whose outputs lie in the folder by their names."""
+        """Arguments for BENCH, whose store and manifest lie in the folder."""
         return [
             *arguments,
             "--build-dir",
             self.folder,
-            *(f"--{name}={self.folder / name}" for name in OUTPUTS),
+            f"--store={self.folder / 'measured'}",
+            f"--out={self.folder / 'manifest.json'}",
         ]
 
-    def rows(self, name: str) -> list[dict]:
-        return dict_rows(self.folder / name, name)
+    def measured(self) -> Run:
+        """What the manifest names; nothing where there is none."""
+        manifest = self.folder / "manifest.json"
+        return Run(Store(self.folder / "measured"), [manifest] if manifest.exists() else [])
 
 
 def ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
@@ -441,23 +447,24 @@ def test_no_other_module_can_set_anything() -> None:
 def test_by_default_no_stage_sets_anything(card: Card) -> None:
     assert card.run("boost").returncode == 0
     out = card.folder / "out"
-    done = run_module("experiments.stages.try_lock", "--left-out", out, **card.env())
-    assert done.returncode == 0 and out.read_text() == clocks.NOT_ASKED
+    done = run_module("experiments.stages.try_lock", "--out", out, **card.env())
+    assert done.returncode == 0
+    assert read_json(out, Manifest).left_out == {"locked": [clocks.NOT_ASKED]}
     done = card.run(*card.bench("sgemm_ladder", "cublas_fp32"), program=BENCH)
     assert done.returncode == 0, done.stderr
-    assert {row["clock_policy"] for row in card.rows("windows")} == {"boost"}
+    assert {row.clock_policy for row in card.measured().rows["windows"]} == {"boost"}
     assert card.calls == [] and not card.states.exists()
 
 
 def test_the_trial_is_over_in_a_moment(card: Card) -> None:
     out = card.folder / "out"
-    trial = ("experiments.stages.try_lock", "--lock", "--left-out", out)
+    trial = ("experiments.stages.try_lock", "--lock", "--out", out)
     done = run_module(*trial, **card.env())
     assert (
         done.stderr
         == "clocks can be locked: SM locked at 1500 MHz and memory at 3201 MHz, through NVML\n"
     )
-    assert out.read_text() == "" and card.calls == LOCK + RESET
+    assert read_json(out, Manifest).left_out == {} and card.calls == LOCK + RESET
     out.unlink()
     card.set(deny=1)
     assert_one_line(run_module(*trial, **card.env()), "no permission")
@@ -494,7 +501,7 @@ def test_a_size_with_too_few_samples_on_target_is_left_out(
     clock[list(off)], kept[list(gaps)] = 1980.0, False
     samples = Samples(np.ones(12), clock, kept)
     reason = bench.off_target(
-        Turns(samples, ROLES), bench.why_rejected(samples, target), target, "power_cap"
+        Interleaved(samples, ROLES), bench.why_rejected(samples, target), target, "power_cap"
     )
     assert (reason is None) if words is None else reason.startswith(words), reason
 
@@ -518,13 +525,12 @@ def measured(
     """A leg, by default the SGEMM ladder's naive kernel locked: its rows of analysis.timings and
     what was left out.
     """
-    reason = card.folder / "left_out"
-    done = card.run(*card.bench(*what, *more), f"--left-out={reason}", program=BENCH, **changes)
-    rows = []
-    if (card.folder / "windows").exists():
-        samples = read_samples(card.folder / "samples").to_pandas()
-        rows = timings(pd.DataFrame(card.rows("windows")), samples, 132).to_dict("records")
-    return done, rows, reason.read_text() if reason.exists() else ""
+    done = card.run(*card.bench(*what, *more), program=BENCH, **changes)
+    run, rows = card.measured(), []
+    if run.samples:
+        samples, windows = pa.concat_tables(run.samples).to_pandas(), map(vars, run.rows["windows"])
+        rows = timings(pd.DataFrame(windows), samples, 132).to_dict("records")
+    return done, rows, "; ".join(run.left_out["locked"])
 
 
 def test_a_locked_leg_has_its_regime_mechanism_and_rejected_samples(card: Card) -> None:
@@ -534,12 +540,13 @@ def test_a_locked_leg_has_its_regime_mechanism_and_rejected_samples(card: Card) 
     # with a gap each
     assert (row["processes"], row["samples"], row["rejected"], left_out) == (5, 5 * 13, 5 * 7, "")
     assert (row["power_w"], row["throttle_reasons"]) == (500, "power_cap")
-    windows = card.rows("windows")
-    assert [window["process"] for window in windows] == [0, 1, 2, 3, 4]
-    assert {(one["locked_sm_mhz"], one["passed"], one["left_out"]) for one in windows} == {
+    run = card.measured()
+    windows = run.rows["windows"]
+    assert [window.process for window in windows] == [0, 1, 2, 3, 4]
+    assert {(window.locked_sm_mhz, window.passed, window.left_out) for window in windows} == {
         (1500, True, None)
     }
-    samples = read_samples(card.folder / "samples").to_pandas()
+    samples = pa.concat_tables(run.samples).to_pandas()
     assert samples["reason"].value_counts().to_dict() == {OFF_TARGET: 5 * 6, GAP: 5}
     assert card.calls == (LOCK + RESET) * 5  # each process locks the clocks, and unlocks them
 
@@ -548,11 +555,11 @@ def test_each_kind_of_data_is_timed_and_checked_at_each_size(card: Card) -> None
     done, rows, _ = measured(card, what=("clock_policies", "sgemm_t128x128x8"))
     expected = [(8192, data) for data in ("zeros", "uniform", "normal")]
     assert [(row["n"], row["data"]) for row in rows] == expected, done.stderr
-    cases = [
-        (row["n"], row["case"]) for row in card.rows("checks") if row["variant"] != "cublas_fp32"
-    ]
-    assert cases == [(n, f"after timing clock_policies, {data}") for n, data in expected]
-    samples = read_samples(card.folder / "samples").to_pylist()
+    run = card.measured()
+    cases = [(row.n, row.case) for row in run.timed_checks if row.variant != "cublas_fp32"]
+    case = "after timing clock_policies"
+    assert cases == [(n, case + (f", {data}" * (data != "uniform"))) for n, data in expected]
+    samples = pa.concat_tables(run.samples).to_pylist()
     assert {(row["n"], row["data"]) for row in samples} == set(expected)
     assert "n = 8192, normal (15/15): " in done.stderr
 
@@ -571,7 +578,7 @@ def test_a_run_that_is_killed_while_it_measures_locked_unlocks_and_leaves_no_pro
     run.kill()
     run.wait()
     wait_until(lambda: card.locked == FREE and not Path(f"/proc/{measuring}").exists())
-    assert not (card.folder / "windows").exists()
+    assert not (card.folder / "manifest.json").exists()
 
 
 def test_a_card_that_ignores_the_lock_leaves_the_leg_out_and_the_run_goes_on(card: Card) -> None:
@@ -583,15 +590,15 @@ def test_a_card_that_ignores_the_lock_leaves_the_leg_out_and_the_run_goes_on(car
     done, rows, left_out = measured(card)
     assert done.returncode == 0 and rows == []
     assert left_out.startswith(
-        "sgemm_naive, n = 4096: 39 of 40 samples were more than 1% off the locked 1500 MHz"
+        "sgemm_naive, n = 4096, uniform: 39 of 40 samples were more than 1% off the locked 1500 MHz"
     )
-    assert "throttle reasons: power_cap=0.750" in left_out and left_out in done.stderr
-    (window,) = card.rows("windows")
-    assert window["passed"] and left_out.endswith(window["left_out"])
+    (window,) = card.measured().rows["windows"]
+    assert window.passed and left_out.endswith(window.left_out)
+    assert "throttle reasons: power_cap=0.750" in left_out and window.left_out in done.stderr
     assert card.locked == FREE
 
 
 def test_a_refused_locked_leg_stops_with_one_line_and_writes_nothing(card: Card) -> None:
     done, rows, _ = measured(card, "--sm-mhz", 1501)
     assert_one_line(done, "lock_sm_mhz = 1501")
-    assert rows == [] and not (card.folder / "checks").exists()
+    assert rows == [] and not (card.folder / "manifest.json").exists()

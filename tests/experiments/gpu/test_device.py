@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pynvml
 import pytest
 from helpers import ROOT, assert_one_line, few_sms, run_module
@@ -36,12 +35,12 @@ from experiments.gpu.session import session
 from experiments.gpu.timing import Stopwatch, duration_us, warm_up
 from experiments.stages import bench as bench_stage
 from experiments.stages import build, toolchain, verify
-from experiments.stages.bench import Asked, Bench, Record, measurement
+from experiments.stages.bench import Bench, Request, measurement
 from experiments.stages.cases import cases
 from experiments.stages.check import GUARD, GpuDevice, check_variant, guarded, inside, run_case
+from experiments.stages.interleave import Matrices, check_output
 from experiments.stages.library_calls import LibraryCalls
-from experiments.stages.store import Store
-from experiments.stages.turns import Matrices, check_output
+from experiments.stages.store import Measurement, Store
 from kernels import catalogue
 from kernels.catalogue import Baseline, Problem, Variant
 from kernels.problem import ProblemSpec
@@ -147,7 +146,7 @@ def test_every_variant_passes(variant: Variant, device: GpuDevice) -> None:
     barrier.
     """
     rows = check_variant(nullcontext(device), variant, seed=3, large=1024)
-    assert [f"{row['case']}: {row['detail']}" for row in rows if not row["passed"]] == []
+    assert [f"{row.case}: {row.detail}" for row in rows if not row.passed] == []
 
 
 @card
@@ -162,9 +161,7 @@ def test_kernels_whose_blocks_share_tiles_agree_with_the_emulator_in_every_bit(
     for variant in sharing:
         emulated = compare_gpu.emulate(variant, EmulatedDevice(folder), seed=2)
         rows = compare_gpu.agree(variant, nullcontext(as_emulated), emulated)
-        assert {row["case"]: row["differing"] for row in rows if not row["passed"]} == {}, (
-            variant.name
-        )
+        assert {row.case: row.differing for row in rows if not row.passed} == {}, variant.name
 
 
 @pytest.mark.parametrize(
@@ -185,8 +182,8 @@ def test_a_planted_fault_fails_in_every_case_that_can_show_it(name: str, device:
 # ---- timed runs ----------------------------------------------------------------------------------
 
 
-def bench(variant: Variant, folder: Path, data: str = "uniform", **factors: float) -> Record:
-    """The record of a short measurement of one size; factors: alpha and beta, 1 and 0 where they
+def bench(variant: Variant, folder: Path, data: str = "uniform", **factors: float) -> Measurement:
+    """What is stored of a short measurement of one size; factors: alpha and beta, 1 and 0 where they
     are not given.
     """
     problem = replace(
@@ -208,42 +205,42 @@ def bench(variant: Variant, folder: Path, data: str = "uniform", **factors: floa
     experiment = declarations.Experiment(problems=(problem,), **named, **short)
     item = declarations.Item(variant.name, problem, data, "boost", experiment.protocol)
     shipped = catalogue.load()
-    asked = Asked(replace(shipped, entries={**shipped, variant.name: variant}), folder)
-    record = Record(experiment)
+    asked = Request(replace(shipped, entries={**shipped, variant.name: variant}), folder)
     with discovery.nvml() as handle:
         calls = LibraryCalls(Store(folder / "measured"), asked.entries, folder)
         taken = Bench(folder, handle, calls, asked).measure(item, "0" * 8)
-        record.add(item, measurement(item, taken, None, asked, "0" * 8))
-    return record
+        return measurement(item, taken, None, asked, "0" * 8)
 
 
-def rows_of(record: Record) -> list[dict]:
+def rows_of(stored: Measurement) -> list[dict]:
     """Its rows of analysis.timings."""
-    samples = pa.concat_tables(record.samples).to_pandas()
-    return timings(pd.DataFrame(record.windows), samples, 132).to_dict("records")
+    assert stored.samples is not None
+    windows = pd.DataFrame(map(vars, stored.rows.windows))
+    return timings(windows, stored.samples.to_pandas(), 132).to_dict("records")
 
 
 @pytest.mark.parametrize("factors", [{}, {"alpha": 0.75, "beta": -0.5}], ids=["plain", "scaled"])
 def test_a_right_kernel_is_timed_and_its_output_checked(
     factors: dict[str, float], device: GpuDevice, folder: Path
 ) -> None:
-    record = bench(faulty("none"), folder, **factors)
-    assert [(row["variant"], row["passed"]) for row in record.checks] == [
+    stored = bench(faulty("none"), folder, **factors)
+    assert [(row.variant, row.passed) for row in stored.rows.checks] == [
         ("fault_none", True),
         ("cublas_fp32", True),
     ]
-    (row,) = rows_of(record)
+    (row,) = rows_of(stored)
     assert row["time_us_low"] <= row["time_us"] <= row["time_us_high"]
     assert 0 < row["fraction"] < sized(1, 1000) and row["samples"] + row["rejected"] == sized(20, 3)
-    assert sum(map(len, record.samples)) == sized(40, 6)
+    assert stored.samples is not None and len(stored.samples) == sized(40, 6)
 
 
 @card
 def test_on_zeros_the_result_must_be_zero_and_written(device: GpuDevice, folder: Path) -> None:
     """The bound is zero there, so what passes is exact; what was in C before was not."""
-    record = bench(faulty("none"), folder, "zeros")
-    assert [(row["passed"], row["error_over_bound"]) for row in record.checks] == [(True, 0.0)] * 2
-    assert rows_of(record)[0]["data"] == "zeros" and set(record.samples[0]["data"].to_pylist()) == {
+    stored = bench(faulty("none"), folder, "zeros")
+    assert [(row.passed, row.error_over_bound) for row in stored.rows.checks] == [(True, 0.0)] * 2
+    assert stored.samples is not None
+    assert rows_of(stored)[0]["data"] == "zeros" and set(stored.samples["data"].to_pylist()) == {
         "zeros"
     }
 
@@ -264,10 +261,11 @@ def test_a_wrong_result_has_no_speed(name: str, data: str, device: GpuDevice, fo
     """The output of the timed runs is checked where it lies, and a failure leaves no row of
     analysis.timings.
     """
-    record = bench(faulty(name), folder, data)
-    assert [row["passed"] for row in record.checks] == [False, True]
-    assert record.checks[0]["detail"] and [row["passed"] for row in record.windows] == [False]
-    assert rows_of(record) == []
+    stored = bench(faulty(name), folder, data)
+    checks = stored.rows.checks
+    assert [row.passed for row in checks] == [False, True] and checks[0].detail
+    assert [row.passed for row in stored.rows.windows] == [False]
+    assert rows_of(stored) == []
 
 
 @card

@@ -12,7 +12,6 @@ import pytest
 from helpers import (
     ROOT,
     assert_one_line,
-    dict_rows,
     environment,
     heed_ctrl_c,
     run_module,
@@ -20,8 +19,9 @@ from helpers import (
     wait_until,
 )
 
-from contracts import write_rows
-from contracts.rows import Checks, Windows
+from contracts import read_json, read_rows
+from contracts.rows import Checks, Manifest, MeasuredRows
+from experiments.stages.store import Key, Measurement, Store, write_manifest
 
 
 def outputs(tmp_path: Path, *names: str) -> list[object]:
@@ -29,7 +29,9 @@ def outputs(tmp_path: Path, *names: str) -> list[object]:
     return [word for name in names for word in (f"--{name}", tmp_path / "out" / name)]
 
 
-@pytest.mark.parametrize("command", ["build --arch sm_90a --out-dir", "check --build-dir b --out"])
+@pytest.mark.parametrize(
+    "command", ["build --arch sm_90a --out-dir", "check --build-dir b --store s --out"]
+)
 def test_an_unknown_variant_gives_the_nearest(command: str, tmp_path: Path) -> None:
     name, *options = command.split()
     done = run_module(f"experiments.stages.{name}", "sgemm_warptle", *options, "out", cwd=tmp_path)
@@ -50,7 +52,7 @@ def test_an_unknown_variant_gives_the_nearest(command: str, tmp_path: Path) -> N
 def test_what_cannot_be_timed_is_one_line(
     experiment: str, variant: str, words: list[str], tmp_path: Path
 ) -> None:
-    arguments = ["--build-dir", tmp_path, *outputs(tmp_path, "windows", "checks", "samples")]
+    arguments = ["--build-dir", tmp_path, *outputs(tmp_path, "store", "out")]
     assert_one_line(run_module("experiments.stages.bench", experiment, variant, *arguments), *words)
     assert not (tmp_path / "out").exists()
 
@@ -61,7 +63,7 @@ def test_what_cannot_be_timed_is_one_line(
 )
 def test_no_gpu_is_one_line(command: str, tmp_path: Path) -> None:
     name, *arguments = command.split()
-    out = [] if name == "profile_target" else outputs(tmp_path, "out")
+    out = [] if name == "profile_target" else outputs(tmp_path, "store", "out")
     assert_one_line(
         run_module(f"experiments.stages.{name}", *arguments, "--build-dir", tmp_path, *out),
         "no GPU",
@@ -75,27 +77,24 @@ def test_a_library_is_not_checked_by_itself(tmp_path: Path) -> None:
         "cublas_fp32",
         "--build-dir",
         tmp_path,
-        *outputs(tmp_path, "out"),
+        *outputs(tmp_path, "store", "out"),
     )
     assert_one_line(done, "cublas_fp32 is a library baseline")
 
 
 def test_a_variant_that_failed_its_check_is_not_timed(tmp_path: Path, archive: Path) -> None:
-    """Empty tables, with no GPU asked for; its name on the terminal."""
-    rows = [
-        row for row in dict_rows(archive / "checks.csv", Checks) if row["variant"] == "sgemm_naive"
-    ]
-    write_rows(
-        tmp_path / "checked.csv",
-        Checks,
-        [rows[0] | {"passed": False, "detail": "planted"}, *rows[1:]],
-    )
-    arguments = ["--checked", tmp_path / "checked.csv", "--build-dir", tmp_path]
-    arguments += outputs(tmp_path, "windows", "checks", "samples")
+    """Nothing is measured, with no GPU asked for; its name on the terminal."""
+    row = next(row for row in read_rows(archive / "checks.csv", Checks) if row.m == 1)
+    row.variant, row.passed, row.detail = "sgemm_naive", False, "planted"
+    store = Store(tmp_path / "measured")
+    checked = Measurement({}, "0" * 8, MeasuredRows(checks=[row]))
+    write_manifest(tmp_path / "checked.json", [store.keep(Key("check", "v", "cases"), checked)])
+    arguments = ["--checked", tmp_path / "checked.json", "--build-dir", tmp_path]
+    arguments += ["--store", store.folder, "--out", tmp_path / "manifest.json"]
     done = run_module("experiments.stages.bench", "sgemm_ladder", "sgemm_naive", *arguments)
     assert done.returncode == 0, done.stderr
     assert "sgemm_naive" in done.stderr and "fail" in done.stderr
-    assert dict_rows(tmp_path / "out" / "windows", Windows) == []
+    assert read_json(tmp_path / "manifest.json", Manifest).measurements == []
 
 
 def test_a_build_that_is_interrupted_leaves_no_cubin(tmp_path: Path) -> None:

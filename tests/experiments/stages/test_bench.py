@@ -16,7 +16,6 @@ import pytest
 
 from contracts import UserError
 from contracts.samples import GAP, NO_CLOCK
-from experiments import declarations
 from experiments.declarations import Item, Protocol
 from experiments.gpu.clocks import Target
 from experiments.gpu.power import Reading
@@ -25,33 +24,27 @@ from experiments.gpu.timing import Samples
 from experiments.gpu.worker import Failure
 from experiments.stages import bench, verify
 from experiments.stages import store as storing
+from experiments.stages.interleave import ROLES, Interleaved
 from experiments.stages.store import Store
-from experiments.stages.turns import ROLES, Turns
 from kernels import catalogue
 from kernels.problem import ProblemSpec
 
 ITEM = Item("sgemm_naive", ProblemSpec(64, 32, 16, beta=1.0), "uniform", "boost", Protocol())
 RIGHT, WRONG = verify.CheckResult(0.5), verify.CheckResult(None, "expected 1")
-EXPERIMENT: dict[str, Any] = {
-    "name": "pairs",
-    "title": "t",
-    "question": "q?",
-    "variants": ("sgemm_naive",),
-}
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> bench.Asked:
+def asked(monkeypatch: pytest.MonkeyPatch) -> bench.Request:
     """Everything is built."""
     for module in (bench, storing):
         monkeypatch.setattr(module, "code_of", lambda entry, build_dir: f"code of {entry.name}")
     monkeypatch.setattr(storing, "versions", lambda build_dir: {"gpu": "H100", "harness": "a"})
-    return bench.Asked(catalogue.load(), Path())
+    return bench.Request(catalogue.load(), Path())
 
 
 def taken(
-    asked: bench.Asked, variant: verify.CheckResult = RIGHT, baseline: verify.CheckResult = RIGHT
-) -> bench.Taken:
+    asked: bench.Request, variant: verify.CheckResult = RIGHT, baseline: verify.CheckResult = RIGHT
+) -> bench.Result:
     """Ten samples of each: of the baseline in half the time, at twice the clock; two have a gap,
     one has no clock.
     """
@@ -59,7 +52,7 @@ def taken(
     ours = roles == ROLES[0]
     clock, kept = np.where(ours, 1000.0, 2000.0), np.ones(20, bool)
     clock[4], kept[[0, 1]] = np.nan, False
-    turns = Turns(Samples(np.where(ours, 200.0, 100.0), clock, kept), roles)
+    turns = Interleaved(Samples(np.where(ours, 200.0, 100.0), clock, kept), roles)
     problem = ITEM.problem.of("row")
     reading = Reading(700.0, 2.0, 61.0, 190.0, {"power_cap": 0.5})
     checked = dict(zip(ROLES, (variant, baseline), strict=True))
@@ -68,14 +61,16 @@ def taken(
         "baseline_run_us": 95.0,
         "ended": "precise",
     }
-    return bench.Taken(problem, "uniform", 7, turns, checked, reading, ci_half_width=0.001, **kinds)
+    return bench.Result(
+        problem, "uniform", 7, turns, checked, reading, ci_half_width=0.001, **kinds
+    )
 
 
 def test_a_window_has_what_was_measured_and_each_sample_why_it_does_not_count(
-    asked: bench.Asked,
+    asked: bench.Request,
 ) -> None:
     made = bench.measurement(ITEM, taken(asked), None, asked, "0000000a")
-    (window,) = made.rows["windows"]
+    (window,) = made.rows.windows
     expected = {
         "variant": "sgemm_naive",
         "m": 64,
@@ -114,7 +109,7 @@ def test_a_window_has_what_was_measured_and_each_sample_why_it_does_not_count(
         "clock_policy": "boost",
         "dtype": "fp32",
     }
-    assert expected.items() <= window.items()
+    assert expected.items() <= vars(window).items()
     assert made.samples is not None
     rows = made.samples.to_pylist()
     assert [row["reason"] for row in rows] == [GAP, GAP, None, None, NO_CLOCK, *[None] * 15]
@@ -144,16 +139,14 @@ def test_a_check_that_failed_is_kept_whichever_process_made_it(
     variant: verify.CheckResult,
     baseline: verify.CheckResult,
     checks: list[tuple[str, str, bool]],
-    asked: bench.Asked,
+    asked: bench.Request,
 ) -> None:
     item = replace(ITEM, process=process)
     made = bench.measurement(item, taken(asked, variant, baseline), None, asked, "0" * 8)
-    assert [(row["variant"], row["case"], row["passed"]) for row in made.rows["checks"]] == checks
-    assert (
-        bench.counts(made)
-        == made.rows["windows"][0]["passed"]
-        == (WRONG not in (variant, baseline))
-    )
+    assert [(row.variant, row.case, row.passed) for row in made.rows.checks] == [
+        (name, f"{case}, beta=1", passed) for name, case, passed in checks
+    ]
+    assert bench.counts(made) == made.rows.windows[0].passed == (WRONG not in (variant, baseline))
 
 
 @pytest.mark.parametrize(
@@ -172,11 +165,11 @@ def test_a_check_that_failed_is_kept_whichever_process_made_it(
     ],
 )
 def test_too_few_samples_are_an_error_that_counts_them_unless_the_result_is_wrong(
-    spoil: Any, said: str | None, asked: bench.Asked
+    spoil: Any, said: str | None, asked: bench.Request
 ) -> None:
     one, wrong = taken(asked), taken(asked, WRONG)
     for each in (one, wrong):
-        spoil(each.turns.samples.kept, each.turns.samples.sm_clock_mhz)
+        spoil(each.interleaved.samples.kept, each.interleaved.samples.sm_clock_mhz)
     assert not bench.counts(bench.measurement(ITEM, wrong, None, asked, "0" * 8))
     if said is None:
         assert bench.counts(bench.measurement(ITEM, one, None, asked, "0" * 8))
@@ -185,28 +178,26 @@ def test_too_few_samples_are_an_error_that_counts_them_unless_the_result_is_wron
         bench.measurement(ITEM, one, None, asked, "0" * 8)
 
 
-def test_a_locked_window_off_its_clock_is_left_out_and_says_why(asked: bench.Asked) -> None:
+def test_a_locked_window_off_its_clock_is_left_out_and_says_why(asked: bench.Request) -> None:
     item, target = replace(ITEM, clock_policy="locked"), Target(1000, 1593)
     made = bench.measurement(item, taken(asked), target, asked, "0" * 8)
-    (window,) = made.rows["windows"]
-    assert window["left_out"].startswith(
-        "10 of 20 samples were more than 1% off the locked 1000 MHz"
-    )
-    assert window["passed"] and window["locked_sm_mhz"] == 1000 and not bench.counts(made)
+    (window,) = made.rows.windows
+    assert window.left_out.startswith("10 of 20 samples were more than 1% off the locked 1000 MHz")
+    assert window.passed and window.locked_sm_mhz == 1000 and not bench.counts(made)
     assert (
         bench.outcome(item, made)
-        == f"left out: sgemm_naive, {item.problem.shown}: {window['left_out']}"
+        == f"left out: sgemm_naive, {item.problem.shown}: {window.left_out}"
     )
     off = replace(taken(asked), memory="the memory clock moved")
-    (window,) = bench.measurement(item, off, target, asked, "0" * 8).rows["windows"]
-    assert window["left_out"] == "the memory clock moved"
+    (window,) = bench.measurement(item, off, target, asked, "0" * 8).rows.windows
+    assert window.left_out == "the memory clock moved"
     wrong = bench.measurement(
         item, replace(off, checked=dict.fromkeys(ROLES, WRONG)), target, asked, "0" * 8
     )
-    assert wrong.rows["windows"][0]["left_out"] is None  # a wrong result is no matter of clocks
+    assert wrong.rows.windows[0].left_out is None  # a wrong result is no matter of clocks
 
 
-def test_what_is_said_of_a_measurement(asked: bench.Asked) -> None:
+def test_what_is_said_of_a_measurement(asked: bench.Request) -> None:
     made = bench.measurement(ITEM, taken(asked), None, asked, "0" * 8)
     tflops = ITEM.problem.flop / 200 / 1e6
     assert bench.outcome(ITEM, made) == f"{tflops:.2f} TFLOP/s, 50.0% of cublas_fp32 (cublasGemmEx)"
@@ -214,8 +205,8 @@ def test_what_is_said_of_a_measurement(asked: bench.Asked) -> None:
     assert bench.outcome(ITEM, failed) == "FAILED its check after timing"
     lost = bench.lost(ITEM, "the kernel hangs", asked)
     assert bench.outcome(ITEM, lost) == "FAILED: the kernel hangs" and not bench.counts(lost)
-    (row,) = lost.rows["checks"]
-    assert (row["variant"], row["passed"], row["detail"]) == (
+    (row,) = lost.rows.checks
+    assert (row.variant, row.passed, row.detail) == (
         "sgemm_naive",
         False,
         "the kernel hangs",
@@ -223,33 +214,22 @@ def test_what_is_said_of_a_measurement(asked: bench.Asked) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "case"),
+    ("change", "case"),
     [
-        (("uniform",), "after timing pairs, beta=1"),
-        (("uniform", "zeros"), "after timing pairs, uniform, beta=1"),
+        ({}, ", beta=1"),
+        ({"data": "zeros"}, ", zeros, beta=1"),
+        ({"clock_policy": "locked"}, ", beta=1, locked"),
     ],
 )
-def test_an_experiment_names_the_rows_that_it_takes(
-    kinds: tuple[str, ...], case: str, asked: bench.Asked
+def test_a_check_names_what_its_problem_s_numbers_do_not(
+    change: dict[str, Any], case: str, asked: bench.Request
 ) -> None:
-    record = bench.Record(declarations.Experiment(data=kinds, **EXPERIMENT))
-    record.add(ITEM, bench.measurement(ITEM, taken(asked), None, asked, "0" * 8))
-    record.add(ITEM, bench.lost(ITEM, "the kernel hangs", asked))
-    assert [row["experiment"] for row in record.windows] == ["pairs"] and len(record.checks) == 3
-    assert record.checks[0]["case"] == case and set(
-        record.samples[0]["experiment"].to_pylist()
-    ) == {"pairs"}
-    assert record.left_out == []
-    record.windows[0]["left_out"] = "a reason"
-    # a table holds both clock policies of an experiment
-    locked = replace(ITEM, clock_policy="locked")
-    record.add(locked, bench.lost(locked, "the kernel hangs", asked))
-    assert record.checks[-1]["case"] == f"{case}, locked"
-    several = ", uniform" if len(kinds) > 1 else ""
-    assert record.left_out == [f"sgemm_naive, {ITEM.problem.shown}{several}: a reason"]
+    """A table holds all kinds of data and both clock policies of an experiment."""
+    lost = bench.lost(replace(ITEM, **change), "the kernel hangs", asked)
+    assert [row.case for row in lost.rows.checks] == [case]
 
 
-def test_items_on_the_same_matrices_follow_each_other(asked: bench.Asked) -> None:
+def test_items_on_the_same_matrices_follow_each_other(asked: bench.Request) -> None:
     names, sizes = ("hgemm_naive_bf16", "sgemm_naive", "sgemm_coalesced"), (64, 128)
     items = [
         replace(ITEM, variant=name, problem=ProblemSpec.square(size))
@@ -264,7 +244,7 @@ def test_items_on_the_same_matrices_follow_each_other(asked: bench.Asked) -> Non
 
 
 def test_each_process_measures_its_own_items_and_none_whose_result_was_wrong_before(
-    asked: bench.Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: bench.Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is kept is not measured again; a hang is kept as a failed check; what is the host's
     fault is an error.

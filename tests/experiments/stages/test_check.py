@@ -27,7 +27,15 @@ from contracts.rows import Checks
 from experiments.gpu.worker import DeviceFault, Watch
 from experiments.stages import check, verify
 from experiments.stages.cases import Case, cases, packed
-from experiments.stages.check import GUARD, HeldGpu, check_variant, inside, run_case, summary
+from experiments.stages.check import (
+    GUARD,
+    DeviceName,
+    HeldGpu,
+    check_variant,
+    inside,
+    run_case,
+    summary,
+)
 from experiments.stages.store import Store
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
@@ -46,7 +54,7 @@ class NumpyDevice:
     rounded once.
     """
 
-    name = "gpu"
+    name: DeviceName = "gpu"
 
     def code_hash(self, entry: object) -> str:
         return "0" * 16
@@ -114,8 +122,8 @@ def test_a_right_gemm_passes_every_case(name: str, tmp_path: Any) -> None:
     rows = check_variant(
         nullcontext(NumpyDevice()), catalogue.load().kernels[name], seed=7, large=1024
     )
-    assert [row["case"] for row in rows if not row["passed"]] == []
-    shares = [row["error_over_bound"] for row in rows if not row["case"].startswith("refuses")]
+    assert [row.case for row in rows if not row.passed] == []
+    shares = [row.error_over_bound for row in rows if not row.case.startswith("refuses")]
     assert len(shares) >= 17 and all(0 <= share <= 1 for share in shares)
     write_rows(tmp_path / "checks.csv", Checks, rows)
 
@@ -159,10 +167,10 @@ def test_the_checks_of_named_problems_are_kept_apart(
     monkeypatch.setattr(check.store, "basis_of", lambda variant, folder: {"code": "c"})
     named, other = [ProblemSpec.square(64), ProblemSpec(64, 32, 16)], [ProblemSpec.square(65)]
     assert (
-        check.basis_of(NAIVE, [], tmp_path) == {"code": "c"} and check._place(NAIVE).item == "cases"
+        check.basis_of(NAIVE, [], tmp_path) == {"code": "c"} and check._key(NAIVE).item == "cases"
     )
     assert check.basis_of(NAIVE, named, tmp_path) == {"code": "c", "problems": [*map(str, named)]}
-    assert len({check._place(NAIVE, problems) for problems in ([], named, other)}) == 3
+    assert len({check._key(NAIVE, problems) for problems in ([], named, other)}) == 3
 
 
 def test_odd_sizes_are_tried_where_a_kernel_takes_them() -> None:
@@ -365,13 +373,13 @@ def test_a_planted_fault_fails_in_every_case_that_can_show_it(
 def test_a_fault_is_a_row_that_says_what_and_where(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         rows = check_variant(nullcontext(NOT_FINITE), VECTORIZED, seed=1, large=None)
-    failed = [row for row in rows if not row["passed"]]
-    assert failed and all(row["error_over_bound"] is None for row in failed)
+    failed = [row for row in rows if not row.passed]
+    assert failed and all(row.error_over_bound is None for row in failed)
     said = caplog.messages
-    explained = [row for row in failed if "element [" in row["detail"]]
-    assert len(explained) == 1 and "they are NaN" in explained[0]["detail"]
+    explained = [row for row in failed if "element [" in row.detail]
+    assert len(explained) == 1 and "they are NaN" in explained[0].detail
     assert said[0].startswith(
-        f"FAILED sgemm_vectorized, {explained[0]['case']}, on gpu: 1 elements are not finite"
+        f"FAILED sgemm_vectorized, {explained[0].case}, on gpu: 1 elements are not finite"
     )
     assert said[1].startswith(
         f"FAILED sgemm_vectorized on gpu in {len(failed) - 1} more cases: one tile, one k-step; "
@@ -389,14 +397,14 @@ def test_a_fault_is_a_row_that_says_what_and_where(caplog: pytest.LogCaptureFixt
 def test_the_leading_dimension_that_it_is_is_reported(device: NumpyDevice, ld: str) -> None:
     table = check_variant(nullcontext(device), VECTORIZED, seed=1, large=None, tell=False)
     assert summary(VECTORIZED, table)[-1].startswith(f"it fails where {ld}")
-    assert any("as if ld" in row["detail"] for row in table)
+    assert any("as if ld" in row.detail for row in table)
 
 
 def test_running_what_must_be_refused_fails() -> None:
     rows = check_variant(nullcontext(REFUSES_NOTHING), VECTORIZED, seed=1, large=None)
-    refusals = [row for row in rows if row["case"].startswith("refuses")]
-    assert len(refusals) == 6 + 3 + 1 and not any(row["passed"] for row in refusals)
-    assert {row["detail"] for row in refusals} == {"ran a problem that it must refuse"}
+    refusals = [row for row in rows if row.case.startswith("refuses")]
+    assert len(refusals) == 6 + 3 + 1 and not any(row.passed for row in refusals)
+    assert {row.detail for row in refusals} == {"ran a problem that it must refuse"}
 
 
 def test_each_refusal_breaks_one_requirement_alone() -> None:
@@ -663,12 +671,10 @@ def test_the_large_case_looks_at_all_of_c() -> None:
 def test_a_case_can_be_run_again_by_its_seed() -> None:
     """Fresh inputs for each case, from the seed that its row records."""
     rows = check_variant(nullcontext(NumpyDevice()), NAIVE, seed=100, large=None)
-    assert all(later["seed"] == sooner["seed"] + 1 for sooner, later in pairwise(rows))
+    assert all(later.seed == sooner.seed + 1 for sooner, later in pairwise(rows))
     for row, case in zip(rows, cases(NAIVE), strict=True):
         if not case.refused:
-            assert (
-                run_case(NumpyDevice(), NAIVE, case, row["seed"]).worst == row["error_over_bound"]
-            )
+            assert run_case(NumpyDevice(), NAIVE, case, row.seed).worst == row.error_over_bound
 
 
 # ---- many variants in one process ----------------------------------------------------------------
@@ -753,17 +759,15 @@ def test_a_kernel_that_spoils_the_context_fails_its_own_rows_and_no_neighbour_s(
     monkeypatch.setattr(check.GpuDevice, "__new__", lambda *_: device)
     monkeypatch.setattr(check, "LIMIT_BYTES", limit)
     found = check.measured(variants, tmp_path, kept, seed=1)
-    rows = {name: one.rows["checks"] for name, one in found.items()}
-    assert len(rows["sgemm_coalesced"]) > 17 and all(
-        row["passed"] for row in rows["sgemm_coalesced"]
-    )
+    rows = {name: stored.rows.checks for name, stored in found.items()}
+    assert len(rows["sgemm_coalesced"]) > 17 and all(row.passed for row in rows["sgemm_coalesced"])
     (row,) = rows["sgemm_naive"]
-    assert not row["passed"] and row["detail"].startswith(
+    assert not row.passed and row.detail.startswith(
         "2 x 2 tiles, 3 k-steps: CUDA: an illegal memory access"
     )
-    wrong = [row for row in rows["sgemm_smem_tile"] if not row["case"].startswith("refuses")]
-    assert not any(row["passed"] for row in wrong) and any(
-        check.EXPLAINED in row["detail"] for row in wrong
+    wrong = [row for row in rows["sgemm_smem_tile"] if not row.case.startswith("refuses")]
+    assert not any(row.passed for row in wrong) and any(
+        check.EXPLAINED in row.detail for row in wrong
     )
     assert [one.session for one in found.values()] == [Lease.name, "0" * 8, Lease.name]
     # only while kernels run is the GPU held, by a child that is gone when it is given back
@@ -773,7 +777,7 @@ def test_a_kernel_that_spoils_the_context_fails_its_own_rows_and_no_neighbour_s(
     assert str(os.getpid()) not in processes and len(processes) == (2 if limit > 1 else 3)
 
     again = check.measured(variants, tmp_path, kept, seed=2)  # what is kept is not checked again
-    assert {name: one.rows["checks"] for name, one in again.items()} == rows
+    assert {name: stored.rows.checks for name, stored in again.items()} == rows
 
 
 def test_what_another_job_checks_while_this_one_waits_is_not_checked_again(

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import assert_one_line, dict_rows, run_module
+from helpers import assert_one_line, run_module
 
-from contracts import UserError
+from contracts import UserError, read_json
+from contracts.rows import Manifest
 from experiments.stages import profile
 from kernels import catalogue
 from kernels.problem import ProblemSpec
@@ -65,11 +66,7 @@ def ncu(pretended: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
 
 
 def command(folder: Path, problem: object = 1024) -> list[object]:
-    files = [
-        word
-        for name in ("out", "with-beta", "left-out")
-        for word in (f"--{name}", folder / "out" / name)
-    ]
+    files = ["--store", folder / "measured", "--out", folder / "out" / "manifest.json"]
     return [
         "experiments.stages.profile",
         "sgemm_naive",
@@ -81,15 +78,17 @@ def command(folder: Path, problem: object = 1024) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("problem", ["1024", "1024,beta=1"])
-def test_without_ncu_the_profile_is_left_out_with_a_remedy(problem: str, tmp_path: Path) -> None:
-    """Not a fault of the run: an empty table, exit code 0, and the reason in a file."""
-    done = run_module(*command(tmp_path, problem), PATH=str(tmp_path))
+def manifest(folder: Path) -> Manifest:
+    return read_json(folder / "out" / "manifest.json", Manifest)
+
+
+def test_without_ncu_the_profile_is_left_out_with_a_remedy(tmp_path: Path) -> None:
+    """Not a fault of the run: exit code 0, no measurement, and the reason in the manifest."""
+    done = run_module(*command(tmp_path), PATH=str(tmp_path))
     reason = "no ncu on PATH; remedy: install NVIDIA Nsight Compute"
     assert (done.returncode, done.stderr) == (0, f"profile left out: {reason}\n")
-    assert (tmp_path / "out" / "left-out").read_text() == reason
-    table, path = ("counters_with_beta", "with-beta") if "beta" in problem else ("counters", "out")
-    assert dict_rows(tmp_path / "out" / path, table) == []
+    assert manifest(tmp_path).left_out == {"profile": [reason]}
+    assert manifest(tmp_path).measurements == []
 
 
 def test_the_counters_of_an_entry_are_of_its_longest_kernel(pretended: Path) -> None:
@@ -102,7 +101,7 @@ def test_the_counters_of_an_entry_are_of_its_longest_kernel(pretended: Path) -> 
         {"name": name, "metrics": {time: (us, "us"), name: (us, "")}} for name, us in times.items()
     ]
     rows = profile.longest_kernel(kernels, NAIVE, SQUARE, [time, *times], pretended)
-    assert [(row["metric"], row["value"], row["kernel"]) for row in rows] == [
+    assert [(row.metric, row.value, row.kernel) for row in rows] == [
         (time, 9.0, "multiplies"),
         ("multiplies", 9.0, "multiplies"),
     ]
@@ -134,7 +133,7 @@ def test_counters_with_beta_say_so(pretended: Path) -> None:
         (row,) = profile.longest_kernel(
             kernels, NAIVE, problem, ["gpu__time_duration.sum"], pretended
         )
-        assert row.get("beta") == beta
+        assert getattr(row, "beta", None) == beta
 
 
 @pytest.mark.parametrize(
@@ -174,7 +173,7 @@ def test_a_counter_that_ncu_does_not_know_is_named_and_the_others_are_read(
     ncu(REFUSES + WRITES, NCU_REPORT)
     rows, unknown = profile.profile(NAIVE, SQUARE, pretended)
     assert unknown == ["l1tex__t_sector_hit_rate.pct"]
-    assert {row["metric"] for row in rows} == {*profile.metric_names()} - {*unknown}
+    assert {row.metric for row in rows} == {*profile.metric_names()} - {*unknown}
 
 
 class Ncu:
@@ -281,7 +280,7 @@ def test_each_entry_has_its_own_counters_and_ncu_starts_once_for_many(
                 else result.rows == []
             )
         else:
-            assert [row["kernel"] for row in result.rows] == [name] and result.session == name
+            assert [row.kernel for row in result.rows] == [name] and result.session == name
     assert starts in (None, len(stand_in.started))
 
 
@@ -292,7 +291,7 @@ def test_a_foreign_report_is_left_out_or_where_asked_for_by_name_an_error(
     path = {"PATH": os.environ["PATH"]}
     done = run_module(*command(pretended), **path)
     assert done.returncode == 0 and "not a report that this ncu's module can read" in done.stderr
-    assert "remedy" in (pretended / "out" / "left-out").read_text()
+    assert "remedy" in manifest(pretended).left_out["profile"][0]
     assert_one_line(
         run_module(*command(pretended), **path, **{profile.REQUIRED: "1"}),
         "no counters of sgemm_naive",

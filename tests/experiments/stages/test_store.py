@@ -15,8 +15,10 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
+from helpers import ROOT
 
-from contracts import UserError
+from contracts import UserError, read_rows
+from contracts.rows import Checks, MeasuredRows, archives
 from contracts.samples import samples_table
 from experiments import declarations
 from experiments.declarations import Item, Protocol
@@ -25,19 +27,20 @@ from experiments.gpu.worker import Failure
 from experiments.stages import bench
 from experiments.stages import store as storing
 from experiments.stages.provenance import PACKAGES
-from experiments.stages.store import Measurement, Place, Store
+from experiments.stages.store import Key, Measurement, Store
 from kernels import catalogue
 from kernels.catalogue import Baseline
 from kernels.problem import ProblemSpec
 
-PLACE = Place("bench", "sgemm_naive", "64x64x64-uniform-boost")
+KEY = Key("bench", "sgemm_naive", "64x64x64-uniform-boost")
 BASIS = {"code": "a"}
+CHECK = read_rows(archives(ROOT)[0] / "checks.csv", Checks)[0]
 PROTOCOL = Protocol()
 
 
 def kept(store: Store, session: str = "0000000a", **changes: object) -> Measurement:
-    one = replace(Measurement(BASIS, session, {"windows": [{"n": 64}]}, "a note"), **changes)
-    return store.keep(PLACE, one)
+    new = replace(Measurement(BASIS, session, MeasuredRows(checks=[CHECK]), "a note"), **changes)
+    return store.keep(KEY, new)
 
 
 def samples(count: int) -> pa.Table:
@@ -66,19 +69,19 @@ def samples(count: int) -> pa.Table:
 def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
     store = Store(tmp_path)
     one = kept(store, samples=samples(3))
-    found = store.find(PLACE, BASIS.__eq__)
+    found = store.find(KEY, BASIS.__eq__)
     assert found is not None and found.samples is not None and one.samples is not None
-    assert found.samples.equals(one.samples) and found.rows == {"windows": [{"n": 64}]}
+    assert found.samples.equals(one.samples) and found.rows.checks == [CHECK]
     assert found.note == "a note" and found.measured
-    assert store.find(PLACE, {"code": "b"}.__eq__) is None
-    assert store.find(replace(PLACE, item="65x65x65"), BASIS.__eq__) is None
+    assert store.find(KEY, {"code": "b"}.__eq__) is None
+    assert store.find(replace(KEY, item="65x65x65"), BASIS.__eq__) is None
 
 
 def test_the_first_that_serves_is_found(tmp_path: Path) -> None:
     for session, source in (("0000000c", "old"), ("0000000b", "a"), ("0000000a", "a")):
         kept(Store(tmp_path / session), session, basis={"code": source})
         shutil.copytree(tmp_path / session, tmp_path / "joined", dirs_exist_ok=True)
-    found = Store(tmp_path / "joined").find(PLACE, BASIS.__eq__)
+    found = Store(tmp_path / "joined").find(KEY, BASIS.__eq__)
     assert found is not None and found.session == "0000000b"
 
 
@@ -88,7 +91,7 @@ def test_of_two_that_measured_the_same_the_first_is_kept_and_both_get_it(tmp_pat
     second = kept(store, note="second")
     assert first == second and second.note == "first"
     other = kept(store, basis={"code": "b"}, note="third")
-    assert other.note == "third" and store.find(PLACE, BASIS.__eq__) is None
+    assert other.note == "third" and store.find(KEY, BASIS.__eq__) is None
 
 
 def test_what_another_harness_measured_does_not_serve(
@@ -135,11 +138,11 @@ def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(
     whole = parquet.read_bytes()
     parquet.write_bytes(whole[:-1])
     with pytest.raises(UserError, match="not the samples that belong to"):
-        store.find(PLACE, BASIS.__eq__)
+        store.find(KEY, BASIS.__eq__)
     parquet.write_bytes(whole)
     document.write_text(document.read_text()[:40])
     with pytest.raises(UserError) as error:
-        store.find(PLACE, BASIS.__eq__)
+        store.find(KEY, BASIS.__eq__)
     assert str(document) in str(error.value) and "\n" not in str(error.value)
 
 
@@ -163,12 +166,12 @@ def test_a_copied_folder_serves_on_another_machine_of_its_gpu_model_alone(
 
     first = kept(Store(here), basis=basis_on("NVIDIA H100", "570.1"), samples=samples(3))
     shutil.copytree(here, there)
-    found = Store(there).find(PLACE, basis_on("NVIDIA H100", "580.2").__eq__)
+    found = Store(there).find(KEY, basis_on("NVIDIA H100", "580.2").__eq__)
     assert found is not None and found.samples is not None
     assert found.samples.equals(first.samples) and found.measured == first.measured
     storing.require_gpu(there, "NVIDIA H100")
     storing.require_gpu(tmp_path / "none", "NVIDIA H100")
-    assert Store(there).find(PLACE, basis_on("NVIDIA H200", "570.1").__eq__) is None
+    assert Store(there).find(KEY, basis_on("NVIDIA H200", "570.1").__eq__) is None
     with pytest.raises(UserError) as error:
         storing.require_gpu(there, "NVIDIA H200")
     assert all(word in str(error.value) for word in ("NVIDIA H100", "NVIDIA H200", str(there)))
@@ -213,7 +216,7 @@ def test_a_stricter_protocol_or_another_code_is_measured_again(
     monkeypatch.setattr(storing, "code_of", lambda entry, build_dir: f"code of {entry.name}")
     monkeypatch.setattr(storing, "versions", lambda build_dir: {"gpu": "H100", "harness": "a"})
     item = Item("sgemm_naive", ProblemSpec.square(64), "uniform", "boost", PROTOCOL)
-    asked = bench.Asked(catalogue.load(), tmp_path)
+    asked = bench.Request(catalogue.load(), tmp_path)
     basis = json.loads(json.dumps(bench.basis_of(item, asked)))  # as it is read from its file
     serves = bench._serves(item, asked)
     assert (
@@ -253,11 +256,12 @@ def test_libraries_are_imported_once_before_the_gpu_is_held_where_something_is_m
             done.append(f"{item.variant} {item.process}")
             yield item, Failure("the host's fault", of_kernel=False)
 
-    one = Measurement({}, "0" * 8, {"windows": [{"passed": True, "left_out": None}]})
-    kept = SimpleNamespace(find=lambda place, serves: one if place.variant in known else None)
+    monkeypatch.setattr(bench, "counts", lambda stored: True)
+    one = Measurement({}, "0" * 8)
+    kept = SimpleNamespace(find=lambda key, serves: one if key.variant in known else None)
     monkeypatch.setattr(bench, "Session", lambda: SimpleNamespace(name="1" * 8, held=held))
     monkeypatch.setattr(bench, "work_through", work_through)
-    monkeypatch.setattr(bench, "basis_of", lambda item, asked: {})
+    monkeypatch.setattr(bench, "basis_of", lambda item, request: {})
     monkeypatch.setattr(bench, "import_early", lambda entry: done.append(f"import {entry.name}"))
     options = SimpleNamespace(
         catalogue=catalogue.load(), build_dir=tmp_path, sm_mhz=None, memory_mhz=None

@@ -13,8 +13,8 @@ from helpers import ROOT
 import ptxsim
 from experiments.declarations import Protocol
 from experiments.gpu.timing import Samples, Work
-from experiments.stages import bench, turns
-from experiments.stages.turns import half_width_of, turns_until
+from experiments.stages import bench, interleave
+from experiments.stages.interleave import half_width_of, interleave_until
 
 LIMITS = Protocol(window_s=1.0, samples=1000, precision=0.003)
 
@@ -46,12 +46,12 @@ class Clock:
 
 def taken(
     noise: float, pair_us: float = 3000.0, gaps: int = 0, **limits: Any
-) -> tuple[turns.Turns, float, str, Clock]:
+) -> tuple[interleave.Interleaved, float, str, Clock]:
     clock, works = (
         Clock(noise, gaps),
         {"variant": lambda: 2 * pair_us / 3, "baseline": lambda: pair_us / 3},
     )
-    made, half_width, ended = turns_until(clock, works, pair_us, replace(LIMITS, **limits), 7)  # type: ignore[arg-type]
+    made, half_width, ended = interleave_until(clock, works, pair_us, replace(LIMITS, **limits), 7)  # type: ignore[arg-type]
     return made, half_width, ended, clock
 
 
@@ -73,7 +73,7 @@ def test_a_noisy_one_has_its_longest_time_or_most_samples() -> None:
     assert ended == "longest time" and len(made.roles) == 2 * 333 and half_width > LIMITS.precision
     assert taken(noise=0.2, samples=50)[2] == "most samples"
     slow = taken(noise=0.2, pair_us=3e6)
-    assert slow[2] == "longest time" and len(slow[0].roles) == 2 * turns.LEAST_KEPT
+    assert slow[2] == "longest time" and len(slow[0].roles) == 2 * interleave.MIN_KEPT
 
 
 def test_the_half_width_is_that_of_the_interval_of_the_share() -> None:

@@ -1,5 +1,5 @@
-"""A GEMM and its baseline on the same inputs: timed in turns, and their outputs checked where they
-lie.
+"""A GEMM and its baseline on the same inputs: their runs interleaved, and their outputs checked
+where they lie.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from cuda.bindings import driver
 
 from contracts.dtypes import Dtype, Types
+from contracts.rows import Ended
 from experiments.declarations import Protocol
 from experiments.gpu.device import Gpu, Memory, cuda
 from experiments.gpu.libraries import Gemm, bind_for_timing
@@ -21,7 +22,7 @@ from kernels.catalogue import Problem
 
 T = TypeVar("T")
 ROLES = ("variant", "baseline")
-LEAST_KEPT = 3  # samples of each, below which a process says nothing
+MIN_KEPT = 3  # samples of each, below which a process says nothing
 SAMPLED_ROWS = 8
 
 
@@ -67,24 +68,24 @@ class Matrices:
 
 
 @dataclass(frozen=True)
-class Turns:
+class Interleaved:
     """Samples in the order they ran, and whose each is."""
 
     samples: Samples
     roles: np.ndarray
 
     @classmethod
-    def none(cls) -> Turns:
-        """Nobody had a turn yet."""
+    def none(cls) -> Interleaved:
+        """Return no samples."""
         return cls(Samples(np.empty(0), np.empty(0), np.empty(0, bool)), np.empty(0, "<U8"))
 
-    def followed_by(self, other: Turns) -> Turns:
-        """Both turns in one, the other's last."""
+    def followed_by(self, other: Interleaved) -> Interleaved:
+        """Return the samples of both, the other's last."""
         pairs = [
             (getattr(self.samples, name), getattr(other.samples, name))
             for name in vars(self.samples)
         ]
-        return Turns(
+        return Interleaved(
             Samples(*map(np.concatenate, pairs)), np.concatenate([self.roles, other.roles])
         )
 
@@ -93,10 +94,12 @@ class Turns:
         return self.samples.of((self.roles == role) & (self.samples.kept if kept is None else kept))
 
 
-def take_turns(stopwatch: Stopwatch, works: Mapping[str, Work], pairs: int, seed: int) -> Turns:
+def interleave(
+    stopwatch: Stopwatch, works: Mapping[str, Work], pairs: int, seed: int
+) -> Interleaved:
     """Time the works of the roles in pairs, or rounds; which of a pair goes first is drawn."""
     order = drawn_order(list(works), pairs, seed)
-    return Turns(stopwatch.run([works[role] for role in order]), np.array(order))
+    return Interleaved(stopwatch.run([works[role] for role in order]), np.array(order))
 
 
 CHUNK_S = 0.04  # of samples, between two looks at how good they are
@@ -104,30 +107,30 @@ DRAWS = 300
 LEVEL = 0.95
 
 
-def turns_until(
+def interleave_until(
     stopwatch: Stopwatch, works: Mapping[str, Work], pair_us: float, limits: Protocol, seed: int
-) -> tuple[Turns, float, str]:
-    """Turns of two works until the share of the second is known well enough.
+) -> tuple[Interleaved, float, Ended]:
+    """Interleave two works until the share of the second is known well enough.
 
-    Returns them, half of the share's 95% interval as a part of the share, and why they ended:
+    Returns the samples, half of the share's 95% interval as a part of the share, and why they ended:
     "precise" (the half width is at most `limits.precision`), "longest time" or "most samples".
     """
-    longest = int(np.clip(limits.window_s * 1e6 / pair_us, LEAST_KEPT, limits.samples))
-    chunk = max(int(CHUNK_S * 1e6 / pair_us), LEAST_KEPT)
-    turns, half_width = Turns.none(), np.inf
-    while (taken := len(turns.roles) // 2) < longest:
-        more = take_turns(stopwatch, works, min(chunk, longest - taken), seed + taken)
-        turns = turns.followed_by(more)
-        half_width = half_width_of(*(turns.of(role).time_us for role in works))
+    longest = int(np.clip(limits.window_s * 1e6 / pair_us, MIN_KEPT, limits.samples))
+    chunk = max(int(CHUNK_S * 1e6 / pair_us), MIN_KEPT)
+    runs, half_width = Interleaved.none(), np.inf
+    while (taken := len(runs.roles) // 2) < longest:
+        more = interleave(stopwatch, works, min(chunk, longest - taken), seed + taken)
+        runs = runs.followed_by(more)
+        half_width = half_width_of(*(runs.of(role).time_us for role in works))
         if half_width <= limits.precision:
-            return turns, half_width, "precise"
-    return turns, half_width, "most samples" if longest == limits.samples else "longest time"
+            return runs, half_width, "precise"
+    return runs, half_width, "most samples" if longest == limits.samples else "longest time"
 
 
 def half_width_of(ours: np.ndarray, theirs: np.ndarray) -> float:
     """Half of the 95% bootstrap interval of the ratio of medians, as a part of the ratio: for when
-    to stop, not for reporting. Infinite for fewer than `LEAST_KEPT` of either."""
-    if min(len(ours), len(theirs)) < LEAST_KEPT:
+    to stop, not for reporting. Infinite for fewer than `MIN_KEPT` of either."""
+    if min(len(ours), len(theirs)) < MIN_KEPT:
         return float("inf")
     rng = np.random.default_rng(0)
     medians = [
