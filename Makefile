@@ -6,7 +6,6 @@
 # make rehearse  a measuring run on an emulated GPU, from Snakefile to archive (EXPERIMENT=NAME: of one experiment)
 # make fuzz  ten thousand mutations of the PTX and SASS that ptxsim reads
 # make mutants  changes in a room that no test notices: make mutants ROOM=workflow/plan.py (TESTS=…, N=60, SEED=0)
-# make bench how long the common commands take (COLD=1: `make all` from nothing, too)
 # They set up .venv first, from the pins in pyproject.toml. Needed before: Python 3.11 or newer with venv, make, g++.
 
 PYTHON ?= python3
@@ -14,7 +13,7 @@ CORES ?= $(shell nproc)
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # as in many containers: hundreds of processes would each compile the same modules
 
-.PHONY: all report test lint try rehearse test-gpu fuzz mutants bench clean
+.PHONY: all report test lint try rehearse test-gpu fuzz mutants clean
 
 all: .venv/installed
 	$(BIN)/snakemake --cores $(CORES) all
@@ -56,9 +55,6 @@ test-gpu: .venv/installed
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ./ptxsim --editable '.[test]'
 	touch $@
-
-bench: .venv/installed
-	$(BIN)/python tests/benchmark.py $(if $(COLD),--cold)
 
 # Measurements made on this machine are in results/: `snakemake --cores 1 archive` keeps them.
 clean:

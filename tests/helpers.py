@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -13,14 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from contracts import read_json, read_rows, read_yaml, write_json
+from contracts import UserError, read_json, read_rows, read_yaml, write_json
 from contracts.declared import Config
 from contracts.model import Row
 from contracts.rows import TABLES, Resources
@@ -225,6 +226,14 @@ def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None
     assert lines[0].startswith("error: "), lines[0]
     missing = [word for word in words if word not in lines[0]]
     assert not missing, f"{missing} not in {lines[0]!r}"
+
+
+@contextlib.contextmanager
+def refused(said: str) -> Iterator[pytest.ExceptionInfo[UserError]]:
+    """The block raises a `UserError` of one line, in which the pattern `said` is found."""
+    with pytest.raises(UserError, match=said) as error:
+        yield error
+    assert "\n" not in str(error.value)
 
 
 def copy_tree(to: Path, experiments: Collection[str] | None = None) -> Path:

@@ -4,7 +4,6 @@ documents, page.
 
 from __future__ import annotations
 
-import copy
 import csv
 import json
 import shutil
@@ -14,38 +13,35 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from frames import Change, rows_with
 from helpers import ROOT, run_module
 
 from analysis import draw
 from analysis.results import Results
 from contracts.declared import TableRow
 
-OF_EXPERIMENTS = [
-    "ladder:sgemm_ladder",
-    "ladder:hopper_ladder",
-    "counters:sgemm_ladder",
-    "sizes:hopper_sizes",
-]
-FIGURES = [*OF_EXPERIMENTS, *(name for name in draw.FIGURES if name not in ("ladder", "counters"))]
+OF_EXPERIMENTS = ("ladder:sgemm_ladder", "ladder:hopper_ladder", "counters:sgemm_ladder")
+FIGURES = [*OF_EXPERIMENTS, "sizes:hopper_sizes"]
+FIGURES += [name for name in draw.FIGURES if name not in ("ladder", "counters")]
 DOCUMENTS = ("paper/paper.typ", "paper/supplement.typ")
-CLAIM = {
-    "worklog": "boehm_sgemm",
-    "id": "planted",
-    "line": "312",
-    "kind": "mechanism",
-    "words": "51 M < 292 M",
-}
+CLAIM = {"worklog": "boehm_sgemm", "id": "planted", "line": "312", "kind": "mechanism"}
 CLAIM |= {"quote": "bank conflicts <b>vanish</b>", "claim": "A planted claim."}
-CLAIMS = [
-    CLAIM | {"gpu": "h100", "verdict": "holds"},
-    CLAIM | {"gpu": "h200", "verdict": "within noise"},
-]
-PICTURE = {
-    "title": "Rows",
-    "text": "One bank.",
-    "accesses": [{"variant": "sgemm_blocktile_2d_padded", "line": 7}],
-}
+CLAIM |= {"words": "51 M < 292 M"}
+VERDICTS = {"h100": "holds", "h200": "within noise"}
+ACCESS = {"variant": "sgemm_blocktile_2d_padded", "line": 7}
+PICTURE = {"title": "Rows", "text": "One bank.", "accesses": [ACCESS]}
 SVG = '<?xml version="1.0"?>\n<svg viewBox="0 0 90 20"><text y="15" fill="currentColor">bank 0</text></svg>'
+# Experiment, variant, m, n, k and fraction of cuBLAS
+SHAPES = [
+    ("llm_shapes", "hgemm_best_bf16", 1, 8192, 8192, 0.8),
+    ("llm_shapes", "hgemm_best_bf16", 1, 2112, 7168, 1.25),
+    ("llm_shapes", "hgemm_best_bf16", 4096, 8192, 8192, 0.96),
+    ("llm_shapes_triton", "triton_bf16", 4096, 8192, 8192, 0.7),
+    ("any_shape_fp32", "sgemm_tma_streamk", 64, 300, 5000, 0.9),
+    ("any_shape_fp32", "sgemm_tma_streamk", 1024, 1024, 1024, 3.0),
+    ("any_shape_bf16", "hgemm_best_bf16", 64, 304, 5000, 1.1),
+]
+Changed = Callable[..., Results]
 
 
 @pytest.fixture(scope="session")
@@ -61,79 +57,47 @@ def h200(variants_csv: Path) -> Results:
 
 
 @pytest.fixture(scope="session")
-def changed() -> Callable[..., Results]:
-    """A function: results and, by table, what changes a copy of its rows, to results with the
-    changed tables.
+def changed() -> Changed:
+    """A function: results and, by table, what changes its rows, to results with the changed
+    tables.
     """
 
-    def of(results: Results, **changes: Callable[[pd.DataFrame], pd.DataFrame]) -> Results:
-        found = copy.copy(results)
-        found.__dict__["_read"] = dict(results._read)
-        for name in (
-            "timings",
-            "squares",
-            "counters",
-            "predictions",
-            "checks",
-            "failed",
-            "left_out",
-            "note",
-            "_measured_with",
-        ):
-            found.__dict__.pop(name, None)
-        for name, change in changes.items():
-            if name == "timings":
-                found.__dict__["timings"] = change(results.timings.copy())
-            else:
-                found._read[name] = change(results.raw(name).copy())
-        if not {"timings", "checks", "windows"} & set(changes):
-            found.__dict__["timings"] = results.timings
-        return found
+    def of(results: Results, **changes: Change) -> Results:
+        copy = Results(results.folder, results.catalogue)
+        copy.variants, copy._read = results.variants, dict(results._read)
+        for name in changes.keys() - {"timings"}:
+            copy._read[name] = changes[name](results.raw(name).copy())
+        if "timings" in changes or not {"checks", "windows"} & changes.keys():
+            copy.timings = changes.get("timings", lambda rows: rows)(results.timings.copy())
+        return copy
 
     return of
 
 
 @pytest.fixture(scope="session")
-def rehearsed(h100: Results, changed: Callable[..., Results]) -> Results:
+def rehearsed(h100: Results, changed: Changed) -> Results:
     """The H100's archive as if it were of a rehearsal."""
-    found = changed(h100, timings=lambda rows: rows)
-    found.__dict__["provenance"] = h100.provenance.model_copy(
-        update={"gpu": "NVIDIA H100 rehearsal"}
-    )
-    return found
+    copy, gpu = changed(h100), {"gpu": "NVIDIA H100 rehearsal"}
+    copy.provenance = h100.provenance.model_copy(update=gpu)
+    return copy
 
 
 @pytest.fixture(scope="session")
-def shaped(h100: Results, changed: Callable[..., Results]) -> Results:
-    """The H100's archive; its shapes are four of language models and three random ones, with
-    planted fractions.
-    """
-    planted = [  # experiment, variant, m, n, k, fraction of cuBLAS
-        ("llm_shapes", "hgemm_best_bf16", 1, 8192, 8192, 0.8),
-        ("llm_shapes", "hgemm_best_bf16", 1, 2112, 7168, 1.25),
-        ("llm_shapes", "hgemm_best_bf16", 4096, 8192, 8192, 0.96),
-        ("llm_shapes_triton", "triton_bf16", 4096, 8192, 8192, 0.7),
-        ("any_shape_fp32", "sgemm_tma_streamk", 64, 300, 5000, 0.9),
-        ("any_shape_fp32", "sgemm_tma_streamk", 1024, 1024, 1024, 3.0),
-        ("any_shape_bf16", "hgemm_best_bf16", 64, 304, 5000, 1.1),
-    ]
+def shaped(h100: Results, changed: Changed) -> Results:
+    """The H100's archive with `SHAPES` alone in the experiments of other shapes than squares."""
 
-    def add(rows: pd.DataFrame) -> pd.DataFrame:
-        rows = rows[~rows["experiment"].isin([one[0] for one in planted])]
-        made = []
-        for experiment, variant, m, n, k, fraction in planted:
-            one = rows[
-                (rows["variant"] == variant)
-                & (rows["clock_policy"] == "boost")
-                & (rows["data"] == "uniform")
-            ]
-            given = {"experiment": experiment, "m": m, "n": n, "k": k, "sm_clock_mhz": 1500.0}
-            ends = dict.fromkeys(("fraction", "fraction_low", "fraction_high"), fraction)
-            time_us = 100.0 if m < 4096 else 1000.0
-            made.append(one.iloc[[0]].assign(**given, **ends, time_us=time_us))
-        return pd.concat([rows, *made], ignore_index=True)
+    def planted(rows: pd.DataFrame) -> pd.DataFrame:
+        usual = rows[rows_with(rows, clock_policy="boost", data="uniform")]
+        usual = usual.drop_duplicates("variant").set_index("variant", drop=False)
+        parts = [rows[~rows["experiment"].isin([shape[0] for shape in SHAPES])]]
+        for experiment, variant, m, n, k, fraction in SHAPES:
+            values = dict.fromkeys(("fraction", "fraction_low", "fraction_high"), fraction)
+            values |= {"sm_clock_mhz": 1500.0, "time_us": 100.0 if m < 4096 else 1000.0}
+            row = usual.loc[[variant]]
+            parts.append(row.assign(experiment=experiment, m=m, n=n, k=k, **values))
+        return pd.concat(parts, ignore_index=True)
 
-    return changed(h100, timings=add)
+    return changed(h100, timings=planted)
 
 
 def ran(module: str, *arguments: object) -> None:
@@ -154,39 +118,25 @@ def made(once: Callable[..., Path], variants_csv: Path, analytic: Path) -> Path:
     """A folder with tables/, figures/, both documents and explorer.html. No test writes to it."""
 
     def make(folder: Path) -> None:
-        common = ("--catalogue", variants_csv, "--archives", "data/h100", "data/h200")
         tables, figures = folder / "tables", folder / "figures"
-        ran("analysis", "tabulate", "--results", "data/h100", *common, "--out", tables)
+        results, catalogue = ("--results", "data/h100"), ("--catalogue", variants_csv)
+        common = (*catalogue, "--archives", "data/h100", "data/h200")
+        claims = ("--analytic", analytic, "--check", "--out", tables / "claims.csv")
+        ran("analysis", "tabulate", *results, *common, "--out", tables)
         ran("analysis", "findings", *common, "--out", tables / "findings.json")
-        ran(
-            "analysis",
-            "claims",
-            *common,
-            "--analytic",
-            analytic,
-            "--check",
-            "--out",
-            tables / "claims.csv",
-        )
-        ran("analysis", "draw", "--results", "data/h100", *common[:2], "--out", figures, *FIGURES)
+        ran("analysis", "claims", *common, *claims)
+        ran("analysis", "draw", *results, *catalogue, "--out", figures, *FIGURES)
         (figures / "banks_padded_rows.json").write_text(json.dumps(PICTURE))
         (figures / "banks_padded_rows.svg").write_text(SVG)
-        ran(
-            "analysis",
-            "render",
-            *DOCUMENTS,
-            "--tables",
-            tables,
-            "--figures",
-            figures,
-            "--out",
-            folder,
-        )
+        places = ("--figures", figures, "--tables")
+        ran("analysis", "render", *DOCUMENTS, *places, tables, "--out", folder)
         planted = Path(shutil.copytree(tables, folder / "planted"))
         with (planted / "claims.csv").open("a", newline="") as file:
-            csv.DictWriter(file, TableRow.model_fields).writerows(CLAIMS)
-        places = ("--tables", planted, "--figures", figures, "--out", folder / "explorer.html")
-        ran("analysis", "explorer", "--results", "data/h100", *common, *places)
+            for gpu, verdict in VERDICTS.items():
+                row = CLAIM | {"gpu": gpu, "verdict": verdict}
+                csv.DictWriter(file, TableRow.model_fields).writerow(row)
+        page = ("--out", folder / "explorer.html")
+        ran("analysis", "explorer", *results, *common, *places, planted, *page)
 
     return once("analysis", make)
 
@@ -196,22 +146,14 @@ def chromium() -> Iterator[Any]:
     """A headless Chromium, driven by Selenium."""
     webdriver = pytest.importorskip("selenium.webdriver")
     driver = shutil.which("chromedriver")
-    program = next(
-        (path for name in ("chromium", "google-chrome", "chrome") if (path := shutil.which(name))),
-        None,
-    )
+    program = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
     if driver is None or program is None:
         pytest.skip("needs Chromium and its driver: no chromium or no chromedriver on PATH")
     options = webdriver.ChromeOptions()
     options.binary_location = program
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--hide-scrollbars",
-    ):
-        options.add_argument(argument)
+    for name in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage"):
+        options.add_argument(f"--{name}")
+    options.add_argument("--hide-scrollbars")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     browser = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     yield browser

@@ -9,10 +9,12 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
-from helpers import dict_rows
+from frames import Change, with_cells
+from helpers import dict_rows, refused
 
 from analysis.counters import DERIVED, SCALE, SECTIONS, top_stall, wide
 from analysis.results import (
@@ -29,7 +31,8 @@ from analysis.results import (
     usual,
 )
 from analysis.timings import KEY
-from contracts import UserError, write_rows
+from contracts import write_rows
+from contracts.model import Row
 from contracts.rows import Resources, Variants
 
 
@@ -38,6 +41,10 @@ def copied(archive: Path, tmp_path: Path) -> Path:
     """A folder of an archive that may be changed."""
     folder = tmp_path / "data" / archive.name
     return Path(shutil.copytree(archive, folder, ignore=shutil.ignore_patterns("archived.json")))
+
+
+def row_of_naive(path: Path, model: type[Row]) -> dict[str, Any]:
+    return next(row for row in dict_rows(path, model) if row["variant"] == "sgemm_naive")
 
 
 @pytest.mark.parametrize(
@@ -52,19 +59,11 @@ def test_a_folder_has_the_name_of_its_gpu_model(
 
 
 def test_a_problem_has_one_row_and_the_usual_one_is_uniform_at_boost_clocks(h100: Results) -> None:
-    rows = h100.timings
+    rows, chosen = h100.timings, usual(h100.squares)
     assert not rows.duplicated(KEY).any() and (rows["fraction_low"] <= rows["fraction_high"]).all()
     assert h100.variants["label"].is_unique and rows["label"].notna().all()
-    chosen = usual(h100.squares)
     assert not chosen.duplicated(["variant", "n"]).any()
     assert set(chosen["data"]) == {"uniform"} and set(chosen["clock_policy"]) == {"boost"}
-    most = (
-        h100.squares[h100.squares["data"] == "uniform"].groupby(["variant", "n"])["processes"].max()
-    )
-    assert (
-        chosen.set_index(["variant", "n"])["processes"]
-        == most.reindex(chosen.set_index(["variant", "n"]).index)
-    ).all()
 
 
 def test_the_usual_timing_is_of_the_most_processes_then_samples_then_the_first_name() -> None:
@@ -78,60 +77,37 @@ def test_the_usual_timing_is_of_the_most_processes_then_samples_then_the_first_n
 def test_a_kernel_that_failed_a_check_is_in_nothing_that_shows_its_speed(
     h100: Results, changed: Callable[..., Results]
 ) -> None:
-    def fail(rows: pd.DataFrame) -> pd.DataFrame:
-        place = rows.index[rows["variant"] == "sgemm_warptile"][0]
-        rows.loc[place, "passed"] = False
-        return rows
-
-    failed = changed(h100, checks=fail)
-    assert list(failed.failed["variant"]) == ["sgemm_warptile"]
-    assert [one.label for one in failed.left_out] == ["warptile"] and failed.left_out[
-        0
-    ].reason.startswith("failed the ")
-    for rows in (failed.timings, failed.counters, failed.predictions):
+    results = changed(h100, checks=with_cells("passed", False, variant="sgemm_warptile"))
+    (left_out,) = results.left_out
+    assert list(results.failed["variant"]) == ["sgemm_warptile"]
+    assert left_out.label == "warptile" and left_out.reason.startswith("failed the ")
+    for rows in (results.timings, results.counters, results.predictions):
         assert len(rows) and "sgemm_warptile" not in set(rows["variant"])
 
 
-def other_code(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.assign(code_hash=rows["code_hash"].mask(rows["variant"] == "sgemm_naive", "0" * 16))
-
-
-def gone(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows.assign(variant=rows["variant"].replace("sgemm_naive", "gone"))
-
-
-def not_steady(rows: pd.DataFrame) -> pd.DataFrame:
-    """One process of one row of the kernel; its other rows still count."""
-    own = (
-        (rows["variant"] == "sgemm_naive")
-        & (rows["experiment"] == "sgemm_ladder")
-        & (rows["process"] == 2)
-    )
-    return rows.assign(
-        left_out=rows["left_out"].astype(object).mask(own & (rows["n"] == 4096), "no steady clock")
-    )
+# One process of one row of the kernel is left out; its other rows still count.
+ONE_WINDOW = {"variant": "sgemm_naive", "experiment": "sgemm_ladder", "process": 2, "n": 4096}
+UNSTEADY = "no steady clock"
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (other_code, LeftOut("naive", CHANGED)),
-        (gone, LeftOut("gone", GONE)),
-        (not_steady, LeftOut("naive", "no steady clock", "sgemm_ladder 4096 uniform")),
+        (with_cells("code_hash", "0" * 16, variant="sgemm_naive"), LeftOut("naive", CHANGED)),
+        (with_cells("variant", "gone", variant="sgemm_naive"), LeftOut("gone", GONE)),
+        (
+            with_cells("left_out", UNSTEADY, **ONE_WINDOW),
+            LeftOut("naive", UNSTEADY, "sgemm_ladder 4096 uniform"),
+        ),
     ],
 )
 def test_what_does_not_count_is_named_with_the_reason(
-    change: Callable[[pd.DataFrame], pd.DataFrame],
-    expected: LeftOut,
-    h100: Results,
-    changed: Callable[..., Results],
+    change: Change, expected: LeftOut, h100: Results, changed: Callable[..., Results]
 ) -> None:
-    found = changed(h100, windows=change)
-    assert h100.left_out == [] and found.left_out == [expected]
-    own = found.raw("windows").query(
-        "variant in ('sgemm_naive', 'gone') and experiment == 'sgemm_ladder'"
-    )
-    assert len(own) and found.described(own).empty
+    results = changed(h100, windows=change)
+    assert h100.left_out == [] and results.left_out == [expected]
+    rows = results.raw("windows").query("variant in ('sgemm_naive', 'gone')")
+    assert results.described(rows[rows["experiment"] == "sgemm_ladder"]).empty
 
 
 def test_without_builds_every_kernel_is_named_and_so_is_what_failed(
@@ -139,53 +115,32 @@ def test_without_builds_every_kernel_is_named_and_so_is_what_failed(
 ) -> None:
     (copied / "resources.csv").unlink()
     results = Results(copied, variants_csv)
-    kernels = {one.label for one in results.left_out}
-    assert {one.reason for one in results.left_out} == {NO_BUILDS} and set(
-        results.timings["kind"]
-    ) == {"baseline"}
+    assert {kernel.reason for kernel in results.left_out} == {NO_BUILDS}
+    assert set(results.timings["kind"]) == {"baseline"}
     tell_left_out(results)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(
-        f"left out of {copied}: {len(kernels)} kernels, no code hash: resources.csv is missing: naive, "
-    )
-    assert line.endswith(f" and {len(kernels) - FIRST} more")
+    count = len({kernel.label for kernel in results.left_out})
+    reason = "no code hash: resources.csv is missing"
+    assert line.startswith(f"left out of {copied}: {count} kernels, {reason}: naive, ")
+    assert line.endswith(f" and {count - FIRST} more")
 
 
 def test_counters_have_plain_units_and_our_names() -> None:
-    head = {
-        "variant": "v",
-        "label": "v",
-        "kind": "kernel",
-        "family": "f",
-        "dtype": "fp32",
-        "tensor": False,
-        "order": 0,
-    }
-    head |= {"n": 64, "kernel": "k"}
+    head = {"variant": "v", "label": "v", "kind": "kernel", "family": "f", "dtype": "fp32"}
+    head |= {"tensor": False, "order": 0, "n": 64, "kernel": "k"}
     counted = {"dram__bytes_read.sum": (2.0, "Mbyte"), "dram__bytes_write.sum": (1.0, "Mbyte")}
     counted |= {"gpu__time_duration.sum": (3.0, "us"), "gpu__time_duration.sum.mine": (4.0, "")}
-    rows = pd.DataFrame(
-        [head | {"metric": name, "value": v, "unit": unit} for name, (v, unit) in counted.items()]
-    )
-    (row,) = wide(rows).to_dict("records")
-    assert (row["dram_read"], row["dram_bytes"], row["duration"], row["duration_us"]) == (
-        2e6,
-        3e6,
-        3e3,
-        3.0,
-    )
-    assert (
-        row["dram_gb_per_s"] == 1e3
-        and row["gpu__time_duration.sum.mine"] == 4
-        and SCALE["usecond"] == SCALE["us"] == 1e3
-        and SCALE["msecond"] == SCALE["ms"] == 1e6
-    )
-    assert top_stall(
-        {"stall_selected": 9.0, "stall_barrier": 1.0, "stall_long_scoreboard": 2.0}
-    ) == (
-        "Long scoreboard",
-        2.0,
-    )
+    cells = [{"metric": name, "value": v, "unit": unit} for name, (v, unit) in counted.items()]
+    (row,) = wide(pd.DataFrame([head | cell for cell in cells])).to_dict("records")
+    expected = {"dram_read": 2e6, "dram_bytes": 3e6, "duration": 3e3, "duration_us": 3.0}
+    expected |= {"dram_gb_per_s": 1e3, "gpu__time_duration.sum.mine": 4}
+    assert {name: row[name] for name in expected} == expected
+    assert SCALE["usecond"] == SCALE["us"] == 1e3 and SCALE["msecond"] == SCALE["ms"] == 1e6
+
+
+def test_the_top_stall_is_a_wait() -> None:
+    stalls = {"stall_selected": 9.0, "stall_barrier": 1.0, "stall_long_scoreboard": 2.0}
+    assert top_stall(stalls) == ("Long scoreboard", 2.0)
 
 
 MORE = r"Compute \(SM|IPC|busy|utilization|bytes used|ligible|occupancy|Block limit"
@@ -193,43 +148,30 @@ LESS = "Duration|executed|xcessive|conflicts|bytes read|Warp cycles|Registers|Bu
 
 
 def test_which_way_a_counter_is_better_follows_from_its_label() -> None:
-    for counter in (one for section in SECTIONS.values() for one in section):
+    for counter in (counter for section in SECTIONS.values() for counter in section):
         more, less = (re.search(words, counter.label) is not None for words in (MORE, LESS))
         assert counter.better == more - less, counter
 
 
 def test_derived_counters_are_ratios_of_what_they_name() -> None:
-    conflicts = {
-        "shared_load_conflicts": [30.0],
-        "shared_load_wavefronts": [120.0],
-        "shared_store_conflicts": [10.0],
-    }
-    rows = pd.DataFrame(
-        conflicts | {"shared_wavefronts": [200.0], "shared_wavefronts_ideal": [150.0]}
-    )
-    rows = rows.assign(sm_cycles_most=110.0, sm_cycles_mean=100.0, issue_active=30.0)
-    found = {
-        name: DERIVED[name](rows).item()
-        for name in ("shared_conflicts", "shared_load_conflicts_percent")
-    }
-    assert found == {"shared_conflicts": 40.0, "shared_load_conflicts_percent": 25.0}
-    assert (
-        DERIVED["shared_excess_percent"](rows).item() == 25
-        and DERIVED["no_eligible"](rows).item() == 70
-    )
-    assert DERIVED["imbalance_percent"](rows).item() == pytest.approx(10)
+    counted = {"shared_load_conflicts": 30.0, "shared_load_wavefronts": 120.0}
+    counted |= {"shared_store_conflicts": 10.0, "issue_active": 30.0}
+    counted |= {"shared_wavefronts": 200.0, "shared_wavefronts_ideal": 150.0}
+    counted |= {"sm_cycles_most": 110.0, "sm_cycles_mean": 100.0}
+    expected = {"shared_conflicts": 40.0, "shared_load_conflicts_percent": 25.0}
+    expected |= {"shared_excess_percent": 25, "no_eligible": 70, "imbalance_percent": 10}
+    derived = {name: DERIVED[name](pd.DataFrame([counted])).item() for name in expected}
+    assert derived == pytest.approx(expected)
+
+
+LOADED, STORED = ({f"global_{op}_bytes_per_sector": 16.0} for op in ("load", "store"))
 
 
 @pytest.mark.parametrize(
     ("name", "sectors", "counted", "matrices"),
     [
-        ("load_bytes_per_sector", "global_load_sectors", {"global_load_bytes_per_sector": 16.0}, 2),
-        (
-            "store_bytes_per_sector",
-            "global_store_sectors",
-            {"global_store_bytes_per_sector": 16.0},
-            1,
-        ),
+        ("load_bytes_per_sector", "global_load_sectors", LOADED, 2),
+        ("store_bytes_per_sector", "global_store_sectors", STORED, 1),
         ("global_excess_percent", "global_sectors_l2", {"global_sectors_l2_ideal": 4.0}, 3),
     ],
 )
@@ -250,10 +192,8 @@ def test_tables_of_this_tree_come_first_and_measurements_stay_those_of_the_folde
     for name in ("resources.csv", "checks.csv"):
         shutil.copy(copied / name, here)
     joined = Results(copied, variants_csv, here)
-    assert (
-        joined.path("resources") == here / "resources.csv"
-        and joined.path("checks") == copied / "checks.csv"
-    )
+    assert joined.path("resources") == here / "resources.csv"
+    assert joined.path("checks") == copied / "checks.csv"
     assert joined.path("bounds") == copied / "bounds.csv"  # it was not made here
 
 
@@ -263,26 +203,19 @@ def test_another_source_of_the_same_machine_code_counts(
     """What this tree builds says which machine code a changed source stands for; without it, none
     is known.
     """
-    own = next(row for row in dict_rows(variants_csv, Variants) if row["variant"] == "sgemm_naive")[
-        "source_hash"
-    ]
-    changed, here = tmp_path / "variants.csv", tmp_path / "here"
-    changed.write_text(variants_csv.read_text().replace(own, "0" * 16))
+    source_hash = row_of_naive(variants_csv, Variants)["source_hash"]
+    built = row_of_naive(copied / "resources.csv", Resources) | {"source_hash": "0" * 16}
+    edited, here = tmp_path / "variants.csv", tmp_path / "here"
+    edited.write_text(variants_csv.read_text().replace(source_hash, "0" * 16))
     here.mkdir()
-    built = next(
-        row
-        for row in dict_rows(copied / "resources.csv", Resources)
-        if row["variant"] == "sgemm_naive"
-    )
-    for code, arch, counts in (
-        (built["code_hash"], "sm_90a", True),
-        ("1" * 16, "sm_90a", False),
-        (built["code_hash"], "sm_80", False),
+    for change, counts in (
+        ({}, True),
+        ({"code_hash": "1" * 16}, False),
+        ({"arch": "sm_80"}, False),
     ):
-        row = built | {"source_hash": "0" * 16, "code_hash": code, "arch": arch}
-        write_rows(here / "resources.csv", Resources, [row])
-        rows = Results(copied, changed, here).table("windows")
-        assert ("sgemm_naive" in set(rows["variant"])) is counts
+        write_rows(here / "resources.csv", Resources, [built | change])
+        rows = Results(copied, edited, here).table("windows")
+        assert ("sgemm_naive" in set(rows["variant"])) is counts, change
 
 
 def test_what_is_wrong_with_a_folder_is_one_clear_line(
@@ -290,18 +223,16 @@ def test_what_is_wrong_with_a_folder_is_one_clear_line(
 ) -> None:
     options = argparse.Namespace(archives=[copied], catalogue=variants_csv)
     assert archives_of(options)[0].archived
-    with pytest.raises(UserError, match=r"no such folder; a folder with machine\.json"):
+    with refused(r"no such folder; a folder with machine\.json"):
         Results(tmp_path / "none", variants_csv)
     windows = copied / "windows.csv"
     windows.write_text(windows.read_text().replace("throttle_reasons", "reasons", 1))
-    with pytest.raises(UserError, match=r"windows\.csv.*throttle_reasons"):
+    with refused(r"windows\.csv.*throttle_reasons"):
         _ = Results(copied, variants_csv).timings
     windows.unlink()
-    with pytest.raises(
-        UserError, match=r"nothing was timed; windows\.csv and samples\.parquet are needed"
-    ):
+    with refused(r"nothing was timed; windows\.csv and samples\.parquet are needed"):
         _ = Results(copied, variants_csv).timings
-    with pytest.raises(UserError, match="table"):
+    with refused("table"):
         Results(copied, variants_csv).raw("timing")
 
 
@@ -309,12 +240,12 @@ def test_the_results_lead_in_place_of_the_archive_of_their_name(tmp_path: Path) 
     parser, here = argparse.ArgumentParser(), tmp_path / "h200"
     here.mkdir()
     add_options(parser)
-    archives = ["--archives", "data/h100", "data/h200"]
+    archives, data = ["--archives", "data/h100", "data/h200"], Path("data")
     for given, folders in (
-        ([], [Path("data/h100"), Path("data/h200")]),
-        (["--results", str(here)], [here, Path("data/h100")]),
+        ([], [data / "h100", data / "h200"]),
+        (["--results", str(here)], [here, data / "h100"]),
     ):
-        found = several(parser.parse_args([*archives, *given]))
-        assert [one.folder for one in found.values()] == folders
-    with pytest.raises(UserError, match="no archive is in data"):
+        results = several(parser.parse_args([*archives, *given]))
+        assert [folder.folder for folder in results.values()] == folders
+    with refused("no archive is in data"):
         several(parser.parse_args(["--archives"]))
