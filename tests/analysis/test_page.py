@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 import pytest
 from helpers import ROOT
@@ -40,9 +40,7 @@ class Shown:
     def open(self, **state: object) -> Shown:
         """Load the page with a state in its hash."""
         self.browser.get("about:blank")
-        self.browser.get(
-            self.page.as_uri() + "#" + "&".join(f"{key}={value}" for key, value in state.items())
-        )
+        self.browser.get(f"{self.page.as_uri()}#{urlencode(state, safe=',')}")
         return self.drawn()
 
     def drawn(self) -> Shown:
@@ -82,15 +80,11 @@ def shown(chromium: Any, made: Path) -> Iterator[Shown]:
     """The page; at the end the console is empty and nothing was loaded from the network."""
     yield Shown(chromium, made / "explorer.html")
     assert [entry["message"] for entry in chromium.get_log("browser")] == []
-    messages = [
-        json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")
-    ]
-    asked = [
-        one["params"]["request"]["url"]
-        for one in messages
-        if one["method"] == "Network.requestWillBeSent"
-    ]
-    assert [url for url in asked if not url.startswith(("file:", "data:", "about:", "blob:"))] == []
+    for entry in chromium.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] == "Network.requestWillBeSent":
+            url = message["params"]["request"]["url"]
+            assert url.startswith(("file:", "data:", "about:", "blob:"))
 
 
 def test_it_opens_on_the_ladder_with_the_fractions_and_gains_of_the_timings(
@@ -99,23 +93,16 @@ def test_it_opens_on_the_ladder_with_the_fractions_and_gains_of_the_timings(
     shown.open()
     assert shown.text("nav a[aria-current]") == "Ladder"
     groups = [title.text.split("\n")[0] for title in shown.all("#ladder-rungs h3")]
-    assert groups[:2] == ["boehm_sgemm", "profiling"] and groups[-2:] == [
-        "This project",
-        "Libraries",
-    ]
+    assert groups[:2] == ["boehm_sgemm", "profiling"]
+    assert groups[-2:] == ["This project", "Libraries"]
     rows = h100.squares
     rows = rows[(rows["experiment"] == "sgemm_ladder") & (rows["dtype"] == "fp32")]
     assert len(shown.all("a.rung")) == len(rows) > 20
     fractions = rows.set_index("variant")["fraction"]
-    for variant, over in (
-        ("sgemm_coalesced", "sgemm_naive"),
-        ("sgemm_at_swizzle", "sgemm_at_tiling"),
-    ):
-        row = shown.text(f"#rung-{variant}")
-        assert (
-            f"{100 * fractions[variant]:.1f}%" in row
-            and f"×{fractions[variant] / fractions[over]:.2f}" in row
-        )
+    steps = {"sgemm_coalesced": "sgemm_naive", "sgemm_at_swizzle": "sgemm_at_tiling"}
+    for variant, over in steps.items():
+        row, fraction = shown.text(f"#rung-{variant}"), fractions[variant]
+        assert f"{100 * fraction:.1f}%" in row and f"×{fraction / fractions[over]:.2f}" in row
     bars = shown.script(
         "return [...document.querySelectorAll('a.rung')].map(rung => {"
         "  const track = rung.querySelector('.track'), full = parseFloat(getComputedStyle(track, '::after').left);"
@@ -134,9 +121,8 @@ def test_the_keyboard_chooses_a_rung_and_its_diff_shows_the_changed_lines(shown:
     shown.until(lambda: shown.state.get("kernel") == "sgemm_coalesced")
     shown.drawn()
     assert shown.script("return document.activeElement.id") == "rung-sgemm_coalesced"
-    assert "coalesced" in shown.text("#live") and "make try KERNEL=sgemm_coalesced" in shown.text(
-        "#rung-run"
-    )
+    assert "coalesced" in shown.text("#live")
+    assert "make try KERNEL=sgemm_coalesced" in shown.text("#rung-run")
     rows = shown.script(
         "const texts = row => [...row.cells].map(cell => cell.textContent);"
         "return [...document.querySelectorAll('.diff tbody tr')].map(texts)"
@@ -145,14 +131,11 @@ def test_the_keyboard_chooses_a_rung_and_its_diff_shows_the_changed_lines(shown:
         lines = (ROOT / "kernels" / "sgemm" / f"{name}.cu").read_text().splitlines()
         cells = [row[2 * side : 2 * side + 2] for row in rows if len(row) == 4]
         assert {int(number): text for number, text in cells if number} == dict(enumerate(lines, 1))
-    removed, added = (
-        [cell.text for cell in shown.all(f".diff td.{look}")] for look in ("removed", "added")
-    )
-    assert any("threadIdx" in line for line in removed) and any(
-        "threadIdx" in line for line in added
-    )
-    # the comment at the head is folded, not marked
-    assert not any(line.startswith("//") for line in removed + added)
+    for look in ("removed", "added"):
+        lines = [cell.text for cell in shown.all(f".diff td.{look}")]
+        assert any("threadIdx" in line for line in lines)
+        # The comment at the head is folded, not marked.
+        assert not any(line.startswith("//") for line in lines)
     shown.browser.back()
     shown.until(lambda: "kernel" not in shown.state)
 
@@ -162,18 +145,14 @@ def test_a_rung_shows_its_limiter_four_counters_and_an_arrow(shown: Shown, h100:
     rows = [row.text for row in shown.all("#rung-facts tbody tr")]
     assert len(rows) == 6 and rows[0].startswith("Limiter") and rows[1].startswith("Top stall")
     numbers = Numbers(h100)
-    cycles = numbers.value("sgemm_warptile", "sm_cycles_mean")
-    least = {
-        name: numbers.minimum_cycles("sgemm_warptile", name).value
-        for name in ("issue", "fma", "shared")
-    }
-    assert max(least, key=lambda name: least[name]) == "issue"
-    assert f"Issue slots, ≥ {100 * least['issue'] / cycles.value:.0f}%" in rows[0].replace(
-        "\u00a0", " "
+    cycles = numbers.value("sgemm_warptile", "sm_cycles_mean").value
+    issue, fma, shared = (
+        numbers.minimum_cycles("sgemm_warptile", name).value for name in ("issue", "fma", "shared")
     )
-    assert "Shared bank conflicts" in shown.text("#rung-facts") and "as meant" in shown.text(
-        "#rung-facts"
-    )
+    assert issue > max(fma, shared)
+    assert f"Issue slots, ≥ {100 * issue / cycles:.0f}%" in rows[0].replace("\u00a0", " ")
+    facts = shown.text("#rung-facts")
+    assert "Shared bank conflicts" in facts and "as meant" in facts
     assert len(shown.all("#rung-roofline svg .mark-symbol path")) >= 2
     shown.open(kernel="sgemm_blocktile_2d_padded")
     assert shown.one("#rung-picture a").get_attribute("href").endswith("show=padded_rows")
@@ -205,15 +184,9 @@ def test_each_view_fits_a_phone_stands_out_from_its_background_and_names_the_old
         if view not in ("claims", "banks"):
             assert "older protocol, one process" in shown.text(f"#{view}")
         if theme == "dark":
-            assert shown.script("return document.documentElement.scrollWidth") == PHONE["width"], (
-                view
-            )
-            assert not shown.script(
-                "return [...document.querySelectorAll('details.fold')].some(fold => fold.open)"
-            )
-            shown.script(
-                "for (const fold of document.querySelectorAll('details')) fold.open = true"
-            )
+            width = shown.script("return document.documentElement.scrollWidth")
+            assert width == PHONE["width"] and not shown.all("details.fold[open]"), view
+            shown.script("document.querySelectorAll('details').forEach(fold => fold.open = true)")
             assert shown.script(f"{CHECKS} return small()") == [], view
 
 
@@ -238,7 +211,4 @@ def test_a_finding_leads_to_what_shows_it(shown: Shown) -> None:
     shown.drawn()
     table = shown.text("#compare-table")
     assert table.index("Limiter") < table.index("Timing") and "252 M" in table and "×4.80" in table
-    groups = shown.script(
-        "return [...document.querySelectorAll('#compare-a optgroup')].map(group => group.label)"
-    )
-    assert "wingedge_sgemm, fp32" in groups
+    assert shown.all("#compare-a optgroup[label='wingedge_sgemm, fp32']")

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ROOT, run_module
+from frames import Change, with_cells
+from helpers import ROOT, refused, run_module
 
 from analysis import ladders, readme
 from analysis.results import Results
-from contracts import REHEARSAL, UserError
+from contracts import REHEARSAL
 
 README = ROOT / "README.md"
 
@@ -21,17 +22,11 @@ README = ROOT / "README.md"
 def test_the_blocks_are_those_of_the_archives_and_a_stale_one_is_written_again(
     made: Path, variants_csv: Path, tmp_path: Path
 ) -> None:
+    findings = ("--findings", made / "tables" / "findings.json")
+    given = (*findings, "--archives", "data/h100", "data/h200", "--catalogue", variants_csv)
+
     def run(*arguments: object) -> int:
-        given = (
-            "--findings",
-            made / "tables" / "findings.json",
-            "--archives",
-            "data/h100",
-            "data/h200",
-        )
-        return run_module(
-            "analysis", "readme", *arguments, *given, "--catalogue", variants_csv
-        ).returncode
+        return run_module("analysis", "readme", *arguments, *given).returncode
 
     assert README.stat().st_size <= 8192
     assert run("--check", README) == 0, "README.md is not up to date: snakemake --cores 1 readme"
@@ -40,17 +35,14 @@ def test_the_blocks_are_those_of_the_archives_and_a_stale_one_is_written_again(
     copy.write_text(stale)
     assert run("--check", copy) == 1 and copy.read_text() == stale != README.read_text()
     assert run(copy) == 0 and copy.read_text() == README.read_text()
-    with pytest.raises(UserError, match="no block findings; needed: a line <!-- findings -->"):
-        readme.filled(
-            "<!-- best-kernels -->\n<!-- end -->\n",
-            {"best-kernels": "x", "findings": "y"},
-            "README.md",
-        )
+    blocks = {"best-kernels": "x", "findings": "y"}
+    with refused("no block findings; needed: a line <!-- findings -->"):
+        readme.filled("<!-- best-kernels -->\n<!-- end -->\n", blocks, "README.md")
 
 
 def test_a_rehearsal_is_not_taken(rehearsed: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readme, "archives_of", lambda _: [rehearsed])
-    with pytest.raises(UserError, match=f"data/h100: {REHEARSAL}; README has measurements"):
+    with refused(f"data/h100: {REHEARSAL}; README has measurements"):
         readme.run(argparse.Namespace())
 
 
@@ -58,42 +50,28 @@ def test_a_finding_says_where_it_holds_and_what_was_emulated() -> None:
     def gpu(name: str, holds: bool | None, **numbers: Any) -> dict[str, Any]:
         return {"gpu": name.lower(), "model": name, "holds": holds, "numbers": numbers}
 
-    gpus = [
-        gpu("H100", True, measured=True),
-        gpu("H200", True, measured=False),
-        gpu("A100", False),
-        gpu("L40", None),
-    ]
-    found = {"title": "T", "sentence": "S.", "holds": True, "gpus": gpus}
-    text = readme.findings([found | {"holds": None}, found])
-    assert (
-        text
-        == "- **T.** *H100.* S. Holds on H100 and H200 (emulated); does not hold on A100; undecided on L40."
-    )
+    gpus = [gpu("H100", True, measured=True), gpu("H200", True, measured=False)]
+    gpus += [gpu("A100", False), gpu("L40", None)]
+    finding = {"title": "T", "sentence": "S.", "holds": True, "gpus": gpus}
+    text = readme.findings([finding | {"holds": None}, finding])
+    where = "Holds on H100 and H200 (emulated); does not hold on A100; undecided on L40."
+    assert text == f"- **T.** *H100.* S. {where}"
 
 
 def test_the_best_kernel_is_the_one_whose_interval_begins_highest(
     h100: Results, changed: Callable[..., Results]
 ) -> None:
     def best(results: Results) -> str:
-        rows = ladders.best_kernels(results)
-        return next(
-            str(row["variant"]) for row in rows if row["kind"] == "bf16" and row["n"] == 4096
-        )
+        rows = {(row["kind"], row["n"]): row for row in ladders.best_kernels(results)}
+        return str(rows["bf16", 4096]["variant"])
 
-    def widen(rows):  # type: ignore[no-untyped-def]
-        rows.loc[(rows["variant"] == first) & (rows["n"] == 4096), "fraction_low"] = 0.5
-        return rows
-
-    def twice(rows):  # type: ignore[no-untyped-def]
-        """Fast, but measured by two processes alone."""
-        rows.loc[
-            (rows["variant"] == "hgemm_naive_bf16") & (rows["n"] == 4096),
-            ["processes", "fraction_low"],
-        ] = 2, 9.0
-        return rows
+    def fast_in(processes: int) -> Change:
+        """The naive kernel begins highest, measured in so many processes."""
+        naive = {"variant": "hgemm_naive_bf16", "n": 4096}
+        fast = with_cells("fraction_low", 9.0, **naive)
+        return lambda rows: fast(with_cells("processes", processes, **naive)(rows))
 
     first = best(h100)
-    assert best(changed(h100, timings=twice)) == first
-    # B by rows, as for every other kernel
-    assert "bcol" not in first and best(changed(h100, timings=widen)) != first
+    assert "bcol" not in first  # B lies by rows, as for every other kernel.
+    assert best(changed(h100, timings=fast_in(2))) == first
+    assert best(changed(h100, timings=fast_in(5))) == "hgemm_naive_bf16"
