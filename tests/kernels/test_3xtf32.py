@@ -13,12 +13,7 @@ from experiments.stages.check import guarded, inside
 from kernels import catalogue
 from kernels.catalogue import Problem
 
-SPLITS = (
-    "sgemm_3xtf32_mma",
-    "sgemm_3xtf32_mma_outside",
-    "sgemm_3xtf32_wgmma",
-    "sgemm_3xtf32_wgmma_outside",
-)
+SPLITS = [f"sgemm_3xtf32_{kind}" for kind in ("mma", "mma_outside", "wgmma", "wgmma_outside")]
 M = N = 128
 K = 64
 Run = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -29,13 +24,10 @@ def run(request: pytest.FixtureRequest, ptx) -> Run:
     """C = A B of a kernel; its name is `run.name`."""
 
     def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        device = EmulatedDevice(ptx(request.param))
-        buffers = [
-            guarded(x.astype(np.float32), x.shape[1]) for x in (a, b, np.full((M, N), np.nan))
-        ]
-        after = device.run(
-            catalogue.load().find(request.param), Problem(M, N, K, K, N, N), buffers, 0
-        )
+        device, kernel = EmulatedDevice(ptx(request.param)), catalogue.load().find(request.param)
+        matrices = (a, b, np.full((M, N), np.nan))
+        buffers = [guarded(x.astype(np.float32), x.shape[1]) for x in matrices]
+        after = device.run(kernel, Problem(M, N, K, K, N, N), buffers, 0)
         return inside(after[2], M, N, N)
 
     product.name = request.param
@@ -74,18 +66,13 @@ def test_products_that_overflow_are_inf_or_nan_in_every_element(run: Run) -> Non
 def test_inf_and_nan_reach_their_row_or_column_and_no_further(run: Run, matrix: str) -> None:
     a, b = matrices()
     values = {3: np.inf, 40: -np.inf, 77: np.nan}  # by row of A or column of B
-    for place, value in values.items():
-        if matrix == "A":
-            a[place, 5] = value
-        else:
-            b[5, place] = value
+    lines, factors = (a[:, 5], b[5]) if matrix == "A" else (b[5], a[:, 5])
+    lines[list(values)] = list(values.values())
     c = run(a, b) if matrix == "A" else run(a, b).T
-    assert (
-        np.isfinite(np.delete(c, list(values), 0)).all() and not np.isfinite(c[list(values)]).any()
-    )
-    factors = b[5] if matrix == "A" else a[:, 5]
-    for place, value in values.items():
-        reached = c[place]
+    assert np.isfinite(np.delete(c, list(values), 0)).all()
+    assert not np.isfinite(c[list(values)]).any()
+    for index, value in values.items():
+        reached = c[index]
         if np.isnan(value):
             assert np.isnan(reached).all()
             continue
@@ -97,11 +84,10 @@ def test_inf_and_nan_reach_their_row_or_column_and_no_further(run: Run, matrix: 
 
 
 def test_nothing_picks_them_but_their_names() -> None:
-    dispatchers = [
-        entry
+    picked = {
+        variant.name
         for entry in catalogue.load().values()
         if isinstance(entry, catalogue.Dispatcher) and entry.name != "sgemm_3xtf32_best"
-    ]
-    assert dispatchers and not any(
-        v.name in SPLITS for entry in dispatchers for v in entry.variants
-    )
+        for variant in entry.variants
+    }
+    assert picked and not picked & set(SPLITS)

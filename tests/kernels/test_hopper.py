@@ -84,125 +84,56 @@ def test_more_blocks_than_a_tile_has_steps_do_not_wait_for_one_without_a_step(
     assert "deadlock" in checked(wrong, tmp_path, least.problem)  # an emulated check finds it, too
 
 
-BARRIER = "mbarrier::wait(pipeline.full(state.stage), state.phase);"
-PREVIOUS = "wgmma::wait<1>();  // for the previous step"
 TILES, DEEP = Problem(256, 512, 512, 512, 512, 512), Problem(256, 256, 512, 512, 256, 256)
 BY_COLUMNS, SHARED = replace(TILES, b_layout="column"), Problem(288, 256, 1280, 1280, 256, 256)
-BCOL = "hgemm_wgmma_pingpong_bcol_bf16"
-SLICED, SHARING = "hgemm_transposed_128x128_c2x1_k4_bf16", "hgemm_transposed_128x128_c1x2_bf16"
+SMEM, TMA, WS = (f"hgemm_wgmma_{rung}_bf16" for rung in ("smem", "tma", "ws"))
+PERSISTENT, STORE = (f"hgemm_wgmma_{rung}_bf16" for rung in ("persistent", "store"))
+IN_STEP, BCOL = (f"hgemm_wgmma_pingpong_{rung}_bf16" for rung in ("in_step", "bcol"))
+COOP, TF32 = "hgemm_wgmma_coop_256x192_bf16", "tf32gemm_wgmma"
+SLICED, SHARING, SMALL = (
+    f"hgemm_transposed_{tile}_bf16" for tile in ("128x128_c2x1_k4", "128x128_c1x2", "64x64_k2")
+)
+FENCE = 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
+BARRIER = "mbarrier::wait(pipeline.full(state.stage), state.phase);"
+EMPTY = "mbarrier::wait(pipeline.empty(state.stage), state.phase ^ 1);"
+ARRIVED = "if (leader) mbarrier::arrive(pipeline.empty(stage));"
+PREVIOUS = "wgmma::wait<1>();  // for the previous step"
+FULL = "mbarrier::wait(this->full(stage), state.phase);"
+HALF = "map_b, {}, k0, this->full(stage)"
+PEERS = "(row_of(block) == row_of(rank) || column_of(block) == column_of(rank))"
+MEETING = "barrier.cluster.arrive.{}.aligned;"
+EXPECTED = "arrive_expect_tx(come, Sums::BYTES{})"
+OTHER_SLICE, OTHER_SUMS = "store_async_4(to, rank(x, y, {})", "load_shared_4(place({}, four))"
 FORGOTTEN = [  # kernel, what its source has, what is put there, problem, what is reported
+    (SMEM, FENCE, "", TILES, "proxy"),
+    (TMA, BARRIER, "", TILES, "not been waited for"),
+    (TMA, "if (leader && next < steps) ", "if (leader && next < steps - 1) ", TILES, "deadlock"),
+    (WS, ARRIVED, "", TILES, "deadlock"),
+    (WS, PREVIOUS, "", TILES, "wgmma"),
+    (PERSISTENT, EMPTY, "", TILES, "more arrivals"),
+    (STORE, "tma::fence_proxy_async();", "", TILES, "proxy"),
+    (BCOL, FULL, "", BY_COLUMNS, "not been waited for"),
+    (BCOL, HALF.format("col + half"), HALF.format("col"), BY_COLUMNS, "off"),
+    (STORE, "tma::store_wait_read<1>();", "tma::store_wait_read<2>();", TILES, "may still read"),
+    (COOP, PEERS, "block == rank", TILES, "deadlock"),
     (
-        "hgemm_wgmma_smem_bf16",
-        'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");',
-        "",
+        IN_STEP,
+        "if (ended + 1 < clusters) return;",
+        "return;",
         TILES,
-        "proxy",
+        "is not zero after the launch",
     ),
-    ("hgemm_wgmma_tma_bf16", BARRIER, "", TILES, "not been waited for"),
-    (
-        "hgemm_wgmma_tma_bf16",
-        "if (leader && next < steps) ",
-        "if (leader && next < steps - 1) ",
-        TILES,
-        "deadlock",
-    ),
-    (
-        "hgemm_wgmma_ws_bf16",
-        "if (leader) mbarrier::arrive(pipeline.empty(stage));",
-        "",
-        TILES,
-        "deadlock",
-    ),
-    ("hgemm_wgmma_ws_bf16", PREVIOUS, "", TILES, "wgmma"),
-    (
-        *(
-            "hgemm_wgmma_persistent_bf16",
-            "mbarrier::wait(pipeline.empty(state.stage), state.phase ^ 1);",
-            "",
-        ),
-        *(TILES, "more arrivals"),
-    ),
-    ("hgemm_wgmma_store_bf16", "tma::fence_proxy_async();", "", TILES, "proxy"),
-    (
-        BCOL,
-        "mbarrier::wait(this->full(stage), state.phase);",
-        "",
-        BY_COLUMNS,
-        "not been waited for",
-    ),
-    (
-        BCOL,
-        "map_b, col + half, k0, this->full(stage)",
-        "map_b, col, k0, this->full(stage)",
-        BY_COLUMNS,
-        "off",
-    ),
-    (
-        "hgemm_wgmma_store_bf16",
-        "tma::store_wait_read<1>();",
-        "tma::store_wait_read<2>();",
-        TILES,
-        "may still read",
-    ),
-    (
-        *(
-            "hgemm_wgmma_coop_256x192_bf16",
-            "(row_of(block) == row_of(rank) || column_of(block) == column_of(rank))",
-        ),
-        *("block == rank", TILES, "deadlock"),
-    ),
-    (
-        *("hgemm_wgmma_pingpong_in_step_bf16", "if (ended + 1 < clusters) return;", "return;"),
-        *(TILES, "is not zero after the launch"),
-    ),
-    (
-        "tf32gemm_wgmma",
-        "const int half = r / 2 % 2;",
-        "const int half = 0;",
-        DEEP,
-        "elements are not finite",
-    ),
-    ("tf32gemm_wgmma", PREVIOUS, "wgmma::wait<2>();", DEEP, "wgmma"),
+    (TF32, "const int half = r / 2 % 2;", "const int half = 0;", DEEP, "elements are not finite"),
+    (TF32, PREVIOUS, "wgmma::wait<2>();", DEEP, "wgmma"),
     (SHARING, "(thread / CX == y || thread % CX == x)", "thread / CX == y", SHARED, "deadlock"),
     (SHARING, "warpgroup::sync(2 + group);", "", SHARED, "without a barrier between"),
-    (
-        *(
-            SLICED,
-            "barrier.cluster.arrive.release.aligned;",
-            "barrier.cluster.arrive.relaxed.aligned;",
-        ),
-        *(SHARED, "may have ended"),
-    ),
+    (SLICED, MEETING.format("release"), MEETING.format("relaxed"), SHARED, "may have ended"),
     (SLICED, "meet();  // as above", "", SHARED, "wgmma"),
     (SLICED, "mbarrier::wait(come, 0);", "", SHARED, "not been waited for"),
-    (
-        SLICED,
-        "arrive_expect_tx(come, Sums::BYTES)",
-        "arrive_expect_tx(come, Sums::BYTES - 16)",
-        SHARED,
-        "deadlock",
-    ),
-    (
-        SLICED,
-        "store_async_4(to, rank(x, y, s)",
-        "store_async_4(to, rank(x, y, slice)",
-        SHARED,
-        "elements are off",
-    ),
-    (
-        SLICED,
-        "load_shared_4(place(distance, four))",
-        "load_shared_4(place(1, four))",
-        SHARED,
-        "elements are off",
-    ),
-    (
-        "hgemm_transposed_64x64_k2_bf16",
-        "cluster::wait();  // all",
-        ";  // all",
-        SHARED,
-        "signals an mbarrier",
-    ),
+    (SLICED, EXPECTED.format(""), EXPECTED.format(" - 16"), SHARED, "deadlock"),
+    (SLICED, OTHER_SLICE.format("s"), OTHER_SLICE.format("slice"), SHARED, "elements are off"),
+    (SLICED, OTHER_SUMS.format("distance"), OTHER_SUMS.format("1"), SHARED, "elements are off"),
+    (SMALL, "cluster::wait();  // all", ";  // all", SHARED, "signals an mbarrier"),
 ]
 
 

@@ -48,8 +48,8 @@ __global__ void naive(int m, int n, int k, float alpha, const AB* A, int lda, co
     ],
 )
 def test_types_have_a_name_that_says_them(name: str, parts: tuple[str, str, str]) -> None:
-    found = Types.named(name)
-    assert (found.ab.name, found.accumulate.name, found.c.name) == parts and found.name == name
+    types = Types.named(name)
+    assert (types.ab.name, types.accumulate.name, types.c.name) == parts and types.name == name
 
 
 def test_cublaslt_refuses_products_of_8_bit_floats_that_it_does_not_take() -> None:
@@ -58,50 +58,36 @@ def test_cublaslt_refuses_products_of_8_bit_floats_that_it_does_not_take() -> No
     addresses = dict.fromkeys("ABC", 4096)
     assert entry.refusal(good, addresses) is None
     for key, value in {"m": 264, "n": 120, "k": 72, "lda": 88, "ldc": 132}.items():
-        assert f"{key} = {value}, but it must be a multiple of" in entry.refusal(
-            replace(good, **{key: value}), addresses
-        )
+        refusal = entry.refusal(replace(good, **{key: value}), addresses)
+        assert f"{key} = {value}, but it must be a multiple of" in refusal
     assert "B begins 8 bytes past" in entry.refusal(good, addresses | {"B": 4104})
     assert "compute capability 8.9" in entry.unfit("sm_80") and entry.unfit("sm_90a") is None
 
 
 def checked(tmp_path: Path, ab: str, c: str, last: str) -> list[Any]:
     """All checks, on the emulator, of a kernel that adds up `last` products an element."""
-    made = catalogue.load().made_of(
-        "naive",
-        {
-            "source": "sgemm/naive.cu",
-            "entry": "naive",
-            "template": {"BLOCK": 32},
-            "threads": 1024,
-            "tile": {"m": "BLOCK", "n": "BLOCK", "k": 1},
-            "grid": "mn",
-            "b_layout": "column",
-            "idea": "8-bit floats",
-            "baseline": "cublaslt_fp8_e4m3_bf16",
-            "types": {"ab": ab, "accumulate": "fp32", "c": c},
-        },
-    )
-    source = tmp_path / "source.cu"
-    text = SOURCE.replace("AB*", f"{dtypes()[ab].c_type}*").replace("T*", f"{dtypes()[c].c_type}*")
-    source.write_text(text.replace("T(", f"{dtypes()[c].c_type}(").replace("LAST", last))
+    entry = {"source": "sgemm/naive.cu", "entry": "naive", "template": {"BLOCK": 32}}
+    entry |= {"threads": 1024, "tile": {"m": "BLOCK", "n": "BLOCK", "k": 1}, "grid": "mn"}
+    entry |= {"b_layout": "column", "idea": "8-bit floats", "baseline": "cublaslt_fp8_e4m3_bf16"}
+    entry |= {"types": {"ab": ab, "accumulate": "fp32", "c": c}}
+    made, source = catalogue.load().made_of("naive", entry), tmp_path / "source.cu"
+    of_c = dtypes()[c].c_type
+    text = SOURCE.replace("AB*", f"{dtypes()[ab].c_type}*").replace("T*", f"{of_c}*")
+    source.write_text(text.replace("T(", f"{of_c}(").replace("LAST", last))
     variant: Variant = replace(made, source=source)
     build.build_kernel(variant, ARCH, tmp_path)
     return check_cases(nullcontext(EmulatedDevice(tmp_path)), variant, seed=1, large=None)
 
 
 def test_a_kernel_of_8_bit_floats_is_built_and_passes_every_check(tmp_path: Path) -> None:
-    ab, c = "fp8_e5m2", "fp32"
-    found = checked(tmp_path, ab, c, "k")
-    assert len(found) > 15 and all(one.row.passed for one in found), [one.row for one in found]
-    for one in found:
-        assert (
-            one.inputs.before[0].dtype == dtypes()[ab].numpy
-            and one.inputs.before[2].dtype == dtypes()[c].numpy
-        )
+    cases = checked(tmp_path, "fp8_e5m2", "fp32", "k")
+    assert len(cases) > 15 and all(case.row.passed for case in cases), [c.row for c in cases]
+    for case in cases:
+        a, _, c = case.inputs.before
+        assert (a.dtype, c.dtype) == (dtypes()["fp8_e5m2"].numpy, dtypes()["fp32"].numpy)
 
 
 def test_a_kernel_of_8_bit_floats_that_drops_a_product_fails(tmp_path: Path) -> None:
-    found = checked(tmp_path, "fp8_e4m3", "bf16", "k - 1")
-    summed = [one for one in found if one.inputs.case.problem.alpha and not one.inputs.case.refused]
-    assert summed and not any(one.row.passed for one in summed)
+    cases = checked(tmp_path, "fp8_e4m3", "bf16", "k - 1")
+    summed = [c for c in cases if c.inputs.case.problem.alpha and not c.inputs.case.refused]
+    assert summed and not any(case.row.passed for case in summed)
