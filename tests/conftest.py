@@ -47,12 +47,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--gpu-report FILE`, for `make test-gpu`."""
-    parser.addoption(
-        "--gpu-report",
-        type=Path,
-        metavar="FILE",
-        help="write commit, date, GPU, counts and failures",
-    )
+    help = "write commit, date, GPU, counts and failures"
+    parser.addoption("--gpu-report", type=Path, metavar="FILE", help=help)
 
 
 def pytest_terminal_summary(
@@ -66,16 +62,13 @@ def pytest_terminal_summary(
         return
     here = discovery.gpu()
     bad = [*stats.get("failed", ()), *stats.get("error", ())]
-    counts = {
-        "passed": len(stats.get("passed", ())),
-        "failed": len(bad),
-        "skipped": len(stats.get("skipped", ())),
-    }
+    commit = provenance.git("rev-parse", "HEAD") or "unknown"
+    passed, skipped = (len(stats.get(name, ())) for name in ("passed", "skipped"))
     lines = [
-        f"commit: {provenance.git('rev-parse', 'HEAD') or 'unknown'}{'' if provenance.clean_commit() else ', changed'}",
+        f"commit: {commit}{'' if provenance.clean_commit() else ', changed'}",
         f"date: {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC",
         f"GPU: {here.name if here else 'none'}",
-        ", ".join(f"{name}: {count}" for name, count in counts.items()),
+        f"passed: {passed}, failed: {len(bad)}, skipped: {skipped}",
     ]
     for report in bad:
         crash = getattr(report.longrepr, "reprcrash", None)
@@ -99,9 +92,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("gpu")
         if item.get_closest_marker("gpu"):
             if not item.path.is_relative_to(OF_GPU):
-                raise pytest.UsageError(
-                    f"{item.nodeid} needs a GPU; `make test-gpu` looks in {OF_GPU} alone"
-                )
+                where = f"`make test-gpu` looks in {OF_GPU} alone"
+                raise pytest.UsageError(f"{item.nodeid} needs a GPU; {where}")
             if discovery.gpu() is None:
                 item.add_marker(no_gpu)
             elif card and discovery.rehearsing():

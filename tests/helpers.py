@@ -66,11 +66,8 @@ def environment(**changes: str) -> dict[str, str]:
     Nothing in it shows that a `make` started the tests: one that they start names itself `make`,
     not `make[1]`.
     """
-    outside = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")
-    }
+    of_make = ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")
+    outside = {name: value for name, value in os.environ.items() if name not in of_make}
     path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
     imports = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     return {**outside, "PATH": path, "PYTHONPATH": imports, "CUDA_VISIBLE_DEVICES": "", **changes}
@@ -79,31 +76,11 @@ def environment(**changes: str) -> dict[str, str]:
 # Where commands start from: a process that has imported what they take half a second to import. Of
 # ours, modules that commands share; a command itself is never among them, and a copy of the project
 # starts with nothing of ours.
-LIBRARIES = [
-    "altair",
-    "cuda.core",
-    "matplotlib.pyplot",
-    "ml_dtypes",
-    "pandas",
-    "pydantic",
-    "pynvml",
-]
-LIBRARIES += ["pyarrow.parquet", "scipy.stats", "seaborn", "simpleeval"]
-LIBRARIES += [
-    "smart_open",
-    "snakemake.cli",
-    "snakemake.profiles",
-    "snakemake.report.html_reporter",
-    "typst",
-]
-OURS = [
-    "analysis.results",
-    "analysis.figures.style",
-    "experiments.emulation.predictions",
-    "experiments.stages.check",
-    "kernels.catalogue",
-    "ptxsim.cli",
-]
+LIBRARIES = ["altair", "cuda.core", "matplotlib.pyplot", "ml_dtypes", "pandas", "pydantic"]
+LIBRARIES += ["pyarrow.parquet", "pynvml", "scipy.stats", "seaborn", "simpleeval", "smart_open"]
+LIBRARIES += ["snakemake.cli", "snakemake.profiles", "snakemake.report.html_reporter", "typst"]
+OURS = ["analysis.results", "analysis.figures.style", "experiments.emulation.predictions"]
+OURS += ["experiments.stages.check", "kernels.catalogue", "ptxsim.cli"]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([*LIBRARIES, *OURS])
 
@@ -121,9 +98,8 @@ def run_module(
         return run(command, cwd, **changes)
     with tempfile.TemporaryDirectory() as folder:
         streams = [Path(folder, name) for name in ("stdout", "stderr")]
-        process = FORKS.Process(
-            target=_as_main, args=(command[2:], cwd, environment(**changes), streams)
-        )
+        arguments = (command[2:], cwd, environment(**changes), streams)
+        process = FORKS.Process(target=_as_main, args=arguments)
         process.start()
         try:
             process.join()
@@ -187,18 +163,11 @@ def pretend_build(folder: Path, *names: str) -> None:
     nothing will run.
     """
     (folder / "harness.cubin").write_bytes(bytes(64))
-    hashes = {"source_hash": "5" * 16, "code_hash": "c" * 16}
+    texts = {"arch": ARCH, "compiler": "nvcc 0, ptxas 0", "limiter": "threads"}
+    texts |= {"source_hash": "5" * 16, "code_hash": "c" * 16}
     for name in names:
-        own = {
-            "variant": name,
-            "arch": ARCH,
-            "compiler": "nvcc 0, ptxas 0",
-            "limiter": "threads",
-            **hashes,
-        }
-        write_json(
-            folder / f"{name}.json", Resources, dict.fromkeys(Resources.model_fields, 1) | own
-        )
+        row = dict.fromkeys(Resources.model_fields, 1) | texts | {"variant": name}
+        write_json(folder / f"{name}.json", Resources, row)
 
 
 def stuck_nvcc(folder: Path, after: int = 0) -> Path:
@@ -208,10 +177,9 @@ def stuck_nvcc(folder: Path, after: int = 0) -> Path:
     Once it is stuck, there is a file `waiting`, too.
     """
     script = folder / "nvcc"
-    last = (
-        f"[ $(wc -l < count) -gt {after} ] && [ -e stuck ] && touch waiting && exec sleep infinity"
-    )
-    waits = f'case "$*" in *-ptx*) (cd {folder} && echo >> count && {last}) ;; esac'
+    stuck = f"[ $(wc -l < count) -gt {after} ] && [ -e stuck ] && touch waiting"
+    counts = f"cd {folder} && echo >> count && {stuck} && exec sleep infinity"
+    waits = f'case "$*" in *-ptx*) ({counts}) ;; esac'
     script.write_text(f'#!/bin/sh\n{waits}\nexec {toolchain.nvcc()} "$@"\n')
     script.chmod(0o755)
     (folder / "stuck").touch()
@@ -243,12 +211,8 @@ def copy_tree(to: Path, experiments: Collection[str] | None = None) -> Path:
     """
 
     def left_out(folder: str, names: list[str]) -> list[str]:
-        top = {"tests", "results"} if Path(folder) == ROOT else set()
-        return [
-            n
-            for n in names
-            if n.startswith(".") or n in top | {"__pycache__"} or n.endswith(".egg-info")
-        ]
+        dropped = {"tests", "results"} if Path(folder) == ROOT else {"__pycache__"}
+        return [n for n in names if n in dropped or n[0] == "." or n.endswith(".egg-info")]
 
     tree = Path(shutil.copytree(ROOT, to, ignore=left_out))
     for path in (tree / "experiments").glob("*.yaml"):

@@ -10,23 +10,11 @@ from pathlib import Path
 from helpers import snakemake
 
 # The variants of the session's one run of the pipeline
-SOME = [
-    "sgemm_naive",
-    "sgemm_coalesced",
-    "sgemm_vectorized",
-    "hgemm_naive_bf16",
-    "cublas_fp32",
-    "cublas_bf16",
-]
+SOME = ["sgemm_naive", "sgemm_coalesced", "sgemm_vectorized", "hgemm_naive_bf16"]
+SOME += ["cublas_fp32", "cublas_bf16"]
 OF_SOME = ("--config", f"variants={json.dumps(SOME)}")
-GPU = {
-    "nvcc": "13.0.88",
-    "ptxas": "13.0.88",
-    "host_compiler": "g++ 12",
-    "cuobjdump": "13.5",
-    "driver": "580.0",
-}
-GPU |= {"gpu": "NVIDIA H200", "arch": "sm_90a"}
+GPU = {"nvcc": "13.0.88", "ptxas": "13.0.88", "host_compiler": "g++ 12", "cuobjdump": "13.5"}
+GPU |= {"driver": "580.0", "gpu": "NVIDIA H200", "arch": "sm_90a"}
 
 
 class Tree:
@@ -49,12 +37,10 @@ class Tree:
         """
         done = snakemake(self.folder, *arguments, **changes)
         words = done.stdout + done.stderr
-        errors = list(
-            dict.fromkeys(line for line in words.splitlines() if line.startswith("error: "))
-        )
+        errors = {line for line in words.splitlines() if line.startswith("error: ")}
         assert done.returncode != 0 and len(errors) == 1, words
         assert "Traceback" not in words and 'File "' not in words, words
-        return errors[0]
+        return errors.pop()
 
     def planned(self, *arguments: str, **changes: str) -> dict[str, int]:
         """How many jobs of each rule a dry run counts."""

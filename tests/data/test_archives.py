@@ -31,21 +31,13 @@ def test_no_archived_row_is_of_other_machine_code(folder) -> None:  # type: igno
     """What fails is listed: archive resources.csv again where only a source changed, or measure it
     again.
     """
-    now, origins, stale = (
-        stage.hashes_of(folder),
-        json_dict(folder / ORIGINS, Archived),
-        set(),
-    )
+    now, origins = stage.hashes_of(folder), json_dict(folder / ORIGINS, Archived)
+    stale = set()
     for table in folder.glob("*.csv"):
         if origins.get(table.name, {}).get("commit") != origins["windows.csv"]["commit"]:
             continue  # `archive --check` names a table of another commit
-        with table.open(newline="") as file:
-            rows = [
-                row
-                for row in csv.DictReader(file)
-                if "code_hash" in row and row.get("variant") in now
-            ]
-        stale |= {
-            (row["variant"], table.name) for row in rows if row["code_hash"] != now[row["variant"]]
-        }
+        for row in csv.DictReader(table.read_text().splitlines()):
+            code, name = row.get("code_hash"), row.get("variant")
+            if code and name in now and code != now[name]:
+                stale.add((name, table.name))
     assert not stale, sorted(stale)

@@ -10,6 +10,7 @@ import re
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from helpers import BIN, ROOT
 
@@ -23,18 +24,13 @@ def run(block: str, folder: Path) -> str:
     """A console block with what its commands print now. `folder` looks like the project's."""
     path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
-    shown = []
+    given: dict[str, Any] = {"cwd": folder, "env": environment, "text": True}
+    given |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    text = ""
     for command in COMMAND.findall(block):
-        done = subprocess.run(
-            ["bash", "-c", command.removeprefix("$ ")],
-            cwd=folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        shown.append(f"{command}\n{done.stdout}")
-    return "".join(shown)
+        done = subprocess.run(["bash", "-c", command.removeprefix("$ ")], **given)
+        text += f"{command}\n{done.stdout}"
+    return text
 
 
 def filled(text: str, folder: Path) -> str:

@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -26,14 +27,8 @@ PROFILE = ROOT / "profiles" / "slurm" / "config.yaml"
 TOOLS = ["munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol"]
 TWO = ("--config", 'variants=["sgemm_naive","sgemm_vectorized"]')
 # What a cluster's own accounting and patience would give
-QUICK = (
-    "--workflow-profile",
-    "profiles/slurm",
-    "--slurm-no-account",
-    "--slurm-status-command",
-    "squeue",
-)
-QUICK += ("--slurm-init-seconds-before-status-checks", "2")
+QUICK = ("--workflow-profile", "profiles/slurm", "--slurm-no-account")
+QUICK += ("--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "2")
 # Two GPUs that are only names: Slurm wants device files, and nothing opens them
 CONFIGURATION = """
 ClusterName=test
@@ -107,11 +102,8 @@ class Slurm:
         (folder / "gres.conf").write_text(f"NodeName={self.host} Name=gpu File={folder}/gpu[0-1]\n")
         self.conf = folder / "slurm.conf"
         user = os.environ.get("USER") or "root"
-        self.conf.write_text(
-            CONFIGURATION.format(
-                host=self.host, user=user, ports=free_ports(2), folder=folder
-            ).lstrip()
-        )
+        values = {"host": self.host, "user": user, "ports": free_ports(2), "folder": folder}
+        self.conf.write_text(CONFIGURATION.format(**values).lstrip())
         # The executor's jobstep drops SLURM_CONF; elsewhere the configuration is in its usual place
         wrapper = folder / "bin" / "srun"
         wrapper.write_text(f'#!/bin/sh\nSLURM_CONF={self.conf} exec {shutil.which("srun")} "$@"\n')
@@ -125,15 +117,12 @@ class Slurm:
     def daemon(self, name: str, *options: str) -> None:
         log = (self.folder / f"{name}.out").open("wb")
         command = [shutil.which(name) or name, *options]
-        env = environment(**self.env)
-        self.daemons.append(
-            subprocess.Popen(command, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        )
+        streams: dict[str, Any] = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL}
+        self.daemons.append(subprocess.Popen(command, env=environment(**self.env), **streams))
 
     def ask(self, *command: str) -> str:
-        return subprocess.run(
-            command, env=environment(**self.env), capture_output=True, text=True
-        ).stdout
+        env = environment(**self.env)
+        return subprocess.run(command, env=env, capture_output=True, text=True).stdout
 
     def start(self) -> None:
         kinds = {"key": "key-file", "socket": "socket", "pid": "pid-file", "seed": "seed-file"}
@@ -229,15 +218,20 @@ def meet(tree: Path, options: tuple[str, ...], *others: str, **env: str) -> list
     return [json.loads((tree / path).read_text()) for path in met]
 
 
+def two_cards(library: Path, folder: Path) -> dict[str, str]:
+    """The environment in which NVML's stand-in has two GPUs, whose locks lie in `folder`."""
+    (folder / "cards").write_text("cards 2\n")
+    stand_in = {"NVML_STAND_IN": str(folder / "cards"), "LD_LIBRARY_PATH": str(library)}
+    return stand_in | {LOCKS: str(folder), "WAIT_S": "600"}
+
+
 def test_the_profile_speaks_of_rules_that_there_are(tmp_path: Path) -> None:
     """The rules that measure are included, which exist only where a GPU is known."""
     profile = yaml.safe_load(PROFILE.read_text())
-    (tmp_path / "node.json").write_text(json.dumps(GPU))
-    rules = set(
-        run(
-            ROOT, "--list-rules", "--nolock", "--config", f"gpu_node={tmp_path / 'node.json'}"
-        ).split()
-    )
+    node = tmp_path / "node.json"
+    node.write_text(json.dumps(GPU))
+    options = ("--list-rules", "--nolock", "--config", f"gpu_node={node}")
+    rules = set(run(ROOT, *options).split())
     assert {*profile["set-resources"], *profile["set-threads"]} <= rules and "bench" in rules
     # it asks for none by itself, and runs on one
     assert profile["set-resources"]["check"] == {"gpu": 1}
@@ -247,19 +241,8 @@ def test_on_a_host_with_two_gpus_two_jobs_measure_at_a_time(
     tree: Path, library: Path, tmp_path: Path
 ) -> None:
     """Each with a GPU alone."""
-    (tmp_path / "cards").write_text("cards 2\n")
-    env = {
-        "NVML_STAND_IN": str(tmp_path / "cards"),
-        "LD_LIBRARY_PATH": str(library),
-        LOCKS: str(tmp_path),
-    }
-    given = meet(
-        tree,
-        ("--cores", "2", "--resources", "gpu=2"),
-        **env,
-        CUDA_VISIBLE_DEVICES="0,1",
-        WAIT_S="600",
-    )
+    env = two_cards(library, tmp_path) | {"CUDA_VISIBLE_DEVICES": "0,1"}
+    given = meet(tree, ("--cores", "2", "--resources", "gpu=2"), **env)
     assert [job["met"] for job in given] == [2, 2]
     assert sorted(job["held"] for job in given) == ["GPU-stand-in-0", "GPU-stand-in-1"]
 
@@ -301,23 +284,9 @@ def test_measuring_jobs_have_a_gpu_each(
     """Snakemake runs where no GPU is to be seen; a job sees one of the stand-in's two cards, which
     Slurm chose.
     """
-    (tmp_path / "cards").write_text("cards 2\n")
-    cards = {
-        "NVML_STAND_IN": str(tmp_path / "cards"),
-        "LD_LIBRARY_PATH": str(library),
-        LOCKS: str(tmp_path),
-    }
-    env = {**slurm.env, **cards, "WAIT_S": "600"}
-    look = [
-        "srun",
-        "--gpus=1",
-        "python",
-        "-m",
-        "experiments.stages.toolchain",
-        "--out",
-        "gpu-node.json",
-    ]
-    subprocess.run(look, cwd=tree, env=environment(**env), check=True)
+    env = {**slurm.env, **two_cards(library, tmp_path)}
+    look = "srun --gpus=1 python -m experiments.stages.toolchain --out gpu-node.json"
+    subprocess.run(look.split(), cwd=tree, env=environment(**env), check=True)
     assert json_dict(tree / "gpu-node.json", Toolchain)["gpu"] == "NVIDIA Stand-in"
 
     # of rule `clocks`, the one that needs no kernel to be run

@@ -33,7 +33,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from helpers import dict_rows  # noqa: E402
 
 from contracts import REHEARSAL, UserError, choose, run_command  # noqa: E402
-from contracts.rows import Checks, Counters, CountersWithBeta  # noqa: E402
+from contracts.rows import Counters, CountersWithBeta  # noqa: E402
 from contracts.samples import read_samples  # noqa: E402
 from experiments import declarations  # noqa: E402
 from experiments.declarations import Experiment  # noqa: E402
@@ -48,13 +48,8 @@ GPU = "NVIDIA H100 rehearsal"
 MACHINE = "rehearsal"
 GPUS = 2
 EXPERIMENTS = ("sgemm_ladder", "hopper_ladder")
-VARIANTS = (
-    "sgemm_blocktile_2d",
-    "sgemm_c_dispatch",
-    "hgemm_wgmma_tma_bf16",
-    "cublas_fp32",
-    "cublas_bf16",
-)
+KERNELS = ("sgemm_blocktile_2d", "sgemm_c_dispatch", "hgemm_wgmma_tma_bf16")
+VARIANTS = (*KERNELS, "cublas_fp32", "cublas_bf16")
 EMULATED_LIBRARIES = ("cublas", "cublaslt")
 PROTOCOL = {"processes": 2, "samples": 5, "window_s": 0.02, "warmup_s": 0.01}
 STAND_IN = ".stand-in"  # in the copy: NVML's stand-in and its state, and the locks of its cards
@@ -86,26 +81,18 @@ class Rehearsal:
 
     def environment(self, gpu: bool) -> dict[str, str]:
         """With the emulated GPUs and ncu to be seen, or with none."""
-        path = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-        found = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("GEMM_LADDER_", "MAKE"))
-        }
-        found |= {"PYTHONPATH": str(self.tree), "GEMM_LADDER_REHEARSAL": "1"}
+        dropped = ("GEMM_LADDER_", "MAKE", "CUDA_VISIBLE_DEVICES")
+        values = {name: v for name, v in os.environ.items() if not name.startswith(dropped)}
+        values |= {"PYTHONPATH": str(self.tree), "GEMM_LADDER_REHEARSAL": "1"}
+        path, stand_in = f"{Path(sys.executable).parent}", self.tree / STAND_IN
         if gpu:
-            path.insert(0, str(HERE / "nsight"))
-            stand_in = self.tree / STAND_IN
-            found |= {"NVML_STAND_IN": str(stand_in / "state"), "GEMM_LADDER_LOCKS": str(stand_in)}
-            found |= {
-                "LD_LIBRARY_PATH": os.pathsep.join(
-                    [str(stand_in), os.environ.get("LD_LIBRARY_PATH", "")]
-                )
-            }
-            found.pop("CUDA_VISIBLE_DEVICES", None)
+            path = f"{HERE / 'nsight'}{os.pathsep}{path}"
+            libraries = f"{stand_in}{os.pathsep}{values.get('LD_LIBRARY_PATH', '')}"
+            values |= {"NVML_STAND_IN": str(stand_in / "state"), "GEMM_LADDER_LOCKS": str(stand_in)}
+            values |= {"LD_LIBRARY_PATH": libraries}
         else:
-            found["CUDA_VISIBLE_DEVICES"] = ""
-        return found | {"PATH": os.pathsep.join(path)}
+            values["CUDA_VISIBLE_DEVICES"] = ""
+        return values | {"PATH": f"{path}{os.pathsep}{values.get('PATH', '')}"}
 
     def run(self, *command: str, gpu: bool = False) -> subprocess.CompletedProcess[str]:
         """A command of the project in the copy, `python -m` left out; `gpu`: on the emulated
@@ -129,33 +116,25 @@ class Rehearsal:
     @property
     def steps(self) -> dict[str, Callable[[], subprocess.CompletedProcess[str]]]:
         """What is rehearsed, in order: a name, and what runs it."""
-        measure = {
-            "measure, check, count, draw": lambda: self.snakemake(*self.experiments, gpu=True)
-        }
-        only = [
-            f"results/{MACHINE}/only/{name}"
-            for name in self.experiments
-            if self.asked(name).get("problems")
-        ]
-        if not only:  # an archive is of what was timed
-            return measure
-        of_archive = {"mode": "redraw", "archive": MACHINE}
-        shown = ["--archive", f"data/{MACHINE}", "--catalogue", "results/variants.csv"]
-        return measure | {
+        measure = lambda: self.snakemake(*self.experiments, gpu=True)
+        timed = [name for name in self.experiments if self.asked(name).get("problems")]
+        only = [f"results/{MACHINE}/only/{name}" for name in timed]
+        folder, catalogue = f"data/{MACHINE}", ("--catalogue", "results/variants.csv")
+        check = ("experiments.stages.archive", "--check", folder)
+        reproduce = ("analysis", "reproduce", "--archive", folder, *catalogue, "--results", *only)
+        redraw = {"mode": "redraw", "archive": MACHINE}
+        of_archive = {
             "archive": lambda: self.snakemake("archive", gpu=True),
-            "archive --check": lambda: self.run(
-                "experiments.stages.archive", "--check", f"data/{MACHINE}"
-            ),
-            "reproduce": lambda: self.run("analysis", "reproduce", "--results", *only, *shown),
-            "paper, explorer": lambda: self.snakemake("paper", "explorer", gpu=False, **of_archive),
+            "archive --check": lambda: self.run(*check),
+            "reproduce": lambda: self.run(*reproduce),
+            "paper, explorer": lambda: self.snakemake("paper", "explorer", gpu=False, **redraw),
         }
+        # An archive is of what was timed.
+        return {"measure, check, count, draw": measure} | (of_archive if timed else {})
 
-    def asked(self, name: str) -> dict[str, Any]:
+    def asked(self, name: str) -> Any:
         """The file of an experiment, as it is rehearsed."""
-        found: dict[str, Any] = yaml.safe_load(
-            (self.tree / "experiments" / f"{name}.yaml").read_text()
-        )
-        return found
+        return yaml.safe_load((self.tree / "experiments" / f"{name}.yaml").read_text())
 
     def amiss(self) -> list[str]:
         """What the tables lack of what was asked for, or have wrong, each in a line; nothing where
@@ -172,44 +151,36 @@ class Rehearsal:
 
     def _amiss_in(self, name: str, predicted: list[dict[str, Any]]) -> Iterator[str]:
         asked, kernels = self.asked(name), catalogue.load().runnable
+        problems, profiled = asked.get("problems", []), asked.get("profile", [])
         tables = self.results / "only" / name
-        windows, counters = (
-            dict_rows(tables / f"{table}.csv", table) for table in ("windows", "counters")
+        windows, counters, checks = (
+            dict_rows(tables / f"{table}.csv", table) for table in ("windows", "counters", "checks")
         )
         if (with_beta := tables / "counters_with_beta.csv").is_file():
             counters += dict_rows(with_beta, CountersWithBeta)
-        checks = dict_rows(tables / "checks.csv", Checks)
+        on_gpu = {row["variant"] for row in checks if row["device"] == "gpu"}
         samples = read_samples(tables / "samples.parquet").to_pandas()
-        expected = (
-            len(asked.get("problems", [])) * len(asked.get("data", [])) * PROTOCOL["processes"]
+        times = (
+            samples[samples["role"] == "variant"]
+            .groupby("variant", observed=True)["time_us"]
+            .median()
         )
+        expected = len(problems) * len(asked.get("data", [])) * PROTOCOL["processes"]
         for variant in asked["variants"]:
-            own = [row for row in windows if row["variant"] == variant]
-            if len(own) != expected:
-                yield f"{name}: {variant} has {len(own)} of {expected} windows"
-            if not any(row["variant"] == variant and row["device"] == "gpu" for row in checks) and (
-                expected or variant in kernels
-            ):
+            count = sum(row["variant"] == variant for row in windows)
+            if count != expected:
+                yield f"{name}: {variant} has {count} of {expected} windows"
+            if variant not in on_gpu and (expected or variant in kernels):
                 yield f"{name}: {variant} was not checked on the GPU"
             values = {row["metric"]: row["value"] for row in counters if row["variant"] == variant}
             known = {row["metric"] for row in predicted if row["variant"] == variant} or {DURATION}
-            if (
-                asked.get("profile")
-                and variant in kernels
-                and (lacking := sorted(known - values.keys() - EMULATOR_S_OWN))
-            ):
+            lacking = sorted(known - values.keys() - EMULATOR_S_OWN)
+            if profiled and variant in kernels and lacking:
                 yield f"{name}: {variant} lacks counters: {', '.join(lacking)}"
-            if (
-                own
-                and DURATION in values
-                and asked["problems"] == asked["profile"]
-                and len(asked["problems"]) == 1
-            ):
-                timed = samples[(samples["variant"] == variant) & (samples["role"] == "variant")][
-                    "time_us"
-                ].median()
-                if abs(timed * 1e3 / values[DURATION] - 1) > SAME_TIME:
-                    yield f"{name}: {variant} takes {timed:.0f} us in windows, {values[DURATION] / 1e3:.0f} under ncu"
+            if count and DURATION in values and problems == profiled and len(problems) == 1:
+                timed, duration = times[variant], values[DURATION] / 1e3
+                if abs(timed / duration - 1) > SAME_TIME:
+                    yield f"{name}: {variant} takes {timed:.0f} us in windows, {duration:.0f} under ncu"
 
 
 def prepare(
@@ -237,14 +208,9 @@ def prepare(
     shutil.rmtree(folder, ignore_errors=True)
 
     def ignored(path: str, names: list[str]) -> list[str]:
-        top = Path(path) == ROOT
-        hidden = [
-            name for name in names if name.startswith(".") and not (top and name == ".gitignore")
-        ]
-        return [
-            *hidden,
-            *(name for name in names if (top and name in LEFT_OUT) or name == "__pycache__"),
-        ]
+        dropped = LEFT_OUT if Path(path) == ROOT else {"__pycache__"}
+        hidden = [name for name in names if name.startswith(".") and name != ".gitignore"]
+        return [*hidden, *dropped]
 
     shutil.copytree(ROOT, folder, ignore=ignored)
     (folder / "data").mkdir()
@@ -253,9 +219,8 @@ def prepare(
     for path in (folder / "experiments").glob("*.yaml"):
         path.unlink()
     for name, document in shrunk.items():
-        (folder / "experiments" / f"{name}.yaml").write_text(
-            yaml.safe_dump(document, sort_keys=False)
-        )
+        text = yaml.safe_dump(document, sort_keys=False)
+        (folder / "experiments" / f"{name}.yaml").write_text(text)
     stand_in = folder / STAND_IN
     stand_in.mkdir()
     (stand_in / "state").write_text(f"cards {GPUS}\nname {GPU}\n")
@@ -274,27 +239,26 @@ def small(experiment: Experiment, variants: Sequence[str], size: int) -> Mapping
     names = [name for name in experiment.variants if not variants or name in variants]
     names = [name for name in names if emulated(entries.find(name))]
     if not names:
-        raise UserError(
-            f"{experiment.name}: none of its variants can be emulated, or is among --variants"
-        )
+        why = "none of its variants can be emulated, or is among --variants"
+        raise UserError(f"{experiment.name}: {why}")
 
     def shrunk(problems: Sequence[ProblemSpec]) -> list[str]:
         axes = [{axis: min(getattr(p, axis), size) for axis in "mnk"} for p in problems]
-        found = [
-            ProblemSpec(**own, alpha=p.alpha, beta=p.beta)
-            for own, p in zip(axes, problems, strict=True)
-        ]
-        return list(dict.fromkeys(map(str, found)))
+        pairs = zip(axes, problems, strict=True)
+        small = [ProblemSpec(**own, alpha=p.alpha, beta=p.beta) for own, p in pairs]
+        return list(dict.fromkeys(map(str, small)))
 
     problems, profiled = shrunk(experiment.problems), shrunk(experiment.profiled)
     document = {"title": experiment.title, "question": experiment.question, "variants": names}
-    document |= {"problems": problems} if problems else {}
     document |= {"profile": profiled} if profiled else {}
-    document |= {"data": list(experiment.data)} if problems else {}
-    document |= (
-        {"flush_l2": experiment.flush_l2, "isolated": experiment.isolated} if problems else {}
-    )
-    return document | (PROTOCOL if problems else {})
+    if not problems:
+        return document
+    document |= {
+        "problems": problems,
+        "data": list(experiment.data),
+        "isolated": experiment.isolated,
+    }
+    return document | {"flush_l2": experiment.flush_l2} | PROTOCOL
 
 
 def emulated(entry: catalogue.Entry) -> bool:
@@ -309,31 +273,22 @@ def commit(folder: Path) -> None:
     so.
     """
     if shutil.which("git"):
-        for words in (
-            "init -q",
-            "add -A",
-            "-c user.name=rehearsal -c user.email= commit -q -m rehearsal",
-        ):
+        user = "-c user.name=rehearsal -c user.email="
+        for words in ("init -q", "add -A", f"{user} commit -q -m rehearsal"):
             subprocess.run(["git", *words.split()], cwd=folder, check=True, capture_output=True)
 
 
 def estimate(experiment: Experiment) -> str:
     """How much of a GPU the real run of an experiment takes, in words."""
     entries = catalogue.load()
-    windows = (
-        len(experiment.variants)
-        * len(experiment.problems)
-        * len(experiment.data)
-        * experiment.processes
-    )
+    variants, processes = len(experiment.variants), experiment.processes
+    windows = variants * len(experiment.problems) * len(experiment.data) * processes
     alone = 2 * (bench.SETTLE_S + bench.ALONE_S) if experiment.isolated else 0.0
-    power = (
-        min(bench.POWER_PROCESSES, experiment.processes) * experiment.power_s / experiment.processes
-    )
+    power = min(bench.POWER_PROCESSES, processes) * experiment.power_s / processes
     seconds = windows * (alone + experiment.warmup_s + experiment.window_s + power)
-    seconds += START_S * experiment.processes * -(-len(experiment.variants) // 8)
+    seconds += START_S * processes * -(-variants // 8)
     kernels = sum(not isinstance(entries.find(name), Baseline) for name in experiment.variants)
-    counted = len(experiment.variants) * len(experiment.profiled)
+    counted = variants * len(experiment.profiled)
     seconds += COUNTER_S * counted + CHECK_S * kernels
     return f"{experiment.name}: {windows} windows, {counted} profiles; about {seconds:.0f} s of an H100"
 
@@ -356,10 +311,10 @@ def main() -> None:
     for name in experiments:
         print(f"the real run of {estimate(declarations.load(name))}", flush=True)
     rehearsal = prepare(options.folder.resolve(), experiments, variants, options.size)
-    asked = dict.fromkeys(
-        variant for name in experiments for variant in declarations.load(name).variants
-    )
-    if left_out := [name for name in asked if name not in rehearsal.variants]:
+    declared = [
+        name for experiment in experiments for name in declarations.load(experiment).variants
+    ]
+    if left_out := [name for name in dict.fromkeys(declared) if name not in rehearsal.variants]:
         why = "not among the chosen" if variants else "torch and Triton bring their own CUDA"
         print(f"left out, {why}: {', '.join(left_out)}", flush=True)
     print(f"{REHEARSAL}; of {', '.join(rehearsal.variants)}, in {options.folder}", flush=True)
@@ -368,17 +323,11 @@ def main() -> None:
         done = step()
         log = rehearsal.tree / f"{name.replace(', ', '-').replace(' ', '-')}.log"
         log.write_text(done.stdout + done.stderr)
-        print(
-            f"{name}: {'passed' if not done.returncode else 'FAILED'}, {time.monotonic() - start:.0f} s",
-            flush=True,
-        )
+        outcome = "FAILED" if done.returncode else "passed"
+        print(f"{name}: {outcome}, {time.monotonic() - start:.0f} s", flush=True)
         if done.returncode:
-            errors = dict.fromkeys(
-                line for line in log.read_text().splitlines() if line.startswith("error: ")
-            )
-            raise UserError(
-                f"{name}: {next(iter(errors), 'exit code ' + str(done.returncode))}; see {log}"
-            )
+            lines = [line for line in log.read_text().splitlines() if line.startswith("error: ")]
+            raise UserError(f"{name}: {[*lines, f'exit code {done.returncode}'][0]}; see {log}")
     if amiss := rehearsal.amiss():
         raise UserError("; ".join(amiss))
     print(f"rehearsed; see {options.folder}/results")

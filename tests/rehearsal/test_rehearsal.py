@@ -12,11 +12,12 @@ import pandas as pd
 import pypdf
 import pytest
 import rehearse
+from frames import Change
 from helpers import dict_rows, json_dict
 from rehearse import Rehearsal
 
 from contracts import REHEARSAL, read_json
-from contracts.rows import Manifest, Provenance, Windows
+from contracts.rows import TABLES, Manifest, Provenance, Windows
 from experiments.stages.bench import ROLES
 from experiments.stages.store import Store
 from experiments.stages.tables import Run
@@ -24,6 +25,7 @@ from experiments.stages.tables import Run
 KERNEL = "sgemm_blocktile_2d"
 ONLY = "results/rehearsal/only/sgemm_ladder"
 SHOWN = ("--catalogue", "results/variants.csv")
+BUILDS = ("--build-dir", "results/build/sm_90a")
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +45,8 @@ def rehearsal(once: Callable[..., Path]) -> Rehearsal:
 @pytest.fixture
 def own(rehearsal: Rehearsal, tmp_path: Path) -> Rehearsal:
     """A copy of it to be edited, with all that was measured in it."""
-    return replace(
-        rehearsal, tree=Path(shutil.copytree(rehearsal.tree, tmp_path / "project", symlinks=True))
-    )
+    tree = Path(shutil.copytree(rehearsal.tree, tmp_path / "project", symlinks=True))
+    return replace(rehearsal, tree=tree)
 
 
 def test_each_variant_has_its_windows_checks_and_counters_and_each_row_repeats(
@@ -59,53 +60,41 @@ def test_each_variant_has_its_windows_checks_and_counters_and_each_row_repeats(
 
 def test_every_output_says_that_times_are_no_measurements(rehearsal: Rehearsal) -> None:
     results = rehearsal.tree / "results"
-    figures = [
-        path for path in (results / "figures").glob("*.svg") if not path.name.startswith("banks_")
-    ]
-    assert (
-        len(figures) > 10
-        and [path.name for path in figures if REHEARSAL not in path.read_text()] == []
-    )
-    tables = [
-        pd.read_csv(path)
-        for path in (results / "tables").glob("*.csv")
-        if path.stem in ("timings", "kernels")
-    ]
-    assert len(tables) == 2 and all((table["note"] == REHEARSAL).all() for table in tables)
-    assert REHEARSAL in (results / "explorer.html").read_text()
+    figures = [*(results / "figures").glob("*.svg")]
+    figures = [path for path in figures if not path.name.startswith("banks_")]
+    assert len(figures) > 10
+    for path in (*figures, results / "explorer.html", rehearsal.tree / "reproduce.txt"):
+        assert REHEARSAL in path.read_text(), path.name
+    for name in ("timings", "kernels"):
+        assert (pd.read_csv(results / "tables" / f"{name}.csv")["note"] == REHEARSAL).all(), name
     for name in ("paper", "supplement"):
         pages = [page.extract_text() for page in pypdf.PdfReader(results / f"{name}.pdf").pages]
-        assert [number for number, page in enumerate(pages) if REHEARSAL not in page] == []
-    assert REHEARSAL in (rehearsal.tree / "reproduce.txt").read_text()
+        assert all(REHEARSAL in page for page in pages), name
 
 
 def swapped(samples: pd.DataFrame) -> pd.DataFrame:
     """The samples of a kernel and of its baseline, taken for each other."""
-    return samples.assign(
-        role=samples["role"].map(dict(zip(ROLES, reversed(ROLES), strict=True))).astype("category")
-    )
+    others = dict(zip(ROLES, reversed(ROLES), strict=True))
+    return samples.assign(role=samples["role"].map(others).astype("category"))
+
+
+def lacking(column: str, value: str) -> Change:
+    """A change that takes away the rows with `value` that are of the kernel."""
+    return lambda rows: rows[(rows[column] != value) | (rows["variant"] != KERNEL)]
 
 
 @pytest.mark.parametrize(
     ("table", "edit", "said"),
     [
-        ("windows.csv", lambda rows: rows[rows["variant"] != KERNEL], "has 0 of 2 windows"),
+        ("windows.csv", lacking("variant", KERNEL), "has 0 of 2 windows"),
         ("windows.csv", lambda rows: rows.drop_duplicates("variant"), "has 1 of 2 windows"),
-        (
-            "checks.csv",
-            lambda rows: rows[(rows["variant"] != KERNEL) | (rows["device"] != "gpu")],
-            "was not checked",
-        ),
-        (
-            "counters.csv",
-            lambda rows: rows[rows["metric"] != "memory_l1_wavefronts_shared"],
-            "lacks counters",
-        ),
+        ("checks.csv", lacking("device", "gpu"), "was not checked"),
+        ("counters.csv", lacking("metric", "memory_l1_wavefronts_shared"), "lacks counters"),
         ("samples.parquet", swapped, "us in windows"),
     ],
 )
 def test_what_a_stage_loses_or_mixes_up_is_named(
-    table: str, edit: Callable[[pd.DataFrame], pd.DataFrame], said: str, own: Rehearsal
+    table: str, edit: Change, said: str, own: Rehearsal
 ) -> None:
     path = own.tree / ONLY / table
     if path.suffix == ".csv":
@@ -117,27 +106,17 @@ def test_what_a_stage_loses_or_mixes_up_is_named(
 
 
 @pytest.mark.parametrize(
-    "missing",
-    [
-        "resources.csv",
-        "windows.csv",
-        "samples.parquet",
-        "counters.csv",
-        "machine.json",
-        "provenance.json",
-    ],
+    "table", ["resources", "windows", "samples", "counters", "machine", "provenance"]
 )
 def test_a_table_that_is_missing_is_an_error_and_no_figure(
-    missing: str, rehearsal: Rehearsal, tmp_path: Path
+    table: str, rehearsal: Rehearsal, tmp_path: Path
 ) -> None:
-    folder = Path(
-        shutil.copytree(rehearsal.tree / ONLY, tmp_path / "rehearsal" / "only" / "sgemm_ladder")
-    )
-    (folder / missing).unlink()
-    figure = "counters:sgemm_ladder" if missing == "counters.csv" else "ladder:sgemm_ladder"
-    drawn = rehearsal.run(
-        "analysis", "draw", "--results", str(folder), *SHOWN, "--out", str(tmp_path), figure
-    )
+    folder = tmp_path / "rehearsal" / "only" / "sgemm_ladder"
+    shutil.copytree(rehearsal.tree / ONLY, folder)
+    (folder / TABLES[table].file).unlink()
+    figure = "counters:sgemm_ladder" if table == "counters" else "ladder:sgemm_ladder"
+    options = ("--results", str(folder), *SHOWN, "--out", str(tmp_path))
+    drawn = rehearsal.run("analysis", "draw", *options, figure)
     assert drawn.returncode and drawn.stderr.count("error: ") == 1, drawn.stdout + drawn.stderr
     assert list(tmp_path.glob("*.svg")) == []
 
@@ -163,18 +142,8 @@ def test_a_measurement_of_another_gpu_model_serves_for_nothing(own: Rehearsal) -
     foreign.pop("samples_sha256")
     kept.with_name(kept.name.replace(foreign["session"], "0" * 8)).write_text(json.dumps(foreign))
     store, manifest = own.results / "measured", own.tree / "again.json"
-    done = own.run(
-        "experiments.stages.bench",
-        "sgemm_ladder",
-        KERNEL,
-        "--build-dir",
-        "results/build/sm_90a",
-        "--store",
-        str(store),
-        "--out",
-        str(manifest),
-        gpu=True,
-    )
+    options = (*BUILDS, "--store", str(store), "--out", str(manifest))
+    done = own.run("experiments.stages.bench", "sgemm_ladder", KERNEL, *options, gpu=True)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = Run(Store(store), [manifest]).rows["windows"]
     assert len(rows) == 2 and 4242 not in {row.seed for row in rows}
@@ -182,9 +151,8 @@ def test_a_measurement_of_another_gpu_model_serves_for_nothing(own: Rehearsal) -
 
 def test_a_gpu_whose_counters_may_not_be_read_is_measured_without_them(own: Rehearsal) -> None:
     shutil.rmtree(own.results / "measured" / "profile")
-    path = own.tree / "manifest.json"
-    options = ["--build-dir", "results/build/sm_90a"]
-    options += ["--store", str(own.results / "measured"), "--out", str(path)]
+    path, store = own.tree / "manifest.json", own.results / "measured"
+    options = (*BUILDS, "--store", str(store), "--out", str(path))
     (own.tree / ".stand-in" / "no-counters").touch()
     done = own.run("experiments.stages.profile", KERNEL, "--problem", "128", *options, gpu=True)
     manifest = read_json(path, Manifest)

@@ -162,7 +162,7 @@ def test_of_a_batch_only_what_changed_is_built_and_one_that_fails_leaves_the_oth
     own.succeed(figure)
     words = " ".join(re.findall(r">([^<]+)<", (own.folder / figure).read_text()))
     # Its time is of the source before.
-    assert "not have its source as it is now: naive " in " ".join(words.split())
+    assert "not have its source as it is now: naive" in " ".join(words.split())
 
 
 def test_a_fresh_clone_draws_without_building_and_all_draws_after_its_checks(
