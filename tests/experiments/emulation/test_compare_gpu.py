@@ -99,13 +99,13 @@ def test_what_checking_on_the_emulator_left_is_compared_without_emulating_again(
     """The same bits and seeds, read back from a file; a file that is cut is one line."""
     path = tmp_path / f"{BF16.name}.npz"
     checked = check_cases(nullcontext(EmulatedDevice(built)), BF16, seed=5, large=None)
-    compare_gpu.keep(path, BF16, checked)
-    kept = compare_gpu.kept([tmp_path / "other", tmp_path], BF16)
-    assert set(kept) == {case.name for case in chosen(BF16)}
+    compare_gpu.save(path, BF16, checked)
+    saved = compare_gpu.load_saved([tmp_path / "other", tmp_path], BF16)
+    assert set(saved) == {case.name for case in chosen(BF16)}
     assert all(
         row["passed"] and row["differing"] == 0
-        for row in agree(BF16, nullcontext(EmulatedDevice(built)), kept)
+        for row in agree(BF16, nullcontext(EmulatedDevice(built)), saved)
     )
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(UserError, match=rf"{path.name}: not the results"):
-        compare_gpu.kept([tmp_path], BF16)
+        compare_gpu.load_saved([tmp_path], BF16)

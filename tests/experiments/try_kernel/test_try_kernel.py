@@ -160,7 +160,7 @@ def test_a_wrong_result_is_looked_into_with_debug_code(count: int, tmp_path: Pat
         ([FAULTS], "goes with --like VARIANT"),
         ([FAULTS, *LIKE], "template parameter 'FAULT', for which sgemm_blocktile_2d has no value"),
         ([*fault(0), "X=1"], "no template parameter 'X'; it has: FAULT"),
-        ([*fault(0), "--threads", 33], "threads = 33 is not allowed"),
+        ([*fault(0), "--threads", 0], "threads = 0 is not allowed"),
         ([*fault(0), "--entry", "gemm"], "no __global__ template 'gemm'; there: faulty_gemm"),
         (["no.cu", "--like", "sgemm_naive"], "no.cu: no such file"),
     ],
