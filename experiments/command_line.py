@@ -19,56 +19,48 @@ from ptxsim.count import machines
 from ptxsim.count.machines import Machine
 from ptxsim.ptx.templates import Template, kernel_templates
 
-# Options of a kernel that is not in the catalogue: keys of an entry, and how each is read
-OWN = ("entry", "threads", "shared_bytes", "template", "tile", "multiples")
-PAIRS = ("template", "tile", "multiples")
+# These options say what the entry of a kernel outside the catalogue would: metavar and help.
+ENTRY_OPTIONS = {
+    "entry": ("NAME", "its __global__ template; the only one there when left out"),
+    "template": ("NAME=VALUE", "values of template parameters"),
+    "threads": ("N", "of the one-dimensional block"),
+    "shared_bytes": ("N", "dynamic shared memory of a block"),
+    "tile": ("AXIS=VALUE", "m, n and k: numbers or parameters"),
+    "multiples": ("KEY=VALUE", "what m, n, k must be multiples of"),
+}
 GPU = "h100"
 
 
 def add_build_dir(parser: argparse.ArgumentParser) -> None:
-    """--build-dir, the folder of the cubins; and `catalogue`, which the command goes by."""
-    parser.add_argument(
-        "--build-dir", required=True, type=Path, help="folder of the cubins and their PTX"
-    )
+    """Add --build-dir, the folder of the cubins; and `catalogue`, which the command goes by."""
+    folder = "folder of the cubins and their PTX"
+    parser.add_argument("--build-dir", required=True, type=Path, help=folder)
     parser.set_defaults(catalogue=catalogue.load())
 
 
 def add_variant(parser: argparse.ArgumentParser) -> None:
-    """The name of one entry of the catalogue."""
+    """Add the name of one entry of the catalogue."""
     parser.add_argument("variant", help="name in kernels/catalogue.yaml")
 
 
 def add_variants(parser: argparse.ArgumentParser) -> None:
-    """The names of entries of the catalogue."""
-    parser.add_argument(
-        "variants", nargs="+", metavar="VARIANT", help="names in kernels/catalogue.yaml"
-    )
+    """Add the names of entries of the catalogue."""
+    names = "names in kernels/catalogue.yaml"
+    parser.add_argument("variants", nargs="+", metavar="VARIANT", help=names)
 
 
 def add_problems(parser: argparse.ArgumentParser, which: str, required: bool = False) -> None:
-    """--problem, of which there may be several, as `ProblemSpec` reads them."""
-    words = f"problems {which}: N (m = n = k) or MxNxK, alpha, beta and B's layout after commas: 64x4096x512,beta=1"
-    parser.add_argument(
-        "--problem",
-        type=ProblemSpec.parse,
-        nargs="+" if required else "*",
-        default=[],
-        required=required,
-        metavar="PROBLEM",
-        help=words,
-    )
+    """Add --problem, of which there may be several, as `ProblemSpec` reads them."""
+    text = f"problems {which}: N (m = n = k) or MxNxK, alpha, beta and B's layout after commas: 64x4096x512,beta=1"
+    count = {"nargs": "+" if required else "*", "required": required, "default": []}
+    parser.add_argument("--problem", type=ProblemSpec.parse, metavar="PROBLEM", help=text, **count)
 
 
 def add_gpu(parser: argparse.ArgumentParser) -> None:
-    """--gpu, whose rates minimum cycles are computed with."""
-    parser.add_argument(
-        "--gpu",
-        nargs="+",
-        default=[GPU],
-        metavar="NAME",
-        help="minimum cycles are of this GPU: the first name that ptxsim knows, or a .toml file "
-        f"(default: {GPU})",
-    )
+    """Add --gpu, whose rates minimum cycles are computed with."""
+    text = "minimum cycles are of this GPU: the first name that ptxsim knows, or a .toml file "
+    text += f"(default: {GPU})"
+    parser.add_argument("--gpu", nargs="+", default=[GPU], metavar="NAME", help=text)
 
 
 def find_gpu(names: Sequence[str]) -> Machine:
@@ -84,7 +76,7 @@ def find_gpu(names: Sequence[str]) -> Machine:
 
 
 def find_runnable(known: Catalogue, name: str, instead: str) -> Runnable:
-    """The kernel or dispatcher of this name.
+    """Return the kernel or dispatcher of this name.
 
     Raises `UserError` for a library, with what is done `instead`.
     """
@@ -108,93 +100,82 @@ def add_manifest(parser: argparse.ArgumentParser) -> None:
 
 
 def add_kernel(parser: argparse.ArgumentParser) -> None:
-    """One entry of the catalogue by name, or a .cu file that is not in it, with what an entry would
-    say.
-    """
+    """Add an entry of the catalogue by name, or a .cu file that is not in it with its entry."""
     parser.add_argument("variant", help="name in kernels/catalogue.yaml, or a .cu file with --like")
-    own = parser.add_argument_group("a .cu file that is not in the catalogue")
-    own.add_argument(
-        "--like", metavar="VARIANT", help="its entry would be this one's, but for the options below"
-    )
-    own.add_argument(
-        "--entry", metavar="NAME", help="its __global__ template; the only one there when left out"
-    )
-    own.add_argument(
-        "--template",
-        nargs="+",
-        default=[],
-        metavar="NAME=VALUE",
-        help="values of template parameters",
-    )
-    own.add_argument("--threads", type=int, help="of the one-dimensional block")
-    own.add_argument("--shared-bytes", type=int, help="dynamic shared memory of a block")
-    own.add_argument(
-        "--tile",
-        nargs="+",
-        default=[],
-        metavar="AXIS=VALUE",
-        help="m, n and k: numbers or parameters",
-    )
-    own.add_argument(
-        "--multiples",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="what m, n, k must be multiples of",
-    )
+    group = parser.add_argument_group("a .cu file that is not in the catalogue")
+    like = "its entry would be this one's, but for the options below"
+    group.add_argument("--like", metavar="VARIANT", help=like)
+    for key, (metavar, description) in ENTRY_OPTIONS.items():
+        kind: dict[str, Any] = {"type": int if metavar == "N" else str}
+        if "=" in metavar:
+            kind = {"nargs": "+", "default": []}
+        group.add_argument(_option(key), metavar=metavar, help=description, **kind)
+
+
+def _option(key: str) -> str:
+    return f"--{key.replace('_', '-')}"
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of an entry that are not left out; 0 is one of them."""
+    values = {key: getattr(options, key) for key in ENTRY_OPTIONS}
+    return {key: value for key, value in values.items() if value not in (None, [])}
 
 
 def find_kernel(options: argparse.Namespace) -> Entry:
-    """What the options of `add_kernel` name. Raises `UserError` for what is wrong in them."""
-    given = {key: getattr(options, key) for key in OWN if getattr(options, key) not in (None, [])}
+    """Return what the options of `add_kernel` name. Raises `UserError` for what is wrong in them."""
+    known: Catalogue = options.catalogue
+    given = _given(options)
     if Path(options.variant).suffix != ".cu":
         if options.like or given:
-            option = "like" if options.like else next(iter(given)).replace("_", "-")
+            option = "--like" if options.like else _option(next(iter(given)))
             raise UserError(
-                f"--{option} goes with a .cu file, not with the catalogue's {options.variant!r}"
+                f"{option} goes with a .cu file, not with the catalogue's {options.variant!r}"
             )
-        known: Catalogue = options.catalogue
         return known.find(options.variant)
     if not options.like:
         raise UserError(
             f"{options.variant}: a .cu file goes with --like VARIANT, the entry that it resembles"
         )
-    changes = {key: _pairs(key, value) if key in PAIRS else value for key, value in given.items()}
-    return own_kernel(options.catalogue, Path(options.variant), options.like, changes)
+    changes = {
+        k: _pairs(k, value) if isinstance(value, list) else value for k, value in given.items()
+    }
+    return own_kernel(known, Path(options.variant), options.like, changes)
 
 
 def own_kernel(known: Catalogue, source: Path, like: str, changes: Mapping[str, Any]) -> Variant:
-    """A kernel that is not in the catalogue, with the entry of the variant `like` but for `changes`
-    (keys of an entry); it builds on that. Its name is the file's; its entry, if `changes` has none,
-    the only `__global__` template there.
+    """Return a kernel outside the catalogue, whose entry is that of `like` but for `changes`.
 
-    Raises `UserError` for what is wrong in these.
+    It builds on `like`, and its name is the file's. Its function, if `changes` has no `entry`, is
+    the only `__global__` template there. Raises `UserError` for what is wrong in these.
     """
     there = {template.name: template for template in templates(source)}
     written = catalogue.entries_of(known.file)
     entry = dict(choose(written["variants"], like, "variant", f"kernels/{known.file.name}"))
-    only = (
-        next(iter(there)) if len(there) == 1 else f"{entry['source'].split('/')[0]}_{source.stem}"
-    )
-    function = changes.get("entry", only)
+    usual = f"{entry['source'].split('/')[0]}_{source.stem}"
+    function = changes.get("entry", next(iter(there)) if len(there) == 1 else usual)
     if function not in there:
         names = ", ".join(there) or "none"
         raise UserError(
             f"{source}: no __global__ template {function!r}; there: {names}; name one with --entry"
         )
+    # The template values are the entry's and the given ones, in the order of the parameters.
     parameters = there[function].parameters
-    given = {**entry["template"], **changes.get("template", {})}
+    values = {**entry["template"], **changes.get("template", {})}
     if unknown := [name for name in changes.get("template", {}) if name not in parameters]:
-        has = ", ".join(parameters)
         raise UserError(
-            f"{source}: {function} has no template parameter {unknown[0]!r}; it has: {has}"
+            f"{source}: {function} has no template parameter {unknown[0]!r}; "
+            f"it has: {', '.join(parameters)}"
         )
-    entry = {key: value for key, value in entry.items() if key != "origin"}
+    needed = [name for name in parameters if name not in there[function].defaulted]
+    if missing := [name for name in needed if name not in values]:
+        raise UserError(
+            f"{source}: {function} has a template parameter {missing[0]!r}, for which {like} has "
+            f"no value; give one with --template {missing[0]}=..."
+        )
+    entry.pop("origin", None)
     entry |= {**changes, "builds_on": like, "entry": function, "idea": f"like {like}"}
-    entry["template"] = {name: given[name] for name in parameters if name in given}
-    if missing := [name for name in parameters if name not in (*there[function].defaulted, *given)]:
-        said = f"{function} has a template parameter {missing[0]!r}, for which {like} has no value"
-        raise UserError(f"{source}: {said}; give one with --template {missing[0]}=...")
+    entry["template"] = {name: values[name] for name in parameters if name in values}
     name = re.sub(r"[^a-z0-9_]+", "_", source.stem.lower())
     name = name if name[0].isalpha() and name not in known else f"own_{name}"
     validated({"variants": {name: entry}, "baselines": written["baselines"]}, Entries, source)
@@ -202,32 +183,28 @@ def own_kernel(known: Catalogue, source: Path, like: str, changes: Mapping[str, 
 
 
 def templates(source: Path) -> list[Template]:
-    """The `__global__` templates of a CUDA source, as far as they are written out."""
+    """Return the `__global__` templates of a CUDA source, as far as they are written out."""
     if not source.is_file():
         raise UserError(f"cannot read {source}: no such file")
     return kernel_templates(source.read_text())
 
 
 def kernel_arguments(options: argparse.Namespace) -> list[str]:
-    """The same options again, to name that kernel to another process."""
+    """Return the same options again, to name that kernel to another process."""
     arguments = [options.variant, *(["--like", options.like] if options.like else [])]
-    for key in OWN:
-        if (value := getattr(options, key)) not in (None, []):
-            arguments += [
-                f"--{key.replace('_', '-')}",
-                *(value if isinstance(value, list) else [str(value)]),
-            ]
+    for key, value in _given(options).items():
+        arguments += [_option(key), *(value if isinstance(value, list) else [str(value)])]
     return arguments
 
 
 def _pairs(key: str, given: list[str]) -> dict[str, Any]:
-    wrong = next((text for text in given if not text.partition("=")[2]), None)
-    if wrong is not None:
-        raise UserError(f"--{key}: {wrong!r} is not NAME=VALUE")
-    return {
-        name: parse_yaml_value(value, f"--{key}")
-        for name, _, value in (text.partition("=") for text in given)
-    }
+    pairs = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--{key}: {text!r} is not NAME=VALUE")
+        pairs[name] = parse_yaml_value(value, f"--{key}")
+    return pairs
 
 
 def add_checked(parser: argparse.ArgumentParser) -> None:

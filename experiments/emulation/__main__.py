@@ -1,12 +1,11 @@
-"""Runs kernels on the emulator: correctness checks, predictions of counters, bounds on cycles,
-widths of shared accesses, and those of them that pictures show.
+"""Runs kernels on the emulator: checks them, predicts their counters, and bounds their cycles.
 
     python -m experiments.emulation sgemm_warptile sgemm_naive --problem 4096 --build-dir DIR --out-dir OUT
 
-writes checks.csv, predictions.csv, bounds.csv, shared_widths.csv and bank_accesses.json (for
-`experiments.emulation.bank_pictures`). Where a few blocks do not predict a problem, predictions and
-bounds have no rows for that problem, and the reason is logged. A dispatcher has checks and
-predictions, of the kernels that it picks.
+writes checks.csv, predictions.csv, bounds.csv, shared_widths.csv and bank_accesses.json, which
+`experiments.emulation.bank_pictures` reads. Where a few blocks do not predict a problem, it has no
+rows of predictions and bounds, and the reason is logged. A dispatcher has checks, and predictions
+of the kernels that it picks.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ import argparse
 import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 from contracts import UserError, choose, run_command, write_json, write_rows
 from contracts.rows import BankAccesses, Bounds, Checks, Counters, SharedWidths
@@ -49,6 +49,13 @@ from ptxsim.count.machines import Machine
 logger = logging.getLogger(__name__)
 
 Rows = list[dict[str, Any]]
+MODELS: dict[str, type[BaseModel]] = {
+    "checks.csv": Checks,
+    "predictions.csv": Counters,
+    "bounds.csv": Bounds,
+    "shared_widths.csv": SharedWidths,
+    "bank_accesses.json": BankAccesses,
+}
 
 
 def predicted_and_bounds(
@@ -58,54 +65,32 @@ def predicted_and_bounds(
     build_dir: Path,
     gpu: Machine,
 ) -> tuple[Rows, Rows]:
-    """Predictions and bounds; what is left out is logged."""
+    """Return rows of predictions and of bounds; log what is left out."""
     predicted: Rows = []
     minimum: Rows = []
     for problem in problems:
         try:
             variant = entry.pick(problem.of(entry.b_layout))
-            kernel = kernels[variant.name]
-            found = predictions.predict(kernel, variant, problem, gpu.sms)
-            predicted += predictions.rows(
-                entry, problem, kernel.name, found, code_of(entry, build_dir)
-            )
+            kernel, code = kernels[variant.name], code_of(entry, build_dir)
+            prediction = predictions.predict(kernel, variant, problem, gpu.sms)
+            predicted += predictions.rows(entry, problem, kernel.name, prediction, code)
             if variant is entry:
-                minimum += bounds.rows(
-                    variant, problem, kernel, build_dir / f"{variant.name}.cubin", found, gpu
-                )
+                cubin = build_dir / f"{variant.name}.cubin"
+                minimum += bounds.rows(variant, problem, kernel, cubin, prediction, gpu)
         except UserError as reason:
             logger.warning(f"{entry.name}, {problem.shown}, left out: {reason}")
     return predicted, minimum
 
 
-@dataclass
-class Found:
-    """The rows of each file that is written."""
-
-    checks: list[Checks] = field(default_factory=list)
-    predictions: Rows = field(default_factory=list)
-    bounds: Rows = field(default_factory=list)
-    shared_widths: Rows = field(default_factory=list)
-    bank_accesses: Rows = field(default_factory=list)
-
-    def write(self, folder: Path) -> None:
-        """Write them all."""
-        write_rows(folder / "checks.csv", Checks, self.checks)
-        write_rows(folder / "predictions.csv", Counters, self.predictions)
-        write_rows(folder / "bounds.csv", Bounds, self.bounds)
-        write_rows(folder / "shared_widths.csv", SharedWidths, self.shared_widths)
-        write_json(folder / "bank_accesses.json", BankAccesses, self.bank_accesses)
-
-
 def problems_of(options: argparse.Namespace) -> Mapping[str, list[ProblemSpec]]:
-    """The problems that are predicted of each variant.
+    """Return the problems that are predicted of each variant.
 
     Raises `UserError` for a name that is not run.
     """
-    found = {name: list(options.problem) for name in options.variants}
+    problems = {name: list(options.problem) for name in options.variants}
     for name, *texts in options.predict:
-        choose(found, name, "variant", "--predict").extend(map(ProblemSpec.parse, texts))
-    return found
+        choose(problems, name, "variant", "--predict").extend(map(ProblemSpec.parse, texts))
+    return problems
 
 
 def main() -> None:
@@ -114,9 +99,9 @@ def main() -> None:
     )
     add_variants(parser)
     add_problems(parser, "that are predicted")
-    words = "a variant, and problems that are predicted of it alone; may be given several times"
+    of_one = "a variant, and problems that are predicted of it alone; may be given several times"
     parser.add_argument(
-        "--predict", nargs="+", action="append", default=[], metavar="WORD", help=words
+        "--predict", nargs="+", action="append", default=[], metavar="WORD", help=of_one
     )
     add_build_dir(parser)
     add_gpu(parser)
@@ -126,25 +111,30 @@ def main() -> None:
     )
     parser.add_argument("--out-dir", required=True, type=Path)
     options = parser.parse_args()
-    gpu = find_gpu(options.gpu)
-    build_dir, problems = options.build_dir, problems_of(options)
-    pictures, shared, found = bank_pictures.load(options.catalogue).values(), Shared(), Found()
+    gpu, build_dir, out = find_gpu(options.gpu), options.build_dir, options.out_dir
+    problems, pictures = problems_of(options), bank_pictures.load(options.catalogue).values()
+    shared, tables = Shared(), {name: Rows() for name in MODELS}
     for name in options.variants:
         entry = find_runnable(options.catalogue, name, "there is no PTX to run")
         kernels = {variant.name: launching.load(variant, build_dir) for variant in entry.variants}
         emulator = nullcontext(EmulatedDevice(build_dir, kernels))
         checked = check_cases(emulator, entry, options.seed, large=None, shared=shared)
-        report(entry, [one.row for one in checked])
+        checks = [case.row for case in checked]
+        report(entry, checks)
         if options.results:
-            compare_gpu.keep(options.out_dir / RESULTS / f"{name}.npz", entry, checked)
+            compare_gpu.save(out / RESULTS / f"{name}.npz", entry, checked)
         predicted, minimum = predicted_and_bounds(entry, problems[name], kernels, build_dir, gpu)
-        found.checks += [one.row for one in checked]
-        found.predictions += predicted
-        found.bounds += minimum
+        tables["checks.csv"] += checks
+        tables["predictions.csv"] += predicted
+        tables["bounds.csv"] += minimum
         if isinstance(entry, Variant):
-            found.shared_widths += widths.rows(name, kernels[name], build_dir / f"{name}.cubin")
-            found.bank_accesses += bank_pictures.recorded(entry, kernels[name], pictures)
-    found.write(options.out_dir)
+            cubin = build_dir / f"{name}.cubin"
+            tables["shared_widths.csv"] += widths.rows(name, kernels[name], cubin)
+            accesses = bank_pictures.recorded(entry, kernels[name], pictures)
+            tables["bank_accesses.json"] += accesses
+    for name, rows in tables.items():
+        write: Any = write_json if name.endswith(".json") else write_rows
+        write(out / name, MODELS[name], rows)
 
 
 if __name__ == "__main__":

@@ -19,20 +19,6 @@ from ptxsim.count.prediction import Prediction
 from ptxsim.ptx import sass
 
 
-def compute(
-    variant: Variant, kernel: ptxsim.Kernel, cubin: Path, predicted: Prediction, gpu: Machine
-) -> bounds.Bounds:
-    """The bounds on a launch. Raises `UserError` where ptxsim cannot tell them."""
-    with launching.refusals():
-        return bounds.compute(
-            sass.read(cubin, kernel.name),
-            kernel.program,
-            predicted.work,
-            gpu,
-            variant.shared_bytes,
-        )
-
-
 def rows(
     variant: Variant,
     problem: ProblemSpec,
@@ -41,17 +27,21 @@ def rows(
     predicted: Prediction,
     gpu: Machine,
 ) -> list[dict[str, Any]]:
-    """For one problem; without units whose work only an estimate of executions tells. Raises
-    `UserError` where there can be none."""
-    found = compute(variant, kernel, cubin, predicted, gpu)
-    if found.unrated:
-        raise UserError(f"{variant.name}: no rate is known for {', '.join(found.unrated)}")
+    """Return the rows of one problem, without units whose work only an estimate tells.
+
+    Raises `UserError` where ptxsim cannot tell any bound, or knows no rate.
+    """
+    with launching.refusals():
+        code, work = sass.read(cubin, kernel.name), predicted.work
+        result = bounds.compute(code, kernel.program, work, gpu, variant.shared_bytes)
+    if result.unrated:
+        raise UserError(f"{variant.name}: no rate is known for {', '.join(result.unrated)}")
+    modelled = [estimate for estimate in result.estimates if estimate.resource in bounds.ESTIMATES]
+    units = [(b.resource, b.cycles_per_sm, b.amount, b.unit) for b in (*result.bounds, *modelled)]
     shape = {"variant": variant.name, **problem.row, "gpu": gpu.name}
-    modelled = [estimate for estimate in found.estimates if estimate.resource in bounds.ESTIMATES]
-    entries = [(b.resource, b.cycles_per_sm, b.amount, b.unit) for b in (*found.bounds, *modelled)]
-    entries.append(("tail", found.tail, found.waves, "waves"))
+    code_hash = code_of(variant, cubin.parent)
     return [
         {**shape, "resource": resource, "minimum_cycles": cycles, "amount": amount, "unit": unit}
-        | {"disagreement": found.disagreement, "code_hash": code_of(variant, cubin.parent)}
-        for resource, cycles, amount, unit in entries
+        | {"disagreement": result.disagreement, "code_hash": code_hash}
+        for resource, cycles, amount, unit in [*units, ("tail", result.tail, result.waves, "waves")]
     ]

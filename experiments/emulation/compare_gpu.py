@@ -5,7 +5,7 @@ bit.
         --out emulator_next_to_gpu.csv
 
 With --emulated, the emulator's results are those that `python -m experiments.emulation --results`
-kept, and nothing is emulated again. In fp32 the program states the order of every addition, so that
+saved, and nothing is emulated again. In fp32 the program states the order of every addition, so that
 the two must be equal in every bit; persistent kernels are launched with the emulator's number of
 blocks, by which some divide their sums. What the tensor cores do inside one mma is not documented:
 there the two may differ by what both bounds of `experiments.stages.verify` allow.
@@ -41,26 +41,24 @@ from kernels.catalogue import Problem, Runnable, Variant
 
 logger = logging.getLogger(__name__)
 
-FLOP = 2**26  # a case up to this size takes the emulator about a second
+MAX_FLOP = 2**26  # A case up to this size takes the emulator about a second.
 
 
 @functools.cache
 def _emulator() -> str:
-    """A hash of the code that runs kernels."""
+    """Return a hash of the code that runs kernels."""
     folder = Path(ptxsim.__file__).parent
     paths = sorted(path for path in folder.rglob("*.py") if "tests" not in path.parts)
     return checksum(b"".join(path.read_bytes() for path in paths))[:16]
 
 
 def chosen(variant: Variant) -> list[Case]:
-    """The cases that both run: those with every kind of scalar, padded rows and odd shapes, up to
-    `FLOP`.
-    """
+    """Return the cases that both run: all kinds of scalars, rows and shapes, up to `MAX_FLOP`."""
     return [
         case
         for case in cases(variant)
         if not case.refused
-        and case.problem.flop <= FLOP
+        and case.problem.flop <= MAX_FLOP
         and (case.problem.alpha, case.problem.beta) in ((1.0, 0.0), (OTHER_ALPHA, OTHER_BETA))
     ]
 
@@ -71,24 +69,23 @@ def compare(
     a: np.ndarray,
     b: np.ndarray,
     c0: np.ndarray,
-    one: np.ndarray,
-    other: np.ndarray,
+    measured: np.ndarray,
+    emulated: np.ndarray,
 ) -> tuple[int, float | None]:
-    """How many elements differ in any bit, and the largest difference as a share of twice the
-    rounding bound.
+    """Return how many elements differ in any bit, and the largest difference over its bound.
 
-    Twice, since the two may lie on either side of the exact result. None where a difference is not
-    finite.
+    The bound is twice that of rounding, since the two may lie on either side of the exact result.
+    The difference is None where it is not finite.
     """
-    bits = np.dtype(f"u{one.dtype.itemsize}")
-    differing = int((one.view(bits) != other.view(bits)).sum())
+    bits = np.dtype(f"u{measured.dtype.itemsize}")
+    differing = int((measured.view(bits) != emulated.view(bits)).sum())
     if not differing:
         return 0, 0.0
-    x, y = one.astype(np.float64), other.astype(np.float64)
+    x, y = measured.astype(np.float64), emulated.astype(np.float64)
     with np.errstate(invalid="ignore"):
         allowed = 2.0 * verify.bound(p, types, y, verify.magnitude(p, a, b, c0))
-        worst = float((np.abs(x - y) / allowed).max())
-    return differing, worst if np.isfinite(worst) else None
+        max_difference = float((np.abs(x - y) / allowed).max())
+    return differing, max_difference if np.isfinite(max_difference) else None
 
 
 @dataclass(frozen=True)
@@ -99,45 +96,45 @@ class Emulated:
     c: np.ndarray
 
 
-def keep(path: Path, entry: Runnable, checked: Iterable[Checked]) -> None:
-    """Write the results of the cases that are compared, as bits; of a dispatcher there are none."""
+def save(path: Path, entry: Runnable, checked: Iterable[Checked]) -> None:
+    """Write the results of the cases that are compared, as bits; a dispatcher has none."""
     names = {case.name for case in chosen(entry)} if isinstance(entry, Variant) else set()
-    found = {}
-    for one in checked:
-        if one.inputs.case.name in names and not isinstance(one.after, str):
-            c = _c_of(one.inputs, one.after.c)
-            found[f"{one.inputs.seed} {one.inputs.case.name}"] = c.view(f"u{c.itemsize}")
+    results = {}
+    for case in checked:
+        if case.inputs.case.name in names and not isinstance(case.after, str):
+            c = _c_of(case.inputs, case.after.c)
+            results[f"{case.inputs.seed} {case.inputs.case.name}"] = c.view(f"u{c.itemsize}")
     with atomic_write(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, allow_pickle=False, **found)
+        np.savez(file, allow_pickle=False, **results)
 
 
-def kept(folders: Sequence[Path], variant: Variant) -> dict[str, Emulated]:
-    """What `keep` wrote in one of these folders, by the name of the case.
+def load_saved(folders: Sequence[Path], variant: Variant) -> dict[str, Emulated]:
+    """Return what `save` wrote in one of these folders, by the name of the case.
 
     Raises `UserError` for another file.
     """
     paths = [folder / f"{variant.name}.npz" for folder in folders]
     path = next(filter(Path.is_file, paths), paths[-1])
+    results = {}
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key].view(variant.types.c.numpy) for key in file.files}
-            return {
-                key.partition(" ")[2]: Emulated(int(key.partition(" ")[0]), c)
-                for key, c in arrays.items()
-            }
+            for key in file.files:
+                seed, _, name = key.partition(" ")
+                results[name] = Emulated(int(seed), file[key].view(variant.types.c.numpy))
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise UserError(
             f"{path}: not the results of an emulated kernel ({error}); emulate it again"
         ) from error
+    return results
 
 
 def emulate(variant: Variant, emulator: Device, seed: int) -> dict[str, Emulated]:
-    """The same, made now."""
-    found = {}
-    for number, case in enumerate(chosen(variant)):
-        inputs = prepare(variant, case, seed + number)
-        found[case.name] = Emulated(seed + number, result(emulator, variant, inputs))
-    return found
+    """Return the same, made now."""
+    results = {}
+    for number, case in enumerate(chosen(variant), start=seed):
+        inputs = prepare(variant, case, number)
+        results[case.name] = Emulated(number, run(emulator, variant, inputs))
+    return results
 
 
 def agree(
@@ -145,41 +142,41 @@ def agree(
     gpu: AbstractContextManager[Device],
     emulated: Mapping[str, Emulated],
 ) -> list[EmulatorNextToGpu]:
-    """Rows of emulator_next_to_gpu.csv, of the cases that were emulated.
+    """Return rows of emulator_next_to_gpu.csv for the cases that were emulated.
 
     The GPU is held only while it runs.
     """
     todo = [case for case in chosen(variant) if case.name in emulated]
     prepared = [prepare(variant, case, emulated[case.name].seed) for case in todo]
     with gpu as opened:
-        measured = [result(opened, variant, inputs) for inputs in prepared]
+        outputs = [run(opened, variant, inputs) for inputs in prepared]
     table = []
-    for inputs, one in zip(prepared, measured, strict=True):
-        p, other = inputs.case.problem, emulated[inputs.case.name].c
-        differing, worst = compare(p, variant.types, inputs.a, inputs.b, inputs.c0, one, other)
-        right = differing == 0 if variant.dtype == "fp32" else worst is not None and worst <= 1.0
+    for inputs, c in zip(prepared, outputs, strict=True):
+        p, name = inputs.case.problem, inputs.case.name
+        matrices = (inputs.a, inputs.b, inputs.c0, c, emulated[name].c)
+        differing, over_bound = compare(p, variant.types, *matrices)
+        exact = variant.dtype == "fp32"
         table.append(
             EmulatorNextToGpu(
                 variant=variant.name,
                 dtype=variant.dtype,
-                case=inputs.case.name,
+                case=name,
                 **p.numbers,
                 seed=inputs.seed,
                 elements=p.m * p.n,
                 differing=differing,
-                difference_over_bound=worst,
-                passed=right,
+                difference_over_bound=over_bound,
+                passed=not differing if exact else over_bound is not None and over_bound <= 1.0,
                 code_hash=opened.code_hash(variant),
             )
         )
     return table
 
 
-def result(device: Device, variant: Variant, inputs: Inputs) -> np.ndarray:
-    """C as the device leaves it."""
-    return _c_of(
-        inputs, device.run(variant, inputs.case.problem, inputs.before, inputs.case.offset)[2]
-    )
+def run(device: Device, variant: Variant, inputs: Inputs) -> np.ndarray:
+    """Return C as the device leaves it."""
+    case = inputs.case
+    return _c_of(inputs, device.run(variant, case.problem, inputs.before, case.offset)[2])
 
 
 def _c_of(inputs: Inputs, c: np.ndarray) -> np.ndarray:
@@ -212,7 +209,7 @@ def measured(
 
         def compared(variant: Variant) -> Measurement:
             made = (
-                kept(emulated, variant)
+                load_saved(emulated, variant)
                 if emulated
                 else emulate(variant, EmulatedDevice(build_dir), seed)
             )
@@ -244,7 +241,7 @@ def main() -> None:
     add_variants(parser)
     add_build_dir(parser)
     add_store(parser)
-    words = "folders in which the emulator's results are kept; default: they are made now"
+    words = "folders with the emulator's saved results; default: they are made now"
     parser.add_argument("--emulated", type=Path, nargs="+", default=[], metavar="DIR", help=words)
     parser.add_argument(
         "--seed", type=int, help="of the first case of each; drawn afresh when left out"

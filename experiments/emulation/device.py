@@ -20,11 +20,10 @@ from kernels.catalogue import Entry, Problem, Runnable, Variant
 
 
 class EmulatedDevice:
-    """ptxsim, on the PTX that the cubin was made from. Its own watch over memory takes the guard
-    bands' place.
+    """ptxsim on the PTX that the cubin was made from; it watches memory in place of guard bands.
 
-    `loaded`: kernels that are there already, by variant. `sms`: of the GPU that it stands for,
-    which a persistent kernel's grid follows; None: those of `launching.sms_of`.
+    loaded: kernels that are there already, by variant. sms: of the GPU that it stands for, which a
+    persistent kernel's grid follows; None: those of `launching.sms_of`.
     """
 
     name: DeviceName = "ptxsim"
@@ -63,18 +62,16 @@ class EmulatedDevice:
         self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int
     ) -> Stores:
         """See `experiments.stages.check.Device.stores`."""
-        seen: list[Owners] = []
+        owners: list[Owners] = []
 
         def observe(c: ptxsim.Array) -> list[Owners]:
-            seen.append(Owners(c, buffers[2].itemsize))
-            return seen
+            owners.append(Owners(c, buffers[2].itemsize))
+            return owners
 
         self._launch(variant, problem, buffers, offset, observe)
-        owner, line = (
-            flat.reshape(problem.m, problem.ldc)[:, : problem.n]
-            for flat in (seen[0].found, seen[0].line)
-        )
-        return Stores(owner, line, tuple(seen[0].lines))
+        (last,), rows = owners, (problem.m, problem.ldc)
+        thread, line = (x.reshape(rows)[:, : problem.n] for x in (last.thread, last.line))
+        return Stores(thread, line, tuple(last.lines))
 
     def _launch(
         self,
@@ -84,38 +81,30 @@ class EmulatedDevice:
         offset: int,
         observe: Callable[[ptxsim.Array], Iterable[ptxsim.Observer]] = lambda c: (),
     ) -> tuple[list[ptxsim.Array], list[slice]]:
-        """A, B and C after a launch, and where in the buffers they lie; `observe`: who watches,
-        given C.
+        """Launch; return A, B and C afterwards, and where in the buffers they lie.
+
+        observe: returns who watches, given C.
         """
-        starts = {
-            name: offset * buffer.itemsize for name, buffer in zip("ABC", buffers, strict=True)
-        }
+        named = dict(zip("ABC", buffers, strict=True))
+        starts = {name: offset * buffer.itemsize for name, buffer in named.items()}
         variant = variant.pick(p, starts)
         if variant.name not in self._loaded:
             self._loaded[variant.name] = launching.load(variant, self.build_dir, cubin=False)
-        spans = [
-            slice(GUARD + offset, GUARD + offset + rows * ld) for rows, _, ld in p.stored.values()
-        ]
-        arrays = [
-            ptxsim.Array(
-                x[span], name, starts[name], unwritten=(p.beta if name == "C" else p.alpha) == 0
-            )
-            for x, span, name in zip(buffers, spans, "ABC", strict=True)
-        ]
-        kernel, grid, made = (
-            self._loaded[variant.name],
-            self.grid(variant, p),
-            launching.Arguments(),
-        )
-        matrices = dict(zip("ABC", arrays, strict=True))
+        # What BLAS does not read is undefined for the emulator.
+        first, unread = GUARD + offset, {"A": p.alpha == 0, "B": p.alpha == 0, "C": p.beta == 0}
+        spans = {x: slice(first, first + rows * ld) for x, (rows, _, ld) in p.stored.items()}
+        matrices = {
+            x: ptxsim.Array(named[x][span], x, starts[x], unwritten=unread[x])
+            for x, span in spans.items()
+        }
+        grid, made = self.grid(variant, p), launching.Arguments()
         with launching.refusals():
             packed = arguments.pack(variant.arguments, p, matrices, math.prod(grid), made)
-            kernel.launch(
-                grid, variant.threads, packed, variant.shared_bytes, observers=observe(arrays[2])
-            )
+            launch = (grid, variant.threads, packed, variant.shared_bytes)
+            self._loaded[variant.name].launch(*launch, observers=observe(matrices["C"]))
         for array in made.left_zero:
             if (changed := np.flatnonzero(array.numpy())).size:
                 raise UserError(
                     f"ptxsim: byte {changed[0]} of the {array.name} is not zero after the launch, as the next needs it"
                 )
-        return arrays, spans
+        return list(matrices.values()), list(spans.values())

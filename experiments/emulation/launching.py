@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +23,22 @@ class Arguments:
     """What `experiments.gpu.device.Arguments` is on the GPU."""
 
     def __init__(self) -> None:
-        self.left_zero: list[ptxsim.Array] = []  # workspaces that a launch must leave zero
+        self.left_zero: list[ptxsim.Array] = []  # A launch must leave these workspaces zero.
 
     def texture(self, matrix: ptxsim.Array, nbytes: int) -> ptxsim.Texture:
-        """The matrix ends where it does."""
+        """Return a texture that ends where the matrix does."""
         return ptxsim.Texture(matrix, 4, TEXTURE_ALIGNMENT, nbytes)
 
     def tensor_map(
         self, matrix: ptxsim.Array, rows: int, columns: int, ld: int, spec: TensorMap
     ) -> ptxsim.TensorMap:
-        """Over the matrix as it lies in memory."""
-        pitch = ld * matrix.numpy().itemsize
-        return ptxsim.TensorMap(
-            matrix,
-            spec.box,
-            (rows, columns),
-            (pitch,),
-            swizzle=spec.swizzle or "none",
-            l2_promotion=spec.l2_promotion or "none",
-        )
+        """Return a tensor map over the matrix as it lies in memory."""
+        sizes = (rows, columns), (ld * matrix.numpy().itemsize,)
+        options = {"swizzle": spec.swizzle or "none", "l2_promotion": spec.l2_promotion or "none"}
+        return ptxsim.TensorMap(matrix, spec.box, *sizes, **options)
 
     def workspace(self, nbytes: int, spec: Workspace) -> ptxsim.Array:
-        """Memory that nobody wrote, or zero."""
+        """Return memory that is unwritten, or zero."""
         array = ptxsim.Array(
             np.zeros(nbytes, np.uint8), spec.name, unwritten=spec.zeroed == "never"
         )
@@ -55,7 +49,7 @@ class Arguments:
 
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """What ptxsim refuses in the block is a `UserError`."""
+    """Turn what ptxsim refuses in the block into a `UserError`."""
     try:
         yield
     except ptxsim.PtxsimError as error:
@@ -63,7 +57,7 @@ def refusals() -> Iterator[None]:
 
 
 def load(variant: Variant, build_dir: Path, cubin: bool = True) -> ptxsim.Kernel:
-    """The variant's PTX; with `cubin`, merged shared accesses are those of the machine code.
+    """Return the variant's PTX; with `cubin`, shared accesses are merged as in the machine code.
 
     Raises `UserError` where it was not built or cannot be emulated.
     """
@@ -74,26 +68,25 @@ def load(variant: Variant, build_dir: Path, cubin: bool = True) -> ptxsim.Kernel
 
 
 def load_file(path: Path, cubin: Path | None = None) -> ptxsim.Kernel:
-    """The kernel in a .ptx file. Raises `UserError` where it cannot be emulated."""
+    """Return the kernel in a .ptx file. Raises `UserError` where it cannot be emulated."""
     with refusals():
         return ptxsim.load(path, cubin=cubin)
 
 
 def sms_of(kernel: Variant, problem: Problem) -> int:
-    """The SMs of the GPU that a check is emulated on: few, so that small problems take a persistent
-    kernel's blocks round their loop.
+    """Return the number of SMs of the GPU that a check is emulated on.
 
-    Few tiles take no block round. Then there are more SMs, so that blocks which share a tile
-    outnumber its steps.
+    They are few, so that small problems take a persistent kernel's blocks round their loop. Few
+    tiles take no block round: then there are more SMs, so that blocks which share a tile outnumber
+    its steps.
     """
     return MORE_SMS if math.prod(kernel.tiles(problem)) <= FEW_SMS else FEW_SMS
 
 
 def to_count(variant: Variant, problem: Problem, sms: int = FEW_SMS) -> dict[str, Any]:
-    """Arguments of `Kernel.launch` or `banks.accesses` for a launch that is only counted: all
-    matrices are zero.
+    """Return arguments of `Kernel.launch` or `banks.accesses` for a launch that is only counted.
 
-    `sms`: of the GPU, which a persistent kernel's grid follows.
+    All matrices are zero. sms: of the GPU, which a persistent kernel's grid follows.
     """
     p = problem
     matrices = {
@@ -109,14 +102,3 @@ def to_count(variant: Variant, problem: Problem, sms: int = FEW_SMS) -> dict[str
         "checks": False,
         "values": False,
     }
-
-
-def count(
-    kernel: ptxsim.Kernel,
-    variant: Variant,
-    problem: Problem,
-    observers: Iterable[ptxsim.Observer],
-    sms: int = FEW_SMS,
-) -> None:
-    """Launch it, observed; nothing that does not bear on counts is computed."""
-    kernel.launch(**to_count(variant, problem, sms), observers=observers)

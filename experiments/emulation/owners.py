@@ -13,19 +13,19 @@ from ptxsim.ptx.sources import places
 class Owners(Observer):
     """Remembers the last thread that stored to each element of an array, of `element_bytes` each.
 
-    After a launch, `found` has for each element block x threads of a block + thread, and `line` the
-    index in `lines` of the store's place in the source; -1 where no thread stored, or no line is
-    known.
+    After a launch, `thread` has block x threads of a block + thread for each element, and `line`
+    the index in `lines` of the store's source location. They are -1 where no thread stored, or no
+    line is known.
     """
 
     def __init__(self, array: Array, element_bytes: int) -> None:
         self.array, self.element_bytes = array, element_bytes
-        self.found = np.full(array.nbytes // element_bytes, -1, np.int64)
-        self.line = self.found.copy()
+        self.thread = np.full(array.nbytes // element_bytes, -1, np.int64)
+        self.line = self.thread.copy()
         self.lines: list[str] = []
 
     def begins(self, kernel: Any, grid: Any, block: Any) -> None:
-        self._state, self._places = kernel.state, places(kernel.program)
+        self._state, self._locations = kernel.state, places(kernel.program)
         arena = kernel.machine.launch.arena
         names = [allocation.name for allocation in arena.allocations]
         self._start = arena.starts[names.index(self.array.name)] + self.array.offset
@@ -42,16 +42,16 @@ class Owners(Observer):
         at, who = addresses.ravel()[chosen] - self._start, who[chosen]
         for part in range(0, event.width, self.element_bytes):
             index = (at + part) // self.element_bytes
-            inside = (index >= 0) & (index < len(self.found))
-            self.found[index[inside]] = who[inside]
-            self.line[index[inside]] = self._place(event.instruction)
+            inside = (index >= 0) & (index < len(self.thread))
+            self.thread[index[inside]] = who[inside]
+            self.line[index[inside]] = self._location(event.instruction)
 
-    def _place(self, instruction: Any) -> int:
-        """The index of an instruction's place; -1 where it has none."""
-        chain = self._places.get(instruction.pc, ())
+    def _location(self, instruction: Any) -> int:
+        """Return the index of an instruction's location in `lines`; -1 where it has none."""
+        chain = self._locations.get(instruction.pc, ())
         if not chain:
             return -1
-        place = str(chain[0]) + (f" (called from {chain[-1]})" if len(chain) > 1 else "")
-        if place not in self.lines:
-            self.lines.append(place)
-        return self.lines.index(place)
+        location = str(chain[0]) + (f" (called from {chain[-1]})" if len(chain) > 1 else "")
+        if location not in self.lines:
+            self.lines.append(location)
+        return self.lines.index(location)

@@ -23,15 +23,15 @@ from kernels.problem import ProblemSpec
 from ptxsim.count.prediction import Prediction, Sample, predict_from
 
 UNITS = {"inst_executed": "inst", "bytes_per_sector": "byte/sector", "sectors": "sector"}
-# Steps over k of small launches, tried in turn: rings of buffers first fill, and unrolled loops
-# must come round
+# Small launches have so many steps over k, tried in turn: rings of buffers first fill, and unrolled
+# loops must come round.
 STEPS = ((3, 4, 5), (9, 10, 11), (12, 16, 20))
-STEP = 32  # of k, or the least multiple of the tile's from there
-DIVIDED = 3  # times the last of these steps: tiles are worth dividing
+MIN_STEP = 32  # of k: a step is a multiple of it and of the tile's k.
+DIVIDED = 3  # With so many times the last of these steps, tiles are worth dividing.
 
 
 def predict(kernel: ptxsim.Kernel, variant: Variant, problem: ProblemSpec, sms: int) -> Prediction:
-    """What a launch on a GPU with so many `sms` counts.
+    """Return what a launch on a GPU with so many `sms` counts.
 
     Raises `UserError` where it cannot be predicted.
     """
@@ -47,16 +47,12 @@ def predict(kernel: ptxsim.Kernel, variant: Variant, problem: ProblemSpec, sms: 
 
 
 def unit(variant: Variant) -> int:
-    """What sizes are best a multiple of: two tiles, steps of k, and what the kernel itself asks
-    for.
-    """
+    """Return what sizes are best a multiple of: two tiles, k-steps, and the kernel's multiples."""
     return math.lcm(*_sides(variant), _step(variant), *variant.multiples.values())
 
 
 def parts(variant: Variant, problem: Problem, sms: int) -> int:
-    """Parts of tiles that one cluster of a stream-K kernel leaves for another to add; 0 for other
-    kernels.
-    """
+    """Return how many parts of tiles the clusters of a stream-K kernel leave for others to add."""
     blocks = math.prod(variant.cluster)
     clusters, tiles = (
         math.prod(n) // blocks for n in (variant.grid(problem, sms), variant.tiles(problem))
@@ -70,7 +66,7 @@ def parts(variant: Variant, problem: Problem, sms: int) -> int:
 def _sample(variant: Variant, problem: Problem, sms: int) -> Sample:
     blocks, tiles = math.prod(variant.grid(problem, sms)), math.prod(variant.tiles(problem))
     work = blocks, blocks * problem.k, tiles, tiles * problem.k, parts(variant, problem, sms)
-    # blocks of a row of tiles share A, those of a column share B
+    # Blocks of a row of tiles share A, and those of a column share B.
     area = problem.k * (problem.m + problem.n), problem.m * problem.n
     return Sample(launching.to_count(variant, problem, sms), work, area, varies=work[-1] > 0)
 
@@ -88,7 +84,7 @@ def _from_samples(kernel: ptxsim.Kernel, variant: Variant, large: Problem, sms: 
     refused = None
     for steps in STEPS:
         if (large.k // step - steps[0]) % (steps[1] - steps[0]):
-            continue  # another remainder than these launches have
+            continue  # These launches have another remainder.
         try:
             samples = [
                 _sample(variant, *launch)
@@ -103,12 +99,12 @@ def _from_samples(kernel: ptxsim.Kernel, variant: Variant, large: Problem, sms: 
 
 
 def _step(variant: Variant) -> int:
-    """The least k that costs every block as much as any other."""
-    return math.lcm(variant.tile["k"] * variant.slices, STEP)
+    """Return the smallest k that costs every block as much as any other."""
+    return math.lcm(variant.tile["k"] * variant.slices, MIN_STEP)
 
 
 def _sides(variant: Variant) -> tuple[int, int]:
-    """m and n of 2 x 2 tiles, or of as many as a cluster has."""
+    """Return m and n of 2 x 2 tiles, or of as many as a cluster has."""
     clusters = dict(zip(variant.grid_axes, variant.cluster, strict=True))
     return max(2, clusters["m"]) * variant.tile["m"], max(2, clusters["n"]) * variant.tile["n"]
 
@@ -116,8 +112,9 @@ def _sides(variant: Variant) -> tuple[int, int]:
 def _small(
     variant: Variant, large: Problem, sms: int, depths: list[int]
 ) -> Iterator[tuple[Problem, int]]:
-    """Problems of 2 x 2 tiles, each with two grids, and two that divide tiles if the large one
-    does; with SMs.
+    """Yield problems of 2 x 2 tiles, each with two grids, and the SMs that give these.
+
+    Two more divide tiles if the large problem does.
     """
     m, n = _sides(variant)
     tiles = math.prod(variant.tiles(replace(large, m=m, n=n)))
@@ -125,14 +122,14 @@ def _small(
         yield replace(large, m=m, n=n, k=k), few
     if not parts(variant, large, sms):
         return
-    found: set[int] = set()
+    counts: set[int] = set()
     for tiles_n, few in itertools.product((3, 4, 5), range(2, 9)):
         problem = replace(large, m=m, n=tiles_n * variant.tile["n"], k=DIVIDED * depths[-1])
         divided = parts(variant, problem, few)
-        if divided and divided not in found and len(found) < 2:
-            found.add(divided)
+        if divided and divided not in counts and len(counts) < 2:
+            counts.add(divided)
             yield problem, few
-    if len(found) < 2:
+    if len(counts) < 2:
         raise ptxsim.PtxsimError(
             "no two small launches divide tiles among blocks, as the large one does"
         )
@@ -141,8 +138,9 @@ def _small(
 def rows(
     entry: Runnable, problem: ProblemSpec, kernel: str, predicted: Prediction, code: str
 ) -> list[dict[str, Any]]:
-    """For one problem; `kernel` is the name of the function that runs, `code` the entry's code
-    hash.
+    """Return the rows of one problem.
+
+    kernel: the name of the function that runs. code: the entry's code hash.
     """
     shape = {"variant": entry.name, **problem.row}
     return [

@@ -15,13 +15,13 @@ from experiments.emulation import launching
 from ptxsim.ptx import merging
 
 
-def shown(counts: dict[int, int]) -> str:
-    """`{32: 8, 128: 2}` as "8 x 32, 2 x 128"."""
+def counted(counts: dict[int, int]) -> str:
+    """Return `{32: 8, 128: 2}` as "8 x 32, 2 x 128"."""
     return ", ".join(f"{count} x {bits}" for bits, count in counts.items())
 
 
 def rows(name: str, kernel: ptxsim.Kernel, cubin: Path) -> list[dict[str, Any]]:
-    """The rows of the variant of that name."""
+    """Return the rows of the variant of that name."""
     with launching.refusals():
         lines = merging.compare(kernel.program, cubin)
     return [
@@ -30,8 +30,8 @@ def rows(name: str, kernel: ptxsim.Kernel, cubin: Path) -> list[dict[str, Any]]:
             "file": Path(line.file).name,
             "line": line.line,
             "opcode": line.opcode,
-            "predicted": shown(line.predicted),
-            "found": shown(line.found),
+            "predicted": counted(line.predicted),
+            "found": counted(line.found),
             "agree": line.agree,
         }
         for line in lines

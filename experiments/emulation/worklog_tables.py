@@ -25,7 +25,7 @@ from experiments.stages.build import build_variant
 from kernels import catalogue
 from kernels.problem import ProblemSpec
 
-ARCH, SMS = "sm_90a", 132  # of an H200; neither changes what a kernel asks of global memory
+ARCH, SMS = "sm_90a", 132  # Neither changes what a kernel asks of global memory.
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 def compiled(
     cases: Mapping[str, Sequence[str]], source: object, nvcc: str | None = None
 ) -> list[Resources]:
-    """A row of resources.csv for each kernel of each architecture.
+    """Return a row of resources.csv for each kernel of each architecture.
 
     Raises `UserError` for a kernel that the catalogue does not have, naming `source`, and with the
     compiler's first error.
@@ -41,25 +41,25 @@ def compiled(
     pairs = [(name, arch) for arch, names in cases.items() for name in names]
     for name, arch in pairs:
         choose(catalogue.load().kernels, name, "kernel", f"{source}: compiled: {arch}")
-    found = []
+    rows = []
     for name, arch in pairs:
         with scratch() as folder:
             cubin = build_variant(name, arch, folder, nvcc)
             row = read_json(cubin.with_suffix(".json"), Resources)
         logger.info(f"{name} for {arch}: {row.registers} registers")
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def emulated(
     cases: Sequence[EmulatedProblem], source: object, nvcc: str | None = None
 ) -> list[Emulated]:
-    """A row for each problem and counter.
+    """Return a row for each problem and counter.
 
     Raises `UserError` for a kernel that the catalogue does not have, naming `source`, and for a
     size that is not a multiple of its tiles.
     """
-    found = []
+    rows = []
     for case in cases:
         variant = choose(catalogue.load().kernels, case.kernel, "kernel", f"{source}: emulated")
         with scratch() as folder:
@@ -69,19 +69,13 @@ def emulated(
         logger.info(
             f"{variant.name}, n = {case.size}, beta = {case.beta:g}: {len(predicted.totals)} counters"
         )
-        found += [
-            Emulated(
-                variant=variant.name,
-                size=case.size,
-                beta=case.beta,
-                arch=ARCH,
-                metric=metric,
-                value=float(value),
-                source_hash=variant.source_hash,
-            )
+        shape = {"variant": variant.name, "size": case.size, "beta": case.beta, "arch": ARCH}
+        shape["source_hash"] = variant.source_hash
+        rows += [
+            Emulated(**shape, metric=metric, value=float(value))
             for metric, value in predicted.totals.items()
         ]
-    return found
+    return rows
 
 
 def main() -> None:

@@ -111,17 +111,8 @@ def name_of(uuid: str) -> str:
     """A name for one card on one boot of its machine, which reveals neither: eight hexadecimal
     digits.
     """
-    with contextlib.suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return hashlib.sha256(f"{boot} {uuid}".encode()).hexdigest()[:8]
-    return UNKNOWN
-
-
-def names_here() -> set[str]:
-    """The names of the GPUs that a session could be of; empty where there is none."""
-    with contextlib.suppress(UserError):
-        return {name_of(device.gpu) for device in _candidates()}
-    return set()
+    boot = clocks.boot_id()
+    return hashlib.sha256(f"{boot} {uuid}".encode()).hexdigest()[:8] if boot else UNKNOWN
 
 
 def lock_path(uuid: str) -> Path:

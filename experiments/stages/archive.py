@@ -6,7 +6,7 @@ which run it is from, and has its checksum, by which whoever reads an archive kn
 python -m experiments.stages.archive --measured results/h200 --data data/h200
 python -m experiments.stages.archive --measured results/h200 --data data/h200-2      # a second machine of that model
 python -m experiments.stages.archive --measured results/h200 --data data/h200 --only
-timing_methods.csv timeline.csv
+timing_methods.csv
 python -m experiments.stages.archive --measured results/no-gpu --data data/h200 --only bounds.csv    # emulated
 python -m experiments.stages.archive --tests results/gpu-tests.txt --data data/h200      # of `make test-gpu`
 python -m experiments.stages.archive --check data/h200            # whole: every table, no kernel changed

@@ -1,8 +1,7 @@
-"""Runs one side study: a question that is apart from the ladders, and whose answer is a table of
-its own.
+"""Runs one side study: a question beside the ladders, whose answer is a table of its own.
 
-python -m experiments.studies error_over_k sgemm_naive --build-dir results/build/sm_90a --out
-error_over_k.csv python -m experiments.studies --help
+python -m experiments.studies error_over_k sgemm_naive --build-dir results/build/sm_90a --out error_over_k.csv
+python -m experiments.studies --help
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ NBYTES = 16
 KEEPS = 0b1111 << 122
 FIELDS = {"d": 16, "a": 24, "b": 32, "c": 64}  # first bit of 8
 REUSE_BITS = {"a": 122, "b": 123, "c": 124}
-LAST = 0.75  # of a loop: loads behind this would be waited for at its end
+LAST = 0.75  # Loads behind this part of a loop would be waited for at its end.
 
 
 class Ffma(NamedTuple):
@@ -32,7 +32,7 @@ class Ffma(NamedTuple):
 
 
 def hot_loop(function: sass.Function) -> list[sass.Instruction]:
-    """The instructions of the smallest loop that has the most FFMAs."""
+    """Return the instructions of the smallest loop that has the most FFMAs."""
     loops = [
         [i for block in function.blocks[target : block.number + 1] for i in block.instructions]
         for block in function.blocks
@@ -53,19 +53,14 @@ class Cubin:
         self.functions = sass.read_all(path)
 
     def _words(self, name: str) -> tuple[int, list[sass.Instruction], list[int]]:
-        """Where a function's hot loop begins in the file, its instructions, and these as
-        numbers.
-        """
+        """Return where a function's hot loop begins in the file, its instructions, and their bits."""
         loop = hot_loop(self.functions[name])
         if [i.address for i in loop] != [loop[0].address + NBYTES * n for n in range(len(loop))]:
             raise UserError(f"{name}: its loop does not lie in one piece")
         start = sass.code_at(self.path, name) + loop[0].address
-        places = [start + NBYTES * n for n in range(len(loop))]
-        return (
-            start,
-            loop,
-            [int.from_bytes(self.data[place : place + NBYTES], "little") for place in places],
-        )
+        code = self.data[start : start + NBYTES * len(loop)]
+        pieces = (code[n : n + NBYTES] for n in range(0, len(code), NBYTES))
+        return start, loop, [int.from_bytes(piece, "little") for piece in pieces]
 
     def _write(self, start: int, words: list[int]) -> None:
         self.data[start : start + NBYTES * len(words)] = b"".join(

@@ -61,7 +61,7 @@ def _a_in_turn(registers: int, every: int = 1) -> Order:
     ]
 
 
-def _one_in_turn_kept(r: Registers) -> list[Ffma]:
+def _every_second_kept(r: Registers) -> list[Ffma]:
     """a is one of two in turn, of which only one is kept."""
     return [
         _sum(r, k, r.a(EVEN, k % 2), r.b(EVEN, k), ODD, "" if k % 2 else "a") for k in range(COUNT)
@@ -91,18 +91,14 @@ def _after(heavy: tuple[int, int, int], light: int) -> Order:
     """One FFMA of three new operands, then `light` ones that read only an odd c."""
 
     def order(r: Registers) -> list[Ffma]:
-        found = []
+        a, b, c = heavy
+        sums = []
         for k in range(COUNT):
-            if k % (light + 1):
-                found.append(_sum(r, k, r.a(EVEN, 0), r.b(EVEN, 0), ODD, "ab"))
-            else:
-                a, b, c = heavy
-                found.append(
-                    _sum(
-                        r, k, r.a(a, 1 + k // (light + 1) % 3), r.b(b, 1 + k // (light + 1) % 3), c
-                    )
-                )
-        return found
+            number = 1 + k // (light + 1) % 3
+            new = _sum(r, k, r.a(a, number), r.b(b, number), c)
+            kept = _sum(r, k, r.a(EVEN, 0), r.b(EVEN, 0), ODD, "ab")
+            sums.append(kept if k % (light + 1) else new)
+        return sums
 
     return order
 
@@ -139,7 +135,7 @@ def _both_kept(bank: int) -> Order:
     return lambda r: [_sum(r, k, r.a(EVEN, 0), r.b(EVEN, 0), bank, "ab") for k in range(COUNT)]
 
 
-def _said(every: int) -> Order:
+def _kept_every(every: int) -> Order:
     """a stays, but only one FFMA in so many says .reuse."""
     return lambda r: [
         _sum(r, k, r.a(EVEN, 0), r.b(EVEN, k), ODD, "" if k % every else "a") for k in range(COUNT)
@@ -163,27 +159,27 @@ def _twice(bank: int) -> Order:
 
 
 def orders() -> dict[str, Order]:
-    """All of them by name."""
+    """Return all of them by name."""
     letters = {EVEN: "e", ODD: "o"}
-    found: dict[str, Order] = {}
+    named: dict[str, Order] = {}
     for a, b, c in product(letters, repeat=3):
-        found[f"new_{letters[a]}{letters[b]}{letters[c]}"] = _new((a, b, c))
-    found["new_eee_multiples_of_4"] = _fours
+        named[f"new_{letters[a]}{letters[b]}{letters[c]}"] = _new((a, b, c))
+    named["new_eee_multiples_of_4"] = _fours
     for b, c in product(letters, repeat=2):
-        found[f"a_kept_.{letters[b]}{letters[c]}"] = _a_stays(b, c, "a")
-    found["a_stays_without_reuse_eeo"] = _a_stays(EVEN, ODD, "")
-    found["a_stays_without_reuse_eoe"] = _a_stays(ODD, EVEN, "")
-    found |= {f"a_and_b_kept_..{letters[bank]}": _both_kept(bank) for bank in letters}
-    found |= {f"a_in_turn_of_{registers}": _a_in_turn(registers) for registers in (2, 3, 4)}
-    found["a_in_turn_of_2_one_kept"] = _one_in_turn_kept
-    found |= {f"a_kept_for_{every}": _a_in_turn(4, every) for every in (2, 4, 8)}
-    found |= {f"reuse_said_every_{every}": _said(every) for every in (2, 4)}
-    found |= {"kept_in_another_slot": _other_slot, "c_kept": _c_kept}
-    found |= {"one_register_twice_eeo": _twice(ODD), "one_register_twice_eee": _twice(EVEN)}
-    found |= {f"runs_of_{length}": _runs(length) for length in (1, 2, 3, 4, 8, 16)}
-    found |= {f"eee_then_{light}": _after((EVEN, EVEN, EVEN), light) for light in (1, 2, 3, 4, 6)}
-    found |= {f"eeo_then_{light}": _after((EVEN, EVEN, ODD), light) for light in (1, 3)}
-    found |= {f".ee_then_{light}": _pair_after(light) for light in (1, 2)}
-    found |= {f"writes_even_reads_..{letters[c]}": _writes(EVEN, c) for c in letters}
-    found["writes_in_turn_reads_..e"] = _writes(None, EVEN)
-    return found
+        named[f"a_kept_.{letters[b]}{letters[c]}"] = _a_stays(b, c, "a")
+    named["a_stays_without_reuse_eeo"] = _a_stays(EVEN, ODD, "")
+    named["a_stays_without_reuse_eoe"] = _a_stays(ODD, EVEN, "")
+    named |= {f"a_and_b_kept_..{letters[bank]}": _both_kept(bank) for bank in letters}
+    named |= {f"a_in_turn_of_{registers}": _a_in_turn(registers) for registers in (2, 3, 4)}
+    named["a_in_turn_of_2_one_kept"] = _every_second_kept
+    named |= {f"a_kept_for_{every}": _a_in_turn(4, every) for every in (2, 4, 8)}
+    named |= {f"reuse_said_every_{every}": _kept_every(every) for every in (2, 4)}
+    named |= {"kept_in_another_slot": _other_slot, "c_kept": _c_kept}
+    named |= {"one_register_twice_eeo": _twice(ODD), "one_register_twice_eee": _twice(EVEN)}
+    named |= {f"runs_of_{length}": _runs(length) for length in (1, 2, 3, 4, 8, 16)}
+    named |= {f"eee_then_{light}": _after((EVEN, EVEN, EVEN), light) for light in (1, 2, 3, 4, 6)}
+    named |= {f"eeo_then_{light}": _after((EVEN, EVEN, ODD), light) for light in (1, 3)}
+    named |= {f".ee_then_{light}": _pair_after(light) for light in (1, 2)}
+    named |= {f"writes_even_reads_..{letters[c]}": _writes(EVEN, c) for c in letters}
+    named["writes_in_turn_reads_..e"] = _writes(None, EVEN)
+    return named

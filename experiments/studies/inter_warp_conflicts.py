@@ -1,5 +1,4 @@
-"""Shared-memory wavefronts that the hardware counts where several warps store, next to those that
-each warp needs.
+"""Counts shared-memory wavefronts where several warps store, next to those that each warp needs.
 
     python -m experiments.studies inter_warp_conflicts --build-dir results/build/sm_90a \
         --out inter_warp_conflicts.csv
@@ -22,11 +21,9 @@ import numpy as np
 import ptxsim
 from contracts import UserError, write_rows
 from contracts.rows import InterWarpConflicts
-from experiments.command_line import add_build_dir
-from experiments.gpu.session import session
-from experiments.stages.profile import under_ncu
+from experiments.studies.counting import add_counted, built, counted, profiled
 
-STEPS, FEW = 128, (4, 8)  # of the tile loop: as launched, and as counted by ptxsim
+STEPS, COUNTED_STEPS = 128, (4, 8)  # of the tile loop: as launched, and as ptxsim counts it
 METRICS = {
     "load_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
     "store_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
@@ -35,7 +32,7 @@ METRICS = {
     "cycles": "sm__cycles_active.max",
 }
 GRID = "launch__grid_size"
-NEEDED = {  # what ptxsim counts
+NEEDED = {  # ptxsim counts these.
     "loads": "smsp__inst_executed_op_shared_ld.sum",
     "stores": "smsp__inst_executed_op_shared_st.sum",
     "loads_need": METRICS["load_wavefronts"],
@@ -60,18 +57,18 @@ class Case:
     steps: int = STEPS
 
     def arguments(self, grid: tuple[int, int], buffer: Any, c: Any) -> list[Any]:
-        """Arguments of a launch of a grid of blocks, which reads `buffer` and writes `c`."""
+        """Return a launch's arguments, with which a grid of blocks reads `buffer` and writes `c`."""
         m, n, k = map(np.int32, self.problem(grid))
         lda, ldb = (k, n) if self.from_memory else (np.int32(0), np.int32(0))
         return [m, n, k, np.float32(1), buffer, lda, buffer, ldb, np.float32(0), c, n]
 
     def problem(self, grid: tuple[int, int]) -> tuple[int, int, int]:
-        """m, n and k that a grid of blocks computes."""
+        """Return m, n and k that a grid of blocks computes."""
         m, n, k = self.tile
         return m * grid[1], n * grid[0], k * self.steps
 
     def nbytes(self, grid: tuple[int, int]) -> int:
-        """What each of both buffers must hold."""
+        """Return what each of both buffers must hold, in bytes."""
         m, n, k = self.problem(grid)
         return 4 * max(m * k, k * n, m * n)
 
@@ -90,72 +87,59 @@ CASES = (
 
 
 def grid_of(blocks: int) -> tuple[int, int]:
-    """So many blocks, in a rectangle near a square."""
+    """Return a grid of so many blocks, as near to a square as there is."""
     rows = max(i for i in range(1, math.isqrt(blocks) + 1) if blocks % i == 0)
     return blocks // rows, rows
 
 
 def needed(kernel: ptxsim.Kernel, case: Case) -> dict[str, int]:
-    """What a block of a case executes and needs, from a few steps of its loop; every step costs the
-    same.
+    """Return what a block of a case executes and needs.
+
+    Every step of the loop costs the same, so a few steps tell the rest.
     """
     counted = []
-    for steps in FEW:
+    for steps in COUNTED_STEPS:
         small, counters = replace(case, steps=steps), ptxsim.Counters()
         buffer, c = (ptxsim.Array(np.zeros(small.nbytes((1, 1)), np.uint8)) for _ in range(2))
-        kernel.launch(
-            1,
-            32 * case.warps,
-            small.arguments((1, 1), buffer, c),
-            0,
-            observers=[counters],
-            checks=False,
-        )
-        counted.append(counters.totals())
-    few, more = counted
-    slope = {
-        name: (more[metric] - few[metric]) / (FEW[1] - FEW[0]) for name, metric in NEEDED.items()
-    }
-    return {name: round(few[NEEDED[name]] + slope[name] * (case.steps - FEW[0])) for name in NEEDED}
+        arguments = small.arguments((1, 1), buffer, c)
+        kernel.launch(1, 32 * case.warps, arguments, 0, observers=[counters], checks=False)
+        totals = counters.totals()
+        counted.append(np.array([totals[metric] for metric in NEEDED.values()]))
+    slope = (counted[1] - counted[0]) / (COUNTED_STEPS[1] - COUNTED_STEPS[0])
+    values = counted[0] + slope * (case.steps - COUNTED_STEPS[0])
+    return {name: round(float(value)) for name, value in zip(NEEDED, values, strict=True)}
 
 
 def launch_all(build_dir: Path) -> None:
     """Launch every case once, between the profiler's marks."""
-    from cuda.bindings import driver
     from cuda.core import LaunchConfig, launch
 
-    from experiments.gpu.device import Gpu, Memory, cuda, load_cubin
+    from experiments.gpu.device import Gpu, Memory, load_cubin
 
-    gpu = Gpu(build_dir)
-    module, names = load_cubin(build_dir / "inter_warp_conflicts.cubin"), entries(build_dir)
+    gpu, names = Gpu(build_dir), entries(build_dir)
+    module = load_cubin(build_dir / "inter_warp_conflicts.cubin")
     grid = grid_of(gpu.sm_count)
     buffer, c = (Memory(max(case.nbytes(grid) for case in CASES)) for _ in range(2))
-    gpu.sync()
-    cuda(driver.cuProfilerStart())
-    for case in CASES:
-        config = LaunchConfig(grid=grid, block=32 * case.warps)
-        arguments = case.arguments(grid, buffer.address, c.address)
-        launch(gpu.stream, config, module.get_kernel(find(names, case)), *arguments)
-    gpu.sync()
-    cuda(driver.cuProfilerStop())
+    with profiled(gpu):
+        for case in CASES:
+            config = LaunchConfig(grid=grid, block=32 * case.warps)
+            arguments = case.arguments(grid, buffer.address, c.address)
+            launch(gpu.stream, config, module.get_kernel(find(names, case)), *arguments)
 
 
 def entries(build_dir: Path) -> list[str]:
-    """Names of all entries of the PTX."""
-    path = build_dir / "inter_warp_conflicts.ptx"
-    if not path.is_file():
-        source = "experiments/studies/inter_warp_conflicts.cu"
-        raise UserError(f"{path}: not built; python -m experiments.stages.build --source {source}")
-    return re.findall(r"^\.visible \.entry (\w+)\(", path.read_text(), re.M)
+    """Return the names of all entries of the PTX."""
+    text = built(build_dir, "inter_warp_conflicts.ptx").read_text()
+    return re.findall(r"^\.visible \.entry (\w+)\(", text, re.M)
 
 
 def find(names: list[str], case: Case) -> str:
-    """The entry of a case."""
+    """Return the entry of a case."""
     return next(name for name in names if case.entry in name)
 
 
 def read(launches: list[dict[str, Any]], build_dir: Path) -> list[dict[str, Any]]:
-    """Rows of inter_warp_conflicts.csv: the launches of a report, in the order of `CASES`."""
+    """Return rows of inter_warp_conflicts.csv: the launches of a report, in the order of `CASES`."""
     names = entries(build_dir)
     module = ptxsim.load(build_dir / "inter_warp_conflicts.ptx", names[0]).module
     rows = []
@@ -165,34 +149,21 @@ def read(launches: list[dict[str, Any]], build_dir: Path) -> list[dict[str, Any]
         metrics = {name: value for name, (value, _) in launch["metrics"].items()}
         of_block = needed(ptxsim.Kernel(module, find(names, case)), case)
         source = "A and B" if case.from_memory else "neither"
-        row = {
-            "kernel": case.kernel,
-            "bits": None,
-            "source": source,
-            "warps": case.warps,
-            "blocks_per_sm": 1,
-        }
-        row |= {"steps": case.steps} | {
-            name: int(metrics[GRID]) * count for name, count in of_block.items()
-        }
+        row = {"kernel": case.kernel, "bits": None, "source": source, "warps": case.warps}
+        row |= {"blocks_per_sm": 1, "steps": case.steps}
+        row |= {name: int(metrics[GRID]) * count for name, count in of_block.items()}
         rows.append(row | {name: metrics[metric] for name, metric in METRICS.items()})
     return rows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the study."""
-    add_build_dir(parser)
-    parser.add_argument("--out", type=Path, help="written: inter_warp_conflicts.csv")
-    parser.add_argument("--launch", action="store_true", help="only launch them: what ncu runs")
+    """Add the options of the study."""
+    add_counted(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the table."""
-    with session():
-        if options.launch:
-            launch_all(options.build_dir)
-            return
-        study = ["experiments.studies", "inter_warp_conflicts"]
-        command = ["-m", *study, "--launch", "--build-dir", str(options.build_dir)]
-        launches = under_ncu(command, [GRID, *METRICS.values()])
+    """Write the table, or launch what it counts."""
+    metrics = [GRID, *METRICS.values()]
+    launches = counted(options, "inter_warp_conflicts", metrics, launch_all)
+    if launches is not None:
         write_rows(options.out, InterWarpConflicts, read(launches, options.build_dir))

@@ -19,9 +19,7 @@ import numpy as np
 
 from contracts import UserError, write_rows
 from contracts.rows import SmemMicrobench
-from experiments.command_line import add_build_dir
-from experiments.gpu.session import session
-from experiments.stages.profile import under_ncu
+from experiments.studies.counting import add_counted, counted, profiled
 
 REPEATS = 64
 SHARED_BYTES = 32768
@@ -58,35 +56,30 @@ def patterns(width: int) -> Iterator[tuple[str, np.ndarray]]:
     for stride in (1, 2, 3, 4, 5, 8, 16, 17, 32, 33):
         yield f"stride {stride}", LANES * stride % unit * width
     for group in (2, 4, 8, 16):
+        in_row = LANES % group * width
         yield f"groups of {group} share", LANES // group * width
-        yield f"{32 // group} addresses in turn", LANES % group * width
+        yield f"{32 // group} addresses in turn", in_row
         yield f"groups of {group} share, a row apart", LANES // group * 128 % SHARED_BYTES
-        yield (
-            f"lanes {group} apart in one row",
-            LANES % group * width + LANES // group * 512 % SHARED_BYTES,
-        )
+        yield f"lanes {group} apart in one row", in_row + LANES // group * 512 % SHARED_BYTES
         yield f"pairs of {group} swapped by XOR", (LANES ^ group) * width
     for row in (64, 128, 256):
-        swizzled = (LANES % 8 * row + (LANES // 8 ^ (LANES % 8)) * 16) % SHARED_BYTES
-        yield (
-            f"8 rows of {row} bytes",
-            (LANES % 8 * row + LANES // 8 * 16) % SHARED_BYTES // width * width,
-        )
-        yield f"8 rows of {row} bytes, XOR swizzle", swizzled // width * width
-        yield (
-            f"16 rows of {row} bytes",
-            (LANES % 16 * row + LANES // 16 * 16) % SHARED_BYTES // width * width,
-        )
+        rows_of_8 = LANES % 8 * row + LANES // 8 * 16
+        swizzled = LANES % 8 * row + (LANES // 8 ^ (LANES % 8)) * 16
+        rows_of_16 = LANES % 16 * row + LANES // 16 * 16
+        for name, offsets in (
+            (f"8 rows of {row} bytes", rows_of_8),
+            (f"8 rows of {row} bytes, XOR swizzle", swizzled),
+            (f"16 rows of {row} bytes", rows_of_16),
+        ):
+            yield name, offsets % SHARED_BYTES // width * width
     rng = np.random.default_rng(7)
     for count in (4, 8, 16, 32, 64, unit):
         for i in range(3):
             yield f"random over {count} places, {i}", rng.integers(0, count, 32) * width
     for i in range(3):
         yield f"random pairs, {i}", np.repeat(rng.integers(0, 64, 16), 2) * width
-        yield (
-            f"random pairs two apart, {i}",
-            np.repeat(rng.integers(0, 64, (8, 2)), 2, axis=0).ravel() * width,
-        )
+        two_apart = np.repeat(rng.integers(0, 64, (8, 2)), 2, axis=0).ravel()
+        yield f"random pairs two apart, {i}", two_apart * width
         yield f"random permutation, {i}", rng.permutation(32) * width
 
 
@@ -135,75 +128,48 @@ def cases() -> Iterator[Case]:
 
 def launch_all(build_dir: Path) -> None:
     """Launch every case once, between the profiler's marks."""
-    from cuda.bindings import driver
     from cuda.core import LaunchConfig, launch
 
-    from experiments.gpu.device import Gpu, Memory, cuda, load_cubin
+    from experiments.gpu.device import Gpu, Memory, load_cubin
 
-    gpu = Gpu(build_dir)
-    module = load_cubin(build_dir / "smem_microbench.cubin")
+    gpu, module = Gpu(build_dir), load_cubin(build_dir / "smem_microbench.cubin")
     source, out = Memory(2**20), Memory(4096)
-    todo = list(cases())
-    tables = [
-        gpu.upload(np.concatenate([case.offsets, case.source]).astype(np.int32)) for case in todo
-    ]
-    gpu.sync()
-    cuda(driver.cuProfilerStart())
-    for case, table in zip(todo, tables, strict=True):
-        config = LaunchConfig(grid=1, block=len(case.offsets), shmem_size=SHARED_BYTES)
-        arguments = (table.address, np.int32(case.repeats), source.address, out.address)
-        launch(gpu.stream, config, module.get_kernel(case.access), *arguments)
-    gpu.sync()
-    cuda(driver.cuProfilerStop())
+    todo = [(case, np.concatenate([case.offsets, case.source])) for case in cases()]
+    tables = [gpu.upload(offsets.astype(np.int32)) for _, offsets in todo]
+    with profiled(gpu):
+        for (case, _), table in zip(todo, tables, strict=True):
+            config = LaunchConfig(grid=1, block=len(case.offsets), shmem_size=SHARED_BYTES)
+            arguments = (table.address, np.int32(case.repeats), source.address, out.address)
+            launch(gpu.stream, config, module.get_kernel(case.access), *arguments)
 
 
 def read(launches: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of smem_microbench.csv: the launches of a report, in the order of `cases`."""
+    """Return rows of smem_microbench.csv: the launches of a report, in the order of `cases`."""
     rows, empty = [], {}
     for i, (case, launch) in enumerate(zip(cases(), launches, strict=True)):
         if launch["name"] != case.access:
             raise UserError(f"launch {i} of the report is {launch['name']}, expected {case.access}")
-        counted = np.array([launch["metrics"][name][0] for name in METRICS])
+        counts = np.array([launch["metrics"][name][0] for name in METRICS])
         threads = len(case.offsets)
         if not case.repeats:
-            empty[case.access, threads] = counted
+            empty[case.access, threads] = counts
             continue
-        wavefronts, *conflicts = (counted - empty[case.access, threads]) / (REPEATS * threads / 32)
-        rows.append(
-            {
-                "access": case.access,
-                "pattern": case.pattern,
-                "threads": threads,
-                "offsets": " ".join(map(str, case.offsets)),
-                "source": " ".join(map(str, case.source))
-                if case.access.startswith("cp_async")
-                else "",
-                "wavefronts": float(wavefronts),
-                "conflicts": float(sum(conflicts)),
-            }
-        )
+        wavefronts, *conflicts = (counts - empty[case.access, threads]) / (REPEATS * threads / 32)
+        copies = case.access.startswith("cp_async")
+        row = {"access": case.access, "pattern": case.pattern, "threads": threads}
+        row |= {"offsets": " ".join(map(str, case.offsets))}
+        row |= {"source": " ".join(map(str, case.source)) if copies else ""}
+        rows.append(row | {"wavefronts": float(wavefronts), "conflicts": float(sum(conflicts))})
     return rows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the study."""
-    add_build_dir(parser)
-    parser.add_argument("--out", type=Path, help="written: smem_microbench.csv")
-    parser.add_argument("--launch", action="store_true", help="only launch them: what ncu runs")
+    """Add the options of the study."""
+    add_counted(parser)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the table."""
-    with session():
-        if options.launch:
-            launch_all(options.build_dir)
-            return
-        command = [
-            "-m",
-            "experiments.studies",
-            "smem_microbench",
-            "--launch",
-            "--build-dir",
-            str(options.build_dir),
-        ]
-        write_rows(options.out, SmemMicrobench, read(under_ncu(command, METRICS)))
+    """Write the table, or launch what it counts."""
+    launches = counted(options, "smem_microbench", METRICS, launch_all)
+    if launches is not None:
+        write_rows(options.out, SmemMicrobench, read(launches))

@@ -1,5 +1,4 @@
-"""Runs the double buffer of xor_double_buffer.cu on the emulator, for sm_86 and sm_90, and on a GPU
-where there is one.
+"""Runs the double buffer of xor_double_buffer.cu on the emulator for sm_86 and sm_90, or on a GPU.
 
     python -m experiments.studies xor_double_buffer --out paper/worklogs/sgemm_cu/xor_double_buffer.csv
     python -m experiments.studies xor_double_buffer --on-gpu --out paper/worklogs/sgemm_cu/xor_double_buffer.csv
@@ -19,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 COLUMNS = ("device", "tool", "arch", "xor_of", "n", "wrong", "elements", "faults", "fault", "line")
 SOURCE = Path(__file__).resolve().parent / "xor_double_buffer.cu"
 KERNELS = SOURCE.parents[2] / "kernels"
+KINDS = ("address", "offset")  # of XOR
 SIZES = (128, 256)  # one block of 128 x 128, and four
 ARCHES = ("sm_86", "sm_90")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -45,7 +46,7 @@ FAULT = re.compile(
 
 
 def output_of(command: list[str]) -> str:
-    """Standard output of a command that must end well.
+    """Return the standard output of a command that must end well.
 
     Raises `UserError` with its last line otherwise.
     """
@@ -56,23 +57,21 @@ def output_of(command: list[str]) -> str:
             f"cannot run {command[0]}: {error.strerror}; a CUDA toolkit is needed on PATH"
         ) from error
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise UserError(
-            f"{' '.join(command[:3])} ended with {done.returncode}: {said[-1] if said else 'no message'}"
-        )
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        raise UserError(f"{' '.join(command[:3])} ended with {done.returncode}: {lines[-1]}")
     return done.stdout
 
 
 def wrong_elements(output: str) -> dict[str, Any]:
-    """What the program printed, as `wrong` and `elements`."""
-    found = RESULT.search(output)
-    if found is None:
+    """Return what the program printed, as `wrong` and `elements`."""
+    result = RESULT.search(output)
+    if result is None:
         raise UserError(f"{SOURCE.name} printed no result, but {output.strip()!r}")
-    return {"wrong": int(found[1]), "elements": int(found[2])}
+    return {"wrong": int(result[1]), "elements": int(result[2])}
 
 
 def compiled(compiler: list[str], arch: str, xor_of: str, folder: Path) -> str:
-    """The path of the program, built for one architecture and one kind of XOR."""
+    """Return the path of the program, built for one architecture and one kind of XOR."""
     program = str(folder / f"{arch}_{xor_of}")
     define = ["-DOF_THE_OFFSET"] if xor_of == "offset" else []
     output_of([*compiler, f"-arch={arch}", *define, f"-I{KERNELS}", "-o", program, str(SOURCE)])
@@ -82,63 +81,49 @@ def compiled(compiler: list[str], arch: str, xor_of: str, folder: Path) -> str:
 def on_emulator(
     folder: Path, arches: Sequence[str] = ARCHES, sizes: Sequence[int] = SIZES
 ) -> Iterator[dict[str, Any]]:
-    """Rows of the emulator, with the first fault that it reports."""
+    """Yield rows of the emulator, with the first fault that it reports."""
     ptxsim = [sys.executable, "-m", "ptxsim"]
-    for arch in arches:
-        for xor_of in ("address", "offset"):
-            program = compiled([*ptxsim, "nvcc"], arch, xor_of, folder)
-            for n in sizes:
-                report = folder / "report.json"
-                done = subprocess.run(
-                    [*ptxsim, "exec", "--quiet", "--report", str(report), program, str(n)],
-                    capture_output=True,
-                    text=True,
-                )
-                row = {"device": "ptxsim", "tool": "ptxsim", "arch": arch, "xor_of": xor_of, "n": n}
-                yield (
-                    row | wrong_elements(done.stdout) | first_fault(json.loads(report.read_text()))
-                )
+    for arch, xor_of in product(arches, KINDS):
+        program, report = compiled([*ptxsim, "nvcc"], arch, xor_of, folder), folder / "report.json"
+        for n in sizes:
+            command = [*ptxsim, "exec", "--quiet", "--report", str(report), program, str(n)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            row = {"device": "ptxsim", "tool": "ptxsim", "arch": arch, "xor_of": xor_of, "n": n}
+            yield row | wrong_elements(done.stdout) | first_fault(json.loads(report.read_text()))
 
 
 def first_fault(report: dict[str, Any]) -> dict[str, Any]:
-    """How many faults a report of `ptxsim exec` has, and the first one's message and line."""
+    """Return how many faults a report of `ptxsim exec` has, and the first one's message and line."""
     faults = [fault for launch in report["launches"] for fault in launch["faults"]]
-    found: dict[str, Any] = {"faults": len(faults), "fault": "", "line": ""}
+    columns: dict[str, Any] = {"faults": len(faults), "fault": "", "line": ""}
     if faults and (parts := FAULT.search(faults[0])):
-        found |= {"fault": parts[1], "line": int(parts[2])}
-    return found
+        columns |= {"fault": parts[1], "line": int(parts[2])}
+    return columns
 
 
 def on_gpu(folder: Path) -> Iterator[dict[str, Any]]:
-    """Rows of the first GPU: the program by itself, then under each tool of compute-sanitizer."""
+    """Yield rows of the first GPU: the program by itself, then under each tool of compute-sanitizer."""
     gpu = discovery.gpu()
     if gpu is None:
         raise UserError("--on-gpu needs an NVIDIA GPU, and none is visible here")
-    name, arch = gpu.name, gpu.arch.removesuffix("a")
-    for xor_of in ("address", "offset"):
+    arch = gpu.arch.removesuffix("a")
+    for xor_of in KINDS:
         program = compiled(["nvcc", "-lineinfo"], arch, xor_of, folder)
+        row = {"device": gpu.name, "tool": "", "arch": arch, "xor_of": xor_of}
+        row |= {"faults": "", "fault": "", "line": ""}
         for n in SIZES:
-            row = {"device": name, "tool": "", "arch": arch, "xor_of": xor_of, "n": n}
-            yield (
-                row
-                | wrong_elements(output_of([program, str(n)]))
-                | {"faults": "", "fault": "", "line": ""}
-            )
+            yield row | {"n": n} | wrong_elements(output_of([program, str(n)]))
         for tool in SANITIZERS:
             output = output_of(["compute-sanitizer", "--tool", tool, program, str(SIZES[0])])
             summary = SUMMARY.search(output)
             if summary is None:
                 raise UserError(f"compute-sanitizer --tool {tool} printed no summary")
-            row = {"device": name, "tool": tool, "arch": arch, "xor_of": xor_of, "n": SIZES[0]}
-            yield (
-                row
-                | wrong_elements(output)
-                | {"faults": int(summary[1] or summary[2]), "fault": "", "line": ""}
-            )
+            errors = {"tool": tool, "n": SIZES[0], "faults": int(summary[1] or summary[2])}
+            yield row | errors | wrong_elements(output)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the study."""
+    """Add the options of the study."""
     parser.add_argument(
         "--on-gpu", action="store_true", help="on this machine's GPU instead of the emulator"
     )
@@ -146,18 +131,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the table."""
-    kept = []
+    """Write the table, in which the rows of other devices stay."""
+    others = []
     if options.out.is_file():
         with options.out.open(newline="") as file:
-            kept = list(csv.DictReader(file))
+            others = list(csv.DictReader(file))
     with tempfile.TemporaryDirectory() as folder:
         rows = list((on_gpu if options.on_gpu else on_emulator)(Path(folder)))
-    kept = [row for row in kept if row["device"] != rows[0]["device"]]
+    others = [row for row in others if row["device"] != rows[0]["device"]]
     with atomic_write(options.out) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(kept + rows if options.on_gpu else rows + kept)
+        writer.writerows(others + rows if options.on_gpu else rows + others)
     for row in rows:
         logger.info(
             f"{row['device']} {row['tool']} {row['arch']}, n = {row['n']}: {row['wrong']} wrong elements"

@@ -1,12 +1,11 @@
-"""The kernel author's loop: build, check, emulate and, where there is a GPU, measure one kernel,
-and report on one screen.
+"""Build, check, emulate and, where there is a GPU, measure one kernel, reported on one screen.
 
-    python -m experiments.try_kernel sgemm_mine            a kernel of the catalogue, compared with the rung that it
-    builds on python -m experiments.try_kernel mine.cu --like sgemm_vectorized --template BK=16 --watch
-                                                           one that is not in the catalogue, again whenever it is saved
+    python -m experiments.try_kernel sgemm_mine
+    python -m experiments.try_kernel mine.cu --like sgemm_vectorized --template BK=16 --watch
 
-The exit code is 1 where a check failed. Everything goes into results/try; what the rung's part
-needs is kept there.
+The first command is for a kernel of the catalogue, and compares it with the rung that it builds on.
+The second is for one that is not in the catalogue, and repeats whenever a file is saved. The exit
+code is 1 where a check failed. Everything goes into results/try, where the rung's part is cached.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ CLEAR = "\033[2J\033[H"
 
 
 def chosen(options: argparse.Namespace) -> Variant:
-    """The kernel that is tried. Raises `UserError` where it is none."""
+    """Return the kernel that is tried; raise `UserError` for what is none."""
     entry = find_kernel(options)
     if isinstance(entry, catalogue.Dispatcher):
         raise UserError(
@@ -43,32 +42,30 @@ def chosen(options: argparse.Namespace) -> Variant:
 
 
 def once(options: argparse.Namespace) -> int:
-    """One round: prints the screen; 1 where a check failed, else 0."""
+    """Print the screen of one round; return 1 where a check failed, else 0."""
     variant = chosen(options)
     against = options.against or variant.builds_on
     known: catalogue.Catalogue = options.catalogue
-    base = known.find(against) if against else None
-    if base is not None and not isinstance(base, Variant):
+    rung = known.find(against) if against else None
+    if rung is not None and not isinstance(rung, Variant):
         raise UserError(f"--against {against}: not a kernel; allowed: a variant of the catalogue")
     gpu = discovery.gpu()
-    arch, root = gpu.arch if gpu else options.arch, options.out_dir
-    size = findings.common_size(options.size, *([variant, base] if base else [variant]))
+    arch, root, nvcc = gpu.arch if gpu else options.arch, options.out_dir, options.nvcc
+    size = findings.common_size(options.size, *([variant, rung] if rung else [variant]))
     rates = find_gpu(options.gpu)
-    theirs = findings.find_kept(base, size, arch, rates, root, options.nvcc) if base else None
-    own = findings.find(variant, size, arch, rates, root, checked=True, nvcc=options.nvcc)
-    measured, why = None, "no NVIDIA GPU is visible here"
-    if gpu and own.passed:
+    compared = findings.find_cached(rung, size, arch, rates, root, nvcc) if rung else None
+    kernel = findings.find(variant, size, arch, rates, root, checked=True, nvcc=nvcc)
+    measured, why = None, "a check failed" if gpu else "no NVIDIA GPU is visible here"
+    if gpu and kernel.passed:
         named = kernel_arguments(options)
-        measured = on_gpu.measure(known, variant, base, size, gpu, root, named, options.nvcc)
+        measured = on_gpu.measure(known, variant, rung, size, gpu, root, named, nvcc)
         why = "a check failed on the GPU"
-    elif gpu:
-        why = "a check failed"
-    print("\n".join(screen.render(variant, own, theirs, measured, why)), flush=True)
-    return 0 if own.passed and (measured is None or measured.passed) else 1
+    print("\n".join(screen.render(variant, kernel, compared, measured, why)), flush=True)
+    return 0 if kernel.passed and (measured is None or measured.passed) else 1
 
 
 def _round(options: argparse.Namespace) -> None:
-    """One round in a process of its own, that sees the files as they are now."""
+    """Run one round in a process of its own, which sees the files as they are now."""
     with contextlib.suppress(KeyboardInterrupt):
         try:
             once(reread(options))
@@ -77,27 +74,29 @@ def _round(options: argparse.Namespace) -> None:
 
 
 def reread(options: argparse.Namespace) -> argparse.Namespace:
-    """The same options with the catalogue as its file is now."""
+    """Return the same options with the catalogue as its file is now."""
     return argparse.Namespace(**vars(options) | {"catalogue": catalogue.load()})
 
 
 def stamps(options: argparse.Namespace, before: dict[Path, int]) -> dict[Path, int]:
-    """When the kernel's files and the catalogue were saved last; while they cannot be read, those
-    of `before`.
+    """Return when the kernel's files and the catalogue were saved last, in nanoseconds.
+
+    While the kernel cannot be read, the files of `before` count.
     """
     paths = [catalogue.CATALOGUE, *before]
     with contextlib.suppress(UserError, OSError):
         paths = [catalogue.CATALOGUE, *chosen(reread(options)).sources()]
-    found = {}
+    saved = {}
     for path in paths:
-        with contextlib.suppress(OSError):  # an editor may be replacing it
-            found[path] = path.stat().st_mtime_ns
-    return found
+        with contextlib.suppress(OSError):  # An editor may be replacing it.
+            saved[path] = path.stat().st_mtime_ns
+    return saved
 
 
 def watch(options: argparse.Namespace) -> int:
-    """A round now and whenever a file of the kernel is saved, until Ctrl-C."""
-    fork = multiprocessing.get_context("fork")  # with all that is imported, and no GPU in use yet
+    """Run a round now and whenever a file of the kernel is saved, until Ctrl-C."""
+    # A fork has all that is imported; no GPU is in use yet.
+    fork = multiprocessing.get_context("fork")
     seen: dict[Path, int] = {}
     with contextlib.suppress(KeyboardInterrupt):
         while True:

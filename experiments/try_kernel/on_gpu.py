@@ -1,5 +1,5 @@
-"""The part of the loop that needs a GPU: checks, times in turns with cuBLAS and the rung, counters
-of both.
+"""The part of the loop that needs a GPU: checks, times interleaved with cuBLAS and the rung, and
+counters of both.
 """
 
 from __future__ import annotations
@@ -7,11 +7,12 @@ from __future__ import annotations
 import functools
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
+from contracts import UserError, write_text
 from experiments.gpu import discovery
 from experiments.stages import build, profile, toolchain
 from experiments.stages.verify import CheckResult
@@ -21,14 +22,14 @@ from kernels.catalogue import Catalogue, Entry, Problem, Variant
 from kernels.problem import ProblemSpec
 
 HARNESS = catalogue.ROOT.parent / "experiments" / "gpu" / "harness.cu"
-LARGE = 1024  # the large case of the checks here; what is timed is checked at its own size
+LARGE = 1024  # The large case of the checks. What is timed is checked at its own size.
 WARM_S, WINDOW_S = 0.2, 0.5
 ROUNDS = (20, 100)
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Medians of one kernel. The share is of the baseline's median time in the same runs."""
+    """Medians of one kernel; `share` is the baseline's median time over its own."""
 
     time_us: float
     share: float
@@ -38,76 +39,76 @@ class Speed:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a GPU measured. Counters are under ncu's names; `why_not` has why there are none."""
+    """What a GPU measured. Speeds are by kernel, counters by kernel and ncu's name.
+
+    why_not: why there are no counters.
+    """
 
     gpu: str
     checks: findings.Checks = field(default_factory=list)
     passed: bool = True
     baseline: str = ""
-    speeds: dict[str, Speed] = field(default_factory=dict)  # by name
-    counters: dict[str, dict[str, float]] = field(default_factory=dict)  # by name
+    speeds: dict[str, Speed] = field(default_factory=dict)
+    counters: dict[str, dict[str, float]] = field(default_factory=dict)
     why_not: str | None = None
 
 
 def measure(
     known: Catalogue,
     variant: Variant,
-    base: Variant | None,
+    rung: Variant | None,
     size: int,
     gpu: discovery.Gpu,
     root: Path,
     named: Sequence[str],
     nvcc: str | None,
 ) -> Measured:
-    """Check a built kernel, time it, read its counters. `named`: arguments that name it to another
-    process.
+    """Check a built kernel, time it, and read its counters.
+
+    :param rung: what it is compared with, where that takes the same problem.
+    :param named: the arguments that name the kernel to another process.
     """
     from experiments.stages.check import held_gpu
 
     build_dir = findings.folder_of(root, gpu.arch)
     _ensure_harness(build_dir, gpu.arch, nvcc)
-    checks, passed = findings.check_on(held_gpu(build_dir), variant, LARGE)
+    checks, failed = findings.check_on(held_gpu(build_dir), variant, LARGE)
     baseline = known[variant.baseline]
-    if not passed:  # a wrong result has no speed
-        return Measured(gpu.name, checks, False, baseline.name)
+    result = Measured(gpu.name, checks, not failed, baseline.name)
+    if failed:  # A wrong result has no speed.
+        return result
+    # The rung runs beside the kernel where it takes the same matrices.
     problem = Problem.square(size, variant.b_layout)
-    others = (
-        [base] if base and base.types == variant.types and base.refusal(problem) is None else []
-    )
-    for other in others:
+    rungs = [rung] if rung and rung.types == variant.types and not rung.refusal(problem) else []
+    for other in rungs:
         findings.ensure_built(other, gpu.arch, root, nvcc)
-    speeds, result = _times([variant, *others, baseline], problem, build_dir)
-    if not result.passed:
-        line = f"FAILED {variant.name} at n = {size} after timing: {result.detail or 'out of its bound'}"
-        return Measured(gpu.name, [line, *checks], False, baseline.name)
-    counters: dict[str, dict[str, float]] = {}
+    speeds, timed = _times([variant, *rungs, baseline], problem, build_dir)
+    if not timed.passed:
+        reason = timed.detail or "out of its bound"
+        line = f"FAILED {variant.name} at n = {size} after timing: {reason}"
+        return replace(result, checks=[line, *checks], passed=False)
+    # The rung's counters are read once, and cached.
     try:
-        counters[variant.name] = _counters(variant, size, build_dir, named)
-        version = subprocess.run(
-            [profile.find_ncu(), "--version"], capture_output=True, text=True
-        ).stdout
+        counters = {variant.name: _counters(variant, size, build_dir, named)}
+        command = [profile.find_ncu(), "--version"]
+        version = subprocess.run(command, capture_output=True, text=True).stdout
         parts = ["counters", size, gpu, version, build.compiler_name(toolchain.nvcc(nvcc))]
-        for one in others:
-            counters[one.name] = findings.kept(
-                root, one, parts, functools.partial(_counters, one, size, build_dir, ())
-            )
+        for other in rungs:
+            make = functools.partial(_counters, other, size, build_dir, ())
+            counters[other.name] = findings.cached(root, other, parts, make)
     except profile.LeftOut as reason:
-        return Measured(gpu.name, checks, True, baseline.name, speeds, why_not=str(reason))
-    return Measured(gpu.name, checks, True, baseline.name, speeds, counters)
+        return replace(result, speeds=speeds, why_not=str(reason))
+    return replace(result, speeds=speeds, counters=counters)
 
 
 def _ensure_harness(build_dir: Path, arch: str, nvcc: str | None) -> None:
-    """Build the harness anew where its source or the compiler changed."""
-    from contracts import write_text
-
+    """Build the harness again where our code or the compiler changed."""
     compiler = toolchain.nvcc(nvcc)
-    known = f"{findings.code_hash()} {build.compiler_name(compiler)}"
-    stamp = build_dir / "harness.built-from"
-    if not (
-        stamp.is_file() and stamp.read_text() == known and (build_dir / "harness.cubin").is_file()
-    ):
+    version = f"{findings.code_hash()} {build.compiler_name(compiler)}"
+    stamp, cubin = build_dir / "harness.built-from", build_dir / "harness.cubin"
+    if not (cubin.is_file() and stamp.is_file() and stamp.read_text() == version):
         build.compile_source(HARNESS, build_dir / "harness", arch, compiler)
-        write_text(stamp, known)
+        write_text(stamp, version)
 
 
 def _counters(entry: Variant, size: int, build_dir: Path, named: Sequence[str]) -> dict[str, float]:
@@ -118,9 +119,7 @@ def _counters(entry: Variant, size: int, build_dir: Path, named: Sequence[str]) 
 def _times(
     entries: list[Entry], problem: Problem, build_dir: Path
 ) -> tuple[dict[str, Speed], CheckResult]:
-    """The speed of each entry, the baseline last, in turns; and whether the first one's output was
-    right.
-    """
+    """Interleave the entries, the baseline last; return their speeds and the first one's check."""
     from experiments.gpu.device import Gpu
     from experiments.gpu.libraries import import_early, load_gemm
     from experiments.gpu.session import session
@@ -139,29 +138,26 @@ def _times(
             for work in works.values():
                 work()
 
+        # What is checked below was written by timed runs.
         round_us = warm_up(gpu, each, WARM_S)
         matrices.poison(gpu, names[0])
         rounds = int(np.clip(WINDOW_S * 1e6 / round_us, *ROUNDS))
         runs = interleave(Stopwatch(gpu, len(entries) * rounds), works, rounds, matrices.seed)
         result = check_output(gpu, matrices, names[0], works[names[0]])
         sms = gpu.sm_count
-    samples = {name: runs.of(name) for name in names}
-    if few := [name for name, one in samples.items() if len(one.time_us) < MIN_KEPT]:
-        from contracts import UserError
-
-        raise UserError(
-            f"{few[0]}: launch gaps spoilt all but a few samples; leave the host's processor to this"
+    speeds = {}
+    baseline_us = float(np.median(runs.of(names[-1]).time_us))
+    for name in names:
+        samples = runs.of(name)
+        if len(samples.time_us) < MIN_KEPT:
+            raise UserError(
+                f"{name}: launch gaps spoilt all but a few samples; leave the host's processor to this"
+            )
+        time_us, clocks = float(np.median(samples.time_us)), samples.time_us * samples.sm_clock_mhz
+        speeds[name] = Speed(
+            time_us=time_us,
+            share=baseline_us / time_us,
+            flop_per_clock_sm=float(np.nanmedian(problem.flop / (clocks * sms))),
+            sm_clock_mhz=float(np.nanmedian(samples.sm_clock_mhz)),
         )
-    medians = {name: float(np.median(one.time_us)) for name, one in samples.items()}
-    speeds = {
-        name: Speed(
-            time_us=medians[name],
-            share=medians[names[-1]] / medians[name],
-            flop_per_clock_sm=float(
-                np.nanmedian(problem.flop / (one.time_us * one.sm_clock_mhz * sms))
-            ),
-            sm_clock_mhz=float(np.nanmedian(one.sm_clock_mhz)),
-        )
-        for name, one in samples.items()
-    }
     return speeds, result

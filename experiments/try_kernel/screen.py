@@ -1,4 +1,4 @@
-"""What was found out about a kernel, as one screen of text next to the rung that it builds on."""
+"""What is known of a kernel, as one screen of text next to the rung that it builds on."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from kernels.catalogue import Variant
 from ptxsim.count.bounds import ESTIMATES, LABELS
 
 ROWS, COLUMNS = 50, 120
-MOVED = 0.02  # of the larger value: what differs by less has not moved
-CLOSE = 0.1  # of the largest: bounds below that are left out
-LONGEST = 4  # lines of one failure
+MIN_CHANGE = 0.02  # Counters that differ by less of the larger value are left out.
+MIN_BOUND = 0.1  # Bounds below this part of the largest one are left out.
+FAILURE_LINES = 4
 RESOURCES = {
     "registers": "registers per thread",
     "shared_bytes": "shared memory, bytes a block",
@@ -30,203 +30,175 @@ RESOURCES = {
     "limiter": "limited by",
     "sass_total": "instructions in the SASS",
 }
-LOCAL = {  # counters of arrays in local memory
+LOCAL = {  # These count accesses to arrays in local memory.
     f"l1tex__t_{what}_pipe_lsu_mem_local_op_{kind}.sum": f"local {verb}, {what}"
     for kind, verb in (("ld", "loads"), ("st", "stores"))
     for what in ("requests", "sectors")
 }
-NOT_SHOWN = ("sm_frequency",)  # differs from launch to launch
+LEFT_OUT = ("sm_frequency",)  # It differs from launch to launch.
 
 
 def render(
     variant: Variant,
-    own: Findings,
-    base: Findings | None,
+    kernel: Findings,
+    rung: Findings | None,
     measured: Measured | None,
-    gpu: str | None,
+    no_gpu: str | None,
 ) -> list[str]:
-    """At most `ROWS` lines of at most `COLUMNS` characters. `gpu`: why there is no `measured`."""
-    page = _Page(own.name, base.name if base else None)
-    head = f"{own.name}: {variant.dtype}, m = n = k = {own.size}, {own.resources['arch']}, {own.resources['compiler']}"
-    checks = _checks(own, measured)
-    body = [*page.head("resources"), *_resources(page, own, base)]
-    if own.why_not:
-        body += ["", *_wrapped(f"the emulator has no counts: {own.why_not}")]
+    """Return at most `ROWS` lines of at most `COLUMNS` characters.
+
+    :param rung: what the kernel builds on.
+    :param no_gpu: why there is no `measured`.
+    """
+    page = _Page(kernel.name, rung.name if rung else None)
+    size = f"m = n = k = {kernel.size}"
+    built = f"{kernel.resources['arch']}, {kernel.resources['compiler']}"
+    lines = [f"{kernel.name}: {variant.dtype}, {size}, {built}", *_checks(kernel, measured), ""]
+    lines += [*page.head("resources"), *_resources(page, kernel, rung), ""]
+    costly: list[str] = []
+    if kernel.why_not:
+        lines += _wrapped(f"the emulator has no counts: {kernel.why_not}")
     else:
-        body += ["", *_bounds(page, own, base)]
-    speed = (
-        _speed(page, variant, measured)
-        if measured and measured.speeds
-        else [f"no times: {gpu}"]
-        if gpu
-        else []
-    )
-    moved = _moved(page, own, base, measured)
-    fixed = [head, *checks, "", *body, "", *speed]
-    lines = [
-        "",
-        "lines with bank conflicts or wasted sectors"
-        if own.lines
-        else "no bank conflicts, no wasted sectors",
-    ]
-    lines += [f"  {line}" for line in own.lines]
-    room = ROWS - len(fixed) - (0 if own.why_not else len(lines))
-    page_lines = (
-        fixed + ([] if own.why_not else lines) + (_cut(["", *moved], room) if moved else [])
-    )
-    return [_fit(line) for line in page_lines[:ROWS]]
+        lines += _bounds(page, kernel, rung)
+        title = "lines with bank conflicts or wasted sectors"
+        costly = ["", title if kernel.lines else "no bank conflicts, no wasted sectors"]
+        costly += [f"  {line}" for line in kernel.lines]
+    lines.append("")
+    if measured and measured.speeds:
+        lines += _speed(page, measured)
+    elif no_gpu:
+        lines.append(f"no times: {no_gpu}")
+    # The counters get the room that is left.
+    changed = _changed(page, kernel, rung, measured)
+    room = ROWS - len(lines) - len(costly)
+    lines += costly + (_cut(["", *changed], room) if changed else [])
+    return [line if len(line) <= COLUMNS else line[: COLUMNS - 1] + "…" for line in lines[:ROWS]]
 
 
 class _Page:
-    """Rows of a label, this kernel's value, the rung's and the difference."""
+    """Rows of a label, the kernel's value, the rung's and the difference."""
 
-    def __init__(self, own: str, base: str | None) -> None:
-        self.names = [own, *([base] if base else [])]
+    def __init__(self, kernel: str, rung: str | None) -> None:
+        self.names = [kernel, *([rung] if rung else [])]
         self.width = max(14, *(min(len(name), 28) for name in self.names))
 
     def head(self, title: str) -> list[str]:
-        return [
-            self._line(
-                title,
-                [name[-self.width :] for name in self.names],
-                "difference" if self.names[1:] else "",
-            )
-        ]
+        names = [name[-self.width :] for name in self.names]
+        return [self._line(title, names, "difference" if self.names[1:] else "")]
 
-    def row(self, label: str, own: Any, base: Any, unit: str = "", *, digits: int = 3) -> str:
-        values = [own, *([base] if len(self.names) > 1 else [])]
-        cells_of = [
-            _number(value, digits) + (unit if _is_number(value) else "") for value in values
-        ]
-        return self._line(f"  {label}", cells_of, _difference(own, base) if len(values) > 1 else "")
+    def row(self, label: str, kernel: Any, rung: Any, unit: str = "", *, digits: int = 3) -> str:
+        values = [kernel, rung][: len(self.names)]
+        cells = [_number(value, digits) + (unit if _is_number(value) else "") for value in values]
+        return self._line(f"  {label}", cells, _difference(kernel, rung) if values[1:] else "")
 
     def _line(self, label: str, values: Iterable[str], last: str) -> str:
         cells = "".join(f"{value:>{self.width + 2}}" for value in values)
         return f"{label:<44}{cells}  {last:>20}".rstrip()
 
 
-def _checks(own: Findings, measured: Measured | None) -> list[str]:
-    """What failed first, with its pattern, and how many cases passed, on the emulator and on the
-    GPU.
-    """
+def _checks(kernel: Findings, measured: Measured | None) -> list[str]:
+    """Return what failed first, with its pattern, and how many cases passed, by emulator and GPU."""
     lines: list[str] = []
-    for checks in (own.checks, measured.checks if measured else []):
-        for line in checks:
-            parts = re.sub(r"ptxsim: ptxsim: \w+: ", "ptxsim: ", line).split(" | ")
-            lines += [
-                text
-                for part in parts
-                for text in _cut(_wrapped(part, "" if part is parts[0] else "  "), LONGEST)
-            ]
+    for check in [*kernel.checks, *(measured.checks if measured else [])]:
+        first, *others = re.sub(r"ptxsim: ptxsim: \w+: ", "ptxsim: ", check).split(" | ")
+        for text in [_wrapped(first), *(_wrapped(other, "  ") for other in others)]:
+            lines += _cut(text, FAILURE_LINES)
     return lines
 
 
-def _resources(page: _Page, own: Findings, base: Findings | None) -> list[str]:
+def _resources(page: _Page, kernel: Findings, rung: Findings | None) -> list[str]:
     lines = []
     for key, label in RESOURCES.items():
-        one, other = (found.resources[key] if found else None for found in (own, base))
-        if key in ("stack_bytes", "spill_bytes") and not (one or other):
+        values = [findings.resources[key] if findings else None for findings in (kernel, rung)]
+        if key in ("stack_bytes", "spill_bytes") and not any(values):
             continue
-        if key == "occupancy":
-            one, other = (None if share is None else 100 * share for share in (one, other))
-            lines.append(page.row(label, one, other, "%"))
-        else:
-            lines.append(page.row(label, one, other))
+        unit = "%" if key == "occupancy" else ""
+        if unit:
+            values = [None if share is None else 100 * share for share in values]
+        lines.append(page.row(label, *values, unit))
     for name, label in LOCAL.items():
-        one, other = (found.counters.get(name, 0) if found else None for found in (own, base))
-        if one or other:
-            lines.append(page.row(label, one, other))
+        counts = [
+            findings.counters.get(name, 0) if findings else None for findings in (kernel, rung)
+        ]
+        if any(counts):
+            lines.append(page.row(label, *counts))
     return lines
 
 
-def _bounds(page: _Page, own: Findings, base: Findings | None) -> list[str]:
+def _bounds(page: _Page, kernel: Findings, rung: Findings | None) -> list[str]:
     """Return the minimum cycles of each resource, largest first, and the limiter of each kernel."""
-    largest = max(_bounds_of(own).values())
-    theirs = base.cycles if base else {}
-    keys = sorted(own.cycles.keys() | theirs.keys(), key=lambda key: -own.cycles.get(key, 0.0))
-    shown = [
-        k
-        for k in keys
-        if k in LABELS and max(own.cycles.get(k, 0), theirs.get(k, 0)) >= CLOSE * largest
-    ]
-    lines = page.head(f"minimum cycles per SM on an {own.gpu}")
-    for key in shown:
-        label = LABELS[key] + (" (estimate)" if key in ESTIMATES else "")
-        lines.append(page.row(label, own.cycles.get(key), theirs.get(key), digits=4))
-    names = [
-        LABELS[max(_bounds_of(one), key=_bounds_of(one).__getitem__)]
-        for one in (own, base)
-        if one and one.cycles
-    ]
-    lines.append(page.row("limiter", names[0], names[1] if len(names) > 1 else None))
-    if base and base.why_not:
-        lines += _wrapped(f"the emulator has no counts of {base.name}: {base.why_not}", "  ")
+    cycles, rung_cycles = kernel.cycles, rung.cycles if rung else {}
+    smallest = MIN_BOUND * max(_bounds_of(kernel).values())
+    lines = page.head(f"minimum cycles per SM on an {kernel.gpu}")
+    for key in sorted(cycles.keys() | rung_cycles.keys(), key=lambda key: -cycles.get(key, 0.0)):
+        if key in LABELS and max(cycles.get(key, 0), rung_cycles.get(key, 0)) >= smallest:
+            label = LABELS[key] + (" (estimate)" if key in ESTIMATES else "")
+            lines.append(page.row(label, cycles.get(key), rung_cycles.get(key), digits=4))
+    bounds = [_bounds_of(findings) for findings in (kernel, rung) if findings and findings.cycles]
+    limiters = [LABELS[max(bound, key=bound.__getitem__)] for bound in bounds]
+    lines.append(page.row("limiter", limiters[0], limiters[1] if limiters[1:] else None))
+    if rung and rung.why_not:
+        lines += _wrapped(f"the emulator has no counts of {rung.name}: {rung.why_not}", "  ")
     return lines
 
 
-def _bounds_of(one: Findings) -> dict[str, float]:
-    return {
-        key: value for key, value in one.cycles.items() if key in LABELS and key not in ESTIMATES
-    }
+def _bounds_of(findings: Findings) -> dict[str, float]:
+    return {k: value for k, value in findings.cycles.items() if k in LABELS and k not in ESTIMATES}
 
 
-def _speed(page: _Page, variant: Variant, measured: Measured) -> list[str]:
-    own, base = (measured.speeds.get(name) for name in [*page.names, ""][:2])
-    assert own is not None
+def _speed(page: _Page, measured: Measured) -> list[str]:
+    kernel, rung = (measured.speeds.get(name) for name in [*page.names, ""][:2])
+    assert kernel is not None
+    share = f"share of {measured.baseline}"
     rows = [
-        ("time, µs", own.time_us, base and base.time_us, "", 4),
-        (f"share of {measured.baseline}", 100 * own.share, base and 100 * base.share, "%", 3),
-        ("FLOP/clock/SM", own.flop_per_clock_sm, base and base.flop_per_clock_sm, "", 4),
-        ("SM clock, MHz", own.sm_clock_mhz, base and base.sm_clock_mhz, "", 4),
+        ("time, µs", kernel.time_us, rung and rung.time_us, "", 4),
+        (share, 100 * kernel.share, rung and 100 * rung.share, "%", 3),
+        ("FLOP/clock/SM", kernel.flop_per_clock_sm, rung and rung.flop_per_clock_sm, "", 4),
+        ("SM clock, MHz", kernel.sm_clock_mhz, rung and rung.sm_clock_mhz, "", 4),
     ]
     lines = page.head(f"on {measured.gpu}, alternating")
-    return lines + [
-        page.row(label, a, b, unit, digits=digits) for label, a, b, unit, digits in rows
-    ]
+    return lines + [page.row(*values, digits=digits) for *values, digits in rows]
 
 
-def _moved(
-    page: _Page, own: Findings, base: Findings | None, measured: Measured | None
+def _changed(
+    page: _Page, kernel: Findings, rung: Findings | None, measured: Measured | None
 ) -> list[str]:
-    """Counters that differ from the rung's, measured ones if there are any, else predicted ones."""
-    if base is None:
+    """Return the counters that differ from the rung's: measured ones, else predicted ones."""
+    if rung is None:
         return []
-    counted = measured.counters if measured else {}
-    if base.name in counted and own.name in counted:
-        title, pair = "counters that moved (ncu)", (counted[own.name], counted[base.name])
-    else:
-        title, pair = "counters that moved (predicted)", (own.counters, base.counters)
+    pair, source = (kernel.counters, rung.counters), "predicted"
+    if measured and {kernel.name, rung.name} <= measured.counters.keys():
+        pair, source = (measured.counters[kernel.name], measured.counters[rung.name]), "ncu"
     why = [f"  no counters of ncu: {measured.why_not}"] if measured and measured.why_not else []
     if not all(pair):
         return why
-    found = moved(*pair)
     lines = [
-        page.row(labels()[name], pair[0].get(name), pair[1].get(name), digits=4) for name in found
+        page.row(labels()[name], *(counters.get(name) for counters in pair), digits=4)
+        for name in changed(*pair)
     ]
-    return [*page.head(title), *why, *(lines or ["  none by more than 2%"])]
+    head = page.head(f"counters that moved ({source})")
+    return [*head, *why, *(lines or ["  none by more than 2%"])]
 
 
-def moved(own: Mapping[str, float], base: Mapping[str, float]) -> list[str]:
-    """Names of the counters (ncu's) that differ by more than `MOVED`, those that differ most
-    first.
-    """
-    apart = {}
-    for name in labels():
-        a, b = own.get(name), base.get(name)
-        if a is not None and b is not None and abs(a - b) > MOVED * max(abs(a), abs(b)):
-            apart[name] = abs(a - b) / max(abs(a), abs(b))
-    return sorted(apart, key=lambda name: -apart[name])
+def changed(kernel: Mapping[str, float], rung: Mapping[str, float]) -> list[str]:
+    """Return ncu's names of the counters that differ by more than `MIN_CHANGE`, largest first."""
+    change = {}
+    for name in labels().keys() & kernel.keys() & rung.keys():
+        a, b = kernel[name], rung[name]
+        change[name] = abs(a - b) / max(abs(a), abs(b), 1e-300)
+    names = [name for name in labels() if change.get(name, 0) > MIN_CHANGE]
+    return sorted(names, key=lambda name: -change[name])
 
 
 @functools.cache
 def labels() -> dict[str, str]:
-    """ncu's names of the counters that are shown, with readable labels."""
+    """Return ncu's names of the counters on the screen, with readable labels."""
     groups = load_yaml(Path(contracts.__file__).parent / "metrics.yaml")
     return {
         metric["ncu"]: ("stall: " if group == "stalls" else "") + metric["label"]
         for group, metrics in groups.items()
         for key, metric in metrics.items()
-        if "ncu" in metric and key not in NOT_SHOWN
+        if "ncu" in metric and key not in LEFT_OUT
     }
 
 
@@ -244,14 +216,12 @@ def _number(value: Any, digits: int) -> str:
     return f"{value:.{digits}g}"
 
 
-def _difference(own: Any, base: Any) -> str:
-    """The difference of two numbers, with sign and share; "" where they are equal or one is
-    none.
-    """
-    if not (_is_number(own) and _is_number(base)) or own == base:
+def _difference(kernel: Any, rung: Any) -> str:
+    """Return the difference with its sign and share; "" of equal values and where one is none."""
+    if not (_is_number(kernel) and _is_number(rung)) or kernel == rung:
         return ""
-    share = f" ({100 * (own - base) / abs(base):+.1f}%)" if base else ""
-    return ("+" if own > base else "-") + _number(abs(own - base), 3) + share
+    share = f" ({100 * (kernel - rung) / abs(rung):+.1f}%)" if rung else ""
+    return ("+" if kernel > rung else "-") + _number(abs(kernel - rung), 3) + share
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
@@ -259,11 +229,7 @@ def _wrapped(text: str, indent: str = "") -> list[str]:
 
 
 def _cut(lines: list[str], room: int) -> list[str]:
-    """The first lines; where some are left out the last says how many."""
+    """Return the first lines; where some are left out, the last one says how many."""
     if len(lines) <= room:
         return lines
     return [*lines[: room - 1], f"  … {len(lines) - room + 1} lines more"] if room > 2 else []
-
-
-def _fit(line: str) -> str:
-    return line if len(line) <= COLUMNS else line[: COLUMNS - 1] + "…"

@@ -2,11 +2,11 @@
 
     python -m experiments.tuning.sweep --arch sm_90a --build-dir results/build/sm_90a --out results/h100/tuning.csv
 
-The grid is tile_autotune.yaml, what is left out of it and why space.py (both here). All
-configurations are built first, on all processors, and what is built stays for the next sweep. Each
-is checked with one case, then alternates with cuBLAS on the same matrices, in an order drawn at
-random, so that a drift of the machine does not look like an effect of the tile. The best of each
-kernel are timed again with more samples; the winner is the best then.
+The grid is tile_autotune.yaml; space.py says what is left out of it and why. All configurations are
+built first, on all processors, and stay built for the next sweep. Each is checked with one case and
+then interleaved with cuBLAS on the same matrices. Their order is drawn at random, so that a drift
+of the clock does not look like an effect of the tile. The best of each kernel are timed again with
+more samples, and the fastest of these wins.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ import functools
 import logging
 import os
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,84 +44,78 @@ from kernels.catalogue import Problem, Variant
 logger = logging.getLogger(__name__)
 
 SEED = 9
-# of experiments.stages.cases: 2 x 2 tiles, 3 k-steps, alpha and beta not 0 or 1
+# This case has 2 x 2 tiles, three k-steps, and alpha and beta other than 0 and 1.
 CASE = "leading dimensions beyond the row"
-WARM_UP_S = 1.0  # cuBLAS, once
-# a configuration and cuBLAS, before its samples
-STEADY_S, STEADY_MOST_S, STEADY_CHUNK_S = 0.03, 0.15, 0.03
-# columns of tuning.csv that resources.csv has, too
-OF_BUILD = (
-    *("arch", "compiler", "source_hash", "registers"),
-    *("stack_bytes", "spill_bytes", "shared_bytes", "occupancy"),
-)
+WARM_UP_S = 1.0  # of cuBLAS, once
+STEADY_S, MAX_STEADY_S, STEADY_CHUNK_S = 0.03, 0.15, 0.03  # of each configuration and cuBLAS
+BUILD_COLUMNS = ("arch", "compiler", "source_hash", "registers", "stack_bytes", "spill_bytes")
+BUILD_COLUMNS += ("shared_bytes", "occupancy")
+TIME_COLUMNS = ("samples", "time_us", "tflops", "fraction_of_cublas", "checked")
 
 Row = dict[str, Any]
+# Measures the named configurations with so many samples each.
+Measure = Callable[[list[str], int], Iterator[tuple[Variant, Row | Failure]]]
 
 
 def sweep_case(variant: Variant) -> Case:
-    """The one correctness case of a configuration."""
+    """Return the one correctness case of a configuration."""
     return next(case for case in cases(variant) if case.name == CASE)
 
 
 class GpuMeasurer:
-    """Times one configuration after the other next to cuBLAS, on the same matrices, in the process
-    that holds the GPU.
-    """
+    """Times configurations next to cuBLAS on the same matrices, in the process with the GPU."""
 
     def __init__(self, sweep: Sweep, harness_dir: Path, build_dir: Path) -> None:
         self.device = GpuDevice(harness_dir)
         self.gpu = self.device.gpu
-        self.gpu.build_dir = build_dir  # the harness is loaded; configurations come from here
-        swept = catalogue.load().kernels[next(iter(sweep.kernels))]
-        baseline = catalogue.load()[swept.baseline]
-        self.matrices = Matrices.fill(
-            self.gpu, Problem.square(sweep.size, swept.b_layout), swept.types, sweep.data
-        )
-        self.stopwatch = Stopwatch(
-            self.gpu, 2 * max(sweep.samples, sweep.final_samples), sweep.flush_l2
-        )
-        self.library = load_gemm(self.gpu, baseline)  # keeps its handle
+        self.gpu.build_dir = build_dir  # The harness is loaded; configurations lie here.
+        known = catalogue.load()
+        swept = known.kernels[next(iter(sweep.kernels))]
+        problem = Problem.square(sweep.size, swept.b_layout)
+        self.matrices = Matrices.fill(self.gpu, problem, swept.types, sweep.data)
+        capacity = 2 * max(sweep.samples, sweep.final_samples)
+        self.stopwatch = Stopwatch(self.gpu, capacity, sweep.flush_l2)
+        self.library = load_gemm(self.gpu, known[swept.baseline])  # It keeps its handle.
         self.cublas = self.matrices.bind(self.library, "baseline")
         warm_up(self.gpu, self.cublas, WARM_UP_S)
         result = check_output(self.gpu, self.matrices, "baseline", self.cublas)
         if not result.passed:
-            raise UserError(
-                f"{baseline.name} failed its check at size = {sweep.size}: {result.detail}"
-            )
+            message = f"failed its check at size = {sweep.size}: {result.detail}"
+            raise UserError(f"{swept.baseline} {message}")
 
     def measure(self, variant: Variant, samples: int) -> Row:
-        """The columns `samples` to `checked` of tuning.csv, and `reason`: what failed."""
+        """Return `TIME_COLUMNS` of tuning.csv, or `checked` and the `reason` of a failure."""
         case = sweep_case(variant)
         result = run_case(self.device, variant, case, self.matrices.seed)
         if not result.passed:
             return {"checked": False, "reason": f"check, {case.name}: {result.detail}"}
-        kernel = CatalogueKernel(self.gpu, variant)  # stays loaded until this ends
-        ours = self.matrices.bind(kernel, "variant")
+        kernel = self.matrices.bind(CatalogueKernel(self.gpu, variant), "variant")
 
         def pair() -> None:
-            ours()
+            kernel()
             self.cublas()
 
-        warm_up(self.gpu, pair, STEADY_S, STEADY_MOST_S, STEADY_CHUNK_S)
-        self.matrices.poison(self.gpu, "variant")  # what is checked below was written by timed runs
-        works = {"variant": ours, "baseline": self.cublas}
+        # The output is poisoned, so that what is checked was written by timed runs.
+        warm_up(self.gpu, pair, STEADY_S, MAX_STEADY_S, STEADY_CHUNK_S)
+        self.matrices.poison(self.gpu, "variant")
+        works = {"variant": kernel, "baseline": self.cublas}
         runs = interleave(self.stopwatch, works, samples, self.matrices.seed)
-        result = check_output(self.gpu, self.matrices, "variant", ours)
+        result = check_output(self.gpu, self.matrices, "variant", kernel)
         if not result.passed:
             return {"checked": False, "reason": f"check after timing: {result.detail}"}
-        of_us, of_cublas = (runs.of(role) for role in works)
-        if min(len(of_us.time_us), len(of_cublas.time_us)) < MIN_KEPT:
+        timed, cublas = (runs.of(role) for role in works)
+        if min(len(timed.time_us), len(cublas.time_us)) < MIN_KEPT:
             gaps = int((~runs.samples.kept).sum())
             reason = f"launch gaps spoilt {gaps} of {len(runs.roles)} samples"
             return {"checked": True, "reason": reason}
-        time_us = float(np.median(of_us.time_us))
+        time_us = float(np.median(timed.time_us))
         return {
             "checked": True,
-            "samples": len(of_us.time_us),
+            "samples": len(timed.time_us),
             "time_us": time_us,
             "tflops": self.matrices.problem.flop / time_us / 1e6,
-            "fraction_of_cublas": float(np.median(of_cublas.time_us)) / time_us,
-            "sm_clock_mhz": float(np.median(of_us.sm_clock_mhz)),
+            "fraction_of_cublas": float(np.median(cublas.time_us)) / time_us,
+            "sm_clock_mhz": float(np.median(timed.sm_clock_mhz)),
         }
 
 
@@ -131,7 +123,7 @@ class GpuMeasurer:
 def opened(
     sweep: Sweep, harness_dir: Path, build_dir: Path, samples: int, watch: Watch
 ) -> Iterator[Callable[[Variant], Row]]:
-    """Measures variants in this process, as `work_through` wants it."""
+    """Measure variants in this process, as `work_through` asks for it."""
     with watch.holding():
         measurer = GpuMeasurer(sweep, harness_dir, build_dir)
 
@@ -144,126 +136,87 @@ def opened(
     yield measure
 
 
-def build_all(
-    variants: list[Variant], folder: Path, arch: str, nvcc: Path, jobs: int
-) -> dict[str, Row | UserError]:
-    """Each variant's row of resources.csv, or what the compiler said, by name; `jobs` at a time."""
+def build_all(variants: Mapping[str, Variant], folder: Path, arch: str, nvcc: Path) -> list[Row]:
+    """Build what is not current; return `BUILD_COLUMNS` of each, or the `reason` of a failure."""
 
-    def built(variant: Variant) -> Row | UserError:
+    def build_one(variant: Variant) -> Row:
         try:
             row = build.current(variant, folder / variant.name, arch, nvcc)
             if row is None:
                 cubin = build.build_kernel(variant, arch, folder, str(nvcc))
                 row = read_json(cubin.with_suffix(".json"), Resources)
-            return vars(row)
+            return {key: getattr(row, key) for key in BUILD_COLUMNS}
         except UserError as error:
-            return error
+            return {"reason": f"build: {error}"}
 
-    with ThreadPoolExecutor(jobs) as pool:
-        return dict(zip([one.name for one in variants], pool.map(built, variants), strict=True))
+    with ThreadPoolExecutor(max(1, len(os.sched_getaffinity(0)) - 1)) as pool:
+        return list(pool.map(build_one, variants.values()))
 
 
 def row_of(configuration: Configuration) -> Row:
-    """A configuration's row before anything is known of it."""
-    row: Row = dict.fromkeys(Tuning.model_fields)
-    row |= {key: value for key, value in configuration.values.items() if key in row}
-    return row | {
-        "kernel": configuration.kernel,
-        "threads": configuration.threads,
-        "valid": configuration.broken is None,
-        "reason": configuration.broken,
-    }
+    """Return a configuration's row before it is built."""
+    row = dict.fromkeys(Tuning.model_fields) | dict(configuration.values)
+    row |= {"kernel": configuration.kernel, "threads": configuration.threads}
+    return row | {"valid": configuration.broken is None, "reason": configuration.broken}
 
 
 def best(rows: Mapping[str, Row], kernel: str) -> list[str]:
-    """Names of a kernel's configurations that have a time, the fastest first."""
+    """Return the names of a kernel's configurations that have a time, the fastest first."""
     timed = [name for name, row in rows.items() if row["kernel"] == kernel and row["tflops"]]
     return sorted(timed, key=lambda name: -rows[name]["tflops"])
 
 
-# Measures variants with so many samples each: the columns of `GpuMeasurer.measure`
-Measure = Callable[[list[Variant], int], Iterator[tuple[Variant, Row | Failure]]]
-
-
-def run(
-    sweep: Sweep,
-    configurations: list[Configuration],
-    builds: Mapping[str, Row | UserError],
-    measure: Measure,
-) -> dict[str, Row]:
-    """The rows of these configurations by name, each of its last round."""
-    rows = {c.name: row_of(c) for c in configurations}
-    variants = {c.name: c.variant() for c in configurations}
-    for name, build_row in builds.items():
-        if isinstance(build_row, UserError):
-            rows[name] |= {"reason": f"build: {build_row}"}
-        else:
-            rows[name] |= {key: build_row[key] for key in OF_BUILD}
-    names = [name for name in rows if not rows[name]["reason"]]
+def race(sweep: Sweep, rows: Mapping[str, Row], measure: Measure) -> None:
+    """Fill in the rows of what was built, each with the last round that it took part in."""
+    names = [name for name, row in rows.items() if not row["reason"]]
     random.Random(SEED).shuffle(names)
     for number, samples in ((1, sweep.samples), (2, sweep.final_samples)):
-        start = time.monotonic()
-        results = measure([variants[name] for name in names], samples)
-        for done, (variant, result) in enumerate(results, start=1):
-            if isinstance(result, Failure):
-                result = {"reason": f"run: {result.reason}"}
+        for done, (variant, result) in enumerate(measure(names, samples), start=1):
             row = rows[variant.name]
-            row |= dict.fromkeys(("samples", "time_us", "tflops", "fraction_of_cublas", "checked"))
-            row |= {"round": number, "size": sweep.size} | result
+            row |= dict.fromkeys(TIME_COLUMNS) | {"round": number, "size": sweep.size}
+            row |= {"reason": f"run: {result.reason}"} if isinstance(result, Failure) else result
             outcome = row["reason"] or _speed(row)
-            left = (time.monotonic() - start) * (len(names) / done - 1)
-            progress = f"round {number}, {done}/{len(names)}: {variant.name}"
-            logger.info(f"{progress}: {outcome}; about {left:.0f} s left")
+            logger.info(f"round {number}, {done}/{len(names)}: {variant.name}: {outcome}")
         names = [name for kernel in sweep.kernels for name in best(rows, kernel)[: sweep.finalists]]
-    return rows
 
 
 def _speed(row: Row) -> str:
     return f"{row['tflops']:.2f} TFLOP/s, {row['fraction_of_cublas']:.1%} of cuBLAS"
 
 
-def winner(rows: Mapping[str, Row], kernel: str) -> str:
-    """The name of a kernel's fastest configuration of the second round.
+def winner(rows: Mapping[str, Row], kernel: str) -> Row:
+    """Return the row of a kernel's fastest configuration of the second round.
 
     Raises `UserError` with the commonest reason where there is none.
     """
-    last = {name: row for name, row in rows.items() if row["round"] == 2}
-    if names := best(last, kernel):
-        return names[0]
+    finals = {name: row for name, row in rows.items() if row["round"] == 2}
+    if names := best(finals, kernel):
+        return rows[names[0]]
     reasons = Counter(row["reason"] for row in rows.values() if row["kernel"] == kernel)
     raise UserError(f"{kernel}: no configuration could be measured; {reasons.most_common(1)[0][0]}")
 
 
-def tune(options: argparse.Namespace, sweep: Sweep) -> None:
+def tune(sweep: Sweep, arch: str, harness_dir: Path, nvcc: Path, out: Path) -> None:
     """Build and time the configurations, write tuning.csv, and print the winners."""
     require_gpu()
-    folder, nvcc = options.out.parent / "tune" / options.arch, toolchain.nvcc(options.nvcc)
-    configurations = list(sweep.configurations())
-    valid = [configuration for configuration in configurations if configuration.broken is None]
-    chosen = random.Random(SEED).sample(valid, min(options.limit or len(valid), len(valid)))
-    builds = build_all([c.variant() for c in chosen], folder, options.arch, nvcc, options.jobs)
+    folder, configurations = out.parent / "tune" / arch, list(sweep.configurations())
+    rows = {configuration.name: row_of(configuration) for configuration in configurations}
+    variants = {c.name: c.variant() for c in configurations if c.broken is None}
+    for name, columns in zip(variants, build_all(variants, folder, arch, nvcc), strict=True):
+        rows[name] |= columns
 
-    def measure(variants: list[Variant], samples: int) -> Iterator[tuple[Variant, Row | Failure]]:
-        measuring = functools.partial(opened, sweep, options.build_dir, folder, samples)
-        yield from work_through(variants, measuring, start="spawn")
+    def measure(names: list[str], samples: int) -> Iterator[tuple[Variant, Row | Failure]]:
+        measuring = functools.partial(opened, sweep, harness_dir, folder, samples)
+        yield from work_through([variants[name] for name in names], measuring, start="spawn")
 
     with session():
-        rows = run(sweep, chosen, builds, measure)
-    beyond = {"reason": "not measured: beyond --limit"}
-    write_rows(
-        options.out,
-        Tuning,
-        [
-            rows.get(c.name) or row_of(c) | (beyond if c.broken is None else {})
-            for c in configurations
-        ],
-    )
-    by_name = {configuration.name: configuration for configuration in chosen}
-    for kernel in dict.fromkeys(configuration.kernel for configuration in chosen):
-        name = winner(rows, kernel)
-        template = ", ".join(f"{key}: {value}" for key, value in by_name[name].values.items())
-        print(f"{kernel} in kernels/catalogue.yaml, for {_speed(rows[name])}:")
-        print(f"    template: {{{template}}}\n    threads: {by_name[name].threads}")
+        race(sweep, rows, measure)
+    write_rows(out, Tuning, list(rows.values()))
+    for kernel, parameters in sweep.kernels.items():
+        row = winner(rows, kernel)
+        template = ", ".join(f"{name}: {row[name]}" for name in parameters)
+        print(f"{kernel} in kernels/catalogue.yaml, for {_speed(row)}:")
+        print(f"    template: {{{template}}}\n    threads: {row['threads']}")
 
 
 def main() -> None:
@@ -272,22 +225,9 @@ def main() -> None:
     parser.add_argument("--build-dir", required=True, type=Path, help="with harness.cubin")
     parser.add_argument("--nvcc", help="path of the compiler")
     parser.add_argument("--out", required=True, type=Path, metavar="tuning.csv")
-    parser.add_argument(
-        "--kernel", choices=list(space.RESTRICTIONS), help="only this kernel's grid"
-    )
-    parser.add_argument(
-        "--limit", type=int, help="measure only so many configurations, drawn at random: a trial"
-    )
-    jobs = max(1, len(os.sched_getaffinity(0)) - 1)
-    parser.add_argument("--jobs", type=int, default=jobs, help="builds at a time (%(default)s)")
     options = parser.parse_args()
-    for name in ("limit", "jobs"):
-        if (value := getattr(options, name)) is not None and value < 1:
-            raise UserError(f"--{name} {value} is not allowed; allowed: at least 1")
-    sweep = space.load()
-    if options.kernel:
-        sweep = replace(sweep, kernels={options.kernel: sweep.kernels[options.kernel]})
-    tune(options, sweep)
+    nvcc = toolchain.nvcc(options.nvcc)
+    tune(space.load(), options.arch, options.build_dir, nvcc, options.out)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,8 @@ def counted_of(ptx):
         kernel = launching.load(variant, ptx(name), cubin=False)
         m, n, k = (variant.tile[axis] for axis in "mnk")
         counters = ptxsim.Counters()
-        launching.count(kernel, variant, Problem(m, n, 3 * k, 3 * k, n, n), [counters])
+        launch = launching.to_count(variant, Problem(m, n, 3 * k, 3 * k, n, n))
+        kernel.launch(**launch, observers=[counters])
         return counters.totals()
 
     return of

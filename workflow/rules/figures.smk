@@ -116,7 +116,7 @@ EXPERIMENT_FIGURES = {}
 for _name, _experiment in PLAN.experiments.items():
     _sizes = {problem.n for problem in _experiment.problems if problem.m == problem.n == problem.k}
     _kinds = (["sizes"] if len(_sizes) > MANY_SIZES else ["ladder"]) if _sizes else []
-    _kinds += ["shapes"] if _experiment.kind == "problems" else []
+    _kinds += ["shapes"] if _experiment.any_shape else []
     # of squares where C is not read: a figure of no row would be an error
     _kinds += (
         ["counters"] if any(p.m == p.n == p.k and not p.beta for p in _experiment.profiled) else []

@@ -1,6 +1,4 @@
-"""Pictures of bank conflicts of the catalogue's kernels: what they show is what the counters
-count.
-"""
+"""Pictures of bank conflicts show what the counters count."""
 
 from __future__ import annotations
 
@@ -20,12 +18,10 @@ from ptxsim.count import wavefronts
 from ptxsim.count.counters import Counters
 from ptxsim.ptx.sources import places
 
-COVERED = [
-    "sgemm_smem_tile",  # 128-bit loads merged from scalar ones
-    "sgemm_vectorized",
-    "sgemm_at_swizzle_dbf_rw",
-    "hgemm_naive_bf16",  # cp.async and ldmatrix
-]
+PICTURES = "experiments.emulation.bank_pictures"
+KERNELS = catalogue.load().kernels
+# The first has 128-bit loads merged from scalar ones, the last cp.async and ldmatrix.
+COVERED = ["sgemm_smem_tile", "sgemm_vectorized", "sgemm_at_swizzle_dbf_rw", "hgemm_naive_bf16"]
 
 
 def count(parts) -> int:
@@ -38,7 +34,7 @@ def kernels(builds):
 
     @functools.cache
     def get(name: str):
-        launch = bank_pictures.small_launch(catalogue.load().kernels[name])
+        launch = bank_pictures.small_launch(KERNELS[name])
         return ptxsim.load(builds(name) / f"{name}.ptx"), launch
 
     return get
@@ -52,27 +48,22 @@ def test_pictures_add_up_to_the_counters(name: str, kernels) -> None:
     kernel, launch = kernels(name)
     counters = Counters()
     kernel.launch(**launch, observers=[counters])
-    stats = counters.by_instruction()
-    counted = {s.instruction.pc: s for s in stats if s.wavefronts}
+    counted = {s.instruction.pc: s for s in counters.by_instruction() if s.wavefronts}
     known, drawn = places(kernel.program), {}
     for file, line in dict.fromkeys((known[pc][-1].file, known[pc][-1].line) for pc in counted):
-        found = banks.accesses(kernel, line=line, file=file, **launch)
-        assert [access.number for access in found] == list(range(1, found[0].of + 1))
-        recorder = banks.Recorder({access.pc for access in found}, 0)
+        accesses = banks.accesses(kernel, line=line, file=file, **launch)
+        assert [access.number for access in accesses] == list(range(1, accesses[0].of + 1))
+        recorder = banks.Recorder({access.pc for access in accesses}, 0)
         kernel.launch(**launch, observers=[recorder])
-        for access in found:
+        for access in accesses:
             pc = access.pc
             assert count(access.parts) == access.wavefronts
-            waves = 0
+            assert access.ways <= max(counted[pc].ways) and access.width == counted[pc].width
+            drawn[pc] = 0
             for warp in recorder.warps(pc):
                 for e in recorder.of_warp(pc, warp):
-                    parts = wavefronts.serve(
-                        e.addresses, e.active, access.width, access.kind, e.source, e.reading
-                    )
-                    waves += count(parts)
-            drawn[pc] = waves
-            worst = max(counted[pc].ways)
-            assert access.ways <= worst and access.width == counted[pc].width
+                    lanes = (e.addresses, e.active, access.width, access.kind, e.source, e.reading)
+                    drawn[pc] += count(wavefronts.serve(*lanes))
     assert drawn == {pc: s.wavefronts for pc, s in counted.items()}
 
 
@@ -92,69 +83,73 @@ def line_of(source: str, text: str) -> int:
 def test_every_picture_of_the_list_finds_its_line() -> None:
     pictures = bank_pictures.load(catalogue.load())
     assert {"transposed_store", "swizzled_store", "padded_rows"} <= set(pictures)
-    for picture in pictures.values():
-        for wanted in picture.accesses:
-            assert (
-                bank_pictures.source_line(catalogue.load().kernels[wanted.variant], wanted.line) > 1
-            )
+    for wanted in (access for picture in pictures.values() for access in picture.accesses):
+        assert bank_pictures.source_line(KERNELS[wanted.variant], wanted.line) > 1
     assert bank_pictures.load(catalogue.load(), chosen=["sgemm_naive"]) == {}
 
 
 def test_the_swizzle_takes_the_conflict_away(builds, tmp_path: Path) -> None:
-    files = []
-    for name in bank_pictures.load(catalogue.load())["transposed_store"].variants:
-        variant, pictures = (
-            catalogue.load().kernels[name],
-            bank_pictures.load(catalogue.load()).values(),
-        )
-        recorded = bank_pictures.recorded(variant, launching.load(variant, builds(name)), pictures)
+    """The picture of recorded accesses is that of kernels which are built for it."""
+    pictures, files = bank_pictures.load(catalogue.load()), []
+    for name in pictures["transposed_store"].variants:
+        kernel = launching.load(KERNELS[name], builds(name))
+        recorded = bank_pictures.recorded(KERNELS[name], kernel, pictures.values())
         files.append(tmp_path / name / "bank_accesses.json")
         write_json(files[-1], BankAccesses, recorded)
-    options = ["--emulated", *files, "--out-dir", tmp_path / "figures"]
-    done = run_module("experiments.emulation.bank_pictures", "transposed_store", *options)
+    out, from_sources = tmp_path / "figures", tmp_path / "from_sources"
+    for options in (
+        ["--emulated", *files, "--out-dir", out],
+        ["--arch", ARCH, "--out-dir", from_sources],
+    ):
+        done = run_module(PICTURES, "transposed_store", *options)
+        assert done.returncode == 0, done.stderr
+    picture = out / "banks_transposed_store.json"
+    assert picture.read_bytes() == (from_sources / picture.name).read_bytes()
+    before, after = json_dict(picture, BankPicture)["accesses"]
+    assert (before["wavefronts"], before["ideal"]) == (2, 1)
+    assert (after["wavefronts"], after["ideal"]) == (1, 1)
+    done = run_module("analysis", "banks", picture)
     assert done.returncode == 0, done.stderr
-    out = tmp_path / "figures" / "banks_transposed_store.json"
-    before, after = json_dict(out, BankPicture)["accesses"]
-    assert (before["wavefronts"], before["ideal"]) == (2, 1) and (
-        after["wavefronts"],
-        after["ideal"],
-    ) == (1, 1)
-    done = run_module("analysis", "banks", out)
-    assert done.returncode == 0, done.stderr
-    svg = out.with_suffix(".svg").read_text()
-    assert before["summary"] in svg and out.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
-    lanes = [
-        word["lanes"][0]
-        for part in before["parts"]
-        for words in part["wavefronts"]
-        for word in words
-    ]
+    svg = picture.with_suffix(".svg").read_text()
+    assert before["summary"] in svg and picture.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+    waves = [wave for part in before["parts"] for wave in part["wavefronts"]]
+    lanes = [word["lanes"][0] for wave in waves for word in wave]
     assert all(f">{lane}<" in svg or f">{lane}+<" in svg for lane in lanes)
-    # where none are recorded: the same picture
-    options = ["--arch", ARCH, "--out-dir", tmp_path / "from_sources"]
-    done = run_module("experiments.emulation.bank_pictures", "transposed_store", *options)
-    assert done.returncode == 0, done.stderr
-    assert out.read_bytes() == (tmp_path / "from_sources" / out.name).read_bytes()
 
 
-def test_wrong_entries_are_reported_in_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "transposed_stor",
+            "unknown picture 'transposed_stor' in workflow/bank_pictures.yaml; nea",
+        ),
+        ("ldmatrix", "no access of picture ldmatrix was recorded; emulate hgemm_naive_bf16 again"),
+    ],
+)
+def test_a_picture_that_cannot_be_drawn_is_one_line(
+    name: str, message: str, tmp_path: Path
+) -> None:
     write_json(tmp_path / "bank_accesses.json", BankAccesses, [])
     options = ["--emulated", tmp_path / "bank_accesses.json", "--out-dir", tmp_path / "figures"]
-    done = run_module("experiments.emulation.bank_pictures", "transposed_stor", *options)
-    assert_one_line(done, "unknown picture 'transposed_stor'", "nearest: transposed_store")
-    done = run_module("experiments.emulation.bank_pictures", "ldmatrix", *options)
-    assert_one_line(done, "no access of picture ldmatrix", "emulate hgemm_naive_bf16 again")
+    assert_one_line(run_module(PICTURES, name, *options), message)
     assert not (tmp_path / "figures").exists()
-    variant = catalogue.load().kernels["sgemm_vectorized"]
-    with pytest.raises(
-        UserError, match=r"matches lines \d+, .* of kernels/sgemm/vectorized.cu; it must match one"
-    ):
-        bank_pictures.source_line(variant, "a_tile")
-    with pytest.raises(UserError, match="matches no line of"):
-        bank_pictures.source_line(variant, "c_tile")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a_tile", r"matches lines \d+, .* of kernels/sgemm/vectorized.cu; it must match one"),
+        ("c_tile", "matches no line of"),
+        ("(", "is no regular expression"),
+    ],
+)
+def test_a_line_of_the_list_matches_one_of_the_source(
+    line: str, message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "list.yaml"
-    path.write_text(
-        "x: {title: T, text: t, accesses: [{variant: sgemm_vectorized, says: s, line: '('}]}\n"
-    )
-    with pytest.raises(UserError, match="is no regular expression"):
+    access = f"{{variant: sgemm_vectorized, says: s, line: '{line}'}}"
+    path.write_text(f"x: {{title: T, text: t, accesses: [{access}]}}\n")
+    with pytest.raises(UserError, match=message):
         bank_pictures.load(catalogue.load(), path)
+        bank_pictures.source_line(KERNELS["sgemm_vectorized"], line)

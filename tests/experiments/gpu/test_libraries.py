@@ -1,6 +1,4 @@
-"""cuBLAS by ctypes without a GPU: the layouts are the header's, and the fastest call is what is
-measured.
-"""
+"""cuBLAS by ctypes without a GPU: its header's layouts, and the fastest call."""
 
 from __future__ import annotations
 
@@ -43,31 +41,32 @@ def test_the_layouts_and_values_are_those_of_the_header(tmp_path: Path) -> None:
     folders = [find_nvidia_header_directory(name) for name in ("cublas", "cudart")]
     if None in folders or not Path(folders[0], "cublasLt.h").is_file():
         pytest.skip("no cublasLt.h here: it comes with nvidia-cublas, or a CUDA toolkit")
-    types = {
+    structs = {
         "cublasLtMatmulAlgo_t": MatmulAlgo,
         "cublasLtMatmulHeuristicResult_t": MatmulHeuristicResult,
     }
     constants: dict[str, int] = {name: getattr(cublaslt, name) for name in VALUES}
-    for name, type_ in types.items():
-        constants[f"sizeof({name})"] = ctypes.sizeof(type_)
-        constants |= {
-            f"offsetof({name}, {field[0]})": getattr(type_, field[0]).offset
-            for field in type_._fields_
-        }
-    for entry in dtypes().values():
-        constants[f"CUBLAS_COMPUTE_32F{'_FAST_TF32' if entry.name == 'tf32' else ''}"] = (
-            entry.cublas_compute
-        )
+    for name, struct in structs.items():
+        constants[f"sizeof({name})"] = ctypes.sizeof(struct)
+        for field, *_ in struct._fields_:
+            constants[f"offsetof({name}, {field})"] = getattr(struct, field).offset
+    for dtype in dtypes().values():
+        fast = "_FAST_TF32" if dtype.name == "tf32" else ""
+        constants[f"CUBLAS_COMPUTE_32F{fast}"] = dtype.cublas_compute
     source = tmp_path / "layouts.cpp"
     lines = "\n".join(f"static_assert({name} == {value});" for name, value in constants.items())
     source.write_text(f"#include <cstddef>\n#include <cublasLt.h>\n{lines}\n")
-    subprocess.run(
-        ["g++", "-fsyntax-only", *(f"-I{folder}" for folder in folders), str(source)], check=True
-    )
+    includes = [f"-I{folder}" for folder in folders]
+    subprocess.run(["g++", "-fsyntax-only", *includes, str(source)], check=True)
 
 
-def column_major(buffer: np.ndarray, one: Operand) -> np.ndarray:
-    return buffer[: one.columns * one.ld].reshape(one.columns, one.ld)[:, : one.rows].T
+def matrix(buffer: np.ndarray, rows: int, columns: int, ld: int) -> np.ndarray:
+    """A row-major matrix."""
+    return buffer[: rows * ld].reshape(rows, ld)[:, :columns]
+
+
+def column_major(buffer: np.ndarray, x: Operand) -> np.ndarray:
+    return matrix(buffer, x.columns, x.rows, x.ld).T
 
 
 @pytest.mark.parametrize("b_layout", ["row", "column"])
@@ -75,32 +74,27 @@ def test_a_row_major_product_is_the_column_major_one_of_the_transposes(b_layout:
     """By NumPy on one flat buffer a matrix, with rows that are further apart than they are long."""
     p, rng = replace(P, b_layout=b_layout), np.random.default_rng(3)
     flat_a, flat_b = rng.standard_normal((2, 200))
-    a = flat_a[: 3 * 8].reshape(3, 8)[:, :7]
-    b = (
-        flat_b[: 7 * 16].reshape(7, 16)[:, :5]
-        if b_layout == "row"
-        else flat_b[: 5 * 16].reshape(5, 16)[:, :7].T
-    )
+    a = matrix(flat_a, 3, 7, 8)
+    b = matrix(flat_b, 7, 5, 16) if b_layout == "row" else matrix(flat_b, 5, 7, 16).T
     first, second, result = operands(p, 256, 264, 272)
     factor = column_major(flat_b, first)
     transposed = operation_of_b(p) == CUBLAS_OP_T
     assert transposed == (b_layout == "column")
     product = (factor.T if transposed else factor) @ column_major(flat_a, second)
     assert np.allclose(product.T, a @ b) and (result.rows, result.columns, result.ld) == (5, 3, 24)
-    assert [(one.address, one.alignment) for one in (first, second, result)] == [
-        (264, 8),
-        (256, 256),
-        (272, 16),
-    ]
+    placed = [(x.address, x.alignment) for x in (first, second, result)]
+    assert placed == [(264, 8), (256, 256), (272, 16)]
 
 
-def test_parts_of_a_split_k_are_never_added_in_16_bits() -> None:
-    of_32_bits, of_16_bits = (
-        ("fp32", "tf32", "bf16_fp32", "fp8_e4m3_fp32"),
-        ("bf16", "fp16", "fp8_e4m3_bf16"),
-    )
-    assert {reductions(Types.named(name)) for name in of_32_bits} == {7}
-    assert {reductions(Types.named(name)) for name in of_16_bits} == {2}
+@pytest.mark.parametrize(
+    ("names", "mask"),
+    [
+        (("fp32", "tf32", "bf16_fp32", "fp8_e4m3_fp32"), 7),
+        (("bf16", "fp16", "fp8_e4m3_bf16"), 2),
+    ],
+)
+def test_parts_of_a_split_k_are_never_added_in_16_bits(names: tuple[str, ...], mask: int) -> None:
+    assert {reductions(Types.named(name)) for name in names} == {mask}
 
 
 class Library:
@@ -160,14 +154,11 @@ def test_each_algorithm_that_the_heuristic_gives_is_a_call(lt: CublasLt) -> None
     assert [first[place].value for place in (3, 5, 8, 10)] == [2048, 1024, 4096, 4096]
     assert (first[2]._obj.value, first[7]._obj.value) == (2.0, 0.5)
     assert (first[13].value, first[14].value, first[15].value) == (4096, 32 * 2**20, 99)
-    layouts = [
-        [part.value for part in made[1:]] for made in library.of("cublasLtMatrixLayoutCreate")
-    ]
+    made = library.of("cublasLtMatrixLayoutCreate")
+    layouts = [[part.value for part in parts] for _, *parts in made]
     assert layouts == [[14, 5, 7, 16], [14, 7, 3, 8], [14, 5, 3, 24]]
-    preferences = {
-        made[1].value: made[2]._obj.value
-        for made in library.of("cublasLtMatmulPreferenceSetAttribute")
-    }
+    made = library.of("cublasLtMatmulPreferenceSetAttribute")
+    preferences = {key.value: value._obj.value for _, key, value, _ in made}
     assert preferences == {1: 32 * 2**20, 3: 2, 5: 256, 6: 256, 7: 256, 8: 256}
     assert len(library.living) == 6
     del calls, call
@@ -236,7 +227,7 @@ def test_the_fastest_call_is_bound_and_reported_and_a_plain_bind_searches_nothin
 
 
 @pytest.mark.parametrize(
-    ("version", "said"),
+    ("version", "reason"),
     [
         ("", "needs Triton, which is not installed; "),
         ("3.3.1", "needs Triton 3.4 or newer, but triton is 3.3.1; "),
@@ -245,7 +236,7 @@ def test_the_fastest_call_is_bound_and_reported_and_a_plain_bind_searches_nothin
     ],
 )
 def test_a_baseline_without_its_library_is_refused_in_one_line(
-    version: str, said: str | None, monkeypatch: pytest.MonkeyPatch
+    version: str, reason: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def installed(name: str) -> str:
         if not version:
@@ -253,10 +244,11 @@ def test_a_baseline_without_its_library_is_refused_in_one_line(
         return version
 
     monkeypatch.setattr(importlib.metadata, "version", installed)
-    assert bool(discovery.missing_libraries()) == bool(said)
-    if said:
-        with pytest.raises(UserError, match=f"^triton_bf16 {said}.*$"):
-            libraries.load_gemm(None, catalogue.load()["triton_bf16"])  # type: ignore[arg-type]  # it gets no further
+    assert bool(discovery.missing_libraries()) == bool(reason)
+    if reason:
+        entry: Any = catalogue.load()["triton_bf16"]
+        with pytest.raises(UserError, match=f"^triton_bf16 {reason}.*$"):
+            libraries.load_gemm(None, entry)  # type: ignore[arg-type]  # It gets no further.
 
 
 def test_triton_refuses_what_tma_does_not_move() -> None:

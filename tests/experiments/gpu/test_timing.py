@@ -1,6 +1,4 @@
-"""The stopwatch and the power window on a stand-in for a device's queue; warming up until the work
-runs steadily.
-"""
+"""The stopwatch and the power window on a stand-in for a device's queue, and warming up."""
 
 from __future__ import annotations
 
@@ -32,10 +30,10 @@ class Queue:
     def __init__(self) -> None:
         self.now_us, self.cycles = 1.0, 1000.0
         self.waiting: list[Command] = []
-        self.done: dict[Any, float] = {}  # events, and when they passed
+        self.done: dict[Any, float] = {}  # when each event passed
         self.ran: list[str] = []
         self.memory: dict[int, np.ndarray] = {}
-        # how many there were, and which SM does not write which
+        # `silent` says which SM does not write which stamp.
         self.stamps, self.silent = 0, dict[int, int]()
         self.eager = False
 
@@ -110,9 +108,8 @@ class Gpu:
         )
         for module in (timing, power):
             monkeypatch.setattr(module, "driver", driver)
-        monkeypatch.setattr(
-            timing, "Memory", lambda nbytes: SimpleNamespace(address=1 << 20, nbytes=nbytes)
-        )
+        memory = lambda nbytes: SimpleNamespace(address=1 << 20, nbytes=nbytes)
+        monkeypatch.setattr(timing, "Memory", memory)
         flag = SimpleNamespace(address=0, clear=lambda: None, set=self._release)
         monkeypatch.setattr(timing, "PinnedFlag", lambda: flag)
 
@@ -166,15 +163,9 @@ def test_a_sample_has_the_time_and_the_clock_of_its_work_alone(gpu: Gpu) -> None
     assert samples.time_us == pytest.approx([300, 20, 20, 300])
     assert samples.sm_clock_mhz == pytest.approx([1000, 1980, 1980, 1000], rel=1e-3)
     assert samples.kept.all()
-    assert gpu.queue.ran == [
-        "slow",
-        "fast",
-        "flush",
-        "hold",
-        *["flush", "slow", "flush", "fast"],
-        *["flush", "fast"],
-        *["flush", "slow"],
-    ]
+    first = ["slow", "fast", "flush", "hold"]
+    timed = ["flush", "slow", "flush", "fast", "flush", "fast", "flush", "slow"]
+    assert gpu.queue.ran == first + timed
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN slice")
@@ -229,14 +220,9 @@ def test_power_is_read_once_the_clock_has_settled_until_it_is_precise_and_while_
         @property
         def polls(self) -> power.Polls:
             now = gpu.queue.now_us / 1e6
-            ticks = [
-                (t / 10, int(70_000 * t + 100 * swing_w * (t % 2)))
-                for t in range(1, 100)
-                if t / 10 <= now
-            ]
-            return power.Polls(
-                [tick for tick in ticks if tick[0] >= power.SETTLE_S], self.full.masks
-            )
+            moved = [t / 10 for t in range(1, 100) if power.SETTLE_S <= t / 10 <= now]
+            energy = [700_000 * s + 100 * swing_w * (round(10 * s) % 2) for s in moved]
+            return power.Polls([*zip(moved, map(int, energy), strict=True)], self.full.masks)
 
         def start(self) -> None:
             self.ident = 1
@@ -255,9 +241,8 @@ def test_power_is_read_once_the_clock_has_settled_until_it_is_precise_and_while_
     assert reading.power_w == pytest.approx(700, rel=0.02) and reading.error_w is not None
     assert (reading.error_w > 0.01 * 700) is (swing_w > 0)
     assert (reading.run_us, reading.temperature_c) == (pytest.approx(1000), 61)
-    assert (
-        reading.throttle_fractions == "power_cap=0.750" and reading.throttle_reasons == "power_cap"
-    )
+    assert reading.throttle_fractions == "power_cap=0.750"
+    assert reading.throttle_reasons == "power_cap"
 
 
 def test_the_energy_counter_is_read_where_it_moves_and_few_ticks_are_no_mean() -> None:
@@ -280,36 +265,30 @@ def test_the_energy_counter_is_read_where_it_moves_and_few_ticks_are_no_mean() -
 def test_the_fraction_of_polls_that_showed_a_reason() -> None:
     polls = power.Polls(masks=[0x4, 0x4 | 0x20, 0x1, 0x0])
     assert polls.throttled() == {"power_cap": 0.5, "sw_thermal": 0.25}
-    assert (
-        power.Polls(masks=[0x1, 0x0]).throttled() == {}
-        and power.Reading(throttled={}).throttle_reasons == "none"
-    )
+    assert power.Polls(masks=[0x1, 0x0]).throttled() == {}
+    assert power.Reading(throttled={}).throttle_reasons == "none"
 
 
 # ---- warming up ----------------------------------------------------------------------------------
 
 
+# A clock that falls in steps: two chunks are alike at each, and that is not steady.
+STEPS = [1000.0, 1000.0, 1100.0, 1100.0, 1200.0, 1200.0, 1300.0, 1301.0, 1300.0]
+
+
 @pytest.mark.parametrize(
-    ("times", "least_s", "most_s", "ends_s", "chunks"),
+    ("times", "min_s", "max_s", "ends_s"),
     [
-        ([1000.0], 0.5, 3.0, (0.5, 0.65), None),
-        # a clock that falls in steps: two chunks are alike at each, and that is not steady
-        (
-            [1000.0, 1000.0, 1100.0, 1100.0, 1200.0, 1200.0, 1300.0, 1301.0, 1300.0],
-            0.1,
-            3.0,
-            (0.8, 0.9),
-            9,
-        ),
-        ([1000.0, 1100.0] * 1000, 0.3, 1.5, (1.5, 1.75), None),  # never steady
+        ([1000.0], 0.5, 3.0, (0.5, 0.65)),
+        (STEPS, 0.1, 3.0, (0.8, 0.9)),
+        ([1000.0, 1100.0] * 1000, 0.3, 1.5, (1.5, 1.75)),  # It is never steady.
     ],
 )
 def test_warming_up_ends_once_the_work_runs_steadily_or_the_time_is_over(
     times: list[float],
-    least_s: float,
-    most_s: float,
+    min_s: float,
+    max_s: float,
     ends_s: tuple[float, float],
-    chunks: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One run takes the next of `times` in microseconds, then the last of them."""
@@ -323,6 +302,6 @@ def test_warming_up_ends_once_the_work_runs_steadily_or_the_time_is_over(
 
     monkeypatch.setattr(timing, "duration_us", duration_us)
     monkeypatch.setattr(timing.time, "monotonic", lambda: now)
-    steady = timing.warm_up(None, lambda: None, least_s, most_s, chunk_s=0.1)  # type: ignore[arg-type]
+    steady = timing.warm_up(None, lambda: None, min_s, max_s, chunk_s=0.1)  # type: ignore[arg-type]
     assert steady == taken[-1] and ends_s[0] <= now <= ends_s[1]
-    assert chunks in (None, len(taken))
+    assert len(taken) == len(STEPS) or times != STEPS

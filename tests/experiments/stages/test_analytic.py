@@ -12,6 +12,8 @@ from contracts import UserError
 from contracts.declared import AnalyticCase
 from experiments.stages import analytic
 
+IN_A_ROW = {"wavefronts": 4, "ideal_wavefronts": 4, "degree": 1, "banks": 32}
+
 
 def of(case: dict[str, Any]) -> dict[str, Any]:
     """The quantities of one case."""
@@ -34,18 +36,12 @@ def test_wide_accesses_go_in_parts() -> None:
     """512 bytes in a row need four wavefronts, none of them for a conflict; a load of equal pairs
     half of that.
     """
-    assert access("lane * 16", 16) == {
-        "wavefronts": 4,
-        "ideal_wavefronts": 4,
-        "degree": 1,
-        "banks": 32,
-    }
+    assert access("lane * 16", 16) == IN_A_ROW
     assert access("lane * 8", 8)["wavefronts"] == 2
-    assert (
-        access("lane // 2 * 16", 16)["wavefronts"] == 2
-        and access("lane // 2 * 16", 16, "store")["wavefronts"] == 4
-    )
-    assert access("lane * 128", 16)["degree"] == 8 and access("lane * 128", 16)["wavefronts"] == 32
+    assert access("lane // 2 * 16", 16)["wavefronts"] == 2
+    assert access("lane // 2 * 16", 16, "store")["wavefronts"] == 4
+    far = access("lane * 128", 16)
+    assert far["degree"] == 8 and far["wavefronts"] == 32
     assert access("lane * 128", lanes=5)["degree"] == 5
 
 
@@ -54,12 +50,7 @@ def test_ldmatrix_and_cp_async_go_by_rows_and_lines() -> None:
     between them.
     """
     near = {"kind": "ldmatrix", "bytes": 16, "address": "lane * 16"}
-    assert of({"access": near}) == {
-        "wavefronts": 4,
-        "ideal_wavefronts": 4,
-        "degree": 1,
-        "banks": 32,
-    }
+    assert of({"access": near}) == IN_A_ROW
     far = of({"access": near | {"address": "lane * 128"}})
     assert (far["wavefronts"], far["degree"], far["banks"]) == (32, 8, 4)
     copy = {"kind": "cp_async", "bytes": 4, "address": "lane * 4", "source": "lane * 4"}
@@ -107,14 +98,10 @@ def test_every_bad_case_is_reported_and_nothing_written(tmp_path: Path) -> None:
         f"one: {{access: {{kind: load, bytes: 4, address: 'lane *'}}}}\ntwo: {occupancy}\n"
         "good: {access: {kind: load, bytes: 4, address: '0'}}\n"
     )
-    done = run_module(
-        "experiments.stages.analytic", "--cases", cases, "--out", tmp_path / "out.csv"
-    )
+    out = tmp_path / "out.csv"
+    done = run_module("experiments.stages.analytic", "--cases", cases, "--out", out)
     lines = done.stderr.strip().splitlines()
-    assert (
-        done.returncode == 2
-        and len(lines) == 2
-        and all(line.startswith(f"error: {cases}: ") for line in lines)
-    )
+    assert done.returncode == 2 and len(lines) == 2
+    assert all(line.startswith(f"error: {cases}: ") for line in lines)
     assert "/one: address" in lines[0] and "/two: arch = 'sm_61': limits unknown" in lines[1]
-    assert not (tmp_path / "out.csv").exists()
+    assert not out.exists()

@@ -35,9 +35,8 @@ def outputs(tmp_path: Path, *names: str) -> list[object]:
 def test_an_unknown_variant_gives_the_nearest(command: str, tmp_path: Path) -> None:
     name, *options = command.split()
     done = run_module(f"experiments.stages.{name}", "sgemm_warptle", *options, "out", cwd=tmp_path)
-    assert_one_line(
-        done, "unknown variant 'sgemm_warptle' in kernels/catalogue.yaml", "nearest: sgemm_warptile"
-    )
+    message = "unknown variant 'sgemm_warptle' in kernels/catalogue.yaml; nearest: sgemm_warptile"
+    assert_one_line(done, message)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -58,28 +57,22 @@ def test_what_cannot_be_timed_is_one_line(
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["check sgemm_naive", "profile_target sgemm_naive --problem 128", "machine --machine m"],
+    ("command", "message"),
+    [
+        ("check sgemm_naive", "no GPU"),
+        ("profile_target sgemm_naive --problem 128", "no GPU"),
+        ("machine --machine m", "no GPU"),
+        ("check cublas_fp32", "cublas_fp32 is a library baseline"),
+    ],
 )
-def test_no_gpu_is_one_line(command: str, tmp_path: Path) -> None:
+def test_without_a_gpu_or_a_kernel_it_is_one_line(
+    command: str, message: str, tmp_path: Path
+) -> None:
     name, *arguments = command.split()
     out = [] if name == "profile_target" else outputs(tmp_path, "store", "out")
-    assert_one_line(
-        run_module(f"experiments.stages.{name}", *arguments, "--build-dir", tmp_path, *out),
-        "no GPU",
-    )
+    stage = f"experiments.stages.{name}"
+    assert_one_line(run_module(stage, *arguments, "--build-dir", tmp_path, *out), message)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_library_is_not_checked_by_itself(tmp_path: Path) -> None:
-    done = run_module(
-        "experiments.stages.check",
-        "cublas_fp32",
-        "--build-dir",
-        tmp_path,
-        *outputs(tmp_path, "store", "out"),
-    )
-    assert_one_line(done, "cublas_fp32 is a library baseline")
 
 
 def test_a_variant_that_failed_its_check_is_not_timed(tmp_path: Path, archive: Path) -> None:
@@ -101,14 +94,9 @@ def test_a_build_that_is_interrupted_leaves_no_cubin(tmp_path: Path) -> None:
     nvcc, out = str(stuck_nvcc(tmp_path)), str(tmp_path / "out")
     command = [sys.executable, "-m", "experiments.stages.build", "sgemm_warptile"]
     command += ["--arch", "sm_90a", "--out-dir", out, "--nvcc", nvcc]
+    streams = {"stderr": subprocess.PIPE, "text": True, "preexec_fn": heed_ctrl_c}
     started = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=heed_ctrl_c,
+        command, cwd=ROOT, env=environment(), start_new_session=True, **streams
     )
     wait_until((tmp_path / "waiting").exists, started)
     assert list((tmp_path / "out").glob(".sgemm_warptile-*.ptx"))

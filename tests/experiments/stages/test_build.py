@@ -19,6 +19,7 @@ from experiments.gpu.device import entry_name
 from experiments.stages import build, toolchain
 from kernels import catalogue
 
+KERNELS = catalogue.load().kernels
 BROKEN = "__global__ void f(float* x) {\n    x[0] = 1.0f\n}\n"
 TOO_MUCH_SHARED = "__global__ void f(float* x) {\n    __shared__ float big[60000];\n    big[threadIdx.x] = x[0];\n"
 TOO_MUCH_SHARED += "    __syncthreads();\n    x[1] = big[threadIdx.x ^ 1];\n}\n"
@@ -36,14 +37,9 @@ def test_a_row_counts_what_the_machine_code_has(built: Path) -> None:
     assert fp32["threads"] == 256 and 64 <= fp32["registers"] <= 255
     assert fp32["shared_bytes"] == 2 * 128 * 8 * 4  # the tiles of A and B
     assert fp32["ffma"] >= 8 * 8  # at least one step of an 8 x 8 patch
-    assert (
-        fp32["hmma"]
-        == fp32["ldsm"]
-        == fp32["ldgsts"]
-        == 0
-        < min(bf16[key] for key in ("hmma", "ldsm", "ldgsts"))
-    )
-    assert fp32["lds_128"] > 0 and fp32["ldg_128"] > 0 and fp32["stg_128"] > 0
+    tensor = ("hmma", "ldsm", "ldgsts")
+    assert not any(fp32[key] for key in tensor) and all(bf16[key] > 0 for key in tensor)
+    assert all(fp32[key] > 0 for key in ("lds_128", "ldg_128", "stg_128"))
     assert fp32["bar"] >= 2 and fp32["stack_bytes"] == fp32["spill_bytes"] == 0
     assert bf16["shared_bytes"] == (128 * 32 + 32 * 128) * 2
 
@@ -74,13 +70,11 @@ def test_spills_and_dynamic_shared_memory_are_counted(tmp_path: Path) -> None:
     stem, compiler = tmp_path / "spills", toolchain.nvcc()
     report = build.compile_source(source, stem, ARCH, compiler)
     variant = replace(catalogue.load().kernels["sgemm_naive"], name="spills", shared_bytes=1000)
-    found = build.resources(variant, stem, ARCH, compiler, report)
+    resources = build.resources(variant, stem, ARCH, compiler, report)
     spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", report)
-    assert (
-        spilled and int(spilled[1]) > 0 and found.spill_bytes == int(spilled[1]) + int(spilled[2])
-    )
-    assert found.registers == 32 and found.stack_bytes > 0
-    assert found.shared_bytes == 64 * 4 + 1000
+    assert spilled and resources.spill_bytes == int(spilled[1]) + int(spilled[2]) > 0
+    assert resources.registers == 32 and resources.stack_bytes > 0
+    assert resources.shared_bytes == 64 * 4 + 1000
 
 
 @pytest.mark.parametrize(
@@ -101,70 +95,56 @@ def test_a_source_that_does_not_compile_is_one_line_and_leaves_nothing(
 
 
 def test_of_a_batch_what_is_current_is_left_as_it_is(tmp_path: Path) -> None:
-    """Current: whole, of this source, and newer than the toolchain's file."""
-    known, stamp, names = (
-        catalogue.load(),
-        tmp_path / "toolchain.json",
-        ["sgemm_naive", "sgemm_coalesced"],
-    )
+    """Current is what is complete, of this source, and newer than the toolchain's file."""
+    known, stamp = catalogue.load(), tmp_path / "toolchain.json"
+    paths = {name: tmp_path / f"{name}.json" for name in ("sgemm_naive", "sgemm_coalesced")}
 
     def built_anew() -> list[str]:
-        before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
-        rows = build.build_batch(names, ARCH, tmp_path, None, known, stamp)
-        assert [row.variant for row in rows] == names
-        return [
-            name
-            for name in names
-            if before.get(path := tmp_path / f"{name}.json") != path.stat().st_mtime_ns
-        ]
+        before = {path: path.stat().st_mtime_ns for path in paths.values() if path.exists()}
+        rows = build.build_batch([*paths], ARCH, tmp_path, None, known, stamp)
+        assert [row.variant for row in rows] == [*paths]
+        return [name for name, path in paths.items() if before.get(path) != path.stat().st_mtime_ns]
 
     stamp.touch()
-    assert built_anew() == names and built_anew() == []
+    assert built_anew() == [*paths] and built_anew() == []
     (tmp_path / "sgemm_naive.sass").unlink()
     assert built_anew() == ["sgemm_naive"]
-    other = json_dict(tmp_path / "sgemm_coalesced.json", Resources) | {"source_hash": "0" * 16}
-    write_json(tmp_path / "sgemm_coalesced.json", Resources, other)
+    path = paths["sgemm_coalesced"]
+    write_json(path, Resources, json_dict(path, Resources) | {"source_hash": "0" * 16})
     assert built_anew() == ["sgemm_coalesced"]
     stamp.touch()
-    assert built_anew() == names
+    assert built_anew() == [*paths]
 
 
 def test_no_nvcc_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain, "_wheel_bin", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
-        UserError,
-        match=r"no nvcc: not in the installed wheels and not on PATH; remedy: pip install",
+        UserError, match="no nvcc: not in the installed wheels and not on PATH; rem"
     ):
         build.build_variant("sgemm_naive", ARCH, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
+        (["hgemm_naive_bf16", "--arch", "sm_75"], "needs compute capability 8.0, but arch = sm_75"),
+        (["sgemm_naive", "--arch", "pascal"], "arch = 'pascal' is not allowed"),
+        (["sgemm_naive", "--arch", "sm_9999"], "Unsupported gpu architecture"),
         (
-            ["hgemm_naive_bf16", "--arch", "sm_75"],
-            ["hgemm_naive_bf16 needs compute capability 8.0", "arch = sm_75"],
+            ["cublas_fp32", "sgemm_c_dispatch", "--arch", ARCH],
+            "nothing to build; sgemm_c_dispatch is a d",
         ),
-        (["sgemm_naive", "--arch", "pascal"], ["arch = 'pascal' is not allowed"]),
-        (["sgemm_naive", "--arch", "sm_9999"], ["sgemm_naive.cu", "Unsupported gpu architecture"]),
-        (["cublas_fp32", "sgemm_c_dispatch", "--arch", ARCH], ["cublas_fp32", "sgemm_c_dispatch"]),
-        (["--arch", ARCH], ["--source"]),
+        (["--arch", ARCH], "--source"),
     ],
 )
 def test_what_cannot_be_built_is_one_line(
-    arguments: list[str], words: list[str], tmp_path: Path
+    arguments: list[str], message: str, tmp_path: Path
 ) -> None:
-    assert_one_line(
-        run_module("experiments.stages.build", *arguments, "--out-dir", tmp_path), *words
-    )
-    assert (
-        list(tmp_path.glob("*.cubin"))
-        + list(tmp_path.glob("*.ptx"))
-        + list(tmp_path.glob("*.json"))
-        == []
-    )
+    done = run_module("experiments.stages.build", *arguments, "--out-dir", tmp_path)
+    assert_one_line(done, message)
+    assert {path.suffix for path in tmp_path.iterdir()} <= {".cu"}
 
 
 def test_the_fingerprint_is_stable_and_free_of_paths(tmp_path: Path) -> None:
@@ -180,21 +160,18 @@ def test_the_fingerprint_is_stable_and_free_of_paths(tmp_path: Path) -> None:
 
 # ---- the same bytes anywhere ---------------------------------------------------------------------
 
-# One with nothing but its own sources, one with static functions of the toolkit's headers, one file
-# that is no variant
+# The first has its own sources alone, the second static functions of the toolkit's headers; the
+# third is no variant.
 ANYWHERE = ["sgemm_vectorized", "sgemm_t128x128x8_texld", "harness"]
 
 
 def build_anywhere(tree: Path, out_dir: Path, cwd: Path) -> dict[str, bytes]:
     """PTX and cubins, as the `experiments.stages.build` of the project in `tree` makes them."""
+    harness = ["--source", tree / "experiments" / "gpu" / "harness.cu"]
     for name in ANYWHERE:
-        what = (
-            [name]
-            if name != "harness"
-            else ["--source", tree / "experiments" / "gpu" / "harness.cu"]
-        )
-        options = (*what, "--arch", ARCH, "--out-dir", out_dir)
-        done = run_module("experiments.stages.build", *options, cwd=cwd, PYTHONPATH=str(tree))
+        options = (*(harness if name == "harness" else [name]), "--arch", ARCH)
+        command = ("experiments.stages.build", *options, "--out-dir", out_dir)
+        done = run_module(*command, cwd=cwd, PYTHONPATH=str(tree))
         assert done.returncode == 0, done.stderr
     return {path.name: path.read_bytes() for path in (cwd / out_dir).iterdir()}
 
@@ -208,12 +185,9 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_same_ptx_and_cubin_in_any_folder(elsewhere: Path, tmp_path: Path) -> None:
-    """From this checkout and a copy with other dates, into folders within and without, from other
-    working folders.
-    """
-    there = {
-        path.name: path.read_bytes() for path in (elsewhere / "results/build/sm_90a").iterdir()
-    }
+    """From this checkout and a copy with other dates, from and into other folders."""
+    build_dir = elsewhere / "results/build/sm_90a"
+    there = {path.name: path.read_bytes() for path in build_dir.iterdir()}
     for path in (elsewhere / "kernels").rglob("*.cu*"):
         os.utime(path, (0, 0))
     assert build_anywhere(elsewhere, tmp_path / "out", tmp_path) == there
@@ -222,12 +196,15 @@ def test_the_same_ptx_and_cubin_in_any_folder(elsewhere: Path, tmp_path: Path) -
     for name, data in there.items():
         for path in (elsewhere, ROOT, tmp_path, Path(sys.prefix), Path("/tmp")):
             assert str(path).encode() not in data, (name, path)
-    named = re.findall(rb'^\s*\.file\s+\d+\s+"([^"]+)"', there["sgemm_t128x128x8_texld.ptx"], re.M)
-    assert (
-        b"kernels/sgemm/t128x128x8_texld.cu" in named
-        and b"cuda/include/texture_indirect_functions.h" in named
-    )
-    assert all(name.startswith((b"kernels/", b"cuda/include/")) for name in named)
+    files = sources_of(build_dir / "sgemm_t128x128x8_texld.ptx")
+    assert "kernels/sgemm/t128x128x8_texld.cu" in files
+    assert "cuda/include/texture_indirect_functions.h" in files
+    assert all(name.startswith(("kernels/", "cuda/include/")) for name in files)
+
+
+def sources_of(ptx: Path) -> list[str]:
+    """The files of a PTX's line table."""
+    return re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', ptx.read_text(), re.M)
 
 
 @pytest.mark.parametrize(
@@ -237,34 +214,14 @@ def test_sources_are_found_from_any_working_folder(
     folder: str, named: str | None, elsewhere: Path
 ) -> None:
     """The line table's paths are from the repository's root, and the PTX lies below it."""
-    ptx, source = (
-        elsewhere / "results/build/sm_90a/sgemm_vectorized.ptx",
-        elsewhere / "kernels/sgemm/vectorized.cu",
-    )
-    values = [
-        "256",
-        "256",
-        "64",
-        "1",
-        "zeros:f32:16384",
-        "64",
-        "zeros:f32:16384",
-        "256",
-        "0",
-        "zeros:f32:65536",
-        "256",
-    ]
-    launch = [
-        "--grid",
-        "2,2",
-        "--block",
-        "256",
-        *(word for value in values for word in ("--arg", value)),
-    ]
-    file = ["--file", named] if named else []
-    done = run_module(
-        "ptxsim", "annotate", ptx, *launch, *file, cwd=elsewhere / folder, PYTHONPATH=str(elsewhere)
-    )
+    ptx = elsewhere / "results/build/sm_90a/sgemm_vectorized.ptx"
+    source = elsewhere / "kernels/sgemm/vectorized.cu"
+    a = b = "zeros:f32:16384"
+    values = [256, 256, 64, 1, a, 64, b, 256, 0, "zeros:f32:65536", 256]
+    launch = ["--grid", "2,2", "--block", 256, *(f"--arg={value}" for value in values)]
+    launch += ["--file", named] if named else []
+    where = {"cwd": elsewhere / folder, "PYTHONPATH": str(elsewhere)}
+    done = run_module("ptxsim", "annotate", ptx, *launch, **where)
     assert done.returncode == 0, done.stderr
     shared = next(text for text in source.read_text().splitlines() if "__shared__" in text)
     assert "== kernels/sgemm/vectorized.cu" in done.stdout and shared in done.stdout
@@ -275,20 +232,15 @@ def test_a_file_outside_is_named_from_its_own_folder(tmp_path: Path) -> None:
     text = '#include "own.cuh"\n__global__ void f(float* x) { x[threadIdx.x] = twice(x[threadIdx.x]); }\n'
     (tmp_path / "own.cu").write_text(text)
     build.compile_source(tmp_path / "own.cu", tmp_path / "out" / "own", ARCH, toolchain.nvcc())
-    named = re.findall(
-        r'^\s*\.file\s+\d+\s+"([^"]+)"', (tmp_path / "out" / "own.ptx").read_text(), re.M
-    )
-    assert sorted(named) == ["own.cu", "own.cuh"]
+    assert sorted(sources_of(tmp_path / "out" / "own.ptx")) == ["own.cu", "own.cuh"]
     assert str(tmp_path).encode() not in (tmp_path / "out" / "own.cubin").read_bytes()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_120"])
-@pytest.mark.parametrize(
-    "name", list({one.source: name for name, one in catalogue.load().kernels.items()}.values())
-)
+@pytest.mark.parametrize("name", {v.source: name for name, v in KERNELS.items()}.values())
 def test_every_source_builds_for_other_architectures(name: str, arch: str, tmp_path: Path) -> None:
-    if int(arch.removeprefix("sm_").rstrip("a")) < catalogue.load().kernels[name].arch:
+    if int(arch.removeprefix("sm_").rstrip("a")) < KERNELS[name].arch:
         pytest.skip(f"{name} needs a newer architecture")
     build.build_variant(name, arch, tmp_path)
     assert row(tmp_path, name)["blocks_per_sm"] >= 1

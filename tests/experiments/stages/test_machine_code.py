@@ -53,38 +53,38 @@ def test_names_and_comments_leave_the_hash_and_another_constant_does_not(
     assert (code_of(mine, tmp_path) == code_of(NAIVE, built)) is same
 
 
-def test_another_launch_of_the_same_code_is_another_hash(built: Path) -> None:
-    cubin = built / "sgemm_naive.cubin"
-    changes = (
+@pytest.mark.parametrize(
+    "change",
+    [
         {"threads": 512},
         {"shared_bytes": 16},
         {"cluster": (2, 1)},
         {"persistent": 1},
         {"grid_axes": "nm"},
-    )
-    hashes = {code_hash(replace(NAIVE, **change), cubin) for change in ({}, *changes)}
-    assert len(hashes) == 1 + len(changes)
-    assert code_hash(replace(NAIVE, idea="other", template={"BLOCK": 16}), cubin) == code_hash(
-        NAIVE, cubin
-    )
+    ],
+)
+def test_another_launch_of_the_same_code_is_another_hash(change: dict, built: Path) -> None:
+    cubin = built / "sgemm_naive.cubin"
+    same = replace(NAIVE, idea="other", template={"BLOCK": 16})
+    assert code_hash(same, cubin) == code_hash(NAIVE, cubin)
+    assert code_hash(replace(NAIVE, **change), cubin) != code_hash(NAIVE, cubin)
 
 
 def test_a_dispatcher_has_the_hashes_of_its_kernels_and_choices(
     built: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(built, tmp_path, dirs_exist_ok=True)
-    shutil.copy(tmp_path / "sgemm_naive.json", tmp_path / "other.json")
-    other = replace(NAIVE, name="other")
-    one = Dispatcher(
-        "d", (Choice(NAIVE, {"n": 64}), Choice(other, {})), None, "", None, predicted=False
+    path, other = tmp_path / "other.json", Choice(replace(NAIVE, name="other"), {})
+    shutil.copy(tmp_path / "sgemm_naive.json", path)
+    first, second = (
+        Dispatcher("d", (Choice(NAIVE, {"n": n}), other), None, "", None, predicted=False)
+        for n in (64, 65)
     )
-    sizes = replace(one, choices=(Choice(NAIVE, {"n": 65}), Choice(other, {})))
-    before = code_of(one, tmp_path)
-    assert code_of(sizes, tmp_path) != before
-    row = json_dict(tmp_path / "other.json", Resources)
-    text = (tmp_path / "other.json").read_text()
-    (tmp_path / "other.json").write_text(text.replace(row["code_hash"], "0" * 16))
-    assert code_of(one, tmp_path) != before
+    before = code_of(first, tmp_path)
+    assert code_of(second, tmp_path) != before
+    code = json_dict(path, Resources)["code_hash"]
+    path.write_text(path.read_text().replace(code, "0" * 16))
+    assert code_of(first, tmp_path) != before
 
 
 def test_what_was_not_built_is_one_line(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from contracts.rows import Sanitizer
 from experiments.stages import sanitize
 from kernels import catalogue
 
+STAGE = "experiments.stages.sanitize"
 BOTH = ["sgemm_naive", "sgemm_coalesced"]
-RAN = 'for n in "$@"; do echo "sanitized: $n"; done\n'  # what the child prints of each kernel
+RAN = 'for n in "$@"; do echo "sanitized: $n"; done\n'  # The child prints this of each kernel.
 
 
 def rows(folder: Path, script: str, names: list[str]) -> list[dict]:
@@ -54,23 +55,17 @@ case "$*" in *sgemm_naive*sgemm_coalesced*) echo "========= ERROR SUMMARY: 2 err
 
 
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("script", "message"),
     [
-        (
-            RAN + TOGETHER,
-            "memcheck: 2 errors in sgemm_naive, sgemm_coalesced together, none in any alone",
-        ),
+        (RAN + TOGETHER, "2 errors in sgemm_naive, sgemm_coalesced together, none in any alone"),
         ("echo no such device; exit 1", "compute-sanitizer --tool memcheck failed: no such device"),
-        (
-            'echo oops; echo "========= ERROR SUMMARY: 0 errors"',
-            "sgemm_naive did not run to its end",
-        ),
+        ('echo "========= ERROR SUMMARY: 0 errors"', "sgemm_naive did not run to its end"),
     ],
 )
 def test_what_does_not_show_whose_errors_there_are_is_not_called_clean(
-    script: str, words: str, pretended: Path
+    script: str, message: str, pretended: Path
 ) -> None:
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=message):
         rows(pretended, script, BOTH)
 
 
@@ -78,20 +73,16 @@ def test_without_the_tool_the_leg_is_left_out_with_the_remedy(tmp_path: Path) ->
     out, reason = tmp_path / "s.csv", tmp_path / "why.txt"
     if sanitize.find_tool():
         pytest.skip("compute-sanitizer is installed here")
-    done = run_module(
-        "experiments.stages.sanitize", "--build-dir", tmp_path, "--out", out, "--left-out", reason
-    )
+    done = run_module(STAGE, "--build-dir", tmp_path, "--out", out, "--left-out", reason)
     assert done.returncode == 0 and "remedy: install it" in reason.read_text()
     assert dict_rows(out, Sanitizer) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [("sgemm_naiv", "nearest: sgemm_naive"), ("cublas_fp32", "cublas_fp32 is no kernel")],
 )
-def test_names_are_kernels(name: str, words: str, tmp_path: Path) -> None:
-    done = run_module(
-        "experiments.stages.sanitize", name, "--build-dir", tmp_path, "--out", tmp_path / "s.csv"
-    )
-    assert_one_line(done, words)
+def test_names_are_kernels(name: str, message: str, tmp_path: Path) -> None:
+    done = run_module(STAGE, name, "--build-dir", tmp_path, "--out", tmp_path / "s.csv")
+    assert_one_line(done, message)
     assert not os.listdir(tmp_path)

@@ -15,18 +15,13 @@ TABLE = ARCHIVE / "error_over_k.csv"
 
 
 def test_data_are_of_their_kind() -> None:
-    found = {kind: random_rows(kind, np.random.default_rng(1), 64, 512) for kind in DATA}
-    assert all(x.dtype == np.float32 and x.shape == (64, 512) for x in found.values())
-    assert (
-        found["positive"].min() >= 0
-        and abs(found["uniform"].mean()) < 0.02
-        and np.abs(found["uniform"]).max() <= 1
-    )
-    assert 0.98 < found["normal"].std() < 1.02
-    exponents = np.frexp(found["wide"])[1] - 1
-    assert (exponents.min(), exponents.max()) == (-30, 30) and abs(
-        np.sign(found["wide"]).mean()
-    ) < 0.02
+    data = {kind: random_rows(kind, np.random.default_rng(1), 64, 512) for kind in DATA}
+    assert all(x.dtype == np.float32 and x.shape == (64, 512) for x in data.values())
+    uniform, exponents = data["uniform"], np.frexp(data["wide"])[1] - 1
+    assert abs(uniform.mean()) < 0.02 and np.abs(uniform).max() <= 1
+    assert data["positive"].min() >= 0 and 0.98 < data["normal"].std() < 1.02
+    assert (exponents.min(), exponents.max()) == (-30, 30)
+    assert abs(np.sign(data["wide"]).mean()) < 0.02
 
 
 def test_an_error_is_reported_in_units_of_the_last_place_of_the_magnitudes() -> None:
@@ -34,32 +29,31 @@ def test_an_error_is_reported_in_units_of_the_last_place_of_the_magnitudes() -> 
     assert errors(a, b, np.array([[-5 + 11 * 3 * 2.0**-24]])).item() == pytest.approx(3)
 
 
+def measured(name: str, builds) -> dict[str, dict]:
+    """The emulator's rows of a kernel at the smallest k, by kind of data."""
+    kernel, device = catalogue.load().find(name), EmulatedDevice(builds(name))
+    return {row["data"]: row for row in measure(device, kernel, KS[0])}
+
+
 def test_the_emulator_gives_a_row_for_each_kind_of_data(builds) -> None:
-    name = "tf32gemm_bcf_dbf"
-    found = {
-        row["data"]: row
-        for row in measure(EmulatedDevice(builds(name)), catalogue.load().find(name), KS[0])
-    }
-    assert list(found) == list(DATA) and {row["elements"] for row in found.values()} == {32**2}
-    # cut off, a product of positive numbers loses 2^-10 of itself at most, and on average near two
-    # thirds of it
-    assert 0.5 * 2**14 < found["positive"]["rms"] < found["positive"]["worst"] < 2**14
+    rows = measured("tf32gemm_bcf_dbf", builds)
+    assert list(rows) == list(DATA) and {row["elements"] for row in rows.values()} == {32**2}
+    # Where its factors are cut off, a product of positive numbers loses at most 2^-10 of itself,
+    # and two thirds of that on average.
+    assert 0.5 * 2**14 < rows["positive"]["rms"] < rows["positive"]["worst"] < 2**14
 
 
 @pytest.mark.parametrize("name", ["sgemm_naive", "sgemm_3xtf32_wgmma_outside", "tf32gemm_bcf_dbf"])
 def test_the_emulator_gives_the_archived_rows(name: str, builds) -> None:
-    archived = {
-        (r["variant"], r["data"], r["k"]): r
-        for r in dict_rows(TABLE, ErrorOverK)
-        if r["device"] == "ptxsim"
-    }
+    archived = [row for row in dict_rows(TABLE, ErrorOverK) if row["device"] == "ptxsim"]
     if not archived:
         pytest.skip("a GPU's table")
-    for row in measure(EmulatedDevice(builds(name)), catalogue.load().find(name), KS[0]):
-        before = archived[name, row["data"], row["k"]]
-        assert row["code_hash"] == before["code_hash"] and row["elements"] == before["elements"]
-        assert row["rms"] == pytest.approx(before["rms"], rel=1e-6)
-        assert row["worst"] == pytest.approx(before["worst"], rel=1e-6)
+    before = {row["data"]: row for row in archived if (row["variant"], row["k"]) == (name, KS[0])}
+    for data, row in measured(name, builds).items():
+        for key in ("code_hash", "elements"):
+            assert row[key] == before[data][key]
+        for key in ("rms", "worst"):
+            assert row[key] == pytest.approx(before[data][key], rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,4 @@
-"""The microbenchmark of issue: its loops compute what they say, and their machine code is what was
-asked for.
-"""
+"""The microbenchmark of issue: its loops compute what they say, in the machine code asked for."""
 
 from __future__ import annotations
 
@@ -55,28 +53,22 @@ def rewritten(built: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(rewritten: Path) -> list[Loop]:
+def every_loop(rewritten: Path) -> list[Loop]:
     return loops(rewritten)
 
 
+# Parsing the other kernels takes longer than all these tests.
 LAUNCHED = {"outer_8x8_snake_shifted", "outer_12x16_rows", "load_32_4", "load_64_4", "load_128_4"}
 
 
 @pytest.fixture(scope="module")
 def module(built: Path) -> ptxsim.Module:
-    """Only the kernels that are launched here, since parsing the others takes longer than all these
-    tests.
-    """
-    before, *entries = re.split(
-        r"^(?=\.visible \.entry )", (built / "ffma_issue.ptx").read_text(), flags=re.M
-    )
-    kept = [
-        text
-        for text in entries
-        if (name := re.match(r"\.visible \.entry (\w+)", text)) and name[1] in LAUNCHED
-    ]
-    assert len(kept) == len(LAUNCHED)
-    _, _, after = entries[-1].partition("\n}\n")  # the table of files stands behind the last one
+    """The kernels that are launched here."""
+    text = (built / "ffma_issue.ptx").read_text()
+    before, *entries = re.split(r"^(?=\.visible \.entry )", text, flags=re.M)
+    *_, after = entries[-1].partition("\n}\n")  # The table of files stands behind the last one.
+    names = [re.match(r"\.visible \.entry (\w+)", entry)[1] for entry in entries]
+    kept = [entry for entry, name in zip(entries, names, strict=True) if name in LAUNCHED]
     part = built / "launched.ptx"
     part.write_text("".join([before, *kept, *([after] if entries[-1] not in kept else [])]))
     return ptxsim.load(part, "load_32_4").module
@@ -87,19 +79,10 @@ def launched(
 ) -> tuple[np.ndarray, np.ndarray]:
     """What each thread of one warp was given, and what it left."""
     given = np.random.default_rng(1).integers(-3, 4, (32, 32 + sums)).astype(np.float32)
-    out, clocks = (
-        ptxsim.Array(np.zeros((32, sums + 32), np.float32)),
-        ptxsim.Array(np.zeros(64, np.int64)),
-    )
-    source = ptxsim.Array(np.zeros(65536, np.float32))
-    arguments = [
-        ptxsim.Array(given),
-        ptxsim.Array(case.offsets()),
-        source,
-        np.int32(iterations),
-        clocks,
-        out,
-    ]
+    out = ptxsim.Array(np.zeros((32, sums + 32), np.float32))
+    source, clocks = np.zeros(65536, np.float32), np.zeros(64, np.int64)
+    arrays = [ptxsim.Array(array) for array in (given, case.offsets(), source, clocks)]
+    arguments = [*arrays[:3], np.int32(iterations), arrays[3], out]
     ptxsim.Kernel(module, case.loop.entry).launch(1, 32, arguments, ffma_issue.SHARED_BYTES)
     return given, out.numpy()
 
@@ -126,57 +109,46 @@ def test_loads_are_of_the_addresses_that_the_pattern_says(module, bits, lanes):
     assert np.array_equal(out[:, 64:80].reshape(32, 4, 4)[:, :, : bits // 32], words)
 
 
-def test_every_loop_has_the_ffmas_and_loads_that_its_name_says(found):
-    for loop in found:
+def test_every_loop_has_the_ffmas_and_loads_that_its_name_says(every_loop):
+    memory = {"load": "LDS", "copy": "LDGSTS", "bulk": "UBLKCP", "nothing": "LDS"}
+    for loop in every_loop:
         counts = Counter(i.name for i in loop.code if not i.never)
-        ffma = (
-            192
-            if "12x16" in loop.name
-            else int(loop.name[5:])
-            if loop.name.startswith("body_")
-            else 128
-        )
-        assert counts["FFMA"] == ffma, loop.name
-        assert (
-            counts[
-                {"load": "LDS", "copy": "LDGSTS", "bulk": "UBLKCP", "nothing": "LDS"}[loop.beside]
-            ]
-            == loop.count
-        )
+        ffma = 192 if "12x16" in loop.name else 128
+        if loop.name.startswith("body_"):
+            ffma = int(loop.name.removeprefix("body_"))
+        assert counts["FFMA"] == ffma and counts[memory[loop.beside]] == loop.count, loop.name
         if loop.beside in ("nothing", "load"):
             assert len(loop.code) == ffma + loop.count + 3, loop.name  # counter, test, branch
         assert {i.bits for i in loop.code if i.name == "LDS" and not i.never} <= {loop.bits}
         assert not {"LDL", "STL"} & counts.keys()
 
 
-def test_our_orders_are_in_the_machine_code_as_written(rewritten, built, found):
+def test_our_orders_are_in_the_machine_code_as_written(rewritten, built, every_loop):
     functions = sass.read_all(built / "ffma_issue.cubin")
-    by_name = {loop.name: loop for loop in found}
+    by_name = {loop.name: loop for loop in every_loop}
     for number, (name, order) in enumerate(orders().items()):
         before = [i for i in hot_loop(functions[f"own_{number:02d}"]) if i.name == "FFMA"]
         written = {int(i.operands[0][1:]) for i in before}
         read = {r for i in before for r, _ in i.sources() if r is not None} - written
-        asked = order(Registers(written, read))
         assert len(read) == 16 and all(sum(r % 2 == bank for r in written) >= 32 for bank in (0, 1))
-        got = [part.split() for part in operands(by_name[name].code).split(";") if " " in part]
-        kept = [
-            [str(f.d), *(f"{getattr(f, x)}{'*' * (x in f.kept)}" for x in "abc")] for f in asked
+        asked = [
+            " ".join([str(f.d), *(f"{getattr(f, x)}{'*' * (x in f.kept)}" for x in "abc")])
+            for f in order(Registers(written, read))
         ]
-        assert got == kept
+        assert [part for part in operands(by_name[name].code).split(";") if " " in part] == asked
 
 
 def test_our_orders_ask_what_their_names_say():
     registers = Registers(WRITTEN, READ)
     for name, order in orders().items():
-        written = [f.d for f in order(registers)]
+        ffmas = order(registers)
+        written = [f.d for f in ffmas]
+        # None reads a sum before it is there, in this iteration or from the one before.
+        assert all(written[n - k] != f.c for n, f in enumerate(ffmas) for k in range(1, 5)), name
         last = {d: n for n, d in enumerate(written)}
-        # none reads a sum before it is there, in this iteration or from the one before
-        assert all(
-            written[n - k] != f.c for n, f in enumerate(order(registers)) for k in range(1, 5)
-        ), name
         assert all(len(written) - n + written.index(d) >= 5 for d, n in last.items())
         if name.startswith("new_") and "multiples" not in name:
-            banks = {"".join("eo"[r % 2] for r in (f.a, f.b, f.c)) for f in order(registers)}
+            banks = {"".join("eo"[r % 2] for r in (f.a, f.b, f.c)) for f in ffmas}
             assert banks == {name.removeprefix("new_")}
     assert DISTANCE >= 5
     flipped = [(f.b % 2, f.c % 2) for f in orders()["runs_of_3"](registers)]
@@ -184,43 +156,38 @@ def test_our_orders_ask_what_their_names_say():
 
 
 @pytest.mark.parametrize("placement", ["burst", "spread"])
-def test_loads_are_moved_and_nothing_else(found, placement):
-    by_key = {(loop.name, loop.placement): loop for loop in found}
-    own, ptxas = by_key["load_64_8", placement], by_key["load_64_8", "ptxas"]
+def test_loads_are_moved_and_nothing_else(every_loop, placement):
+    moved, ptxas = (
+        next(loop for loop in every_loop if (loop.name, loop.placement) == ("load_64_8", where))
+        for where in (placement, "ptxas")
+    )
+
+    def loads(loop: Loop) -> Counter:
+        return Counter(i.operands for i in loop.code if i.name == "LDS")
 
     def others(loop: Loop) -> list[tuple[str, ...]]:
-        return [
-            (i.opcode, *(o.removesuffix(".reuse") for o in i.operands[:4]))
-            for i in loop.code
-            if i.name != "LDS"
-        ]
+        rest = [i for i in loop.code if i.name != "LDS"]
+        return [(i.opcode, *(o.removesuffix(".reuse") for o in i.operands[:4])) for i in rest]
 
-    assert others(own)[:-1] == others(ptxas)[:-1]  # the branch names another label
-    assert Counter(i.operands for i in own.code if i.name == "LDS") == Counter(
-        i.operands for i in ptxas.code if i.name == "LDS"
-    )
-    places = list(map(int, own.facts()["places"].split()))
+    # The branch names another label.
+    assert others(moved)[:-1] == others(ptxas)[:-1] and loads(moved) == loads(ptxas)
+    places = list(map(int, moved.facts()["places"].split()))
     gaps = np.diff(places)
     assert (gaps == 1).all() if placement == "burst" else (gaps >= 12).all()
-    for n in places:
-        assert own.code[n - 1].name == "LDS" or not any(
-            kept for _, kept in own.code[n - 1].sources()
-        )
+    before = [moved.code[n - 1] for n in places]
+    assert all(i.name == "LDS" or not any(kept for _, kept in i.sources()) for i in before)
 
 
-def test_extra_is_against_the_same_loop_alone(found):
-    todo = [case for case in cases(found) if case.warps == 8]
+def test_extra_is_against_the_same_loop_alone(every_loop):
+    todo = [case for case in cases(every_loop) if case.warps == 8]
     assert len({(case.loop.name, case.loop.placement, case.lanes) for case in todo}) == len(todo)
     rows = [row(case, 300.0 if case.loop.count else 280.0) for case in todo]
     compare(rows, todo)
     for r in rows:
         assert r["extra"] == (10 / r["count"] if r["count"] else None)
     waves = {(r["bits"], r["lanes"]): r["wavefronts"] for r in rows if r["beside"] == "load"}
-    assert (
-        waves[128, "distinct"] == 4
-        and waves[128, "pairs (i, i^1)"] == 2
-        and waves[32, "all the same"] == 1
-    )
+    assert waves[128, "distinct"] == 4 and waves[32, "all the same"] == 1
+    assert waves[128, "pairs (i, i^1)"] == 2
 
 
 # ---- what was measured, and the model ------------------------------------------------------------
@@ -231,19 +198,14 @@ def archived() -> pd.DataFrame:
     return pd.DataFrame(dict_rows(ARCHIVE / "ffma_issue.csv", FfmaIssue))
 
 
-def instructions(operands: str) -> list[sass.Instruction]:
-    """The loop of a row, from its column `operands`."""
-    found = []
+def modelled(operands: str) -> int:
+    """Issue cycles of an iteration by the model, the loop running; from a row's `operands`."""
+    loop = []
     for part in operands.split(";"):
         name, *registers = ["FFMA", *part.split()] if " " in part else [part]
         names = tuple(f"R{r[:-1]}.reuse" if r.endswith("*") else f"R{r}" for r in registers)
-        found.append(sass.Instruction(0, name, names, None, "", 0, 0))
-    return found
-
-
-def modelled(operands: str) -> int:
-    """Issue cycles of an iteration by the model, the loop running."""
-    reads = issue.bank_reads(instructions(operands) * 3)
+        loop.append(sass.Instruction(0, name, names, None, "", 0, 0))
+    reads = issue.bank_reads(loop * 3)
     return issue.issue_cycles(reads) - issue.issue_cycles(reads[: len(reads) * 2 // 3])
 
 
