@@ -5,6 +5,7 @@
 # make try   one kernel built, checked, emulated, measured: make try KERNEL=sgemm_mine (WATCH=1: whenever it is saved)
 # make rehearse  a measuring run on an emulated GPU, from Snakefile to archive (EXPERIMENT=NAME: of one experiment)
 # make fuzz  ten thousand mutations of the PTX and SASS that ptxsim reads
+# make scorecard  what ptxsim says of published race suites: make scorecard SCOR=DIR INDIGO=DIR (EVERY=10: each tenth program)
 # make mutants  changes in a room that no test notices: make mutants ROOM=workflow/plan.py (TESTS=…, N=60, SEED=0)
 # They set up .venv first, from the pins in pyproject.toml. Needed before: Python 3.11 or newer with venv, make, g++.
 
@@ -13,7 +14,7 @@ CORES ?= $(shell nproc)
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # as in many containers: hundreds of processes would each compile the same modules
 
-.PHONY: all report test lint try rehearse test-gpu fuzz mutants clean
+.PHONY: all report test lint try rehearse test-gpu fuzz scorecard mutants clean
 
 all: .venv/installed
 	$(BIN)/snakemake --cores $(CORES) all
@@ -39,6 +40,10 @@ rehearse: .venv/installed
 
 fuzz: .venv/installed
 	FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest ptxsim/tests/test_fuzz.py -n 2 --timeout 7200
+
+scorecard: .venv/installed
+	$(BIN)/python ptxsim/tests/scorecard.py $(if $(SCOR),--scor $(SCOR)) $(if $(INDIGO),--indigo $(INDIGO)) \
+		$(if $(EVERY),--every $(EVERY)) --jobs $(CORES) --page docs/scorecard.md
 
 mutants: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'
