@@ -320,9 +320,10 @@ class Numbers:
         functions: dict[str, Callable[..., Any]] = {
             name: functools.partial(self._quantity, name) for name in quantities
         }
-        tables = (self.speedup, self.sizes, self.fractions, self.minimum_cycles, self.cell)
-        tables += (self.tile, self.published, self.analytic, rounds_to, contains)
-        functions |= {function.__name__: function for function in tables}
+        others: list[Callable[..., Any]] = [self.speedup, self.sizes, self.fractions, self.cell]
+        others += [self.minimum_cycles, self.tile, self.published, self.analytic]
+        functions |= {function.__name__: function for function in others}
+        functions |= {"rounds_to": rounds_to, "contains": contains}
         functions |= {"min": _over(estimates.least), "max": _over(estimates.greatest)}
         functions |= {"mean": _over(estimates.mean), "abs": lambda value: abs(Estimate.of(value))}
         return functions | {"geometric_mean": _over(estimates.geometric_mean)}
