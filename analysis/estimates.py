@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from contracts import UserError
@@ -33,11 +33,8 @@ class Estimate:
         """A plain number as an exact estimate. Raises `UserError` for anything else."""
         if isinstance(value, Estimate):
             return value
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, float))
-            or not math.isfinite(value)
-        ):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value):
             raise UserError(f"{value!r} is not allowed; allowed: a finite number")
         return cls(float(value), float(value), float(value))
 
@@ -74,9 +71,8 @@ class Estimate:
     def __pow__(self, exponent: Any) -> Estimate:
         power = Estimate.of(exponent).value
         if self.low <= 0:
-            raise UserError(
-                f"{self} ** {power:g} is not allowed; allowed: powers of what is above zero"
-            )
+            what = f"{self} ** {power:g} is not allowed"
+            raise UserError(f"{what}; allowed: powers of what is above zero")
         return Estimate.around(self.value**power, (self.low**power, self.high**power))
 
     def __neg__(self) -> Estimate:
@@ -87,36 +83,16 @@ class Estimate:
         return Estimate(abs(self.value), 0.0 if self.low < 0 < self.high else min(ends), max(ends))
 
     def __lt__(self, other: Any) -> Truth:
-        other = Estimate.of(other)
-        return Truth(
-            _decided(self.high < other.low, self.low >= other.high),
-            compared(self, "<", other),
-            self,
-        )
+        return _compared(operator.lt, "<", self, Estimate.of(other))
 
     def __gt__(self, other: Any) -> Truth:
-        other = Estimate.of(other)
-        return Truth(
-            _decided(self.low > other.high, self.high <= other.low),
-            compared(self, ">", other),
-            self,
-        )
+        return _compared(operator.gt, ">", self, Estimate.of(other))
 
     def __le__(self, other: Any) -> Truth:
-        other = Estimate.of(other)
-        return Truth(
-            _decided(self.high <= other.low, self.low > other.high),
-            compared(self, "<=", other),
-            self,
-        )
+        return _compared(operator.le, "<=", self, Estimate.of(other))
 
     def __ge__(self, other: Any) -> Truth:
-        other = Estimate.of(other)
-        return Truth(
-            _decided(self.low >= other.high, self.high < other.low),
-            compared(self, ">=", other),
-            self,
-        )
+        return _compared(operator.ge, ">=", self, Estimate.of(other))
 
     def text(self, digits: int = 3) -> str:
         """The value, and its interval where that is another number at so many significant
@@ -158,15 +134,16 @@ class Truth:
         return self.holds is True
 
 
-def compared(a: Estimate, sign: str, b: Estimate) -> str:
-    """Two values as a comparison shows them, with as many digits as it takes to tell them apart,
-    five at most.
-    """
-    apart = (
-        count for count in (3, 4) if float(number(a.value, count)) != float(number(b.value, count))
+def _compared(
+    operation: Callable[[float, float], bool], sign: str, a: Estimate, b: Estimate
+) -> Truth:
+    """Two values compared, with as many digits as it takes to tell them apart, five at most."""
+    pairs = [operation(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    enough = (n for n in (3, 4) if float(number(a.value, n)) != float(number(b.value, n)))
+    digits = 3 if a.value == b.value else next(enough, 5)
+    return Truth(
+        _decided(all(pairs), not any(pairs)), f"{a.text(digits)} {sign} {b.text(digits)}", a
     )
-    digits = 3 if a.value == b.value else next(apart, 5)
-    return f"{a.text(digits)} {sign} {b.text(digits)}"
 
 
 def _decided(yes: bool, no: bool) -> bool | None:
@@ -179,23 +156,23 @@ def all_of(*parts: Truth | bool) -> Truth:
     A plain True or False is a comparison without words.
     """
     truths = [_truth(part) for part in parts]
-    holds = _decided(all(one.holds for one in truths), any(one.holds is False for one in truths))
-    return Truth(holds, _words(truths, " and "), truths[0].ours)
+    known = [truth.holds for truth in truths]
+    return Truth(_decided(all(known), False in known), _words(truths, " and "), truths[0].ours)
 
 
 def any_of(*parts: Truth | bool) -> Truth:
     """Whether at least one of several comparisons holds; likewise."""
     truths = [_truth(part) for part in parts]
-    holds = _decided(any(one.holds for one in truths), all(one.holds is False for one in truths))
+    known = [truth.holds for truth in truths]
+    holds = _decided(any(known), known.count(False) == len(known))
     return Truth(holds, _words(truths, " or "), truths[0].ours)
 
 
 def not_(part: Truth | bool) -> Truth:
     """The opposite of a comparison; undecided stays undecided."""
     truth = _truth(part)
-    return Truth(
-        None if truth.holds is None else not truth.holds, f"not ({truth.words})", truth.ours
-    )
+    holds = None if truth.holds is None else not truth.holds
+    return Truth(holds, f"not ({truth.words})", truth.ours)
 
 
 def _truth(part: Any) -> Truth:
@@ -208,13 +185,13 @@ def _truth(part: Any) -> Truth:
 
 
 def _words(truths: Iterable[Truth], between: str) -> str:
-    return between.join(one.words for one in truths)
+    return between.join(truth.words for truth in truths)
 
 
 def least(values: Iterable[Any]) -> Estimate:
     """The smallest of several; its interval holds the smallest of any values inside theirs."""
-    found = [Estimate.of(value) for value in values]
-    return Estimate(*(min(getattr(one, end) for one in found) for end in ("value", "low", "high")))
+    ends = [astuple(Estimate.of(value)) for value in values]
+    return Estimate(*map(min, zip(*ends, strict=True)))
 
 
 def greatest(values: Iterable[Any]) -> Estimate:
@@ -226,9 +203,10 @@ def mean(values: Iterable[Any]) -> Estimate:
     """The arithmetic mean of several; independent rows narrow its interval: half-widths add as
     squares.
     """
-    found = [Estimate.of(value) for value in values]
-    middle = sum(one.value for one in found) / len(found)
-    half = math.sqrt(sum(((one.high - one.low) / 2) ** 2 for one in found)) / len(found)
+    estimates = [Estimate.of(value) for value in values]
+    middle = sum(estimate.value for estimate in estimates) / len(estimates)
+    squares = sum(((estimate.high - estimate.low) / 2) ** 2 for estimate in estimates)
+    half = math.sqrt(squares) / len(estimates)
     return Estimate(middle, middle - half, middle + half)
 
 
@@ -236,9 +214,8 @@ def geometric_mean(values: Iterable[Any]) -> Estimate:
     """The geometric mean of several above zero; its interval is that of the mean of their
     logarithms.
     """
-    found = [Estimate.of(value) for value in values]
-    logs = mean(Estimate(*map(math.log, (one.value, one.low, one.high))) for one in found)
-    return Estimate(*map(math.exp, (logs.value, logs.low, logs.high)))
+    logs = mean(Estimate(*map(math.log, astuple(Estimate.of(value)))) for value in values)
+    return Estimate(*map(math.exp, astuple(logs)))
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.results import Results, usual
+from analysis.results import LIBRARY, Results, usual
 from analysis.timings import PROCESSES
 from contracts import worklogs
 from contracts.worklogs import OURS
 
-LIBRARY = "library"
+LAST = (OURS, LIBRARY)
 BEST_SIZES = (2048, 4096, 8192, 16384)
 # of kernels that compete; B lies by rows, as for all others
 KINDS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
@@ -27,28 +27,12 @@ KINDS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
 }
 
 
-def worklog_of(variants: pd.DataFrame) -> pd.Series:
-    """The worklog that each variant of the catalogue is from, by the name of its folder; else
-    `OURS` or `LIBRARY`.
-
-    An `origin` starts with the name of a worklog's folder.
-    """
-    start = variants["origin"].astype("string").str.partition(":")[0]
-    found = start.fillna(OURS).astype(str)
-    return found.where(variants["kind"] != "baseline", LIBRARY)
-
-
 def ladders(variants: pd.DataFrame) -> list[str]:
     """The worklogs, in the order in which the catalogue has the middle kernel of each; ours and
     libraries last.
     """
-    places = (
-        pd.Series(range(len(variants)), index=variants.index).groupby(worklog_of(variants)).median()
-    )
-    return [str(name) for name in places.sort_values().index if name not in (OURS, LIBRARY)] + [
-        OURS,
-        LIBRARY,
-    ]
+    middles = variants.groupby("worklog")["order"].median().sort_values()
+    return [*(str(name) for name in middles.index if name not in LAST), *LAST]
 
 
 def steps(variants: pd.DataFrame) -> list[dict[str, Any]]:
@@ -80,25 +64,10 @@ def best_kernels(results: Results) -> list[dict[str, Any]]:
     rows = rows[(rows["kind"] == "kernel") & rows["n"].isin(BEST_SIZES)]
     often = rows["processes"] >= PROCESSES
     rows = rows[often] if often.any() else rows
-    columns = [
-        "n",
-        "variant",
-        "label",
-        "tflops",
-        "fraction",
-        "fraction_low",
-        "fraction_high",
-        "processes",
-    ]
-    found: list[dict[str, Any]] = []
-    for kind, chosen in KINDS.items():
-        own = (
-            rows[chosen(rows)]
-            .sort_values(["n", "fraction_low"], kind="stable")
-            .drop_duplicates("n", keep="last")
-        )
-        found += [
-            dict(zip(columns, row, strict=True)) | {"kind": kind}
-            for row in own[columns].to_numpy().tolist()
-        ]
-    return found
+    columns = ["n", "variant", "label", "tflops", "fraction", "fraction_low", "fraction_high"]
+    rows = rows.sort_values(["n", "fraction_low"], kind="stable")
+    best: list[Any] = []
+    for kind, competes in KINDS.items():
+        fastest = rows[competes(rows)].drop_duplicates("n", keep="last")
+        best += fastest[[*columns, "processes"]].assign(kind=kind).to_dict("records")
+    return best

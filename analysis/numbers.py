@@ -8,8 +8,7 @@
 An expression is Python's: names of the catalogue's variants, arithmetic, comparisons joined by
 `and`, `or` and `not`, lists, and as functions every quantity, every counter (analysis.counters) and
 what `Numbers.functions` lists. An undecided comparison stays undecided: it is neither true nor
-false to `and`. `==` is `equals` of numbers, `is_` of texts. What this GPU's tables lack, or have
-only of an older source, raises `Missing`.
+false to `and`. What this GPU's tables lack, or have only of an older source, raises `Missing`.
 """
 
 from __future__ import annotations
@@ -27,20 +26,13 @@ import simpleeval
 from analysis import counters, estimates
 from analysis.estimates import Estimate, Missing, Truth
 from analysis.results import Results, best_measured, squares
-from analysis.timings import SINGLE_PROCESS
+from analysis.timings import RANGES, SINGLE_PROCESS
 from contracts import UserError, choose
 from contracts.rows import TABLES
 
 SIZE = 4096  # n where none is given: the size that the experiments profile
 # Columns of timings with an interval, and those without: a quantity of the same name each
-TIMED: tuple[str, ...] = (
-    "fraction",
-    "fraction_isolated",
-    "fraction_per_clock",
-    "time_us",
-    "tflops",
-)
-TIMED += ("flop_per_clock_sm", "sm_clock_mhz", "power_w", "gflop_per_j")
+TIMED = RANGES
 PLAIN = ("time_isolated_us", "temperature_c", "throttle_reasons", "clock_held")
 BUILT: tuple[str, ...] = (
     "registers",
@@ -94,18 +86,11 @@ class Numbers:
         self._checked(variant)
         if quantity in (*TIMED, *PLAIN):
             return self._timed(variant, quantity, n, **selectors)
-        if (
-            quantity in BUILT
-            and not selectors.get("device")
-            and self.known[variant]["kind"] != "baseline"
-        ):
+        is_built = self.known[variant]["kind"] != "baseline" and not selectors.get("device")
+        if quantity in BUILT and is_built:
             return self._built(variant, quantity, **selectors)
-        choose(
-            dict.fromkeys([*counters.COUNTERS, "kernel"]),
-            quantity,
-            "quantity",
-            "analysis/numbers.py",
-        )
+        known = dict.fromkeys([*counters.COUNTERS, "kernel"])
+        choose(known, quantity, "quantity", "analysis/numbers.py")
         return self._counted(variant, quantity, n, **selectors)
 
     def _checked(self, variant: str) -> str:
@@ -147,9 +132,8 @@ class Numbers:
         rows = rows[rows["n"] == n]
         if experiment is not None:
             rows = rows[rows["experiment"] == experiment]
-        words = f"{variant}, n = {n}, {data}, {clock_policy}" + (
-            f", in {experiment}" if experiment else ""
-        )
+        where = f", in {experiment}" if experiment else ""
+        words = f"{variant}, n = {n}, {data}, {clock_policy}{where}"
         rows = known if len(known := rows[rows[quantity].notna()]) else rows
         return self._first(rows, f"no timing of {words}")
 
@@ -157,12 +141,8 @@ class Numbers:
     def _timings(self, variant: str, data: str, clock_policy: str) -> pd.DataFrame:
         """Timings of one variant, in the order of `best_measured`."""
         rows = self.results.squares
-        own = (
-            (rows["variant"] == variant)
-            & (rows["data"] == data)
-            & (rows["clock_policy"] == clock_policy)
-        )
-        return best_measured(rows[own])
+        rows = rows[(rows["variant"] == variant) & (rows["data"] == data)]
+        return best_measured(rows[rows["clock_policy"] == clock_policy])
 
     def _built(self, variant: str, quantity: str, arch: str | None = None) -> Estimate | str:
         if arch is not None:
@@ -182,9 +162,8 @@ class Numbers:
             return self._with_beta(variant, quantity, n, device, beta, words)
         choose(dict.fromkeys(("gpu", "ptxsim")), device, "device", quantity)
         rows = self.results.counters if device == "gpu" else self.results.predictions
-        row = self._first(
-            rows[(rows["variant"] == variant) & (rows["n"] == n)], f"no counters: {words}"
-        )
+        rows = rows[(rows["variant"] == variant) & (rows["n"] == n)]
+        row = self._first(rows, f"no counters: {words}")
         return _cell(row, quantity, f"not counted: {words}")
 
     def _with_beta(
@@ -239,30 +218,13 @@ class Numbers:
         those with it.
         """
         rows = self.results.timings
-        rows = rows[
-            (rows["variant"] == self._checked(variant)) & (rows["experiment"] == experiment)
-        ]
+        rows = rows[rows["variant"] == self._checked(variant)]
+        rows = rows[rows["experiment"] == experiment]
         rows = rows[(rows["data"] == "uniform") & (rows["clock_policy"] == "boost")]
         rows = rows if m is None else rows[rows["m"] == Estimate.of(m).value]
         words = f"no timing of {variant} in {experiment}" + (f" with m = {m}" if m else "")
         self._first(rows, words)
         return [timed(row, "fraction") for row in rows.to_dict("records")]
-
-    def crossover(self, variant: str, over: str) -> Estimate:
-        """The smallest measured size from which on a variant is faster than another; 1e9 where it
-        never is.
-        """
-        common = sorted(set(self.sizes(variant)) & set(self.sizes(over)))
-        if len(common) < 2:
-            raise Missing(f"fewer than two sizes of both {variant} and {over}")
-        gains = {n: self.speedup(variant, over, n=n) for n in common}
-
-        def begins(end: str) -> float:
-            slower = [n for n in common if getattr(gains[n], end) <= 1]
-            later = [n for n in common if not slower or n > slower[-1]]
-            return float(later[0]) if later else 1e9
-
-        return Estimate.around(begins("value"), (begins("low"), begins("high")))
 
     def minimum_cycles(self, variant: str, resource: str, n: int = SIZE) -> Estimate:
         """Cycles of an SM that a unit needs at least, by the emulator's count of its work.
@@ -273,10 +235,10 @@ class Numbers:
         rows = squares(self.results.table("bounds"))
         rows = rows[(rows["variant"] == variant) & (rows["n"] == n)]
         self._first(rows, f"no minimum cycles of {variant} at n = {n}")
-        found = rows.loc[rows["resource"] == resource, "minimum_cycles"]
-        if found.empty and "issue" not in set(rows["resource"]):
+        cycles = rows.loc[rows["resource"] == resource, "minimum_cycles"]
+        if cycles.empty and "issue" not in set(rows["resource"]):
             raise Missing(f"the {resource} cycles of {variant} at n = {n} are an estimate")
-        return Estimate.of(float(found.iloc[0]) if len(found) else 0.0)
+        return Estimate.of(float(cycles.iloc[0]) if len(cycles) else 0.0)
 
     def cell(self, table: str, column: str, **where: Any) -> Estimate | str:
         """A cell of a recorded table: of the only row, or the first one, with these values in other
@@ -289,29 +251,17 @@ class Numbers:
             machine = self.results.machine
             known = vars(machine) | vars(machine.ceilings)
             return _cell(pd.Series(known), column, f"machine.json has no {column}")
-        rows = (
-            self.results.table(table)
-            if "variant" in choose(TABLES, table, "table", "cell").model.model_fields
-            else (self.results.raw(table))
-        )
+        of_variants = "variant" in choose(TABLES, table, "table", "cell").model.model_fields
+        rows = self.results.table(table) if of_variants else self.results.raw(table)
         if rows.empty:
             raise Missing(f"{table} was not measured")
-        for name, value in ({"column": column} | where).items():
-            choose(
-                dict.fromkeys(rows.columns),
-                value if name == "column" else name.rstrip("_"),
-                "column",
-                table,
-            )
+        for name in (column, *where):
+            choose(dict.fromkeys(rows.columns), name, "column", table)
         for name, value in where.items():
-            value = value.value if isinstance(value, Estimate) else value
-            rows = rows[rows[name.rstrip("_")] == value]
-        words = ", ".join(f"{name.rstrip('_')} = {value}" for name, value in where.items())
-        return _cell(
-            self._first(rows, f"{table} has no row of {words}"),
-            column,
-            f"{table} has no {column} of {words}",
-        )
+            rows = rows[rows[name] == (value.value if isinstance(value, Estimate) else value)]
+        words = ", ".join(f"{name} = {value}" for name, value in where.items())
+        row = self._first(rows, f"{table} has no row of {words}")
+        return _cell(row, column, f"{table} has no {column} of {words}")
 
     def tile(
         self, column: str, kernel: str = "sgemm_autotuned", n: int = SIZE, **where: int
@@ -338,17 +288,15 @@ class Numbers:
         tiles = rows.groupby(parameters, dropna=False)
         best = tiles.get_group(tiles["fraction_of_cublas"].median().idxmax())[column].astype(float)
         spread = SINGLE_PROCESS["fp32"] if column in SPEEDS and len(best) == 1 else 0.0
-        return Estimate.around(
-            float(best.median()), [best.min() * (1 - spread), best.max() * (1 + spread)]
-        )
+        ends = best.min() * (1 - spread), best.max() * (1 + spread)
+        return Estimate.around(float(best.median()), ends)
 
     def published(self, id: str) -> Estimate:
         """A worklog's number, by its id in published.csv: of this worklog, or of another with its
         folder.
         """
-        return Estimate.of(
-            choose(self.paper.get("published", {}), self._full(id), "id", "published.csv")
-        )
+        known = self.paper.get("published", {})
+        return Estimate.of(choose(known, self._full(id), "id", "published.csv"))
 
     def analytic(self, case: str, quantity: str) -> Estimate | str:
         """What a case of a worklog's analytic.yaml comes to: analytic("smem-tile-sm86",
@@ -357,8 +305,8 @@ class Numbers:
         name, table = self._full(case), self.paper.get("analytic", {})
         choose({known: None for known, _ in table}, name, "case", "analytic.csv")
         of_case = {key: value for (known, key), value in table.items() if known == name}
-        found = choose(of_case, quantity, "quantity", name)
-        return found if isinstance(found, str) else Estimate.of(found)
+        value = choose(of_case, quantity, "quantity", name)
+        return value if isinstance(value, str) else Estimate.of(value)
 
     def _full(self, id: str) -> str:
         return id if "/" in id or not self.worklog else f"{self.worklog}/{id}"
@@ -369,41 +317,19 @@ class Numbers:
     def functions(self) -> dict[str, Callable[..., Any]]:
         """What an expression may call."""
         quantities = dict.fromkeys([*TIMED, *PLAIN, *BUILT, *counters.COUNTERS, "kernel"])
-        found: dict[str, Callable[..., Any]] = {
+        functions: dict[str, Callable[..., Any]] = {
             name: functools.partial(self._quantity, name) for name in quantities
         }
-        own: list[Callable[..., Any]] = [
-            self.speedup,
-            self.sizes,
-            self.fractions,
-            self.crossover,
-            self.minimum_cycles,
-        ]
-        own += [self.cell, self.tile, self.published, self.analytic]
-        found |= {function.__name__: function for function in own}
-        found |= {
-            "min": _over(estimates.least),
-            "max": _over(estimates.greatest),
-            "mean": _over(estimates.mean),
-        }
-        found |= {"geometric_mean": _over(estimates.geometric_mean)}
-        found |= {
-            "sum": _over(lambda values: sum(values, Estimate.of(0))),
-            "abs": lambda one: abs(Estimate.of(one)),
-        }
-        found |= {
-            "all_of": estimates.all_of,
-            "any_of": estimates.any_of,
-            "rounds_to": rounds_to,
-            "equals": equals,
-        }
-        found |= {"is_": is_, "contains": contains, "log2": log2, "count": count}
-        return found
+        others: list[Callable[..., Any]] = [self.speedup, self.sizes, self.fractions, self.cell]
+        others += [self.minimum_cycles, self.tile, self.published, self.analytic]
+        functions |= {function.__name__: function for function in others}
+        functions |= {"rounds_to": rounds_to, "contains": contains}
+        functions |= {"min": _over(estimates.least), "max": _over(estimates.greatest)}
+        functions |= {"mean": _over(estimates.mean), "abs": lambda value: abs(Estimate.of(value))}
+        return functions | {"geometric_mean": _over(estimates.geometric_mean)}
 
-    def _quantity(
-        self, quantity: str, variant: str, n: int = SIZE, **selectors: Any
-    ) -> Estimate | str:
-        return self.value(variant, quantity, n=n, **selectors)
+    def _quantity(self, quantity: str, variant: str, **selectors: Any) -> Estimate | str:
+        return self.value(variant, quantity, **selectors)
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression: an Estimate, a Truth or a text.
@@ -412,28 +338,22 @@ class Numbers:
         """
         text = " ".join(str(expression).split())
         if len(text) > EXPRESSION_BYTES:
-            raise UserError(
-                f"an expression of {len(text)} characters is not allowed; allowed: {EXPRESSION_BYTES}"
-            )
+            long = f"an expression of {len(text)} characters is not allowed"
+            raise UserError(f"{long}; allowed: {EXPRESSION_BYTES}")
         names = {name: name for name in self.known}
         evaluator = _Evaluator(functions=self.functions, names=names)
         try:
-            found = evaluator.eval(text)
+            value = evaluator.eval(text)
         except (Missing, UserError):
             raise
         except simpleeval.NameNotDefined as error:
             return choose(self.known, error.name, "variant", repr(text))
         except simpleeval.FunctionNotDefined as error:
             return choose(self.functions, error.func_name, "function", repr(text))
-        except (
-            Exception
-        ) as error:  # simpleeval's own errors, and those of Python's operators and calls
+        except Exception as error:  # simpleeval's, and those of Python's operators and calls
             raise UserError(f"{text!r} is not allowed: {error}") from error
-        return (
-            Estimate.of(found)
-            if isinstance(found, (int, float)) and not isinstance(found, bool)
-            else found
-        )
+        plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return Estimate.of(value) if plain else value
 
 
 def timed(row: Any, quantity: str) -> Estimate:
@@ -465,10 +385,8 @@ class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]  # sim
         self.nodes[ast.BoolOp] = self._joined
 
     def _joined(self, node: ast.BoolOp) -> Truth:
-        parts = [self._eval(part) for part in node.values]
-        return (
-            estimates.all_of(*parts) if isinstance(node.op, ast.And) else estimates.any_of(*parts)
-        )
+        join = estimates.all_of if isinstance(node.op, ast.And) else estimates.any_of
+        return join(*(self._eval(part) for part in node.values))
 
 
 def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -481,18 +399,23 @@ def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _same(ours: Any, wanted: Any) -> Truth:
-    return is_(ours, wanted) if isinstance(wanted, str) else equals(ours, wanted)
+    """Whether two texts, or two exact numbers, are the same: to the nine digits of the tables."""
+    if isinstance(wanted, str):
+        equal = str(ours) == wanted
+        return Truth(equal, wanted if equal else f"{ours}, not {wanted}", str(ours))
+    ours, wanted = Estimate.of(ours), Estimate.of(wanted)
+    same = math.isclose(ours.value, wanted.value, rel_tol=1e-6)
+    apart = ours.high < wanted.low or wanted.high < ours.low
+    exact = ours.low == ours.high and wanted.low == wanted.high
+    return Truth(same if exact else (False if apart else None), f"{ours} = {wanted}", ours)
 
 
 def _over(function: Callable[[list[Any]], Any]) -> Callable[..., Any]:
     """A function of several values, which takes them as arguments or as one list."""
 
     def call(*values: Any) -> Any:
-        several = (
-            list(values[0])
-            if len(values) == 1 and isinstance(values[0], (list, tuple))
-            else list(values)
-        )
+        one_list = len(values) == 1 and isinstance(values[0], (list, tuple))
+        several = list(values[0] if one_list else values)
         if not several:
             raise Missing("nothing to choose from")
         return function(several)
@@ -508,37 +431,10 @@ def rounds_to(ours: Any, theirs: Any, digit: float) -> Truth:
     return Truth(holds, f"{ours} = {theirs} to the nearest {digit:g}", ours)
 
 
-def equals(ours: Any, wanted: Any) -> Truth:
-    """Whether two exact numbers are the same, to the nine digits of the tables."""
-    ours, wanted = Estimate.of(ours), Estimate.of(wanted)
-    same = math.isclose(ours.value, wanted.value, rel_tol=1e-6)
-    apart = ours.high < wanted.low or wanted.high < ours.low
-    exact = ours.low == ours.high and wanted.low == wanted.high
-    return Truth(same if exact else (False if apart else None), f"{ours} = {wanted}", ours)
-
-
-def is_(text: Any, wanted: str) -> Truth:
-    """Whether a text is another. Its words show the text, and the wanted one where that differs."""
-    same = str(text) == wanted
-    return Truth(same, wanted if same else f"{text}, not {wanted}", str(text))
-
-
 def contains(text: Any, part: str) -> Truth:
     """Whether a text has a part, in whichever case."""
     shown = str(text) if len(str(text)) <= LONGEST_TEXT else f"{str(text)[: LONGEST_TEXT - 3]}..."
     return Truth(part.lower() in str(text).lower(), f"{part!r} in {shown}", shown)
-
-
-def log2(value: Any) -> Estimate:
-    """Logarithm to base two of what is above zero."""
-    value = Estimate.of(value)
-    return Estimate(*(math.log2(end) for end in (value.value, value.low, value.high)))
-
-
-def count(values: list[Truth]) -> Estimate:
-    """How many comparisons of a list hold; its interval counts undecided ones as either."""
-    held = sum(one.holds is True for one in values)
-    return Estimate(held, held, held + sum(one.holds is None for one in values))
 
 
 def _cell(row: pd.Series, column: str, missing: str) -> Estimate | str:

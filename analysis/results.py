@@ -45,10 +45,13 @@ from contracts.rows import (
     code_hashes,
 )
 from contracts.samples import read_samples
+from contracts.worklogs import OURS
 
 DATA = Path("data")  # of the archives
 BUILT = "resources.csv"  # has the machine code of each source
 OF_CATALOGUE = ["label", "kind", "family", "dtype", "tensor", "order", "builds_on", "baseline"]
+OF_CATALOGUE += ["worklog"]
+LIBRARY = "library"  # The worklog of baselines.
 CHANGED = "its machine code differs from what this tree builds"
 UNBUILT = f"no code hash: {BUILT} does not have its source as it is now"
 NO_BUILDS = f"no code hash: {BUILT} is missing"
@@ -209,15 +212,17 @@ class Results:
     @cached_property
     def variants(self) -> pd.DataFrame:
         """The catalogue: variant, label (unique), kind ("kernel", "dispatcher" or "baseline"),
-        family, dtype, tensor, builds_on, baseline, source, idea, source_hash, code_hash, and
-        `order`.
+        family, dtype, tensor, builds_on, baseline, source, idea, source_hash, code_hash, `order`
+        and `worklog`, the folder of the worklog that it is from, or `OURS` or `LIBRARY`.
 
-        code_hash is of what this tree builds. It is None where neither this tree's build nor the
-        folder's resources.csv has this source: then nothing shows that what was measured is what
-        this tree builds.
+        An `origin` starts with the name of a worklog's folder. code_hash is of what this tree
+        builds. It is None where neither this tree's build nor the folder's resources.csv has this
+        source: then nothing shows that what was measured is what this tree builds.
         """
         rows = frame(read_rows(self.catalogue, Variants), Variants)
         rows = rows.assign(order=range(len(rows)), code_hash=self._code_hashes(rows))
+        folder = rows["origin"].astype("string").str.partition(":")[0].fillna(OURS).astype(str)
+        rows["worklog"] = folder.where(rows["kind"] != "baseline", LIBRARY)
         for longer in (rows["label"] + " " + rows["dtype"], rows["variant"]):
             rows["label"] = rows["label"].where(~rows["label"].duplicated(keep=False), longer)
         return rows

@@ -150,7 +150,7 @@ def kernels(variants: pd.DataFrame) -> dict[str, Row]:
         "template",
         "requires",
     ]
-    rows = variants.assign(worklog=ladders.worklog_of(variants))[["variant", "worklog", *wanted]]
+    rows = variants[["variant", "worklog", *wanted]]
     return {row.pop("variant"): row for row in without_empty(rows.to_dict("records"))}
 
 

@@ -7,6 +7,8 @@ latency and scheduling.
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
@@ -17,6 +19,7 @@ from analysis.figures.ladder import EXPERIMENT
 from analysis.results import Results, records
 from analysis.tables.steps import UNITS
 
+MIN_PERCENT = 0.5  # Of the measured cycles: a unit with fewer has no mark.
 LOOKS = {
     "FMA pipe": (style.BLUE, "o"),
     "FP64 pipe": (style.INK, "P"),
@@ -36,9 +39,8 @@ def fractions(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
     """
     bounds = results.table("bounds")
     bounds = bounds[bounds["resource"].isin(list(UNITS))]
-    bounds = bounds.assign(unit=bounds["resource"].map(UNITS))[
-        ["variant", "n", "unit", "minimum_cycles"]
-    ]
+    bounds = bounds.assign(unit=bounds["resource"].map(UNITS))
+    bounds = bounds[["variant", "n", "unit", "minimum_cycles"]]
     both = rows[["variant", "n", "place", "sm_cycles_mean"]].merge(bounds, on=["variant", "n"])
     return both.assign(percent=100 * both["minimum_cycles"] / both["sm_cycles_mean"])
 
@@ -50,40 +52,25 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     rows = rows[rows["kind"] != "baseline"] if len(rows) else rows
     if rows.empty or "sm_cycles_mean" not in rows or results.raw("bounds").empty:
         return nothing(results, f"Minimum cycles of {asked}", asked, experiment)
-    found = fractions(results, rows)
-    rows = rows[rows["variant"].isin(found["variant"])].reset_index(drop=True)
-    places = {variant: place for place, variant in enumerate(rows["variant"])}
+    cycles = fractions(results, rows)
+    rows = rows[rows["variant"].isin(cycles["variant"])].reset_index(drop=True)
+    ys = {variant: y for y, variant in enumerate(rows["variant"])}
     figure, axes = plt.subplots(figsize=(style.WIDE, 0.9 + style.ROW * len(rows)))
     for unit, (colour, marker) in LOOKS.items():
-        own = found[(found["unit"] == unit) & (found["percent"] >= 0.5)]
+        own = cycles[(cycles["unit"] == unit) & (cycles["percent"] >= MIN_PERCENT)]
+        look: dict[str, Any] = {"color": colour, "marker": marker, "label": unit}
         if len(own):
-            axes.scatter(
-                own["percent"],
-                own["variant"].map(places),
-                s=16,
-                color=colour,
-                marker=marker,
-                linewidth=0,
-                label=unit,
-                zorder=3,
-            )
-    most = found.loc[found.groupby("variant")["minimum_cycles"].idxmax()]
-    for row in records(most):
-        axes.text(
-            1.01,
-            places[row.variant],
-            f"{row.unit} {row.percent:.0f}%",
-            va="center",
-            transform=axes.get_yaxis_transform(),
-        )
-    style.list_rows(axes, places.values(), list(rows["label"]))
+            y = own["variant"].map(ys)
+            axes.scatter(own["percent"], y, s=16, linewidth=0, zorder=3, **look)
+    limiting = cycles.loc[cycles.groupby("variant")["minimum_cycles"].idxmax()]
+    for row in records(limiting):
+        style.in_row(axes, 1.01, ys[row.variant], f"{row.unit} {row.percent:.0f}%")
+    style.list_rows(axes, ys.values(), list(rows["label"]))
     axes.set(xlim=(0, 102), xlabel="minimum cycles, % of the measured cycles")
     figure.legend(loc="outside upper left", ncols=8, handletextpad=0.1, columnspacing=0.9)
     title = f"Minimum cycles of each unit: {asked}"
-    style.describe(
-        figure,
-        title,
-        "A mark for each unit of an SM; the largest, named at the right, limits the kernel.",
+    description = (
+        "A mark for each unit of an SM; the largest, named at the right, limits the kernel."
     )
-    style.provenance(figure, results, f"n = {rows['n'].iloc[0]}")
-    return figure
+    fact = f"n = {rows['n'].iloc[0]}"
+    return style.finish(figure, results, title, description, fact)

@@ -17,7 +17,6 @@ from analysis.counters import COUNTERS
 from analysis.estimates import number
 from analysis.figures import style
 from analysis.figures.ladder import EXPERIMENT
-from analysis.ladders import worklog_of
 from analysis.numbers import SIZE
 from analysis.results import Results
 from analysis.tables.summary import declared
@@ -50,9 +49,9 @@ def counted(results: Results, experiment: str) -> pd.DataFrame:
     rows = rows[rows["dtype"].isin(set(rows.loc[rows["kind"] != "baseline", "dtype"]))]
     sizes = sorted(rows["n"].unique(), key=lambda n: (n != SIZE, n))
     rows = rows[rows["n"] == sizes[0]] if sizes else rows
-    worklogs = dict(zip(results.variants["variant"], worklog_of(results.variants), strict=True))
-    places = {name: place for place, name in enumerate(style.worklog_colours(results.variants))}
-    rows = rows.assign(ladder=rows["variant"].map(worklogs).map(places))
+    order = {name: i for i, name in enumerate(style.worklog_colours(results.variants))}
+    worklogs = results.variants.set_index("variant")["worklog"]
+    rows = rows.assign(ladder=rows["variant"].map(worklogs).map(order))
     rows = rows.sort_values(["ladder", "order"], kind="stable", ignore_index=True)
     return rows.assign(place=range(len(rows)))
 
@@ -115,10 +114,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     )
     axes.tick_params(length=0, pad=2)
     axes.spines[:].set_visible(False)
-    style.describe(
-        figure,
-        f"Nsight Compute's counters of {asked}",
-        "A row for each kernel, a column for each counter; darker is more.",
-    )
-    style.provenance(figure, results, f"n = {rows['n'].iloc[0]}, Nsight Compute", "darker: more")
-    return figure
+    title = f"Nsight Compute's counters of {asked}"
+    description = "A row for each kernel, a column for each counter; darker is more."
+    facts = (f"n = {rows['n'].iloc[0]}, Nsight Compute", "darker: more")
+    return style.finish(figure, results, title, description, *facts)

@@ -50,17 +50,13 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         width = 100 * counts[name] / counts.sum(axis=1)
         axes.barh(range(len(counts)), width, 0.76, left=left, color=colour, label=name, linewidth=0)
         left = left + width
-    for place, total in enumerate(counts.sum(axis=1)):
-        axes.text(1.02, place, str(total), va="center", transform=axes.get_yaxis_transform())
+    for y, total in enumerate(counts.sum(axis=1)):
+        style.in_row(axes, 1.02, y, str(total))
     style.list_rows(axes, range(len(counts)), list(counts.index))
     axes.set(xlim=(0, 100), xlabel="% of predictions; their number at the right")
     figure.legend(
         loc="outside upper left", ncols=4, handlelength=1, columnspacing=0.8, handletextpad=0.4
     )
-    style.describe(
-        figure,
-        "Predicted counters next to counted ones",
-        "How many predictions are exact, near, or off.",
-    )
-    style.provenance(figure, results)
-    return figure
+    title = "Predicted counters next to counted ones"
+    description = "How many predictions are exact, near, or off."
+    return style.finish(figure, results, title, description)

@@ -71,11 +71,8 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     figure.legend(
         handles, labels, loc="outside upper left", ncols=5, columnspacing=1.0, handletextpad=0.4
     )
-    style.describe(
-        figure,
-        "Error of a sum over k",
-        "RMS error of fp32, 3xTF32 and TF32 kernels, by kind of data.",
-    )
     devices = "emulated" if set(rows["device"]) == {"ptxsim"} else ""
-    style.provenance(figure, results, "dashed: sums inside the tensor cores", devices)
-    return figure
+    title = "Error of a sum over k"
+    description = "RMS error of fp32, 3xTF32 and TF32 kernels, by kind of data."
+    facts = ("dashed: sums inside the tensor cores", devices)
+    return style.finish(figure, results, title, description, *facts)

@@ -6,6 +6,8 @@ the figure shows how much another definition would change it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
@@ -22,17 +24,10 @@ def differences(timings: pd.DataFrame) -> pd.DataFrame:
     fraction.
     """
     rows = timings[timings["fraction_isolated"].notna() & (timings["kind"] != "baseline")]
-    parts = [
-        pd.DataFrame(
-            {
-                "dtype": rows["dtype"],
-                "definition": word,
-                "difference": 100 * (rows[name] / rows["fraction"] - 1),
-            }
-        )
-        for name, word in OTHERS.items()
-    ]
-    return pd.concat(parts, ignore_index=True)
+    rows = rows.assign(
+        **{name: 100 * (rows[column] / rows["fraction"] - 1) for column, name in OTHERS.items()}
+    )
+    return rows.melt("dtype", list(OTHERS.values()), "definition", "difference")
 
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
@@ -44,48 +39,23 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         )
     dtypes = [name for name in style.DTYPES if name in set(rows["dtype"])]
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.5))
-    looks = {
-        "hue_order": list(OTHERS.values()),
-        "palette": [style.RED, style.BLUE],
-        "order": dtypes,
-        "dodge": True,
-    }
-    sns.stripplot(
-        rows,
-        x="difference",
-        y="dtype",
-        hue="definition",
-        size=2.6,
-        alpha=0.6,
-        jitter=0.22,
-        ax=axes,
-        **looks,
-    )
+    colours = dict(zip(OTHERS.values(), (style.RED, style.BLUE), strict=True))
+    of: dict[str, Any] = {"x": "difference", "y": "dtype", "order": dtypes}
+    of |= {"hue": "definition", "palette": colours}
+    sns.stripplot(rows, **of, dodge=True, size=2.6, alpha=0.6, jitter=0.22, ax=axes)
     axes.axvline(0, color=style.INK, linewidth=0.8)
     limit = 1.05 * rows["difference"].abs().max()
     axes.set(xlim=(-limit, limit), xlabel="difference from the interleaved fraction, %", ylabel="")
     axes.grid(axis="x")
-    for place, dtype in enumerate(dtypes):
-        for shift, (word, colour) in zip(
-            (-0.2, 0.2), (("isolated", style.RED), ("per clock", style.BLUE)), strict=True
-        ):
-            off = rows[(rows["dtype"] == dtype) & (rows["definition"] == word)]["difference"].abs()
-            axes.text(
-                1.0,
-                place + shift,
-                f"median {off.median():.2g}%",
-                transform=axes.get_yaxis_transform(),
-                ha="left",
-                va="center",
-                color=colour,
-            )
+    medians = rows["difference"].abs().groupby([rows["dtype"], rows["definition"]]).median()
+    for y, dtype in enumerate(dtypes):
+        for shift, (name, colour) in zip((-0.2, 0.2), colours.items(), strict=True):
+            text = f"median {medians[dtype, name]:.2g}%"
+            style.in_row(axes, 1.0, y + shift, text, ha="left", color=colour)
     sns.move_legend(
         axes, "lower left", bbox_to_anchor=(0, 1), ncols=2, title=None, handletextpad=0.1
     )
-    style.describe(
-        figure,
-        "Isolated and per-clock fractions of cuBLAS, next to interleaved ones",
-        "Each dot is a row measured in five processes; at zero, both definitions agree.",
-    )
-    style.provenance(figure, results, f"{len(rows) // 2} rows of five processes")
-    return figure
+    title = "Isolated and per-clock fractions of cuBLAS, next to interleaved ones"
+    description = "Each dot is a row measured in five processes; at zero, both definitions agree."
+    fact = f"{len(rows) // 2} rows of five processes"
+    return style.finish(figure, results, title, description, fact)

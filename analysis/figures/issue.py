@@ -80,12 +80,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     sns.move_legend(left, "upper left", title=None)
     left.set_title("Wavefronts")
     right.set_title("Issue cycles, median at the bottom")
-    style.describe(
-        figure,
-        "Merged loads: wavefronts and issue cycles",
-        "By width of a load and whether lanes merge.",
-    )
-    style.provenance(
-        figure, results, f"loops of FMAs with loads, {WARPS} warps on an SM, no bank conflicts"
-    )
-    return figure
+    title = "Merged loads: wavefronts and issue cycles"
+    description = "By width of a load and whether lanes merge."
+    fact = f"loops of FMAs with loads, {WARPS} warps on an SM, no bank conflicts"
+    return style.finish(figure, results, title, description, fact)

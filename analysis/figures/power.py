@@ -20,7 +20,7 @@ from analysis.results import Results
 from analysis.timings import PROCESSES
 
 DATA = {"zeros": "v", "normal": "s", "uniform": "o"}
-LEAST_N = 4096
+MIN_N = 4096
 LONG = "mean power over at least a second after settling, by NVML"
 # of older tables
 SHORT = (
@@ -33,12 +33,9 @@ def timed(results: Results) -> pd.DataFrame:
     variant, n and data.
     """
     rows = results.squares
-    rows = rows[rows["processes"] >= PROCESSES].drop_duplicates(
-        ["variant", "n", "data", "clock_policy"]
-    )
-    return rows[
-        (rows["n"] >= LEAST_N) & rows["power_w"].notna() & (rows["clock_policy"] == "boost")
-    ]
+    rows = rows[(rows["processes"] >= PROCESSES) & (rows["clock_policy"] == "boost")]
+    rows = rows.drop_duplicates(["variant", "n", "data"])
+    return rows[(rows["n"] >= MIN_N) & rows["power_w"].notna()]
 
 
 def draw_clocks(axes: Axes, rows: pd.DataFrame, limit: float | None) -> None:
@@ -49,13 +46,8 @@ def draw_clocks(axes: Axes, rows: pd.DataFrame, limit: float | None) -> None:
         rows, x="power_w", y="sm_clock_mhz", hue_order=dtypes, s=8, alpha=0.75, ax=axes, **look
     )
     if limit:  # NVML does not tell it on every GPU
-        axes.annotate(
-            f"limit {limit:.0f} W",
-            (limit, axes.get_ylim()[0]),
-            (-3, 3),
-            textcoords="offset points",
-            ha="right",
-        )
+        at = (limit, axes.get_ylim()[0])
+        style.beside(axes, f"limit {limit:.0f} W", at, (-3, 3), ha="right", va="baseline")
     axes.set(ylabel="SM clock, MHz", title="Clock and power")
     sns.move_legend(axes, "lower left", title=None, handletextpad=0.1, bbox_to_anchor=(0, 0.05))
 
@@ -94,15 +86,10 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
             axes.axvline(limit, color=style.INK, linewidth=0.8, linestyle="--")
         axes.set_xlabel("mean power, W")
         axes.grid(axis="both")
-    style.describe(
-        figure,
-        "Power, clock and data",
-        "SM clock and TFLOP/s over mean power; lines join kinds of data.",
-    )
-    style.provenance(
-        figure,
-        results,
-        f"n ≥ {LEAST_N}",
+    title = "Power, clock and data"
+    description = "SM clock and TFLOP/s over mean power; lines join kinds of data."
+    facts = (
+        f"n ≥ {MIN_N}",
         LONG if results.raw("windows")["power_error_w"].notna().any() else SHORT,
     )
-    return figure
+    return style.finish(figure, results, title, description, *facts)

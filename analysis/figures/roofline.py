@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -40,11 +39,9 @@ def points(results: Results) -> pd.DataFrame:
     counted = results.counters
     if "dram_bytes" not in counted:
         return pd.DataFrame()
-    counted = counted[(counted["n"] == SIZE) & (counted["dram_bytes"] > 0)][
-        ["variant", "dram_bytes"]
-    ]
+    counted = counted[(counted["n"] == SIZE) & (counted["dram_bytes"] > 0)]
     timed = usual(results.squares)
-    rows = timed[timed["n"] == SIZE].merge(counted, on="variant")
+    rows = timed[timed["n"] == SIZE].merge(counted[["variant", "dram_bytes"]], on="variant")
     intensity = 2.0 * rows["n"].astype(float) ** 3 / rows["dram_bytes"]
     of_tensor_cores = rows["tensor"].astype(bool) & (rows["dtype"] == "fp32")
     arithmetic = rows["dtype"].where(~of_tensor_cores, "fp32 from TF32")
@@ -84,22 +81,14 @@ def draw_roofs(axes: Axes, results: Results, dtype: str, left: float, right: flo
         if value / bandwidth > ROOM * left:  # room between the axis and the slope
             axes.text(0.85 * value / bandwidth, value, text, ha="right", va="center")
         else:
-            axes.annotate(
-                text, (right, value), (-1, 2), textcoords="offset points", ha="right", va="bottom"
-            )
+            style.beside(axes, text, (right, value), (-1, 2), ha="right", va="bottom")
 
 
 def draw_panel(axes: Axes, rows: pd.DataFrame, ladder: list[dict[str, Any]], colour: str) -> None:
     """The kernels of one ladder with an arrow for each step."""
     at = {row.variant: (row.intensity, row.tflops) for row in records(rows)}
-    arrow = {
-        "arrowstyle": "-|>",
-        "color": style.GREY,
-        "linewidth": 0.7,
-        "shrinkA": 2,
-        "shrinkB": 2,
-        "mutation_scale": 6,
-    }
+    arrow = {"arrowstyle": "-|>", "mutation_scale": 6, "color": style.GREY, "linewidth": 0.7}
+    arrow |= {"shrinkA": 2, "shrinkB": 2}
     for step in ladder:
         axes.annotate("", at[step["variant"]], at[step["over"]], arrowprops=arrow)
     sns.scatterplot(
@@ -107,24 +96,12 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, ladder: list[dict[str, Any]], col
     )
     axes.set(xlabel="", ylabel="")
     low, high = np.log10(axes.get_ylim())
-    places = style.apart(list(np.log10(rows["tflops"])), 0.058 * (high - low))
+    ys = style.apart(list(np.log10(rows["tflops"])), 0.058 * (high - low))
     right = axes.get_xlim()[1]
-    for row, place in zip(records(rows), places, strict=True):
-        axes.plot(
-            [row.intensity, right],
-            [row.tflops, 10**place],
-            color="#CCCCCC",
-            linewidth=0.4,
-            zorder=0,
-        )
-        axes.annotate(
-            row.label,
-            (right, 10**place),
-            (2, 0),
-            textcoords="offset points",
-            va="center",
-            annotation_clip=False,
-        )
+    line: dict[str, Any] = {"color": "#CCCCCC", "linewidth": 0.4, "zorder": 0}
+    for row, y in zip(records(rows), ys, strict=True):
+        axes.plot([row.intensity, right], [row.tflops, 10**y], **line)
+        style.beside(axes, row.label, (right, 10**y), (2, 0))
 
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
@@ -134,26 +111,17 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         return style.empty(results, "Rooflines", "Counters and timings at n = 4096 are needed.")
     colours = style.worklog_colours(results.variants)
     panels = ladders_of(rows, results.variants)
-    lines = -(-len(panels) // 2)
-    figure, grid = plt.subplots(lines, 2, figsize=(style.WIDE, 0.3 + 2.5 * lines), squeeze=False)
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
-    shown = rows[
-        rows["variant"].isin(
-            {
-                step[key]
-                for group in panels.values()
-                for step in group
-                for key in ("variant", "over")
-            }
-        )
-    ]
-    for axes, ((worklog, dtype), ladder) in zip(grid.flat, panels.items(), strict=False):
-        part = rows[
-            rows["variant"].isin({step[key] for step in ladder for key in ("variant", "over")})
-        ]
+    figure, grid = style.panels(len(panels), 2, 2.5, 0.3)
+    named = {
+        key: {step["variant"] for step in ladder} | {step["over"] for step in ladder}
+        for key, ladder in panels.items()
+    }
+    drawn = rows.loc[rows["variant"].isin(set().union(*named.values())), "intensity"]
+    left, right = 0.7 * drawn.min(), 1.4 * drawn.max()
+    for axes, (key, ladder) in zip(grid, panels.items(), strict=True):
+        worklog, dtype = key
+        part = rows[rows["variant"].isin(named[key])]
         roofs = [getattr(results.machine.ceilings, key) or 0.0 for key in ROOFS.get(dtype, {})]
-        left, right = 0.7 * shown["intensity"].min(), 1.4 * shown["intensity"].max()
         axes.set(xscale="log", yscale="log", xlim=(left, right))
         top = 1.7 * max(part["tflops"].max(), *roofs, 1.0)
         axes.set_ylim(min(0.6 * part["tflops"].min(), top / 8), top)
@@ -165,14 +133,10 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
             axis.set_minor_formatter(NullFormatter())
         axes.grid(axis="both")
     figure.supylabel("TFLOP/s", fontsize=style.SMALL)
-    for axes in grid[-1]:
+    for axes in grid[(len(panels) - 1) // 2 * 2 :]:
         axes.set_xlabel("FLOP per DRAM byte")
-    style.describe(
-        figure,
-        "Rooflines of the ladders",
-        "TFLOP/s over FLOP per DRAM byte, with an arrow for each step.",
-    )
     bandwidth = results.machine.ceilings.dram_copy_gb_per_s / 1e3
     facts = [f"n = {SIZE}", f"roofs measured; slope: copy in DRAM, {bandwidth:.2f} TB/s"]
-    style.provenance(figure, results, *facts)
-    return figure
+    title = "Rooflines of the ladders"
+    description = "TFLOP/s over FLOP per DRAM byte, with an arrow for each step."
+    return style.finish(figure, results, title, description, *facts)

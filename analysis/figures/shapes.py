@@ -99,10 +99,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
             axes, "upper center", bbox_to_anchor=(0.5, -0.24), title=None, handletextpad=0.4
         )
     grid[0][0].set_ylabel("% of cuBLAS")
-    style.describe(
-        figure,
-        "Fraction of cuBLAS on problems that are not square",
-        "Over m in layers of language models, and over the time of random problems.",
-    )
-    style.provenance(figure, results, "interleaved", "shaded: range over (n, k)")
-    return figure
+    title = "Fraction of cuBLAS on problems that are not square"
+    description = "Over m in layers of language models, and over the time of random problems."
+    facts = ("interleaved", "shaded: range over (n, k)")
+    return style.finish(figure, results, title, description, *facts)

@@ -7,9 +7,6 @@ sizes that were measured.
 
 from __future__ import annotations
 
-import math
-
-import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -61,18 +58,11 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, looks: dict[str, dict[str, str]])
     axes.set(xlabel="n", ylabel="% of cuBLAS")
     axes.grid(axis="both")
     bottom, top = axes.get_ylim()
-    places = style.apart(list(ends.values()), 0.13 / PANEL * (top - bottom))
+    ys = style.apart(list(ends.values()), 0.13 / PANEL * (top - bottom))
     right = axes.get_xlim()[1]
-    for label, place in zip(ends, places, strict=True):
-        axes.annotate(
-            label,
-            (right, place),
-            (3, 0),
-            textcoords="offset points",
-            va="center",
-            color=style.darker(looks["palette"][label]),
-            annotation_clip=False,
-        )
+    for label, y in zip(ends, ys, strict=True):
+        colour = style.darker(looks["palette"][label])
+        style.beside(axes, label, (right, y), (3, 0), color=colour)
 
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
@@ -80,30 +70,23 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     asked = experiment or EXPERIMENT
     rows = shown(rungs(results, asked))
     if rows.empty:
-        return style.empty(
-            results, f"Sizes of {asked}", experiment=experiment, measured=measured(results, asked)
-        )
+        recorded = measured(results, asked)
+        what = f"Sizes of {asked}"
+        return style.empty(results, what, experiment=experiment, measured=recorded)
     labels = list(dict.fromkeys(rows["label"]))
     looks = style.looks(labels)
     panels = list(rows.groupby(["clock_policy", "dtype", "data"], sort=True))
     columns = min(2, len(panels)) if len(labels) <= 2 else 1
-    lines = math.ceil(len(panels) / columns)
-    figure, grid = plt.subplots(
-        lines, columns, figsize=(style.WIDE, 0.4 + (PANEL + 0.45) * lines), squeeze=False
-    )
-    for axes in grid.flat[len(panels) :]:
-        axes.set_visible(False)
-    for axes, ((policy, dtype, data), part) in zip(grid.flat, panels, strict=False):
+    figure, grid = style.panels(len(panels), columns, PANEL + 0.45, 0.4)
+    for axes, ((policy, dtype, data), part) in zip(grid, panels, strict=True):
         draw_panel(axes, part, looks)
         axes.set_title(f"{dtype}, {data}" + ("" if policy == "boost" else ", locked clocks"))
-    style.describe(
-        figure, f"Fraction of cuBLAS over n: {asked}", "A line for each kernel, with intervals."
-    )
     widest = max(SINGLE_PROCESS.get(str(name), 0.0) for name in rows["dtype"].unique())
     single = f"without a bar: one process (GPUs of one model differ by up to {widest:.1%})"
     facts = [
         "bars: range of five processes",
         single if (rows["processes"] < PROCESSES).any() else "",
     ]
-    style.provenance(figure, results, *facts)
-    return figure
+    title = f"Fraction of cuBLAS over n: {asked}"
+    description = "A line for each kernel, with intervals."
+    return style.finish(figure, results, title, description, *facts)

@@ -19,8 +19,8 @@ from analysis.figures.ladder import EXPERIMENT
 from analysis.results import Results
 
 READY = {"stall_selected": "issuing", "stall_not_selected": "ready, another warp issued"}
-SHOWN = 6  # reasons with a colour of their own
-ENOUGH = 12  # percent of a bar that has room for its number
+MAX_REASONS = 6  # Reasons with a colour of their own.
+MIN_WIDTH = 12  # Percent of a bar: a wider part has room for its number.
 
 
 def parts(rows: pd.DataFrame) -> pd.DataFrame:
@@ -32,10 +32,9 @@ def parts(rows: pd.DataFrame) -> pd.DataFrame:
     cycles = rows[keys].astype(float).fillna(0.0)
     ready = rows[[key for key in READY if key in rows]].astype(float).fillna(0.0)
     total = cycles.sum(axis=1) + ready.sum(axis=1)
-    largest = cycles.div(total, axis=0).max().sort_values(ascending=False).index[:SHOWN]
-    found = ready.rename(columns=READY)
-    found = found.join(cycles[list(largest)].rename(columns=labels))
-    return found.assign(other=cycles.drop(columns=list(largest)).sum(axis=1))
+    largest = cycles.div(total, axis=0).max().sort_values(ascending=False).index[:MAX_REASONS]
+    named = ready.rename(columns=READY).join(cycles[list(largest)].rename(columns=labels))
+    return named.assign(other=cycles.drop(columns=list(largest)).sum(axis=1))
 
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
@@ -47,42 +46,26 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     cycles = parts(rows)
     total = cycles.sum(axis=1)
     figure, axes = plt.subplots(figsize=(style.WIDE, 1.0 + style.ROW * len(rows)))
-    colours = [
-        "#DDDDDD",
-        "#BBBBBB",
-        style.BLUE,
-        style.ORANGE,
-        style.GREEN,
-        style.PURPLE,
-        style.SKY,
-        style.RED,
-        "#555555",
-    ]
+    reasons = [style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.RED]
+    colours = ["#DDDDDD", "#BBBBBB", *reasons, "#555555"]
     left = pd.Series(0.0, index=rows.index)
     for (name, values), colour in zip(cycles.items(), colours, strict=False):
         width = 100 * values / total
         axes.barh(range(len(rows)), width, 0.8, left=left, color=colour, label=name, linewidth=0)
         dark = colour in (style.BLUE, style.GREEN, style.RED, "#555555")
-        for place in range(len(rows)):
-            if width[place] >= ENOUGH and name not in READY.values():
-                axes.text(
-                    left[place] + width[place] / 2,
-                    place,
-                    f"{width[place]:.0f}%",
-                    ha="center",
-                    va="center",
-                    color="white" if dark else style.INK,
-                )
+        ink = "white" if dark else style.INK
+        for y in range(len(rows)):
+            if width[y] >= MIN_WIDTH and name not in READY.values():
+                middle = left[y] + width[y] / 2
+                axes.text(middle, y, f"{width[y]:.0f}%", ha="center", va="center", color=ink)
         left = left + width
-    for place, value in enumerate(total):
-        axes.text(1.01, place, number(value), va="center", transform=axes.get_yaxis_transform())
-    axes.text(1.01, -1, "cycles", va="center", transform=axes.get_yaxis_transform())
+    for y, value in enumerate(total):
+        style.in_row(axes, 1.01, y, number(value))
+    style.in_row(axes, 1.01, -1, "cycles")
     style.list_rows(axes, range(len(rows)), list(rows["label"]), margin=0.6)
     axes.set(xlim=(0, 100), xlabel="% of the cycles per issued instruction")
     figure.legend(loc="outside upper left", ncols=4, handlelength=1, columnspacing=1.2)
     title = f"Why warps wait: {asked}"
-    style.describe(
-        figure, title, "A bar for each kernel, divided by the reason for which its warps wait."
-    )
-    style.provenance(figure, results, f"n = {rows['n'].iloc[0]}, Nsight Compute")
-    return figure
+    description = "A bar for each kernel, divided by the reason for which its warps wait."
+    fact = f"n = {rows['n'].iloc[0]}, Nsight Compute"
+    return style.finish(figure, results, title, description, fact)

@@ -62,35 +62,24 @@ def change(before: float, after: float) -> str:
 
 def by_step(rows: pd.DataFrame) -> pd.DataFrame:
     """One row for each step: the columns of steps.csv, its outcome, and words on its counters."""
-    found = []
+    steps = []
     for _, group in rows.groupby(["variant", "over"], sort=False):
         words = [
             f"{counter_name(row.counter)} {change(row.before, row.after)}".strip()
             for row in records(group)
         ]
-        step = group.iloc[0].to_dict() | {
-            "outcome": outcome(list(group["moved"])),
-            "words": "; ".join(words),
-        }
-        found.append(step)
-    return pd.DataFrame(found)
+        whole = {"outcome": outcome(list(group["moved"])), "words": "; ".join(words)}
+        steps.append(group.iloc[0].to_dict() | whole)
+    return pd.DataFrame(steps)
 
 
-def draw_step(axes: Axes, row: Any, place: float) -> None:
-    """The speedup of a step with its interval, or an arrow at the end of the axis."""
-    inside = LOW <= row.speedup <= HIGH
-    axes.plot(
-        [max(row.speedup_low, LOW), row.speedup_high], [place] * 2, color=style.INK, linewidth=0.9
-    )
-    marker = "o" if inside else "<" if row.speedup < LOW else ">"
-    axes.plot(
-        min(max(row.speedup, LOW), HIGH),
-        place,
-        marker,
-        color=OUTCOMES[row.outcome],
-        markersize=4.5,
-        clip_on=False,
-    )
+def draw_step(axes: Axes, row: Any, y: float) -> None:
+    """Draw the speedup of a step with its interval, or an arrow at the end of the axis."""
+    ends = [max(row.speedup_low, LOW), row.speedup_high]
+    axes.plot(ends, [y, y], color=style.INK, linewidth=0.9)
+    x = min(max(row.speedup, LOW), HIGH)
+    marker = "o" if x == row.speedup else "<" if x == LOW else ">"
+    axes.plot(x, y, marker, color=OUTCOMES[row.outcome], markersize=4.5, clip_on=False)
 
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
@@ -101,41 +90,27 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         return style.empty(results, "Steps of the ladders")
     steps = by_step(rows)
     colours = style.worklog_colours(results.variants)
-    places, names, at = [], [], 0.0
-    figure, (axes, text) = plt.subplots(
-        1,
-        2,
-        figsize=(style.WIDE, 0.7 + 0.14 * (len(steps) + 6)),
-        sharey=True,
-        width_ratios=(1, 1.75),
-    )
+    labels: dict[float, str] = {}
+    y, size = 0.0, (style.WIDE, 0.7 + 0.14 * (len(steps) + 6))
+    figure, (axes, text) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(1, 1.75))
     for worklog, group in steps.groupby("worklog", sort=False):
-        axes.text(
-            -0.02,
-            at,
-            str(worklog),
-            color=style.darker(colours[str(worklog)]),
-            fontweight="bold",
-            ha="right",
-            va="center",
-            transform=axes.get_yaxis_transform(),
-        )
-        at += 1
+        name, colour = str(worklog), style.darker(colours[str(worklog)])
+        style.in_row(axes, -0.02, y, name, color=colour, fontweight="bold", ha="right")
+        y += 1
         for row in records(group):
-            draw_step(axes, row, at)
-            text.text(0.0, at, style.times(row.speedup), va="center")
-            text.text(0.14, at, row.words, va="center", color=style.darker(OUTCOMES[row.outcome]))
-            places.append(at)
-            names.append(row.label)
-            at += 1
+            draw_step(axes, row, y)
+            text.text(0.0, y, style.times(row.speedup), va="center")
+            text.text(0.14, y, row.words, va="center", color=style.darker(OUTCOMES[row.outcome]))
+            labels[y] = row.label
+            y += 1
     axes.set_xscale("log")
     ticks = [1, 2, 4, 8]
     axes.set_xlim(LOW, HIGH)
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.axvline(1, color=style.INK, linewidth=0.8)
-    style.list_rows(axes, places, names)
-    axes.set_ylim(at - 0.3, -0.6)
+    style.list_rows(axes, labels, list(labels.values()))
+    axes.set_ylim(y - 0.3, -0.6)
     axes.set_xlabel("times as fast as the kernel before")
     text.set_axis_off()
     text.set_xlim(0, 1)
@@ -145,19 +120,10 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         for word, colour in OUTCOMES.items()
         if word in set(steps["outcome"])
     ]
-    figure.legend(
-        handles=handles,
-        loc="outside upper left",
-        ncols=len(handles),
-        handletextpad=0.1,
-        title="counters moved",
-        alignment="left",
-        title_fontsize=style.SMALL,
-    )
-    style.describe(
-        figure,
-        "Steps of the ladders: speedup and counters",
-        "A dot for each step, coloured by its counters.",
-    )
-    style.provenance(figure, results, "n = 4096, interleaved")
-    return figure
+    look: dict[str, Any] = {"title": "counters moved", "title_fontsize": style.SMALL}
+    look |= {"loc": "outside upper left", "alignment": "left", "handletextpad": 0.1}
+    figure.legend(handles=handles, ncols=len(handles), **look)
+    title = "Steps of the ladders: speedup and counters"
+    description = "A dot for each step, coloured by its counters."
+    fact = "n = 4096, interleaved"
+    return style.finish(figure, results, title, description, fact)

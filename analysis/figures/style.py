@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -30,8 +31,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from analysis.estimates import number
-from analysis.ladders import LIBRARY, ladders
-from analysis.results import OLDER, Results, said
+from analysis.ladders import ladders
+from analysis.results import LIBRARY, OLDER, Results, said
 from contracts import UserError, atomic_write
 from contracts.worklogs import OURS
 
@@ -100,10 +101,7 @@ def worklog_colours(variants: pd.DataFrame) -> dict[str, str]:
     """A colour for each ladder; this project's own kernels are red, libraries grey."""
     names = [name for name in ladders(variants) if name not in (OURS, LIBRARY)]
     others = [BLUE, PURPLE, GREEN, ORANGE, SKY]
-    return {name: others[i % len(others)] for i, name in enumerate(names)} | {
-        OURS: RED,
-        LIBRARY: PALE,
-    }
+    return dict(zip(names, cycle(others), strict=False)) | {OURS: RED, LIBRARY: PALE}
 
 
 def looks(names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -149,6 +147,41 @@ def provenance(figure: Figure, results: Results, *facts: str) -> None:
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=SMALL, color=GREY)
 
 
+def finish(figure: Figure, results: Results, title: str, text: str, *facts: str) -> Figure:
+    """Return the figure with its description and its line of provenance."""
+    describe(figure, title, text)
+    provenance(figure, results, *facts)
+    return figure
+
+
+def in_row(axes: Axes, x: float, y: float, text: str, **look: Any) -> None:
+    """Write a text in row `y`, at `x` of the axes' width."""
+    axes.text(x, y, text, va="center", transform=axes.get_yaxis_transform(), **look)
+
+
+def beside(
+    axes: Axes, text: str, at: tuple[float, float], points: tuple[float, float], **look: Any
+) -> None:
+    """Write a text so many points beside a position."""
+    beside: dict[str, Any] = {"textcoords": "offset points", "annotation_clip": False}
+    axes.annotate(text, at, points, **beside | {"va": "center"} | look)
+
+
+def panels(
+    count: int, columns: int, line: float, more: float, **shared: Any
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure of `count` panels in so many columns.
+
+    line: height of a line of panels, more: what the figure is higher than these, in inches.
+    """
+    lines = math.ceil(count / columns)
+    size = (WIDE, more + line * lines)
+    figure, grid = plt.subplots(lines, columns, figsize=size, squeeze=False, **shared)
+    for axes in grid.flat[count:]:
+        axes.set_visible(False)
+    return figure, list(grid.flat[:count])
+
+
 def empty(
     results: Results,
     what: str,
@@ -169,25 +202,15 @@ def empty(
     why = f"Left out: {'; '.join(said(lost))}." if lost else why
     older = results.archived and {one.reason for one in lost} <= OLDER
     own = experiment and results.folder.parts[-2:] == ("only", experiment)
-    if (
-        experiment
-        and not older
-        and (lost or own)
-        and why not in (results.provenance.left_out or {}).values()
-    ):
-        raise UserError(f"{results.folder}: {what}: nothing to show. {why}")
-    print(f"{results.folder}: {what}: nothing to show. {why}", file=sys.stderr)
+    explained = why in (results.provenance.left_out or {}).values()
+    message = f"{what}: nothing to show. {why}"
+    if experiment and not older and not explained and (lost or own):
+        raise UserError(f"{results.folder}: {message}")
+    print(f"{results.folder}: {message}", file=sys.stderr)
     figure = plt.figure(figsize=(width, 0.8))
-    figure.text(
-        0.5,
-        0.6,
-        textwrap.fill(f"{what}: nothing to show. {why}", int(17 * width)),
-        ha="center",
-        va="center",
-    )
-    describe(figure, what, why)
-    provenance(figure, results)
-    return figure
+    text = textwrap.fill(message, int(17 * width))
+    figure.text(0.5, 0.6, text, ha="center", va="center")
+    return finish(figure, results, what, why)
 
 
 def mark(figure: Figure, note: str) -> None:
@@ -253,10 +276,8 @@ def apart(wanted: Sequence[float], gap: float) -> list[float]:
             group = groups.pop() + group
         groups.append(group)
     placed = [start(group) + gap * i for group in groups for i in range(len(group))]
-    found = [math.nan] * len(wanted)
-    for index, place in zip(order, placed, strict=True):
-        found[index] = place
-    return found
+    by_index = dict(zip(order, placed, strict=True))
+    return [by_index[index] for index in range(len(wanted))]
 
 
 def lay_out(figure: Figure) -> None:
@@ -281,17 +302,13 @@ def _finished(svg: str, title: str, text: str) -> str:
     """An SVG with title and description, places to a hundredth of a point, and clip paths numbered:
     Matplotlib names some of them after addresses in memory."""
 
-    def rounded(place: re.Match[str]) -> str:
-        return re.sub(
-            r"\d+\.\d{3,}",
-            lambda digits: f"{float(digits[0]):.2f}".rstrip("0").rstrip("."),
-            place[0],
-        )
+    def rounded(position: re.Match[str]) -> str:
+        short = lambda digits: f"{float(digits[0]):.2f}".rstrip("0").rstrip(".")
+        return re.sub(r"\d+\.\d{3,}", short, position[0])
 
     names = {name: f"clip{i}" for i, name in enumerate(re.findall(r'<clipPath id="(\w+)"', svg))}
-    svg = re.sub(
-        r'(<clipPath id="|url\(#)(\w+)', lambda found: found[1] + names.get(found[2], found[2]), svg
-    )
+    numbered = lambda match: match[1] + names.get(match[2], match[2])
+    svg = re.sub(r'(<clipPath id="|url\(#)(\w+)', numbered, svg)
     svg = re.sub(r'\b(?:d|x|y|points)="[^"]*"|translate\([^)]*\)', rounded, svg)
     # Verdana is as wide
     svg = svg.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, Arial, sans-serif")

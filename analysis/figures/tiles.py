@@ -7,6 +7,8 @@ the whole sweep.
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
@@ -35,42 +37,21 @@ def draw_panel(
     axes: Axes, rows: pd.DataFrame, down: list[int], across: list[int], norm: Normalize
 ) -> None:
     """The configurations of one kernel and BK: BM downward, BN to the right."""
-    values = (
-        rows.pivot(index="BM", columns="BN", values="tflops")
-        .astype(float)
-        .reindex(index=down, columns=across)
-    )
+    values = rows.pivot(index="BM", columns="BN", values="tflops").astype(float)
+    values = values.reindex(index=down, columns=across)
     axes.pcolormesh(values.to_numpy(), cmap=COLOURS, norm=norm, edgecolor="white", linewidth=0.6)
-    axes.set(
-        xticks=[i + 0.5 for i in range(len(across))], yticks=[i + 0.5 for i in range(len(down))]
-    )
-    axes.set(xticklabels=across, yticklabels=down, ylim=(len(down), 0))
+    axes.set_xticks([i + 0.5 for i in range(len(across))], map(str, across))
+    axes.set_yticks([i + 0.5 for i in range(len(down))], map(str, down))
+    axes.set_ylim(len(down), 0)
     axes.spines[:].set_visible(False)
     for row in records(rows):
         ink = "white" if norm(float(row.tflops)) < 0.55 else style.INK
         words = f"{number(row.tflops)}\n{row.TM}×{row.TN}"
-        axes.text(
-            across.index(row.BN) + 0.5,
-            down.index(row.BM) + 0.52,
-            words,
-            ha="center",
-            va="center",
-            color=ink,
-        )
+        x, y = across.index(row.BN), down.index(row.BM)
+        axes.text(x + 0.5, y + 0.52, words, ha="center", va="center", color=ink)
         if row.winner:
-            place = (across.index(row.BN), down.index(row.BM))
-            axes.add_patch(
-                Rectangle(
-                    place,
-                    1,
-                    1,
-                    fill=False,
-                    edgecolor=style.RED,
-                    linewidth=2,
-                    clip_on=False,
-                    zorder=5,
-                )
-            )
+            look: dict[str, Any] = {"fill": False, "edgecolor": style.RED, "linewidth": 2}
+            axes.add_patch(Rectangle((x, y), 1, 1, clip_on=False, zorder=5, **look))
     axes.tick_params(length=0)
 
 
@@ -80,29 +61,22 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     if rows.empty:
         return style.empty(results, "The sweep over tiles")
     rows = rows.assign(winner=rows.groupby("kernel")["tflops"].transform("max") == rows["tflops"])
-    kernels, steps = list(dict.fromkeys(rows["kernel"])), sorted(rows["BK"].unique())
-    kernels = sorted(kernels)
+    kernels, steps = sorted(set(rows["kernel"])), sorted(rows["BK"].unique())
     down, across = sorted(rows["BM"].unique()), sorted(rows["BN"].unique())
     norm = Normalize(float(rows["tflops"].min()), float(rows["tflops"].max()))
     height = 0.5 + len(kernels) * (0.35 + 0.3 * len(down))
-    figure, grid = plt.subplots(
-        len(kernels), len(steps), figsize=(style.WIDE, height), squeeze=False
-    )
+    shape, inches = (len(kernels), len(steps)), (style.WIDE, height)
+    figure, grid = plt.subplots(*shape, figsize=inches, squeeze=False)
     for line, kernel in zip(grid, kernels, strict=True):
         for axes, bk in zip(line, steps, strict=True):
-            draw_panel(
-                axes, rows[(rows["kernel"] == kernel) & (rows["BK"] == bk)], down, across, norm
-            )
+            part = rows[(rows["kernel"] == kernel) & (rows["BK"] == bk)]
+            draw_panel(axes, part, down, across, norm)
             axes.set_title(f"{kernel.removeprefix('sgemm_')}, BK = {bk}")
-            axes.set(
-                xlabel="BN" if kernel == kernels[-1] else "", ylabel="BM" if axes is line[0] else ""
-            )
+        line[0].set_ylabel("BM")
+    for axes in grid[-1]:
+        axes.set_xlabel("BN")
     title = "TFLOP/s of the best configuration for each tile"
-    style.describe(
-        figure, title, "A cell for each BM and BN; the frame marks the fastest of a kernel."
-    )
     size = int(rows["size"].iloc[0])
-    style.provenance(
-        figure, results, f"n = {size}", "in a cell: TFLOP/s and thread tile TM×TN; frame: fastest"
-    )
-    return figure
+    description = "A cell for each BM and BN; the frame marks the fastest of a kernel."
+    facts = (f"n = {size}", "in a cell: TFLOP/s and thread tile TM×TN; frame: fastest")
+    return style.finish(figure, results, title, description, *facts)

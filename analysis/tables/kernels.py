@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.ladders import worklog_of
 from analysis.results import Results
 
 OF_CATALOGUE = [
@@ -51,9 +50,8 @@ def checked(results: Results) -> pd.DataFrame:
 
 def kernels_table(results: Results) -> pd.DataFrame:
     """The table, in the catalogue's order."""
-    variants = results.variants
-    found = variants.assign(worklog=worklog_of(variants))[OF_CATALOGUE]
-    found = found.merge(results.raw("resources")[["variant", *OF_BUILD]], on="variant", how="left")
+    rows = results.variants[OF_CATALOGUE]
+    found = rows.merge(results.raw("resources")[["variant", *OF_BUILD]], on="variant", how="left")
     found = found.merge(checked(results), on="variant", how="left")
     errors = results.raw("sanitizer").groupby("variant")["errors"].sum()
     return found.assign(sanitizer_errors=found["variant"].map(errors))[

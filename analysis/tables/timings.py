@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.ladders import worklog_of
 from analysis.numbers import gain
 from analysis.results import Results, usual
 
@@ -60,20 +59,18 @@ def with_gains(rows: pd.DataFrame) -> pd.DataFrame:
     experiment.
     """
     table = rows.to_dict("records")
-    # the first of several
+    # The first of several stands.
     known = {(*(row[key] for key in SAME), row["variant"]): row for row in reversed(table)}
-    before = [known.get((*(row[key] for key in SAME), row["builds_on"])) for row in table]
-    pairs = zip(table, before, strict=True)
-    return rows.assign(
-        gain=[gain(row, other).value if other else float("nan") for row, other in pairs]
-    )
+    gains = []
+    for row in table:
+        before = known.get((*(row[key] for key in SAME), row["builds_on"]))
+        gains.append(gain(row, before).value if before else float("nan"))
+    return rows.assign(gain=gains)
 
 
 def timings_table(results: Results) -> pd.DataFrame:
     """The table, by experiment, size and kind of data, in the catalogue's order."""
-    worklogs = dict(zip(results.variants["variant"], worklog_of(results.variants), strict=True))
     rows = with_gains(results.timings)
-    rows = rows.assign(worklog=rows["variant"].map(worklogs))
     key = [*SAME, "variant"]
     rows = rows.merge(usual(results.squares)[key].assign(usual=True), on=key, how="left")
     rows = rows.assign(usual=rows["usual"].notna())

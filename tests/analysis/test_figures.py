@@ -87,8 +87,8 @@ def test_rungs_are_grouped_by_worklog_in_the_order_of_the_catalogue(h100: Result
     worklogs = list(dict.fromkeys(rows["worklog"]))
     assert worklogs[0] == "boehm_sgemm" and worklogs[-2:] == ["ours", "library"]
     assert all((group["order"].diff().dropna() > 0).all() for _, group in rows.groupby("worklog"))
-    places, headings = ladder.places_of(ladder.shown(rows))
-    assert len({*places.values(), *headings.values()}) == len(places) + len(headings)
+    ys, headings = ladder.rows_of(ladder.shown(rows))
+    assert len({*ys.values(), *headings.values()}) == len(ys) + len(headings)
 
 
 def test_stalls_add_up_to_the_cycles_per_instruction_and_intensity_is_of_dram_bytes(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 import pytest
-from frames import rows_with, with_cells
+from frames import with_cells
 from helpers import dict_rows, refused
 
 from analysis.estimates import Estimate, Missing
@@ -42,27 +42,18 @@ def test_quantities_are_those_of_the_recorded_tables(numbers: Numbers, h100: Res
     assert numbers.evaluate('cell("machine", "sm_count")') == Estimate.of(h100.machine.sm_count)
 
 
-def test_a_speedup_is_of_fractions_and_a_crossover_begins_after_the_last_size_that_is_slower(
-    h100: Results, changed: Callable[..., Results]
-) -> None:
-    ours, theirs, fractions = "sgemm_warptile", "cublas_fp32", (1.25, 1.0, 1.0, 1.25)
+def test_a_speedup_is_of_fractions(h100: Results, changed: Callable[..., Results]) -> None:
+    fractions = {"sgemm_warptile": 1.25, "cublas_fp32": 1.0}
 
     def planted(rows: pd.DataFrame) -> pd.DataFrame:
-        usual = rows[rows_with(rows, variant=[ours, theirs], data="uniform")]
-        row = usual.drop_duplicates("variant").set_index("variant", drop=False)
-        parts = []
-        for size, fraction in enumerate(fractions, 1):
-            for variant, value in ((ours, fraction), (theirs, 1.0)):
-                ends = dict.fromkeys(("fraction", "fraction_low", "fraction_high"), value)
-                ends |= dict.fromkeys("mnk", 64 * size)
-                parts.append(row.loc[[variant]].assign(time_us=7.0, **ends))
-        return pd.concat(parts, ignore_index=True)
+        for variant, value in fractions.items():
+            for end in ("", "_low", "_high"):
+                rows.loc[rows["variant"] == variant, f"fraction{end}"] = value
+        return rows.assign(time_us=7.0)
 
     numbers = Numbers(changed(h100, timings=planted))
-    assert numbers.sizes(ours) == [64, 128, 192, 256]
-    assert numbers.speedup(ours, theirs, n=64).value == 1.25
-    assert numbers.crossover(ours, theirs).value == 256
-    assert numbers.crossover(theirs, ours).value == 1e9
+    assert numbers.speedup(*fractions) == Estimate.of(1.25)
+    assert numbers.sizes("sgemm_warptile", experiment="sgemm_ladder") == [4096]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from helpers import ROOT, assert_one_line, refused, run_module
 
 from analysis import compare, tabulate
 from analysis.counters import COUNTERS
-from analysis.ladders import LIBRARY, steps
-from analysis.results import CHANGED, Results
+from analysis.ladders import steps
+from analysis.results import CHANGED, LIBRARY, Results
 from analysis.tables import emulator, gpus, kernels, shapes
 from analysis.tables.steps import moved
 from contracts import REHEARSAL
