@@ -26,7 +26,7 @@ import contextlib, os, sys
 import pynvml
 from contracts import run_command
 from experiments.gpu import discovery, session, worker
-session.SAID_AFTER_S = 0.0  # tests read that it waits
+session.QUIET_S = 0.0  # tests read that it waits
 def main():
     with session.session(float(sys.argv[1])), discovery.nvml() as handle:
         print(os.environ["CUDA_VISIBLE_DEVICES"], pynvml.nvmlDeviceGetUUID(handle), flush=True)
