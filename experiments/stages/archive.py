@@ -388,7 +388,8 @@ def require_current(path: Path, model: type[Any], now: Mapping[str, str | None])
         verb = "was" if len(changed) == 1 else "were"
         raise UserError(
             f"{path}: {', '.join(changed[:MAX_NAMED])}{more} {verb} measured with other machine code than "
-            "resources.csv has for the source as it is now; build it, and archive resources.csv again or measure the kernel again"
+            "resources.csv has for the source as it is now; build it, and archive resources.csv again or measure the "
+            "kernel again"
         )
 
 
