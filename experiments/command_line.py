@@ -52,7 +52,7 @@ def add_variants(parser: argparse.ArgumentParser) -> None:
 def add_problems(parser: argparse.ArgumentParser, which: str, required: bool = False) -> None:
     """Add --problem, of which there may be several, as `ProblemSpec` reads them."""
     text = f"problems {which}: N (m = n = k) or MxNxK, alpha, beta and B's layout after commas: 64x4096x512,beta=1"
-    count = {"nargs": "+" if required else "*", "required": required, "default": []}
+    count: dict[str, Any] = {"nargs": "+" if required else "*", "required": required, "default": []}
     parser.add_argument("--problem", type=ProblemSpec.parse, metavar="PROBLEM", help=text, **count)
 
 

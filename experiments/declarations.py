@@ -199,7 +199,8 @@ def draw(
     ranges = [log2[axis] if isinstance(log2, Mapping) else log2 for axis in "mnk"]
     for _ in range(100 * count):
         sizes = (2 ** generator.uniform(*sorted(ends)) for ends in ranges)
-        problem = ProblemSpec(*(max(round(size / multiple), 1) * multiple for size in sizes))
+        m, n, k = (max(round(size / multiple), 1) * multiple for size in sizes)
+        problem = ProblemSpec(m, n, k)
         if problem not in drawn:
             drawn.add(problem)
             yield problem

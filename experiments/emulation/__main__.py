@@ -113,7 +113,8 @@ def main() -> None:
     options = parser.parse_args()
     gpu, build_dir, out = find_gpu(options.gpu), options.build_dir, options.out_dir
     problems, pictures = problems_of(options), bank_pictures.load(options.catalogue).values()
-    shared, tables = Shared(), {name: Rows() for name in MODELS}
+    shared = Shared()
+    tables: dict[str, list[Any]] = {name: [] for name in MODELS}
     for name in options.variants:
         entry = find_runnable(options.catalogue, name, "there is no PTX to run")
         kernels = {variant.name: launching.load(variant, build_dir) for variant in entry.variants}

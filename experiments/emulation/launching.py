@@ -33,9 +33,14 @@ class Arguments:
         self, matrix: ptxsim.Array, rows: int, columns: int, ld: int, spec: TensorMap
     ) -> ptxsim.TensorMap:
         """Return a tensor map over the matrix as it lies in memory."""
-        sizes = (rows, columns), (ld * matrix.numpy().itemsize,)
-        options = {"swizzle": spec.swizzle or "none", "l2_promotion": spec.l2_promotion or "none"}
-        return ptxsim.TensorMap(matrix, spec.box, *sizes, **options)
+        return ptxsim.TensorMap(
+            matrix,
+            spec.box,
+            (rows, columns),
+            (ld * matrix.numpy().itemsize,),
+            swizzle=spec.swizzle or "none",
+            l2_promotion=spec.l2_promotion or "none",
+        )
 
     def workspace(self, nbytes: int, spec: Workspace) -> ptxsim.Array:
         """Return memory that is unwritten, or zero."""

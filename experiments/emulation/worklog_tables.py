@@ -16,8 +16,9 @@ import argparse
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from contracts import choose, read_json, run_command, scratch, worklogs, write_rows
+from contracts import choose, read_json, run_command, scratch, validated, worklogs, write_rows
 from contracts.declared import EmulatedProblem
 from contracts.rows import Emulated, Resources
 from experiments.emulation import launching, predictions
@@ -69,12 +70,16 @@ def emulated(
         logger.info(
             f"{variant.name}, n = {case.size}, beta = {case.beta:g}: {len(predicted.totals)} counters"
         )
-        shape = {"variant": variant.name, "size": case.size, "beta": case.beta, "arch": ARCH}
+        shape: dict[str, Any] = {
+            "variant": variant.name,
+            "size": case.size,
+            "beta": case.beta,
+            "arch": ARCH,
+        }
         shape["source_hash"] = variant.source_hash
-        rows += [
-            Emulated(**shape, metric=metric, value=float(value))
-            for metric, value in predicted.totals.items()
-        ]
+        for metric, value in predicted.totals.items():
+            row = shape | {"metric": metric, "value": float(value)}
+            rows.append(validated(row, Emulated, source))
     return rows
 
 

@@ -1,5 +1,4 @@
-"""cublasLtMatmul through ctypes: the algorithms that its heuristic proposes for a problem, each as
-a call.
+"""Calls cublasLtMatmul through ctypes: a call for each algorithm that its heuristic proposes.
 
 Types and values are those of cublasLt.h; a test compiles that header, where it is, and compares.
 """
@@ -17,8 +16,8 @@ from experiments.gpu.device import Gpu, Memory
 from kernels.problem import Problem
 
 WORKSPACE_BYTES = 32 * 2**20
-MOST_CANDIDATES = 256  # asked for: more than it has ever given
-ALIGNED = 256  # the most that the heuristic makes use of
+MAX_CANDIDATES = 256  # The heuristic has never given so many.
+MAX_ALIGNMENT = 256  # The heuristic makes no use of more.
 
 CUDA_R_32F = 0  # library_types.h
 CUBLAS_OP_N, CUBLAS_OP_T = 0, 1  # cublas_api.h
@@ -53,16 +52,12 @@ class MatmulHeuristicResult(ctypes.Structure):
 
 
 def reductions(types: Types) -> int:
-    """The mask of how parts of a split k may be added up: in fp32, as every kernel here adds.
+    """Return the mask of how parts of a split k may be added: in fp32, as every kernel here adds.
 
-    For a C of 16 bits the heuristic also has algorithms that add parts as they are stored, in 16
-    bits.
+    For a C of 16 bits the heuristic also has algorithms that add parts as they are stored.
     """
-    return (
-        CUBLASLT_REDUCTION_SCHEME_MASK
-        if types.c.bytes == 4
-        else CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
-    )
+    whole, in_fp32 = CUBLASLT_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+    return whole if types.c.bytes == 4 else in_fp32
 
 
 @dataclass(frozen=True)
@@ -76,14 +71,12 @@ class Operand:
 
     @property
     def alignment(self) -> int:
-        """In bytes, as far as it matters."""
-        return min(ALIGNED, self.address & -self.address) if self.address else ALIGNED
+        """Return the alignment in bytes, as far as it matters."""
+        return min(MAX_ALIGNMENT, self.address & -self.address) if self.address else MAX_ALIGNMENT
 
 
 def operands(p: Problem, a: int, b: int, c: int) -> tuple[Operand, Operand, Operand]:
-    """The first factor, the second and the result of C^T = B^T A^T, the first before
-    `operation_of_b`.
-    """
+    """Return the factors and the result of C^T = B^T A^T, the first before `operation_of_b`."""
     addresses = {"B": b, "A": a, "C": c}
     first, second, result = (
         Operand(addresses[x], p.stored[x][1], p.stored[x][0], p.stored[x][2]) for x in addresses
@@ -92,14 +85,12 @@ def operands(p: Problem, a: int, b: int, c: int) -> tuple[Operand, Operand, Oper
 
 
 def operation_of_b(p: Problem) -> int:
-    """What makes B^T of B as it lies: nothing if B is row-major, which reads as its transpose."""
+    """Return what makes B^T of B as it lies; a row-major B reads as its transpose."""
     return CUBLAS_OP_N if p.b_layout == "row" else CUBLAS_OP_T
 
 
 class CublasLt:
-    """A handle of libcublasLt, and a workspace that all of its calls share: they run on one
-    stream.
-    """
+    """A handle of libcublasLt; all its calls run on one stream and share a workspace."""
 
     def __init__(self, gpu: Gpu, library: Any) -> None:
         """`library`: libcublasLt, loaded."""
@@ -116,8 +107,7 @@ class CublasLt:
     def candidates(
         self, p: Problem, types: Types, a: int, b: int, c: int
     ) -> list[Callable[[], None]]:
-        """A call for each algorithm that the heuristic gives, in its order; none where it knows
-        none.
+        """Return a call for each algorithm that the heuristic gives, in its order.
 
         A call raises `UserError` where cublasLtMatmul does not take it.
         """
@@ -125,53 +115,32 @@ class CublasLt:
         return [self._bound(described, p, result) for result in self._heuristic(described)]
 
     def _heuristic(self, described: _Described) -> Sequence[MatmulHeuristicResult]:
-        results, found = (MatmulHeuristicResult * MOST_CANDIDATES)(), ctypes.c_int()
-        first, second, result = described.layouts
-        status = self._library.cublasLtMatmulAlgoGetHeuristic(
-            self._handle,
-            described.operation,
-            first,
-            second,
-            result,
-            result,
-            described.preference,
-            ctypes.c_int(MOST_CANDIDATES),
-            results,
-            ctypes.byref(found),
-        )
+        results, count = (MatmulHeuristicResult * MAX_CANDIDATES)(), ctypes.c_int()
+        first, second, output = described.layouts
+        layouts = (described.operation, first, second, output, output, described.preference)
+        limits = (ctypes.c_int(MAX_CANDIDATES), results, ctypes.byref(count))
+        status = self._library.cublasLtMatmulAlgoGetHeuristic(self._handle, *layouts, *limits)
         if status == CUBLAS_STATUS_NOT_SUPPORTED:
             return []
         if status:
             raise UserError(f"cublasLtMatmulAlgoGetHeuristic failed with status {status}")
-        return [one for one in results[: found.value] if one.state == 0]
+        return [result for result in results[: count.value] if result.state == 0]
 
     def _bound(
         self, described: _Described, p: Problem, result: MatmulHeuristicResult
     ) -> Callable[[], None]:
         matmul, algorithm = self._library.cublasLtMatmul, MatmulAlgo.from_buffer_copy(result.algo)
         alpha, beta = ctypes.c_float(p.alpha), ctypes.c_float(p.beta)
-        first, second, output = (ctypes.c_void_p(operand.address) for operand in described.operands)
-        layouts = described.layouts
-        arguments = (
-            self._handle,
-            described.operation,
-            ctypes.byref(alpha),
-            first,
-            layouts[0],
-            second,
-            layouts[1],
-            ctypes.byref(beta),
-            output,
-            layouts[2],
-            output,
-            layouts[2],
-            ctypes.byref(algorithm),
-            ctypes.c_void_p(self._workspace.address),
-            ctypes.c_size_t(WORKSPACE_BYTES),
-            self._stream,
+        first, second, output = (
+            (ctypes.c_void_p(operand.address), layout)
+            for operand, layout in zip(described.operands, described.layouts, strict=True)
         )
+        factors = (ctypes.byref(alpha), *first, *second, ctypes.byref(beta), *output, *output)
+        workspace = ctypes.c_void_p(self._workspace.address), ctypes.c_size_t(WORKSPACE_BYTES)
+        problem = (self._handle, described.operation, *factors)
+        arguments = (*problem, ctypes.byref(algorithm), *workspace, self._stream)
 
-        # what the arguments point to lives as long as the call
+        # What the arguments point to lives as long as the call.
         def call(keep: Any = (self, described)) -> None:
             if status := matmul(*arguments):
                 raise UserError(f"cublasLtMatmul failed with status {status}")
@@ -199,43 +168,32 @@ class _Described:
             self._made.append((f"cublasLt{kind}Destroy", handle))
             return handle
 
-        self.operation = make(
-            "MatmulDesc", ctypes.c_int(types.ab.cublas_compute), ctypes.c_int(CUDA_R_32F)
-        )
-        if (of_b := operation_of_b(p)) != CUBLAS_OP_N:
-            number, of_first = ctypes.c_int32(of_b), ctypes.c_int(CUBLASLT_MATMUL_DESC_TRANSA)
-            four = ctypes.c_size_t(ctypes.sizeof(number))
-            call(
-                "cublasLtMatmulDescSetAttribute",
-                self.operation,
-                of_first,
-                ctypes.byref(number),
-                four,
-            )
-        u64, i64 = ctypes.c_uint64, ctypes.c_int64
-        self.layouts = [
-            make(
-                "MatrixLayout",
-                ctypes.c_int(dtype.cuda_type),
-                u64(one.rows),
-                u64(one.columns),
-                i64(one.ld),
-            )
-            for one, dtype in zip(matrices, (types.ab, types.ab, types.c), strict=True)
-        ]
+        c_int, u32, u64 = ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
+        self.operation = make("MatmulDesc", c_int(types.ab.cublas_compute), c_int(CUDA_R_32F))
         self.preference = make("MatmulPreference")
-        first, second, output = (ctypes.c_uint32(one.alignment) for one in matrices)
+
+        def set_attribute(kind: str, handle: ctypes.c_void_p, attribute: int, value: Any) -> None:
+            size = ctypes.c_size_t(ctypes.sizeof(value))
+            arguments = (handle, c_int(attribute), ctypes.byref(value), size)
+            call(f"cublasLt{kind}SetAttribute", *arguments)
+
+        if (of_b := operation_of_b(p)) != CUBLAS_OP_N:
+            first = (self.operation, CUBLASLT_MATMUL_DESC_TRANSA)
+            set_attribute("MatmulDesc", *first, ctypes.c_int32(of_b))
+        self.layouts = []
+        for x, dtype in zip(matrices, (types.ab, types.ab, types.c), strict=True):
+            shape = u64(x.rows), u64(x.columns), ctypes.c_int64(x.ld)
+            self.layouts.append(make("MatrixLayout", c_int(dtype.cuda_type), *shape))
+        first_bytes, second_bytes, output_bytes = (u32(x.alignment) for x in matrices)
         for attribute, value in (
             (CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, u64(WORKSPACE_BYTES)),
-            (CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, ctypes.c_uint32(reductions(types))),
-            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, first),
-            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, second),
-            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, output),
-            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, output),
+            (CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, u32(reductions(types))),
+            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, first_bytes),
+            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, second_bytes),
+            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, output_bytes),
+            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, output_bytes),
         ):
-            size = ctypes.c_size_t(ctypes.sizeof(value))
-            setter = "cublasLtMatmulPreferenceSetAttribute"
-            call(setter, self.preference, ctypes.c_int(attribute), ctypes.byref(value), size)
+            set_attribute("MatmulPreference", self.preference, attribute, value)
 
     def __del__(self) -> None:
         for destroy, handle in getattr(self, "_made", []):

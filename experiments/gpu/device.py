@@ -1,5 +1,4 @@
-"""The GPU: memory, events, kernels from cubins. Thin, and light to start (no torch: its import
-takes seconds).
+"""The GPU: memory, events, kernels from cubins. Light to start: torch takes seconds to import.
 
 Kernels are loaded and launched by cuda.core; memory and events go through the driver's own
 bindings.
@@ -14,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes  # NumPy knows bfloat16 by it  # noqa: F401
+import ml_dtypes  # It teaches NumPy bfloat16.  # noqa: F401
 import numpy as np
 from cuda.bindings import driver
 from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, TensorMapDescriptor, launch
 
-# cuda.core 1.2 shows them nowhere else
+# cuda.core 1.2 has no public names for these.
 from cuda.core._tensor_map import TensorMapL2Promotion, TensorMapSwizzle
 from cuda.core.utils import StridedMemoryView
 
@@ -34,30 +33,26 @@ FILLS = {"uniform": 0, "normal": 1, "zeros": 2, "nans": 3}
 
 
 def entry_name(ptx: Path) -> str:
-    """The mangled name of the only entry in a PTX file."""
+    """Return the mangled name of the only entry in a PTX file."""
     names: list[str] = re.findall(r"^\.visible \.entry (\w+)\(", ptx.read_text(), re.M)
     if len(names) != 1:
         raise UserError(f"{ptx}: {len(names)} kernel entries, expected 1; build it again")
     return names[0]
 
 
-# What concerns one call alone; after any other error the context is of no use
-HARMLESS = {
-    "CUDA_ERROR_OUT_OF_MEMORY",
-    "CUDA_ERROR_INVALID_VALUE",
-    "CUDA_ERROR_NOT_READY",
-    "CUDA_ERROR_NOT_FOUND",
-}
+# These errors concern one call alone. After any other the context is of no use.
+HARMLESS = ("OUT_OF_MEMORY", "INVALID_VALUE", "NOT_READY", "NOT_FOUND")
 
 
 def cuda(result: tuple[Any, ...]) -> Any:
-    """The value of a driver call; where it failed, raises `UserError` or `DeviceFault` with the
-    driver's own words.
+    """Return the value of a driver call.
+
+    Raises `UserError` or `DeviceFault` with the driver's message where it failed.
     """
     status, *values = result
     if status != driver.CUresult.CUDA_SUCCESS:
         text = driver.cuGetErrorString(status)[1]
-        kind = UserError if status.name in HARMLESS else DeviceFault
+        kind = UserError if status.name.removeprefix("CUDA_ERROR_") in HARMLESS else DeviceFault
         raise kind(f"CUDA: {text.decode() if text else status.name} ({status.name})")
     return values[0] if len(values) == 1 else values or None
 
@@ -97,45 +92,33 @@ class Gpu:
 
     def harness(self, name: str, grid: Any, block: int, *arguments: Any) -> None:
         """Launch a kernel of harness.cu."""
-        launch(
-            self.stream,
-            LaunchConfig(grid=grid, block=block),
-            self._harness.get_kernel(name),
-            *arguments,
-        )
+        self.harness_launcher(name, grid, block)(*arguments)
 
-    def harness_launcher(self, name: str, grid: int, block: int) -> Callable[..., None]:
-        """The same, prepared for many launches."""
-        config, kernel, stream = (
-            LaunchConfig(grid=grid, block=block),
-            self._harness.get_kernel(name),
-            self.stream,
-        )
-        return lambda *arguments: launch(stream, config, kernel, *arguments)
+    def harness_launcher(self, name: str, grid: Any, block: int) -> Callable[..., None]:
+        """Return what launches a kernel of harness.cu, prepared for many launches."""
+        config, kernel = LaunchConfig(grid=grid, block=block), self._harness.get_kernel(name)
+        return lambda *arguments: launch(self.stream, config, kernel, *arguments)
 
     def sync(self) -> None:
         """Wait for the stream; a kernel's fault shows here."""
         cuda(driver.cuStreamSynchronize(self.stream.handle))
 
     def upload(self, array: np.ndarray) -> Memory:
-        """A device copy of a host array, there when this returns.
+        """Return a device copy of a host array, complete when this returns.
 
-        On our stream, and waited for: a plain cuMemcpyHtoD may return while its last part is still
-        on its way, which a kernel on a stream that does not wait for the default one could
-        overtake.
+        The copy is on our stream, and waited for. A plain cuMemcpyHtoD may return before its last
+        part is there, and a kernel on a stream that does not wait for the default one could
+        overtake that.
         """
         array = np.ascontiguousarray(array)
         memory = Memory(max(array.nbytes, 16))
-        cuda(
-            driver.cuMemcpyHtoDAsync(
-                memory.address, array.ctypes.data, array.nbytes, self.stream.handle
-            )
-        )
+        copy = (memory.address, array.ctypes.data, array.nbytes, self.stream.handle)
+        cuda(driver.cuMemcpyHtoDAsync(*copy))
         self.sync()
         return memory
 
     def download(self, memory: Memory, dtype: Any, count: int) -> np.ndarray:
-        """A host copy of the first `count` elements, after all work of the stream."""
+        """Return a host copy of the first `count` elements, after all work of the stream."""
         self.sync()
         array = np.empty(count, dtype)
         cuda(driver.cuMemcpyDtoH(array.ctypes.data, memory.address, array.nbytes))
@@ -147,17 +130,17 @@ class Gpu:
         launch_fill(memory.address, np.uint64(count), np.uint64(seed), np.int32(FILLS[data]))
 
     def filled(self, dtype: Dtype, count: int, seed: int, data: str) -> Memory:
-        """So many elements, filled."""
+        """Return memory of so many elements, filled."""
         memory = Memory(count * dtype.bytes)
         self.fill(memory, dtype, count, seed, data)
         return memory
 
 
 def load_cubin(path: Path) -> ObjectCode:
-    """A cubin as a module.
+    """Load a cubin as a module.
 
     The driver may load it only at its first launch, which would deadlock behind a kernel that holds
-    the queue; that is why `Stopwatch.run` runs everything once before it lets one hold.
+    the queue. So `Stopwatch.run` runs everything once before it launches that kernel.
     """
     if not path.is_file():
         raise UserError(f"{path}: not built; run the build first (snakemake --cores 1 build)")
@@ -165,9 +148,7 @@ def load_cubin(path: Path) -> ObjectCode:
 
 
 def allow_shared(gpu: Gpu, kernel: Kernel, nbytes: int) -> None:
-    """Let `kernel` be launched with so much dynamic shared memory; above 48 KiB CUDA requires this
-    call.
-    """
+    """Let `kernel` be launched with so much dynamic shared memory; CUDA asks above 48 KiB."""
     if nbytes > 48 * 1024:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         device, handle = driver.CUdevice(gpu.device.device_id), driver.CUkernel(int(kernel.handle))
@@ -175,8 +156,7 @@ def allow_shared(gpu: Gpu, kernel: Kernel, nbytes: int) -> None:
 
 
 class Texture:
-    """A texture object over memory that others own, destroyed with this: 1-D, linear, elements of
-    four floats.
+    """A texture object over memory that others own: 1-D, linear, elements of four floats.
 
     It begins where CUDA lets it, at the last multiple of TEXTURE_ALIGNMENT bytes at or before
     `address`.
@@ -195,14 +175,16 @@ class Texture:
 
     def __del__(self) -> None:
         if self.handle:
-            driver.cuCtxSynchronize()  # a launch may still read through it
+            driver.cuCtxSynchronize()  # A launch may still read through it.
             driver.cuTexObjectDestroy(driver.CUtexObject(self.handle))
 
 
 def words_at(address: int, rows: int, columns: int, ld: int, nbytes: int) -> object:
-    """A row-major matrix on the device as other libraries take it, through
-    __cuda_array_interface__: as integers of `nbytes` bytes, for that interface has no bfloat16;
-    `ld` in elements."""
+    """Return a row-major device matrix as other libraries take it: __cuda_array_interface__.
+
+    Elements are integers of `nbytes` bytes, for that interface has no bfloat16; `ld` is in
+    elements.
+    """
     interface = {
         "shape": (rows, columns),
         "strides": (ld * nbytes, nbytes),
@@ -215,8 +197,9 @@ def words_at(address: int, rows: int, columns: int, ld: int, nbytes: int) -> obj
 
 
 class Arguments:
-    """Makes a launch's arguments that are no numbers, and keeps what they point to (see
-    `kernels.arguments.Makers`).
+    """Makes the arguments of a launch that are no numbers, and owns what they point to.
+
+    See `kernels.arguments.Makers`.
     """
 
     def __init__(self, gpu: Gpu, types: Types) -> None:
@@ -226,29 +209,27 @@ class Arguments:
         self._before_each: list[Memory] = []
 
     def texture(self, matrix: int, nbytes: int) -> np.uint64:
-        """A texture object's handle."""
+        """Return a texture object's handle."""
         self._textures.append(Texture(matrix, nbytes))
         return np.uint64(self._textures[-1].handle)
 
     def tensor_map(
         self, matrix: int, rows: int, columns: int, ld: int, spec: TensorMap
     ) -> TensorMapDescriptor:
-        """A tensor map, which the launch copies."""
+        """Return a tensor map, which the launch copies."""
         dtype = self.types.of(spec.matrix)
         words = words_at(matrix, rows, columns, ld, dtype.bytes)
         view = StridedMemoryView.from_cuda_array_interface(words, stream_ptr=-1)
+        promotion = f"L2_{spec.l2_promotion}B" if spec.l2_promotion else "NONE"
         return view.as_tensor_map(
             spec.box,
-            # TMA has no 8-bit floats
-            data_type=np.dtype(dtype.numpy if dtype.bytes > 1 else np.uint8),
+            data_type=np.dtype(dtype.numpy if dtype.bytes > 1 else np.uint8),  # no 8-bit floats
             swizzle=TensorMapSwizzle[f"SWIZZLE_{spec.swizzle}B" if spec.swizzle else "NONE"],
-            l2_promotion=TensorMapL2Promotion[
-                f"L2_{spec.l2_promotion}B" if spec.l2_promotion else "NONE"
-            ],
+            l2_promotion=TensorMapL2Promotion[promotion],
         )
 
     def workspace(self, nbytes: int, spec: Workspace) -> int:
-        """The address of memory that is zero where the kernel asks for it."""
+        """Return the address of memory that is zero where the kernel asks for it."""
         memory = Memory(nbytes)
         self._memory.append(memory)
         if spec.zeroed == "once":
@@ -258,7 +239,7 @@ class Arguments:
         return memory.address
 
     def prepare(self) -> None:
-        """On the stream, before each launch."""
+        """Do on the stream what comes before each launch."""
         for memory in self._before_each:
             self._zero(memory)
 
@@ -290,19 +271,20 @@ class CatalogueKernel:
         sms: int | None = None,
         variant: Variant | None = None,
     ) -> Callable[[], None]:
-        """A launch of this problem on matrices at these addresses; raises `UserError` where it is
-        refused.
+        """Return a launch of this problem on matrices at these addresses.
 
-        Textures and workspaces that it needs live as long as what is returned. `sms`: a persistent
-        kernel is launched as on a GPU with so many SMs; None: as on this one. `variant`: a
-        dispatcher's kernel that takes the problem; None: the one that it picks.
+        Textures and workspaces that it needs live as long as it. Raises `UserError` where the
+        problem is refused.
+
+        :param sms: a persistent kernel is launched as on a GPU with so many SMs; None: this one.
+        :param variant: a dispatcher's kernel that takes the problem; None: the one that it picks.
         """
         matrices = {"A": a, "B": b, "C": c}
         if reason := problem.overlap(self.entry.types, matrices):
             raise UserError(f"{self.entry.name} cannot take this problem: {reason}")
         variant = variant or self.entry.pick(problem, matrices)
         grid = variant.grid(problem, sms or self.gpu.sm_count)
-        config = LaunchConfig(  # clusters are the source's: __cluster_dims__
+        config = LaunchConfig(  # Clusters are the source's, by __cluster_dims__.
             grid=grid,
             block=variant.threads,
             shmem_size=variant.shared_bytes,
@@ -320,9 +302,7 @@ class CatalogueKernel:
 
 
 class PinnedFlag:
-    """A word of host memory that the device can read; `set()` releases the kernel that waits for
-    it.
-    """
+    """A word of host memory that the device reads; `set()` releases the kernel that waits for it."""
 
     def __init__(self) -> None:
         self._host = cuda(driver.cuMemHostAlloc(64, driver.CU_MEMHOSTALLOC_DEVICEMAP))

@@ -1,6 +1,4 @@
-"""The GPUs that NVML shows, before any CUDA context: which are visible, and what the first one
-is.
-"""
+"""Finds the GPUs that NVML shows before any CUDA context: the visible ones, and the first one."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ import pynvml
 
 from contracts import UserError, is_rehearsal
 
-TRITON = 3, 4  # the first with tensor descriptors that the host makes
-KNOWN = "GEMM_LADDER_TOOLCHAIN"  # set by Snakemake for its jobs: what toolchain.json holds, as JSON
+MIN_TRITON = 3, 4  # It is the first with tensor descriptors that the host makes.
+KNOWN = "GEMM_LADDER_TOOLCHAIN"  # Snakemake sets it to the content of toolchain.json for its jobs.
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,7 @@ class Gpu:
 
 @functools.cache
 def gpu() -> Gpu | None:
-    """The first GPU that CUDA_VISIBLE_DEVICES leaves visible; None where there is no driver or no
-    GPU.
+    """Return the first visible GPU; None where there is no driver or no GPU.
 
     Raises `UserError` where there is a driver that does not answer: its library is of another
     version, for instance.
@@ -59,11 +56,9 @@ def gpu() -> Gpu | None:
 
 
 def rehearsing() -> bool:
-    """Whether the GPU is an emulated one: then loops and problems that only a card's speed allows
-    are cut short.
-    """
-    found = gpu()
-    return found is not None and is_rehearsal(found.name)
+    """Return whether the GPU is emulated, so that loops and problems are cut short."""
+    here = gpu()
+    return here is not None and is_rehearsal(here.name)
 
 
 def _silent(error: Exception) -> str:
@@ -71,13 +66,12 @@ def _silent(error: Exception) -> str:
 
 
 def visible_handles() -> list[Any]:
-    """NVML handles of the devices that CUDA_VISIBLE_DEVICES names, in its order, each once; NVML
-    must be initialised.
+    """Return NVML handles of the devices that CUDA_VISIBLE_DEVICES names, in its order, each once.
 
     A device is a GPU or, of a GPU in MIG mode, an instance. Numbers count GPUs in the order of the
-    PCI bus, and one in MIG mode stands for its first instance; names are UUIDs, whole or cut short
-    where that is unambiguous. A GPU that was given to somebody else (a cgroup then denies it) is
-    not there and has no number.
+    PCI bus, and one in MIG mode stands for its first instance. Names are UUIDs, complete or cut
+    short where that is unambiguous. A GPU that was given to somebody else (a cgroup then denies it)
+    has no number. NVML must be initialised.
     """
     gpus = []
     for index in range(pynvml.nvmlDeviceGetCount()):
@@ -89,20 +83,20 @@ def visible_handles() -> list[Any]:
     chosen: dict[str, Any] = {}
     for item in map(str.strip, wanted.split(",")):
         if re.fullmatch("[0-9]+", item):
-            found = gpus[int(item)][:1] if int(item) < len(gpus) else []
+            matches = gpus[int(item)][:1] if int(item) < len(gpus) else []
         elif item.startswith(("GPU-", "MIG-")):
-            found = [device for devices in gpus if devices for device in _named(item, devices)]
+            matches = [device for devices in gpus if devices for device in _named(item, devices)]
         else:
-            found = []
-        if len(found) != 1:
-            break  # as CUDA does: what follows an unknown device is not visible
-        chosen.setdefault(pynvml.nvmlDeviceGetUUID(found[0]), found[0])
+            matches = []
+        if len(matches) != 1:
+            break  # As CUDA has it, what follows an unknown device is not visible.
+        chosen.setdefault(pynvml.nvmlDeviceGetUUID(matches[0]), matches[0])
     return list(chosen.values())
 
 
 @contextlib.contextmanager
 def nvml() -> Iterator[object]:
-    """NVML's handle of the GPU that is held, for a MIG instance of all of it.
+    """Yield NVML's handle of the GPU that is held; of a MIG instance, that of its GPU.
 
     What NVML refuses is a `UserError`.
     """
@@ -130,16 +124,14 @@ def _devices(gpu: Any) -> list[Any]:
 
 
 def _named(item: str, devices: list[Any]) -> list[Any]:
-    """Those of a GPU's devices whose UUID is or begins with `item`; where the GPU's own does, the
-    first.
-    """
+    """Return the devices of a GPU whose UUID begins with `item`, the first where the GPU's does."""
     if pynvml.nvmlDeviceGetUUID(physical(devices[0])).startswith(item):
         return devices[:1]
     return [device for device in devices if pynvml.nvmlDeviceGetUUID(device).startswith(item)]
 
 
 def physical(device: Any) -> Any:
-    """NVML's handle of the GPU that a MIG instance is part of; a GPU is its own."""
+    """Return NVML's handle of the GPU that a MIG instance is part of; of a GPU, the same."""
     try:
         return pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device)
     except pynvml.NVMLError:
@@ -147,16 +139,17 @@ def physical(device: Any) -> Any:
 
 
 def missing_libraries() -> dict[str, str]:
-    """Libraries of the catalogue that this Python lacks, each with the reason, to be read after a
-    baseline's name.
+    """Return the catalogue's libraries that this Python lacks, each with the reason.
+
+    A reason is read after a baseline's name.
     """
     remedy = "torch for CUDA on Linux brings it: pip install torch"
     try:
         version = importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:
         return {"triton": f"needs Triton, which is not installed; {remedy}"}
-    if tuple(int(part) for part in re.findall("[0-9]+", version)[:2]) < TRITON:
+    if tuple(int(part) for part in re.findall("[0-9]+", version)[:2]) < MIN_TRITON:
         return {
-            "triton": f"needs Triton {'.'.join(map(str, TRITON))} or newer, but triton is {version}; {remedy}"
+            "triton": f"needs Triton {'.'.join(map(str, MIN_TRITON))} or newer, but triton is {version}; {remedy}"
         }
     return {}

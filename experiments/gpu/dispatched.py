@@ -1,4 +1,4 @@
-"""A dispatcher as measurements run it: of its likeliest kernels, the fastest on this card."""
+"""Binds a dispatcher as measurements run it: the fastest on this card of its likeliest kernels."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from experiments.gpu.device import CatalogueKernel, Gpu
 from experiments.gpu.fastest_call import Call, FastestCall
 from kernels.catalogue import Dispatcher, Problem
 
-# kernels, the likeliest first; docs/measuring.md says what that leaves of the fastest of all
-TIMED = 14
+TIMED = 14  # docs/measuring.md says what that leaves of the fastest of all kernels.
 
 
 class DispatchedGemm(FastestCall):
-    """The kernel that a dispatcher predicts to be fastest or, with `bind_fastest`, the fastest of
-    TIMED by a search.
-    """
+    """The kernel that a dispatcher predicts to be fastest; by `bind_fastest`, one of TIMED."""
 
     entry: Dispatcher
 

@@ -1,6 +1,4 @@
-"""A library or dispatcher with several calls for a problem: the fastest on this card stands for it
-in measurements.
-"""
+"""Lets the fastest of several calls stand for a library or dispatcher in measurements."""
 
 from __future__ import annotations
 
@@ -16,10 +14,10 @@ from experiments.gpu.device import Gpu
 from experiments.gpu.timing import Stopwatch, duration_us, warm_up
 from kernels.catalogue import Problem
 
-# before a search: calls take turns, so that a clock that falls meets each of them
-WARM_S, WARM_MOST_S = 0.03, 0.2
+# Before a search. Its calls are interleaved, so that a falling clock meets each of them.
+WARM_S, MAX_WARM_S = 0.03, 0.2
 Call = Callable[[], None]
-# microseconds of each call, in this order; NaN where spoilt
+# Returns microseconds of each call, in this order; NaN of an invalid sample.
 TimedBy = Callable[[Gpu, list[Call]], np.ndarray]
 
 
@@ -36,9 +34,9 @@ class Choice:
 
 
 class FastestCall(ABC):
-    """What `bind_fastest` chose is known by `choice`."""
+    """Something with several calls; `choice` says which one `bind_fastest` chose."""
 
-    entry: Any  # an `Entry`, which a class of ours or Triton's narrows
+    entry: Any  # A subclass narrows this `Entry`.
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
@@ -46,25 +44,24 @@ class FastestCall(ABC):
 
     @abstractmethod
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Call:
-        """The call that needs no search."""
+        """Return the call that needs no search."""
 
     @abstractmethod
     def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
-        """All that may be fastest for this problem, by name; at least one, and each has run
-        once.
-        """
+        """Return all that may be fastest for this problem, by name: at least one, each run once."""
 
     def named(self, name: str, problem: Problem, a: int, b: int, c: int) -> Call | None:
-        """The call of this name among `calls`; None where there is none."""
+        """Return the call of this name among `calls`; None where there is none."""
         return self.calls(problem, a, b, c).get(name)
 
     def choose(self, problem: Problem, choice: Choice) -> None:
-        """Bind this call from now on, which an earlier search found."""
+        """Bind the call of an earlier search from now on."""
         self._choices[problem] = choice
 
     def bind_fastest(self, problem: Problem, a: int, b: int, c: int, timed_by: TimedBy) -> Call:
-        """The fastest of `calls`, by a search on these matrices (`experiments.gpu.algorithm_search`
-        describes it), in which C is written many times. A problem that is bound again, or that was
+        """Return the fastest of `calls`, by a search on these matrices that writes C many times.
+
+        `experiments.gpu.algorithm_search` describes it. A problem that is bound again, or that was
         chosen for, keeps its call.
         """
         known = self._choices.get(problem)
@@ -75,7 +72,7 @@ class FastestCall(ABC):
         if len(works) == 1:
             self._choices[problem] = Choice(names[0], 1)
             return works[0]
-        warm_up(self.gpu, works[0], WARM_S, WARM_MOST_S, chunk_s=WARM_S / 2)
+        warm_up(self.gpu, works[0], WARM_S, MAX_WARM_S, chunk_s=WARM_S / 2)
         ended = search(len(works), lambda order: timed_by(self.gpu, [works[i] for i in order]))
         after = None if ended.next is None else names[ended.next]
         times = ended.time_us, after, ended.next_time_us, ended.decided
@@ -83,17 +80,19 @@ class FastestCall(ABC):
         return works[ended.winner]
 
     def choice(self, problem: Problem) -> Choice | None:
-        """What `bind_fastest` chose for this problem; None where it was not asked."""
+        """Return what `bind_fastest` chose for this problem; None where it was not asked."""
         return self._choices.get(problem)
 
 
 def by_stopwatch(gpu: Gpu, calls: list[Call]) -> np.ndarray:
-    """As samples are taken: L2 flushed before each, the queue filled ahead."""
+    """Time calls as samples are taken: L2 flushed before each, the queue filled ahead."""
     samples = Stopwatch(gpu, len(calls)).run(calls)
     return np.where(samples.kept, samples.time_us, np.nan)
 
 
 def by_events(gpu: Gpu, calls: list[Call]) -> np.ndarray:
-    """With launch gaps and nothing flushed, but no kernel that holds the queue: under a profiler,
-    which may wait for each kernel to end, that would wait for ever."""
+    """Time calls with launch gaps and nothing flushed, but without a kernel that holds the queue.
+
+    A profiler may wait for each kernel to end, and would wait for that one for ever.
+    """
     return np.array([duration_us(gpu, call) for call in calls])

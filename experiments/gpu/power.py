@@ -1,9 +1,9 @@
-"""Power, temperature and throttle reasons, by NVML, while one kernel runs back to back.
+"""Reads power, temperature and throttle reasons by NVML while one kernel runs back to back.
 
 NVML's energy counter moves every 100 ms on an H100, and a GPU may draw more than its limit until
 its clock has come down. At the limit power swings around it for about a second: there, means over
 one second differ by up to 8%, and elsewhere by less than 1%. So the mean is taken after `SETTLE_S`,
-over at least `LEAST_S`, and until it is precise.
+over at least `MIN_POLL_S`, and until it is precise.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ REASONS = {
     0x0080: "hw_power_brake",
     0x0100: "display_clocks",
 }
-SETTLE_S, LEAST_S = 0.5, 1.0  # of running before anything is read, and then at least
-PRECISION = 0.01  # of the mean: what two standard errors may be
+SETTLE_S = 0.5  # It runs for so long before anything is read.
+MIN_POLL_S = 1.0
+PRECISION = 0.01  # Two standard errors may be this part of the mean.
 POLL_S = 0.001
-BATCH_US = 50_000  # of work that is queued at a time
-LEAST_TICKS = 8  # changes of the energy counter, without which there is no mean
+BATCH_US = 50_000  # So much work is queued at a time.
+MIN_TICKS = 8  # There is no mean of fewer changes of the energy counter.
 
 
 @dataclass(frozen=True)
@@ -57,60 +58,52 @@ class Reading:
 
     @property
     def throttle_reasons(self) -> str | None:
-        """The reasons that any poll showed, joined by +; "none"."""
+        """Return the reasons that any poll showed, joined by +; "none" without any."""
         return None if self.throttled is None else "+".join(sorted(self.throttled)) or "none"
 
     @property
     def throttle_fractions(self) -> str | None:
-        """The fraction of polls that showed each reason: "power_cap=0.93+sw_thermal=0.02";
-        "none".
-        """
+        """Return the fraction of polls that showed each reason: "power_cap=0.93+sw_thermal=0.02"."""
         if self.throttled is None:
             return None
-        return (
-            "+".join(f"{reason}={part:.3f}" for reason, part in sorted(self.throttled.items()))
-            or "none"
-        )
+        parts = [f"{reason}={part:.3f}" for reason, part in sorted(self.throttled.items())]
+        return "+".join(parts) or "none"
 
 
 @dataclass
 class Polls:
-    """Answers of NVML: when the energy counter moved, in seconds and millijoules, and throttle
-    reasons.
-    """
+    """Answers of NVML: when the energy counter moved, in s and mJ, and throttle reasons."""
 
     ticks: list[tuple[float, int]] = field(default_factory=list)
     masks: list[int] = field(default_factory=list)
     _energy: int | None = None
 
     def add_energy(self, now: float, millijoules: int) -> None:
-        """One answer; the first shows no change, for it is not known since when the counter stands
-        there.
-        """
+        """Note one answer; the first shows no change, for the counter may have moved long before."""
         if self._energy is not None and millijoules != self._energy:
             self.ticks.append((now, millijoules))
         self._energy = millijoules
 
     def power(self) -> tuple[float | None, float | None]:
-        """The slope of energy over time through all ticks, and two standard errors of it, in W.
+        """Return the slope of energy over time through all ticks, and two standard errors, in W.
 
         Through all, since single ones come up to 16 ms early or late (H200). None for fewer than
-        `LEAST_TICKS`.
+        `MIN_TICKS`.
         """
-        ticks = self.ticks.copy()  # the meter may add to them meanwhile
-        if len(ticks) < LEAST_TICKS:
+        ticks = self.ticks.copy()  # The meter may add to them meanwhile.
+        if len(ticks) < MIN_TICKS:
             return None, None
         fit = linregress(*np.array(ticks, np.float64).T)
         return float(fit.slope) / 1e3, 2 * float(fit.stderr) / 1e3
 
     @property
     def precise(self) -> bool:
-        """Whether the mean is known to `PRECISION`."""
+        """Return whether the mean is known to `PRECISION`."""
         watts, error = self.power()
         return watts is not None and error is not None and error <= PRECISION * watts
 
     def throttled(self) -> dict[str, float] | None:
-        """The fraction of polls that showed each reason but "idle"; None without an answer."""
+        """Return the fraction of polls that showed each reason but "idle"; None without an answer."""
         if not self.masks:
             return None
         seen = Counter(name for mask in self.masks for bit, name in REASONS.items() if mask & bit)
@@ -118,9 +111,7 @@ class Polls:
 
 
 class Meter(threading.Thread):
-    """Polls NVML in a thread of its own: a call takes milliseconds, in which the queue must not run
-    dry.
-    """
+    """Polls NVML in a thread, for a call takes milliseconds in which the queue must not run dry."""
 
     def __init__(self, handle: object) -> None:
         super().__init__(daemon=True)
@@ -145,11 +136,13 @@ class Meter(threading.Thread):
 
 
 def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) -> Reading:
-    """Run `work` back to back for `SETTLE_S`, and then while NVML is polled: for `LEAST_S`, until
-    the mean is precise.
+    """Run `work` back to back for `SETTLE_S`, and then while NVML is polled.
 
-    work_us: about how long one run takes. seconds: the longest time of polling. The queue is never
+    Polling takes at least `MIN_POLL_S`, and ends once the mean is precise. The queue is never
     empty: a batch is queued while the one before runs.
+
+    :param work_us: about how long one run takes.
+    :param seconds: the longest time of polling.
     """
     batch = max(1, round(BATCH_US / work_us))
     stream = gpu.stream.handle
@@ -161,21 +154,20 @@ def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) 
         while (polled := time.perf_counter() - start - SETTLE_S) < seconds or count < 2:
             if polled >= 0 and not meter.ident:
                 meter.start()
-            if polled >= LEAST_S and meter.polls.precise:
+            if polled >= MIN_POLL_S and meter.polls.precise:
                 break
             for _ in range(batch):
                 work()
             cuda(driver.cuEventRecord(ends[count % 2], stream))
             count += 1
             if count >= 2:
-                # the batch before; the latest stays queued
+                # This waits for the batch before; the latest stays queued.
                 cuda(driver.cuEventSynchronize(ends[count % 2]))
+        sensor = pynvml.NVML_TEMPERATURE_GPU
         with contextlib.suppress(pynvml.NVMLError):
-            temperature = float(
-                pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)
-            )
+            temperature = float(pynvml.nvmlDeviceGetTemperature(handle, sensor))
     finally:
-        meter.stop()  # while work is left
+        meter.stop()  # Work is still queued.
         gpu.sync()
     run_us = cuda(driver.cuEventElapsedTime(begin, ends[(count - 1) % 2])) * 1e3 / (count * batch)
     for event in (begin, *ends):

@@ -24,12 +24,8 @@ def main() -> None:
     kernels = []
     for i in range(first.num_actions()):
         action = first.action_by_idx(i)
-        found = {name: action.metric_by_name(name) for name in names}
-        metrics = {
-            name: [metric.as_double(), metric.unit()]
-            for name, metric in found.items()
-            if metric is not None
-        }
+        values = {name: action.metric_by_name(name) for name in names}
+        metrics = {n: [m.as_double(), m.unit()] for n, m in values.items() if m is not None}
         kernels.append({"name": action.name(), "metrics": metrics})
     json.dump(kernels, sys.stdout)
 

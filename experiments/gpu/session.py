@@ -1,4 +1,4 @@
-"""One process measures on a GPU at a time.
+"""Lets one process measure on a GPU at a time.
 
 The lock is a file in /tmp, named after a hash of the GPU's UUID, so that two checkouts and two
 users of one machine meet at the same lock, whatever their TMPDIR is. A GPU taken by one run is
@@ -29,19 +29,17 @@ from experiments.gpu import clocks, discovery
 
 logger = logging.getLogger(__name__)
 
-HELD = "GEMM_LADDER_GPU_HELD"  # set for the children of a process that holds a session
-LOCKS = "GEMM_LADDER_LOCKS"  # another folder for the locks
+HELD = "GEMM_LADDER_GPU_HELD"  # It is set for the children of a process that holds a session.
+LOCKS = "GEMM_LADDER_LOCKS"  # It names another folder for the locks.
 POLL_S = 0.005
-SAID_AFTER_S = 30.0  # of waiting: jobs of one run take turns, process by process
-WAIT_S = 12 * 3600.0  # at most: longer than any job of a run holds a GPU
-UNKNOWN = "0" * 8  # of a session that somebody else took, or a system that does not tell its boot
+QUIET_S = 30.0  # Waiting is not reported before: jobs of one run alternate, process by process.
+MAX_WAIT_S = 12 * 3600.0  # No job of a run holds a GPU for so long.
+UNKNOWN = "0" * 8  # A parent process took the session, or the system does not tell its boot.
 
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU or MIG instance that may be held: the UUID that CUDA knows it by, and that of the GPU
-    it is on.
-    """
+    """A GPU or MIG instance that may be held: the UUID by which CUDA knows it, and its GPU's."""
 
     uuid: str
     gpu: str
@@ -50,21 +48,20 @@ class Device:
 class Session:
     """One GPU that a process holds: the first that is free.
 
-    A context that is made or ends takes the GPU's time. So whoever gives a GPU back and goes on
-    makes its contexts in a child that it waits for (`experiments.gpu.worker`), and holds the GPU
-    around it; who waits has none.
+    A context that is made or ends takes the GPU's time. So a process that gives a GPU back and goes
+    on makes its contexts in a child that it waits for (`experiments.gpu.worker`), and holds the GPU
+    around it. A process that waits has none.
     """
 
     def __init__(self) -> None:
         self._device: Device | None = None
 
     @contextlib.contextmanager
-    def held(self, wait_s: float = WAIT_S) -> Iterator[None]:
-        """Hold it; until the block ends, it is the only GPU that CUDA sees in this process and its
-        children.
+    def held(self, wait_s: float = MAX_WAIT_S) -> Iterator[None]:
+        """Hold it; until the block ends, this process and its children see no other GPU.
 
-        Clocks that a killed run left locked there are reset first (`experiments.gpu.clocks`). It
-        must come before CUDA is initialised. Raises `UserError` where no GPU is visible, where none
+        Clocks that a killed run left locked there are reset first (`experiments.gpu.clocks`). The
+        block must begin before CUDA is initialised. Raises `UserError` where no GPU is visible, where none
         is of the model that Snakemake planned for, or none came free in `wait_s`.
         """
         if os.environ.get(HELD):
@@ -83,60 +80,55 @@ class Session:
             else:
                 os.environ["CUDA_VISIBLE_DEVICES"] = before
             lock.release()
-            # or who waits, and looks every POLL_S, would find it taken again
+            # Otherwise a process that waits, and looks every POLL_S, would find it taken again.
             time.sleep(2 * POLL_S)
 
     @property
     def name(self) -> str:
-        """What measurements call the GPU that is held (see `name_of`)."""
+        """Return what measurements call the GPU that is held (see `name_of`)."""
         return name_of(self._device.gpu) if self._device else UNKNOWN
 
 
-def session(wait_s: float = WAIT_S) -> AbstractContextManager[None]:
+def session(wait_s: float = MAX_WAIT_S) -> AbstractContextManager[None]:
     """Hold one visible GPU once, as `Session.held` does."""
     return Session().held(wait_s)
 
 
 def require_gpu() -> None:
-    """Raises `UserError` where `Session.held` would find no GPU; it waits for none.
+    """Raise `UserError` where `Session.held` would find no GPU; wait for none.
 
-    For commands that read their builds before they hold a GPU: without one, a missing build is not
-    what to mend first.
+    It is for commands that read their builds before they hold a GPU: without one, a missing build
+    is not what to fix first.
     """
     if not os.environ.get(HELD):
         _candidates()
 
 
 def name_of(uuid: str) -> str:
-    """A name for one card on one boot of its machine, which reveals neither: eight hexadecimal
-    digits.
-    """
+    """Return eight hexadecimal digits for one card on one boot, which reveal neither."""
     boot = clocks.boot_id()
     return hashlib.sha256(f"{boot} {uuid}".encode()).hexdigest()[:8] if boot else UNKNOWN
 
 
 def lock_path(uuid: str) -> Path:
-    """Where the lock of a GPU lies. The UUID itself is not shown."""
+    """Return where the lock of a GPU lies; the path hides the UUID."""
     folder = Path(os.environ.get(LOCKS) or "/tmp")
     return folder / f"gemm-ladder-gpu-{hashlib.sha256(uuid.encode()).hexdigest()[:12]}.lock"
 
 
 def _candidates() -> list[Device]:
-    """The visible devices of one model: Snakemake's, where it runs this process, else the first
-    one's.
-    """
+    """Return the visible devices of one model: Snakemake's for its jobs, else the first one's."""
     import pynvml
 
     try:
         pynvml.nvmlInit()
         try:
-            found = [
+            devices = [
                 (
                     pynvml.nvmlDeviceGetName(handle),
-                    Device(*map(pynvml.nvmlDeviceGetUUID, (handle, physical))),
+                    Device(*map(pynvml.nvmlDeviceGetUUID, (handle, discovery.physical(handle)))),
                 )
                 for handle in discovery.visible_handles()
-                for physical in [discovery.physical(handle)]
             ]
         finally:
             pynvml.nvmlShutdown()
@@ -144,15 +136,15 @@ def _candidates() -> list[Device]:
         raise UserError(
             f"no GPU: NVML says {error}; this stage needs an NVIDIA GPU and its driver"
         ) from error
-    if not found:
+    if not devices:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         raise UserError(
             f"no GPU is visible (CUDA_VISIBLE_DEVICES = {visible!r}); this stage needs one"
         )
-    model = json.loads(os.environ.get(discovery.KNOWN, "{}")).get("gpu") or found[0][0]
-    chosen = [device for name, device in found if name == model]
+    model = json.loads(os.environ.get(discovery.KNOWN, "{}")).get("gpu") or devices[0][0]
+    chosen = [device for name, device in devices if name == model]
     if not chosen:
-        names = ", ".join(sorted({name for name, _ in found}))
+        names = ", ".join(sorted({name for name, _ in devices}))
         raise UserError(
             f"this run is about {model}, and visible here: {names}; choose the GPU with CUDA_VISIBLE_DEVICES, in Slurm "
             "with a partition or constraint"
@@ -171,14 +163,14 @@ def _first_free(devices: list[Device], wait_s: float) -> tuple[Device, filelock.
             raise UserError(
                 f"every visible GPU stayed taken for {wait_s:.0f} s; wait for the other run to end"
             )
-        if not reported and time.monotonic() - start >= SAID_AFTER_S:
+        if not reported and time.monotonic() - start >= QUIET_S:
             logger.warning("waiting for a GPU: another job holds it")
             reported = True
         time.sleep(POLL_S)
 
 
 def _locked(path: Path) -> filelock.BaseFileLock | None:
-    """The lock of this file, taken; None where another process has it."""
+    """Take the lock of this file; None where another process has it."""
     lock = filelock.FileLock(path, mode=0o666)
     try:
         lock.acquire(timeout=0)

@@ -18,21 +18,20 @@ from cuda.bindings import driver
 
 from experiments.gpu.device import Gpu, Memory, PinnedFlag, cuda
 
-# samples queued ahead: some 300 commands, well below what a queue holds before the host blocks
-AHEAD = 48
+AHEAD = 48  # Samples queued ahead are 300 commands; a queue holds more before the host blocks.
 Work = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class Samples:
-    """One array entry a timed launch, in the order they ran."""
+    """One array entry for each timed launch, in the order they ran."""
 
     time_us: np.ndarray
     sm_clock_mhz: np.ndarray
     kept: np.ndarray
 
     def of(self, chosen: np.ndarray) -> Samples:
-        """The chosen entries (mask or indices)."""
+        """Return the chosen entries (mask or indices)."""
         return Samples(self.time_us[chosen], self.sm_clock_mhz[chosen], self.kept[chosen])
 
 
@@ -56,11 +55,8 @@ class Stopwatch:
     def flush(self) -> None:
         """Overwrite a buffer of the L2 cache's size."""
         if self._flush:
-            cuda(
-                driver.cuMemsetD8Async(
-                    self._flush.address, 0, self._flush.nbytes, self.gpu.stream.handle
-                )
-            )
+            buffer = (self._flush.address, 0, self._flush.nbytes)
+            cuda(driver.cuMemsetD8Async(*buffer, self.gpu.stream.handle))
 
     def run(self, works: Sequence[Work]) -> Samples:
         """Time each of `works` once, in this order, back to back."""
@@ -98,21 +94,21 @@ class Stopwatch:
 
     def _clocks(self, count: int) -> np.ndarray:
         raw = self.gpu.download(self._stamps, np.uint64, count * 4 * self.gpu.sm_count)
-        # sample, before/after, cycles/nanoseconds, SM
+        # The axes are sample, before/after, cycles/nanoseconds, SM.
         stamps = raw.reshape(count, 2, 2, self.gpu.sm_count)
-        seen = (stamps[:, :, 1, :] > 0).all(axis=1)
-        difference = (stamps[:, 1] - stamps[:, 0]).astype(np.float64)
-        mhz = np.full(seen.shape, np.nan)
-        np.divide(
-            difference[:, 0] * 1e3, difference[:, 1], out=mhz, where=seen & (difference[:, 1] > 0)
-        )
+        # A block of a stamp may run on another SM, so that some SMs have no time.
+        cycles, nanoseconds = np.moveaxis((stamps[:, 1] - stamps[:, 0]).astype(np.float64), 1, 0)
+        valid = (stamps[:, :, 1, :] > 0).all(axis=1) & (nanoseconds > 0)
+        mhz = np.full(valid.shape, np.nan)
+        np.divide(cycles * 1e3, nanoseconds, out=mhz, where=valid)
         medians: np.ndarray = np.nanmedian(mhz, axis=1)
         return medians
 
 
 def duration_us(gpu: Gpu, work: Work, count: int = 1) -> float:
-    """Mean time of `count` back-to-back runs, by events, with a launch gap: for planning, not for
-    reporting.
+    """Return the mean time of `count` back-to-back runs by events: for planning, not reporting.
+
+    It has a launch gap.
     """
     start, end = (cuda(driver.cuEventCreate(0)) for _ in range(2))
     cuda(driver.cuEventRecord(start, gpu.stream.handle))
@@ -126,22 +122,23 @@ def duration_us(gpu: Gpu, work: Work, count: int = 1) -> float:
     return elapsed
 
 
-STEADY = 0.005  # how far the slowest of the last chunks may be from the fastest
+STEADY = 0.005  # The slowest of the last chunks may be so far from the fastest.
 CHUNKS = 3
 
 
-def warm_up(gpu: Gpu, work: Work, seconds: float, most: float = 3.0, chunk_s: float = 0.1) -> float:
-    """Run back to back until steady: at least `seconds`, then until three chunks in a row agree
-    within 0.5%, `most` seconds at the longest. Returns the time of one run in these chunks, in
-    microseconds.
+def warm_up(
+    gpu: Gpu, work: Work, seconds: float, max_s: float = 3.0, chunk_s: float = 0.1
+) -> float:
+    """Run back to back until steady; return the time of one run then, in microseconds.
 
-    Two chunks are not enough where power binds: the card lowers its clock in steps, between which
+    That takes at least `seconds`, then until three chunks in a row agree within 0.5%, and `max_s`
+    at the longest. Two chunks are not enough where power binds: the card lowers its clock in steps, between which
     it looks steady.
     """
     start = time.monotonic()
     work()
     last = [duration_us(gpu, work)]
-    while (spent := time.monotonic() - start) < most:
+    while (spent := time.monotonic() - start) < max_s:
         steady = len(last) == CHUNKS and max(last) - min(last) <= STEADY * min(last)
         if steady and spent >= seconds:
             break

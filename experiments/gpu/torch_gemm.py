@@ -1,4 +1,4 @@
-"""torch.matmul, bound like a catalogue kernel."""
+"""Binds torch.matmul like a catalogue kernel."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class TorchGemm:
             )
         self.torch, self.entry = torch, entry
         torch.backends.cuda.matmul.allow_tf32 = entry.dtype == "tf32"
-        stream: Any = torch.cuda.ExternalStream  # torch gives its constructor no types
+        stream: Any = torch.cuda.ExternalStream  # Its constructor has no types.
         torch.cuda.set_stream(stream(int(gpu.stream.handle)))
 
     def _matrix(self, address: int, rows: int, cols: int, ld: int) -> Any:
         torch = self.torch
-        dtype = self.entry.types.ab  # and of C
+        dtype = self.entry.types.ab  # C is of it, too.
         words = words_at(address, rows, cols, ld, dtype.bytes)
         return torch.as_tensor(words, device="cuda").view(getattr(torch, dtype.numpy))
 
     def matrices(self, problem: Problem, a: int, b: int, c: int) -> tuple[Any, Any, Any]:
-        """A, B and C as tensors. Raises `UserError` for a problem that is not taken."""
+        """Return A, B and C as tensors. Raises `UserError` for a problem that is not taken."""
         p = problem
         if reason := self.entry.refusal(p, {"A": a, "B": b, "C": c}):
             raise UserError(reason)
@@ -46,7 +46,7 @@ class TorchGemm:
         return left, right if p.b_layout == "row" else right.T, out
 
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Call:
-        """A call for this problem; alpha = 1 and beta = 0 only."""
+        """Return a call for this problem; alpha = 1 and beta = 0 only."""
         left, right, out = self.matrices(problem, a, b, c)
         matmul = self.torch.matmul
 

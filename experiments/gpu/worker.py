@@ -1,5 +1,4 @@
-"""Measures items in a process of its own, so that a kernel that faults or hangs costs its own item
-alone.
+"""Measures items in a child process, so that a kernel that faults or hangs costs its item alone.
 
 A CUDA context that a kernel has spoilt answers every later call with the same error. The process
 that holds it is replaced then, and a fresh one goes on with the items that are left. So it is when
@@ -26,11 +25,10 @@ from contracts import UserError
 T = TypeVar("T")
 R = TypeVar("R")
 
-# of holding the GPU for one item: more than the slowest kernel of the catalogue needs
-LIMIT_S = 120.0
-# a person, a time slot, the lack of memory
+LIMIT_S = 120.0  # No kernel of the catalogue holds the GPU for so long for one item.
+# These come from a person, the end of a time slot, or the lack of memory.
 OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
-END_S = 10.0  # for a process to end by itself, clocks unlocked
+END_S = 10.0  # A process has so long to unlock clocks and end by itself.
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -40,9 +38,7 @@ class DeviceFault(UserError):
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an item has no result. `of_kernel`: its kernel faulted or hung, and measuring it again
-    would not help.
-    """
+    """Why an item has no result. of_kernel: its kernel faulted or hung, and would do so again."""
 
     reason: str
     of_kernel: bool
@@ -56,7 +52,7 @@ class Watch:
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """Around the time for which the limit counts."""
+        """Enforce the limit while the block runs."""
         signal.setitimer(signal.ITIMER_REAL, self.limit_s)
         try:
             yield
@@ -71,15 +67,15 @@ Opened = Callable[[Watch], AbstractContextManager[Task[T, R]]]
 def work_through(
     items: Sequence[T], opened: Opened[T, R], limit_s: float = LIMIT_S, start: str = "fork"
 ) -> Iterator[tuple[T, R | Failure]]:
-    """Each item with its result, in order, as they come.
+    """Yield each item with its result, in order, as they come.
 
-    `opened(watch)` is entered in the measuring process before its first item; what it gives is
-    called with each item. A fork begins with all that is imported here; `start`="spawn" is for a
-    parent that may have used CUDA, and needs an `opened` that can be pickled.
+    `opened(watch)` is entered in the measuring process before its first item, and what it gives is
+    called with each item. Results are pickled on their way. A `UserError` of an item is its
+    `Failure`, and the same process goes on. After a `DeviceFault`, a death or a hang, a fresh one
+    does. A process that was killed from outside says nothing about its kernel.
 
-    A `UserError` of an item is its `Failure`, and the same process goes on; after a `DeviceFault`, a
-    death or a hang, a fresh one does. A process that was killed from outside says nothing about its
-    kernel. Results are pickled on their way.
+    :param start: a fork begins with all that is imported here; "spawn" is for a parent that may
+        have used CUDA, and needs an `opened` that can be pickled.
 
     Raises `UserError` where a process cannot begin or does not end well, and `RuntimeError` with
     its traceback for a fault of this program.
@@ -91,7 +87,7 @@ def work_through(
             while left and not last:
                 last, result = _received(process, pipe, limit_s)
                 yield left.pop(0), result
-            if not last:  # it has no more items, and may still fail to end well
+            if not last:  # It has no more items, and may still fail to end well.
                 _received(process, pipe, limit_s)
 
 
@@ -99,7 +95,7 @@ def work_through(
 def _process(
     items: Sequence[T], opened: Opened[T, R], limit_s: float, start: str
 ) -> Iterator[tuple[BaseProcess, Connection]]:
-    """A process that works through `items`, and the pipe on which its results come."""
+    """Yield a process that works through `items`, and the pipe on which its results come."""
     context: Any = multiprocessing.get_context(start)
     pipe, theirs = context.Pipe(duplex=False)
     arguments = (theirs, list(items), opened, limit_s)
@@ -118,7 +114,7 @@ def _process(
 
 
 def _received(process: BaseProcess, pipe: Connection, limit_s: float) -> tuple[bool, Any]:
-    """The next item's result, and whether it is the last of this process."""
+    """Return whether this is the process's last result, and the next item's result."""
     try:
         last, result = pipe.recv()
     except (EOFError, OSError):
@@ -136,13 +132,13 @@ def _received(process: BaseProcess, pipe: Connection, limit_s: float) -> tuple[b
 def _serve(
     pipe: Connection, items: Sequence[Any], opened: Opened[Any, Any], limit_s: float
 ) -> None:
-    """The process. It sends (whether it is its last, a result), or an exception to be raised."""
-    # takes a while to import, which others need not wait for
+    """Run the process: send (whether it is its last, a result), or an exception to be raised."""
+    # It takes a while to import, for which others need not wait.
     from cuda.core._utils.cuda_utils import CUDAError
 
-    # it does not outlive a parent that is killed
+    # The process does not outlive a parent that is killed, and an alarm ends it.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it ends this process
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     try:
         with opened(Watch(limit_s)) as task:
             for item in items:
@@ -157,7 +153,7 @@ def _serve(
                 if spoilt:
                     return
     except KeyboardInterrupt:
-        return  # as the parent, which says so
+        return  # The parent reports it.
     except (UserError, CUDAError) as error:
         pipe.send((True, UserError(str(error))))
     except Exception:

@@ -54,10 +54,10 @@ from kernels import catalogue
 
 logger = logging.getLogger(__name__)
 
-TESTS = "gpu-tests.txt"  # what `make test-gpu` reported
+TESTS = "gpu-tests.txt"  # `make test-gpu` reports this.
 LIMIT_BYTES = 6_000_000
-REHEARSING = "GEMM_LADDER_REHEARSAL"  # "1" in the environment: data/rehearsal may take a rehearsal
-NAMED = 3  # kernels that a line names
+REHEARSING = "GEMM_LADDER_REHEARSAL"  # "1" in the environment lets data/rehearsal take a rehearsal.
+MAX_NAMED = 3  # A line names no more kernels.
 
 
 def main() -> int:
@@ -80,7 +80,7 @@ def main() -> int:
         "--check",
         type=Path,
         metavar="DIR",
-        help="what is amiss in an archive, and what changed since",
+        help="report the faults of an archive, and what changed since",
     )
     options = parser.parse_args()
     if options.check:
@@ -118,7 +118,7 @@ def main() -> int:
     now = hashes_of(options.measured) if by_name and not emulated else None
     for name in names:
         require_sound(options.measured / name, known[name].model)
-        if now:  # then this checkout says what was measured
+        if now:  # This checkout says what was measured.
             require_current(options.measured / name, known[name].model, now)
     if emulated or by_name:
         targets = dict.fromkeys(known[name].target for name in names)
@@ -133,7 +133,7 @@ def main() -> int:
     for name in names:
         model = known[name].model
         document = read_json(options.measured / name, model) if name.endswith(".json") else None
-        # a second card of one model, or day
+        # This may be a second card of one model, or another day.
         if document and getattr(document, "machine", options.data.name) != options.data.name:
             renamed = document.model_copy(update={"machine": options.data.name})
             write_json(options.data / name, model, renamed)
@@ -148,28 +148,26 @@ def main() -> int:
 
 
 def archive_tests(report: Path, data: Path) -> None:
-    """Keep what `make test-gpu` reported.
+    """Archive what `make test-gpu` reported.
 
     Raises `UserError` for a report of another GPU, or of no clean commit.
     """
     text = report.read_text() if report.is_file() else ""
-    said = dict(re.findall(r"^(commit|GPU): (.+)$", text, re.M))
+    fields = dict(re.findall(r"^(commit|GPU): (.+)$", text, re.M))
     gpu = read_json(data / "provenance.json", Provenance).gpu
-    if said.get("GPU") != gpu:
+    if fields.get("GPU") != gpu:
         raise UserError(
-            f"{report}: of {said.get('GPU', 'no GPU')!r}, and {data} is of {gpu!r}; run make test-gpu there"
+            f"{report}: of {fields.get('GPU', 'no GPU')!r}, and {data} is of {gpu!r}; run make test-gpu there"
         )
-    if not re.fullmatch("[0-9a-f]{40}", said.get("commit", "")):
+    if not re.fullmatch("[0-9a-f]{40}", fields.get("commit", "")):
         raise UserError(
-            f"{report}: of commit {said.get('commit', 'unknown')!r}; allowed: one commit, without changes"
+            f"{report}: of commit {fields.get('commit', 'unknown')!r}; allowed: one commit, without changes"
         )
     write_text(data / TESTS, text)
 
 
 def require_no_rehearsal(measured: Path, data: Path) -> None:
-    """Raises `UserError` for made-up times, unless they go to data/rehearsal of a run that says it
-    rehearses.
-    """
+    """Raise `UserError` for made-up times, unless a rehearsal writes them to data/rehearsal."""
     models: dict[str, type[Machine | Provenance]] = {
         "machine.json": Machine,
         "provenance.json": Provenance,
@@ -184,7 +182,7 @@ def require_no_rehearsal(measured: Path, data: Path) -> None:
 
 
 def missing_tables(folder: Path) -> dict[str, list[str]]:
-    """The files that an archive may have and this one has not, by the target that makes them."""
+    """Return the files that an archive may have and this one lacks, by the target that makes them."""
     missing: dict[str, list[str]] = {}
     for table in TABLES.values():
         if (
@@ -197,19 +195,17 @@ def missing_tables(folder: Path) -> dict[str, list[str]]:
 
 
 def check(folder: Path) -> int:
-    """Report all that is amiss in an archive, a line each, and what changed since; 1 where it is
-    not whole.
-    """
-    for line in (found := amiss(folder)):
+    """Log the faults of an archive and what changed since; return 1 where it is not whole."""
+    for line in (faults := find_faults(folder)):
         logger.warning(f"{folder}: {line}")
     for line in since(folder):
         logger.info(line)
-    logger.info(f"{folder} is {'not whole' if found else 'whole'}")
-    return int(bool(found))
+    logger.info(f"{folder} is {'not whole' if faults else 'whole'}")
+    return int(bool(faults))
 
 
-def amiss(folder: Path) -> list[str]:
-    """What keeps an archive from being whole, a line each.
+def find_faults(folder: Path) -> list[str]:
+    """Return what keeps an archive from being whole, a line each.
 
     It is whole where its folder, machine.json and provenance.json name one machine and one GPU,
     every table that must be archived is there, of one commit and a clean tree, as it was archived
@@ -231,45 +227,43 @@ def amiss(folder: Path) -> list[str]:
         "of a tree with changes": [file for file, run in runs.items() if not run.commit_clean],
         "not as archived": changed,
     }
-    found = [f"{what}: {', '.join(files)}" for what, files in lists.items() if files]
+    faults = [f"{what}: {', '.join(files)}" for what, files in lists.items() if files]
     by_commit: dict[str, list[str]] = {}
     for file, run in runs.items():
         if tables[file].needs_gpu:
             by_commit.setdefault(_run(run), []).append(file)
     if len(by_commit) > 1:
-        most = max(by_commit.values(), key=len)
+        largest = max(by_commit.values(), key=len)
         parts = [
-            f"{run}{'' if files is most else ': ' + ', '.join(files)}"
+            f"{run}{'' if files is largest else ': ' + ', '.join(files)}"
             for run, files in by_commit.items()
         ]
-        found.append(f"of {len(by_commit)} commits: {'; '.join(parts)}")
+        faults.append(f"of {len(by_commit)} commits: {'; '.join(parts)}")
     sound = []
     for file in (file for file in there if file not in changed):
         try:
             require_sound(folder / file, tables[file].model)
             sound.append(file)
         except UserError as error:
-            found.append(str(error).removeprefix(f"{folder}/"))
-    found += misnamed(folder, {Path(file).stem for file in sound})
+            faults.append(str(error).removeprefix(f"{folder}/"))
+    faults += misnamed(folder, {Path(file).stem for file in sound})
     now = hashes_of(folder) if "resources.csv" in sound else {}
     for file in sound:
         try:
             require_current(folder / file, tables[file].model, now)
         except UserError as error:
             of_run = f" ({file} is of {_run(runs[file])})" if file in runs else ""
-            found.append(f"{str(error).removeprefix(f'{folder}/')}{of_run}")
-    return found
+            faults.append(f"{str(error).removeprefix(f'{folder}/')}{of_run}")
+    return faults
 
 
 def _run(run: Run) -> str:
-    """A run in a few words: its commit, and the date on which it began."""
+    """Return a run in a few words: its commit, and the date on which it began."""
     return f"commit {run.commit[:12]} of {run.date}"
 
 
 def since(folder: Path) -> list[str]:
-    """At which commits an archive was measured, and what changed since in the rules that judge it,
-    a line each.
-    """
+    """Return at which commits an archive was measured, and what changed since in its rules."""
     try:
         provenance = read_json(folder / "provenance.json", Provenance)
     except UserError as error:
@@ -281,34 +275,33 @@ def since(folder: Path) -> list[str]:
     ]
     frozen = (provenance.rules_commit or provenance.commit)[:12]
     changed = git("diff", "--shortstat", frozen, "--", ":/analysis", ":/paper")
-    said = (
+    changes = (
         f"this repository lacks {frozen}" if changed is None else changed.strip() or "none changed"
     )
     return [
         *lines,
-        f"rules frozen at {frozen}; files of analysis/ and paper/ since then: {said};"
+        f"rules frozen at {frozen}; files of analysis/ and paper/ since then: {changes};"
         " docs/changes-after-data.md says which rules",
     ]
 
 
 def measured_at(provenance: Provenance) -> list[tuple[str, int]]:
-    """The commits at which sessions ran, and how many measurements these made.
+    """Return the commits at which sessions ran, and how many measurements these made.
 
     A session that ran at several commits counts under all of them together: "29e90166cac1 and
     ab7b52796b37".
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for session in provenance.sessions or []:
         commits = (
             " and ".join(commit[:12] for commit in session.commits or []) or "an unknown commit"
         )
-        found[commits] = found.get(commits, 0) + session.measurements
-    return list(found.items())
+        counts[commits] = counts.get(commits, 0) + session.measurements
+    return list(counts.items())
 
 
 def misnamed(folder: Path, kinds: Collection[str] = ("machine", "provenance")) -> list[str]:
-    """What an archive says of the machine that is not so: another name than its folder's, or
-    another GPU or none.
+    """Return what an archive says wrongly of its machine: another name, another GPU, or none.
 
     kinds: the names of its tables that can be read.
     """
@@ -321,20 +314,22 @@ def misnamed(folder: Path, kinds: Collection[str] = ("machine", "provenance")) -
         for kind, model in models.items()
         if kind in kinds and (folder / f"{kind}.json").is_file()
     }
-    found = [f"{file} names no GPU" for file, one in recorded.items() if not one.gpu.strip()]
-    found += [
-        f"{file} is of machine {one.machine!r}, not {folder.resolve().name!r}"
-        for file, one in recorded.items()
-        if one.machine != folder.resolve().name
+    faults = [f"{file} names no GPU" for file, record in recorded.items() if not record.gpu.strip()]
+    faults += [
+        f"{file} is of machine {record.machine!r}, not {folder.resolve().name!r}"
+        for file, record in recorded.items()
+        if record.machine != folder.resolve().name
     ]
-    if len(gpus := {one.gpu for one in recorded.values() if one.gpu.strip()}) > 1:
-        found.append(f"of {len(gpus)} GPUs: {', '.join(sorted(gpus))}")
-    return found
+    if len(gpus := {record.gpu for record in recorded.values() if record.gpu.strip()}) > 1:
+        faults.append(f"of {len(gpus)} GPUs: {', '.join(sorted(gpus))}")
+    return faults
 
 
 def is_emulated(path: Path, table: Table) -> bool:
-    """Whether a table rests on no GPU, so that no GPU's provenance goes with it: one that needs
-    none, or one that the emulator can make and that holds nothing else."""
+    """Return whether a table rests on no GPU, so that no GPU's provenance goes with it.
+
+    Such a table needs no GPU, or the emulator can make it and it holds nothing else.
+    """
     if not table.needs_gpu:
         return True
     if not (table.emulates and path.is_file()):
@@ -343,7 +338,7 @@ def is_emulated(path: Path, table: Table) -> bool:
 
 
 def require_sound(path: Path, model: type[Any]) -> None:
-    """Raises `UserError` for a file that its model does not allow, or that reports a failed check."""
+    """Raise `UserError` for a file that its model does not allow, or that reports a failed check."""
     if path.suffix == ".parquet":
         read_samples(path)
     elif path.suffix == ".json":
@@ -359,7 +354,7 @@ def require_sound(path: Path, model: type[Any]) -> None:
 
 
 def hashes_of(folder: Path) -> dict[str, str | None]:
-    """The code hash of each entry as it is now.
+    """Return the code hash of each entry as it is now.
 
     The folder's resources.csv says which machine code the sources of this tree stand for; None
     where it has another source.
@@ -373,7 +368,7 @@ def hashes_of(folder: Path) -> dict[str, str | None]:
 
 
 def require_current(path: Path, model: type[Any], now: Mapping[str, str | None]) -> None:
-    """Raises `UserError` for a table with a row of machine code that is not that of `now`.
+    """Raise `UserError` for a table with a row of machine code that is not that of `now`.
 
     Rows of kernels that the catalogue no longer has are kept: analysis leaves them out.
     """
@@ -389,18 +384,17 @@ def require_current(path: Path, model: type[Any], now: Mapping[str, str | None])
             if getattr(row, "code_hash", None) and row.code_hash != now[row.variant]
         )
     ):
-        more = f" and {len(changed) - NAMED} more" if len(changed) > NAMED else ""
+        more = f" and {len(changed) - MAX_NAMED} more" if len(changed) > MAX_NAMED else ""
         verb = "was" if len(changed) == 1 else "were"
         raise UserError(
-            f"{path}: {', '.join(changed[:NAMED])}{more} {verb} measured with other machine code than resources.csv "
-            "has for the source as it is now; build it, and archive resources.csv again or measure the kernel again"
+            f"{path}: {', '.join(changed[:MAX_NAMED])}{more} {verb} measured with other machine code than "
+            "resources.csv has for the source as it is now; build it, and archive resources.csv again or measure the "
+            "kernel again"
         )
 
 
 def record_origin(folder: Path, names: list[str], provenance: Run) -> None:
-    """Say in archived.json which run these files are from, with their checksums; of the others it
-    keeps what it has.
-    """
+    """Write to archived.json which run these files are from, with their checksums."""
     origins = read_json(folder / ORIGINS, Archived).root if (folder / ORIGINS).is_file() else {}
     run = {key: getattr(provenance, key) for key in ("date", "commit", "commit_clean", "command")}
     of_run = {name: Origin(**run, sha256=checksum_of(folder / name)) for name in names}

@@ -83,7 +83,7 @@ def compile_source(source: Path, stem: Path, arch: str, compiler: Path) -> str:
             "-o",
             str(ptx),
         ]
-        said = _run(to_ptx, source, env={**os.environ, "TMPDIR": str(empty)})
+        messages = _run(to_ptx, source, env={**os.environ, "TMPDIR": str(empty)})
         ptx.write_text(relocatable(ptx.read_text(), source, catalogue.ROOT.parent, stem.parent))
         assembler = [
             str(toolchain.ptxas(compiler).absolute()),
@@ -97,7 +97,7 @@ def compile_source(source: Path, stem: Path, arch: str, compiler: Path) -> str:
         report = _run(
             [*assembler, str(ptx.absolute()), "-o", str(cubin.absolute())], source, cwd=empty
         )
-    for warning in warnings_in(said + report):
+    for warning in warnings_in(messages + report):
         logger.warning(f"{source.name}: {warning}")
     return report
 
@@ -145,8 +145,8 @@ def sass_counts(listing: str) -> dict[str, int]:
 
 
 def _number(pattern: str, report: str) -> int:
-    found = re.search(pattern, report)
-    return int(found[1]) if found else 0
+    match = re.search(pattern, report)
+    return int(match[1]) if match else 0
 
 
 def compiler_name(compiler: Path) -> str:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-GUARD = 256  # elements of NaN before and after each matrix, 256 bytes or more: alignment is kept
+GUARD = 256  # So many NaN lie before and after each matrix; 256 bytes or more keep its alignment.
 WHOLE_FLOP = 2**30  # above this, rows and Freivalds' test instead of every element
 SAMPLED_ROWS = 8
 LIMIT_BYTES = 5 * 2**28  # of the outputs of a batch: those of eight kernels with C in fp32
@@ -209,7 +209,7 @@ class Shared:
         self._known[key] = inputs
         while (
             len(self._known) > 1
-            and sum(one.nbytes for one in self._known.values()) > self.LIMIT_BYTES
+            and sum(inputs.nbytes for inputs in self._known.values()) > self.LIMIT_BYTES
         ):
             self._known.popitem(last=False)
         return replace(inputs, case=case)
@@ -259,10 +259,10 @@ def attempt(device: Device, variant: Runnable, inputs: Inputs) -> Left | str:
     return Left(c, changed[0] if changed else "")
 
 
-def _differ(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether they differ in any bit."""
-    bits = f"u{one.itemsize}"
-    return not np.array_equal(one.view(bits), other.view(bits))
+def _differ(before: np.ndarray, after: np.ndarray) -> bool:
+    """Return whether two arrays differ in any bit."""
+    bits = f"u{before.itemsize}"
+    return not np.array_equal(before.view(bits), after.view(bits))
 
 
 def judge(variant: Runnable, inputs: Inputs, after: Left | str) -> verify.CheckResult:
@@ -391,7 +391,7 @@ def check_variant(
     tell: bool = True,
 ) -> list[Checks]:
     """All cases as rows of checks.csv (see `check_cases`); with `tell`, how they went is logged."""
-    table = [one.row for one in check_cases(device, variant, seed, large)]
+    table = [checked.row for checked in check_cases(device, variant, seed, large)]
     if tell:
         report(variant, table)
     return table
@@ -466,7 +466,7 @@ def judge_cases(
     # once: of the largest problem, where a pattern shows best, and rather without an old C
     if wrong:
         inputs, after, row = max(
-            wrong, key=lambda one: (one[0].case.problem.flop, one[0].case.problem.beta == 0)
+            wrong, key=lambda item: (item[0].case.problem.flop, item[0].case.problem.beta == 0)
         )
         words = explain(opened, variant, inputs, after)
         row.detail = EXPLAINED.join(filter(None, [row.detail, words]))
@@ -551,23 +551,23 @@ class Batch:
         """Of what is not shared with other variants."""
         return sum(c.nbytes for c in self.left)
 
-    def of(self, found: list[Left | str]) -> list[Left | str]:
-        """What `_running` found, with what was left in C."""
-        pairs = zip(found, self.left, strict=True)
-        return [one if isinstance(one, str) else replace(one, c=c) for one, c in pairs]
+    def of(self, outputs: list[Left | str]) -> list[Left | str]:
+        """Return the outputs of `_running`, with what was left in C."""
+        pairs = zip(outputs, self.left, strict=True)
+        return [left if isinstance(left, str) else replace(left, c=c) for left, c in pairs]
 
 
 def _shared_like(array: np.ndarray) -> np.ndarray:
-    found = np.ndarray(array.shape, array.dtype, mmap.mmap(-1, array.nbytes))
-    found[:] = 0  # so that it is there before the GPU is held
-    return found
+    memory = np.ndarray(array.shape, array.dtype, mmap.mmap(-1, array.nbytes))
+    memory[:] = 0  # The pages are there before the GPU is held.
+    return memory
 
 
 def batches(parts: Iterable[Batch]) -> Iterator[list[Batch]]:
-    """Some at a time, whose memory is at most `LIMIT_BYTES`, or one that has more."""
+    """Yield some at a time, whose memory is at most `LIMIT_BYTES`, or one that has more."""
     batch: list[Batch] = []
     for part in parts:
-        if batch and sum(one.nbytes for one in (*batch, part)) > LIMIT_BYTES:
+        if batch and sum(member.nbytes for member in (*batch, part)) > LIMIT_BYTES:
             yield batch
             batch = []
         batch.append(part)
@@ -579,31 +579,30 @@ def batches(parts: Iterable[Batch]) -> Iterator[list[Batch]]:
 def _running(
     batch: list[Batch], device: GpuDevice, watch: Watch
 ) -> Iterator[Callable[[int], list[Left | str]]]:
-    """Runs all cases of one after the other, by its place in the batch. What is left in C comes
-    through its memory.
+    """Run all cases of each, by its index in the batch; C comes back through its memory.
 
     Raises `DeviceFault`, naming the case that failed first, where a kernel has spoilt the context.
     """
 
-    def run(place: int) -> list[Left | str]:
-        part, found = batch[place], list[Left | str]()
+    def run(index: int) -> list[Left | str]:
+        part, outputs = batch[index], list[Left | str]()
         with watch.holding():
             for inputs, c in zip(part.prepared, part.left, strict=True):
                 left = attempt(device, part.variant, inputs)
                 if isinstance(left, Left):
                     c[:], left = left.c, replace(left, c=c[:0])
-                found.append(left)
+                outputs.append(left)
             try:
                 device.gpu.sync()
             except DeviceFault as fault:
-                pairs = zip(part.prepared, found, strict=True)
+                pairs = zip(part.prepared, outputs, strict=True)
                 failed = (
-                    one.case.name
-                    for one, left in pairs
-                    if isinstance(left, str) and not one.case.refused
+                    inputs.case.name
+                    for inputs, left in pairs
+                    if isinstance(left, str) and not inputs.case.refused
                 )
                 raise DeviceFault(f"{next(failed, 'after the last case')}: {fault}") from fault
-        return found
+        return outputs
 
     yield run
 
@@ -611,18 +610,18 @@ def _running(
 def measured(
     variants: list[Runnable],
     build_dir: Path,
-    kept: store.Store,
+    store_: store.Store,
     seed: int | None = None,
     problems: Sequence[ProblemSpec] = (),
 ) -> dict[str, Measurement]:
-    """The checks of each variant, by name: those that are kept, and those that are made now.
+    """Return the checks of each variant, by name: those that are stored, and those made now.
 
     Raises `UserError` for what no kernel is to blame for, once the others are checked.
     """
     from experiments.gpu import libraries  # noqa: F401  # for the forks, and before the GPU is held
 
     shared, device, session = Shared(), GpuDevice(build_dir), Session()
-    large = None if discovery.rehearsing() else LARGE  # an emulator takes minutes for one of these
+    large = None if discovery.rehearsing() else LARGE  # It takes an emulator minutes.
 
     def key(variant: Runnable) -> Key:
         return _key(variant, problems)
@@ -633,14 +632,15 @@ def measured(
     def measure(
         todo: list[Runnable], _: dict[Key, Measurement]
     ) -> Iterator[tuple[Runnable, Measurement | str]]:
-        prepared = (Batch(one, prepare_cases(one, seed, large, shared, problems)) for one in todo)
+        prepared = (Batch(v, prepare_cases(v, seed, large, shared, problems)) for v in todo)
         for batch in batches(prepared):
             with session.held():  # until the process has ended, and its context with it
                 # another job may have been asked for them meanwhile
-                stored = [kept.find(key(part.variant), serves(part.variant)) for part in batch]
-                numbers = [number for number, one in enumerate(stored) if one is None]
+                stored = [store_.find(key(part.variant), serves(part.variant)) for part in batch]
+                numbers = [number for number, checks in enumerate(stored) if checks is None]
                 results = list(work_through(numbers, functools.partial(_running, batch, device)))
-            yield from ((part.variant, one) for part, one in zip(batch, stored, strict=True) if one)
+            pairs = zip(batch, stored, strict=True)
+            yield from ((part.variant, checks) for part, checks in pairs if checks)
             for number, result in results:
                 part, variant = batch[number], batch[number].variant
                 if isinstance(result, Failure) and not result.of_kernel:
@@ -650,13 +650,13 @@ def measured(
                     rows, name = [_lost(variant, result.reason, build_dir)], UNKNOWN
                 else:
                     judged = judge_cases(device, variant, part.prepared, part.of(result))
-                    rows, name = [one.row for one in judged], session.name
+                    rows, name = [checked.row for checked in judged], session.name
                 report(variant, rows)
                 basis = basis_of(variant, problems, build_dir)
                 yield variant, Measurement(basis, name, MeasuredRows(checks=rows))
-            batch.clear()  # its memory is free before the next one's is taken
+            batch.clear()  # Its memory is free before the next one's is taken.
 
-    results = store.run_kept(kept, variants, key, serves, measure)
+    results = store.run_kept(store_, variants, key, serves, measure)
     return {variant.name: measurement for variant, measurement in results}
 
 
@@ -704,8 +704,8 @@ def main() -> None:
         for name in options.variants
     ]
     require_gpu()
-    kept = store.Store(options.store)
-    results = measured(variants, options.build_dir, kept, options.seed, options.problem)
+    store_ = store.Store(options.store)
+    results = measured(variants, options.build_dir, store_, options.seed, options.problem)
     store.write_manifest(options.out, results.values())
 
 

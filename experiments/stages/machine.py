@@ -67,7 +67,7 @@ class CeilingLoops:
 
     def rate(self, work: Work, amount: float) -> tuple[float, float]:
         """The best `amount` per microsecond, and per SM clock and SM in the same run."""
-        warm_up(self.gpu, work, 0.2, most=0.5)
+        warm_up(self.gpu, work, 0.2, max_s=0.5)
         samples = self.stopwatch.run([work] * self.effort.runs)
         best = int(np.argmin(np.where(samples.kept, samples.time_us, np.inf)))
         per_us = amount / samples.time_us[best]

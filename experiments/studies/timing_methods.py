@@ -40,9 +40,8 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
 
     gpu, types = Gpu(build_dir), entry.types
     matrices = [gpu.filled(types.of(x), n * n, seed, "uniform") for seed, x in enumerate("ABC")]
-    addresses = [matrix.address for matrix in matrices]
-    problem = Problem.square(n, entry.b_layout)
-    work = bind_for_timing(load_gemm(gpu, entry), problem, *addresses)
+    a, b, c = (matrix.address for matrix in matrices)
+    work = bind_for_timing(load_gemm(gpu, entry), Problem.square(n, entry.b_layout), a, b, c)
     warm_up(gpu, work, WARM_S)
     count = int(np.clip(WINDOW_S * 1e6 / duration_us(gpu, work, 5), *LAUNCHES))
     samples = Stopwatch(gpu, count).run([work] * count)

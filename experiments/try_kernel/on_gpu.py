@@ -90,7 +90,7 @@ def measure(
     # The rung's counters are read once, and cached.
     try:
         counters = {variant.name: _counters(variant, size, build_dir, named)}
-        command = [profile.find_ncu(), "--version"]
+        command = [str(profile.find_ncu()), "--version"]
         version = subprocess.run(command, capture_output=True, text=True).stdout
         parts = ["counters", size, gpu, version, build.compiler_name(toolchain.nvcc(nvcc))]
         for other in rungs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +86,11 @@ class _Page:
         names = [name[-self.width :] for name in self.names]
         return [self._line(title, names, "difference" if self.names[1:] else "")]
 
-    def row(self, label: str, kernel: Any, rung: Any, unit: str = "", *, digits: int = 3) -> str:
-        values = [kernel, rung][: len(self.names)]
+    def row(self, label: str, pair: Sequence[Any], unit: str = "", digits: int = 3) -> str:
+        """Return the row of a label. pair: the kernel's value and the rung's."""
+        values = list(pair)[: len(self.names)]
         cells = [_number(value, digits) + (unit if _is_number(value) else "") for value in values]
-        return self._line(f"  {label}", cells, _difference(kernel, rung) if values[1:] else "")
+        return self._line(f"  {label}", cells, _difference(*pair) if values[1:] else "")
 
     def _line(self, label: str, values: Iterable[str], last: str) -> str:
         cells = "".join(f"{value:>{self.width + 2}}" for value in values)
@@ -115,13 +116,13 @@ def _resources(page: _Page, kernel: Findings, rung: Findings | None) -> list[str
         unit = "%" if key == "occupancy" else ""
         if unit:
             values = [None if share is None else 100 * share for share in values]
-        lines.append(page.row(label, *values, unit))
+        lines.append(page.row(label, values, unit))
     for name, label in LOCAL.items():
         counts = [
             findings.counters.get(name, 0) if findings else None for findings in (kernel, rung)
         ]
         if any(counts):
-            lines.append(page.row(label, *counts))
+            lines.append(page.row(label, counts))
     return lines
 
 
@@ -133,10 +134,10 @@ def _bounds(page: _Page, kernel: Findings, rung: Findings | None) -> list[str]:
     for key in sorted(cycles.keys() | rung_cycles.keys(), key=lambda key: -cycles.get(key, 0.0)):
         if key in LABELS and max(cycles.get(key, 0), rung_cycles.get(key, 0)) >= smallest:
             label = LABELS[key] + (" (estimate)" if key in ESTIMATES else "")
-            lines.append(page.row(label, cycles.get(key), rung_cycles.get(key), digits=4))
+            lines.append(page.row(label, (cycles.get(key), rung_cycles.get(key)), digits=4))
     bounds = [_bounds_of(findings) for findings in (kernel, rung) if findings and findings.cycles]
     limiters = [LABELS[max(bound, key=bound.__getitem__)] for bound in bounds]
-    lines.append(page.row("limiter", limiters[0], limiters[1] if limiters[1:] else None))
+    lines.append(page.row("limiter", (*limiters, None)[:2]))
     if rung and rung.why_not:
         lines += _wrapped(f"the emulator has no counts of {rung.name}: {rung.why_not}", "  ")
     return lines
@@ -148,16 +149,18 @@ def _bounds_of(findings: Findings) -> dict[str, float]:
 
 def _speed(page: _Page, measured: Measured) -> list[str]:
     kernel, rung = (measured.speeds.get(name) for name in [*page.names, ""][:2])
-    assert kernel is not None
-    share = f"share of {measured.baseline}"
-    rows = [
-        ("time, µs", kernel.time_us, rung and rung.time_us, "", 4),
-        (share, 100 * kernel.share, rung and 100 * rung.share, "%", 3),
-        ("FLOP/clock/SM", kernel.flop_per_clock_sm, rung and rung.flop_per_clock_sm, "", 4),
-        ("SM clock, MHz", kernel.sm_clock_mhz, rung and rung.sm_clock_mhz, "", 4),
+
+    def row(label: str, name: str, scale: float = 1, unit: str = "", digits: int = 4) -> str:
+        pair = [speed and scale * getattr(speed, name) for speed in (kernel, rung)]
+        return page.row(label, pair, unit, digits)
+
+    return [
+        *page.head(f"on {measured.gpu}, alternating"),
+        row("time, µs", "time_us"),
+        row(f"share of {measured.baseline}", "share", 100, "%", 3),
+        row("FLOP/clock/SM", "flop_per_clock_sm"),
+        row("SM clock, MHz", "sm_clock_mhz"),
     ]
-    lines = page.head(f"on {measured.gpu}, alternating")
-    return lines + [page.row(*values, digits=digits) for *values, digits in rows]
 
 
 def _changed(
@@ -173,7 +176,7 @@ def _changed(
     if not all(pair):
         return why
     lines = [
-        page.row(labels()[name], *(counters.get(name) for counters in pair), digits=4)
+        page.row(labels()[name], [counters.get(name) for counters in pair], digits=4)
         for name in changed(*pair)
     ]
     head = page.head(f"counters that moved ({source})")

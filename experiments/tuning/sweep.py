@@ -48,8 +48,8 @@ SEED = 9
 CASE = "leading dimensions beyond the row"
 WARM_UP_S = 1.0  # of cuBLAS, once
 STEADY_S, MAX_STEADY_S, STEADY_CHUNK_S = 0.03, 0.15, 0.03  # of each configuration and cuBLAS
-BUILD_COLUMNS = ("arch", "compiler", "source_hash", "registers", "stack_bytes", "spill_bytes")
-BUILD_COLUMNS += ("shared_bytes", "occupancy")
+BUILD_COLUMNS = ["arch", "compiler", "source_hash", "registers", "stack_bytes", "spill_bytes"]
+BUILD_COLUMNS += ["shared_bytes", "occupancy"]
 TIME_COLUMNS = ("samples", "time_us", "tflops", "fraction_of_cublas", "checked")
 
 Row = dict[str, Any]

@@ -1,5 +1,5 @@
-"""On a GPU: planted faults are found, libraries and clocks agree with independent readings, inputs
-are random.
+"""On a GPU: planted faults fail, libraries and clocks agree with independent readings, inputs are
+random.
 
 What is not marked `card` runs on an emulated GPU, too, on smaller problems: test_emulated.py.
 """
@@ -19,10 +19,9 @@ import numpy as np
 import pandas as pd
 import pynvml
 import pytest
-from helpers import ROOT, assert_one_line, few_sms, run_module
+from helpers import ROOT, assert_one_line, few_sms, refused, run_module
 
 from analysis.timings import timings
-from contracts import UserError
 from contracts.dtypes import dtypes
 from experiments import declarations
 from experiments.emulation import compare_gpu, launching
@@ -48,9 +47,10 @@ from kernels.problem import ProblemSpec
 pytestmark = pytest.mark.gpu
 card = pytest.mark.card
 
+KERNELS = catalogue.load().kernels
 FAULT_SOURCE = ROOT / "tests" / "faults" / "gemm.cu"
 # The faults in the order of the enum in FAULT_SOURCE, each with the problems that it must fail on
-# and what is said then
+# and words of the report.
 FAULTS: dict[str, tuple[Callable[[Problem], bool], str]] = {
     "none": (lambda p: False, ""),
     "dropped_product": (lambda p: p.alpha != 0, "expected"),
@@ -68,24 +68,21 @@ FAULTS: dict[str, tuple[Callable[[Problem], bool], str]] = {
 }
 
 
+BLOCK = {"m": 64, "n": 64, "k": 16}
+
+
 def faulty(name: str) -> Variant:
     """A catalogue entry for the kernel with this fault."""
-    return replace(
-        catalogue.load().kernels["sgemm_smem_tile"],
-        name=f"fault_{name}",
-        source=FAULT_SOURCE,
-        entry="faulty_gemm",
-        template={"FAULT": list(FAULTS).index(name)},
-        threads=256,
-        tile={"m": 64, "n": 64, "k": 16},
-        grid_axes="nm",
-        multiples={"m": 64, "n": 64, "k": 16},
-    )
+    changes: dict[str, Any] = {"source": FAULT_SOURCE, "entry": "faulty_gemm", "threads": 256}
+    changes |= {"tile": BLOCK, "multiples": BLOCK, "grid_axes": "nm"}
+    template = {"FAULT": list(FAULTS).index(name)}
+    smem_tile = KERNELS["sgemm_smem_tile"]
+    return replace(smem_tile, name=f"fault_{name}", template=template, **changes)
 
 
-# the others would show no more
+# The others would show no more on an emulated GPU.
 EMULATED = ("none", "dropped_step", "nothing_written", "one_nan", "writes_behind")
-CHECKED = [*catalogue.load().kernels.values(), faulty("none")]
+CHECKED = [*KERNELS.values(), faulty("none")]
 
 
 def sized(on_card: int, on_emulator: int) -> int:
@@ -114,16 +111,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = discovery.gpu()
     assert here is not None
     out, arch = tmp_path_factory.mktemp("build"), here.arch
-    faults, variants = (
-        (EMULATED, ()) if discovery.rehearsing() else (FAULTS, catalogue.load().kernels)
-    )
+    faults, variants = (EMULATED, ()) if discovery.rehearsing() else (FAULTS, KERNELS)
+    harness = ROOT / "experiments" / "gpu" / "harness.cu"
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         work = [pool.submit(build.build_kernel, faulty(name), arch, out) for name in faults]
         work += [pool.submit(build.build_variant, name, arch, out) for name in variants]
-        harness = ROOT / "experiments" / "gpu" / "harness.cu"
-        work.append(
-            pool.submit(build.compile_source, harness, out / "harness", arch, toolchain.nvcc())
-        )
+        nvcc = toolchain.nvcc()
+        work.append(pool.submit(build.compile_source, harness, out / "harness", arch, nvcc))
     for job in work:
         job.result()
     return out
@@ -154,14 +148,13 @@ def test_kernels_whose_blocks_share_tiles_agree_with_the_emulator_in_every_bit(
     folder: Path, device: GpuDevice
 ) -> None:
     """With as many blocks as it launches."""
-    sharing = [
-        one for one in catalogue.load().kernels.values() if one.shares_tiles and one.dtype == "fp32"
-    ]
     as_emulated = GpuDevice(folder, launching.sms_of)
-    for variant in sharing:
-        emulated = compare_gpu.emulate(variant, EmulatedDevice(folder), seed=2)
-        rows = compare_gpu.agree(variant, nullcontext(as_emulated), emulated)
-        assert {row.case: row.differing for row in rows if not row.passed} == {}, variant.name
+    for variant in KERNELS.values():
+        if variant.shares_tiles and variant.dtype == "fp32":
+            emulated = compare_gpu.emulate(variant, EmulatedDevice(folder), seed=2)
+            rows = compare_gpu.agree(variant, nullcontext(as_emulated), emulated)
+            differing = {row.case: row.differing for row in rows if not row.passed}
+            assert differing == {}, variant.name
 
 
 @pytest.mark.parametrize(
@@ -183,33 +176,17 @@ def test_a_planted_fault_fails_in_every_case_that_can_show_it(name: str, device:
 
 
 def bench(variant: Variant, folder: Path, data: str = "uniform", **factors: float) -> Measurement:
-    """What is stored of a short measurement of one size; factors: alpha and beta, 1 and 0 where they
-    are not given.
-    """
-    problem = replace(
-        ProblemSpec(64, 64, 32) if discovery.rehearsing() else ProblemSpec.square(1024), **factors
-    )
-    short: dict[str, Any] = {
-        "warmup_s": 0.05,
-        "window_s": 0.05,
-        "samples": sized(20, 3),
-        "precision": 1e-9,
-        "processes": 1,
-    }
-    named: dict[str, Any] = {
-        "name": "short",
-        "title": "t",
-        "question": "q?",
-        "variants": (variant.name,),
-    }
-    experiment = declarations.Experiment(problems=(problem,), **named, **short)
-    item = declarations.Item(variant.name, problem, data, "boost", experiment.protocol)
+    """What is stored of a short measurement of one size. factors: alpha and beta, 1 and 0."""
+    plain = ProblemSpec(64, 64, 32) if discovery.rehearsing() else ProblemSpec.square(1024)
+    short = {"warmup_s": 0.05, "window_s": 0.05, "samples": sized(20, 3), "precision": 1e-9}
+    protocol = declarations.Protocol(**short, processes=1)
+    item = declarations.Item(variant.name, replace(plain, **factors), data, "boost", protocol)
     shipped = catalogue.load()
     asked = Request(replace(shipped, entries={**shipped, variant.name: variant}), folder)
     with discovery.nvml() as handle:
         calls = LibraryCalls(Store(folder / "measured"), asked.entries, folder)
-        taken = Bench(folder, handle, calls, asked).measure(item, "0" * 8)
-        return measurement(item, taken, None, asked, "0" * 8)
+        result = Bench(folder, handle, calls, asked).measure(item, "0" * 8)
+        return measurement(item, result, None, asked, "0" * 8)
 
 
 def rows_of(stored: Measurement) -> list[dict]:
@@ -224,10 +201,8 @@ def test_a_right_kernel_is_timed_and_its_output_checked(
     factors: dict[str, float], device: GpuDevice, folder: Path
 ) -> None:
     stored = bench(faulty("none"), folder, **factors)
-    assert [(row.variant, row.passed) for row in stored.rows.checks] == [
-        ("fault_none", True),
-        ("cublas_fp32", True),
-    ]
+    passed = [(row.variant, row.passed) for row in stored.rows.checks]
+    assert passed == [("fault_none", True), ("cublas_fp32", True)]
     (row,) = rows_of(stored)
     assert row["time_us_low"] <= row["time_us"] <= row["time_us_high"]
     assert 0 < row["fraction"] < sized(1, 1000) and row["samples"] + row["rejected"] == sized(20, 3)
@@ -239,23 +214,17 @@ def test_on_zeros_the_result_must_be_zero_and_written(device: GpuDevice, folder:
     """The bound is zero there, so what passes is exact; what was in C before was not."""
     stored = bench(faulty("none"), folder, "zeros")
     assert [(row.passed, row.error_over_bound) for row in stored.rows.checks] == [(True, 0.0)] * 2
-    assert stored.samples is not None
-    assert rows_of(stored)[0]["data"] == "zeros" and set(stored.samples["data"].to_pylist()) == {
-        "zeros"
-    }
+    assert stored.samples is not None and rows_of(stored)[0]["data"] == "zeros"
+    assert set(stored.samples["data"].to_pylist()) == {"zeros"}
+
+
+WRONG = [(name, data) for name in ("nothing_written", "one_nan") for data in ("uniform", "zeros")]
+WRONG += [("missing_barrier", "uniform")]
 
 
 @pytest.mark.parametrize(
     ("name", "data"),
-    [
-        ("dropped_step", "uniform"),
-        pytest.param("missing_barrier", "uniform", marks=card),
-        *(
-            pytest.param(name, data, marks=card)
-            for name in ("nothing_written", "one_nan")
-            for data in ("uniform", "zeros")
-        ),
-    ],
+    [("dropped_step", "uniform"), *(pytest.param(*case, marks=card) for case in WRONG)],
 )
 def test_a_wrong_result_has_no_speed(name: str, data: str, device: GpuDevice, folder: Path) -> None:
     """The output of the timed runs is checked where it lies, and a failure leaves no row of
@@ -277,7 +246,7 @@ def test_the_stopwatch_agrees_with_nvml_and_with_plain_events(device: GpuDevice)
     a, b, c = (Memory(n * n * 4) for _ in range(3))
     for seed, matrix in enumerate((a, b)):
         gpu.fill(matrix, dtypes()["fp32"], n * n, seed, "uniform")
-    kernel = CatalogueKernel(gpu, catalogue.load().kernels["sgemm_warptile"])
+    kernel = CatalogueKernel(gpu, KERNELS["sgemm_warptile"])
     work = kernel.bind(Problem.square(n), a.address, b.address, c.address)
     stopwatch = Stopwatch(gpu, runs, flush_l2=False)
     warm_up(gpu, work, 1.0)
@@ -347,26 +316,21 @@ def odd(entry: Baseline) -> Problem:
 def library_result(
     device: GpuDevice, entry: Baseline, p: Problem, algorithm: int | None = None
 ) -> verify.CheckResult:
-    """Run a library on random matrices with guard bands; right by float64, and nothing outside C
-    written.
+    """Run a library between guard bands; nothing outside C may be written.
 
-    `algorithm`: the place of one of cublasLtMatmul's, in place of the plain call.
+    algorithm: the index of one of cublasLtMatmul's, in place of the plain call.
     """
     gpu, types, rng = device.gpu, entry.types, np.random.default_rng(17)
     a, b = (verify.random_matrix(rng, *shape, types.ab) for shape in ((p.m, p.k), (p.k, p.n)))
-    if entry.dtype == "tf32":  # as the library sees them
+    if entry.dtype == "tf32":  # The library sees them so.
         a, b = ((x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for x in (a, b))
-    c0 = (
-        verify.random_matrix(rng, p.m, p.n, types.c)
-        if p.beta
-        else np.full((p.m, p.n), np.nan, types.c.numpy)
-    )
-    lie = (a, b if p.b_layout == "row" else b.T, c0)
-    before = [guarded(x, ld) for x, ld in zip(lie, (p.lda, p.ldb, p.ldc), strict=True)]
-    memories = [gpu.upload(buffer) for buffer in before]
-    addresses = [
-        m.address + GUARD * buffer.itemsize for m, buffer in zip(memories, before, strict=True)
-    ]
+    c0 = np.full((p.m, p.n), np.nan, types.c.numpy)
+    if p.beta:
+        c0 = verify.random_matrix(rng, p.m, p.n, types.c)
+    stored = (a, b if p.b_layout == "row" else b.T, c0)
+    before = [guarded(x, ld) for x, ld in zip(stored, (p.lda, p.ldb, p.ldc), strict=True)]
+    memories = [gpu.upload(x) for x in before]
+    addresses = [m.address + GUARD * x.itemsize for m, x in zip(memories, before, strict=True)]
     gemm = load_gemm(gpu, entry)
     if algorithm is None:
         gemm.bind(p, *addresses)()
@@ -429,22 +393,20 @@ def test_every_cublaslt_algorithm_is_right_on_an_odd_problem(
     entry: Baseline, device: GpuDevice
 ) -> None:
     """With wide rows, alpha and beta; some problems have no algorithm, but not all of them."""
-    gemm, found = CublasGemm(device.gpu, entry), 0
+    gemm, count = CublasGemm(device.gpu, entry), 0
     plain = Problem.packed(256, 128, 64, entry.b_layout)
     for p in (odd(entry), replace(odd(entry), alpha=0.75, beta=-1.5), plain):
-        for place in range(len(gemm.lt.candidates(p, entry.types, *([4096] * 3)))):
-            result = library_result(device, entry, p, place)
-            found += 1
-            assert result.passed, f"{p}, algorithm {place + 1}: {result.detail}"
-    assert found > 2
+        for index in range(len(gemm.lt.candidates(p, entry.types, *([4096] * 3)))):
+            result = library_result(device, entry, p, index)
+            count += 1
+            assert result.passed, f"{p}, algorithm {index + 1}: {result.detail}"
+    assert count > 2
 
 
 @card
 def test_torch_refuses_alpha_and_beta(device: GpuDevice) -> None:
     torch_gemm = load_gemm(device.gpu, catalogue.load().find("torch_matmul_fp32"))
-    with pytest.raises(
-        UserError, match=r"torch_matmul_fp32 takes alpha = 1, beta = 0 only, not 1\.0, 0\.5"
-    ):
+    with refused(r"torch_matmul_fp32 takes alpha = 1, beta = 0 only, not 1\.0, 0\.5"):
         torch_gemm.bind(replace(ODD, beta=0.5), 0, 0, 0)
 
 
@@ -462,9 +424,7 @@ def filled(
 @card
 @pytest.mark.parametrize("dtype", list(dtypes()))
 def test_uniform_inputs(dtype: str, device: GpuDevice) -> None:
-    """In [-1, 1), or up to 1 where rounding takes them there; mean, deviation and neighbours as of
-    random numbers.
-    """
+    """In [-1, 1), or up to 1 where rounding takes them there, as random numbers are."""
     raw = filled(device, dtype, "uniform")
     values = raw.astype(np.float64)
     assert values.min() >= -1 and values.min() < -0.99 and values.max() > 0.99
@@ -474,12 +434,9 @@ def test_uniform_inputs(dtype: str, device: GpuDevice) -> None:
     assert len(np.unique(values)) > min(1000, 6 / dtypes()[dtype].unit_roundoff)
     assert (raw == filled(device, dtype, "uniform")).all()
     assert (raw != filled(device, dtype, "uniform", seed=2)).mean() > 0.9
-    if dtype == "tf32":
-        assert (raw.view(np.uint32) & 0x1FFF == 0).all() and (
-            raw.view(np.uint32) & 0x2000 != 0
-        ).any()
-    if dtype == "fp32":
-        assert (raw.view(np.uint32) & 0x1FFF != 0).any()
+    if dtype in ("fp32", "tf32"):
+        bits = raw.view(np.uint32)
+        assert (bits & 0x2000).any() and (bits & 0x1FFF).any() == (dtype == "fp32")
 
 
 @card
@@ -488,12 +445,9 @@ def test_other_inputs(dtype: str, device: GpuDevice) -> None:
     normal, zeros, nans = (
         filled(device, dtype, data).astype(np.float64) for data in ("normal", "zeros", "nans")
     )
-    assert (
-        np.isfinite(normal).all()
-        and abs(normal.mean()) < 0.01
-        and normal.std() == pytest.approx(1, rel=0.01)
-    )
-    # of uniform numbers 0.866
+    assert np.isfinite(normal).all() and abs(normal.mean()) < 0.01
+    assert normal.std() == pytest.approx(1, rel=0.01)
+    # It would be 0.866 for uniform numbers.
     assert np.abs(normal).mean() == pytest.approx((2 / np.pi) ** 0.5, rel=0.01)
     assert not zeros.any() and np.isnan(nans).all()
 

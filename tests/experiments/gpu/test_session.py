@@ -1,6 +1,4 @@
-"""One process measures on a GPU at a time: real processes that want the same cards, which a
-stand-in for NVML shows.
-"""
+"""One process measures on a GPU at a time: real processes want the cards of a stand-in for NVML."""
 
 from __future__ import annotations
 
@@ -19,14 +17,14 @@ from helpers import ROOT, environment
 from experiments.gpu import discovery
 from experiments.gpu.session import HELD, LOCKS, lock_path
 
-# Holds a GPU until it reads a line, says which one CUDA sees and which one NVML names, and lives
-# until its input ends
+# It holds a GPU until it reads a line, prints which one CUDA sees and which one NVML names, and lives
+# until its input ends.
 LEASE = """
 import contextlib, os, sys
 import pynvml
 from contracts import run_command
 from experiments.gpu import discovery, session, worker
-session.SAID_AFTER_S = 0.0  # tests read that it waits
+session.QUIET_S = 0.0  # tests read that it waits
 def main():
     with session.session(float(sys.argv[1])), discovery.nvml() as handle:
         print(os.environ["CUDA_VISIBLE_DEVICES"], pynvml.nvmlDeviceGetUUID(handle), flush=True)
@@ -39,23 +37,19 @@ run_command(main)
 """
 CARDS = ["GPU-stand-in-0", "GPU-stand-in-1", "GPU-stand-in-2"]
 WAITING = "waiting for a GPU: another job holds it"
-# of a process of a test: a lock that is never given back fails its test, and does not hang it
-LONGEST_S = 60
+MAX_S = 60  # A lock that is never given back fails its test, and does not hang it.
 
 
 def start(wait_s: float, visible: str | None, *words: str, **changes: str) -> subprocess.Popen[str]:
-    """A process that sessions one of the GPUs in CUDA_VISIBLE_DEVICES (None: not set), with its
-    output piped.
-    """
-    env = {
-        key: value for key, value in environment().items() if key not in (HELD, discovery.KNOWN)
-    } | changes
-    env.pop("CUDA_VISIBLE_DEVICES") if visible is None else env.update(CUDA_VISIBLE_DEVICES=visible)
-    command, pipe = [sys.executable, "-c", LEASE, str(wait_s), *words], subprocess.PIPE
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True
-    )
-    end = threading.Timer(LONGEST_S, process.kill)
+    """A process that holds one of the GPUs in CUDA_VISIBLE_DEVICES (None: not set)."""
+    hidden = (HELD, discovery.KNOWN, "CUDA_VISIBLE_DEVICES")
+    env = {key: value for key, value in environment().items() if key not in hidden} | changes
+    if visible is not None:
+        env["CUDA_VISIBLE_DEVICES"] = visible
+    command = [sys.executable, "-c", LEASE, str(wait_s), *words]
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen(command, cwd=ROOT, env=env, text=True, **streams)
+    end = threading.Timer(MAX_S, process.kill)
     end.daemon = True
     end.start()
     return process
@@ -75,7 +69,7 @@ class Host:
     def start(
         self, wait_s: float = 3600, visible: str | None = None, *words: str, **changes: str
     ) -> subprocess.Popen[str]:
-        """A process that sessions one of the cards."""
+        """A process that holds one of the cards."""
         env = {
             "LD_LIBRARY_PATH": str(self.library),
             "NVML_STAND_IN": str(self.folder / "cards"),
@@ -164,11 +158,9 @@ def test_a_gpu_is_held_until_its_holder_gives_it_back_and_not_when_a_fork_ends(h
 def test_waiting_has_an_end(host: Host) -> None:
     host.holding()
     second = host.start(0.3)
-    words = second.communicate()[1].splitlines()
+    *_, error = second.communicate()[1].splitlines()
     assert second.returncode == 2
-    assert (
-        words[-1] == "error: every visible GPU stayed taken for 0 s; wait for the other run to end"
-    )
+    assert error == "error: every visible GPU stayed taken for 0 s; wait for the other run to end"
 
 
 def test_of_three_on_two_cards_the_third_waits_for_the_one_that_comes_free(host: Host) -> None:
@@ -197,20 +189,14 @@ def test_runs_with_different_temporary_folders_meet_and_a_lock_does_not_show_the
     monkeypatch.delenv(LOCKS, raising=False)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     path = lock_path("GPU-7c0ffee7")
-    assert (
-        path.parent == Path("/tmp")
-        and "7c0ffee7" not in path.name
-        and path != lock_path("GPU-7c0ffee8")
-    )
+    assert path.parent == Path("/tmp") and "7c0ffee7" not in path.name
+    assert path != lock_path("GPU-7c0ffee8")
 
 
 def test_a_folder_for_locks_that_is_none_is_one_line(host: Host, tmp_path: Path) -> None:
     errors = host.takes(**{LOCKS: str(tmp_path / "cards")})
-    assert (
-        errors.startswith(f"error: cannot lock {tmp_path}/cards/gemm-ladder-gpu-")
-        and LOCKS in errors
-    )
-    assert "\n" not in errors
+    assert errors.startswith(f"error: cannot lock {tmp_path}/cards/gemm-ladder-gpu-")
+    assert LOCKS in errors and "\n" not in errors
 
 
 # ---- which cards may be taken --------------------------------------------------------------------
@@ -223,9 +209,8 @@ def test_a_folder_for_locks_that_is_none_is_one_line(host: Host, tmp_path: Path)
         ("2,0", CARDS[2]),  # in this order
         (" 1 , 0", CARDS[1]),
         (CARDS[2], CARDS[2]),
-        # could be any of them
-        ("GPU-stand", "no GPU is visible (CUDA_VISIBLE_DEVICES = 'GPU-stand')"),
-        ("7,0", "no GPU is visible"),  # as CUDA reads it: nothing after an unknown one
+        ("GPU-stand", "no GPU is visible (CUDA_VISIBLE_DEVICES = 'GPU-stand')"),  # ambiguous
+        ("7,0", "no GPU is visible"),  # CUDA takes nothing after an unknown one.
         ("", "no GPU is visible"),
         ("²", "no GPU is visible"),
     ],
@@ -242,10 +227,9 @@ def test_a_card_of_another_model_does_not_stand_in(host: Host) -> None:
     host.waiting()
     known = {discovery.KNOWN: json.dumps({"gpu": "NVIDIA Stand-in 1"})}
     assert host.takes(**known) == CARDS[1]
-    said = host.takes(visible="0", **known)
-    assert said.startswith(
-        "error: this run is about NVIDIA Stand-in 1, and visible here: NVIDIA Stand-in; choose"
-    )
+    visible = "visible here: NVIDIA Stand-in; choose"
+    error = f"error: this run is about NVIDIA Stand-in 1, and {visible}"
+    assert host.takes(visible="0", **known).startswith(error)
 
 
 def test_a_card_that_slurm_gave_to_another_job_is_not_counted(host: Host) -> None:

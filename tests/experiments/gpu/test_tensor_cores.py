@@ -1,6 +1,4 @@
-"""The emulator's tensor cores compared with a GPU's, bit by bit: mma.sync and wgmma on random and
-on awkward inputs.
-"""
+"""The emulator's tensor cores give a GPU's bits: mma.sync and wgmma on random and awkward inputs."""
 
 from __future__ import annotations
 
@@ -39,12 +37,12 @@ def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 INPUTS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Array]] = {
     "normal": lambda rng, shape: rng.normal(size=shape),
-    # exponents far apart, so that much is cut off when terms are aligned
+    # Exponents lie far apart, so that much is cut off when terms are aligned.
     "wide": lambda rng, shape: rng.normal(size=shape) * 2.0 ** rng.integers(-10, 5, shape),
     "cancelling": cancelling,
-    # few bits each, so that sums lie on and next to the places where rounding changes
+    # Each has few bits, so that sums lie on and next to the values where rounding changes.
     "ties": lambda rng, shape: rng.choice([-1.0, 1.0], shape) * 2.0 ** rng.integers(-7, 4, shape),
-    # subnormal numbers of the 16-bit formats among others
+    # Some are subnormal in the 16-bit formats.
     "tiny": lambda rng, shape: (
         rng.normal(size=shape) * 2.0 ** rng.choice([-133.0, -127, -60, -20, -15, 0], shape)
     ),
@@ -69,10 +67,10 @@ def test_the_inputs_tell_these_sums_from_others(kind: str) -> None:
     rng = np.random.default_rng(1)
     a, b = (bits(rng, kind, "f16", (40, 16, 16)).view(np.float16).astype(float) for _ in range(2))
     c = rng.normal(size=(40, 16, 16)).astype(np.float32).astype(float)
-    own = tensor_cores.multiply(a, b, c, ("f16", "f16"), "f32")
+    emulated = tensor_cores.multiply(a, b, c, ("f16", "f16"), "f32")
     nearest = (a @ b.transpose(0, 2, 1) + c).astype(np.float32)
     finer = tensor_cores.multiply(a, b, c, ("f16", "f16"), "f32", tensor_cores.Rule(fraction=26))
-    assert (own != nearest).mean() > 0.02 and (own != finer).mean() > 1e-4
+    assert (emulated != nearest).mean() > 0.02 and (emulated != finer).mean() > 1e-4
 
 
 # ---- on a card -----------------------------------------------------------------------------------
@@ -100,13 +98,11 @@ class Both:
 
         kernel = ptxsim.Kernel(self.parsed[module], entry)
         buffers = [self.gpu.upload(x) for x in (out, *inputs)]
-        there = self.modules[module].get_kernel(kernel.name)
-        launch(
-            self.gpu.stream,
+        there, config = (
+            self.modules[module].get_kernel(kernel.name),
             LaunchConfig(grid=1, block=block),
-            there,
-            *(buffer.address for buffer in buffers),
         )
+        launch(self.gpu.stream, config, there, *(buffer.address for buffer in buffers))
         measured = self.gpu.download(buffers[0], out.dtype, out.size).reshape(out.shape)
         emulated = ptxsim.Array(out)
         kernel.launch(1, block, [emulated, *map(ptxsim.Array, inputs)], checks=False)
@@ -117,25 +113,15 @@ class Both:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     """The test kernels, compiled, and the card, held."""
     folder, nvcc = tmp_path_factory.mktemp("tensor"), toolchain.nvcc()
-    build.compile_source(
-        ROOT / "experiments" / "gpu" / "harness.cu", folder / "harness", "sm_90a", nvcc
-    )
-    for path in SOURCES:
+    for path in (ROOT / "experiments" / "gpu" / "harness.cu", *SOURCES):
         build.compile_source(path, folder / path.stem, "sm_90a", nvcc)
     with session(wait_s=600):
         yield Both(folder)
 
 
 WGMMA = {"f16": "__half", "bf16": "__nv_bfloat16", "tf32": "float", "e4m3": "unsigned char"}
-MMA = {
-    "mma_f16_k16": "f16",
-    "mma_f16_k8": "f16",
-    "mma_f16_f16": "f16",
-    "mma_bf16_k16": "bf16",
-    "mma_bf16_k8": "bf16",
-    "mma_tf32_k8": "tf32",
-    "mma_tf32_k4": "tf32",
-}
+MMA = ["mma_f16_k16", "mma_f16_k8", "mma_f16_f16", "mma_bf16_k16", "mma_bf16_k8"]
+MMA += ["mma_tf32_k8", "mma_tf32_k4"]
 
 
 @pytest.mark.card
@@ -155,27 +141,21 @@ def test_wgmma_gives_the_bits_of_the_card(both: Both, name: str, kind: str) -> N
 @pytest.mark.parametrize("entry", MMA)
 def test_mma_gives_the_bits_of_the_card(both: Both, entry: str, kind: str) -> None:
     rng = np.random.default_rng(8)
-    dtype = DTYPES[MMA[entry]]
+    name, out = entry.split("_")[1], np.zeros((32, 4), np.uint32)
+    kind_of_c = "any" if kind == "any" else "normal"
+    dtype_of_c = "f16" if "f16_f16" in entry else "tf32"
     for turn in range(50):
-        words = bits(rng, kind, MMA[entry], (32, 6 * 4 // dtype.itemsize)).view(np.uint32)
-        c = bits(
-            rng,
-            "any" if kind == "any" else "normal",
-            "f16" if "f16_f16" in entry else "tf32",
-            (32, 8),
-        )
-        words = np.concatenate([words, np.ascontiguousarray(c).view(np.uint32)[:, :4]], axis=1)
-        assert both.differing("mma", entry, 32, np.zeros((32, 4), np.uint32), [words]) == 0, turn
+        words = bits(rng, kind, name, (32, 6 * 4 // DTYPES[name].itemsize)).view(np.uint32)
+        c = np.ascontiguousarray(bits(rng, kind_of_c, dtype_of_c, (32, 8))).view(np.uint32)[:, :4]
+        words = np.concatenate([words, c], axis=1)
+        assert both.differing("mma", entry, 32, out, [words]) == 0, turn
 
 
 @pytest.mark.card
 @pytest.mark.parametrize("kind", [*INPUTS, "any"])
 def test_mma_of_8_bit_floats_gives_the_bits_of_the_card(both: Both, kind: str) -> None:
-    rng = np.random.default_rng(9)
+    rng, out = np.random.default_rng(9), np.zeros((32, 4), np.uint32)
     for turn in range(50):
         a, b = bits(rng, kind, "e4m3", (32, 16)), bits(rng, kind, "e5m2", (32, 8))
         words = np.concatenate([a, b], axis=1).view(np.uint32)
-        assert (
-            both.differing("foreign_sm90", "mma_fp8", 32, np.zeros((32, 4), np.uint32), [words])
-            == 0
-        ), turn
+        assert both.differing("foreign_sm90", "mma_fp8", 32, out, [words]) == 0, turn

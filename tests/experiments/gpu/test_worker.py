@@ -1,6 +1,4 @@
-"""Items measured in a process of its own: what a kernel that faults, dies or hangs costs, and
-nothing more.
-"""
+"""Items measured in a child process: what a kernel that faults, dies or hangs costs."""
 
 from __future__ import annotations
 
@@ -17,15 +15,12 @@ from contracts import UserError
 from experiments.gpu import worker
 from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
 
+Opened = Callable[[Watch], contextlib.AbstractContextManager]
 ITEMS = ["one", "two", "three", "four"]
 
 
-def doing(
-    **deeds: Callable[[Watch], object],
-) -> Callable[[Watch], contextlib.AbstractContextManager]:
-    """A worker that answers each item with its process and the item, but does what `deeds` has for
-    it.
-    """
+def doing(**deeds: Callable[[Watch], object]) -> Opened:
+    """A worker that answers each item with its process and the item; some do a deed before."""
 
     @contextlib.contextmanager
     def opened(watch: Watch) -> Iterator[Callable[[str], tuple[int, str]]]:
@@ -46,52 +41,44 @@ def fail(error: Exception) -> Callable[[Watch], object]:
     return deed
 
 
-def crash() -> None:
-    """As a driver may that a kernel has confused; without Python's own words on it."""
+def crash(_: Watch) -> None:
+    """Die as a confused driver may; Python's own report is not printed."""
     faulthandler.disable()
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def results(opened: Callable) -> dict[str, tuple[int, str] | Failure]:
+def killed(number: int) -> Callable[[Watch], object]:
+    return lambda _: os.kill(os.getpid(), number)
+
+
+def results(opened: Opened) -> dict[str, tuple[int, str] | Failure]:
     return dict(work_through(ITEMS, opened))
 
 
 def test_all_in_one_process_which_is_not_this_one() -> None:
-    found = results(doing())
-    assert [result[1] for result in found.values()] == ITEMS
-    assert len({result[0] for result in found.values()} - {os.getpid()}) == 1
+    outcomes = results(doing())
+    assert [result[1] for result in outcomes.values()] == ITEMS
+    assert len({result[0] for result in outcomes.values()} - {os.getpid()}) == 1
 
 
 @pytest.mark.parametrize(
-    ("deed", "said", "of_kernel"),
+    ("deed", "reason", "of_kernel"),
     [
-        (
-            fail(DeviceFault("CUDA: an illegal memory access")),
-            "CUDA: an illegal memory access",
-            True,
-        ),
-        (lambda _: crash(), "the measuring process ended (exit code -11)", True),
+        (fail(DeviceFault("an illegal memory access")), "an illegal memory access", True),
+        (crash, "the measuring process ended (exit code -11)", True),
         (lambda _: os._exit(3), "the measuring process ended (exit code 3)", True),
-        # from outside: the end of a time slot, or of memory, says nothing of the kernel
-        (
-            lambda _: os.kill(os.getpid(), signal.SIGTERM),
-            "the measuring process ended (exit code -15)",
-            False,
-        ),
-        (
-            lambda _: os.kill(os.getpid(), signal.SIGKILL),
-            "the measuring process ended (exit code -9)",
-            False,
-        ),
+        # The end of a time slot, or of memory, says nothing of the kernel.
+        (killed(signal.SIGTERM), "the measuring process ended (exit code -15)", False),
+        (killed(signal.SIGKILL), "the measuring process ended (exit code -9)", False),
     ],
 )
 def test_a_fault_costs_its_own_item_and_a_fresh_process_does_the_rest(
-    deed: Callable, said: str, of_kernel: bool
+    deed: Callable, reason: str, of_kernel: bool
 ) -> None:
-    found = results(doing(two=deed))
-    assert found.pop("two") == Failure(said, of_kernel=of_kernel)
-    assert [result[1] for result in found.values()] == ["one", "three", "four"]
-    assert found["three"][0] == found["four"][0] != found["one"][0]
+    outcomes = results(doing(two=deed))
+    assert outcomes.pop("two") == Failure(reason, of_kernel=of_kernel)
+    assert [result[1] for result in outcomes.values()] == ["one", "three", "four"]
+    assert outcomes["three"][0] == outcomes["four"][0] != outcomes["one"][0]
 
 
 def test_a_hang_is_ended_and_waiting_for_the_gpu_is_none() -> None:
@@ -107,38 +94,43 @@ def test_a_hang_is_ended_and_waiting_for_the_gpu_is_none() -> None:
 
         yield task
 
-    found = dict(work_through(ITEMS, opened, limit_s=0.5))
+    outcomes = dict(work_through(ITEMS, opened, limit_s=0.5))
     reason = "the GPU did not finish within 0 s: the kernel hangs"
-    assert found.pop("three") == Failure(reason, of_kernel=True)
-    assert found == {item: item for item in ("one", "two", "four")}
+    assert outcomes.pop("three") == Failure(reason, of_kernel=True)
+    assert outcomes == {item: item for item in ("one", "two", "four")}
 
 
 def test_an_error_of_an_item_is_reported_and_the_process_goes_on() -> None:
-    found = results(doing(two=fail(UserError("GPU out of memory"))))
-    assert found["two"] == Failure("GPU out of memory", of_kernel=False)
-    assert found["one"][0] == found["three"][0]
+    outcomes = results(doing(two=fail(UserError("GPU out of memory"))))
+    assert outcomes["two"] == Failure("GPU out of memory", of_kernel=False)
+    assert outcomes["one"][0] == outcomes["three"][0]
 
 
-def test_what_cannot_begin_or_end_is_an_error_and_a_fault_of_this_program_has_its_traceback() -> (
-    None
-):
-    @contextlib.contextmanager
-    def never(watch: Watch) -> Iterator[Callable]:
-        raise UserError("no GPU")
-        yield
+@contextlib.contextmanager
+def never_begins(watch: Watch) -> Iterator[Callable]:
+    raise UserError("no GPU")
+    yield
 
-    with pytest.raises(UserError, match=r"^no GPU$"):
-        results(never)
 
-    @contextlib.contextmanager
-    def ends_badly(watch: Watch) -> Iterator[Callable]:
-        yield lambda item: item
-        raise UserError("the clocks cannot be reset")
+@contextlib.contextmanager
+def ends_badly(watch: Watch) -> Iterator[Callable]:
+    yield lambda item: item
+    raise UserError("the clocks cannot be reset")
 
-    with pytest.raises(UserError, match=r"^the clocks cannot be reset$"):
-        results(ends_badly)
-    with pytest.raises(RuntimeError, match=r"(?s)Traceback.*ZeroDivisionError"):
-        results(doing(two=lambda _: 1 / 0))
+
+@pytest.mark.parametrize(
+    ("opened", "kind", "message"),
+    [
+        (never_begins, UserError, r"^no GPU$"),
+        (ends_badly, UserError, r"^the clocks cannot be reset$"),
+        (doing(two=lambda _: 1 / 0), RuntimeError, r"(?s)Traceback.*ZeroDivisionError"),
+    ],
+)
+def test_what_cannot_begin_or_end_is_an_error_and_a_fault_of_this_program_has_its_traceback(
+    opened: Opened, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        results(opened)
 
 
 def test_who_stops_listening_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:

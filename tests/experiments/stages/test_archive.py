@@ -209,7 +209,7 @@ def whole(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def test_an_archive_of_one_run_is_whole(whole: Path) -> None:
-    assert stage.amiss(whole) == [] and stage.check(whole) == 0
+    assert stage.find_faults(whole) == [] and stage.check(whole) == 0
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_rules_that_changed_since_it_was_measured_are_listed(
     frozen: str, message: str, whole: Path
 ) -> None:
     with_entries("provenance.json", rules_commit=frozen)(whole)
-    assert stage.amiss(whole) == [] and any(message in line for line in stage.since(whole))
+    assert stage.find_faults(whole) == [] and any(message in line for line in stage.since(whole))
 
 
 def test_rows_of_a_kernel_that_the_catalogue_lost_stay_in_an_archive(
@@ -281,7 +281,7 @@ def test_what_is_amiss_in_an_archive_is_one_line(
     spoil: Callable[[Path], object], message: str, whole: Path
 ) -> None:
     spoil(whole)
-    (line,) = stage.amiss(whole)
+    (line,) = stage.find_faults(whole)
     assert message in line and "\n" not in line
 
 
@@ -291,11 +291,11 @@ def test_all_that_is_amiss_is_reported_and_what_changed_since(
     caplog.set_level("INFO")
     with_a_stale_row(whole)
     without_windows(whole)
-    assert len(stage.amiss(whole)) == 2 and stage.check(whole) == 1
+    assert len(stage.find_faults(whole)) == 2 and stage.check(whole) == 1
     lines = ("missing: windows.csv", "is of commit", "rules frozen at eb87459", "not whole")
     assert all(line in caplog.text for line in lines)
     (whole / "provenance.json").write_text("{")
-    assert "not as archived: provenance.json" in stage.amiss(whole)
+    assert "not as archived: provenance.json" in stage.find_faults(whole)
     assert "not known" in stage.since(whole)[0]
 
 
