@@ -25,7 +25,7 @@ from ..machine.values import distinct
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins, access_bytes, named_spaces
 from ..ptx.syntax import Instruction, Variable
-from .defined import LOADS, of_granules
+from .defined import gives_only, of_granules
 from .flags import Flags
 from .maps import TensorMaps
 from .order import ASYNC, WARP, Order
@@ -128,7 +128,7 @@ class GlobalMemory(Shadow):
         for g in parts:
             who = lanes_of(g, lanes)
             if self.unwritten is not None:
-                if instruction.opcode in LOADS and np.count_nonzero(self.unwritten.take(g)):
+                if gives_only(instruction) and np.count_nonzero(self.unwritten.take(g)):
                     bad = np.split(self.unwritten.take(g), max(1, width >> self.shift))
                     masks = of_granules(bad, self.size, width, instruction)
                     self.machine.events.defined.read(

@@ -23,13 +23,14 @@ from ..machine.memory import Access
 from ..machine.values import distinct
 from ..ptx.syntax import Instruction, is_store_async
 from .boxes import Boxes
-from .defined import LOADS, of_granules
+from .defined import gives_only, of_granules
 from .flags import Flags
 from .intervals import Interval, Noted
 from .order import ASYNC, PLANES, WARP, Order
 from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Reads, Shadow, lanes_of, same_values
 
 OBJECTS = ("mbarrier", "cp")  # what changes mbarriers, whose phases say what they order
+MATRICES = ("ldmatrix", "stmatrix")
 READS = ("ld", "ldmatrix", "async_ld")
 
 
@@ -70,6 +71,10 @@ class SharedMemory(Shadow):
             int, tuple[int, int, bool]
         ] = {}  # mbarriers: who made it, the event, whether a fence came after
         self.all_lanes = np.arange(m.state.lanes)
+        # of the row of a matrix whose address a lane gives, one of the four lanes that hold it
+        self.row_lanes = (
+            self.all_lanes & -WARP | self.all_lanes % 8 * 4 | self.all_lanes % WARP // 8
+        )
         self.bit_of = np.uint32(1) << (self.all_lanes % WARP).astype(np.uint32)
 
     # accesses
@@ -79,6 +84,8 @@ class SharedMemory(Shadow):
         if kind == "cp_async":
             return
         lanes = self.all_lanes if access.lanes is None else access.lanes
+        if instruction.opcode in MATRICES:
+            lanes = self.row_lanes[lanes]
         noted = Noted(
             access,
             self.first_granule(access),
@@ -148,8 +155,8 @@ class SharedMemory(Shadow):
         key, cache = ("written", noted.first, noted.number), noted.access.where.cache
         if key in cache:
             return
-        if noted.instruction.opcode in LOADS:
-            if not self._defined(noted):
+        if gives_only(noted.instruction):
+            if not self._defined(noted) and noted.kind not in WRITES:
                 return
         elif noted.kind not in ("st", "st_ordered"):
             for g in noted.indices(self.shift):

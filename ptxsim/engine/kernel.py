@@ -420,7 +420,7 @@ class Kernel:
         steps = self._run_batches(request, batches, packing)
         if request.values:
             packing.read_arrays()
-        notes = (*self.machine.diag.notes, *self._unset_constants(given))
+        notes = (*self.machine.diag.notes.values(), *self._unset_constants(given))
         faults = tuple(request.faults.found.values())
         return Launch(self.name, request.grid, request.block, steps, notes, faults)
 

@@ -39,6 +39,7 @@ FATAL = {
     Kind.DEADLOCK: Error.TIMEOUT,
     Kind.LIMIT: Error.TIMEOUT,
     Kind.TRAP: Error.LAUNCH_FAILURE,
+    Kind.MASK: Error.ILLEGAL_INSTRUCTION,
     Kind.MEMORY: Error.LAUNCH_FAILURE,
 }
 MAX_SNAPSHOT = 256 << 20  # bytes of device memory that are kept to run a launch again

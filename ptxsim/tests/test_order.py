@@ -29,6 +29,7 @@ FORMS = {
     "landed": (1, 96, [0], {1: WITHIN, 2: r"read before the wait: a cp.async of thread", 3: WITHIN}),
     "staged": (1, 96, [0], {1: r"read before the wait: a cp.async of thread"}),
     "tile": (1, 96, [0], {1: WITHIN}),
+    "fragments": (1, 32, [0], dict.fromkeys([1, 2, 3, 4], WITHIN)),
     "fetch": (1, 96, [0, 3], {
         1: r"reads from global memory what .* by an ordinary store, without a fence.proxy.async between",
         2: r"reads from global memory what .* by an ordinary store, without a fence.proxy.async between",

@@ -238,6 +238,33 @@ KERNEL tile(int4* out, int*, int*, int form) {
     if (threadIdx.x >= 32) out[threadIdx.x - 32] = s[threadIdx.x - 32];
 }
 
+// matrices of a warp: what its lanes store and read by ldmatrix, stmatrix and wmma. Form n is without the nth barrier
+KERNEL fragments(int4* out, int*, int*, int form) {
+    __shared__ __align__(128) int4 s[32];
+    const int lane = threadIdx.x;
+    short* words = reinterpret_cast<short*>(s);
+    half* halves = reinterpret_cast<half*>(s);
+    uint32_t a, b, c, d;
+    nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, half, nvcuda::wmma::row_major> f;
+    nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, half> sums;
+    s[lane] = make_int4(lane, lane, lane, lane);
+    if (form != 1) __syncwarp();
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(shared(s + lane)) : "memory");
+    __syncthreads();
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%4], {%0,%1,%2,%3};" ::"r"(a), "r"(b), "r"(c), "r"(d), "r"(shared(s + lane)) : "memory");
+    if (form != 2) __syncwarp();
+    out[lane] = s[lane];
+    __syncthreads();
+    for (int i = 0; i < 256; i += 32) words[i + lane] = i;
+    if (form != 3) __syncwarp();
+    nvcuda::wmma::load_matrix_sync(f, halves, 16);
+    for (int i = 0; i < sums.num_elements; ++i) sums.x[i] = f.x[i];
+    __syncthreads();
+    nvcuda::wmma::store_matrix_sync(halves, sums, 16, nvcuda::wmma::mem_row_major);
+    if (form != 4) __syncwarp();
+    for (int i = 0; i < 256; i += 32) out[lane].x += words[i + lane];
+}
+
 // -- the asynchronous proxy and global memory: a block writes a row, and a bulk copy fetches it
 // Form 1: no fence; 2: the fence comes after the copy; 3: right, as the thread that copies has the fence; 4: no barrier
 
