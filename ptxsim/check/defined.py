@@ -374,10 +374,9 @@ class Defined:
         if not self.watches or not (slot in self.masks or outside.any()):
             return
         mask = self._mask(source)[givers] if slot >= 0 else np.zeros(len(givers), np.uint32)
-        if np.any(mask):
-            origin = self.origin_of[slot]
-        else:
-            origin = self.shuffles.setdefault(i.pc, self._origin_at(words, i))
+        if not np.any(mask) and i.pc not in self.shuffles:
+            self.shuffles[i.pc] = self._origin_at(words, i)
+        origin = self.origin_of[slot] if np.any(mask) else self.shuffles[i.pc]
         mask = np.where(outside, ALL[mask.dtype], mask)
         lanes = self.state.acting_lanes()
         self.found = Found(i, lanes, [mask[lanes]], origin)
