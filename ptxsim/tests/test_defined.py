@@ -90,7 +90,10 @@ RIGHT = {
         "st.shared.u32 [s], 5; bar.sync 0; ld.shared.v2.u32 {%r3, %r4}, [s];" + STORE,
         5,
     ),
-    "exchanged": ("mov.u32 %r3, 3; atom.global.exch.b32 %r4, [%d3+128], 1; atom.shared.exch.b32 %r4, [s], 1;" + STORE, 3),
+    "exchanged": (
+        "mov.u32 %r3, 3; atom.global.exch.b32 %r4, [%d3+128], 1; atom.shared.exch.b32 %r4, [s], 1;" + STORE,
+        3,
+    ),
     "shuffled": (SHUFFLE + "shfl.sync.down.b32 %r3, %r3, 4, 31, -1; setp.gt.u32 %p3, %r2, 3; @%p3 ret;" + STORE, 12),
     "loaded too early": ("ld.global.u32 %r4, [%d3+128]; not.pred %p5, %p1; selp.b32 %r3, %r4, 8, %p5;" + STORE, 8),
 }  # fmt: skip
