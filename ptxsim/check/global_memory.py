@@ -26,10 +26,10 @@ from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins, access_bytes, named_spaces
 from ..ptx.syntax import Instruction, Variable
 from .defined import gives_only, of_granules
-from .flags import Flags
+from .flags import BLOCK, Flags, scope_of
 from .maps import TensorMaps
 from .order import ASYNC, WARP, Order
-from .races import HALF, LOW, PLAIN, SWAP, Shadow, lanes_of, same_values, strength
+from .races import HALF, LOW, PLAIN, SWAP, Shadow, is_strong, lanes_of, same_values, strength
 
 MANY = -1  # readers of several blocks; -2 - b: several threads of block b
 
@@ -151,17 +151,31 @@ class GlobalMemory(Shadow):
 
     # against the last write
 
-    def _clash_with_writer(self, old: np.ndarray, lanes: np.ndarray, strong: int) -> np.ndarray:
+    def _clash_with_writer(
+        self, old: np.ndarray, lanes: np.ndarray, strong: int, instruction: Instruction
+    ) -> np.ndarray:
         """Places where the last write is another thread's, and nothing orders the two."""
         who = (old >> HALF) - 1
         bad = (old != 0) & (who != self.machine.state.thread_numbers.take(lanes))
         if strong != PLAIN:
-            bad &= self.strengths[old & LOW] == PLAIN
+            atomic = self._atomic(old, lanes, instruction)
+            if "volatile" in instruction.modifiers and bad.any():
+                warps = self.machine.state.thread_numbers.take(lanes) // WARP
+                meeting = (bad & atomic & (who // WARP == warps)).nonzero()[0]
+                times = self.times[old[meeting] & LOW]
+                if not self.order.before_across(lanes[meeting], who[meeting], times).all():
+                    self.note_volatile(instruction, "global")
+            bad &= ~atomic
         places = bad.nonzero()[0]
         if not len(places):
             return places
         times = self.times[old[places] & LOW]
         return places[~self.order.before_across(lanes[places], who[places], times)]
+
+    def _atomic(self, old: np.ndarray, lanes: np.ndarray, instruction: Instruction) -> np.ndarray:
+        """Whether a strong access does not race with these writes or reads, as they are strong."""
+        blocks = self.machine.state.thread_numbers.take(lanes) // self.padded
+        return self.atomic(old & LOW, self._block_of(old) != blocks, instruction)
 
     def _require_proxy_fence(
         self, old: np.ndarray, lanes: np.ndarray, access: Access, instruction: Instruction
@@ -235,13 +249,15 @@ class GlobalMemory(Shadow):
     ) -> None:
         old = self.writes.take(g)
         if np.count_nonzero(old):
-            places = self._clash_with_writer(old, lanes, strong)
+            places = self._clash_with_writer(old, lanes, strong, instruction)
             if len(places) and not self._same_flag(access, places):
                 self._race(access, instruction, places[0], lanes, int(old[places[0]]), "writes")
         readers = self.reads.take(g)
         if np.count_nonzero(readers):
             if strong != SWAP:
                 places = (~self._after_readers(readers, lanes)).nonzero()[0]
+                if strong != PLAIN and len(places):
+                    places = places[~self._atomic(readers[places], lanes[places], instruction)]
                 if len(places) and not self._same_flag(access, places):
                     self._race(
                         access, instruction, places[0], lanes, int(readers[places[0]]), "reads"
@@ -251,10 +267,12 @@ class GlobalMemory(Shadow):
             instruction, strong
         )
         self.writes[g] = new
-        if strong == PLAIN:
+        if strong == PLAIN or scope_of(instruction) == BLOCK:
             after = self.writes.take(g)
             if np.count_nonzero(after != new):
-                self._meet(access, instruction, g, (after != new).nonzero()[0], lanes, after)
+                self._meet(
+                    access, instruction, g, (after != new).nonzero()[0], lanes, strong, after
+                )
 
     def _meet(
         self,
@@ -263,6 +281,7 @@ class GlobalMemory(Shadow):
         g: np.ndarray,
         places: np.ndarray,
         lanes: np.ndarray,
+        strong: int,
         after: np.ndarray,
     ) -> None:
         """Threads store to one place with one instruction: harmless in a block if they store the
@@ -270,9 +289,11 @@ class GlobalMemory(Shadow):
         """
         threads = self.machine.state.thread_numbers.take(lanes)
         apart = places[(after[places] >> HALF) - 1 - threads[places] != 0]
-        if not len(apart):  # all of one bulk copy
-            return
         same_block = (((after[apart] >> HALF) - 1) // self.padded) == threads[apart] // self.padded
+        if strong != PLAIN:
+            apart, same_block = apart[~same_block], same_block[~same_block]
+        if not len(apart):  # all of one bulk copy, or of one block
+            return
         if not same_values(access, g):
             place = apart[0]
         elif same_block.all() or self._one_value(access):
@@ -306,7 +327,7 @@ class GlobalMemory(Shadow):
     ) -> None:
         old = self.writes.take(g)
         if np.count_nonzero(old):
-            places = self._clash_with_writer(old, lanes, strong)
+            places = self._clash_with_writer(old, lanes, strong, instruction)
             if strong == PLAIN:
                 places = places[self.strengths[old[places] & LOW] != SWAP]
             if len(places):
@@ -315,7 +336,7 @@ class GlobalMemory(Shadow):
                 self._require_proxy_fence(old, lanes, access, instruction)
             elif "nc" in instruction.modifiers:
                 self._read_only(old, lanes, instruction, "ld.global.nc")
-        if strong != PLAIN:
+        if strong != PLAIN and scope_of(instruction) != BLOCK:
             return
         event = self.event(instruction, strong)
         threads = self.machine.state.thread_numbers.take(lanes)
@@ -369,6 +390,10 @@ class GlobalMemory(Shadow):
         between = "and no fence and atomic operation order the two"
         if same:
             between = "without a barrier between"
+        elif self.strengths[other & LOW] != PLAIN and is_strong(instruction):
+            between = (
+                "and one of the two is of block scope (.cta): it takes device scope to order blocks"
+            )
         did = did.removesuffix("s") if who == MANY else did
         verb = (
             "reads"

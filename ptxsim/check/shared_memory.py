@@ -61,7 +61,12 @@ class SharedMemory(Shadow):
         self.async_reads = Reads(total)  # by each warp's wgmma, then by its bulk stores
         self.noted: list[Noted] = []
         self.history = False  # whether accesses before the last barrier of all are in the shadow
-        self.interval = Interval(total, self.shift, self._clash, self._note_volatile)
+        self.interval = Interval(
+            total,
+            self.shift,
+            self._clash,
+            lambda noted: self.note_volatile(noted.instruction, "shared"),
+        )
         self.boxes = Boxes(self, self.of_block)
         self.remote = np.zeros(
             (len(m.state.blocks), order.threads), np.int64
@@ -264,7 +269,9 @@ class SharedMemory(Shadow):
             return False
         bad = (old[places] != 0) & (agents[places] != self.order.agent_of.take(who[places]))
         if noted.strength != PLAIN:
-            bad &= self.strengths.take(events[places]) == PLAIN
+            padded, own = self.machine.state.padded, self.order.agent_of.take(who[places])
+            elsewhere = agents[places] // padded != own // padded
+            bad &= ~self.atomic(events[places], elsewhere, noted.instruction)
         elif noted.kind in ("ld", "ldmatrix"):
             bad &= self.strengths.take(events[places]) != SWAP
         places = places[bad]
@@ -599,14 +606,6 @@ class SharedMemory(Shadow):
             m.diag.report(Kind.RACE, self.events[int(self.remote[block][agent])][0], what, other)
 
     # words
-
-    def _note_volatile(self, noted: Noted) -> None:
-        """Volatile accesses of several threads meet."""
-        if "volatile" in noted.instruction.modifiers:
-            self.machine.diag.note(
-                f"{noted.instruction.where}: volatile accesses of shared memory by several threads meet here without a "
-                "barrier between: no race by PTX's memory model, but nothing orders them either"
-            )
 
     def _clash(
         self,

@@ -40,7 +40,7 @@ KERNEL hand_over(int* out, int* data, int* flag, int writer, int form) {
             } else {
                 while (atomicAdd(flag, 0) == 0) {}
             }
-            __threadfence();
+            if (form != 10) __threadfence();
         }
         __syncthreads();
         out[blockIdx.x * 32 + threadIdx.x] = data[threadIdx.x];    // form 1 does not wait
@@ -142,7 +142,7 @@ KERNEL half_warps(int* out, const int* in, int*, int form) {
     out[threadIdx.x] = s[threadIdx.x ^ 15];
 }
 
-// a flag in shared memory between warps; form 1: without a fence before it; 2: of the wrong warp
+// a flag in shared memory between warps; form 1: without a fence before it; 2: of the wrong warp; 3: without one after
 KERNEL shared_flag(int* out, const int* in, int*, int form) {
     __shared__ int s[32];
     __shared__ volatile int flag;
@@ -155,6 +155,7 @@ KERNEL shared_flag(int* out, const int* in, int*, int form) {
         if (threadIdx.x == 0) flag = 1;
     } else if (threadIdx.x < 64) {
         if (form != 2) while (flag == 0) {}
+        if (form != 3) __threadfence_block();
         __syncwarp();
         out[threadIdx.x - 32] = s[63 - threadIdx.x];
     }
