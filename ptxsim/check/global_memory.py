@@ -31,6 +31,7 @@ from .maps import TensorMaps
 from .order import ASYNC, WARP, Order
 from .races import HALF, LOW, PLAIN, SWAP, Shadow, is_strong, lanes_of, same_values, strength
 
+UNFINISHED = (1 << 31) - 1  # the time of a bulk store for which its thread has not waited
 MANY = -1  # readers of several blocks; -2 - b: several threads of block b
 
 
@@ -106,6 +107,9 @@ class GlobalMemory(Shadow):
         self.unwritten = nobody if unwritten else None
         self.reads = zeros(len(self.writes), np.int64)
         self.padded = machine.state.padded
+        self.stored = 0  # the event of the bulk store that has just been issued
+        # by event: when bulk stores under way were issued
+        self.issued: dict[int, int] = {}
         self.maps = TensorMaps(machine, order)
 
     def touch(
@@ -142,7 +146,7 @@ class GlobalMemory(Shadow):
                     self.unwritten[g] = False
             if self.races:
                 if writing:
-                    self._write(g, who, strong, access, instruction)
+                    self._write(g, who, strong, access, instruction, bulk)
                 else:
                     self._read(g, who, strong, access, instruction, bulk)
         if released:  # what follows is not released with it
@@ -176,6 +180,56 @@ class GlobalMemory(Shadow):
         """Whether a strong access does not race with these writes or reads, as they are strong."""
         blocks = self.machine.state.thread_numbers.take(lanes) // self.padded
         return self.atomic(old & LOW, self._block_of(old) != blocks, instruction)
+
+    # bulk stores
+
+    def _bulk_event(self, instruction: Instruction, strong: int) -> int:
+        """The event of a bulk store of one thread, one for all that it stores."""
+        if not self.stored:
+            self.stored = self.event(instruction, strong, alone=True)
+            self.issued[self.stored], self.times[self.stored] = self.order.now, UNFINISHED
+        return self.stored
+
+    def store_begins(self) -> int:
+        """The event of the bulk store that has just been issued; 0 where it is not watched."""
+        event, self.stored = self.stored, 0
+        return event
+
+    def store_ends(self, event: int) -> None:
+        """Its thread has waited for what a bulk store stores."""
+        self.times[event] = self.order.now
+        del self.issued[event]
+        self.order.tick()
+
+    def _unfinished(
+        self,
+        old: np.ndarray,
+        lanes: np.ndarray,
+        access: Access,
+        instruction: Instruction,
+        bulk: bool,
+    ) -> bool:
+        """Report an access of what a bulk store has written whose thread has not waited for that,
+        by that thread, or by one that comes after the store was issued.
+        """
+        if not self.issued or "reduce" in instruction.modifiers:
+            return False
+        places = (self.times[old & LOW] == UNFINISHED).nonzero()[0]
+        who, own = (old[places] >> HALF) - 1, self.machine.state.thread_numbers.take(lanes[places])
+        since = np.array([self.issued[event] for event in (old[places] & LOW).tolist()], np.int64)
+        bad = (who == own) & (not bulk)
+        others = (who != own).nonzero()[0]
+        bad[others] = self.order.before_across(lanes[places][others], who[others], since[others])
+        if not bad.any():
+            return False
+        place = int(places[bad][0])
+        lane, event = int(lanes[place]), int(old[place])
+        by = "the thread itself" if who[bad][0] == own[bad][0] else self._name(event >> HALF, lane)
+        what = f"accesses global memory that {by} writes at {self.at(event & LOW)}, a bulk store for which no "
+        what += "cp.async.bulk.wait_group waits: with .read it waits for the source only "
+        what += f"({self._place(access, place)})"
+        self.machine.diag.report(Kind.COPY, instruction, what, lane)
+        return True
 
     def _require_proxy_fence(
         self, old: np.ndarray, lanes: np.ndarray, access: Access, instruction: Instruction
@@ -246,10 +300,13 @@ class GlobalMemory(Shadow):
         strong: int,
         access: Access,
         instruction: Instruction,
+        bulk: bool,
     ) -> None:
         old = self.writes.take(g)
         if np.count_nonzero(old):
             places = self._clash_with_writer(old, lanes, strong, instruction)
+            if self._unfinished(old, lanes, access, instruction, bulk):
+                places = places[:0]
             if len(places) and not self._same_flag(access, places):
                 self._race(access, instruction, places[0], lanes, int(old[places[0]]), "writes")
         readers = self.reads.take(g)
@@ -263,9 +320,8 @@ class GlobalMemory(Shadow):
                         access, instruction, places[0], lanes, int(readers[places[0]]), "reads"
                     )
             self.reads[g] = 0
-        new = (self.machine.state.thread_numbers.take(lanes) + 1 << HALF) | self.event(
-            instruction, strong
-        )
+        event = self._bulk_event(instruction, strong) if bulk else self.event(instruction, strong)
+        new = (self.machine.state.thread_numbers.take(lanes) + 1 << HALF) | event
         self.writes[g] = new
         if strong == PLAIN or scope_of(instruction) == BLOCK:
             after = self.writes.take(g)
@@ -328,6 +384,8 @@ class GlobalMemory(Shadow):
         old = self.writes.take(g)
         if np.count_nonzero(old):
             places = self._clash_with_writer(old, lanes, strong, instruction)
+            if self._unfinished(old, lanes, access, instruction, bulk):
+                return
             if strong == PLAIN:
                 places = places[self.strengths[old[places] & LOW] != SWAP]
             if len(places):

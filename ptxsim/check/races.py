@@ -158,9 +158,9 @@ class Shadow:
             f"without a fence between: add __threadfence{block}() after it, or read by cuda::memory_order_acquire"
         )
 
-    def event(self, instruction: Instruction, strong: int) -> int:
-        """The number of an event of the present time."""
-        if self.events[-1] != (instruction, self.order.now, strong):
+    def event(self, instruction: Instruction, strong: int, alone: bool = False) -> int:
+        """The number of an event of the present time; `alone`: a new one."""
+        if alone or self.events[-1] != (instruction, self.order.now, strong):
             self.events.append((instruction, self.order.now, strong))
             number = len(self.events) - 1
             if number == len(self.times):

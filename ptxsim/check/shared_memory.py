@@ -26,7 +26,7 @@ from .boxes import Boxes
 from .defined import gives_only, of_granules
 from .flags import Flags
 from .intervals import Interval, Noted
-from .order import ASYNC, PLANES, WARP, Order
+from .order import ASYNC, GENERIC, PLANES, WARP, Order
 from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Reads, Shadow, lanes_of, same_values
 
 OBJECTS = ("mbarrier", "cp")  # what changes mbarriers, whose phases say what they order
@@ -72,6 +72,8 @@ class SharedMemory(Shadow):
             (len(m.state.blocks), order.threads), np.int64
         )  # events: accesses of a block from others
         self.ended = np.zeros(len(m.state.blocks), bool)
+        # blocks of which a thread has passed a barrier of the cluster: all of it runs
+        self.met = np.zeros(len(m.state.blocks), bool)
         self.made: dict[
             int, tuple[int, int, bool]
         ] = {}  # mbarriers: who made it, the event, whether a fence came after
@@ -262,11 +264,11 @@ class SharedMemory(Shadow):
         """
         old = self.writes.take(g)
         if not np.count_nonzero(old):
-            return False
+            return self._before_begun(g, who, noted)
         agents, events = (old >> HALF) - 1, old & LOW  # of nobody: -1, and the time 0
         places = (~self.order.near(who, agents, self.times.take(events))).nonzero()[0]
         if not len(places):
-            return False
+            return self._before_begun(g, who, noted)
         bad = (old[places] != 0) & (agents[places] != self.order.agent_of.take(who[places]))
         if noted.strength != PLAIN:
             padded, own = self.machine.state.padded, self.order.agent_of.take(who[places])
@@ -284,7 +286,7 @@ class SharedMemory(Shadow):
                 [p for p in places if self.events[int(events[p])][0] not in self.early], np.intp
             )
         if not len(places):
-            return False
+            return self._before_begun(g, who, noted)
         first = int(places[0])
         copied = agents[first] >= self.order.copiers
         by = self._agent_name(int(agents[first]), int(who[first]))
@@ -574,6 +576,30 @@ class SharedMemory(Shadow):
             if lasts:
                 event = self.event(noted.instruction, noted.strength)
                 self.remote[blocks[other], who[other] % self.order.threads] = event
+
+    def _before_begun(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> bool:
+        """Report an access of another block before a barrier of the cluster, or anything else that
+        tells that it runs; whether it is one.
+        """
+        state = self.machine.state
+        if state.cluster_size == 1 or self.met.all():
+            return False
+        blocks, own = g // self.of_block, state.block_of[who]
+        early = (blocks != own) & ~self.met[own]
+        if not early.any():
+            return False
+        known = self.order.rows()[GENERIC, :, : self.order.threads]
+        begun = known.reshape(state.warps, state.cluster_size, state.padded).any(axis=2)
+        early &= ~begun[self.order.warp_of[who], blocks % state.cluster_size]
+        if early.any():
+            message = "race: accesses shared memory of a block that may not have begun: "
+            message += "no cluster.sync() or other barrier of the cluster comes before"
+            self.fault(Kind.RACE, noted.instruction, g, who, early, message)
+        return bool(early.any())
+
+    def cluster_met(self, lanes: np.ndarray) -> None:
+        """Lanes pass a barrier of their cluster."""
+        self.met[self.machine.state.block_of[lanes]] = True
 
     def block_ends(self, block: int, lane: int) -> None:
         """The last thread of a block (the lane's) ends: nothing may still come to its shared

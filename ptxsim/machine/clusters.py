@@ -123,6 +123,7 @@ class Clusters:
                     for key, lanes in self._split(gone):
                         m.events.order.phase_ends(key)
                         m.events.order.acquire(key, lanes)
+                        m.events.shared.cluster_met(lanes)
                 m.state.join(w.instruction.pc + 1, gone)
                 w.threads = w.threads & ~gone
             if w.threads.any():

@@ -32,6 +32,7 @@ FORMS = {
     "shared_flag": (1, 96, [0, 3], {1: WITHIN, 2: WITHIN}),
     "arrivals": (1, 96, [0, 2], {1: WITHIN, 3: WITHIN}),
     "neighbours": (2, 96, [0, 2], {1: r"race: reads what block .* thread .* writes"}),
+    "peer": (2, 96, [0, 2], {1: "accesses shared memory of a block that may not have begun"}),
     "landed": (1, 96, [0], {1: WITHIN, 2: r"read before the wait: a cp.async of thread", 3: WITHIN}),
     "staged": (1, 96, [0], {1: r"read before the wait: a cp.async of thread"}),
     "tile": (1, 96, [0], {1: WITHIN}),
@@ -40,6 +41,9 @@ FORMS = {
         1: r"reads from global memory what .* by an ordinary store, without a fence.proxy.async between",
         2: r"reads from global memory what .* by an ordinary store, without a fence.proxy.async between",
         4: r"race in global memory: reads what thread .* without a barrier between"}),
+    "bulk_stored": (2, 32, [0, 3], {
+        1: r"memory that block \(0, 0, 0\), thread \(0, 0, 0\) writes at .*, a bulk store for which no .* waits",
+        2: r"memory that the thread itself writes at .*, a bulk store for which no .* waits"}),
     "read_only": (1, 96, [0], {
         1: r"reads through the read-only cache \(ld.global.nc\) what the thread itself writes at",
         2: r"reads through the read-only cache \(ld.global.nc\) what thread \(1, 0, 0\) writes at"}),

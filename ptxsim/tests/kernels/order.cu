@@ -194,6 +194,17 @@ KERNEL __cluster_dims__(2, 1, 1) neighbours(int* out, const int* in, int*, int f
     cluster.sync();
 }
 
+// shared memory of the other block: form 1 without a barrier of the cluster before; 2: relaxed, which says that it runs
+KERNEL __cluster_dims__(2, 1, 1) peer(int* out, const int* in, int*, int form) {
+    __shared__ int s[32];
+    cg::cluster_group cluster = cg::this_cluster();
+    if (form == 0) cluster.sync();
+    if (form == 2) asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;" ::: "memory");
+    if (threadIdx.x < 32) cluster.map_shared_rank(s, cluster.block_rank() ^ 1)[threadIdx.x] = in[threadIdx.x];
+    cluster.sync();
+    if (threadIdx.x < 32) out[blockIdx.x * 32 + threadIdx.x] = s[threadIdx.x];
+}
+
 // -- cp.async: what has landed is written. Form 1: odd threads write at once; 2: the group
 // is committed after the wait; 3: threads read what others' copies brought, with a barrier only before the wait
 
@@ -289,6 +300,29 @@ KERNEL fetch(int* out, int* row, int*, int form) {
     if (form == 4) __syncthreads();
     await_phase(&bar, 0);
     out[threadIdx.x] = t[threadIdx.x];
+}
+
+// a bulk store out of shared memory, for which a thread waits before it raises a flag for another block. Form 1: with .read,
+// which waits for the source only; 2: the thread itself reads after that; 3: right, it overwrites the source
+KERNEL bulk_stored(int* out, int* data, int* flag, int form) {
+    __shared__ alignas(128) int t[32];
+    t[threadIdx.x] = threadIdx.x;
+    asm volatile("fence.proxy.async;" ::: "memory");
+    __syncwarp();
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 128;" ::"l"(data), "r"(shared(t)) : "memory");
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        if (form) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+        else asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+        if (form == 2) out[3] = data[3];
+        if (form == 3) t[3] = 4;
+        asm volatile("st.release.gpu.global.s32 [%0], 1;" ::"l"(flag) : "memory");
+    } else if (form < 2) {
+        int seen = 0;
+        while (!seen) asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+        out[0] = data[5];
+    }
 }
 
 // -- a tensor map that thread 0 changes in global memory. Form 1: no fence; 2: the release alone; 3: the acquire alone;
