@@ -120,6 +120,7 @@ class Clusters:
             if gone.any():
                 if not w.registers:
                     self.waited = self.waited + gone
+                    self._note_exited(w.instruction, gone)
                     for key, lanes in self._split(gone):
                         m.events.order.phase_ends(key)
                         m.events.order.acquire(key, lanes)
@@ -128,6 +129,20 @@ class Clusters:
                 w.threads = w.threads & ~gone
             if w.threads.any():
                 self.waiting.append(w)
+
+    def _note_exited(self, instruction: Instruction, threads: np.ndarray) -> None:
+        """Threads that have exited are not waited for, which is allowed, but may not be meant."""
+        m = self.machine
+        if m.launch.checks.barriers and m.state.exited.any():
+            here = threads.reshape(-1, self.lanes).any(axis=1)
+            gone = np.flatnonzero(m.state.exited & np.repeat(here, self.lanes))
+            if len(gone):
+                first = m.state.coordinates(int(gone[0]))
+                m.diag.note(
+                    f"{m.diag.where(instruction)}: threads of the cluster, as {first}, have "
+                    "exited before this barrier, which the others pass without them",
+                    key=(instruction.pc, "exited"),
+                )
 
     # registers
 

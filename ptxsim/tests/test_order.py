@@ -182,6 +182,23 @@ def test_exited_threads_are_noted_at_a_barrier(faults, threads):
     )
 
 
+def test_what_a_block_has_left(faults, monkeypatch):
+    """A barrier of its cluster (form 1) goes on without it, one of its grid (form 2) does not."""
+    monkeypatch.setattr("ptxsim.engine.scheduler.IDLE", 500)
+    args = [numbers(1), numbers(1), numbers(1)]
+    assert faults("left", 2, 32, [*args, 0]) == [] and faults.notes == ()
+    assert faults("left", 2, 32, [*args, 1]) == []
+    assert re.search(
+        r"threads of the cluster, as block \(1, 0, 0\), .* exited before", *faults.notes
+    )
+    (fault,) = faults("left", 2, 32, [*args, 2])
+    assert re.search(
+        r"deadlock.*the grid's barrier waits for block \(1, 0, 0\), too, .* ended", fault
+    )
+    (fault,) = faults("left", 2, 32, [*args, 2], cooperative=False)
+    assert "trap: grid.sync() in an ordinary launch" in fault
+
+
 SCOPES = """.version 8.0
 .target sm_90
 .address_size 64

@@ -96,6 +96,13 @@ KERNEL stencil(int* p, int* q, int*, int form) {
     }
 }
 
+// a barrier of the grid, or of the cluster, that block 1 has left
+KERNEL __cluster_dims__(2, 1, 1) left(int* out, int*, int*, int form) {
+    if (form && blockIdx.x == 1) return;
+    if (form == 2) cg::this_grid().sync();
+    cg::this_cluster().sync();
+}
+
 // both blocks read; then the owner reads and writes; form 1: without a barrier
 KERNEL many_readers(int* p, int* out, int*, int form) {
     cg::grid_group grid = cg::this_grid();
