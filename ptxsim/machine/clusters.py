@@ -131,17 +131,17 @@ class Clusters:
                 self.waiting.append(w)
 
     def _note_exited(self, instruction: Instruction, threads: np.ndarray) -> None:
-        """Threads that have exited are not waited for, which is allowed, but may not be meant."""
+        """A block that has ended is not waited for, which is allowed, but may not be meant."""
         m = self.machine
         if m.launch.checks.barriers and m.state.exited.any():
-            here = threads.reshape(-1, self.lanes).any(axis=1)
-            gone = np.flatnonzero(m.state.exited & np.repeat(here, self.lanes))
-            if len(gone):
-                first = m.state.coordinates(int(gone[0]))
+            here = np.repeat(threads.reshape(-1, self.lanes).any(axis=1), m.state.cluster_size)
+            ended = ~m.state.alive.reshape(len(m.state.blocks), -1).any(axis=1)
+            for block in np.flatnonzero(here & ended)[:1].tolist():
+                index = m.state.block_index(block * m.state.padded)
                 m.diag.note(
-                    f"{m.diag.where(instruction)}: threads of the cluster, as {first}, have "
-                    "exited before this barrier, which the others pass without them",
-                    key=(instruction.pc, "exited"),
+                    f"{m.diag.where(instruction)}: a block of the cluster, {index}, "
+                    "has ended before this barrier, which the others pass without it",
+                    key=(instruction.pc, "ended"),
                 )
 
     # registers
