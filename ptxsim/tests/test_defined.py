@@ -65,6 +65,10 @@ WRONG = {
     "shared": ("ld.shared.u32 %r3, [s+4]; add.u32 %r3, %r3, 1;" + STORE, "shared memory that nobody wrote .*into s"),
     "a byte of a word": (BYTE + "and.b32 %r3, %r4, 65280;" + STORE, "shared memory that nobody wrote .*into s"),
     "shared, at once": ("atom.shared.add.u32 %r3, [s], 1;", "read of shared memory that nobody wrote"),
+    "sign of a byte": (
+        "ld.shared.s8 %r4, [s]; and.b32 %r3, %r4, 65280;" + STORE,
+        "shared memory that nobody wrote .*in s",
+    ),
     "part of a vector": (
         "st.shared.u32 [s], 1; bar.sync 0; ld.shared.v2.u32 {%r3, %r4}, [s]; st.global.u32 [%d3], %r4;",
         r"shared memory that nobody wrote \(shared address 0x404",

@@ -28,7 +28,7 @@ FORMS = {
     "many_readers": (2, 32, [0], {1: ACROSS}),
     "named": (1, 96, [0], {1: WITHIN}),
     "producer": (1, 96, [0], {1: WITHIN}),
-    "half_warps": (1, 96, [0], {}),
+    "half_warps": (1, 96, [0], {1: WITHIN, 2: WITHIN}),
     "shared_flag": (1, 96, [0, 3], {1: WITHIN, 2: WITHIN}),
     "arrivals": (1, 96, [0, 2], {1: WITHIN, 3: WITHIN}),
     "neighbours": (2, 96, [0, 2], {1: r"race: reads what block .* thread .* writes"}),
@@ -224,6 +224,9 @@ ld.global.u32 %v, [%d]; exit;
         # atomics go on with a release
         ("gpu", "gpu", "red.relaxed.gpu.global.add.u32 [%f], 1;", True),
         ("gpu", "gpu", "st.relaxed.gpu.global.u32 [%f], 2;", False),  # a store is no part of it
+        # what this block knows a fence of its scope does not show to others
+        ("gpu", "gpu", "fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%f], 2;", True),
+        ("gpu", "gpu", "fence.acq_rel.cta; st.relaxed.gpu.global.u32 [%f], 2;", False),
     ],
 )
 def test_a_release_orders_within_its_scope_until_another_store(left, taken, between, right):

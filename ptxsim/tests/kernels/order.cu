@@ -139,7 +139,7 @@ KERNEL producer(int* out, const int* in, int*, int form) {
     }
 }
 
-// half warps, each with a barrier of its own
+// half warps, each with a barrier of its own; form 1: without another after a second store; 2: nor whole warps
 KERNEL half_warps(int* out, const int* in, int*, int form) {
     __shared__ int s[32];
     const unsigned mask = threadIdx.x < 16 ? 0xffff : 0xffff0000;
@@ -147,6 +147,8 @@ KERNEL half_warps(int* out, const int* in, int*, int form) {
     s[threadIdx.x] = in[threadIdx.x];
     __syncwarp(mask);
     out[threadIdx.x] = s[threadIdx.x ^ 15];
+    if (form == 2) __syncwarp();
+    if (form) __syncwarp(mask), s[threadIdx.x] = 1, out[threadIdx.x] += s[threadIdx.x ^ 15];
 }
 
 // a flag in shared memory between warps; form 1: without a fence before it; 2: of the wrong warp; 3: without one after
