@@ -37,6 +37,7 @@ class Kind(enum.StrEnum):
     COPY = "copy"  # an asynchronous copy that is not waited for, or is malformed
     FENCE = "fence"
     BARRIER = "barrier"
+    MASK = "mask"  # of the lanes that a warp's instruction names
     MBARRIER = "mbarrier"
     WGMMA = "wgmma"
     ASSERT = "assert"

@@ -1,9 +1,10 @@
 """Defined or not: registers, local, shared and global memory of which nobody has written the value.
 
-What is undefined may be moved, computed with and thrown away, as compilers do. It is a fault where
-it matters: as an address, in a branch, a shuffle or a tensor core, and where it reaches global
-memory. The message names what was never written. After that the value counts as defined, so that
-one cause is one line.
+What is undefined may be moved, computed with, shuffled and thrown away, as compilers do. It is a
+fault where it matters: as an address, in a branch, a vote or a tensor core, and where it reaches
+global memory. The message names what was never written. After that the value counts as defined, so
+that one cause is one line. What a shuffle takes from a lane that takes no part is undefined, too;
+a device mostly gives something, so that this is a note.
 
 Each register with undefined bits has a mask for every lane. There are none in most kernels: nearly
 all registers are written first (ptx/definite_assignment.py). Instructions run as ever until a load
@@ -25,15 +26,16 @@ from ..instructions.needs import Machine
 from ..instructions.registry import Control, Step
 from ..machine.memory import Access, Space
 from ..ptx.definite_assignment import results, sources, undefined_at_entry
-from ..ptx.syntax import Address, Immediate, Instruction, Register, Vector, registers_of
+from ..ptx.syntax import Address, Immediate, Instruction, Pair, Register, Vector, registers_of
 from ..ptx.types import STORAGE, TYPES
 
 LOADS = ("ld", "ldu")
+EXCHANGE = "exch"  # an atomic that gives what it finds, as a load does, and uses none of it
 # What an undefined operand reaches, by opcode
 REACHES = {
     **dict.fromkeys(("mma", "wgmma", "wmma"), "reaches the tensor core"),
     **dict.fromkeys(
-        ("shfl", "vote", "match", "redux", "movmatrix"),
+        ("vote", "match", "redux", "movmatrix"),
         "is exchanged between the threads of a warp",
     ),
     **dict.fromkeys(("bra", "brx"), "decides a branch"),
@@ -64,6 +66,7 @@ class Defined:
         self.origin_of: dict[int, int] = {}
         # what was never written, in words, and where it was first read
         self.origins: list[tuple[str, str]] = []
+        self.shuffles: dict[int, int] = {}  # origins that are shuffles, by their place
         self.found: Found | None = None
         # masks of the elements that a store is storing, for every lane
         self.storing: list[np.ndarray] | None = None
@@ -92,9 +95,11 @@ class Defined:
         self.masks.clear()
         self.origin_of.clear()
         self.origins.clear()
+        self.shuffles.clear()
         self.stored_origins.clear()
         self.found = self.storing = self.local = self.shared = None
-        if not (self.machine.launch.checks.unwritten and self.machine.launch.values):
+        self.watches = self.machine.launch.checks.unwritten and self.machine.launch.values
+        if not self.watches:
             return
         local = self.machine.memory.spaces["local"]
         if self.machine.program.local_bytes:
@@ -165,6 +170,8 @@ class Defined:
         slots = frozenset(r.slot for r in (*results(i), *sources(i)))
         elementwise = i.opcode not in registry.EFFECTS or i.opcode in ("mov", "cvta")
         act = self._computed if elementwise else self._loaded if i.opcode in LOADS else self._used
+        if i.opcode == "shfl":
+            act = self._exchanged
 
         def tracked() -> None:
             if self.masks.keys().isdisjoint(slots):
@@ -248,6 +255,10 @@ class Defined:
         if where != self.machine.diag.where(i):
             words += f" at {where}"
         what = f"{words}: the undefined value {reaches}"
+        if origin in self.shuffles.values():
+            at = f"{self.machine.diag.where(i)}: "
+            self.machine.diag.note(at + what, key=(i.pc, where))
+            return
         self.machine.diag.report(
             Kind.UNWRITTEN, i, what, int(np.flatnonzero(bad)[0]), int(np.count_nonzero(bad))
         )
@@ -343,6 +354,32 @@ class Defined:
         step()
         self._clear(results(i), lanes)
         self.settle()
+
+    def _exchanged(self, i: Instruction, step: Step) -> None:
+        """A shuffle, of which only the value that it passes on may be undefined."""
+        lanes = self._lanes(i)
+        used = [r for o in i.operands[2:] for r in registers_of(o)]
+        used += [i.predicate] if i.predicate is not None else []
+        self._report(i, used, lanes, "decides a shuffle")
+        step()
+        self._clear(results(i), lanes)
+        self.settle()
+
+    def shuffled(self, i: Instruction, givers: np.ndarray, outside: np.ndarray, words: str) -> None:
+        """Each lane takes the value of its giver, which is undefined where that lane takes no
+        part; `words`: which one.
+        """
+        source = i.operands[1]
+        slot = source.slot if isinstance(source, Register) else -1
+        if not self.watches or not (slot in self.masks or outside.any()):
+            return
+        mask = self._mask(source)[givers] if slot >= 0 else np.zeros(len(givers), np.uint32)
+        if not np.any(mask) and i.pc not in self.shuffles:
+            self.shuffles[i.pc] = self._origin_at(words, i)
+        origin = self.origin_of[slot] if np.any(mask) else self.shuffles[i.pc]
+        mask = np.where(outside, ALL[mask.dtype], mask)
+        lanes = self.state.acting_lanes()
+        self.found = Found(i, lanes, [mask[lanes]], origin)
 
     def _report_address(self, i: Instruction) -> None:
         """The predicate and the address of an access must be defined."""
@@ -461,11 +498,12 @@ class Defined:
             return
         shadow = Access(space, access.where, access.offset)
         size = min(width // elements(i) if i.opcode in LOADS else width, 8)
-        if kind in ("st", "st_ordered", "cp_async"):
+        masks = [shadow.load(size, number) for number in range(width // size)]
+        if kind in ("st", "st_ordered", "cp_async") or EXCHANGE in i.modifiers:
             for number in range(width // size):
                 shadow.store(size, np.zeros((), f"u{size}"), number)
+        if kind in ("st", "st_ordered", "cp_async"):
             return
-        masks = [shadow.load(size, number) for number in range(width // size)]
         if any(np.count_nonzero(mask) for mask in masks):
             memory = "local" if space is self.local else "shared"
             self.read(
@@ -511,7 +549,12 @@ class Defined:
         else:
             here = place(int(access.where.raw[first]) + access.offset + byte)
             origin = self._origin_at(f"read of {memory} memory that nobody wrote ({here})", i)
-        if i.opcode in LOADS:
+        if EXCHANGE in i.modifiers:  # the others find what the first has put there
+            firsts = np.unique(access.flat(), return_index=True)[1]
+            masks = [
+                np.where(np.isin(np.arange(len(m)), firsts), m, m.dtype.type(0)) for m in masks
+            ]
+        if gives_only(i):
             if self.found is None:
                 self.found = Found(i, access.lanes, masks, origin)
             return
@@ -527,6 +570,7 @@ class Defined:
         if found is None:
             return -1
         target = found.instruction.operands[0]
+        target = target.first if isinstance(target, Pair) else target
         signed = any(m in ("s8", "s16", "s32") for m in found.instruction.modifiers)
         for item, mask in zip(
             target.items if isinstance(target, Vector) else (target,), found.masks, strict=True
@@ -539,6 +583,11 @@ class Defined:
             whole[slice(None) if found.lanes is None else found.lanes] = wide
             self.set_mask(item.slot, whole, found.origin)
         return found.instruction.pc
+
+
+def gives_only(i: Instruction) -> bool:
+    """Whether an access gives what it reads to registers, so that it may be undefined."""
+    return i.opcode in LOADS or EXCHANGE in i.modifiers
 
 
 def elements(i: Instruction) -> int:

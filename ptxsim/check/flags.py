@@ -21,7 +21,6 @@ from ..machine.memory import Access
 from ..ptx.syntax import Instruction
 from .clocks import Clock
 from .order import (
-    ASYNC,
     FENCED,
     FENCED_BLOCK,
     GENERIC,
@@ -36,10 +35,15 @@ from .order import (
 
 BLOCK, CLUSTER, GRID = range(3)
 SCOPES = {"cta": BLOCK, "cluster": CLUSTER}
-RELEASES = {"release", "acq_rel", "sc"}
+RELEASES, ACQUIRES = {"release", "acq_rel", "sc"}, {"acquire", "acq_rel", "sc"}
 MOST_LEFT = 256  # releases of a flag that are told apart
 # of values and lanes: whether the loop that waits ends
 Condition = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def scope_of(i: Instruction) -> int:
+    """The scope of a strong access."""
+    return next((SCOPES[m] for m in i.modifiers if m in SCOPES), GRID)
 
 
 @dataclass
@@ -88,7 +92,7 @@ class Flags:
         self.order, self.conditions, self.unseen = order, conditions, unseen
         self.found: dict[Hashable, Flag] = {}
         # by warp and flag: releases taken
-        self.seen: dict[tuple[int, Hashable], tuple[int, int]] = {}
+        self.seen: dict[tuple[int, Hashable], tuple[int, int, bool]] = {}
         self.snapshots: dict[tuple[int, bool], Snapshot] = {}
         # by the last access, by its lanes
         self.left: tuple[Access | None, dict[int, Release | None]] = (None, {})
@@ -108,8 +112,7 @@ class Flags:
     ) -> bool:
         """A strong access is about to happen. Whether it is a release itself, which comes before
         what they do who acquire it."""
-        words = set(instruction.modifiers)
-        scope = next((level for name, level in SCOPES.items() if name in words), GRID)
+        words, scope = set(instruction.modifiers), scope_of(instruction)
         leaves, takes = kind != "ld_ordered", kind != "st_ordered" and instruction.opcode != "red"
         takes = takes and instruction.pc not in self.unseen
         itself = leaves and not RELEASES.isdisjoint(words)
@@ -209,9 +212,7 @@ class Flags:
             for plane, part in enumerate(parts):
                 same = next((n for n in range(plane) if np.array_equal(parts[n], part)), None)
                 own.append(Clock.of_rows(blocks, part, state.padded) if same is None else own[same])
-            far = joined(
-                (own[GENERIC], own[ASYNC], own[FENCED_BLOCK], own[FENCED]), far, state.padded
-            )
+            far = joined(tuple(own), far, state.padded)
             found = self.snapshots[warp, itself] = Snapshot(cluster, rows, far)
         return found
 
@@ -253,23 +254,24 @@ class Flags:
         flag, order, warp = self.found[key], self.order, lane // WARP
         count = self._told(flag, lane, instruction, value)
         total = flag.folded + count
-        if self.seen.get((warp, key), (-1, 0)) == (total, scope):
+        relaxed = instruction if ACQUIRES.isdisjoint(instruction.modifiers) else None
+        if self.seen.get((warp, key)) == (total, scope, relaxed is None):
             return
-        self.seen[warp, key] = total, scope
+        self.seen[warp, key] = total, scope, relaxed is None
         order.examine()
         cluster, padded = lane // order.threads, order.state.padded
         block, here = int(order.state.thread_numbers[lane]) // padded, np.array([warp])
         if block in flag.near:
-            order.learn(here, flag.near[block])
+            order.learn(here, flag.near[block], relaxed=relaxed)
         for release in flag.releases[:count]:
             if release.snapshot.cluster != cluster:
                 continue
             if release.thread // padded == block:
-                order.learn(here, self._row_of(release))
+                order.learn(here, self._row_of(release), relaxed=relaxed)
             elif min(scope, release.scope) == CLUSTER:
-                order.learn_far(here, self._far_of(release))
+                order.learn_far(here, self._far_of(release), relaxed)
         if scope == GRID:
-            order.learn_far(here, self._merged(flag, count))
+            order.learn_far(here, self._merged(flag, count), relaxed)
 
     def _told(
         self, flag: Flag, lane: int, instruction: Instruction, value: np.ndarray | None

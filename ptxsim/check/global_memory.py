@@ -25,12 +25,13 @@ from ..machine.values import distinct
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins, access_bytes, named_spaces
 from ..ptx.syntax import Instruction, Variable
-from .defined import LOADS, of_granules
-from .flags import Flags
+from .defined import gives_only, of_granules
+from .flags import BLOCK, Flags, scope_of
 from .maps import TensorMaps
 from .order import ASYNC, WARP, Order
-from .races import HALF, LOW, PLAIN, SWAP, Shadow, lanes_of, same_values, strength
+from .races import HALF, LOW, PLAIN, SWAP, Shadow, is_strong, lanes_of, same_values, strength
 
+UNFINISHED = (1 << 31) - 1  # the time of a bulk store for which its thread has not waited
 MANY = -1  # readers of several blocks; -2 - b: several threads of block b
 
 
@@ -106,6 +107,9 @@ class GlobalMemory(Shadow):
         self.unwritten = nobody if unwritten else None
         self.reads = zeros(len(self.writes), np.int64)
         self.padded = machine.state.padded
+        self.stored = 0  # the event of the bulk store that has just been issued
+        # by event: when bulk stores under way were issued
+        self.issued: dict[int, int] = {}
         self.maps = TensorMaps(machine, order)
 
     def touch(
@@ -128,7 +132,7 @@ class GlobalMemory(Shadow):
         for g in parts:
             who = lanes_of(g, lanes)
             if self.unwritten is not None:
-                if instruction.opcode in LOADS and np.count_nonzero(self.unwritten.take(g)):
+                if gives_only(instruction) and np.count_nonzero(self.unwritten.take(g)):
                     bad = np.split(self.unwritten.take(g), max(1, width >> self.shift))
                     masks = of_granules(bad, self.size, width, instruction)
                     self.machine.events.defined.read(
@@ -142,7 +146,7 @@ class GlobalMemory(Shadow):
                     self.unwritten[g] = False
             if self.races:
                 if writing:
-                    self._write(g, who, strong, access, instruction)
+                    self._write(g, who, strong, access, instruction, bulk)
                 else:
                     self._read(g, who, strong, access, instruction, bulk)
         if released:  # what follows is not released with it
@@ -151,17 +155,81 @@ class GlobalMemory(Shadow):
 
     # against the last write
 
-    def _clash_with_writer(self, old: np.ndarray, lanes: np.ndarray, strong: int) -> np.ndarray:
+    def _clash_with_writer(
+        self, old: np.ndarray, lanes: np.ndarray, strong: int, instruction: Instruction
+    ) -> np.ndarray:
         """Places where the last write is another thread's, and nothing orders the two."""
         who = (old >> HALF) - 1
         bad = (old != 0) & (who != self.machine.state.thread_numbers.take(lanes))
         if strong != PLAIN:
-            bad &= self.strengths[old & LOW] == PLAIN
+            atomic = self._atomic(old, lanes, instruction)
+            if "volatile" in instruction.modifiers and bad.any():
+                warps = self.machine.state.thread_numbers.take(lanes) // WARP
+                meeting = (bad & atomic & (who // WARP == warps)).nonzero()[0]
+                times = self.times[old[meeting] & LOW]
+                if not self.order.before_across(lanes[meeting], who[meeting], times).all():
+                    self.note_volatile(instruction, "global")
+            bad &= ~atomic
         places = bad.nonzero()[0]
         if not len(places):
             return places
         times = self.times[old[places] & LOW]
         return places[~self.order.before_across(lanes[places], who[places], times)]
+
+    def _atomic(self, old: np.ndarray, lanes: np.ndarray, instruction: Instruction) -> np.ndarray:
+        """Whether a strong access does not race with these writes or reads, as they are strong."""
+        blocks = self.machine.state.thread_numbers.take(lanes) // self.padded
+        return self.atomic(old & LOW, self._block_of(old) != blocks, instruction)
+
+    # bulk stores
+
+    def _bulk_event(self, instruction: Instruction, strong: int) -> int:
+        """The event of a bulk store of one thread, one for all that it stores."""
+        if not self.stored:
+            self.stored = self.event(instruction, strong, alone=True)
+            self.issued[self.stored], self.times[self.stored] = self.order.now, UNFINISHED
+        return self.stored
+
+    def store_begins(self) -> int:
+        """The event of the bulk store that has just been issued; 0 where it is not watched."""
+        event, self.stored = self.stored, 0
+        return event
+
+    def store_ends(self, event: int) -> None:
+        """Its thread has waited for what a bulk store stores."""
+        self.times[event] = self.order.now
+        del self.issued[event]
+        self.order.tick()
+
+    def _unfinished(
+        self,
+        old: np.ndarray,
+        lanes: np.ndarray,
+        access: Access,
+        instruction: Instruction,
+        bulk: bool,
+    ) -> bool:
+        """Report an access of what a bulk store has written whose thread has not waited for that,
+        by that thread, or by one that comes after the store was issued.
+        """
+        if not self.issued or "reduce" in instruction.modifiers:
+            return False
+        places = (self.times[old & LOW] == UNFINISHED).nonzero()[0]
+        who, own = (old[places] >> HALF) - 1, self.machine.state.thread_numbers.take(lanes[places])
+        since = np.array([self.issued[event] for event in (old[places] & LOW).tolist()], np.int64)
+        bad = (who == own) & (not bulk)
+        others = (who != own).nonzero()[0]
+        bad[others] = self.order.before_across(lanes[places][others], who[others], since[others])
+        if not bad.any():
+            return False
+        place = int(places[bad][0])
+        lane, event = int(lanes[place]), int(old[place])
+        by = "the thread itself" if who[bad][0] == own[bad][0] else self._name(event >> HALF, lane)
+        what = f"accesses global memory that {by} writes at {self.at(event & LOW)}, a bulk store for which no "
+        what += "cp.async.bulk.wait_group waits: with .read it waits for the source only "
+        what += f"({self._place(access, place)})"
+        self.machine.diag.report(Kind.COPY, instruction, what, lane)
+        return True
 
     def _require_proxy_fence(
         self, old: np.ndarray, lanes: np.ndarray, access: Access, instruction: Instruction
@@ -232,29 +300,35 @@ class GlobalMemory(Shadow):
         strong: int,
         access: Access,
         instruction: Instruction,
+        bulk: bool,
     ) -> None:
         old = self.writes.take(g)
         if np.count_nonzero(old):
-            places = self._clash_with_writer(old, lanes, strong)
+            places = self._clash_with_writer(old, lanes, strong, instruction)
+            if self._unfinished(old, lanes, access, instruction, bulk):
+                places = places[:0]
             if len(places) and not self._same_flag(access, places):
                 self._race(access, instruction, places[0], lanes, int(old[places[0]]), "writes")
         readers = self.reads.take(g)
         if np.count_nonzero(readers):
             if strong != SWAP:
                 places = (~self._after_readers(readers, lanes)).nonzero()[0]
+                if strong != PLAIN and len(places):
+                    places = places[~self._atomic(readers[places], lanes[places], instruction)]
                 if len(places) and not self._same_flag(access, places):
                     self._race(
                         access, instruction, places[0], lanes, int(readers[places[0]]), "reads"
                     )
             self.reads[g] = 0
-        new = (self.machine.state.thread_numbers.take(lanes) + 1 << HALF) | self.event(
-            instruction, strong
-        )
+        event = self._bulk_event(instruction, strong) if bulk else self.event(instruction, strong)
+        new = (self.machine.state.thread_numbers.take(lanes) + 1 << HALF) | event
         self.writes[g] = new
-        if strong == PLAIN:
+        if strong == PLAIN or scope_of(instruction) == BLOCK:
             after = self.writes.take(g)
             if np.count_nonzero(after != new):
-                self._meet(access, instruction, g, (after != new).nonzero()[0], lanes, after)
+                self._meet(
+                    access, instruction, g, (after != new).nonzero()[0], lanes, strong, after
+                )
 
     def _meet(
         self,
@@ -263,6 +337,7 @@ class GlobalMemory(Shadow):
         g: np.ndarray,
         places: np.ndarray,
         lanes: np.ndarray,
+        strong: int,
         after: np.ndarray,
     ) -> None:
         """Threads store to one place with one instruction: harmless in a block if they store the
@@ -270,9 +345,11 @@ class GlobalMemory(Shadow):
         """
         threads = self.machine.state.thread_numbers.take(lanes)
         apart = places[(after[places] >> HALF) - 1 - threads[places] != 0]
-        if not len(apart):  # all of one bulk copy
-            return
         same_block = (((after[apart] >> HALF) - 1) // self.padded) == threads[apart] // self.padded
+        if strong != PLAIN:
+            apart, same_block = apart[~same_block], same_block[~same_block]
+        if not len(apart):  # all of one bulk copy, or of one block
+            return
         if not same_values(access, g):
             place = apart[0]
         elif same_block.all() or self._one_value(access):
@@ -306,7 +383,9 @@ class GlobalMemory(Shadow):
     ) -> None:
         old = self.writes.take(g)
         if np.count_nonzero(old):
-            places = self._clash_with_writer(old, lanes, strong)
+            places = self._clash_with_writer(old, lanes, strong, instruction)
+            if self._unfinished(old, lanes, access, instruction, bulk):
+                return
             if strong == PLAIN:
                 places = places[self.strengths[old[places] & LOW] != SWAP]
             if len(places):
@@ -315,7 +394,7 @@ class GlobalMemory(Shadow):
                 self._require_proxy_fence(old, lanes, access, instruction)
             elif "nc" in instruction.modifiers:
                 self._read_only(old, lanes, instruction, "ld.global.nc")
-        if strong != PLAIN:
+        if strong != PLAIN and scope_of(instruction) != BLOCK:
             return
         event = self.event(instruction, strong)
         threads = self.machine.state.thread_numbers.take(lanes)
@@ -369,6 +448,10 @@ class GlobalMemory(Shadow):
         between = "and no fence and atomic operation order the two"
         if same:
             between = "without a barrier between"
+        elif self.strengths[other & LOW] != PLAIN and is_strong(instruction):
+            between = (
+                "and one of the two is of block scope (.cta): it takes device scope to order blocks"
+            )
         did = did.removesuffix("s") if who == MANY else did
         verb = (
             "reads"

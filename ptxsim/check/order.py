@@ -20,14 +20,16 @@ What one lane learns its warp knows; what a lane did its warp knows after a barr
 
 Of barriers of whole blocks and warps alone a clock is no more than two numbers, when the block and
 the warp last passed one. Rows of clocks (`known`: a time for each agent of the cluster) are made
-when something else orders accesses. What is known of other clusters is a `Clock`. There are four
-planes: what comes before; of that, what a proxy fence came after; and what a fence came after, of
-any scope and of one beyond the block, which is all that a relaxed operation passes on.
+when something else orders accesses. What is known of other clusters is a `Clock`. There are five
+planes: what comes before; of that, what a proxy fence came after; what a fence came after, of any
+scope and of one beyond the block, which is all that a relaxed operation passes on; and what relaxed
+reads saw, which comes before only after a fence. What relies on that alone is noted, once for each
+such read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,14 +37,15 @@ import numpy as np
 
 from ..machine.state import State
 from ..machine.values import distinct
+from ..ptx.syntax import Instruction
 from .clocks import EMPTY, Clock
 
 WARP = 32
 OBJECTS = 16  # mbarriers that a cluster's rows have room for at first
-GENERIC, ASYNC, FENCED_BLOCK, FENCED = range(4)
-PLANES = 4
-Far = tuple[Clock, Clock, Clock, Clock]  # by plane
-NOWHERE: Far = (EMPTY, EMPTY, EMPTY, EMPTY)
+GENERIC, ASYNC, FENCED_BLOCK, FENCED, RELAXED = range(5)
+PLANES = 5
+Far = tuple[Clock, ...]  # by plane
+NOWHERE: Far = (EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
 
 
 class Pending(Protocol):
@@ -67,6 +70,9 @@ class Order:
         self.state, self.now = state, 1
         self.changes = 0  # how often any clock changed
         self.fences = False  # whether anybody executed one
+        # by block of the grid, the last relaxed read by which it learnt something
+        self.relaxed: dict[int, Instruction] = {}
+        self.note_relaxed: Callable[[Instruction], None] = lambda read: None
 
     def start(self) -> None:
         """A batch begins."""
@@ -182,19 +188,38 @@ class Order:
         row[GENERIC] = shown
         return row
 
-    def learn(self, warps: np.ndarray, row: np.ndarray, far: Far = NOWHERE) -> None:
-        """Warps of a cluster take what was left for them."""
+    def learn(
+        self,
+        warps: np.ndarray,
+        row: np.ndarray,
+        far: Far = NOWHERE,
+        relaxed: Instruction | None = None,
+    ) -> None:
+        """Warps of a cluster take what was left for them, or see it by a relaxed read."""
         known, width = self.rows(), row.shape[1]
+        if relaxed is not None:
+            seen, taken = np.maximum(row[GENERIC], row[RELAXED]), row
+            row = np.zeros_like(taken)
+            row[ASYNC], row[RELAXED] = taken[ASYNC], seen
+            self._saw(warps, relaxed)
         known[:, warps, :width] = np.maximum(known[:, warps, :width], row[:, None])
         self.learn_far(warps, far)
         self.news.update((warps * WARP // self.state.padded).tolist())
         self.changes += 1
 
-    def learn_far(self, warps: np.ndarray, far: Far) -> None:
-        """Warps learn of other clusters."""
+    def _saw(self, warps: np.ndarray, read: Instruction) -> None:
+        blocks = distinct(self.block_of[warps * WARP])
+        self.relaxed.update(dict.fromkeys(np.asarray(self.state.blocks)[blocks].tolist(), read))
+
+    def learn_far(self, warps: np.ndarray, far: Far, relaxed: Instruction | None = None) -> None:
+        """Warps learn of other clusters, or see that by a relaxed read."""
         if far is NOWHERE:
             return
         padded = self.state.padded
+        if relaxed is not None:
+            seen = far[GENERIC].joined(far[RELAXED], padded)
+            far = (EMPTY, far[ASYNC], EMPTY, EMPTY, seen)
+            self._saw(warps, relaxed)
         for warp in warps.tolist():
             self.far[warp] = joined(self.far.get(warp, NOWHERE), far, padded)
         self.acquired[warps] = self.now
@@ -323,6 +348,8 @@ class Order:
         """Threads execute a fence, of their block's scope or more: relaxed operations now pass on
         what they know.
         """
+        if self.relaxed:
+            self._accept(threads, beyond_block)
         for plane in (FENCED_BLOCK, FENCED)[: 1 + beyond_block]:
             self._raise_plane(threads, plane)
         self.fences = True
@@ -347,8 +374,18 @@ class Order:
                 if warp in self.far:
                     planes = list(self.far[warp])
                     planes[plane] = planes[GENERIC]
-                    self.far[warp] = (planes[0], planes[1], planes[2], planes[3])
+                    self.far[warp] = tuple(planes)
         self.news.update((warps * WARP // self.state.padded).tolist())
+
+    def _accept(self, threads: np.ndarray, beyond_block: bool) -> None:
+        """What relaxed reads of the warps of these threads saw comes before from now on."""
+        self.examine()
+        warps, known = distinct(self.warp_of[threads]), self.rows()
+        known[GENERIC, warps] = known[[GENERIC, RELAXED]][:, warps].max(axis=0)
+        for warp in warps.tolist() if beyond_block else ():
+            if warp in self.far:
+                generic, *others, seen = self.far[warp]
+                self.far[warp] = (generic.joined(seen, self.state.padded), *others, seen)
 
     def reading_ends(self, warps: np.ndarray | int, agent: int, time: int) -> None:
         """Warps know that what an asynchronous reader began to read up to some time is over."""
@@ -372,7 +409,17 @@ class Order:
             good[places] = self._far(
                 lanes[places], self.state.thread_numbers[others], times[places], plane
             )
+        if self.relaxed and plane == GENERIC and not good.all():
+            self._rely(good, lanes, self.before(lanes, agents, times, RELAXED))
         return good
+
+    def _rely(self, good: np.ndarray, lanes: np.ndarray, seen: np.ndarray) -> None:
+        """Lanes go by what relaxed reads saw where nothing else orders them."""
+        for block in distinct(
+            self.state.thread_numbers[lanes[seen & ~good]] // self.state.padded
+        ).tolist():
+            self.note_relaxed(self.relaxed.get(block) or next(iter(self.relaxed.values())))
+        good |= seen
 
     def before_warp(self, lanes: np.ndarray, warp: int, times: np.ndarray) -> np.ndarray:
         """Whether what all threads of a warp of the cluster did up to a time is known to come
@@ -400,6 +447,8 @@ class Order:
         if self.far and not good.all():
             places = (~good).nonzero()[0]
             good[places] = self._far(lanes[places], threads[places], times[places], plane)
+        if self.relaxed and plane == GENERIC and not good.all():
+            self._rely(good, lanes, self.before_across(lanes, threads, times, RELAXED))
         return good
 
     def near(
@@ -450,14 +499,15 @@ def joined(far: Far, other: Far, padded: int) -> Far:
     if far is NOWHERE:
         return other
     made: dict[tuple[int, int], Clock] = {}  # planes are often the same
+    planes = []
     for x, y in zip(far, other, strict=True):
         if (id(x), id(y)) not in made:
             made[id(x), id(y)] = x.joined(y, padded)
-    a, b, c, d = (made[id(x), id(y)] for x, y in zip(far, other, strict=True))
+        planes.append(made[id(x), id(y)])
     for known in (far, other):
-        if a is known[0] and b is known[1] and c is known[2] and d is known[3]:
+        if all(a is b for a, b in zip(planes, known, strict=True)):
             return known
-    return (a, b, c, d)
+    return tuple(planes)
 
 
 def narrowed(far: Far, plane: int) -> Far:
@@ -465,4 +515,5 @@ def narrowed(far: Far, plane: int) -> Far:
     kept = far[plane]
     if not kept:
         return NOWHERE
-    return (kept, far[ASYNC] if far[ASYNC] is kept else EMPTY, far[FENCED_BLOCK], far[FENCED])
+    asynchronous = far[ASYNC] if far[ASYNC] is kept else EMPTY
+    return (kept, asynchronous, far[FENCED_BLOCK], far[FENCED], EMPTY)

@@ -20,12 +20,13 @@ import numpy as np
 from ..machine.batch import Batch
 from ..machine.memory import SHIFT, Access, zeros
 from ..ptx.syntax import Instruction
-from .flags import Flags
+from .flags import BLOCK, Flags, scope_of
 from .order import Order
 
 BULK = 16  # granules a thread: more have only bulk copies, of one thread
 # how an access behaves to others: strong ones do not race with each other
 PLAIN, STRONG, SWAP = 0, 1, 2
+STRONG_ORDERS = {"volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio"}
 HALF, LOW = 32, (1 << 32) - 1
 WRITES = ("st", "st_ordered", "atom")
 VERBS = {
@@ -42,6 +43,11 @@ def strength(instruction: Instruction, kind: str) -> int:
     if kind == "atom":
         return SWAP if "cas" in instruction.modifiers else STRONG
     return STRONG if kind.endswith("_ordered") else PLAIN
+
+
+def is_strong(i: Instruction) -> bool:
+    """Whether an instruction is an atomic, or a load or store with an order of its own."""
+    return i.opcode in ("atom", "red") or not STRONG_ORDERS.isdisjoint(i.modifiers)
 
 
 def granules(base: np.ndarray, first: int, number: int) -> Iterator[np.ndarray]:
@@ -128,22 +134,54 @@ class Shadow:
     def __init__(self, machine: Batch, order: Order, flags: Flags, size: int, total: int) -> None:
         """`size`: bytes of a granule; `total`: of the memory."""
         self.machine, self.order, self.flags = machine, order, flags
+        order.note_relaxed = self._note_relaxed
         self.size, self.shift = size, SHIFT[size]
         self.writes = zeros(total >> self.shift, np.int64)
         # the first is nobody's
         self.events: list[tuple[Instruction, int, int]] = [(machine.program.code[0], 0, 0)]
         self.times, self.strengths = np.zeros(64, np.int32), np.zeros(64, np.int8)
+        self.block_scope = np.zeros(64, bool)  # whether they are of block scope
 
-    def event(self, instruction: Instruction, strong: int) -> int:
-        """The number of an event of the present time."""
-        if self.events[-1] != (instruction, self.order.now, strong):
+    def note_volatile(self, instruction: Instruction, memory: str) -> None:
+        """Volatile accesses of several threads meet."""
+        if "volatile" in instruction.modifiers:
+            self.machine.diag.note(
+                f"{self.machine.diag.where(instruction)}: volatile accesses of {memory} memory by several threads meet "
+                "here without a barrier between: no race by PTX's memory model, but nothing orders them either, as the "
+                "lanes of a warp do not run in lockstep: add __syncwarp(), or __syncthreads() between warps"
+            )
+
+    def _note_relaxed(self, read: Instruction) -> None:
+        where, block = self.machine.diag.where(read), "_block" * ("shared" in read.modifiers)
+        self.machine.diag.note(
+            f"{where}: this read is relaxed, as volatile reads and atomics are, and what another thread wrote is used "
+            f"without a fence between: add __threadfence{block}() after it, or read by cuda::memory_order_acquire"
+        )
+
+    def event(self, instruction: Instruction, strong: int, alone: bool = False) -> int:
+        """The number of an event of the present time; `alone`: a new one."""
+        if alone or self.events[-1] != (instruction, self.order.now, strong):
             self.events.append((instruction, self.order.now, strong))
             number = len(self.events) - 1
             if number == len(self.times):
                 self.times = np.concatenate([self.times, np.zeros_like(self.times)])
                 self.strengths = np.concatenate([self.strengths, np.zeros_like(self.strengths)])
+                self.block_scope = np.concatenate(
+                    [self.block_scope, np.zeros_like(self.block_scope)]
+                )
             self.times[number], self.strengths[number] = self.order.now, strong
+            self.block_scope[number] = scope_of(instruction) == BLOCK
         return len(self.events) - 1
+
+    def atomic(
+        self, events: np.ndarray, elsewhere: np.ndarray, instruction: Instruction
+    ) -> np.ndarray:
+        """Whether a strong access does not race with others: strong ones, within whose scope, and
+        that of the access, both lie. `elsewhere`: whether they are of another block.
+        """
+        return (self.strengths[events] != PLAIN) & ~(
+            elsewhere & (self.block_scope[events] | (scope_of(instruction) == BLOCK))
+        )
 
     def at(self, event: int) -> str:
         """Where the instruction of an event stands in the source."""

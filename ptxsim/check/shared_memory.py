@@ -23,13 +23,14 @@ from ..machine.memory import Access
 from ..machine.values import distinct
 from ..ptx.syntax import Instruction, is_store_async
 from .boxes import Boxes
-from .defined import LOADS, of_granules
+from .defined import gives_only, of_granules
 from .flags import Flags
 from .intervals import Interval, Noted
-from .order import ASYNC, PLANES, WARP, Order
+from .order import ASYNC, GENERIC, PLANES, WARP, Order
 from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Reads, Shadow, lanes_of, same_values
 
 OBJECTS = ("mbarrier", "cp")  # what changes mbarriers, whose phases say what they order
+MATRICES = ("ldmatrix", "stmatrix")
 READS = ("ld", "ldmatrix", "async_ld")
 
 
@@ -60,16 +61,27 @@ class SharedMemory(Shadow):
         self.async_reads = Reads(total)  # by each warp's wgmma, then by its bulk stores
         self.noted: list[Noted] = []
         self.history = False  # whether accesses before the last barrier of all are in the shadow
-        self.interval = Interval(total, self.shift, self._clash, self._note_volatile)
+        self.interval = Interval(
+            total,
+            self.shift,
+            self._clash,
+            lambda noted: self.note_volatile(noted.instruction, "shared"),
+        )
         self.boxes = Boxes(self, self.of_block)
         self.remote = np.zeros(
             (len(m.state.blocks), order.threads), np.int64
         )  # events: accesses of a block from others
         self.ended = np.zeros(len(m.state.blocks), bool)
+        # blocks of which a thread has passed a barrier of the cluster: all of it runs
+        self.met = np.zeros(len(m.state.blocks), bool)
         self.made: dict[
             int, tuple[int, int, bool]
         ] = {}  # mbarriers: who made it, the event, whether a fence came after
         self.all_lanes = np.arange(m.state.lanes)
+        # of the row of a matrix whose address a lane gives, one of the four lanes that hold it
+        self.row_lanes = (
+            self.all_lanes & -WARP | self.all_lanes % 8 * 4 | self.all_lanes % WARP // 8
+        )
         self.bit_of = np.uint32(1) << (self.all_lanes % WARP).astype(np.uint32)
 
     # accesses
@@ -79,6 +91,8 @@ class SharedMemory(Shadow):
         if kind == "cp_async":
             return
         lanes = self.all_lanes if access.lanes is None else access.lanes
+        if instruction.opcode in MATRICES:
+            lanes = self.row_lanes[lanes]
         noted = Noted(
             access,
             self.first_granule(access),
@@ -148,8 +162,8 @@ class SharedMemory(Shadow):
         key, cache = ("written", noted.first, noted.number), noted.access.where.cache
         if key in cache:
             return
-        if noted.instruction.opcode in LOADS:
-            if not self._defined(noted):
+        if gives_only(noted.instruction):
+            if not self._defined(noted) and noted.kind not in WRITES:
                 return
         elif noted.kind not in ("st", "st_ordered"):
             for g in noted.indices(self.shift):
@@ -250,14 +264,16 @@ class SharedMemory(Shadow):
         """
         old = self.writes.take(g)
         if not np.count_nonzero(old):
-            return False
+            return self._before_begun(g, who, noted)
         agents, events = (old >> HALF) - 1, old & LOW  # of nobody: -1, and the time 0
         places = (~self.order.near(who, agents, self.times.take(events))).nonzero()[0]
         if not len(places):
-            return False
+            return self._before_begun(g, who, noted)
         bad = (old[places] != 0) & (agents[places] != self.order.agent_of.take(who[places]))
         if noted.strength != PLAIN:
-            bad &= self.strengths.take(events[places]) == PLAIN
+            padded, own = self.machine.state.padded, self.order.agent_of.take(who[places])
+            elsewhere = agents[places] // padded != own // padded
+            bad &= ~self.atomic(events[places], elsewhere, noted.instruction)
         elif noted.kind in ("ld", "ldmatrix"):
             bad &= self.strengths.take(events[places]) != SWAP
         places = places[bad]
@@ -270,7 +286,7 @@ class SharedMemory(Shadow):
                 [p for p in places if self.events[int(events[p])][0] not in self.early], np.intp
             )
         if not len(places):
-            return False
+            return self._before_begun(g, who, noted)
         first = int(places[0])
         copied = agents[first] >= self.order.copiers
         by = self._agent_name(int(agents[first]), int(who[first]))
@@ -561,6 +577,30 @@ class SharedMemory(Shadow):
                 event = self.event(noted.instruction, noted.strength)
                 self.remote[blocks[other], who[other] % self.order.threads] = event
 
+    def _before_begun(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> bool:
+        """Report an access of another block before a barrier of the cluster, or anything else that
+        tells that it runs; whether it is one.
+        """
+        state = self.machine.state
+        if state.cluster_size == 1 or self.met.all():
+            return False
+        blocks, own = g // self.of_block, state.block_of[who]
+        early = (blocks != own) & ~self.met[own]
+        if not early.any():
+            return False
+        known = self.order.rows()[GENERIC, :, : self.order.threads]
+        begun = known.reshape(state.warps, state.cluster_size, state.padded).any(axis=2)
+        early &= ~begun[self.order.warp_of[who], blocks % state.cluster_size]
+        if early.any():
+            message = "race: accesses shared memory of a block that may not have begun: "
+            message += "no cluster.sync() or other barrier of the cluster comes before"
+            self.fault(Kind.RACE, noted.instruction, g, who, early, message)
+        return bool(early.any())
+
+    def cluster_met(self, lanes: np.ndarray) -> None:
+        """Lanes pass a barrier of their cluster."""
+        self.met[self.machine.state.block_of[lanes]] = True
+
     def block_ends(self, block: int, lane: int) -> None:
         """The last thread of a block (the lane's) ends: nothing may still come to its shared
         memory.
@@ -592,14 +632,6 @@ class SharedMemory(Shadow):
             m.diag.report(Kind.RACE, self.events[int(self.remote[block][agent])][0], what, other)
 
     # words
-
-    def _note_volatile(self, noted: Noted) -> None:
-        """Volatile accesses of several threads meet."""
-        if "volatile" in noted.instruction.modifiers:
-            self.machine.diag.note(
-                f"{noted.instruction.where}: volatile accesses of shared memory by several threads meet here without a "
-                "barrier between: no race by PTX's memory model, but nothing orders them either"
-            )
 
     def _clash(
         self,

@@ -4,7 +4,9 @@ bits do not hold.
 Watched are only the instructions that come together in an index which is widened to 64 bits and
 reaches an address, as found in the program (`Watched.of`). From the first wrap on, the exact value
 goes along with the register, with leaves taken as signed and as unsigned. A fault is only an index
-that neither gives: sums that wrap and come back are right.
+that neither gives: sums that wrap and come back are right. Shifts to the right, divisions, min and
+max hide a wrap and are followed, but for what a large constant multiplies, as in a hash. What a mask
+takes are the low bits, by intent.
 """
 
 from __future__ import annotations
@@ -35,6 +37,18 @@ OPERATIONS: dict[str, Callable[..., np.ndarray]] = {
     "shl": lambda a, b: a << b,
     "mov": lambda a: a,
 }
+
+
+# of these only threads whose operands have wrapped before are followed
+HIDING: dict[str, Callable[..., np.ndarray]] = {
+    "shr": lambda a, b: a >> np.clip(b, 0, 63),
+    "div": lambda a, b: a // np.where(b == 0, 1, b),
+    "min": np.minimum,
+    "max": np.maximum,
+    "hi": lambda a, b: (a >> 16) * b >> 16,
+}
+# constants and numbers from here on multiply hashes and random numbers
+HASH_CONSTANT, HASH = 1 << 16, 1 << 30
 
 
 @dataclass(frozen=True)
@@ -89,13 +103,27 @@ def _widens(i: Instruction) -> bool:
 def _is_part(i: Instruction) -> bool:
     if i.opcode == "shl" and not isinstance(i.operands[2], Immediate):
         return False
-    if i.opcode in ("mul", "mad") and "lo" not in i.modifiers:
+    if i.opcode in ("mul", "mad") and "lo" not in i.modifiers and not _divides(i):
         return False
     plain = i.modifiers[-1] in ("s32", "u32", "b32") and not {"cc", "sat"} & set(i.modifiers)
     return (
-        i.opcode in OPERATIONS
+        (i.opcode in OPERATIONS or i.opcode in HIDING)
         and plain
         and all(isinstance(o, Register | Immediate) for o in i.operands[1:])
+    )
+
+
+def _divides(i: Instruction) -> bool:
+    """Whether an instruction is the product by which compilers divide by a constant."""
+    return i.opcode == "mul" and "hi" in i.modifiers and isinstance(i.operands[2], Immediate)
+
+
+def _hashes(i: Instruction, values: list[np.ndarray]) -> bool:
+    """Whether an instruction multiplies by a number as of a hash, in which wraps are meant."""
+    return i.opcode in ("mul", "mad") and any(
+        np.abs(value.astype(np.int64)).max()
+        >= (HASH_CONSTANT if isinstance(o, Immediate) else HASH)
+        for o, value in zip(i.operands[1:3], values, strict=False)
     )
 
 
@@ -120,16 +148,21 @@ class Wraps:
         self.known: dict[int, Exact] = {}  # by slot
         # arrays in slots, and between which numbers their values lie
         self.ranges: dict[int, tuple[np.ndarray, int, int]] = {}
+        self.hashes: set[int] = set()  # places of products that wrapped, as of hashes
 
     def part(self, i: Instruction, step: Step) -> Step:
         """The step of an instruction that computes a part of an index."""
         readers = [self.operands.reader(o, S32) for o in i.operands[1:]]
         machine, known, ranges, slot = self.machine, self.known, self.ranges, i.operands[0].slot
         registers = machine.state.registers
+        hiding = HIDING.get("hi" if _divides(i) else i.opcode)
 
         def watched() -> None:
-            if not machine.launch.checks.wraps:
+            if not machine.launch.checks.wraps or (hiding is not None and not known):
                 step()
+                return
+            if hiding is not None:
+                self._follow_hidden(i, hiding, [read() for read in readers], step)
                 return
             if not known:
                 low, high = _span(i.opcode, [self._range(o) for o in i.operands[1:]])
@@ -174,10 +207,38 @@ class Wraps:
             signed = np.where(state.mask, signed, before[0])
             unsigned = np.where(state.mask, unsigned, before[1])
         known = [e[2] for e in (*exact, before) if e[2] is not None]
+        if _hashes(i, values):
+            self.hashes.add(i.pc)
         if known or (signed != new).any():
             self.known[slot] = Exact(
                 state.registers[slot], signed, unsigned, known[0] if known else i.pc
             )
+
+    def _follow_hidden(
+        self,
+        i: Instruction,
+        operation: Callable[..., np.ndarray],
+        values: list[np.ndarray],
+        step: Step,
+    ) -> None:
+        """Execute what may hide a wrap: of threads whose operands have wrapped, keep what exact ones
+        give.
+        """
+        state, slot, signed = self.machine.state, i.operands[0].slot, i.modifiers[-1] == "s32"
+        exact = [self._exact(o, v) for o, v in zip(i.operands[1:], values, strict=True)]
+        wrapped = [pc for *_, pc in exact if pc is not None]
+        step()
+        new = viewed(state.registers[slot], S32.dtype if signed else np.dtype(np.uint32))
+        results = []
+        for n in (0, 1):
+            lost = np.zeros(state.lanes, bool)
+            for e, v in zip(exact, values, strict=True):
+                lost |= (e[n] != v) & (signed | (e[n] != v.view(np.uint32)))
+            results.append(np.where(lost & state.living(), operation(*(e[n] for e in exact)), new))
+        self.known.pop(slot, None)
+        differ = all((result != new).any() for result in results)
+        if wrapped and differ and self.hashes.isdisjoint(wrapped):
+            self.known[slot] = Exact(state.registers[slot], *results, wrapped[0])
 
     def _exact(
         self, operand: object, value: np.ndarray

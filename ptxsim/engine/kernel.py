@@ -86,6 +86,7 @@ class Request:
     values: bool
     constants: Mapping[str, Constant]
     blocks: Sequence[int] | None
+    cooperative: bool
     faults: Faults
 
     @property
@@ -346,6 +347,7 @@ class Kernel:
         constants: Mapping[str, Constant] | None = None,
         blocks: Sequence[int] | None = None,
         cluster: int | Sequence[int] | None = None,
+        cooperative: bool = True,
         stop_at_first: bool = True,
         accept: Sequence[Accepted] = (),
     ) -> Launch:
@@ -366,6 +368,7 @@ class Kernel:
         :param blocks: Run only the blocks with these linear numbers, with their clusters.
         :param cluster: Blocks of a cluster, as the launch attribute. A kernel with
             `__cluster_dims__` needs none.
+        :param cooperative: False for an ordinary launch, in which a barrier of the grid traps.
         :param stop_at_first: False goes on after a fault, without the threads that cannot.
             `Launch.faults` has all of them. After a fault that ends its blocks, such as a deadlock,
             the other batches of blocks are run.
@@ -404,6 +407,7 @@ class Kernel:
             values=values,
             constants=constants or {},
             blocks=blocks,
+            cooperative=cooperative,
             faults=Faults(stop_at_first, accept),
         )
         return self._run(request)
@@ -420,7 +424,7 @@ class Kernel:
         steps = self._run_batches(request, batches, packing)
         if request.values:
             packing.read_arrays()
-        notes = (*self.machine.diag.notes, *self._unset_constants(given))
+        notes = (*self.machine.diag.notes.values(), *self._unset_constants(given))
         faults = tuple(request.faults.found.values())
         return Launch(self.name, request.grid, request.block, steps, notes, faults)
 
@@ -442,7 +446,7 @@ class Kernel:
         blocks = self._chosen(request)
         # where cooperative groups find what a grid's barrier needs
         workspace = 0
-        if names_special(self.program, "envreg"):
+        if request.cooperative and names_special(self.program, "envreg"):
             self._require_cooperative(request, len(blocks))
             workspace = arena.allocate(GRID_WORKSPACE, "the grid's barrier")
             arena.write(workspace, np.array([GRID_WORKSPACE], np.uint32))

@@ -80,7 +80,8 @@ class Machine:
         self.calls = Calls()
         self.wraps = Wraps(self, self.operands, program)
         self.events.defined = self.defined = Defined(self)
-        self.defined.whole = {*self.wraps.watched.parts, *self.wraps.watched.widening}
+        parts = (pc for pc in self.wraps.watched.parts if program.code[pc].opcode != "shr")
+        self.defined.whole = {*parts, *self.wraps.watched.widening}
         lowering = Lowering(self, self.wraps)
         self.runs = Runs(self, lowering, self.defined)
         self.scheduler = Scheduler(self, lowering, self.runs, self.defined)

@@ -301,6 +301,10 @@ class Scheduler:
         if len(stuck):
             lane = int(stuck[0])
             what += f"; of those that cannot run, {self.state.coordinates(lane)}{self.diag.waits_at(lane)}"
+        ended = ~self.state.alive.reshape(len(self.state.blocks), -1).any(axis=1)
+        if "%envreg1" in self.program.specials and ended.any():
+            block = self.state.block_place(int(np.asarray(self.state.blocks)[ended][0]))
+            what += f"; the grid's barrier waits for block {block}, too, which has ended"
         total = math.prod(self.state.grid)
         if len(self.state.blocks) < total:
             what += (

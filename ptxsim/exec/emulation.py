@@ -39,6 +39,7 @@ FATAL = {
     Kind.DEADLOCK: Error.TIMEOUT,
     Kind.LIMIT: Error.TIMEOUT,
     Kind.TRAP: Error.LAUNCH_FAILURE,
+    Kind.MASK: Error.ILLEGAL_INSTRUCTION,
     Kind.MEMORY: Error.LAUNCH_FAILURE,
 }
 MAX_SNAPSHOT = 256 << 20  # bytes of device memory that are kept to run a launch again
@@ -58,6 +59,7 @@ class Launch:
     args: list[bytes]
     shared_bytes: int  # dynamic
     cluster: Dim3 | None
+    cooperative: bool
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -180,6 +182,7 @@ class Emulation:
                     limits=Limits(thread_instructions=float("inf")),
                     blocks=None if self.blocks is None else self.blocks.tolist(),
                     cluster=launch.cluster,
+                    cooperative=launch.cooperative,
                     stop_at_first=self.options.stop_at_first,
                     accept=self.options.accept,
                 ).notes

@@ -112,10 +112,12 @@ class Launches:
         loaded = self.modules.loaded[payload.u32()]
         kernel = self.modules.kernel_of(loaded, payload.text())
         grid, block, cluster = payload.size(), payload.size(), payload.size()
-        shared, _, may_park, raw = payload.u64(), payload.u32(), payload.u32(), payload.raw()
+        shared, cooperative, may_park = payload.u64(), bool(payload.u32()), payload.u32()
+        raw = payload.raw()
         stream, line = payload.u64(), self.reporter.line(payload.places())
         args = [raw[p.offset : p.offset + p.variable.size] for p in kernel.program.parameters]
-        launch = Launch(kernel, grid, block, args, shared, cluster if any(cluster) else None)
+        clusters = cluster if any(cluster) else None
+        launch = Launch(kernel, grid, block, args, shared, clusters, cooperative)
         called = f"kernel {kernel.title}{f', launched at {line},' if line else ''}"
         return loaded, launch, bool(may_park), stream, called
 

@@ -84,11 +84,11 @@ def bulk(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     stores.
     """
     if action := modifiers.one_of(("commit_group", "wait_group")):
-        modifiers.flag("read")
+        read = modifiers.flag("read")
         pending = int(instruction.operands[0].value) if action == "wait_group" else 0
         if action == "commit_group":
             return lambda: m.bulk_groups.commit()
-        return lambda: m.bulk_groups.wait(pending)
+        return lambda: m.bulk_groups.wait(pending, read)
     return Bulk(m, instruction, modifiers).step()
 
 

@@ -109,7 +109,12 @@ def trap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """trap: an error (PTX ISA 9.7.19.4)."""
 
     def step(active: np.ndarray) -> None:
-        raise m.diag.fault(Kind.TRAP, instruction, "trap", int(np.flatnonzero(active)[0]))
+        what = "trap"
+        if "%envreg1" in m.program.specials and not m.launch.grid_workspace:
+            what += (
+                ": grid.sync() in an ordinary launch, where cudaLaunchCooperativeKernel is needed"
+            )
+        raise m.diag.fault(Kind.TRAP, instruction, what, int(np.flatnonzero(active)[0]))
 
     return step
 

@@ -47,15 +47,15 @@ def require_members(m: Machine, instruction: Instruction, members: np.ndarray) -
     bad = ((named & own) == 0) | ((named & alive & ~here) != 0)
     if m.state.active is not None:
         bad &= m.state.active
-    if bad.any():
-        lane = int(np.flatnonzero(bad)[0])
-        raise m.diag.fault(
-            Kind.OTHER,
-            instruction,
+    m.diag.refuse(
+        Kind.MASK,
+        instruction,
+        bad,
+        lambda lane: (
             f"{instruction.name}: member mask 0x{int(named[lane]):08x}, but the threads that are here are "
-            f"0x{int(here[lane]):08x}",
-            lane,
-        )
+            f"0x{int(here[lane]):08x}"
+        ),
+    )
     return named
 
 
@@ -121,8 +121,7 @@ def shfl(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     ISA 9.7.9.6).
 
     The predicate destination says whether the source lane lay in range; if not, a thread gets its
-    own value. Reading from a lane outside the mask gives an unspecified value in PTX; here, that
-    lane's register, and a note.
+    own value. The value of a lane outside the mask, or that has exited, is undefined.
     """
     sync = modifiers.flag("sync")
     mode = modifiers.one_of(("up", "down", "bfly"), "idx")
@@ -150,31 +149,34 @@ def shfl(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         chosen = ways[mode]
         inside = chosen >= limit if mode == "up" else chosen <= limit
         chosen = np.where(inside, chosen, lane)
+        givers = np.arange(m.state.lanes) // WARP * WARP + chosen
         if members is not None:
-            _note_outside(m, instruction, members, chosen)
+            _shuffled(m, instruction, members, givers)
         if write is not None:
-            write(read()[np.arange(m.state.lanes) // WARP * WARP + chosen])
+            write(read()[givers])
         if write_in_range is not None:
             write_in_range(inside)
 
     return step
 
 
-def _note_outside(
-    m: Machine, instruction: Instruction, members: np.ndarray, chosen: np.ndarray
+def _shuffled(
+    m: Machine, instruction: Instruction, members: np.ndarray, givers: np.ndarray
 ) -> None:
-    """A note where a thread takes the value of a lane that the mask does not name: that is
-    undefined.
-    """
-    outside = (members >> chosen.astype(np.uint64) & np.uint64(1)) == 0
+    """Tell the watch over undefined values whose values the threads take."""
+    lane = givers % WARP
+    outside = (members >> lane.astype(np.uint64) & np.uint64(1)) == 0
+    outside |= m.state.exited[givers]
     if m.state.active is not None:
         outside &= m.state.active
+    words = ""
     if outside.any():
-        lane = int(np.flatnonzero(outside)[0])
-        m.diag.note(
-            f"{m.diag.where(instruction)}: {m.state.coordinates(lane)}: a shuffle takes the value of lane "
-            f"{int(chosen[lane])}, which is outside of its mask 0x{int(members[lane]):08x}: undefined"
-        )
+        first = int(np.flatnonzero(outside)[0])
+        why = f"is outside of its mask 0x{int(members[first]):08x}"
+        if m.state.exited[givers[first]]:
+            why = "has exited"
+        words = f"{m.state.coordinates(first)}: a shuffle takes the value of lane {int(lane[first])}, which {why}"
+    m.events.defined.shuffled(instruction, givers, outside, words)
 
 
 @effect("match", takes(PAIR, VALUE, VALUE))

@@ -1,14 +1,15 @@
 """wmma: matrix fragments whose layout is the implementation's own affair (PTX ISA 9.7.14.4).
 
-Here element e of a fragment (row-major in its matrix) is held by thread e % 32, as its element e /
-32. Of f16 inputs a thread has twice as many elements as it needs, on hardware too: the second half
-repeats the first. Each element is accessed by itself, so counters of these loads and stores do not
-tell what the hardware does.
+Here threads hold the elements that they hold in the fragments of mma.sync. Of f16 inputs a thread
+has twice as many elements as it needs, on hardware too: the second half repeats the first. Each
+element is accessed by itself, so counters of these loads and stores do not tell what the hardware
+does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -47,6 +48,22 @@ def _size(role: str, shape: str) -> tuple[int, int]:
     return {"a": (m, k), "b": (k, n), "c": (m, n), "d": (m, n)}[role]
 
 
+@cache
+def _layout(role: str, shape: str, width: int) -> np.ndarray:
+    """Return the elements (row-major numbers) that the threads of a warp hold, [elements, lanes];
+    `width`: bytes of an element.
+    """
+    rows, columns = _size(role, shape)
+    line, within = np.divmod(np.arange(rows * columns), columns)
+    if role == "b":
+        line, within = within, line
+    together = 2 if role in "cd" else max(1, 4 // width)
+    lane = line % 8 * 4 + within % (4 * together) // together
+    blocks = [within // (4 * together), line // 8]
+    keys = (within % together, *(blocks[::-1] if role != "b" else blocks), lane)
+    return np.lexsort(keys).reshape(WARP, -1).T
+
+
 @effect(
     "wmma",
     takes(RESULT_VECTOR, ADDRESS, optional=(VALUE,), when="load"),
@@ -70,13 +87,15 @@ def wmma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     name = modifiers.type.name
     if name not in ELEMENT:
         modifiers.reject("this type")
-    return _transfer(m, instruction, action, _size(role, shape), layout, space, name)
+    held = _layout(role, shape, ELEMENT[name])
+    return _transfer(m, instruction, action, held, _size(role, shape), layout, space, name)
 
 
 def _transfer(
     m: Machine,
     instruction: Instruction,
     action: str,
+    held_by: np.ndarray,
     size: tuple[int, int],
     layout: str,
     space: str,
@@ -94,7 +113,7 @@ def _transfer(
         if stride is not None
         else lambda: m.state.uniform(np.uint32(natural))
     )
-    needed, each = rows * columns // WARP, max(1, 4 // width)  # elements of a thread, of a register
+    needed, each = len(held_by), max(1, 4 // width)  # elements of a thread, of a register
     held = len(fragment.items) * each
     if held % needed:
         raise PtxError(
@@ -108,8 +127,7 @@ def _transfer(
     own = m.state.new_slot()  # addresses of one element of each thread
 
     def place(number: int) -> None:
-        element = np.tile(np.arange(WARP), m.state.warps) + number * WARP
-        row, column = element // columns, element % columns
+        row, column = np.divmod(np.tile(held_by[number], m.state.warps), columns)
         line, within = (row, column) if layout == "row" else (column, row)
         base = m.state.registers[slot].astype(np.uint64)
         m.state.registers[own] = base + (
@@ -158,18 +176,16 @@ def require_no_local(m: Machine, instruction: Instruction, access: Access | Mixe
 
 
 def _matrix(
-    m: Machine, readers: list[Callable[[], np.ndarray]], size: tuple[int, int], name: str
+    m: Machine, readers: list[Callable[[], np.ndarray]], role: str, shape: str, name: str
 ) -> np.ndarray:
     """A fragment as matrices [warps, rows, columns] in float64, which holds whole numbers of 32
     bits exactly.
     """
-    needed = size[0] * size[1] // WARP
-    held = elements(np.stack([read() for read in readers], axis=-1), name)[:, :needed].astype(
-        np.float64
-    )
-    return (
-        held.reshape(m.state.warps, WARP, needed).transpose(0, 2, 1).reshape(m.state.warps, *size)
-    )
+    layout = _layout(role, shape, ELEMENT[name])
+    held = elements(np.stack([read() for read in readers], axis=-1), name)[:, : len(layout)]
+    matrix = np.empty((m.state.warps, layout.size))
+    matrix[:, layout.T] = held.reshape(m.state.warps, WARP, -1)
+    return matrix.reshape(m.state.warps, *_size(role, shape))
 
 
 def _mma(
@@ -197,16 +213,16 @@ def _mma(
 
     def step() -> None:
         require_whole_warps(m, instruction)
-        left = _matrix(m, reading[0], _size("a", shape), input_name)
-        right = _matrix(m, reading[1], _size("b", shape), input_name)
-        c = _matrix(m, reading[2], _size("c", shape), c_name)
+        left = _matrix(m, reading[0], "a", shape, input_name)
+        right = _matrix(m, reading[1], "b", shape, input_name)
+        c = _matrix(m, reading[2], "c", shape, c_name)
         if d_name in ("s32", "f64"):
             total = np.matmul(left, right) + c
         else:
             total = tensor_cores.wmma(left, right.transpose(0, 2, 1), c, input_name, d_name)
-        by_element = (
-            total.reshape(m.state.warps, -1, WARP).transpose(1, 0, 2).reshape(-1, m.state.lanes)
-        )
+        layout = _layout("d", shape, ELEMENT[d_name])
+        by_element = total.reshape(m.state.warps, -1)[:, layout].transpose(1, 0, 2)
+        by_element = by_element.reshape(-1, m.state.lanes)
         for write, value in zip(writers, results(by_element, d_name, saturates), strict=True):
             write(value)
 

@@ -87,6 +87,15 @@ class Barriers:
     ) -> int | None:
         """bar.warp.sync: threads wait for the named lanes of their warp."""
         m = self.machine
+        lane_bit = np.arange(m.state.lanes) % WARP
+        m.diag.refuse(
+            Kind.MASK,
+            instruction,
+            threads & (members >> lane_bit.astype(members.dtype) & 1 == 0),
+            lambda lane: (
+                f"__syncwarp: member mask 0x{int(members[lane]):08x} lacks lane {lane % WARP}, which executes it"
+            ),
+        )
         if m.state.whole and not self.waiting:
             m.events.order.warp_sync(threads)
             return instruction.pc + 1

@@ -1,9 +1,10 @@
-"""Bulk stores under way: groups of each thread, until whose end their source must not change (PTX
-ISA 9.7.9.25.4).
+"""Bulk stores under way: groups of each thread, until whose end their source must not change, and
+what they store is not there for others (PTX ISA 9.7.9.25.4).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ class Store:
     source: Access  # access of 16-byte pieces
     group: int = NEVER
     time: int = 0  # when it began, for the watch over shared memory
+    event: int = 0  # its writes, of the watch over global memory
 
 
 class BulkGroups:
@@ -31,13 +33,18 @@ class BulkGroups:
 
     def __init__(self, machine: Batch) -> None:
         self.machine = machine
-        self.stores: dict[int, list[Store]] = {}  # by lane
+        # by lane: those that may still read their source, and those that have not written all
+        self.stores: dict[int, list[Store]] = {}
+        self.unwritten: dict[int, list[Store]] = {}
         self.committed: dict[int, int] = {}  # groups of each lane
 
     def add(self, store: Store) -> None:
         """Add a store that has been issued."""
         self.stores.setdefault(store.lane, []).append(store)
         self.machine.events.shared.store_begins(store)
+        store.event = self.machine.events.global_memory.store_begins()
+        if store.event:
+            self.unwritten.setdefault(store.lane, []).append(store)
 
     def commit(self) -> None:
         """cp.async.bulk.commit_group: the stores of each active thread since its last commit become
@@ -47,25 +54,29 @@ class BulkGroups:
         for lane in np.flatnonzero(m.state.living()).tolist():
             number = self.committed.get(lane, 0)
             self.committed[lane] = number + 1
-            for store in self.stores.get(lane, ()):
+            for store in (*self.stores.get(lane, ()), *self.unwritten.get(lane, ())):
                 if store.group == NEVER:
                     store.group = number
 
-    def wait(self, pending: int) -> None:
-        """cp.async.bulk.wait_group N, with or without .read: all but the last N groups have read
-        their source.
+    def wait(self, pending: int, read: bool) -> None:
+        """cp.async.bulk.wait_group N: all but the last N groups have read their source, and, without
+        `.read`, have written what others can see.
         """
-        m = self.machine
-        for lane in list(self.stores):
-            if m.state.active is not None and not m.state.active[lane]:
-                continue
+        events = self.machine.events
+        for store in self._over(self.stores, pending):
+            events.shared.store_ends(store)
+        for store in () if read else self._over(self.unwritten, pending):
+            events.global_memory.store_ends(store.event)
+
+    def _over(self, of: dict[int, list[Store]], pending: int) -> Iterator[Store]:
+        """Take out the stores of the active threads but for those of their last groups."""
+        active = self.machine.state.active
+        for lane in [lane for lane in of if active is None or active[lane]]:
             bound = self.committed.get(lane, 0) - pending
-            stores = self.stores.pop(lane)
-            for store in stores:
-                if store.group < bound:
-                    m.events.shared.store_ends(store)
+            stores = of.pop(lane)
+            yield from (store for store in stores if store.group < bound)
             if left := [store for store in stores if store.group >= bound]:
-                self.stores[lane] = left
+                of[lane] = left
 
     def after_exit(self, threads: np.ndarray) -> None:
         """Add a note where threads end while a bulk store of theirs still reads the block's shared

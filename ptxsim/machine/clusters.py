@@ -120,13 +120,29 @@ class Clusters:
             if gone.any():
                 if not w.registers:
                     self.waited = self.waited + gone
+                    self._note_exited(w.instruction, gone)
                     for key, lanes in self._split(gone):
                         m.events.order.phase_ends(key)
                         m.events.order.acquire(key, lanes)
+                        m.events.shared.cluster_met(lanes)
                 m.state.join(w.instruction.pc + 1, gone)
                 w.threads = w.threads & ~gone
             if w.threads.any():
                 self.waiting.append(w)
+
+    def _note_exited(self, instruction: Instruction, threads: np.ndarray) -> None:
+        """A block that has ended is not waited for, which is allowed, but may not be meant."""
+        m = self.machine
+        if m.launch.checks.barriers and m.state.exited.any():
+            here = np.repeat(threads.reshape(-1, self.lanes).any(axis=1), m.state.cluster_size)
+            ended = ~m.state.alive.reshape(len(m.state.blocks), -1).any(axis=1)
+            for block in np.flatnonzero(here & ended)[:1].tolist():
+                index = m.state.block_index(block * m.state.padded)
+                m.diag.note(
+                    f"{m.diag.where(instruction)}: a block of the cluster, {index}, "
+                    "has ended before this barrier, which the others pass without it",
+                    key=(instruction.pc, "ended"),
+                )
 
     # registers
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -43,7 +43,7 @@ class Diagnostics:
 
     def __init__(self, program: Program, state: State) -> None:
         self.program, self.state = program, state
-        self.notes: dict[str, None] = {}
+        self.notes: dict[Hashable, str] = {}
         self.shared_size = 0  # bytes at which the shared memory of a block ends
 
     def prepare(self, faults: Faults) -> None:
@@ -76,9 +76,9 @@ class Diagnostics:
         """
         self.faults.take(self.fault(kind, instruction, message, lane, count))
 
-    def note(self, what: str) -> None:
-        """Add a note, once: one line about something that is suspicious, but no fault."""
-        self.notes[what] = None
+    def note(self, what: str, key: Hashable = None) -> None:
+        """Add a note, one for each key: a line about something that is suspicious, but no fault."""
+        self.notes.setdefault(what if key is None else key, what)
 
     def where(self, instruction: Instruction) -> str:
         """The source line of an instruction and, where its function is inlined, the lines that call

@@ -81,12 +81,21 @@ def test_the_watch_over_global_memory_can_be_switched_off(compiled, name):
     launch(compiled, f"{name}_bad", checks=ptxsim.Checks(global_races=False))
 
 
-def test_volatile_accesses_that_meet_are_noted(compiled):
-    (note,) = launch(compiled, "both_volatile").notes
-    assert re.match(
-        r"checks\.cu:\d+: volatile accesses of shared memory by several threads meet here", note
+@pytest.mark.parametrize(
+    ("name", "more", "memory"),
+    [
+        ("both_volatile", (), "shared"),
+        ("half_volatile_good", (), None),
+        ("volatile_pairs", (0,), "global"),
+        ("volatile_pairs", (1,), None),
+    ],
+)
+def test_volatile_accesses_that_meet_are_noted(compiled, name, more, memory):
+    notes = launch(compiled, name, *more).notes
+    what = (
+        rf"checks\.cu:\d+: volatile accesses of {memory} memory .* meet here .* add __syncwarp\(\)"
     )
-    assert launch(compiled, "half_volatile_good").notes == ()
+    assert [re.match(what, note) is not None for note in notes] == [True] * (memory is not None)
 
 
 def test_unwritten_global_memory_is_reported_when_it_is_read(compiled):

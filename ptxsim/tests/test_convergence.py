@@ -83,6 +83,7 @@ SHUFFLE = "shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;"
         (MMA, MMA, r"mma.* thread \(16, 0, 0\) is missing, which is at PTX line"),
         (SHUFFLE, SHUFFLE, "member mask 0xffffffff, but the threads that are here are 0x0000ffff"),
         (MMA, "exit;", r"not all threads of the warp are here$"),
+        ("bar.warp.sync 0xffff0000;", "", "member mask 0xffff0000 lacks lane 0, which executes it"),
     ],
 )
 def test_who_is_missing_is_reported(here, there, message):

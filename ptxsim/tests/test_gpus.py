@@ -3,8 +3,9 @@
 import pytest
 
 from ptxsim import PtxsimError, gpus
-from ptxsim.count import machines
+from ptxsim.count import bounds, machines
 from ptxsim.count.occupancy import occupancy
+from ptxsim.ptx import sizes
 
 
 def test_an_architecture_s_number():
@@ -72,3 +73,9 @@ def test_the_rates_of_an_h100_are_its_own():
 def test_occupancy_by_hand(arch, threads, registers, shared, blocks, warps, limiter):
     held = occupancy(gpus.limits_of(arch), threads, registers, shared)
     assert (held.blocks_per_sm, held.warps_per_sm, held.limiter) == (blocks, warps, limiter)
+
+
+@pytest.mark.parametrize(("shared", "blocks"), [(113 * 1024, 2), (113 * 1024 + 1, 1)])
+def test_the_system_takes_a_kib_of_each_block_s_shared_memory(shared, blocks):
+    assert bounds.held(machines.find("h100"), 128, 16, shared) == blocks
+    assert sizes.resident_blocks(128, shared) == blocks * sizes.SMS

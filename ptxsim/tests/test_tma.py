@@ -408,7 +408,7 @@ FAULTS = [
         3,
         r"accesses shared memory of block \(., 0, 0\), which may have ended: nothing orders its end after this",
     ),
-    (multicast, 1, "race: changes what block .* writes at"),
+    (multicast, 1, "race: accesses shared memory of a block that may not have begun"),
     (
         multicast,
         2,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ptxsim
+from ptxsim.instructions.wgmma import Descriptor
 
 BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 TYPES = {"__nv_bfloat16": BF16, "__half": np.float16, "float": np.float32, "unsigned char": E4M3}
@@ -294,3 +295,11 @@ def test_two_groups_of_roles_in_part_of_a_warpgroup_are_reported():
     message = r"wgmma\.commit_group.*: not all threads of the warpgroup are here: thread \(0, 0, 0\) is missing"
     with pytest.raises(ptxsim.PtxsimError, match=message):
         ptxsim.load(HEADER + lines.replace("ret;", "AFTER: bar.sync 0; ret;")).launch(1, 128, [])
+
+
+@pytest.mark.parametrize(("mode", "row"), [(1, 128), (2, 64)])
+@pytest.mark.parametrize("phase", range(8))
+def test_a_base_offset_moves_the_swizzle_with_the_start(mode, row, phase):
+    word = mode << 62 | (8 * row >> 4) << 32 | 1 << 16
+    there = Descriptor.unpack(word | phase << 49 | (0x400 + 128 * phase) >> 4).pieces(16, False)
+    assert (there - 128 * phase == Descriptor.unpack(word | 0x400 >> 4).pieces(16, False)).all()

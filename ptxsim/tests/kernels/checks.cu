@@ -203,6 +203,15 @@ __global__ void both_volatile(float* c, const float* a) {
     s[threadIdx.x] = a[threadIdx.x];
     c[blockIdx.x * 64 + threadIdx.x] = s[63 - threadIdx.x];
 }
+__global__ void volatile_pairs(float* c, const float* a, int synced) {
+    volatile float* v = c + blockIdx.x * 64;
+    const int i = threadIdx.x;
+    v[i] = a[i];
+    if (synced) __syncwarp();
+    const float x = v[i ^ 1];
+    if (synced) __syncwarp();
+    v[i] = x;
+}
 
 // -- memory that nobody wrote, constants
 

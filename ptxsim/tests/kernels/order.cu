@@ -40,7 +40,7 @@ KERNEL hand_over(int* out, int* data, int* flag, int writer, int form) {
             } else {
                 while (atomicAdd(flag, 0) == 0) {}
             }
-            __threadfence();
+            if (form != 10) __threadfence();
         }
         __syncthreads();
         out[blockIdx.x * 32 + threadIdx.x] = data[threadIdx.x];    // form 1 does not wait
@@ -96,6 +96,13 @@ KERNEL stencil(int* p, int* q, int*, int form) {
     }
 }
 
+// a barrier of the grid, or of the cluster, that block 1 has left
+KERNEL __cluster_dims__(2, 1, 1) left(int* out, int*, int*, int form) {
+    if (form && blockIdx.x == 1) return;
+    if (form == 2) cg::this_grid().sync();
+    cg::this_cluster().sync();
+}
+
 // both blocks read; then the owner reads and writes; form 1: without a barrier
 KERNEL many_readers(int* p, int* out, int*, int form) {
     cg::grid_group grid = cg::this_grid();
@@ -132,7 +139,7 @@ KERNEL producer(int* out, const int* in, int*, int form) {
     }
 }
 
-// half warps, each with a barrier of its own
+// half warps, each with a barrier of its own; form 1: without another after a second store; 2: nor whole warps
 KERNEL half_warps(int* out, const int* in, int*, int form) {
     __shared__ int s[32];
     const unsigned mask = threadIdx.x < 16 ? 0xffff : 0xffff0000;
@@ -140,9 +147,11 @@ KERNEL half_warps(int* out, const int* in, int*, int form) {
     s[threadIdx.x] = in[threadIdx.x];
     __syncwarp(mask);
     out[threadIdx.x] = s[threadIdx.x ^ 15];
+    if (form == 2) __syncwarp();
+    if (form) __syncwarp(mask), s[threadIdx.x] = 1, out[threadIdx.x] += s[threadIdx.x ^ 15];
 }
 
-// a flag in shared memory between warps; form 1: without a fence before it; 2: of the wrong warp
+// a flag in shared memory between warps; form 1: without a fence before it; 2: of the wrong warp; 3: without one after
 KERNEL shared_flag(int* out, const int* in, int*, int form) {
     __shared__ int s[32];
     __shared__ volatile int flag;
@@ -155,6 +164,7 @@ KERNEL shared_flag(int* out, const int* in, int*, int form) {
         if (threadIdx.x == 0) flag = 1;
     } else if (threadIdx.x < 64) {
         if (form != 2) while (flag == 0) {}
+        if (form != 3) __threadfence_block();
         __syncwarp();
         out[threadIdx.x - 32] = s[63 - threadIdx.x];
     }
@@ -191,6 +201,17 @@ KERNEL __cluster_dims__(2, 1, 1) neighbours(int* out, const int* in, int*, int f
     asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
     if (threadIdx.x < 32) out[blockIdx.x * 32 + threadIdx.x] = cluster.map_shared_rank(s, cluster.block_rank() ^ 1)[31 - threadIdx.x];
     cluster.sync();
+}
+
+// shared memory of the other block: form 1 without a barrier of the cluster before; 2: relaxed, which says that it runs
+KERNEL __cluster_dims__(2, 1, 1) peer(int* out, const int* in, int*, int form) {
+    __shared__ int s[32];
+    cg::cluster_group cluster = cg::this_cluster();
+    if (form == 0) cluster.sync();
+    if (form == 2) asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;" ::: "memory");
+    if (threadIdx.x < 32) cluster.map_shared_rank(s, cluster.block_rank() ^ 1)[threadIdx.x] = in[threadIdx.x];
+    cluster.sync();
+    if (threadIdx.x < 32) out[blockIdx.x * 32 + threadIdx.x] = s[threadIdx.x];
 }
 
 // -- cp.async: what has landed is written. Form 1: odd threads write at once; 2: the group
@@ -238,6 +259,33 @@ KERNEL tile(int4* out, int*, int*, int form) {
     if (threadIdx.x >= 32) out[threadIdx.x - 32] = s[threadIdx.x - 32];
 }
 
+// matrices of a warp: what its lanes store and read by ldmatrix, stmatrix and wmma. Form n is without the nth barrier
+KERNEL fragments(int4* out, int*, int*, int form) {
+    __shared__ __align__(128) int4 s[32];
+    const int lane = threadIdx.x;
+    short* words = reinterpret_cast<short*>(s);
+    half* halves = reinterpret_cast<half*>(s);
+    uint32_t a, b, c, d;
+    nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, half, nvcuda::wmma::row_major> f;
+    nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, half> sums;
+    s[lane] = make_int4(lane, lane, lane, lane);
+    if (form != 1) __syncwarp();
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(shared(s + lane)) : "memory");
+    __syncthreads();
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%4], {%0,%1,%2,%3};" ::"r"(a), "r"(b), "r"(c), "r"(d), "r"(shared(s + lane)) : "memory");
+    if (form != 2) __syncwarp();
+    out[lane] = s[lane];
+    __syncthreads();
+    for (int i = 0; i < 256; i += 32) words[i + lane] = i;
+    if (form != 3) __syncwarp();
+    nvcuda::wmma::load_matrix_sync(f, halves, 16);
+    for (int i = 0; i < sums.num_elements; ++i) sums.x[i] = f.x[i];
+    __syncthreads();
+    nvcuda::wmma::store_matrix_sync(halves, sums, 16, nvcuda::wmma::mem_row_major);
+    if (form != 4) __syncwarp();
+    for (int i = 0; i < 256; i += 32) out[lane].x += words[i + lane];
+}
+
 // -- the asynchronous proxy and global memory: a block writes a row, and a bulk copy fetches it
 // Form 1: no fence; 2: the fence comes after the copy; 3: right, as the thread that copies has the fence; 4: no barrier
 
@@ -261,6 +309,29 @@ KERNEL fetch(int* out, int* row, int*, int form) {
     if (form == 4) __syncthreads();
     await_phase(&bar, 0);
     out[threadIdx.x] = t[threadIdx.x];
+}
+
+// a bulk store out of shared memory, for which a thread waits before it raises a flag for another block. Form 1: with .read,
+// which waits for the source only; 2: the thread itself reads after that; 3: right, it overwrites the source
+KERNEL bulk_stored(int* out, int* data, int* flag, int form) {
+    __shared__ alignas(128) int t[32];
+    t[threadIdx.x] = threadIdx.x;
+    asm volatile("fence.proxy.async;" ::: "memory");
+    __syncwarp();
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 128;" ::"l"(data), "r"(shared(t)) : "memory");
+        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        if (form) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+        else asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+        if (form == 2) out[3] = data[3];
+        if (form == 3) t[3] = 4;
+        asm volatile("st.release.gpu.global.s32 [%0], 1;" ::"l"(flag) : "memory");
+    } else if (form < 2) {
+        int seen = 0;
+        while (!seen) asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+        out[0] = data[5];
+    }
 }
 
 // -- a tensor map that thread 0 changes in global memory. Form 1: no fence; 2: the release alone; 3: the acquire alone;

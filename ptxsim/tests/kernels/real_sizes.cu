@@ -12,6 +12,12 @@ KERNEL sum(byte* c, int from) {
 }
 KERNEL stored(byte* c, int row, int n) { ((int*)c)[threadIdx.x] = row * n; }  // a value, not an address
 KERNEL hashed(byte* c, unsigned factor) { c[threadIdx.x * factor >> 20] = 1; }
+KERNEL masked(byte* c, unsigned row, unsigned n) { c[(row * n + threadIdx.x) & 1023] = 1; }
+KERNEL clamped(byte* c, unsigned last) { c[min(threadIdx.x - 1, last)] = 1; }
+KERNEL hidden(byte* c, unsigned row, unsigned n, int how) {
+    const unsigned i = row * n + threadIdx.x;
+    c[how == 0 ? i >> 5 : how == 1 ? i / n : how == 2 ? min(i, 5000u) : how == 3 ? unsigned(max(int(i), 7)) : unsigned(int(i) / 100)] = 1;
+}
 KERNEL before(byte* c, int from) { c[from - 1 - (int)threadIdx.x] = 1; }
 KERNEL back_again(byte* c, unsigned row, unsigned n) {
     unsigned first = row * n;
