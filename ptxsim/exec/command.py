@@ -7,6 +7,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -32,7 +33,7 @@ ERRORS = (
     "lost",
     "internal",
 )  # kinds of records that count, in addition to faults
-GENCODE = "arch=compute_90a,code=[sm_90a,compute_90a]"  # machine code and PTX
+GENCODE = "arch=compute_{0},code=[sm_{0},compute_{0}]"  # machine code and PTX
 INCLUDE = Path(__file__).parent / "include"
 ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code")
 
@@ -326,6 +327,19 @@ def summary(launches: list[LaunchRecord], faults: int, others: int) -> str:
     return f"{counted(len(launches), 'launch', 'launches')}{of}, {seconds:.2f} s of emulation: {', '.join(found)}"
 
 
+def as_gencode(arguments: Sequence[str]) -> list[str]:
+    """Replace -arch=sm_90a, for which nvcc 13.0 also compiles for plain compute_90, and
+    -arch=native, as there is no GPU.
+    """
+    text = "\n".join(arguments)
+    return re.sub(
+        r"^(?:-arch|--gpu-architecture)[=\n](?:sm_(\d+[af])|native)$",
+        lambda found: f"-gencode\n{GENCODE.format(found[1] or '90a')}",
+        text,
+        flags=re.M,
+    ).split("\n")
+
+
 def nvcc(arguments: Sequence[str]) -> int:
     """Run nvcc with what `exec` needs: the shared runtime, line information, PTX. Its exit code."""
     compiler = tool("nvcc")
@@ -345,7 +359,9 @@ def nvcc(arguments: Sequence[str]) -> int:
     if lacks("-g", "--debug"):
         added.append("-g")
     if lacks(*ARCHITECTURE):
-        added += ["-gencode", GENCODE]
+        added += ["-gencode", GENCODE.format("90a")]
+    if lacks("-code", "--gpu-code"):
+        arguments = as_gencode(arguments)
     libraries = [
         build.standins(),
         *(

@@ -343,10 +343,22 @@ def test_the_report_may_go_to_a_file(programs, tmp_path):
             [*["cudaErrorInvalidValue"] * 4, "cudaSuccess", "end"],
             ["is not the start of an alloc", "inside one", "976 bytes past the end", "is host memory"],
         ),
-        (["configuration"], 1, ["cudaErrorInvalidConfiguration", "cudaErrorInvalidValue", "end"], [
-            r"launch at robust.cu:\d+: cudaErrorInvalidConfiguration: fill with",
-            "fill with 100000 bytes of dynamic shared memory; allowed: 49152",
-        ]),
+        (
+            ["configuration"],
+            1,
+            [
+                *("cudaErrorInvalidConfiguration", "cudaErrorInvalidValue"),
+                *("cudaErrorCooperativeLaunchTooLarge", "cudaErrorInvalidValue"),
+                *("cudaErrorUnsupportedLimit", "end"),
+            ],
+            [
+                r"launch at robust.cu:\d+: cudaErrorInvalidConfiguration: fill with",
+                "fill with 100000 bytes of dynamic shared memory; allowed: 49152",
+                "fill with 5000 blocks; the NVIDIA H100 80GB HBM3 holds 4224 at a time",
+                "32768001 bytes of persisting L2; the device has 32768000",
+                "limit 3 is not one of the device's",
+            ],
+        ),
         (["freed"], 1, ["cudaErrorIllegalAddress", "end"], ["out-of-bounds global load .* which was freed"]),
         (["threads"], 1, ["20", "end"], ["cudaErrorInvalidValue: .* inside one"] * 4),
         (["huge"], 0, ["cudaErrorMemoryAllocation"] * 2 + ["ten", "end"], ["1000 GiB asked for; the NVIDIA H100"]),

@@ -5,6 +5,22 @@
 
 __global__ void fill(int* y, int n, int from) { for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = from + i; }
 __global__ void twice(int* z, const int* y, int n) { for (int i = threadIdx.x; i < n; i += blockDim.x) z[i] = 2 * y[i]; }
+__global__ void fill_early(int* y, int n, int from) {
+    cudaTriggerProgrammaticLaunchCompletion();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = from + i;
+}
+__global__ void twice_after(int* z, const int* y, int n, bool waits) {
+    if (waits && threadIdx.x == 0) cudaGridDependencySynchronize();
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) z[i] = 2 * y[i];
+    cudaGridDependencySynchronize();
+}
+static void launch_dependent(cudaStream_t s, int* z, const int* y, int n, bool waits) {
+    cudaLaunchAttribute early;
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization, early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {1, 128, 0, s, &early, 1};
+    cudaLaunchKernelEx(&config, twice_after, z, y, n, waits);
+}
 static void host_work(void* data) { static_cast<int*>(data)[8191] += 1; }
 
 int main(int argc, char** argv) {
@@ -69,7 +85,37 @@ int main(int argc, char** argv) {
             cudaStreamSynchronize(t), cudaStreamSynchronize(s);
             found = pinned[n - 1];
         }
+        if (is("allocated")) {
+            for (int* x : {y, z}) {
+                cudaMallocAsync(&x, n * 4, s);
+                cudaEventRecord(event, s), cudaStreamWaitEvent(t, event, 0);
+                fill<<<1, 128, 0, t>>>(x, n, 0);
+                cudaEventRecord(event, t), cudaStreamWaitEvent(s, event, 0);
+                cudaFreeAsync(x, s);
+            }
+            found = cudaDeviceSynchronize();
+        }
+        if (is("dependent")) {
+            fill_early<<<1, 128, 0, s>>>(y, n, 0);
+            launch_dependent(s, z, y, n, true);
+            cudaMemcpyAsync(plain, z, n * 4, cudaMemcpyDeviceToHost, s);
+            found = plain[n - 1];
+        }
         // wrong
+        if (is("dependent-too-early")) {
+            fill_early<<<1, 128, 0, s>>>(y, n, 0);
+            launch_dependent(s, z, y, n, false);
+        }
+        if (is("used-before-allocated") || is("freed-too-early") || is("freed-by-host")) {
+            int* x;
+            cudaMallocAsync(&x, n * 4, s);
+            cudaEventRecord(event, s);
+            if (!is("used-before-allocated")) cudaStreamWaitEvent(t, event, 0);
+            fill<<<1, 128, 0, t>>>(x, n, 0);
+            if (is("used-before-allocated")) cudaStreamSynchronize(t);
+            if (is("freed-by-host")) cudaFree(x);
+            else cudaFreeAsync(x, s);
+        }
         if (is("read-too-early")) {
             fill<<<1, 128, 0, s>>>(y, n, 0);
             cudaMemcpyAsync(pinned, y, n * 4, cudaMemcpyDeviceToHost, s);
