@@ -70,6 +70,9 @@ class DeviceMemory(Arena):
         gone = self.live.pop(start)
         self._starts.remove(start)
         self._unwritten.pop(start, None)
+        for address in [at for at in self.used_maps if gone.start <= at < gone.end]:
+            del self.used_maps[address]
+            self.changed_maps.pop(address, None)
         self.released_last = [
             a for a in self.released_last if a.end <= gone.start or a.start >= gone.end
         ][-100:]
@@ -199,7 +202,14 @@ class DeviceMemory(Arena):
         self.of_launch, self.top = [], GLOBAL_BASE + GUARD
         shadow = machine.global_memory
         variables = {at for addresses in self.addresses.values() for at in addresses.values()}
-        if shadow is None or shadow.unwritten is None:
+        if shadow is None:
+            return
+        for address in shadow.maps.used_maps:
+            self.used_maps[address] = None
+            self.changed_maps.pop(address, None)
+        for address, change in shadow.maps.changes.items():
+            self.changed_maps[address] = f"{machine.program.title} at {change.instruction.where}"
+        if shadow.unwritten is None:
             return
         size = shadow.size
         for start, spans in list(self._unwritten.items()):

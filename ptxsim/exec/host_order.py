@@ -8,9 +8,10 @@ import numpy as np
 
 from ..engine.device_memory import DeviceMemory
 from ..machine.memory import GLOBAL_BASE
+from ..machine.tensor_maps import BYTES as MAP_BYTES
 from .protocol import Error, Ordering, Payload, Place, Reply
 from .reporter import Reporter
-from .timeline import Protection, Timeline, Work, rows
+from .timeline import Protection, Timeline, Work, first_common, rows
 
 
 class HostOrder:
@@ -62,6 +63,9 @@ class HostOrder:
         inside = [self.memory.holder(address) is not None for address in (to, source)]
         if inside[0]:
             work.writes = rows(to, to_pitch, width, height)
+            for at in self.memory.used_maps:
+                if first_common(work.writes, np.array([[at, at + MAP_BYTES]])) is not None:
+                    self.memory.changed_maps[at] = work.what
         if source and inside[1]:
             work.reads = rows(source, from_pitch, width, height)
         reply = self.issued(work)

@@ -102,6 +102,9 @@ class Arena:
         self.top = GLOBAL_BASE + GUARD
         self.data = np.zeros(0, np.uint8)
         self.heap: Heap | None = None
+        # tensor maps in global memory, by address: which launches before used, and who changed since
+        self.used_maps: dict[int, None] = {}
+        self.changed_maps: dict[int, str] = {}
 
     def make_heap(self) -> None:
         """Reserve the heap of malloc, for a launch whose kernel calls it."""

@@ -19,6 +19,7 @@ RIGHT = {
     "readers": 8191,
     "allocated": 0,
     "dependent": 16382,
+    "map-acquired": 5,
 }
 HOST = (
     r"race with the host: host code at streams.cu:\d+ {} what {}.* may still use, "
@@ -41,6 +42,8 @@ WRONG = {
     "freed-by-host": r"with the host: cudaFree at .* frees what kernel fill, launched at .*, writes",
     "dependent-too-early": r"twice_after: streams.cu:\d+: race with the launch before: reads what kernel "
     r"fill_early, launched at .*, writes, at .*, before griddepcontrol.wait",
+    "map-changed-by-host": r"tensor map in global memory that cudaMemcpy at streams.cu:\d+ changes, without a fence",
+    "map-changed-by-kernel": r"tensor map in global memory that by_map at streams.cu:\d+ changes, without a fence",
 }
 
 
