@@ -9,6 +9,7 @@ them.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_right, insort
 from collections.abc import Iterable
 from copy import deepcopy
@@ -51,6 +52,7 @@ class DeviceMemory(Arena):
         self.live: dict[int, Allocation] = {}
         self.released_last: list[Allocation] = []  # for messages
         self.of_launch: list[Allocation] = []  # what a launch itself needs, until it ends
+        self.process: int | None = None  # whose memory this is
         self.textures: dict[int, Texture | TextureArray] = {}  # by handle
         self.tensor_maps: list[TensorMap] = []  # by the number in their bytes
         self.addresses: dict[int, dict[str, int]] = {}  # of variables, by id of their module
@@ -130,7 +132,30 @@ class DeviceMemory(Arena):
         for a in reversed(self.released_last):
             if a.start <= at < a.end:
                 return f"{at - a.start} bytes into {a.name}, which was freed"
-        return super().nearest(offset)
+        found = super().nearest(offset)
+        if found == "in no allocation" and at < PAGE:
+            return f"{at} bytes past a null pointer" if at else "a null pointer"
+        name = self.of_host(at) if found == "in no allocation" else None
+        return (
+            found
+            if name is None
+            else f"an address of the host, in {name}, which kernels cannot use"
+        )
+
+    def of_host(self, address: int) -> str | None:
+        """What of the program's own memory lies at an address, if anything does."""
+        if self.process is None:
+            return None
+        with contextlib.suppress(OSError), open(f"/proc/{self.process}/maps") as maps:
+            for line in maps:
+                place, _, _, _, _, *name = line.split()
+                start, end = (int(part, 16) for part in place.split("-"))
+                if start <= address < end and not GLOBAL_BASE <= start < GLOBAL_BASE + len(
+                    self.whole
+                ):
+                    known = {"[stack]": "its stack", "[heap]": "its heap"}
+                    return known.get("".join(name), "a variable or an array of its own")
+        return None
 
     # variables of modules
 

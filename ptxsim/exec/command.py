@@ -127,6 +127,12 @@ def add(commands: Any) -> None:
         help="the exit code if there were faults, whatever the program's is",
     )
     parser.add_argument(
+        "--notes-exitcode",
+        type=whole(0, 255),
+        metavar="N",
+        help="the exit code if that would be 0 and there were notes",
+    )
+    parser.add_argument(
         "--destroy-on-device-error",
         choices=("context", "kernel"),
         default="context",
@@ -197,6 +203,11 @@ def execute(given: argparse.Namespace) -> int:
 
 def find_program(name: str) -> Path:
     """Find a program as a shell would. Raises `PtxsimError`."""
+    if Path(name).suffix in (".cu", ".cuh", ".cpp") and Path(name).is_file():
+        out = Path(name).stem
+        raise PtxsimError(
+            f"{name} is a source: compile it with `ptxsim nvcc -o {out} {name}`, then `ptxsim exec ./{out}`"
+        )
     found = shutil.which(name)
     if found is None:
         what = (
@@ -292,6 +303,9 @@ def conclude(outcome: supervisor.Outcome, options: Options, given: argparse.Name
         return EMULATOR_FAILED
     if failed and given.error_exitcode is not None:
         return int(given.error_exitcode)
+    noted = any(record["kind"] == "note" for record in outcome.records)
+    if noted and not outcome.status and not failed and given.notes_exitcode is not None:
+        return int(given.notes_exitcode)
     return outcome.status or int(failed)
 
 

@@ -65,6 +65,7 @@ class Emulator:
         shared = mmap.mmap(descriptor, span, flags=mmap.MAP_SHARED)
         gpu = self.options.gpu
         memory = DeviceMemory(np.frombuffer(shared, np.uint8), Device(gpu.sms, gpu.clock_mhz))
+        memory.process = self.process
         order = HostOrder(memory, reporter)
         modules = Modules(memory, self.options, self.folder, reporter)
         self.allocations = allocations = Allocations(memory, order, reporter)

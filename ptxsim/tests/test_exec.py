@@ -250,7 +250,10 @@ def test_kernels_are_chosen(programs):
         if line.startswith(("partial ", "final_sum "))
     ]
     assert rows[0][2:] == ["-"] * 6 and rows[1][2:] == ["0", "0", "4", "0", "22.7", "4.0"]
-    done = programs.run("faults", options=["--skip-launches", "2", "-q"])
+    assert programs.run("gemm", options=["--notes-exitcode", "9", "-q"]).returncode == 9
+    assert programs.run("gemm", options=["-q"]).returncode == 0  # with a note of the made-up clock
+    done = programs.run("faults", options=["--skip-launches", "2", "-q", "--notes-exitcode", "9"])
+    assert done.returncode == 1
     fault, summary = done.stderr.splitlines()
     assert fault.startswith("ptxsim: out_of_bounds: ") and "3 launches of 3 kernels" in summary
 
@@ -472,6 +475,11 @@ def test_programs_that_cannot_be_run(programs, tmp_path):
             programs.command("exec", name), env=programs.environment, capture_output=True, text=True
         )
         assert (done.returncode, done.stderr) == (2, f"ptxsim: {name}: {what}\n")
+    source = str(PROGRAMS / "gemm.cu")
+    done = subprocess.run(
+        programs.command("exec", source), env=programs.environment, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and f"`ptxsim nvcc -o gemm {source}`" in done.stderr
     programs.path("static", PROGRAMS / "missing.cu", ["-cudart", "static"])
     done = programs.run("static")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
