@@ -16,6 +16,7 @@ import io
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -75,6 +76,11 @@ These files are in {FOLDER / "examples" / "first"}.
 
 # exit codes: of faults of the kernel, of what cannot be run, of notes alone
 FAULTS, USAGE, NOTES = 1, 2, 4
+# an array of a thread's own, as far as a line tells
+OWN_ARRAY = re.compile(
+    r"^(?!.*__(?:shared|constant|device)__)\s+(?:const )?\w+ \w+\[[^\]]+\]", re.M
+)
+MAX_HIDDEN = 2e7  # instructions of threads of a grid that is run with -G, too
 
 
 def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
@@ -303,6 +309,8 @@ def run(options: argparse.Namespace) -> int:
     faulty = any(found.accepted is None for found in done.faults)
     if any(found.kind is Kind.TRAP for found in done.faults):
         _with_debug_code(options)
+    elif not done.faults:
+        faulty = _hidden(options)
     if not faulty:
         print(summary(kernel, counters))
     if options.fidelity:
@@ -325,14 +333,44 @@ def run(options: argparse.Namespace) -> int:
     return NOTES if done.notes else 0
 
 
+def _not_optimised(options: argparse.Namespace) -> argparse.Namespace | None:
+    """The options of the same launch of code that is not optimised (nvcc -G); None where there is
+    none.
+    """
+    if options.kernel.suffix not in SOURCES or not {*options.flags}.isdisjoint(DEBUG):
+        return None
+    return argparse.Namespace(**vars(options) | {"flags": [*options.flags, "-G"], "cubin": None})
+
+
+def _hidden(options: argparse.Namespace) -> bool:
+    """Whether code that is not optimised leaves a thread's own array, whose accesses outside of it
+    the compiler drops: in the first block of the same launch, if the source has such arrays.
+    """
+    again = _not_optimised(options)
+    if again is None or not OWN_ARRAY.search(options.kernel.read_text(errors="replace")):
+        return False
+    again.thread_instructions = MAX_HIDDEN
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # nvcc's warnings, once more
+            kernel, arguments = _kernel(again), _arguments(again)
+        fields = _fields(again, arguments)
+        found = kernel.launch(**fields, blocks=[0], stop_at_first=False).faults
+    except PtxsimError:
+        return False
+    outside = [f for f in found if f.kind is Kind.BOUNDS and "bounds local" in f.message]
+    for fault in outside:
+        print(f"ptxsim: {fault} (with -G: the optimised code leaves it out)", file=sys.stderr)
+    return bool(outside)
+
+
 def _with_debug_code(options: argparse.Namespace) -> None:
     """After a trap, the same launch of code that is not optimised (nvcc -G), and what that
     finds.
     """
-    if options.kernel.suffix not in SOURCES or not {*options.flags}.isdisjoint(DEBUG):
+    again = _not_optimised(options)
+    if again is None:
         return
     print("ptxsim: the same launch with -G:", file=sys.stderr)
-    again = argparse.Namespace(**vars(options) | {"flags": [*options.flags, "-G"], "cubin": None})
     try:
         done = _launch(_kernel(again), again, _arguments(again), [])
     except PtxsimError as error:
@@ -581,7 +619,8 @@ def main(argv: list[str] | None = None) -> int:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command")
+    parser.set_defaults(act=lambda _: parser.print_help())
     one = _command(commands, run, "report as JSON")
     one.add_argument(
         "--fidelity",
@@ -638,9 +677,9 @@ def main(argv: list[str] | None = None) -> int:
     programs.add(commands)
     options = parser.parse_args(argv)
     try:
-        status = options.act(options)
+        status = options.act(options) or 0
         sys.stdout.flush()
-        return status
+        return int(status)
     except KernelFault as error:
         print(f"ptxsim: {error}", file=sys.stderr)
         return FAULTS

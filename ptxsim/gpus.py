@@ -106,6 +106,20 @@ class Gpu:
         return LIMITS[self.architecture]
 
     @property
+    def persisting_l2_bytes(self) -> int:
+        """The largest part of L2 that may be set aside: of an A100 3/4, an RTX 3090 and 4090 11/16, an
+        H100 and H200 5/8, as CUDA reports it; of later ones taken as the H100's.
+        """
+        sixteenths = {75: 0, 80: 12, 86: 11, 89: 11}.get(self.architecture, 10)
+        return self.l2_bytes * sixteenths // 16
+
+    @property
+    def access_window_bytes(self) -> int:
+        """The largest access policy window, as CUDA reports it."""
+        window = 128 * MIB if self.architecture >= 90 else 128 * MIB - 4 * KIB
+        return window if self.persisting_l2_bytes else 0
+
+    @property
     def rates(self) -> Rates | None:
         """None where the rates of its architecture are not known."""
         return RATES.get(self.architecture)

@@ -118,9 +118,8 @@ class Defined:
         """Words for the register that `origin` stands for, the last of `at_entry` being -1."""
         register = self.at_entry[origin]
         first = next(i for i in self.machine.program.code if register in sources(i))
-        return f"register {register.name}, which nobody wrote, is read", self.machine.diag.where(
-            first
-        )
+        name = "a local variable" if first.location else f"register {register.name}"
+        return f"{name}, which nobody wrote, is read", self.machine.diag.where(first)
 
     def _origin_at(self, words: str, i: Instruction) -> int:
         """The number of what was never written, and of the instruction that first read it."""

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ..machine.memory import Access
+from ..machine.state import WARP
 from ..ptx.syntax import Instruction
 from .races import PLAIN, SWAP, WRITES, granules, same_values, strength
 
 NONE, MANY = -1, -2  # no thread; several threads
-Report = Callable[["Noted", np.ndarray, np.ndarray, int, Instruction | None], None]
+Report = Callable[["Noted", np.ndarray, np.ndarray, int, Instruction | None, bool], None]
 
 
 class Noted:
@@ -75,8 +76,8 @@ class Interval:
     def __init__(
         self, total: int, shift: int, report: Report, note_volatile: Callable[[Noted], None]
     ) -> None:
-        """`report` is told of an access, its granules, which of them clash, with whom, and at what
-        instruction.
+        """`report` is told of an access, its granules, which of them clash, with whom, at what
+        instruction, and whether all clash with lanes of their own warp.
         """
         self.total = total
         self.shift = shift
@@ -179,6 +180,7 @@ class Interval:
         """A race with who is noted in `others`; MANY: with whichever thread is found."""
         place = int(np.flatnonzero(clash)[0])
         granule, other = int(g[place]), int(others[place])
+        near = bool((event.lanes[clash] // WARP == others[clash] // WARP).all())
         own = int(event.lanes[min(place, len(event.lanes) - 1)])
         for candidate in writes:
             if candidate is event and len(writes) > 1:
@@ -195,9 +197,9 @@ class Interval:
                 if lane == other or (other < 0 and lane != own)
             ]
             if there:
-                self.report(event, g, clash, there[0], candidate.instruction)
+                self.report(event, g, clash, there[0], candidate.instruction, near)
                 return
-        self.report(event, g, clash, other, None)
+        self.report(event, g, clash, other, None, near)
 
 
 def merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:

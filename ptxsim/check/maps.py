@@ -31,6 +31,8 @@ class TensorMaps:
     def __init__(self, machine: Batch, order: Order) -> None:
         self.machine, self.order = machine, order
         self.changes: dict[int, Change] = {}
+        self.used_maps: dict[int, None] = {}
+        self.acquired: set[int] = set()
 
     def changed(
         self, address: int, lane: int, instruction: Instruction, released: bool = False
@@ -60,17 +62,26 @@ class TensorMaps:
 
     def acquire(self, address: int, lane: int) -> None:
         """A lane executes a fence by which its tensormap proxy sees a map as it is now."""
+        self.acquired.add(address)
         change = self.changes.get(address)
         if change is not None and any(self._knows(lane, *released) for released in change.released):
             change.acquired.append((int(self.machine.state.thread_numbers[lane]), self.order.now))
 
     def used(self, address: int, lane: int, instruction: Instruction) -> None:
         """A lane copies by the map at a global address."""
+        diag, state = self.machine.diag, self.machine.state
+        self.used_maps[address] = None
         change = self.changes.get(address)
+        before = self.machine.launch.arena.changed_maps.get(address)
+        if change is None and before is not None and address not in self.acquired:
+            what = (
+                f"uses the tensor map in global memory that {before} changes, without a "
+                "fence.proxy.tensormap::generic.acquire in this launch"
+            )
+            diag.report(Kind.FENCE, instruction, what, lane)
         if change is None or any(self._knows(lane, *acquired) for acquired in change.acquired):
             return
         lacks = "acquire" if change.released else "release and .acquire"
-        diag, state = self.machine.diag, self.machine.state
         by = f"thread {state.thread_index(change.thread % state.padded)}"
         if change.thread // state.padded != int(state.thread_numbers[lane]) // state.padded:
             by = f"block {state.block_place(change.thread // state.padded)}, {by}"

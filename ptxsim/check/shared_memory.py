@@ -32,6 +32,7 @@ from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Reads, Shadow, lanes_o
 OBJECTS = ("mbarrier", "cp")  # what changes mbarriers, whose phases say what they order
 MATRICES = ("ldmatrix", "stmatrix")
 READS = ("ld", "ldmatrix", "async_ld")
+SYNCWARP = ": add __syncwarp()"  # the remedy of a race within a warp
 
 
 class SharedMemory(Shadow):
@@ -292,7 +293,7 @@ class SharedMemory(Shadow):
         by = self._agent_name(int(agents[first]), int(who[first]))
         if copied:
             by = _copy_name(self.events[int(events[first])][0])
-        lacks = "without a barrier between"
+        lacks = f"without a barrier between{self._remedy(who[places], agents[places])}"
         if copied:
             lacks = "before this thread sees its mbarrier's phase end"
         verb = VERBS.get(noted.kind, "writes")
@@ -359,9 +360,17 @@ class SharedMemory(Shadow):
                 first = int(places[0])
                 by = self._agent_name(reader, int(lanes[first]))
                 verb, at = VERBS.get(noted.kind, "writes"), self.at(int(events[first]))
-                what = f"race: {verb} what {by} reads at {at}, without a barrier between"
+                remedy = self._remedy(lanes[places], reader)
+                what = f"race: {verb} what {by} reads at {at}, without a barrier between{remedy}"
                 self.fault(Kind.RACE, noted.instruction, g, lanes, marked(places, len(g)), what)
                 return
+
+    def _remedy(self, lanes: np.ndarray, others: np.ndarray | int) -> str:
+        """What to add where all pairs that race, lanes and other threads of their block, are within
+        one warp.
+        """
+        near = lanes % self.order.threads // WARP == others // WARP
+        return SYNCWARP if near.all() else ""
 
     def _after_async(
         self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, column: int, noted: Noted
@@ -640,8 +649,9 @@ class SharedMemory(Shadow):
         clash: np.ndarray,
         other: int,
         instruction: Instruction | None,
+        near: bool,
     ) -> None:
-        """Two accesses of one stretch between barriers race."""
+        """Two accesses of one stretch between barriers race; `near`: only within warps."""
         if instruction in self.early:
             return
         state = self.machine.state
@@ -653,6 +663,7 @@ class SharedMemory(Shadow):
         )
         verb = VERBS.get(noted.kind, "writes")
         what = f"race: {verb} what {thread} writes {where}, without a barrier between"
+        what += SYNCWARP if near else ""
         self.fault(Kind.RACE, noted.instruction, g, noted.lanes, clash, what)
 
     def _agent_name(self, agent: int, lane: int) -> str:

@@ -9,6 +9,7 @@ them.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_right, insort
 from collections.abc import Iterable
 from copy import deepcopy
@@ -51,6 +52,7 @@ class DeviceMemory(Arena):
         self.live: dict[int, Allocation] = {}
         self.released_last: list[Allocation] = []  # for messages
         self.of_launch: list[Allocation] = []  # what a launch itself needs, until it ends
+        self.process: int | None = None  # whose memory this is
         self.textures: dict[int, Texture | TextureArray] = {}  # by handle
         self.tensor_maps: list[TensorMap] = []  # by the number in their bytes
         self.addresses: dict[int, dict[str, int]] = {}  # of variables, by id of their module
@@ -70,6 +72,9 @@ class DeviceMemory(Arena):
         gone = self.live.pop(start)
         self._starts.remove(start)
         self._unwritten.pop(start, None)
+        for address in [at for at in self.used_maps if gone.start <= at < gone.end]:
+            del self.used_maps[address]
+            self.changed_maps.pop(address, None)
         self.released_last = [
             a for a in self.released_last if a.end <= gone.start or a.start >= gone.end
         ][-100:]
@@ -127,7 +132,30 @@ class DeviceMemory(Arena):
         for a in reversed(self.released_last):
             if a.start <= at < a.end:
                 return f"{at - a.start} bytes into {a.name}, which was freed"
-        return super().nearest(offset)
+        found = super().nearest(offset)
+        if found == "in no allocation" and at < PAGE:
+            return f"{at} bytes past a null pointer" if at else "a null pointer"
+        name = self.of_host(at) if found == "in no allocation" else None
+        return (
+            found
+            if name is None
+            else f"an address of the host, in {name}, which kernels cannot use"
+        )
+
+    def of_host(self, address: int) -> str | None:
+        """What of the program's own memory lies at an address, if anything does."""
+        if self.process is None:
+            return None
+        with contextlib.suppress(OSError), open(f"/proc/{self.process}/maps") as maps:
+            for line in maps:
+                place, _, _, _, _, *name = line.split()
+                start, end = (int(part, 16) for part in place.split("-"))
+                if start <= address < end and not GLOBAL_BASE <= start < GLOBAL_BASE + len(
+                    self.whole
+                ):
+                    known = {"[stack]": "its stack", "[heap]": "its heap"}
+                    return known.get("".join(name), "a variable or an array of its own")
+        return None
 
     # variables of modules
 
@@ -199,7 +227,14 @@ class DeviceMemory(Arena):
         self.of_launch, self.top = [], GLOBAL_BASE + GUARD
         shadow = machine.global_memory
         variables = {at for addresses in self.addresses.values() for at in addresses.values()}
-        if shadow is None or shadow.unwritten is None:
+        if shadow is None:
+            return
+        for address in shadow.maps.used_maps:
+            self.used_maps[address] = None
+            self.changed_maps.pop(address, None)
+        for address, change in shadow.maps.changes.items():
+            self.changed_maps[address] = f"{machine.program.title} at {change.instruction.where}"
+        if shadow.unwritten is None:
             return
         size = shadow.size
         for start, spans in list(self._unwritten.items()):

@@ -424,7 +424,11 @@ class Kernel:
         steps = self._run_batches(request, batches, packing)
         if request.values:
             packing.read_arrays()
-        notes = (*self.machine.diag.notes.values(), *self._unset_constants(given))
+        notes = (
+            *self.machine.diag.notes.values(),
+            *self._unset_constants(given),
+            *self._one_place(),
+        )
         faults = tuple(request.faults.found.values())
         return Launch(self.name, request.grid, request.block, steps, notes, faults)
 
@@ -597,6 +601,16 @@ class Kernel:
             "zeros"
             for v in self.module.variables.values()
             if v in read and v.space == "const" and not v.initial and v.name not in given
+        ]
+
+    def _one_place(self) -> list[str]:
+        """Arrays of dynamic shared memory that all begin where the first does."""
+        names = sorted(plain_name(v.name) for v in self.program.shared if v.extern or not v.size)
+        if len(names) < 2:
+            return []
+        return [
+            f"{' and '.join(names)} are extern __shared__ arrays, which all begin at the same address: what is "
+            "written to one is in the others, too; the second must be a pointer into the first"
         ]
 
     def _require_block(self, block: Dim3) -> None:

@@ -13,6 +13,7 @@ from . import textures
 from .host_order import HostOrder
 from .protocol import MemoryKind, Payload, Reply
 from .reporter import Reporter
+from .timeline import HOST
 
 # of CUtensorMapDataType; the last ones flush denormals or round to tf32
 WIDE = ("float16", "float32", "float64", "bfloat16", "float32", "float32", "float32")
@@ -28,16 +29,27 @@ class Allocations:
     def allocated(self, payload: Payload) -> None:
         """Answer ALLOCATED."""
         (address, size), kind = payload.u64s(2), MemoryKind(payload.u32())
+        stream, of_stream = payload.u64(), payload.u32()
         name = f"allocation {len(self.reporter.allocations) + 1}"
-        self.reporter.allocations[name] = payload.text(), payload.places()
+        call = self.reporter.allocations[name] = payload.text(), payload.places()
         of_host = kind in (MemoryKind.MANAGED, MemoryKind.HOST)
         self.memory.allocated(address, size, name, written=of_host)
         if of_host:
             self.order.of_host[address] = address + size
+        if of_stream:
+            self.order.lives(stream, address, call, "allocates")
 
     def freed(self, payload: Payload) -> None:
         """Answer FREED."""
-        address = payload.u64()
+        address, waited, stream, of_stream = (
+            payload.u64(),
+            payload.u32(),
+            payload.u64(),
+            payload.u32(),
+        )
+        if not waited:
+            call = payload.text(), payload.places()
+            self.order.lives(stream if of_stream else HOST, address, call, "frees")
         self.order.of_host.pop(address, None)
         textures.release(self.memory, address)
         self.memory.release(address)

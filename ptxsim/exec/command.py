@@ -7,6 +7,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -32,7 +33,7 @@ ERRORS = (
     "lost",
     "internal",
 )  # kinds of records that count, in addition to faults
-GENCODE = "arch=compute_90a,code=[sm_90a,compute_90a]"  # machine code and PTX
+GENCODE = "arch=compute_{0},code=[sm_{0},compute_{0}]"  # machine code and PTX
 INCLUDE = Path(__file__).parent / "include"
 ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code")
 
@@ -126,6 +127,12 @@ def add(commands: Any) -> None:
         help="the exit code if there were faults, whatever the program's is",
     )
     parser.add_argument(
+        "--notes-exitcode",
+        type=whole(0, 255),
+        metavar="N",
+        help="the exit code if that would be 0 and there were notes",
+    )
+    parser.add_argument(
         "--destroy-on-device-error",
         choices=("context", "kernel"),
         default="context",
@@ -196,6 +203,11 @@ def execute(given: argparse.Namespace) -> int:
 
 def find_program(name: str) -> Path:
     """Find a program as a shell would. Raises `PtxsimError`."""
+    if Path(name).suffix in (".cu", ".cuh", ".cpp") and Path(name).is_file():
+        out = Path(name).stem
+        raise PtxsimError(
+            f"{name} is a source: compile it with `ptxsim nvcc -o {out} {name}`, then `ptxsim exec ./{out}`"
+        )
     found = shutil.which(name)
     if found is None:
         what = (
@@ -291,6 +303,9 @@ def conclude(outcome: supervisor.Outcome, options: Options, given: argparse.Name
         return EMULATOR_FAILED
     if failed and given.error_exitcode is not None:
         return int(given.error_exitcode)
+    noted = any(record["kind"] == "note" for record in outcome.records)
+    if noted and not outcome.status and not failed and given.notes_exitcode is not None:
+        return int(given.notes_exitcode)
     return outcome.status or int(failed)
 
 
@@ -326,6 +341,19 @@ def summary(launches: list[LaunchRecord], faults: int, others: int) -> str:
     return f"{counted(len(launches), 'launch', 'launches')}{of}, {seconds:.2f} s of emulation: {', '.join(found)}"
 
 
+def as_gencode(arguments: Sequence[str]) -> list[str]:
+    """Replace -arch=sm_90a, for which nvcc 13.0 also compiles for plain compute_90, and
+    -arch=native, as there is no GPU.
+    """
+    text = "\n".join(arguments)
+    return re.sub(
+        r"^(?:-arch|--gpu-architecture)[=\n](?:sm_(\d+[af])|native)$",
+        lambda found: f"-gencode\n{GENCODE.format(found[1] or '90a')}",
+        text,
+        flags=re.M,
+    ).split("\n")
+
+
 def nvcc(arguments: Sequence[str]) -> int:
     """Run nvcc with what `exec` needs: the shared runtime, line information, PTX. Its exit code."""
     compiler = tool("nvcc")
@@ -345,7 +373,9 @@ def nvcc(arguments: Sequence[str]) -> int:
     if lacks("-g", "--debug"):
         added.append("-g")
     if lacks(*ARCHITECTURE):
-        added += ["-gencode", GENCODE]
+        added += ["-gencode", GENCODE.format("90a")]
+    if lacks("-code", "--gpu-code"):
+        arguments = as_gencode(arguments)
     libraries = [
         build.standins(),
         *(

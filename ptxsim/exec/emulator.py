@@ -65,6 +65,7 @@ class Emulator:
         shared = mmap.mmap(descriptor, span, flags=mmap.MAP_SHARED)
         gpu = self.options.gpu
         memory = DeviceMemory(np.frombuffer(shared, np.uint8), Device(gpu.sms, gpu.clock_mhz))
+        memory.process = self.process
         order = HostOrder(memory, reporter)
         modules = Modules(memory, self.options, self.folder, reporter)
         self.allocations = allocations = Allocations(memory, order, reporter)
@@ -98,7 +99,8 @@ class Emulator:
         for value in (*divmod(gpu.architecture, 10), gpu.sms, *clocks, gpu.bus_bits, gpu.l2_bytes):
             reply.u32(value)
         of_sm = (limits.registers, 32 * limits.warps, limits.blocks)
-        for value in (limits.shared_bytes, limits.shared_bytes_of_block, *of_sm):
+        of_l2 = (gpu.persisting_l2_bytes, gpu.access_window_bytes)
+        for value in (limits.shared_bytes, limits.shared_bytes_of_block, *of_sm, *of_l2):
             reply.u32(value)
         return reply.u64(gpu.memory_bytes)
 

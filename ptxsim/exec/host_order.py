@@ -8,9 +8,10 @@ import numpy as np
 
 from ..engine.device_memory import DeviceMemory
 from ..machine.memory import GLOBAL_BASE
-from .protocol import Error, Ordering, Payload, Reply
+from ..machine.tensor_maps import BYTES as MAP_BYTES
+from .protocol import Error, Ordering, Payload, Place, Reply
 from .reporter import Reporter
-from .timeline import Protection, Timeline, Work, rows
+from .timeline import Protection, Timeline, Work, first_common, rows
 
 
 class HostOrder:
@@ -62,6 +63,9 @@ class HostOrder:
         inside = [self.memory.holder(address) is not None for address in (to, source)]
         if inside[0]:
             work.writes = rows(to, to_pitch, width, height)
+            for at in self.memory.used_maps:
+                if first_common(work.writes, np.array([[at, at + MAP_BYTES]])) is not None:
+                    self.memory.changed_maps[at] = work.what
         if source and inside[1]:
             work.reads = rows(source, from_pitch, width, height)
         reply = self.issued(work)
@@ -80,14 +84,30 @@ class HostOrder:
             for start, end in self.of_host.items()
         )
 
+    def lives(
+        self, stream: int, address: int, call: tuple[str, tuple[Place, ...]], does: str
+    ) -> None:
+        """Note that a stream, or the host, allocates or frees the memory at an address: a use that
+        no event orders with that is a race.
+        """
+        held = self.memory.live[address]
+        work = self.timeline.issue(stream, self.reporter.at_line(*call))
+        work.writes, work.does = np.array([[held.start, held.end]]), does
+        self._report_races(work)
+        if does == "frees":
+            self.timeline.forget(held.start, held.end)
+
     def issued(self, work: Work) -> Reply:
         """What a work touches is known: report its races, and keep the host from its memory."""
+        self._report_races(work)
+        return protections(Reply(), self.timeline.protect(work, list(self.of_host.items())))
+
+    def _report_races(self, work: Work) -> None:
         for text, address in self.timeline.done(work):
-            where = self._within(address)
+            where = self.within(address)
             self.reporter.report(
                 "host_fault", f"{text}, at {where}: no event or synchronisation orders the two"
             )
-        return protections(Reply(), self.timeline.protect(work, list(self.of_host.items())))
 
     def host_fault(self, payload: Payload) -> Reply:
         """Answer HOST_FAULT: host code touched device memory, or memory of the host that work under
@@ -101,7 +121,7 @@ class HostOrder:
             culprit, free = self.timeline.host_touches(address, writes)
             if free:
                 if culprit is not None:
-                    where = self._within(address)
+                    where = self.within(address)
                     text = f"race with the host: {at} what {culprit.what} may still use, at {where}: no synchronisation"
                     self.reporter.report("host_fault", text)
                 return protections(Reply().u32(1), free)
@@ -114,7 +134,7 @@ class HostOrder:
         self.reporter.report("host_fault", f"{at} device memory at 0x{address:x}, {where}")
         return Reply().u32(Error.NONE)
 
-    def _within(self, address: int) -> str:
+    def within(self, address: int) -> str:
         """An address, and where that is in its allocation."""
         held = self.memory.holder(address)
         inside = "" if held is None else f", {address - held.start} bytes into {held.name}"

@@ -15,7 +15,7 @@ from ..count import bounds, machines, prediction
 from ..count.annotate import listing
 from ..count.counters import BYTES, SECTORS, Counters
 from ..engine.device_memory import DeviceMemory
-from ..errors import PtxsimError
+from ..errors import Kind, PtxsimError
 from ..interface import Kernel
 from ..machine.clusters import in_clusters
 from ..machine.launch import Limits
@@ -26,9 +26,9 @@ from .host_order import HostOrder
 from .modules import Loaded, Modules
 from .options import Options, matches
 from .protocol import Error, Payload, Reply
-from .records import LaunchRecord
+from .records import FaultRecord, LaunchRecord
 from .reporter import Reporter
-from .timeline import Touched, WaitsForHost, merged
+from .timeline import Touched, WaitsForHost, Work, merged
 
 MAX_LISTED = 100  # launches that are listed while the program runs
 
@@ -59,7 +59,7 @@ class Launches:
         """Answer LAUNCH with the error that it ends with, what it prints, and the pages that host
         code may not touch.
         """
-        loaded, launch, may_park, stream, called = self._read(payload)
+        loaded, launch, may_park, dependent, stream, called = self._read(payload)
         kernel, device = launch.kernel, self.memory.device
         try:
             of_cluster = kernel.cluster_of(launch.grid, launch.cluster)
@@ -68,8 +68,15 @@ class Launches:
             self.reporter.report("api_error", str(error))
             return Reply().u32(Error.CLUSTER_SIZE).u32(Error.NONE).u32(Error.NONE).text("")
         self.memory.finish()
-        touched = self._touched(kernel, may_park)
         issued = self.order.timeline.issue(stream, called)
+        issued.starts_next = any(
+            i.opcode == "griddepcontrol" and "launch_dependents" in i.modifiers
+            for i in kernel.program.code
+        )
+        early = self.order.timeline.overlapping(issued) if dependent else None
+        touched = self._touched(kernel, may_park, issued.starts_next or early is not None)
+        if touched is not None and early is not None:
+            touched.watch_early()
         chosen, blocks = self._choose(launch)
         textures.prepare(self.memory)
         began, ns = time.perf_counter(), device.ns
@@ -78,6 +85,8 @@ class Launches:
         except WaitsForHost:
             device.ns = ns
             return Reply().u32(Error.PARKED)
+        if touched is not None and early is not None:
+            run.faults += self._too_early(kernel, early, touched)
         self.count += 1
         self.shapes |= {launch.shape} if chosen else set()
         fetched, stored = textures.used(self.memory)
@@ -107,23 +116,36 @@ class Launches:
             issued.writes = merged(touched.spans(touched.written), stored)
         return self._reply(run).and_then(self.order.issued(issued))
 
-    def _read(self, payload: Payload) -> tuple[Loaded, Launch, bool, int, str]:
-        """Read a launch, whether it may wait for the host, its stream, and what it is in words."""
+    def _too_early(self, kernel: Kernel, early: Work, touched: Touched) -> list[FaultRecord]:
+        """Return the race of a dependent launch with the one before it, if there is one."""
+        early.reads, early.writes = touched.early_spans()
+        for text, address in self.order.timeline.races(early):
+            where = kernel.machine.diag.where(touched.early_touch(address))
+            what = text.partition(f"{early.what} ")[2]
+            message = f"race with the launch before: {what}, at {self.order.within(address)}, "
+            message += "before griddepcontrol.wait (cudaGridDependencySynchronize())"
+            return [FaultRecord(f"{kernel.title}: {where}: {message}", Kind.RACE, where)]
+        return []
+
+    def _read(self, payload: Payload) -> tuple[Loaded, Launch, bool, bool, int, str]:
+        """Read a launch, whether it may wait for the host or begin early, its stream, and what it is
+        in words.
+        """
         loaded = self.modules.loaded[payload.u32()]
         kernel = self.modules.kernel_of(loaded, payload.text())
         grid, block, cluster = payload.size(), payload.size(), payload.size()
-        shared, cooperative, may_park = payload.u64(), bool(payload.u32()), payload.u32()
-        raw = payload.raw()
+        shared, cooperative, may_park = payload.u64(), bool(payload.u32()), bool(payload.u32())
+        dependent, raw = bool(payload.u32()), payload.raw()
         stream, line = payload.u64(), self.reporter.line(payload.places())
         args = [raw[p.offset : p.offset + p.variable.size] for p in kernel.program.parameters]
         clusters = cluster if any(cluster) else None
         launch = Launch(kernel, grid, block, args, shared, clusters, cooperative)
         called = f"kernel {kernel.title}{f', launched at {line},' if line else ''}"
-        return loaded, launch, bool(may_park), stream, called
+        return loaded, launch, may_park, dependent, stream, called
 
-    def _touched(self, kernel: Kernel, may_park: bool) -> Touched | None:
+    def _touched(self, kernel: Kernel, may_park: bool, overlaps: bool) -> Touched | None:
         """Return what notes the memory that a launch touches, where its order matters."""
-        if not (self.order.timeline.streams or self.order.of_host):
+        if not (overlaps or self.order.timeline.streams or self.order.of_host):
             return None
         touched = Touched(self.memory)
         if may_park and not kernel.program.allocates:

@@ -11,16 +11,18 @@ it, and host code that comes to it before the host has waited.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ..engine.device_memory import DeviceMemory
 from ..errors import PtxsimError
 from ..machine.memory import GLOBAL_BASE, Access
-from ..machine.observer import MemoryEvent, Observer
+from ..machine.observer import Launched, MemoryEvent, Observer
 from ..machine.texture_arrays import TextureArray
+from ..ptx.sizes import Dim3
 from ..ptx.syntax import Instruction
 
 HOST = -1
@@ -44,6 +46,8 @@ class Work:
     reads: Spans = field(default_factory=lambda: NO_SPANS)
     writes: Spans = field(default_factory=lambda: NO_SPANS)
     pages: list[tuple[int, int]] = field(default_factory=list)  # that host code is kept from
+    starts_next: bool = False  # a launch that lets the next one begin before it has ended
+    does: str = "writes"  # to what it writes: of memory that it allocates or frees all is written
 
     def before(self, clock: Clock) -> bool:
         """Whether it comes before whoever has this clock."""
@@ -75,29 +79,60 @@ class Timeline:
         clock[stream] = number
         return work
 
+    def overlapping(self, work: Work) -> Work | None:
+        """What a dependent launch does before it waits for the one before it; None where that lets
+        no other begin.
+        """
+        before = next(
+            (w for w in self.works if (w.stream, w.number) == (work.stream, work.number - 1)), None
+        )
+        if before is None or not before.starts_next:
+            return None
+        return replace(work, clock=work.clock | {work.stream: before.number - 1})
+
     def done(self, work: Work) -> list[tuple[str, int]]:
         """What a work touched is known: the races that it has with others, in words, and at which
         address.
         """
+        found = self.races(work)
+        self.works.append(work)
+        return found
+
+    def races(self, work: Work) -> list[tuple[str, int]]:
+        """Return the races of a work with others that were not told before: in words, and at which
+        address. Of memory that is freed the last use tells enough.
+        """
         found: list[tuple[str, int]] = []
-        for other in self.works:
+        freed = work.does == "frees"
+        with_whom = "with the host" if work.stream == HOST else "between streams"
+        for other in reversed(self.works) if freed else self.works:
             if other.before(work.clock):
                 continue
             pairs = (
-                (work.writes, other.writes, "writes", "writes"),
-                (work.reads, other.writes, "reads", "writes"),
-                (work.writes, other.reads, "writes", "reads"),
+                (work.writes, other.writes, work.does, other.does),
+                (work.reads, other.writes, "reads", other.does),
+                (work.writes, other.reads, work.does, "reads"),
             )
             for mine, theirs, does, did in pairs:
                 at = first_common(mine, theirs)
-                if at is not None and (work.what, other.what) not in self.said:
+                if at is None:
+                    continue
+                if (work.what, other.what) not in self.said:
                     self.said.add((work.what, other.what))
-                    found.append(
-                        (f"race between streams: {work.what} {does} what {other.what} {did}", at)
-                    )
-                    break
-        self.works.append(work)
+                    text = f"race {with_whom}: {work.what} {does} what {other.what} {did}"
+                    found.append((text, at))
+                if freed:
+                    return found
+                break
         return found
+
+    def forget(self, start: int, end: int) -> None:
+        """Memory was freed: whoever has it next is no concern of what was done with it before."""
+        for work in self.works:
+            work.reads, work.writes = (
+                spans[(spans[:, 0] < start) | (spans[:, 0] >= end)]
+                for spans in (work.reads, work.writes)
+            )
 
     # what orders
 
@@ -181,11 +216,37 @@ class Touched(Observer):
     def __init__(self, memory: DeviceMemory) -> None:
         self.held = memory
         self.read, self.written = (np.zeros(len(memory.data) // 4 + 1, bool) for _ in range(2))
+        self.early: list[tuple[Instruction, np.ndarray, int, str]] | None = None
+
+    def watch_early(self) -> None:
+        """Note what blocks touch before one of their threads waits for the launches before."""
+        self.early, self.waited = [], np.zeros(0, bool)
+
+    def begins(self, kernel: Launched, grid: Dim3, block: Dim3) -> None:
+        """See `Observer`."""
+        self.state = kernel.state
+        if self.early is not None:
+            self.watch_early()
+            self.waited = np.zeros(math.prod(grid), bool)
+
+    def _blocks(self, lanes: np.ndarray) -> np.ndarray:
+        """The linear numbers of lanes' blocks."""
+        return np.asarray(self.state.blocks)[self.state.block_of[lanes]]
+
+    def grid_waits(self) -> None:
+        """See `Observer`."""
+        if self.early is not None:
+            self.waited[self._blocks(self.state.acting_lanes())] = True
 
     def memory(self, event: MemoryEvent) -> None:
         """See `Observer`."""
         if event.space == "global":
             self._mark(event.access, event.width, event.kind)
+            if self.early is not None:
+                lanes = event.access.where.lanes
+                blocks = self._blocks(np.arange(self.state.lanes) if lanes is None else lanes)
+                at = event.access.flat()[~self.waited[blocks]]
+                self.early.append((event.instruction, at, event.width, event.kind))
 
     def waits(self) -> None:
         """See `Observer`. Raises `WaitsForHost` where nobody can tell that the launch has begun: it
@@ -200,9 +261,30 @@ class Touched(Observer):
     def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
         """See `Observer`."""
         self._mark(access, width, kind)
+        active = self._blocks(self.state.acting_lanes())
+        if self.early is not None and not self.waited[active].all():
+            self.early.append((instruction, access.flat(), width, kind))
+
+    def early_touch(self, address: int) -> Instruction:
+        """Return the first instruction that touched an address before a wait."""
+        assert self.early is not None
+        offset = address - GLOBAL_BASE
+        return next(
+            i for i, at, width, _ in self.early if ((at <= offset) & (offset < at + width)).any()
+        )
+
+    def early_spans(self) -> tuple[Spans, Spans]:
+        """The bytes that were read and written before a wait."""
+        seen = Touched(self.held)
+        for _, at, width, kind in self.early or ():
+            seen._mark_at(at, width, kind)
+        return seen.spans(seen.read), seen.spans(seen.written)
 
     def _mark(self, access: Access, width: int, kind: str) -> None:
-        at = access.flat() >> 2
+        self._mark_at(access.flat(), width, kind)
+
+    def _mark_at(self, offsets: np.ndarray, width: int, kind: str) -> None:
+        at = offsets >> 2
         for word in range(max(1, width // 4)):
             if not kind.startswith("st"):
                 self.read[at + word] = True

@@ -325,8 +325,9 @@ class Bulk:
             space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
         )
         number = tensor_maps.decoded(raw)
-        if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
+        if not in_parameters:
             self.m.events.global_memory.maps.used(address, lane, self.instruction)
+        if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
             try:
                 found = tensor_maps.made_by_device(raw)
             except PtxsimError as error:

@@ -448,10 +448,10 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
     for function in m.program.functions:
         given, formal = (*arguments.items, *returns.items), (*function.params, *function.returns)
         fits = len(function.params) == len(arguments.items) and len(given) == len(formal)
-        fits = fits and all(
+        fits = fits and function is not m.program.entry
+        if fits and all(
             _size(m, a) in (None, _size(m, b)) for a, b in zip(given, formal, strict=True)
-        )
-        if function is not m.program.entry and fits:
+        ):
             number = function_address(m.program, function.name)
             assert number is not None  # it has a body
             steps[number] = _direct(m, instruction, function, returns.items, arguments.items)

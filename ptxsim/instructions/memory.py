@@ -202,7 +202,13 @@ effect("applypriority", takes(ADDRESS, NUMBER))(ignored)  # a hint to a cache (9
 # data may be dropped from L2; here they stay (9.7.9.17)
 effect("discard", takes(ADDRESS, NUMBER))(ignored)
 effect("nanosleep", takes(VALUE))(ignored)  # nothing to wait for here (9.7.19.2)
-effect("griddepcontrol", takes())(ignored)  # launches do not overlap here (9.7.13.13)
+
+
+@effect("griddepcontrol", takes())
+def griddepcontrol(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """griddepcontrol: launches do not overlap here; observers learn who waits (PTX ISA 9.7.13.13)."""
+    modifiers.left.clear()
+    return m.events.grid_waits if "wait" in instruction.modifiers else lambda: None
 
 
 @effect(

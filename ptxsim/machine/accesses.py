@@ -159,7 +159,7 @@ class Accesses:
             what = (
                 f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: "
             )
-            what += self._other_space(space, at) or space.describe(at)
+            what += self._other_space(space, at) or space.describe(at) + space.beyond(at, size)
             raise self._fault(Kind.BOUNDS, access, ~good, first, instruction, what)
         if space.is_shared:
             part = self.within.get(instruction.pc)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import KernelFault, Kind
 from ..ptx.program import Program
-from ..ptx.sources import places
+from ..ptx.sources import in_words, places
 from ..ptx.syntax import Instruction, Location, Register, plain_name
 from .faults import Faults
 from .state import State
@@ -84,10 +84,8 @@ class Diagnostics:
         """The source line of an instruction and, where its function is inlined, the lines that call
         it.
         """
-        chain = list(map(str, self._places.get(instruction.pc, ())))
-        if len(chain) > 1:
-            return f"{chain[0]}, called from {', from '.join(chain[1:])}"
-        return instruction.where
+        chain = self._places.get(instruction.pc, ())
+        return in_words(chain) if chain else instruction.where
 
     @cached_property
     def _places(self) -> dict[int, tuple[Location, ...]]:

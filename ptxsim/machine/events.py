@@ -85,6 +85,11 @@ class Events:
                 for observer in self.observers:
                     observer.bulk(instruction, part, width, kind)
 
+    def grid_waits(self) -> None:
+        """Threads wait for the launches before this one."""
+        for observer in self.observers:
+            observer.grid_waits()
+
     def fetched(
         self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray
     ) -> None:

@@ -17,6 +17,9 @@ from pathlib import PurePath
 from ..errors import KernelFault, Kind, PtxsimError
 from ..ptx.syntax import Location
 
+# with which a device ends the kernel, or an instruction is left out here: threads that wait then wait
+# in vain, which is no fault of its own
+ENDING = {Kind.BOUNDS, Kind.ALIGNMENT, Kind.SPACE, Kind.COPY, Kind.TRAP, Kind.ASSERT, Kind.MEMORY}
 ACCEPTABLE = [kind for kind in Kind if kind is not Kind.OTHER]
 
 
@@ -119,6 +122,8 @@ class Faults:
         """Record a fault, or raise it where the launch ends with its first. `ended`: whether
         running blocks did. Returns how often this line has had this kind of fault, however many
         threads had it at the same time."""
+        if fault.kind is Kind.DEADLOCK and any(kind in ENDING for _, kind in self.found):
+            return 0
         key = fault.where, fault.kind
         known = self.found.get(key)
         if known is None:

@@ -102,6 +102,9 @@ class Arena:
         self.top = GLOBAL_BASE + GUARD
         self.data = np.zeros(0, np.uint8)
         self.heap: Heap | None = None
+        # tensor maps in global memory, by address: which launches before used, and who changed since
+        self.used_maps: dict[int, None] = {}
+        self.changed_maps: dict[int, str] = {}
 
     def make_heap(self) -> None:
         """Reserve the heap of malloc, for a launch whose kernel calls it."""
@@ -190,6 +193,14 @@ class Arena:
             size = self.ends[i] - self.starts[i]
             return f"{offset - self.ends[i]} bytes past the end of {self.allocations[i].name} ({size} bytes)"
         return "in no allocation"
+
+    def beyond(self, offset: int, size: int) -> str:
+        """Describe how far an access that begins in an allocation goes beyond it."""
+        i = bisect_right(self.starts, offset) - 1
+        if i < 0 or offset >= self.ends[i]:
+            return ""
+        over = offset + size - self.ends[i]
+        return f" ({self.ends[i] - self.starts[i]} bytes), to {over} bytes beyond its end"
 
 
 class Addresses:
@@ -286,6 +297,10 @@ class Space:
             return f"{self.first - offset} bytes before the start {size}"
         return f"{offset - self.size} bytes past the end {size}"
 
+    def beyond(self, offset: int, size: int) -> str:
+        """Describe how far an access that begins inside goes beyond."""
+        return ""
+
     def shown(self, offset: int) -> str:
         return f"{self.name} address 0x{offset & 0xFFFFFFFF:x}"
 
@@ -366,6 +381,9 @@ class GlobalSpace(Space):
 
     def describe(self, offset: int) -> str:
         return self.arena.nearest(offset)
+
+    def beyond(self, offset: int, size: int) -> str:
+        return self.arena.beyond(offset, size)
 
     def shown(self, offset: int) -> str:
         return f"global address 0x{offset + GLOBAL_BASE:x}"

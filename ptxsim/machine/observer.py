@@ -114,6 +114,9 @@ class Observer:
         """A thread's bulk copy reads (`kind` ld), writes (st) or reduces into (atom) global memory:
         `access.flat()` has the offset of each of its pieces of `width` bytes."""
 
+    def grid_waits(self) -> None:
+        """Active threads wait for the launches that this one depends on (griddepcontrol.wait)."""
+
     def waits(self) -> None:
         """All threads that can run have looked at memory several times, and found it as it was."""
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 from typing import Protocol
 
@@ -23,6 +24,26 @@ class Titled(Protocol):
     def program(self) -> Program: ...
     @property
     def title(self) -> str: ...
+
+
+# of CUDA, CCCL and CUTLASS
+LIBRARY = re.compile(
+    r"/(targets/[\w-]+|cuda-[\d.]+|local/cuda|nvidia/cu\w+)/include/"
+    r"|/(cccl|crt|cub|thrust|cooperative_groups|cute|cutlass)/"
+)
+
+
+def in_words(chain: Sequence[Location]) -> str:
+    """Describe a line, its callers after it: the innermost line of the user's own comes first, then
+    that of the library's function which it calls.
+    """
+    own = (n for n, at in enumerate(chain) if not LIBRARY.search(os.path.normpath(at.file)))
+    first = next(own, 0)
+    text = str(chain[first])
+    if first:
+        text += f", in {chain[first - 1]}"
+    callers = list(map(str, chain[first + 1 :]))
+    return f"{text}, called from {', from '.join(callers)}" if callers else text
 
 
 def places(program: Program) -> dict[int, tuple[Location, ...]]:

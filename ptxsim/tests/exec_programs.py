@@ -23,6 +23,8 @@ FLAGS = {
     "epilogues": ["-lcublas", "-lcublasLt"],
     "missing": ["--no-compress"],
     "optimised": ["-O3"],
+    "streams": ["-lcuda"],
+    "wgmma": ["-arch=sm_90a"],
 }
 
 

@@ -98,6 +98,13 @@ def test_volatile_accesses_that_meet_are_noted(compiled, name, more, memory):
     assert [re.match(what, note) is not None for note in notes] == [True] * (memory is not None)
 
 
+def test_two_extern_arrays_at_one_address_are_noted(compiled):
+    (note,) = launch(compiled, "two_extern_arrays", grid=1, shared_bytes=512).notes
+    assert note.startswith(
+        "one_place and same_place are extern __shared__ arrays, which all begin at"
+    )
+
+
 def test_unwritten_global_memory_is_reported_when_it_is_read(compiled):
     def unwritten():
         return ptxsim.Array(np.full(512, np.nan, np.float32), "c", unwritten=True)

@@ -79,6 +79,10 @@ def test_flags_of_nvcc(command, capsys):
     assert '--nvcc-flags "\'open": No closing quotation' in capsys.readouterr().err
 
 
+def test_without_a_command_there_is_help(capsys):
+    assert main([]) == 0 and "ptxsim exec ./matmul" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("file", "message"), [("m.ptx", "m.ptx: No such file"), ("m.cu", "m.cu: no such file")]
 )

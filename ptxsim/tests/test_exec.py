@@ -250,7 +250,10 @@ def test_kernels_are_chosen(programs):
         if line.startswith(("partial ", "final_sum "))
     ]
     assert rows[0][2:] == ["-"] * 6 and rows[1][2:] == ["0", "0", "4", "0", "22.7", "4.0"]
-    done = programs.run("faults", options=["--skip-launches", "2", "-q"])
+    assert programs.run("gemm", options=["--notes-exitcode", "9", "-q"]).returncode == 9
+    assert programs.run("gemm", options=["-q"]).returncode == 0  # with a note of the made-up clock
+    done = programs.run("faults", options=["--skip-launches", "2", "-q", "--notes-exitcode", "9"])
+    assert done.returncode == 1
     fault, summary = done.stderr.splitlines()
     assert fault.startswith("ptxsim: out_of_bounds: ") and "3 launches of 3 kernels" in summary
 
@@ -343,10 +346,22 @@ def test_the_report_may_go_to_a_file(programs, tmp_path):
             [*["cudaErrorInvalidValue"] * 4, "cudaSuccess", "end"],
             ["is not the start of an alloc", "inside one", "976 bytes past the end", "is host memory"],
         ),
-        (["configuration"], 1, ["cudaErrorInvalidConfiguration", "cudaErrorInvalidValue", "end"], [
-            r"launch at robust.cu:\d+: cudaErrorInvalidConfiguration: fill with",
-            "fill with 100000 bytes of dynamic shared memory; allowed: 49152",
-        ]),
+        (
+            ["configuration"],
+            1,
+            [
+                *("cudaErrorInvalidConfiguration", "cudaErrorInvalidValue"),
+                *("cudaErrorCooperativeLaunchTooLarge", "cudaErrorInvalidValue"),
+                *("cudaErrorUnsupportedLimit", "end"),
+            ],
+            [
+                r"launch at robust.cu:\d+: cudaErrorInvalidConfiguration: fill with",
+                "fill with 100000 bytes of dynamic shared memory; allowed: 49152",
+                "fill with 5000 blocks; the NVIDIA H100 80GB HBM3 holds 4224 at a time",
+                "32768001 bytes of persisting L2; the device has 32768000",
+                "limit 3 is not one of the device's",
+            ],
+        ),
         (["freed"], 1, ["cudaErrorIllegalAddress", "end"], ["out-of-bounds global load .* which was freed"]),
         (["threads"], 1, ["20", "end"], ["cudaErrorInvalidValue: .* inside one"] * 4),
         (["huge"], 0, ["cudaErrorMemoryAllocation"] * 2 + ["ten", "end"], ["1000 GiB asked for; the NVIDIA H100"]),
@@ -460,6 +475,11 @@ def test_programs_that_cannot_be_run(programs, tmp_path):
             programs.command("exec", name), env=programs.environment, capture_output=True, text=True
         )
         assert (done.returncode, done.stderr) == (2, f"ptxsim: {name}: {what}\n")
+    source = str(PROGRAMS / "gemm.cu")
+    done = subprocess.run(
+        programs.command("exec", source), env=programs.environment, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and f"`ptxsim nvcc -o gemm {source}`" in done.stderr
     programs.path("static", PROGRAMS / "missing.cu", ["-cudart", "static"])
     done = programs.run("static")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1

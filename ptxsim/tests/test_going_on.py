@@ -34,6 +34,23 @@ extern "C" __global__ void stops(float* out, int n) {
 }
 __constant__ float factor;
 extern "C" __global__ void noted(float* out) { out[threadIdx.x] = factor; }
+extern "C" __global__ void copies(float* out, const float* in, int bytes) {
+    __shared__ alignas(128) float tile[64];
+    __shared__ unsigned long long bar;
+    auto at = [](void* p) { return (unsigned)__cvta_generic_to_shared(p); };
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(at(&bar)));
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(at(&bar)), "r"(bytes) : "memory");
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                         at(tile)), "l"(in), "r"(bytes), "r"(at(&bar)) : "memory");
+        asm volatile("{ .reg .pred p; W: mbarrier.try_wait.parity.shared.b64 p, [%0], 0; @!p bra W; }"
+                     ::"r"(at(&bar)) : "memory");
+    }
+    __syncthreads();
+    out[threadIdx.x] = tile[threadIdx.x];
+    atomicAdd(out + 64, 1.f);
+}
 """
 
 
@@ -55,6 +72,24 @@ def launch(source, **options):
 
 def lines(found):
     return {(f.kind, int(f.where.rpartition(":")[2])): f.count for f in found}
+
+
+@pytest.mark.parametrize(
+    ("out", "copied", "message"),
+    [
+        # the wait for what was not copied is no fault of its own
+        (65, 128, "0 bytes into in (128 bytes), to 128 bytes beyond its end"),
+        # in a header of CUDA's: the line that calls it comes first
+        (64, 256, "copies: k.cu:33, in sm_20_atomic_functions.hpp:"),
+    ],
+)
+def test_the_words_for_a_fault(source, out, copied, message):
+    sizes = {"out": out, "in": copied // 4}
+    arrays = [ptxsim.Array(np.ones(size, np.float32), name) for name, size in sizes.items()]
+    done = ptxsim.load(source, "copies").launch(1, 64, [*arrays, 256], stop_at_first=False)
+    (found,) = done.faults
+    assert message in found.message
+    assert FaultRecord(found.message, found.kind, found.where).location[0] == "k.cu"
 
 
 @pytest.mark.parametrize("lanes", [64, 16384])

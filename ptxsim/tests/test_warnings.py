@@ -69,11 +69,12 @@ def test_each_warning_is_one_line_and_is_said_once():
     ("many", "n", "expected"),
     [
         (4, 2, []),
+        (400, 2, ["out-of-bounds local"]),  # which the optimised code leaves out
         (4, 3, ["trap", "with -G:", "trap"]),
         (400, 3, ["trap", "with -G:", "out-of-bounds local", "trap"]),
     ],
 )
-def test_after_a_trap_the_same_runs_with_debug_code(written, capsys, many, n, expected):
+def test_what_the_optimiser_hides_is_found_with_debug_code(written, capsys, many, n, expected):
     status = cli.main(
         [
             "run",

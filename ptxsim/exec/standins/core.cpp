@@ -25,6 +25,7 @@
 #include <climits>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace ptxsim {
 
@@ -56,6 +57,7 @@ std::vector<Module*> modules;
 struct sigaction old_segv, old_bus;
 thread_local const char* entry = "";
 thread_local void* caller = nullptr;
+thread_local const std::string* places = nullptr;  // of the call that made the node that runs, as put_caller writes them
 thread_local int depth = 0;
 bool launched = false;  // since the host last waited
 thread_local uint64_t stream_now = 0;     // of the present call,
@@ -75,8 +77,11 @@ std::vector<PutOff> waiting;  // in the order of the calls
 std::set<uint64_t> alone;     // streams that do not wait for the default one, nor it for them
 std::set<uint64_t> asked;     // streams and events that a query has called not ready, since work was put off
 bool settling = false;
-std::map<uint64_t, CUgraph_st*> captures;  // by stream
-CUgraph_st* recording = nullptr;           // that a node is made for
+std::vector<std::unique_ptr<Capture>> captures;
+uint64_t next_capture = 1;
+thread_local unsigned capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+CUgraph_st* recording = nullptr;  // that a node is made for
+bool graph_frees = false;         // whether the graph that is run frees what its last launch left
 
 void say(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void say(const char* format, ...) {
@@ -171,6 +176,10 @@ std::string amount(uint64_t bytes) {
 }
 
 void put_caller(Buffer& b) {  // from where the program called, and from where it came there
+    if (places) {
+        b.raw(places->data(), places->size());
+        return;
+    }
     void* frames[FRAMES + 8];
     int count = backtrace(frames, FRAMES + 8), first = 0;
     while (first < count && frames[first] != caller) ++first;
@@ -298,7 +307,8 @@ int connect_now() {
     device.name = r.text();
     for (int* field : {&device.major, &device.minor, &device.sms, &device.clock_khz, &device.memory_clock_khz,
                        &device.bus_bits, &device.l2_bytes, &device.shared_per_sm, &device.shared_optin,
-                       &device.registers_per_sm, &device.threads_per_sm, &device.blocks_per_sm})
+                       &device.registers_per_sm, &device.threads_per_sm, &device.blocks_per_sm, &device.persisting_l2,
+                       &device.window_bytes})
         *field = int(r.u32());
     device.memory = r.u64();
     int flags = MAP_SHARED | MAP_NORESERVE;
@@ -402,18 +412,108 @@ bool request(Message kind, const Buffer& payload, std::string* reply) {
     return good;
 }
 
-CUgraph_st*& captured(const void* stream) { return captures[uint64_t(stream)]; }
+Capture* capturing(const void* stream) {
+    for (auto& c : captures)
+        if (c->ends.count(uint64_t(stream))) return c.get();
+    return nullptr;
+}
 
-bool any_capture() {
-    return std::any_of(captures.begin(), captures.end(), [](auto& c) { return c.second != nullptr; });
+Capture* capture_of(uint64_t id) {
+    for (auto& c : captures)
+        if (c->id == id) return c.get();
+    return nullptr;
+}
+
+int invalidate(Capture* capture, int code, const char* why) {
+    bool first = capture->valid;
+    capture->valid = false;
+    return first ? fail(code, "%s; the capture is invalidated", why) : code;
+}
+
+// Invalidates the captures for which a condition holds, and says why if there are any.
+template <typename Condition>
+static int forbid(Condition condition, int code, const char* why) {
+    Capture* first = nullptr;
+    for (auto& c : captures)
+        if (condition(*c)) {
+            if (first == nullptr) first = c.get();
+            else c->valid = false;
+        }
+    return first ? invalidate(first, code, why) : OK;
+}
+
+// The legacy default stream waits for all streams but those of cudaStreamNonBlocking, and they for it.
+static int permit_legacy() {
+    auto waited_for = [](const Capture& c) {
+        return std::any_of(c.ends.begin(), c.ends.end(), [](auto& end) { return !alone.count(end.first); });
+    };
+    return forbid(waited_for, CAPTURE_IMPLICIT, "the legacy default stream would wait for a stream that is captured into a graph "
+                  "and was created without cudaStreamNonBlocking");
+}
+
+int permit_work() {
+    if (settling || recording) return OK;
+    if (stream_now <= 1) return permit_legacy();
+    Capture* c = capturing(reinterpret_cast<void*>(stream_now));
+    return c && !c->valid ? CAPTURE_INVALIDATED : OK;
+}
+
+int permit_call() {
+    auto concerned = [](const Capture& c) {
+        bool here = pthread_equal(c.thread, pthread_self());
+        return here ? c.mode != CU_STREAM_CAPTURE_MODE_RELAXED
+                    : c.mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    };
+    if (capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return OK;
+    return forbid(concerned, CAPTURE_UNSUPPORTED, "a call that may wait for the device is not permitted while a stream is captured "
+                  "in this mode; call it before, or in cudaStreamCaptureModeRelaxed");
+}
+
+int permit_wait(const void* stream) {
+    if (Capture* c = capturing(stream))
+        return invalidate(c, CAPTURE_UNSUPPORTED, "the stream is captured into a graph, which runs later: nothing can be waited for");
+    if (uint64_t(stream) <= 1)
+        if (int code = permit_legacy()) return code;
+    return permit_call();
+}
+
+int permit_wait() {
+    auto any = [](const Capture&) { return true; };
+    return forbid(any, CAPTURE_UNSUPPORTED, "a stream is captured into a graph, which runs later: the device cannot be waited for");
+}
+
+unsigned exchange_capture_mode(unsigned mode) { return std::exchange(capture_mode, mode); }
+
+int begin_capture(const void* stream, unsigned mode) {
+    if (uint64_t(stream) <= 1) return fail(CAPTURE_UNSUPPORTED, "the legacy default stream cannot be captured");
+    if (capturing(stream)) return fail(ILLEGAL_STATE, "the stream %p is captured already", stream);
+    captures.emplace_back(new Capture{next_capture++, uint64_t(stream), mode, pthread_self(), std::make_unique<CUgraph_st>(), {}, true});
+    captures.back()->ends[uint64_t(stream)];
+    return OK;
+}
+
+static void mark_before(CUgraphNode_st* n, std::set<CUgraphNode_st*>& marked) {
+    if (!marked.insert(n).second) return;
+    for (CUgraphNode_st* before : n->after) mark_before(before, marked);
 }
 
 int end_capture(const void* stream, CUgraph_st** out) {
-    CUgraph_st* graph = captured(stream);
-    *out = graph;
-    if (graph == nullptr) return fail(INVALID_VALUE, "the stream %p is not captured", stream);
-    for (auto& [s, g] : captures)
-        if (g == graph) g = nullptr;
+    *out = nullptr;
+    Capture* c = capturing(stream);
+    if (c == nullptr) return fail(ILLEGAL_STATE, "the stream %p is not captured", stream);
+    if (c->origin != uint64_t(stream)) return invalidate(c, CAPTURE_UNMATCHED, "the capture began in another stream, and ends there");
+    if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(c->thread, pthread_self()))
+        return invalidate(c, CAPTURE_WRONG_THREAD, "the capture began in another thread, and ends there");
+    auto it = std::find_if(captures.begin(), captures.end(), [c](auto& other) { return other.get() == c; });
+    std::unique_ptr<Capture> ended = std::move(*it);
+    captures.erase(it);
+    if (!ended->valid) return CAPTURE_INVALIDATED;  // which was said
+    std::set<CUgraphNode_st*> joined;
+    for (CUgraphNode_st* n : ended->ends[uint64_t(stream)]) mark_before(n, joined);
+    if (size_t left = ended->graph->nodes.size() - joined.size())
+        return fail(CAPTURE_UNJOINED, "%zu of the %zu nodes are of other streams that are not joined: record an event there, and let "
+                    "the stream in which the capture began wait for it", left, ended->graph->nodes.size());
+    *out = ended->graph.release();
     return OK;
 }
 
@@ -498,14 +598,27 @@ bool reached(Ordering what, const void* a) {
     return !asked.insert(which).second && settle(what, which, true);
 }
 
-bool recorded(NodeType type, std::function<int()> work) {
-    if (settling) return false;
-    CUgraph_st* graph = recording ? recording : asynchronous ? captures[stream_now] : nullptr;
-    if (graph == nullptr) return put_off(std::move(work), type == KERNEL_NODE, CREATED, 0);
-    std::vector<CUgraphNode_st*> after;
-    if (!recording && !graph->nodes.empty()) after = {graph->nodes.back().get()};
-    graph->nodes.emplace_back(new CUgraphNode_st{type, std::move(work), after});
-    return true;
+int recorded(NodeType type, std::function<int()> work) {
+    if (settling) return NOW;
+    if (int code = permit_work()) return code;
+    Capture* c = recording ? nullptr : capturing(reinterpret_cast<void*>(stream_now));
+    CUgraph_st* graph = c ? c->graph.get() : recording;
+    if (graph == nullptr) return put_off(std::move(work), type == KERNEL_NODE, CREATED, 0) ? OK : NOW;
+    Buffer from;
+    put_caller(from);
+    auto of_call = [work = std::move(work), call = entry, from = from.bytes] {  // messages name the call that made the node
+        auto held = std::make_pair(entry, places);
+        entry = call, places = &from;
+        int code = work ? work() : OK;
+        std::tie(entry, places) = held;
+        return code;
+    };
+    graph->nodes.emplace_back(new CUgraphNode_st{type, std::move(of_call), {}});
+    if (c) {
+        CUgraphNode_st* node = graph->nodes.back().get();
+        node->after = std::exchange(c->ends[stream_now], {node});
+    }
+    return OK;
 }
 
 int added_node(CUgraph_st* graph, CUgraphNode_st* const* after, size_t count, CUgraphNode_st** out) {
@@ -518,6 +631,13 @@ int added_node(CUgraph_st* graph, CUgraphNode_st* const* after, size_t count, CU
 int replaced_work(CUgraphExec_st* of, CUgraphNode_st* node, const CUgraph_st& by) {
     for (auto& step : of->steps)
         if (step.node == node && !by.nodes.empty()) step.run = by.nodes.back()->run;
+    return OK;
+}
+
+int run(const CUgraphExec_st& graph) {
+    graph_frees = graph.frees;
+    for (auto& step : graph.steps)
+        if (int code = step.run()) return code;
     return OK;
 }
 
@@ -620,7 +740,8 @@ const Block* find(const void* address) {
     auto after = blocks.upper_bound(uint64_t(address));
     if (after == blocks.begin()) return nullptr;
     const Block& b = std::prev(after)->second;
-    return uint64_t(address) < b.address + std::max<uint64_t>(b.size, 1) ? &b : nullptr;
+    bool there = b.live || (b.of_graph && (recording || !captures.empty()));
+    return there && uint64_t(address) < b.address + std::max<uint64_t>(b.size, 1) ? &b : nullptr;
 }
 
 uint64_t allocated() { return live_device; }
@@ -629,9 +750,19 @@ void* alias(const void* address) {
     return is_device_range(address) ? mapped + (uint64_t(address) - BASE) : const_cast<void*>(address);
 }
 
-int allocate(size_t size, Kind kind, void** out, unsigned flags) {
-    *out = nullptr;
-    if (size == 0) return kind == HOST || kind == DEVICE ? OK : INVALID_VALUE;
+// The program has the memory of a block from now on.
+static void hand_out(Block& b) {
+    b.live = true;
+    live += b.size;
+    if (b.kind != HOST) live_device += b.size;
+    Buffer message;
+    message.u64(b.address).u64(b.size).u32(b.kind).u64(stream_now).u32(asynchronous).text(plain(entry));
+    put_caller(message);
+    post(ALLOCATED, message);
+}
+
+// Finds addresses for memory that nobody has yet.
+static int reserve(size_t size, Kind kind, unsigned flags, Block** out) {
     bool of_device = kind != HOST;
     uint64_t span = (size + PAGE - 1) / PAGE * PAGE + PAGE;  // a page that belongs to nobody behind each
     if (of_device && (size > device.memory || live_device + size > device.memory))
@@ -649,34 +780,72 @@ int allocate(size_t size, Kind kind, void** out, unsigned flags) {
         at = start + b.span;
     }
     if (at + span > BASE + SPAN) return fail(OUT_OF_MEMORY, "no addresses are left");
-    if (host_may_touch(kind) &&
-        mprotect(reinterpret_cast<void*>(at), span - PAGE, PROT_READ | PROT_WRITE) != 0)
-        return fail(OUT_OF_MEMORY, "mprotect: %s", strerror(errno));
-    blocks[at] = Block{at, size, span, kind, flags};
-    live += size;
-    if (of_device) live_device += size;
-    Buffer b;
-    b.u64(at).u64(size).u32(kind).text(plain(entry));
-    put_caller(b);
-    post(ALLOCATED, b);
-    *out = reinterpret_cast<void*>(at);
+    *out = &(blocks[at] = Block{at, size, span, kind, flags, asynchronous, false, false});
     return OK;
 }
 
+int allocate(size_t size, Kind kind, void** out, unsigned flags) {
+    *out = nullptr;
+    if (size == 0) return kind == HOST || kind == DEVICE ? OK : INVALID_VALUE;
+    if (int code = asynchronous || kind >= VARIABLE ? OK : permit_call()) return code;
+    Block* b = nullptr;
+    if (int code = reserve(size, kind, flags, &b)) return code;
+    if (host_may_touch(kind) && mprotect(reinterpret_cast<void*>(b->address), b->span - PAGE, PROT_READ | PROT_WRITE) != 0) {
+        blocks.erase(b->address);
+        return fail(OUT_OF_MEMORY, "mprotect: %s", strerror(errno));
+    }
+    hand_out(*b);
+    *out = reinterpret_cast<void*>(b->address);
+    return OK;
+}
+
+int allocate_in_graph(size_t size, void** out) {
+    *out = nullptr;
+    if (size == 0) return OK;
+    if (int code = permit_work()) return code;
+    Block* b = nullptr;
+    if (int code = reserve(size, DEVICE, 0, &b)) return code;
+    b->of_graph = true;
+    // the address is kept as long as the graph, or one that is ready, has the node
+    std::shared_ptr<void> kept(reinterpret_cast<void*>(b->address), [](void* at) {
+        auto it = blocks.find(uint64_t(at));
+        if (it == blocks.end()) return;
+        if (it->second.live) it->second.of_graph = false;
+        else blocks.erase(it);
+    });
+    *out = kept.get();
+    return recorded(ALLOCATE_NODE, [kept] {
+        Block& mine = blocks[uint64_t(kept.get())];
+        if (mine.live && !graph_frees) return fail(INVALID_VALUE, "the memory %p of the graph was not freed since its last launch", kept.get());
+        if (mine.live) release(kept.get(), false);
+        hand_out(mine);
+        return OK;
+    });
+}
+
 int release(void* address, bool host) {
+    if (int code = asynchronous || recording ? permit_work() : permit_call()) return code;
     if (address == nullptr) return OK;
     auto it = blocks.find(uint64_t(address));
-    if (it == blocks.end() || host != (it->second.kind == HOST) || it->second.kind >= VARIABLE)
+    bool found = it != blocks.end() && host == (it->second.kind == HOST) && it->second.kind < VARIABLE;
+    bool captured = recording || (asynchronous && !settling && capturing(reinterpret_cast<void*>(stream_now)));
+    if (!found || !(captured ? it->second.of_graph : it->second.live))
         return fail(INVALID_VALUE, "%p is not the start of an allocation that it can free%s", address,
-                    it == blocks.end() && find(address) ? ", but inside one" : "");
-    order(ALL_DONE);
+                    found && captured ? " in a graph" : !found && find(address) ? ", but inside one" : "");
+    if (captured) return recorded(FREE_NODE, [=] { return release(address, host); });
     Block b = it->second;
-    blocks.erase(it);
+    bool waits = !asynchronous && !b.of_stream;  // cudaFree of memory of cudaMallocAsync does not
+    if (waits) order(ALL_DONE);
+    if (b.of_graph) it->second.live = false;
+    else blocks.erase(it);
     live -= b.size;
     if (b.kind != HOST) live_device -= b.size;
     mprotect(reinterpret_cast<void*>(b.address), b.span, PROT_NONE);
     fallocate(memory_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(b.address - BASE), off_t(b.span));
-    post(FREED, Buffer().u64(b.address));
+    Buffer message;
+    message.u64(b.address).u32(waits).u64(stream_now).u32(asynchronous).text(plain(entry));
+    put_caller(message);
+    post(FREED, message);
     return OK;
 }
 
@@ -735,7 +904,7 @@ using Source = std::shared_ptr<std::string>;
 // Before a copy behind work that was put off: one that the host waits for is made at once; of another out of pageable
 // memory what is there now is copied.
 Source of_copy(const void* to, const void* from, size_t size) {
-    if (settling || waiting.empty() || any_capture()) return nullptr;
+    if (settling || waiting.empty() || !captures.empty()) return nullptr;
     if (!asynchronous || !is_device_range(to)) settle(STREAM_DONE, stream_now, false);
     if (is_device_range(from) || waiting.empty()) return nullptr;
     return std::make_shared<std::string>(static_cast<const char*>(from), size);
@@ -750,7 +919,8 @@ int copy(void* to, const void* from, size_t size, int direction) {
     if (int code = require_range(to, size, "destination")) return code;
     if (int code = require_range(from, size, "source")) return code;
     Source kept = of_copy(to, from, size);
-    if (recorded(COPY_NODE, [=] { return copy(to, kept ? kept->data() : from, size, direction); })) return OK;
+    int code = recorded(COPY_NODE, [=] { return copy(to, kept ? kept->data() : from, size, direction); });
+    if (code != NOW) return code;
     memmove(alias(to), alias(from), size);
     if (is_device_range(to)) written(uint64_t(to), size, size, 1);
     copied(to, size, from, size, size, 1);
@@ -768,7 +938,7 @@ int copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size
     if (int code = require_range(from, span, "source")) return code;
     Source kept = of_copy(to, from, span);
     auto work = [=] { return copy_2d(to, to_pitch, kept ? kept->data() : from, from_pitch, width, height, direction); };
-    if (recorded(COPY_NODE, work)) return OK;
+    if (int code = recorded(COPY_NODE, work); code != NOW) return code;
     auto* a = static_cast<char*>(alias(to));
     auto* b = static_cast<const char*>(alias(from));
     for (size_t row = 0; row < height; ++row) memmove(a + row * to_pitch, b + row * from_pitch, width);
@@ -795,7 +965,8 @@ int fill(void* to, size_t pitch, uint32_t value, size_t element, size_t width, s
     if (!is_device_range(to)) return fail(INVALID_VALUE, "%p is not device memory", to);
     if (uint64_t(to) % element) return fail(INVALID_VALUE, "%p is not aligned to %zu bytes", to, element);
     if (int code = require_range(to, pitch * (height - 1) + bytes, "destination")) return code;
-    if (recorded(FILL_NODE, [=] { return fill(to, pitch, value, element, width, height); })) return OK;
+    int code = recorded(FILL_NODE, [=] { return fill(to, pitch, value, element, width, height); });
+    if (code != NOW) return code;
     bool done = height == 1 && value == 0 && made_zero(to, bytes);
     for (size_t row = 0; row < height && !done; ++row) {
         auto* at = static_cast<char*>(alias(to)) + row * pitch;
@@ -811,6 +982,7 @@ int fill(void* to, size_t pitch, uint32_t value, size_t element, size_t width, s
 void reset() {
     if (state != CONNECTED) return;
     waiting.clear();
+    captures.clear();
     for (Module* m : modules) {
         m->loaded = false, m->error = OK;
         m->variables.clear();
@@ -820,7 +992,9 @@ void reset() {
     std::vector<uint64_t> all;
     for (auto& [start, b] : blocks) all.push_back(start);
     for (uint64_t start : all) {
+        if (!blocks[start].live) continue;
         blocks[start].kind = blocks[start].kind == HOST ? HOST : DEVICE;
+        blocks[start].of_graph = false;
         release(reinterpret_cast<void*>(start), blocks[start].kind == HOST);
     }
     if (!lost) context_error = pending_error = OK;
@@ -1014,7 +1188,7 @@ int launch(Kernel* k, const Launch& what, void** arguments, void** extra) {
         return fail(INVALID_VALUE, "%s takes %zu parameters, got none", name, k->parameters.size());
     }
     auto issue = [k, what, raw] { return issued(k, what, raw); };
-    if (recorded(KERNEL_NODE, issue)) return OK;
+    if (int code = recorded(KERNEL_NODE, issue); code != NOW) return code;
     may_park = !settling;
     int code = issue();
     may_park = false;
@@ -1028,7 +1202,7 @@ int issued(Kernel* k, const Launch& what, const std::string& raw) {
     b.u32(k->module->id).text(k->name);
     for (auto& three : {what.grid, what.block, what.cluster})
         for (int i = 0; i < 3; ++i) b.u32(three[i]);
-    b.u64(what.shared).u32(what.cooperative).u32(may_park).text(raw).u64(stream_now);
+    b.u64(what.shared).u32(what.cooperative).u32(may_park).u32(what.dependent).text(raw).u64(stream_now);
     put_caller(b);
     fflush(stdout);  // what the program printed so far comes before what is said of the launch
     std::string reply;

@@ -2,6 +2,8 @@
 // It lives in libcuda.so.1; the others link to that. Functions give CUresult values, which cudaError_t shares.
 #pragma once
 
+#include <pthread.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -26,6 +28,7 @@ struct CUgraph_st {
 struct CUgraphExec_st {
     struct Step { CUgraphNode_st* node; unsigned type; std::function<int()> run; };
     std::vector<Step> steps;  // in their order
+    bool frees;               // before each launch, what was allocated in the last and not freed
 };
 
 namespace ptxsim {
@@ -33,7 +36,10 @@ namespace ptxsim {
 constexpr int OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONFIGURATION = 9,
               INVALID_SYMBOL = 13, UNAVAILABLE = 46, INVALID_DEVICE_FUNCTION = 98, INVALID_DEVICE = 101,
               INVALID_IMAGE = 200, NO_BINARY = 209, INVALID_HANDLE = 400, NOT_FOUND = 500, NO_DEVICE = 100, NOT_READY = 600,
-              OUT_OF_RESOURCES = 701, NOT_SUPPORTED = 801, COOPERATIVE_TOO_LARGE = 720;
+              OUT_OF_RESOURCES = 701, NOT_SUPPORTED = 801, COOPERATIVE_TOO_LARGE = 720, ILLEGAL_STATE = 401,
+              CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_MERGE = 902, CAPTURE_UNMATCHED = 903,
+              CAPTURE_UNJOINED = 904, CAPTURE_ISOLATION = 905, CAPTURE_IMPLICIT = 906, CAPTURED_EVENT = 907,
+              CAPTURE_WRONG_THREAD = 908;
 
 // What an allocation is; the numbers are part of the protocol.
 enum Kind : uint32_t { DEVICE = 0, MANAGED = 1, HOST = 2, VARIABLE = 3, MANAGED_VARIABLE = 4 };
@@ -43,12 +49,15 @@ struct Block {
     uint64_t address, size, span;  // bytes asked for, bytes reserved with the guard behind
     Kind kind;
     unsigned flags;  // of cudaHostAlloc
+    bool of_stream;  // of cudaMallocAsync
+    bool of_graph;   // its address is kept for a node of a graph
+    bool live;       // false: nobody has it until the graph is launched
 };
 
 struct Gpu {
     std::string name;
     int major, minor, sms, clock_khz, memory_clock_khz, bus_bits, l2_bytes;
-    int shared_per_sm, shared_optin, registers_per_sm, threads_per_sm, blocks_per_sm;
+    int shared_per_sm, shared_optin, registers_per_sm, threads_per_sm, blocks_per_sm, persisting_l2, window_bytes;
     uint64_t memory;
 };
 
@@ -90,6 +99,7 @@ struct Launch {
     uint32_t grid[3], block[3], cluster[3];  // cluster: 0: as the kernel says
     uint64_t shared;
     bool cooperative;
+    bool dependent;  // it may begin before the launch before it has ended
 };
 
 class Buffer {  // a message
@@ -160,7 +170,7 @@ PTXSIM_API bool put_off(std::function<int()> work, Ordering what = CREATED, cons
 PTXSIM_API bool reached(Ordering what, const void* a);  // what a query answers, of a stream or an event
 
 PTXSIM_API int allocate(size_t size, Kind kind, void** out, unsigned flags = 0);
-PTXSIM_API int release(void* address, bool host);
+PTXSIM_API int release(void* address, bool host);  // in the present call's stream, if it has one
 PTXSIM_API const Block* find(const void* address);  // the allocation that holds an address
 PTXSIM_API bool is_device_range(const void* address);
 PTXSIM_API uint64_t allocated();
@@ -171,12 +181,36 @@ PTXSIM_API int copy_2d(void* to, size_t to_pitch, const void* from, size_t from_
                        int direction);
 PTXSIM_API int fill(void* to, size_t pitch, uint32_t value, size_t element, size_t width, size_t height);
 
-// Work of the present call goes into a graph, as its stream is captured or as `Recording` says; false: it is to be done.
-enum NodeType : unsigned { KERNEL_NODE = 0, COPY_NODE = 1, FILL_NODE = 2, HOST_NODE = 3, GRAPH_NODE = 4, EMPTY_NODE = 5 };
-PTXSIM_API bool recorded(NodeType type, std::function<int()> work);
-PTXSIM_API CUgraph_st*& captured(const void* stream);  // the graph that a stream is captured into; null: none
+// Work of the present call goes into a graph, as its stream is captured or as `Recording` says, or behind what waits; gives
+// NOW where it is to be done, or why it cannot be.
+enum NodeType : unsigned {
+    KERNEL_NODE = 0, COPY_NODE = 1, FILL_NODE = 2, HOST_NODE = 3, GRAPH_NODE = 4, EMPTY_NODE = 5, ALLOCATE_NODE = 10, FREE_NODE = 11,
+};
+constexpr int NOW = -2;
+PTXSIM_API int recorded(NodeType type, std::function<int()> work);
+PTXSIM_API int run(const CUgraphExec_st& graph);  // each node in the present stream
+PTXSIM_API int allocate_in_graph(size_t size, void** out);  // as a node of the graph that the present stream is captured into
+// Streams that are captured into a graph, from cuStreamBeginCapture to cuStreamEndCapture.
+struct Capture {
+    uint64_t id, origin;  // the stream that it began in
+    unsigned mode;        // as CUstreamCaptureMode
+    pthread_t thread;
+    std::unique_ptr<CUgraph_st> graph;
+    std::map<uint64_t, std::vector<CUgraphNode_st*>> ends;  // by stream: what its next node comes after
+    bool valid;
+};
+PTXSIM_API Capture* capturing(const void* stream);  // null: the stream is not captured
+PTXSIM_API Capture* capture_of(uint64_t id);        // null: it has ended
+PTXSIM_API int begin_capture(const void* stream, unsigned mode);
 PTXSIM_API int end_capture(const void* stream, CUgraph_st** out);
-PTXSIM_API bool any_capture();
+PTXSIM_API unsigned exchange_capture_mode(unsigned mode);  // of the calling thread; gives the old one
+PTXSIM_API int invalidate(Capture* capture, int code, const char* why);
+// Why the present call is not permitted while streams are captured, which ends those captures; 0: it is. Work of its
+// stream; a call that may wait for the device by itself; a wait for a stream; one for the device.
+PTXSIM_API int permit_work();
+PTXSIM_API int permit_call();
+PTXSIM_API int permit_wait(const void* stream);
+PTXSIM_API int permit_wait();
 // The node that was recorded last comes after these; its work takes the place of another's in a graph that is ready.
 PTXSIM_API int added_node(CUgraph_st* graph, CUgraphNode_st* const* after, size_t count, CUgraphNode_st** out);
 PTXSIM_API int replaced_work(CUgraphExec_st* of, CUgraphNode_st* node, const CUgraph_st& by);
@@ -190,6 +224,7 @@ PTXSIM_API int load(Module* module);
 PTXSIM_API void unload(Module* module);
 PTXSIM_API int get_kernel(Module* module, const char* name, Kernel** out);
 PTXSIM_API int get_variable(Module* module, const char* name, Variable** out);
+PTXSIM_API int set_attributes(Launch* what, const Kernel* kernel, const void* list, unsigned count);  // as CUlaunchAttribute
 PTXSIM_API int launch(Kernel* kernel, const Launch& what, void** arguments, void** extra);
 PTXSIM_API int occupancy(Kernel* kernel, int threads, size_t shared, int* blocks);
 PTXSIM_API int set_dynamic_limit(Kernel* kernel, int bytes);

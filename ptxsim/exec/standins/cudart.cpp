@@ -151,7 +151,7 @@ RT cudaRuntimeGetVersion(int* v) { *v = CUDART_VERSION; return cudaSuccess; }
 RT cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int d) FORWARD(cuDeviceGetAttribute(value, CUdevice_attribute(which), d))
 RT cudaDeviceSynchronize(void) { PTXSIM_ENTER; return done(cuCtxSynchronize()); }
 RT cudaDeviceReset(void) { PTXSIM_ENTER; ready(); reset(); last = cudaSuccess; return cudaSuccess; }
-RT cudaDeviceSetLimit(cudaLimit, size_t) NOTHING()
+RT cudaDeviceSetLimit(cudaLimit limit, size_t value) FORWARD(cuCtxSetLimit(CUlimit(limit), value))
 RT cudaDeviceGetLimit(size_t* value, cudaLimit limit) FORWARD(cuCtxGetLimit(value, CUlimit(limit)))
 RT cudaDeviceSetCacheConfig(cudaFuncCache) NOTHING()
 RT cudaDeviceGetCacheConfig(cudaFuncCache* c) NOTHING(*c = cudaFuncCachePreferNone)
@@ -184,7 +184,7 @@ RT cudaGetDeviceProperties(cudaDeviceProp* p, int d) {
     p->localL1CacheSupported = 1, p->sharedMemPerMultiprocessor = size_t(g.shared_per_sm), p->regsPerMultiprocessor = g.registers_per_sm;
     p->managedMemory = 1, p->concurrentManagedAccess = 1, p->computePreemptionSupported = 1, p->cooperativeLaunch = 1;
     p->sharedMemPerBlockOptin = size_t(g.shared_optin), p->maxBlocksPerMultiProcessor = g.blocks_per_sm, p->reservedSharedMemPerBlock = 1024;
-    p->memoryPoolsSupported = 1;
+    p->memoryPoolsSupported = 1, p->persistingL2CacheMaxSize = g.persisting_l2, p->accessPolicyMaxWindowSize = g.window_bytes;
 #if CUDART_VERSION >= 12000
     p->clusterLaunch = get(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH);
 #endif
@@ -213,7 +213,7 @@ RT cudaMalloc3D(cudaPitchedPtr* p, cudaExtent e) {
     p->pitch = (e.width + 511) / 512 * 512, p->xsize = e.width, p->ysize = e.height;
     return done(allocate(p->pitch * e.height * e.depth, DEVICE, &p->ptr));
 }
-RT cudaMallocAsync(void** p, size_t n, cudaStream_t s) { BEGIN; NEED(p, "a null pointer"); if (int c = cuStreamIsCapturing(s, std::vector<CUstreamCaptureStatus>(1).data())) return done(c); return done(allocate(n, DEVICE, p)); }
+RT cudaMallocAsync(void** p, size_t n, cudaStream_t s) FORWARD(cuMemAllocAsync(reinterpret_cast<CUdeviceptr*>(p), n, s))
 RT cudaMallocFromPoolAsync(void** p, size_t n, cudaMemPool_t, cudaStream_t s) { BEGIN; return cudaMallocAsync(p, n, s); }
 RT cudaFreeAsync(void* p, cudaStream_t s) { BEGIN; return done(cuMemFreeAsync(CUdeviceptr(p), s)); }
 RT cudaMemGetInfo(size_t* left, size_t* total) FORWARD(cuMemGetInfo(left, total))
@@ -300,7 +300,14 @@ RT cudaStreamCreateWithFlags(cudaStream_t* s, unsigned f) FORWARD(cuStreamCreate
 RT cudaStreamCreateWithPriority(cudaStream_t* s, unsigned f, int p) FORWARD(cuStreamCreateWithPriority(s, f, p))
 RT cudaStreamDestroy(cudaStream_t s) FORWARD(cuStreamDestroy(s))
 RT cudaStreamSynchronize(cudaStream_t s) { PTXSIM_ENTER; return done(cuStreamSynchronize(s)); }
-RT cudaStreamQuery(cudaStream_t s) { PTXSIM_ENTER; int code = cuStreamQuery(s); if (!code && !reached(STREAM_DONE, s)) code = NOT_READY; if (!code) order(STREAM_DONE, s); return done(code); }
+RT cudaStreamQuery(cudaStream_t s) {
+    PTXSIM_ENTER;
+    int code = cuStreamQuery(s);
+    if (!code) code = permit_wait(s);
+    if (!code && !reached(STREAM_DONE, s)) code = NOT_READY;
+    if (!code) order(STREAM_DONE, s);
+    return done(code);
+}
 RT cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned f) FORWARD(cuStreamWaitEvent(s, e, f))
 RT cudaStreamGetPriority(cudaStream_t s, int* p) FORWARD(cuStreamGetPriority(s, p))
 RT cudaStreamGetFlags(cudaStream_t s, unsigned* f) FORWARD(cuStreamGetFlags(s, f))
@@ -329,16 +336,8 @@ static cudaError_t launch_at(const void* f, dim3 g, dim3 b, void** args, size_t 
     Kernel* k = nullptr;
     if (int code = kernel_at(f, &k)) return done(code);
     if (int code = cuStreamGetFlags(s, std::vector<unsigned>(1).data())) return done(code);
-    Launch what{{g.x, g.y, g.z}, {b.x, b.y, b.z}, {0, 0, 0}, shared, cooperative};
-    for (unsigned i = 0; i < count; ++i) {
-        if (list[i].id == cudaLaunchAttributeClusterDimension)
-            what.cluster[0] = list[i].val.clusterDim.x, what.cluster[1] = list[i].val.clusterDim.y, what.cluster[2] = list[i].val.clusterDim.z;
-        else if (list[i].id == cudaLaunchAttributeCooperative)
-            what.cooperative = list[i].val.cooperative;
-    }  // others are hints, which change no result
-    unsigned of_cluster = what.cluster[0] * what.cluster[1] * what.cluster[2];
-    if (of_cluster > 8 && !k->non_portable_cluster)
-        return done(fail(912, "a cluster of %u blocks; more than 8 need cudaFuncAttributeNonPortableClusterSizeAllowed", of_cluster));
+    Launch what{{g.x, g.y, g.z}, {b.x, b.y, b.z}, {0, 0, 0}, shared, cooperative, false};
+    if (int code = set_attributes(&what, k, list, count)) return done(code);
     return done(launch(k, what, args, nullptr));
 }
 RT cudaLaunchKernel(const void* f, dim3 g, dim3 b, void** args, size_t shared, cudaStream_t s) { BEGIN; return launch_at(f, g, b, args, shared, s, false, nullptr, 0); }
@@ -441,7 +440,7 @@ RT cudaOccupancyMaxPotentialClusterSize(int* n, const void* f, const cudaLaunchC
 
 RT cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode m) FORWARD(cuStreamBeginCapture(s, CUstreamCaptureMode(m)))
 RT cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* g) FORWARD(cuStreamEndCapture(s, g))
-RT cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) NOTHING()
+RT cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* m) FORWARD(cuThreadExchangeStreamCaptureMode(reinterpret_cast<CUstreamCaptureMode*>(m)))
 RT cudaGraphCreate(cudaGraph_t* g, unsigned f) FORWARD(cuGraphCreate(g, f))
 RT cudaGraphDestroy(cudaGraph_t g) FORWARD(cuGraphDestroy(g))
 #if CUDART_VERSION >= 12000
@@ -482,6 +481,8 @@ RT cudaGraphAddMemcpyNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNo
 RT cudaGraphAddMemcpyNode1D(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count, void* to, const void* from, size_t n, cudaMemcpyKind kind) NODE(copy(to, from, n, kind))
 RT cudaGraphAddMemsetNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count, const cudaMemsetParams* p) NODE(fill(p->dst, p->pitch, p->value, p->elementSize, p->width, p->height))
 RT cudaGraphAddEmptyNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count) FORWARD(cuGraphAddEmptyNode(out, g, after, count))
+RT cudaGraphAddMemAllocNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count, cudaMemAllocNodeParams* p) FORWARD(cuGraphAddMemAllocNode(out, g, after, count, reinterpret_cast<CUDA_MEM_ALLOC_NODE_PARAMS*>(p)))
+RT cudaGraphAddMemFreeNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count, void* at) FORWARD(cuGraphAddMemFreeNode(out, g, after, count, CUdeviceptr(at)))
 RT cudaGraphAddHostNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count, const cudaHostNodeParams* p) FORWARD(cuGraphAddHostNode(out, g, after, count, reinterpret_cast<const CUDA_HOST_NODE_PARAMS*>(p)))
 RT cudaGraphAddChildGraphNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t count, cudaGraph_t child) FORWARD(cuGraphAddChildGraphNode(out, g, after, count, child))
 RT cudaGraphExecKernelNodeSetParams(cudaGraphExec_t e, cudaGraphNode_t n, const cudaKernelNodeParams* p) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "core.hpp"
@@ -30,7 +31,13 @@ using namespace ptxsim;
 
 struct CUctx_st { int unused; };
 struct CUstream_st { unsigned flags; int priority; unsigned long long id; };
-struct CUevent_st { unsigned flags; bool recorded; uint64_t ns; CUgraph_st* graph; };  // graph: while its stream is captured
+struct CUevent_st {
+    unsigned flags;
+    bool recorded;
+    uint64_t ns;
+    uint64_t capture;                    // in which it was recorded last; 0: none
+    std::vector<CUgraphNode_st*> after;  // the nodes before it there
+};
 
 namespace {
 CUctx_st context;
@@ -41,6 +48,7 @@ std::set<CUevent> events;
 std::set<void*> registered;  // of cuMemHostRegister
 std::set<Module*> live_modules;
 unsigned long long next_id = 3;
+bool capture_failed = false;  // so that a null graph is its consequence
 const struct { int code; const char *name, *text; } ERRORS[] = {
     {0, "cudaSuccess", "no error"},
     {1, "cudaErrorInvalidValue", "invalid argument"},
@@ -58,9 +66,11 @@ const struct { int code; const char *name, *text; } ERRORS[] = {
     {200, "cudaErrorInvalidKernelImage", "device kernel image is invalid"},
     {201, "cudaErrorDeviceUninitialized", "invalid device context"},
     {209, "cudaErrorNoKernelImageForDevice", "no kernel image is available for execution on the device"},
+    {215, "cudaErrorUnsupportedLimit", "limit is not supported on this architecture"},
     {218, "cudaErrorInvalidPtx", "a PTX JIT compilation failed"},
     {301, "cudaErrorFileNotFound", "file not found"},
     {400, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {401, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
     {500, "cudaErrorSymbolNotFound", "named symbol not found"},
     {600, "cudaErrorNotReady", "device not ready"},
     {700, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
@@ -75,6 +85,14 @@ const struct { int code; const char *name, *text; } ERRORS[] = {
     {720, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
     {801, "cudaErrorNotSupported", "operation not supported"},
     {900, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+    {901, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
+    {902, "cudaErrorStreamCaptureMerge", "operation would result in a merge of separate capture sequences"},
+    {903, "cudaErrorStreamCaptureUnmatched", "capture was not ended in the same stream as it began"},
+    {904, "cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"},
+    {905, "cudaErrorStreamCaptureIsolation", "dependency created on uncaptured work in another stream"},
+    {906, "cudaErrorStreamCaptureImplicit", "operation would make the legacy stream depend on a capturing blocking stream"},
+    {907, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"},
+    {908, "cudaErrorStreamCaptureWrongThread", "attempt to terminate a thread-local capture sequence from another thread"},
     {910, "cudaErrorGraphExecUpdateFailure", "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update"},
     {999, "cudaErrorUnknown", "unknown error"},
 };
@@ -82,24 +100,41 @@ const struct { int code; const char* name; } DRIVER_NAMES[] = {
     {0, "CUDA_SUCCESS"}, {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"},
     {3, "CUDA_ERROR_NOT_INITIALIZED"}, {46, "CUDA_ERROR_DEVICE_UNAVAILABLE"}, {100, "CUDA_ERROR_NO_DEVICE"},
     {101, "CUDA_ERROR_INVALID_DEVICE"}, {200, "CUDA_ERROR_INVALID_IMAGE"}, {201, "CUDA_ERROR_INVALID_CONTEXT"},
-    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"}, {218, "CUDA_ERROR_INVALID_PTX"}, {301, "CUDA_ERROR_FILE_NOT_FOUND"},
-    {400, "CUDA_ERROR_INVALID_HANDLE"}, {500, "CUDA_ERROR_NOT_FOUND"}, {600, "CUDA_ERROR_NOT_READY"},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"}, {215, "CUDA_ERROR_UNSUPPORTED_LIMIT"}, {218, "CUDA_ERROR_INVALID_PTX"}, {301, "CUDA_ERROR_FILE_NOT_FOUND"},
+    {400, "CUDA_ERROR_INVALID_HANDLE"}, {401, "CUDA_ERROR_ILLEGAL_STATE"}, {500, "CUDA_ERROR_NOT_FOUND"}, {600, "CUDA_ERROR_NOT_READY"},
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, {702, "CUDA_ERROR_LAUNCH_TIMEOUT"},
     {710, "CUDA_ERROR_ASSERT"}, {715, "CUDA_ERROR_ILLEGAL_INSTRUCTION"}, {716, "CUDA_ERROR_MISALIGNED_ADDRESS"},
     {719, "CUDA_ERROR_LAUNCH_FAILED"}, {720, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"}, {801, "CUDA_ERROR_NOT_SUPPORTED"},
-    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}, {910, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE"}, {999, "CUDA_ERROR_UNKNOWN"},
+    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}, {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+    {902, "CUDA_ERROR_STREAM_CAPTURE_MERGE"}, {903, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED"},
+    {904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"}, {905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
+    {906, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"}, {907, "CUDA_ERROR_CAPTURED_EVENT"},
+    {908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD"}, {910, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE"}, {999, "CUDA_ERROR_UNKNOWN"},
 };
 
 bool is_stream(CUstream s) { return uintptr_t(s) <= 2 || streams.count(s); }
 void* pointer(CUdeviceptr p) { return reinterpret_cast<void*>(p); }
 Kernel* kernel_of(const void* f) { return static_cast<Kernel*>(const_cast<void*>(f)); }
+size_t* limit_at(CUlimit limit) {  // null: the device has none
+    static std::map<int, size_t> limits{
+        {CU_LIMIT_STACK_SIZE, 1024}, {CU_LIMIT_PRINTF_FIFO_SIZE, 8650752}, {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20},
+        {CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT, 2048}, {CU_LIMIT_MAX_L2_FETCH_GRANULARITY, 64},
+        {CU_LIMIT_PERSISTING_L2_CACHE_SIZE, size_t(gpu().persisting_l2) / 10 * 3}};
+    auto found = limits.find(limit);
+    return found == limits.end() ? nullptr : &found->second;
+}
+// Why an event cannot be waited for or queried now, as the captured one that it is or as any.
+int permit_event(CUevent e) {
+    if (Capture* c = capture_of(e->capture)) return invalidate(c, CAPTURED_EVENT, "the event was recorded in a stream that is captured");
+    return e->capture ? fail(INVALID_VALUE, "the event was recorded last in a stream while that was captured: it is a part of the graph") : permit_call();
+}
 int driver_code(int code) { return code == INVALID_CONFIGURATION || code == 12 ? INVALID_VALUE : code; }
 
 #define NEED_STREAM(s) \
     if (!is_stream(s)) return CUresult(fail(INVALID_HANDLE, "%p is no stream", static_cast<void*>(s))); \
     of_stream(s)
-#define NOT_CAPTURED(condition) \
-    if (condition) return CUresult(fail(900, "a stream is captured into a graph, which runs later: nothing can be waited for"))
+#define PERMIT(permit) \
+    if (int code_ = permit) return CUresult(code_)
 #define NEED_EVENT(e) \
     if (!events.count(e)) return CUresult(fail(INVALID_HANDLE, "%p is no event", static_cast<void*>(e)))
 }  // namespace
@@ -137,6 +172,8 @@ int attribute(int which, int* value) {
         case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = g.memory_clock_khz; break;
         case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = g.bus_bits; break;
         case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = g.l2_bytes; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE: *value = g.persisting_l2; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE: *value = g.window_bytes; break;
         case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: *value = g.threads_per_sm; break;
         case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT: *value = 3; break;
         case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = g.major; break;
@@ -174,6 +211,26 @@ void* entry_point(const char* name) {
         if (stub == nullptr) stub = found;
     }
     return stub;
+}
+int set_attributes(Launch* what, const Kernel* k, const void* attributes, unsigned count) {
+    auto* list = static_cast<const CUlaunchAttribute*>(attributes);
+    for (unsigned i = 0; i < count; ++i) {
+        auto& value = list[i].value;
+        switch (list[i].id) {
+            case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+                what->cluster[0] = value.clusterDim.x, what->cluster[1] = value.clusterDim.y, what->cluster[2] = value.clusterDim.z;
+                break;
+            case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: what->cooperative = value.cooperative; break;
+            case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: what->dependent = value.programmaticStreamSerializationAllowed; break;
+            case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT: case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+            case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+                return fail(NOT_SUPPORTED, "attribute %d of a launch is not emulated", int(list[i].id));
+            default: break;  // a hint, which changes no result
+        }
+    }
+    unsigned of_cluster = what->cluster[0] * what->cluster[1] * what->cluster[2];
+    if (of_cluster <= 8 || k->non_portable_cluster) return OK;
+    return fail(912, "a cluster of %u blocks; more than 8 need cudaFuncAttributeNonPortableClusterSizeAllowed", of_cluster);
 }
 }  // namespace ptxsim
 
@@ -249,12 +306,21 @@ PTXSIM_API CUresult cuCtxGetDevice_v2(CUdevice* dev, CUcontext) { BEGIN; *dev = 
 PTXSIM_API CUresult cuCtxGetFlags(unsigned* flags) { BEGIN; *flags = 0; DO(OK); }
 PTXSIM_API CUresult cuCtxSetFlags(unsigned) { BEGIN; DO(OK); }
 PTXSIM_API CUresult cuCtxGetId(CUcontext, unsigned long long* id) { BEGIN; *id = 1; DO(OK); }
-PTXSIM_API CUresult cuCtxSynchronize(void) { PTXSIM_ENTER; int code = sticky(); NOT_CAPTURED(any_capture()); order(ALL_DONE); DO(code ? code : sticky()); }
-PTXSIM_API CUresult cuCtxSynchronize_v2(CUcontext) { PTXSIM_ENTER; int code = sticky(); NOT_CAPTURED(any_capture()); order(ALL_DONE); DO(code ? code : sticky()); }
-PTXSIM_API CUresult cuCtxSetLimit(CUlimit, size_t) { BEGIN; DO(OK); }
+PTXSIM_API CUresult cuCtxSynchronize(void) { PTXSIM_ENTER; int code = sticky(); PERMIT(permit_wait()); order(ALL_DONE); DO(code ? code : sticky()); }
+PTXSIM_API CUresult cuCtxSynchronize_v2(CUcontext) { PTXSIM_ENTER; return cuCtxSynchronize(); }
 PTXSIM_API CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
+    BEGIN; NEED(value, "a null pointer");
+    if (size_t* found = limit_at(limit)) *value = *found;
+    else DO(fail(limit < CU_LIMIT_MAX ? 215 : INVALID_VALUE, "limit %d is not one of the device's", int(limit)));
+    DO(OK);
+}
+PTXSIM_API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     BEGIN;
-    *value = limit == CU_LIMIT_STACK_SIZE ? 1024 : limit == CU_LIMIT_PRINTF_FIFO_SIZE ? 1 << 20 : limit == CU_LIMIT_MALLOC_HEAP_SIZE ? 8 << 20 : 0;
+    size_t* held = limit_at(limit);
+    if (held == nullptr) DO(fail(215, "limit %d is not one of the device's", int(limit)));
+    NEED(limit != CU_LIMIT_PERSISTING_L2_CACHE_SIZE || value <= size_t(gpu().persisting_l2), "%zu bytes of persisting L2; the device has %d", value, gpu().persisting_l2);
+    if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && value > *held) note(ONCE, "the heap of malloc in kernels keeps its %zu bytes: another size is not emulated", *held);
+    else *held = value;
     DO(OK);
 }
 PTXSIM_API CUresult cuCtxGetCacheConfig(CUfunc_cache* c) { BEGIN; *c = CU_FUNC_CACHE_PREFER_NONE; DO(OK); }
@@ -443,8 +509,14 @@ PTXSIM_API CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned) 
     DO(code);
 }
 PTXSIM_API CUresult cuMemFree(CUdeviceptr p) { BEGIN; DO(release(pointer(p), false)); }
-PTXSIM_API CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream s) { PTXSIM_ENTER; NEED_STREAM(s); return cuMemAlloc(out, bytes); }
-PTXSIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool, CUstream s) { PTXSIM_ENTER; NEED_STREAM(s); return cuMemAlloc(out, bytes); }
+PTXSIM_API CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream s) {
+    BEGIN; NEED_STREAM(s); NEED(out, "a null pointer");
+    void* p = nullptr;
+    int code = capturing(s) ? allocate_in_graph(bytes, &p) : allocate(bytes, DEVICE, &p);
+    *out = CUdeviceptr(p);
+    DO(code);
+}
+PTXSIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool, CUstream s) { PTXSIM_ENTER; return cuMemAllocAsync(out, bytes, s); }
 PTXSIM_API CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s) { PTXSIM_ENTER; NEED_STREAM(s); if (put_off([=] { return int(cuMemFree(p)); })) DO(OK); return cuMemFree(p); }
 PTXSIM_API CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) { BEGIN; NEED(out, "a null pointer"); DO(allocate(bytes, HOST, out, flags)); }
 PTXSIM_API CUresult cuMemAllocHost(void** out, size_t bytes) { PTXSIM_ENTER; return cuMemHostAlloc(out, bytes, 0); }
@@ -622,16 +694,16 @@ PTXSIM_API CUresult cuStreamCreate(CUstream* out, unsigned flags) { PTXSIM_ENTER
 PTXSIM_API CUresult cuStreamDestroy(CUstream s) {
     BEGIN;
     if (!streams.erase(s)) DO(fail(INVALID_HANDLE, "%p is no stream that was created", static_cast<void*>(s)));
-    delete s;
-    DO(OK);
+    DO(OK);  // not deleted: no other stream is to have its address, by which it is known
 }
-PTXSIM_API CUresult cuStreamSynchronize(CUstream s) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_STREAM(s); NOT_CAPTURED(captured(s)); order(STREAM_DONE, s); DO(sticky()); }
+PTXSIM_API CUresult cuStreamSynchronize(CUstream s) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_STREAM(s); PERMIT(permit_wait(s)); order(STREAM_DONE, s); DO(sticky()); }
 PTXSIM_API CUresult cuStreamQuery(CUstream s) {
     PTXSIM_ENTER; if (int code = sticky()) DO(code);
     NEED_STREAM(s);
-    if (here_.outermost) NOT_CAPTURED(captured(s));
-    if (here_.outermost && !reached(STREAM_DONE, s)) DO(NOT_READY);
-    if (here_.outermost) order(STREAM_DONE, s);  // otherwise the runtime asks whether there is such a stream
+    if (!here_.outermost) DO(OK);  // the runtime asks whether there is such a stream
+    PERMIT(permit_wait(s));
+    if (!reached(STREAM_DONE, s)) DO(NOT_READY);
+    order(STREAM_DONE, s);
     DO(OK);
 }
 PTXSIM_API CUresult cuStreamGetPriority(CUstream s, int* p) { BEGIN; NEED_STREAM(s); *p = uintptr_t(s) <= 2 ? 0 : s->priority; DO(OK); }
@@ -639,13 +711,40 @@ PTXSIM_API CUresult cuStreamGetFlags(CUstream s, unsigned* f) { BEGIN; NEED_STRE
 PTXSIM_API CUresult cuStreamGetId(CUstream s, unsigned long long* id) { BEGIN; NEED_STREAM(s); *id = uintptr_t(s) <= 2 ? uintptr_t(s) : s->id; DO(OK); }
 PTXSIM_API CUresult cuStreamGetCtx(CUstream s, CUcontext* c) { BEGIN; NEED_STREAM(s); *c = &context; DO(OK); }
 PTXSIM_API CUresult cuStreamGetDevice(CUstream s, CUdevice* d) { BEGIN; NEED_STREAM(s); *d = 0; DO(OK); }
-PTXSIM_API CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) { BEGIN; NEED_STREAM(s); *status = captured(s) ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE; DO(OK); }
-PTXSIM_API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) { BEGIN; NEED_STREAM(s); NEED_EVENT(e); if (e->graph) { captured(s) = e->graph; DO(OK); } auto work = [=] { order(WAITS, s, uint64_t(e)); return OK; }; if (!put_off(work, WAITS, e)) work(); DO(OK); }
+PTXSIM_API CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) { 
+    BEGIN; NEED_STREAM(s);
+    Capture* c = capturing(s);
+    *status = !c ? CU_STREAM_CAPTURE_STATUS_NONE : c->valid ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    DO(OK);
+}
+PTXSIM_API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) {
+    BEGIN; NEED_STREAM(s); NEED_EVENT(e); PERMIT(permit_work());
+    Capture *here = capturing(s), *there = capture_of(e->capture);
+    if (there && uintptr_t(s) <= 1) DO(invalidate(there, CAPTURE_IMPLICIT, "the legacy default stream cannot be captured, and waits for an event that is"));
+    NEED(there || !e->capture, "the event was recorded last in a stream while that was captured: it is a part of the graph");
+    if (here && (flags & CU_EVENT_WAIT_EXTERNAL)) DO(fail(NOT_SUPPORTED, "waiting for an external event in a graph is not emulated"));
+    if (there) {  // the stream is captured, too
+        if (here && here != there) {
+            here->valid = false;
+            DO(invalidate(there, CAPTURE_MERGE, "the event belongs to another capture than the stream"));
+        }
+        if (!there->valid) DO(CAPTURE_INVALIDATED);
+        auto& end = there->ends[uint64_t(s)];
+        for (CUgraphNode_st* n : e->after)
+            if (std::find(end.begin(), end.end(), n) == end.end()) end.push_back(n);
+        DO(OK);
+    }
+    if (here && e->recorded) DO(invalidate(here, CAPTURE_ISOLATION, "a captured stream cannot wait for an event that was recorded outside of the capture"));
+    auto work = [=] { order(WAITS, s, uint64_t(e)); return OK; };
+    if (!here && !put_off(work, WAITS, e)) work();
+    DO(OK);
+}
 PTXSIM_API CUresult cuStreamAttachMemAsync(CUstream s, CUdeviceptr, size_t, unsigned) { BEGIN; NEED_STREAM(s); DO(OK); }
 PTXSIM_API CUresult cuStreamAddCallback(CUstream s, CUstreamCallback f, void* data, unsigned) {
     int code;
     {
-        BEGIN; NEED_STREAM(s);
+        BEGIN; NEED_STREAM(s); PERMIT(permit_work());
+        if (Capture* c = capturing(s)) DO(invalidate(c, CAPTURE_UNSUPPORTED, "callbacks are not permitted in a captured stream; cudaLaunchHostFunc is"));
         if (put_off([=] { int now = sticky(); order(STREAM_DONE, s); f(s, CUresult(now), data); return OK; })) DO(OK);
         code = sticky();
         order(STREAM_DONE, s);
@@ -657,7 +756,7 @@ PTXSIM_API CUresult cuLaunchHostFunc(CUstream s, CUhostFn f, void* data) {
     {
         BEGIN; NEED_STREAM(s);
         auto call = [=] { order(STREAM_DONE, s); f(data); return OK; };
-        if (recorded(HOST_NODE, call)) DO(OK);
+        if (int code = recorded(HOST_NODE, call); code != NOW) DO(code);
         order(STREAM_DONE, s);
     }
     f(data);
@@ -665,22 +764,35 @@ PTXSIM_API CUresult cuLaunchHostFunc(CUstream s, CUhostFn f, void* data) {
 }
 PTXSIM_API CUresult cuEventCreate(CUevent* out, unsigned flags) {
     BEGIN; NEED(out, "a null pointer");
-    *out = new CUevent_st{flags, false};
+    *out = new CUevent_st{flags};
     events.insert(*out);
     DO(OK);
 }
-PTXSIM_API CUresult cuEventDestroy(CUevent e) { BEGIN; NEED_EVENT(e); events.erase(e); delete e; DO(OK); }
-PTXSIM_API CUresult cuEventRecord(CUevent e, CUstream s) { BEGIN; NEED_EVENT(e); NEED_STREAM(s); e->graph = captured(s); if (e->graph) DO(OK); 
+PTXSIM_API CUresult cuEventDestroy(CUevent e) { BEGIN; NEED_EVENT(e); events.erase(e); DO(OK); }  // as of streams
+PTXSIM_API CUresult cuEventRecord(CUevent e, CUstream s) {
+    BEGIN; NEED_EVENT(e); NEED_STREAM(s); PERMIT(permit_work());
+    Capture* c = capturing(s);
+    e->capture = c ? c->id : 0;
+    if (c) {
+        e->after = c->ends[uint64_t(s)];
+        DO(OK);
+    }
     e->recorded = true;
     auto work = [=] { if (events.count(e)) e->ns = order(RECORDED, s, uint64_t(e)); return OK; };
     if (!put_off(work, RECORDED, e)) work();
     DO(OK);
 }
-PTXSIM_API CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned) { PTXSIM_ENTER; return cuEventRecord(e, s); }
-PTXSIM_API CUresult cuEventQuery(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); if (!reached(EVENT_DONE, e)) DO(NOT_READY); order(EVENT_DONE, nullptr, uint64_t(e)); DO(OK); }
-PTXSIM_API CUresult cuEventSynchronize(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); order(EVENT_DONE, nullptr, uint64_t(e)); DO(sticky()); }
+PTXSIM_API CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned flags) {
+    BEGIN; NEED_STREAM(s);
+    if (capturing(s) && (flags & CU_EVENT_RECORD_EXTERNAL)) DO(fail(NOT_SUPPORTED, "recording an external event in a graph is not emulated"));
+    return cuEventRecord(e, s);
+}
+PTXSIM_API CUresult cuEventQuery(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); PERMIT(permit_event(e)); if (!reached(EVENT_DONE, e)) DO(NOT_READY); order(EVENT_DONE, nullptr, uint64_t(e)); DO(OK); }
+PTXSIM_API CUresult cuEventSynchronize(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); PERMIT(permit_event(e)); order(EVENT_DONE, nullptr, uint64_t(e)); DO(sticky()); }
 PTXSIM_API CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) {
     BEGIN; NEED_EVENT(a); NEED_EVENT(b); NEED(ms, "a null pointer");
+    for (CUevent e : {a, b})
+        if (e->capture) DO(capture_of(e->capture) ? fail(CAPTURED_EVENT, "an event that was recorded in a captured stream") : permit_event(e));
     if (!a->recorded || !b->recorded) DO(fail(INVALID_HANDLE, "an event that was not recorded"));
     if ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING) DO(fail(INVALID_HANDLE, "an event that was created without timing"));
     if (!reached(EVENT_DONE, a) || !reached(EVENT_DONE, b)) DO(NOT_READY);
@@ -697,18 +809,9 @@ PTXSIM_API CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) { PTXSIM
 static CUresult launch_with(Kernel* k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, size_t shared,
                             CUstream s, void** arguments, void** extra, bool cooperative, const CUlaunchAttribute* list, unsigned count) {
     NEED(k, "a null kernel"); NEED_STREAM(s);
-    Launch what{{gx, gy, gz}, {bx, by, bz}, {0, 0, 0}, shared, cooperative};
-    for (unsigned i = 0; i < count; ++i) {
-        if (list[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
-            what.cluster[0] = list[i].value.clusterDim.x, what.cluster[1] = list[i].value.clusterDim.y, what.cluster[2] = list[i].value.clusterDim.z;
-        } else if (list[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
-            what.cooperative = list[i].value.cooperative;
-        }  // others are hints, which change no result
-    }
-    unsigned of_cluster = what.cluster[0] * what.cluster[1] * what.cluster[2];
-    if (of_cluster > 8 && !k->non_portable_cluster)
-        DO(fail(912, "a cluster of %u blocks; more than 8 need cudaFuncAttributeNonPortableClusterSizeAllowed", of_cluster));
-    return CUresult(launch(k, what, arguments, extra));
+    Launch what{{gx, gy, gz}, {bx, by, bz}, {0, 0, 0}, shared, cooperative, false};
+    if (int code = set_attributes(&what, k, list, count)) DO(code);
+    DO(launch(k, what, arguments, extra));
 }
 PTXSIM_API CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                                    unsigned shared, CUstream s, void** arguments, void** extra) {
@@ -778,48 +881,45 @@ static void visit(CUgraphNode_st* n, std::set<CUgraphNode_st*>& seen, CUgraphExe
     out.steps.push_back({n, n->type, n->run});
 }
 static CUgraphExec_st in_order(CUgraph g) {
-    CUgraphExec_st found;
+    CUgraphExec_st found{};
     std::set<CUgraphNode_st*> seen;
     for (auto& n : g->nodes) visit(n.get(), seen, found);
     return found;
 }
-static int run(const CUgraphExec_st& e) {
-    for (auto& step : e.steps)
-        if (int code = step.run ? step.run() : OK) return code;
-    return OK;
-}
 
 #undef cuStreamBeginCapture
-PTXSIM_API CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) {
-    BEGIN; NEED_STREAM(s);
-    if (uintptr_t(s) <= 1) DO(fail(900, "the legacy default stream cannot be captured"));
-    NEED(!captured(s), "the stream %p is captured already", static_cast<void*>(s));
-    captured(s) = new CUgraph_st;
-    DO(OK);
-}
+PTXSIM_API CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode) { BEGIN; NEED_STREAM(s); DO(begin_capture(s, mode)); }
 PTXSIM_API CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode) { PTXSIM_ENTER; return cuStreamBeginCapture_v2(s, mode); }
 PTXSIM_API CUresult cuStreamEndCapture(CUstream s, CUgraph* out) {
     BEGIN; NEED_STREAM(s); NEED(out, "a null pointer");
     int code = end_capture(s, out);
-    for (CUevent e : events)
-        if (e->graph == *out) e->graph = nullptr;
+    capture_failed |= code != OK;
     DO(code);
 }
-PTXSIM_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) { BEGIN; DO(OK); }
+PTXSIM_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+    BEGIN; NEED(mode, "a null pointer");
+    *mode = CUstreamCaptureMode(exchange_capture_mode(*mode));
+    DO(OK);
+}
 PTXSIM_API CUresult cuGraphCreate(CUgraph* out, unsigned) { BEGIN; NEED(out, "a null pointer"); *out = new CUgraph_st; DO(OK); }
 PTXSIM_API CUresult cuGraphDestroy(CUgraph g) { BEGIN; delete g; DO(OK); }
-PTXSIM_API CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph g, unsigned long long) {
-    BEGIN; NEED(out && g, "a null pointer");
+PTXSIM_API CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph g, unsigned long long flags) {
+    BEGIN;
+    if (!g && capture_failed) DO(INVALID_VALUE);  // what failed was said
+    NEED(out && g, "a null pointer");
     *out = new CUgraphExec_st(in_order(g));
+    (*out)->frees = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
     DO(OK);
 }
 PTXSIM_API CUresult cuGraphExecDestroy(CUgraphExec e) { BEGIN; delete e; DO(OK); }
 PTXSIM_API CUresult cuGraphUpload(CUgraphExec, CUstream s) { BEGIN; NEED_STREAM(s); DO(OK); }
 PTXSIM_API CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
-    BEGIN; NEED(e, "a null pointer"); NEED_STREAM(s);
+    BEGIN;
+    if (!e && capture_failed) DO(INVALID_VALUE);
+    NEED(e, "a null pointer"); NEED_STREAM(s);
     CUgraphExec_st copy = *e;
-    if (recorded(GRAPH_NODE, [copy] { return run(copy); })) DO(OK);
-    DO(run(*e));
+    int code = recorded(GRAPH_NODE, [copy] { return run(copy); });
+    DO(code == NOW ? run(*e) : code);
 }
 PTXSIM_API CUresult cuGraphGetNodes(CUgraph g, CUgraphNode* nodes, size_t* count) {
     BEGIN; NEED(g && count, "a null pointer");
@@ -866,6 +966,20 @@ PTXSIM_API CUresult cuGraphAddEmptyNode(CUgraphNode* out, CUgraph g, const CUgra
     Recording here(g);
     recorded(EMPTY_NODE, nullptr);
     DO(added_node(g, after, count, out));
+}
+PTXSIM_API CUresult cuGraphAddMemAllocNode(CUgraphNode* out, CUgraph g, const CUgraphNode* after, size_t count, CUDA_MEM_ALLOC_NODE_PARAMS* p) {
+    BEGIN; NEED(g && p, "a null pointer");
+    Recording here(g);
+    void* at = nullptr;
+    int code = allocate_in_graph(p->bytesize, &at);
+    p->dptr = CUdeviceptr(at);
+    DO(code ? code : added_node(g, after, count, out));
+}
+PTXSIM_API CUresult cuGraphAddMemFreeNode(CUgraphNode* out, CUgraph g, const CUgraphNode* after, size_t count, CUdeviceptr at) {
+    BEGIN; NEED(g, "a null pointer");
+    Recording here(g);
+    int code = release(pointer(at), false);
+    DO(code ? code : added_node(g, after, count, out));
 }
 PTXSIM_API CUresult cuGraphAddHostNode(CUgraphNode* out, CUgraph g, const CUgraphNode* after, size_t count, const CUDA_HOST_NODE_PARAMS* p) {
     BEGIN; NEED(g && p && p->fn, "a null pointer");

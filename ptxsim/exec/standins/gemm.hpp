@@ -63,7 +63,8 @@ inline int multiply(const Product& p) {
         return r.u32() ? int(BAD_VALUE) : int(SUCCESS);
     };
     of_stream(p.stream);
-    return recorded(KERNEL_NODE, work) ? SUCCESS : work();
+    int code = recorded(KERNEL_NODE, work);
+    return code == NOW ? work() : code ? int(EXECUTION_FAILED) : int(SUCCESS);
 }
 
 }  // namespace ptxsim

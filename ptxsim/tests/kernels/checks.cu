@@ -284,3 +284,11 @@ __global__ void many_phases(float* c, const float* a, int n) {
     c[blockIdx.x * 64 + threadIdx.x] = sum;
 }
 }
+
+extern __shared__ int one_place[];
+extern __shared__ int same_place[];
+extern "C" __global__ void two_extern_arrays(float* c, const float* a) {
+    one_place[threadIdx.x] = 1;
+    same_place[threadIdx.x] = 2;
+    c[threadIdx.x] = one_place[threadIdx.x];
+}

@@ -1,7 +1,10 @@
 // A kernel of its own next to cuBLAS's product, and the other products that have a stand-in.
 #include <cublasLt.h>
 #include <cublas_v2.h>
-#include <cuda_fp16.h>
+#ifndef CUBLAS_API_H_
+#error "CUDA's samples ask for this macro"
+#endif
+static __nv_bfloat16 narrow;  // of cuda_bf16.h, which cublas_v2.h includes
 
 #include <cmath>
 #include <vector>

@@ -112,6 +112,12 @@ int main() {
     EXPECT(a.type == cudaMemoryTypeDevice && a.hostPointer == nullptr);
     CHECK(cudaPointerGetAttributes(&a, &count));
     EXPECT(a.type == cudaMemoryTypeUnregistered);
+    cudaDeviceProp device;  // the default: an H100
+    CHECK(cudaGetDeviceProperties(&device, 0));
+    EXPECT(device.persistingL2CacheMaxSize == 32768000 && device.accessPolicyMaxWindowSize == 134217728);
+    CHECK(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 32768000));
+    CHECK(cudaDeviceGetLimit(&size, cudaLimitPersistingL2CacheSize));
+    EXPECT(size == 32768000);
     nothing<<<1, 64>>>();
     CHECK(cudaDeviceSynchronize());
     CHECK(cudaFreeHost(mapped));

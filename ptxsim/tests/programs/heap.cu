@@ -31,7 +31,21 @@ __global__ void release(Node** lists) {
     }
 }
 
-int main(int count, char**) {
+struct Shape {
+    __device__ virtual int sides() = 0;
+    __device__ virtual ~Shape() {}
+};
+struct Square : Shape {
+    int* held = new int(4);
+    __device__ int sides() override { return *held; }
+    __device__ ~Square() { delete held; }
+};
+
+__global__ void virtually(Shape** shape) { *shape = new Square; }
+__global__ void count(Shape** shape, int* sums) { sums[0] = (*shape)->sides(); }
+__global__ void destroy(Shape** shape) { delete *shape; }
+
+int main(int arguments, char**) {
     Node** lists;
     int *sums, back[32];
     CHECK(cudaMalloc(&lists, 32 * sizeof(Node*)));
@@ -41,7 +55,12 @@ int main(int count, char**) {
     CHECK(cudaMemcpy(back, sums, sizeof back, cudaMemcpyDeviceToHost));
     for (int i = 0; i < 32; ++i) EXPECT(back[i] == 4 * i + 6);
     release<<<1, 32>>>(lists);
-    if (count > 1) add<<<1, 32>>>(lists, sums);
-    if (count > 2) release<<<1, 32>>>(lists);
+    Shape** shape;
+    CHECK(cudaMalloc(&shape, sizeof *shape));
+    virtually<<<1, 1>>>(shape), count<<<1, 1>>>(shape, sums), destroy<<<1, 1>>>(shape);
+    CHECK(cudaMemcpy(back, sums, sizeof back, cudaMemcpyDeviceToHost));
+    EXPECT(back[0] == 4);
+    if (arguments > 1) add<<<1, 32>>>(lists, sums);
+    if (arguments > 2) release<<<1, 32>>>(lists);
     printf("%s\n", cudaGetErrorString(cudaDeviceSynchronize()));
 }

@@ -100,6 +100,11 @@ int main(int argc, char** argv) {
         printf("%s\n", cudaGetErrorName(cudaGetLastError()));
         fill<<<1, 32, 100000>>>(x, 1);
         printf("%s\n", cudaGetErrorName(cudaGetLastError()));
+        int n = 0;
+        void* arguments[] = {&x, &n};
+        printf("%s\n", cudaGetErrorName(cudaLaunchCooperativeKernel(fill, dim3(5000), dim3(32), arguments, 0, nullptr)));
+        printf("%s\n", cudaGetErrorName(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, 32768001)));
+        printf("%s\n", cudaGetErrorName(cudaDeviceSetLimit(cudaLimitDevRuntimeSyncDepth, 4)));
     } else if (what == "unwritten") {
         reads<<<1, 32>>>(y, x);
         CHECK(cudaDeviceSynchronize());
