@@ -40,6 +40,8 @@ RELEASES = {"release", "acq_rel", "sc"}
 MOST_LEFT = 256  # releases of a flag that are told apart
 # of values and lanes: whether the loop that waits ends
 Condition = Callable[[np.ndarray, np.ndarray], np.ndarray]
+# of a compare-and-swap: what gives the values compared with and put there, by lane
+Swap = tuple[Callable[[], np.ndarray], Callable[[], np.ndarray]]
 
 
 @dataclass
@@ -77,18 +79,25 @@ class Flag:
     folded: int = 0  # releases in the base
     # of so many releases of so many folded, what they say to others
     merged: tuple[int, int, Far] = (0, 0, NOWHERE)
+    # by warp of the batch, how many releases it has taken, and by accesses of which scope
+    taken: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 class Flags:
     """The flags of a launch, by their address in global memory, or in the batch's shared memory."""
 
-    def __init__(self, order: Order, conditions: dict[int, Condition], unseen: set[int]) -> None:
+    def __init__(
+        self,
+        order: Order,
+        conditions: dict[int, Condition],
+        unseen: set[int],
+        swaps: dict[int, Swap],
+    ) -> None:
         """`conditions`: of loads and atomics on whose value alone a loop waits, by their place;
-        `unseen`: the places of atomics whose result nobody reads."""
+        `unseen`: the places of atomics whose result nobody reads; `swaps`: see waits.py."""
         self.order, self.conditions, self.unseen = order, conditions, unseen
+        self.swaps = swaps
         self.found: dict[Hashable, Flag] = {}
-        # by warp and flag: releases taken
-        self.seen: dict[tuple[int, Hashable], tuple[int, int]] = {}
         self.snapshots: dict[tuple[int, bool], Snapshot] = {}
         # by the last access, by its lanes
         self.left: tuple[Access | None, dict[int, Release | None]] = (None, {})
@@ -98,10 +107,10 @@ class Flags:
         """A batch begins: rows are of its clusters, and its shared memory is new."""
         self.found = {key: flag for key, flag in self.found.items() if isinstance(key, int)}
         for flag in self.found.values():
-            flag.near = {}
+            flag.near, flag.taken = {}, {}
             for release in flag.releases:
                 release.snapshot.cluster = -1
-        self.seen, self.snapshots = {}, {}
+        self.snapshots = {}
 
     def access(
         self, access: Access, width: int, instruction: Instruction, kind: str, lanes: np.ndarray
@@ -120,14 +129,18 @@ class Flags:
         keys: list[Hashable] = [("shared", a) for a in at.tolist()] if shared else at.tolist()
         values = access.load(width).astype(np.int64) if width in (1, 2, 4, 8) else None
         leaving = self._leaving(lanes, itself) if leaves else np.zeros(len(lanes), bool)
+        if values is not None and instruction.pc in self.swaps and leaving.any():
+            leaving &= self._swapping(self.swaps[instruction.pc], keys, values, lanes)
         left: dict[int, Release | None] = {}
         if leaving.any():
             self.order.examine()
         for i, (key, lane) in enumerate(zip(keys, lanes.tolist(), strict=True)):
-            if takes and key in self.found:
-                self._take(
-                    key, lane, scope, instruction, None if values is None else values[i : i + 1]
-                )
+            flag = self.found.get(key) if takes else None
+            if flag is not None:
+                taken = flag.taken.get(lane // WARP)
+                if taken != (flag.folded + len(flag.releases), scope):
+                    value = None if values is None else values[i : i + 1]
+                    self._take(flag, lane, scope, instruction, value)
             if kind == "st_ordered":
                 self.found.pop(key, None)
             if leaving[i]:
@@ -145,6 +158,22 @@ class Flags:
         for i, release in left.items() if last is access else ():
             if release is not None:
                 release.before = int(values[i])
+
+    @staticmethod
+    def _swapping(
+        swap: Swap, keys: list[Hashable], values: np.ndarray, lanes: np.ndarray
+    ) -> np.ndarray:
+        """Which lanes of a compare-and-swap find the value that they compare with, each in its
+        turn: the others only read.
+        """
+        now: dict[Hashable, int] = {}
+        compared, new = (read()[lanes].astype(np.int64).tolist() for read in swap)
+        found = []
+        for key, value, old, put in zip(keys, values.tolist(), compared, new, strict=True):
+            found.append(now.get(key, value) == old)
+            if found[-1]:
+                now[key] = put
+        return np.array(found)
 
     # what is left
 
@@ -244,24 +273,26 @@ class Flags:
 
     def _take(
         self,
-        key: Hashable,
+        flag: Flag,
         lane: int,
         scope: int,
         instruction: Instruction,
         value: np.ndarray | None,
     ) -> None:
-        flag, order, warp = self.found[key], self.order, lane // WARP
+        """A lane's warp learns what the releases of a flag say that it has not taken before."""
+        order, warp = self.order, lane // WARP
         count = self._told(flag, lane, instruction, value)
-        total = flag.folded + count
-        if self.seen.get((warp, key), (-1, 0)) == (total, scope):
+        done, of_scope = flag.taken.get(warp, (-1, scope))
+        done = done if of_scope == scope else -1
+        if flag.folded + count <= done:
             return
-        self.seen[warp, key] = total, scope
+        flag.taken[warp] = flag.folded + count, scope
         order.examine()
         cluster, padded = lane // order.threads, order.state.padded
         block, here = int(order.state.thread_numbers[lane]) // padded, np.array([warp])
-        if block in flag.near:
+        if block in flag.near and done < flag.folded:
             order.learn(here, flag.near[block])
-        for release in flag.releases[:count]:
+        for release in flag.releases[max(0, done - flag.folded) : count]:
             if release.snapshot.cluster != cluster:
                 continue
             if release.thread // padded == block:

@@ -16,7 +16,8 @@ from ..ptx.definite_assignment import sources
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import access_bytes
 from ..ptx.syntax import Immediate, Instruction, Register, registers_of
-from .flags import Condition
+from ..ptx.types import TYPES
+from .flags import Condition, Swap
 
 
 def unseen(program: Program) -> set[int]:
@@ -26,6 +27,16 @@ def unseen(program: Program) -> set[int]:
         return set()
     read = {register for i in program.code for register in sources(i)}
     return {i.pc for i in atoms if read.isdisjoint(registers_of(i.operands[0]))}
+
+
+def swaps(operands: Operands, program: Program) -> dict[int, Swap]:
+    """By the place of a compare-and-swap: what it compares with, and what it puts there."""
+    return {
+        i.pc: (operands.reader(i.operands[2], t), operands.reader(i.operands[3], t))
+        for i in program.code
+        if i.opcode == "atom" and "cas" in i.modifiers and access_bytes(i) <= 8
+        for t in (TYPES[f"b{8 * access_bytes(i)}"],)
+    }
 
 
 def conditions(
