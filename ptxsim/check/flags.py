@@ -3,7 +3,8 @@ atomics that take it.
 
 A release (or a relaxed operation after a fence) leaves at its address what its thread knows and
 did; who reads there, and lies within the scope of both, takes it. Atomics between go on with what a
-release left (PTX ISA 8.9.2); a store puts its own in the place of that.
+release left (PTX ISA 8.9.2); a store puts its own in the place of that. A compare-and-swap that
+finds another value than it compares with only reads.
 
 A wait that an older value satisfies is no order: a release that a reader cannot tell from what
 stood there before, as it left the value as it was, or as the loop that waits would have ended with
@@ -141,10 +142,9 @@ class Flags:
                 if taken != (flag.folded + len(flag.releases), scope):
                     value = None if values is None else values[i : i + 1]
                     self._take(flag, lane, scope, instruction, value)
-            if kind == "st_ordered":
-                self.found.pop(key, None)
+            older = self.found.pop(key, Flag()) if kind == "st_ordered" else Flag()
             if leaving[i]:
-                left[i] = self._leave(key, lane, scope, itself)
+                left[i] = self._leave(key, lane, scope, itself, older)
         self.left = access, left
         if kind == "st_ordered" and values is not None:
             self.found_there(access, values)
@@ -188,9 +188,12 @@ class Flags:
         fenced[list(order.far)] = True
         return fenced[order.warp_of[lanes]]
 
-    def _leave(self, key: Hashable, lane: int, scope: int, itself: bool) -> Release | None:
+    def _leave(
+        self, key: Hashable, lane: int, scope: int, itself: bool, older: Flag
+    ) -> Release | None:
         """A lane leaves at a flag what its warp knows and what it did: everything, or what a fence
-        came after.
+        came after. A store takes the place of `older` releases. Those of which it knows are kept: a
+        wait that an older one ends is ordered after that.
         """
         order, warp = self.order, lane // WARP
         snapshot, agent = self._snapshot(warp, itself), lane % order.threads
@@ -202,6 +205,10 @@ class Flags:
         flag = self.found.setdefault(key, Flag())
         thread = int(order.state.thread_numbers[lane])
         release = Release(snapshot, scope, thread, agent, time, far_time)
+        if older.releases:
+            threads, times = np.array([(r.thread, r.far_time) for r in older.releases]).T
+            known = self._far_of(release)[GENERIC].knows(threads, times, order.state.padded)
+            flag.releases += [r for r, k in zip(older.releases, known.tolist(), strict=True) if k]
         flag.releases.append(release)
         if len(flag.releases) > MOST_LEFT:
             self._fold(flag)
