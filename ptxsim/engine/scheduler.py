@@ -53,6 +53,7 @@ class Scheduler:
         program = machine.program
         self.polls = polling.loops(program)
         self.rounds = polling.backward(program, self.polls)  # branches by which a loop polls again
+        self.clocks = polling.clocks(program)
         self.poll_places = frozenset(
             pc for last, start in self.rounds.items() for pc in range(start, last + 1)
         )
@@ -84,6 +85,7 @@ class Scheduler:
         self.polling = np.zeros(self.state.lanes, bool)
         self.events.silent = False
         self.executed = self.turns = self.idle = self.clock_reads = 0
+        self.last_clock = self.in_vain = 0
 
     def run(self) -> None:
         """Run all threads to their end."""
@@ -92,9 +94,15 @@ class Scheduler:
         state.enter(state.alive)
         self._loop()
 
-    def clock(self) -> int:
-        """Instructions executed so far by the batch, and some more at each look at the clock."""
+    def clock(self, pc: int) -> int:
+        """Return the instructions executed so far by the batch, and some more at each look at the
+        clock: in a loop that only waits for it, ever more, so that long waits end soon.
+        """
         self.clock_reads += 1
+        if pc in self.clocks:
+            again = self.executed - self.last_clock < polling.LONGEST
+            self.in_vain = self.in_vain + 1 if again else 0
+            self.clock_reads, self.last_clock = self.clock_reads + self.in_vain, self.executed
         return self.executed + self.clock_reads
 
     def execute(self, pc: int) -> None:
