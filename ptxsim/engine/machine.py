@@ -18,7 +18,7 @@ from ..check.flags import Flags
 from ..check.global_memory import GlobalMemory, watched
 from ..check.order import Order
 from ..check.shared_memory import SharedMemory
-from ..check.waits import conditions, swaps, unseen
+from ..check.waits import swaps, unseen, waits
 from ..check.wraps import Wraps
 from ..instructions import registry
 from ..instructions.memory import STACK
@@ -93,9 +93,7 @@ class Machine:
         self.global_memory: GlobalMemory | None = None
         self.watched: set[int] = set()  # places of the accesses that it watches
         self.unseen, self.swaps = unseen(program), swaps(self.operands, program)
-        self.conditions = conditions(
-            self.operands, program, self.scheduler.polls, self.scheduler.rounds
-        )
+        self.waits = waits(self.operands, program, self.scheduler.polls, self.scheduler.rounds)
 
     def prepare(self, launch: LaunchConfig) -> None:
         """Begin a launch."""
@@ -117,7 +115,7 @@ class Machine:
             self.watched = watched(self.program, self.origins, launch.places, homes)
         spans = [(start - GLOBAL_BASE, end - GLOBAL_BASE) for start, end in unwritten]
         self.order = order = Order(self.state)
-        self.flags = Flags(order, self.conditions, self.unseen, self.swaps)
+        self.flags = Flags(order, self.waits, self.unseen, self.swaps)
         self.global_memory = (
             GlobalMemory(self, order, self.flags, self.watched, spans) if self.watched else None
         )
