@@ -145,7 +145,7 @@ class Flags:
         taking = np.full(len(lanes), takes)
         swap, wait = self.swaps.get(instruction.pc), self.waits.get(instruction.pc)
         if values is not None and swap is not None:
-            values, swapped = _swapped(swap, at, values, lanes)
+            values, swapped = self._swapped(swap, at, values, lanes)
             leaving &= swapped
         if values is not None and wait is not None and (swap or kind == "ld_ordered"):
             # who goes on waiting looks once more, and takes then what there is
@@ -153,7 +153,9 @@ class Flags:
         left: dict[int, Release | None] = {}
         if leaving.any():
             self.order.examine()
-        for i in (leaving | taking | (kind == "st_ordered")).nonzero()[0].tolist():
+        acts = leaving | taking | (kind == "st_ordered")
+        turns = self.order.state.in_turns(lanes)
+        for i in turns[acts[turns]].tolist():
             lane = int(lanes[i])
             key = ("shared", int(at[i])) if access.space.is_shared else int(at[i])
             flag = self.found.get(key) if taking[i] else None
@@ -178,6 +180,24 @@ class Flags:
         for i, release in left.items() if last is access else ():
             if release is not None:
                 release.before = int(values[i])
+
+    def _swapped(
+        self, swap: Swap, at: np.ndarray, values: np.ndarray, lanes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What each lane of a compare-and-swap finds in its turn, and whether it is what the lane
+        compares with: the others only read. `values`: what stands there before.
+        """
+        compared, new = (read()[lanes].astype(np.int64) for read in swap)
+        values, good = values.copy(), values == compared
+        if good.any():
+            now: dict[int, int] = {}
+            for i in self.order.state.in_turns(lanes).tolist():
+                place = int(at[i])
+                values[i] = now.get(place, values[i])
+                good[i] = values[i] == compared[i]
+                if good[i]:
+                    now[place] = new[i]
+        return values, good
 
     # what is left
 
@@ -367,21 +387,3 @@ class Flags:
 def _last_of_all(releases: Sequence[Release]) -> int:
     """The place of the last release that passes on what all before it do; 0: there is none."""
     return next((n for n in range(len(releases) - 1, 0, -1) if releases[n].of_all), 0)
-
-
-def _swapped(
-    swap: Swap, at: np.ndarray, values: np.ndarray, lanes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """What each lane of a compare-and-swap finds in its turn, and whether it is what the lane
-    compares with: the others only read. `values`: what stands there before.
-    """
-    compared, new = (read()[lanes].astype(np.int64) for read in swap)
-    values, good = values.copy(), values == compared
-    if good.any():
-        now: dict[int, int] = {}
-        for i, place in enumerate(at.tolist()):
-            values[i] = now.get(place, values[i])
-            good[i] = values[i] == compared[i]
-            if good[i]:
-                now[place] = new[i]
-    return values, good

@@ -86,6 +86,7 @@ class Request:
     values: bool
     constants: Mapping[str, Constant]
     blocks: Sequence[int] | None
+    backwards: bool
     faults: Faults
 
     @property
@@ -346,6 +347,7 @@ class Kernel:
         constants: Mapping[str, Constant] | None = None,
         blocks: Sequence[int] | None = None,
         cluster: int | Sequence[int] | None = None,
+        backwards: bool = False,
         stop_at_first: bool = True,
         accept: Sequence[Accepted] = (),
     ) -> Launch:
@@ -366,6 +368,8 @@ class Kernel:
         :param blocks: Run only the blocks with these linear numbers, with their clusters.
         :param cluster: Blocks of a cluster, as the launch attribute. A kernel with
             `__cluster_dims__` needs none.
+        :param backwards: Run the blocks, and the threads of a block where they meet at an atomic,
+            in the opposite order: which of them takes a lock first is not defined.
         :param stop_at_first: False goes on after a fault, without the threads that cannot.
             `Launch.faults` has all of them. After a fault that ends its blocks, such as a deadlock,
             the other batches of blocks are run.
@@ -404,6 +408,7 @@ class Kernel:
             values=values,
             constants=constants or {},
             blocks=blocks,
+            backwards=backwards,
             faults=Faults(stop_at_first, accept),
         )
         return self._run(request)
@@ -472,6 +477,7 @@ class Kernel:
             grid_workspace=workspace,
             checks=request.checks,
             values=request.values,
+            backwards=request.backwards,
             faults=request.faults,
             device=Device() if memory is None else memory.device,
         )
@@ -483,12 +489,18 @@ class Kernel:
         Raises `TooCostlyError` where there are too many.
         """
         grid, cluster, total = request.grid, request.cluster, math.prod(request.grid)
+        chosen: range | np.ndarray
         if request.blocks is not None:
             chosen = in_clusters(grid, cluster, np.asarray(request.blocks))
             self._cost(request, len(chosen))
-            return chosen
-        self._cost(request, total)  # before a large array is made
-        return in_clusters(grid, cluster, np.arange(total)) if max(cluster) > 1 else range(total)
+        else:
+            self._cost(request, total)  # before a large array is made
+            chosen = range(total)
+            if max(cluster) > 1:
+                chosen = in_clusters(grid, cluster, np.arange(total))
+        if request.backwards and max(cluster) > 1:
+            return np.asarray(chosen).reshape(-1, math.prod(cluster))[::-1].reshape(-1)
+        return chosen[::-1] if request.backwards else chosen
 
     def _cost(self, request: Request, blocks: int) -> sizes.Cost:
         return sizes.Cost(

@@ -122,7 +122,9 @@ class Machine:
 
     def run_batch(self, blocks: np.ndarray, limits: Limits, observers: Sequence[Observer]) -> None:
         """Run the blocks with these linear numbers to their end."""
-        self.state.start(blocks, by_block=any(observer.by_block for observer in observers))
+        self.state.start(
+            blocks, any(observer.by_block for observer in observers), self.launch.backwards
+        )
         self.events.observers = tuple(observers)
         self._start(limits)
         with np.errstate(all="ignore"):

@@ -269,16 +269,15 @@ def _atomic(
     size = t.bytes
 
     def step() -> None:
-        """Threads that meet at one address take turns, in the order of their numbers; the others go
-        together.
-        """
+        """Threads that meet at one address take turns; the others go together."""
         access = m.memory.access(place, size, instruction, "atom")
         lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
         values = [read()[lanes] for read in readers]
         before = np.zeros(len(lanes), f"u{size}")
         for places, part in access.parts:
+            turns = m.state.in_turns(lanes[places])
             before[places] = found = _in_turns(
-                part, size, t, name, update, [v[places] for v in values]
+                part, size, t, name, update, [v[places] for v in values], turns
             )
             m.events.flags.found_there(part, found)
         if write is not None:
@@ -298,16 +297,22 @@ SCAN = 3  # scans of a word take as long as so many turns of all threads
 
 
 def _in_turns(
-    access: Access, size: int, t: Type, name: str, update: Compute, values: list[np.ndarray]
+    access: Access,
+    size: int,
+    t: Type,
+    name: str,
+    update: Compute,
+    values: list[np.ndarray],
+    turns: np.ndarray,
 ) -> np.ndarray:
-    """Update memory at the places of an access, one thread at a word after the other; return the
-    bits that each found there.
+    """Update memory at the places of an access, one thread at a word after the other, in the order
+    `turns`; return the bits that each found there.
 
     The few words at which most threads meet are scanned; at the others each turn is taken together.
     """
     index = access.flat() >> (size.bit_length() - 1)
     view = access.space.views[size]
-    order = np.argsort(index, kind="stable")
+    order = turns[np.argsort(index[turns], kind="stable")]
     words = index[order]
     first = np.flatnonzero(np.r_[True, words[1:] != words[:-1]])
     counts = np.diff(np.r_[first, len(order)])
