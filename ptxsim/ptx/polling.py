@@ -57,7 +57,7 @@ def clocks(program: Program) -> frozenset[int]:
         for _, body in _idle_loops(program)
         if not any(i.opcode in ("ld", "atom") for i in body)
         for i in body
-        if _reads_clock(i) and _decides(i, body)
+        if reads_clock(i) and _decides(i, body)
     )
 
 
@@ -114,7 +114,8 @@ def _looks(i: Instruction) -> bool:
     )
 
 
-def _reads_clock(i: Instruction) -> bool:
+def reads_clock(i: Instruction) -> bool:
+    """Whether an instruction reads a clock."""
     source = i.operands[-1] if i.opcode == "mov" else None
     return isinstance(source, Special) and source.name.startswith(("%clock", "%globaltimer"))
 

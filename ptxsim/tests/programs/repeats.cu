@@ -1,5 +1,5 @@
 // Repeats that are written into a program, until time has passed; functions called by pointers that the host hands over;
-// memory that is not freed.
+// memory that is not freed; a lock that one of two blocks lets go without a fence.
 #include <cstdio>
 typedef float (*Op)(float);
 __device__ float half(float x) { return x / 2; }
@@ -10,6 +10,14 @@ __device__ Op several[2] = {third, half};
 __global__ void apply(float* x, Op op) { x[threadIdx.x] = op(x[threadIdx.x]); }
 __global__ void apply_at(float* x, int i) { x[threadIdx.x] = several[i](x[threadIdx.x]); }
 __global__ void step(float* x) { x[threadIdx.x] += 1; }
+__global__ void copy(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }
+__global__ void take_turns(int* lock, int* x) {
+    while (atomicCAS(lock, 0, 1) != 0) {}
+    __threadfence();
+    *x += 1;
+    if (!blockIdx.x) __threadfence();
+    atomicExch(lock, 0);
+}
 
 int main() {
     float *x, *scratch;
@@ -42,5 +50,13 @@ int main() {
         total += ms;
     } while (++runs < 10000 && total < 5);
     printf("%s\n", runs < 10000 && ms > 0 ? "ended" : "never");
+    for (int i = 0; i < 3; ++i) copy<<<1, 32>>>(scratch, x);
+    step<<<1, 32>>>(x);
+    for (int i = 0; i < 2; ++i) copy<<<1, 32>>>(scratch, x);
+    float last;
+    cudaMemcpy(&last, scratch, 4, cudaMemcpyDeviceToHost);
+    printf("%d\n", last == x[0]);
+    cudaMemset(scratch, 0, 8);
+    take_turns<<<2, 1>>>((int*)scratch, (int*)scratch + 1);
     cudaFree(x);
 }
