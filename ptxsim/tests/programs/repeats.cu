@@ -11,6 +11,7 @@ __global__ void apply(float* x, Op op) { x[threadIdx.x] = op(x[threadIdx.x]); }
 __global__ void apply_at(float* x, int i) { x[threadIdx.x] = several[i](x[threadIdx.x]); }
 __global__ void step(float* x) { x[threadIdx.x] += 1; }
 __global__ void copy(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }
+__global__ void first(int* count, int* who) { if (atomicAdd(count, 1) == 0) *who = threadIdx.x; }
 __global__ void take_turns(int* lock, int* x) {
     while (atomicCAS(lock, 0, 1) != 0) {}
     __threadfence();
@@ -55,8 +56,11 @@ int main() {
     for (int i = 0; i < 2; ++i) copy<<<1, 32>>>(scratch, x);
     float last;
     cudaMemcpy(&last, scratch, 4, cudaMemcpyDeviceToHost);
-    printf("%d\n", last == x[0]);
-    cudaMemset(scratch, 0, 8);
-    take_turns<<<2, 1>>>((int*)scratch, (int*)scratch + 1);
+    int who, *counts = (int*)scratch;
+    cudaMemset(scratch, 0, 16);
+    first<<<1, 64>>>(counts + 2, counts + 3);
+    cudaMemcpy(&who, counts + 3, 4, cudaMemcpyDeviceToHost);
+    printf("%d %d\n", last == x[0], who);
+    take_turns<<<2, 1>>>(counts, counts + 1);
     cudaFree(x);
 }
