@@ -43,13 +43,6 @@ class Clock:
     def __bool__(self) -> bool:
         return len(self.blocks) > 0 or len(self.threads) > 0
 
-    def with_thread(self, thread: int, until: int, padded: int) -> Clock:
-        """This clock, knowing one thread up to a time."""
-        one, time = np.array([thread]), np.array([until])
-        if self.knows(one, time, padded)[0]:
-            return self
-        return self.joined(Clock(NOTHING, one, time), padded)
-
     def covers(self, other: Clock, padded: int) -> bool:
         """Whether it knows all that another one does."""
         size = len(other.blocks)

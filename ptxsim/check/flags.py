@@ -3,7 +3,8 @@ atomics that take it.
 
 A release (or a relaxed operation after a fence) leaves at its address what its thread knows and
 did; who reads there, and lies within the scope of both, takes it. Atomics between go on with what a
-release left (PTX ISA 8.9.2); a store puts its own in the place of that.
+release left (PTX ISA 8.9.2); a store puts its own in the place of that. A compare-and-swap that
+finds another value than it compares with only reads.
 
 A wait that an older value satisfies is no order: a release that a reader cannot tell from what
 stood there before, as it left the value as it was, or as the loop that waits would have ended with
@@ -12,14 +13,15 @@ that, too, orders nothing. It may have come later, whichever the emulator ran fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import functools
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ..machine.memory import Access
 from ..ptx.syntax import Instruction
-from .clocks import Clock
+from .clocks import NOTHING, Clock
 from .order import (
     FENCED,
     FENCED_BLOCK,
@@ -37,8 +39,22 @@ BLOCK, CLUSTER, GRID = range(3)
 SCOPES = {"cta": BLOCK, "cluster": CLUSTER}
 RELEASES, ACQUIRES = {"release", "acq_rel", "sc"}, {"acquire", "acq_rel", "sc"}
 MOST_LEFT = 256  # releases of a flag that are told apart
-# of values and lanes: whether the loop that waits ends
-Condition = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A loop that waits for the value of one access.
+
+    `holds`: of values and lanes, whether the comparison in the loop holds; `again`: which result of
+    it makes the loop go round once more, or None where more than that decides.
+    """
+
+    holds: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    again: bool | None
+
+
+# of a compare-and-swap: what gives the values compared with and put there, by lane
+Swap = tuple[Callable[[], np.ndarray], Callable[[], np.ndarray]]
 
 
 def scope_of(i: Instruction) -> int:
@@ -68,6 +84,7 @@ class Release:
     time: int  # until when what it did is passed on to its block,
     far_time: int  # and to others
     before: int | None = None  # the value that the flag had before; None: not known
+    of_all: bool = False  # whether it passes on all that earlier ones of the flag did
 
 
 @dataclass
@@ -81,18 +98,25 @@ class Flag:
     folded: int = 0  # releases in the base
     # of so many releases of so many folded, what they say to others
     merged: tuple[int, int, Far] = (0, 0, NOWHERE)
+    # by warp of the batch: how many releases it has taken, and by accesses of which scope, acquiring or not
+    taken: dict[int, tuple[int, tuple[int, bool]]] = field(default_factory=dict)
 
 
 class Flags:
     """The flags of a launch, by their address in global memory, or in the batch's shared memory."""
 
-    def __init__(self, order: Order, conditions: dict[int, Condition], unseen: set[int]) -> None:
-        """`conditions`: of loads and atomics on whose value alone a loop waits, by their place;
-        `unseen`: the places of atomics whose result nobody reads."""
-        self.order, self.conditions, self.unseen = order, conditions, unseen
+    def __init__(
+        self,
+        order: Order,
+        waits: dict[int, Wait],
+        unseen: set[int],
+        swaps: dict[int, Swap],
+    ) -> None:
+        """`waits`: of loads and atomics on whose value alone a loop waits, by their place;
+        `unseen`: the places of atomics whose result nobody reads; `swaps`: see waits.py."""
+        self.order, self.waits, self.unseen = order, waits, unseen
+        self.swaps = swaps
         self.found: dict[Hashable, Flag] = {}
-        # by warp and flag: releases taken
-        self.seen: dict[tuple[int, Hashable], tuple[int, int, bool]] = {}
         self.snapshots: dict[tuple[int, bool], Snapshot] = {}
         # by the last access, by its lanes
         self.left: tuple[Access | None, dict[int, Release | None]] = (None, {})
@@ -102,10 +126,10 @@ class Flags:
         """A batch begins: rows are of its clusters, and its shared memory is new."""
         self.found = {key: flag for key, flag in self.found.items() if isinstance(key, int)}
         for flag in self.found.values():
-            flag.near = {}
+            flag.near, flag.taken = {}, {}
             for release in flag.releases:
                 release.snapshot.cluster = -1
-        self.seen, self.snapshots = {}, {}
+        self.snapshots = {}
 
     def access(
         self, access: Access, width: int, instruction: Instruction, kind: str, lanes: np.ndarray
@@ -118,23 +142,34 @@ class Flags:
         itself = leaves and not RELEASES.isdisjoint(words)
         if not (itself or self.found or self.order.fences):
             return False
-        shared = access.space.is_shared
         at = access.flat()
-        keys: list[Hashable] = [("shared", a) for a in at.tolist()] if shared else at.tolist()
         values = access.load(width).astype(np.int64) if width in (1, 2, 4, 8) else None
         leaving = self._leaving(lanes, itself) if leaves else np.zeros(len(lanes), bool)
+        taking = np.full(len(lanes), takes)
+        swap, wait = self.swaps.get(instruction.pc), self.waits.get(instruction.pc)
+        if values is not None and swap is not None:
+            values, swapped = self._swapped(swap, at, values, lanes)
+            leaving &= swapped
+        if values is not None and wait is not None and (swap or kind == "ld_ordered"):
+            # who goes on waiting looks once more, and takes then what there is
+            taking &= wait.holds(values, lanes) != wait.again
         left: dict[int, Release | None] = {}
         if leaving.any():
             self.order.examine()
-        for i, (key, lane) in enumerate(zip(keys, lanes.tolist(), strict=True)):
-            if takes and key in self.found:
-                self._take(
-                    key, lane, scope, instruction, None if values is None else values[i : i + 1]
-                )
-            if kind == "st_ordered":
-                self.found.pop(key, None)
+        acts = leaving | taking | (kind == "st_ordered")
+        turns = self.order.state.in_turns(lanes)
+        for i in turns[acts[turns]].tolist():
+            lane = int(lanes[i])
+            key = ("shared", int(at[i])) if access.space.is_shared else int(at[i])
+            flag = self.found.get(key) if taking[i] else None
+            if flag is not None:
+                taken = flag.taken.get(lane // WARP)
+                if taken != (flag.folded + len(flag.releases), scope):
+                    value = None if values is None else values[i : i + 1]
+                    self._take(flag, lane, scope, instruction, value)
+            older = self.found.pop(key, Flag()) if kind == "st_ordered" else Flag()
             if leaving[i]:
-                left[i] = self._leave(key, lane, scope, itself)
+                left[i] = self._leave(key, lane, scope, itself, older)
         self.left = access, left
         if kind == "st_ordered" and values is not None:
             self.found_there(access, values)
@@ -149,6 +184,24 @@ class Flags:
             if release is not None:
                 release.before = int(values[i])
 
+    def _swapped(
+        self, swap: Swap, at: np.ndarray, values: np.ndarray, lanes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What each lane of a compare-and-swap finds in its turn, and whether it is what the lane
+        compares with: the others only read. `values`: what stands there before.
+        """
+        compared, new = (read()[lanes].astype(np.int64) for read in swap)
+        values, good = values.copy(), values == compared
+        if good.any():
+            now: dict[int, int] = {}
+            for i in self.order.state.in_turns(lanes).tolist():
+                place = int(at[i])
+                values[i] = now.get(place, values[i])
+                good[i] = values[i] == compared[i]
+                if good[i]:
+                    now[place] = new[i]
+        return values, good
+
     # what is left
 
     def _leaving(self, lanes: np.ndarray, itself: bool) -> np.ndarray:
@@ -162,9 +215,12 @@ class Flags:
         fenced[list(order.far)] = True
         return fenced[order.warp_of[lanes]]
 
-    def _leave(self, key: Hashable, lane: int, scope: int, itself: bool) -> Release | None:
+    def _leave(
+        self, key: Hashable, lane: int, scope: int, itself: bool, older: Flag
+    ) -> Release | None:
         """A lane leaves at a flag what its warp knows and what it did: everything, or what a fence
-        came after.
+        came after. A store takes the place of `older` releases. Those of which it knows are kept: a
+        wait that an older one ends is ordered after that.
         """
         order, warp = self.order, lane // WARP
         snapshot, agent = self._snapshot(warp, itself), lane % order.threads
@@ -176,10 +232,23 @@ class Flags:
         flag = self.found.setdefault(key, Flag())
         thread = int(order.state.thread_numbers[lane])
         release = Release(snapshot, scope, thread, agent, time, far_time)
+        if older.releases:
+            last = _last_of_all(older.releases)
+            known = [r for r in older.releases[last:] if self._knows(release, r)]
+            if known and known[0] is older.releases[last]:
+                known = older.releases[:last] + known
+            flag.releases, release.of_all = known, scope == GRID
         flag.releases.append(release)
         if len(flag.releases) > MOST_LEFT:
             self._fold(flag)
         return release
+
+    def _knows(self, release: Release, older: Release) -> bool:
+        """Whether who leaves a release knows of an older one."""
+        if release.snapshot.cluster == older.snapshot.cluster:
+            return int(self._row_of([release])[GENERIC, older.agent]) >= older.time
+        clock, thread = self._far_of([release])[GENERIC], np.array([older.thread])
+        return bool(clock.knows(thread, np.array([older.far_time]), self.order.state.padded)[0])
 
     def _snapshot(self, warp: int, itself: bool) -> Snapshot:
         """What a warp passes on, but for what the lane did itself: everything, or what a fence came
@@ -216,28 +285,39 @@ class Flags:
             found = self.snapshots[warp, itself] = Snapshot(cluster, rows, far)
         return found
 
-    def _far_of(self, release: Release) -> Far:
-        clock = release.snapshot.far[GENERIC].with_thread(
-            release.thread, release.far_time, self.order.state.padded
-        )
-        return (clock, *release.snapshot.far[1:])
+    def _far_of(self, releases: Sequence[Release]) -> Far:
+        """What releases say to other blocks, together."""
+        padded, far = self.order.state.padded, NOWHERE
+        for snapshot in {id(r.snapshot): r.snapshot for r in releases}.values():
+            far = joined(far, snapshot.far, padded)
+        until: dict[int, int] = {}
+        for r in releases:
+            until[r.thread] = max(until.get(r.thread, 0), r.far_time)
+        threads = np.array(sorted(until))
+        alone = Clock(NOTHING, threads, np.array([until[t] for t in threads.tolist()]))
+        return (far[GENERIC].joined(alone, padded), *far[1:])
 
     @staticmethod
-    def _row_of(release: Release) -> np.ndarray:
-        row = release.snapshot.row.copy()
-        row[GENERIC, release.agent] = max(int(row[GENERIC, release.agent]), release.time)
+    def _row_of(releases: Sequence[Release]) -> np.ndarray:
+        """What releases of one cluster say within it, together."""
+        rows = {id(r.snapshot): r.snapshot.row for r in releases}.values()
+        row = functools.reduce(wider, rows).copy()
+        np.maximum.at(row[GENERIC], [r.agent for r in releases], [r.time for r in releases])
         return row
 
     def _fold(self, flag: Flag) -> None:
         """Take the older half of many releases together."""
-        padded = self.order.state.padded
-        for release in flag.releases[: MOST_LEFT // 2]:
-            if release.scope == GRID:
-                flag.base = joined(flag.base, self._far_of(release), padded)
-            block = release.thread // padded
+        padded, older = self.order.state.padded, flag.releases[: MOST_LEFT // 2]
+        older = older[_last_of_all(older) :]
+        if across := [r for r in older if r.scope == GRID]:
+            flag.base = joined(flag.base, self._far_of(across), padded)
+        of_block: dict[int, list[Release]] = {}
+        for release in older:
             if release.snapshot.cluster >= 0:
-                row = self._row_of(release)
-                flag.near[block] = wider(flag.near[block], row) if block in flag.near else row
+                of_block.setdefault(release.thread // padded, []).append(release)
+        for block, releases in of_block.items():
+            row = self._row_of(releases)
+            flag.near[block] = wider(flag.near[block], row) if block in flag.near else row
         flag.folded += MOST_LEFT // 2
         del flag.releases[: MOST_LEFT // 2]
 
@@ -245,31 +325,33 @@ class Flags:
 
     def _take(
         self,
-        key: Hashable,
+        flag: Flag,
         lane: int,
         scope: int,
         instruction: Instruction,
         value: np.ndarray | None,
     ) -> None:
-        flag, order, warp = self.found[key], self.order, lane // WARP
+        """A lane's warp learns what the releases of a flag say that it has not taken before."""
+        order, warp = self.order, lane // WARP
         count = self._told(flag, lane, instruction, value)
-        total = flag.folded + count
         relaxed = instruction if ACQUIRES.isdisjoint(instruction.modifiers) else None
-        if self.seen.get((warp, key)) == (total, scope, relaxed is None):
+        done, how = flag.taken.get(warp, (-1, None))
+        done = done if how == (scope, relaxed is None) else -1
+        if flag.folded + count <= done:
             return
-        self.seen[warp, key] = total, scope, relaxed is None
+        flag.taken[warp] = flag.folded + count, (scope, relaxed is None)
         order.examine()
         cluster, padded = lane // order.threads, order.state.padded
         block, here = int(order.state.thread_numbers[lane]) // padded, np.array([warp])
-        if block in flag.near:
+        if block in flag.near and done < flag.folded:
             order.learn(here, flag.near[block], relaxed=relaxed)
-        for release in flag.releases[:count]:
-            if release.snapshot.cluster != cluster:
-                continue
-            if release.thread // padded == block:
-                order.learn(here, self._row_of(release), relaxed=relaxed)
-            elif min(scope, release.scope) == CLUSTER:
-                order.learn_far(here, self._far_of(release), relaxed)
+        first = max(done - flag.folded, _last_of_all(flag.releases[:count]))
+        near = [r for r in flag.releases[first:count] if r.snapshot.cluster == cluster]
+        if own := [r for r in near if r.thread // padded == block]:
+            order.learn(here, self._row_of(own), relaxed=relaxed)
+        beside = [r for r in near if r.thread // padded != block]
+        if others := [r for r in beside if min(scope, r.scope) == CLUSTER]:
+            order.learn_far(here, self._far_of(others), relaxed)
         if scope == GRID:
             order.learn_far(here, self._merged(flag, count), relaxed)
 
@@ -285,10 +367,10 @@ class Flags:
             [value[0] if r.before is None else r.before for r in flag.releases], np.int64
         )
         stale = before == value[0]
-        ends = self.conditions.get(instruction.pc)
-        if ends is not None:
+        wait = self.waits.get(instruction.pc)
+        if wait is not None:
             here = np.full(count, lane)
-            stale |= ends(before, here) == ends(np.repeat(value, count), here)
+            stale |= wait.holds(before, here) == wait.holds(np.repeat(value, count), here)
         told = np.flatnonzero(~stale | np.array([r.before is None for r in flag.releases]))
         return int(told[-1]) + 1 if len(told) else 0
 
@@ -297,8 +379,13 @@ class Flags:
         folded, done, far = flag.merged
         if folded != flag.folded or done > count:
             folded, done, far = flag.folded, 0, flag.base
-        for release in flag.releases[done:count]:
-            if release.scope == GRID:
-                far = joined(far, self._far_of(release), self.order.state.padded)
+        done = max(done, _last_of_all(flag.releases[:count]))
+        if fresh := [r for r in flag.releases[done:count] if r.scope == GRID]:
+            far = joined(far, self._far_of(fresh), self.order.state.padded)
         flag.merged = folded, count, far
         return far
+
+
+def _last_of_all(releases: Sequence[Release]) -> int:
+    """The place of the last release that passes on what all before it do; 0: there is none."""
+    return next((n for n in range(len(releases) - 1, 0, -1) if releases[n].of_all), 0)

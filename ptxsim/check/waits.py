@@ -4,7 +4,7 @@ decides alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -13,10 +13,11 @@ from ..instructions.compare import COMBINE, comparison
 from ..instructions.registry import Modifiers
 from ..machine.operands import Operands
 from ..ptx.definite_assignment import sources
-from ..ptx.program import Program
+from ..ptx.program import Program, targets
 from ..ptx.reaching_definitions import access_bytes
 from ..ptx.syntax import Immediate, Instruction, Register, registers_of
-from .flags import Condition
+from ..ptx.types import TYPES
+from .flags import Swap, Wait
 
 
 def unseen(program: Program) -> set[int]:
@@ -28,16 +29,26 @@ def unseen(program: Program) -> set[int]:
     return {i.pc for i in atoms if read.isdisjoint(registers_of(i.operands[0]))}
 
 
-def conditions(
+def swaps(operands: Operands, program: Program) -> dict[int, Swap]:
+    """By the place of a compare-and-swap: what it compares with, and what it puts there."""
+    return {
+        i.pc: (operands.reader(i.operands[2], t), operands.reader(i.operands[3], t))
+        for i in program.code
+        if i.opcode == "atom" and "cas" in i.modifiers and access_bytes(i) <= 8
+        for t in (TYPES[f"b{8 * access_bytes(i)}"],)
+    }
+
+
+def waits(
     operands: Operands,
     program: Program,
     loops: Mapping[int, Instruction],
     rounds: Mapping[int, int],
-) -> dict[int, Condition]:
-    """By the place of a load or atomic on which a loop waits: what tells of a value whether it is
-    one of those for which the comparison in the loop holds. `loops` and `rounds`: as in
-    polling.py."""
-    found: dict[int, Condition] = {}
+) -> dict[int, Wait]:
+    """Loops that wait for the value of a load or atomic alone, by its place. `loops` and `rounds`:
+    as in polling.py.
+    """
+    found: dict[int, Wait] = {}
     for last, start in rounds.items():
         looks, body = loops[start], program.code[start : last + 1]
         register = looks.operands[0] if looks.operands else None
@@ -45,15 +56,23 @@ def conditions(
             continue
         uses = [i for i in program.code if i is not looks and register in registers_of(i.operands)]
         if len(uses) == 1 and uses[0] in body and uses[0].opcode == "setp":
-            condition = _comparison(operands, uses[0], register, body, access_bytes(looks))
-            if condition is not None:
-                found[looks.pc] = condition
+            holds = _comparison(operands, uses[0], register, body, access_bytes(looks))
+            if holds is not None:
+                found[looks.pc] = Wait(holds, _again(looks, uses[0], body))
     return found
+
+
+def _again(looks: Instruction, setp: Instruction, body: list[Instruction]) -> bool | None:
+    """Which result of a loop's comparison makes it go round once more; None where more decides."""
+    (*rest, branch), result = body, setp.operands[0]
+    written = [i for i in rest if result in registers_of(i.operands[:1])]
+    alone = written == [setp] and branch.predicate is result and not any(map(targets, rest))
+    return not branch.negated if alone and looks.predicate is setp.predicate is None else None
 
 
 def _comparison(
     operands: Operands, setp: Instruction, register: Register, body: list[Instruction], width: int
-) -> Condition | None:
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
     """The comparison of a register with what the loop leaves as it is."""
     modifiers = Modifiers(setp)
     t = modifiers.type

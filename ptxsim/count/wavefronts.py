@@ -105,10 +105,21 @@ def cp_async(
 
 
 def distinct(values: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """Return the number of different values in each row."""
-    marked = np.sort(np.where(active, values, -1), axis=1)
-    new = (marked[:, 1:] != marked[:, :-1]) & (marked[:, 1:] >= 0)
-    return new.sum(axis=1) + (marked[:, 0] >= 0)
+    """Return the number of different values in each row [warps, 32]."""
+    return _distinct(_ordered(values, active))
+
+
+def _ordered(values: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """Rows in order, -1 where a lane is not active."""
+    marked = values if active.all() else np.where(active, values, -1)
+    return np.sort(marked, axis=1) if (marked[:, 1:] < marked[:, :-1]).any() else marked
+
+
+def _distinct(ordered: np.ndarray) -> np.ndarray:
+    """The number of different values from 0 on in each row [warps, 32]."""
+    new = ordered >= 0
+    new[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
+    return np.bitwise_count(np.packbits(new, axis=1).view(np.uint32)[:, 0]).astype(np.int64)
 
 
 def local_sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> np.ndarray:
@@ -130,7 +141,8 @@ def local_sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> np.n
 
 def sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Sectors of 32 bytes that each request touches, and the distinct bytes it wants."""
-    return distinct(addresses // SECTOR, active), distinct(addresses, active) * width
+    ordered = _ordered(addresses, active)
+    return _distinct(ordered >> SECTOR.bit_length() - 1), _distinct(ordered) * width
 
 
 # one warp in detail

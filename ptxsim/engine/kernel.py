@@ -87,6 +87,7 @@ class Request:
     constants: Mapping[str, Constant]
     blocks: Sequence[int] | None
     cooperative: bool
+    backwards: bool
     faults: Faults
 
     @property
@@ -348,6 +349,7 @@ class Kernel:
         blocks: Sequence[int] | None = None,
         cluster: int | Sequence[int] | None = None,
         cooperative: bool = True,
+        backwards: bool = False,
         stop_at_first: bool = True,
         accept: Sequence[Accepted] = (),
     ) -> Launch:
@@ -369,6 +371,8 @@ class Kernel:
         :param cluster: Blocks of a cluster, as the launch attribute. A kernel with
             `__cluster_dims__` needs none.
         :param cooperative: False for an ordinary launch, in which a barrier of the grid traps.
+        :param backwards: Run the blocks, and the threads of a block where they meet at an atomic,
+            in the opposite order: which of them takes a lock first is not defined.
         :param stop_at_first: False goes on after a fault, without the threads that cannot.
             `Launch.faults` has all of them. After a fault that ends its blocks, such as a deadlock,
             the other batches of blocks are run.
@@ -408,6 +412,7 @@ class Kernel:
             constants=constants or {},
             blocks=blocks,
             cooperative=cooperative,
+            backwards=backwards,
             faults=Faults(stop_at_first, accept),
         )
         return self._run(request)
@@ -480,6 +485,7 @@ class Kernel:
             grid_workspace=workspace,
             checks=request.checks,
             values=request.values,
+            backwards=request.backwards,
             faults=request.faults,
             device=Device() if memory is None else memory.device,
         )
@@ -491,12 +497,18 @@ class Kernel:
         Raises `TooCostlyError` where there are too many.
         """
         grid, cluster, total = request.grid, request.cluster, math.prod(request.grid)
+        chosen: range | np.ndarray
         if request.blocks is not None:
             chosen = in_clusters(grid, cluster, np.asarray(request.blocks))
             self._cost(request, len(chosen))
-            return chosen
-        self._cost(request, total)  # before a large array is made
-        return in_clusters(grid, cluster, np.arange(total)) if max(cluster) > 1 else range(total)
+        else:
+            self._cost(request, total)  # before a large array is made
+            chosen = range(total)
+            if max(cluster) > 1:
+                chosen = in_clusters(grid, cluster, np.arange(total))
+        if request.backwards and max(cluster) > 1:
+            return np.asarray(chosen).reshape(-1, math.prod(cluster))[::-1].reshape(-1)
+        return chosen[::-1] if request.backwards else chosen
 
     def _cost(self, request: Request, blocks: int) -> sizes.Cost:
         return sizes.Cost(

@@ -18,7 +18,7 @@ from ..check.flags import Flags
 from ..check.global_memory import GlobalMemory, watched
 from ..check.order import Order
 from ..check.shared_memory import SharedMemory
-from ..check.waits import conditions, unseen
+from ..check.waits import swaps, unseen, waits
 from ..check.wraps import Wraps
 from ..instructions import registry
 from ..instructions.memory import STACK
@@ -93,10 +93,8 @@ class Machine:
         self.order: Order | None = None
         self.global_memory: GlobalMemory | None = None
         self.watched: set[int] = set()  # places of the accesses that it watches
-        self.unseen = unseen(program)
-        self.conditions = conditions(
-            self.operands, program, self.scheduler.polls, self.scheduler.rounds
-        )
+        self.unseen, self.swaps = unseen(program), swaps(self.operands, program)
+        self.waits = waits(self.operands, program, self.scheduler.polls, self.scheduler.rounds)
 
     def prepare(self, launch: LaunchConfig) -> None:
         """Begin a launch."""
@@ -118,14 +116,16 @@ class Machine:
             self.watched = watched(self.program, self.origins, launch.places, homes)
         spans = [(start - GLOBAL_BASE, end - GLOBAL_BASE) for start, end in unwritten]
         self.order = order = Order(self.state)
-        self.flags = Flags(order, self.conditions, self.unseen)
+        self.flags = Flags(order, self.waits, self.unseen, self.swaps)
         self.global_memory = (
             GlobalMemory(self, order, self.flags, self.watched, spans) if self.watched else None
         )
 
     def run_batch(self, blocks: np.ndarray, limits: Limits, observers: Sequence[Observer]) -> None:
         """Run the blocks with these linear numbers to their end."""
-        self.state.start(blocks, by_block=any(observer.by_block for observer in observers))
+        self.state.start(
+            blocks, any(observer.by_block for observer in observers), self.launch.backwards
+        )
         self.events.observers = tuple(observers)
         self._start(limits)
         with np.errstate(all="ignore"):

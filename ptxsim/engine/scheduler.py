@@ -53,6 +53,7 @@ class Scheduler:
         program = machine.program
         self.polls = polling.loops(program)
         self.rounds = polling.backward(program, self.polls)  # branches by which a loop polls again
+        self.clocks = polling.clocks(program)
         self.poll_places = frozenset(
             pc for last, start in self.rounds.items() for pc in range(start, last + 1)
         )
@@ -84,6 +85,7 @@ class Scheduler:
         self.polling = np.zeros(self.state.lanes, bool)
         self.events.silent = False
         self.executed = self.turns = self.idle = self.clock_reads = 0
+        self.last_clock = self.in_vain = 0
 
     def run(self) -> None:
         """Run all threads to their end."""
@@ -92,9 +94,15 @@ class Scheduler:
         state.enter(state.alive)
         self._loop()
 
-    def clock(self) -> int:
-        """Instructions executed so far by the batch, and some more at each look at the clock."""
+    def clock(self, pc: int) -> int:
+        """Return the instructions executed so far by the batch, and some more at each look at the
+        clock: in a loop that only waits for it, ever more, so that long waits end soon.
+        """
         self.clock_reads += 1
+        if pc in self.clocks:
+            again = self.executed - self.last_clock < polling.LONGEST
+            self.in_vain = self.in_vain + 1 if again else 0
+            self.clock_reads, self.last_clock = self.clock_reads + self.in_vain, self.executed
         return self.executed + self.clock_reads
 
     def execute(self, pc: int) -> None:
@@ -140,29 +148,32 @@ class Scheduler:
             self._advance(pc, threads, min((p for p in groups if p > pc), default=FAR))
 
     def _choose(self) -> int:
-        """The least place; but now and then another, so that no group waits for ever."""
+        """The least place, or backwards the greatest that parts no warp; but now and then another,
+        so that no group waits for ever.
+        """
         if len(self.state.groups) == 1:
             return next(iter(self.state.groups))
         self.turns += 1
         ready: Collection[int] = self.state.groups.keys()
         if self.polls and self.turns % 32:
             ready = (self.state.groups.keys() - self.polls.keys()) or ready
-        return self._another(sorted(ready)) if self.turns % 512 >= 480 else min(ready)
+        if self.turns % 512 >= 480:
+            # once in a long while any, for a warp whose threads wait for each other
+            parts = self.turns % PARTING >= PARTING - 32
+            others = sorted(ready) if parts else self._parting_no_warp(sorted(ready))
+            return others[self.turns % len(others)]
+        return min(ready) if self.state.turns is None else self._parting_no_warp(sorted(ready))[-1]
 
-    def _another(self, ready: list[int]) -> int:
-        """One of these places in turns, of those that part no warp: where none of the warps has
-        threads at an earlier place. Once in a long while any, for a warp whose threads wait for
-        each other."""
-        if self.turns % PARTING < PARTING - 32:
-            behind = np.zeros(self.state.warps, bool)
-            whole = []
-            for pc in ready:
-                warps = self.state.groups[pc].reshape(-1, WARP).any(axis=1)
-                if not (warps & behind).any():
-                    whole.append(pc)
-                behind |= warps
-            ready = whole
-        return ready[self.turns % len(ready)]
+    def _parting_no_warp(self, places: list[int]) -> list[int]:
+        """Those of these places where none of the warps has threads at an earlier one."""
+        behind = np.zeros(self.state.warps, bool)
+        found = []
+        for pc in places:
+            warps = self.state.groups[pc].reshape(-1, WARP).any(axis=1)
+            if not (warps & behind).any():
+                found.append(pc)
+            behind |= warps
+        return found
 
     def _advance(self, pc: int, threads: np.ndarray, limit: int) -> None:
         """Run a group until it meets another, parts or ends."""

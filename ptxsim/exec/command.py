@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from ..ptx.compiler import tool
 from ..ptx.sources import require_writable, write_whole
 from . import build, ci, elf, supervisor
 from .options import Options, number, whole
-from .records import LaunchRecord, counted, load, table
+from .records import LaunchRecord, counted, load, short, table
 
 ERRORS = (
     "api_error",
@@ -89,7 +90,15 @@ def add(commands: Any) -> None:
         "--once",
         action="store_true",
         help="check and count the first launch of each kernel and shape; later ones only execute (with --sample, in "
-        "part)",
+        "part), or not even that where they would change nothing: the end of the report says which",
+    )
+    parser.add_argument(
+        "--orders",
+        type=whole(1, 2),
+        default=1,
+        metavar="N",
+        help="2: run a launch without faults once more, with its blocks, and the threads of a block that meet at an "
+        "atomic, in the opposite order; a race on a lock shows in one of the two",
     )
     parser.add_argument(
         "--sample",
@@ -166,6 +175,7 @@ def execute(given: argparse.Namespace) -> int:
         skip_launches=given.skip_launches,
         sample=given.sample,
         once=given.once,
+        orders=given.orders,
         leaks=given.leak_check,
         checks=given.checks,
         stop_at_first=given.stop_at_first,
@@ -319,6 +329,13 @@ def report_lines(launches: list[LaunchRecord], others: int, quiet: bool) -> list
         lines.append(
             f"ptxsim: the program's results are incomplete: --sample ran {run:,} of the {total:,} blocks of "
             f"{counted(len(sampled), 'launch', 'launches')}"
+        )
+    left_out = Counter(short(launch.title) for launch in launches if launch.left_out)
+    if left_out:
+        each = ", ".join(f"{number:,} of {title}" for title, number in left_out.items())
+        lines.append(
+            f"ptxsim: --once left out {each}: an earlier launch had the same arguments, and what it read and wrote was "
+            "in memory as it left it, so that their results are there"
         )
     if not quiet or faults or others:
         lines.append(f"ptxsim: {summary(launches, faults, others)}")

@@ -42,6 +42,9 @@ FATAL = {
     Kind.MASK: Error.ILLEGAL_INSTRUCTION,
     Kind.MEMORY: Error.LAUNCH_FAILURE,
 }
+OPPOSITE = "with blocks and threads in the opposite order"
+# contents of device memory by their offset, and which blocks of malloc's heap are in use
+Snapshot = tuple[list[tuple[int, np.ndarray]], Heap | None]
 MAX_SNAPSHOT = 256 << 20  # bytes of device memory that are kept to run a launch again
 
 
@@ -83,6 +86,16 @@ class Run:
     printed: str
     blocks: int
     sampled: bool  # whether these are only some of the grid's
+
+    @property
+    def plain(self) -> bool:
+        """Whether it has neither faults nor output."""
+        return not self.faults and self.fatal == Error.NONE and not self.printed
+
+    @classmethod
+    def left_out(cls) -> Run:
+        """The result of a launch whose results are there already."""
+        return cls([], Error.NONE, [], None, bounds.Traffic(), "", 0, False)
 
 
 class Process(Protocol):
@@ -156,11 +169,59 @@ class Emulation:
             return self._result(code, failure)
         if code != Error.NONE or self.blocks is not None or checks == NO_CHECKS:
             self.memory.all_written()
+        if (
+            self.options.orders == 2
+            and code == Error.NONE
+            and checks == Checks()
+            and not self.found
+        ):
+            failure = self._run_backwards(checks, before)
         return self._result(code, failure)
 
-    def _attempt(self, checks: Checks) -> tuple[Error, FaultRecord | None]:
+    def _run_backwards(self, checks: Checks, before: Snapshot | None) -> FaultRecord | None:
+        """Run a launch without faults once more in the opposite order: its faults count, and where
+        other bytes come out, that is a note. All else stays as the first run left it.
+        """
+        after = self._snapshot()
+        if before is None or after is None:
+            self.reporter.once(
+                f"{self.title}: is not run in the opposite order, as more than {MAX_SNAPSHOT >> 20} MiB of device "
+                "memory are in use"
+            )
+            return None
+        first, ns = dict(vars(self)), self.memory.device.ns
+        self._restore(before)
+        _, failure = self._attempt(checks, backwards=True)
+        found = self.launch.kernel.machine.diag.faults.found
+        notes = {*self.notes} - {*first["notes"]}
+        if not found and failure is None and (place := self._differs(after[0])) is not None:
+            notes.add(
+                f"{self.title}: {OPPOSITE}, memory is left otherwise: {place}; a sum of floats whose order is not "
+                "fixed, or a result that depends on who comes first"
+            )
+        vars(self).update(first)
+        self.found = {
+            key: replace(f, message=f"{f.message} ({OPPOSITE})") for key, f in found.items()
+        }
+        self.notes = (*self.notes, *sorted(notes))
+        self._restore(after)
+        self.memory.device.ns = ns
+        return failure and replace(failure, text=f"{failure.text} ({OPPOSITE})")
+
+    def _differs(self, contents: list[tuple[int, np.ndarray]]) -> str | None:
+        """The first byte of device memory that is not as it was, in words."""
+        for start, data in contents:
+            there = self.memory.whole[start : start + len(data)]
+            if not np.array_equal(there, data):
+                at = start + int(np.argmax(there != data))
+                return (
+                    f"{self.memory.nearest(at)}, {np.count_nonzero(there != data):,} bytes in all"
+                )
+        return None
+
+    def _attempt(self, checks: Checks, backwards: bool = False) -> tuple[Error, FaultRecord | None]:
         """Run the launch once. Return the error that it ends with, and why, where that is not among
-        the faults that it goes on from.
+        the faults that it goes on from. `backwards`: in the opposite order, and not observed.
         """
         kernel, launch = self.launch.kernel, self.launch
         self.counters = Counters() if self.chosen else None
@@ -177,12 +238,13 @@ class Emulation:
                     launch.block,
                     launch.args,
                     launch.shared_bytes,
-                    observers=[observer for observer in watching if observer is not None],
+                    observers=[] if backwards else [one for one in watching if one is not None],
                     checks=checks,
                     limits=Limits(thread_instructions=float("inf")),
                     blocks=None if self.blocks is None else self.blocks.tolist(),
                     cluster=launch.cluster,
                     cooperative=launch.cooperative,
+                    backwards=backwards,
                     stop_at_first=self.options.stop_at_first,
                     accept=self.options.accept,
                 ).notes
@@ -265,7 +327,7 @@ class Emulation:
             parts.append((start, at))
         return parts
 
-    def _snapshot(self) -> tuple[list[tuple[int, np.ndarray]], Heap | None] | None:
+    def _snapshot(self) -> Snapshot | None:
         """Return a copy of device memory, contents by their offset, and which blocks of malloc's
         heap are in use; None where that is too much.
         """
@@ -275,7 +337,7 @@ class Emulation:
         contents = [(start, self.memory.whole[start:end].copy()) for start, end in parts]
         return contents, deepcopy(self.memory.heap)
 
-    def _restore(self, before: tuple[list[tuple[int, np.ndarray]], Heap | None]) -> None:
+    def _restore(self, before: Snapshot) -> None:
         contents, heap = before
         for start, end in self._resident():
             self.memory.whole[start:end] = 0

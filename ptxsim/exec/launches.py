@@ -27,6 +27,7 @@ from .modules import Loaded, Modules
 from .options import Options, matches
 from .protocol import Error, Payload, Reply
 from .records import FaultRecord, LaunchRecord
+from .repeats import Repeats
 from .reporter import Reporter
 from .timeline import Touched, WaitsForHost, Work, merged
 
@@ -51,6 +52,7 @@ class Launches:
         self.count = 0
         # of those that were counted, where `--once` asks for the first of each
         self.shapes: set[tuple[object, ...]] = set()
+        self.repeats = Repeats(memory)
         # the last ones for --annotate and --bounds
         self.annotated: tuple[Kernel, Counters] | None = None
         self.bounded: tuple[Launch, Run] | None = None
@@ -80,8 +82,13 @@ class Launches:
         chosen, blocks = self._choose(launch)
         textures.prepare(self.memory)
         began, ns = time.perf_counter(), device.ns
+        done = self.repeats.find(launch) if self.options.once and not chosen else None
+        watch = touched or (Touched(self.memory) if self.options.once else None)
         try:
-            run = Emulation(self, launch, chosen, blocks, touched).run()
+            if done is None:
+                run = Emulation(self, launch, chosen, blocks, watch).run()
+            else:
+                run, device.ns = Run.left_out(), ns + done.device_ns
         except WaitsForHost:
             device.ns = ns
             return Reply().u32(Error.PARKED)
@@ -104,6 +111,7 @@ class Launches:
             registers=loaded.registers_of(kernel.name) or None,
             profiled=self.order.profiled,
             checked=chosen,
+            left_out=done is not None,
             blocks_run=run.blocks,
             sampled=run.sampled,
             faults=[replace(f, text=self.reporter.with_places(f.text)) for f in run.faults],
@@ -111,7 +119,11 @@ class Launches:
         )
         self._count(launch, run, record)
         self._report(run, record)
-        if touched is not None:
+        if done is None and watch is not None and blocks is None and run.plain:
+            self.repeats.keep(launch, watch, device.ns - ns)
+        if done is not None and touched is not None:
+            issued.reads, issued.writes = done.reads, done.writes
+        elif touched is not None:
             issued.reads = merged(touched.spans(touched.read), fetched)
             issued.writes = merged(touched.spans(touched.written), stored)
         return self._reply(run).and_then(self.order.issued(issued))

@@ -27,6 +27,7 @@ class Options:
     sample: int | None = None
     # whether only the first launch of each kernel and shape is checked and counted
     once: bool = False
+    orders: int = 1  # how often a launch without faults is run, in opposite orders
     leaks: bool = False  # whether memory that is not freed is noted
     checks: bool = True
     stop_at_first: bool = False  # whether a launch ends with its first fault

@@ -42,6 +42,7 @@ class LaunchRecord:
     registers: int | None  # of a thread; None: not known, without machine code
     profiled: bool  # whether it is in a profiler's range, as of cuProfilerStart
     checked: bool  # whether it was among those to check and count
+    left_out: bool  # whether it was not run, as its results were there already: see `repeats`
     blocks_run: int
     sampled: bool  # whether these are only some of the grid's
     faults: list[FaultRecord] = field(default_factory=list)
@@ -56,6 +57,8 @@ class LaunchRecord:
         if self.cluster != (1, 1, 1):
             what += f", cluster {shown(self.cluster)}"
         what += f": {self.seconds:.2f} s"
+        if self.left_out:
+            what += ", not run again"
         if self.sampled:
             what += f", {self.blocks_run} of its blocks"
         if self.faults:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -274,15 +275,16 @@ def _atomic(
     size = t.bytes
 
     def step() -> None:
-        """Threads that meet at one address take turns, in the order of their numbers; the others go
-        together.
-        """
+        """Threads that meet at one address take turns; the others go together."""
         access = m.memory.access(place, size, instruction, "atom")
         lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
         values = [read()[lanes] for read in readers]
         before = np.zeros(len(lanes), f"u{size}")
         for places, part in access.parts:
-            before[places] = found = _in_turns(part, size, t, update, [v[places] for v in values])
+            turns = m.state.in_turns(lanes[places])
+            before[places] = found = _in_turns(
+                part, size, t, name, update, [v[places] for v in values], turns
+            )
             m.events.flags.found_there(part, found)
         if write is not None:
             write(before, access.lanes)
@@ -290,26 +292,72 @@ def _atomic(
     return step
 
 
+# of operations that no ufunc scans: one thread's turn at a word
+TURNS: dict[str, Callable[..., int]] = {
+    "exch": lambda old, b: b,
+    "cas": lambda old, b, c: c if old == b else old,
+    "inc": lambda old, b: 0 if old >= b else old + 1,
+    "dec": lambda old, b: b if old == 0 or old > b else old - 1,
+}
+SCAN = 3  # scans of a word take as long as so many turns of all threads
+
+
 def _in_turns(
-    access: Access, size: int, t: Type, update: Compute, values: list[np.ndarray]
+    access: Access,
+    size: int,
+    t: Type,
+    name: str,
+    update: Compute,
+    values: list[np.ndarray],
+    turns: np.ndarray,
 ) -> np.ndarray:
+    """Update memory at the places of an access, one thread at a word after the other, in the order
+    `turns`; return the bits that each found there.
+
+    The few words at which most threads meet are scanned; at the others each turn is taken together.
+    """
     index = access.flat() >> (size.bit_length() - 1)
     view = access.space.views[size]
-    order = np.argsort(index, kind="stable")
-    sorted_index = index[order]
-    first = np.flatnonzero(np.r_[True, sorted_index[1:] != sorted_index[:-1]])
-    turn = np.arange(len(order)) - np.repeat(first, np.diff(np.r_[first, len(order)]))
+    order = turns[np.argsort(index[turns], kind="stable")]
+    words = index[order]
+    first = np.flatnonzero(np.r_[True, words[1:] != words[:-1]])
+    counts = np.diff(np.r_[first, len(order)])
     before = np.zeros(len(index), view.dtype)
-    by_turn = np.argsort(turn, kind="stable")
-    for group in np.split(by_turn, np.cumsum(np.bincount(turn))[:-1]):
-        lanes = order[group]
+    limit = int(counts.max())
+    if limit > SCAN and (name in TURNS or isinstance(update, np.ufunc)):
+        ranked = np.r_[np.sort(counts)[::-1], 0]
+        limit = int(ranked[np.argmin(ranked + SCAN * np.arange(len(ranked)))])
+        for word in np.flatnonzero(counts > limit).tolist():
+            lanes = order[first[word] : first[word] + counts[word]]
+            at = int(words[first[word]])
+            found = _scan(view[at : at + 1], t, name, update, [v[lanes] for v in values])
+            before[lanes], view[at] = found[:-1], found[-1]
+    first, counts = first[counts <= limit], counts[counts <= limit]
+    for turn in range(limit):
+        lanes = order[first[counts > turn] + turn]
         old = view[index[lanes]]
         before[lanes] = old
-        new = update(old.view(t.dtype), *(v[lanes] for v in values))
-        view[index[lanes]] = (
-            floats.canonical_bits(new) if t.dtype.kind == "f" else new.view(view.dtype)
-        )
+        view[index[lanes]] = _bits(update(old.view(t.dtype), *(v[lanes] for v in values)))
     return before
+
+
+def _bits(x: np.ndarray) -> np.ndarray:
+    return floats.canonical_bits(x) if x.dtype.kind == "f" else x.view(f"u{x.itemsize}")
+
+
+def _scan(
+    old: np.ndarray, t: Type, name: str, update: Compute, values: list[np.ndarray]
+) -> np.ndarray:
+    """The bits of a word before each of several updates, and after the last; `old`: an array of
+    one.
+    """
+    if isinstance(update, np.ufunc):
+        found = _bits(update.accumulate(np.r_[old.view(t.dtype), values[0]], dtype=t.dtype))
+        return np.r_[old, found[1:]]
+    turn, now = TURNS[name], [int(old[0])]
+    for given in zip(*(v.tolist() for v in values), strict=True):
+        now.append(turn(now[-1], *given))
+    return np.array(now, old.dtype)
 
 
 @effect("atom", takes(RESULTS, ADDRESS, VALUES, optional=(VALUE, VALUE)))

@@ -30,7 +30,7 @@ def mov(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         return _unpack(m, instruction, t)
     if isinstance(source, Special) and source.name in CLOCKS:
         write = m.operands.writer(destination, TYPES["b64" if t.bits == 64 else "b32"])
-        return lambda: write(clock_value(m, source.name))
+        return lambda: write(clock_value(m, source.name, instruction.pc))
     slot = m.operands.operand_slot(source, t)
     if isinstance(source, Symbol) or (
         isinstance(source, (Special, Immediate)) and t.bits != destination.type.bits

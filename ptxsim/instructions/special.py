@@ -68,12 +68,12 @@ def special_value(m: Machine, name: str) -> np.ndarray:
     return state.uniform(value if isinstance(value, np.generic) else np.uint32(value))
 
 
-def clock_value(m: Machine, name: str) -> np.ndarray:
-    """The device's clock, made up (see `Device`): in cycles for %clock and %clock64, in ns for
-    %globaltimer.
+def clock_value(m: Machine, name: str, pc: int) -> np.ndarray:
+    """The device's clock, made up (see `Device`), as read at a place: in cycles for %clock and
+    %clock64, in ns for %globaltimer.
     """
     device = m.launch.device
-    now = device.after(m.scheduler.clock())
+    now = device.after(m.scheduler.clock(pc))
     value = now if name.startswith("%globaltimer") else device.cycles(now)
     if name.endswith("_hi"):
         return m.state.uniform(np.uint32(value >> 32))

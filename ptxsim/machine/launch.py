@@ -86,6 +86,7 @@ class LaunchConfig:
     grid_workspace: int = 0  # the address of what a grid's barrier needs
     checks: Checks = Checks()
     values: bool = True  # whether what does not bear on the launch's counts is computed, too
+    backwards: bool = False  # whether threads of a block meet at atomics in the opposite order
     device: Device = field(default_factory=Device)
     faults: Faults = field(default_factory=Faults)
     shared_bytes: int = 0  # of a block, static and dynamic

@@ -51,6 +51,8 @@ class State:
     count: int  # threads that act
     whole: bool  # whether these are all that live
     wrapped: np.ndarray | None  # threads that have used an index which wrapped
+    # when it is each lane's turn where threads meet at an atomic; None: in their own order
+    turns: np.ndarray | None
 
     def __init__(self, slots: int) -> None:
         self.registers: list[np.ndarray] = [NOTHING] * slots
@@ -72,8 +74,8 @@ class State:
         self.padded = align_up(self.threads, WARP)
         self.cluster_lanes = self.cluster_size * self.padded
 
-    def start(self, blocks: np.ndarray, by_block: bool) -> None:
-        """Begin a batch of these blocks."""
+    def start(self, blocks: np.ndarray, by_block: bool, backwards: bool) -> None:
+        """Begin a batch of these blocks; `backwards`: see `turns`."""
         self.blocks, self.by_block = blocks, by_block
         self.lanes = len(blocks) * self.padded
         self.warps = self.lanes // WARP
@@ -84,6 +86,9 @@ class State:
         self.thread_numbers = np.asarray(blocks)[self.block_of] * self.padded + self.thread_of
         self.alive = self.thread_of < self.threads
         self.exited, self.wrapped = np.zeros(self.lanes, bool), None
+        self.turns = None
+        if backwards:
+            self.turns = self.block_of * self.padded + (self.padded - 1 - self.thread_of)
         self._counted: np.ndarray | None = None
         self._warps_of: np.ndarray | None = None
 
@@ -126,6 +131,10 @@ class State:
     def acting_lanes(self) -> np.ndarray:
         """The lanes of the active threads."""
         return np.arange(self.lanes) if self.active is None else self.active.nonzero()[0]
+
+    def in_turns(self, lanes: np.ndarray) -> np.ndarray:
+        """The places among some lanes, in the order in which they meet at atomics."""
+        return np.arange(len(lanes)) if self.turns is None else np.argsort(self.turns[lanes])
 
     def mask_of(self, lanes: np.ndarray | list[int]) -> np.ndarray:
         """These lanes as a mask."""

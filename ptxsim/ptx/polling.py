@@ -13,10 +13,10 @@ executes. Further rounds (polls) are counted apart.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .program import Program, targets
-from .syntax import Instruction, Register, registers_of
+from .syntax import Instruction, Register, Special, registers_of
 
 LONGEST = 64  # instructions of such a loop
 ORDERED = {"volatile", "acquire", "relaxed"}
@@ -43,14 +43,32 @@ def loops(program: Program) -> dict[int, Instruction]:
     it.
     """
     found = {}
+    for start, body in _idle_loops(program):
+        looks = next((i for i in body if _looks(i) and _decides(i, body)), None)
+        if looks is not None:
+            found[start] = looks
+    return found
+
+
+def clocks(program: Program) -> frozenset[int]:
+    """Return the places at which a clock is read in loops that wait for nothing else."""
+    return frozenset(
+        i.pc
+        for _, body in _idle_loops(program)
+        if not any(i.opcode in ("ld", "atom") for i in body)
+        for i in body
+        if reads_clock(i) and _decides(i, body)
+    )
+
+
+def _idle_loops(program: Program) -> Iterator[tuple[int, list[Instruction]]]:
+    """Yield where each short loop begins that does no more than look, with its instructions."""
     for branch in program.code:
         for start in targets(branch):
             if start <= branch.pc < start + LONGEST:
                 body = program.code[start : branch.pc + 1]
-                looks = next((i for i in body if _looks(i) and _decides(i, body)), None)
-                if looks is not None and not any(i.opcode in DOES for i in body):
-                    found[start] = looks
-    return found
+                if not any(i.opcode in DOES for i in body):
+                    yield start, body
 
 
 def _decides(looks: Instruction, body: Sequence[Instruction]) -> bool:
@@ -94,6 +112,12 @@ def _looks(i: Instruction) -> bool:
         or (i.opcode == "ld" and not ORDERED.isdisjoint(i.modifiers))
         or "test_wait" in i.modifiers
     )
+
+
+def reads_clock(i: Instruction) -> bool:
+    """Whether an instruction reads a clock."""
+    source = i.operands[-1] if i.opcode == "mov" else None
+    return isinstance(source, Special) and source.name.startswith(("%clock", "%globaltimer"))
 
 
 def across_blocks(found: dict[int, Instruction]) -> Instruction | None:

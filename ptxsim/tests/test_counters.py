@@ -173,7 +173,22 @@ def test_conflicts_of_copies_are_in_the_table_of_a_run():
         "cp.async.wait_all; ld.shared.f32 %f0, [%a];"
     )
     made = records.LaunchRecord(
-        1, 1, "k", "k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 0, 0.0, 0, None, False, True, 1, False
+        1,
+        1,
+        "k",
+        "k",
+        (1, 1, 1),
+        (32, 1, 1),
+        (1, 1, 1),
+        0,
+        0.0,
+        0,
+        None,
+        False,
+        True,
+        False,
+        1,
+        False,
     )
     made.sums = counters.sums()
     head, row = (re.split(" {2,}", line.strip()) for line in records.table([made]))

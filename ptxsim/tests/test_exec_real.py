@@ -5,6 +5,7 @@ reads.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from xml.etree import ElementTree
 
@@ -32,19 +33,38 @@ def test_each_kernel_and_shape_is_checked_once(programs, tmp_path):
     done = programs.run("repeats", options=["--once", "--leak-check", "--report", str(report)])
     assert done.returncode == 0, done.stderr
     # 6 * 2 / 2 / 3 by function pointers; 5 + 2 steps of the first 32, 2 of the others
-    assert done.stdout.splitlines() == ["2", "9 8", "ended"]
+    assert done.stdout.splitlines() == ["2", "9 8", "ended", "1 0"]
     found = json.loads(report.read_text())
     checked = [
         (launch["title"], launch["block"][0]) for launch in found["launches"] if launch["checked"]
     ]
-    assert checked == [("apply", 32), ("apply_at", 32), ("step", 32), ("step", 64)]
+    assert checked[:-2] == [
+        ("apply", 32),
+        ("apply_at", 32),
+        ("step", 32),
+        ("step", 64),
+        ("copy", 32),
+    ]
+    # a copy of what has not changed is not made again
+    again = [launch["left_out"] for launch in found["launches"] if launch["title"] == "copy"]
+    assert again == [False, True, True, False, True]
+    assert "--once left out 3 of copy: an earlier launch had the same arguments" in done.stderr
     assert all(
         (launch["counters"] is None) == (not launch["checked"]) for launch in found["launches"]
     )
     assert sum("emulation measures no time" in note for note in found["notes"]) == 1
     assert [note for note in found["notes"] if "not freed" in note] == [
-        "not freed when the program ended: 1,000 bytes of cudaMalloc at repeats.cu:17, allocated 1 times"
+        "not freed when the program ended: 1,000 bytes of cudaMalloc at repeats.cu:26, allocated 1 times"
     ]
+
+
+def test_a_race_on_a_lock_shows_in_one_of_two_orders(programs):
+    first, both = (programs.run("repeats", options=["--orders", n]) for n in "12")
+    assert first.returncode == 0 and both.returncode == 1, both.stderr
+    assert first.stdout == both.stdout
+    assert "note: first: with blocks and threads in the opposite order" in both.stderr
+    race = r"race in global memory: .* block \(1, 0, 0\), .* in the opposite order\)"
+    assert len(re.findall(race, both.stderr)) == 1
 
 
 def test_once_with_a_sample_runs_later_launches_in_part(programs, tmp_path):

@@ -866,6 +866,16 @@ def test_special_registers():
         assert (found == np.asarray(value).astype(np.uint32)).all(), name
 
 
+@pytest.mark.parametrize("clock", ["clock64", "globaltimer"])
+def test_a_wait_for_a_clock_ends(clock):
+    """Hours on a device, within the instructions that a launch may execute."""
+    wait = f"mov.u64 %o0, %{clock}; sub.u64 %o0, %o0, %s; setp.lt.u64 %p, %o0, {10**13};"
+    (waited,) = execute(
+        f"mov.u64 %s, %{clock};\nAGAIN: {wait} @%p bra AGAIN;", [], [64], ".reg .b64 %s;"
+    )
+    assert (waited >= 10**13).all() and (waited < 2 * 10**13).all()
+
+
 # signs, extremes and pairs of floats
 
 

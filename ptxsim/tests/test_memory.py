@@ -105,9 +105,9 @@ ATOMS = {
 }
 
 
-@pytest.mark.parametrize("space", ["global", "shared"])
+@pytest.mark.parametrize(("space", "words"), [("global", 4), ("global", 1), ("shared", 4)])
 @pytest.mark.parametrize("name", ATOMS)
-def test_atomics(name, space):
+def test_atomics(name, space, words):
     update, bits = ATOMS[name]
     rng = np.random.default_rng(4)
     start = rng.integers(0, 2**bits, 4, dtype=np.uint64)
@@ -115,7 +115,7 @@ def test_atomics(name, space):
     size, r = bits // 8, "%r" if bits == 32 else "%x"
     data = np.concatenate([start, operand]).astype(f"u{size}")
     lines = f"""
-        and.b32 %r0, %t, 3; mad.wide.u32 %x7, %r0, {size}, %in; mad.wide.u32 %x8, %t, {size}, %in;
+        and.b32 %r0, %t, {words - 1}; mad.wide.u32 %x7, %r0, {size}, %in; mad.wide.u32 %x8, %t, {size}, %in;
         ld.global.b{bits} {r}2, [%x8+{4 * size}]; mad.wide.u32 %x8, %t, {size}, %out;"""
     if space == "global":
         lines += f"atom.global.{name} {r}3, [%x7], {r}2; st.global.b{bits} [%x8], {r}3; bar.sync 0;"
@@ -129,9 +129,9 @@ def test_atomics(name, space):
     got = run(lines, data, np.zeros(64, f"u{size}"), f".shared .align 8 .b8 there[{4 * size}];")
     state = [int(v) % 2**bits for v in start]
     for lane in range(32):
-        assert int(got[lane]) == state[lane % 4]
-        state[lane % 4] = update(state[lane % 4], int(operand[lane]) % 2**bits) % 2**bits
-    assert [int(v) for v in got[32:36]] == state
+        assert int(got[lane]) == state[lane % words]
+        state[lane % words] = update(state[lane % words], int(operand[lane]) % 2**bits) % 2**bits
+    assert [int(v) for v in got[32 : 32 + words]] == state[:words]
 
 
 def test_the_cache_hint_of_a_copy_is_no_size():

@@ -292,6 +292,32 @@ setp.ne.u32 %p, %b, 0; @%p bra OTHERS; {first} exit; OTHERS: {second} exit;
     )
 
 
+SEQUENCE = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data, .param .u64 flag) {
+.reg .b64 %d, %f; .reg .b32 %b, %t, %v, %w; .reg .pred %p;
+ld.param.u64 %d, [data]; ld.param.u64 %f, [flag];
+mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 0; @%p exit; mov.u32 %b, %ctaid.x;
+setp.eq.u32 %p, %b, 1; @%p bra WAIT;
+st.global.u32 [%d], 7; st.release.gpu.global.u32 [%f], 1;
+st.global.u32 [%d+4], 7; st.release.gpu.global.u32 [%f], 2; exit;
+WAIT: ld.acquire.gpu.global.u32 %v, [%f]; setp.lt.u32 %p, %v, 1; @%p bra WAIT;
+ld.global.u32 %t, [%d+{first}];
+AGAIN: ld.acquire.gpu.global.u32 %w, [%f]; setp.lt.u32 %p, %w, 2; @%p bra AGAIN;
+ld.global.u32 %t, [%d+4]; exit;
+}
+"""
+
+
+@pytest.mark.parametrize(("first", "right"), [(0, True), (4, False)])
+def test_a_wait_is_ordered_after_the_first_release_that_ends_it(first, right):
+    """Both releases may be there when the second block begins to wait."""
+    kernel = ptxsim.load(SEQUENCE.replace("{first}", str(first)))
+    done = kernel.launch(2, 32, [numbers(2), numbers(1)], stop_at_first=False)
+    assert (not done.faults) == right
+
+
 def test_a_named_barrier_waits_for_its_count():
     """Of three warps, one writes late; all meet at a barrier of 96 threads, after which each
     reads.
