@@ -293,22 +293,27 @@ def save(figure: Figure, svg: Path) -> None:
     lay_out(figure)
     with atomic_write(svg) as temporary:
         figure.savefig(temporary, format="svg", transparent=True, metadata={"Date": None})
-        temporary.write_text(_finished(temporary.read_text(), title, text))
+        temporary.write_text(_finished(temporary.read_text(), title, text, svg.stem))
     with atomic_write(svg.with_suffix(".pdf")) as temporary:
         figure.savefig(temporary, format="pdf", metadata={"CreationDate": None})
 
 
-def _finished(svg: str, title: str, text: str) -> str:
-    """An SVG with title and description, places to a hundredth of a point, and clip paths numbered:
-    Matplotlib names some of them after addresses in memory."""
+def _finished(svg: str, title: str, text: str, stem: str) -> str:
+    """An SVG with title and description, and places to a hundredth of a point. Only what is referred
+    to keeps an id, which begins with the file's name: several figures may stand in one page."""
 
     def rounded(position: re.Match[str]) -> str:
         short = lambda digits: f"{float(digits[0]):.2f}".rstrip("0").rstrip(".")
         return re.sub(r"\d+\.\d{3,}", short, position[0])
 
-    names = {name: f"clip{i}" for i, name in enumerate(re.findall(r'<clipPath id="(\w+)"', svg))}
-    numbered = lambda match: match[1] + names.get(match[2], match[2])
-    svg = re.sub(r'(<clipPath id="|url\(#)(\w+)', numbered, svg)
+    referred = dict.fromkeys(re.findall(r'(?:url\(|href=")#([\w-]+)', svg))
+    names = {name: f"{stem}-{i}" for i, name in enumerate(referred)}
+    svg = re.sub(
+        r' id="([^"]+)"',
+        lambda match: f' id="{names[match[1]]}"' if match[1] in names else "",
+        svg,
+    )
+    svg = re.sub(r'((?:url\(|href=")#)([\w-]+)', lambda match: match[1] + names[match[2]], svg)
     svg = re.sub(r'\b(?:d|x|y|points)="[^"]*"|translate\([^)]*\)', rounded, svg)
     # Verdana is as wide
     svg = svg.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, Arial, sans-serif")

@@ -5,7 +5,6 @@ documents, page.
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,9 @@ from helpers import ROOT, run_module
 
 from analysis import draw
 from analysis.results import Results
+from contracts import write_json
 from contracts.declared import TableRow
+from contracts.rows import BankPicture
 
 OF_EXPERIMENTS = ("ladder:sgemm_ladder", "ladder:hopper_ladder", "counters:sgemm_ladder")
 FIGURES = [*OF_EXPERIMENTS, "sizes:hopper_sizes"]
@@ -28,9 +29,8 @@ CLAIM = {"worklog": "boehm_sgemm", "id": "planted", "line": "312", "kind": "mech
 CLAIM |= {"quote": "bank conflicts <b>vanish</b>", "claim": "A planted claim."}
 CLAIM |= {"words": "51 M < 292 M"}
 VERDICTS = {"h100": "holds", "h200": "within noise"}
-ACCESS = {"variant": "sgemm_blocktile_2d_padded", "line": 7}
-PICTURE = {"title": "Rows", "text": "One bank.", "accesses": [ACCESS]}
-SVG = '<?xml version="1.0"?>\n<svg viewBox="0 0 90 20"><text y="15" fill="currentColor">bank 0</text></svg>'
+# By name: a read of eight words, of which `wavefronts` are in each bank that has one
+PICTURES = {"plain_rows": ("sgemm_blocktile_2d", 8), "padded_rows": ("sgemm_blocktile_2d_padded", 1)}
 # Experiment, variant, m, n, k and fraction of cuBLAS
 SHAPES = [
     ("llm_shapes", "hgemm_best_bf16", 1, 8192, 8192, 0.8),
@@ -100,6 +100,17 @@ def shaped(h100: Results, changed: Changed) -> Results:
     return changed(h100, timings=planted)
 
 
+def picture(variant: str, wavefronts: int) -> dict[str, Any]:
+    """Return the picture of a read of eight words, `wavefronts` of them in each bank that has one."""
+    lanes = [range(row, 8, wavefronts) for row in range(wavefronts)]
+    words = [[{"bank": 4 * i, "lanes": [lane]} for i, lane in enumerate(row)] for row in lanes]
+    where = {"file": "a.cu", "line": 7, "source": "a[i]", "instruction": "ld.shared", "about": ["", ""]}
+    counts = {"kind": "ld", "bits": 32, "wavefronts": wavefronts, "ideal": 1, "summary": "as is"}
+    shown = {"variant": variant, "label": variant, "says": "reads"}
+    access = {**where, **counts, **shown, "parts": [{"name": "", "wavefronts": words}]}
+    return {"title": "Rows", "text": "One bank.", "accesses": [access]}
+
+
 def ran(module: str, *arguments: object) -> None:
     done = run_module(module, *arguments)
     assert done.returncode == 0, done.stderr
@@ -126,8 +137,10 @@ def made(once: Callable[..., Path], variants_csv: Path, analytic: Path) -> Path:
         ran("analysis", "findings", *common, "--out", tables / "findings.json")
         ran("analysis", "claims", *common, *claims)
         ran("analysis", "draw", *results, *catalogue, "--out", figures, *FIGURES)
-        (figures / "banks_padded_rows.json").write_text(json.dumps(PICTURE))
-        (figures / "banks_padded_rows.svg").write_text(SVG)
+        for name, (variant, wavefronts) in PICTURES.items():
+            data = picture(variant, wavefronts)
+            write_json(figures / f"banks_{name}.json", BankPicture, data)
+        ran("analysis", "banks", *sorted(figures.glob("banks_*.json")))
         places = ("--figures", figures, "--tables")
         ran("analysis", "render", *DOCUMENTS, *places, tables, "--out", folder)
         planted = Path(shutil.copytree(tables, folder / "planted"))

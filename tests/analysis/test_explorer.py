@@ -76,7 +76,8 @@ def test_what_a_view_needs_is_there(h100: Results, h200: Results, made: Path) ->
     assert {name: kernels[name]["worklog"] for name in worklogs} == worklogs
     written = {kernel["source"] for kernel in kernels.values() if kernel["kind"] == "kernel"}
     assert written <= set(texts) and set(LADDERS) <= ladders
-    assert data["pictures"] == {"padded_rows": ["sgemm_blocktile_2d_padded"]}
+    expected = {"plain_rows": ["sgemm_blocktile_2d"]}
+    assert data["pictures"] == expected | {"padded_rows": ["sgemm_blocktile_2d_padded"]}
     for name, (*_, view) in FINDINGS.items():
         state = {"a": "", "b": "", "draw": "", "ladder": "sgemm_ladder."} | (view or {})
         named = {state["a"], state["b"], *state["draw"].split(",")} - {""}
@@ -101,8 +102,14 @@ def test_the_page_is_one_small_file_whose_parts_unpack(made: Path) -> None:
         for name, packed in re.findall(part, text)
     }
     assert set(unpacked) == {"gpu0", "gpu1", "claims", "sources", "pictures", "vega"}
-    assert json.loads(unpacked["pictures"])["padded_rows"]["svg"].startswith("<svg")
     assert "vegaEmbed" in unpacked["vega"]
+    svgs = [picture["svg"] for picture in json.loads(unpacked["pictures"]).values()]
+    ids = re.findall(r' id="([^"]+)"', re.sub(part, "", text) + "".join(svgs))
+    assert len(svgs) == 2 and sorted(set(ids)) == sorted(ids)
+    for svg in svgs:  # What clips a cell is in the same picture.
+        names = set(re.findall(r"url\(#([^)]+)\)", svg))
+        assert svg.startswith("<svg") and names
+        assert names == set(re.findall(r'<clipPath id="([^"]+)"', svg))
 
 
 def test_a_page_that_is_too_large_and_foreign_findings_are_one_line(

@@ -173,6 +173,15 @@ def test_another_quantity_keeps_the_kernels(shown: Shown) -> None:
     assert shown.all("#sizes-chart svg") and not shown.all("#sizes-chart svg .mark-area")
 
 
+def test_no_id_occurs_twice_and_each_cell_of_a_bank_picture_is_seen(shown: Shown) -> None:
+    for view in VIEWS:
+        shown.open(view=view)
+        ids = shown.script("return [...document.querySelectorAll('[id]')].map(node => node.id)")
+        assert sorted(set(ids)) == sorted(ids), view
+    cells = shown.script(f"{CHECKS} return cells()")
+    assert len(cells) == 16 and all(cells)
+
+
 @pytest.mark.parametrize("theme", ("light", "dark"))
 def test_each_view_fits_a_phone_stands_out_from_its_background_and_names_the_older_protocol(
     shown: Shown, theme: str
