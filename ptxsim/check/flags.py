@@ -158,13 +158,14 @@ class Flags:
             self.order.examine()
         acts = leaving | taking | (kind == "st_ordered")
         turns = self.order.state.in_turns(lanes)
+        acquires = not ACQUIRES.isdisjoint(instruction.modifiers)
         for i in turns[acts[turns]].tolist():
             lane = int(lanes[i])
             key = ("shared", int(at[i])) if access.space.is_shared else int(at[i])
             flag = self.found.get(key) if taking[i] else None
             if flag is not None:
                 taken = flag.taken.get(lane // WARP)
-                if taken != (flag.folded + len(flag.releases), scope):
+                if taken != (flag.folded + len(flag.releases), (scope, acquires)):
                     value = None if values is None else values[i : i + 1]
                     self._take(flag, lane, scope, instruction, value)
             older = self.found.pop(key, Flag()) if kind == "st_ordered" else Flag()

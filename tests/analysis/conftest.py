@@ -30,7 +30,10 @@ CLAIM |= {"quote": "bank conflicts <b>vanish</b>", "claim": "A planted claim."}
 CLAIM |= {"words": "51 M < 292 M"}
 VERDICTS = {"h100": "holds", "h200": "within noise"}
 # By name: a read of eight words, of which `wavefronts` are in each bank that has one
-PICTURES = {"plain_rows": ("sgemm_blocktile_2d", 8), "padded_rows": ("sgemm_blocktile_2d_padded", 1)}
+PICTURES = {
+    "plain_rows": ("sgemm_blocktile_2d", 8),
+    "padded_rows": ("sgemm_blocktile_2d_padded", 1),
+}
 # Experiment, variant, m, n, k and fraction of cuBLAS
 SHAPES = [
     ("llm_shapes", "hgemm_best_bf16", 1, 8192, 8192, 0.8),
@@ -104,7 +107,13 @@ def picture(variant: str, wavefronts: int) -> dict[str, Any]:
     """Return the picture of a read of eight words, `wavefronts` of them in each bank that has one."""
     lanes = [range(row, 8, wavefronts) for row in range(wavefronts)]
     words = [[{"bank": 4 * i, "lanes": [lane]} for i, lane in enumerate(row)] for row in lanes]
-    where = {"file": "a.cu", "line": 7, "source": "a[i]", "instruction": "ld.shared", "about": ["", ""]}
+    where = {
+        "file": "a.cu",
+        "line": 7,
+        "source": "a[i]",
+        "instruction": "ld.shared",
+        "about": ["", ""],
+    }
     counts = {"kind": "ld", "bits": 32, "wavefronts": wavefronts, "ideal": 1, "summary": "as is"}
     shown = {"variant": variant, "label": variant, "says": "reads"}
     access = {**where, **counts, **shown, "parts": [{"name": "", "wavefronts": words}]}
