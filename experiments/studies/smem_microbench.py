@@ -41,6 +41,7 @@ def patterns(width: int) -> Iterator[tuple[str, np.ndarray]]:
     """
     unit = SHARED_BYTES // width
     yield "all lanes one address", LANES * 0
+    # Strides, and lanes that share addresses, rows or banks.
     for stride in (1, 2, 3, 4, 5, 8, 16, 17, 32, 33):
         yield f"stride {stride}", LANES * stride % unit * width
     for group in (2, 4, 8, 16):
@@ -50,6 +51,7 @@ def patterns(width: int) -> Iterator[tuple[str, np.ndarray]]:
         yield f"groups of {group} share, a row apart", LANES // group * 128 % SHARED_BYTES
         yield f"lanes {group} apart in one row", in_row + LANES // group * 512 % SHARED_BYTES
         yield f"pairs of {group} swapped by XOR", (LANES ^ group) * width
+    # Rows of matrices, as ldmatrix reads them.
     for row in (64, 128, 256):
         rows_of_8 = LANES % 8 * row + LANES // 8 * 16
         swizzled = LANES % 8 * row + (LANES // 8 ^ (LANES % 8)) * 16
@@ -60,6 +62,7 @@ def patterns(width: int) -> Iterator[tuple[str, np.ndarray]]:
             (f"16 rows of {row} bytes", rows_of_16),
         ):
             yield name, offsets % SHARED_BYTES // width * width
+    # Random addresses try the rules.
     rng = np.random.default_rng(7)
     for count in (4, 8, 16, 32, 64, unit):
         for i in range(3):

@@ -25,7 +25,7 @@ STATIC_SHARED_BYTES = 48 * 1024
 REGISTERS_PER_THREAD = 255
 REGISTERS_PER_SM = 65536
 
-Values = Mapping[str, int]  # the template values, and `size`: m = n = k
+Values = Mapping[str, int]  # These are the template values, and `size`: m = n = k.
 Restriction = Callable[[Values], bool]
 
 
