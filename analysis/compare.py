@@ -24,9 +24,9 @@ from analysis.estimates import number
 from analysis.results import (
     Results,
     frame,
+    lines_of,
     of_options,
     records,
-    said,
     squares,
     tell_left_out,
     usual,
@@ -101,7 +101,7 @@ def known(
         lost = [
             one for one in results.left_out if one.label in (results.label(a), results.label(b))
         ]
-        why = f" ({'; '.join(said(lost))})" if lost else ""
+        why = f" ({'; '.join(lines_of(lost))})" if lost else ""
         raise UserError(
             f"no size has counters or predictions of both {a} and {b}{why}; allowed: variants that were profiled"
         )

@@ -25,10 +25,10 @@ import pandas as pd
 from analysis.results import (
     Results,
     add_catalogue,
+    lines_of,
     note_of,
     problem_of,
     records,
-    said,
     tell_left_out,
 )
 from analysis.timings import KEY, of_windows
@@ -205,7 +205,7 @@ def run(args: argparse.Namespace) -> int:
     rows = pd.concat([compared(one, archive) for one in here], ignore_index=True)
     shown, wanted = int(rows["reason"].isna().sum()), int(rows["wanted"].sum())
     if not shown:
-        lost = said(one for results in (*here, archive) for one in results.left_out)
+        lost = lines_of(one for results in (*here, archive) for one in results.left_out)
         raise UserError(
             f"{', '.join(map(str, args.results))} and {args.archive} share no row; measure an experiment that "
             f"the archive has, with kernels as they were then{'; left out: ' * bool(lost)}{'; '.join(lost)}"

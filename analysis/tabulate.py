@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.results import Results, said, several, tell_left_out
+from analysis.results import Results, lines_of, several, tell_left_out
 from analysis.tables import (
     counters,
     coverage,
@@ -72,7 +72,7 @@ def write(sources: Sources, names: Sequence[str], out: Path) -> None:
         made = function(sources)
         if isinstance(made, pd.DataFrame):
             if names and made.empty:
-                why = "; ".join(said(sources.results.left_out)) or "it was not measured"
+                why = "; ".join(lines_of(sources.results.left_out)) or "it was not measured"
                 raise UserError(f"{sources.results.folder}: table {name} has no row: {why}")
             notes = {gpu: results.note for gpu, results in sources.archives.items()}
             note = made[NAMES_GPU[name]].map(notes) if name in NAMES_GPU else sources.results.note

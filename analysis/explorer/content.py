@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import counters, ladders
-from analysis.results import Results, best_measured, said, squares
+from analysis.results import Results, best_measured, lines_of, squares
 from analysis.tables.kernels import OF_BUILD
 from analysis.tables.steps import UNITS
 from contracts import UserError, load_yaml
@@ -218,7 +218,7 @@ def gpu(results: Results) -> Row:
         "processes": int(results.squares["processes"].max()),
         "roofs": roofs,
         "dram_gb_per_s": ceilings.get("dram_copy_gb_per_s"),
-        "left_out": said(results.left_out),
+        "left_out": lines_of(results.left_out),
         "experiments": sorted(results.squares["experiment"].unique()),
     }
 

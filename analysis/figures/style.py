@@ -32,7 +32,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from analysis.estimates import number
 from analysis.ladders import ladders
-from analysis.results import LIBRARY, OLDER, Results, said
+from analysis.results import LIBRARY, OLDER, Results, lines_of
 from contracts import UserError, atomic_write
 from contracts.worklogs import OURS
 
@@ -142,7 +142,7 @@ def provenance(figure: Figure, results: Results, *facts: str) -> None:
     what is left out.
     """
     parts = [f"{results.model}, {results.date}", *(fact for fact in facts if fact)]
-    parts += [f"left out: {line}" for line in said(results.left_out)]
+    parts += [f"left out: {line}" for line in lines_of(results.left_out)]
     lines = textwrap.wrap(" · ".join(parts), int(19.5 * figure.get_figwidth()))
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=SMALL, color=GREY)
 
@@ -199,7 +199,7 @@ def empty(
     why it did not run, the panel says so.
     """
     lost = results.names_left_out(measured) if measured is not None else []
-    why = f"Left out: {'; '.join(said(lost))}." if lost else why
+    why = f"Left out: {'; '.join(lines_of(lost))}." if lost else why
     older = results.archived and {one.reason for one in lost} <= OLDER
     own = experiment and results.folder.parts[-2:] == ("only", experiment)
     explained = why in (results.provenance.left_out or {}).values()

@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis.counters import COUNTERS, SECTIONS
 from analysis.ladders import best_kernels
-from analysis.results import Results, said
+from analysis.results import Results, lines_of
 from contracts import load_yaml, worklogs
 
 EXPERIMENTS = Path("experiments")
@@ -109,7 +109,7 @@ def summary_table(results: Results) -> dict[str, Any]:
         "experiments": experiments(results.timings),
         "best": best_kernels(results),
         "failed": results.failed.to_dict("records"),
-        "left_out": said(results.left_out),
+        "left_out": lines_of(results.left_out),
         "note": results.note,
         "counts": counts(results),
         "counters": counter_names(),
