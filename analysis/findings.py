@@ -551,7 +551,11 @@ def document(gpus: Sequence[Results]) -> list[dict[str, Any]]:
     for name, (_, _, view) in FINDINGS.items():
         on_each = []
         for results, numbers in zip(gpus, each, strict=True):
-            head = {"gpu": results.name, "model": results.model, "date": results.date}
+            head: dict[str, Any] = {
+                "gpu": results.name,
+                "model": results.model,
+                "date": results.date,
+            }
             head |= {"processes": results.raw("windows")["process"].nunique()}
             on_each.append(head | asdict(on_gpu(numbers, name)))
         first = {key: on_each[0][key] for key in Finding.__dataclass_fields__}
