@@ -269,7 +269,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     table: dict[str, Any] = {"type": Path, "metavar": "FILE.csv"}
     parser.add_argument("--analytic", default=Path("results/analytic.csv"), **table)
     parser.add_argument("--out", help="write the table, too", **table)
-    only = {"metavar": "FOLDER/ID", "help": "these claims; default: all"}
+    only: dict[str, Any] = {"metavar": "FOLDER/ID", "help": "these claims; default: all"}
     parser.add_argument("--only", nargs="+", default=[], **only)
     action = parser.add_mutually_exclusive_group()
     check = "fail where a verdict is not the recorded one"

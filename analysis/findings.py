@@ -155,7 +155,7 @@ def hopper_level(numbers: Numbers) -> Finding:
         for n in sizes:
             kinds = ("store", "streamk", "pingpong")
             of = {kind: _fraction(numbers, f"hgemm_wgmma_{kind}_{dtype}", n) for kind in kinds}
-            best[dtype, n] = estimates.greatest((of["store"], of["streamk"]))
+            best[dtype, n] = estimates.largest((of["store"], of["streamk"]))
             rows.append({"dtype": dtype, "n": n} | {kind: of[kind].value for kind in kinds})
     large = [fraction for (_, n), fraction in best.items() if n >= 4096]
     level = all_of(*(fraction >= 1 - LEVEL_TOLERANCE for fraction in large)).holds
@@ -342,7 +342,7 @@ def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
     bf16, (*fp32, of_bf16) = rows[-1], ratios
     carried_over = (ratio >= MIN_CARRIED_OVER for ratio in fp32)
     holds = all_of(*carried_over, of_bf16 < MIN_CARRIED_OVER).holds
-    lowest, highest = estimates.least(fp32), estimates.greatest(fp32)
+    lowest, highest = estimates.smallest(fp32), estimates.largest(fp32)
     ceilings = numbers.results.machine.ceilings
     rates = [ceilings.bf16_mma_flop_per_clock_sm, ceilings.bf16_wgmma_flop_per_clock_sm]
     title = _chosen(

@@ -65,16 +65,14 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     left.bar_label(left.containers[0], fmt="%g")
     left.bar_label(left.containers[1], fmt="%g")
     medians = rows.groupby(["bits", "lanes"])["issue_cycles"].median()
-    for place, bits in enumerate(sorted(rows["bits"].unique())):
+    for x, bits in enumerate(sorted(rows["bits"].unique())):
         for shift, lanes, colour in (
             (-0.2, LANES[False], style.BLUE),
             (0.2, LANES[True], style.RED),
         ):
             if (bits, lanes) in medians.index:
                 value = medians[bits, lanes]
-                right.text(
-                    place + shift, 0.1, f"{value:.1f}", ha="center", color=style.darker(colour)
-                )
+                right.text(x + shift, 0.1, f"{value:.1f}", ha="center", color=style.darker(colour))
     for axes in (left, right):
         axes.grid(axis="y")
     sns.move_legend(left, "upper left", title=None)

@@ -55,17 +55,17 @@ def ladders_of(
     the longest first.
     """
     dtypes = dict(zip(rows["variant"], rows["arithmetic"], strict=True))
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    by_ladder: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for step in steps(variants):
         if {step["variant"], step["over"]} <= set(dtypes):
-            found.setdefault((step["worklog"], dtypes[step["variant"]]), []).append(step)
+            by_ladder.setdefault((step["worklog"], dtypes[step["variant"]]), []).append(step)
 
     def chained(group: list[dict[str, Any]]) -> int:
         return sum(step["over"] in {other["variant"] for other in group} for step in group)
 
-    longest = sorted(found, key=lambda key: -len(found[key]))
-    chosen = [key for key in longest if chained(found[key]) >= CHAINED][:PANELS]
-    return {key: found[key] for key in found if key in chosen}
+    longest = sorted(by_ladder, key=lambda key: -len(by_ladder[key]))
+    chosen = [key for key in longest if chained(by_ladder[key]) >= CHAINED][:PANELS]
+    return {key: by_ladder[key] for key in by_ladder if key in chosen}
 
 
 def draw_roofs(axes: Axes, results: Results, dtype: str, left: float, right: float) -> None:

@@ -200,11 +200,11 @@ def empty(
     """
     lost = results.names_left_out(measured) if measured is not None else []
     why = f"Left out: {'; '.join(lines_of(lost))}." if lost else why
-    older = results.archived and {one.reason for one in lost} <= OLDER
-    own = experiment and results.folder.parts[-2:] == ("only", experiment)
+    older = results.archived and {kernel.reason for kernel in lost} <= OLDER
+    measured_here = experiment and results.folder.parts[-2:] == ("only", experiment)
     explained = why in (results.provenance.left_out or {}).values()
     message = f"{what}: nothing to show. {why}"
-    if experiment and not older and not explained and (lost or own):
+    if experiment and not older and not explained and (lost or measured_here):
         raise UserError(f"{results.folder}: {message}")
     print(f"{results.folder}: {message}", file=sys.stderr)
     figure = plt.figure(figsize=(width, 0.8))
@@ -230,13 +230,11 @@ def mark(figure: Figure, note: str) -> None:
     figure.set_label(f"{figure.get_label()} {note}")
 
 
-def list_rows(
-    axes: Axes, places: Iterable[float], names: Sequence[str], margin: float = 0.7
-) -> None:
+def list_rows(axes: Axes, ys: Iterable[float], names: Sequence[str], margin: float = 0.7) -> None:
     """Names at the left of rows, the first on top; grid lines of the values alone."""
-    places = list(places)
-    axes.set_yticks(places, names)
-    axes.set_ylim(max(places, default=0) + margin, min(places, default=0) - margin)
+    ys = list(ys)
+    axes.set_yticks(ys, names)
+    axes.set_ylim(max(ys, default=0) + margin, min(ys, default=0) - margin)
     axes.tick_params(axis="y", length=0, pad=2)
     axes.grid(axis="x")
 
