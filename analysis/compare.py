@@ -91,6 +91,7 @@ def known(
             raise UserError(f"{why}; allowed: variants that passed")
     if a == b:
         raise UserError(f"{a} is named twice; allowed: two different variants")
+    # Predictions of both stand in where one has no counters.
     rows, predicted = results.counters, False
     if not _common(rows, a, b):
         rows = counters.wide(squares(_recorded(results, "predictions", emulated, a, b)))

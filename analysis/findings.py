@@ -33,7 +33,8 @@ from analysis.tables.steps import steps_table
 from analysis.timings import PROCESSES
 from contracts import UserError, worklogs, write_text
 
-WRONG = Path("paper/worklogs/sgemm_cu/xor_double_buffer.csv")  # of the study xor_double_buffer
+# The study xor_double_buffer writes this table.
+WRONG = Path("paper/worklogs/sgemm_cu/xor_double_buffer.csv")
 OF_RUNS = ("device", "tool", "arch", "xor_of", "n", "wrong", "elements", "faults", "fault")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # cuBLAS's own interleaved fraction of itself stays within this.
@@ -54,7 +55,8 @@ LONG_K = 256
 MIN_COST_CYCLES = 1.0
 HALF, QUARTER = 0.5, 0.25
 
-LAST_RUNGS = {  # of each ladder, with the fraction of cuBLAS that its text publishes
+# The last rung of each ladder has the fraction of cuBLAS that its text publishes.
+LAST_RUNGS = {
     "sgemm_warptile": "published('boehm_sgemm/final-share') / 100",
     "sgemm_at_swizzle_dbf_rw": "published('wingedge_sgemm/cublas-time') / published('wingedge_sgemm/dbf-time')",
     "sgemm_t128x128x8": "1 + (published('sgemm_cu/lead-low') + published('sgemm_cu/lead-high')) / 200",
@@ -161,6 +163,7 @@ def hopper_level(numbers: Numbers) -> Finding:
     level = all_of(*(fraction >= 1 - LEVEL_TOLERANCE for fraction in large)).holds
     pingpong = {n: _fraction(numbers, "hgemm_wgmma_pingpong_bf16", n) for n in sizes}
     behind = all_of(*(pingpong[n] < 1 - LEVEL_TOLERANCE for n in (8192, 16384))).holds
+    # DRAM traffic and the ping-pong that is held together explain it, where they were measured.
     of_dram = {kind: f"hgemm_wgmma_{kind}_bf16" for kind in ("pingpong", "streamk")}
     moved = _known(numbers, "dram_bytes", 16384, of_dram)
     # This is ping-pong with its clusters held together.
@@ -197,6 +200,7 @@ def conflicts_moved(numbers: Numbers) -> Finding:
     total = [_value(numbers, name, "shared_conflicts") for name in pair]
     fractions = [_fraction(numbers, name) for name in pair]
     gain = numbers.speedup(after, before)
+    # Count the steps that change the conflicts by many, over all ladders.
     steps = _conflict_steps(numbers)
     fewer = [row for row in steps if row["conflicts"] <= -MANY_CONFLICTS]
     more = [row for row in steps if row["conflicts"] >= MANY_CONFLICTS]
@@ -299,6 +303,7 @@ def three_tf32(numbers: Numbers) -> Finding:
     # exponents over sixty powers of two, where few products make a sum
     wide = ratio["data"] == "wide"
     ordinary = ratio.loc[~wide & (ratio["k"] >= LONG_K), "ratio"]
+    # It replaces fp32 where it is both faster and as exact.
     speeds, label = [fraction.value for fraction in fractions.values()], _label(numbers, name)
     slowest, fastest = min(speeds), max(speeds)
     faster = all_of(*(fractions[n] > 1 for n in sizes if n >= LARGE_N)).holds

@@ -182,6 +182,7 @@ def run(args: argparse.Namespace) -> int:
         why = f"{', '.join(map(str, args.results))} and {args.archive} share no row"
         remedy = "measure an experiment that the archive has, with kernels as they were then"
         raise UserError("; ".join([why, remedy, *(f"left out: {line}" for line in lost)]))
+    # A rehearsal, or another model, is told before the rows.
     lines = [report(rows)]
     if other := sorted({results.gpu for results in here} - {archive.gpu}):
         another = "another model need not repeat its fractions"

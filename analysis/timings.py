@@ -60,6 +60,7 @@ def timings(
     """
     by_process = [*KEY, "process"]
     excluded = windows[~windows["passed"].astype(bool) | windows["left_out"].notna()]
+    # A window that failed or was left out excludes all processes of its row.
     rows_excluded = excluded[KEY].drop_duplicates()
     counted = windows.merge(rows_excluded, on=KEY, how="left", indicator="excluded")
     counted = counted[counted.pop("excluded") == "left_only"]
@@ -68,6 +69,7 @@ def timings(
         window = " ".join(map(str, counted.loc[lacking, by_process].iloc[0]))
         why = "the table is truncated or foreign"
         raise UserError(f"{source}: {window} has no samples; {why}")
+    # A row has the median over its processes.
     grouped = _with_values(counted, sm_count).groupby(KEY, sort=False, dropna=False)
     rows = grouped[COPIED].first().reset_index()
     sizes = grouped.size().to_numpy()
@@ -86,6 +88,7 @@ def timings(
         rows[name] = middle
         rows[f"{name}_low"] = np.where(alone, middle * (1 - spread), low)
         rows[f"{name}_high"] = np.where(alone, middle * (1 + spread), high)
+    # Only rows of five processes have an isolated fraction.
     isolated = [f"fraction_isolated{end}" for end in ("", "_low", "_high")]
     rows.loc[rows["processes"] < PROCESSES, isolated] = np.nan
     return rows

@@ -62,6 +62,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         if len(of_unit):
             y = of_unit["variant"].map(ys)
             axes.scatter(of_unit["percent"], y, s=16, linewidth=0, zorder=3, **look)
+    # Name the unit with the most minimum cycles at the right.
     limiting = cycles.loc[cycles.groupby("variant")["minimum_cycles"].idxmax()]
     for row in records(limiting):
         style.in_row(axes, 1.01, ys[row.variant], f"{row.unit} {row.percent:.0f}%")

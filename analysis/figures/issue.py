@@ -30,7 +30,7 @@ def loads(results: Results) -> pd.DataFrame:
     rows = rows[
         (rows["beside"] == "load") & (rows["warps"] == WARPS) & ~rows["lanes"].isin(CONFLICTS)
     ]
-    # with only one half-warp merged, a load takes as many wavefronts as any other
+    # With only one half-warp merged, a load takes as many wavefronts as any other.
     merged = rows["wavefronts"].astype(float) <= rows["bits"].astype(float) / 64
     return pd.DataFrame(
         {
@@ -64,6 +64,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     right.set(xlabel="bits that each thread loads", ylabel="issue cycles of a load", ylim=(0, None))
     left.bar_label(left.containers[0], fmt="%g")
     left.bar_label(left.containers[1], fmt="%g")
+    # Write the median of each strip at its foot.
     medians = rows.groupby(["bits", "lanes"])["issue_cycles"].median()
     for x, bits in enumerate(sorted(rows["bits"].unique())):
         for shift, lanes, colour in (

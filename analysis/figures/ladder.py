@@ -125,6 +125,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         what = f"Ladder of {asked}"
         return style.empty(results, what, experiment=experiment, measured=recorded)
     bars = bars_of(rows)
+    # Each size, kind of data and clock policy is a panel; all share their rows.
     panels = [part for _, part in rows.groupby(["clock_policy", "n", "data"], sort=True)]
     panels = [part for part in panels if len(bars_of(part))][:MAX_PANELS]
     ys, headings = rows_of(bars)
@@ -135,6 +136,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     bottom = max(ys.values())
     height = 0.5 + style.ROW * (bottom + 1)
     figure, grid = style.panels(len(panels), columns, height, 0.25, sharey=True)
+    # The leftmost panels name the worklogs.
     for index, (axes, part) in enumerate(zip(grid, panels, strict=True)):
         draw_panel(axes, part, ys, colours, wide=len(panels) == 1)
         title = title_of(part)

@@ -52,6 +52,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, looks: dict[str, dict[str, str]])
         legend=False,
         ax=axes,
     )
+    # Name each line at its end, apart from its neighbours.
     last = rows.sort_values("n").groupby("label", sort=False)["fraction"].last()
     ends = {label: 100 * float(last[label]) for label in dict.fromkeys(rows["label"])}
     axes.axhline(100, color=style.INK, linewidth=0.8)

@@ -224,7 +224,8 @@ def mark(figure: Figure, note: str) -> None:
     if isinstance(engine := figure.get_layout_engine(), ConstrainedLayoutEngine):
         engine.set(rect=(0, 0, 1, top))
     lay_out(figure)
-    for legend in figure.legends:  # which take no room in a layout once they have a place
+    # Legends take no room in a layout once they are placed.
+    for legend in figure.legends:
         legend.set_bbox_to_anchor((0, 0, 1, top))
     figure.text(0.01, 1, note, va="top", fontsize=SMALL + 1, fontweight="bold", color=RED)
     figure.set_label(f"{figure.get_label()} {note}")

@@ -186,6 +186,7 @@ def _fractions(stated: list[dict[str, Any]], variants: pd.DataFrame) -> list[dic
         speed = speeds["tflops"].get((row["worklog"], row["variant"]))
         if speed and row["quantity"] == "share_of_cublas":
             implied[row["worklog"]] = _tflops(speed) / (row["value"] / 100)
+    # A kernel has a fraction by its own times, or by the implied speed of cuBLAS.
     fractions = []
     for key, row in {**speeds["tflops"], **speeds["time"]}.items():
         library = (row["worklog"], variants.loc[row["variant"], "baseline"])

@@ -100,6 +100,7 @@ def _step_rows(
         row[f"stall_{when}"] = (counters.top_stall(counted[when]) or (None,))[0]
         row[f"limiter_{when}"] = of_pair["limiters"][when].get("limiter")
     rows = []
+    # A declared counter is a column of the build, or one that Nsight Compute collected.
     for declared in step["counters"]:
         key, meant = declared["key"], declared["meant"]
         of_build = key in of_pair["resources"]["after"]
