@@ -126,6 +126,7 @@ KERNEL named(int* out, const int* in, int*, int form) {
     if (form == 0 || form == 3) __syncthreads();
     if (form == 3 && threadIdx.x < 64) s[threadIdx.x] = 1;
     if (threadIdx.x >= 64 && form != 2) out[threadIdx.x] = s[threadIdx.x - 64];
+    if (form == 3) __syncwarp();
 }
 
 // warp 0 produces and does not wait; form 1: the consumers' barrier is another one
