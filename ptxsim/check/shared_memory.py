@@ -591,7 +591,7 @@ class SharedMemory(Shadow):
         if state.cluster_size == 1 or self.met.all():
             return False
         blocks, own = g // self.of_block, state.block_of[who]
-        early = (blocks != own) & ~self.met[own]
+        early = np.asarray((blocks != own) & ~self.met[own])
         if not early.any():
             return False
         known = self.order.rows()[GENERIC, :, : self.order.threads]
