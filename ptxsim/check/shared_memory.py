@@ -591,7 +591,8 @@ class SharedMemory(Shadow):
         if state.cluster_size == 1 or self.met.all():
             return False
         blocks, own = g // self.of_block, state.block_of[who]
-        early = np.asarray((blocks != own) & ~self.met[own])
+        early = blocks != own
+        early[self.met[own]] = False
         if not early.any():
             return False
         known = self.order.rows()[GENERIC, :, : self.order.threads]
