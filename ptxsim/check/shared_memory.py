@@ -596,7 +596,7 @@ class SharedMemory(Shadow):
         if not early.any():
             return False
         known = self.order.rows()[GENERIC, :, : self.order.threads]
-        begun = known.reshape(state.warps, state.cluster_size, state.padded).any(axis=2)
+        begun = np.asarray(known.reshape(state.warps, state.cluster_size, state.padded).any(axis=2))
         early &= ~begun[self.order.warp_of[who], blocks % state.cluster_size]
         if early.any():
             message = "race: accesses shared memory of a block that may not have begun: "
