@@ -229,16 +229,18 @@ class Wraps:
         wrapped = [pc for *_, pc in exact if pc is not None]
         step()
         new = viewed(state.registers[slot], S32.dtype if signed else np.dtype(np.uint32))
-        results = []
-        for n in (0, 1):
+
+        def result(n: int) -> np.ndarray:
             lost = np.zeros(state.lanes, bool)
             for e, v in zip(exact, values, strict=True):
                 lost |= (e[n] != v) & (signed | (e[n] != v.view(np.uint32)))
-            results.append(np.where(lost & state.living(), operation(*(e[n] for e in exact)), new))
+            return np.where(lost & state.living(), operation(*(e[n] for e in exact)), new)
+
+        as_signed, as_unsigned = result(0), result(1)
         self.known.pop(slot, None)
-        differ = all((result != new).any() for result in results)
+        differ = (as_signed != new).any() and (as_unsigned != new).any()
         if wrapped and differ and self.hashes.isdisjoint(wrapped):
-            self.known[slot] = Exact(state.registers[slot], *results, wrapped[0])
+            self.known[slot] = Exact(state.registers[slot], as_signed, as_unsigned, wrapped[0])
 
     def _exact(
         self, operand: object, value: np.ndarray

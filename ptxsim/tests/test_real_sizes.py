@@ -124,16 +124,7 @@ def test_counts_of_a_large_grid_follow_by_instruction(compiled):
 def test_a_grid_that_is_too_large_is_tried_at_its_edges(ptx, tmp_path, capsys):
     file = tmp_path / "kernel.ptx"
     file.write_text(ptx(FILE))
-    grid = [
-        "--entry",
-        "tiles",
-        "--grid",
-        "512,512",
-        "--block",
-        "32,8",
-        "--thread-instructions",
-        "1e8",
-    ]
+    grid = ["--entry=tiles", "--grid=512,512", "--block=32,8", "--thread-instructions=1e8"]
     arguments = [f"--arg=zeros:f32:{size}" for size in ("16384x16384", "16384x64")]
     status = cli.main(["run", str(file), *grid, *arguments, "--arg=zeros:f32:64x16384", "--arg=64"])
     out = capsys.readouterr()
