@@ -7,6 +7,7 @@ import contextlib
 import json
 import math
 import os
+import platform
 import re
 import shutil
 import signal
@@ -203,10 +204,13 @@ def execute(given: argparse.Namespace) -> int:
         os.close(log)
     try:
         outcome = supervisor.run(program, [given.program, *given.arguments], options, standins, own)
-        return conclude(outcome, options, given)
+        code = conclude(outcome, options, given)
+        sys.stderr.flush()
+        return code
+    except OSError as error:
+        raise PtxsimError(f"cannot write {given.log_file}: {error.strerror}") from None
     finally:
         if own is not None:
-            sys.stderr.flush()
             os.dup2(own, 2)
             os.close(own)
 
@@ -236,6 +240,9 @@ def require_runnable(program: Path, standins: Path) -> None:
     binary = elf.read(program)
     if binary is None:
         return  # a script, say: what it starts is looked at when it loads a stand-in
+    machine = elf.MACHINES.get(binary.machine, f"machine {binary.machine}")
+    if machine != platform.machine():
+        raise PtxsimError(f"{program.name}: compiled for {machine}; this is {platform.machine()}")
     runtime = next((name for name in binary.needed if name.startswith("libcudart.so")), None)
     if runtime is None:
         if ".nv_fatbin" in binary.sections and "libcuda.so.1" not in binary.needed:
