@@ -25,7 +25,7 @@ from ..machine.faults import parse_accepted
 from ..ptx.compiler import tool
 from ..ptx.sources import require_writable, write_whole
 from . import build, ci, elf, supervisor
-from .options import Options, number, whole
+from .options import Options, add_options, number, whole
 from .records import LaunchRecord, counted, load, short, table
 
 ERRORS = (
@@ -40,6 +40,41 @@ INCLUDE = Path(__file__).parent / "include"
 ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code")
 
 
+TYPES = {
+    "FILE": Path,
+    "N": whole(0),
+    "COUNT": whole(1),
+    "ORDERS": whole(1, 2),
+    "CODE": whole(0, 255),
+    "SECONDS": number(0.001, 1e9),
+}
+OPTIONS = f"""
+--gpu NAME              the device that the program sees: {", ".join(gpus.GPUS)} (default: %(default)s)
+--report FILE           all launches, with counters and faults, as JSON
+--junit FILE            a test for each kernel, as JUnit's XML
+--sarif FILE            a result for each fault, as SARIF
+--leak-check            note memory that was allocated and not freed when the program ends
+--only --kernel-name PATTERN...  check and count only these kernels ('sgemm*', kernel_substring=sgemm); the others run
+                        all the same
+--skip-launches N       do not check and count the first N
+--once                  check and count the first launch of each kernel and shape; later ones only execute (with
+                        --sample, in part), or not even that where they would change nothing: the end of the report
+                        says which
+--orders ORDERS         2: run a launch without faults once more, with its blocks, and the threads of a block that meet
+                        at an atomic, in the opposite order; a race on a lock shows in one of the two
+--sample COUNT          run only COUNT blocks of larger grids and predict the counters; the program's results are then
+                        incomplete
+--no-checks             look for no races, unwritten memory and missed barriers
+--annotate KERNEL       print its source, with the costs of its last launch next to the lines
+--bounds KERNEL         print the minimum cycles that each resource of the device needs for its last launch
+--limit SECONDS         end a launch that takes longer to emulate
+--error-exitcode CODE   the exit code if there were faults, whatever the program's is
+--notes-exitcode CODE   the exit code if that would be 0 and there were notes
+--log-file FILE         write the report there instead of to standard error
+-q --quiet              report faults and errors only
+"""
+
+
 def add(commands: Any) -> None:
     """Add `exec` and `nvcc` to the subcommands of `ptxsim`."""
     parser = commands.add_parser(
@@ -49,112 +84,14 @@ def add(commands: Any) -> None:
         "error. Exit code: the program's; 1 if that is 0 and there were faults; 2 if it cannot be run; "
         "3 if the emulator itself failed.",
     )
-    parser.add_argument(
-        "--gpu",
-        default="h100",
-        help=f"the device that the program sees: {', '.join(gpus.GPUS)} (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--report",
-        type=Path,
-        metavar="FILE",
-        help="all launches, with counters and faults, as JSON",
-    )
-    parser.add_argument(
-        "--junit", type=Path, metavar="FILE", help="a test for each kernel, as JUnit's XML"
-    )
-    parser.add_argument(
-        "--sarif", type=Path, metavar="FILE", help="a result for each fault, as SARIF"
-    )
-    parser.add_argument(
-        "--leak-check",
-        action="store_true",
-        help="note memory that was allocated and not freed when the program ends",
-    )
-    parser.add_argument(
-        "--only",
-        "--kernel-name",
-        dest="only",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="check and count only these kernels ('sgemm*', kernel_substring=sgemm); the others run all the same",
-    )
-    parser.add_argument(
-        "--skip-launches",
-        type=whole(0),
-        default=0,
-        metavar="N",
-        help="do not check and count the first N",
-    )
-    parser.add_argument(
-        "--once",
-        action="store_true",
-        help="check and count the first launch of each kernel and shape; later ones only execute (with --sample, in "
-        "part), or not even that where they would change nothing: the end of the report says which",
-    )
-    parser.add_argument(
-        "--orders",
-        type=whole(1, 2),
-        default=1,
-        metavar="N",
-        help="2: run a launch without faults once more, with its blocks, and the threads of a block that meet at an "
-        "atomic, in the opposite order; a race on a lock shows in one of the two",
-    )
-    parser.add_argument(
-        "--sample",
-        type=whole(1),
-        metavar="N",
-        help="run only N blocks of larger grids and predict the counters; the program's results are then incomplete",
-    )
-    parser.add_argument(
-        "--no-checks",
-        dest="checks",
-        action="store_false",
-        help="look for no races, unwritten memory and missed barriers",
-    )
+    add_options(parser, OPTIONS, TYPES, gpu="h100", skip_launches=0, orders=1)
     faults.add_options(parser, "end each launch with its first fault, as a launch that fails")
-    parser.add_argument(
-        "--annotate",
-        metavar="KERNEL",
-        help="print its source, with the costs of its last launch next to the lines",
-    )
-    parser.add_argument(
-        "--bounds",
-        metavar="KERNEL",
-        help="print the minimum cycles that each resource of the device needs for its last launch",
-    )
-    parser.add_argument(
-        "--limit",
-        type=number(0.001, 1e9),
-        metavar="SECONDS",
-        help="end a launch that takes longer to emulate",
-    )
-    parser.add_argument(
-        "--error-exitcode",
-        type=whole(0, 255),
-        metavar="N",
-        help="the exit code if there were faults, whatever the program's is",
-    )
-    parser.add_argument(
-        "--notes-exitcode",
-        type=whole(0, 255),
-        metavar="N",
-        help="the exit code if that would be 0 and there were notes",
-    )
     parser.add_argument(
         "--destroy-on-device-error",
         choices=("context", "kernel"),
         default="context",
         help="what a fatal fault ends: the context, so that later calls fail as on a device (default), or the kernel",
     )
-    parser.add_argument(
-        "--log-file",
-        type=Path,
-        metavar="FILE",
-        help="write the report there instead of to standard error",
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="report faults and errors only")
     parser.add_argument("program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
     parser.set_defaults(act=execute)
