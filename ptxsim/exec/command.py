@@ -225,30 +225,9 @@ def conclude(outcome: supervisor.Outcome, options: Options, given: argparse.Name
     for line in report_lines(launches, len(others), options.quiet):
         say(f"{line}\n")
     failed = bool(faults or others)
-    errors = [record["text"] for record in others]
-    reports: dict[Path, str] = {}
-    if given.junit is not None:
-        reports[given.junit] = ci.junit(launches, errors)
-    if given.sarif is not None:
-        reports[given.sarif] = ci.sarif(launches, errors)
-    if given.report is not None:
-        content = {
-            "exit_status": outcome.status,
-            "gpu": options.gpu.name,
-            "faults": faults,
-            "errors": errors,
-            "launches": [launch.json() for launch in launches],
-            "library_calls": [
-                {k: v for k, v in r.items() if k != "kind"}
-                for r in outcome.records
-                if r["kind"] == "library"
-            ],
-            "notes": [record["text"] for record in outcome.records if record["kind"] == "note"],
-        }
-        reports[given.report] = json.dumps(content, indent=1) + "\n"
-    for path, content_of in reports.items():
+    for path, content in _reports(outcome, launches, options, given).items():
         try:
-            write_whole(path, content_of)
+            write_whole(path, content)
         except PtxsimError as error:
             say(f"ptxsim: {error}\n")
             failed = True
@@ -261,6 +240,34 @@ def conclude(outcome: supervisor.Outcome, options: Options, given: argparse.Name
     if noted and not outcome.status and not failed and given.notes_exitcode is not None:
         return int(given.notes_exitcode)
     return outcome.status or int(failed)
+
+
+def _reports(
+    outcome: supervisor.Outcome,
+    launches: list[LaunchRecord],
+    options: Options,
+    given: argparse.Namespace,
+) -> dict[Path, str]:
+    """Return what is to be written to the files that --report, --junit and --sarif name."""
+    errors = [record["text"] for record in outcome.records if record["kind"] in ERRORS]
+    reports: dict[Path, str] = {}
+    if given.junit is not None:
+        reports[given.junit] = ci.junit(launches, errors)
+    if given.sarif is not None:
+        reports[given.sarif] = ci.sarif(launches, errors)
+    if given.report is not None:
+        calls = [record for record in outcome.records if record["kind"] == "library"]
+        content = {
+            "exit_status": outcome.status,
+            "gpu": options.gpu.name,
+            "faults": sum(len(launch.faults) for launch in launches),
+            "errors": errors,
+            "launches": [launch.json() for launch in launches],
+            "library_calls": [{k: v for k, v in r.items() if k != "kind"} for r in calls],
+            "notes": [record["text"] for record in outcome.records if record["kind"] == "note"],
+        }
+        reports[given.report] = json.dumps(content, indent=1) + "\n"
+    return reports
 
 
 def report_lines(launches: list[LaunchRecord], others: int, quiet: bool) -> list[str]:

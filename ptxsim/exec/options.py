@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ..gpus import GPUS, Gpu
@@ -41,8 +40,6 @@ class Options:
     limit: float | None = None  # seconds of a launch
     annotate: str | None = None  # a kernel by a pattern
     bounds: str | None = None
-    report: Path | None = None
-    error_exitcode: int = 1
     destroy_context: bool = True  # after a fault that ends a kernel
     quiet: bool = False
 
