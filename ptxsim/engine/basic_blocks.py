@@ -176,9 +176,11 @@ def _native(m: Machine, group: list[Instruction]) -> Step:
             registers[slot] is not row for slot, row in zip(addends, known[1], strict=True)
         ):
             known = rows_of(addends), []
-        found = native.fma_rows(rows_of(factors), left, right, known[0])
+        found, mask = native.fma_rows(rows_of(factors), left, right, known[0]), state.mask
+        if mask is not None and all(registers[slot].dtype is f4 for slot in results):
+            found, mask = np.where(mask, found, rows_of(results)), None
         rows = list(found)
-        if state.mask is None:
+        if mask is None:
             sums[results] = found, rows
             for slot, row in zip(results, rows, strict=True):
                 registers[slot] = row
