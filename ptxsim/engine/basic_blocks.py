@@ -99,6 +99,7 @@ class Runs:
         written: set[Register] = set()
 
         def finish() -> None:
+            # what is too few to be worth it runs one by one
             alone = [step for i in group if (step := each[i.pc]) is not None]
             if kind == FMA and len(group) >= FEWEST:
                 steps.append(
@@ -111,6 +112,7 @@ class Runs:
             group.clear()
             written.clear()
 
+        # a group ends where the kind changes, or where one reads or writes what another wrote
         for pc in range(first, end):
             instruction = m.program.code[pc]
             own = _kind(instruction)
