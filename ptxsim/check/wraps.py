@@ -74,7 +74,7 @@ class Watched:
             size = len(wide) + len(narrow)
             for i in program.code:
                 destination = i.operands[0] if i.operands else None
-                if not isinstance(destination, Register) or not _computes(i):
+                if not isinstance(destination, Register) or not _computes(i) or _masks(i):
                     continue
                 sources = [r for o in i.operands[1:] for r in registers_of(o)]
                 if destination in wide:
@@ -90,6 +90,13 @@ class Watched:
 
 def _computes(i: Instruction) -> bool:
     return i.opcode in MOVES or not (i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS)
+
+
+def _masks(i: Instruction) -> bool:
+    """Whether an instruction keeps low bits alone, which a wrap leaves as they are."""
+    return i.opcode == "and" and any(
+        isinstance(o, Immediate) and 0 <= int(o.value) < 1 << 32 for o in i.operands[1:]
+    )
 
 
 def _widens(i: Instruction) -> bool:

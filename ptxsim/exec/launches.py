@@ -53,7 +53,7 @@ class Launches:
         self.under_way = ""  # the launch that is emulated, in words
         # of those that were counted, where `--once` asks for the first of each
         self.shapes: set[tuple[object, ...]] = set()
-        self.repeats = Repeats(memory)
+        self.repeats = Repeats(memory, order.of_host)
         # the last ones for --annotate and --bounds
         self.annotated: tuple[Kernel, Counters] | None = None
         self.bounded: tuple[Launch, Run] | None = None
@@ -87,6 +87,7 @@ class Launches:
         watch = touched or (Touched(self.memory) if self.options.once else None)
         try:
             if done is None:
+                self.repeats.changes += 1
                 run = Emulation(self, launch, chosen, blocks, watch).run()
             else:
                 run, device.ns = Run.left_out(), ns + done.device_ns
