@@ -13,6 +13,7 @@ each GPU, with gpu, model, date and processes.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 from collections import Counter
@@ -150,6 +151,9 @@ def conflicts_moved(numbers: Numbers) -> Finding:
         [_value(numbers, name, f"shared_{key}") for name in pair]
         for key in ("store_conflicts", "conflicts")
     )
+    instructions, ipc = (
+        [_value(numbers, name, key) for name in pair] for key in ("instructions", "ipc_active")
+    )
     fractions = [_fraction(numbers, name) for name in pair]
     gain = numbers.speedup(after, before)
     steps = _conflict_steps(numbers)
@@ -161,24 +165,32 @@ def conflicts_moved(numbers: Numbers) -> Finding:
     holds = (gain < 1).holds if removed >= REMOVED and total[1] > total[0] else False
     title = _chosen(
         holds,
-        "A counter can improve while the kernel slows: its bank conflicts moved",
+        "A swizzle that splits 128-bit loads removes store conflicts and slows the kernel",
         "Swizzling the stores alone does not slow the kernel",
         "Whether swizzling the stores alone slows the kernel is within noise",
     )
     sentence = (
-        f"At n = {SIZE}, fp32, `{labels[1]}` removes {_percent(removed)} of `{labels[0]}`'s store conflicts, but "
-        f"loads take the total from {_millions(total[0])} to {_millions(total[1])}. It has "
-        f"{_percent(fractions[1])} of cuBLAS (interleaved), `{labels[0]}` {_percent(fractions[0])}."
+        f"At n = {SIZE}, fp32, `{labels[1]}` removes {_percent(removed)} of `{labels[0]}`'s store conflicts. It reads "
+        f"A word by word, so that loads take all conflicts from {_millions(total[0])} to {_millions(total[1])}. "
+        f"Instructions rise by {_percent(instructions[1] / instructions[0] - 1)} at {ipc[1]:.2f} in place of "
+        f"{ipc[0]:.2f} a cycle, and the kernel falls from {_percent(fractions[0])} to {_percent(fractions[1])} of "
+        "cuBLAS (interleaved)."
     )
     values = {"label": labels[1], "steps_fewer": len(fewer), "steps_more": len(more)}
     values |= {"steps_fewer_faster": sum(row["faster"] is True for row in fewer)}
-    values |= {"steps_more_slower": sum(row["faster"] is False for row in more)}
+    slower = [row for row in more if row["faster"] is False]
+    values |= {"steps_more_slower": len(slower)}
+    values |= {"slower_with_more_instructions": sum(row["instructions"] > 1 for row in slower)}
+    faster = [row for row in more if row["faster"] is True]
+    values |= {"steps_more_faster": len(faster)}
+    values |= {"faster_with_fewer_instructions": sum(row["instructions"] < 1 for row in faster)}
+    values |= {"l1": [_value(numbers, name, "l1_throughput") / 100 for name in pair]}
     return Finding(holds, title, sentence, values, fewer + more)
 
 
 def _conflict_steps(numbers: Numbers) -> list[dict[str, Any]]:
-    """Each step with known conflicts and speed: by how many conflicts changed, and whether it is
-    faster.
+    """Each step with known conflicts and speed: by how many conflicts changed, how many times the
+    instructions it executes, and whether it is faster.
     """
     found = []
     for _, step in worklogs.steps():
@@ -187,6 +199,7 @@ def _conflict_steps(numbers: Numbers) -> list[dict[str, Any]]:
             continue
         try:
             before, after = (_value(numbers, name, "shared_conflicts") for name in pair)
+            executed = [_value(numbers, name, "instructions") for name in pair]
             gain = numbers.speedup(step.variant, step.over)
         except Missing:
             continue
@@ -194,6 +207,7 @@ def _conflict_steps(numbers: Numbers) -> list[dict[str, Any]]:
             "variant": step.variant,
             "over": step.over,
             "conflicts": after - before,
+            "instructions": executed[1] / executed[0],
             "speedup": gain.value,
         }
         found.append(row | {"faster": (gain > 1).holds})
@@ -220,10 +234,14 @@ def steps_pay(numbers: Numbers) -> Finding:
         else "Every step that moves its counters as meant pays",
         "Whether most steps that move their counters as meant pay is within noise",
     )
+    others = [row for row in rows if not row["as_meant"]]
+    values |= {"others": len(others), "others_faster": 0}
+    values["others_faster"] = sum(row["outcome"] == "faster" for row in others)
     sentence = (
         f"At n = {SIZE}, {len(meant)} of {len(rows)} steps moved every counter as meant. Of these, {values['faster']} "
         f"became more than 2% faster (interleaved), {values['within']} stayed within 2%, {values['slower']} became "
-        f"more than 2% slower, and {values['undecided']} are undecided."
+        f"more than 2% slower, and {values['undecided']} are undecided. Of the other {len(others)}, "
+        f"{values['others_faster']} became faster."
     )
     return Finding(holds, title, sentence, values, rows)
 
@@ -307,6 +325,7 @@ def emulator(numbers: Numbers) -> Finding:
     conflict_pairs, conflict_exact = (int(conflicts[key].sum()) for key in ("pairs", "exact"))
     exact, near = exact_pairs / pairs, near_pairs / pairs
     few = conflict_exact < FEW * conflict_pairs
+    worst = table.loc[table["worst_difference"].abs().idxmax()]
     title = "The emulator predicts most counter values exactly" + (
         ", but few bank conflicts" if few else ""
     )
@@ -318,7 +337,9 @@ def emulator(numbers: Numbers) -> Finding:
     sentence = (
         f"Of {pairs:,} values of {len(table)} counters, {_percent(exact)} are exact and {_percent(near)} lie "
         f"within 1%. {int((table['exact'] == table['pairs']).sum())} counters are exact for every kernel; bank "
-        f"conflicts are in {conflict_exact} of {conflict_pairs} values."
+        f"conflicts are in {conflict_exact} of {conflict_pairs} values. The value that is most off is that of "
+        f"{worst['label'][0].lower() + worst['label'][1:]} of `{_label(numbers, worst['worst_variant'])}`, by "
+        f"{_percent(abs(worst['worst_difference']))}."
     )
     rows = _records(table.drop(columns=["metric"]))
     return Finding(exact > MOST, title, sentence, {"exact_fraction": exact}, rows)
@@ -339,30 +360,41 @@ def hopper_level(numbers: Numbers) -> Finding:
     level = all_of(*(one >= 1 - LEVEL for (_, n), one in best.items() if n >= 4096)).holds
     pingpong = {n: _fraction(numbers, "hgemm_wgmma_pingpong_bf16", n) for n in sizes}
     behind = all_of(*(pingpong[n] < 1 - LEVEL for n in (8192, 16384))).holds
-    moved = _known(
+    counted = {
+        key: (f"hgemm_wgmma_{kind}_bf16", quantity, 16384)
+        for key, kind, quantity in (
+            ("gb", "pingpong", "dram_bytes"),
+            ("other_gb", "streamk", "dram_bytes"),
+            ("rate", "pingpong", "dram_gb_per_s"),
+        )
+    }
+    moved = _known(numbers, counted)
+    copy = numbers.results.machine.ceilings.dram_copy_gb_per_s
+    values = {"behind": behind} | _known(
         numbers,
         {
-            kind: (f"hgemm_wgmma_{kind}_bf16", "dram_bytes", 16384)
-            for kind in ("pingpong", "streamk")
+            "wide": ("hgemm_wgmma_pingpong_wide_bf16", "fraction", 8192),
+            "wide_synchronised": ("hgemm_wgmma_pingpong_in_step_bf16", "fraction", 8192),
+            "tf32": ("tf32gemm_wgmma_bcol", "fraction", 8192),
+            "tf32_synchronised": ("tf32gemm_wgmma_bcol_in_step", "fraction", 8192),
         },
-    )
-    in_step = "hgemm_wgmma_pingpong_in_step_bf16"  # ping-pong with its clusters held together
-    values = {"behind": behind} | _known(
-        numbers, {"in_step_bf16_8192": (in_step, "fraction", 8192)}
     )
     title = _chosen(
         level,
-        "Stream-K and TMA stores match cuBLAS at n = 4096, 8192 and 16384"
+        "In 16 bits the better of stream-K and TMA stores matches cuBLAS at n = 4096, 8192 and 16384"
         + ("; ping-pong falls behind" if behind else ""),
-        "Stream-K and TMA stores fall short of cuBLAS",
-        "Whether stream-K and TMA stores match cuBLAS is within noise",
+        "In 16 bits stream-K and TMA stores fall short of cuBLAS at some n from 4096 on",
+        "Whether the better of stream-K and TMA stores matches cuBLAS in 16 bits is within noise",
     )
-    reached = _listed(_percent(best["bf16", n])[:-1] for n in sizes)
-    sentence = f"In bf16 the better of the two reaches {reached}% of cuBLAS (interleaved) at n = {_listed(sizes)}. "
-    sentence += f"At {sizes[-1]} ping-pong has {_percent(pingpong[sizes[-1]])}"
-    if len(moved) == 2:
-        sentence += f" and moves {moved['pingpong'] / 1e9:.0f} GB to and from DRAM"
-        sentence += f", stream-K {moved['streamk'] / 1e9:.0f} GB"
+    reached = [100 * best["bf16", n].value for n in sizes]
+    sentence = f"In bf16 the better of the two has {min(reached):.1f} to {max(reached):.1f}% of cuBLAS (interleaved) "
+    sentence += (
+        f"at n = {_listed(sizes)}. At {sizes[-1]} ping-pong has {_percent(pingpong[sizes[-1]])}"
+    )
+    if len(moved) == len(counted):
+        gb = [moved[key] / 1e9 for key in ("gb", "other_gb")]
+        sentence += f" and moves {gb[0]:.0f} GB to and from DRAM, stream-K {gb[1]:.0f} GB. Its "
+        sentence += f"{moved['rate'] / 1e3:.2f} TB/s are {_percent(moved['rate'] / copy)} of the rate of a copy"
     return Finding(level, title, f"{sentence}.", values, rows)
 
 
@@ -372,18 +404,24 @@ def fp32_simt(numbers: Numbers) -> Finding:
     name = Counter(name for name, _ in best.values()).most_common(1)[0][0]
     own = {n: _fraction(numbers, name, n) for n in numbers.sizes(name)}
     last_behind = max((n for n, one in own.items() if not one > 1), default=0)
-    first = next((n for n in sorted(own) if n > last_behind), None)
+    # below LARGE the library's own time depends on which kernel runs next to it
+    first = next((n for n in sorted(own) if n > last_behind and n >= LARGE), None)
     undecided = any((one > 1).holds is None for n, one in own.items() if n >= LARGE)
     holds = True if first is not None and first <= LARGE else None if undecided else False
-    fractions, label = [one.value for one in own.values()], _label(numbers, name)
+    label, large = _label(numbers, name), [n for n in own if n >= (first or LARGE)]
+    fractions = [own[n].value for n in large]
     title = _chosen(
         holds,
-        f"Without tensor cores `{label}` passes cuBLAS fp32 at every square that it ran on with n >= {first}",
+        f"Without tensor cores `{label}` passes cuBLAS fp32 at {len(large)} squares from n = {first} to {max(own)}",
         f"Without tensor cores `{label}` does not pass cuBLAS fp32 at every large square that it ran on",
         f"Whether `{label}` passes cuBLAS fp32 at every large square is within noise",
     )
     sentence = f"`{label}` has {_percent(min(fractions))[:-1]} to {_percent(max(fractions))} of cuBLAS fp32 "
-    sentence += f"(interleaved) at {len(own)} sizes, n = {min(own)} to {max(own)}"
+    sentence += f"(interleaved) at n = {_listed(large)}"
+    for n in (n for n in own if n < min(large)):
+        alone = _value(numbers, "cublas_fp32", "time_us", n) / _value(numbers, name, "time_us", n)
+        sentence += f". At {n} it has {_percent(own[n])} of the library beside it, and {_percent(alone)} of the "
+        sentence += "library beside itself"
     rows = [{"n": n, "variant": name, "fraction": one.value} for n, (name, one) in best.items()]
     return Finding(holds, title, f"{sentence}.", {"label": label, "from_n": first}, rows)
 
@@ -423,7 +461,8 @@ def three_tf32(numbers: Numbers) -> Finding:
     # exponents over sixty powers of two, where few products make a sum
     wide = ratio["data"] == "wide"
     ordinary = ratio.loc[~wide & (ratio["k"] >= LONG), "ratio"]
-    least, most = (choose(one.value for one in fractions.values()) for choose in (min, max))
+    large = [one.value for n, one in fractions.items() if n >= LARGE]
+    least = min(one.value for one in fractions.values())
     label = _label(numbers, name)
     faster = all_of(*(one > 1 for n, one in fractions.items() if n >= LARGE)).holds
     exact = bool((ordinary <= 1).all())
@@ -440,10 +479,13 @@ def three_tf32(numbers: Numbers) -> Finding:
         ),
         f"Whether three TF32 products are faster than cuBLAS fp32 at n >= {LARGE} is within noise",
     )
+    small = "".join(
+        f", and {one.value:.2f} times at {n}" for n, one in fractions.items() if n < LARGE
+    )
     sentence = (
-        f"`{label}` is {least:.1f} to {most:.1f} times as fast as cuBLAS fp32 (interleaved) at n = "
-        f"{_listed(fractions)}. From k = {LONG} on it has {ordinary.min():.2f} to {ordinary.max():.2f} of cuBLAS's RMS "
-        f"error on {_listed(sorted(set(ratio.loc[~wide, 'data'])))} inputs."
+        f"`{label}` is {min(large):.1f} to {max(large):.1f} times as fast as cuBLAS fp32 (interleaved) from n = "
+        f"{LARGE} to {max(fractions)}{small}. From k = {LONG} on it has {ordinary.min():.2f} to {ordinary.max():.2f} "
+        f"of cuBLAS's RMS error on {_listed(sorted(set(ratio.loc[~wide, 'data'])))} inputs."
     )
     behind = ratio.loc[wide & (ratio["ratio"] > 1), "k"]
     values: dict[str, Any] = {"label": label, "least_fraction": least}
@@ -489,18 +531,23 @@ def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
     )
     if all(rates):
         sentence += f"; loops of `mma.sync` reach {_percent(rates[0] / rates[1])} of `wgmma`'s rate"
-    return Finding(holds, title, f"{sentence}.", {"n": SIZE}, rows)
+    values: dict[str, Any] = {"n": SIZE}
+    if pipe := _known(numbers, {"busy": (half["variant"], "tensor_pipe", SIZE)}):
+        busy = pipe["busy"] / 100
+        sentence += f". Its tensor pipe is {_percent(busy)} busy"
+        values |= {"busy": busy, "if_busy": half["here"] / busy}
+    return Finding(holds, title, f"{sentence}.", values, rows)
 
 
 def power(numbers: Numbers) -> Finding:
     """Clock and speed with zeros and with uniform inputs, with tensor cores and without."""
-    rows = [_with_zeros(numbers, name, n) for name, n in _timed_with_zeros(numbers.results)]
+    rows = [_with_zeros(numbers, *timed) for timed in _timed_with_zeros(numbers.results)]
     tensor, plain = ([row for row in rows if row["tensor"] is kind] for kind in (True, False))
     if not tensor or not plain:
         raise Missing("no clocks with zeros, with tensor cores and without")
     shown = next((row for row in tensor if row["variant"] == "cublas_bf16"), tensor[0])
     higher = [row["higher"] for row in tensor]
-    plain_ratio = max(row["clock_ratio"] for row in plain)
+    rises = [100 * (row[f"clock_ratio{end}"] - 1) for row in plain for end in ("_low", "_high")]
     holds = False if False in higher else None if None in higher else True
     title = _chosen(
         holds,
@@ -511,50 +558,51 @@ def power(numbers: Numbers) -> Finding:
     sentence = (
         f"At n = {shown['n']} {shown['label']} runs at {shown['zeros_tflops']:.0f} TFLOP/s and "
         f"{shown['zeros_mhz']:.0f} MHz on zeros, at {shown['uniform_tflops']:.0f} TFLOP/s and "
-        f"{shown['uniform_mhz']:.0f} MHz on uniform inputs. Without tensor cores, fp32 clocks differ by at most "
-        f"{max(0.1, 100 * (plain_ratio - 1)):.1f}%."
+        f"{shown['uniform_mhz']:.0f} MHz on uniform inputs. On one GPU the clocks of fp32 kernels without tensor cores "
+        f"differ by {min(rises):.1f} to {max(rises):.1f}%."
     )
     values = {"tensor_rows": len(tensor), "tensor_higher": higher.count(True)}
     return Finding(holds, title, sentence, values, rows)
 
 
-def _timed_with_zeros(results: Results) -> list[tuple[str, int]]:
-    """Variants and sizes with zeros and with uniform inputs; in five processes, if any were timed
-    so often.
+def _timed_with_zeros(results: Results) -> list[tuple[str, int, str]]:
+    """Variants, sizes and experiments with zeros and with uniform inputs; of five processes, if any
+    were timed so often.
     """
     rows = results.squares
     rows = rows[(rows["clock_policy"] == "boost") & rows["data"].isin(["zeros", "uniform"])]
     often = rows[rows["processes"] >= PROCESSES]
     kinds = (
         (often if "zeros" in set(often["data"]) else rows)
-        .groupby(["variant", "n"], sort=False)["data"]
+        .groupby(["variant", "n", "experiment"], sort=False)["data"]
         .nunique()
     )
-    return [(str(name), int(n)) for name, n in kinds[kinds == 2].index]
+    both = kinds[kinds == 2].reset_index().drop_duplicates(["variant", "n"])
+    return [(str(row["variant"]), int(row["n"]), str(row["experiment"])) for row in _records(both)]
 
 
-def _with_zeros(numbers: Numbers, name: str, n: int) -> dict[str, Any]:
-    """A variant's clock and speed on zeros and on uniform inputs, and whether the clock is higher
-    on zeros.
+def _with_zeros(numbers: Numbers, name: str, n: int, experiment: str) -> dict[str, Any]:
+    """A variant's clock and speed on zeros and on uniform inputs of one experiment, and whether its
+    clock is higher on zeros, GPU by GPU.
     """
-    zeros, uniform = (
-        Estimate.of(numbers.value(name, "sm_clock_mhz", n=n, data=data))
-        for data in ("zeros", "uniform")
-    )
-    ratio = zeros / uniform
+    ratio = numbers.same_gpu("sm_clock_mhz", name, n=n, data="zeros", over_data="uniform")
     row = {
         "variant": name,
         "label": _label(numbers, name),
         "n": n,
         "tensor": bool(numbers.known[name]["tensor"]),
     }
-    row |= {"clock_ratio": ratio.value, "higher": (ratio > 1 + LEVEL).holds}
-    row |= {"zeros_mhz": zeros.value, "uniform_mhz": uniform.value}
-    tflops = {
-        data: Estimate.of(numbers.value(name, "tflops", n=n, data=data))
-        for data in ("zeros", "uniform")
+    row |= {
+        "clock_ratio": ratio.value,
+        "clock_ratio_low": ratio.low,
+        "clock_ratio_high": ratio.high,
     }
-    row |= {f"{data}_tflops": one.value for data, one in tflops.items()}
+    row |= {"higher": (ratio > 1 + LEVEL).holds}
+    for data, (key, quantity) in itertools.product(
+        ("zeros", "uniform"), (("mhz", "sm_clock_mhz"), ("tflops", "tflops"))
+    ):
+        of = Estimate.of(numbers.value(name, quantity, n=n, data=data, experiment=experiment))
+        row[f"{data}_{key}"] = of.value
     return row | {"throttle_reasons": str(numbers.value(name, "throttle_reasons", n=n))}
 
 

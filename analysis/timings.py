@@ -64,20 +64,7 @@ def timings(
     value was not measured. A window that failed its check or was left out excludes its row. Raises
     `UserError`, naming `source`, where a window that counts has no samples.
     """
-    by_process = [*KEY, "process"]
-    excluded = windows[~windows["passed"].astype(bool) | windows["left_out"].notna()]
-    counted = windows.merge(
-        excluded[KEY].drop_duplicates(), on=KEY, how="left", indicator="excluded"
-    )
-    counted = counted[counted.pop("excluded") == "left_only"]
-    found = counted.merge(of_windows(samples), on=by_process, how="left")
-    if (lacking := found["time_us"].isna() | found["baseline_time_us"].isna()).any():
-        row = found.loc[lacking, by_process].iloc[0]
-        raise UserError(
-            f"{source}: {' '.join(map(str, row))} has no samples; the table is truncated or foreign"
-        )
-    found = _with_values(found, sm_count)
-    grouped = found.groupby(KEY, sort=False, dropna=False)
+    grouped = by_process(windows, samples, sm_count, source).groupby(KEY, sort=False, dropna=False)
     rows = grouped[COPIED].first().reset_index()
     sizes = grouped.size().to_numpy()
     rows = rows.assign(processes=sizes, samples=grouped["samples"].sum().to_numpy())
@@ -100,6 +87,24 @@ def timings(
     isolated = [f"fraction_isolated{end}" for end in ("", "_low", "_high")]
     rows.loc[rows["processes"] < PROCESSES, isolated] = np.nan
     return rows
+
+
+def by_process(
+    windows: pd.DataFrame, samples: pd.DataFrame, sm_count: int, source: object = "windows"
+) -> pd.DataFrame:
+    """The windows that count, one row a process, with the values of `RANGES`; likewise."""
+    excluded = windows[~windows["passed"].astype(bool) | windows["left_out"].notna()]
+    counted = windows.merge(
+        excluded[KEY].drop_duplicates(), on=KEY, how="left", indicator="excluded"
+    )
+    counted = counted[counted.pop("excluded") == "left_only"]
+    found = counted.merge(of_windows(samples), on=[*KEY, "process"], how="left")
+    if (lacking := found["time_us"].isna() | found["baseline_time_us"].isna()).any():
+        row = found.loc[lacking, [*KEY, "process"]].iloc[0]
+        raise UserError(
+            f"{source}: {' '.join(map(str, row))} has no samples; the table is truncated or foreign"
+        )
+    return _with_values(found, sm_count)
 
 
 def _with_values(found: pd.DataFrame, sm_count: int) -> pd.DataFrame:
