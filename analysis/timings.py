@@ -59,8 +59,8 @@ def timings(
 
     windows, samples: the recorded tables of one folder, with clock_policy and clock_source.
     sm_count: of the GPU. Returned columns: `KEY`, `COPIED`, processes, samples, rejected,
-    throttle_reasons, clock_held, time_isolated_us, and for each name of `RANGES` NAME, NAME_low and
-    NAME_high. Times in microseconds, fractions of one, power in watts, clocks in MHz; NaN where a
+    throttle_reasons, clock_held, time_isolated_us, baseline_tflops of the same windows, and for each
+    name of `RANGES` NAME, NAME_low and NAME_high. Times in microseconds, fractions of one, power in watts, clocks in MHz; NaN where a
     value was not measured. A window that failed its check or was left out excludes its row. Raises
     `UserError`, naming `source`, where a window that counts has no samples.
     """
@@ -71,6 +71,7 @@ def timings(
     rows["rejected"] = grouped["rejected"].sum().to_numpy()
     rows["throttle_reasons"] = [throttle_reasons(windows) for _, windows in grouped]
     rows["clock_held"] = grouped["clock_held"].all().to_numpy()
+    rows["baseline_tflops"] = grouped["baseline_tflops"].median().to_numpy()
     rows["time_isolated_us"] = (
         grouped["power_run_us"].median().where(rows["processes"].to_numpy() >= PROCESSES).to_numpy()
     )
@@ -114,6 +115,7 @@ def _with_values(found: pd.DataFrame, sm_count: int) -> pd.DataFrame:
     long = (run >= SHORT_US) & (baseline_run >= SHORT_US)
     return found.assign(
         tflops=flop / found["time_us"] / 1e6,
+        baseline_tflops=flop / found["baseline_time_us"] / 1e6,
         fraction=found["baseline_time_us"] / found["time_us"],
         fraction_isolated=(baseline_run / run).where(long),
         fraction_per_clock=found["baseline_cycles"] / found["cycles"],
