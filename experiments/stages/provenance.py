@@ -105,8 +105,11 @@ def of_run(
 ) -> Provenance:
     """Return the provenance of a folder of measurements that `command` makes now.
 
-    left_out: stage that did not run, or not whole, and why.
+    left_out: stage that did not run, or not whole, and why. Rules are frozen at the last commit that
+    this tree and main share, where git knows main: only main reaches readers.
     """
+    frozen = git("merge-base", "HEAD", "main")
+    rules = {"rules_commit": frozen} if frozen else {}
     return Provenance(
         machine=machine.machine,
         **vars(origin(command)),
@@ -119,4 +122,5 @@ def of_run(
         sources={name: entry.source_hash for name, entry in catalogue.load().items()},
         left_out=left_out,
         sessions=sessions,
+        **rules,
     )
