@@ -325,7 +325,7 @@ def emulator(numbers: Numbers) -> Finding:
     conflict_pairs, conflict_exact = (int(conflicts[key].sum()) for key in ("pairs", "exact"))
     exact, near = exact_pairs / pairs, near_pairs / pairs
     few = conflict_exact < FEW * conflict_pairs
-    worst = table.loc[table["worst_difference"].abs().idxmax()]
+    worst = table.iloc[int(table["worst_difference"].abs().to_numpy().argmax())]
     title = "The emulator predicts most counter values exactly" + (
         ", but few bank conflicts" if few else ""
     )

@@ -59,10 +59,11 @@ def timings(
 
     windows, samples: the recorded tables of one folder, with clock_policy and clock_source.
     sm_count: of the GPU. Returned columns: `KEY`, `COPIED`, processes, samples, rejected,
-    throttle_reasons, clock_held, time_isolated_us, baseline_tflops of the same windows, and for each
-    name of `RANGES` NAME, NAME_low and NAME_high. Times in microseconds, fractions of one, power in watts, clocks in MHz; NaN where a
-    value was not measured. A window that failed its check or was left out excludes its row. Raises
-    `UserError`, naming `source`, where a window that counts has no samples.
+    throttle_reasons, clock_held, time_isolated_us, baseline_tflops of the same windows, and for
+    each name of `RANGES` NAME, NAME_low and NAME_high. Times in microseconds, fractions of one,
+    power in watts, clocks in MHz; NaN where a value was not measured. A window that failed its
+    check or was left out excludes its row. Raises `UserError`, naming `source`, where a window that
+    counts has no samples.
     """
     grouped = by_process(windows, samples, sm_count, source).groupby(KEY, sort=False, dropna=False)
     rows = grouped[COPIED].first().reset_index()

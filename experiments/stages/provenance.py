@@ -108,9 +108,7 @@ def of_run(
     left_out: stage that did not run, or not whole, and why. Rules are frozen at the last commit that
     this tree and main share, where git knows main: only main reaches readers.
     """
-    frozen = git("merge-base", "HEAD", "main")
-    rules = {"rules_commit": frozen} if frozen else {}
-    return Provenance(
+    provenance = Provenance(
         machine=machine.machine,
         **vars(origin(command)),
         gpu=machine.gpu,
@@ -122,5 +120,7 @@ def of_run(
         sources={name: entry.source_hash for name, entry in catalogue.load().items()},
         left_out=left_out,
         sessions=sessions,
-        **rules,
     )
+    if frozen := git("merge-base", "HEAD", "main"):
+        provenance.rules_commit = frozen
+    return provenance
