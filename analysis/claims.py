@@ -36,7 +36,7 @@ from contracts.declared import ClaimEntry, Claims, RecordedVerdict, TableRow, Wo
 from contracts.files import digest
 from contracts.rows import Analytic, Emulated, Resources
 
-QUOTE_WORDS = 25  # at most, of a text that is not ours
+MAX_QUOTE_WORDS = 25  # Of a text that is not ours.
 VERDICTS = {True: "holds", False: "does not hold", None: "within noise"}
 ORDER = [*VERDICTS.values(), "not measured", "not testable"]
 ANY = "any"  # in place of a GPU, where none takes part in a test
@@ -88,7 +88,7 @@ def read_claims(root: Path = worklogs.FOLDER) -> list[Claim]:
     the text.
     """
     sources = worklogs.sources(root)
-    found = []
+    read = []
     for worklog, path in worklogs.claims(root).items():
         seen: set[str] = set()
         for entry in read_yaml(path, Claims).root:
@@ -99,8 +99,8 @@ def read_claims(root: Path = worklogs.FOLDER) -> list[Claim]:
             if (entry.test is None) == (entry.untestable is None):
                 raise UserError(f"{where}: test and untestable, or neither; allowed: one of them")
             _check_quotation(entry, sources.get(worklog), where)
-            found.append(Claim(worklog, entry))
-    return found
+            read.append(Claim(worklog, entry))
+    return read
 
 
 def _check_quotation(entry: ClaimEntry, source: Worklog | None, where: str) -> None:
@@ -112,11 +112,10 @@ def _check_quotation(entry: ClaimEntry, source: Worklog | None, where: str) -> N
     if not entry.line or not entry.quote:
         raise UserError(f"{where}: line or quote is missing; a worklog's claim has both")
     if not any(section.first <= entry.line <= section.last for section in source.sections):
-        raise UserError(
-            f"{where}: line = {entry.line} is in no section of source.yaml (1 to {source.lines})"
-        )
-    if (words := len(entry.quote.split())) > QUOTE_WORDS:
-        raise UserError(f"{where}: quote has {words} words; allowed: at most {QUOTE_WORDS}")
+        lines = f"in no section of source.yaml (1 to {source.lines})"
+        raise UserError(f"{where}: line = {entry.line} is {lines}")
+    if (words := len(entry.quote.split())) > MAX_QUOTE_WORDS:
+        raise UserError(f"{where}: quote has {words} words; allowed: at most {MAX_QUOTE_WORDS}")
 
 
 def paper_tables(analytic: Path, root: Path = worklogs.FOLDER) -> dict[str, dict[Any, Any]]:
@@ -125,13 +124,12 @@ def paper_tables(analytic: Path, root: Path = worklogs.FOLDER) -> dict[str, dict
     """
     compiled = worklogs.rows("compiled.csv", Resources, root)
     emulated = worklogs.rows("emulated.csv", Emulated, root)
+    counted = {(row.variant, row.size, row.beta, row.metric): row.value for _, row in emulated}
     return {
         "published": {name: row.value for name, row in worklogs.published(root).items()},
         "analytic": {(row.case, row.quantity): row.value for row in read_rows(analytic, Analytic)},
         "compiled": {(row.variant, row.arch): vars(row) for _, row in compiled},
-        "emulated": {
-            (row.variant, row.size, row.beta, row.metric): row.value for _, row in emulated
-        },
+        "emulated": counted,
     }
 
 
@@ -152,10 +150,6 @@ def claims_table(
     """
     paper = paper_tables(analytic, root)
     numbers = {name: Numbers(results, paper) for name, results in folders.items()}
-    if not numbers:
-        raise UserError(
-            "no results folder and no archive is given; a folder with machine.json and tables is needed"
-        )
     claims = read_claims(root)
     for name in only:
         choose({claim.name: claim for claim in claims}, name, "claim", "--only")
@@ -167,24 +161,22 @@ def claims_table(
 def _rows(claim: Claim, numbers: Mapping[str, Numbers]) -> list[dict[str, Any]]:
     if claim.kind == MECHANISM:
         return [_row(claim, gpu, of_gpu) for gpu, of_gpu in numbers.items()]
-    unmeasured = (
-        Numbers(cast(Results, _Unmeasured(of_gpu.results)), of_gpu.paper)
-        for of_gpu in numbers.values()
-    )
-    found = [_row(claim, ANY, of_gpu) for of_gpu in unmeasured]
-    return [next((row for row in found if row["verdict"] != "not measured"), found[0])]
+    rows = []
+    for of_gpu in numbers.values():
+        unmeasured = cast(Results, _Unmeasured(of_gpu.results))
+        rows.append(_row(claim, ANY, Numbers(unmeasured, of_gpu.paper)))
+    return [next((row for row in rows if row["verdict"] != "not measured"), rows[0])]
 
 
 def _row(claim: Claim, gpu: str, numbers: Numbers) -> dict[str, Any]:
     numbers.worklog = claim.worklog
     verdict, ours, words = _verdict(claim, numbers)
-    found = claim.entry.model_dump() | {"gpu": gpu, "worklog": claim.worklog, "kind": claim.kind}
-    found |= {"verdict": verdict, "ours": ours, "words": words, "rule_hash": claim.rule_hash}
-    found["note"] = numbers.results.note or None if gpu != ANY else None
-    found["remark"] = (
-        filled(claim.entry.remark, numbers, claim.name) if claim.entry.remark else None
-    )
-    return {name: found[name] for name in COLUMNS}
+    remark = claim.entry.remark
+    row = claim.entry.model_dump() | {"gpu": gpu, "worklog": claim.worklog, "kind": claim.kind}
+    row |= {"verdict": verdict, "ours": ours, "words": words, "rule_hash": claim.rule_hash}
+    row["note"] = numbers.results.note or None if gpu != ANY else None
+    row["remark"] = filled(remark, numbers, claim.name) if remark else None
+    return {name: row[name] for name in COLUMNS}
 
 
 def _verdict(claim: Claim, numbers: Numbers) -> tuple[str, str | None, str]:
@@ -208,16 +200,16 @@ def filled(text: str, numbers: Numbers, where: str) -> str:
     does not have.
     """
 
-    def value(match: re.Match[str]) -> str:
+    def text_of(match: re.Match[str]) -> str:
         try:
-            found = numbers.evaluate(match[1])
+            value = numbers.evaluate(match[1])
         except Missing:
             return "not measured"
         except UserError as error:
             raise UserError(f"{where}: {error}") from error
-        return number(found.value) if isinstance(found, Estimate) else str(found)
+        return number(value.value) if isinstance(value, Estimate) else str(value)
 
-    return PLACEHOLDER.sub(value, " ".join(text.split()))
+    return PLACEHOLDER.sub(text_of, " ".join(text.split()))
 
 
 # ---- what was recorded ---------------------------------------------------------------------------
@@ -225,16 +217,9 @@ def filled(text: str, numbers: Numbers, where: str) -> str:
 
 def records(table: pd.DataFrame, gpu: str) -> list[dict[str, Any]]:
     """The rows of a GPU's verdicts.csv: its own verdicts, and those of no GPU."""
-    return [
-        {
-            "id": f"{row.worklog}/{row.id}",
-            "verdict": row.verdict,
-            "ours": row.ours,
-            "rule_hash": row.rule_hash,
-        }
-        for row in _entries(table)
-        if row.gpu in (gpu, ANY)
-    ]
+    rows = table[table["gpu"].isin([gpu, ANY])]
+    rows = rows.assign(id=rows["worklog"] + "/" + rows["id"])
+    return [row._asdict() for row in _entries(rows[["id", "verdict", "ours", "rule_hash"]])]
 
 
 def changes(now: Sequence[Mapping[str, Any]], path: Path, whole: bool = True) -> list[str]:
@@ -244,18 +229,15 @@ def changes(now: Sequence[Mapping[str, Any]], path: Path, whole: bool = True) ->
     if not path.is_file():
         return [f"{path}: no verdicts are recorded; python -m analysis claims --record writes them"]
     recorded = {row.id: row for row in read_rows(path, RecordedVerdict)}
-    found = []
+    lines = []
     for row in now:
-        before = recorded.pop(row["id"], None)
+        before, what = recorded.pop(row["id"], None), f"{path}: {row['id']}"
         if before is None or before.rule_hash != row["rule_hash"]:
-            found.append(
-                f"{path}: {row['id']}: the claim is new or its test changed; now {row['verdict']}"
-            )
+            lines.append(f"{what}: the claim is new or its test changed; now {row['verdict']}")
         elif before.verdict != row["verdict"]:
-            found.append(f"{path}: {row['id']}: {before.verdict} -> {row['verdict']}")
-    return found + [
-        f"{path}: {name}: recorded, and no longer a claim" for name in (recorded if whole else ())
-    ]
+            lines.append(f"{what}: {before.verdict} -> {row['verdict']}")
+    gone = [f"{path}: {name}: recorded, and no longer a claim" for name in recorded]
+    return lines + (gone if whole else [])
 
 
 def _entries(table: pd.DataFrame) -> Iterator[Any]:
@@ -272,13 +254,13 @@ def listing(table: pd.DataFrame) -> str:
     for worklog, rows in table.groupby("worklog", sort=False):
         lines.append(f"\n{worklog}")
         for row in _entries(rows):
-            place = "" if row.line is None else f"line {row.line}: "
-            lines.append(
-                f"  {row.verdict:<13} {row.gpu:<5} {row.id}: {place}{row.claim} [{row.words}]"
-            )
+            line = "" if row.line is None else f"line {row.line}: "
+            head = f"  {row.verdict:<13} {row.gpu:<5} {row.id}"
+            lines.append(f"{head}: {line}{row.claim} [{row.words}]")
     for by in ("worklog", "kind"):
         counted = table.groupby([by, "gpu", "verdict"], sort=False).size().unstack(fill_value=0)
-        lines += ["", counted.reindex(columns=[one for one in ORDER if one in counted]).to_string()]
+        verdicts = [verdict for verdict in ORDER if verdict in counted]
+        lines += ["", counted.reindex(columns=verdicts).to_string()]
     return "\n".join(lines).lstrip("\n")
 
 
@@ -287,33 +269,30 @@ def options(parser: argparse.ArgumentParser) -> None:
     table: dict[str, Any] = {"type": Path, "metavar": "FILE.csv"}
     parser.add_argument("--analytic", default=Path("results/analytic.csv"), **table)
     parser.add_argument("--out", help="write the table, too", **table)
-    parser.add_argument(
-        "--only", nargs="+", default=[], metavar="FOLDER/ID", help="these claims; default: all"
-    )
+    only: dict[str, Any] = {"metavar": "FOLDER/ID", "help": "these claims; default: all"}
+    parser.add_argument("--only", nargs="+", default=[], **only)
     action = parser.add_mutually_exclusive_group()
-    action.add_argument(
-        "--check", action="store_true", help="fail where a verdict is not the recorded one"
-    )
+    check = "fail where a verdict is not the recorded one"
+    action.add_argument("--check", action="store_true", help=check)
     action.add_argument("--record", action="store_true", help="write verdicts.csv in each archive")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the verdicts; write or check those that are recorded."""
     if args.record and args.only:
-        raise UserError(
-            "--record with --only is not allowed; allowed: --record alone, which writes all verdicts"
-        )
+        alone = "--record alone, which writes all verdicts"
+        raise UserError(f"--record with --only is not allowed; allowed: {alone}")
     folders = several(args)
     table = claims_table(folders, args.analytic, only=args.only)
     print("\n".join([*filter(None, [note_of(folders.values())]), listing(table)]))
     if args.out:
         write_rows(args.out, TableRow, [row._asdict() for row in _entries(table)])
-    found = []
+    lines = []
     for name, results in folders.items():
         rows, path = records(table, name), results.folder / "verdicts.csv"
         if results.archived and args.record:
             write_rows(path, RecordedVerdict, rows)
         if results.archived and args.check:
-            found += changes(rows, path, whole=not args.only)
-    print("\n".join(["", *found]))
-    return 1 if found else 0
+            lines += changes(rows, path, whole=not args.only)
+    print("\n".join(["", *lines]))
+    return 1 if lines else 0

@@ -24,9 +24,9 @@ from analysis.estimates import number
 from analysis.results import (
     Results,
     frame,
+    lines_of,
     of_options,
     records,
-    said,
     squares,
     tell_left_out,
     usual,
@@ -36,7 +36,7 @@ from analysis.tabulate import as_csv, noted
 from contracts import UserError, choose, read_json, read_rows, write_text
 from contracts.rows import TABLES, Resources
 
-SAME = 0.01  # relative: values that differ by less are called the same
+SAME_REL_TOL = 0.01  # Values that differ by less are called the same.
 COLUMNS = ["section", "metric", "unit", "n", "a", "b", "b_over_a", "better"]
 SPEED = [
     Counter("time_us", "Time", "µs", -1),
@@ -55,8 +55,8 @@ BUILD = [
     Counter("limiter", "Occupancy limited by", ""),
     Counter("sass_total", "Instructions in the SASS", ""),
 ]
-# of either, to be shown
-LEAST = {"fma_pipe": 1.0, "tensor_pipe": 1.0} | {stall.key: 0.1 for stall in counters.STALLS}
+# A row is shown where either value reaches this.
+MIN_SHOWN = {"fma_pipe": 1.0, "tensor_pipe": 1.0} | {stall.key: 0.1 for stall in counters.STALLS}
 Pair = tuple[Mapping[str, Any], Mapping[str, Any]]
 
 
@@ -84,70 +84,59 @@ def known(
     Raises `UserError` where no size has counters or predictions of both.
     """
     for name in (a, b):
-        choose(
-            dict.fromkeys(results.variants["variant"]), name, "variant", "kernels/catalogue.yaml"
-        )
+        known = dict.fromkeys(results.variants["variant"])
+        choose(known, name, "variant", "kernels/catalogue.yaml")
+        if name in set(results.failed["variant"]):
+            why = f"{name} failed a check and is not compared"
+            raise UserError(f"{why}; allowed: variants that passed")
     if a == b:
         raise UserError(f"{a} is named twice; allowed: two different variants")
-    if failed := {a, b} & set(results.failed["variant"]):
-        raise UserError(
-            f"{failed.pop()} failed a check and is not compared; allowed: variants that passed"
-        )
-    predictions = counters.wide(squares(_own(results, "predictions", emulated, a, b)))
+    # Predictions of both stand in where one has no counters.
     rows, predicted = results.counters, False
     if not _common(rows, a, b):
-        rows, predicted = predictions, True
+        rows = counters.wide(squares(_recorded(results, "predictions", emulated, a, b)))
+        predicted = True
     if not (sizes := _common(rows, a, b)):
-        lost = [
-            one for one in results.left_out if one.label in (results.label(a), results.label(b))
-        ]
-        why = f" ({'; '.join(said(lost))})" if lost else ""
-        raise UserError(
-            f"no size has counters or predictions of both {a} and {b}{why}; allowed: variants that were profiled"
-        )
+        labels = (results.label(a), results.label(b))
+        lost = lines_of(kernel for kernel in results.left_out if kernel.label in labels)
+        why = f"no size has counters or predictions of both {a} and {b}"
+        why += f" ({'; '.join(lost)})" if lost else ""
+        raise UserError(f"{why}; allowed: variants that were profiled")
     n = 4096 if 4096 in sizes else max(sizes)
-    bounds = squares(_own(results, "bounds", emulated, a, b))
-    counted = _pair(rows[rows["n"] == n], a, b)
+    bounds = squares(_recorded(results, "bounds", emulated, a, b))
     return Known(
         n=n,
         timings=_pair(usual(results.squares).query("n == @n"), a, b),
-        builds=tuple(_build(results, built, name) for name in (a, b)),  # type: ignore[arg-type]
-        counted=counted,
-        cycles=tuple(_cycles(bounds, name, n) for name in (a, b)),  # type: ignore[arg-type]
+        builds=(_build(results, built, a), _build(results, built, b)),
+        counted=_pair(rows[rows["n"] == n], a, b),
+        cycles=(_cycles(bounds, a, n), _cycles(bounds, b, n)),
         predicted=predicted,
     )
 
 
-def _own(results: Results, table: str, emulated: Sequence[Path], a: str, b: str) -> pd.DataFrame:
-    """Rows of both variants: of this tree's own runs of the emulator where those are there, else
-    recorded ones.
+def _recorded(
+    results: Results, table: str, emulated: Sequence[Path], a: str, b: str
+) -> pd.DataFrame:
+    """Return the rows of both variants: of this tree's own runs of the emulator where those are
+    there, else recorded ones.
     """
-    paths = (folder / f"{table}.csv" for folder in emulated)
     model = TABLES[table].model
-    rows = [
-        row
-        for path in paths
-        if path.is_file()
-        for row in read_rows(path, model)
-        if row.variant in (a, b)
-    ]
+    paths = [path for folder in emulated if (path := folder / f"{table}.csv").is_file()]
+    rows = [row for path in paths for row in read_rows(path, model) if row.variant in (a, b)]
     if rows:
         return results.described(frame(rows, model))
-    found = results.table(table)
-    return found[found["variant"].isin([a, b])]
+    return results.table(table).query("variant in (@a, @b)")
 
 
 def _common(rows: pd.DataFrame, a: str, b: str) -> set[int]:
-    sizes = [
-        set(rows.loc[rows["variant"] == name, "n"].astype(int)) if len(rows) else set()
-        for name in (a, b)
-    ]
-    return sizes[0] & sizes[1]
+    """Return the sizes of both variants."""
+    sizes = {name: set(rows.loc[rows["variant"] == name, "n"]) for name in (a, b)}
+    return {int(n) for n in sizes[a] & sizes[b]}
 
 
 def _pair(rows: pd.DataFrame, a: str, b: str) -> Pair:
-    found: dict[str, Mapping[str, Any]] = {row.variant: row._asdict() for row in records(rows)}
-    return found.get(a, {}), found.get(b, {})
+    by_variant = {row.variant: row._asdict() for row in records(rows)}
+    return by_variant.get(a, {}), by_variant.get(b, {})
 
 
 def _build(results: Results, built: Path | None, name: str) -> Mapping[str, Any]:
@@ -158,34 +147,29 @@ def _build(results: Results, built: Path | None, name: str) -> Mapping[str, Any]
 
 
 def _cycles(bounds: pd.DataFrame, name: str, n: int) -> dict[str, float]:
-    rows = bounds[(bounds["variant"] == name) & (bounds["n"] == n)] if len(bounds) else bounds
-    return {
-        UNITS[row["resource"]]: row["minimum_cycles"]
-        for row in rows.to_dict("records")
-        if row["resource"] in UNITS
-    }
+    rows = bounds[(bounds["variant"] == name) & (bounds["n"] == n)]
+    rows = rows[rows["resource"].isin(list(UNITS))]
+    return dict(zip(rows["resource"].map(UNITS), rows["minimum_cycles"], strict=True))
 
 
-def compare(found: Known, labels: tuple[str, str]) -> pd.DataFrame:
-    """The table: `COLUMNS`, a row for each metric that either has. `better` names the better one,
-    or says "same".
+def compare(known: Known, labels: tuple[str, str]) -> pd.DataFrame:
+    """Return the table: `COLUMNS`, a row for each metric that either has. `better` names the better
+    one, or says "same".
     """
-    units = [
-        Counter(unit, unit, "cycle", -1)
-        for unit in dict.fromkeys([*found.cycles[0], *found.cycles[1]])
-    ]
-    by = "predicted" if found.predicted else "Nsight Compute"
-    parts = [("Speed", SPEED, found.timings), ("Build", BUILD, found.builds)]
-    parts.append(("Minimum cycles per SM", units, found.cycles))
+    units = dict.fromkeys([*known.cycles[0], *known.cycles[1]])
+    cycles = [Counter(unit, unit, "cycle", -1) for unit in units]
+    by = "predicted" if known.predicted else "Nsight Compute"
+    parts = [("Speed", SPEED, known.timings), ("Build", BUILD, known.builds)]
+    parts.append(("Minimum cycles per SM", cycles, known.cycles))
     sections = counters.SECTIONS | {"Stalls": counters.STALLS}
-    parts += [(f"{name}, {by}", shown, found.counted) for name, shown in sections.items()]
+    parts += [(f"{name}, {by}", metrics, known.counted) for name, metrics in sections.items()]
     rows = []
-    for section, shown, pair in parts:
-        for metric in shown:
-            one, other = (_value(row, metric.key) for row in pair)
-            if _shown(metric.key, one, other):
-                row = [section, metric.label, metric.unit, found.n, one, other]
-                rows.append([*row, _ratio(one, other), _better(one, other, metric.better, labels)])
+    for section, metrics, pair in parts:
+        for metric in metrics:
+            a, b = (_value(row, metric.key) for row in pair)
+            if _shown(metric.key, a, b):
+                row = [section, metric.label, metric.unit, known.n, a, b]
+                rows.append([*row, *_compared(a, b, metric.better, labels)])
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -194,31 +178,24 @@ def _value(row: Mapping[str, Any], key: str) -> Any:
     return None if value is None or (not isinstance(value, str) and pd.isna(value)) else value
 
 
-def _shown(key: str, one: Any, other: Any) -> bool:
-    if one is None and other is None:
+def _shown(key: str, a: Any, b: Any) -> bool:
+    if a is None and b is None:
         return False
-    return key not in LEAST or max(one or 0, other or 0) >= LEAST[key]
+    return key not in MIN_SHOWN or max(a or 0, b or 0) >= MIN_SHOWN[key]
 
 
-def _numbers(one: Any, other: Any) -> bool:
-    return (
-        one is not None
-        and other is not None
-        and not isinstance(one, str)
-        and not isinstance(other, str)
-    )
-
-
-def _ratio(one: Any, other: Any) -> float | None:
-    return float(other) / float(one) if _numbers(one, other) and one else None
-
-
-def _better(one: Any, other: Any, direction: int | None, labels: tuple[str, str]) -> str:
-    if not direction or not _numbers(one, other):
-        return ""
-    if abs(one - other) <= SAME * max(abs(one), abs(other)):
-        return "same"
-    return labels[1] if (other > one) == (direction > 0) else labels[0]
+def _compared(
+    a: Any, b: Any, direction: int | None, labels: tuple[str, str]
+) -> tuple[float | None, str]:
+    """Return b / a, and which is better."""
+    if any(value is None or isinstance(value, str) for value in (a, b)):
+        return None, ""
+    ratio, better = float(b) / float(a) if a else None, ""
+    if direction:
+        better = labels[1] if (b > a) == (direction > 0) else labels[0]
+        same = abs(a - b) <= SAME_REL_TOL * max(abs(a), abs(b))
+        better = "same" if same else better
+    return ratio, better
 
 
 def as_text(table: pd.DataFrame, heads: Sequence[str], title: str) -> str:
@@ -234,13 +211,13 @@ def as_text(table: pd.DataFrame, heads: Sequence[str], title: str) -> str:
         middle = [f"{cell:>{width}}" for cell, width in zip(line[1:4], widths[1:], strict=True)]
         return "  ".join([f"{line[0]:<{widths[0]}}", *middle, line[4]]).rstrip()
 
-    found, section = [title, aligned(lines[0])], ""
+    texts, section = [title, aligned(lines[0])], ""
     for row, line in zip(records(table), lines[1:], strict=True):
         if row.section != section:
             section = row.section
-            found.append(section)
-        found.append(aligned(line))
-    return "\n".join(found)
+            texts.append(section)
+        texts.append(aligned(line))
+    return "\n".join(texts)
 
 
 def _text(value: Any) -> str:
@@ -251,12 +228,9 @@ def _text(value: Any) -> str:
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `compare`."""
-    parser.add_argument(
-        "--a", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml"
-    )
-    parser.add_argument(
-        "--b", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml"
-    )
+    for name in ("--a", "--b"):
+        help = "name in kernels/catalogue.yaml"
+        parser.add_argument(name, required=True, metavar="VARIANT", help=help)
     words = "folders with predictions.csv and bounds.csv, as the emulator leaves them"
     parser.add_argument("--emulated", type=Path, nargs="+", default=[], metavar="DIR", help=words)
     parser.add_argument(
@@ -270,10 +244,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the comparison and write it."""
     results = of_options(args)
-    found = known(results, args.a, args.b, args.emulated, args.built)
+    pair = known(results, args.a, args.b, args.emulated, args.built)
     labels = (results.label(args.a), results.label(args.b))
-    table = compare(found, labels)
-    title = f"{args.a} (a) and {args.b} (b), m = n = k = {found.n}; {results.gpu}, {results.date}"
+    table = compare(pair, labels)
+    title = f"{args.a} (a) and {args.b} (b), m = n = k = {pair.n}; {results.gpu}, {results.date}"
     title += f"\n{results.note}" if results.note else ""
     text = as_text(table, labels, title)
     write_text(args.out, as_csv(noted(table, results.note)))

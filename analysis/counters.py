@@ -20,18 +20,10 @@ from contracts.dtypes import Types
 
 SECTOR_BYTES = 32
 INDEX = ["variant", "label", "kind", "family", "dtype", "tensor", "order", "n", "kernel"]
-# What to multiply a counter's value with to have its unit without a prefix; plain units are not
-# listed
-SCALE = {
-    "Kbyte": 1e3,
-    "Mbyte": 1e6,
-    "Gbyte": 1e9,
-    "us": 1e3,
-    "usecond": 1e3,
-    "ms": 1e6,
-    "msecond": 1e6,
-    "s": 1e9,
-}
+# A counter's value times this has its unit without a prefix, and times in ns; plain units are not
+# listed.
+SCALE = {"Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9}
+SCALE |= {"us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9}
 
 
 @dataclass(frozen=True)
@@ -51,9 +43,8 @@ class Counter:
 
 
 # contracts/metrics.yaml: each counter by section and by key
-_FILE: dict[str, dict[str, dict[str, Any]]] = load_yaml(
-    Path(contracts.__file__).parent / "metrics.yaml"
-)
+_METRICS = Path(contracts.__file__).with_name("metrics.yaml")
+_FILE: dict[str, dict[str, dict[str, Any]]] = load_yaml(_METRICS)
 COUNTERS = {
     key: Counter(key, **{"short": entry["label"]} | entry)
     for entries in _FILE.values()
@@ -88,15 +79,10 @@ def wide(rows: pd.DataFrame) -> pd.DataFrame:
     )
     of_row = rows.groupby(["variant", "n"])
     rows = rows.assign(kernel=of_row["kernel"].transform("last"))
-    pivoted = rows.pivot_table(
-        index=INDEX, columns="metric", values="value", aggfunc="last", sort=False
-    )
-    found = (
-        pivoted.reset_index()
-        .rename_axis(columns=None)
-        .sort_values(["order", "n"], ignore_index=True)
-    )
-    return found.assign(**{name: rule(found) for name, rule in DERIVED.items()})
+    last: dict[str, Any] = {"values": "value", "aggfunc": "last", "sort": False}
+    table = rows.pivot_table(index=INDEX, columns="metric", **last).reset_index()
+    table = table.rename_axis(columns=None).sort_values(["order", "n"], ignore_index=True)
+    return table.assign(**{name: rule(table) for name, rule in DERIVED.items()})
 
 
 # ---- counters made of others ---------------------------------------------------------------------
@@ -130,10 +116,8 @@ def _through_l1(rows: pd.DataFrame, sectors: str, matrices: int) -> pd.Series:
     nothing of the kernel.
     """
     element_bytes = rows["dtype"].map(lambda name: Types.named(name).ab.bytes)
-    return (
-        column(rows, sectors) * SECTOR_BYTES
-        >= 0.5 * matrices * rows["n"].astype(float) ** 2 * element_bytes
-    )
+    matrix_bytes = rows["n"].astype(float) ** 2 * element_bytes
+    return column(rows, sectors) * SECTOR_BYTES >= 0.5 * matrices * matrix_bytes
 
 
 def _bytes_per_sector(op: str, matrices: int) -> Callable[[pd.DataFrame], pd.Series]:

@@ -188,15 +188,15 @@ def _words(truths: Iterable[Truth], between: str) -> str:
     return between.join(truth.words for truth in truths)
 
 
-def least(values: Iterable[Any]) -> Estimate:
+def smallest(values: Iterable[Any]) -> Estimate:
     """The smallest of several; its interval holds the smallest of any values inside theirs."""
     ends = [astuple(Estimate.of(value)) for value in values]
     return Estimate(*map(min, zip(*ends, strict=True)))
 
 
-def greatest(values: Iterable[Any]) -> Estimate:
+def largest(values: Iterable[Any]) -> Estimate:
     """The largest of several, likewise."""
-    return -least(-Estimate.of(value) for value in values)
+    return -smallest(-Estimate.of(value) for value in values)
 
 
 def mean(values: Iterable[Any]) -> Estimate:
@@ -225,5 +225,5 @@ def number(value: float, digits: int = 3) -> str:
     if abs(value) >= 1e9 or abs(value) < 1e-3:
         return f"{value:.{digits}g}"
     rounded = float(f"{value:.{digits}g}")  # before the digits are counted: 0.9999 is 1.00
-    places = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
-    return f"{rounded:.{places}f}" if abs(value) < 10**digits else f"{value:.0f}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:.{decimals}f}" if abs(value) < 10**digits else f"{value:.0f}"

@@ -13,7 +13,7 @@ each GPU, with gpu, model, date and processes.
 from __future__ import annotations
 
 import argparse
-import itertools
+import contextlib
 import json
 import re
 from collections import Counter
@@ -33,19 +33,30 @@ from analysis.tables.steps import steps_table
 from analysis.timings import PROCESSES
 from contracts import UserError, worklogs, write_text
 
-WRONG = Path("paper/worklogs/sgemm_cu/xor_double_buffer.csv")  # of the study xor_double_buffer
+# The study xor_double_buffer writes this table.
+WRONG = Path("paper/worklogs/sgemm_cu/xor_double_buffer.csv")
+OF_RUNS = ("device", "tool", "arch", "xor_of", "n", "wrong", "elements", "faults", "fault")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
-LEVEL = 0.02  # of cuBLAS: its own interleaved fraction of itself stays within this
-PAYS = 0.02  # of the speed: what a step gains beyond is worth its code
-REMOVED = 0.9  # of its conflicts: a step that removes so many has done what it set out to do
-MANY_CONFLICTS = 10e6  # at n = 4096, about a fifth of those of the simplest tiled kernel
-LARGE = 2048  # from this n on, 128 x 128 tiles occupy every SM of these GPUs
-KEPT = 0.8  # of a published fraction of cuBLAS: "most of it"
-LONG = 256  # of k: shorter sums show the rounding of the split, not of the sums
-COSTS = 1.0  # issue cycle, of one more instruction
-MOST, FEW = 0.5, 0.25  # more than half; less than a quarter
+# cuBLAS's own interleaved fraction of itself stays within this.
+LEVEL_TOLERANCE = 0.02
+# A step that gains more than this fraction of the speed is worth its code.
+MIN_GAIN = 0.02
+# A step that removes this fraction of its conflicts has done what it set out to do.
+MIN_CONFLICTS_REMOVED = 0.9
+# The simplest tiled kernel has about five times as many conflicts at n = 4096.
+MANY_CONFLICTS = 10e6
+# From this n on, 128 x 128 tiles occupy every SM of these GPUs.
+LARGE_N = 2048
+# This fraction of a published fraction of cuBLAS is "most of it".
+MIN_CARRIED_OVER = 0.8
+# Sums over a shorter k show the rounding of the split, not of the sums.
+LONG_K = 256
+# One more instruction takes this many issue cycles.
+MIN_COST_CYCLES = 1.0
+HALF, QUARTER = 0.5, 0.25
 
-LAST_RUNGS = {  # of each ladder, with the fraction of cuBLAS that its text publishes
+# The last rung of each ladder has the fraction of cuBLAS that its text publishes.
+LAST_RUNGS = {
     "sgemm_warptile": "published('boehm_sgemm/final-share') / 100",
     "sgemm_at_swizzle_dbf_rw": "published('wingedge_sgemm/cublas-time') / published('wingedge_sgemm/dbf-time')",
     "sgemm_t128x128x8": "1 + (published('sgemm_cu/lead-low') + published('sgemm_cu/lead-high')) / 200",
@@ -66,36 +77,47 @@ class Finding:
     rows: list[dict[str, Any]] = field(default_factory=list)
 
 
-# ---- correctness ---------------------------------------------------------------------------------
+# By name, in the order in which documents have them
+FINDINGS: dict[str, tuple[Callable[[Numbers], Finding], str, dict[str, Any]]] = {}
+Function = Callable[[Numbers], Finding]
 
 
+def finding(subject: str, **view: Any) -> Callable[[Function], Function]:
+    """Enter a function into `FINDINGS`.
+
+    subject: a title where nothing was measured. view: the state of the explorer that shows it.
+    """
+
+    def enter(function: Function) -> Function:
+        FINDINGS[function.__name__] = (function, subject, view)
+        return function
+
+    return enter
+
+
+@finding("The double buffer of a published SGEMM on this GPU")
 def silently_wrong(numbers: Numbers) -> Finding:
     """The double buffer of a published SGEMM, which an XOR of a shared-memory address switches."""
     runs = _runs_of_xor(numbers.results)
     published = runs[(runs["xor_of"] == "address") & (runs["n"] == runs["n"].min())]
-    own, emulated = published.iloc[0], published[published["device"] == "ptxsim"].iloc[0]
+    run, emulated = published.iloc[0], published[published["device"] == "ptxsim"].iloc[0]
     tools = published[published["tool"].isin(SANITIZERS)]
-    measured, wrong = own["device"] != "ptxsim", int(own["wrong"])
+    measured, wrong = run["device"] != "ptxsim", int(run["wrong"])
     silent = list(tools.loc[tools["faults"] == 0, "tool"])
     repaired_wrong = int(runs.loc[runs["xor_of"] == "offset", "wrong"].max())
     holds = wrong > 0 and repaired_wrong == 0 and len(silent) == len(tools)
-    found = (
-        "silently wrong on Hopper"
-        if holds
-        else "wrong, but not silently"
-        if wrong
-        else "right on this GPU"
-    )
-    title = f"The double buffer of a published SGEMM is {found}"
-    sentence = "" if measured else f"Emulated for {own['arch']}: "
-    sentence += f"rebuilt, the double buffer of sgemm.cu's 128x128x8 gets {wrong:,} of {int(own['elements']):,} fp32 "
-    sentence += f"elements wrong at n = {own['n']}."
+    result = "wrong, but not silently" if wrong else "right on this GPU"
+    result = "silently wrong on Hopper" if holds else result
+    title = f"The double buffer of a published SGEMM is {result}"
+    sentence = "" if measured else f"Emulated for {run['arch']}: "
+    sentence += "rebuilt, the double buffer of sgemm.cu's 128x128x8 gets "
+    sentence += f"{wrong:,} of {int(run['elements']):,} fp32 elements wrong at n = {run['n']}."
     if silent:
         sentence += f" NVIDIA's {_listed(silent)} report nothing."
     if int(emulated["faults"]):
         sentence += " The emulator names the faulty line."
     sentence = sentence[0].upper() + sentence[1:]
-    values = {"arch": own["arch"], "measured": bool(measured), "fault": emulated["fault"]}
+    values = {"arch": run["arch"], "measured": bool(measured), "fault": emulated["fault"]}
     values |= {"misplaced_fraction": misplaced_fraction(1024 if wrong else 0)}
     return Finding(holds, title, sentence, values, _records(runs))
 
@@ -103,21 +125,9 @@ def silently_wrong(numbers: Numbers) -> Finding:
 def _runs_of_xor(results: Results) -> pd.DataFrame:
     """Runs of the study on this GPU, then those of the emulator for its architecture."""
     runs = pd.read_csv(WRONG, keep_default_na=False)
-    lacking = {
-        "device",
-        "tool",
-        "arch",
-        "xor_of",
-        "n",
-        "wrong",
-        "elements",
-        "faults",
-        "fault",
-    } - set(runs.columns)
-    if lacking:
-        raise UserError(
-            f"{WRONG}: no column {min(lacking)}; python -m experiments.studies xor_double_buffer has it"
-        )
+    if lacking := [name for name in OF_RUNS if name not in runs]:
+        study = "python -m experiments.studies xor_double_buffer"
+        raise UserError(f"{WRONG}: no column {min(lacking)}; {study} has it")
     runs = runs.assign(faults=pd.to_numeric(runs["faults"]))
     number = re.search(r"\d+", results.machine.arch)
     arch = "sm_90" if number and int(number[0]) >= 90 else "sm_86"
@@ -139,30 +149,74 @@ def misplaced_fraction(first: int) -> float:
     return sum((tile + row) ^ 4096 != (tile ^ 4096) + row for row in rows) / len(rows)
 
 
-# ---- counters and what follows from them ---------------------------------------------------------
+@finding("Hopper kernels next to cuBLAS", view="ladder", ladder="hopper_ladder.bf16", n=8192)
+def hopper_level(numbers: Numbers) -> Finding:
+    """The better of TMA store and stream-K for each size and 16-bit type, next to ping-pong."""
+    sizes, best, rows = (2048, 4096, 8192, 16384), {}, []
+    for dtype in ("bf16", "fp16"):
+        for n in sizes:
+            kinds = ("store", "streamk", "pingpong")
+            of = {kind: _fraction(numbers, f"hgemm_wgmma_{kind}_{dtype}", n) for kind in kinds}
+            best[dtype, n] = estimates.largest((of["store"], of["streamk"]))
+            rows.append({"dtype": dtype, "n": n} | {kind: of[kind].value for kind in kinds})
+    large = [fraction for (_, n), fraction in best.items() if n >= 4096]
+    level = all_of(*(fraction >= 1 - LEVEL_TOLERANCE for fraction in large)).holds
+    pingpong = {n: _fraction(numbers, "hgemm_wgmma_pingpong_bf16", n) for n in sizes}
+    behind = all_of(*(pingpong[n] < 1 - LEVEL_TOLERANCE for n in (8192, 16384))).holds
+    # DRAM traffic, a wider tile and clusters that wait explain it, where they were measured.
+    of_dram = {kind: f"hgemm_wgmma_{kind}_bf16" for kind in ("pingpong", "streamk")}
+    moved = _known(numbers, "dram_bytes", 16384, of_dram)
+    rate = _known(numbers, "dram_gb_per_s", 16384, {"pingpong": of_dram["pingpong"]})
+    remedies = {
+        "wide": "hgemm_wgmma_pingpong_wide_bf16",
+        "wide_synchronised": "hgemm_wgmma_pingpong_in_step_bf16",
+        "tf32": "tf32gemm_wgmma_bcol",
+        "tf32_synchronised": "tf32gemm_wgmma_bcol_in_step",
+    }
+    values = {"behind": behind} | _known(numbers, "fraction", 8192, remedies)
+    title = _chosen(
+        level,
+        "In 16 bits the better of stream-K and TMA stores matches cuBLAS at n = 4096, 8192 and 16384"
+        + ("; ping-pong falls behind" if behind else ""),
+        "In 16 bits stream-K and TMA stores fall short of cuBLAS at some n from 4096 on",
+        "Whether the better of stream-K and TMA stores matches cuBLAS in 16 bits is within noise",
+    )
+    reached = [100 * best["bf16", n].value for n in sizes]
+    sentence = f"In bf16 the better of the two has {min(reached):.1f} to {max(reached):.1f}% of cuBLAS (interleaved) "
+    sentence += f"at n = {_listed(sizes)}. "
+    sentence += f"At {sizes[-1]} ping-pong has {_percent(pingpong[sizes[-1]])}"
+    if len(moved) == 2 and rate:
+        copy = numbers.results.machine.ceilings.dram_copy_gb_per_s
+        sentence += f" and moves {moved['pingpong'] / 1e9:.0f} GB to and from DRAM, stream-K "
+        sentence += f"{moved['streamk'] / 1e9:.0f} GB. Its {rate['pingpong'] / 1e3:.2f} TB/s are "
+        sentence += f"{_percent(rate['pingpong'] / copy)} of the rate of a copy"
+    return Finding(level, title, f"{sentence}.", values, rows)
 
 
+@finding(
+    "Bank conflicts of a swizzle of the stores",
+    view="compare",
+    a="sgemm_at_tiling",
+    b="sgemm_at_swizzle_stores",
+)
 def conflicts_moved(numbers: Numbers) -> Finding:
     """A swizzle of the stores alone, which moves bank conflicts to the loads; and what holds over
     all steps.
     """
     before, after = pair = ("sgemm_at_tiling", "sgemm_at_swizzle_stores")
-    stores, total = (
-        [_value(numbers, name, f"shared_{key}") for name in pair]
-        for key in ("store_conflicts", "conflicts")
-    )
-    instructions, ipc = (
-        [_value(numbers, name, key) for name in pair] for key in ("instructions", "ipc_active")
-    )
+    stores = [_value(numbers, name, "shared_store_conflicts") for name in pair]
+    total = [_value(numbers, name, "shared_conflicts") for name in pair]
+    instructions = [_value(numbers, name, "instructions") for name in pair]
+    ipc = [_value(numbers, name, "ipc_active") for name in pair]
     fractions = [_fraction(numbers, name) for name in pair]
     gain = numbers.speedup(after, before)
+    # Count the steps that change the conflicts by many, over all ladders.
     steps = _conflict_steps(numbers)
-    fewer, more = (
-        [row for row in steps if sign * row["conflicts"] >= MANY_CONFLICTS] for sign in (-1, 1)
-    )
+    fewer = [row for row in steps if row["conflicts"] <= -MANY_CONFLICTS]
+    more = [row for row in steps if row["conflicts"] >= MANY_CONFLICTS]
     removed = 1 - stores[1] / stores[0]
     labels = [_label(numbers, name) for name in pair]
-    holds = (gain < 1).holds if removed >= REMOVED and total[1] > total[0] else False
+    holds = (gain < 1).holds if removed >= MIN_CONFLICTS_REMOVED and total[1] > total[0] else False
     title = _chosen(
         holds,
         "A swizzle that splits 128-bit loads removes store conflicts and slows the kernel",
@@ -179,10 +233,10 @@ def conflicts_moved(numbers: Numbers) -> Finding:
     values = {"label": labels[1], "steps_fewer": len(fewer), "steps_more": len(more)}
     values |= {"steps_fewer_faster": sum(row["faster"] is True for row in fewer)}
     slower = [row for row in more if row["faster"] is False]
-    values |= {"steps_more_slower": len(slower)}
-    values |= {"slower_with_more_instructions": sum(row["instructions"] > 1 for row in slower)}
     faster = [row for row in more if row["faster"] is True]
-    values |= {"steps_more_faster": len(faster)}
+    values |= {"steps_more_slower": len(slower), "steps_more_faster": len(faster)}
+    # Instructions tell the slower steps from the faster ones, too.
+    values |= {"slower_with_more_instructions": sum(row["instructions"] > 1 for row in slower)}
     values |= {"faster_with_fewer_instructions": sum(row["instructions"] < 1 for row in faster)}
     values |= {"l1": [_value(numbers, name, "l1_throughput") / 100 for name in pair]}
     return Finding(holds, title, sentence, values, fewer + more)
@@ -192,7 +246,7 @@ def _conflict_steps(numbers: Numbers) -> list[dict[str, Any]]:
     """Each step with known conflicts and speed: by how many conflicts changed, how many times the
     instructions it executes, and whether it is faster.
     """
-    found = []
+    rows = []
     for _, step in worklogs.steps():
         pair = (step.over, step.variant)
         if step.control or not set(pair) <= set(numbers.known):
@@ -203,17 +257,148 @@ def _conflict_steps(numbers: Numbers) -> list[dict[str, Any]]:
             gain = numbers.speedup(step.variant, step.over)
         except Missing:
             continue
-        row = {
-            "variant": step.variant,
-            "over": step.over,
-            "conflicts": after - before,
-            "instructions": executed[1] / executed[0],
-            "speedup": gain.value,
-        }
-        found.append(row | {"faster": (gain > 1).holds})
-    return found
+        row = {"variant": step.variant, "over": step.over, "conflicts": after - before}
+        row |= {"instructions": executed[1] / executed[0]}
+        rows.append(row | {"speedup": gain.value, "faster": (gain > 1).holds})
+    return rows
 
 
+@finding(
+    "fp32 without tensor cores next to cuBLAS",
+    view="sizes",
+    dtype="fp32",
+    draw="sgemm_tma_streamk,sgemm_t128x256x8_cpasync,cublas_fp32",
+)
+def fp32_simt(numbers: Numbers) -> Finding:
+    """fp32 kernels without tensor cores next to cuBLAS, at squares."""
+    best = _fastest_simt(numbers)
+    name = Counter(name for name, _ in best.values()).most_common(1)[0][0]
+    fractions = {n: _fraction(numbers, name, n) for n in numbers.sizes(name)}
+    last_behind = max((n for n, fraction in fractions.items() if not fraction > 1), default=0)
+    # Below LARGE_N the library's own time depends on which kernel runs next to it.
+    first = next((n for n in sorted(fractions) if n > last_behind and n >= LARGE_N), None)
+    ahead = [(fraction > 1).holds for n, fraction in fractions.items() if n >= LARGE_N]
+    holds = True if first is not None and first <= LARGE_N else None if None in ahead else False
+    large, label = [n for n in fractions if n >= (first or LARGE_N)], _label(numbers, name)
+    values = [fractions[n].value for n in large]
+    title = _chosen(
+        holds,
+        f"Without tensor cores `{label}` passes cuBLAS fp32 at {len(large)} squares from n = {first} to {max(large)}",
+        f"Without tensor cores `{label}` does not pass cuBLAS fp32 at every large square that it ran on",
+        f"Whether `{label}` passes cuBLAS fp32 at every large square is within noise",
+    )
+    sentence = (
+        f"`{label}` has {_percent(min(values))[:-1]} to {_percent(max(values))} of cuBLAS fp32 "
+    )
+    sentence += f"(interleaved) at n = {_listed(large)}"
+    for n in (n for n in fractions if n < min(large)):
+        alone = _value(numbers, "cublas_fp32", "time_us", n) / _value(numbers, name, "time_us", n)
+        sentence += f". At {n} it has {_percent(fractions[n])} of the library beside it, and {_percent(alone)} of the "
+        sentence += "library beside itself"
+    rows = [{"n": n, "variant": name, "fraction": f.value} for n, (name, f) in best.items()]
+    return Finding(holds, title, f"{sentence}.", {"label": label, "from_n": first}, rows)
+
+
+def _fastest_simt(numbers: Numbers) -> dict[int, tuple[str, Estimate]]:
+    """The fastest fp32 kernel without tensor cores at each size of sgemm_sizes, with its fraction
+    of cuBLAS.
+    """
+    rows = numbers.results.squares
+    rows = rows[(rows["experiment"] == "sgemm_sizes") & (rows["kind"] == "kernel")]
+    rows = rows[(rows["data"] == "uniform") & (rows["clock_policy"] == "boost")]
+    rows = rows[(rows["dtype"] == "fp32") & ~rows["tensor"].astype(bool)]
+    if rows.empty:
+        raise Missing("sgemm_sizes was not measured")
+    rows = rows.loc[rows.groupby("n")["fraction"].idxmax()].sort_values("n")
+    return {
+        int(row["n"]): (row["variant"], _fraction(numbers, row["variant"], int(row["n"])))
+        for row in _records(rows)
+    }
+
+
+@finding("Three TF32 products next to cuBLAS fp32", view="ladder", ladder="fp32_tensor.fp32")
+def three_tf32(numbers: Numbers) -> Finding:
+    """Three TF32 products for one of fp32: how fast, and how exact."""
+    name = "sgemm_3xtf32_wgmma_outside"
+    sizes = numbers.sizes(name, experiment="fp32_tensor")
+    fractions = {n: _fraction(numbers, name, n) for n in sizes}
+    errors = numbers.results.table("error_over_k")
+    rms = errors[errors["device"] == "gpu"].pivot_table("rms", ["data", "k"], "variant")
+    if not {name, "cublas_fp32"} <= set(rms.columns):
+        raise Missing("error_over_k.csv lacks 3xTF32 or cuBLAS on this GPU")
+    ratio = (rms[name] / rms["cublas_fp32"]).rename("ratio").reset_index()
+    # exponents over sixty powers of two, where few products make a sum
+    wide = ratio["data"] == "wide"
+    ordinary = ratio.loc[~wide & (ratio["k"] >= LONG_K), "ratio"]
+    # It replaces fp32 where it is both faster and as exact.
+    speeds, label = [fractions[n].value for n in sizes if n >= LARGE_N], _label(numbers, name)
+    faster = all_of(*(fractions[n] > 1 for n in sizes if n >= LARGE_N)).holds
+    exact = bool((ordinary <= 1).all())
+    holds = False if faster and not exact else faster
+    lacks = "not always faster than cuBLAS fp32"
+    lacks = "faster than cuBLAS fp32, but less exact" if faster else lacks
+    title = _chosen(
+        holds,
+        f"At n >= {LARGE_N} three TF32 products replace one of fp32: "
+        "faster, and for long sums more exact on ordinary data",
+        f"At n >= {LARGE_N} three TF32 products are {lacks}",
+        f"Whether three TF32 products are faster than cuBLAS fp32 at n >= {LARGE_N} is within noise",
+    )
+    smaller = [f", and {fractions[n].value:.2f} times at {n}" for n in sizes if n < LARGE_N]
+    sentence = (
+        f"`{label}` is {min(speeds):.1f} to {max(speeds):.1f} times as fast as cuBLAS fp32 (interleaved) from n = "
+        f"{LARGE_N} to {max(sizes)}{''.join(smaller)}. From k = {LONG_K} on it has {ordinary.min():.2f} to "
+        f"{ordinary.max():.2f} of cuBLAS's RMS error on {_listed(sorted(set(ratio.loc[~wide, 'data'])))} inputs."
+    )
+    behind = ratio.loc[wide & (ratio["ratio"] > 1), "k"]
+    values: dict[str, Any] = {"label": label}
+    values |= {"greatest_error_ratio": float(ordinary.max())}
+    values |= {"wide_error_ratio": float(ratio.loc[wide, "ratio"].max())}
+    values |= {"wide_behind_k": [int(k) for k in behind]}
+    return Finding(holds, title, sentence, values, _records(ratio))
+
+
+@finding("Published fractions of cuBLAS on this GPU", view="ladder", ladder="sgemm_ladder.fp32")
+def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
+    """The last rung of each ladder: the fraction of cuBLAS that its text publishes, and the one
+    here.
+    """
+    rows: list[dict[str, Any]] = []
+    ratios = []
+    for name, expression in LAST_RUNGS.items():
+        here, published = _fraction(numbers, name), Estimate.of(numbers.evaluate(expression))
+        ratios.append(here / published)
+        row = {"variant": name, "label": _label(numbers, name), "published": published.value}
+        rows.append(row | {"here": here.value, "kept": ratios[-1].value})
+    # The last rung has tensor cores.
+    bf16, (*fp32, of_bf16) = rows[-1], ratios
+    carried_over = (ratio >= MIN_CARRIED_OVER for ratio in fp32)
+    holds = all_of(*carried_over, of_bf16 < MIN_CARRIED_OVER).holds
+    lowest, highest = estimates.smallest(fp32), estimates.largest(fp32)
+    ceilings = numbers.results.machine.ceilings
+    rates = [ceilings.bf16_mma_flop_per_clock_sm, ceilings.bf16_wgmma_flop_per_clock_sm]
+    title = _chosen(
+        holds,
+        "Published fp32 kernels keep most of their fraction of cuBLAS; the 16-bit one does not",
+        "Published fp32 and 16-bit kernels do not differ in what they keep of their fraction of cuBLAS",
+        "Whether published fp32 and 16-bit kernels keep their fractions of cuBLAS is within noise",
+    )
+    sentence = (
+        f"At n = {SIZE} the last fp32 rungs keep {_percent(lowest)[:-1]} to {_percent(highest)} of their published "
+        f"fraction of cuBLAS. The bf16 rung has {_percent(bf16['here'])} (interleaved), published "
+        f"{_percent(bf16['published'])}"
+    )
+    if all(rates):
+        sentence += f"; loops of `mma.sync` reach {_percent(rates[0] / rates[1])} of `wgmma`'s rate"
+    values: dict[str, Any] = {"n": SIZE}
+    if pipe := _known(numbers, "tensor_pipe", SIZE, {"busy": bf16["variant"]}):
+        busy = pipe["busy"] / 100
+        sentence += f". Its tensor pipe is {_percent(busy)} busy"
+        values |= {"busy": busy, "if_busy": bf16["here"] / busy}
+    return Finding(holds, title, f"{sentence}.", values, rows)
+
+
+@finding("Counters and speed of each step", view="ladder", ladder="sgemm_ladder.fp32")
 def steps_pay(numbers: Numbers) -> Finding:
     """Steps whose counters all moved as declared, and what the kernel gained."""
     rows = _step_outcomes(numbers.results)
@@ -223,20 +408,19 @@ def steps_pay(numbers: Numbers) -> Finding:
     count = Counter(row["outcome"] for row in meant)
     values: dict[str, Any] = {"as_meant": len(meant), "within": count["within 2%"]}
     values |= {key: count[key] for key in ("faster", "slower", "undecided")}
+    others = [row for row in rows if not row["as_meant"]]
+    values |= {"others": len(others)}
+    values |= {"others_faster": sum(row["outcome"] == "faster" for row in others)}
     idle = values["within"] + values["slower"]
     pay = Estimate.around(count["faster"], (count["faster"], count["faster"] + count["undecided"]))
-    holds = (pay > MOST * len(meant)).holds if idle else False
+    holds = (pay > HALF * len(meant)).holds if idle else False
+    few = "Few steps that move their counters as meant pay"
     title = _chosen(
         holds,
         "Most steps that move their counters as meant pay, but not all",
-        "Few steps that move their counters as meant pay"
-        if idle
-        else "Every step that moves its counters as meant pays",
+        few if idle else "Every step that moves its counters as meant pays",
         "Whether most steps that move their counters as meant pay is within noise",
     )
-    others = [row for row in rows if not row["as_meant"]]
-    values |= {"others": len(others), "others_faster": 0}
-    values["others_faster"] = sum(row["outcome"] == "faster" for row in others)
     sentence = (
         f"At n = {SIZE}, {len(meant)} of {len(rows)} steps moved every counter as meant. Of these, {values['faster']} "
         f"became more than 2% faster (interleaved), {values['within']} stayed within 2%, {values['slower']} became "
@@ -258,28 +442,22 @@ def _step_outcomes(results: Results) -> list[dict[str, Any]]:
         if pair in controls or (group["moved"] == "").any():
             continue
         gain = Estimate(*(float(group[f"speedup{end}"].iloc[0]) for end in ("", "_low", "_high")))
-        within = gain.low >= 1 - PAYS and gain.high <= 1 + PAYS
-        outcome = (
-            "faster"
-            if gain > 1 + PAYS
-            else "slower"
-            if gain < 1 - PAYS
-            else "within 2%"
-            if within
-            else "undecided"
-        )
-        row = {
-            "variant": pair[0],
-            "over": pair[1],
-            "changed": group["changed"].iloc[0],
-            "speedup": gain.value,
-        }
-        rows.append(
-            row | {"as_meant": bool((group["moved"] == "as meant").all()), "outcome": outcome}
-        )
+        within = gain.low >= 1 - MIN_GAIN and gain.high <= 1 + MIN_GAIN
+        outcome = "within 2%" if within else "undecided"
+        outcome = "slower" if gain < 1 - MIN_GAIN else outcome
+        outcome = "faster" if gain > 1 + MIN_GAIN else outcome
+        row = {"variant": pair[0], "over": pair[1], "changed": group["changed"].iloc[0]}
+        row |= {"speedup": gain.value, "as_meant": bool((group["moved"] == "as meant").all())}
+        rows.append(row | {"outcome": outcome})
     return rows
 
 
+@finding(
+    "Issue cycles of merged shared loads",
+    view="compare",
+    a="sgemm_t128x256x8_cpasync",
+    b="sgemm_t128x256x8_apart",
+)
 def merged_loads(numbers: Numbers) -> Finding:
     """What a 128-bit load of shared memory costs where neighbouring lanes want the same words, and
     a kernel without.
@@ -291,13 +469,14 @@ def merged_loads(numbers: Numbers) -> Finding:
     loads = loads[~loads["lanes"].str.startswith("stride")]
     if loads.empty:
         raise Missing("ffma_issue.csv has no 128-bit loads of eight warps")
-    # of four; a load of three is merged in one half-warp only, and costs no more
+    # Unmerged, a load takes four. One of three is merged in one half-warp only, and costs no more.
     merged = loads["wavefronts"] == 2
     extra = loads["extra"].astype(float)
     plain_cycles, merged_cycles = float(extra[~merged].median()), float(extra[merged].median())
     before, after = "sgemm_t128x256x8_cpasync", "sgemm_t128x256x8_apart"
     gain = numbers.speedup(after, before)
-    holds = (gain > 1).holds if merged_cycles - plain_cycles >= COSTS else False
+    costs = merged_cycles - plain_cycles >= MIN_COST_CYCLES
+    holds = (gain > 1).holds if costs else False
     title = _chosen(
         holds,
         "A merged shared load saves wavefronts and costs issue cycles",
@@ -313,239 +492,14 @@ def merged_loads(numbers: Numbers) -> Finding:
     return Finding(holds, title, sentence, {"speedup": gain.value})
 
 
-def emulator(numbers: Numbers) -> Finding:
-    """Counters that the emulator predicts from PTX, next to Nsight Compute's."""
-    table = emulator_table(numbers.results)
-    if table.empty:
-        raise Missing("counters were not collected, or not predicted")
-    conflicts = table[table["counter"].isin(["shared_load_conflicts", "shared_store_conflicts"])]
-    pairs, exact_pairs, near_pairs = (
-        int(table[key].sum()) for key in ("pairs", "exact", "within_1_percent")
-    )
-    conflict_pairs, conflict_exact = (int(conflicts[key].sum()) for key in ("pairs", "exact"))
-    exact, near = exact_pairs / pairs, near_pairs / pairs
-    few = conflict_exact < FEW * conflict_pairs
-    worst = table.iloc[int(table["worst_difference"].abs().to_numpy().argmax())]
-    title = "The emulator predicts most counter values exactly" + (
-        ", but few bank conflicts" if few else ""
-    )
-    title = (
-        title
-        if exact > MOST
-        else "The emulator predicts at most half of the counter values exactly"
-    )
-    sentence = (
-        f"Of {pairs:,} values of {len(table)} counters, {_percent(exact)} are exact and {_percent(near)} lie "
-        f"within 1%. {int((table['exact'] == table['pairs']).sum())} counters are exact for every kernel; bank "
-        f"conflicts are in {conflict_exact} of {conflict_pairs} values. The value that is most off is that of "
-        f"{worst['label'][0].lower() + worst['label'][1:]} of `{_label(numbers, worst['worst_variant'])}`, by "
-        f"{_percent(abs(worst['worst_difference']))}."
-    )
-    rows = _records(table.drop(columns=["metric"]))
-    return Finding(exact > MOST, title, sentence, {"exact_fraction": exact}, rows)
-
-
-# ---- speed ---------------------------------------------------------------------------------------
-
-
-def hopper_level(numbers: Numbers) -> Finding:
-    """The better of TMA store and stream-K for each size and 16-bit type, next to ping-pong."""
-    sizes, best, rows = (2048, 4096, 8192, 16384), {}, []
-    for dtype in ("bf16", "fp16"):
-        for n in sizes:
-            kinds = ("store", "streamk", "pingpong")
-            own = {kind: _fraction(numbers, f"hgemm_wgmma_{kind}_{dtype}", n) for kind in kinds}
-            best[dtype, n] = estimates.greatest((own["store"], own["streamk"]))
-            rows.append({"dtype": dtype, "n": n} | {kind: one.value for kind, one in own.items()})
-    level = all_of(*(one >= 1 - LEVEL for (_, n), one in best.items() if n >= 4096)).holds
-    pingpong = {n: _fraction(numbers, "hgemm_wgmma_pingpong_bf16", n) for n in sizes}
-    behind = all_of(*(pingpong[n] < 1 - LEVEL for n in (8192, 16384))).holds
-    counted = {
-        key: (f"hgemm_wgmma_{kind}_bf16", quantity, 16384)
-        for key, kind, quantity in (
-            ("gb", "pingpong", "dram_bytes"),
-            ("other_gb", "streamk", "dram_bytes"),
-            ("rate", "pingpong", "dram_gb_per_s"),
-        )
-    }
-    moved = _known(numbers, counted)
-    copy = numbers.results.machine.ceilings.dram_copy_gb_per_s
-    values = {"behind": behind} | _known(
-        numbers,
-        {
-            "wide": ("hgemm_wgmma_pingpong_wide_bf16", "fraction", 8192),
-            "wide_synchronised": ("hgemm_wgmma_pingpong_in_step_bf16", "fraction", 8192),
-            "tf32": ("tf32gemm_wgmma_bcol", "fraction", 8192),
-            "tf32_synchronised": ("tf32gemm_wgmma_bcol_in_step", "fraction", 8192),
-        },
-    )
-    title = _chosen(
-        level,
-        "In 16 bits the better of stream-K and TMA stores matches cuBLAS at n = 4096, 8192 and 16384"
-        + ("; ping-pong falls behind" if behind else ""),
-        "In 16 bits stream-K and TMA stores fall short of cuBLAS at some n from 4096 on",
-        "Whether the better of stream-K and TMA stores matches cuBLAS in 16 bits is within noise",
-    )
-    reached = [100 * best["bf16", n].value for n in sizes]
-    sentence = f"In bf16 the better of the two has {min(reached):.1f} to {max(reached):.1f}% of cuBLAS (interleaved) "
-    sentence += (
-        f"at n = {_listed(sizes)}. At {sizes[-1]} ping-pong has {_percent(pingpong[sizes[-1]])}"
-    )
-    if len(moved) == len(counted):
-        gb = [moved[key] / 1e9 for key in ("gb", "other_gb")]
-        sentence += f" and moves {gb[0]:.0f} GB to and from DRAM, stream-K {gb[1]:.0f} GB. Its "
-        sentence += f"{moved['rate'] / 1e3:.2f} TB/s are {_percent(moved['rate'] / copy)} of the rate of a copy"
-    return Finding(level, title, f"{sentence}.", values, rows)
-
-
-def fp32_simt(numbers: Numbers) -> Finding:
-    """fp32 kernels without tensor cores next to cuBLAS, at squares."""
-    best = _fastest_simt(numbers)
-    name = Counter(name for name, _ in best.values()).most_common(1)[0][0]
-    own = {n: _fraction(numbers, name, n) for n in numbers.sizes(name)}
-    last_behind = max((n for n, one in own.items() if not one > 1), default=0)
-    # below LARGE the library's own time depends on which kernel runs next to it
-    first = next((n for n in sorted(own) if n > last_behind and n >= LARGE), None)
-    undecided = any((one > 1).holds is None for n, one in own.items() if n >= LARGE)
-    holds = True if first is not None and first <= LARGE else None if undecided else False
-    label, large = _label(numbers, name), [n for n in own if n >= (first or LARGE)]
-    fractions = [own[n].value for n in large]
-    title = _chosen(
-        holds,
-        f"Without tensor cores `{label}` passes cuBLAS fp32 at {len(large)} squares from n = {first} to {max(own)}",
-        f"Without tensor cores `{label}` does not pass cuBLAS fp32 at every large square that it ran on",
-        f"Whether `{label}` passes cuBLAS fp32 at every large square is within noise",
-    )
-    sentence = f"`{label}` has {_percent(min(fractions))[:-1]} to {_percent(max(fractions))} of cuBLAS fp32 "
-    sentence += f"(interleaved) at n = {_listed(large)}"
-    for n in (n for n in own if n < min(large)):
-        alone = _value(numbers, "cublas_fp32", "time_us", n) / _value(numbers, name, "time_us", n)
-        sentence += f". At {n} it has {_percent(own[n])} of the library beside it, and {_percent(alone)} of the "
-        sentence += "library beside itself"
-    rows = [{"n": n, "variant": name, "fraction": one.value} for n, (name, one) in best.items()]
-    return Finding(holds, title, f"{sentence}.", {"label": label, "from_n": first}, rows)
-
-
-def _fastest_simt(numbers: Numbers) -> dict[int, tuple[str, Estimate]]:
-    """The fastest fp32 kernel without tensor cores at each size of sgemm_sizes, with its fraction
-    of cuBLAS.
-    """
-    rows = numbers.results.squares
-    rows = rows[
-        (rows["experiment"] == "sgemm_sizes")
-        & (rows["kind"] == "kernel")
-        & (rows["dtype"] == "fp32")
-    ]
-    rows = rows[(rows["data"] == "uniform") & (rows["clock_policy"] == "boost")]
-    rows = rows[~rows["tensor"].astype(bool)]
-    if rows.empty:
-        raise Missing("sgemm_sizes was not measured")
-    rows = rows.loc[rows.groupby("n")["fraction"].idxmax()].sort_values("n")
-    return {
-        int(row["n"]): (row["variant"], _fraction(numbers, row["variant"], int(row["n"])))
-        for row in _records(rows)
-    }
-
-
-def three_tf32(numbers: Numbers) -> Finding:
-    """Three TF32 products for one of fp32: how fast, and how exact."""
-    name = "sgemm_3xtf32_wgmma_outside"
-    fractions = {
-        n: _fraction(numbers, name, n) for n in numbers.sizes(name, experiment="fp32_tensor")
-    }
-    errors = numbers.results.table("error_over_k")
-    rms = errors[errors["device"] == "gpu"].pivot_table("rms", ["data", "k"], "variant")
-    if not {name, "cublas_fp32"} <= set(rms.columns):
-        raise Missing("error_over_k.csv lacks 3xTF32 or cuBLAS on this GPU")
-    ratio = (rms[name] / rms["cublas_fp32"]).rename("ratio").reset_index()
-    # exponents over sixty powers of two, where few products make a sum
-    wide = ratio["data"] == "wide"
-    ordinary = ratio.loc[~wide & (ratio["k"] >= LONG), "ratio"]
-    large = [one.value for n, one in fractions.items() if n >= LARGE]
-    least = min(one.value for one in fractions.values())
-    label = _label(numbers, name)
-    faster = all_of(*(one > 1 for n, one in fractions.items() if n >= LARGE)).holds
-    exact = bool((ordinary <= 1).all())
-    holds = False if faster and not exact else faster
-    title = _chosen(
-        holds,
-        f"At n >= {LARGE} three TF32 products replace one of fp32: "
-        "faster, and for long sums more exact on ordinary data",
-        f"At n >= {LARGE} three TF32 products are "
-        + (
-            "faster than cuBLAS fp32, but less exact"
-            if faster
-            else "not always faster than cuBLAS fp32"
-        ),
-        f"Whether three TF32 products are faster than cuBLAS fp32 at n >= {LARGE} is within noise",
-    )
-    small = "".join(
-        f", and {one.value:.2f} times at {n}" for n, one in fractions.items() if n < LARGE
-    )
-    sentence = (
-        f"`{label}` is {min(large):.1f} to {max(large):.1f} times as fast as cuBLAS fp32 (interleaved) from n = "
-        f"{LARGE} to {max(fractions)}{small}. From k = {LONG} on it has {ordinary.min():.2f} to {ordinary.max():.2f} "
-        f"of cuBLAS's RMS error on {_listed(sorted(set(ratio.loc[~wide, 'data'])))} inputs."
-    )
-    behind = ratio.loc[wide & (ratio["ratio"] > 1), "k"]
-    values: dict[str, Any] = {"label": label, "least_fraction": least}
-    values |= {"greatest_error_ratio": float(ordinary.max())}
-    values |= {"wide_error_ratio": float(ratio.loc[wide, "ratio"].max())}
-    values |= {"wide_behind_k": [int(k) for k in behind]}
-    return Finding(holds, title, sentence, values, _records(ratio))
-
-
-def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
-    """The last rung of each ladder: the fraction of cuBLAS that its text publishes, and the one
-    here.
-    """
-    rows: list[dict[str, Any]] = []
-    kept = {}
-    for name, expression in LAST_RUNGS.items():
-        here, published = _fraction(numbers, name), Estimate.of(numbers.evaluate(expression))
-        kept[name] = here / published
-        row = {
-            "variant": name,
-            "label": _label(numbers, name),
-            "published": published.value,
-            "here": here.value,
-        }
-        rows.append(row | {"kept": kept[name].value})
-    half, plain = rows[-1], list(kept.values())[:-1]  # the last one has tensor cores
-    holds = all_of(*(one >= KEPT for one in plain), kept[half["variant"]] < KEPT).holds
-    least, most = estimates.least(plain), estimates.greatest(plain)
-    rates = [
-        getattr(numbers.results.machine.ceilings, f"bf16_{kind}_flop_per_clock_sm")
-        for kind in ("mma", "wgmma")
-    ]
-    title = _chosen(
-        holds,
-        "Published fp32 kernels keep most of their fraction of cuBLAS; the 16-bit one does not",
-        "Published fp32 and 16-bit kernels do not differ in what they keep of their fraction of cuBLAS",
-        "Whether published fp32 and 16-bit kernels keep their fractions of cuBLAS is within noise",
-    )
-    sentence = (
-        f"At n = {SIZE} the last fp32 rungs keep {_percent(least)[:-1]} to {_percent(most)} of their published "
-        f"fraction of cuBLAS. The bf16 rung has {_percent(half['here'])} (interleaved), published "
-        f"{_percent(half['published'])}"
-    )
-    if all(rates):
-        sentence += f"; loops of `mma.sync` reach {_percent(rates[0] / rates[1])} of `wgmma`'s rate"
-    values: dict[str, Any] = {"n": SIZE}
-    if pipe := _known(numbers, {"busy": (half["variant"], "tensor_pipe", SIZE)}):
-        busy = pipe["busy"] / 100
-        sentence += f". Its tensor pipe is {_percent(busy)} busy"
-        values |= {"busy": busy, "if_busy": half["here"] / busy}
-    return Finding(holds, title, f"{sentence}.", values, rows)
-
-
+@finding("Clocks with zeros and with uniform inputs", view="sizes", q="power_w", dtype="bf16")
 def power(numbers: Numbers) -> Finding:
     """Clock and speed with zeros and with uniform inputs, with tensor cores and without."""
     rows = [_with_zeros(numbers, *timed) for timed in _timed_with_zeros(numbers.results)]
     tensor, plain = ([row for row in rows if row["tensor"] is kind] for kind in (True, False))
     if not tensor or not plain:
         raise Missing("no clocks with zeros, with tensor cores and without")
-    shown = next((row for row in tensor if row["variant"] == "cublas_bf16"), tensor[0])
+    example = next((row for row in tensor if row["variant"] == "cublas_bf16"), tensor[0])
     higher = [row["higher"] for row in tensor]
     rises = [100 * (row[f"clock_ratio{end}"] - 1) for row in plain for end in ("_low", "_high")]
     holds = False if False in higher else None if None in higher else True
@@ -556,10 +510,10 @@ def power(numbers: Numbers) -> Finding:
         "Whether matrices of zeros raise the clock of tensor-core kernels is within noise",
     )
     sentence = (
-        f"At n = {shown['n']} {shown['label']} runs at {shown['zeros_tflops']:.0f} TFLOP/s and "
-        f"{shown['zeros_mhz']:.0f} MHz on zeros, at {shown['uniform_tflops']:.0f} TFLOP/s and "
-        f"{shown['uniform_mhz']:.0f} MHz on uniform inputs. On one GPU the clocks of fp32 kernels without tensor cores "
-        f"differ by {min(rises):.1f} to {max(rises):.1f}%."
+        f"At n = {example['n']} {example['label']} runs at {example['zeros_tflops']:.0f} TFLOP/s and "
+        f"{example['zeros_mhz']:.0f} MHz on zeros, at {example['uniform_tflops']:.0f} TFLOP/s and "
+        f"{example['uniform_mhz']:.0f} MHz on uniform inputs. On one GPU the clocks of fp32 kernels without "
+        f"tensor cores differ by {min(rises):.1f} to {max(rises):.1f}%."
     )
     values = {"tensor_rows": len(tensor), "tensor_higher": higher.count(True)}
     return Finding(holds, title, sentence, values, rows)
@@ -572,92 +526,60 @@ def _timed_with_zeros(results: Results) -> list[tuple[str, int, str]]:
     rows = results.squares
     rows = rows[(rows["clock_policy"] == "boost") & rows["data"].isin(["zeros", "uniform"])]
     often = rows[rows["processes"] >= PROCESSES]
-    kinds = (
-        (often if "zeros" in set(often["data"]) else rows)
-        .groupby(["variant", "n", "experiment"], sort=False)["data"]
-        .nunique()
-    )
+    rows = often if "zeros" in set(often["data"]) else rows
+    kinds = rows.groupby(["variant", "n", "experiment"], sort=False)["data"].nunique()
     both = kinds[kinds == 2].reset_index().drop_duplicates(["variant", "n"])
-    return [(str(row["variant"]), int(row["n"]), str(row["experiment"])) for row in _records(both)]
+    return [(row["variant"], int(row["n"]), row["experiment"]) for row in _records(both)]
 
 
 def _with_zeros(numbers: Numbers, name: str, n: int, experiment: str) -> dict[str, Any]:
     """A variant's clock and speed on zeros and on uniform inputs of one experiment, and whether its
     clock is higher on zeros, GPU by GPU.
     """
+
+    def on(data: str, quantity: str) -> float:
+        value = numbers.value(name, quantity, n=n, data=data, experiment=experiment)
+        return Estimate.of(value).value
+
     ratio = numbers.same_gpu("sm_clock_mhz", name, n=n, data="zeros", over_data="uniform")
-    row = {
-        "variant": name,
-        "label": _label(numbers, name),
-        "n": n,
-        "tensor": bool(numbers.known[name]["tensor"]),
-    }
-    row |= {
-        "clock_ratio": ratio.value,
-        "clock_ratio_low": ratio.low,
-        "clock_ratio_high": ratio.high,
-    }
-    row |= {"higher": (ratio > 1 + LEVEL).holds}
-    for data, (key, quantity) in itertools.product(
-        ("zeros", "uniform"), (("mhz", "sm_clock_mhz"), ("tflops", "tflops"))
-    ):
-        of = Estimate.of(numbers.value(name, quantity, n=n, data=data, experiment=experiment))
-        row[f"{data}_{key}"] = of.value
+    tensor = bool(numbers.known[name]["tensor"])
+    row = {"variant": name, "label": _label(numbers, name), "n": n, "tensor": tensor}
+    row |= {"clock_ratio_low": ratio.low, "clock_ratio_high": ratio.high}
+    row |= {"higher": (ratio > 1 + LEVEL_TOLERANCE).holds}
+    row |= {f"{data}_mhz": on(data, "sm_clock_mhz") for data in ("zeros", "uniform")}
+    row |= {f"{data}_tflops": on(data, "tflops") for data in ("zeros", "uniform")}
     return row | {"throttle_reasons": str(numbers.value(name, "throttle_reasons", n=n))}
 
 
-# ---- all of them ---------------------------------------------------------------------------------
+@finding("Predicted and measured counters")
+def emulator(numbers: Numbers) -> Finding:
+    """Counters that the emulator predicts from PTX, next to Nsight Compute's."""
+    table = emulator_table(numbers.results)
+    if table.empty:
+        raise Missing("counters were not collected, or not predicted")
+    conflicts = table[table["counter"].isin(["shared_load_conflicts", "shared_store_conflicts"])]
+    pairs = int(table["pairs"].sum())
+    exact, near = (int(table[key].sum()) / pairs for key in ("exact", "within_1_percent"))
+    conflict_pairs, conflict_exact = (int(conflicts[key].sum()) for key in ("pairs", "exact"))
+    worst = table.iloc[int(table["worst_difference"].abs().to_numpy().argmax())]
+    label = worst["label"]
+    title = "The emulator predicts at most half of the counter values exactly"
+    if exact > HALF:
+        few = conflict_exact < QUARTER * conflict_pairs
+        title = "The emulator predicts most counter values exactly"
+        title += ", but few bank conflicts" if few else ""
+    sentence = (
+        f"Of {pairs:,} values of {len(table)} counters, {_percent(exact)} are exact and {_percent(near)} lie "
+        f"within 1%. {int((table['exact'] == table['pairs']).sum())} counters are exact for every kernel; bank "
+        f"conflicts are in {conflict_exact} of {conflict_pairs} values. The value that is most off is that of "
+        f"{label[0].lower() + label[1:]} of `{_label(numbers, worst['worst_variant'])}`, by "
+        f"{_percent(abs(worst['worst_difference']))}."
+    )
+    rows = _records(table.drop(columns=["metric"]))
+    return Finding(exact > HALF, title, sentence, {"exact_fraction": exact}, rows)
 
-# By name: the function, its subject (a title where nothing was measured), and the state of the explorer's view
-# that shows it, where one does.
-FINDINGS: dict[str, tuple[Callable[[Numbers], Finding], str, dict[str, Any] | None]] = {
-    "silently_wrong": (silently_wrong, "The double buffer of a published SGEMM on this GPU", None),
-    "hopper_level": (
-        hopper_level,
-        "Hopper kernels next to cuBLAS",
-        {"view": "ladder", "ladder": "hopper_ladder.bf16", "n": 8192},
-    ),
-    "conflicts_moved": (
-        conflicts_moved,
-        "Bank conflicts of a swizzle of the stores",
-        {"view": "compare", "a": "sgemm_at_tiling", "b": "sgemm_at_swizzle_stores"},
-    ),
-    "fp32_simt": (
-        fp32_simt,
-        "fp32 without tensor cores next to cuBLAS",
-        {
-            "view": "sizes",
-            "dtype": "fp32",
-            "draw": "sgemm_tma_streamk,sgemm_t128x256x8_cpasync,cublas_fp32",
-        },
-    ),
-    "three_tf32": (
-        three_tf32,
-        "Three TF32 products next to cuBLAS fp32",
-        {"view": "ladder", "ladder": "fp32_tensor.fp32"},
-    ),
-    "fp32_ladder_carries_over": (
-        fp32_ladder_carries_over,
-        "Published fractions of cuBLAS on this GPU",
-        {"view": "ladder", "ladder": "sgemm_ladder.fp32"},
-    ),
-    "steps_pay": (
-        steps_pay,
-        "Counters and speed of each step",
-        {"view": "ladder", "ladder": "sgemm_ladder.fp32"},
-    ),
-    "merged_loads": (
-        merged_loads,
-        "Issue cycles of merged shared loads",
-        {"view": "compare", "a": "sgemm_t128x256x8_cpasync", "b": "sgemm_t128x256x8_apart"},
-    ),
-    "power": (
-        power,
-        "Clocks with zeros and with uniform inputs",
-        {"view": "sizes", "q": "power_w", "dtype": "bf16"},
-    ),
-    "emulator": (emulator, "Predicted and measured counters", None),
-}
+
+# ---- all of them ---------------------------------------------------------------------------------
 
 
 def on_gpu(numbers: Numbers, name: str) -> Finding:
@@ -673,27 +595,22 @@ def document(gpus: Sequence[Results]) -> list[dict[str, Any]]:
     """findings.json for the results of several GPUs."""
     paper = {"published": {name: row.value for name, row in worklogs.published().items()}}
     each = [Numbers(results, paper) for results in gpus]
-    found = []
-    for name in FINDINGS:
-        on = [asdict(on_gpu(numbers, name)) for numbers in each]
-        columns = [
-            {key: own[key] for key in ("holds", "title", "sentence", "numbers")} for own in on
-        ]
-        heads = [
-            {
-                "gpu": one.name,
-                "model": one.model,
-                "date": one.date,
-                "processes": one.raw("windows").process.nunique(),
+    rows = []
+    for name, (_, _, view) in FINDINGS.items():
+        on_each = []
+        for results, numbers in zip(gpus, each, strict=True):
+            head: dict[str, Any] = {
+                "gpu": results.name,
+                "model": results.model,
+                "date": results.date,
             }
-            for one in gpus
-        ]
-        found.append(
-            {"name": name, "chart": FINDINGS[name][2]}
-            | on[0]
-            | {"gpus": [head | own for head, own in zip(heads, columns, strict=True)]}
-        )
-    return found
+            head |= {"processes": results.raw("windows")["process"].nunique()}
+            on_each.append(head | asdict(on_gpu(numbers, name)))
+        first = {key: on_each[0][key] for key in Finding.__dataclass_fields__}
+        for row in on_each:
+            del row["rows"]
+        rows.append({"name": name, "chart": view or None} | first | {"gpus": on_each})
+    return rows
 
 
 # ---- words and values ----------------------------------------------------------------------------
@@ -711,15 +628,13 @@ def _fraction(numbers: Numbers, variant: str, n: int = SIZE) -> Estimate:
     return Estimate.of(numbers.value(variant, "fraction", n=n))
 
 
-def _known(numbers: Numbers, wanted: dict[str, tuple[str, str, int]]) -> dict[str, float]:
-    """Those values that were measured."""
-    found = {}
-    for key, (variant, quantity, n) in wanted.items():
-        try:
-            found[key] = _value(numbers, variant, quantity, n)
-        except Missing:
-            continue
-    return found
+def _known(numbers: Numbers, quantity: str, n: int, variants: dict[str, str]) -> dict[str, float]:
+    """Return the values of those variants that were measured, by the variants' keys."""
+    values = {}
+    for key, variant in variants.items():
+        with contextlib.suppress(Missing):
+            values[key] = _value(numbers, variant, quantity, n)
+    return values
 
 
 def _label(numbers: Numbers, variant: str) -> str:
@@ -741,8 +656,8 @@ def _listed(values: Iterable[Any]) -> str:
 
 def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as plain values, with None for empty cells."""
-    found: list[dict[str, Any]] = json.loads(rows.to_json(orient="records", double_precision=10))
-    return found
+    values: list[dict[str, Any]] = json.loads(rows.to_json(orient="records", double_precision=10))
+    return values
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -752,5 +667,5 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write findings.json of the folders that the options name; the first leads."""
-    found = document(list(several(args).values()))
-    write_text(args.out, json.dumps(found, indent=1, allow_nan=False) + "\n")
+    rows = document(list(several(args).values()))
+    write_text(args.out, json.dumps(rows, indent=1, allow_nan=False) + "\n")

@@ -49,8 +49,8 @@ BUILT += tuple(
 )
 # columns of tuning.csv that another round changes
 SPEEDS = ("time_us", "tflops", "fraction_of_cublas")
-EXPRESSION_BYTES = 4000
-LONGEST_TEXT = 40  # characters of a text that a comparison shows
+MAX_EXPRESSION = 4000
+MAX_TEXT = 40  # Characters of a text that a comparison shows.
 ORDERS = {ast.Lt: operator.lt, ast.Gt: operator.gt, ast.LtE: operator.le, ast.GtE: operator.ge}
 
 
@@ -369,7 +369,7 @@ class Numbers:
         functions |= {function.__name__: function for function in others}
         functions |= {"rounds_to": rounds_to, "contains": contains}
         functions |= {"count": count, "range": range}
-        functions |= {"min": _over(estimates.least), "max": _over(estimates.greatest)}
+        functions |= {"min": _over(estimates.smallest), "max": _over(estimates.largest)}
         functions |= {"mean": _over(estimates.mean), "abs": lambda value: abs(Estimate.of(value))}
         return functions | {"geometric_mean": _over(estimates.geometric_mean)}
 
@@ -382,9 +382,9 @@ class Numbers:
         Raises `UserError` for what is no expression, and `Missing`.
         """
         text = " ".join(str(expression).split())
-        if len(text) > EXPRESSION_BYTES:
+        if len(text) > MAX_EXPRESSION:
             long = f"an expression of {len(text)} characters is not allowed"
-            raise UserError(f"{long}; allowed: {EXPRESSION_BYTES}")
+            raise UserError(f"{long}; allowed: {MAX_EXPRESSION}")
         names = {name: name for name in self.known}
         evaluator = _Evaluator(functions=self.functions, names=names)
         try:
@@ -484,8 +484,8 @@ def count(truths: list[Truth]) -> Estimate:
 
 def contains(text: Any, part: str) -> Truth:
     """Whether a text has a part, in whichever case."""
-    shown = str(text) if len(str(text)) <= LONGEST_TEXT else f"{str(text)[: LONGEST_TEXT - 3]}..."
-    return Truth(part.lower() in str(text).lower(), f"{part!r} in {shown}", shown)
+    excerpt = str(text) if len(str(text)) <= MAX_TEXT else f"{str(text)[: MAX_TEXT - 3]}..."
+    return Truth(part.lower() in str(text).lower(), f"{part!r} in {excerpt}", excerpt)
 
 
 def _cell(row: pd.Series, column: str, missing: str) -> Estimate | str:

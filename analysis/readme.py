@@ -20,8 +20,7 @@ from analysis.figures import style
 from analysis.results import Results, archives_of, note_of, tell_left_out
 from contracts import UserError, write_text
 
-SIZES = (2048, 4096, 8192, 16384)
-# of `ladders.KINDS`
+# Titles of `ladders.KINDS` that README shows
 KINDS = {"fp32": "fp32 without tensor cores", "fp32 by 3xTF32": "fp32 by 3xTF32", "bf16": "bf16"}
 LEADING = 3  # findings: the first that hold on the first GPU
 
@@ -30,14 +29,13 @@ def best_kernels(gpus: Sequence[Results]) -> str:
     """The table: for each GPU and kind, the best kernel at each size, with TFLOP/s and its fraction
     of cuBLAS.
     """
-    lines = [
-        "| GPU | type | n = 2048 | 4096 | 8192 | 16384 |",
-        "| --- | --- | ---: | ---: | ---: | ---: |",
-    ]
+    sizes = ladders.BEST_SIZES
+    lines = [f"| GPU | type | n = {' | '.join(map(str, sizes))} |"]
+    lines.append(f"| --- | --- |{' ---: |' * len(sizes)}")
     for results in gpus:
         best = {(row["kind"], row["n"]): row for row in ladders.best_kernels(results)}
         for title, kind in KINDS.items():
-            cells = [_cell(best.get((kind, n))) for n in SIZES]
+            cells = [_cell(best.get((kind, n))) for n in sizes]
             lines.append(f"| {results.model} | {title} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -48,29 +46,29 @@ def _cell(row: Mapping[str, Any] | None) -> str:
     return f"{row['tflops']:.0f} ({100 * row['fraction']:.0f}%)<br>`{row['label'].removesuffix('_bf16')}`"
 
 
-def findings(found: Sequence[Mapping[str, Any]]) -> str:
-    """One list item for each of the leading findings: its title, its GPU and numbers, and where
-    else it holds.
+def findings(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return one list item for each of the leading findings: its title, its GPU and numbers, and
+    where else it holds.
     """
-    lines = [
-        f"- **{one['title']}.** *{one['gpus'][0]['model']}.* {one['sentence']} {_elsewhere(one['gpus'])}"
-        for one in [one for one in found if one["holds"]][:LEADING]
-    ]
+    lines = []
+    for row in [row for row in rows if row["holds"]][:LEADING]:
+        text = f"*{row['gpus'][0]['model']}.* {row['sentence']} {_elsewhere(row['gpus'])}"
+        lines.append(f"- **{row['title']}.** {text}")
     return "\n".join(lines)
 
 
 def _elsewhere(gpus: Sequence[Mapping[str, Any]]) -> str:
     """On which GPUs a finding holds: "Holds on H100; undecided on H200."."""
     words = {True: "holds on", False: "does not hold on", None: "undecided on"}
-    names = {
-        one["gpu"]: one["model"] + " (emulated)" * (one["numbers"].get("measured") is False)
-        for one in gpus
-    }
-    models = {
-        word: [names[one["gpu"]] for one in gpus if one["holds"] is holds]
-        for holds, word in words.items()
-    }
-    text = "; ".join(f"{word} {' and '.join(listed)}" for word, listed in models.items() if listed)
+    parts = []
+    for holds, verb in words.items():
+        names = [
+            gpu["model"] + " (emulated)" * (gpu["numbers"].get("measured") is False)
+            for gpu in gpus
+            if gpu["holds"] is holds
+        ]
+        parts += [f"{verb} {' and '.join(names)}"] if names else []
+    text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}."
 
 
@@ -80,9 +78,8 @@ def filled(text: str, blocks: Mapping[str, str], source: object) -> str:
         block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.S)
         match = block.search(text)
         if not match:
-            raise UserError(
-                f"{source}: no block {name}; needed: a line <!-- {name} --> and a later line <!-- end -->"
-            )
+            needed = f"a line <!-- {name} --> and a later line <!-- end -->"
+            raise UserError(f"{source}: no block {name}; needed: {needed}")
         text = f"{text[: match.start()]}{match[1]}\n{content}\n\n{match[2]}{text[match.end() :]}"
     return text
 
@@ -105,13 +102,12 @@ def run(args: argparse.Namespace) -> int:
     """Fill in the blocks of README.md, of the archives alone."""
     gpus = archives_of(args)
     if note := note_of(gpus):
-        raise UserError(
-            f"{', '.join(one.folder.as_posix() for one in gpus if one.note)}: {note}; README has measurements"
-        )
-    found = json.loads(args.findings.read_text())
+        rehearsed = ", ".join(gpu.folder.as_posix() for gpu in gpus if gpu.note)
+        raise UserError(f"{rehearsed}: {note}; README has measurements")
+    rows = json.loads(args.findings.read_text())
     text = args.readme.read_text()
     tell_left_out(*gpus)
-    blocks = {"best-kernels": best_kernels(gpus), "findings": findings(found)}
+    blocks = {"best-kernels": best_kernels(gpus), "findings": findings(rows)}
     new = filled(text, blocks, args.readme)
     if args.check and new != text:
         print(f"{args.readme} is not up to date; write it by the same command without --check")

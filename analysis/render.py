@@ -15,6 +15,7 @@ import argparse
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import typst
 
@@ -31,17 +32,16 @@ def sources(document: Path) -> list[Path]:
 
     Raises `UserError` for one that is not there.
     """
-    found: list[Path] = []
-    wanted = [document.resolve()]
-    while wanted:
-        path = wanted.pop(0)
-        if path in found:
+    files, queue = list[Path](), [document.resolve()]
+    while queue:
+        path = queue.pop(0)
+        if path in files:
             continue
         if not path.is_file():
             raise UserError(f"{path}: no such file; {document} includes it")
-        found.append(path)
-        wanted += [(path.parent / name).resolve() for name in INCLUDED.findall(path.read_text())]
-    return found
+        files.append(path)
+        queue += [(path.parent / name).resolve() for name in INCLUDED.findall(path.read_text())]
+    return files
 
 
 def with_rows(tables: Path) -> list[str]:
@@ -53,19 +53,15 @@ def with_rows(tables: Path) -> list[str]:
 
 def require(document: Path, tables: Path, figures: Path) -> None:
     """Raise `UserError` for a table or figure that a document needs and that is not there."""
-    for name in ESSENTIAL:
-        if not (tables / name).is_file():
-            raise UserError(
-                f"{tables / name}: no such file; make it with: python -m analysis tabulate"
-            )
+    made_by = {tables / name: "tabulate" for name in ESSENTIAL}
     known = with_rows(tables)
-    for name, needs in (
-        match for path in sources(document) for match in DRAWN.findall(path.read_text())
-    ):
-        if not (figures / f"{name}.pdf").is_file() and (not needs or needs in known):
-            raise UserError(
-                f"{figures / name}.pdf: no such file; make it with: python -m analysis draw {name}"
-            )
+    for path in sources(document):
+        for name, needs in DRAWN.findall(path.read_text()):
+            if not needs or needs in known:
+                made_by[figures / f"{name}.pdf"] = f"draw {name}"
+    for path, command in made_by.items():
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; make it with: python -m analysis {command}")
 
 
 def render(document: Path, tables: Path, figures: Path, out: Path) -> None:
@@ -76,41 +72,25 @@ def render(document: Path, tables: Path, figures: Path, out: Path) -> None:
     require(document, tables, figures)
     document, tables, figures = (path.resolve() for path in (document, tables, figures))
     root = Path(os.path.commonpath([ROOT, document.parent, tables, figures]))
-    places = {"tables": tables, "figures": figures, "project": ROOT}
-    inputs = {name: f"/{path.relative_to(root).as_posix()}" for name, path in places.items()}
+    folders = {"tables": tables, "figures": figures, "project": ROOT}
+    inputs = {name: f"/{path.relative_to(root).as_posix()}" for name, path in folders.items()}
     inputs["tables_there"] = ",".join(with_rows(tables))
     inputs["figures_there"] = ",".join(sorted(path.stem for path in figures.glob("*.pdf")))
     with atomic_write(out) as temporary:
         try:
-            typst.compile(
-                document,
-                output=temporary,
-                root=root,
-                sys_inputs=inputs,
-                format="pdf",
-                ignore_system_fonts=True,
-                timestamp=0,
-            )
+            same: dict[str, Any] = {"ignore_system_fonts": True, "timestamp": 0, "format": "pdf"}
+            typst.compile(document, output=temporary, root=root, sys_inputs=inputs, **same)
         except typst.TypstError as error:
             raise UserError(f"{document}: {' '.join(str(error).split())}") from error
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `render`."""
+    folder: dict[str, Any] = {"required": True, "type": Path, "metavar": "DIR"}
     parser.add_argument("documents", nargs="+", type=Path, metavar="FILE.typ")
-    parser.add_argument(
-        "--tables", required=True, type=Path, metavar="DIR", help="made by tabulate"
-    )
-    parser.add_argument(
-        "--figures", required=True, type=Path, metavar="DIR", help="made by draw, as PDF"
-    )
-    parser.add_argument(
-        "--out",
-        required=True,
-        type=Path,
-        metavar="DIR",
-        help="folder for FILE.pdf of each document",
-    )
+    parser.add_argument("--tables", help="made by tabulate", **folder)
+    parser.add_argument("--figures", help="made by draw, as PDF", **folder)
+    parser.add_argument("--out", help="folder for FILE.pdf of each document", **folder)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -19,16 +19,17 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from analysis.results import (
     Results,
     add_catalogue,
+    lines_of,
     note_of,
     problem_of,
     records,
-    said,
     tell_left_out,
 )
 from analysis.timings import KEY, of_windows
@@ -36,9 +37,9 @@ from contracts import UserError, write_rows
 from contracts.rows import GpuMedians
 from contracts.samples import read_samples
 
-NEAR = 0.01  # relative to the archive's fraction
-EXPECTED = 0.95  # of the rows, on GPUs of one model
-ENOUGH = 0.9  # of the measured rows have to find their row in the archive
+REL_TOL = 0.01  # A row that is so near to the archive's fraction repeats.
+EXPECTED = 0.95  # On GPUs of one model, this fraction of the rows repeats.
+MIN_COMPARED = 0.9  # This fraction of the measured rows has to have a row in the archive.
 TYPES = {"fp32": "fp32", "tf32": "TF32", "bf16": "16-bit", "fp16": "16-bit"}
 OTHER_CODE = "its machine code differs from the archive's"
 NO_PROBLEM, NO_KERNEL = "the archive lacks the problem", "the archive lacks the kernel"
@@ -52,24 +53,19 @@ def compared(here: Results, archive: Results) -> pd.DataFrame:
     Returned columns: those of `beside`, empty where there is no such row; label, dtype; reason, why
     a row is not compared, null where it is; and wanted: whether the archive measured the variant.
     """
-    ours, theirs = (_measured(one) for one in (here, archive))
-    there = theirs.sort_values("reason", na_position="first", kind="stable").drop_duplicates(
-        PROBLEM
-    )
-    rows = ours.drop_duplicates(KEY).merge(
-        beside(here.timings, archive.timings), on=KEY, how="left"
-    )
-    rows = rows.merge(
-        there[[*PROBLEM, "reason"]].rename(columns={"reason": "lost"}), on=PROBLEM, how="left"
-    )
-    wanted = rows["variant"].isin(theirs["variant"])
+    measured, archived = _measured(here), _measured(archive)
+    first = archived.sort_values("reason", na_position="first", kind="stable")
+    there = first.drop_duplicates(PROBLEM).set_index(PROBLEM)["reason"].rename("lost")
+    both = beside(here.timings, archive.timings)
+    rows = measured.drop_duplicates(KEY).merge(both, on=KEY, how="left")
+    rows = rows.merge(there, left_on=PROBLEM, right_index=True, how="left")
+    wanted = rows["variant"].isin(archived["variant"])
     reason = rows["reason"].fillna("in the archive, " + rows["lost"].astype("string"))
     reason = reason.mask(reason.isna() & rows["same_code"].eq(False), OTHER_CODE)
     lacking = reason.isna() & rows["fraction"].isna()
     reason = reason.mask(lacking & wanted, NO_PROBLEM).mask(lacking & ~wanted, NO_KERNEL)
-    return rows.assign(label=rows["variant"].map(here.label), reason=reason, wanted=wanted).drop(
-        columns="lost"
-    )
+    rows = rows.assign(label=rows["variant"].map(here.label), reason=reason, wanted=wanted)
+    return rows.drop(columns="lost")
 
 
 def _measured(results: Results) -> pd.DataFrame:
@@ -88,32 +84,20 @@ def beside(here: pd.DataFrame, archive: pd.DataFrame) -> pd.DataFrame:
     difference (relative), repeats, and same_code. Of several experiments of the archive, the same
     one comes first, then the one with the most processes. A library next to itself is left out.
     """
-    columns = {
-        "fraction": "archived",
-        "fraction_low": "archived_low",
-        "fraction_high": "archived_high",
-    }
-    columns |= {
-        "experiment": "archived_in",
-        "code_hash": "archived_code",
-        "processes": "archived_processes",
-    }
+    fractions = {f"fraction{end}": f"archived{end}" for end in ("", "_low", "_high")}
+    columns = fractions | {"experiment": "archived_in", "code_hash": "archived_code"}
+    columns |= {"processes": "archived_processes"}
     known = archive[[*PROBLEM, *columns]].rename(columns=columns)
-    joined = here[here["variant"] != here["baseline"]].merge(known, on=PROBLEM)
-    joined = joined.assign(elsewhere=joined["experiment"] != joined["archived_in"])
-    joined = joined.sort_values(
-        ["elsewhere", "archived_processes"], ascending=[True, False], kind="stable"
-    )
-    found = joined.drop_duplicates(KEY).sort_values(
-        [*KEY[:1], "order", "n"], kind="stable", ignore_index=True
-    )
-    difference = found["fraction"] / found["archived"] - 1
-    inside = found["fraction"].between(found["archived_low"], found["archived_high"])
-    found = found.assign(difference=difference, repeats=inside | (difference.abs() <= NEAR))
-    found = found.assign(same_code=found["code_hash"] == found["archived_code"])
-    return found[
-        [*KEY, "fraction", *list(columns.values())[:3], "difference", "repeats", "same_code"]
-    ]
+    rows = here[here["variant"] != here["baseline"]].merge(known, on=PROBLEM)
+    rows = rows.assign(elsewhere=rows["experiment"] != rows["archived_in"])
+    best = ["elsewhere", "archived_processes"]
+    rows = rows.sort_values(best, ascending=[True, False], kind="stable").drop_duplicates(KEY)
+    rows = rows.sort_values(["experiment", "order", "n"], kind="stable", ignore_index=True)
+    difference = rows["fraction"] / rows["archived"] - 1
+    inside = rows["fraction"].between(rows["archived_low"], rows["archived_high"])
+    rows = rows.assign(difference=difference, repeats=inside | (difference.abs() <= REL_TOL))
+    rows = rows.assign(same_code=rows["code_hash"] == rows["archived_code"])
+    return rows[[*KEY, "fraction", *fractions.values(), "difference", "repeats", "same_code"]]
 
 
 def by_card(measured: Sequence[Results]) -> pd.DataFrame:
@@ -131,48 +115,43 @@ def by_card(measured: Sequence[Results]) -> pd.DataFrame:
         windows = windows[windows["passed"].astype(bool) & windows["left_out"].isna()]
         values = of_windows(read_samples(results.path("samples")).to_pandas())
         parts.append(windows.merge(values, on=[*KEY, "process"]))
-    grouped = (
-        pd.concat(parts, ignore_index=True)
-        .drop_duplicates([*key, "process"])
-        .groupby(key, sort=False)
+    processes = pd.concat(parts, ignore_index=True).drop_duplicates([*key, "process"])
+    medians = processes.groupby(key, sort=False, as_index=False).agg(
+        dtype=("dtype", "first"),
+        baseline=("baseline", "first"),
+        code_hash=("code_hash", "first"),
+        time_us_median=("time_us", "median"),
+        baseline_time_us_median=("baseline_time_us", "median"),
+        sm_clock_mhz=("sm_clock_mhz", "median"),
+        samples=("samples", "sum"),
     )
-    found = grouped[["dtype", "baseline", "code_hash"]].first()
-    found["time_us_median"] = grouped["time_us"].median()
-    found["baseline_time_us_median"] = grouped["baseline_time_us"].median()
-    found["sm_clock_mhz"] = grouped["sm_clock_mhz"].median()
-    found["samples"] = grouped["samples"].sum()
-    found = found.reset_index()
-    several = found.duplicated([name for name in key if name != "session"], keep=False)
-    return found[several].reindex(columns=columns)
+    several = medians.duplicated([name for name in key if name != "session"], keep=False)
+    return medians[several].reindex(columns=columns)
 
 
 def report(rows: pd.DataFrame) -> str:
     """The rows of `compared` as a person reads them: a line each, those that are not compared by
     reason, and counts.
     """
-    lines = [
-        "fraction of cuBLAS, interleaved: here, in the archive (range over processes), difference"
-    ]
-    shown = rows[rows["reason"].isna()]
-    for row in records(shown):
+    columns = "here, in the archive (range over processes), difference"
+    lines = [f"fraction of cuBLAS, interleaved: {columns}"]
+    compared = rows[rows["reason"].isna()]
+    for row in records(compared):
         ranged = f"{row.archived:.3f} ({row.archived_low:.3f} to {row.archived_high:.3f})"
         name = f"{row.experiment} {row.label} {problem_of(row)} {row.data}"
-        lines.append(
-            f"{name:60} {row.fraction:.3f}  {ranged}  {row.difference:+.2%}{'' if row.repeats else '  differs'}"
-        )
+        differs = "" if row.repeats else "  differs"
+        lines.append(f"{name:60} {row.fraction:.3f}  {ranged}  {row.difference:+.2%}{differs}")
     for (reason, experiment), group in rows.groupby(["reason", "experiment"], sort=False):
         names = (f"{row.label} {problem_of(row)} {row.data}" for row in records(group))
         lines.append(f"not compared, {reason}: {experiment}: {', '.join(names)}")
-    for name, group in shown.groupby(
-        shown["dtype"].map(lambda dtype: TYPES.get(dtype, dtype)), sort=False
-    ):
+    types = compared["dtype"].map(lambda dtype: TYPES.get(dtype, dtype))
+    for name, group in compared.groupby(types, sort=False):
         lines.append(f"{name}: {_repeating(group)}")
-    lines.append(f"all: {_repeating(shown)}; expected on a GPU of this model: {EXPECTED:.0%}")
+    lines.append(f"all: {_repeating(compared)}; expected on a GPU of this model: {EXPECTED:.0%}")
     others = int((~rows["wanted"]).sum())
     further = f"; {others} more of kernels that the archive lacks" if others else ""
-    return "\n".join(
-        [*lines, f"compared {len(shown)} of {rows['wanted'].sum()} measured rows{further}"]
-    )
+    lines.append(f"compared {len(compared)} of {rows['wanted'].sum()} measured rows{further}")
+    return "\n".join(lines)
 
 
 def _repeating(rows: pd.DataFrame) -> str:
@@ -184,15 +163,9 @@ def _repeating(rows: pd.DataFrame) -> str:
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `reproduce`."""
     add_catalogue(parser)
-    parser.add_argument(
-        "--results",
-        required=True,
-        nargs="+",
-        type=Path,
-        metavar="DIR",
-        help="results/GPU/only/NAME",
-    )
-    parser.add_argument("--archive", required=True, type=Path, metavar="DIR", help="data/GPU")
+    folder: dict[str, Any] = {"required": True, "type": Path, "metavar": "DIR"}
+    parser.add_argument("--results", nargs="+", help="results/GPU/only/NAME", **folder)
+    parser.add_argument("--archive", help="data/GPU", **folder)
     parser.add_argument(
         "--cards", type=Path, metavar="FILE", help="written: medians on each card, gpu_medians.csv"
     )
@@ -202,35 +175,27 @@ def run(args: argparse.Namespace) -> int:
     """Print the comparison; the exit code is 1 where too few rows are compared."""
     archive = Results(args.archive, args.catalogue)
     here = [Results(folder, args.catalogue) for folder in args.results]
-    rows = pd.concat([compared(one, archive) for one in here], ignore_index=True)
-    shown, wanted = int(rows["reason"].isna().sum()), int(rows["wanted"].sum())
-    if not shown:
-        lost = said(one for results in (*here, archive) for one in results.left_out)
-        raise UserError(
-            f"{', '.join(map(str, args.results))} and {args.archive} share no row; measure an experiment that "
-            f"the archive has, with kernels as they were then{'; left out: ' * bool(lost)}{'; '.join(lost)}"
-        )
+    rows = pd.concat([compared(results, archive) for results in here], ignore_index=True)
+    count, wanted = int(rows["reason"].isna().sum()), int(rows["wanted"].sum())
+    if not count:
+        lost = lines_of(kernel for results in (*here, archive) for kernel in results.left_out)
+        why = f"{', '.join(map(str, args.results))} and {args.archive} share no row"
+        remedy = "measure an experiment that the archive has, with kernels as they were then"
+        raise UserError("; ".join([why, remedy, *(f"left out: {line}" for line in lost)]))
+    # A rehearsal, or another model, is told before the rows.
     lines = [report(rows)]
-    if other := sorted({one.gpu for one in here} - {archive.gpu}):
+    if other := sorted({results.gpu for results in here} - {archive.gpu}):
         another = "another model need not repeat its fractions"
         lines.insert(0, f"{', '.join(other)} here, {archive.gpu} in the archive: {another}")
     note = note_of([*here, archive])
     print("\n".join(filter(None, [note, *lines, note])))
     tell_left_out(*here, archive)
     if args.cards:
-        medians = by_card([archive, *here])
-        write_rows(
-            args.cards,
-            GpuMedians,
-            (
-                {str(key): value for key, value in row.dropna().items()}
-                for _, row in medians.iterrows()
-            ),
-        )
-    if shown < ENOUGH * wanted:
-        print(
-            f"error: {shown} of {wanted} measured rows are compared, fewer than nine in ten",
-            file=sys.stderr,
-        )
+        medians = [row.dropna() for _, row in by_card([archive, *here]).iterrows()]
+        rows_of_cards = [{str(key): value for key, value in row.items()} for row in medians]
+        write_rows(args.cards, GpuMedians, rows_of_cards)
+    if count < MIN_COMPARED * wanted:
+        why = f"{count} of {wanted} measured rows are compared, fewer than nine in ten"
+        print(f"error: {why}", file=sys.stderr)
         return 1
     return 0

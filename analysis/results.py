@@ -47,8 +47,9 @@ from contracts.rows import (
 from contracts.samples import read_samples
 from contracts.worklogs import OURS
 
-DATA = Path("data")  # of the archives
-BUILT = "resources.csv"  # has the machine code of each source
+CATALOGUE = Path("results/variants.csv")
+DATA = Path("data")  # It has a folder for each archive.
+BUILT = "resources.csv"  # It has the machine code of each source.
 OF_CATALOGUE = ["label", "kind", "family", "dtype", "tensor", "order", "builds_on", "baseline"]
 OF_CATALOGUE += ["worklog"]
 LIBRARY = "library"  # The worklog of baselines.
@@ -56,10 +57,11 @@ CHANGED = "its machine code differs from what this tree builds"
 UNBUILT = f"no code hash: {BUILT} does not have its source as it is now"
 NO_BUILDS = f"no code hash: {BUILT} is missing"
 GONE = "not in the catalogue"
-FAILED = "failed the check"  # and its case
-OLDER = {CHANGED, UNBUILT, GONE}  # why rows of an archive may not count, though it is whole
-FEW = 8  # names that one line has room for; of more, the first `FIRST`
-FIRST = 5
+FAILED = "failed the check"  # The case follows.
+# For these reasons rows of an archive may not count, though it is complete.
+OLDER = {CHANGED, UNBUILT, GONE}
+# One line has room for so many names; of more, it has the first `FIRST`.
+MAX_NAMES, FIRST = 8, 5
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,8 @@ class Results:
 
     def __init__(self, folder: Path, catalogue: Path, here: Path | None = None) -> None:
         if not folder.is_dir():
-            raise UserError(
-                f"{folder}: no such folder; a folder with machine.json, provenance.json and tables is needed"
-            )
+            needed = "a folder with machine.json, provenance.json and tables is needed"
+            raise UserError(f"{folder}: no such folder; {needed}")
         self.folder, self.catalogue, self.here = folder, catalogue, here
 
     # ---- tables ----------------------------------------------------------------------------------
@@ -103,9 +104,8 @@ class Results:
         Raises `UserError` for a name that is none.
         """
         table = choose(TABLES, name, "table", "a table's name")
-        if self.here and not table.needs_gpu and (own := self.here / table.file).is_file():
-            return own
-        return self.folder / table.file
+        here = self.here / table.file if self.here and not table.needs_gpu else None
+        return here if here and here.is_file() else self.folder / table.file
 
     def has(self, name: str) -> bool:
         """Whether a recorded table is there."""
@@ -113,19 +113,19 @@ class Results:
 
     def raw(self, name: str) -> pd.DataFrame:
         """A recorded CSV table as it is; no rows where it is not there."""
-        return (
-            self._read[name]
-            if name in self._read
-            else self._read.setdefault(name, self._frame(name))
-        )
+        if name not in self._read:
+            self._read[name] = self._frame(name)
+        return self._read[name]
 
     def _frame(self, name: str) -> pd.DataFrame:
         table, path = choose(TABLES, name, "table", "a table's name"), self.path(name)
         rows = read_rows(path, table.model) if path.is_file() else []
         recorded = self.folder / table.file
-        if path != recorded and recorded.is_file():  # of variants that this tree's own run left out
-            own = {row.variant for row in rows}
-            rows += [row for row in read_rows(recorded, table.model) if row.variant not in own]
+        if (
+            path != recorded and recorded.is_file()
+        ):  # It has variants that this tree's run left out.
+            variants = {row.variant for row in rows}
+            rows += [row for row in read_rows(recorded, table.model) if row.variant not in variants]
         return frame(rows, table.model)
 
     @cached_property
@@ -141,8 +141,8 @@ class Results:
     def described(self, rows: pd.DataFrame, passed: bool = False) -> pd.DataFrame:
         """The rows that count (`reasons`), in the catalogue's order, with `OF_CATALOGUE` joined."""
         columns = [name for name in OF_CATALOGUE if name not in rows or name == "variant"]
-        kept = rows[self.reasons(rows, passed).isna()]
-        joined = kept.merge(self.variants[["variant", *columns]], on="variant", how="inner")
+        counting = rows[self.reasons(rows, passed).isna()]
+        joined = counting.merge(self.variants[["variant", *columns]], on="variant", how="inner")
         return joined.sort_values("order", kind="stable", ignore_index=True)
 
     def reasons(self, rows: pd.DataFrame, passed: bool = True) -> pd.Series:
@@ -152,52 +152,48 @@ class Results:
         with `passed`, the variant failed no check. Of windows.csv, no process of the same row may
         have failed, or been left out.
         """
-        now = rows["variant"].map(
-            dict(zip(self.variants["variant"], self.variants["code_hash"], strict=True))
-        )
-        found = pd.Series(None, rows.index, object)
+        reasons = pd.Series(None, rows.index, object)
+        # A window that failed or was left out takes the other processes of its row with it.
         if {"left_out", *KEY} <= {*rows.columns}:
-            own = (
-                rows["left_out"]
-                .astype(object)
-                .mask(~rows["passed"].astype(bool), "failed its check after timing")
+            failed = ~rows["passed"].astype(bool)
+            of_window = (
+                rows["left_out"].astype(object).mask(failed, "failed its check after timing")
             )
-            found = (
-                own.groupby([rows[name] for name in KEY], dropna=False)
-                .transform("first")
-                .astype(object)
-            )
+            by_row = of_window.groupby([rows[name] for name in KEY], dropna=False)
+            reasons = by_row.transform("first").astype(object)
         if "code_hash" in rows:
-            found[now.notna() & (now != rows["code_hash"])] = CHANGED
-            found[now.isna()] = UNBUILT if self.has("resources") else NO_BUILDS
+            now = rows["variant"].map(self.variants.set_index("variant")["code_hash"])
+            reasons[now.notna() & (now != rows["code_hash"])] = CHANGED
+            reasons[now.isna()] = UNBUILT if self.has("resources") else NO_BUILDS
         if passed:
-            failed = {row.variant: f"{FAILED} {row.case!r}" for row in records(self.failed)}
-            found = rows["variant"].map(failed).astype(object).fillna(found)
-        found[~rows["variant"].isin(self.variants["variant"])] = GONE
-        return found.where(found.notna(), None)
+            cases = {row.variant: f"{FAILED} {row.case!r}" for row in records(self.failed)}
+            reasons = rows["variant"].map(cases).astype(object).fillna(reasons)
+        reasons[~rows["variant"].isin(self.variants["variant"])] = GONE
+        return reasons.where(reasons.notna(), None)
 
     def names_left_out(self, rows: pd.DataFrame) -> list[LeftOut]:
         """What of some rows does not count, each once, in the catalogue's order."""
         reasons = self.reasons(rows)
-        found: dict[LeftOut, None] = {}
+        left_out = []
         for row, reason in zip(records(rows[reasons.notna()]), reasons.dropna(), strict=True):
             of_kernel = reason in OLDER or reason.startswith((NO_BUILDS, FAILED))
             problem = "" if of_kernel else f"{row.experiment} {problem_of(row)} {row.data}"
-            found[LeftOut(self.label(row.variant), reason, problem)] = None
-        return self._in_order(found)
+            left_out.append(LeftOut(self.label(row.variant), reason, problem))
+        return self._in_order(left_out)
 
     @cached_property
     def left_out(self) -> list[LeftOut]:
         """What was timed, counted or checked here and does not count, in the catalogue's order."""
-        parts = (
-            self.names_left_out(self.raw(name))
-            for name in ("windows", "counters", "checks", "emulated_checks")
-        )
-        return self._in_order(dict.fromkeys(one for part in parts for one in part))
+        tables = ("windows", "counters", "checks", "emulated_checks")
+        parts = [self.names_left_out(self.raw(name)) for name in tables]
+        return self._in_order(kernel for part in parts for kernel in part)
 
-    def _in_order(self, found: Iterable[LeftOut]) -> list[LeftOut]:
-        places = {label: place for place, label in enumerate(self.variants["label"])}
-        return sorted(found, key=lambda one: places.get(one.label, len(places)))
+    def _in_order(self, left_out: Iterable[LeftOut]) -> list[LeftOut]:
+        """Return each once, in the catalogue's order."""
+        order = {label: index for index, label in enumerate(self.variants["label"])}
+        return sorted(
+            dict.fromkeys(left_out), key=lambda kernel: order.get(kernel.label, len(order))
+        )
 
     @cached_property
     def provenance(self) -> Provenance:
@@ -238,11 +234,10 @@ class Results:
         def of(entry: Any) -> str | None:
             if entry.kind == "baseline":
                 return str(entry.source_hash)
-            kernels = [entry.variant] if entry.kind == "kernel" else entry.kernels.split()
-            found = [built.get((kernel, sources[kernel])) for kernel in kernels]
-            if entry.kind == "kernel" or None in found:
-                return found[0] if entry.kind == "kernel" else None
-            return digest(entry.source_hash, *map(str, found))
+            if entry.kind == "kernel":
+                return built.get((entry.variant, entry.source_hash))
+            hashes = [built.get((name, sources[name])) for name in entry.kernels.split()]
+            return None if None in hashes else digest(entry.source_hash, *map(str, hashes))
 
         return pd.Series([of(entry) for entry in records(entries)], entries.index, object)
 
@@ -309,10 +304,8 @@ class Results:
     @cached_property
     def failed(self) -> pd.DataFrame:
         """The first failed case of each variant that failed one: variant, label, case, detail."""
-        bad = self.checks[~self.checks["passed"].astype(bool)]
-        return bad.drop_duplicates("variant")[["variant", "label", "case", "detail"]].reset_index(
-            drop=True
-        )
+        failed = self.checks[~self.checks["passed"].astype(bool)].drop_duplicates("variant")
+        return failed[["variant", "label", "case", "detail"]].reset_index(drop=True)
 
     @cached_property
     def timings(self) -> pd.DataFrame:
@@ -330,9 +323,8 @@ class Results:
         windows, path = self.raw("windows"), self.path("samples")
         samples = read_samples(path).to_pandas() if path.is_file() else pd.DataFrame()
         if windows.empty or samples.empty:
-            raise UserError(
-                f"{self.folder}: nothing was timed; windows.csv and samples.parquet are needed"
-            )
+            needed = "windows.csv and samples.parquet are needed"
+            raise UserError(f"{self.folder}: nothing was timed; {needed}")
         rows = function(windows, samples, self.machine.sm_count, self.path("windows"))
         return self.described(rows, passed=True)
 
@@ -360,22 +352,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     `several` make `Results` of them.
     """
     folder: dict[str, Any] = {"type": Path, "metavar": "DIR"}
-    parser.add_argument(
-        "--results", help="results/GPU or data/GPU (if left out: the first archive)", **folder
-    )
-    parser.add_argument(
-        "--archives", nargs="*", help="data/GPU of each model (if left out: all)", **folder
-    )
+    results = "results/GPU or data/GPU (if left out: the first archive)"
+    archives = "data/GPU of each model (if left out: all)"
+    parser.add_argument("--results", help=results, **folder)
+    parser.add_argument("--archives", nargs="*", help=archives, **folder)
     parser.add_argument("--here", help="this tree's own build and emulation", **folder)
     add_catalogue(parser)
 
 
 def add_catalogue(parser: argparse.ArgumentParser) -> None:
     """Add --catalogue."""
-    path = Path("results/variants.csv")
-    parser.add_argument(
-        "--catalogue", type=Path, default=path, metavar="FILE", help=f"default: {path}"
-    )
+    file: dict[str, Any] = {"type": Path, "metavar": "FILE", "help": f"default: {CATALOGUE}"}
+    parser.add_argument("--catalogue", default=CATALOGUE, **file)
 
 
 def archives_of(options: argparse.Namespace) -> list[Results]:
@@ -401,19 +389,18 @@ def several(options: argparse.Namespace) -> dict[str, Results]:
     """
     leading = of_options(options)
     archives = {archive.name: archive for archive in archives_of(options)}
-    return {leading.name: leading} | {
-        name: archive for name, archive in archives.items() if name != leading.name
-    }
+    return {leading.name: leading} | {**archives, leading.name: leading}
 
 
-def said(left_out: Iterable[LeftOut]) -> list[str]:
-    """A line for each reason: "29 kernels, no code hash: resources.csv is missing: naive,
+def lines_of(left_out: Iterable[LeftOut]) -> list[str]:
+    """Return a line for each reason: "29 kernels, no code hash: resources.csv is missing: naive,
     coalesced, ...".
     """
     by_reason: dict[tuple[str, str], list[str]] = {}
-    for one in left_out:
-        kind = "row" if one.row else "kernel"
-        by_reason.setdefault((one.reason, kind), []).append(f"{one.label} {one.row}".strip())
+    for kernel in left_out:
+        kind = "row" if kernel.row else "kernel"
+        name = f"{kernel.label} {kernel.row}".strip()
+        by_reason.setdefault((kernel.reason, kind), []).append(name)
     return [
         f"{len(names)} {kind}{'s' * (len(names) > 1)}, {reason}: {listed(names)}"
         for (reason, kind), names in by_reason.items()
@@ -422,10 +409,9 @@ def said(left_out: Iterable[LeftOut]) -> list[str]:
 
 def listed(names: list[str]) -> str:
     """Names joined by commas: all of few, else the first ones and how many more there are."""
-    shown = names if len(names) <= FEW else names[:FIRST]
-    return ", ".join(shown) + (
-        f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    )
+    if len(names) <= MAX_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:FIRST])} and {len(names) - FIRST} more"
 
 
 def tell_left_out(*several: Results) -> None:
@@ -433,13 +419,13 @@ def tell_left_out(*several: Results) -> None:
     folder and reason.
     """
     for results in several:
-        for line in said(results.left_out):
+        for line in lines_of(results.left_out):
             print(f"left out of {results.folder}: {line}", file=sys.stderr)
 
 
 def note_of(several: Iterable[Results]) -> str:
     """The `note` of what was made of several folders."""
-    return next((one.note for one in several if one.note), "")
+    return next((results.note for results in several if results.note), "")
 
 
 def problem_of(row: Any) -> str:

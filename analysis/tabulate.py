@@ -18,9 +18,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.results import Results, said, several, tell_left_out
+from analysis.results import Results, lines_of, several, tell_left_out
 from analysis.tables import (
-    counters,
     coverage,
     emulator,
     gpus,
@@ -48,7 +47,8 @@ TABLES: dict[str, Callable[[Sources], pd.DataFrame | dict[str, Any]]] = {
     "llm_shapes": lambda sources: shapes.llm_shapes_table(sources.results),
     "kernels": lambda sources: kernels.kernels_table(sources.results),
     "steps": lambda sources: steps.steps_table(sources.results),
-    "counters": lambda sources: counters.counters_table(sources.results),
+    # Columns have our names of counters; times are in ns, volumes in bytes.
+    "counters": lambda sources: sources.results.counters.drop(columns="order"),
     "emulator": lambda sources: emulator.emulator_table(sources.results),
     "published": lambda sources: published.published_table(sources.archives),
     "gpus": lambda sources: gpus.gpus_table(sources.archives),
@@ -56,8 +56,8 @@ TABLES: dict[str, Callable[[Sources], pd.DataFrame | dict[str, Any]]] = {
     "coverage": lambda sources: coverage.coverage_table(sources.archives),
 }
 
-# the column that does
-NAMES_GPU = {"published": "here", "gpus": "model", "spread": "model", "coverage": "gpu"}
+# These tables have rows of several GPUs, which this column names.
+GPU_COLUMN = {"published": "here", "gpus": "model", "spread": "model", "coverage": "gpu"}
 
 
 def write(sources: Sources, names: Sequence[str], out: Path) -> None:
@@ -72,10 +72,10 @@ def write(sources: Sources, names: Sequence[str], out: Path) -> None:
         made = function(sources)
         if isinstance(made, pd.DataFrame):
             if names and made.empty:
-                why = "; ".join(said(sources.results.left_out)) or "it was not measured"
+                why = "; ".join(lines_of(sources.results.left_out)) or "it was not measured"
                 raise UserError(f"{sources.results.folder}: table {name} has no row: {why}")
             notes = {gpu: results.note for gpu, results in sources.archives.items()}
-            note = made[NAMES_GPU[name]].map(notes) if name in NAMES_GPU else sources.results.note
+            note = made[GPU_COLUMN[name]].map(notes) if name in GPU_COLUMN else sources.results.note
             write_text(out / f"{name}.csv", as_csv(noted(made, note)))
         else:
             write_text(out / f"{name}.json", json.dumps(made, indent=1) + "\n")
@@ -85,22 +85,17 @@ def noted(rows: pd.DataFrame, note: pd.Series | str) -> pd.DataFrame:
     """A table with a last column `note`, of a text or one for each row; as it is where there is
     nothing to note.
     """
-    return (
-        rows.assign(note=note)
-        if pd.Series(note, dtype=object).fillna("").astype(bool).any()
-        else rows
-    )
+    noted = pd.Series(note, dtype=object).fillna("").astype(bool).any()
+    return rows.assign(note=note) if noted else rows
 
 
 def as_csv(rows: pd.DataFrame) -> str:
     """A table's text: seven significant digits, true and false in lower case."""
     rows = rows.infer_objects()
-    flags = {
-        name: rows[name].map({True: "true", False: "false"})
-        for name in rows.columns
-        if pd.api.types.is_bool_dtype(rows[name].dtype)
-    }
-    return str(rows.assign(**flags).to_csv(index=False, float_format="%.7g", lineterminator="\n"))
+    for name in rows.columns:
+        if pd.api.types.is_bool_dtype(rows[name].dtype):
+            rows = rows.assign(**{name: rows[name].map({True: "true", False: "false"})})
+    return str(rows.to_csv(index=False, float_format="%.7g", lineterminator="\n"))
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -23,13 +23,13 @@ import pandas as pd
 from contracts import UserError
 from contracts.samples import SHORT_US
 
-# What names a row; a window has its process, too
+# These columns name a row; a window has its process, too.
 KEY = ["experiment", "variant", "m", "n", "k", "alpha", "beta", "clock_policy", "data"]
 COPIED = ["dtype", "b_layout", "clock_source", "baseline", "temperature_c", "code_hash"]
-# fresh processes whose range is an interval; the median of all lies inside with a probability of
-# 94%
+# The range of so many fresh processes is an interval: the median of all lies inside with a
+# probability of 94%.
 PROCESSES = 5
-# a clock is held where 90% of the samples of both kernels lie within this of their median
+# A clock is held where 90% of the samples of both kernels lie within this of their median.
 HELD = 0.01
 # Half-width of the interval of a row with one process, relative: the 90th percentile over rows of
 # how far apart six H100s lay, (greatest - least) / least, in data/h100 of 2026-11-25. Other types
@@ -39,17 +39,11 @@ SINGLE_PROCESS = {"fp32": 0.003, "tf32": 0.039, "bf16": 0.085, "fp16": 0.086}
 # the same row.
 POWER = 0.1
 # A throttle reason counts where at least this part of the polls showed it, as the median over
-# processes
+# processes.
 THROTTLED = 0.5
 POWERS = ("power_w", "gflop_per_j")
-RANGES: tuple[str, ...] = (
-    "time_us",
-    "tflops",
-    "fraction",
-    "fraction_isolated",
-    "fraction_per_clock",
-)
-RANGES += ("flop_per_clock_sm", "sm_clock_mhz", *POWERS)
+FRACTIONS = ("fraction", "fraction_isolated", "fraction_per_clock")
+RANGES = ("time_us", "tflops", *FRACTIONS, "flop_per_clock_sm", "sm_clock_mhz", *POWERS)
 
 
 def timings(
@@ -65,6 +59,7 @@ def timings(
     check or was left out excludes its row. Raises `UserError`, naming `source`, where a window that
     counts has no samples.
     """
+    # A row has the median over its processes.
     grouped = by_process(windows, samples, sm_count, source).groupby(KEY, sort=False, dropna=False)
     rows = grouped[COPIED].first().reset_index()
     sizes = grouped.size().to_numpy()
@@ -73,12 +68,10 @@ def timings(
     rows["throttle_reasons"] = [throttle_reasons(windows) for _, windows in grouped]
     rows["clock_held"] = grouped["clock_held"].all().to_numpy()
     rows["baseline_tflops"] = grouped["baseline_tflops"].median().to_numpy()
-    rows["time_isolated_us"] = (
-        grouped["power_run_us"].median().where(rows["processes"].to_numpy() >= PROCESSES).to_numpy()
-    )
-    single = (
-        rows["dtype"].map(lambda name: SINGLE_PROCESS.get(name, SINGLE_PROCESS["fp16"])).to_numpy()
-    )
+    isolated_us = grouped["power_run_us"].median()
+    rows["time_isolated_us"] = isolated_us.where(sizes >= PROCESSES).to_numpy()
+    # A value of one process has the spread between GPUs as its interval.
+    single = rows["dtype"].map(SINGLE_PROCESS).fillna(SINGLE_PROCESS["fp16"]).to_numpy()
     for name in RANGES:
         middle, low, high = (grouped[name].agg(how).to_numpy() for how in ("median", "min", "max"))
         alone = (grouped[name].count().to_numpy() == 1) if name in POWERS else (sizes == 1)
@@ -86,6 +79,7 @@ def timings(
         rows[name] = middle
         rows[f"{name}_low"] = np.where(alone, middle * (1 - spread), low)
         rows[f"{name}_high"] = np.where(alone, middle * (1 + spread), high)
+    # Only rows of five processes have an isolated fraction.
     isolated = [f"fraction_isolated{end}" for end in ("", "_low", "_high")]
     rows.loc[rows["processes"] < PROCESSES, isolated] = np.nan
     return rows
@@ -95,34 +89,34 @@ def by_process(
     windows: pd.DataFrame, samples: pd.DataFrame, sm_count: int, source: object = "windows"
 ) -> pd.DataFrame:
     """The windows that count, one row a process, with the values of `RANGES`; likewise."""
+    window_key = [*KEY, "process"]
     excluded = windows[~windows["passed"].astype(bool) | windows["left_out"].notna()]
-    counted = windows.merge(
-        excluded[KEY].drop_duplicates(), on=KEY, how="left", indicator="excluded"
-    )
+    # A window that failed or was left out excludes all processes of its row.
+    rows_excluded = excluded[KEY].drop_duplicates()
+    counted = windows.merge(rows_excluded, on=KEY, how="left", indicator="excluded")
     counted = counted[counted.pop("excluded") == "left_only"]
-    found = counted.merge(of_windows(samples), on=[*KEY, "process"], how="left")
-    if (lacking := found["time_us"].isna() | found["baseline_time_us"].isna()).any():
-        row = found.loc[lacking, [*KEY, "process"]].iloc[0]
-        raise UserError(
-            f"{source}: {' '.join(map(str, row))} has no samples; the table is truncated or foreign"
-        )
-    return _with_values(found, sm_count)
+    counted = counted.merge(of_windows(samples), on=window_key, how="left")
+    if (lacking := counted["time_us"].isna() | counted["baseline_time_us"].isna()).any():
+        window = " ".join(map(str, counted.loc[lacking, window_key].iloc[0]))
+        why = "the table is truncated or foreign"
+        raise UserError(f"{source}: {window} has no samples; {why}")
+    return _with_values(counted, sm_count)
 
 
-def _with_values(found: pd.DataFrame, sm_count: int) -> pd.DataFrame:
+def _with_values(rows: pd.DataFrame, sm_count: int) -> pd.DataFrame:
     """The windows with the values of `RANGES`, one each."""
-    flop = 2.0 * found["m"] * found["n"] * found["k"]
-    run, baseline_run = (found[name].astype(float) for name in ("power_run_us", "baseline_run_us"))
+    flop = 2.0 * rows["m"] * rows["n"] * rows["k"]
+    run, baseline_run = (rows[name].astype(float) for name in ("power_run_us", "baseline_run_us"))
     long = (run >= SHORT_US) & (baseline_run >= SHORT_US)
-    return found.assign(
-        tflops=flop / found["time_us"] / 1e6,
-        baseline_tflops=flop / found["baseline_time_us"] / 1e6,
-        fraction=found["baseline_time_us"] / found["time_us"],
+    return rows.assign(
+        tflops=flop / rows["time_us"] / 1e6,
+        baseline_tflops=flop / rows["baseline_time_us"] / 1e6,
+        fraction=rows["baseline_time_us"] / rows["time_us"],
         fraction_isolated=(baseline_run / run).where(long),
-        fraction_per_clock=found["baseline_cycles"] / found["cycles"],
-        flop_per_clock_sm=flop / (found["cycles"] * sm_count),
-        power_w=found["power_w"].astype(float),
-        gflop_per_j=flop / (found["power_w"].astype(float) * run / 1e6) / 1e9,
+        fraction_per_clock=rows["baseline_cycles"] / rows["cycles"],
+        flop_per_clock_sm=flop / (rows["cycles"] * sm_count),
+        power_w=rows["power_w"].astype(float),
+        gflop_per_j=flop / (rows["power_w"].astype(float) * run / 1e6) / 1e9,
     )
 
 
@@ -133,26 +127,24 @@ def of_windows(samples: pd.DataFrame) -> pd.DataFrame:
     by_process = [*KEY, "process"]
     samples = samples.assign(cycles=samples["time_us"] * samples["sm_clock_mhz"].astype(float))
     interleaved = samples[samples["window"] == "interleaved"]
-    kept, ours = interleaved["kept"].astype(bool), interleaved["role"] == "variant"
-    groups: dict[str, Any] = {"observed": True, "sort": False}
+    counted, of_variant = interleaved["kept"].astype(bool), interleaved["role"] == "variant"
+
+    def grouped(rows: pd.Series) -> Any:
+        return interleaved[rows].groupby(by_process, observed=True, sort=False)
+
     values = ["time_us", "cycles", "sm_clock_mhz"]
-    found = interleaved[kept & ours].groupby(by_process, **groups)[values].median()
-    baseline = (
-        interleaved[kept & ~ours]
-        .groupby(by_process, **groups)[values]
-        .median()
-        .add_prefix("baseline_")
-    )
-    found = found.join(baseline, how="left")
-    found["samples"] = interleaved[kept & ours].groupby(by_process, **groups).size()
-    found["rejected"] = interleaved[~kept & ours].groupby(by_process, **groups).size()
-    found["rejected"] = found["rejected"].fillna(0).astype(int)
-    clocks = interleaved[kept].groupby(by_process, **groups)["sm_clock_mhz"]
+    windows: pd.DataFrame = grouped(counted & of_variant)[values].median()
+    baseline = grouped(counted & ~of_variant)[values].median().add_prefix("baseline_")
+    windows = windows.join(baseline, how="left")
+    windows["samples"] = grouped(counted & of_variant).size()
+    windows["rejected"] = grouped(~counted & of_variant).size()
+    windows["rejected"] = windows["rejected"].fillna(0).astype(int)
+    # The clock is of both kernels.
+    clocks = grouped(counted)["sm_clock_mhz"]
     low, middle, high = (clocks.quantile(part) for part in (0.05, 0.5, 0.95))
-    found["clock_held"] = (low >= (1 - HELD) * middle) & (high <= (1 + HELD) * middle)
-    return found.reset_index().astype(
-        {name: str for name in ("experiment", "variant", "clock_policy", "data")}
-    )
+    windows["clock_held"] = (low >= (1 - HELD) * middle) & (high <= (1 + HELD) * middle)
+    texts = ("experiment", "variant", "clock_policy", "data")
+    return windows.reset_index().astype(dict.fromkeys(texts, str))
 
 
 def throttle_reasons(windows: pd.DataFrame) -> str | None:
@@ -163,15 +155,11 @@ def throttle_reasons(windows: pd.DataFrame) -> str | None:
     any poll counts.
     """
     if "throttle_fractions" in windows and (texts := windows["throttle_fractions"].dropna()).size:
-        shown = [
-            dict(part.split("=") for part in text.split("+") if text != "none") for text in texts
-        ]
-        names = {name for one in shown for name in one}
-        seen = {
-            name
-            for name in names
-            if np.median([float(one.get(name, 0)) for one in shown]) >= THROTTLED
-        }
+        polls = pd.DataFrame(
+            [dict(part.split("=") for part in text.split("+") if text != "none") for text in texts]
+        )
+        medians = polls.astype(float).fillna(0.0).median()
+        seen = set(medians.index[medians >= THROTTLED])
     elif (texts := windows["throttle_reasons"].dropna()).size:
         seen = {reason for text in texts for reason in text.split("+")} - {"none"}
     else:

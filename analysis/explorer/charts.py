@@ -20,9 +20,9 @@ FONT = "system-ui, Liberation Sans, DejaVu Sans, sans-serif"
 def charts() -> dict[str, dict[str, Any]]:
     """Every chart by the name that the page uses for it."""
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
-    found = {"sizes": sizes(), "roofline": roofline()}
+    layers = {"sizes": sizes(), "roofline": roofline()}
     whole = {
-        name: chart.properties(width="container", autosize=fit) for name, chart in found.items()
+        name: chart.properties(width="container", autosize=fit) for name, chart in layers.items()
     }
     return {name: chart.configure(**look()).to_dict() for name, chart in whole.items()}
 

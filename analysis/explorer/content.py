@@ -17,10 +17,11 @@ from typing import Any
 import pandas as pd
 
 from analysis import counters, ladders
-from analysis.results import Results, best_measured, said, squares
+from analysis.results import Results, best_measured, lines_of, records, squares
 from analysis.tables.kernels import OF_BUILD
 from analysis.tables.steps import UNITS
-from contracts import UserError, load_yaml
+from analysis.tables.summary import declared
+from contracts import UserError
 from contracts import worklogs as texts
 
 Row = dict[str, Any]
@@ -66,12 +67,9 @@ class Sources:
         written.
         """
         path = self.tables / name
-        if not path.is_file():
-            return []
-        with path.open(newline="") as file:
-            return [
-                {key: value for key, value in row.items() if value} for row in csv.DictReader(file)
-            ]
+        lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
+        rows = csv.DictReader(lines)
+        return [{key: value for key, value in row.items() if value} for row in rows]
 
     @property
     def findings(self) -> list[Row]:
@@ -82,15 +80,12 @@ class Sources:
         path = self.tables / "findings.json"
         if not path.is_file():
             return []
-        found = json.loads(path.read_text())
-        if not isinstance(found, list):
-            raise UserError(
-                f"{path}: {type(found).__name__} is not allowed; allowed: a list of findings"
-            )
-        return [
-            {key: value for key, value in row.items() if key not in ("rows", "numbers")}
-            for row in found
-        ]
+        rows = json.loads(path.read_text())
+        if not isinstance(rows, list):
+            kind = type(rows).__name__
+            raise UserError(f"{path}: {kind} is not allowed; allowed: a list of findings")
+        left_out = ("rows", "numbers")
+        return [{key: row[key] for key in row if key not in left_out} for row in rows]
 
 
 def core(sources: Sources) -> Row:
@@ -104,16 +99,18 @@ def core(sources: Sources) -> Row:
         "ladders": experiments(sources.gpus),
         "steps": [{key: step[key] for key in STEP} for step in ladders.steps(variants)],
         "findings": sources.findings,
-        "quantities": [dict(zip(("key", "label", "unit"), one, strict=True)) for one in QUANTITIES],
+        "quantities": [dict(zip(("key", "label", "unit"), row, strict=True)) for row in QUANTITIES],
         "sections": {
-            title: [one.key for one in section] for title, section in counters.SECTIONS.items()
+            title: [counter.key for counter in section]
+            for title, section in counters.SECTIONS.items()
         },
         "stalls": [stall.key for stall in counters.STALLS],
         "counters": {
-            one.key: [one.label, one.unit, one.better or 0] for one in counters.COUNTERS.values()
+            key: [counter.label, counter.unit, counter.better or 0]
+            for key, counter in counters.COUNTERS.items()
         },
         "units": {key: name[0].upper() + name[1:] for key, name in UNITS.items()},
-        "pictures": {name: one["variants"] for name, one in pictured.items()},
+        "pictures": {name: picture["variants"] for name, picture in pictured.items()},
         "claims": len(sources.rows("claims.csv")),
     }
 
@@ -122,14 +119,14 @@ def parts(sources: Sources) -> dict[str, Any]:
     """The parts that are read on demand: each GPU's numbers, claims, kernel sources and bank
     pictures.
     """
-    found: dict[str, Any] = {
-        f"gpu{place}": measured(results) for place, results in enumerate(sources.gpus)
+    of_gpus = {f"gpu{index}": measured(results) for index, results in enumerate(sources.gpus)}
+    stated = published(sources.rows("published.csv"))
+    return {
+        **of_gpus,
+        "claims": {"claims": claims(sources.rows("claims.csv")), "published": stated},
+        "sources": kernel_sources(sources.catalogue),
+        "pictures": pictures(sources.figures),
     }
-    texts_say = published(sources.rows("published.csv"))
-    found["claims"] = {"claims": claims(sources.rows("claims.csv")), "published": texts_say}
-    found["sources"] = kernel_sources(sources.catalogue)
-    found["pictures"] = pictures(sources.figures)
-    return found
 
 
 # ---- kernels, ladders, steps ---------------------------------------------------------------------
@@ -139,18 +136,8 @@ def kernels(variants: pd.DataFrame) -> dict[str, Row]:
     """The catalogue by variant, in its order; `worklog` is the folder whose ladder a kernel belongs
     to.
     """
-    wanted = [
-        "label",
-        "kind",
-        "dtype",
-        "tensor",
-        "idea",
-        "builds_on",
-        "source",
-        "template",
-        "requires",
-    ]
-    rows = variants[["variant", "worklog", *wanted]]
+    columns = ["variant", "worklog", "label", "kind", "dtype", "tensor", "idea", "builds_on"]
+    rows = variants[[*columns, "source", "template", "requires"]]
     return {row.pop("variant"): row for row in without_empty(rows.to_dict("records"))}
 
 
@@ -167,26 +154,15 @@ def worklogs(variants: pd.DataFrame) -> dict[str, Row]:
 def experiments(gpus: list[Results]) -> list[Row]:
     """Title and question of every timed experiment, ladders first."""
     timed = [name for results in gpus for name in results.squares["experiment"].unique()]
-    found = []
+    entries, plans = [], declared()
     for name in dict.fromkeys(timed):
-        path = Path("experiments") / f"{name}.yaml"
-        entry = load_yaml(path) if path.is_file() else {}
-        question = " ".join(str(entry.get("question", "")).split())
-        found.append(
-            {
-                "name": name,
-                "title": str(entry.get("title", name)).removeprefix("The "),
-                "question": question,
-                "ladder": name in LADDERS,
-            }
-        )
-    return sorted(
-        found,
-        key=lambda row: (
-            LADDERS.index(row["name"]) if row["ladder"] else len(LADDERS),
-            row["title"],
-        ),
-    )
+        plan = plans.get(name, {})
+        title = str(plan.get("title", name)).removeprefix("The ")
+        question = " ".join(str(plan.get("question", "")).split())
+        entry = {"name": name, "title": title, "question": question}
+        entries.append(entry | {"ladder": name in LADDERS})
+    order = {name: index for index, name in enumerate(LADDERS)}
+    return sorted(entries, key=lambda row: (order.get(row["name"], len(order)), row["title"]))
 
 
 def kernel_sources(variants: pd.DataFrame) -> dict[str, str]:
@@ -218,7 +194,7 @@ def gpu(results: Results) -> Row:
         "processes": int(results.squares["processes"].max()),
         "roofs": roofs,
         "dram_gb_per_s": ceilings.get("dram_copy_gb_per_s"),
-        "left_out": said(results.left_out),
+        "left_out": lines_of(results.left_out),
         "experiments": sorted(results.squares["experiment"].unique()),
     }
 
@@ -228,29 +204,16 @@ def measured(results: Results) -> Row:
     every check.
     """
     keys = [key for key, *_ in QUANTITIES]
-    columns = [
-        "experiment",
-        "variant",
-        "n",
-        "data",
-        "clock_policy",
-        "processes",
-        "samples",
-        "clock_held",
-    ]
-    columns += [
-        "throttle_reasons",
-        *keys,
-        *(f"{key}{end}" for key in keys for end in ("_low", "_high")),
-    ]
-    # The first row of a variant and size is its usual timing
+    columns = ["experiment", "variant", "n", "data", "clock_policy", "processes", "samples"]
+    columns += ["clock_held", "throttle_reasons", *keys]
+    columns += [f"{key}{end}" for key in keys for end in ("_low", "_high")]
+    # The first row of a variant and size is its usual timing.
     timed = best_measured(results.squares).sort_values(["order", "n"], kind="stable")
     counted = results.counters
-    shown = [key for key in counters.COUNTERS if key in counted and counted[key].notna().any()]
-    extra = [key for key in ("sm_cycles_mean",) if key in counted and key not in shown]
+    collected = [key for key in counters.COUNTERS if key in counted and counted[key].notna().any()]
     return {
         "timings": compact(timed, columns),
-        "counters": compact(counted, ["variant", "n", *shown, *extra]),
+        "counters": compact(counted, ["variant", "n", *collected]),
         "minimum_cycles": minimum_cycles(results),
         "builds": builds(results),
     }
@@ -260,12 +223,11 @@ def minimum_cycles(results: Results) -> Row:
     """Cycles of an SM that each unit needs at least, by variant, size and unit."""
     rows = squares(results.table("bounds", passed=True))
     rows = rows[rows["resource"].isin(list(UNITS))]
-    found: Row = {}
-    for variant, n, unit, cycles in rows[["variant", "n", "resource", "minimum_cycles"]].itertuples(
-        index=False
-    ):
-        found.setdefault(variant, {}).setdefault(str(n), {})[unit] = significant(float(cycles))
-    return found
+    cycles: Row = {}
+    for row in records(rows):
+        of_size = cycles.setdefault(row.variant, {}).setdefault(str(row.n), {})
+        of_size[row.resource] = significant(float(row.minimum_cycles))
+    return cycles
 
 
 def builds(results: Results) -> dict[str, Row]:
@@ -281,16 +243,14 @@ def claims(rows: list[Row]) -> list[Row]:
     """claims.csv with one entry for each claim: what is the same on every GPU, and `gpus`, a result
     for each.
     """
-    of_claim, of_gpu = (
-        ("worklog", "id", "line", "quote", "claim", "kind"),
-        ("gpu", "verdict", "words", "remark"),
-    )
-    found: dict[tuple[str, str], Row] = {}
+    of_claim = ("worklog", "id", "line", "quote", "claim", "kind")
+    of_gpu = ("gpu", "verdict", "words", "remark")
+    by_id: dict[tuple[str, str], Row] = {}
     for row in rows:
         claim = {key: row[key] for key in of_claim if key in row} | {"gpus": []}
-        claim = found.setdefault((row["worklog"], row["id"]), claim)
+        claim = by_id.setdefault((row["worklog"], row["id"]), claim)
         claim["gpus"].append({key: row[key] for key in of_gpu if key in row})
-    return list(found.values())
+    return list(by_id.values())
 
 
 def published(rows: list[Row]) -> list[Row]:
@@ -298,21 +258,21 @@ def published(rows: list[Row]) -> list[Row]:
     of each GPU.
     """
     of_text = ("worklog", "line", "subject", "as_written", "variant", "n", "gpu", "unit")
-    found: dict[tuple[str, str], Row] = {}
+    by_id: dict[tuple[str, str], Row] = {}
     for row in rows:
         entry = {key: row[key] for key in of_text if key in row} | {"ours": {}}
-        entry = found.setdefault((row["worklog"], row["id"]), entry)
+        entry = by_id.setdefault((row["worklog"], row["id"]), entry)
         values = [float(row[key]) for key in ("ours", "ours_low", "ours_high") if key in row]
         if values:
             entry["ours"][row["here"]] = values
-    return list(found.values())
+    return list(by_id.values())
 
 
 def pictures(figures: Path) -> dict[str, Row]:
     """Bank pictures by name: the SVG, its title, text and accesses, and the variants that it
     shows.
     """
-    found: dict[str, Row] = {}
+    by_name: dict[str, Row] = {}
     for path in sorted(figures.glob("banks_*.svg")):
         beside = path.with_suffix(".json")
         if not beside.is_file():
@@ -320,8 +280,9 @@ def pictures(figures: Path) -> dict[str, Row]:
         described: Row = json.loads(beside.read_text())
         svg = re.sub(r"<\?xml[^>]*>|<!DOCTYPE[^>]*>", "", path.read_text(), flags=re.DOTALL).strip()
         variants = list(dict.fromkeys(access["variant"] for access in described["accesses"]))
-        found[path.stem.removeprefix("banks_")] = described | {"svg": svg, "variants": variants}
-    return found
+        name = path.stem.removeprefix("banks_")
+        by_name[name] = described | {"svg": svg, "variants": variants}
+    return by_name
 
 
 # ---- JSON ----------------------------------------------------------------------------------------
@@ -332,10 +293,8 @@ def compact(rows: pd.DataFrame, columns: list[str]) -> Row:
     null.
     """
     columns = [name for name in columns if name in rows]
-    values = [
-        [significant(value) for value in row] for row in rows[columns].itertuples(index=False)
-    ]
-    return {"columns": columns, "rows": values}
+    cells = rows[columns].itertuples(index=False)
+    return {"columns": columns, "rows": [[significant(value) for value in row] for row in cells]}
 
 
 def significant(value: Any) -> Any:
@@ -351,8 +310,6 @@ def significant(value: Any) -> Any:
 
 def without_empty(rows: Iterable[Mapping[Any, Any]]) -> list[Row]:
     """Rows without cells that are empty or false."""
-    found = ({key: significant(value) for key, value in row.items()} for row in rows)
-    return [
-        {key: value for key, value in row.items() if value not in (None, "", False)}
-        for row in found
-    ]
+    values = ({key: significant(value) for key, value in row.items()} for row in rows)
+    empty = (None, "", False)
+    return [{key: row[key] for key in row if row[key] not in empty} for row in values]

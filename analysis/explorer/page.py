@@ -29,7 +29,7 @@ from contracts import UserError, write_text
 HERE = Path(__file__).resolve().parent
 # one module on the page, in this order
 SCRIPTS = ("state", "numbers", "drawing", "diff", "views", "page")
-LARGEST = 5_000_000  # bytes
+MAX_BYTES = 5_000_000
 
 
 def page(sources: Sources) -> str:
@@ -50,7 +50,7 @@ def page(sources: Sources) -> str:
     texts["note"] = f'<p class="warning" role="note">{note}</p>' if note else ""
     return re.sub(
         r"@(style|script|data|parts|note)@",
-        lambda found: texts[found[1]],
+        lambda match: texts[match[1]],
         (HERE / "page.html").read_text(),
     )
 
@@ -78,10 +78,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write the page: first the results that the options name, then every other archive."""
     first = of_options(args)
-    others = (one for one in archives_of(args) if one.folder.resolve() != first.folder.resolve())
+    others = (gpu for gpu in archives_of(args) if gpu.folder.resolve() != first.folder.resolve())
     gpus = [first, *others]
     text = page(Sources(gpus, args.tables, args.figures))
-    if (size := len(text.encode())) > LARGEST:
-        raise UserError(f"{args.out}: {size:,} bytes is not allowed; allowed: at most {LARGEST:,}")
+    if (size := len(text.encode())) > MAX_BYTES:
+        raise UserError(
+            f"{args.out}: {size:,} bytes is not allowed; allowed: at most {MAX_BYTES:,}"
+        )
     write_text(args.out, text)
     tell_left_out(*gpus)

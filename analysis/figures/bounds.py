@@ -57,11 +57,12 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     ys = {variant: y for y, variant in enumerate(rows["variant"])}
     figure, axes = plt.subplots(figsize=(style.WIDE, 0.9 + style.ROW * len(rows)))
     for unit, (colour, marker) in LOOKS.items():
-        own = cycles[(cycles["unit"] == unit) & (cycles["percent"] >= MIN_PERCENT)]
+        of_unit = cycles[(cycles["unit"] == unit) & (cycles["percent"] >= MIN_PERCENT)]
         look: dict[str, Any] = {"color": colour, "marker": marker, "label": unit}
-        if len(own):
-            y = own["variant"].map(ys)
-            axes.scatter(own["percent"], y, s=16, linewidth=0, zorder=3, **look)
+        if len(of_unit):
+            y = of_unit["variant"].map(ys)
+            axes.scatter(of_unit["percent"], y, s=16, linewidth=0, zorder=3, **look)
+    # Name the unit with the most minimum cycles at the right.
     limiting = cycles.loc[cycles.groupby("variant")["minimum_cycles"].idxmax()]
     for row in records(limiting):
         style.in_row(axes, 1.01, ys[row.variant], f"{row.unit} {row.percent:.0f}%")

@@ -76,8 +76,8 @@ def shades(values: pd.Series, key: str) -> pd.Series:
         return numbers / 100
     logs = numbers.where(numbers > 0).map(np.log10)
     span = float(logs.max() - logs.min()) if logs.notna().any() else 0.0
-    found: pd.Series = ((logs - logs.min()) / max(span, 1.0)).fillna(0.0)
-    return found
+    relative: pd.Series = ((logs - logs.min()) / max(span, 1.0)).fillna(0.0)
+    return relative
 
 
 def draw_column(axes: Axes, values: pd.Series, key: str, x: int) -> None:

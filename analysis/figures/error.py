@@ -39,6 +39,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         row.label: style.GREY if row.kind == "baseline" else next(kernels) for row in variants
     }
     dashes = {row.label: (3, 1.5) if row.variant in INSIDE else "" for row in variants}
+    # Draw a panel for each kind of data.
     for axes, data in zip(grid.flat, panels, strict=True):
         sns.lineplot(
             rows[rows["data"] == data],
@@ -66,6 +67,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         axes.grid(axis="both")
     ks = sorted(rows["k"].unique())
     grid[0][0].set_xticks(ks, [str(k) for k in ks])
+    # One legend serves all panels.
     handles, labels = grid[0][0].get_legend_handles_labels()
     grid[0][0].get_legend().remove()
     figure.legend(

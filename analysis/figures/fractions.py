@@ -47,6 +47,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     limit = 1.05 * rows["difference"].abs().max()
     axes.set(xlim=(-limit, limit), xlabel="difference from the interleaved fraction, %", ylabel="")
     axes.grid(axis="x")
+    # Write the median of each dtype and definition at the right.
     medians = rows["difference"].abs().groupby([rows["dtype"], rows["definition"]]).median()
     for y, dtype in enumerate(dtypes):
         for shift, (name, colour) in zip((-0.2, 0.2), colours.items(), strict=True):

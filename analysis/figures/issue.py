@@ -30,7 +30,7 @@ def loads(results: Results) -> pd.DataFrame:
     rows = rows[
         (rows["beside"] == "load") & (rows["warps"] == WARPS) & ~rows["lanes"].isin(CONFLICTS)
     ]
-    # with only one half-warp merged, a load takes as many wavefronts as any other
+    # With only one half-warp merged, a load takes as many wavefronts as any other.
     merged = rows["wavefronts"].astype(float) <= rows["bits"].astype(float) / 64
     return pd.DataFrame(
         {
@@ -64,17 +64,16 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     right.set(xlabel="bits that each thread loads", ylabel="issue cycles of a load", ylim=(0, None))
     left.bar_label(left.containers[0], fmt="%g")
     left.bar_label(left.containers[1], fmt="%g")
+    # Write the median of each strip at its foot.
     medians = rows.groupby(["bits", "lanes"])["issue_cycles"].median()
-    for place, bits in enumerate(sorted(rows["bits"].unique())):
+    for x, bits in enumerate(sorted(rows["bits"].unique())):
         for shift, lanes, colour in (
             (-0.2, LANES[False], style.BLUE),
             (0.2, LANES[True], style.RED),
         ):
             if (bits, lanes) in medians.index:
                 value = medians[bits, lanes]
-                right.text(
-                    place + shift, 0.1, f"{value:.1f}", ha="center", color=style.darker(colour)
-                )
+                right.text(x + shift, 0.1, f"{value:.1f}", ha="center", color=style.darker(colour))
     for axes in (left, right):
         axes.grid(axis="y")
     sns.move_legend(left, "upper left", title=None)

@@ -45,7 +45,7 @@ def measured(results: Results, experiment: str) -> pd.DataFrame:
     return rows[(rows["experiment"] == experiment) & (rows["variant"] != rows["baseline"])]
 
 
-def shown(rows: pd.DataFrame) -> pd.DataFrame:
+def bars_of(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows that are bars: all but each baseline next to itself."""
     return rows[rows["variant"] != rows["baseline"]]
 
@@ -78,10 +78,10 @@ def draw_bars(
 def draw_panel(
     axes: Axes, rows: pd.DataFrame, ys: dict[str, float], colours: dict[str, str], wide: bool
 ) -> None:
-    """Draw one size: bars with their percentage at the end, TFLOP/s at the right and, with enough room,
-    the gain.
+    """Draw one size: bars with their percentage at the end, TFLOP/s at the right and, with enough
+    room, the gain.
     """
-    bars = shown(rows)
+    bars = bars_of(rows)
     draw_bars(axes, bars, ys, colours)
     end = 1.02 * max(100.0, 100 * bars["fraction_high"].max())
     axes.set_xlim(0, end * (1.13 if wide else 2.0))
@@ -124,9 +124,10 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         recorded = measured(results, asked)
         what = f"Ladder of {asked}"
         return style.empty(results, what, experiment=experiment, measured=recorded)
-    bars = shown(rows)
+    bars = bars_of(rows)
+    # Each size, kind of data and clock policy is a panel; all share their rows.
     panels = [part for _, part in rows.groupby(["clock_policy", "n", "data"], sort=True)]
-    panels = [part for part in panels if len(shown(part))][:MAX_PANELS]
+    panels = [part for part in panels if len(bars_of(part))][:MAX_PANELS]
     ys, headings = rows_of(bars)
     labels = dict(zip(rows["variant"], rows["label"], strict=True))
     worklogs = dict(zip(rows["heading"], rows["worklog"], strict=True))
@@ -135,6 +136,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     bottom = max(ys.values())
     height = 0.5 + style.ROW * (bottom + 1)
     figure, grid = style.panels(len(panels), columns, height, 0.25, sharey=True)
+    # The leftmost panels name the worklogs.
     for index, (axes, part) in enumerate(zip(grid, panels, strict=True)):
         draw_panel(axes, part, ys, colours, wide=len(panels) == 1)
         title = title_of(part)

@@ -57,12 +57,12 @@ def draw_data(axes: Axes, rows: pd.DataFrame) -> None:
     keys = ["variant", "n"]
     several = rows[rows.groupby(keys)["data"].transform("nunique") > 1]
     kernels = several["variant"] + several["n"].astype(str)
-    place: dict[str, Any] = {"x": "power_w", "y": "tflops", "ax": axes}
+    axis: dict[str, Any] = {"x": "power_w", "y": "tflops", "ax": axes}
     sns.lineplot(
-        several, units=kernels, estimator=None, color=style.PALE, linewidth=0.5, zorder=1, **place
+        several, units=kernels, estimator=None, color=style.PALE, linewidth=0.5, zorder=1, **axis
     )
     look: dict[str, Any] = {"hue": "dtype", "palette": style.DTYPES, "linewidth": 0}
-    sns.scatterplot(several, style="data", markers=DATA, s=12, zorder=2, **look, **place)
+    sns.scatterplot(several, style="data", markers=DATA, s=12, zorder=2, **look, **axis)
     top = 1.25 * several["tflops"].max() if len(several) else None
     axes.set(ylabel="TFLOP/s", ylim=(0, top), title="Same kernel, other data")
     known = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))

@@ -29,8 +29,10 @@ ROOFS = {
     "fp16": {"bf16_mma_tflops": "mma.sync", "bf16_wgmma_tflops": "wgmma"},
 }
 PANELS = 6
-ROOM = 12  # of a roof's ridge over the axis's end, for its name
-CHAINED = 2  # steps from another step's kernel: fewer are no ladder
+# A roof's name fits before its ridge where that is so many times the axis's left end.
+MIN_ROOM = 12
+# A ladder has at least so many steps from another step's kernel.
+MIN_CHAINED = 2
 
 
 def points(results: Results) -> pd.DataFrame:
@@ -55,17 +57,17 @@ def ladders_of(
     the longest first.
     """
     dtypes = dict(zip(rows["variant"], rows["arithmetic"], strict=True))
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    by_ladder: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for step in steps(variants):
         if {step["variant"], step["over"]} <= set(dtypes):
-            found.setdefault((step["worklog"], dtypes[step["variant"]]), []).append(step)
+            by_ladder.setdefault((step["worklog"], dtypes[step["variant"]]), []).append(step)
 
     def chained(group: list[dict[str, Any]]) -> int:
         return sum(step["over"] in {other["variant"] for other in group} for step in group)
 
-    longest = sorted(found, key=lambda key: -len(found[key]))
-    chosen = [key for key in longest if chained(found[key]) >= CHAINED][:PANELS]
-    return {key: found[key] for key in found if key in chosen}
+    longest = sorted(by_ladder, key=lambda key: -len(by_ladder[key]))
+    chosen = [key for key in longest if chained(by_ladder[key]) >= MIN_CHAINED][:PANELS]
+    return {key: by_ladder[key] for key in by_ladder if key in chosen}
 
 
 def draw_roofs(axes: Axes, results: Results, dtype: str, left: float, right: float) -> None:
@@ -78,7 +80,7 @@ def draw_roofs(axes: Axes, results: Results, dtype: str, left: float, right: flo
     for name, value in roofs.items():
         axes.plot([value / bandwidth, right], [value, value], color=style.INK, linewidth=1.0)
         text = f"{name} {number(value)}"
-        if value / bandwidth > ROOM * left:  # room between the axis and the slope
+        if value / bandwidth > MIN_ROOM * left:
             axes.text(0.85 * value / bandwidth, value, text, ha="right", va="center")
         else:
             style.beside(axes, text, (right, value), (-1, 2), ha="right", va="bottom")
@@ -112,6 +114,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     colours = style.worklog_colours(results.variants)
     panels = ladders_of(rows, results.variants)
     figure, grid = style.panels(len(panels), 2, 2.5, 0.3)
+    # All panels have the same range of intensities.
     named = {
         key: {step["variant"] for step in ladder} | {step["over"] for step in ladder}
         for key, ladder in panels.items()

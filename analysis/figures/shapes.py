@@ -76,6 +76,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     """The figure: a panel for what was measured, of one experiment or of all."""
     others = (experiment,) if experiment and experiment not in LLM else RANDOM
     drawn: list[tuple[Callable[[Axes, pd.DataFrame], None], pd.DataFrame]] = []
+    # A panel is left out where nothing of it was measured.
     for panel, experiments in ((of_models, LLM), (at_random, others)):
         rows = timed(results, experiments)
         square = (rows["m"] == rows["n"]) & (rows["n"] == rows["k"])

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.figures import style
-from analysis.figures.ladder import measured, rungs, shown
+from analysis.figures.ladder import bars_of, measured, rungs
 from analysis.results import Results
 from analysis.timings import PROCESSES, SINGLE_PROCESS
 
@@ -52,6 +52,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, looks: dict[str, dict[str, str]])
         legend=False,
         ax=axes,
     )
+    # Name each line at its end, apart from its neighbours.
     last = rows.sort_values("n").groupby("label", sort=False)["fraction"].last()
     ends = {label: 100 * float(last[label]) for label in dict.fromkeys(rows["label"])}
     axes.axhline(100, color=style.INK, linewidth=0.8)
@@ -68,7 +69,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, looks: dict[str, dict[str, str]])
 def draw(results: Results, experiment: str | None = None) -> Figure:
     """The figure of one experiment."""
     asked = experiment or EXPERIMENT
-    rows = shown(rungs(results, asked))
+    rows = bars_of(rungs(results, asked))
     if rows.empty:
         recorded = measured(results, asked)
         what = f"Sizes of {asked}"

@@ -48,6 +48,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     figure, axes = plt.subplots(figsize=(style.WIDE, 1.0 + style.ROW * len(rows)))
     reasons = [style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.RED]
     colours = ["#DDDDDD", "#BBBBBB", *reasons, "#555555"]
+    # Stack the reasons from left to right; wide parts have their number.
     left = pd.Series(0.0, index=rows.index)
     for (name, values), colour in zip(cycles.items(), colours, strict=False):
         width = 100 * values / total

@@ -93,6 +93,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     labels: dict[float, str] = {}
     y, size = 0.0, (style.WIDE, 0.7 + 0.14 * (len(steps) + 6))
     figure, (axes, text) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(1, 1.75))
+    # Each worklog has a heading, and each of its steps a row.
     for worklog, group in steps.groupby("worklog", sort=False):
         name, colour = str(worklog), style.darker(colours[str(worklog)])
         style.in_row(axes, -0.02, y, name, color=colour, fontweight="bold", ha="right")
@@ -103,6 +104,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
             text.text(0.14, y, row.words, va="center", color=style.darker(OUTCOMES[row.outcome]))
             labels[y] = row.label
             y += 1
+    # The axis is of factors, so that halves and doubles lie alike.
     axes.set_xscale("log")
     ticks = [1, 2, 4, 8]
     axes.set_xlim(LOW, HIGH)

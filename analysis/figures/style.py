@@ -32,7 +32,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from analysis.estimates import number
 from analysis.ladders import ladders
-from analysis.results import LIBRARY, OLDER, Results, said
+from analysis.results import LIBRARY, OLDER, Results, lines_of
 from contracts import UserError, atomic_write
 from contracts.worklogs import OURS
 
@@ -142,7 +142,7 @@ def provenance(figure: Figure, results: Results, *facts: str) -> None:
     what is left out.
     """
     parts = [f"{results.model}, {results.date}", *(fact for fact in facts if fact)]
-    parts += [f"left out: {line}" for line in said(results.left_out)]
+    parts += [f"left out: {line}" for line in lines_of(results.left_out)]
     lines = textwrap.wrap(" · ".join(parts), int(19.5 * figure.get_figwidth()))
     figure.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=SMALL, color=GREY)
 
@@ -199,12 +199,12 @@ def empty(
     why it did not run, the panel says so.
     """
     lost = results.names_left_out(measured) if measured is not None else []
-    why = f"Left out: {'; '.join(said(lost))}." if lost else why
-    older = results.archived and {one.reason for one in lost} <= OLDER
-    own = experiment and results.folder.parts[-2:] == ("only", experiment)
+    why = f"Left out: {'; '.join(lines_of(lost))}." if lost else why
+    older = results.archived and {kernel.reason for kernel in lost} <= OLDER
+    measured_here = experiment and results.folder.parts[-2:] == ("only", experiment)
     explained = why in (results.provenance.left_out or {}).values()
     message = f"{what}: nothing to show. {why}"
-    if experiment and not older and not explained and (lost or own):
+    if experiment and not older and not explained and (lost or measured_here):
         raise UserError(f"{results.folder}: {message}")
     print(f"{results.folder}: {message}", file=sys.stderr)
     figure = plt.figure(figsize=(width, 0.8))
@@ -224,19 +224,18 @@ def mark(figure: Figure, note: str) -> None:
     if isinstance(engine := figure.get_layout_engine(), ConstrainedLayoutEngine):
         engine.set(rect=(0, 0, 1, top))
     lay_out(figure)
-    for legend in figure.legends:  # which take no room in a layout once they have a place
+    # Legends take no room in a layout once they are placed.
+    for legend in figure.legends:
         legend.set_bbox_to_anchor((0, 0, 1, top))
     figure.text(0.01, 1, note, va="top", fontsize=SMALL + 1, fontweight="bold", color=RED)
     figure.set_label(f"{figure.get_label()} {note}")
 
 
-def list_rows(
-    axes: Axes, places: Iterable[float], names: Sequence[str], margin: float = 0.7
-) -> None:
+def list_rows(axes: Axes, ys: Iterable[float], names: Sequence[str], margin: float = 0.7) -> None:
     """Names at the left of rows, the first on top; grid lines of the values alone."""
-    places = list(places)
-    axes.set_yticks(places, names)
-    axes.set_ylim(max(places, default=0) + margin, min(places, default=0) - margin)
+    ys = list(ys)
+    axes.set_yticks(ys, names)
+    axes.set_ylim(max(ys, default=0) + margin, min(ys, default=0) - margin)
     axes.tick_params(axis="y", length=0, pad=2)
     axes.grid(axis="x")
 

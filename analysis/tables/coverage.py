@@ -33,15 +33,9 @@ PARTS: tuple[tuple[str, str, dict[str, str], str], ...] = (
 
 def coverage_table(archives: Mapping[str, Results]) -> pd.DataFrame:
     """The table, GPUs in the order of `archives`."""
-    return pd.DataFrame(
-        [
-            _row(results, *part)
-            for results in archives.values()
-            for part in PARTS
-            if part[1] in TABLES
-        ],
-        columns=COLUMNS,
-    )
+    parts = [part for part in PARTS if part[1] in TABLES]
+    rows = [_row(results, *part) for results in archives.values() for part in parts]
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _row(
@@ -55,9 +49,7 @@ def _row(
     if len(rows):
         return row | {"status": "measured", "date": results.date_of(table), "reason": reason}
     recorded = choose(TABLES, table, "table", part)
-    named = (
-        f"; snakemake {recorded.target} measures it"
-        if recorded.target not in MADE_BY_OTHERS
-        else ""
-    )
-    return row | {"status": "left out", "reason": reason or f"no rows in {recorded.file}{named}"}
+    why = f"no rows in {recorded.file}"
+    if recorded.target not in MADE_BY_OTHERS:
+        why += f"; snakemake {recorded.target} measures it"
+    return row | {"status": "left out", "reason": reason or why}

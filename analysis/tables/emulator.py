@@ -24,34 +24,20 @@ def pairs(results: Results) -> pd.DataFrame:
     what was measured."""
     measured, predicted = (results.table(name, passed=True) for name in ("counters", "predictions"))
     both = measured.merge(predicted[[*KEYS, "value"]], on=KEYS, suffixes=("", "_predicted"))
-    wavefronts = measured.assign(
-        metric=measured["metric"].str.replace(WAVEFRONTS, CONFLICTS, regex=False)
-    )
-    wavefronts = wavefronts[wavefronts["metric"] != measured["metric"]]
-    both = both.merge(
-        wavefronts[[*KEYS, "value"]].rename(columns={"value": "whole"}), on=KEYS, how="left"
-    )
+    # Conflicts are told as a part of the wavefronts.
+    renamed = measured["metric"].str.replace(WAVEFRONTS, CONFLICTS, regex=False)
+    wavefronts = measured.assign(metric=renamed, whole=measured["value"])
+    wavefronts = wavefronts.loc[renamed != measured["metric"], [*KEYS, "whole"]]
+    both = both.merge(wavefronts, on=KEYS, how="left")
     both = both.assign(whole=both["whole"].fillna(both["value"]))
-    both = both[both["whole"] > 0].rename(
-        columns={"value": "measured", "value_predicted": "predicted"}
-    )
+    columns = {"value": "measured", "value_predicted": "predicted"}
+    both = both[both["whole"] > 0].rename(columns=columns)
     both = both.assign(
         counter=both["metric"].map(KEY_OF_NCU),
         difference=(both["predicted"] - both["measured"]) / both["whole"],
     )
-    return both[
-        [
-            "variant",
-            "label",
-            "dtype",
-            "n",
-            "metric",
-            "counter",
-            "predicted",
-            "measured",
-            "difference",
-        ]
-    ]
+    head = ["variant", "label", "dtype", "n", "metric", "counter"]
+    return both[[*head, "predicted", "measured", "difference"]]
 
 
 def emulator_table(results: Results) -> pd.DataFrame:
@@ -62,23 +48,17 @@ def emulator_table(results: Results) -> pd.DataFrame:
     for (counter, metric), group in pairs(results).groupby(["counter", "metric"], sort=False):
         apart = group["difference"].abs()
         worst = group.iloc[int(apart.to_numpy().argmax())]
-        exact = int((apart <= EXACT).sum())
-        row = {
-            "counter": counter,
-            "label": COUNTERS[str(counter)].label,
-            "metric": metric,
-            "pairs": len(group),
+        exact, label = int((apart <= EXACT).sum()), COUNTERS[str(counter)].label
+        row = {"counter": counter, "label": label, "metric": metric, "pairs": len(group)}
+        row |= {
             "exact": exact,
+            "within_1_percent": int((apart <= 0.01).sum()),
+            "median_difference": apart.median(),
         }
-        row |= {"within_1_percent": int((apart <= 0.01).sum()), "median_difference": apart.median()}
         row |= {"worst_difference": worst["difference"] if exact < len(group) else 0.0}
         rows.append(row | {"worst_variant": worst["variant"] if exact < len(group) else ""})
     columns = ["counter", "label", "metric", "pairs", "exact", "within_1_percent"]
     columns += ["median_difference", "worst_difference", "worst_variant"]
-    found = pd.DataFrame(rows, columns=columns)
-    order = (-found["exact"] / found["pairs"]).rename("order")
-    return (
-        found.assign(order=order)
-        .sort_values("order", kind="stable", ignore_index=True)
-        .drop(columns="order")
-    )
+    table = pd.DataFrame(rows, columns=columns)
+    exact_first = (-table["exact"] / table["pairs"]).sort_values(kind="stable")
+    return table.loc[exact_first.index].reset_index(drop=True)

@@ -54,11 +54,11 @@ def spreads(results: Results) -> pd.DataFrame:
     """One row for each variant and n measured on two GPUs or more: variant, dtype, n, gpus,
     fraction_least, fraction_median, fraction_greatest, spread."""
     grouped = medians(results).groupby(["variant", "dtype", "n"], sort=False)["fraction"]
-    found = grouped.agg(
+    rows = grouped.agg(
         gpus="size", fraction_least="min", fraction_median="median", fraction_greatest="max"
     ).reset_index()
-    found = found[found["gpus"] > 1].reset_index(drop=True)
-    return found.assign(spread=found["fraction_greatest"] / found["fraction_least"] - 1)
+    rows = rows[rows["gpus"] > 1].reset_index(drop=True)
+    return rows.assign(spread=rows["fraction_greatest"] / rows["fraction_least"] - 1)
 
 
 def gpus_table(archives: Mapping[str, Results]) -> pd.DataFrame:
@@ -86,17 +86,10 @@ def spread_table(archives: Mapping[str, Results]) -> pd.DataFrame:
     """model, dtype, rows, gpus (at most), and of the spread: median, p90 (90th percentile) and
     greatest.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
     for results in archives.values():
         for dtype, group in spreads(results).groupby("dtype", sort=False):
-            row = {
-                "model": results.name,
-                "dtype": dtype,
-                "rows": len(group),
-                "gpus": group["gpus"].max(),
-            }
             quantiles = group["spread"].quantile([0.5, 0.9, 1.0])
-            rows.append(row | dict(zip(("median", "p90", "greatest"), quantiles, strict=True)))
-    return pd.DataFrame(
-        rows, columns=["model", "dtype", "rows", "gpus", "median", "p90", "greatest"]
-    )
+            rows.append([results.name, dtype, len(group), group["gpus"].max(), *quantiles])
+    columns = ["model", "dtype", "rows", "gpus", "median", "p90", "greatest"]
+    return pd.DataFrame(rows, columns=columns)

@@ -36,11 +36,8 @@ OF_CHECKS = ["cases", "passed", "error_over_bound", "sanitizer_errors"]
 
 def checked(results: Results) -> pd.DataFrame:
     """Cases, those passed and the largest error over its bound, by variant."""
-    rows = results.checks
-    rows = rows.assign(
-        passed=rows["passed"].astype(bool), error_over_bound=rows["error_over_bound"].astype(float)
-    )
-    grouped = rows.groupby("variant", sort=False)
+    types = {"passed": bool, "error_over_bound": float}
+    grouped = results.checks.astype(types).groupby("variant", sort=False)
     return grouped.agg(
         cases=("case", "size"),
         passed=("passed", "sum"),
@@ -51,9 +48,8 @@ def checked(results: Results) -> pd.DataFrame:
 def kernels_table(results: Results) -> pd.DataFrame:
     """The table, in the catalogue's order."""
     rows = results.variants[OF_CATALOGUE]
-    found = rows.merge(results.raw("resources")[["variant", *OF_BUILD]], on="variant", how="left")
-    found = found.merge(checked(results), on="variant", how="left")
+    rows = rows.merge(results.raw("resources")[["variant", *OF_BUILD]], on="variant", how="left")
+    rows = rows.merge(checked(results), on="variant", how="left")
     errors = results.raw("sanitizer").groupby("variant")["errors"].sum()
-    return found.assign(sanitizer_errors=found["variant"].map(errors))[
-        [*OF_CATALOGUE, *OF_BUILD, *OF_CHECKS]
-    ]
+    rows = rows.assign(sanitizer_errors=rows["variant"].map(errors))
+    return rows[[*OF_CATALOGUE, *OF_BUILD, *OF_CHECKS]]

@@ -96,7 +96,7 @@ PERCENT = {
     "power_excess",
     "occupancy",
 }
-READING_C = "profiling"  # the worklog whose kernels were profiled with beta = 1
+READING_C = "profiling"  # The kernels of this worklog were profiled with beta = 1.
 
 
 def published_table(folders: Mapping[str, Results], root: Path = worklogs.FOLDER) -> pd.DataFrame:
@@ -108,23 +108,19 @@ def published_table(folders: Mapping[str, Results], root: Path = worklogs.FOLDER
     once, with the most digits.
     """
     variants = next(iter(folders.values())).variants.set_index("variant")
-    stated = [
-        {"worklog": worklog, **row.model_dump()}
-        for worklog, row in worklogs.rows("published.csv", Published, root)
-        if row.gpu and row.variant in variants.index
-    ]
-    stated = [
-        row | {"expression": expression}
-        for row in stated
-        if (expression := counterpart(row, variants))
-    ]
+    stated = []
+    for worklog, entry in worklogs.rows("published.csv", Published, root):
+        row = {"worklog": worklog, **entry.model_dump()}
+        known = entry.gpu and entry.variant in variants.index
+        if known and (expression := counterpart(row, variants)):
+            stated.append(row | {"expression": expression})
+    rows = [*_without_repetitions(stated), *_fractions(stated, variants)]
     numbers = {name: Numbers(results) for name, results in folders.items()}
-    found = [
+    table = pd.DataFrame(
         {**row, "here": name, **_ours(of_gpu, row)}
-        for row in [*_without_repetitions(stated), *_fractions(stated, variants)]
+        for row in rows
         for name, of_gpu in numbers.items()
-    ]
-    table = pd.DataFrame(found)
+    )
     table = table[table.groupby(["worklog", "id"])["ours"].transform("count") > 0]
     table = table.sort_values(["worklog", "line"], kind="stable", ignore_index=True)
     return table[COLUMNS].astype({"line": "Int64", "n": "Int64"})
@@ -140,38 +136,36 @@ def counterpart(row: Mapping[str, Any], variants: pd.DataFrame) -> str | None:
     builds_on = variants.loc[row["variant"], "builds_on"]
     before = over[1] if over else builds_on if row["quantity"] == "gain" else None
     level = re.search("L[12]", row["note"] or "")
-    if (
-        text is None
-        or ("SIDE" in text and not side)
-        or ("OVER" in text and before not in variants.index)
-    ):
+    if text is None or (row["quantity"] in PERCENT and row["unit"] != "%"):
         return None
-    if ("LEVEL" in text and not level) or (row["quantity"] in PERCENT and row["unit"] != "%"):
-        return None
-    words = {
+    values = {
         "KERNEL": row["variant"],
         "SIZE": row["n"] or SIZE,
-        "OVER": before,
+        "OVER": before if before in variants.index else None,
         "BETA": int(row["worklog"] == READING_C),
+        "SIDE": side[0] if side else None,
+        "LEVEL": level[0].lower() if level else None,
     }
-    words |= {"SIDE": side[0] if side else "", "LEVEL": level[0].lower() if level else ""}
-    return f"{re.sub('|'.join(words), lambda match: str(words[match[0]]), text)} * {SCALE.get(row['unit'], 1.0)}"
+    if any(name in text and value is None for name, value in values.items()):
+        return None
+    expression = re.sub("|".join(values), lambda match: str(values[match[0]]), text)
+    return f"{expression} * {SCALE.get(row['unit'], 1.0)}"
 
 
 def _without_repetitions(stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row for each of our expressions and worklog, that which is written with the most
     digits.
     """
-    digits = [sum(letter.isdigit() for letter in str(row["value"])) for row in stated]
-    ranked = [
-        stated[place]
-        for place in sorted(range(len(stated)), key=lambda place: (-digits[place], place))
-    ]
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for row in ranked:
-        is_range = row["id"].endswith(("-low", "-high"))  # both ends of a range stand
-        found.setdefault((row["worklog"], row["expression"], row["id"] if is_range else ""), row)
-    return list(found.values())
+
+    def digits(row: dict[str, Any]) -> int:
+        return sum(letter.isdigit() for letter in str(row["value"]))
+
+    first: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for row in sorted(stated, key=digits, reverse=True):
+        # Both ends of a range stand.
+        end = row["id"] if row["id"].endswith(("-low", "-high")) else ""
+        first.setdefault((row["worklog"], row["expression"], end), row)
+    return list(first.values())
 
 
 def _fractions(stated: list[dict[str, Any]], variants: pd.DataFrame) -> list[dict[str, Any]]:
@@ -186,14 +180,14 @@ def _fractions(stated: list[dict[str, Any]], variants: pd.DataFrame) -> list[dic
     for row in single:
         if row["quantity"] in speeds:
             speeds[row["quantity"]].setdefault((row["worklog"], row["variant"]), row)
-    implied = {
-        row["worklog"]: _tflops(speeds["tflops"][row["worklog"], row["variant"]])
-        / (row["value"] / 100)
-        for row in single
-        if row["quantity"] == "share_of_cublas"
-        and (row["worklog"], row["variant"]) in speeds["tflops"]
-    }
-    found = []
+    # The speed of cuBLAS that a stated fraction implies, by worklog
+    implied = {}
+    for row in single:
+        speed = speeds["tflops"].get((row["worklog"], row["variant"]))
+        if speed and row["quantity"] == "share_of_cublas":
+            implied[row["worklog"]] = _tflops(speed) / (row["value"] / 100)
+    # A kernel has a fraction by its own times, or by the implied speed of cuBLAS.
+    fractions = []
     for key, row in {**speeds["tflops"], **speeds["time"]}.items():
         library = (row["worklog"], variants.loc[row["variant"], "baseline"])
         if key in with_fraction or variants.loc[row["variant"], "kind"] == "baseline":
@@ -204,15 +198,10 @@ def _fractions(stated: list[dict[str, Any]], variants: pd.DataFrame) -> list[dic
             theirs = _tflops(row) / implied[row["worklog"]]
         else:
             continue
-        size = row["n"] or SIZE
-        made = {
-            "id": f"{row['id']}-fraction",
-            "quantity": "fraction",
-            "value": 100 * theirs,
-            "unit": "%",
-        }
-        found.append(row | made | {"expression": f"100 * fraction({row['variant']}, n={size})"})
-    return found
+        expression = f"100 * fraction({row['variant']}, n={row['n'] or SIZE})"
+        change = {"id": f"{row['id']}-fraction", "quantity": "fraction", "expression": expression}
+        fractions.append(row | change | {"value": 100 * theirs, "unit": "%"})
+    return fractions
 
 
 def _tflops(row: Mapping[str, Any]) -> float:

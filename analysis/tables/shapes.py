@@ -49,13 +49,11 @@ def with_bounds(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
     if per_clock is None or copied is None:
         return rows.assign(bound=None, bound_us=np.nan, fraction_of_bound=np.nan)
     m, n, k = (rows[axis].astype(float) for axis in "mnk")
-    moved = (m * k + k * n + m * n) * rows["dtype"].map(lambda name: dtypes()[name].bytes).astype(
-        float
-    )
+    element_bytes = rows["dtype"].map(lambda name: float(dtypes()[name].bytes))
+    moved = (m * k + k * n + m * n) * element_bytes
     flop_per_us = per_clock * results.machine.sm_count * rows["sm_clock_mhz"]
-    times = pd.DataFrame(
-        {"DRAM": moved / (copied * 1e3), "tensor cores": 2 * m * n * k / flop_per_us}
-    )
+    times = pd.DataFrame({"DRAM": moved / (copied * 1e3)})
+    times["tensor cores"] = 2 * m * n * k / flop_per_us
     longest = times.max(axis=1)
     bound = np.where(times["DRAM"] >= times["tensor cores"], "DRAM", "tensor cores")
     return rows.assign(bound=bound, bound_us=longest, fraction_of_bound=longest / rows["time_us"])
@@ -66,8 +64,5 @@ def llm_shapes_table(results: Results) -> pd.DataFrame:
     rows where none ran.
     """
     rows = with_bounds(results, timed(results, LLM))
-    place = {
-        pair: i for i, pair in enumerate(dict.fromkeys(zip(rows["n"], rows["k"], strict=True)))
-    }
-    rows = rows.assign(place=[place[pair] for pair in zip(rows["n"], rows["k"], strict=True)])
-    return rows.sort_values(["order", "place", "m"], kind="stable", ignore_index=True)[COLUMNS]
+    rows = rows.assign(pair=rows.groupby(["n", "k"], sort=False).ngroup())
+    return rows.sort_values(["order", "pair", "m"], kind="stable", ignore_index=True)[COLUMNS]

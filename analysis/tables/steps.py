@@ -18,7 +18,8 @@ from analysis.numbers import SIZE, gain
 from analysis.results import Results, squares, usual
 from contracts import choose
 
-HARDLY = 0.02  # of the value before: a counter that moves by less has hardly moved
+REL_TOL = 0.02  # A counter that moves by less of its value before has hardly moved.
+# No launch is faster than the minimum cycles of these.
 UNITS = {
     "fma": "FMA pipe",
     "fp64": "FP64 pipe",
@@ -28,7 +29,7 @@ UNITS = {
     "shared": "shared memory",
     "l1": "L1 lookups",
     "dram": "DRAM reads",
-}  # whose minimum cycles no launch can be faster than
+}
 COLUMNS = [
     "worklog",
     "variant",
@@ -49,7 +50,7 @@ def moved(before: float | None, after: float | None, meant: str) -> str:
     """How a counter moved, next to how it was meant to; empty where a value is missing."""
     if before is None or after is None:
         return ""
-    if abs(after - before) <= HARDLY * abs(before):
+    if abs(after - before) <= REL_TOL * abs(before):
         return "hardly"
     return "as meant" if (after > before) == (meant == "rise") else "the other way"
 
@@ -61,9 +62,8 @@ def limiters(results: Results) -> pd.DataFrame:
     rows = squares(results.table("bounds"))
     rows = rows[rows["resource"].isin(list(UNITS))]
     rows = rows.loc[rows.groupby(["variant", "n"], sort=False)["minimum_cycles"].idxmax()]
-    return rows.assign(limiter=rows["resource"].map(UNITS))[
-        ["variant", "n", "limiter", "minimum_cycles"]
-    ]
+    rows = rows.assign(limiter=rows["resource"].map(UNITS))
+    return rows[["variant", "n", "limiter", "minimum_cycles"]]
 
 
 def _by_variant(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
@@ -91,9 +91,8 @@ def _step_rows(
         for table, rows in measured.items()
     }
     timing, counted = of_pair["timings"], of_pair["counters"]
-    row: dict[str, Any] = {key: step[key] for key in ("worklog", "variant", "over", "changed")} | {
-        "n": SIZE
-    }
+    head = ("worklog", "variant", "over", "changed")
+    row: dict[str, Any] = {key: step[key] for key in head} | {"n": SIZE}
     if timing["before"] and timing["after"]:
         faster = gain(timing["after"], timing["before"])
         row |= {"speedup": faster.value, "speedup_low": faster.low, "speedup_high": faster.high}
@@ -101,23 +100,20 @@ def _step_rows(
         row[f"stall_{when}"] = (counters.top_stall(counted[when]) or (None,))[0]
         row[f"limiter_{when}"] = of_pair["limiters"][when].get("limiter")
     rows = []
-    for counter in step["counters"]:
-        of_build = counter["key"] in of_pair["resources"]["after"]
-        values = {
-            when: _known((of_pair["resources"] if of_build else counted)[when].get(counter["key"]))
-            for when in pair
-        }
-        shown = (
-            choose(counters.COUNTERS, counter["key"], "counter", "steps.yaml")
-            if not of_build
-            else None
-        )
-        found = row | {"counter": counter["key"], "meant": counter["meant"]} | values
-        found["counter_label"] = shown.label if shown else counter["key"].replace("_", " ")
-        found["unit"] = shown.unit if shown else ""
-        found["moved"] = moved(values["before"], values["after"], counter["meant"])
-        rows.append(found)
-    measured_at_all = "speedup" in row or any(one["moved"] for one in rows)
+    # A declared counter is a column of the build, or one that Nsight Compute collected.
+    for declared in step["counters"]:
+        key, meant = declared["key"], declared["meant"]
+        of_build = key in of_pair["resources"]["after"]
+        table = of_pair["resources"] if of_build else counted
+        before, after = (_known(table[when].get(key)) for when in pair)
+        label, unit = key.replace("_", " "), ""
+        if not of_build:
+            counter = choose(counters.COUNTERS, key, "counter", "steps.yaml")
+            label, unit = counter.label, counter.unit
+        of_counter = {"counter": key, "counter_label": label, "unit": unit, "meant": meant}
+        of_counter |= {"before": before, "after": after, "moved": moved(before, after, meant)}
+        rows.append(row | of_counter)
+    measured_at_all = "speedup" in row or any(row["moved"] for row in rows)
     return rows if measured_at_all else []
 
 
@@ -132,9 +128,5 @@ def steps_table(results: Results) -> pd.DataFrame:
         "resources": _by_variant(results.table("resources").assign(n=SIZE)),
     }
     rows = [row for step in ladders.steps(results.variants) for row in _step_rows(step, measured)]
-    labels = dict(zip(results.variants["variant"], results.variants["label"], strict=True))
-    found = pd.DataFrame(
-        rows, columns=[name for name in COLUMNS if name not in ("label", "over_label")]
-    )
-    found = found.assign(label=found["variant"].map(labels), over_label=found["over"].map(labels))
-    return found[COLUMNS]
+    table, label = pd.DataFrame(rows, columns=COLUMNS), results.label
+    return table.assign(label=table["variant"].map(label), over_label=table["over"].map(label))

@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis.counters import COUNTERS, SECTIONS
 from analysis.ladders import best_kernels
-from analysis.results import Results, said
+from analysis.results import Results, lines_of
 from contracts import load_yaml, worklogs
 
 EXPERIMENTS = Path("experiments")
@@ -42,22 +42,17 @@ def experiments(timings: pd.DataFrame) -> list[dict[str, Any]]:
     """Every declared experiment that was timed, in the catalogue's order of its first kernel.
     timings: of `Results`.
     """
-    plans, found = declared(), []
+    plans, entries = declared(), []
     for name, rows in timings.sort_values("order", kind="stable").groupby("experiment", sort=False):
         plan = plans.get(str(name))
         if plan is None:
             continue
         timed, sizes = set(rows["variant"]), sorted(int(n) for n in rows["n"].unique())
         missing = [variant for variant in plan["variants"] if variant not in timed]
-        row = {
-            "name": name,
-            "title": plan["title"],
-            "question": plan["question"],
-            "sizes": sizes,
-            "rows": len(rows),
-        }
-        found.append(row | {"data": sorted(rows["data"].unique()), "missing": missing})
-    return found
+        entry = {"name": name, "title": plan["title"], "question": plan["question"]}
+        entry |= {"sizes": sizes, "rows": len(rows), "data": sorted(rows["data"].unique())}
+        entries.append(entry | {"missing": missing})
+    return entries
 
 
 def counts(results: Results) -> dict[str, int]:
@@ -88,20 +83,15 @@ def counter_names() -> list[dict[str, str]]:
     """
     sections = {counter.key: title for title, several in SECTIONS.items() for counter in several}
     return [
-        {"counter": one.key, "label": one.label, "short": one.short, "unit": one.unit}
-        | {"section": sections.get(one.key, "")}
-        for one in COUNTERS.values()
+        {"counter": key, "label": counter.label, "short": counter.short, "unit": counter.unit}
+        | {"section": sections.get(key, "")}
+        for key, counter in COUNTERS.items()
     ]
 
 
 def summary_table(results: Results) -> dict[str, Any]:
     """The document."""
-    functions = (
-        results.counters[results.counters["kind"] == "baseline"]
-        if len(results.counters)
-        else pd.DataFrame()
-    )
-    columns = [name for name in ("label", "dtype", "n", "kernel") if name in functions]
+    functions = results.counters[results.counters["kind"] == "baseline"]
     return {
         "machine": results.machine.model_dump(exclude_unset=True),
         "provenance": results.provenance.model_dump(include=set(OF_PROVENANCE), exclude_unset=True),
@@ -112,9 +102,9 @@ def summary_table(results: Results) -> dict[str, Any]:
         "experiments": experiments(results.timings),
         "best": best_kernels(results),
         "failed": results.failed.to_dict("records"),
-        "left_out": said(results.left_out),
+        "left_out": lines_of(results.left_out),
         "note": results.note,
         "counts": counts(results),
         "counters": counter_names(),
-        "library_functions": functions[columns].to_dict("records"),
+        "library_functions": functions[["label", "dtype", "n", "kernel"]].to_dict("records"),
     }

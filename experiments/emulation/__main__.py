@@ -115,6 +115,7 @@ def main() -> None:
     problems, pictures = problems_of(options), bank_pictures.load(options.catalogue).values()
     shared = Shared()
     tables: dict[str, list[Any]] = {name: [] for name in MODELS}
+    # Each kernel is loaded once, and checked, predicted, bounded and drawn.
     for name in options.variants:
         entry = find_runnable(options.catalogue, name, "there is no PTX to run")
         kernels = {variant.name: launching.load(variant, build_dir) for variant in entry.variants}

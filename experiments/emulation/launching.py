@@ -16,7 +16,7 @@ from kernels import arguments
 from kernels.arguments import TensorMap, Workspace
 from kernels.catalogue import TEXTURE_ALIGNMENT, Problem, Variant
 
-FEW_SMS, MORE_SMS = 4, 16  # of the GPUs that checks are emulated on
+FEW_SMS, MORE_SMS = 4, 16  # Checks are emulated on GPUs with so many SMs.
 
 
 class Arguments:

@@ -26,7 +26,7 @@ UNITS = {"inst_executed": "inst", "bytes_per_sector": "byte/sector", "sectors": 
 # Small launches have so many steps over k, tried in turn: rings of buffers first fill, and unrolled
 # loops must come round.
 STEPS = ((3, 4, 5), (9, 10, 11), (12, 16, 20))
-MIN_STEP = 32  # of k: a step is a multiple of it and of the tile's k.
+MIN_STEP = 32  # A step over k is a multiple of it and of the tile's k.
 DIVIDED = 3  # With so many times the last of these steps, tiles are worth dividing.
 
 

@@ -15,7 +15,7 @@ FIRST_ROUNDS = 3
 NEAR = 0.05  # A call that is slower than the best of the first pass by more is out.
 SECOND_S = 0.5  # The second pass takes about as long, within these numbers of rounds.
 SECOND_ROUNDS = 7, 41
-LEVEL = 0.95  # of the interval by which a winner is separated from the next
+LEVEL = 0.95  # The interval that separates a winner from the next has this level.
 
 
 @dataclass(frozen=True)

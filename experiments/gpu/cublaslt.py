@@ -177,13 +177,16 @@ class _Described:
             arguments = (handle, c_int(attribute), ctypes.byref(value), size)
             call(f"cublasLt{kind}SetAttribute", *arguments)
 
+        # The first factor is transposed where B is column-major.
         if (of_b := operation_of_b(p)) != CUBLAS_OP_N:
             first = (self.operation, CUBLASLT_MATMUL_DESC_TRANSA)
             set_attribute("MatmulDesc", *first, ctypes.c_int32(of_b))
+        # Each matrix has its layout.
         self.layouts = []
         for x, dtype in zip(matrices, (types.ab, types.ab, types.c), strict=True):
             shape = u64(x.rows), u64(x.columns), ctypes.c_int64(x.ld)
             self.layouts.append(make("MatrixLayout", c_int(dtype.cuda_type), *shape))
+        # The heuristic may use this workspace, these reductions and these alignments.
         first_bytes, second_bytes, output_bytes = (u32(x.alignment) for x in matrices)
         for attribute, value in (
             (CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, u64(WORKSPACE_BYTES)),

@@ -110,12 +110,12 @@ def nvml() -> Iterator[object]:
 
 
 def _devices(gpu: Any) -> list[Any]:
-    """What CUDA can use of a GPU: the GPU itself, in MIG mode its instances."""
+    """Return what CUDA can use of a GPU: the GPU itself, in MIG mode its instances."""
     try:
         if pynvml.nvmlDeviceGetMigMode(gpu)[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
             return [gpu]
     except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
-        return [gpu]  # it knows no MIG
+        return [gpu]  # It knows no MIG.
     instances = []
     for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
         with contextlib.suppress(pynvml.NVMLError_NotFound):

@@ -149,6 +149,7 @@ def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) 
     begin, *ends = [cuda(driver.cuEventCreate(0)) for _ in range(3)]
     temperature, meter = None, Meter(handle)
     cuda(driver.cuEventRecord(begin, stream))
+    # The clock settles first; then the meter polls until the mean is precise.
     start, count = time.perf_counter(), 0
     try:
         while (polled := time.perf_counter() - start - SETTLE_S) < seconds or count < 2:
@@ -169,6 +170,7 @@ def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) 
     finally:
         meter.stop()  # Work is still queued.
         gpu.sync()
+    # Two events bound all batches.
     run_us = cuda(driver.cuEventElapsedTime(begin, ends[(count - 1) % 2])) * 1e3 / (count * batch)
     for event in (begin, *ends):
         cuda(driver.cuEventDestroy(event))

@@ -141,6 +141,7 @@ def _candidates() -> list[Device]:
         raise UserError(
             f"no GPU is visible (CUDA_VISIBLE_DEVICES = {visible!r}); this stage needs one"
         )
+    # Every device of another model is left out.
     model = json.loads(os.environ.get(discovery.KNOWN, "{}")).get("gpu") or devices[0][0]
     chosen = [device for name, device in devices if name == model]
     if not chosen:

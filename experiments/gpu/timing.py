@@ -63,11 +63,13 @@ class Stopwatch:
         gpu, stream = self.gpu, self.gpu.stream.handle
         assert len(works) <= self.capacity
         cuda(driver.cuMemsetD8Async(self._stamps.address, 0, self._stamps.nbytes, stream))
-        for work in dict.fromkeys(works):  # everything has run once before a kernel holds the queue
+        # Everything runs once before a kernel holds the queue (see `load_cubin`).
+        for work in dict.fromkeys(works):
             work()
         self.flush()
         self._stamp(self._stamps.address, self._stamps.address)
         gpu.sync()
+        # The device waits until the first samples are queued; then the host stays AHEAD of it.
         kept = np.ones(len(works), bool)
         self._flag.clear()
         gpu.harness("hold", 1, 1, self._flag.address)
@@ -78,6 +80,8 @@ class Stopwatch:
                 cuda(driver.cuEventSynchronize(self._events[i - AHEAD][1]))
             start, end = self._events[i]
             base = self._stamps.address + 4 * i * self._stride
+            # Flush, stamp, event, work, event, stamp. A sample whose first event had passed before all
+            # was queued may hold a launch gap.
             self.flush()
             self._stamp(base, base + self._stride)
             cuda(driver.cuEventRecord(start, stream))

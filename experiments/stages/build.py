@@ -92,8 +92,8 @@ def compile_source(source: Path, stem: Path, arch: str, compiler: Path) -> str:
             "--generate-line-info",
             f"-arch={arch}",
         ]
-        # it notes date and size of each source file that it finds from where it runs: from there,
-        # none
+        # It notes date and size of each source file that it finds from where it runs. Here it finds
+        # none.
         report = _run(
             [*assembler, str(ptx.absolute()), "-o", str(cubin.absolute())], source, cwd=empty
         )
@@ -222,7 +222,7 @@ def build_kernel(
     compiler = toolchain.nvcc(configured_nvcc)
     stem = out_dir / name
     write_text(stem.with_suffix(".cu"), variant.translation_unit())
-    # written last, it says that the others are whole
+    # It is written last, and says that the others are complete.
     stem.with_suffix(".json").unlink(missing_ok=True)
     try:
         report = compile_source(stem.with_suffix(".cu"), stem, arch, compiler)

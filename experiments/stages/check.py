@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 GUARD = 256  # So many NaN lie before and after each matrix; 256 bytes or more keep its alignment.
 WHOLE_FLOP = 2**30  # above this, rows and Freivalds' test instead of every element
 SAMPLED_ROWS = 8
-LIMIT_BYTES = 5 * 2**28  # of the outputs of a batch: those of eight kernels with C in fp32
+LIMIT_BYTES = 5 * 2**28  # A batch has no more outputs: those of eight kernels with C in fp32.
 LARGE = 4096
 DeviceName = Literal["gpu", "ptxsim"]
 PROBLEM = list(Problem.square(1).numbers)
@@ -122,7 +122,7 @@ class GpuDevice:
         from experiments.gpu.libraries import load_gemm
 
         if variant.name not in self._loaded:
-            # of a dispatcher, with all that it picks
+            # A dispatcher is loaded with all that it picks.
             self._loaded[variant.name] = load_gemm(self.gpu, variant)
         memories = [self.gpu.upload(buffer) for buffer in buffers]
         starts = [
@@ -175,7 +175,7 @@ class Inputs:
     b: np.ndarray
     c0: np.ndarray
     before: list[np.ndarray]
-    # by how the kernel narrows what it reads: the judge of an output, which keeps its reference
+    # How the kernel narrows what it reads tells the judge of an output, which keeps its reference.
     judges: dict[str, Callable[[np.ndarray], verify.CheckResult]] = field(default_factory=dict)
 
     @property
@@ -463,7 +463,7 @@ def judge_cases(
             and case.problem.flop <= WHOLE_FLOP
         ):
             wrong.append((inputs, after, row))
-    # once: of the largest problem, where a pattern shows best, and rather without an old C
+    # One is explained: the largest problem, where a pattern shows best, and rather without an old C.
     if wrong:
         inputs, after, row = max(
             wrong, key=lambda item: (item[0].case.problem.flop, item[0].case.problem.beta == 0)
@@ -635,7 +635,7 @@ def measured(
         prepared = (Batch(v, prepare_cases(v, seed, large, shared, problems)) for v in todo)
         for batch in batches(prepared):
             with session.held():  # until the process has ended, and its context with it
-                # another job may have been asked for them meanwhile
+                # Another job may have been asked for them meanwhile.
                 stored = [store_.find(key(part.variant), serves(part.variant)) for part in batch]
                 numbers = [number for number, checks in enumerate(stored) if checks is None]
                 results = list(work_through(numbers, functools.partial(_running, batch, device)))

@@ -76,6 +76,7 @@ def measure(device: Device, entry: Entry, k: int, seed: int = SEED) -> Iterator[
     side = SIDE[device.name]
     ldb = side if entry.b_layout == "row" else k
     problem = Problem(side, side, k, k, ldb, side, b_layout=entry.b_layout)
+    # Each kind of data has a quarter of the rows of A and of the columns of B.
     rng = np.random.default_rng(seed)
     part = side // len(DATA)
     a = np.concatenate([random_rows(kind, rng, part, k) for kind in DATA])
@@ -84,6 +85,7 @@ def measure(device: Device, entry: Entry, k: int, seed: int = SEED) -> Iterator[
     buffers = [guarded(x, x.shape[1]) for x in lie]
     runnable = cast(Runnable, entry)  # A GPU runs a library's, too.
     c = inside(device.run(runnable, problem, buffers, 0)[2], side, side, side)
+    # Only where a quarter meets itself are both factors of one kind.
     for number, kind in enumerate(DATA):
         quarter = slice(number * part, (number + 1) * part)
         distance = errors(a[quarter], b[:, quarter], c[quarter, quarter])

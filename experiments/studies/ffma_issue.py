@@ -34,9 +34,9 @@ logger = logging.getLogger(__name__)
 
 SHORT, LONG = 64, 320  # iterations
 REPEATS = 5
-WARPS = (4, 8, 16)  # of the block: 1, 2 and 4 a scheduler
+WARPS = (4, 8, 16)  # A block has so many: 1, 2 and 4 for each scheduler.
 SCHEDULERS = 4
-REGISTERS = 65536  # of an SM
+REGISTERS_PER_SM = 65536
 SHARED_BYTES = 32768
 # A thread has so many floats of a and of b, of c (and at most), and of what is loaded.
 VALUES, SUMS, MAX_SUMS, LOADED = 16, 64, 192, 32
@@ -59,21 +59,26 @@ PATTERNS = {
     "stride 2": LANES * 2,
     "stride 8": LANES * 8,
 }
-SOURCES = {"distinct": LANES, "stride 8": LANES * 8}  # of copies, in global memory
-BASES = {"sums": "sums"}  # the loop without loads, by the last word of the name of one with them
+SOURCES = {"distinct": LANES, "stride 8": LANES * 8}  # Copies read here in global memory.
+# The last word of a loop's name says which loop is the same without loads.
+BASES = {"sums": "sums"}
 BASE = "outer_8x8_snake_shifted"
 
 
 @dataclass(frozen=True)
 class Loop:
-    """One loop, and what its machine code says."""
+    """One loop, and what its machine code says.
 
-    name: str  # in the table
-    entry: str  # in the cubin
-    beside: str  # nothing, load, copy or bulk
-    bits: int | None = None  # a thread of a load or copy
-    count: int = 0  # loads or copies an iteration
-    placement: str | None = None  # of loads
+    name: in the table; entry: in the cubin. beside: nothing, load, copy or bulk. bits: what a
+    thread loads or copies at once. count: loads or copies of an iteration. placement: of loads.
+    """
+
+    name: str
+    entry: str
+    beside: str
+    bits: int | None = None
+    count: int = 0
+    placement: str | None = None
     code: list[sass.Instruction] = field(default_factory=list, compare=False)
     registers: int = 0
 
@@ -97,7 +102,7 @@ class Loop:
     def warps(self) -> Iterator[int]:
         """Yield the numbers of warps that an SM's registers allow."""
         for warps in WARPS:
-            if -(-self.registers // 8) * 8 * 32 * warps <= REGISTERS:
+            if -(-self.registers // 8) * 8 * 32 * warps <= REGISTERS_PER_SM:
                 yield warps
 
     def facts(self) -> dict[str, Any]:

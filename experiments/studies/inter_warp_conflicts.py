@@ -23,7 +23,8 @@ from contracts import UserError, write_rows
 from contracts.rows import InterWarpConflicts
 from experiments.studies.counting import add_counted, built, counted, profiled
 
-STEPS, COUNTED_STEPS = 128, (4, 8)  # of the tile loop: as launched, and as ptxsim counts it
+STEPS = 128  # of the tile loop of a launch
+COUNTED_STEPS = 4, 8  # ptxsim counts launches of so few.
 METRICS = {
     "load_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
     "store_wavefronts": "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",

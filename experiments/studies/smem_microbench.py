@@ -24,35 +24,24 @@ from experiments.studies.counting import add_counted, counted, profiled
 REPEATS = 64
 SHARED_BYTES = 32768
 LANES = np.arange(32)
-# access -> bytes a lane
-ACCESSES = {
-    "ld_32": 4,
-    "ld_64": 8,
-    "ld_128": 16,
-    "st_32": 4,
-    "st_64": 8,
-    "st_128": 16,
-    "ldmatrix_x1": 16,
-    "ldmatrix_x2": 16,
-    "ldmatrix_x4": 16,
-    "ldmatrix_x4_trans": 16,
-    "cp_async_ca_4": 4,
-    "cp_async_ca_8": 8,
-    "cp_async_ca_16": 16,
-    "cp_async_cg_16": 16,
-}
-# of all operations: a launch makes only one kind
+# Each access has its bytes per lane.
+ACCESSES = {f"{op}_{bits}": bits // 8 for op in ("ld", "st") for bits in (32, 64, 128)}
+ACCESSES |= {f"ldmatrix_{matrices}": 16 for matrices in ("x1", "x2", "x4", "x4_trans")}
+ACCESSES |= {"cp_async_ca_4": 4, "cp_async_ca_8": 8, "cp_async_ca_16": 16, "cp_async_cg_16": 16}
+# They count all operations; a launch makes only one kind.
 WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
 CONFLICTS = [f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum" for op in ("ld", "st")]
 METRICS = [WAVEFRONTS, *CONFLICTS]
 
 
 def patterns(width: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Names and byte offsets of lanes `width` bytes wide: what kernels do, and random ones that try
-    the rules.
+    """Yield names and byte offsets of lanes `width` bytes wide.
+
+    Some are what kernels do, and random ones try the rules.
     """
     unit = SHARED_BYTES // width
     yield "all lanes one address", LANES * 0
+    # Strides, and lanes that share addresses, rows or banks.
     for stride in (1, 2, 3, 4, 5, 8, 16, 17, 32, 33):
         yield f"stride {stride}", LANES * stride % unit * width
     for group in (2, 4, 8, 16):
@@ -62,6 +51,7 @@ def patterns(width: int) -> Iterator[tuple[str, np.ndarray]]:
         yield f"groups of {group} share, a row apart", LANES // group * 128 % SHARED_BYTES
         yield f"lanes {group} apart in one row", in_row + LANES // group * 512 % SHARED_BYTES
         yield f"pairs of {group} swapped by XOR", (LANES ^ group) * width
+    # Rows of matrices, as ldmatrix reads them.
     for row in (64, 128, 256):
         rows_of_8 = LANES % 8 * row + LANES // 8 * 16
         swizzled = LANES % 8 * row + (LANES // 8 ^ (LANES % 8)) * 16
@@ -72,6 +62,7 @@ def patterns(width: int) -> Iterator[tuple[str, np.ndarray]]:
             (f"16 rows of {row} bytes", rows_of_16),
         ):
             yield name, offsets % SHARED_BYTES // width * width
+    # Random addresses try the rules.
     rng = np.random.default_rng(7)
     for count in (4, 8, 16, 32, 64, unit):
         for i in range(3):
@@ -85,9 +76,7 @@ def patterns(width: int) -> Iterator[tuple[str, np.ndarray]]:
 
 @dataclass(frozen=True)
 class Case:
-    """One launch: an access, and byte offsets of each thread in shared memory and in the global
-    source.
-    """
+    """One launch: an access, and byte offsets of each thread in shared and in global memory."""
 
     access: str
     pattern: str
@@ -97,7 +86,7 @@ class Case:
 
 
 def sources(width: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Where the lanes of a copy read from: rows of some bytes, 4 KiB apart."""
+    """Yield where the lanes of a copy read from: rows of some bytes, 4 KiB apart."""
     for row in (32, 64, 128, 256, 512):
         lanes = max(row // width, 1)
         yield f"rows of {row} bytes", LANES // lanes * 4096 + LANES % lanes * width
@@ -105,8 +94,9 @@ def sources(width: int) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def cases() -> Iterator[Case]:
-    """Every launch in order; first, for each access and block size, one that makes none, for what a
-    launch costs.
+    """Yield every launch in order.
+
+    The first of each access and block size makes no access, and shows what a launch costs.
     """
     for access, width in ACCESSES.items():
         packed = LANES * width
@@ -119,7 +109,7 @@ def cases() -> Iterator[Case]:
             yield Case(access, f"XOR swizzle from {name}", swizzled, source)
     for access in ("ld_32", "ld_128", "st_32", "st_128"):
         width = ACCESSES[access]
-        for warps in (2, 4, 8, 16, 32):  # no lane conflicts with another of its warp
+        for warps in (2, 4, 8, 16, 32):  # No lane conflicts with another of its warp.
             rows = np.arange(32 * warps) * width % SHARED_BYTES
             yield Case(access, "none", rows, rows, repeats=0)
             yield Case(access, f"{warps} warps, each a row of its own", rows, rows)

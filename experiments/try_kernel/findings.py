@@ -27,7 +27,7 @@ from ptxsim import Counters, Kernel, PtxsimError, annotate
 from ptxsim.count.machines import Machine
 from ptxsim.ptx.sources import choose_file, find_source
 
-MAX_LINES = 8  # of the source that are printed
+MAX_LINES = 8  # No more lines of the source are printed.
 Checks = list[str]  # one line each, the failures first
 
 

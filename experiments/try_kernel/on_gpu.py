@@ -145,6 +145,7 @@ def _times(
         runs = interleave(Stopwatch(gpu, len(entries) * rounds), works, rounds, matrices.seed)
         result = check_output(gpu, matrices, names[0], works[names[0]])
         sms = gpu.sm_count
+    # Every sample of a round met the same clock as the baseline's.
     speeds = {}
     baseline_us = float(np.median(runs.of(names[-1]).time_us))
     for name in names:

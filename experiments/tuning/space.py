@@ -1,9 +1,8 @@
-"""What a sweep over tiles consists of: a grid of template values, and the restrictions that leave
-some of them out.
+"""Declares a sweep over tiles: its grid of template values, and what is left out of it.
 
-A restriction is a function of the values: true where they may be built. Its docstring is the reason
-why others may not; its name stands in tuning.csv. Those of a kernel are tried in order, and the
-first that does not hold counts. The numbers are of CUDA's compute capabilities 7.5 to 12.0.
+A restriction is a function of the values that is true where they may be built. Its docstring is the
+reason why others may not, and its name stands in tuning.csv. Those of a kernel are tried in order,
+and the first that does not hold counts. The numbers are of CUDA's compute capabilities 7.5 to 12.0.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ STATIC_SHARED_BYTES = 48 * 1024
 REGISTERS_PER_THREAD = 255
 REGISTERS_PER_SM = 65536
 
-Values = Mapping[str, int]  # the template values, and `size`: m = n = k
+Values = Mapping[str, int]  # These are the template values, and `size`: m = n = k.
 Restriction = Callable[[Values], bool]
 
 
@@ -96,14 +95,10 @@ def lanes_cover_subtile(v: Values) -> bool:
     """
     if v["WM"] * v["WN"] % (WARP * v["TM"] * v["TN"] * v["WNITER"]):
         return False
-    if v["WM"] % subtiles_m(v) or v["WN"] % v["WNITER"]:
-        return False
-    sub_m, sub_n = v["WM"] // subtiles_m(v), v["WN"] // v["WNITER"]
-    return (
-        sub_m % v["TM"] == 0
-        and sub_n % v["TN"] == 0
-        and (sub_m // v["TM"]) * (sub_n // v["TN"]) == WARP
-    )
+    subtile_m, rest_m = divmod(v["WM"], subtiles_m(v))
+    subtile_n, rest_n = divmod(v["WN"], v["WNITER"])
+    lanes = (subtile_m // v["TM"]) * (subtile_n // v["TN"])
+    return not (rest_m or rest_n or subtile_m % v["TM"] or subtile_n % v["TN"]) and lanes == WARP
 
 
 def full_passes(v: Values) -> bool:
@@ -121,44 +116,27 @@ def full_passes(v: Values) -> bool:
 
 
 def threads(v: Values) -> int:
-    """Threads of a block: given, or one for each patch."""
+    """Return the threads of a block: given, or one for each patch."""
     return v["THREADS"] if "THREADS" in v else v["BM"] * v["BN"] // (v["TM"] * v["TN"])
 
 
 def subtiles_m(v: Values) -> int:
-    """Subtiles of a warp tile along m; 1 without warp tiles."""
+    """Return the subtiles of a warp tile along m; 1 without warp tiles."""
     return v["WM"] * v["WN"] // (WARP * v["TM"] * v["TN"] * v["WNITER"]) if "WM" in v else 1
 
 
 def registers_needed(v: Values) -> int:
-    """Registers of a thread for its sums and for one step's words of A and of B; addresses come on
-    top.
-    """
+    """Return the registers of a thread for its sums and one step's operands, without addresses."""
     m, n = subtiles_m(v) * v["TM"], v.get("WNITER", 1) * v["TN"]
     return m * n + m + n
 
 
+OF_TILES = (whole_float4, whole_tiles)
+OF_HARDWARE = (shared_memory, thread_registers, register_file)
+WARPS = (warp_tiles_divide_block, warps_cover_tile, lanes_cover_subtile, full_passes)
 RESTRICTIONS: dict[str, tuple[Restriction, ...]] = {
-    "sgemm_autotuned": (
-        whole_float4,
-        whole_tiles,
-        patches_cover_tile,
-        whole_warps,
-        shared_memory,
-        thread_registers,
-        register_file,
-    ),
-    "sgemm_warptile": (
-        whole_float4,
-        whole_tiles,
-        warp_tiles_divide_block,
-        warps_cover_tile,
-        lanes_cover_subtile,
-        full_passes,
-        shared_memory,
-        thread_registers,
-        register_file,
-    ),
+    "sgemm_autotuned": (*OF_TILES, patches_cover_tile, whole_warps, *OF_HARDWARE),
+    "sgemm_warptile": (*OF_TILES, *WARPS, *OF_HARDWARE),
 }
 
 
@@ -172,12 +150,12 @@ class Configuration:
 
     @property
     def threads(self) -> int:
-        """Threads of a block."""
+        """Return the threads of a block."""
         return threads(self.values)
 
     @property
     def name(self) -> str:
-        """For files and progress: sgemm_autotuned_128x128x16_8x8."""
+        """Return a name for files and progress: sgemm_autotuned_128x128x16_8x8."""
         v = self.values
         parts = [f"{v['BM']}x{v['BN']}x{v['BK']}"]
         if "WM" in v:
@@ -186,15 +164,13 @@ class Configuration:
         return "_".join([self.kernel, *parts, *([str(v["THREADS"])] if "THREADS" in v else [])])
 
     def variant(self) -> Variant:
-        """The catalogue's kernel with these values."""
+        """Return the catalogue's kernel with these values."""
         return _catalogue().retiled(self.kernel, self.name, self.values, self.threads)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """experiments/tuning/tile_autotune.yaml; contracts/declared.py, `Tune`, says what the fields
-    mean.
-    """
+    """experiments/tuning/tile_autotune.yaml; contracts/declared.py, `Tune`, explains the fields."""
 
     size: int
     data: str
@@ -205,7 +181,7 @@ class Sweep:
     kernels: Mapping[str, Mapping[str, list[int]]]
 
     def configurations(self) -> Iterator[Configuration]:
-        """Every combination of every kernel's values, in the order of the grid."""
+        """Yield every combination of every kernel's values, in the order of the grid."""
         for kernel, grid in self.kernels.items():
             for combination in itertools.product(*grid.values()):
                 values = dict(zip(grid, combination, strict=True))
@@ -216,12 +192,12 @@ class Sweep:
 
 @functools.cache
 def _catalogue() -> catalogue.Catalogue:
-    """The catalogue, loaded once for the hundreds of configurations of a sweep."""
+    """Load the catalogue once for the hundreds of configurations of a sweep."""
     return catalogue.load()
 
 
 def load(path: Path = SWEEP) -> Sweep:
-    """The sweep. Raises `UserError` naming the file, the key and what is accepted."""
+    """Return the sweep. Raises `UserError` naming the file, the key and what is accepted."""
     sweep = Sweep(**read_yaml(path, Tune).model_dump())
     for kernel, grid in sweep.kernels.items():
         parameters = list(_catalogue().kernels[kernel].template)

@@ -46,8 +46,9 @@ logger = logging.getLogger(__name__)
 SEED = 9
 # This case has 2 x 2 tiles, three k-steps, and alpha and beta other than 0 and 1.
 CASE = "leading dimensions beyond the row"
-WARM_UP_S = 1.0  # of cuBLAS, once
-STEADY_S, MAX_STEADY_S, STEADY_CHUNK_S = 0.03, 0.15, 0.03  # of each configuration and cuBLAS
+WARM_UP_S = 1.0  # cuBLAS warms up once.
+# Each configuration and cuBLAS run together before their samples.
+STEADY_S, MAX_STEADY_S, STEADY_CHUNK_S = 0.03, 0.15, 0.03
 BUILD_COLUMNS = ["arch", "compiler", "source_hash", "registers", "stack_bytes", "spill_bytes"]
 BUILD_COLUMNS += ["shared_bytes", "occupancy"]
 TIME_COLUMNS = ("samples", "time_us", "tflops", "fraction_of_cublas", "checked")

@@ -14,11 +14,11 @@ from analysis.estimates import (
     Truth,
     all_of,
     any_of,
-    greatest,
-    least,
+    largest,
     mean,
     not_,
     number,
+    smallest,
 )
 
 A, B = Estimate(2.0, 1.5, 3.0), Estimate(-1.0, -2.0, 4.0)
@@ -74,9 +74,9 @@ def test_what_is_undecided_stays_so_unless_another_part_decides() -> None:
         all_of(YES, A)  # type: ignore[arg-type]
 
 
-def test_least_greatest_and_mean_have_intervals_of_their_own() -> None:
-    assert least([A, B]) == Estimate(-1.0, -2.0, 3.0)
-    assert greatest([A, B]) == Estimate(2.0, 1.5, 4.0)
+def test_smallest_greatest_and_mean_have_intervals_of_their_own() -> None:
+    assert smallest([A, B]) == Estimate(-1.0, -2.0, 3.0)
+    assert largest([A, B]) == Estimate(2.0, 1.5, 4.0)
     result = mean([Estimate(1.0, 0.9, 1.1)] * 100)  # independent rows: half-widths add as squares
     assert (result.low, result.high) == pytest.approx((0.99, 1.01))
 

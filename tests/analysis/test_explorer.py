@@ -95,7 +95,7 @@ def test_a_claim_has_one_entry_with_a_verdict_for_each_gpu() -> None:
 
 def test_the_page_is_one_small_file_whose_parts_unpack(made: Path) -> None:
     text = (made / "explorer.html").read_text()
-    assert 500_000 < len(text.encode()) < command.LARGEST
+    assert 500_000 < len(text.encode()) < command.MAX_BYTES
     part = r'<script type="application/gzip" id="part-(\w+)">(.*?)</script>'
     unpacked = {
         name: gzip.decompress(base64.b64decode(packed)).decode()

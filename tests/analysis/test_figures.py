@@ -73,7 +73,7 @@ def test_each_figure_has_its_words_as_text_a_title_and_readable_print(made: Path
 def test_a_bar_of_the_ladder_is_as_long_as_its_label_says(h100: Results) -> None:
     figure = ladder.draw(h100, "sgemm_ladder")
     (axes,) = figure.axes
-    rows = ladder.shown(ladder.rungs(h100, "sgemm_ladder"))
+    rows = ladder.bars_of(ladder.rungs(h100, "sgemm_ladder"))
     lengths = sorted(patch.get_width() for patch in axes.patches)
     assert lengths == pytest.approx(sorted(100 * rows["fraction"]))
     labels = {text.get_text() for text in axes.texts}
@@ -88,7 +88,7 @@ def test_rungs_are_grouped_by_worklog_in_the_order_of_the_catalogue(h100: Result
     worklogs = list(dict.fromkeys(rows["worklog"]))
     assert worklogs[0] == "boehm_sgemm" and worklogs[-2:] == ["ours", "library"]
     assert all((group["order"].diff().dropna() > 0).all() for _, group in rows.groupby("worklog"))
-    ys, headings = ladder.rows_of(ladder.shown(rows))
+    ys, headings = ladder.rows_of(ladder.bars_of(rows))
     assert len({*ys.values(), *headings.values()}) == len(ys) + len(headings)
 
 
@@ -109,7 +109,7 @@ def test_stalls_add_up_to_the_cycles_per_instruction_and_intensity_is_of_dram_by
 
 def test_error_bars_of_sizes_are_the_range_of_five_processes_alone(h100: Results) -> None:
     figure = sizes.draw(h100, "sgemm_sizes")
-    rows = ladder.shown(ladder.rungs(h100, "sgemm_sizes"))
+    rows = ladder.bars_of(ladder.rungs(h100, "sgemm_sizes"))
     bars = sum(len(one.get_segments()) for axes in figure.axes for one in axes.collections)
     assert bars == (rows["processes"] >= 5).sum() > 0
 

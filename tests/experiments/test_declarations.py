@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers import refused
 
 from contracts import UserError
 from experiments import declarations
@@ -110,9 +111,7 @@ def test_one_kind_of_data_or_several(folder: Path) -> None:
 
 
 def test_an_unknown_experiment_gives_the_nearest() -> None:
-    with pytest.raises(
-        UserError, match=r"unknown experiment 'sgemm_size' in experiments/; nearest: sgemm_sizes"
-    ):
+    with refused(r"unknown experiment 'sgemm_size' in experiments/; nearest: sgemm_sizes"):
         declarations.load("sgemm_size")
 
 
@@ -173,5 +172,5 @@ def test_a_value_out_of_range_names_file_key_value_and_allowed(
 def test_a_file_that_is_empty_or_not_yaml_is_refused(folder: Path) -> None:
     for text, said in (("", "the file = null is not allowed"), ("a: [", "not YAML")):
         (folder / "mine.yaml").write_text(text)
-        with pytest.raises(UserError, match=said):
+        with refused(said):
             declarations.load("mine")

@@ -6,10 +6,10 @@ import functools
 from pathlib import Path
 
 import pytest
-from helpers import ARCH, assert_one_line, json_dict, run_module
+from helpers import ARCH, assert_one_line, json_dict, refused, run_module
 
 import ptxsim
-from contracts import UserError, write_json
+from contracts import write_json
 from contracts.rows import BankAccesses, BankPicture
 from experiments.emulation import bank_pictures, launching
 from kernels import catalogue
@@ -150,6 +150,6 @@ def test_a_line_of_the_list_matches_one_of_the_source(
     path = tmp_path / "list.yaml"
     access = f"{{variant: sgemm_vectorized, says: s, line: '{line}'}}"
     path.write_text(f"x: {{title: T, text: t, accesses: [{access}]}}\n")
-    with pytest.raises(UserError, match=message):
+    with refused(message):
         bank_pictures.load(catalogue.load(), path)
         bank_pictures.source_line(KERNELS["sgemm_vectorized"], line)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import assert_one_line, run_module
+from helpers import assert_one_line, refused, run_module
 
-from contracts import UserError
 from experiments.emulation import compare_gpu, launching
 from experiments.emulation.compare_gpu import agree, chosen
 from experiments.emulation.device import EmulatedDevice
@@ -107,5 +106,5 @@ def test_what_checking_on_the_emulator_left_is_compared_without_emulating_again(
         for row in agree(BF16, nullcontext(EmulatedDevice(built)), saved)
     )
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(UserError, match=rf"{path.name}: not the results"):
+    with refused(rf"{path.name}: not the results"):
         compare_gpu.load_saved([tmp_path], BF16)

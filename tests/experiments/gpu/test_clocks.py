@@ -383,41 +383,31 @@ def test_a_sample_is_on_target_within_a_percent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("off", "gaps", "words"),
+    ("off", "gaps", "message"),
     [
-        ([0, 2, 4], [], None),  # 3 of 6 are left
-        (
-            [0, 2, 4, 6],
-            [],
-            "4 of 12 samples were more than 1% off the locked 1500 MHz (their median: 1980 MHz; thr",
-        ),
+        ([0, 2, 4], [], None),  # 3 of 6 are left.
+        ([0, 2, 4, 6], [], "4 of 12 samples were more than 1% off the locked 1500 MHz (their med"),
         (range(1, 12, 2), [], "6 of 12 samples"),
-        ([0, 2], [4, 6, 8, 10], None),  # launch gaps are reported in another way
+        ([0, 2], [4, 6, 8, 10], None),  # Launch gaps are reported in another way.
     ],
 )
 def test_a_size_with_too_few_samples_on_target_is_left_out(
-    off: list[int], gaps: list[int], words: str | None
+    off: list[int], gaps: list[int], message: str | None
 ) -> None:
     clock, kept, target = np.full(12, 1500.0), np.ones(12, bool), Target(1500, None)
     clock[list(off)], kept[list(gaps)] = 1980.0, False
     samples = Samples(np.ones(12), clock, kept)
-    reason = bench.off_target(
-        Interleaved(samples, ROLES), bench.why_rejected(samples, target), target, "power_cap"
-    )
-    assert (reason is None) if words is None else reason.startswith(words), reason
+    rejected = bench.why_rejected(samples, target)
+    reason = bench.off_target(Interleaved(samples, ROLES), rejected, target, "power_cap")
+    assert (reason is None) if message is None else reason.startswith(message), reason
 
 
 def test_why_a_sample_is_rejected() -> None:
-    samples = Samples(
-        np.ones(4), np.array([1500.0, 1980.0, np.nan, 1980.0]), np.array([True, True, True, False])
-    )
+    clock, kept = np.array([1500.0, 1980.0, np.nan, 1980.0]), np.array([True, True, True, False])
+    samples = Samples(np.ones(4), clock, kept)
     assert bench.why_rejected(samples, None).tolist() == ["", "", NO_CLOCK, GAP]
-    assert bench.why_rejected(samples, Target(1500, None)).tolist() == [
-        "",
-        OFF_TARGET,
-        NO_CLOCK,
-        GAP,
-    ]
+    locked = bench.why_rejected(samples, Target(1500, None))
+    assert locked.tolist() == ["", OFF_TARGET, NO_CLOCK, GAP]
 
 
 def measured(

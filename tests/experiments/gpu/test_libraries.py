@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import refused
 
 from contracts import UserError
 from contracts.dtypes import Types, dtypes
@@ -170,12 +171,12 @@ def test_what_cublaslt_refuses_is_reported(lt: CublasLt) -> None:
     library.refused = {2}
     good, bad = lt.candidates(P, Types.named("fp32"), 1024, 2048, 4096)
     good()
-    with pytest.raises(UserError, match="cublasLtMatmul failed with status 7"):
+    with refused("cublasLtMatmul failed with status 7"):
         bad()
     library.status = 15
     assert lt.candidates(P, Types.named("fp32"), 1024, 2048, 4096) == []
     library.status = 14
-    with pytest.raises(UserError, match="cublasLtMatmulAlgoGetHeuristic failed with status 14"):
+    with refused("cublasLtMatmulAlgoGetHeuristic failed with status 14"):
         lt.candidates(P, Types.named("fp32"), 1024, 2048, 4096)
 
 
@@ -194,10 +195,10 @@ class Stub(CublasGemm):
         return lambda: self.ran.append("GemmEx")
 
     def candidates(self, *_: Any) -> list[Callable[[], None]]:
-        def refused() -> None:
+        def fails() -> None:
             raise UserError("cublasLtMatmul failed with status 7")
 
-        return [refused, lambda: self.ran.append("slow"), lambda: self.ran.append("fast")]
+        return [fails, lambda: self.ran.append("slow"), lambda: self.ran.append("fast")]
 
 
 def test_the_fastest_call_is_bound_and_reported_and_a_plain_bind_searches_nothing(
@@ -247,7 +248,7 @@ def test_a_baseline_without_its_library_is_refused_in_one_line(
     assert bool(discovery.missing_libraries()) == bool(reason)
     if reason:
         entry: Any = catalogue.load()["triton_bf16"]
-        with pytest.raises(UserError, match=f"^triton_bf16 {reason}.*$"):
+        with refused(f"^triton_bf16 {reason}.*$"):
             libraries.load_gemm(None, entry)  # type: ignore[arg-type]  # It gets no further.
 
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers import ARCH, ROOT, assert_one_line, copy_tree, json_dict, run_module
+from helpers import ARCH, ROOT, assert_one_line, copy_tree, json_dict, refused, run_module
 
-from contracts import UserError, write_json
+from contracts import write_json
 from contracts.rows import Resources, Toolchain
 from experiments.gpu.device import entry_name
 from experiments.stages import build, toolchain
@@ -50,7 +50,7 @@ def test_the_only_entry_of_the_ptx_is_the_kernel(built: Path, tmp_path: Path) ->
     assert "sgemm_vectorized" in name and f".visible .entry {name}(" in ptx.read_text()
     assert ".loc" in ptx.read_text() and "vectorized.cu" in ptx.read_text()  # -lineinfo
     (tmp_path / "two.ptx").write_text(ptx.read_text() + "\n.visible .entry other(\n")
-    with pytest.raises(UserError, match="2 kernel entries, expected 1"):
+    with refused("2 kernel entries, expected 1"):
         entry_name(tmp_path / "two.ptx")
 
 
@@ -119,9 +119,7 @@ def test_of_a_batch_what_is_current_is_left_as_it_is(tmp_path: Path) -> None:
 def test_no_nvcc_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolchain, "_wheel_bin", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        UserError, match="no nvcc: not in the installed wheels and not on PATH; rem"
-    ):
+    with refused("no nvcc: not in the installed wheels and not on PATH; rem"):
         build.build_variant("sgemm_naive", ARCH, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers import dict_rows
+from helpers import dict_rows, refused
 
 from contracts.rows import InterWarpConflicts
 from experiments.stages.build import compile_source
@@ -40,7 +40,5 @@ def test_the_rows_are_those_of_the_archive(built: Path) -> None:
 
 
 def test_a_report_of_other_launches_is_refused(built: Path) -> None:
-    with pytest.raises(
-        inter_warp_conflicts.UserError, match="a launch of other, expected sgemm_blocktile_2d"
-    ):
+    with refused("a launch of other, expected sgemm_blocktile_2d"):
         read([{"name": "other", "metrics": {}}] * len(CASES), built)

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers import ARCH, json_dict
+from helpers import ARCH, json_dict, refused
 
-from contracts import UserError
 from contracts.rows import Resources
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages import build, check
@@ -107,7 +106,7 @@ def test_the_compiler_refuses_what_lies_beyond(
     kernel: str, name: str, message: str, tmp_path: Path
 ) -> None:
     """The restrictions hold for the source, too. ptxas does not look at 48 KiB for sm_90a."""
-    with pytest.raises(UserError, match=f"failed on .*{message}"):
+    with refused(f"failed on .*{message}"):
         build.build_kernel(variant_of(kernel, BORDERS[kernel, name][1]), "sm_90", tmp_path)
     assert not list(tmp_path.glob("*.cubin")) and not list(tmp_path.glob("*.json"))
 
@@ -158,5 +157,5 @@ def test_a_wrong_sweep_is_one_clear_line(
 ) -> None:
     path = tmp_path / "tile_autotune.yaml"
     path.write_text(yaml.safe_dump(yaml.safe_load(space.SWEEP.read_text()) | change))
-    with pytest.raises(UserError, match=f"tile_autotune.yaml.*{message}"):
+    with refused(f"tile_autotune.yaml.*{message}"):
         space.load(path)
