@@ -163,25 +163,33 @@ def hopper_level(numbers: Numbers) -> Finding:
     level = all_of(*(fraction >= 1 - LEVEL_TOLERANCE for fraction in large)).holds
     pingpong = {n: _fraction(numbers, "hgemm_wgmma_pingpong_bf16", n) for n in sizes}
     behind = all_of(*(pingpong[n] < 1 - LEVEL_TOLERANCE for n in (8192, 16384))).holds
-    # DRAM traffic and the ping-pong that is held together explain it, where they were measured.
+    # DRAM traffic, a wider tile and clusters that wait explain it, where they were measured.
     of_dram = {kind: f"hgemm_wgmma_{kind}_bf16" for kind in ("pingpong", "streamk")}
     moved = _known(numbers, "dram_bytes", 16384, of_dram)
-    # This is ping-pong with its clusters held together.
-    in_step = {"in_step_bf16_8192": "hgemm_wgmma_pingpong_in_step_bf16"}
-    values = {"behind": behind} | _known(numbers, "fraction", 8192, in_step)
+    rate = _known(numbers, "dram_gb_per_s", 16384, {"pingpong": of_dram["pingpong"]})
+    remedies = {
+        "wide": "hgemm_wgmma_pingpong_wide_bf16",
+        "wide_synchronised": "hgemm_wgmma_pingpong_in_step_bf16",
+        "tf32": "tf32gemm_wgmma_bcol",
+        "tf32_synchronised": "tf32gemm_wgmma_bcol_in_step",
+    }
+    values = {"behind": behind} | _known(numbers, "fraction", 8192, remedies)
     title = _chosen(
         level,
-        "Stream-K and TMA stores match cuBLAS at n = 4096, 8192 and 16384"
+        "In 16 bits the better of stream-K and TMA stores matches cuBLAS at n = 4096, 8192 and 16384"
         + ("; ping-pong falls behind" if behind else ""),
-        "Stream-K and TMA stores fall short of cuBLAS",
-        "Whether stream-K and TMA stores match cuBLAS is within noise",
+        "In 16 bits stream-K and TMA stores fall short of cuBLAS at some n from 4096 on",
+        "Whether the better of stream-K and TMA stores matches cuBLAS in 16 bits is within noise",
     )
-    reached = _listed(_percent(best["bf16", n])[:-1] for n in sizes)
-    sentence = f"In bf16 the better of the two reaches {reached}% of cuBLAS (interleaved) at n = {_listed(sizes)}. "
+    reached = [100 * best["bf16", n].value for n in sizes]
+    sentence = f"In bf16 the better of the two has {min(reached):.1f} to {max(reached):.1f}% of cuBLAS (interleaved) "
+    sentence += f"at n = {_listed(sizes)}. "
     sentence += f"At {sizes[-1]} ping-pong has {_percent(pingpong[sizes[-1]])}"
-    if len(moved) == 2:
-        sentence += f" and moves {moved['pingpong'] / 1e9:.0f} GB to and from DRAM"
-        sentence += f", stream-K {moved['streamk'] / 1e9:.0f} GB"
+    if len(moved) == 2 and rate:
+        copy = numbers.results.machine.ceilings.dram_copy_gb_per_s
+        sentence += f" and moves {moved['pingpong'] / 1e9:.0f} GB to and from DRAM, stream-K "
+        sentence += f"{moved['streamk'] / 1e9:.0f} GB. Its {rate['pingpong'] / 1e3:.2f} TB/s are "
+        sentence += f"{_percent(rate['pingpong'] / copy)} of the rate of a copy"
     return Finding(level, title, f"{sentence}.", values, rows)
 
 
@@ -198,6 +206,8 @@ def conflicts_moved(numbers: Numbers) -> Finding:
     before, after = pair = ("sgemm_at_tiling", "sgemm_at_swizzle_stores")
     stores = [_value(numbers, name, "shared_store_conflicts") for name in pair]
     total = [_value(numbers, name, "shared_conflicts") for name in pair]
+    instructions = [_value(numbers, name, "instructions") for name in pair]
+    ipc = [_value(numbers, name, "ipc_active") for name in pair]
     fractions = [_fraction(numbers, name) for name in pair]
     gain = numbers.speedup(after, before)
     # Count the steps that change the conflicts by many, over all ladders.
@@ -209,24 +219,32 @@ def conflicts_moved(numbers: Numbers) -> Finding:
     holds = (gain < 1).holds if removed >= MIN_CONFLICTS_REMOVED and total[1] > total[0] else False
     title = _chosen(
         holds,
-        "A counter can improve while the kernel slows: its bank conflicts moved",
+        "A swizzle that splits 128-bit loads removes store conflicts and slows the kernel",
         "Swizzling the stores alone does not slow the kernel",
         "Whether swizzling the stores alone slows the kernel is within noise",
     )
     sentence = (
-        f"At n = {SIZE}, fp32, `{labels[1]}` removes {_percent(removed)} of `{labels[0]}`'s store conflicts, but "
-        f"loads take the total from {_millions(total[0])} to {_millions(total[1])}. It has "
-        f"{_percent(fractions[1])} of cuBLAS (interleaved), `{labels[0]}` {_percent(fractions[0])}."
+        f"At n = {SIZE}, fp32, `{labels[1]}` removes {_percent(removed)} of `{labels[0]}`'s store conflicts. It reads "
+        f"A word by word, so that loads take all conflicts from {_millions(total[0])} to {_millions(total[1])}. "
+        f"Instructions rise by {_percent(instructions[1] / instructions[0] - 1)} at {ipc[1]:.2f} in place of "
+        f"{ipc[0]:.2f} a cycle, and the kernel falls from {_percent(fractions[0])} to {_percent(fractions[1])} of "
+        "cuBLAS (interleaved)."
     )
     values = {"label": labels[1], "steps_fewer": len(fewer), "steps_more": len(more)}
     values |= {"steps_fewer_faster": sum(row["faster"] is True for row in fewer)}
-    values |= {"steps_more_slower": sum(row["faster"] is False for row in more)}
+    slower = [row for row in more if row["faster"] is False]
+    faster = [row for row in more if row["faster"] is True]
+    values |= {"steps_more_slower": len(slower), "steps_more_faster": len(faster)}
+    # Instructions tell the slower steps from the faster ones, too.
+    values |= {"slower_with_more_instructions": sum(row["instructions"] > 1 for row in slower)}
+    values |= {"faster_with_fewer_instructions": sum(row["instructions"] < 1 for row in faster)}
+    values |= {"l1": [_value(numbers, name, "l1_throughput") / 100 for name in pair]}
     return Finding(holds, title, sentence, values, fewer + more)
 
 
 def _conflict_steps(numbers: Numbers) -> list[dict[str, Any]]:
-    """Each step with known conflicts and speed: by how many conflicts changed, and whether it is
-    faster.
+    """Each step with known conflicts and speed: by how many conflicts changed, how many times the
+    instructions it executes, and whether it is faster.
     """
     rows = []
     for _, step in worklogs.steps():
@@ -235,10 +253,12 @@ def _conflict_steps(numbers: Numbers) -> list[dict[str, Any]]:
             continue
         try:
             before, after = (_value(numbers, name, "shared_conflicts") for name in pair)
+            executed = [_value(numbers, name, "instructions") for name in pair]
             gain = numbers.speedup(step.variant, step.over)
         except Missing:
             continue
         row = {"variant": step.variant, "over": step.over, "conflicts": after - before}
+        row |= {"instructions": executed[1] / executed[0]}
         rows.append(row | {"speedup": gain.value, "faster": (gain > 1).holds})
     return rows
 
@@ -255,19 +275,26 @@ def fp32_simt(numbers: Numbers) -> Finding:
     name = Counter(name for name, _ in best.values()).most_common(1)[0][0]
     fractions = {n: _fraction(numbers, name, n) for n in numbers.sizes(name)}
     last_behind = max((n for n, fraction in fractions.items() if not fraction > 1), default=0)
-    first = next((n for n in sorted(fractions) if n > last_behind), None)
+    # Below LARGE_N the library's own time depends on which kernel runs next to it.
+    first = next((n for n in sorted(fractions) if n > last_behind and n >= LARGE_N), None)
     ahead = [(fraction > 1).holds for n, fraction in fractions.items() if n >= LARGE_N]
     holds = True if first is not None and first <= LARGE_N else None if None in ahead else False
-    values, label = [fraction.value for fraction in fractions.values()], _label(numbers, name)
+    large, label = [n for n in fractions if n >= (first or LARGE_N)], _label(numbers, name)
+    values = [fractions[n].value for n in large]
     title = _chosen(
         holds,
-        f"Without tensor cores `{label}` passes cuBLAS fp32 at every square that it ran on with n >= {first}",
+        f"Without tensor cores `{label}` passes cuBLAS fp32 at {len(large)} squares from n = {first} to {max(large)}",
         f"Without tensor cores `{label}` does not pass cuBLAS fp32 at every large square that it ran on",
         f"Whether `{label}` passes cuBLAS fp32 at every large square is within noise",
     )
-    sentence = f"`{label}` has {_percent(min(values))[:-1]} to {_percent(max(values))} of cuBLAS "
-    sentence += f"fp32 (interleaved) at {len(fractions)} sizes, "
-    sentence += f"n = {min(fractions)} to {max(fractions)}"
+    sentence = (
+        f"`{label}` has {_percent(min(values))[:-1]} to {_percent(max(values))} of cuBLAS fp32 "
+    )
+    sentence += f"(interleaved) at n = {_listed(large)}"
+    for n in (n for n in fractions if n < min(large)):
+        alone = _value(numbers, "cublas_fp32", "time_us", n) / _value(numbers, name, "time_us", n)
+        sentence += f". At {n} it has {_percent(fractions[n])} of the library beside it, and {_percent(alone)} of the "
+        sentence += "library beside itself"
     rows = [{"n": n, "variant": name, "fraction": f.value} for n, (name, f) in best.items()]
     return Finding(holds, title, f"{sentence}.", {"label": label, "from_n": first}, rows)
 
@@ -304,8 +331,7 @@ def three_tf32(numbers: Numbers) -> Finding:
     wide = ratio["data"] == "wide"
     ordinary = ratio.loc[~wide & (ratio["k"] >= LONG_K), "ratio"]
     # It replaces fp32 where it is both faster and as exact.
-    speeds, label = [fraction.value for fraction in fractions.values()], _label(numbers, name)
-    slowest, fastest = min(speeds), max(speeds)
+    speeds, label = [fractions[n].value for n in sizes if n >= LARGE_N], _label(numbers, name)
     faster = all_of(*(fractions[n] > 1 for n in sizes if n >= LARGE_N)).holds
     exact = bool((ordinary <= 1).all())
     holds = False if faster and not exact else faster
@@ -318,13 +344,14 @@ def three_tf32(numbers: Numbers) -> Finding:
         f"At n >= {LARGE_N} three TF32 products are {lacks}",
         f"Whether three TF32 products are faster than cuBLAS fp32 at n >= {LARGE_N} is within noise",
     )
+    smaller = [f", and {fractions[n].value:.2f} times at {n}" for n in sizes if n < LARGE_N]
     sentence = (
-        f"`{label}` is {slowest:.1f} to {fastest:.1f} times as fast as cuBLAS fp32 (interleaved) at n = "
-        f"{_listed(fractions)}. From k = {LONG_K} on it has {ordinary.min():.2f} to {ordinary.max():.2f} of cuBLAS's "
-        f"RMS error on {_listed(sorted(set(ratio.loc[~wide, 'data'])))} inputs."
+        f"`{label}` is {min(speeds):.1f} to {max(speeds):.1f} times as fast as cuBLAS fp32 (interleaved) from n = "
+        f"{LARGE_N} to {max(sizes)}{''.join(smaller)}. From k = {LONG_K} on it has {ordinary.min():.2f} to "
+        f"{ordinary.max():.2f} of cuBLAS's RMS error on {_listed(sorted(set(ratio.loc[~wide, 'data'])))} inputs."
     )
     behind = ratio.loc[wide & (ratio["ratio"] > 1), "k"]
-    values: dict[str, Any] = {"label": label, "least_fraction": slowest}
+    values: dict[str, Any] = {"label": label}
     values |= {"greatest_error_ratio": float(ordinary.max())}
     values |= {"wide_error_ratio": float(ratio.loc[wide, "ratio"].max())}
     values |= {"wide_behind_k": [int(k) for k in behind]}
@@ -363,7 +390,12 @@ def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
     )
     if all(rates):
         sentence += f"; loops of `mma.sync` reach {_percent(rates[0] / rates[1])} of `wgmma`'s rate"
-    return Finding(holds, title, f"{sentence}.", {"n": SIZE}, rows)
+    values: dict[str, Any] = {"n": SIZE}
+    if pipe := _known(numbers, "tensor_pipe", SIZE, {"busy": bf16["variant"]}):
+        busy = pipe["busy"] / 100
+        sentence += f". Its tensor pipe is {_percent(busy)} busy"
+        values |= {"busy": busy, "if_busy": bf16["here"] / busy}
+    return Finding(holds, title, f"{sentence}.", values, rows)
 
 
 @finding("Counters and speed of each step", view="ladder", ladder="sgemm_ladder.fp32")
@@ -376,6 +408,9 @@ def steps_pay(numbers: Numbers) -> Finding:
     count = Counter(row["outcome"] for row in meant)
     values: dict[str, Any] = {"as_meant": len(meant), "within": count["within 2%"]}
     values |= {key: count[key] for key in ("faster", "slower", "undecided")}
+    others = [row for row in rows if not row["as_meant"]]
+    values |= {"others": len(others)}
+    values |= {"others_faster": sum(row["outcome"] == "faster" for row in others)}
     idle = values["within"] + values["slower"]
     pay = Estimate.around(count["faster"], (count["faster"], count["faster"] + count["undecided"]))
     holds = (pay > HALF * len(meant)).holds if idle else False
@@ -389,7 +424,8 @@ def steps_pay(numbers: Numbers) -> Finding:
     sentence = (
         f"At n = {SIZE}, {len(meant)} of {len(rows)} steps moved every counter as meant. Of these, {values['faster']} "
         f"became more than 2% faster (interleaved), {values['within']} stayed within 2%, {values['slower']} became "
-        f"more than 2% slower, and {values['undecided']} are undecided."
+        f"more than 2% slower, and {values['undecided']} are undecided. Of the other {len(others)}, "
+        f"{values['others_faster']} became faster."
     )
     return Finding(holds, title, sentence, values, rows)
 
@@ -459,13 +495,13 @@ def merged_loads(numbers: Numbers) -> Finding:
 @finding("Clocks with zeros and with uniform inputs", view="sizes", q="power_w", dtype="bf16")
 def power(numbers: Numbers) -> Finding:
     """Clock and speed with zeros and with uniform inputs, with tensor cores and without."""
-    rows = [_with_zeros(numbers, name, n) for name, n in _timed_with_zeros(numbers.results)]
+    rows = [_with_zeros(numbers, *timed) for timed in _timed_with_zeros(numbers.results)]
     tensor, plain = ([row for row in rows if row["tensor"] is kind] for kind in (True, False))
     if not tensor or not plain:
         raise Missing("no clocks with zeros, with tensor cores and without")
     example = next((row for row in tensor if row["variant"] == "cublas_bf16"), tensor[0])
     higher = [row["higher"] for row in tensor]
-    plain_ratio = max(row["clock_ratio"] for row in plain)
+    rises = [100 * (row[f"clock_ratio{end}"] - 1) for row in plain for end in ("_low", "_high")]
     holds = False if False in higher else None if None in higher else True
     title = _chosen(
         holds,
@@ -476,39 +512,42 @@ def power(numbers: Numbers) -> Finding:
     sentence = (
         f"At n = {example['n']} {example['label']} runs at {example['zeros_tflops']:.0f} TFLOP/s and "
         f"{example['zeros_mhz']:.0f} MHz on zeros, at {example['uniform_tflops']:.0f} TFLOP/s and "
-        f"{example['uniform_mhz']:.0f} MHz on uniform inputs. Without tensor cores, fp32 clocks differ by at most "
-        f"{max(0.1, 100 * (plain_ratio - 1)):.1f}%."
+        f"{example['uniform_mhz']:.0f} MHz on uniform inputs. On one GPU the clocks of fp32 kernels without "
+        f"tensor cores differ by {min(rises):.1f} to {max(rises):.1f}%."
     )
     values = {"tensor_rows": len(tensor), "tensor_higher": higher.count(True)}
     return Finding(holds, title, sentence, values, rows)
 
 
-def _timed_with_zeros(results: Results) -> list[tuple[str, int]]:
-    """Variants and sizes with zeros and with uniform inputs; in five processes, if any were timed
-    so often.
+def _timed_with_zeros(results: Results) -> list[tuple[str, int, str]]:
+    """Variants, sizes and experiments with zeros and with uniform inputs; of five processes, if any
+    were timed so often.
     """
     rows = results.squares
     rows = rows[(rows["clock_policy"] == "boost") & rows["data"].isin(["zeros", "uniform"])]
     often = rows[rows["processes"] >= PROCESSES]
     rows = often if "zeros" in set(often["data"]) else rows
-    kinds = rows.groupby(["variant", "n"], sort=False)["data"].nunique()
-    return [(str(name), int(n)) for name, n in kinds[kinds == 2].index]
+    kinds = rows.groupby(["variant", "n", "experiment"], sort=False)["data"].nunique()
+    both = kinds[kinds == 2].reset_index().drop_duplicates(["variant", "n"])
+    return [(row["variant"], int(row["n"]), row["experiment"]) for row in _records(both)]
 
 
-def _with_zeros(numbers: Numbers, name: str, n: int) -> dict[str, Any]:
-    """A variant's clock and speed on zeros and on uniform inputs, and whether the clock is higher
-    on zeros.
+def _with_zeros(numbers: Numbers, name: str, n: int, experiment: str) -> dict[str, Any]:
+    """A variant's clock and speed on zeros and on uniform inputs of one experiment, and whether its
+    clock is higher on zeros, GPU by GPU.
     """
 
-    def on(data: str, quantity: str) -> Estimate:
-        return Estimate.of(numbers.value(name, quantity, n=n, data=data))
+    def on(data: str, quantity: str) -> float:
+        value = numbers.value(name, quantity, n=n, data=data, experiment=experiment)
+        return Estimate.of(value).value
 
-    zeros, uniform = on("zeros", "sm_clock_mhz"), on("uniform", "sm_clock_mhz")
-    ratio, tensor = zeros / uniform, bool(numbers.known[name]["tensor"])
+    ratio = numbers.same_gpu("sm_clock_mhz", name, n=n, data="zeros", over_data="uniform")
+    tensor = bool(numbers.known[name]["tensor"])
     row = {"variant": name, "label": _label(numbers, name), "n": n, "tensor": tensor}
-    row |= {"clock_ratio": ratio.value, "higher": (ratio > 1 + LEVEL_TOLERANCE).holds}
-    row |= {"zeros_mhz": zeros.value, "uniform_mhz": uniform.value}
-    row |= {f"{data}_tflops": on(data, "tflops").value for data in ("zeros", "uniform")}
+    row |= {"clock_ratio_low": ratio.low, "clock_ratio_high": ratio.high}
+    row |= {"higher": (ratio > 1 + LEVEL_TOLERANCE).holds}
+    row |= {f"{data}_mhz": on(data, "sm_clock_mhz") for data in ("zeros", "uniform")}
+    row |= {f"{data}_tflops": on(data, "tflops") for data in ("zeros", "uniform")}
     return row | {"throttle_reasons": str(numbers.value(name, "throttle_reasons", n=n))}
 
 
@@ -522,6 +561,8 @@ def emulator(numbers: Numbers) -> Finding:
     pairs = int(table["pairs"].sum())
     exact, near = (int(table[key].sum()) / pairs for key in ("exact", "within_1_percent"))
     conflict_pairs, conflict_exact = (int(conflicts[key].sum()) for key in ("pairs", "exact"))
+    worst = table.iloc[int(table["worst_difference"].abs().to_numpy().argmax())]
+    label = worst["label"]
     title = "The emulator predicts at most half of the counter values exactly"
     if exact > HALF:
         few = conflict_exact < QUARTER * conflict_pairs
@@ -530,7 +571,9 @@ def emulator(numbers: Numbers) -> Finding:
     sentence = (
         f"Of {pairs:,} values of {len(table)} counters, {_percent(exact)} are exact and {_percent(near)} lie "
         f"within 1%. {int((table['exact'] == table['pairs']).sum())} counters are exact for every kernel; bank "
-        f"conflicts are in {conflict_exact} of {conflict_pairs} values."
+        f"conflicts are in {conflict_exact} of {conflict_pairs} values. The value that is most off is that of "
+        f"{label[0].lower() + label[1:]} of `{_label(numbers, worst['worst_variant'])}`, by "
+        f"{_percent(abs(worst['worst_difference']))}."
     )
     rows = _records(table.drop(columns=["metric"]))
     return Finding(exact > HALF, title, sentence, {"exact_fraction": exact}, rows)

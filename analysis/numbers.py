@@ -17,6 +17,7 @@ import ast
 import functools
 import math
 import operator
+import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,7 +27,7 @@ import simpleeval
 from analysis import counters, estimates
 from analysis.estimates import Estimate, Missing, Truth
 from analysis.results import Results, best_measured, squares
-from analysis.timings import RANGES, SINGLE_PROCESS
+from analysis.timings import POWER, POWERS, RANGES, SINGLE_PROCESS
 from contracts import UserError, choose
 from contracts.rows import TABLES
 
@@ -202,6 +203,49 @@ class Numbers:
         ours, theirs = (self._timing(self._checked(name), n, data) for name in (variant, over))
         return gain(ours, theirs)
 
+    def same_gpu(
+        self,
+        quantity: str,
+        variant: str,
+        over: str | None = None,
+        n: int = SIZE,
+        data: str = "uniform",
+        over_data: str | None = None,
+    ) -> Estimate:
+        """A quantity of a variant over that of another, or of itself on other data, GPU by GPU.
+
+        Two GPUs of one model clock differently and draw different power, so medians are divided on
+        each GPU that measured both. The value is the median over GPUs, and the interval their range;
+        of a lone GPU that of its processes, and of one process each the spread between GPUs.
+        """
+        choose(dict.fromkeys(RANGES), quantity, "quantity", "same_gpu")
+        pairs = [(variant, data), (over or variant, over_data or data)]
+        ours, theirs = (self._by_gpu(*pair, quantity, n) for pair in pairs)
+        gpus = [gpu for gpu in ours if gpu in theirs]
+        if not gpus:
+            words = " and ".join(" on ".join(pair) for pair in pairs)
+            raise Missing(f"no GPU measured {quantity} of both {words}, n = {n}")
+        ratios = [ours[gpu].median() / theirs[gpu].median() for gpu in gpus]
+        ends = ratios
+        if len(gpus) == 1:
+            above, below = ours[gpus[0]], theirs[gpus[0]]
+            ends = [above.min() / below.max(), above.max() / below.min()]
+            if len(above) == len(below) == 1:
+                dtype = self.known[variant]["dtype"]
+                spread = POWER if quantity in POWERS else SINGLE_PROCESS[dtype]
+                ends = [ratios[0] * (1 - spread), ratios[0] * (1 + spread)]
+        return Estimate.around(float(statistics.median(ratios)), map(float, ends))
+
+    def _by_gpu(self, variant: str, data: str, quantity: str, n: int) -> dict[Any, pd.Series]:
+        """A quantity in each process of each GPU that measured it; by session."""
+        rows = squares(self.results.by_process)
+        rows = rows[(rows["variant"] == self._checked(variant)) & (rows["data"] == data)]
+        rows = rows[(rows["clock_policy"] == "boost") & (rows["n"] == n) & rows[quantity].notna()]
+        rows = rows.assign(session=rows["session"].fillna(""))
+        # a measurement that several experiments ask for is in each
+        rows = rows.drop_duplicates(["session", "process", quantity])
+        return {gpu: group[quantity] for gpu, group in rows.groupby("session")}
+
     def sizes(
         self, variant: str, data: str = "uniform", experiment: str | None = None
     ) -> list[int]:
@@ -320,10 +364,11 @@ class Numbers:
         functions: dict[str, Callable[..., Any]] = {
             name: functools.partial(self._quantity, name) for name in quantities
         }
-        others: list[Callable[..., Any]] = [self.speedup, self.sizes, self.fractions, self.cell]
-        others += [self.minimum_cycles, self.tile, self.published, self.analytic]
+        others: list[Callable[..., Any]] = [self.speedup, self.same_gpu, self.sizes, self.cell]
+        others += [self.fractions, self.minimum_cycles, self.tile, self.published, self.analytic]
         functions |= {function.__name__: function for function in others}
         functions |= {"rounds_to": rounds_to, "contains": contains}
+        functions |= {"count": count, "range": range}
         functions |= {"min": _over(estimates.smallest), "max": _over(estimates.largest)}
         functions |= {"mean": _over(estimates.mean), "abs": lambda value: abs(Estimate.of(value))}
         return functions | {"geometric_mean": _over(estimates.geometric_mean)}
@@ -429,6 +474,12 @@ def rounds_to(ours: Any, theirs: Any, digit: float) -> Truth:
     inside = abs(ours - theirs)
     holds = True if inside.high <= half else False if inside.low > half else None
     return Truth(holds, f"{ours} = {theirs} to the nearest {digit:g}", ours)
+
+
+def count(truths: list[Truth]) -> Estimate:
+    """How many comparisons of a list hold; its interval counts undecided ones as either."""
+    holds = [truth.holds for truth in truths]
+    return Estimate(holds.count(True), holds.count(True), len(holds) - holds.count(False))
 
 
 def contains(text: Any, part: str) -> Truth:

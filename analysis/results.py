@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ import pandas as pd
 from pydantic import BaseModel
 
 from analysis import counters
-from analysis.timings import KEY, timings
+from analysis.timings import KEY, by_process, timings
 from contracts import (
     REHEARSAL,
     UserError,
@@ -312,12 +312,20 @@ class Results:
         """`analysis.timings` with the catalogue's columns: all problems, clock policies and kinds
         of data.
         """
+        return self._timed(timings)
+
+    @cached_property
+    def by_process(self) -> pd.DataFrame:
+        """The same of each process, with its session: one GPU during one boot of its machine."""
+        return self._timed(by_process)
+
+    def _timed(self, function: Callable[..., pd.DataFrame]) -> pd.DataFrame:
         windows, path = self.raw("windows"), self.path("samples")
         samples = read_samples(path).to_pandas() if path.is_file() else pd.DataFrame()
         if windows.empty or samples.empty:
             needed = "windows.csv and samples.parquet are needed"
             raise UserError(f"{self.folder}: nothing was timed; {needed}")
-        rows = timings(windows, samples, self.machine.sm_count, self.path("windows"))
+        rows = function(windows, samples, self.machine.sm_count, self.path("windows"))
         return self.described(rows, passed=True)
 
     @cached_property

@@ -53,30 +53,21 @@ def timings(
 
     windows, samples: the recorded tables of one folder, with clock_policy and clock_source.
     sm_count: of the GPU. Returned columns: `KEY`, `COPIED`, processes, samples, rejected,
-    throttle_reasons, clock_held, time_isolated_us, and for each name of `RANGES` NAME, NAME_low and
-    NAME_high. Times in microseconds, fractions of one, power in watts, clocks in MHz; NaN where a
-    value was not measured. A window that failed its check or was left out excludes its row. Raises
-    `UserError`, naming `source`, where a window that counts has no samples.
+    throttle_reasons, clock_held, time_isolated_us, baseline_tflops of the same windows, and for
+    each name of `RANGES` NAME, NAME_low and NAME_high. Times in microseconds, fractions of one,
+    power in watts, clocks in MHz; NaN where a value was not measured. A window that failed its
+    check or was left out excludes its row. Raises `UserError`, naming `source`, where a window that
+    counts has no samples.
     """
-    by_process = [*KEY, "process"]
-    excluded = windows[~windows["passed"].astype(bool) | windows["left_out"].notna()]
-    # A window that failed or was left out excludes all processes of its row.
-    rows_excluded = excluded[KEY].drop_duplicates()
-    counted = windows.merge(rows_excluded, on=KEY, how="left", indicator="excluded")
-    counted = counted[counted.pop("excluded") == "left_only"]
-    counted = counted.merge(of_windows(samples), on=by_process, how="left")
-    if (lacking := counted["time_us"].isna() | counted["baseline_time_us"].isna()).any():
-        window = " ".join(map(str, counted.loc[lacking, by_process].iloc[0]))
-        why = "the table is truncated or foreign"
-        raise UserError(f"{source}: {window} has no samples; {why}")
     # A row has the median over its processes.
-    grouped = _with_values(counted, sm_count).groupby(KEY, sort=False, dropna=False)
+    grouped = by_process(windows, samples, sm_count, source).groupby(KEY, sort=False, dropna=False)
     rows = grouped[COPIED].first().reset_index()
     sizes = grouped.size().to_numpy()
     rows = rows.assign(processes=sizes, samples=grouped["samples"].sum().to_numpy())
     rows["rejected"] = grouped["rejected"].sum().to_numpy()
     rows["throttle_reasons"] = [throttle_reasons(windows) for _, windows in grouped]
     rows["clock_held"] = grouped["clock_held"].all().to_numpy()
+    rows["baseline_tflops"] = grouped["baseline_tflops"].median().to_numpy()
     isolated_us = grouped["power_run_us"].median()
     rows["time_isolated_us"] = isolated_us.where(sizes >= PROCESSES).to_numpy()
     # A value of one process has the spread between GPUs as its interval.
@@ -94,6 +85,24 @@ def timings(
     return rows
 
 
+def by_process(
+    windows: pd.DataFrame, samples: pd.DataFrame, sm_count: int, source: object = "windows"
+) -> pd.DataFrame:
+    """The windows that count, one row a process, with the values of `RANGES`; likewise."""
+    window_key = [*KEY, "process"]
+    excluded = windows[~windows["passed"].astype(bool) | windows["left_out"].notna()]
+    # A window that failed or was left out excludes all processes of its row.
+    rows_excluded = excluded[KEY].drop_duplicates()
+    counted = windows.merge(rows_excluded, on=KEY, how="left", indicator="excluded")
+    counted = counted[counted.pop("excluded") == "left_only"]
+    counted = counted.merge(of_windows(samples), on=window_key, how="left")
+    if (lacking := counted["time_us"].isna() | counted["baseline_time_us"].isna()).any():
+        window = " ".join(map(str, counted.loc[lacking, window_key].iloc[0]))
+        why = "the table is truncated or foreign"
+        raise UserError(f"{source}: {window} has no samples; {why}")
+    return _with_values(counted, sm_count)
+
+
 def _with_values(rows: pd.DataFrame, sm_count: int) -> pd.DataFrame:
     """The windows with the values of `RANGES`, one each."""
     flop = 2.0 * rows["m"] * rows["n"] * rows["k"]
@@ -101,6 +110,7 @@ def _with_values(rows: pd.DataFrame, sm_count: int) -> pd.DataFrame:
     long = (run >= SHORT_US) & (baseline_run >= SHORT_US)
     return rows.assign(
         tflops=flop / rows["time_us"] / 1e6,
+        baseline_tflops=flop / rows["baseline_time_us"] / 1e6,
         fraction=rows["baseline_time_us"] / rows["time_us"],
         fraction_isolated=(baseline_run / run).where(long),
         fraction_per_clock=rows["baseline_cycles"] / rows["cycles"],

@@ -231,7 +231,7 @@ class Provenance(Run):
     )
     left_out: dict[str, str] = optional("stage that did not run, and why")
     rules_commit: str = optional(
-        "commit of main at which claims, findings and statistics were frozen; if left out: `commit`"
+        "commit of main at which claims, findings, statistics and sizes were frozen; if left out: `commit`"
     )
     rules: dict[str, str] = optional("of older archives: hashes of rules, which nothing reads")
 

@@ -58,12 +58,15 @@ def experiments(timings: pd.DataFrame) -> list[dict[str, Any]]:
 def counts(results: Results) -> dict[str, int]:
     """How many kernels, timings, samples and checks there are."""
     variants, rows = results.variants, results.timings
+    published = worklogs.published().values()
     return {
         "kernels": int((variants["kind"] == "kernel").sum()),
         "dispatchers": int((variants["kind"] == "dispatcher").sum()),
         "baselines": int((variants["kind"] == "baseline").sum()),
         "from_worklogs": int(variants["origin"].notna().sum()),
         "worklogs": len(worklogs.sources()),
+        "published": len(published),
+        "published_of_gpu": sum(bool(row.gpu) for row in published),
         "timings": len(rows),
         "timings_of_five_processes": int((rows["processes"] >= 5).sum()),
         "timed_kernels": int(rows["variant"].nunique()),

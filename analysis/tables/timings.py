@@ -4,7 +4,8 @@ gain.
 worklog is the folder of the ladder that a variant belongs to, "ours" or "library". fraction is of
 cuBLAS, interleaved; gain says how many times as fast a kernel is as the one that it builds on, in
 the same experiment. usual says whether the row stands for its kernel and size (`results.usual`).
-Fractions are of one, times in microseconds, clocks in MHz, power in watts.
+baseline_tflops is the library's
+speed in the same windows. Fractions are of one, times in microseconds, clocks in MHz, power in watts.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ COLUMNS += [
     *(f"{name}{end}" for name in WITH_ENDS for end in ("", "_low", "_high")),
 ]
 COLUMNS += [
+    "baseline_tflops",
     "fraction_per_clock",
     "gain",
     "builds_on",

@@ -274,14 +274,17 @@ def since(folder: Path) -> list[str]:
         for commits, count in measured
     ]
     frozen = (provenance.rules_commit or provenance.commit)[:12]
-    changed = git("diff", "--shortstat", frozen, "--", ":/analysis", ":/paper")
-    changes = (
-        f"this repository lacks {frozen}" if changed is None else changed.strip() or "none changed"
-    )
+    listed = f"git diff {frozen} -- analysis paper experiments"
+    changed = git("diff", "--shortstat", frozen, "--", ":/analysis", ":/paper", ":/experiments")
+    if changed is None:
+        return [*lines, f"rules frozen at {frozen}; this repository lacks {frozen}"]
+    sizes = git("diff", "--name-only", frozen, "--", ":/experiments/*.yaml") or ""
+    names = [Path(line).stem for line in sizes.splitlines()]
     return [
         *lines,
-        f"rules frozen at {frozen}; files of analysis/ and paper/ since then: {changes};"
+        f"rules frozen at {frozen}; since then: {changed.strip() or 'none changed'} ({listed});"
         " docs/changes-after-data.md says which rules",
+        f"experiments whose sizes or kernels may have changed since: {', '.join(names) or 'none'}",
     ]
 
 

@@ -105,9 +105,10 @@ def of_run(
 ) -> Provenance:
     """Return the provenance of a folder of measurements that `command` makes now.
 
-    left_out: stage that did not run, or not whole, and why.
+    left_out: stage that did not run, or not whole, and why. Rules are frozen at the last commit that
+    this tree and main share, where git knows main: only main reaches readers.
     """
-    return Provenance(
+    provenance = Provenance(
         machine=machine.machine,
         **vars(origin(command)),
         gpu=machine.gpu,
@@ -120,3 +121,6 @@ def of_run(
         left_out=left_out,
         sessions=sessions,
     )
+    if frozen := git("merge-base", "HEAD", "main"):
+        provenance.rules_commit = frozen
+    return provenance

@@ -28,7 +28,7 @@ from experiments.gpu import discovery
 logger = logging.getLogger(__name__)
 
 # device: "ptxsim" or the GPU's name. tool: what looked for faults; empty where nothing did. xor_of:
-# "address", as published, or "offset". wrong, elements: of C, n x n. faults: how many the tool
+# "address", as the text says, or "offset". wrong, elements: of C, n x n. faults: how many the tool
 # reported. fault, line: its first message, and the line of xor_double_buffer.cu that reads what
 # nobody wrote.
 COLUMNS = ("device", "tool", "arch", "xor_of", "n", "wrong", "elements", "faults", "fault", "line")

@@ -68,8 +68,10 @@ def changed() -> Changed:
     def of(results: Results, **changes: Change) -> Results:
         copy = Results(results.folder, results.catalogue)
         copy.variants, copy._read = results.variants, dict(results._read)
-        for name in changes.keys() - {"timings"}:
+        for name in changes.keys() - {"timings", "by_process"}:
             copy._read[name] = changes[name](results.raw(name).copy())
+        if "by_process" in changes:
+            copy.by_process = changes["by_process"](results.by_process.copy())
         if "timings" in changes or not {"checks", "windows"} & changes.keys():
             copy.timings = changes.get("timings", lambda rows: rows)(results.timings.copy())
         return copy

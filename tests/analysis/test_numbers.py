@@ -155,3 +155,20 @@ def test_cycles_that_are_an_estimate_are_missing_and_those_of_an_idle_unit_are_n
     estimated = changed(h100, bounds=lambda rows: rows[~rows["resource"].isin(counted)])
     with pytest.raises(Missing, match="estimate"):
         Numbers(estimated).minimum_cycles("sgemm_warptile", "fma")
+
+
+def test_values_are_divided_on_one_gpu(h100: Results, changed: Callable[..., Results]) -> None:
+    """Two GPUs clock apart, and each GPU's zeros clock 1% higher than its uniform inputs."""
+    clocks = {("a", "zeros"): 2020.0, ("a", "uniform"): 2000.0, ("b", "zeros"): 1919.0}
+    clocks |= {("b", "uniform"): 1900.0, ("c", "uniform"): 3000.0}
+    rows = h100.by_process.query("variant == 'cublas_bf16' and n == 8192").iloc[:1]
+    rows = pd.concat(
+        rows.assign(session=gpu, data=data, sm_clock_mhz=mhz) for (gpu, data), mhz in clocks.items()
+    )
+    numbers = Numbers(changed(h100, by_process=lambda _: rows))
+    ratio = numbers.same_gpu(
+        "sm_clock_mhz", "cublas_bf16", n=8192, data="zeros", over_data="uniform"
+    )
+    assert ratio.low == pytest.approx(1.01) == ratio.high
+    with pytest.raises(Missing, match="no GPU measured sm_clock_mhz of both"):
+        numbers.same_gpu("sm_clock_mhz", "cublas_bf16", n=8192, data="normal", over_data="zeros")

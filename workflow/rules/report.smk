@@ -81,7 +81,7 @@ rule claims:
 
 rule findings:
     input:
-        MEASURED,
+        RECORDED,
         ARCHIVED,
         CLAIMS,
         CODE,
@@ -91,7 +91,7 @@ rule findings:
     log:
         "results/logs/findings.log",
     params:
-        own=OWN_RESULTS,
+        own=f"{OWN_RESULTS} {HERE}",
         archives=PLAN.archives,
     shell:
         "python -m analysis findings {params.own} --archives {params.archives}"

@@ -214,7 +214,11 @@ def test_an_archive_of_one_run_is_whole(whole: Path) -> None:
 
 @pytest.mark.parametrize(
     ("frozen", "message"),
-    [("HEAD", "rules frozen at HEAD;"), ("0" * 40, "this repository lacks 0000")],
+    [
+        ("HEAD", "rules frozen at HEAD;"),
+        ("HEAD", "experiments whose sizes"),
+        ("0" * 40, "this repository lacks 0000"),
+    ],
 )
 def test_rules_that_changed_since_it_was_measured_are_listed(
     frozen: str, message: str, whole: Path
