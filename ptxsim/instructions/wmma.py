@@ -125,14 +125,13 @@ def _transfer(
     )
     writers = [m.operands.writer(item, word) for item in fragment.items] if action == "load" else []
     own = m.state.new_slot()  # addresses of one element of each thread
+    lines, within = divmod(held_by, columns) if layout == "row" else divmod(held_by, columns)[::-1]
 
     def place(number: int) -> None:
-        row, column = np.divmod(np.tile(held_by[number], m.state.warps), columns)
-        line, within = (row, column) if layout == "row" else (column, row)
-        base = m.state.registers[slot].astype(np.uint64)
-        m.state.registers[own] = base + (
-            (line * read_stride().astype(np.int64) + within) * width
-        ).astype(np.uint64)
+        base = m.state.registers[slot].astype(np.int64).reshape(-1, WARP)
+        stride = read_stride().astype(np.int64).reshape(-1, WARP)
+        at = base + (lines[number] * stride + within[number]) * width
+        m.state.registers[own] = at.view(np.uint64).reshape(-1)
 
     def load() -> None:
         require_whole_warps(m, instruction)
@@ -183,9 +182,8 @@ def _matrix(
     """
     layout = _layout(role, shape, ELEMENT[name])
     held = elements(np.stack([read() for read in readers], axis=-1), name)[:, : len(layout)]
-    matrix = np.empty((m.state.warps, layout.size))
-    matrix[:, layout.T] = held.reshape(m.state.warps, WARP, -1)
-    return matrix.reshape(m.state.warps, *_size(role, shape))
+    matrix = held.reshape(m.state.warps, -1).take(np.argsort(layout.T, axis=None), axis=1)
+    return matrix.astype(np.float64).reshape(m.state.warps, *_size(role, shape))
 
 
 def _mma(
@@ -221,7 +219,7 @@ def _mma(
         else:
             total = tensor_cores.wmma(left, right.transpose(0, 2, 1), c, input_name, d_name)
         layout = _layout("d", shape, ELEMENT[d_name])
-        by_element = total.reshape(m.state.warps, -1)[:, layout].transpose(1, 0, 2)
+        by_element = total.reshape(m.state.warps, -1).T[layout].transpose(0, 2, 1)
         by_element = by_element.reshape(-1, m.state.lanes)
         for write, value in zip(writers, results(by_element, d_name, saturates), strict=True):
             write(value)
