@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 __global__ void fill(int* y, int n, int from) { for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = from + i; }
 __global__ void twice(int* z, const int* y, int n) { for (int i = threadIdx.x; i < n; i += blockDim.x) z[i] = 2 * y[i]; }
@@ -124,6 +125,7 @@ int main(int argc, char** argv) {
                 fill<<<1, 128, 0, t>>>(x, n, 0);
                 cudaEventRecord(event, t), cudaStreamWaitEvent(s, event, 0);
                 cudaFreeAsync(x, s);
+                std::swap(s, t);  // the next may have the same address
             }
             found = cudaDeviceSynchronize();
         }
