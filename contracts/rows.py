@@ -996,7 +996,7 @@ class StoredMeasurement(Document):
     stage: str = column(pattern="^[a-z]+$")
     variant: Variant
     item: str = column("the problem, and what else distinguishes measurements of one variant")
-    basis: dict[str, Any] = column(
+    fingerprint: dict[str, Any] = column(
         "what the result rests on: hashes, versions, protocol; of another it is not taken"
     )
     session: str = column("one card on one boot of its host", pattern=SESSION)

@@ -183,7 +183,7 @@ def _check_problems(
         )
     for entry, (key, named) in product(takers, {**timed, "profile": profiled}.items()):
         for problem in named:
-            if reason := entry.refusal(problem.of(entry.b_layout)):
+            if reason := entry.unsupported_reason(problem.of(entry.b_layout)):
                 raise UserError(f"{key}: {reason}")
 
 

@@ -23,7 +23,7 @@ class Choice:
     def suits(self, problem: Problem, addresses: Mapping[str, int] | None) -> bool:
         """Return whether the sizes are reached and the kernel takes the problem."""
         reached = all(getattr(problem, axis) >= size for axis, size in self.at_least.items())
-        return reached and self.variant.refusal(problem, addresses) is None
+        return reached and self.variant.unsupported_reason(problem, addresses) is None
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{axis} >= {value}" for axis, value in self.at_least.items())
@@ -92,14 +92,14 @@ class Dispatcher:
         """The highest compute capability that one of its kernels needs, times ten."""
         return max(variant.arch for variant in self.variants)
 
-    def unfit(self, arch: str) -> str | None:
+    def unsupported(self, arch: str) -> str | None:
         """Return why one of its kernels cannot be built for `arch`; None where all can."""
-        return next(filter(None, (variant.unfit(arch) for variant in self.variants)), None)
+        return next(filter(None, (variant.unsupported(arch) for variant in self.variants)), None)
 
     def pick(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> Variant:
         """Return the kernel that runs `problem` with matrices at `addresses` (bytes; keys A, B, C).
 
-        Raises `UserError` where none does (see `refusal`).
+        Raises `UserError` where none does (see `unsupported_reason`).
         """
         return self.candidates(problem, addresses)[0]
 
@@ -112,15 +112,19 @@ class Dispatcher:
         """
         suiting = [choice.variant for choice in self.choices if choice.suits(problem, addresses)]
         if not suiting:
-            raise UserError(self.refusal(problem, addresses))
+            raise UserError(self.unsupported_reason(problem, addresses))
         return cost.fastest_first(suiting, problem) if self.predicted else suiting
 
-    def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
+    def unsupported_reason(
+        self, problem: Problem, addresses: Mapping[str, int] | None = None
+    ) -> str | None:
         """Return why no choice takes this problem: the last one's reason. None where one does."""
-        reason = problem.refusal()
+        reason = problem.unsupported_reason()
         if reason is None and not any(choice.suits(problem, addresses) for choice in self.choices):
             last = self.choices[-1]
-            reason = last.variant.refusal(problem, addresses) or f"its last choice is {last}"
+            reason = (
+                last.variant.unsupported_reason(problem, addresses) or f"its last choice is {last}"
+            )
         return f"{self.name} cannot take this problem: {reason}" if reason else None
 
     @property

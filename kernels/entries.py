@@ -86,18 +86,20 @@ class Baseline:
         parts = [(ROOT.parent / self.source).read_text()] if self.source else []
         return digest(self.library, self.dtype, *parts)
 
-    def unfit(self, arch: str) -> str | None:
+    def unsupported(self, arch: str) -> str | None:
         """Return why it cannot run on `arch`, as "sm_90a"; None where it can."""
         if _number(arch) < self.arch:
             return f"{self.name} needs compute capability {self.arch / 10:.1f}, but arch = {arch}"
         return None
 
-    def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
-        """Return why this problem is not taken (see `Variant.refusal`)."""
-        reason = problem.refusal() or self._aligned_refusal(problem, addresses or {})
+    def unsupported_reason(
+        self, problem: Problem, addresses: Mapping[str, int] | None = None
+    ) -> str | None:
+        """Return why this problem is not taken (see `Variant.unsupported_reason`)."""
+        reason = problem.unsupported_reason() or self._misaligned(problem, addresses or {})
         return f"{self.name} cannot take this problem: {reason}" if reason else None
 
-    def _aligned_refusal(self, problem: Problem, addresses: Mapping[str, int]) -> str | None:
+    def _misaligned(self, problem: Problem, addresses: Mapping[str, int]) -> str | None:
         """Return what is not aligned to 16 bytes, where the library moves these; else None."""
         if self.library not in ("triton", "cublaslt"):
             return None
@@ -196,9 +198,9 @@ class Variant:
     def pick(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> Variant:
         """Return the kernel that runs `problem`: itself.
 
-        Raises `UserError` where it is refused (see `refusal`).
+        Raises `UserError` where it is refused (see `unsupported_reason`).
         """
-        if reason := self.refusal(problem, addresses):
+        if reason := self.unsupported_reason(problem, addresses):
             raise UserError(reason)
         return self
 
@@ -228,13 +230,15 @@ class Variant:
         resident = max(self.persistent * sms // cluster, 1) * cluster
         return (resident if self.shares_tiles else min(x * y, resident)), 1, 1
 
-    def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
+    def unsupported_reason(
+        self, problem: Problem, addresses: Mapping[str, int] | None = None
+    ) -> str | None:
         """Return why this kernel cannot take `problem` with matrices at `addresses` (bytes; keys A,
         B, C).
 
         None where it can, else one line that names the requirement and the value.
         """
-        reason = problem.refusal()
+        reason = problem.unsupported_reason()
         if reason is None and problem.b_layout != self.b_layout:
             reason = f"B is {problem.b_layout}-major, but it must be {self.b_layout}-major"
         for name, multiple in self.multiples.items():
@@ -289,7 +293,7 @@ class Variant:
         """
         return "AB" if self.textures else "ABC"
 
-    def unfit(self, arch: str) -> str | None:
+    def unsupported(self, arch: str) -> str | None:
         """Return why it cannot be built for `arch`, as "sm_90a"; None where it can."""
         if self.one_arch and arch != f"sm_{self.arch}a":
             return f"{self.name} needs what sm_{self.arch}a alone has, but arch = {arch}"

@@ -69,7 +69,7 @@ class Problem:
         """Floating-point operations, 2mnk."""
         return 2 * self.m * self.n * self.k
 
-    def refusal(self) -> str | None:
+    def unsupported_reason(self) -> str | None:
         """Return why no kernel takes this problem; None where it is well formed."""
         for name in ("m", "n", "k"):
             if getattr(self, name) < 1:

@@ -45,7 +45,7 @@ from .errors import (
     report_own_failure,
 )
 from .exec import command as programs
-from .exec.options import number, whole
+from .exec.options import add_options, number, whole
 from .interface import Kernel, load
 from .machine import faults
 from .machine.arrays import Array
@@ -525,11 +525,61 @@ class _Flags(argparse.Action):
             parser.error(f"--nvcc-flags {value!r}: {error}")
 
 
+TYPES = {"FILE": Path, "N": whole(0), "COUNT": whole(1), "SMS": int}
+FLAGS: tuple[tuple[str, type[argparse.Action], str, str], ...] = (
+    ("-I", _Flag, "FOLDER", "of headers, for nvcc"),
+    ("-D", _Flag, "NAME[=VALUE]", "a macro, for nvcc"),
+    ("--nvcc-flags", _Flags, "FLAGS", "further ones, as --nvcc-flags='-std=c++20 --use_fast_math'"),
+)
+OPTIONS = """
+--cubin FILE            what was made of it: merged accesses count as there
+--ptx FILE              what a .cubin was made from (default: the PTX that it holds)
+--arch ARCH             what CUDA is compiled for (default: %(default)s)
+--entry NAME            the kernel: its name, 'tiled<128, 8>', or a part that only its name has
+--grid SIZE!            X, X,Y or X,Y,Z
+--block SIZE!           X, X,Y or X,Y,Z
+--cluster SIZE          blocks of a cluster, X, X,Y or X,Y,Z (default: as the kernel says)
+--arg ARG...            an argument of the kernel, in order; see below
+--constant NAME=ARG...  what a __constant__ variable holds
+--shared N              bytes of dynamic shared memory
+--no-checks             do not watch memory and barriers
+--steps COUNT           instructions after which a loop is endless
+--lanes COUNT           threads that run together
+--thread-instructions INSTRUCTIONS  what the grid may cost; more, as its first blocks tell, is refused
+                        (default: %(default)g)
+"""
+RUN = """
+--fidelity              list how exactly each executed instruction is emulated
+--blocks X[,Y[,Z]]+     run only these blocks of the grid (with their clusters)
+"""
+ANNOTATE = """
+--source FILE           the source, if not where the PTX says
+--file NAME             another source file of the PTX to show, by name or end of path
+"""
+BANKS = """
+--line COUNT!           of the source
+--file NAME             the source file, by name or end of path (default: the kernel's own)
+--source FILE           where it is, if not where the PTX says
+--warp N                of the block, from 0 (default: the first that does the access)
+--of-block X[,Y[,Z]]    which block (default: 0,0,0)
+--occurrence COUNT      which access of the line (default: all that differ)
+--execution COUNT       which time of the warp's, from 1 (default: the costliest)
+"""
+BOUNDS = f"""
+--gpu NAME              {", ".join(machines.PRESETS)}, or a .toml file (default: %(default)s)
+--sms SMS               multiprocessors, if not the GPU's
+"""
+PREDICT = """
+--over N=V,V,V          run with smaller values of argument N (from 0), by which a block's work grows
+                        linearly (k of a GEMM)
+"""
+
+
 def _command(
-    commands: Any, act: Callable[[argparse.Namespace], int], out: str
+    commands: Any, act: Callable[[argparse.Namespace], int], out: str, options: str
 ) -> argparse.ArgumentParser:
-    """A subcommand that launches a kernel, with the options that all of these have; `out`: what
-    --out writes.
+    """A subcommand that launches a kernel, with the options that all of these have and a table of
+    its own; `out`: what --out writes.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
         act.__name__,
@@ -543,72 +593,13 @@ def _command(
         type=Path,
         help=".ptx, .cubin with line information, or .cu, .cuh that nvcc compiles",
     )
-    parser.add_argument(
-        "--cubin", type=Path, help="what was made of it: merged accesses count as there"
-    )
-    parser.add_argument(
-        "--ptx", type=Path, help="what a .cubin was made from (default: the PTX that it holds)"
-    )
-    parser.add_argument(
-        "--arch", default="sm_90a", help="what CUDA is compiled for (default: %(default)s)"
-    )
-    parser.add_argument(
-        "-I", action=_Flag, dest="flags", default=[], metavar="FOLDER", help="of headers, for nvcc"
-    )
-    parser.add_argument(
-        "-D",
-        action=_Flag,
-        dest="flags",
-        default=[],
-        metavar="NAME[=VALUE]",
-        help="a macro, for nvcc",
-    )
-    parser.add_argument(
-        "--nvcc-flags",
-        action=_Flags,
-        dest="flags",
-        metavar="FLAGS",
-        help="further ones, as --nvcc-flags='-std=c++20 --use_fast_math --expt-relaxed-constexpr'",
-    )
-    parser.add_argument(
-        "--entry", help="the kernel: its name, 'tiled<128, 8>', or a part that only its name has"
-    )
-    parser.add_argument("--grid", required=True, help="X, X,Y or X,Y,Z")
-    parser.add_argument("--block", required=True, help="X, X,Y or X,Y,Z")
-    parser.add_argument(
-        "--cluster", help="blocks of a cluster, X, X,Y or X,Y,Z (default: as the kernel says)"
-    )
-    parser.add_argument(
-        "--arg", action="append", default=[], help="an argument of the kernel, in order; see below"
-    )
-    parser.add_argument(
-        "--constant",
-        action="append",
-        default=[],
-        metavar="NAME=ARG",
-        help="what a __constant__ variable holds",
-    )
-    parser.add_argument("--shared", type=whole(0), default=0, help="bytes of dynamic shared memory")
-    parser.add_argument(
-        "--no-checks", dest="checks", action="store_false", help="do not watch memory and barriers"
-    )
-    parser.add_argument(
-        "--steps",
-        type=whole(1),
-        default=Limits.steps,
-        help="instructions after which a loop is endless",
-    )
-    parser.add_argument(
-        "--lanes", type=whole(1), default=Limits.lanes, help="threads that run together"
-    )
-    parser.add_argument(
-        "--thread-instructions",
-        type=number(1e-9),
-        default=Limits.thread_instructions,
-        metavar="N",
-        help="what the grid may cost; more, as its first blocks tell, is refused (default: %(default)g)",
-    )
-    parser.add_argument("--out", type=Path, help=out)
+    parser.set_defaults(flags=[])
+    for name, action, word, text in FLAGS:
+        parser.add_argument(name, action=action, dest="flags", metavar=word, help=text)
+    budget, types = Limits.thread_instructions, TYPES | {"INSTRUCTIONS": number(1e-9)}
+    given = {"steps": Limits.steps, "lanes": Limits.lanes, "thread_instructions": budget}
+    add_options(parser, OPTIONS, types, arch="sm_90a", shared=0, **given)
+    add_options(parser, f"--out FILE  {out}\n{options}", types)
     return parser
 
 
@@ -621,59 +612,12 @@ def main(argv: list[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command")
     parser.set_defaults(act=lambda _: parser.print_help())
-    one = _command(commands, run, "report as JSON")
-    one.add_argument(
-        "--fidelity",
-        action="store_true",
-        help="list how exactly each executed instruction is emulated",
-    )
-    one.add_argument(
-        "--blocks",
-        nargs="+",
-        metavar="X[,Y[,Z]]",
-        help="run only these blocks of the grid (with their clusters)",
-    )
-    faults.add_options(one, "end with the first fault")
-    annotated = _command(commands, annotate, "write the text there")
-    annotated.add_argument("--source", type=Path, help="the source, if not where the PTX says")
-    annotated.add_argument(
-        "--file", help="another source file of the PTX to show, by name or end of path"
-    )
-    drawn = _command(commands, banks, "the same as JSON")
-    drawn.add_argument("--line", type=whole(1), required=True, help="of the source")
-    drawn.add_argument(
-        "--file", help="the source file, by name or end of path (default: the kernel's own)"
-    )
-    drawn.add_argument("--source", type=Path, help="where it is, if not where the PTX says")
-    drawn.add_argument(
-        "--warp",
-        type=whole(0),
-        help="of the block, from 0 (default: the first that does the access)",
-    )
-    drawn.add_argument(
-        "--of-block", default="0", metavar="X[,Y[,Z]]", help="which block (default: 0,0,0)"
-    )
-    drawn.add_argument(
-        "--occurrence", type=whole(1), help="which access of the line (default: all that differ)"
-    )
-    drawn.add_argument(
-        "--execution",
-        type=whole(1),
-        help="which time of the warp's, from 1 (default: the costliest)",
-    )
-    bounded = _command(commands, bounds, "the bounds as JSON")
-    bounded.add_argument(
-        "--gpu",
-        default="h100",
-        help=f"{', '.join(machines.PRESETS)}, or a .toml file (default: %(default)s)",
-    )
-    bounded.add_argument("--sms", type=int, help="multiprocessors, if not the GPU's")
-    predicted = _command(commands, predict, "the counters as JSON")
-    predicted.add_argument(
-        "--over",
-        metavar="N=V,V,V",
-        help="run with smaller values of argument N (from 0), by which a block's work grows linearly (k of a GEMM)",
-    )
+    run_parser = _command(commands, run, "report as JSON", RUN)
+    faults.add_options(run_parser, "end with the first fault")
+    _command(commands, annotate, "write the text there", ANNOTATE)
+    _command(commands, banks, "the same as JSON", BANKS).set_defaults(of_block="0")
+    _command(commands, bounds, "the bounds as JSON", BOUNDS).set_defaults(gpu="h100")
+    _command(commands, predict, "the counters as JSON", PREDICT)
     programs.add(commands)
     options = parser.parse_args(argv)
     try:

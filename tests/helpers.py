@@ -1,4 +1,4 @@
-"""Running the project's commands as a person would, in subprocesses, and judging what they said."""
+"""Running the project's commands as a person would, in subprocesses, and evaluating what they said."""
 
 from __future__ import annotations
 

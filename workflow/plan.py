@@ -106,7 +106,7 @@ class Plan:
 
     drawing: nothing is built or emulated. archived: the tables of measurements are an archive's.
     source: the folder of these tables, results/MACHINE or data/ARCHIVE. planned: experiments that
-    are measured. variants: entries of the catalogue, as far as the configuration limits them. unfit:
+    are measured. variants: entries of the catalogue, as far as the configuration limits them. unsupported:
     the reason for each entry that needs another architecture or a library. made: recorded tables
     that the run makes for targets of their own. compared: the pair of `snakemake compare`.
     counters_required: counters are all that was asked for, so that the run fails without them.
@@ -124,7 +124,7 @@ class Plan:
     experiments: Mapping[str, Experiment]
     planned: tuple[str, ...]
     variants: tuple[str, ...]
-    unfit: Mapping[str, str]
+    unsupported: Mapping[str, str]
     made: tuple[str, ...]
     clock_policies: tuple[str, ...]
     catalogue: Catalogue
@@ -188,7 +188,7 @@ class Plan:
 
     def kernels_of(self, name: str) -> tuple[str, ...]:
         """The kernels that running an entry needs; none for a library."""
-        entry = None if name in self.unfit else self.catalogue.runnable.get(name)
+        entry = None if name in self.unsupported else self.catalogue.runnable.get(name)
         return tuple(kernel.name for kernel in entry.variants) if entry else ()
 
     @functools.cached_property
@@ -414,11 +414,13 @@ def plan(
     entries = catalogue.load()
     for name in asked.variants or []:
         choose(entries, name, "variant", f"{CONFIG}: variants")
-    unfit = _unfit(entries, device.arch, device.missing if measuring else {}, asked.variants)
+    unsupported = _unsupported(
+        entries, device.arch, device.missing if measuring else {}, asked.variants
+    )
     fit = [
         name
         for name in entries
-        if name not in unfit and (asked.variants is None or name in asked.variants)
+        if name not in unsupported and (asked.variants is None or name in asked.variants)
     ]
     loaded = {
         name: declarations.load(name, asked.sizes_step, fit, entries)
@@ -442,7 +444,7 @@ def plan(
         clock_policies=("boost", "locked") if asked.lock_clocks else ("boost",),
         catalogue=entries,
         compared=_pair(asked, entries, COMPARE in targets),
-        unfit=unfit,
+        unsupported=unsupported,
         counters_required=any(not experiments[name].problems for name in named),
         archives=tuple(
             dict.fromkeys(
@@ -489,14 +491,14 @@ def _made(targets: list[str], measuring: bool, gpu: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(table.name for table in of_gpu + of_any))
 
 
-def _unfit(
+def _unsupported(
     entries: Catalogue, arch: str, missing: Mapping[str, str], chosen: list[str] | None
 ) -> dict[str, str]:
     """What cannot be built for `arch`, or whose library is missing, and why.
 
     Raises `UserError` where one of these was asked for by name.
     """
-    reasons = {name: entry.unfit(arch) for name, entry in entries.items()}
+    reasons = {name: entry.unsupported(arch) for name, entry in entries.items()}
     baselines = {
         name: entry for name, entry in entries.items() if isinstance(entry, catalogue.Baseline)
     }
@@ -505,11 +507,11 @@ def _unfit(
         for name, e in baselines.items()
         if e.library in missing
     }
-    unfit = {name: reason for name, reason in reasons.items() if reason}
+    unsupported = {name: reason for name, reason in reasons.items() if reason}
     for name in chosen or []:
-        if name in unfit:
-            raise UserError(f"{CONFIG}: variants: {unfit[name]}")
-    return unfit
+        if name in unsupported:
+            raise UserError(f"{CONFIG}: variants: {unsupported[name]}")
+    return unsupported
 
 
 def _pair(config: Config, entries: Catalogue, asked: bool) -> Experiment | None:

@@ -107,7 +107,7 @@ def small_launch(variant: Variant) -> dict[str, Any]:
     m, n, k = variant.tile["m"], variant.tile["n"], STEPS * max(variant.tile["k"], 8)
     ldb = n if variant.b_layout == "row" else k
     problem = Problem(m, n, k, k, ldb, n, b_layout=variant.b_layout)
-    if reason := variant.refusal(problem):
+    if reason := variant.unsupported_reason(problem):
         raise UserError(reason)
     return launching.to_count(variant, problem)
 

@@ -199,9 +199,9 @@ def measured(
     def key(variant: Variant) -> Key:
         return Key("compare", variant.name, "cases")
 
-    def basis(variant: Variant) -> store.Basis:
+    def fingerprint(variant: Variant) -> store.Fingerprint:
         of_emulator = {"emulator": _emulator(), "sms": [launching.FEW_SMS, launching.MORE_SMS]}
-        return store.basis_of(variant, build_dir) | of_emulator
+        return store.fingerprint_of(variant, build_dir) | of_emulator
 
     @contextmanager
     def opened(watch: Watch) -> Iterator[Callable[[Variant], Measurement]]:
@@ -215,7 +215,7 @@ def measured(
             )
             rows = agree(variant, gpu, made)
             stored = MeasuredRows(emulator_next_to_gpu=rows)
-            return Measurement(basis(variant), gpu.session.name, stored)
+            return Measurement(fingerprint(variant), gpu.session.name, stored)
 
         yield compared
 
@@ -228,8 +228,8 @@ def measured(
             else:
                 yield variant, result
 
-    def serves(variant: Variant) -> Callable[[store.Basis], bool]:
-        return basis(variant).__eq__
+    def serves(variant: Variant) -> Callable[[store.Fingerprint], bool]:
+        return fingerprint(variant).__eq__
 
     return store.run_kept(store_, variants, key, serves, measure)
 

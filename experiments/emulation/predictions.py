@@ -36,7 +36,7 @@ def predict(kernel: ptxsim.Kernel, variant: Variant, problem: ProblemSpec, sms: 
     Raises `UserError` where it cannot be predicted.
     """
     large = problem.of(variant.b_layout)
-    if reason := variant.refusal(large):
+    if reason := variant.unsupported_reason(large):
         raise UserError(reason)
     with launching.refusals():
         if variant.persistent:

@@ -39,6 +39,6 @@ class DispatchedGemm(FastestCall):
         Nothing is ranked.
         """
         variant = self._variants.get(name)
-        if variant is None or variant.refusal(problem, {"A": a, "B": b, "C": c}):
+        if variant is None or variant.unsupported_reason(problem, {"A": a, "B": b, "C": c}):
             return None
         return self._kernel.bind(problem, a, b, c, variant=variant)

@@ -59,7 +59,7 @@ class CublasGemm(FastestCall):
         Column-major cuBLAS computes C^T = B^T A^T. A row-major B is that B^T as it lies, and a
         column-major one is transposed.
         """
-        if reason := self.entry.refusal(problem):
+        if reason := self.entry.unsupported_reason(problem):
             raise UserError(reason)
         dtype, p = self.entry.types.ab, problem  # C is of A's type.
         alpha, beta = ctypes.c_float(p.alpha), ctypes.c_float(p.beta)
@@ -117,7 +117,7 @@ class CublasLtGemm(CublasGemm):
         return calls
 
     def _lt_calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
-        if reason := self.entry.refusal(problem, {"A": a, "B": b, "C": c}):
+        if reason := self.entry.unsupported_reason(problem, {"A": a, "B": b, "C": c}):
             raise UserError(reason)
         if not (calls := super()._lt_calls(problem, a, b, c)):
             raise UserError(

@@ -34,7 +34,7 @@ class TorchGemm:
     def matrices(self, problem: Problem, a: int, b: int, c: int) -> tuple[Any, Any, Any]:
         """Return A, B and C as tensors. Raises `UserError` for a problem that is not taken."""
         p = problem
-        if reason := self.entry.refusal(p, {"A": a, "B": b, "C": c}):
+        if reason := self.entry.unsupported_reason(p, {"A": a, "B": b, "C": c}):
             raise UserError(reason)
         if (p.alpha, p.beta) != (1.0, 0.0):
             raise UserError(

@@ -309,7 +309,7 @@ def measurement(
         "reason": np.where(counted, np.array(None), reasons),
     }
     return Measurement(
-        basis_of(item, request),
+        fingerprint_of(item, request),
         session,
         MeasuredRows(windows=[window], checks=checks),
         samples=samples_table(len(reasons), columns),
@@ -320,31 +320,31 @@ def lost(item: Item, reason: str, request: Request) -> Measurement:
     """Return what is stored of an item whose kernel faulted or hung: a failed check, no window."""
     problem = item.problem.of(request.pair(item)[0].b_layout)
     check = _check(item, request, problem, ROLES[0], 0, verify.CheckResult(None, reason))
-    return Measurement(basis_of(item, request), UNKNOWN, MeasuredRows(checks=[check]))
+    return Measurement(fingerprint_of(item, request), UNKNOWN, MeasuredRows(checks=[check]))
 
 
-def basis_of(item: Item, request: Request) -> dict[str, Any]:
+def fingerprint_of(item: Item, request: Request) -> dict[str, Any]:
     """What the measurement rests on."""
     entry, baseline = request.pair(item)
     locked = list(request.clocks) if item.clock_policy == "locked" else None
-    return store.basis_of(entry, request.build_dir) | {
-        "baseline": store.basis_of(baseline, request.build_dir),
+    return store.fingerprint_of(entry, request.build_dir) | {
+        "baseline": store.fingerprint_of(baseline, request.build_dir),
         "locked_mhz": locked,
         "protocol": asdict(item.protocol),
     }
 
 
-def _serves(item: Item, request: Request) -> Callable[[store.Basis], bool]:
+def _serves(item: Item, request: Request) -> Callable[[store.Fingerprint], bool]:
     """Whether a measurement that is kept stands for this item: by the same or a stricter
     protocol.
     """
-    wanted = basis_of(item, request)
+    wanted = fingerprint_of(item, request)
 
-    def serves(basis: store.Basis) -> bool:
-        same = {**basis, "protocol": None} == {**wanted, "protocol": None}
+    def serves(fingerprint: store.Fingerprint) -> bool:
+        same = {**fingerprint, "protocol": None} == {**wanted, "protocol": None}
         # not of an older version's protocol
-        known = basis["protocol"].keys() == wanted["protocol"].keys()
-        return same and known and Protocol(**basis["protocol"]).covers(item.protocol)
+        known = fingerprint["protocol"].keys() == wanted["protocol"].keys()
+        return same and known and Protocol(**fingerprint["protocol"]).covers(item.protocol)
 
     return serves
 

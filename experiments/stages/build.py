@@ -217,7 +217,7 @@ def build_kernel(
     function is not.
     """
     name = variant.name
-    if reason := variant.unfit(arch):
+    if reason := variant.unsupported(arch):
         raise UserError(reason)
     compiler = toolchain.nvcc(configured_nvcc)
     stem = out_dir / name

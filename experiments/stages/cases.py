@@ -75,7 +75,7 @@ def of_problems(entry: Runnable, problems: Iterable[ProblemSpec]) -> Iterator[Ca
     """
     for problem in problems:
         named = problem.of(entry.b_layout)
-        yield Case(f"problem {problem}", named, refused=entry.refusal(named) is not None)
+        yield Case(f"problem {problem}", named, refused=entry.unsupported_reason(named) is not None)
 
 
 def _of_variant(variant: Variant, large: int | None) -> Iterator[Case]:
@@ -165,12 +165,14 @@ def _of_dispatcher(entry: Dispatcher, large: int | None) -> Iterator[Case]:
                     Case(" x ".join(map(str, below.values())), packed(choice.variant, **below))
                 )
         for case in refusals(choice.variant):
-            if not entry.refusal(case.problem, case.starts(last.types)):  # another choice takes it
+            if not entry.unsupported_reason(
+                case.problem, case.starts(last.types)
+            ):  # another choice takes it
                 found.append(case)
     seen = set()
     for case in found:
         addresses = case.starts(last.types)
-        if entry.refusal(case.problem, addresses):
+        if entry.unsupported_reason(case.problem, addresses):
             yield case  # for what every choice refuses
         else:
             name = f"{case.name.removeprefix('refuses ')}, by {entry.pick(case.problem, addresses).name}"

@@ -6,7 +6,7 @@
 
 on the GPU; variants that have a case in common get the same inputs for it. The GPU is held only
 while a process runs the kernels of some variants: their inputs are made before, and what they left
-is judged after. `experiments.emulation` makes the same checks on an emulator of PTX that needs no
+is evaluated after. `experiments.emulation` makes the same checks on an emulator of PTX that needs no
 GPU. A failure is a row with passed = false, not an error: the pipeline leaves that variant out of
 every performance figure, names it in the report, and ends non-zero
 (`experiments.stages.tables passed`). So is a kernel that faults or hangs; a fresh process then
@@ -175,8 +175,8 @@ class Inputs:
     b: np.ndarray
     c0: np.ndarray
     before: list[np.ndarray]
-    # How the kernel narrows what it reads tells the judge of an output, which keeps its reference.
-    judges: dict[str, Callable[[np.ndarray], verify.CheckResult]] = field(default_factory=dict)
+    # How the kernel narrows what it reads decides by what its output is evaluated; an evaluator keeps its reference.
+    evaluators: dict[str, Callable[[np.ndarray], verify.CheckResult]] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
@@ -265,7 +265,7 @@ def _differ(before: np.ndarray, after: np.ndarray) -> bool:
     return not np.array_equal(before.view(bits), after.view(bits))
 
 
-def judge(variant: Runnable, inputs: Inputs, after: Left | str) -> verify.CheckResult:
+def evaluate(variant: Runnable, inputs: Inputs, after: Left | str) -> verify.CheckResult:
     """Right within the bound, and not a byte changed that is not C's; or refused, where it must
     be.
     """
@@ -276,21 +276,23 @@ def judge(variant: Runnable, inputs: Inputs, after: Left | str) -> verify.CheckR
         return verify.CheckResult(None, MUST_REFUSE)
     if after.outside:
         return verify.CheckResult(None, f"wrote outside C: in {after.outside} or its guard bands")
-    if variant.narrowing not in inputs.judges:
+    if variant.narrowing not in inputs.evaluators:
         a, b = (
             verify.as_read(x, variant.types.ab, variant.narrowing) for x in (inputs.a, inputs.b)
         )
-        made = _judge_whole(p, variant.types, a, b, inputs.c0) if p.flop <= WHOLE_FLOP else None
-        inputs.judges[variant.narrowing] = made or _judge_large(
+        made = (
+            _evaluator_of_all(p, variant.types, a, b, inputs.c0) if p.flop <= WHOLE_FLOP else None
+        )
+        inputs.evaluators[variant.narrowing] = made or _evaluator_of_rows(
             p, variant.types, a, b, inputs.c0, inputs.seed
         )
-    return inputs.judges[variant.narrowing](inside(after.c, p.m, p.n, p.ldc, case.offset))
+    return inputs.evaluators[variant.narrowing](inside(after.c, p.m, p.n, p.ldc, case.offset))
 
 
 def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify.CheckResult:
     """One case from inputs to result."""
     inputs = prepare(variant, case, seed)
-    return judge(variant, inputs, attempt(device, variant, inputs))
+    return evaluate(variant, inputs, attempt(device, variant, inputs))
 
 
 def explain(device: Device, variant: Runnable, inputs: Inputs, after: Left) -> str:
@@ -329,18 +331,20 @@ def explain(device: Device, variant: Runnable, inputs: Inputs, after: Left) -> s
     return "; ".join(filter(None, [*words, patterns.cause(result)]))
 
 
-Judge = Callable[[np.ndarray], verify.CheckResult]
+Evaluator = Callable[[np.ndarray], verify.CheckResult]
 
 
-def _judge_whole(p: Problem, types: Types, a: np.ndarray, b: np.ndarray, c0: np.ndarray) -> Judge:
+def _evaluator_of_all(
+    p: Problem, types: Types, a: np.ndarray, b: np.ndarray, c0: np.ndarray
+) -> Evaluator:
     """Compares every element with float64."""
     reference, allowed = verify.expected(p, types, a, b, c0)
-    return lambda c: verify.judge(c, reference, allowed)
+    return lambda c: verify.evaluate(c, reference, allowed)
 
 
-def _judge_large(
+def _evaluator_of_rows(
     p: Problem, types: Types, a: np.ndarray, b: np.ndarray, c0: np.ndarray, seed: int
-) -> Judge:
+) -> Evaluator:
     """Compares a sample of exact rows, and makes Freivalds' test over all of C."""
     rng = np.random.default_rng([seed, 1])
     rows, x = rng.choice(p.m, SAMPLED_ROWS, replace=False), rng.choice([-1.0, 1.0], p.n)
@@ -354,12 +358,12 @@ def _judge_large(
         sums, _ = _products(c0, np.ones(p.n), magnitudes=True)
         abx, magnitudes = abx + p.beta * _products(c0, x)[0], magnitudes + abs(p.beta) * sums
 
-    def judge(c: np.ndarray) -> verify.CheckResult:
+    def evaluate(c: np.ndarray) -> verify.CheckResult:
         cx, norms = _products(c, x)
         whole = verify.freivalds(p, types, cx, abx, magnitudes, norms)
-        return verify.combine(verify.judge(c[rows], reference, allowed), whole)
+        return verify.combine(verify.evaluate(c[rows], reference, allowed), whole)
 
-    return judge
+    return evaluate
 
 
 def _products(
@@ -411,16 +415,16 @@ def check_cases(
     shared: Shared | None = None,
     problems: Sequence[ProblemSpec] = (),
 ) -> list[Checked]:
-    """Every case of a variant, run and judged; or, where `problems` are named, a case for each of
+    """Every case of a variant, run and evaluated; or, where `problems` are named, a case for each of
     these.
 
-    The device is held only while kernels run, not for inputs and judging. `seed`: of the first case
+    The device is held only while kernels run, not for inputs and evaluating. `seed`: of the first case
     (None: drawn); `shared`: where inputs are kept for the next variant.
     """
     prepared = prepare_cases(variant, seed, large, shared, problems)
     with device as opened:
         outputs = [attempt(opened, variant, inputs) for inputs in prepared]
-    return judge_cases(opened, variant, prepared, outputs)
+    return evaluate_cases(opened, variant, prepared, outputs)
 
 
 def prepare_cases(
@@ -438,14 +442,14 @@ def prepare_cases(
     return [make(variant, case, seed + number) for number, case in enumerate(chosen)]
 
 
-def judge_cases(
+def evaluate_cases(
     opened: Device, variant: Runnable, prepared: list[Inputs], outputs: Sequence[Left | str]
 ) -> list[Checked]:
     """What came of each case; what is wrong with the largest that failed is explained."""
     table: list[Checked] = []
     wrong: list[tuple[Inputs, Left, Checks]] = []
     for inputs, after in zip(prepared, outputs, strict=True):
-        case, result = inputs.case, judge(variant, inputs, after)
+        case, result = inputs.case, evaluate(variant, inputs, after)
         row = Checks(
             variant=variant.name,
             code_hash=opened.code_hash(variant),
@@ -626,8 +630,8 @@ def measured(
     def key(variant: Runnable) -> Key:
         return _key(variant, problems)
 
-    def serves(variant: Runnable) -> Callable[[store.Basis], bool]:
-        return basis_of(variant, problems, build_dir).__eq__
+    def serves(variant: Runnable) -> Callable[[store.Fingerprint], bool]:
+        return fingerprint_of(variant, problems, build_dir).__eq__
 
     def measure(
         todo: list[Runnable], _: dict[Key, Measurement]
@@ -649,20 +653,22 @@ def measured(
                 if isinstance(result, Failure):
                     rows, name = [_lost(variant, result.reason, build_dir)], UNKNOWN
                 else:
-                    judged = judge_cases(device, variant, part.prepared, part.of(result))
-                    rows, name = [checked.row for checked in judged], session.name
+                    evaluated = evaluate_cases(device, variant, part.prepared, part.of(result))
+                    rows, name = [checked.row for checked in evaluated], session.name
                 report(variant, rows)
-                basis = basis_of(variant, problems, build_dir)
-                yield variant, Measurement(basis, name, MeasuredRows(checks=rows))
+                fingerprint = fingerprint_of(variant, problems, build_dir)
+                yield variant, Measurement(fingerprint, name, MeasuredRows(checks=rows))
             batch.clear()  # Its memory is free before the next one's is taken.
 
     results = store.run_kept(store_, variants, key, serves, measure)
     return {variant.name: measurement for variant, measurement in results}
 
 
-def basis_of(variant: Runnable, problems: Sequence[ProblemSpec], build_dir: Path) -> store.Basis:
+def fingerprint_of(
+    variant: Runnable, problems: Sequence[ProblemSpec], build_dir: Path
+) -> store.Fingerprint:
     """What its checks rest on."""
-    return store.basis_of(variant, build_dir) | (
+    return store.fingerprint_of(variant, build_dir) | (
         {"problems": list(map(str, problems))} if problems else {}
     )
 

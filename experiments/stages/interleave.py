@@ -214,7 +214,9 @@ def check_output(
         p, types, of_c(signs.address, plain), abx, magnitudes, np.sqrt(of_c(0, square))
     )
     output = _rows_of(matrices.c[role], rows, p.n, types.c)
-    sampled = verify.judge(output, reference, verify.bound(p, types, reference, magnitude, product))
+    sampled = verify.evaluate(
+        output, reference, verify.bound(p, types, reference, magnitude, product)
+    )
     return verify.combine(sampled, whole)
 
 

@@ -32,7 +32,7 @@ class LibraryCalls:
         """Return the stored search of a library or a dispatcher on a problem; None for a kernel."""
         if isinstance(entry, Variant):
             return None
-        return self.store.find(_key(entry, p), store.basis_of(entry, self.build_dir).__eq__)
+        return self.store.find(_key(entry, p), store.fingerprint_of(entry, self.build_dir).__eq__)
 
     def settle(self, gemm: Gemm, matrices: Matrices, session: str) -> None:
         """Let `gemm`, where it has several calls, use the fastest: kept, or found by a search on
@@ -54,9 +54,9 @@ class LibraryCalls:
         row = AlgorithmSearch(
             baseline=gemm.entry.name, dtype=gemm.entry.dtype, **_sizes(p), **asdict(choice)
         )
-        basis = store.basis_of(gemm.entry, self.build_dir)
+        fingerprint = store.fingerprint_of(gemm.entry, self.build_dir)
         rows = MeasuredRows(algorithm_search=[row])
-        self.store.keep(_key(gemm.entry, p), Measurement(basis, session, rows))
+        self.store.keep(_key(gemm.entry, p), Measurement(fingerprint, session, rows))
         self.known(gemm, p)  # a job on another GPU may have been first
 
     def known(self, gemm: FastestCall, p: Problem) -> bool:

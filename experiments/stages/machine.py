@@ -152,20 +152,20 @@ def main() -> None:
     options = parser.parse_args()
     require_gpu()
     loops = hash_of_cubin((options.build_dir / "ceilings.cubin").read_bytes())[:16]
-    basis = store.versions(options.build_dir) | {"ceilings": loops}
+    fingerprint = store.versions(options.build_dir) | {"ceilings": loops}
 
     def measure(todo: list[Key], _: dict[Key, Measurement]) -> Iterator[tuple[Key, Measurement]]:
         for key in todo:
             session = Session()
             with session.held():
                 rows = MeasuredRows(machine=describe(options.machine, options.build_dir))
-            yield key, Measurement(basis, session.name, rows)
+            yield key, Measurement(fingerprint, session.name, rows)
 
     results = store.run_kept(
         store.Store(options.store),
         [Key("machine", "ceilings", options.machine)],
         lambda key: key,
-        lambda _: basis.__eq__,
+        lambda _: fingerprint.__eq__,
         measure,
     )
     store.write_manifest(options.out, [stored for _, stored in results])

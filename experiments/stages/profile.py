@@ -377,8 +377,8 @@ def measured(
     Raises `LeftOut` where there can be none, and `UserError` with why an entry has none.
     """
 
-    def basis(entry: Entry) -> store.Basis:
-        return store.basis_of(entry, session.build_dir) | {
+    def fingerprint(entry: Entry) -> store.Fingerprint:
+        return store.fingerprint_of(entry, session.build_dir) | {
             "metrics": checksum(" ".join(session.names).encode())[:16]
         }
 
@@ -395,13 +395,13 @@ def measured(
                 counters=[row for row in result.rows if isinstance(row, Counters)],
                 counters_with_beta=[r for r in result.rows if isinstance(r, CountersWithBeta)],
             )
-            yield entry, Measurement(basis(entry), result.session, rows, note)
+            yield entry, Measurement(fingerprint(entry), result.session, rows, note)
 
     return store.run_kept(
         kept,
         entries,
         lambda entry: Key("profile", entry.name, str(session.problem)),
-        lambda entry: basis(entry).__eq__,
+        lambda entry: fingerprint(entry).__eq__,
         measure,
     )
 

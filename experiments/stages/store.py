@@ -5,7 +5,7 @@ is cut goes on. A job leaves a manifest of its measurements, of which
     results/h200/measured/bench/sgemm_warptile/4096x4096x4096-uniform-boost.1f0c22d9.json (and .parquet: its samples)
 
 A measurement belongs to a variant, a problem, a kind of data and a clock policy, not to the
-experiment that asked for it. It serves as long as its `basis`, what the result rests on, is the
+experiment that asked for it. It serves as long as its `fingerprint`, what the result rests on, is the
 same as today's: the kernel's machine code and launch, the library's version, the machine code of
 the harness, the GPU's model. No text of a source is in it. The folder can be copied: on another
 machine of the same GPU model a run goes on from it. The last part of a name is the session that it
@@ -42,7 +42,7 @@ PACKAGE = {  # that brings a baseline's library
     "triton": "triton",
 }
 FOLDER = "measured"  # of a machine's results
-Basis = Mapping[str, Any]
+Fingerprint = Mapping[str, Any]
 T = TypeVar("T")
 
 
@@ -64,7 +64,7 @@ class Measurement:
     path: of its file in the store, without suffix.
     """
 
-    basis: Basis
+    fingerprint: Fingerprint
     session: str
     rows: MeasuredRows = field(default_factory=MeasuredRows)
     note: str = ""
@@ -79,11 +79,13 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def find(self, key: Key, serves: Callable[[Basis], bool]) -> Measurement | None:
-        """Return the first measurement of this key whose basis serves."""
+    def find(self, key: Key, serves: Callable[[Fingerprint], bool]) -> Measurement | None:
+        """Return the first measurement of this key whose fingerprint serves."""
         paths = (self.folder / key.stage / key.variant).glob(f"{key.item}.*.json")
         stored = map(self._read, paths)
-        return min((m for m in stored if serves(m.basis)), key=lambda m: m.measured, default=None)
+        return min(
+            (m for m in stored if serves(m.fingerprint)), key=lambda m: m.measured, default=None
+        )
 
     def at(self, path: str) -> Measurement:
         """Return the measurement at a path that a manifest names.
@@ -100,7 +102,7 @@ class Store:
         and what both get back.
         """
         with self._alone():
-            return self.find(key, new.basis.__eq__) or self._write(key, new)
+            return self.find(key, new.fingerprint.__eq__) or self._write(key, new)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -120,7 +122,7 @@ class Store:
         path = self.folder / key.stage / key.variant / f"{key.item}.{new.session}.json"
         document = {
             **asdict(key),
-            "basis": dict(new.basis),
+            "fingerprint": dict(new.fingerprint),
             "session": new.session,
             "measured": datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"),
             "rows": new.rows.model_dump(exclude_unset=True),
@@ -151,7 +153,13 @@ class Store:
             samples = read_samples(parquet)
         where = path.relative_to(self.folder).as_posix().removesuffix(".json")
         return Measurement(
-            stored.basis, stored.session, stored.rows, stored.note, samples, stored.measured, where
+            stored.fingerprint,
+            stored.session,
+            stored.rows,
+            stored.note,
+            samples,
+            stored.measured,
+            where,
         )
 
 
@@ -159,12 +167,12 @@ def run_kept(
     store: Store,
     items: Sequence[T],
     key: Callable[[T], Key],
-    serves: Callable[[T], Callable[[Basis], bool]],
+    serves: Callable[[T], Callable[[Fingerprint], bool]],
     measure: Callable[[list[T], dict[Key, Measurement]], Iterable[tuple[T, Measurement | str]]],
 ) -> list[tuple[T, Measurement]]:
     """Return each item with its measurement: the stored one, or one that is made now and stored.
 
-    serves: whether a stored basis does for an item. measure: takes the items that lack a
+    serves: whether a stored fingerprint does for an item. measure: takes the items that lack a
     measurement, and all measurements so far by key; it yields each item with its measurement, or
     with the reason why it has none. One that comes from the store is not stored again.
 
@@ -228,7 +236,7 @@ def versions(build_dir: Path | None) -> dict[str, str | None]:
     }
 
 
-def basis_of(entry: Entry, build_dir: Path) -> dict[str, Any]:
+def fingerprint_of(entry: Entry, build_dir: Path) -> dict[str, Any]:
     """What every measurement of this entry rests on.
 
     It is the machine code and launch of its kernels, or its library's version; the GPU's model; and
@@ -247,7 +255,7 @@ def require_gpu(folder: Path, gpu: str) -> None:
     `gpu`.
     """
     path = next(folder.rglob("*.json"), None)
-    known = read_json(path, StoredMeasurement).basis.get("gpu", gpu) if path else gpu
+    known = read_json(path, StoredMeasurement).fingerprint.get("gpu", gpu) if path else gpu
     if known != gpu:
         raise UserError(
             f"{folder}: measured on {known}, and the GPU here is {gpu}; allowed: measurements of its model"

@@ -14,7 +14,7 @@ step. On the emulator, whose tensor cores agree with an H200's in every bit, err
 |A||B| where 256 products are added up in the tensor core, and 2.5 where 4096 are: a kernel whose
 sums the catalogue calls fp32 must move them to fp32 registers in between.
 
-A TF32 kernel is judged by what it reads: fp32 data, narrowed as its catalogue entry says
+A TF32 kernel is evaluated by what it reads: fp32 data, narrowed as its catalogue entry says
 (`as_read`). Products of such numbers are exact in fp32, and the bound is that of fp32.
 
 The inputs of a check have magnitudes in [0.5, 1], so that any one dropped product changes C by at
@@ -146,7 +146,7 @@ def bound(
     return allowed
 
 
-def judge(c: np.ndarray, reference: np.ndarray, allowed: np.ndarray) -> CheckResult:
+def evaluate(c: np.ndarray, reference: np.ndarray, allowed: np.ndarray) -> CheckResult:
     """Compare elements with their reference; names the worst element of a failure."""
     finite = np.isfinite(c.astype(np.float64))
     if not finite.all():
@@ -201,7 +201,7 @@ def freivalds(
     n = problem.n
     stored = types.c.unit_roundoff * norms + math.sqrt(n) * least(types.c) / 2
     reference_bound = of_sums(problem, types) * magnitude_sums / math.sqrt(n)
-    return judge(cx, abx, reference_bound + 4.0 * stored)
+    return evaluate(cx, abx, reference_bound + 4.0 * stored)
 
 
 def combine(*results: CheckResult) -> CheckResult:

@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
     """Write the table."""
     entry = options.catalogue.find(options.variant)
     for size in options.size:
-        if reason := entry.refusal(Problem.square(size, entry.b_layout)):
+        if reason := entry.unsupported_reason(Problem.square(size, entry.b_layout)):
             raise UserError(reason)
     rows: list[dict[str, Any]] = []
     with session():

@@ -79,7 +79,11 @@ def measure(
         return result
     # The rung runs beside the kernel where it takes the same matrices.
     problem = Problem.square(size, variant.b_layout)
-    rungs = [rung] if rung and rung.types == variant.types and not rung.refusal(problem) else []
+    rungs = (
+        [rung]
+        if rung and rung.types == variant.types and not rung.unsupported_reason(problem)
+        else []
+    )
     for other in rungs:
         findings.ensure_built(other, gpu.arch, root, nvcc)
     speeds, timed = _times([variant, *rungs, baseline], problem, build_dir)

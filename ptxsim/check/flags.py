@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..instructions.memory import swaps
 from ..machine.memory import Access
 from ..ptx.syntax import Instruction
 from .clocks import NOTHING, Clock
@@ -193,9 +194,13 @@ class Flags:
         """
         compared, new = (read()[lanes].astype(np.int64) for read in swap)
         values, good = values.copy(), values == compared
-        if good.any():
+        turns = self.order.state.in_turns(lanes)
+        if good.any() and (at == at[0]).all():
+            values[turns] = swaps(values[:1], compared[turns], new[turns])[:-1]
+            good = values == compared
+        elif good.any():
             now: dict[int, int] = {}
-            for i in self.order.state.in_turns(lanes).tolist():
+            for i in turns.tolist():
                 place = int(at[i])
                 values[i] = now.get(place, values[i])
                 good[i] = values[i] == compared[i]

@@ -29,7 +29,7 @@ from .defined import gives_only, of_granules
 from .flags import BLOCK, Flags, scope_of
 from .maps import TensorMaps
 from .order import ASYNC, WARP, Order
-from .races import HALF, LOW, PLAIN, SWAP, Shadow, is_strong, lanes_of, same_values, strength
+from .races import HALF, LOW, PLAIN, SWAP, Shadow, is_strong, same_values, strength
 
 UNFINISHED = (1 << 31) - 1  # the time of a bulk store for which its thread has not waited
 MANY = -1  # readers of several blocks; -2 - b: several threads of block b
@@ -130,7 +130,6 @@ class GlobalMemory(Shadow):
         if not writing and len(parts) > 1:  # all at once: fewer, longer arrays
             parts, lanes = [np.concatenate(parts)], np.concatenate([lanes] * len(parts))
         for g in parts:
-            who = lanes_of(g, lanes)
             if self.unwritten is not None:
                 if gives_only(instruction) and np.count_nonzero(self.unwritten.take(g)):
                     bad = np.split(self.unwritten.take(g), max(1, width >> self.shift))
@@ -141,14 +140,14 @@ class GlobalMemory(Shadow):
                 elif reading and np.count_nonzero(self.unwritten.take(g)):
                     place = int(self.unwritten.take(g).nonzero()[0][0])
                     what = f"read of global memory that nobody wrote ({self._place(access, place)})"
-                    self.machine.diag.report(Kind.UNWRITTEN, instruction, what, int(who[place]))
+                    self.machine.diag.report(Kind.UNWRITTEN, instruction, what, int(lanes[place]))
                 if writing:
                     self.unwritten[g] = False
             if self.races:
                 if writing:
-                    self._write(g, who, strong, access, instruction, bulk)
+                    self._write(g, lanes, strong, access, instruction, bulk)
                 else:
-                    self._read(g, who, strong, access, instruction, bulk)
+                    self._read(g, lanes, strong, access, instruction, bulk)
         if released:  # what follows is not released with it
             self.order.examine()
             self.order.tick()
@@ -471,4 +470,4 @@ class GlobalMemory(Shadow):
         return lambda at: f"{access.space.shown(at)}, {access.space.describe(at)}"
 
     def _place(self, access: Access, place: int) -> str:
-        return self._words(access)(int(access.flat()[min(place, len(access.flat()) - 1)]))
+        return self._words(access)(int(access.flat()[place % len(access.flat())]))

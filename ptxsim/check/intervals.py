@@ -181,15 +181,12 @@ class Interval:
         place = int(np.flatnonzero(clash)[0])
         granule, other = int(g[place]), int(others[place])
         near = bool((event.lanes[clash] // WARP == others[clash] // WARP).all())
-        own = int(event.lanes[min(place, len(event.lanes) - 1)])
+        own = int(event.lanes[place])
         for candidate in writes:
             if candidate is event and len(writes) > 1:
                 continue
             lanes = candidate.lanes
-            found = [
-                lanes[np.flatnonzero(h == granule) % len(lanes)]
-                for h in candidate.indices(self.shift)
-            ]
+            found = [lanes[np.flatnonzero(h == granule)] for h in candidate.indices(self.shift)]
             there = [
                 lane
                 for part in found

@@ -23,7 +23,6 @@ from ..ptx.syntax import Instruction
 from .flags import BLOCK, Flags, scope_of
 from .order import Order
 
-BULK = 16  # granules a thread: more have only bulk copies, of one thread
 # how an access behaves to others: strong ones do not race with each other
 PLAIN, STRONG, SWAP = 0, 1, 2
 STRONG_ORDERS = {"volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio"}
@@ -51,19 +50,9 @@ def is_strong(i: Instruction) -> bool:
 
 
 def granules(base: np.ndarray, first: int, number: int) -> Iterator[np.ndarray]:
-    """The granules of an access, `number` a thread: an array for each of its width, or one for all
-    of a bulk copy's.
-    """
-    if len(base) == 1 and number > BULK:
-        yield base[0] + np.arange(first, first + number)
-        return
+    """The granules of an access, `number` a thread: an array for each of its width."""
     for j in range(number):
         yield base + (first + j)
-
-
-def lanes_of(g: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-    """The lanes of granules: one for each, or the one whose bulk copy has all of them."""
-    return lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])
 
 
 def same_values(access: Access, g: np.ndarray, kind: str = "st") -> bool:

@@ -27,7 +27,7 @@ from .defined import gives_only, of_granules
 from .flags import Flags
 from .intervals import Interval, Noted
 from .order import ASYNC, GENERIC, PLANES, WARP, Order
-from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Reads, Shadow, lanes_of, same_values
+from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Reads, Shadow, same_values
 
 OBJECTS = ("mbarrier", "cp")  # what changes mbarriers, whose phases say what they order
 MATRICES = ("ldmatrix", "stmatrix")
@@ -154,9 +154,7 @@ class SharedMemory(Shadow):
         """All granules of an access in one array, and their lanes."""
         parts = list(noted.indices(self.shift))
         g = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        return g, lanes_of(
-            g, noted.lanes if len(parts) == 1 else np.concatenate([noted.lanes] * len(parts))
-        )
+        return g, noted.lanes if len(parts) == 1 else np.concatenate([noted.lanes] * len(parts))
 
     def _require_written(self, noted: Noted) -> None:
         """Addresses that were seen to be written before stay written."""
@@ -170,9 +168,8 @@ class SharedMemory(Shadow):
             for g in noted.indices(self.shift):
                 good = self.written.take(g)
                 if np.count_nonzero(good) != len(good):
-                    who = lanes_of(g, noted.lanes)
                     message = "read of shared memory that nobody wrote"
-                    self.fault(Kind.UNWRITTEN, noted.instruction, g, who, ~good, message)
+                    self.fault(Kind.UNWRITTEN, noted.instruction, g, noted.lanes, ~good, message)
         if noted.kind in WRITES:
             for g in noted.indices(self.shift):
                 self.written[g] = True
@@ -251,7 +248,7 @@ class SharedMemory(Shadow):
                     )
             return
         for g in noted.indices(self.shift):
-            who = lanes_of(g, noted.lanes)
+            who = noted.lanes
             self._reach(g, who, noted)
             if self.watch_races:
                 self._after_write(g, who, noted)
@@ -459,7 +456,7 @@ class SharedMemory(Shadow):
         event = self.event(copy.instruction, PLAIN)
         for g in noted.indices(self.shift):
             self.under_way[g] = event
-            self.copier[g] = lanes if len(g) == len(lanes) else lanes[0]
+            self.copier[g] = lanes
             self.boxes.copied(g, copy.pattern)
         self.copies += len(lanes)
 
@@ -594,11 +591,12 @@ class SharedMemory(Shadow):
         if state.cluster_size == 1 or self.met.all():
             return False
         blocks, own = g // self.of_block, state.block_of[who]
-        early = (blocks != own) & ~self.met[own]
+        early = blocks != own
+        early[self.met[own]] = False
         if not early.any():
             return False
         known = self.order.rows()[GENERIC, :, : self.order.threads]
-        begun = known.reshape(state.warps, state.cluster_size, state.padded).any(axis=2)
+        begun = np.asarray(known.reshape(state.warps, state.cluster_size, state.padded).any(axis=2))
         early &= ~begun[self.order.warp_of[who], blocks % state.cluster_size]
         if early.any():
             message = "race: accesses shared memory of a block that may not have begun: "
@@ -688,7 +686,7 @@ class SharedMemory(Shadow):
         """Report an access of shared memory whose granules `bad` are wrong."""
         m = self.machine
         place = int(bad.nonzero()[0][0])
-        lane = int(who[min(place, len(who) - 1)])
+        lane = int(who[place])
         at = (int(g[place]) % self.of_block) << self.shift
         of = int(g[place]) // self.of_block
         block = (

@@ -74,7 +74,7 @@ class Watched:
             size = len(wide) + len(narrow)
             for i in program.code:
                 destination = i.operands[0] if i.operands else None
-                if not isinstance(destination, Register) or not _computes(i):
+                if not isinstance(destination, Register) or not _computes(i) or _masks(i):
                     continue
                 sources = [r for o in i.operands[1:] for r in registers_of(o)]
                 if destination in wide:
@@ -90,6 +90,13 @@ class Watched:
 
 def _computes(i: Instruction) -> bool:
     return i.opcode in MOVES or not (i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS)
+
+
+def _masks(i: Instruction) -> bool:
+    """Whether an instruction keeps low bits alone, which a wrap leaves as they are."""
+    return i.opcode == "and" and any(
+        isinstance(o, Immediate) and 0 <= int(o.value) < 1 << 32 for o in i.operands[1:]
+    )
 
 
 def _widens(i: Instruction) -> bool:
@@ -229,16 +236,18 @@ class Wraps:
         wrapped = [pc for *_, pc in exact if pc is not None]
         step()
         new = viewed(state.registers[slot], S32.dtype if signed else np.dtype(np.uint32))
-        results = []
-        for n in (0, 1):
+
+        def result(n: int) -> np.ndarray:
             lost = np.zeros(state.lanes, bool)
             for e, v in zip(exact, values, strict=True):
                 lost |= (e[n] != v) & (signed | (e[n] != v.view(np.uint32)))
-            results.append(np.where(lost & state.living(), operation(*(e[n] for e in exact)), new))
+            return np.where(lost & state.living(), operation(*(e[n] for e in exact)), new)
+
+        as_signed, as_unsigned = result(0), result(1)
         self.known.pop(slot, None)
-        differ = all((result != new).any() for result in results)
+        differ = (as_signed != new).any() and (as_unsigned != new).any()
         if wrapped and differ and self.hashes.isdisjoint(wrapped):
-            self.known[slot] = Exact(state.registers[slot], *results, wrapped[0])
+            self.known[slot] = Exact(state.registers[slot], as_signed, as_unsigned, wrapped[0])
 
     def _exact(
         self, operand: object, value: np.ndarray

@@ -318,9 +318,9 @@ class Counters(Observer):
         found: Cost | None = event.cache.get(key)
         if found is None:
             addresses, active = event.addresses()
-            moved = (
-                addresses - addresses.flat[0] // wavefronts.WORD * wavefronts.WORD
-            )  # each stage of a ring looks alike
+            # each stage of a ring looks alike
+            first = addresses.flat[active.argmax()] // wavefronts.WORD * wavefronts.WORD
+            moved = np.where(active, addresses - first, 0)
             pattern = (kind, width, addresses.shape, moved.tobytes(), active.tobytes())
             found = self._patterns.get(pattern)
             if found is None:

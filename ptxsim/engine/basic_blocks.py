@@ -99,6 +99,7 @@ class Runs:
         written: set[Register] = set()
 
         def finish() -> None:
+            # what is too few to be worth it runs one by one
             alone = [step for i in group if (step := each[i.pc]) is not None]
             if kind == FMA and len(group) >= FEWEST:
                 steps.append(
@@ -111,6 +112,7 @@ class Runs:
             group.clear()
             written.clear()
 
+        # a group ends where the kind changes, or where one reads or writes what another wrote
         for pc in range(first, end):
             instruction = m.program.code[pc]
             own = _kind(instruction)
@@ -176,9 +178,11 @@ def _native(m: Machine, group: list[Instruction]) -> Step:
             registers[slot] is not row for slot, row in zip(addends, known[1], strict=True)
         ):
             known = rows_of(addends), []
-        found = native.fma_rows(rows_of(factors), left, right, known[0])
+        found, mask = native.fma_rows(rows_of(factors), left, right, known[0]), state.mask
+        if mask is not None and all(registers[slot].dtype is f4 for slot in results):
+            found, mask = np.where(mask, found, rows_of(results)), None
         rows = list(found)
-        if state.mask is None:
+        if mask is None:
             sums[results] = found, rows
             for slot, row in zip(results, rows, strict=True):
                 registers[slot] = row

@@ -240,6 +240,7 @@ class DeviceMemory(Arena):
         for start, spans in list(self._unwritten.items()):
             if start in variables:
                 continue
+            # of each span, the parts that are still marked
             left: list[Span] = []
             for first, end in spans:
                 base = (first - GLOBAL_BASE) // size

@@ -444,12 +444,14 @@ class Kernel:
         of blocks, and the names of variables that have a content.
         """
         memory = self.memory
+        # arguments and variables get their places
         params = packing.parameters(self.program, request.args)
         symbols = (
             place_globals(self.program, arena) if memory is None else memory.symbols(self.program)
         )
         given = self._set_variables(request.constants, arena, symbols)
         places, homes = self._places(request.args, packing.arrays)
+        # contents are copied where anything depends on them
         if request.values or self.machine.runs.reads_contents(places):
             packing.write_arrays()
         blocks = self._chosen(request)
@@ -463,6 +465,7 @@ class Kernel:
         if self.program.allocates:
             arena.make_heap()
         arena.finish()
+        # what nobody has written, and which variables have a content
         unwritten = packing.unwritten()
         if memory is not None:
             places |= memory.places(self.program, params)
@@ -552,6 +555,7 @@ class Kernel:
                     machine.run_batch(batch, request.limits, request.observers)
                 except KernelFault as fault:
                     request.faults.take(fault, ended=True)
+                # a grid that turns out to cost too much is refused after its first blocks
                 done += len(batch)
                 steps += machine.scheduler.executed
                 lanes += machine.scheduler.executed * machine.state.lanes

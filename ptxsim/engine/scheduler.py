@@ -88,11 +88,27 @@ class Scheduler:
         self.last_clock = self.in_vain = 0
 
     def run(self) -> None:
-        """Run all threads to their end."""
+        """Run all threads to their end, a group of those at one place after the other."""
         state = self.state
-        state.groups = {self.program.start[self.program.name]: state.alive}
-        state.enter(state.alive)
-        self._loop()
+        state.groups = groups = {self.program.start[self.program.name]: state.alive}
+        while True:
+            # with nobody to run, either all have ended, or who waits waits for ever
+            if not groups:
+                if any(w.registers for w in self.machine.clusters.waiting):
+                    self.machine.clusters.stuck()
+                if self.convergence.held:
+                    self.convergence.release()
+                    continue
+                for waits in (self.machine.phases, self.machine.barriers, self.machine.clusters):
+                    if waits.waiting:
+                        waits.stuck()
+                return
+            pc = self._choose()
+            threads = groups.pop(pc)
+            state.enter(threads)
+            if state.whole:
+                threads = state.alive
+            self._advance(pc, threads, min((p for p in groups if p > pc), default=FAR))
 
     def clock(self, pc: int) -> int:
         """Return the instructions executed so far by the batch, and some more at each look at the
@@ -127,26 +143,6 @@ class Scheduler:
 
         return noting
 
-    def _loop(self) -> None:
-        groups = self.state.groups
-        while True:
-            if not groups:
-                if any(w.registers for w in self.machine.clusters.waiting):
-                    self.machine.clusters.stuck()
-                if self.convergence.held:
-                    self.convergence.release()
-                    continue
-                for waits in (self.machine.phases, self.machine.barriers, self.machine.clusters):
-                    if waits.waiting:
-                        waits.stuck()
-                return
-            pc = self._choose()
-            threads = groups.pop(pc)
-            self.state.enter(threads)
-            if self.state.whole:
-                threads = self.state.alive
-            self._advance(pc, threads, min((p for p in groups if p > pc), default=FAR))
-
     def _choose(self) -> int:
         """The least place, or backwards the greatest that parts no warp; but now and then another,
         so that no group waits for ever.
@@ -179,6 +175,7 @@ class Scheduler:
         """Run a group until it meets another, parts or ends."""
         controls, run_end = self.controls, self.run_end
         while True:
+            # as far as the next branch, place of another group, or meeting of a warp
             end = run_end[pc]
             stop = end if end < limit else limit
             if not self.state.whole and (together := self.together[pc]) < stop:
@@ -189,6 +186,7 @@ class Scheduler:
                     threads = ready
                     together = self.together[pc + 1]
                 stop = min(stop, together)
+            # the instructions are counted and executed
             if self.events.observers:
                 last = end + 1 if stop == end and stop != limit else stop
                 self._count(pc, last, threads)
@@ -203,6 +201,7 @@ class Scheduler:
                     f"more than {self.limits.steps} instructions executed: an endless loop, or raise the limit `steps`",
                     int(np.flatnonzero(threads)[0]),
                 )
+            # where another group waits, the two go on as one
             if stop == limit:
                 self.state.join(limit, threads)
                 return
@@ -214,9 +213,11 @@ class Scheduler:
                 if ready is None:
                     return
                 threads = ready
+            # the branch, barrier or exit at the end decides where the threads go on
             control = controls[end]
             assert control is not None  # a run ends with one
             place = control(threads)
+            # a loop that looks at memory goes round again: nothing has changed
             if place in self.polls and place <= end:
                 self.idle += 1
                 if self.idle == SEVERAL:
@@ -226,6 +227,7 @@ class Scheduler:
                     raise self._polls_in_vain(place, threads)
             else:
                 self.idle = 0
+            # others come first where these are ahead of them, or go back
             if place is None:
                 return
             if (

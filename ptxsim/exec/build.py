@@ -87,14 +87,9 @@ def soname(library: Library, version: int) -> str:
     """Return the file name under which a program linked with this version of CUDA looks for the
     library.
     """
-    major = version // 1000
-    number = (
-        "1"
-        if not library.versioned
-        else f"{major}.0"
-        if library.name == "cudart" and major < 12
-        else str(major)
-    )
+    number = str(version // 1000) if library.versioned else "1"
+    if library.name == "cudart" and version < 12000:
+        number += ".0"
     return f"lib{library.name}.so.{number}"
 
 
@@ -146,29 +141,43 @@ def _build(folder: Path, include: Path, version: int) -> None:
     sources = [source for library in LIBRARIES for source in library.sources]
 
     def compiled(source: str) -> str:
-        return _run(
-            [
-                "g++",
-                *FLAGS,
-                f"-I{include}",
-                "-c",
-                str(SOURCES / source),
-                "-o",
-                str(folder / f"{source}.o"),
-            ]
-        )
+        command = ["g++", *FLAGS, f"-I{include}", "-c", str(SOURCES / source)]
+        return _run([*command, "-o", str(folder / f"{source}.o")])
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(compiled, sources))
     for library in LIBRARIES:
         _link(folder, library, include, version)
-    for leftover in [
-        *folder.glob("*.o"),
-        *folder.glob("*.cpp"),
-        *folder.glob("*.map"),
-        *folder.glob("*.args"),
-    ]:
-        leftover.unlink()
+    for leftover in folder.iterdir():
+        if leftover.suffix in (".o", ".cpp", ".map", ".args"):
+            leftover.unlink()
+
+
+def _declared(library: Library, include: Path) -> tuple[set[str], set[tuple[str, str]]]:
+    """Return the functions that CUDA's headers declare for a library, and those that have another
+    name, by its suffix, for the default stream of each thread.
+    """
+    names: set[str] = set()
+    per_thread: set[tuple[str, str]] = set()
+    for header in library.headers:
+        text = (include / header).read_text()
+        renamed, found = dict(RENAMED.findall(text)), PROTOTYPE.findall(text)
+        names |= {renamed.get(name, name) for name in found} | set(found)
+        per_thread |= {(name, suffix.lower()) for suffix, name in PER_THREAD.findall(text)}
+    return names, per_thread
+
+
+def _stubs(names: list[str]) -> str:
+    """Return the source of functions that say that they are missing."""
+    listed = "".join(f'"{name}", ' for name in names)
+    head = "int missing(const char*, void*); extern const char* const missing_names[];"
+    visible = 'extern "C" __attribute__((visibility("default"))) int'
+    stubs = [
+        f'{visible} {name}() {{ return ptxsim::missing("{name}", __builtin_return_address(0)); }}\n'
+        for name in names
+    ]
+    array = f"const char* const ptxsim::missing_names[] = {{{listed}nullptr}};\n"
+    return f"namespace ptxsim {{ {head} }}\n{''.join(stubs)}{array}"
 
 
 def _link(folder: Path, library: Library, include: Path, version: int) -> None:
@@ -176,65 +185,22 @@ def _link(folder: Path, library: Library, include: Path, version: int) -> None:
     missing.
     """
     objects = [str(folder / f"{source}.o") for source in library.sources]
-    defined = {
-        line.split()[-1]
-        for line in _run(["nm", "-g", "--defined-only", *objects]).splitlines()
-        if line.strip()
-    }
-    declared: set[str] = set()
-    aliases: set[tuple[str, str]] = set()
-    for header in library.headers:
-        text = (include / header).read_text()
-        renamed = dict(RENAMED.findall(text))
-        declared |= {renamed.get(name, name) for name in PROTOTYPE.findall(text)} | set(
-            PROTOTYPE.findall(text)
-        )
-        aliases |= {(name, suffix.lower()) for suffix, name in PER_THREAD.findall(text)}
+    listed = _run(["nm", "-g", "--defined-only", *objects]).splitlines()
+    defined = {line.split()[-1] for line in listed if line.strip()}
+    declared, per_thread = _declared(library, include)
     missing = sorted(name for name in declared - defined if re.match(r"(__)?cu", name))
-    stubs = folder / f"{library.name}-missing.cpp"
-    lines = [
-        "namespace ptxsim { int missing(const char*, void*); extern const char* const missing_names[]; }"
-    ]
-    lines += [
-        f'extern "C" __attribute__((visibility("default"))) int {name}() '
-        f'{{ return ptxsim::missing("{name}", __builtin_return_address(0)); }}'
-        for name in missing
-    ]
-    listed = ", ".join(f'"{name}"' for name in missing)
-    lines.append(
-        f"const char* const ptxsim::missing_names[] = {{{listed + ', ' if listed else ''}nullptr}};"
+    stubs, arguments, script = (
+        folder / f"{library.name}{end}" for end in ("-missing.cpp", ".args", ".map")
     )
-    stubs.write_text("\n".join(lines) + "\n")
+    stubs.write_text(_stubs(missing))
+    aliases = sorted((n, suffix) for n, suffix in per_thread if n in defined.union(missing))
+    arguments.write_text("\n".join(f"-Wl,--defsym={n}_{suffix}={n}" for n, suffix in aliases))
     name = soname(library, version)
-    arguments = folder / f"{library.name}.args"
-    known = defined | set(missing)
-    arguments.write_text(
-        "\n".join(
-            f"-Wl,--defsym={base}_{suffix}={base}"
-            for base, suffix in sorted(aliases)
-            if base in known
-        )
-    )
-    script = folder / f"{library.name}.map"
-    own = "".join(
-        f"{of} {{ global: {symbol}; }};\n"
-        for symbol, of in BEFORE_LIBC.items()
-        if symbol in defined
-    )
-    script.write_text(
-        own + (f"{name} {{ global: *; }};\n" if library.versioned else "{ global: *; };\n")
-    )
+    versions = [f"{of} {{ global: {s}; }};\n" for s, of in BEFORE_LIBC.items() if s in defined]
+    versions.append(f"{name if library.versioned else ''} {{ global: *; }};\n")
+    script.write_text("".join(versions))
+    command = ["g++", *FLAGS, "-shared", *objects, str(stubs), "-o", str(folder / name)]
+    command += [f"-Wl,-soname,{name}", f"-Wl,--version-script={script}", f"@{arguments}"]
     needed = [f"-l:{soname(other, version)}" for other in LIBRARIES if other.name in library.needs]
-    command = [
-        "g++",
-        *FLAGS,
-        "-shared",
-        *objects,
-        str(stubs),
-        "-o",
-        str(folder / name),
-        f"-Wl,-soname,{name}",
-    ]
-    command += [f"-Wl,--version-script={script}", f"@{arguments}", f"-L{folder}", *needed]
-    _run([*command, "-Wl,-rpath,$ORIGIN", "-ldl", "-lpthread"])
+    _run([*command, f"-L{folder}", *needed, "-Wl,-rpath,$ORIGIN", "-ldl", "-lpthread"])
     (folder / f"lib{library.name}.so").symlink_to(name)

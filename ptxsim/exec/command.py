@@ -7,6 +7,7 @@ import contextlib
 import json
 import math
 import os
+import platform
 import re
 import shutil
 import signal
@@ -24,7 +25,7 @@ from ..machine.faults import parse_accepted
 from ..ptx.compiler import tool
 from ..ptx.sources import require_writable, write_whole
 from . import build, ci, elf, supervisor
-from .options import Options, number, whole
+from .options import Options, add_options, number, whole
 from .records import LaunchRecord, counted, load, short, table
 
 ERRORS = (
@@ -39,6 +40,41 @@ INCLUDE = Path(__file__).parent / "include"
 ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code")
 
 
+TYPES = {
+    "FILE": Path,
+    "N": whole(0),
+    "COUNT": whole(1),
+    "ORDERS": whole(1, 2),
+    "CODE": whole(0, 255),
+    "SECONDS": number(0.001, 1e9),
+}
+OPTIONS = f"""
+--gpu NAME              the device that the program sees: {", ".join(gpus.GPUS)} (default: %(default)s)
+--report FILE           all launches, with counters and faults, as JSON
+--junit FILE            a test for each kernel, as JUnit's XML
+--sarif FILE            a result for each fault, as SARIF
+--leak-check            note memory that was allocated and not freed when the program ends
+--only --kernel-name PATTERN...  check and count only these kernels ('sgemm*', kernel_substring=sgemm); the others run
+                        all the same
+--skip-launches N       do not check and count the first N
+--once                  check and count the first launch of each kernel and shape; later ones only execute (with
+                        --sample, in part), or not even that where they would change nothing: the end of the report
+                        says which
+--orders ORDERS         2: run a launch without faults once more, with its blocks, and the threads of a block that meet
+                        at an atomic, in the opposite order; a race on a lock shows in one of the two
+--sample COUNT          run only COUNT blocks of larger grids and predict the counters; the program's results are then
+                        incomplete
+--no-checks             look for no races, unwritten memory and missed barriers
+--annotate KERNEL       print its source, with the costs of its last launch next to the lines
+--bounds KERNEL         print the minimum cycles that each resource of the device needs for its last launch
+--limit SECONDS         end a launch that takes longer to emulate
+--error-exitcode CODE   the exit code if there were faults, whatever the program's is
+--notes-exitcode CODE   the exit code if that would be 0 and there were notes
+--log-file FILE         write the report there instead of to standard error
+-q --quiet              report faults and errors only
+"""
+
+
 def add(commands: Any) -> None:
     """Add `exec` and `nvcc` to the subcommands of `ptxsim`."""
     parser = commands.add_parser(
@@ -48,112 +84,14 @@ def add(commands: Any) -> None:
         "error. Exit code: the program's; 1 if that is 0 and there were faults; 2 if it cannot be run; "
         "3 if the emulator itself failed.",
     )
-    parser.add_argument(
-        "--gpu",
-        default="h100",
-        help=f"the device that the program sees: {', '.join(gpus.GPUS)} (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--report",
-        type=Path,
-        metavar="FILE",
-        help="all launches, with counters and faults, as JSON",
-    )
-    parser.add_argument(
-        "--junit", type=Path, metavar="FILE", help="a test for each kernel, as JUnit's XML"
-    )
-    parser.add_argument(
-        "--sarif", type=Path, metavar="FILE", help="a result for each fault, as SARIF"
-    )
-    parser.add_argument(
-        "--leak-check",
-        action="store_true",
-        help="note memory that was allocated and not freed when the program ends",
-    )
-    parser.add_argument(
-        "--only",
-        "--kernel-name",
-        dest="only",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="check and count only these kernels ('sgemm*', kernel_substring=sgemm); the others run all the same",
-    )
-    parser.add_argument(
-        "--skip-launches",
-        type=whole(0),
-        default=0,
-        metavar="N",
-        help="do not check and count the first N",
-    )
-    parser.add_argument(
-        "--once",
-        action="store_true",
-        help="check and count the first launch of each kernel and shape; later ones only execute (with --sample, in "
-        "part), or not even that where they would change nothing: the end of the report says which",
-    )
-    parser.add_argument(
-        "--orders",
-        type=whole(1, 2),
-        default=1,
-        metavar="N",
-        help="2: run a launch without faults once more, with its blocks, and the threads of a block that meet at an "
-        "atomic, in the opposite order; a race on a lock shows in one of the two",
-    )
-    parser.add_argument(
-        "--sample",
-        type=whole(1),
-        metavar="N",
-        help="run only N blocks of larger grids and predict the counters; the program's results are then incomplete",
-    )
-    parser.add_argument(
-        "--no-checks",
-        dest="checks",
-        action="store_false",
-        help="look for no races, unwritten memory and missed barriers",
-    )
+    add_options(parser, OPTIONS, TYPES, gpu="h100", skip_launches=0, orders=1)
     faults.add_options(parser, "end each launch with its first fault, as a launch that fails")
-    parser.add_argument(
-        "--annotate",
-        metavar="KERNEL",
-        help="print its source, with the costs of its last launch next to the lines",
-    )
-    parser.add_argument(
-        "--bounds",
-        metavar="KERNEL",
-        help="print the minimum cycles that each resource of the device needs for its last launch",
-    )
-    parser.add_argument(
-        "--limit",
-        type=number(0.001, 1e9),
-        metavar="SECONDS",
-        help="end a launch that takes longer to emulate",
-    )
-    parser.add_argument(
-        "--error-exitcode",
-        type=whole(0, 255),
-        metavar="N",
-        help="the exit code if there were faults, whatever the program's is",
-    )
-    parser.add_argument(
-        "--notes-exitcode",
-        type=whole(0, 255),
-        metavar="N",
-        help="the exit code if that would be 0 and there were notes",
-    )
     parser.add_argument(
         "--destroy-on-device-error",
         choices=("context", "kernel"),
         default="context",
         help="what a fatal fault ends: the context, so that later calls fail as on a device (default), or the kernel",
     )
-    parser.add_argument(
-        "--log-file",
-        type=Path,
-        metavar="FILE",
-        help="write the report there instead of to standard error",
-    )
-    parser.add_argument("-q", "--quiet", action="store_true", help="report faults and errors only")
     parser.add_argument("program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
     parser.set_defaults(act=execute)
@@ -203,10 +141,13 @@ def execute(given: argparse.Namespace) -> int:
         os.close(log)
     try:
         outcome = supervisor.run(program, [given.program, *given.arguments], options, standins, own)
-        return conclude(outcome, options, given)
+        code = conclude(outcome, options, given)
+        sys.stderr.flush()
+        return code
+    except OSError as error:
+        raise PtxsimError(f"cannot write {given.log_file}: {error.strerror}") from None
     finally:
         if own is not None:
-            sys.stderr.flush()
             os.dup2(own, 2)
             os.close(own)
 
@@ -236,6 +177,9 @@ def require_runnable(program: Path, standins: Path) -> None:
     binary = elf.read(program)
     if binary is None:
         return  # a script, say: what it starts is looked at when it loads a stand-in
+    machine = elf.MACHINES.get(binary.machine, f"machine {binary.machine}")
+    if machine != platform.machine():
+        raise PtxsimError(f"{program.name}: compiled for {machine}; this is {platform.machine()}")
     runtime = next((name for name in binary.needed if name.startswith("libcudart.so")), None)
     if runtime is None:
         if ".nv_fatbin" in binary.sections and "libcuda.so.1" not in binary.needed:
@@ -281,30 +225,9 @@ def conclude(outcome: supervisor.Outcome, options: Options, given: argparse.Name
     for line in report_lines(launches, len(others), options.quiet):
         say(f"{line}\n")
     failed = bool(faults or others)
-    errors = [record["text"] for record in others]
-    reports: dict[Path, str] = {}
-    if given.junit is not None:
-        reports[given.junit] = ci.junit(launches, errors)
-    if given.sarif is not None:
-        reports[given.sarif] = ci.sarif(launches, errors)
-    if given.report is not None:
-        content = {
-            "exit_status": outcome.status,
-            "gpu": options.gpu.name,
-            "faults": faults,
-            "errors": errors,
-            "launches": [launch.json() for launch in launches],
-            "library_calls": [
-                {k: v for k, v in r.items() if k != "kind"}
-                for r in outcome.records
-                if r["kind"] == "library"
-            ],
-            "notes": [record["text"] for record in outcome.records if record["kind"] == "note"],
-        }
-        reports[given.report] = json.dumps(content, indent=1) + "\n"
-    for path, content_of in reports.items():
+    for path, content in _reports(outcome, launches, options, given).items():
         try:
-            write_whole(path, content_of)
+            write_whole(path, content)
         except PtxsimError as error:
             say(f"ptxsim: {error}\n")
             failed = True
@@ -317,6 +240,34 @@ def conclude(outcome: supervisor.Outcome, options: Options, given: argparse.Name
     if noted and not outcome.status and not failed and given.notes_exitcode is not None:
         return int(given.notes_exitcode)
     return outcome.status or int(failed)
+
+
+def _reports(
+    outcome: supervisor.Outcome,
+    launches: list[LaunchRecord],
+    options: Options,
+    given: argparse.Namespace,
+) -> dict[Path, str]:
+    """Return what is to be written to the files that --report, --junit and --sarif name."""
+    errors = [record["text"] for record in outcome.records if record["kind"] in ERRORS]
+    reports: dict[Path, str] = {}
+    if given.junit is not None:
+        reports[given.junit] = ci.junit(launches, errors)
+    if given.sarif is not None:
+        reports[given.sarif] = ci.sarif(launches, errors)
+    if given.report is not None:
+        calls = [record for record in outcome.records if record["kind"] == "library"]
+        content = {
+            "exit_status": outcome.status,
+            "gpu": options.gpu.name,
+            "faults": sum(len(launch.faults) for launch in launches),
+            "errors": errors,
+            "launches": [launch.json() for launch in launches],
+            "library_calls": [{k: v for k, v in r.items() if k != "kind"} for r in calls],
+            "notes": [record["text"] for record in outcome.records if record["kind"] == "note"],
+        }
+        reports[given.report] = json.dumps(content, indent=1) + "\n"
+    return reports
 
 
 def report_lines(launches: list[LaunchRecord], others: int, quiet: bool) -> list[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from ..ptx.sass import elf_sections, elf_text
 from .protocol import Place
 
+MACHINES = {62: "x86_64", 183: "aarch64"}  # of e_machine, as platform.machine() has them
 EXECUTABLE = 2  # e_type of a program that is not relocated
 # of CUDA, with functions that are inlined
 HEADERS = ("cuda_runtime", "device_functions.h", "host_runtime.h")
@@ -31,6 +32,7 @@ class Binary:
     sections: set[str]
     rpath: bool  # an RPATH comes before LD_LIBRARY_PATH
     base: int  # where it is loaded, if it cannot be moved
+    machine: int  # e_machine
 
 
 def read(path: Path) -> Binary | None:
@@ -39,7 +41,10 @@ def read(path: Path) -> Binary | None:
         data = path.read_bytes()
         if data[:6] != b"\x7fELF\x02\x01":
             return None
-        (kind,), (start,) = struct.unpack_from("<H", data, 16), struct.unpack_from("<Q", data, 32)
+        (kind, machine), (start,) = (
+            struct.unpack_from("<HH", data, 16),
+            struct.unpack_from("<Q", data, 32),
+        )
         segment_size, count = struct.unpack_from("<HH", data, 54)
         segments = [
             struct.unpack_from("<IIQQ", data, start + n * segment_size) for n in range(count)
@@ -51,7 +56,7 @@ def read(path: Path) -> Binary | None:
         entries = [struct.unpack_from("<QQ", data, offset + at) for at in range(0, size, 16)]
         needed = [elf_text(data, strings + value) for tag, value in entries if tag == NEEDED]
         rpath = any(tag == RPATH for tag, _ in entries)
-        return Binary(needed, set(sections), rpath, base if kind == EXECUTABLE else 0)
+        return Binary(needed, set(sections), rpath, base if kind == EXECUTABLE else 0, machine)
     except (OSError, struct.error, IndexError, ValueError):
         return None
 

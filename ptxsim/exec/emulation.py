@@ -127,6 +127,7 @@ class Emulation:
         self.launch, self.chosen, self.blocks, self.touched = launch, chosen, blocks, touched
         self.title = launch.kernel.title
         self.found: dict[tuple[str, Kind], Found] = {}
+        self.notes: tuple[str, ...] = ()
 
     def run(self) -> Run:
         """Run the launch. A fault that a device would survive, but that ends blocks here (a missed
@@ -226,7 +227,7 @@ class Emulation:
         kernel, launch = self.launch.kernel, self.launch
         self.counters = Counters() if self.chosen else None
         self.traffic, self.printed = bounds.Traffic(), io.StringIO()
-        self.notes: tuple[str, ...] = ()
+        self.notes = ()
         watching: list[Observer | None] = [self.counters, self.touched]
         watching += [self.traffic] if self.chosen and self.options.bounds else []
         # whatever ends the launch, what it found until then is there

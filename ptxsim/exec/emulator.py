@@ -50,6 +50,8 @@ class Emulator:
             while True:
                 message, payload = self.connection.receive()
                 reply = handlers[message](payload)
+                if self.launches is not None and message not in (Message.LAUNCH, Message.ORDER):
+                    self.launches.repeats.changes += 1
                 if message not in UNANSWERED:
                     self.connection.send(reply or Reply().u32(Error.NONE))
         except (EOFError, ConnectionError):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import PtxError, PtxsimError
+from ..gpus import GPUS
 from ..ptx.compiler import tool
 
 MAGIC = 0xBA55ED50
@@ -139,7 +140,8 @@ def choose(found: list[Image], architecture: int) -> tuple[Image | None, Image |
     if texts and not fitting:
         least = min(image.architecture for image in texts)
         raise NoBinaryError(
-            f"the program's PTX is for compute capability {least / 10} and newer; --gpu is of {architecture / 10}"
+            f"the program's PTX is for compute capability {least / 10} and newer; --gpu is of {architecture / 10}; "
+            f"of these are: {', '.join(n for n, gpu in GPUS.items() if gpu.architecture >= least) or 'none'}"
         )
     cubins = [image for image in found if image.kind == ELF]
     text = max(fitting, key=lambda image: (image.architecture, image.specific), default=None)

@@ -50,9 +50,10 @@ class Launches:
         self.memory, self.descriptor, self.modules, self.order = memory, descriptor, modules, order
         self.options, self.reporter, self.process = options, reporter, process
         self.count = 0
+        self.under_way = ""  # the launch that is emulated, in words
         # of those that were counted, where `--once` asks for the first of each
         self.shapes: set[tuple[object, ...]] = set()
-        self.repeats = Repeats(memory)
+        self.repeats = Repeats(memory, order.of_host)
         # the last ones for --annotate and --bounds
         self.annotated: tuple[Kernel, Counters] | None = None
         self.bounded: tuple[Launch, Run] | None = None
@@ -81,16 +82,17 @@ class Launches:
             touched.watch_early()
         chosen, blocks = self._choose(launch)
         textures.prepare(self.memory)
-        began, ns = time.perf_counter(), device.ns
+        began, ns, self.under_way = time.perf_counter(), device.ns, called
         done = self.repeats.find(launch) if self.options.once and not chosen else None
         watch = touched or (Touched(self.memory) if self.options.once else None)
         try:
             if done is None:
+                self.repeats.changes += 1
                 run = Emulation(self, launch, chosen, blocks, watch).run()
             else:
                 run, device.ns = Run.left_out(), ns + done.device_ns
         except WaitsForHost:
-            device.ns = ns
+            device.ns, self.under_way = ns, ""
             return Reply().u32(Error.PARKED)
         if touched is not None and early is not None:
             run.faults += self._too_early(kernel, early, touched)
@@ -119,6 +121,7 @@ class Launches:
         )
         self._count(launch, run, record)
         self._report(run, record)
+        self.under_way = ""
         if done is None and watch is not None and blocks is None and run.plain:
             self.repeats.keep(launch, watch, device.ns - ns)
         if done is not None and touched is not None:
@@ -257,7 +260,9 @@ class Launches:
     # the end
 
     def finish(self) -> None:
-        """Record the texts of --annotate and --bounds."""
+        """Record the texts of --annotate and --bounds; note a launch that was cut off."""
+        if self.under_way:
+            self.reporter.once(f"the program ended during {self.under_way.rstrip(',')}")
         if self.annotated is not None:
             try:
                 near = [Path.cwd(), Path(self.reporter.executable).parent]

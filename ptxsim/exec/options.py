@@ -6,15 +6,20 @@ import argparse
 import contextlib
 import fnmatch
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..gpus import GPUS, Gpu
 from ..machine.faults import Accepted
 
 N = TypeVar("N", int, float)
+MANY: dict[str | None, dict[str, Any]] = {
+    "...": {"action": "append", "default": []},
+    "+": {"nargs": "+"},
+    "!": {"required": True},
+}
 
 
 @dataclass(frozen=True)
@@ -35,8 +40,6 @@ class Options:
     limit: float | None = None  # seconds of a launch
     annotate: str | None = None  # a kernel by a pattern
     bounds: str | None = None
-    report: Path | None = None
-    error_exitcode: int = 1
     destroy_context: bool = True  # after a fault that ends a kernel
     quiet: bool = False
 
@@ -45,6 +48,29 @@ class Options:
         and count.
         """
         return not self.only or any(matches(pattern, name, title) for pattern in self.only)
+
+
+def add_options(
+    parser: argparse.ArgumentParser, table: str, types: Mapping[str, Any], **defaults: Any
+) -> None:
+    """Add the options of a table to a parser. An entry has an option's names, the word for its
+    value, if it takes one, and after two blanks its help, which deeper lines continue. After the
+    word, `...` stands for an option that may be repeated, `+` for several values, `!` for one that
+    is required. `types`: by its word, what parses a value.
+    """
+    for entry in re.split(r"\n(?=-)", table.strip()):
+        head, text = re.split(r"\s{2,}", entry, maxsplit=1)
+        names = [word for word in head.split() if word.startswith("-")]
+        more: dict[str, Any] = {"help": " ".join(text.split())}
+        if word := head.split()[len(names) :]:
+            metavar, sign = re.fullmatch(r"(.*?)(\.\.\.|\+|!)?", word[0]).groups()  # type: ignore[union-attr]
+            more |= {"metavar": metavar, "type": types.get(metavar, str), **MANY.get(sign, {})}
+        elif names[-1].startswith("--no-"):
+            more |= {"action": "store_false", "dest": names[-1].removeprefix("--no-")}
+        else:
+            more["action"] = "store_true"
+        parser.add_argument(*names, **more)
+    parser.set_defaults(**defaults)
 
 
 PREFIXES = {

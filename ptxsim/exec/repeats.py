@@ -8,7 +8,7 @@ wrote still holds what it left there, running it again changes nothing.
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,53 +17,71 @@ from ..engine.device_memory import DeviceMemory
 from ..machine.memory import GLOBAL_BASE
 from ..ptx import polling
 from ..ptx.program import Program
-from .emulation import Launch
+from .emulation import MAX_SNAPSHOT, Launch
 from .timeline import Spans, Touched
 
 
 @dataclass
 class Done:
-    """What a launch read and wrote, and a digest of both as it left them."""
+    """What a launch read and wrote, and the contents of both as it left them."""
 
+    spans: Spans
+    contents: list[np.ndarray]
     reads: Spans
     writes: Spans
-    digest: bytes
     device_ns: int  # that it took on the device's clock
+    seen: int  # changes of memory up to which the contents are known to be there
 
 
 class Repeats:
-    """The launches of a process that need not be run again, by their arguments."""
+    """The launches of a process that need not be run again, by their arguments.
 
-    def __init__(self, memory: DeviceMemory) -> None:
-        self.memory = memory
+    Attributes: changes: how often anything but a launch that was left out may have changed memory.
+    """
+
+    def __init__(self, memory: DeviceMemory, of_host: Mapping[int, int]) -> None:
+        """`of_host`: start and end of memory that host code may change at any time."""
+        self.memory, self.of_host, self.changes = memory, of_host, 0
         self.done: dict[tuple[object, ...], Done] = {}
 
     def find(self, launch: Launch) -> Done | None:
         """Return what such a launch did, where memory is as it left it; its results are there."""
         done = self.done.get(_key(launch))
-        if done is None or self._digest(done.reads, done.writes) != done.digest:
+        if done is None:
             return None
-        for start, end in done.writes.tolist():
-            self.memory.written(start, end - start)
+        if done.seen != self.changes or self._is_of_host(done.spans):
+            there = self._contents(done.spans)
+            if there is None or not all(map(np.array_equal, there, done.contents)):
+                return None
+            for start, end in done.writes.tolist():
+                self.memory.written(start, end - start)
+            done.seen = self.changes
         return done
 
     def keep(self, launch: Launch, touched: Touched, device_ns: int) -> None:
         """Remember a launch that ran to its end, without faults and without output."""
         reads, writes = touched.spans(touched.read), touched.spans(touched.written)
-        digest = self._digest(reads, writes)
-        alike = follows_from_memory(launch.kernel.program) and not _meet(reads, writes)
-        if alike and digest is not None:
-            self.done[_key(launch)] = Done(reads, writes, digest, device_ns)
+        spans = np.concatenate([reads, writes])
+        small = (spans[:, 1] - spans[:, 0]).sum() <= MAX_SNAPSHOT
+        if not small or not follows_from_memory(launch.kernel.program) or _meet(reads, writes):
+            return
+        if (there := self._contents(spans)) is not None:
+            copies = [part.copy() for part in there]
+            done = Done(spans, copies, reads, writes, device_ns, self.changes)
+            self.done[_key(launch)] = done
 
-    def _digest(self, *parts: Spans) -> bytes | None:
-        """A digest of bytes of device memory; None where some of it was freed."""
-        found = hashlib.blake2b(digest_size=16)
-        for start, end in np.concatenate(parts).tolist():
+    def _contents(self, spans: Spans) -> list[np.ndarray] | None:
+        """The words of device memory at these addresses; None where some of it was freed."""
+        for start, end in spans.tolist():
             holder = self.memory.holder(start)
             if holder is None or end > holder.end + 3:  # spans are of whole words
                 return None
-            found.update(self.memory.whole[start - GLOBAL_BASE : end - GLOBAL_BASE].data)
-        return found.digest()
+        at = spans - GLOBAL_BASE
+        return [self.memory.whole[start:end].view(np.uint32) for start, end in at.tolist()]
+
+    def _is_of_host(self, spans: Spans) -> bool:
+        parts = np.array([*self.of_host.items()], np.int64).reshape(-1, 2)
+        return len(parts) > 0 and _meet(parts[np.argsort(parts[:, 0])], spans)
 
 
 def _meet(some: Spans, others: Spans) -> bool:

@@ -39,6 +39,13 @@ class Session:
     faults: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)  # calls that failed, or are not there
 
+    def fill(self, records: list[dict[str, Any]]) -> None:
+        """Take what the emulator recorded."""
+        failed = ("api_error", "unsupported", "lost")
+        self.launches = [load(record) for record in records if record["kind"] == "launch"]
+        self.faults = [fault.text for launch in self.launches for fault in launch.faults]
+        self.errors = [record["text"] for record in records if record["kind"] in failed]
+
 
 @contextlib.contextmanager
 def device(
@@ -97,14 +104,7 @@ def device(
             libraries[0].ptxsim_disconnect()
             os.environ.pop(SOCKET, None)
             server.stdin.close()
-            records: list[dict[str, Any]] = json.loads(server.stdout.read() or "[]")
-            session.launches = [load(record) for record in records if record["kind"] == "launch"]
-            session.faults = [fault.text for launch in session.launches for fault in launch.faults]
-            session.errors = [
-                record["text"]
-                for record in records
-                if record["kind"] in ("api_error", "unsupported", "lost")
-            ]
+            session.fill(json.loads(server.stdout.read() or "[]"))
             for line in report_lines(session.launches, len(session.errors), quiet):
                 print(line, file=sys.stderr)
     finally:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import gc
 import json
 import os
@@ -264,7 +265,10 @@ def run(
                     preexec_fn=lambda: die_with_parent(signal.SIGTERM),
                 )
             except OSError as error:
-                raise PtxsimError(f"{command[0]}: {error.strerror}") from None
+                why = error.strerror
+                if error.errno == errno.ENOEXEC:
+                    why = "neither a program nor a script that begins with #!"
+                raise PtxsimError(f"{command[0]}: {why}") from None
             while started.poll() is None:
                 supervisor.turn(0.5)
                 signalled = [n for n in interrupts if n != signal.SIGCHLD]

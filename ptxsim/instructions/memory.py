@@ -295,10 +295,10 @@ def _atomic(
 # of operations that no ufunc scans: one thread's turn at a word
 TURNS: dict[str, Callable[..., int]] = {
     "exch": lambda old, b: b,
-    "cas": lambda old, b, c: c if old == b else old,
     "inc": lambda old, b: 0 if old >= b else old + 1,
     "dec": lambda old, b: b if old == 0 or old > b else old - 1,
 }
+FEW_SWAPS = 8  # by compare-and-swaps of one word, each of which is looked for by itself
 SCAN = 3  # scans of a word take as long as so many turns of all threads
 
 
@@ -324,7 +324,7 @@ def _in_turns(
     counts = np.diff(np.r_[first, len(order)])
     before = np.zeros(len(index), view.dtype)
     limit = int(counts.max())
-    if limit > SCAN and (name in TURNS or isinstance(update, np.ufunc)):
+    if limit > SCAN and (name in TURNS or name == "cas" or isinstance(update, np.ufunc)):
         ranked = np.r_[np.sort(counts)[::-1], 0]
         limit = int(ranked[np.argmin(ranked + SCAN * np.arange(len(ranked)))])
         for word in np.flatnonzero(counts > limit).tolist():
@@ -354,10 +354,30 @@ def _scan(
     if isinstance(update, np.ufunc):
         found = _bits(update.accumulate(np.r_[old.view(t.dtype), values[0]], dtype=t.dtype))
         return np.r_[old, found[1:]]
+    if name == "cas":
+        return swaps(old, *(v.view(old.dtype) for v in values))
     turn, now = TURNS[name], [int(old[0])]
     for given in zip(*(v.tolist() for v in values), strict=True):
         now.append(turn(now[-1], *given))
     return np.array(now, old.dtype)
+
+
+def swaps(old: np.ndarray, compared: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """What each of several compare-and-swaps of a word finds, and what the last leaves; `old`: an
+    array of one.
+    """
+    found, at = np.repeat(old, len(compared) + 1), 0
+    for _ in range(FEW_SWAPS):
+        good = compared[at:] == found[-1]
+        if not good.any():
+            return found
+        at += int(good.argmax()) + 1
+        found[at:] = new[at - 1]
+    now = [found[-1].item()]
+    for expected, value in zip(compared[at:].tolist(), new[at:].tolist(), strict=True):
+        now.append(value if now[-1] == expected else now[-1])
+    found[at:] = now
+    return found
 
 
 @effect("atom", takes(RESULTS, ADDRESS, VALUES, optional=(VALUE, VALUE)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from running import launch_options
 from ptxsim import PtxsimError
 from ptxsim.arguments import parse_argument
 from ptxsim.cli import main
+from ptxsim.engine.kernel import Kernel
 
 SOURCE = """#if defined(WANTED) && __cplusplus < 202002L
 #error no C++20
@@ -126,3 +129,49 @@ def test_constants_from_the_command_line(command, capsys):
         assert capsys.readouterr().err.startswith(
             f"ptxsim: --constant {wrong!r}: expected NAME=ARG"
         )
+
+
+# programming errors of the emulator: traceback, exit code 3, and where to report it
+
+EMPTY = (
+    """.version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p) { ret; }"""
+)
+PATCHED = """
+import sys
+from ptxsim.engine.kernel import Kernel
+from ptxsim.cli import main
+
+def fails(self, request):
+    raise KeyError("planted")
+
+Kernel._run = fails
+sys.exit(main(["exec", "--error-exitcode", "9", sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("planted"), np.exceptions.AxisError("planted"), RecursionError("planted")]
+)
+def test_a_programming_error_of_the_emulator(error, tmp_path, monkeypatch, capsys) -> None:
+    path = tmp_path / "k.ptx"
+    path.write_text(EMPTY)
+
+    def fails(self, request):
+        raise error
+
+    monkeypatch.setattr(Kernel, "_run", fails)
+    assert main(["run", str(path), "--grid", "1", "--block", "32", "--arg", "zeros:f32:8"]) == 3
+    shown = capsys.readouterr()
+    *traceback, last = shown.err.splitlines()
+    assert shown.out == "" and traceback[0].startswith("Traceback") and "planted" in traceback[-1]
+    assert last.startswith("ptxsim: the emulator itself failed; please report this traceback")
+
+
+def test_a_programming_error_while_a_program_runs(programs) -> None:
+    command = [sys.executable, "-c", PATCHED, str(programs.path("gemm"))]
+    done = subprocess.run(
+        command, env=programs.environment, cwd=programs.folder, capture_output=True, text=True
+    )
+    assert done.returncode == 3, done.stderr
+    assert "KeyError: 'planted'" in done.stderr and "Traceback" in done.stderr
+    assert "the emulator itself failed; please report this traceback" in done.stderr

@@ -418,7 +418,7 @@ def cpu(pid: int) -> int:
 
 @pytest.mark.parametrize("victim", ["program", "emulator", "supervisor"])
 def test_a_process_is_killed(programs, victim):
-    with programs.start("robust", "spin", options=["-q"]) as running:
+    with programs.start("robust", "spin") as running:
         program, emulator = busy(running, "robust")
         os.kill(
             {"program": program, "emulator": emulator, "supervisor": running.pid}[victim],
@@ -428,6 +428,9 @@ def test_a_process_is_killed(programs, victim):
     wait_for(lambda: not alive(program) and not alive(emulator), "processes that end")
     if victim == "program":
         assert running.returncode == 137 and "ended by SIGKILL" in err
+        assert re.search(
+            r"note: the program ended during kernel forever, launched at robust.cu:\d+\n", err
+        )
     elif victim == "emulator":
         assert running.returncode == 1 and out.splitlines() == [
             "cudaErrorDevicesUnavailable",
@@ -466,8 +469,14 @@ def test_two_programs_at_a_time(programs, tmp_path):
 
 
 def test_programs_that_cannot_be_run(programs, tmp_path):
+    text, other = tmp_path / "text", tmp_path / "other"
+    text.write_text("hello")
+    other.write_bytes(b"\x7fELF\x02\x01" + bytes(10) + b"\x02\x00\xf3\x00" + bytes(44))
+    for path in (text, other):
+        path.chmod(0o755)
     for name, what in (
         ("nothing-there", "no such program"),
+        (str(text), "neither a program nor a script that begins with #!"),
         (str(tmp_path), "a folder"),
         (__file__, "not executable"),
     ):
@@ -475,6 +484,8 @@ def test_programs_that_cannot_be_run(programs, tmp_path):
             programs.command("exec", name), env=programs.environment, capture_output=True, text=True
         )
         assert (done.returncode, done.stderr) == (2, f"ptxsim: {name}: {what}\n")
+    done = programs.run(str(other))
+    assert done.stderr.startswith("ptxsim: other: compiled for machine 243; this is ")
     source = str(PROGRAMS / "gemm.cu")
     done = subprocess.run(
         programs.command("exec", source), env=programs.environment, capture_output=True, text=True

@@ -26,7 +26,7 @@ FORMS = {
     "lock": (4, 32, [0], {1: ACROSS}),
     "stencil": (3, 64, [0], {1: ACROSS}),
     "many_readers": (2, 32, [0], {1: ACROSS}),
-    "named": (1, 96, [0], {1: WITHIN}),
+    "named": (1, 96, [0], {1: WITHIN, 2: WITHIN, 3: WITHIN}),
     "producer": (1, 96, [0], {1: WITHIN}),
     "half_warps": (1, 96, [0], {1: WITHIN, 2: WITHIN}),
     "shared_flag": (1, 96, [0, 3], {1: WITHIN, 2: WITHIN}),

@@ -37,16 +37,11 @@ template __global__ void tiled<64, 8>(float*, const float*, int, int);
 template __global__ void tiled<64, 16>(float*, const float*, int, int);
 """
 LAUNCH = [
-    "--grid",
-    "6",
-    "--block",
-    "64",
-    "--arg",
-    "zeros:f32:384",
-    "--arg",
-    "ones:f32:380",
-    "--arg",
-    "380",
+    "--grid=6",
+    "--block=64",
+    "--arg=zeros:f32:384",
+    "--arg=ones:f32:380",
+    "--arg=380",
     "--arg",
 ]
 FLAGS = ["-I", "include", "-DSCALE=2"]
@@ -186,7 +181,7 @@ def test_templates_are_found_in_any_shape():
 
 
 def test_a_fault_in_inlined_code_names_its_callers(command_line):
-    launch = [*LAUNCH[:4], "--arg", "zeros:f32:380", *LAUNCH[6:], "1"]
+    launch = [*LAUNCH[:2], "--arg=zeros:f32:380", *LAUNCH[3:], "1"]
     status, _, err = command_line("run", "user.ptx", "--entry", "64, 8>", "--no-checks", *launch)
     line = HEADER[: HEADER.index("put_row(out")].count("\n") + 1
     place = f"tiled.cuh:2, called from tiled.cuh:4, from tiled.cuh:{line}: "

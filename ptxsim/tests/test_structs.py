@@ -124,18 +124,7 @@ def test_the_command_line(ptx_text, tmp_path, monkeypatch, capsys):
         "struct:0=out=made.npy=zeros:f32:32;8=ones:f32:32;16=i16:32;24=f32:3;128=tma=zeros:u16:64x16:box=32x8;"
         "256=tex=ones:f32:32"
     )
-    options = [
-        "run",
-        "k.ptx",
-        "--entry",
-        "whole",
-        "--grid",
-        "1",
-        "--block",
-        "32",
-        "--shared",
-        "512",
-    ]
+    options = ["run", "k.ptx", "--entry=whole", "--grid=1", "--block=32", "--shared=512"]
     assert main([*options, "--arg", text]) == 0, capsys.readouterr().err
     assert (np.load("made.npy") == 4).all()
     for wrong, message in (

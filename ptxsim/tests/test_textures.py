@@ -215,21 +215,8 @@ def test_the_command_line(tmp_path, compiled, monkeypatch, capsys):
     compiled("faults.cu", "trap_good")  # skips where there is no compiler
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.cu").write_text(SOURCE)
-    arrays = [
-        part for text in ("ones:f32:13", "ones:f32:13", "ones:f32:13") for part in ("--arg", text)
-    ]
-    run = [
-        "run",
-        "t.cu",
-        "--entry",
-        "two",
-        "--grid",
-        "1",
-        "--block",
-        "13",
-        "--arg",
-        "out=o.npy=zeros:f32:13x4",
-    ]
+    arrays = ["--arg=ones:f32:13"] * 3
+    run = ["run", "t.cu", "--entry=two", "--grid=1", "--block=13", "--arg=out=o.npy=zeros:f32:13x4"]
     texture = "tex=ones:f32:6x8:dims=2:filter=linear:address=border"
     assert main([*run, "--arg", texture, *arrays]) == 0, capsys.readouterr().err
     assert (np.load("o.npy")[:, 0] == 1).all()

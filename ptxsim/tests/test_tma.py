@@ -839,22 +839,8 @@ def test_counters_of_clusters_are_predicted(kernel):
 
 
 def ptxsim_run(*arguments: str) -> int:
-    place = str(KERNELS / "tma.cu")
-    return main(
-        [
-            "run",
-            place,
-            "--entry",
-            "put",
-            "--grid",
-            "1",
-            "--block",
-            "128",
-            "--shared",
-            "2048",
-            *arguments,
-        ]
-    )
+    options = ["--entry=put", "--grid=1", "--block=128", "--shared=2048"]
+    return main(["run", str(KERNELS / "tma.cu"), *options, *arguments])
 
 
 def test_a_tensor_map_on_the_command_line(kernel, tmp_path, capsys):

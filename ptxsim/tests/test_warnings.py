@@ -75,20 +75,8 @@ def test_each_warning_is_one_line_and_is_said_once():
     ],
 )
 def test_what_the_optimiser_hides_is_found_with_debug_code(written, capsys, many, n, expected):
-    status = cli.main(
-        [
-            "run",
-            str(written(SOURCE % many)),
-            "--grid",
-            "1",
-            "--block",
-            "1",
-            "--arg",
-            "zeros:f32:4",
-            "--arg",
-            str(n),
-        ]
-    )
+    options = f"--grid 1 --block 1 --arg zeros:f32:4 --arg {n}".split()
+    status = cli.main(["run", str(written(SOURCE % many)), *options])
     if "no nvcc" in (err := capsys.readouterr().err):
         pytest.skip(err)
     lines = [line for line in err.splitlines() if "nvcc:" not in line]

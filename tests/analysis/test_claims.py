@@ -73,7 +73,7 @@ def test_published_numbers_stand_beside_ours_in_their_unit(h100: Results) -> Non
 
 
 @pytest.fixture
-def judged(tmp_path: Path, analytic: Path, h100: Results) -> Callable[..., pd.DataFrame]:
+def evaluated(tmp_path: Path, analytic: Path, h100: Results) -> Callable[..., pd.DataFrame]:
     """A function: claims to their table on the H100, in a folder with one worklog."""
     folder = tmp_path / "worklogs" / "boehm_sgemm"
     shutil.copytree(PAPER / "boehm_sgemm", folder)
@@ -106,49 +106,49 @@ def judged(tmp_path: Path, analytic: Path, h100: Results) -> Callable[..., pd.Da
     ],
 )
 def test_a_wrong_entry_is_one_line(
-    change: dict[str, Any], said: str, judged: Callable[..., pd.DataFrame]
+    change: dict[str, Any], said: str, evaluated: Callable[..., pd.DataFrame]
 ) -> None:
     entry = {key: value for key, value in (GOOD | change).items() if value is not None}
     with refused(said) as error:
-        judged(entry)
+        evaluated(entry)
     assert "one" in str(error.value)
 
 
 def test_an_id_that_stands_twice_and_a_wrong_number_are_one_line(
-    judged: Callable[..., pd.DataFrame], tmp_path: Path
+    evaluated: Callable[..., pd.DataFrame], tmp_path: Path
 ) -> None:
     with refused("the id stands twice"):
-        judged(GOOD, dict(GOOD))
+        evaluated(GOOD, dict(GOOD))
     path = tmp_path / "worklogs" / "boehm_sgemm" / "published.csv"
     path.write_text(path.read_text().replace(",75,", ",seventy,"))
     with refused(r"published\.csv row 3"):
-        judged(GOOD)
+        evaluated(GOOD)
 
 
-def test_a_remark_may_read_what_its_test_does(judged: Callable[..., pd.DataFrame]) -> None:
+def test_a_remark_may_read_what_its_test_does(evaluated: Callable[..., pd.DataFrame]) -> None:
     """A measurement beside a test of one, and what is published beside any."""
     published = 'It is {published("naive-gflops")}.'
     mechanism = {"id": "two", "test": "fraction(sgemm_naive) > 0", "kind": "mechanism"}
     mechanism |= {"remark": published + " {registers(sgemm_naive)}"}
-    table = judged(GOOD | {"remark": published}, GOOD | mechanism)
+    table = evaluated(GOOD | {"remark": published}, GOOD | mechanism)
     assert table["remark"].str.match(r"It is 300\.( \d+)?$").all()
     assert list(table["gpu"]) == ["any", "h100"]
 
 
-def test_undecided_is_within_noise_on_either_side(judged: Callable[..., pd.DataFrame]) -> None:
+def test_undecided_is_within_noise_on_either_side(evaluated: Callable[..., pd.DataFrame]) -> None:
     verdicts = {"fraction(cublas_fp32) > 1": "within noise"}
     verdicts |= {"fraction(cublas_fp32) < 1": "within noise"}
     verdicts |= {"fraction(cublas_fp32, n=1) > 1": "not measured"}
     entries = ({"id": f"t{i}", "test": test} for i, test in enumerate(verdicts))
-    table = judged(*(GOOD | {"kind": "mechanism"} | entry for entry in entries))
+    table = evaluated(*(GOOD | {"kind": "mechanism"} | entry for entry in entries))
     assert table["verdict"].to_list() == [*verdicts.values()]
 
 
 def test_a_changed_verdict_or_test_is_reported(
-    judged: Callable[..., pd.DataFrame], tmp_path: Path
+    evaluated: Callable[..., pd.DataFrame], tmp_path: Path
 ) -> None:
     record = tmp_path / "verdicts.csv"
-    (now,) = claims.records(judged(GOOD), "h100")
+    (now,) = claims.records(evaluated(GOOD), "h100")
     assert (now["verdict"], now["ours"]) == ("holds", "300")
     write_rows(record, RecordedVerdict, [now])
     assert claims.changes([now], record) == []
@@ -158,7 +158,7 @@ def test_a_changed_verdict_or_test_is_reported(
     assert "boehm_sgemm/one: does not hold -> holds" in verdict
     assert "gone: recorded, and no longer a claim" in gone
     for change in ({"test": 'published("naive-gflops") > 1'}, {"quote": "b c"}):
-        changed = claims.records(judged(GOOD | change), "h100")
+        changed = claims.records(evaluated(GOOD | change), "h100")
         assert "the claim is new or its test changed" in claims.changes(changed, record)[0]
 
 

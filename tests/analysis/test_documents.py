@@ -66,7 +66,7 @@ def test_each_page_of_a_rehearsal_says_so(copied: Path) -> None:
 
 
 def test_tables_without_rows_lead_to_sentences(copied: Path) -> None:
-    """As on a GPU without Nsight Compute, or whose claims were not judged."""
+    """As on a GPU without Nsight Compute, or whose claims were not evaluated."""
     for name in ("counters", "steps", "emulator", "claims", "published", "gpus", "spread"):
         path = copied / "tables" / f"{name}.csv"
         path.write_text(path.read_text().splitlines()[0] + "\n")

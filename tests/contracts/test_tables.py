@@ -107,9 +107,14 @@ def test_a_row_that_is_not_allowed_is_not_written(
 
 
 def test_nan_in_a_stored_measurement_is_not_written(tmp_path: Path) -> None:
-    """Its basis is open to any value, and JSON has no NaN."""
+    """Its fingerprint is open to any value, and JSON has no NaN."""
     stored = {"stage": "bench", "variant": "v", "item": "i", "session": "0" * 8, "rows": {}}
-    stored |= {"basis": {"power_w": float("nan")}, "note": "", "measured": "now", "driver": None}
+    stored |= {
+        "fingerprint": {"power_w": float("nan")},
+        "note": "",
+        "measured": "now",
+        "driver": None,
+    }
     with refused("NaN or infinity is not allowed; allowed: finite"):
         write_json(tmp_path / "x.json", StoredMeasurement, stored)
     assert not list(tmp_path.iterdir())

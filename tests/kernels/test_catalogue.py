@@ -137,36 +137,45 @@ def test_each_requirement_is_named_with_its_value() -> None:
     """
     for name, variant in KERNELS.items():
         good = Problem(1024, 1024, 1024, 2048, 2048, 2048, b_layout=variant.b_layout)
-        assert variant.refusal(good) is None
+        assert variant.unsupported_reason(good) is None
         for key, multiple in variant.multiples.items():
             value, whole = getattr(good, key) + multiple // 2, getattr(good, key) + multiple
             rule = f"{key} = {value}, but {key} must be a multiple of {multiple}"
             said = f"{name} cannot take this problem: {rule}"
-            assert variant.refusal(replace(good, **{key: value})) == said
-            assert variant.refusal(replace(good, **{key: whole})) is None, (name, key)
+            assert variant.unsupported_reason(replace(good, **{key: value})) == said
+            assert variant.unsupported_reason(replace(good, **{key: whole})) is None, (name, key)
         for matrix in variant.aligned:
             addresses = {"A": 4096, "B": 8192, "C": 12288}
-            assert variant.refusal(good, addresses) is None
+            assert variant.unsupported_reason(good, addresses) is None
             addresses[matrix] += variant.align_bytes // 2
             rule = f"it must be aligned to {variant.align_bytes} bytes"
             said = f"{matrix} starts at byte {addresses[matrix]}, but {rule}"
-            assert str(variant.refusal(good, addresses)).endswith(said), name
+            assert str(variant.unsupported_reason(good, addresses)).endswith(said), name
 
 
 def test_a_problem_that_nothing_can_take_is_refused_by_all() -> None:
     good = Problem(4, 5, 6, 6, 5, 5)
     for key, value in {"m": 0, "n": -1, "k": 0, "lda": 5, "ldb": 4, "ldc": 4}.items():
         for entry in CATALOGUE.values():
-            assert f"{key} = {value}, but" in str(entry.refusal(replace(good, **{key: value})))
-    assert "a column has 6 elements" in str(Problem(4, 5, 6, 6, 5, 5, b_layout="column").refusal())
+            assert f"{key} = {value}, but" in str(
+                entry.unsupported_reason(replace(good, **{key: value}))
+            )
+    assert "a column has 6 elements" in str(
+        Problem(4, 5, 6, 6, 5, 5, b_layout="column").unsupported_reason()
+    )
 
 
 @pytest.mark.parametrize("axis", "ABC")
 def test_a_matrix_beyond_a_32_bit_index_is_refused(axis: str) -> None:
     sizes = {"A": (2**16, 1, 1, 2**15, 1, 1), "B": (1, 1, 2**16, 2**16, 2**15, 1)}
     sizes |= {"C": (2**16, 1, 1, 1, 1, 2**15)}
-    assert Problem(*sizes[axis]).refusal().startswith(f"{axis} spans 2147483648 elements")
-    assert Problem.square(46340).refusal() is None and Problem.square(46341).refusal() is not None
+    assert (
+        Problem(*sizes[axis]).unsupported_reason().startswith(f"{axis} spans 2147483648 elements")
+    )
+    assert (
+        Problem.square(46340).unsupported_reason() is None
+        and Problem.square(46341).unsupported_reason() is not None
+    )
 
 
 def test_a_b_that_lies_otherwise_is_refused_and_libraries_take_both() -> None:
@@ -174,14 +183,14 @@ def test_a_b_that_lies_otherwise_is_refused_and_libraries_take_both() -> None:
         takes_both = getattr(entry, "library", None) in ("cublas", "torch")
         for layout in ("row", "column"):
             takes = takes_both or entry.b_layout == layout
-            said = entry.refusal(Problem.square(1024, layout))
+            said = entry.unsupported_reason(Problem.square(1024, layout))
             assert (said is None) == takes and (takes or f"B is {layout}-major" in said)
 
 
 def test_the_grid_limit_is_named() -> None:
     naive, n = KERNELS["sgemm_naive"], 65535 * 32
-    assert naive.refusal(Problem(1, n, 1, 1, n, n)) is None
-    assert "65536 blocks in y" in naive.refusal(Problem(1, n + 1, 1, 1, n + 1, n + 1))
+    assert naive.unsupported_reason(Problem(1, n, 1, 1, n, n)) is None
+    assert "65536 blocks in y" in naive.unsupported_reason(Problem(1, n + 1, 1, 1, n + 1, n + 1))
 
 
 def test_a_column_major_b_lies_in_memory_as_its_transpose() -> None:
@@ -261,7 +270,9 @@ def test_names_and_architectures_are_told_apart() -> None:
     with refused(r"unknown variant 'sgemm_warptle' in .*nearest: sgemm_warptile"):
         CATALOGUE.find("sgemm_warptle")
     kernel = vectorized(arch=90, one_arch=True)
-    assert kernel.unfit("sm_90a") is None and "arch = sm_100" in str(kernel.unfit("sm_100"))
+    assert kernel.unsupported("sm_90a") is None and "arch = sm_100" in str(
+        kernel.unsupported("sm_100")
+    )
 
 
 # ---- hashes --------------------------------------------------------------------------------------

@@ -56,12 +56,15 @@ def test_cublaslt_refuses_products_of_8_bit_floats_that_it_does_not_take() -> No
     entry = catalogue.load()["cublaslt_fp8_e4m3_bf16"]
     good = Problem(272, 128, 80, 96, 96, 136, b_layout="column")
     addresses = dict.fromkeys("ABC", 4096)
-    assert entry.refusal(good, addresses) is None
+    assert entry.unsupported_reason(good, addresses) is None
     for key, value in {"m": 264, "n": 120, "k": 72, "lda": 88, "ldc": 132}.items():
-        refusal = entry.refusal(replace(good, **{key: value}), addresses)
-        assert f"{key} = {value}, but it must be a multiple of" in refusal
-    assert "B begins 8 bytes past" in entry.refusal(good, addresses | {"B": 4104})
-    assert "compute capability 8.9" in entry.unfit("sm_80") and entry.unfit("sm_90a") is None
+        unsupported_reason = entry.unsupported_reason(replace(good, **{key: value}), addresses)
+        assert f"{key} = {value}, but it must be a multiple of" in unsupported_reason
+    assert "B begins 8 bytes past" in entry.unsupported_reason(good, addresses | {"B": 4104})
+    assert (
+        "compute capability 8.9" in entry.unsupported("sm_80")
+        and entry.unsupported("sm_90a") is None
+    )
 
 
 def checked(tmp_path: Path, ab: str, c: str, last: str) -> list[Any]:

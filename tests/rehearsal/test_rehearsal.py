@@ -137,7 +137,10 @@ def test_a_kernel_that_is_wrong_ends_the_run_and_is_in_no_figure(own: Rehearsal)
 def test_a_measurement_of_another_gpu_model_serves_for_nothing(own: Rehearsal) -> None:
     (kept,) = (own.results / "measured" / "bench" / KERNEL).glob("*-boost.*.json")
     foreign = json.loads(kept.read_text())
-    foreign["basis"]["gpu"], foreign["measured"] = "NVIDIA H200", "2000-01-01T00:00:00.000000+00:00"
+    foreign["fingerprint"]["gpu"], foreign["measured"] = (
+        "NVIDIA H200",
+        "2000-01-01T00:00:00.000000+00:00",
+    )
     foreign["rows"]["windows"][0]["seed"] = 4242
     foreign.pop("samples_sha256")
     kept.with_name(kept.name.replace(foreign["session"], "0" * 8)).write_text(json.dumps(foreign))

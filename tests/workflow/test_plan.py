@@ -294,12 +294,12 @@ def test_what_cannot_be_run_is_one_line(
 def test_a_baseline_whose_library_is_missing_is_left_out_of_measuring_with_the_reason() -> None:
     without = Device(H200.toolchain, {"triton": "needs Triton, which is not installed"})
     plan, reason = made(device=without), "triton_bf16 needs Triton, which is not installed"
-    assert plan.unfit["triton_bf16"] == reason
+    assert plan.unsupported["triton_bf16"] == reason
     left = {name for experiment in plan.experiments.values() for name in experiment.variants}
     assert "triton_bf16" not in left and "cublas_bf16" in left
     assert "triton_bf16" in made(device=H200).experiments["hopper_ladder"].variants
     drawn = made(mode="redraw", device=without)  # what an archive has of it is drawn
-    assert "triton_bf16" in drawn.variants and not drawn.unfit
+    assert "triton_bf16" in drawn.variants and not drawn.unsupported
     with refused(f"^config.yaml: variants: {reason}"):
         made(device=without, variants=["triton_bf16"])
 
@@ -307,8 +307,11 @@ def test_a_baseline_whose_library_is_missing_is_left_out_of_measuring_with_the_r
 def test_what_another_architecture_is_needed_for_is_left_out_with_the_reason() -> None:
     turing, name = Device(NO_GPU | {"arch": "sm_75"}), "hgemm_naive_bf16"
     plan, reason = made(device=turing), f"{name} needs compute capability 8.0, but arch = sm_75"
-    assert plan.unfit[name] == reason and not made().unfit
-    assert not {*plan.unfit} & {*plan.kernels, *plan.variants} and "sgemm_warptile" in plan.kernels
+    assert plan.unsupported[name] == reason and not made().unsupported
+    assert (
+        not {*plan.unsupported} & {*plan.kernels, *plan.variants}
+        and "sgemm_warptile" in plan.kernels
+    )
     assert all(name not in experiment.variants for experiment in plan.experiments.values())
     with refused(f"^config.yaml: variants: {reason}"):
         made(device=turing, variants=[name])

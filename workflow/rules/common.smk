@@ -22,7 +22,7 @@ from workflow.plan import Device, Inventory, plan
 
 
 onstart:
-    for _reason in PLAN.unfit.values():
+    for _reason in PLAN.unsupported.values():
         print(f"left out: {_reason}", file=sys.stderr)
 
 

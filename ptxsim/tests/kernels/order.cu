@@ -111,18 +111,22 @@ KERNEL many_readers(int* p, int* out, int*, int form) {
     if (blockIdx.x == 0 && threadIdx.x == 0) p[0] = p[0] + 1;
 }
 
-// -- barriers of a part of a block: 96 threads, of which the first 64 pass one; form 1: a third warp reads, too
+// -- barriers of a part of a block: 96 threads, of which the first 64 pass one; form 1: a third warp reads, too;
+// 2, 3: they store once more after that barrier, or after one of the block
 
 KERNEL named(int* out, const int* in, int*, int form) {
     __shared__ int s[64];
     if (threadIdx.x < 64) {
         s[threadIdx.x] = in[threadIdx.x];
         asm volatile("bar.sync 1, 64;" ::: "memory");
+        if (form == 2) s[threadIdx.x] = 1;
         out[threadIdx.x] = s[63 - threadIdx.x];
     }
     if (form == 1 && threadIdx.x >= 64) asm volatile("bar.sync 2, 32;" ::: "memory");
-    if (form == 0) __syncthreads();
-    if (threadIdx.x >= 64) out[threadIdx.x] = s[threadIdx.x - 64];
+    if (form == 0 || form == 3) __syncthreads();
+    if (form == 3 && threadIdx.x < 64) s[threadIdx.x] = 1;
+    if (threadIdx.x >= 64 && form != 2) out[threadIdx.x] = s[threadIdx.x - 64];
+    if (form == 3) __syncwarp();
 }
 
 // warp 0 produces and does not wait; form 1: the consumers' barrier is another one
@@ -139,7 +143,7 @@ KERNEL producer(int* out, const int* in, int*, int form) {
     }
 }
 
-// half warps, each with a barrier of its own; form 1: without another after a second store; 2: nor whole warps
+// half warps, each with a barrier of its own; forms 1 and 2: without another after a second store
 KERNEL half_warps(int* out, const int* in, int*, int form) {
     __shared__ int s[32];
     const unsigned mask = threadIdx.x < 16 ? 0xffff : 0xffff0000;
@@ -147,7 +151,7 @@ KERNEL half_warps(int* out, const int* in, int*, int form) {
     s[threadIdx.x] = in[threadIdx.x];
     __syncwarp(mask);
     out[threadIdx.x] = s[threadIdx.x ^ 15];
-    if (form == 2) __syncwarp();
+    if (form == 2) __threadfence_block();
     if (form) __syncwarp(mask), s[threadIdx.x] = 1, out[threadIdx.x] += s[threadIdx.x ^ 15];
 }
 

@@ -13,6 +13,7 @@ KERNEL sum(byte* c, int from) {
 KERNEL stored(byte* c, int row, int n) { ((int*)c)[threadIdx.x] = row * n; }  // a value, not an address
 KERNEL hashed(byte* c, unsigned factor) { c[threadIdx.x * factor >> 20] = 1; }
 KERNEL masked(byte* c, unsigned row, unsigned n) { c[(row * n + threadIdx.x) & 1023] = 1; }
+KERNEL picked(byte* c, unsigned bits) { ((int*)c)[bits & 3] = 1; }  // shifted, widened, then masked
 KERNEL clamped(byte* c, unsigned last) { c[min(threadIdx.x - 1, last)] = 1; }
 KERNEL hidden(byte* c, unsigned row, unsigned n, int how) {
     const unsigned i = row * n + threadIdx.x;

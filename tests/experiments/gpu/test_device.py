@@ -341,7 +341,7 @@ def library_result(
     c = inside(after, p.m, p.n, p.ldc).copy()
     inside(after, p.m, p.n, p.ldc)[:] = c0
     assert after.tobytes() == before[2].tobytes(), "wrote outside C"
-    return verify.judge(c, *verify.expected(p, types, a, b, c0, of_library=True))
+    return verify.evaluate(c, *verify.expected(p, types, a, b, c0, of_library=True))
 
 
 @pytest.mark.parametrize(

@@ -256,10 +256,10 @@ def test_triton_refuses_what_tma_does_not_move() -> None:
     """A store by TMA would write beyond a row that is no whole 16 bytes."""
     entry, whole = catalogue.load()["triton_bf16"], Problem(257, 136, 65, lda=72, ldb=136, ldc=144)
     cannot = "triton_bf16 cannot take this problem: {}, but it must be a multiple of 8"
-    assert entry.refusal(whole, dict.fromkeys("ABC", 4096)) is None
-    assert entry.refusal(replace(whole, n=129)) == cannot.format("n = 129")
+    assert entry.unsupported_reason(whole, dict.fromkeys("ABC", 4096)) is None
+    assert entry.unsupported_reason(replace(whole, n=129)) == cannot.format("n = 129")
     odd = Problem(8, 8, 8, lda=8, ldb=12, ldc=8)
-    assert entry.refusal(odd) == cannot.format("ldb = 12")
-    assert catalogue.load()["triton_fp32"].refusal(odd) is None
-    begins = entry.refusal(Problem.square(64), {"A": 4096, "B": 4098, "C": 4096})
+    assert entry.unsupported_reason(odd) == cannot.format("ldb = 12")
+    assert catalogue.load()["triton_fp32"].unsupported_reason(odd) is None
+    begins = entry.unsupported_reason(Problem.square(64), {"A": 4096, "B": 4098, "C": 4096})
     assert begins and begins.endswith("B begins 2 bytes past a multiple of 16, but it must not")

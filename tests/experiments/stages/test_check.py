@@ -59,7 +59,7 @@ class NumpyDevice:
     ) -> list[np.ndarray]:
         """See `experiments.stages.check.Device`."""
         byte = 2**20 + (GUARD + offset) * buffers[0].itemsize
-        if reason := self.refusal(variant, p, byte):
+        if reason := self.unsupported_reason(variant, p, byte):
             raise UserError(reason)
         self.narrowing = variant.narrowing if variant.dtype == "tf32" else None
         after = [buffer.copy() for buffer in buffers]
@@ -75,8 +75,8 @@ class NumpyDevice:
     def stores(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
         """It cannot tell."""
 
-    def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
-        return variant.refusal(p, dict.fromkeys("ABC", byte))
+    def unsupported_reason(self, variant: Variant, p: Problem, byte: int) -> str | None:
+        return variant.unsupported_reason(p, dict.fromkeys("ABC", byte))
 
     def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
         a, b = (self.read(x.astype(np.float32)) for x in (a, b))
@@ -119,7 +119,7 @@ def test_the_cases_try_everything_that_a_kernel_can_get_wrong(name: str) -> None
     variant = KERNELS[name]
     every = list(cases(variant, large=4096))
     run = [case.problem for case in every if not case.refused]
-    assert all(variant.refusal(problem) is None for problem in run)
+    assert all(variant.unsupported_reason(problem) is None for problem in run)
     assert {0.0, 1.0} < {p.alpha for p in run} and {0.0, 1.0} < {p.beta for p in run}
     wide = [p for p in run if p.ldc > p.n]
     assert any(p.beta == 0 for p in wide) and any(p.beta != 0 for p in wide)
@@ -127,7 +127,9 @@ def test_the_cases_try_everything_that_a_kernel_can_get_wrong(name: str) -> None
     assert any(p.m < p.n < p.k for p in run) and any(p.m > p.n > p.k for p in run)
     assert max(p.m * p.n * p.k for p in run) == 4096**3
     broken = [case for case in every if case.refused]
-    assert all(variant.refusal(case.problem, case.starts(variant.types)) for case in broken)
+    assert all(
+        variant.unsupported_reason(case.problem, case.starts(variant.types)) for case in broken
+    )
     required = {key for key, value in variant.multiples.items() if value > 1}
     assert {case.name.split()[1] for case in broken} >= required
 
@@ -145,12 +147,16 @@ def test_each_case_is_what_its_name_says_and_there_once() -> None:
 def test_the_checks_of_named_problems_are_kept_apart(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(check.store, "basis_of", lambda variant, folder: {"code": "c"})
+    monkeypatch.setattr(check.store, "fingerprint_of", lambda variant, folder: {"code": "c"})
     named, other = [ProblemSpec.square(64), ProblemSpec(64, 32, 16)], [ProblemSpec.square(65)]
     assert (
-        check.basis_of(NAIVE, [], tmp_path) == {"code": "c"} and check._key(NAIVE).item == "cases"
+        check.fingerprint_of(NAIVE, [], tmp_path) == {"code": "c"}
+        and check._key(NAIVE).item == "cases"
     )
-    assert check.basis_of(NAIVE, named, tmp_path) == {"code": "c", "problems": [*map(str, named)]}
+    assert check.fingerprint_of(NAIVE, named, tmp_path) == {
+        "code": "c",
+        "problems": [*map(str, named)],
+    }
     assert len({check._key(NAIVE, problems) for problems in ([], named, other)}) == 3
 
 
@@ -267,7 +273,7 @@ PACKED_A = Faulty(gemm=lambda right, p, a, b, c: right.gemm(p, rows_apart(a, p.k
 PACKED_B = Faulty(gemm=lambda right, p, a, b, c: right.gemm(p, a, rows_apart(b, p.n), c))
 LDC_FOR_B = Faulty(gemm=lambda right, p, a, b, c: right.gemm(p, a, rows_apart(b, p.ldc), c))
 NOTHING_WRITTEN = Faulty(gemm=lambda *_: None)
-REFUSES_NOTHING = Faulty(gemm=lambda *_: None, refusal=lambda *_: None)
+REFUSES_NOTHING = Faulty(gemm=lambda *_: None, unsupported_reason=lambda *_: None)
 
 
 def always(p: Problem) -> bool:
@@ -328,7 +334,7 @@ FAULTS: dict[str, tuple[NumpyDevice, Callable[[Problem], Any], str]] = {
     "writes before B": (writes_elsewhere(1, -2), always, f"{OUTSIDE} B"),
     "writes padding": (Faulty(after=write_padding), lambda p: p.ldc > p.n, f"{OUTSIDE} C"),
     "writes its input": (Faulty(gemm=write_input), always, f"{OUTSIDE} A"),
-    "refuses all": (Faulty(refusal=lambda *_: "no"), always, "no"),
+    "refuses all": (Faulty(unsupported_reason=lambda *_: "no"), always, "no"),
 }
 
 
@@ -385,7 +391,9 @@ def test_each_refusal_breaks_one_requirement_alone(variant: Variant) -> None:
         if case.refused and case.name.endswith("off by one"):
             rest = {**variant.multiples}
             del rest[case.name.split()[1]]
-            assert replace(variant, multiples=rest).refusal(case.problem) is None, case.name
+            assert replace(variant, multiples=rest).unsupported_reason(case.problem) is None, (
+                case.name
+            )
 
 
 # ---- a dropped product at every k ----------------------------------------------------------------
@@ -414,10 +422,10 @@ def test_one_dropped_product_of_one_element_fails(name: str, k: int) -> None:
     order = np.argsort(np.abs(exact), axis=None)
     i, j = np.unravel_index(order[len(order) // 2 if types.c.name == "bf16" else -1], exact.shape)
     reference, allowed = verify.expected(problem, types, a, b, exact)
-    assert verify.judge(exact.astype(types.c.numpy), reference, allowed).passed
+    assert verify.evaluate(exact.astype(types.c.numpy), reference, allowed).passed
     products = a[i].astype(np.float64) * b[:, j].astype(np.float64)
     exact[i, j] -= products[np.argmin(np.abs(products))]
-    result = verify.judge(exact.astype(types.c.numpy), reference, allowed)
+    result = verify.evaluate(exact.astype(types.c.numpy), reference, allowed)
     assert not result.passed and result.detail.startswith(f"C[{i}, {j}] = "), result
     assert result.detail.endswith(f"1 of {32 * 48} elements are off")
 
@@ -475,7 +483,7 @@ def test_inputs_are_kept_away_from_zero() -> None:
         assert 0.4 < (values > 0).mean() < 0.6
 
 
-# ---- the bound and the judge ---------------------------------------------------------------------
+# ---- the bound and the verdict --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -508,7 +516,7 @@ def test_a_library_alone_may_round_the_product_before_it_adds_c(
     a, b, c0 = 255.0 * one, one + 3 / 255, np.float64(1.5) / beta * one
     twice = 258.0 * one
     problem = Problem(1, 1, 1, 1, 1, 1, beta=beta)
-    result = verify.judge(twice, *verify.expected(problem, types, a, b, c0, of_library=library))
+    result = verify.evaluate(twice, *verify.expected(problem, types, a, b, c0, of_library=library))
     assert result.passed == passes
 
 
@@ -535,18 +543,18 @@ def test_unit_roundoffs_are_those_of_the_formats() -> None:
 def test_the_judge_names_the_worst_element() -> None:
     reference = np.array([[1.0, 2.0], [3.0, 4.0]])
     allowed = np.full((2, 2), 0.2)
-    result = verify.judge(np.array([[1.0, 2.5], [3.1, 4.0]], np.float32), reference, allowed)
+    result = verify.evaluate(np.array([[1.0, 2.5], [3.1, 4.0]], np.float32), reference, allowed)
     assert result.worst == pytest.approx(2.5) and not result.passed
     assert result.detail == "C[0, 1] = 2.5, expected 2 +- 0.2; 1 of 4 elements are off"
-    exact = verify.judge(reference.astype(np.float32), reference, allowed)
+    exact = verify.evaluate(reference.astype(np.float32), reference, allowed)
     assert exact == verify.CheckResult(0.0)
 
 
 def test_an_error_where_none_is_allowed_fails() -> None:
     """alpha = beta = 0: the bound is zero, and so must C be."""
     zero = np.zeros((2, 2))
-    assert verify.judge(zero.astype(np.float32), zero, zero).passed
-    result = verify.judge(np.array([[0, 1e-30], [0, 0]], np.float32), zero, zero)
+    assert verify.evaluate(zero.astype(np.float32), zero, zero).passed
+    result = verify.evaluate(np.array([[0, 1e-30], [0, 0]], np.float32), zero, zero)
     assert not result.passed and result.worst is not None and math.isfinite(result.worst)
 
 
@@ -558,7 +566,7 @@ def test_nothing_that_is_not_finite_passes() -> None:
     for value in (np.nan, np.inf, -np.inf):
         c = np.ones((2, 2), np.float32)
         c[1, 0] = value
-        result = verify.judge(c, one, np.full((2, 2), np.inf))
+        result = verify.evaluate(c, one, np.full((2, 2), np.inf))
         assert not result.passed and "(1, 0)" in result.detail
 
 
@@ -691,11 +699,13 @@ def lease(monkeypatch: pytest.MonkeyPatch) -> Lease:
             check, name, lambda *given: (found.done.append((name, found.holding)), plain(*given))[1]
         )
 
-    for name in ("prepare", "judge"):
+    for name in ("prepare", "evaluate"):
         noted(name)
     monkeypatch.setattr(check, "Session", lambda: found)
     monkeypatch.setattr(check, "code_of", lambda entry, build_dir: "0" * 16)
-    monkeypatch.setattr(check.store, "basis_of", lambda entry, build_dir: {"code": entry.name})
+    monkeypatch.setattr(
+        check.store, "fingerprint_of", lambda entry, build_dir: {"code": entry.name}
+    )
     monkeypatch.setattr(check, "LARGE", 512)
     return found
 
@@ -725,7 +735,7 @@ def test_a_kernel_that_spoils_the_context_fails_its_own_rows_and_no_neighbour_s(
     )
     assert [one.session for one in found.values()] == [Lease.name, "0" * 8, Lease.name]
     # only while kernels run is the GPU held, by a child that is gone when it is given back
-    assert {name for name, _ in lease.done} == {"prepare", "judge", "processes"}
+    assert {name for name, _ in lease.done} == {"prepare", "evaluate", "processes"}
     assert not any(while_held for _, while_held in lease.done)
     processes = {*device.notes.read_text().split()}
     assert str(os.getpid()) not in processes and len(processes) == (2 if limit > 1 else 3)

@@ -64,7 +64,9 @@ def test_a_quiet_kernel_s_window_ends_after_one_look() -> None:
 
 def test_samples_with_a_launch_gap_do_not_decide_when_a_window_ends() -> None:
     assert taken(noise=0.001, gaps=2)[2] == "precise"  # of all samples it would not be
-    made, half_width, ended, _ = taken(noise=0.0001, gaps=1, samples=30)  # none is left to judge by
+    made, half_width, ended, _ = taken(
+        noise=0.0001, gaps=1, samples=30
+    )  # none is left to evaluate by
     assert ended == "most samples" and half_width == np.inf and len(made.roles) == 2 * 30
 
 

@@ -33,13 +33,15 @@ from kernels.catalogue import Baseline
 from kernels.problem import ProblemSpec
 
 KEY = Key("bench", "sgemm_naive", "64x64x64-uniform-boost")
-BASIS = {"code": "a"}
+FINGERPRINT = {"code": "a"}
 CHECK = read_rows(archives(ROOT)[0] / "checks.csv", Checks)[0]
 PROTOCOL = Protocol()
 
 
 def kept(store: Store, session: str = "0000000a", **changes: object) -> Measurement:
-    new = replace(Measurement(BASIS, session, MeasuredRows(checks=[CHECK]), "a note"), **changes)
+    new = replace(
+        Measurement(FINGERPRINT, session, MeasuredRows(checks=[CHECK]), "a note"), **changes
+    )
     return store.keep(KEY, new)
 
 
@@ -69,19 +71,19 @@ def samples(count: int) -> pa.Table:
 def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
     store = Store(tmp_path)
     one = kept(store, samples=samples(3))
-    found = store.find(KEY, BASIS.__eq__)
+    found = store.find(KEY, FINGERPRINT.__eq__)
     assert found is not None and found.samples is not None and one.samples is not None
     assert found.samples.equals(one.samples) and found.rows.checks == [CHECK]
     assert found.note == "a note" and found.measured
     assert store.find(KEY, {"code": "b"}.__eq__) is None
-    assert store.find(replace(KEY, item="65x65x65"), BASIS.__eq__) is None
+    assert store.find(replace(KEY, item="65x65x65"), FINGERPRINT.__eq__) is None
 
 
 def test_the_first_that_serves_is_found(tmp_path: Path) -> None:
     for session, source in (("0000000c", "old"), ("0000000b", "a"), ("0000000a", "a")):
-        kept(Store(tmp_path / session), session, basis={"code": source})
+        kept(Store(tmp_path / session), session, fingerprint={"code": source})
         shutil.copytree(tmp_path / session, tmp_path / "joined", dirs_exist_ok=True)
-    found = Store(tmp_path / "joined").find(KEY, BASIS.__eq__)
+    found = Store(tmp_path / "joined").find(KEY, FINGERPRINT.__eq__)
     assert found is not None and found.session == "0000000b"
 
 
@@ -90,8 +92,8 @@ def test_of_two_that_measured_the_same_the_first_is_kept_and_both_get_it(tmp_pat
     first = kept(store, note="first")
     second = kept(store, note="second")
     assert first == second and second.note == "first"
-    other = kept(store, basis={"code": "b"}, note="third")
-    assert other.note == "third" and store.find(KEY, BASIS.__eq__) is None
+    other = kept(store, fingerprint={"code": "b"}, note="third")
+    assert other.note == "third" and store.find(KEY, FINGERPRINT.__eq__) is None
 
 
 def test_what_another_harness_measured_does_not_serve(
@@ -117,15 +119,19 @@ def test_what_another_library_version_or_machine_code_measured_does_not_serve(
     monkeypatch.setattr(storing, "versions", lambda build_dir: {"gpu": "H100", "harness": "a"})
     monkeypatch.setattr(storing.provenance, "packages", lambda: dict.fromkeys(PACKAGES, version))
     entries = catalogue.load()
-    before = {name: storing.basis_of(entry, tmp_path) for name, entry in entries.items()}
+    before = {name: storing.fingerprint_of(entry, tmp_path) for name, entry in entries.items()}
     version = "1.1"
     changed = {
-        name for name, entry in entries.items() if storing.basis_of(entry, tmp_path) != before[name]
+        name
+        for name, entry in entries.items()
+        if storing.fingerprint_of(entry, tmp_path) != before[name]
     }
     assert changed == {name for name, entry in entries.items() if isinstance(entry, Baseline)}
     assert {*storing.PACKAGE.values()} <= {*PACKAGES}
     version, code = "1.0", "2"
-    assert all(storing.basis_of(entry, tmp_path) != before[name] for name, entry in entries.items())
+    assert all(
+        storing.fingerprint_of(entry, tmp_path) != before[name] for name, entry in entries.items()
+    )
 
 
 def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(
@@ -138,11 +144,11 @@ def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(
     whole = parquet.read_bytes()
     parquet.write_bytes(whole[:-1])
     with pytest.raises(UserError, match="not the samples that belong to"):
-        store.find(KEY, BASIS.__eq__)
+        store.find(KEY, FINGERPRINT.__eq__)
     parquet.write_bytes(whole)
     document.write_text(document.read_text()[:40])
     with pytest.raises(UserError) as error:
-        store.find(KEY, BASIS.__eq__)
+        store.find(KEY, FINGERPRINT.__eq__)
     assert str(document) in str(error.value) and "\n" not in str(error.value)
 
 
@@ -159,12 +165,12 @@ def test_a_copied_folder_serves_on_another_machine_of_its_gpu_model_alone(
     }
     here, there = tmp_path / "here", tmp_path / "there"
 
-    def basis_on(gpu: str, driver: str) -> storing.Basis:
+    def basis_on(gpu: str, driver: str) -> storing.Fingerprint:
         monkeypatch.setenv(discovery.KNOWN, json.dumps(toolchain | {"gpu": gpu, "driver": driver}))
         storing.versions.cache_clear()
         return {"code": "a", **storing.versions(None)}
 
-    first = kept(Store(here), basis=basis_on("NVIDIA H100", "570.1"), samples=samples(3))
+    first = kept(Store(here), fingerprint=basis_on("NVIDIA H100", "570.1"), samples=samples(3))
     shutil.copytree(here, there)
     found = Store(there).find(KEY, basis_on("NVIDIA H100", "580.2").__eq__)
     assert found is not None and found.samples is not None
@@ -217,22 +223,28 @@ def test_a_stricter_protocol_or_another_code_is_measured_again(
     monkeypatch.setattr(storing, "versions", lambda build_dir: {"gpu": "H100", "harness": "a"})
     item = Item("sgemm_naive", ProblemSpec.square(64), "uniform", "boost", PROTOCOL)
     asked = bench.Request(catalogue.load(), tmp_path)
-    basis = json.loads(json.dumps(bench.basis_of(item, asked)))  # as it is read from its file
+    fingerprint = json.loads(
+        json.dumps(bench.fingerprint_of(item, asked))
+    )  # as it is read from its file
     serves = bench._serves(item, asked)
     assert (
-        basis["code"] == "code of sgemm_naive"
-        and basis["baseline"]["code"] == "code of cublas_fp32"
+        fingerprint["code"] == "code of sgemm_naive"
+        and fingerprint["baseline"]["code"] == "code of cublas_fp32"
     )
     assert (
-        serves(basis)
-        and not serves(basis | {"code": "other"})
-        and not serves(basis | {"baseline": "other"})
+        serves(fingerprint)
+        and not serves(fingerprint | {"code": "other"})
+        and not serves(fingerprint | {"baseline": "other"})
     )
-    assert not bench._serves(replace(item, protocol=replace(PROTOCOL, samples=999)), asked)(basis)
-    older = basis | {"protocol": basis["protocol"] | {"least_samples": 10}}  # of another version
+    assert not bench._serves(replace(item, protocol=replace(PROTOCOL, samples=999)), asked)(
+        fingerprint
+    )
+    older = fingerprint | {
+        "protocol": fingerprint["protocol"] | {"least_samples": 10}
+    }  # of another version
     assert not serves(older)
     locked = replace(item, clock_policy="locked")
-    other = json.loads(json.dumps(bench.basis_of(locked, replace(asked, sm_mhz=1400))))
+    other = json.loads(json.dumps(bench.fingerprint_of(locked, replace(asked, sm_mhz=1400))))
     assert not bench._serves(locked, replace(asked, sm_mhz=1500))(other)
 
 
@@ -261,7 +273,7 @@ def test_libraries_are_imported_once_before_the_gpu_is_held_where_something_is_m
     kept = SimpleNamespace(find=lambda key, serves: one if key.variant in known else None)
     monkeypatch.setattr(bench, "Session", lambda: SimpleNamespace(name="1" * 8, held=held))
     monkeypatch.setattr(bench, "work_through", work_through)
-    monkeypatch.setattr(bench, "basis_of", lambda item, request: {})
+    monkeypatch.setattr(bench, "fingerprint_of", lambda item, request: {})
     monkeypatch.setattr(bench, "import_early", lambda entry: done.append(f"import {entry.name}"))
     options = SimpleNamespace(
         catalogue=catalogue.load(), build_dir=tmp_path, sm_mhz=None, memory_mhz=None
