@@ -216,7 +216,7 @@ class Numbers:
 
         Two GPUs of one model clock differently and draw different power, so medians are divided on
         each GPU that measured both. The value is the median over GPUs, and the interval their range;
-        of a lone GPU that of its processes, and of one process each the spread between GPUs.
+        of a lone GPU that of its processes, and of a single process the spread between GPUs.
         """
         choose(dict.fromkeys(RANGES), quantity, "quantity", "same_gpu")
         pairs = [(variant, data), (over or variant, over_data or data)]
@@ -230,7 +230,7 @@ class Numbers:
         if len(gpus) == 1:
             above, below = ours[gpus[0]], theirs[gpus[0]]
             ends = [above.min() / below.max(), above.max() / below.min()]
-            if len(above) == len(below) == 1:
+            if 1 in (len(above), len(below)):
                 dtype = self.known[variant]["dtype"]
                 spread = POWER if quantity in POWERS else SINGLE_PROCESS[dtype]
                 ends = [ratios[0] * (1 - spread), ratios[0] * (1 + spread)]
