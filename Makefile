@@ -1,23 +1,29 @@
-# make all   everything that this machine can do, into results/
-# make report  results/report.html: every figure and table with the rule that made it
-# make test  the tests (those that need a GPU are skipped where there is none)
-# make lint  linters, formatters, types and import layers, as .ci/run and pre-commit run them
-# make try   one kernel built, checked, emulated, measured: make try KERNEL=sgemm_mine (WATCH=1: whenever it is saved)
-# make rehearse  a measuring run on an emulated GPU, from Snakefile to archive (EXPERIMENT=NAME: of one experiment)
-# make fuzz  ten thousand mutations of the PTX and SASS that ptxsim reads
+# make all        everything that this machine can do, into results/
+# make try        one kernel built, checked, emulated: make try KERNEL=sgemm_mine (WATCH=1: whenever it is saved)
+# make report     results/report.html: every figure and table with the rule that made it
+# make test       the tests (those that need a GPU are skipped where there is none)
+# make test-gpu   the tests that need a GPU
+# make lint       linters, formatters, types and import layers, as .ci/run and pre-commit run them
+# make rehearse   a measuring run on an emulated GPU, from Snakefile to archive (EXPERIMENT=NAME: of one experiment)
+# make fuzz       ten thousand mutations of the PTX and SASS that ptxsim reads
 # make scorecard  what ptxsim says of published race suites: make scorecard SCOR=DIR INDIGO=DIR (EVERY=10: each tenth program)
-# make mutants  changes in a room that no test notices: make mutants ROOM=workflow/plan.py (TESTS=…, N=60, SEED=0)
+# make mutants    changes in a room that no test notices: make mutants ROOM=workflow/plan.py (TESTS=…, N=60, SEED=0)
+# make clean      remove results/, with what was measured on this machine
 # They set up .venv first, from the pins in pyproject.toml. Needed before: Python 3.11 or newer with venv, make, g++.
+# One experiment, a figure or a table alone: `snakemake --list` names these targets.
 
 PYTHON ?= python3
 CORES ?= $(shell nproc)
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # as in many containers: hundreds of processes would each compile the same modules
 
-.PHONY: all report test lint try rehearse test-gpu fuzz scorecard mutants clean
+.PHONY: all help report test lint try rehearse test-gpu fuzz scorecard mutants clean
 
 all: .venv/installed
-	$(BIN)/snakemake --cores $(CORES) all
+	$(BIN)/snakemake --cores $(CORES) --quiet host reason rules -- all
+
+help:
+	@sed -n '/^$$/q; s/^# //p' Makefile
 
 report: .venv/installed
 	$(BIN)/snakemake --cores $(CORES) report

@@ -1,15 +1,6 @@
 """GEMM Ladder: from kernel sources to the report.
 
-snakemake --cores 1 all            everything that this machine can do
-snakemake --cores 1 sgemm_ladder   one experiment (any file name in experiments/*.yaml)
-snakemake --cores 1 tile_autotune  time all tiles of a kernel; the log ends with what to write in kernels/catalogue.yaml
-snakemake --cores 1 compare        any two variants side by side: --config variant_a=NAME variant_b=NAME
-snakemake --cores 1 paper          figures, paper and supplement again, from what is there; measures and emulates nothing
-snakemake --cores 1 explorer       the same for results/explorer.html, on which a reader chooses what to see
-snakemake --cores 1 claims         what the worklogs claim and what holds, of what is there; fails where a verdict changed
-snakemake --cores 1 report         the browsable report, results/report.html
-snakemake --cores 1 readme         README's table, findings and figure, of the archives
-snakemake --cores 1 archive        put this machine's measurements under data/
+`snakemake --list` names the targets. A file in results/ is one, too, and so is every experiment in experiments/.
 """
 
 import difflib
@@ -41,6 +32,7 @@ report: "workflow/report/workflow.rst"
 
 
 rule all:
+    """Everything that this machine can do, into results/."""
     default_target: True
     input:
         "results/paper.pdf",
@@ -52,22 +44,26 @@ rule all:
 
 
 rule build:
+    """Every kernel built, with registers and instructions in resources.csv."""
     input:
         f"{RESULTS}/resources.csv",
 
 
 rule paper:
+    """Figures, paper and supplement again, from what is there; measures and emulates nothing."""
     input:
         "results/paper.pdf",
         "results/supplement.pdf",
 
 
 rule report:
+    """The browsable report, results/report.html."""
     input:
         "results/report.html",
 
 
 rule explorer:
+    """The explorer, results/explorer.html, on which a reader chooses what to see."""
     input:
         "results/explorer.html",
 
@@ -84,11 +80,14 @@ for _name in PLAN.experiments:
             figures_of(_name),
             f"{RESULTS}/only/{_name}/passed.txt" if PLAN.checking else [],
 
+    workflow.get_rule(_name).docstring = f"{PLAN.experiments[_name].title}: {' '.join(PLAN.experiments[_name].question.split())}"
+
 
 # Any two variants side by side. There is no output: it prints every time (the table: rules/report.smk).
 if PLAN.compared:
 
     rule compare:
+        """Any two variants side by side: --config variant_a=NAME variant_b=NAME."""
         input:
             f"{COMPARED}.txt",
         log:
@@ -101,6 +100,7 @@ if PLAN.compared:
 # This machine's measurements into data/MACHINE, from where they stand in on machines without a GPU: all tables that `all`
 # and the other targets of the same command make, which need not be drawn for that.
 rule archive:
+    """Put this machine's measurements under data/."""
     input:
         PLAN.to_archive,
     log:
@@ -111,6 +111,19 @@ rule archive:
         data=f"data/{MACHINE}",
     shell:
         "python -m experiments.stages.archive --measured {params.measured} --data {params.data} 2>&1 | tee {log}"
+
+
+# What may be named, a sentence each; rules without one are parts of these.
+if _arguments.list_rules or _arguments.list_target_rules:
+    for _rule in sorted(workflow.rules, key=lambda rule: (rule.name in PLAN.experiments, rule.name)):
+        if _rule.docstring:
+            print(f"{_rule.name:<22} {_rule.docstring}")
+    sys.exit(0)
+
+
+onsuccess:
+    if "all" in (TARGETS or ["all"]):
+        print("\n".join(PLAN.summary()))
 
 
 # Snakemake itself says only that no rule makes a misspelt name.

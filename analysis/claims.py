@@ -24,6 +24,7 @@ import pandas as pd
 from analysis.estimates import Estimate, Missing, Truth, number
 from analysis.numbers import Numbers
 from analysis.results import Results, note_of, several
+from analysis.sides import sides
 from contracts import (
     UserError,
     choose,
@@ -122,11 +123,13 @@ def paper_tables(analytic: Path, root: Path = worklogs.FOLDER) -> dict[str, dict
     """The tables of no GPU that `Numbers` reads. analytic: analytic.csv
     (experiments.stages.analytic).
     """
+    published = worklogs.published(root)
     compiled = worklogs.rows("compiled.csv", Resources, root)
     emulated = worklogs.rows("emulated.csv", Emulated, root)
     counted = {(row.variant, row.size, row.beta, row.metric): row.value for _, row in emulated}
     return {
-        "published": {name: row.value for name, row in worklogs.published(root).items()},
+        "published": {name: row.value for name, row in published.items()},
+        "units": {name: row.unit for name, row in published.items()},
         "analytic": {(row.case, row.quantity): row.value for row in read_rows(analytic, Analytic)},
         "compiled": {(row.variant, row.arch): vars(row) for _, row in compiled},
         "emulated": counted,
@@ -174,6 +177,10 @@ def _row(claim: Claim, gpu: str, numbers: Numbers) -> dict[str, Any]:
     remark = claim.entry.remark
     row = claim.entry.model_dump() | {"gpu": gpu, "worklog": claim.worklog, "kind": claim.kind}
     row |= {"verdict": verdict, "ours": ours, "words": words, "rule_hash": claim.rule_hash}
+    units = numbers.paper.get("units", {})
+    units = {**units, **{name.removeprefix(f"{claim.worklog}/"): units[name] for name in units}}
+    pair = sides(str(claim.entry.test), words, units) if ours is not None else None
+    row["claimed"], row["measured"] = pair or (None, ours and words)
     row["note"] = numbers.results.note or None if gpu != ANY else None
     row["remark"] = filled(remark, numbers, claim.name) if remark else None
     return {name: row[name] for name in COLUMNS}

@@ -6,7 +6,7 @@ A finding is a function of `FINDINGS`. It says whether it holds on a GPU, in a t
 it stands and in one or two sentences with its numbers. They do not name the GPU: README, paper and
 explorer put it before them. Fractions of cuBLAS are interleaved. `holds` is None where the
 intervals leave it undecided (within noise), and where a table is missing. findings.json is a list
-of {name, title, holds, sentence, numbers, rows, chart, gpus}: the first GPU's own, and in `gpus` those of
+of {name, title, holds, sentence, numbers, rows, chart, figure, gpus}: the first GPU's own, and in `gpus` those of
 each GPU, with gpu, model, date and processes.
 """
 
@@ -79,23 +79,32 @@ class Finding:
 
 # By name, in the order in which documents have them
 FINDINGS: dict[str, tuple[Callable[[Numbers], Finding], str, dict[str, Any]]] = {}
+FIGURES: dict[str, str] = {}  # By finding: the figure that the explorer shows with it.
 Function = Callable[[Numbers], Finding]
 
 
-def finding(subject: str, **view: Any) -> Callable[[Function], Function]:
+def finding(subject: str, figure: str = "", **view: Any) -> Callable[[Function], Function]:
     """Enter a function into `FINDINGS`.
 
-    subject: a title where nothing was measured. view: the state of the explorer that shows it.
+    subject: a title where nothing was measured. figure: stands with it in the explorer. view: the
+    state of the explorer that shows it.
     """
 
     def enter(function: Function) -> Function:
         FINDINGS[function.__name__] = (function, subject, view)
+        if figure:
+            FIGURES[function.__name__] = figure
         return function
 
     return enter
 
 
-@finding("The double buffer of a published SGEMM on this GPU")
+@finding(
+    "The double buffer of a published SGEMM on this GPU",
+    view="ladder",
+    ladder="sgemm_ladder.fp32",
+    kernel="sgemm_t128x128x8",
+)
 def silently_wrong(numbers: Numbers) -> Finding:
     """The double buffer of a published SGEMM, which an XOR of a shared-memory address switches."""
     runs = _runs_of_xor(numbers.results)
@@ -149,7 +158,13 @@ def misplaced_fraction(first: int) -> float:
     return sum((tile + row) ^ 4096 != (tile ^ 4096) + row for row in rows) / len(rows)
 
 
-@finding("Hopper kernels next to cuBLAS", view="ladder", ladder="hopper_ladder.bf16", n=8192)
+@finding(
+    "Hopper kernels next to cuBLAS",
+    view="ladder",
+    ladder="hopper_ladder.bf16",
+    n=8192,
+    kernel="hgemm_wgmma_streamk_bf16",
+)
 def hopper_level(numbers: Numbers) -> Finding:
     """The better of TMA store and stream-K for each size and 16-bit type, next to ping-pong."""
     sizes, best, rows = (2048, 4096, 8192, 16384), {}, []
@@ -316,7 +331,12 @@ def _fastest_simt(numbers: Numbers) -> dict[int, tuple[str, Estimate]]:
     }
 
 
-@finding("Three TF32 products next to cuBLAS fp32", view="ladder", ladder="fp32_tensor.fp32")
+@finding(
+    "Three TF32 products next to cuBLAS fp32",
+    figure="error",
+    view="ladder",
+    ladder="fp32_tensor.fp32",
+)
 def three_tf32(numbers: Numbers) -> Finding:
     """Three TF32 products for one of fp32: how fast, and how exact."""
     name = "sgemm_3xtf32_wgmma_outside"
@@ -398,7 +418,7 @@ def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
     return Finding(holds, title, f"{sentence}.", values, rows)
 
 
-@finding("Counters and speed of each step", view="ladder", ladder="sgemm_ladder.fp32")
+@finding("Counters and speed of each step", figure="steps", view="steps")
 def steps_pay(numbers: Numbers) -> Finding:
     """Steps whose counters all moved as declared, and what the kernel gained."""
     rows = _step_outcomes(numbers.results)
@@ -454,6 +474,7 @@ def _step_outcomes(results: Results) -> list[dict[str, Any]]:
 
 @finding(
     "Issue cycles of merged shared loads",
+    figure="issue",
     view="compare",
     a="sgemm_t128x256x8_cpasync",
     b="sgemm_t128x256x8_apart",
@@ -492,7 +513,7 @@ def merged_loads(numbers: Numbers) -> Finding:
     return Finding(holds, title, sentence, {"speedup": gain.value})
 
 
-@finding("Clocks with zeros and with uniform inputs", view="sizes", q="power_w", dtype="bf16")
+@finding("Clocks with zeros and with uniform inputs", figure="power")
 def power(numbers: Numbers) -> Finding:
     """Clock and speed with zeros and with uniform inputs, with tensor cores and without."""
     rows = [_with_zeros(numbers, *timed) for timed in _timed_with_zeros(numbers.results)]
@@ -551,7 +572,7 @@ def _with_zeros(numbers: Numbers, name: str, n: int, experiment: str) -> dict[st
     return row | {"throttle_reasons": str(numbers.value(name, "throttle_reasons", n=n))}
 
 
-@finding("Predicted and measured counters")
+@finding("Predicted and measured counters", figure="emulator")
 def emulator(numbers: Numbers) -> Finding:
     """Counters that the emulator predicts from PTX, next to Nsight Compute's."""
     table = emulator_table(numbers.results)
@@ -609,7 +630,8 @@ def document(gpus: Sequence[Results]) -> list[dict[str, Any]]:
         first = {key: on_each[0][key] for key in Finding.__dataclass_fields__}
         for row in on_each:
             del row["rows"]
-        rows.append({"name": name, "chart": view or None} | first | {"gpus": on_each})
+        shown = {"chart": view or None, "figure": FIGURES.get(name)}
+        rows.append({"name": name} | shown | first | {"gpus": on_each})
     return rows
 
 

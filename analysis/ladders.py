@@ -4,6 +4,7 @@ them, and the best kernels: README and paper take these from here."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import pandas as pd
@@ -14,6 +15,9 @@ from contracts import worklogs
 from contracts.worklogs import OURS
 
 LAST = (OURS, LIBRARY)
+# Blue, green, orange, purple, sky and red of Okabe and Ito, which most colour-blind readers can tell apart
+PALETTE = ("#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#D55E00")
+PALE_GREY = "#BBBBBB"
 BEST_SIZES = (2048, 4096, 8192, 16384)
 # of kernels that compete; B lies by rows, as for all others
 KINDS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
@@ -33,6 +37,20 @@ def ladders(variants: pd.DataFrame) -> list[str]:
     """
     middles = variants.groupby("worklog")["order"].median().sort_values()
     return [*(str(name) for name in middles.index if name not in LAST), *LAST]
+
+
+def titles() -> dict[str, str]:
+    """Return the short name of each worklog, by the name of its folder, of `OURS` and `LIBRARY`."""
+    short = {name: source.short for name, source in worklogs.sources().items()}
+    return short | {OURS: "This project", LIBRARY: "Libraries"}
+
+
+def colours(variants: pd.DataFrame) -> dict[str, str]:
+    """Return a colour for each ladder; this project's own kernels are red, libraries grey."""
+    names = [name for name in ladders(variants) if name not in (OURS, LIBRARY)]
+    blue, green, orange, purple, sky, red = PALETTE
+    of_worklogs = dict(zip(names, cycle([blue, purple, green, orange, sky]), strict=False))
+    return of_worklogs | {OURS: red, LIBRARY: PALE_GREY}
 
 
 def steps(variants: pd.DataFrame) -> list[dict[str, Any]]:
@@ -57,14 +75,15 @@ def best_kernels(results: Results) -> list[dict[str, Any]]:
 
     Where five processes measured any kernel of the GPU, only such rows compete. The best is the one
     whose interval begins highest, so that one lucky timing does not win. A size without a row is
-    left out. Each row has kind, n, variant, label, tflops, fraction, fraction_low, fraction_high
+    left out. Each row has kind, n, variant, label, tflops, baseline_tflops, fraction, fraction_low, fraction_high
     and processes.
     """
     rows = usual(results.squares)
     rows = rows[(rows["kind"] == "kernel") & rows["n"].isin(BEST_SIZES)]
     often = rows["processes"] >= PROCESSES
     rows = rows[often] if often.any() else rows
-    columns = ["n", "variant", "label", "tflops", "fraction", "fraction_low", "fraction_high"]
+    columns = ["n", "variant", "label", "tflops", "baseline_tflops"]
+    columns += ["fraction", "fraction_low", "fraction_high"]
     rows = rows.sort_values(["n", "fraction_low"], kind="stable")
     best: list[Any] = []
     for kind, competes in KINDS.items():

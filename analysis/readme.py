@@ -1,8 +1,8 @@
-"""Fills the two marked blocks of README.md: the table of the best kernels, and three findings.
+"""Fills the marked blocks of README.md: the ladder, the best kernels, and three findings.
 
     python -m analysis readme --findings results/tables/findings.json README.md
 
-A block stands between <!-- best-kernels --> or <!-- findings --> and <!-- end -->. With --check
+A block stands between <!-- NAME --> and <!-- end -->. With --check
 nothing is written, and the exit code is 1 where a block is not as it should be.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,33 +18,80 @@ from typing import Any
 
 from analysis import ladders
 from analysis.figures import style
+from analysis.figures.ladder import speeds
 from analysis.results import Results, archives_of, note_of, tell_left_out
+from analysis.tables.timings import with_gains
+from analysis.timings import PROCESSES
 from contracts import UserError, write_text
 
-# Titles of `ladders.KINDS` that README shows
+LADDER, SIZE = "sgemm_ladder", 4096
+# The rungs of the table, by worklog: those on which another builds, and the last of each
+RUNGS = {
+    "boehm_sgemm": "naive coalesced smem_tile blocktile_1d blocktile_2d vectorized warptile",
+    "wingedge_sgemm": "tiling at_tiling at_swizzle at_swizzle_dbf_rw",
+    "sgemm_cu": "t128x128x8 t128x256x8_cpasync",
+    "ours": "t128x256x8_apart tma tma_streamk",
+}
+EXPLAINED = {
+    "boehm_sgemm": "docs/kernels/boehm_sgemm.md",
+    "wingedge_sgemm": "docs/kernels/wingedge_sgemm.md",
+    "sgemm_cu": "docs/kernels/sgemm_cu.md",
+    "ours": "docs/kernels/sgemm_cu.md#past-cublas-without-tensor-cores",
+}
+# of `ladders.KINDS`
 KINDS = {"fp32": "fp32 without tensor cores", "fp32 by 3xTF32": "fp32 by 3xTF32", "bf16": "bf16"}
 LEADING = 3  # findings: the first that hold on the first GPU
 
 
 def best_kernels(gpus: Sequence[Results]) -> str:
-    """The table: for each GPU and kind, the best kernel at each size, with TFLOP/s and its fraction
-    of cuBLAS.
+    """Return the table: for each GPU, kind and size the best kernel with the TFLOP/s of kernel and
+    cuBLAS in the same windows.
+
+    Where five processes measured some GPU, the others are left out: they have no range.
     """
-    sizes = ladders.BEST_SIZES
-    lines = [f"| GPU | type | n = {' | '.join(map(str, sizes))} |"]
-    lines.append(f"| --- | --- |{' ---: |' * len(sizes)}")
-    for results in gpus:
-        best = {(row["kind"], row["n"]): row for row in ladders.best_kernels(results)}
+    lines = [
+        "| type | n | % of cuBLAS | TFLOP/s of cuBLAS | kernel |",
+        "| --- | ---: | ---: | ---: | --- |",
+    ]
+    best = {results.model: ladders.best_kernels(results) for results in gpus}
+    often = {model: rows for model, rows in best.items() if rows[0]["processes"] >= PROCESSES}
+    sources = dict(zip(*(gpus[0].variants[key] for key in ("variant", "source")), strict=True))
+    for model, rows in (often or best).items():
+        gpu = f", {model}" if len(often or best) > 1 else ""
         for title, kind in KINDS.items():
-            cells = [_cell(best.get((kind, n))) for n in sizes]
-            lines.append(f"| {results.model} | {title} | {' | '.join(cells)} |")
+            own = [row for row in rows if row["kind"] == kind]
+            lines += [_line(title + gpu, row, sources[row["variant"]]) for row in own]
     return "\n".join(lines)
 
 
-def _cell(row: Mapping[str, Any] | None) -> str:
-    if row is None:
-        return "–"
-    return f"{row['tflops']:.0f} ({100 * row['fraction']:.0f}%)<br>`{row['label'].removesuffix('_bf16')}`"
+def _line(title: str, row: Mapping[str, Any], source: str) -> str:
+    kernel = f"[`{row['label'].removesuffix('_bf16')}`]({source})"
+    speed = f"{row['tflops']:.0f} of {row['baseline_tflops']:.0f}"
+    return f"| {title} | {row['n']} | {100 * row['fraction']:.0f}% | {speed} | {kernel} |"
+
+
+def rungs(results: Results) -> str:
+    """Return the table of the fp32 ladder at `SIZE`: each rung with speed, fraction and gain, its
+    source and its explanation.
+    """
+    lines = [
+        "| rung | % of cuBLAS | TFLOP/s of cuBLAS | gain | idea |",
+        "| --- | ---: | ---: | ---: | --- |",
+    ]
+    rows = results.squares
+    rows = rows[(rows["experiment"] == LADDER) & (rows["n"] == SIZE) & (rows["kind"] == "kernel")]
+    rows = with_gains(rows).set_index("variant")
+    entries = results.variants.set_index("variant")
+    for worklog, labels in RUNGS.items():
+        lines.append(f"| **[{ladders.titles()[worklog]}]({EXPLAINED[worklog]})** | | | | |")
+        for name in (f"sgemm_{label}" for label in labels.split()):
+            row, entry = rows.loc[name], entries.loc[name]
+            gain = "" if math.isnan(row["gain"]) else style.times(row["gain"])
+            lines.append(
+                f"| [`{row['label']}`]({entry['source']}) | {style.percent(row['fraction'])} |"
+                f" {speeds(row)} | {gain} | {entry['idea']} |"
+            )
+    return "\n".join(lines)
 
 
 def findings(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -108,6 +156,7 @@ def run(args: argparse.Namespace) -> int:
     text = args.readme.read_text()
     tell_left_out(*gpus)
     blocks = {"best-kernels": best_kernels(gpus), "findings": findings(rows)}
+    blocks["rungs"] = rungs(gpus[0])
     new = filled(text, blocks, args.readme)
     if args.check and new != text:
         print(f"{args.readme} is not up to date; write it by the same command without --check")

@@ -6,6 +6,8 @@ median time and its fraction of the baseline are one value each; a row has the m
 processes and, as interval, their range.
 
     fraction             of cuBLAS, interleaved: both kernels meet the same clock, temperature and power. The headline.
+    baseline_tflops      of cuBLAS beside this row's tflops: tflops over fraction. Clocks of two rows may differ by a
+                         tenth, so compare rows by their fractions.
     fraction_isolated    of cuBLAS, each kernel back to back at its own steady clock; only of rows with five processes
     fraction_per_clock   of cuBLAS, interleaved, from SM cycles instead of time
 
@@ -53,9 +55,9 @@ def timings(
 
     windows, samples: the recorded tables of one folder, with clock_policy and clock_source.
     sm_count: of the GPU. Returned columns: `KEY`, `COPIED`, processes, samples, rejected,
-    throttle_reasons, clock_held, time_isolated_us, baseline_tflops of the same windows, and for
-    each name of `RANGES` NAME, NAME_low and NAME_high. Times in microseconds, fractions of one,
-    power in watts, clocks in MHz; NaN where a value was not measured. A window that failed its
+    throttle_reasons, clock_held, time_isolated_us, baseline_tflops,
+    and for each name of `RANGES` NAME, NAME_low and NAME_high. Times in microseconds, fractions of
+    one, power in watts, clocks in MHz; NaN where a value was not measured. A window that failed its
     check or was left out excludes its row. Raises `UserError`, naming `source`, where a window that
     counts has no samples.
     """
@@ -67,7 +69,6 @@ def timings(
     rows["rejected"] = grouped["rejected"].sum().to_numpy()
     rows["throttle_reasons"] = [throttle_reasons(windows) for _, windows in grouped]
     rows["clock_held"] = grouped["clock_held"].all().to_numpy()
-    rows["baseline_tflops"] = grouped["baseline_tflops"].median().to_numpy()
     isolated_us = grouped["power_run_us"].median()
     rows["time_isolated_us"] = isolated_us.where(sizes >= PROCESSES).to_numpy()
     # A value of one process has the spread between GPUs as its interval.
@@ -79,6 +80,7 @@ def timings(
         rows[name] = middle
         rows[f"{name}_low"] = np.where(alone, middle * (1 - spread), low)
         rows[f"{name}_high"] = np.where(alone, middle * (1 + spread), high)
+    rows["baseline_tflops"] = rows["tflops"] / rows["fraction"]
     # Only rows of five processes have an isolated fraction.
     isolated = [f"fraction_isolated{end}" for end in ("", "_low", "_high")]
     rows.loc[rows["processes"] < PROCESSES, isolated] = np.nan
@@ -110,7 +112,6 @@ def _with_values(rows: pd.DataFrame, sm_count: int) -> pd.DataFrame:
     long = (run >= SHORT_US) & (baseline_run >= SHORT_US)
     return rows.assign(
         tflops=flop / rows["time_us"] / 1e6,
-        baseline_tflops=flop / rows["baseline_time_us"] / 1e6,
         fraction=rows["baseline_time_us"] / rows["time_us"],
         fraction_isolated=(baseline_run / run).where(long),
         fraction_per_clock=rows["baseline_cycles"] / rows["cycles"],

@@ -500,6 +500,7 @@ class Worklog(Document):
     is something to say, steps.yaml, analytic.yaml, compiled.csv and emulated.csv.
     """
 
+    short: str = column("its author or subject in a few words, for the heads of tables")
     title: str
     author: str | None
     link: str | None = column("null where the text that we have gives none", pattern="^https://")
@@ -602,6 +603,8 @@ class TableRow(Row):
     verdict: Verdict
     ours: str | None = optional("the value that the test compares, with its interval")
     words: str | None = optional("the comparison with its values, or why there is none")
+    claimed: str | None = optional("what the claim says, with its unit")
+    measured: str | None = optional("what was measured or computed, with its unit")
     remark: str | None = None
     test: str | None = None
     slip: bool

@@ -154,8 +154,13 @@ def own_kernel(known: Catalogue, source: Path, like: str, changes: Mapping[str, 
     entry = dict(choose(written["variants"], like, "variant", f"kernels/{known.file.name}"))
     usual = f"{entry['source'].split('/')[0]}_{source.stem}"
     function = changes.get("entry", next(iter(there)) if len(there) == 1 else usual)
+    if not there:
+        raise UserError(
+            f"{source}: no __global__ template: what is tried is a GEMM (docs/add-a-kernel.md);"
+            " allowed for any other kernel: python -m ptxsim annotate FILE.cu"
+        )
     if function not in there:
-        names = ", ".join(there) or "none"
+        names = ", ".join(there)
         raise UserError(
             f"{source}: no __global__ template {function!r}; there: {names}; name one with --entry"
         )

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, choose, validated
+from contracts import UserError, choose, read_json, validated
 from contracts.declared import Config
-from contracts.rows import TABLES, Table
+from contracts.rows import TABLES, Provenance, Table
 from experiments import declarations
 from experiments.declarations import Experiment
 from kernels import catalogue
@@ -343,6 +343,26 @@ class Plan:
             if t.archive == "always" or t.target == "all" or t.name in self.made
         )
         return [] if self.archived else [self.tables[name] for name in made if name in self.tables]
+
+    def summary(self) -> list[str]:
+        """What to open after `all`, what was measured and what archived, and what was left out."""
+        path = Path(self.source, "provenance.json")
+        lines = [
+            "",
+            "Open results/explorer.html (every rung and step), results/paper.pdf and results/supplement.pdf.",
+        ]
+        if path.is_file():
+            origin = read_json(path, Provenance)
+            where = (
+                f"archived in {self.source}"
+                if self.archived
+                else f"on this machine, in {self.source}"
+            )
+            lines.append(f"Measured on {origin.gpu}, {origin.date[:10]}, {where}.")
+        lines.append(
+            f"Made here: {len(self.kernels)} kernels built, {len(self.emulated)} kernels and dispatchers emulated."
+        )
+        return lines + [f"Left out: {reason}." for reason in self.unfit.values()]
 
 
 def _chunks(names: Iterable[str], size: int) -> Iterator[list[str]]:

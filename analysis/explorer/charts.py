@@ -91,7 +91,10 @@ def sizes() -> Layers:
         alt.Tooltip("range:N", title="range"),
         alt.Tooltip("gpu:N"),
     ]
-    target = base.mark_point(size=400, opacity=0, filled=True).encode(y=value, tooltip=tips)
+    name = alt.Description("label:N")  # for screen readers
+    target = base.mark_point(size=400, opacity=0, filled=True).encode(
+        y=value, tooltip=tips, description=name
+    )
     opacity = alt.condition("datum.n == at", alt.value(0.6), alt.value(0))
     read = base.mark_rule(strokeDash=[3, 3]).encode(opacity=opacity)
     layers = alt.layer(read, line.encode(y=value, color=colour, detail=series), bar, point, target)
@@ -100,16 +103,16 @@ def sizes() -> Layers:
 
 def roofline() -> Layers:
     """TFLOP/s over FLOP per DRAM byte: roofs, an arrow for each step, a mark for each kernel and
-    its number.
+    its name.
 
     Data sets: `roofs` (x, y, roof), `names` (x, y, text) and `rows` (x, y; x0 and y0 of the kernel
-    before; angle of the arrow's head in degrees). The parameters left, right, bottom and top are
-    the ends of both axes.
+    before; angle of the arrow's head in degrees; labelX, labelY and left of the name). The
+    parameters left, right, bottom and top are the ends of both axes.
     """
     ends = [alt.param(name=name, value=1) for name in ("left", "right", "bottom", "top")]
 
     def scale(low: str, high: str) -> alt.Scale:
-        return alt.Scale(type="log", domainMin=alt.expr(low), domainMax=alt.expr(high), nice=False)
+        return alt.Scale(type="log", domain=[alt.expr(low), alt.expr(high)], nice=False)
 
     x = alt.X(
         "x:Q",
@@ -144,7 +147,13 @@ def roofline() -> Layers:
         size=70, strokeWidth=1.8, opacity=1
     )
     first = first.encode(stroke=plain(alt.Stroke, "colour:N"), fill=plain(alt.Fill, "fill:N"))
-    number = base.mark_text(align="left", dx=9, dy=-7).encode(text="text:N")
+    label = rows().transform_filter("isValid(datum.labelX)").encode(x="labelX:Q", y="labelY:Q")
+    leader = label.mark_rule(strokeWidth=0.6, opacity=0.6).encode(x2="x:Q", y2="y:Q")
+    ends_of = {"left": "!datum.left", "right": "datum.left"}  # by the side that a label begins at
+    names = [
+        label.transform_filter(which).mark_text(align=side, baseline="middle").encode(text="text:N")
+        for side, which in ends_of.items()
+    ]
     fields = (
         ("label", "kernel"),
         ("speed", "TFLOP/s"),
@@ -152,10 +161,11 @@ def roofline() -> Layers:
         ("step", "step"),
     )
     target = base.mark_point(size=300, opacity=0, filled=True).encode(
-        tooltip=[alt.Tooltip(f"{field}:N", title=title) for field, title in fields]
+        tooltip=[alt.Tooltip(f"{field}:N", title=title) for field, title in fields],
+        description=alt.Description("label:N"),
     )
     return (
-        alt.layer(roof, name, shaft, head, first, number, target)
+        alt.layer(roof, name, leader, shaft, head, first, *names, target)
         .add_params(*ends)
         .properties(height=420)
     )

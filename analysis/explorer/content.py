@@ -45,7 +45,7 @@ ROOFS = {
     "bf16_mma_tflops": ("16-bit mma.sync", ["bf16", "fp16"]),
     "bf16_wgmma_tflops": ("16-bit wgmma", ["bf16", "fp16"]),
 }
-STEP = ("variant", "over", "changed", "counters")
+STEP = ("variant", "over", "changed", "control", "counters")
 # The experiments that are ladders, in the order of the menu; other experiments follow by title
 LADDERS = ["sgemm_ladder", "hgemm_ladder", "tf32_ladder", "hopper_ladder"]
 
@@ -73,7 +73,8 @@ class Sources:
 
     @property
     def findings(self) -> list[Row]:
-        """findings.json without the rows of figures; nothing where it was not written.
+        """findings.json without the rows of figures, with the emulator's message as `fault` where there
+        is one; nothing where it was not written.
 
         Raises `UserError` for what is no list.
         """
@@ -85,7 +86,11 @@ class Sources:
             kind = type(rows).__name__
             raise UserError(f"{path}: {kind} is not allowed; allowed: a list of findings")
         left_out = ("rows", "numbers")
-        return [{key: row[key] for key in row if key not in left_out} for row in rows]
+        return [
+            {key: row[key] for key in row if key not in left_out}
+            | {"fault": row["numbers"].get("fault")}
+            for row in rows
+        ]
 
 
 def core(sources: Sources) -> Row:
@@ -121,11 +126,14 @@ def parts(sources: Sources) -> dict[str, Any]:
     """
     of_gpus = {f"gpu{index}": measured(results) for index, results in enumerate(sources.gpus)}
     stated = published(sources.rows("published.csv"))
+    names = [row["figure"] for row in sources.findings if row.get("figure")]
+    paths = [sources.figures / f"{name}.svg" for name in names]
     return {
         **of_gpus,
         "claims": {"claims": claims(sources.rows("claims.csv")), "published": stated},
         "sources": kernel_sources(sources.catalogue),
         "pictures": pictures(sources.figures),
+        "figures": {path.stem: inline(path) for path in paths if path.is_file()},
     }
 
 
@@ -142,12 +150,13 @@ def kernels(variants: pd.DataFrame) -> dict[str, Row]:
 
 
 def worklogs(variants: pd.DataFrame) -> dict[str, Row]:
-    """Title, author and GPUs of each worklog, in the order of the ladders."""
-    sources = texts.sources()
+    """Short name, colour, title, author and GPUs of each worklog, in the order of the ladders."""
+    sources, titles = texts.sources(), ladders.titles()
     wanted = {"title", "author", "link", "gpus"}
     return {
-        name: sources[name].model_dump(include=wanted, exclude_none=True) if name in sources else {}
-        for name in ladders.ladders(variants)
+        name: {"short": titles[name], "colour": colour}
+        | (sources[name].model_dump(include=wanted, exclude_none=True) if name in sources else {})
+        for name, colour in ladders.colours(variants).items()
     }
 
 
@@ -205,7 +214,7 @@ def measured(results: Results) -> Row:
     """
     keys = [key for key, *_ in QUANTITIES]
     columns = ["experiment", "variant", "n", "data", "clock_policy", "processes", "samples"]
-    columns += ["clock_held", "throttle_reasons", *keys]
+    columns += ["clock_held", "throttle_reasons", "baseline_tflops", *keys]
     columns += [f"{key}{end}" for key in keys for end in ("_low", "_high")]
     # The first row of a variant and size is its usual timing.
     timed = best_measured(results.squares).sort_values(["order", "n"], kind="stable")
@@ -244,7 +253,7 @@ def claims(rows: list[Row]) -> list[Row]:
     for each.
     """
     of_claim = ("worklog", "id", "line", "quote", "claim", "kind")
-    of_gpu = ("gpu", "verdict", "words", "remark")
+    of_gpu = ("gpu", "verdict", "words", "claimed", "measured", "remark")
     by_id: dict[tuple[str, str], Row] = {}
     for row in rows:
         claim = {key: row[key] for key in of_claim if key in row} | {"gpus": []}
@@ -278,11 +287,15 @@ def pictures(figures: Path) -> dict[str, Row]:
         if not beside.is_file():
             continue
         described: Row = json.loads(beside.read_text())
-        svg = re.sub(r"<\?xml[^>]*>|<!DOCTYPE[^>]*>", "", path.read_text(), flags=re.DOTALL).strip()
         variants = list(dict.fromkeys(access["variant"] for access in described["accesses"]))
         name = path.stem.removeprefix("banks_")
-        by_name[name] = described | {"svg": svg, "variants": variants}
+        by_name[name] = described | {"svg": inline(path), "variants": variants}
     return by_name
+
+
+def inline(path: Path) -> str:
+    """Return the text of an SVG as it stands in a page: without its prologue."""
+    return re.sub(r"<\?xml[^>]*>|<!DOCTYPE[^>]*>", "", path.read_text(), flags=re.DOTALL).strip()
 
 
 # ---- JSON ----------------------------------------------------------------------------------------

@@ -47,37 +47,57 @@ function rooflinePoint(gpu, variant, n, timing) {
   return bytes > 0 && isNumber(tflops) ? { variant, x: 2 * n ** 3 / bytes, y: tflops } : null;
 }
 
-/** Draw kernels below the roofs of their data type.
+/** Draw kernels below the roofs of their data type. FMAs are no roof of kernels that use tensor cores.
  *  points: `rooflinePoint`s with colour, fill, text and step; x0 and y0 are of the kernel before. */
 function drawRoofline(id, gpu, dtype, points, height) {
-  const roofs = gpu.roofs.filter(roof => roof.dtypes.includes(dtype)), bandwidth = (gpu.dram_gb_per_s ?? 0) / 1e3;
+  const onTensorCores = points.some(point => KERNELS.get(point.variant).tensor);
+  const bandwidth = (gpu.dram_gb_per_s ?? 0) / 1e3;
+  const roofs = gpu.roofs.filter(roof => roof.dtypes.includes(dtype) && !(onTensorCores && roof.dtypes.includes('fp32')));
   const ridge = roof => (bandwidth ? roof.tflops / bandwidth : Infinity);
   const xs = points.flatMap(point => [point.x, point.x0 ?? point.x]);
   const ys = points.flatMap(point => [point.y, point.y0 ?? point.y]);
   const ends = {
-    left: 0.6 * Math.min(...xs, ...roofs.map(ridge)), right: 2 * Math.max(...xs),
+    left: 0.5 * Math.min(...xs), right: 2 * Math.max(...xs),
     bottom: 0.6 * Math.min(...ys), top: 1.5 * Math.max(...ys, ...roofs.map(roof => roof.tflops)),
   };
-  // Distances in pixels on the logarithmic axes, for the arrows' angles and for labels that would overlap
+  // Distances in pixels on the logarithmic axes, for the arrows' angles and the labels
   const width = byId(id).clientWidth - 70;
   const across = (from, to) => width * Math.log(to / from) / Math.log(ends.right / ends.left);
   const up = (from, to) => height * Math.log(to / from) / Math.log(ends.top / ends.bottom);
-  const rows = points.map(point => ({
+  const rows = withLabels(points.map(point => ({
     ...point, label: labelOf(point.variant), speed: number(point.y), intensity: number(point.x),
     angle: point.x0 ? -Math.atan2(up(point.y0, point.y), across(point.x0, point.x)) * 180 / Math.PI : 0,
-  }));
-  const overlap = (x, y) => Math.abs(across(x.x, y.x)) < 18 && Math.abs(up(x.y, y.y)) < 13;
-  rows.forEach((row, place) => {
-    const near = row.text && rows.slice(0, place).find(other => other.text && overlap(row, other));
-    if (near) [near.text, row.text] = [`${near.text}, ${row.text}`, ''];
-  });
-  const lines = roofs.flatMap(roof => [Math.min(ridge(roof), ends.right), ends.right].map(x => (
+  })), { width, height, ends, across, up });
+  const lines = roofs.flatMap(roof => [Math.max(ends.left, Math.min(ridge(roof), ends.right)), ends.right].map(x => (
     { roof: roof.label, x: bandwidth ? x : ends.left, y: roof.tflops })));
-  if (bandwidth) lines.push(...[ends.left, ends.top / bandwidth].map(x => ({ roof: 'DRAM', x, y: x * bandwidth })));
+  const slope = [ends.left, ends.top / bandwidth].map(x => ({ roof: 'DRAM', x, y: x * bandwidth }));
+  if (bandwidth && slope[1].x > ends.left) lines.push(...slope);
   const names = roofs.map(roof => ({
-    x: bandwidth ? 1.06 * ridge(roof) : ends.left, y: roof.tflops,
+    x: bandwidth ? 1.06 * Math.max(ends.left, ridge(roof)) : ends.left, y: roof.tflops,
     text: width < 250 ? roof.label : `${roof.label}, ${number(roof.tflops)} TFLOP/s`,
   }));
   const title = 'TFLOP/s over FLOP per byte of DRAM';
   return draw(id, 'roofline', { rows, roofs: lines, names }, { title, parameters: ends, height });
+}
+
+const LETTER = 6.7, LETTERS_HIGH = 14; // pixels of a label
+
+/** Rows with a place for each label where no other label is: `labelX` and `labelY`, and `left` where it ends there. */
+function withLabels(rows, { width, height, ends, across, up }) {
+  const boxes = [];
+  return rows.map(row => {
+    if (!row.text) return row;
+    const long = LETTER * row.text.length, x = across(ends.left, row.x), y = up(ends.bottom, row.y);
+    const left = x + 12 + long > width; // it would leave the chart
+    const from = left ? x - 9 - long : x + 9;
+    const isFree = at => boxes.every(box => from > box.to || from + long < box.from || Math.abs(at - box.at) >= LETTERS_HIGH);
+    const shifts = Array.from({ length: 2 * rows.length + 1 }, (_, i) => (i % 2 ? 1 : -1) * Math.ceil(i / 2) * LETTERS_HIGH);
+    const shift = shifts.find(pixels => isFree(y + 7 + pixels) && y + 7 + pixels > 4 && y + 7 + pixels < height) ?? 0;
+    boxes.push({ from, to: from + long, at: y + 7 + shift });
+    const scaled = (start, end, pixels, size) => start * (end / start) ** (pixels / size);
+    return {
+      ...row, left, labelX: scaled(ends.left, ends.right, left ? x - 9 : x + 9, width),
+      labelY: scaled(ends.bottom, ends.top, y + 7 + shift, height),
+    };
+  });
 }

@@ -46,6 +46,8 @@ async function readNumbers(gpu) {
 // ---- GPUs and ladders ------------------------------------------------------------------------------------------------
 
 const chosenGpu = () => DATA.gpus.find(gpu => gpu.id === state.gpu) ?? DATA.gpus[0];
+/** The speed of a timing beside the library's in the same windows: "620 of 622". */
+const speedText = row => `${number(row.tflops)} of ${number(row.baseline_tflops)}`;
 const isOlder = gpu => gpu.processes === 1;
 const protocol = gpu => (isOlder(gpu)
   ? 'older protocol, one process' : `interleaved, median and range of ${gpu.processes} processes`);
@@ -55,18 +57,24 @@ const gpuLabel = gpu => (
 const gpuChoice = () => choice('gpu', 'GPU', DATA.gpus.map(gpu => [gpu.id, gpuLabel(gpu)]), chosenGpu().id);
 const leftOutText = gpu => gpu.left_out.length ? `Without a number: ${gpu.left_out.join('; ')}. ` : '';
 
-/** Every ladder that a GPU has timings of: one for each experiment and data type with kernels. */
+/** Every ladder that a GPU has timings of: one for each experiment and data type with a step between two kernels. */
 function laddersOf(gpu) {
-  return DATA.ladders.filter(ladder => gpu.experiments.includes(ladder.name)).flatMap(ladder => {
+  return gpu.ladders ??= DATA.ladders.filter(ladder => gpu.experiments.includes(ladder.name)).flatMap(ladder => {
     const rows = gpu.timings.filter(row => row.experiment === ladder.name);
     const kernels = rows.map(row => KERNELS.get(row.variant)).filter(kernel => kernel.kind !== 'baseline');
     const dtypes = unique(kernels.map(kernel => kernel.dtype));
     const suffix = dtype => (dtypes.length > 1 || ladder.ladder ? `, ${dtype}` : '');
     return dtypes.map(dtype => ({ ...ladder, dtype, id: `${ladder.name}.${dtype}`, text: ladder.title + suffix(dtype) }));
-  });
+  }).filter(ladder => timingsOf(gpu, ladder).some(row => gainOf(row, timingsOf(gpu, ladder, row.n, row.data))));
 }
 
-const chosenLadder = gpu => laddersOf(gpu).find(ladder => ladder.id === state.ladder) ?? laddersOf(gpu)[0];
+/** The ladder in the hash, else the first one with the kernel in the hash, else the first one. */
+function chosenLadder(gpu) {
+  const known = laddersOf(gpu), hasKernel = ladder => timingsOf(gpu, ladder).some(row => row.variant === state.kernel);
+  const first = known.find(hasKernel) ?? known[0];
+  const id = oneOf('ladder', known.map(ladder => ladder.id), first?.id);
+  return known.find(ladder => ladder.id === id);
+}
 
 function ladderChoice(gpu, chosen) {
   const group = (name, wanted) => ({
@@ -108,7 +116,7 @@ function gainOf(row, rows) {
   const low = row.fraction_low / over.fraction_high, high = row.fraction_high / over.fraction_low;
   const value = row.fraction / over.fraction, noise = low <= 1 && high >= 1;
   const words = `${value.toFixed(2)} times as fast as ${labelOf(over.variant)}${noise ? ' (within noise)' : ''}`;
-  return { value, noise, words, text: `×${value.toFixed(2)}` };
+  return { value, low, high, noise, words, text: `×${value.toFixed(2)}` };
 }
 
 /** What limits a kernel at a size: the unit with the most minimum cycles, or latency where no unit has enough.
@@ -139,6 +147,12 @@ function topStall(row) {
   if (!waits.length) return null;
   const key = waits.reduce((most, other) => (row[other] > row[most] ? other : most));
   return { name: DATA.counters[key][0], cycles: row[key], means: STALL_MEANS[key] ?? '' };
+}
+
+/** What came of a counter that a step was meant to move. */
+function outcomeOf(old, now, meant) {
+  if (Math.abs(now - old) <= MOVED * Math.abs(old)) return 'hardly moved';
+  return now > old === (meant === 'rise') ? 'as meant' : 'the other way';
 }
 
 /** Four counters of a step: those that it was meant to move, then those that changed most. */

@@ -2,7 +2,7 @@
 
 const DATA = JSON.parse(document.getElementById('data').textContent);
 const VIEWS = {
-  ladder: 'Ladder', findings: 'Findings', sizes: 'Sizes', compare: 'Side by side', roofline: 'Roofline',
+  ladder: 'Ladder', steps: 'Steps', findings: 'Findings', sizes: 'Sizes', compare: 'Side by side', roofline: 'Roofline',
   claims: 'Claims', banks: 'Banks',
 };
 // `with`: GPU compared with; `q`: quantity; `draw`: kernels in the chart; `at`: size that is read; `a`, `b`: the kernels
@@ -19,11 +19,24 @@ const COLOURS = 8;
 // ---- state -----------------------------------------------------------------------------------------------------------
 
 let state = {};
+let carried = {}; // kernel, ladder and n, which another view begins with
+let unknown = []; // what the hash asks for and this page does not have, a sentence each
 
 function readState() {
   const hash = new URLSearchParams(location.hash.slice(1));
   state = Object.fromEntries(KEYS.map(key => [key, hash.get(key) ?? '']));
-  if (!Object.hasOwn(VIEWS, state.view)) state.view = 'ladder';
+  unknown = [...hash.keys()].filter(key => !KEYS.includes(key)).map(key => `There is no “${key}” to choose.`);
+  state.view = oneOf('view', Object.keys(VIEWS));
+}
+
+/** The value of a key of the state where it is one of `values`, else another one, which `render` says. */
+function oneOf(key, values, otherwise = values[0], nameOf = value => value) {
+  const value = values.find(other => String(other) === state[key]);
+  if (state[key] && value === undefined) {
+    const shown = otherwise === undefined ? '' : ` ${nameOf(otherwise)} is shown.`;
+    unknown.push(`There is no ${key} “${state[key]}” here.${shown}`);
+  }
+  return value ?? otherwise;
 }
 
 function hashOf(changes) {
@@ -109,8 +122,6 @@ function choice(key, label, options, chosen, reset = []) {
 }
 
 const controls = (...made) => document.querySelector(`#${state.view} form`).replaceChildren(...made.filter(isShown));
-const oneOf = (wanted, values, otherwise = values[0]) => (
-  values.find(value => String(value) === String(wanted)) ?? otherwise);
 const sizeChoice = (sizes, chosen) => choice('n', 'n (m = n = k)', sizes.map(size => [size, size]), chosen);
 const dataChoice = (kinds, chosen) => choice('data', 'Input data', kinds.map(kind => [kind, kind]), chosen);
 
@@ -119,7 +130,7 @@ const dataChoice = (kinds, chosen) => choice('data', 'Input data', kinds.map(kin
 const isNumber = value => typeof value === 'number' && Number.isFinite(value);
 const percent = value => (isNumber(value) ? `${(100 * value).toFixed(1)}%` : '–');
 const labelOf = variant => KERNELS.get(variant)?.label ?? variant;
-const groupName = worklog => ({ ours: 'This project', library: 'Libraries' })[worklog] ?? worklog;
+const groupName = worklog => DATA.worklogs[worklog]?.short ?? worklog;
 const sentence = text => (text ? text[0].toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? '' : '.') : '');
 
 /** Three significant digits, with a prefix from ten thousand on: 0.498, 35.6, 4,096, 70.9 G. */

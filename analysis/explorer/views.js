@@ -1,8 +1,9 @@
 // What each view draws. A view reads the state and fills its section of the page.
 
-const SEVERAL_SIZES = 6, DENSE_SIZES = 30; // from so many sizes on, those of a kernel are joined by a line
+const SEVERAL_SIZES = 4, DENSE_SIZES = 30; // from so many sizes on, those of a kernel are joined by a line
 const CLAIM_KINDS = { anywhere: 'checked without a GPU', mechanism: 'measured on a GPU', untestable: 'not testable' };
 const VERDICTS = ['holds', 'does not hold', 'within noise', 'not measured', 'not testable'];
+const FEW_CLAIMS = 20; // so many are shown at once, more are folded by worklog
 const views = {};
 
 // ---- the ladder ------------------------------------------------------------------------------------------------------
@@ -13,24 +14,27 @@ views.ladder = async () => {
   const ladder = chosenLadder(gpu);
   if (!ladder) return fill('ladder-rungs', empty(`Nothing was timed on ${gpu.gpu}.`));
   const all = timingsOf(gpu, ladder), sizes = ascending(all.map(row => row.n));
-  const n = oneOf(state.n, sizes, sizes.includes(4096) ? 4096 : sizes.at(-1));
-  const kinds = uniformFirst(all.map(row => row.data)), data = oneOf(state.data, kinds);
+  const n = oneOf('n', sizes, sizes.includes(4096) ? 4096 : sizes.at(-1));
+  const kinds = uniformFirst(all.map(row => row.data)), data = oneOf('data', kinds);
   const rows = timingsOf(gpu, ladder, n, data), chosen = chosenRung(rows);
+  carried = { kernel: chosen.variant, ladder: state.ladder, n: state.n };
   controls(ladderChoice(gpu, ladder), gpuChoice(), sizeChoice(sizes, n), dataChoice(kinds, data));
   fill('ladder-title', ladder.text);
   fill('ladder-note', `${ladder.question} `,
     `Bars: fraction of cuBLAS, interleaved, at m = n = k = ${n} on ${gpu.gpu} (${protocol(gpu)}). `,
+    'TFLOP/s: of the kernel, of cuBLAS in the same windows; compare rows by their fractions, since clocks differ. ',
     'Gain: times as fast as the kernel that it builds on. ', leftOutText(gpu));
   fill('ladder-rungs', rungRows(rows, chosen));
   await showRung(gpu, ladder, n, rows, chosen);
 };
 
-/** The kernel in the URL, else the last step of the first worklog in this ladder. */
+/** The kernel in the hash, else the best one: with the highest lower end of its fraction. */
 function chosenRung(rows) {
   const stepped = rows.filter(row => gainOf(row, rows) && KERNELS.get(row.variant).kind === 'kernel');
-  const worklogOf = row => KERNELS.get(row.variant).worklog;
-  const lastOfFirst = stepped.filter(row => worklogOf(row) === worklogOf(stepped[0])).at(-1);
-  return rows.find(row => row.variant === state.kernel) ?? lastOfFirst ?? rows[0];
+  const low = row => row.fraction_low ?? row.fraction ?? 0;
+  const best = (stepped.length ? stepped : rows).reduce((x, y) => (low(y) > low(x) ? y : x));
+  const variant = oneOf('kernel', rows.map(row => row.variant), best.variant, labelOf);
+  return rows.find(row => row.variant === variant);
 }
 
 function rungRows(rows, chosen) {
@@ -38,7 +42,7 @@ function rungRows(rows, chosen) {
   const full = `--full: ${100 / end}%`; // where 100% of cuBLAS lies
   const head = el('div', { class: 'rung head', style: full, 'aria-hidden': 'true' },
     el('span', { class: 'name' }, 'kernel'), el('span', { class: 'track' }, el('span', {}, 'cuBLAS')),
-    el('span', {}, 'fraction'), el('span', { class: 'tflops' }, 'TFLOP/s'), el('span', {}, 'gain'));
+    el('span', {}, 'fraction'), el('span', { class: 'tflops' }, 'TFLOP/s of cuBLAS'), el('span', {}, 'gain'));
   const groups = WORKLOGS.flatMap(worklog => {
     const members = rows.filter(row => KERNELS.get(row.variant).worklog === worklog);
     const gpus = (DATA.worklogs[worklog].gpus ?? []).join(', ');
@@ -54,17 +58,17 @@ function rungRow(row, rows, isChosen, end, full) {
   const low = row.fraction_low ?? row.fraction, high = row.fraction_high ?? row.fraction;
   const moved = gain && !gain.noise && Math.abs(gain.value - 1) >= 0.005;
   const attributes = {
-    class: `rung ${['ours', 'library'].includes(worklog) ? worklog : ''}`, id: `rung-${row.variant}`, style: full,
+    class: 'rung', id: `rung-${row.variant}`, style: full,
     href: hashOf({ kernel: row.variant }), 'aria-current': isChosen && 'true', onkeydown: moveFocus,
     onclick: () => { scrollToRung = narrow(); }, title: `${sentence(idea)}${gain ? ` ${sentence(gain.words)}` : ''}`,
   };
   return el('a', attributes,
-    el('span', { class: 'name' }, labelOf(row.variant).replace(`_${dtype}`, '')),
+    el('span', { class: 'name' }, labelOf(row.variant).replace(`_${dtype}`, ''), el('span', { class: 'idea small' }, idea)),
     el('span', { class: 'track', 'aria-hidden': 'true' },
-      el('span', { class: 'bar', style: `width: ${at(row.fraction)}` }),
+      el('span', { class: 'bar', style: `width: ${at(row.fraction)}; background: ${DATA.worklogs[worklog].colour}` }),
       el('span', { class: 'range', style: `left: ${at(low)}; width: ${at(high - low)}` })),
     el('span', {}, percent(row.fraction)),
-    el('span', { class: 'tflops' }, number(row.tflops)),
+    el('span', { class: 'tflops' }, number(row.tflops), el('span', { class: 'small' }, ` of ${number(row.baseline_tflops)}`)),
     el('span', { class: moved ? (gain.value > 1 ? 'better' : 'worse') : '' }, gain?.text ?? ''));
 }
 
@@ -82,15 +86,17 @@ function moveFocus(event) {
 async function showRung(gpu, ladder, n, rows, row) {
   const { variant } = row, kernel = KERNELS.get(variant), over = before(variant), gain = gainOf(row, rows);
   const changed = STEPS.get(variant)?.changed, fraction = percent(row.fraction);
-  const profiledAt = over ? oneOf(n, profiled(gpu, [variant, over]), null) ?? profiled(gpu, [variant, over])[0] : null;
+  const both = over ? profiled(gpu, [variant, over]) : [], profiledAt = both.includes(n) ? n : both[0];
   fill('rung-title', labelOf(variant), ' ', el('span', { class: 'small' }, `${kernel.dtype}, ${groupName(kernel.worklog)}`));
-  fill('rung-speed', el('strong', {}, fraction), ` of cuBLAS, ${number(row.tflops)} TFLOP/s`, gain ? `, ${gain.words}` : '');
+  fill('rung-speed', el('strong', {}, fraction), ` of cuBLAS: ${speedText(row)} TFLOP/s`, gain ? `, ${gain.words}` : '');
   fill('rung-idea', sentence(kernel.idea), changed ? ` Against ${labelOf(over)}: ${changed}.` : '');
   fill('rung-facts', profiledAt ? stepTable(gpu, variant, over, profiledAt)
     : empty(over ? 'Nsight Compute did not profile both kernels of this step.' : 'Nothing comes before this kernel.'));
   const pictures = Object.keys(DATA.pictures).filter(name => DATA.pictures[name].includes(variant));
   fill('rung-picture', pictures.map(name => el('p', {}, link('Bank picture of this kernel', { view: 'banks', show: name }))));
   fill('rung-run', runLines(kernel, over, ladder));
+  fill('rung-next', neighbours(rows, row));
+  fill('rung-why', await headComment(kernel));
   await drawStep(gpu, ladder, variant, over, profiledAt);
   fill('rung-diff', over ? await sourceDiff(over, variant) : '');
   announce(`${kernel.label}: ${fraction} of cuBLAS${gain ? `, ${gain.words}` : ''}`);
@@ -111,9 +117,8 @@ function stepTable(gpu, variant, over, n) {
   rows.push(['Top stall', stallCell(old), stallCell(now), '']);
   for (const { key, meant } of movedCounters(variant, old, now)) {
     const [label, unit, better] = DATA.counters[key], rises = now[key] > old[key];
-    const hardly = Math.abs(now[key] - old[key]) <= MOVED * Math.abs(old[key]);
-    const result = hardly ? 'hardly moved' : rises === (meant === 'rise') ? 'as meant' : 'the other way';
-    const look = better && !hardly ? (rises === better > 0 ? 'better' : 'worse') : '';
+    const result = outcomeOf(old[key], now[key], meant);
+    const look = better && result !== 'hardly moved' ? (rises === better > 0 ? 'better' : 'worse') : '';
     const value = row => wordsCell(withUnit(row[key], unit.replace('cycles per instruction', 'cycles')));
     rows.push([el('span', {}, label, meant ? small(`meant to ${meant}: ${result}`) : ''), value(old), value(now),
       [relative(old[key], now[key]), { class: look }]]);
@@ -133,6 +138,23 @@ async function drawStep(gpu, ladder, variant, over, n) {
   return drawRoofline('rung-roofline', gpu, ladder.dtype, [start, end], 190);
 }
 
+/** Links to the rungs before and after; the keys p and n follow them. */
+function neighbours(rows, row) {
+  const shown = WORKLOGS.flatMap(worklog => rows.filter(other => KERNELS.get(other.variant).worklog === worklog));
+  const step = (id, by, before, after) => {
+    const other = shown[shown.indexOf(row) + by];
+    return other && el('a', { id, href: hashOf({ kernel: other.variant }) }, `${before}${labelOf(other.variant)}${after}`);
+  };
+  return [step('rung-previous', -1, '← ', ''), ' ', step('rung-following', 1, '', ' →')];
+}
+
+/** What a kernel's source says at its head. */
+async function headComment(kernel) {
+  const lines = (await part('sources'))[kernel.source]?.split('\n') ?? [];
+  const text = lines.slice(0, headLength(lines)).map(line => line.replace(/^\/\/ ?/, '')).join('\n').trim();
+  return text && el('details', { open: !narrow() }, el('summary', {}, `Why: the head of ${kernel.source}`), el('pre', {}, text));
+}
+
 function runLines(kernel, over, ladder) {
   const command = (text, line) => el('span', {}, `${text}: `, code(line));
   return el('div', { class: 'run' },
@@ -141,16 +163,78 @@ function runLines(kernel, over, ladder) {
     over && link('All counters side by side', { view: 'compare', a: over, b: kernel.variant }));
 }
 
+// ---- steps -----------------------------------------------------------------------------------------------------------
+
+const STEP_SIZE = 4096; // n at which the steps are counted
+const GAINS = 0.02; // a step whose whole interval is beyond this part is faster or slower
+
+views.steps = async () => {
+  const gpu = chosenGpu();
+  await readNumbers(gpu);
+  controls(gpuChoice());
+  const steps = DATA.steps.map(step => ({ ...step, ...gainOfStep(gpu, step), moved: movedOfStep(gpu, step) }))
+    .filter(step => step.gain);
+  const meantToPay = steps.filter(({ control }) => !control);
+  const asMeant = meantToPay.filter(({ moved }) => moved.length && moved.every(({ result }) => result === 'as meant'));
+  const faster = asMeant.filter(({ gain }) => gain.low > 1 + GAINS).length;
+  fill('steps-note', `Each step of the ladders at m = n = k = ${STEP_SIZE} on ${gpuText(gpu)}, ${protocol(gpu)}: what it changed, `,
+    'how many times as fast it made the kernel, and the counters that it was meant to move. ',
+    `${asMeant.length} of ${meantToPay.length} moved every counter as meant; ${faster} of these are more than 2% faster. `,
+    'A control costs something on purpose, to measure what that is worth, and is not counted.');
+  const worklogOf = step => KERNELS.get(step.variant).worklog;
+  const groups = WORKLOGS.map(worklog => [worklog, steps.filter(step => worklogOf(step) === worklog)]);
+  fill('steps-table', steps.length ? table(['step', 'what changed', 'gain', 'range', 'counters'], groups
+    .filter(([, members]) => members.length)
+    .flatMap(([worklog, members]) => [{ section: groupName(worklog) }, ...members.map(stepRow)]))
+    : empty(`No step was timed on ${gpu.gpu}.`));
+};
+
+/** The gain of a step in the first experiment that timed both of its kernels. */
+function gainOfStep(gpu, { variant, over }) {
+  const rows = gpu.timings.filter(row => row.n === STEP_SIZE && row.data === 'uniform');
+  const beside = row => rows.filter(other => other.experiment === row.experiment);
+  const row = rows.find(one => one.variant === variant && beside(one).some(other => other.variant === over));
+  return { gain: row && gainOf(row, beside(row)) };
+}
+
+function movedOfStep(gpu, { variant, over, counters }) {
+  const [old, now] = [over, variant].map(name => counted(gpu, name, STEP_SIZE) ?? {});
+  return counters.filter(({ key }) => isNumber(old[key]) && isNumber(now[key])).map(({ key, meant }) => (
+    { key, meant, before: old[key], after: now[key], result: outcomeOf(old[key], now[key], meant) }));
+}
+
+function stepRow({ variant, over, changed, control, gain, moved }) {
+  const look = gain.low > 1 + GAINS ? 'better' : gain.high < 1 - GAINS ? 'worse' : '';
+  const counterLine = ({ key, meant, before: old, after, result }) => {
+    const [label, unit] = DATA.counters[key];
+    const mark = { 'as meant': '✓', 'the other way': '✗' }[result] ?? '±';
+    return el('div', {}, `${mark} ${label}: ${withUnit(old, unit)} → ${withUnit(after, unit)}`, ' ',
+      el('span', { class: 'small' }, `meant to ${meant}: ${result}`));
+  };
+  return [[el('span', {}, link(labelOf(variant), onlyWith({ view: 'ladder', kernel: variant, n: STEP_SIZE })),
+    small(`over ${labelOf(over)}`)), {}], wordsCell(sentence(changed), control && small('a control')), [gain.text, { class: look }],
+  `${gain.low.toFixed(2)} to ${gain.high.toFixed(2)}`, wordsCell(moved.map(counterLine))];
+}
+
 // ---- findings --------------------------------------------------------------------------------------------------------
 
 views.findings = async () => {
   if (!DATA.findings.length) return fill('findings-list', empty('No findings.json was there when this page was made.'));
-  const shownIn = { ladder: 'See the ladder', sizes: 'See it over the sizes', compare: 'See both kernels side by side' };
+  const figures = await part('figures'), shownIn = { ladder: 'See the ladder', sizes: 'See it over the sizes', compare: 'See both kernels side by side' };
   fill('findings-list', DATA.findings.map(finding => el('article', { class: 'card', id: `finding-${finding.name}` },
     el('h3', {}, withCode(finding.title)),
     el('ul', {}, finding.gpus.map(result => findingOnGpu(finding, result))),
+    finding.fault && el('p', {}, 'The emulator: ', code(finding.fault)),
+    finding.figure in figures && picture(figures[finding.figure], finding.title),
     finding.chart && el('p', {}, link(shownIn[finding.chart.view], onlyWith(finding.chart))))));
 };
+
+/** A picture that this project drew, on white. */
+function picture(svg, label) {
+  const frame = el('div', { class: 'light', tabindex: 0, role: 'group', 'aria-label': label });
+  frame.innerHTML = svg;
+  return frame;
+}
 
 function findingOnGpu(finding, result) {
   const gpu = DATA.gpus.find(known => known.name === result.gpu);
@@ -174,7 +258,8 @@ views.sizes = async () => {
   const points = variants.flatMap((variant, place) => sizePoints(gpu, false, variant, place, chosen));
   if (other) points.push(...variants.flatMap((variant, place) => sizePoints(other, true, variant, place, chosen)));
   const sizes = ascending(points.map(point => point.n));
-  chosen.at = oneOf(state.at, sizes, sizes.includes(4096) ? 4096 : sizes.at(-1));
+  chosen.at = oneOf('at', sizes, [Number(state.n), 4096].find(n => sizes.includes(n)) ?? sizes.at(-1));
+  carried = { kernel: state.kernel, ladder: state.ladder, n: state.n };
   fill('sizes-legend', variants.map((variant, place) => el('li', {},
     el('span', { class: 'swatch', style: `background: ${colour(variant, place)}` }), labelOf(variant))));
   fill('sizes-note', `${gpuText(gpu)}, ${protocol(gpu)}. `,
@@ -197,23 +282,24 @@ views.sizes = async () => {
 function sizesChosen(gpu) {
   const timed = new Set(gpu.timings.map(row => row.variant));
   const kernels = [...KERNELS.values()].filter(kernel => timed.has(kernel.variant));
-  const dtypes = unique(kernels.map(kernel => kernel.dtype)), dtype = oneOf(state.dtype, dtypes);
+  const dtypes = unique(kernels.map(kernel => kernel.dtype)), own = KERNELS.get(state.kernel)?.dtype;
+  const dtype = oneOf('dtype', dtypes, dtypes.includes(own) ? own : dtypes[0]);
   const known = kernels.filter(kernel => kernel.dtype === dtype).map(kernel => kernel.variant);
   const rows = gpu.timings.filter(row => known.includes(row.variant)), kinds = uniformFirst(rows.map(row => row.data));
   const asked = state.draw.split(',').filter(variant => known.includes(variant));
   return {
-    quantity: QUANTITIES.get(state.q) ?? DATA.quantities[0], dtype, dtypes, kinds, data: oneOf(state.data, kinds), known,
+    quantity: QUANTITIES.get(oneOf('q', [...QUANTITIES.keys()])), dtype, dtypes, kinds, data: oneOf('data', kinds), known,
     variants: asked.length ? asked : usualKernels(rows, known),
   };
 }
 
-/** The kernels that are drawn first: the five fastest at n = 4096 of those with several sizes, and cuBLAS. */
+/** The kernels that are drawn first: the five fastest at n = 4096 of those with several sizes, the one in the hash, and cuBLAS. */
 function usualKernels(rows, known) {
   const sizesOf = variant => new Set(rows.filter(row => row.variant === variant).map(row => row.n)).size;
   const speed = variant => rows.find(row => row.variant === variant && row.n === 4096)?.fraction ?? 0;
   const swept = known.filter(variant => sizesOf(variant) >= SEVERAL_SIZES && KERNELS.get(variant).kind !== 'baseline');
   const drawn = swept.sort((x, y) => speed(y) - speed(x)).slice(0, 5);
-  return known.filter(variant => drawn.includes(variant) || variant.startsWith('cublas_'));
+  return known.filter(variant => drawn.includes(variant) || variant === state.kernel || variant.startsWith('cublas_'));
 }
 
 /** A kernel's points over n. Those of a sweep are joined, but not over a gap. */
@@ -252,10 +338,10 @@ function readSize({ variants, quantity, data, at }, gpu) {
   const timing = variant => gpu.timings.find(row => row.variant === variant && row.n === at && row.data === data);
   const rows = variants.map(timing).filter(row => row);
   const others = ['fraction', 'tflops', 'sm_clock_mhz'].filter(key => key !== quantity.key);
-  const heads = [`n = ${at}`, quantity.label, 'range', ...others.map(key => QUANTITIES.get(key).label)];
+  const heads = [`n = ${at}`, quantity.label, 'range', ...others.map(key => (key === 'tflops' ? 'TFLOP/s, of cuBLAS' : QUANTITIES.get(key).label))];
   fill('sizes-table', rows.length ? table([...heads, 'throttle reasons', 'experiment'], rows.map(row => [
     labelOf(row.variant), withQuantity(quantity.key, row[quantity.key]), rangeOf(row, quantity.key),
-    ...others.map(key => withQuantity(key, row[key])), (row.throttle_reasons ?? '–').replaceAll('_', ' '), row.experiment,
+    ...others.map(key => (key === 'tflops' ? speedText(row) : withQuantity(key, row[key]))), (row.throttle_reasons ?? '–').replaceAll('_', ' '), row.experiment,
   ])) : '');
   return rows.map(row => `${labelOf(row.variant)} ${withQuantity(quantity.key, row[quantity.key])}`).join(', ');
 }
@@ -278,10 +364,14 @@ views.compare = async () => {
   const gpu = chosenGpu();
   await readNumbers(gpu);
   const timed = new Set(gpu.timings.map(row => row.variant)), known = [...KERNELS.keys()].filter(name => timed.has(name));
-  const b = oneOf(state.b, known, oneOf('sgemm_warptile', known)), a = oneOf(state.a, known, oneOf(before(b), known));
+  const firstOf = (...wanted) => wanted.find(variant => known.includes(variant)) ?? known[0];
+  const b = oneOf('b', known, firstOf(state.kernel, 'sgemm_warptile'), labelOf), a = oneOf('a', known, firstOf(before(b)), labelOf);
   const sizesOf = variant => gpu.timings.filter(row => row.variant === variant).map(row => row.n);
   const both = profiled(gpu, [a, b]), sizes = ascending([...both, ...sizesOf(a).filter(n => sizesOf(b).includes(n))]);
-  const n = oneOf(state.n, sizes, both.includes(4096) ? 4096 : both[0] ?? sizes[0]);
+  const n = oneOf('n', sizes, both.includes(4096) ? 4096 : both[0] ?? sizes[0]);
+  const inLadder = laddersOf(gpu).find(ladder => ladder.id === state.ladder);
+  const keepsLadder = inLadder && timingsOf(gpu, inLadder).some(row => row.variant === b);
+  carried = { kernel: b, ladder: keepsLadder ? state.ladder : '', n: keepsLadder ? state.n : '' };
   const sizeOptions = sizes.map(size => [size, both.includes(size) ? `${size}, profiled` : size]);
   controls(choice('a', 'A', kernelOptions(known), a), choice('b', 'B', kernelOptions(known), b), gpuChoice(),
     choice('n', 'n (m = n = k)', sizeOptions, n));
@@ -308,10 +398,11 @@ function compareTable(gpu, a, b, n, limits) {
   const times = [a, b].map(variant => usual(gpu, variant, n)), counts = [a, b].map(variant => counted(gpu, variant, n));
   const rows = [['Limiter', ...limits.map(limit => limit?.name ?? '–'), ''],
     ['Top stall', ...counts.map(row => (row && topStall(row)?.name) ?? '–'), ''], { section: 'Timing' }];
-  const better = { time_us: -1, power_w: 0, sm_clock_mhz: 0 };
+  const better = { time_us: 0, tflops: 0, power_w: 0, sm_clock_mhz: 0 }; // which depend on the clock
   for (const { key, label, unit } of DATA.quantities) {
     const values = times.map(row => scaled(key, row?.[key]));
     if (values.some(isNumber)) rows.push(compareRow(label, values, unit, better[key] ?? 1));
+    if (key === 'tflops') rows.push(compareRow('cuBLAS in the same windows', times.map(row => row?.baseline_tflops), unit));
   }
   const sections = { ...DATA.sections, 'Warp stalls, cycles per issued instruction': DATA.stalls };
   for (const [title, keys] of Object.entries(sections)) {
@@ -328,7 +419,7 @@ function compareTable(gpu, a, b, n, limits) {
     rows.push({ section: 'Build' }, line('Threads per block', 'threads'), line('Shared memory per block', 'shared_bytes', 'byte'),
       line('Spilled to local memory', 'spill_bytes', 'byte'), line('Blocks per SM', 'blocks_per_sm'));
   }
-  return table(['', `A: ${labelOf(a)}`, `B: ${labelOf(b)}`, 'B relative to A'], rows);
+  return table([`n = ${n}`, `A: ${labelOf(a)}`, `B: ${labelOf(b)}`, 'B relative to A'], rows);
 }
 
 function compareRow(label, [x, y], unit, better = 0) {
@@ -346,19 +437,24 @@ views.roofline = async () => {
   const ladder = chosenLadder(gpu);
   if (!ladder) return fill('roofline-charts', empty(`Nothing was timed on ${gpu.gpu}.`));
   const rows = timingsOf(gpu, ladder), sizes = ascending(rows.filter(row => counted(gpu, row.variant, row.n)).map(row => row.n));
-  const n = oneOf(state.n, sizes, sizes.includes(4096) ? 4096 : sizes[0]);
+  const n = oneOf('n', sizes, sizes.includes(4096) ? 4096 : sizes[0]);
   controls(ladderChoice(gpu, ladder), gpuChoice(), sizeChoice(sizes, n));
+  carried = { kernel: state.kernel, ladder: state.ladder, n: state.n };
   const points = rooflinePoints(gpu, rows.filter(row => row.n === n && row.data === 'uniform'), n);
   const groups = WORKLOGS.filter(worklog => worklog !== 'library' && points.some(point => point.worklog === worklog));
   fill('roofline-note', `${ladder.text}, m = n = k = ${n}, ${gpuText(gpu)}, ${protocol(gpu)}. `,
     'Each arrow is a step of the ladder; a circle is where one starts. ',
-    'Bytes of DRAM are those that Nsight Compute counted; the roofs were measured on this GPU.');
+    'Bytes of DRAM are those that Nsight Compute counted; the roofs were measured on this GPU. ',
+    state.kernel && !points.some(point => point.variant === state.kernel)
+      && `${labelOf(state.kernel)} was not profiled at this size.`);
   fill('roofline-charts', groups.map((worklog, place) => el('div', {},
     el('h3', {}, groupName(worklog)), el('div', { class: 'chart', id: `roofline-${place}`, role: 'group' }))));
   await Promise.all(groups.map((worklog, place) => (
     drawRoofline(`roofline-${place}`, gpu, ladder.dtype, pointsOfGroup(points, worklog), 300))));
-  const rowOf = ({ variant, text, x, y }) => [
-    [[`${text} `, link(labelOf(variant), { view: 'ladder', kernel: variant, n })], {}], number(y), number(x),
+  const named = variant => el(variant === state.kernel ? 'strong' : 'span', {}, // the one that other views have chosen
+    link(labelOf(variant), { view: 'ladder', kernel: variant, n }));
+  const rowOf = ({ variant, x, y }) => [
+    [[named(variant)], {}], number(y), number(x),
     withUnit(counted(gpu, variant, n).dram_bytes, 'byte'), wordsCell(limiter(gpu, variant, n).text)];
   fill('roofline-table', points.length ? table(['kernel', 'TFLOP/s', 'FLOP per byte', 'DRAM', 'limiter'], points.map(rowOf))
     : empty('Nothing of this ladder was profiled.'));
@@ -367,11 +463,11 @@ views.roofline = async () => {
 /** Kernels of a ladder with their numbers, and where the kernel before each lies. */
 function rooflinePoints(gpu, rows, n) {
   const known = rows.map(row => rooflinePoint(gpu, row.variant, n, row)).filter(point => point);
-  return known.map((point, place) => {
+  return known.map(point => {
     const old = known.find(other => other.variant === before(point.variant)), { worklog } = KERNELS.get(point.variant);
-    const look = { ours: 'var(--ours)', library: 'var(--library)' }[worklog] ?? 'var(--theirs)';
+    const look = DATA.worklogs[worklog].colour;
     const step = old ? `over ${labelOf(old.variant)}` : 'first';
-    return { ...point, worklog, x0: old?.x, y0: old?.y, colour: look, fill: look, text: String(place + 1), step };
+    return { ...point, worklog, x0: old?.x, y0: old?.y, colour: look, fill: look, text: labelOf(point.variant), step };
   });
 }
 
@@ -421,7 +517,11 @@ function listClaims(claims) {
   };
   fill('claims-count', `${found.length} of ${claims.length} claims. `,
     found.length ? DATA.gpus.map(gpu => `${gpuLabel(gpu)}: ${counts(gpu)}. `) : '');
-  fill('claims-list', found.map(claimCard));
+  const groups = WORKLOGS.map(worklog => [worklog, found.filter(claim => claim.worklog === worklog)]);
+  const isOpen = worklog => found.length <= FEW_CLAIMS || state.show.startsWith(`${worklog}/`);
+  fill('claims-list', groups.filter(([, members]) => members.length).map(([worklog, members]) => el('details',
+    { open: isOpen(worklog) }, el('summary', {}, el('strong', {}, groupName(worklog)), ` ${members.length} claims`),
+    members.map(claimCard))));
 }
 
 function claimCard(claim) {
@@ -432,9 +532,10 @@ function claimCard(claim) {
   return el('article', { class: `card ${name === state.show ? 'chosen' : ''}`, id: `claim-${name}` },
     el('h3', {}, claim.claim),
     el('p', {}, claim.quote && el('q', {}, claim.quote), ' ', el('span', { class: 'small' }, place)),
-    el('ul', {}, claim.gpus.map(result => el('li', {}, el('strong', {}, gpuName(result)), ': ',
-      el('span', { class: `verdict ${look(result)}` }, result.verdict), result.words && `, ${result.words}`,
-      result.remark && small(result.remark)))));
+    table(['GPU', 'verdict', 'claimed', 'measured or computed'], claim.gpus.map(result => [gpuName(result),
+      wordsCell(el('span', { class: `verdict ${look(result)}` }, result.verdict)), wordsCell(result.claimed ?? '–'),
+      wordsCell(result.measured ?? result.words ?? '–')])),
+    unique(claim.gpus.map(result => result.remark)).filter(isShown).map(small));
 }
 
 /** Numbers that the worklogs publish of their authors' GPUs next to ours; a number of another GPU has no verdict. */
@@ -462,13 +563,11 @@ function publishedTable(rows) {
 views.banks = async () => {
   const pictures = Object.entries(await part('pictures'));
   if (!pictures.length) return fill('banks-pictures', empty('No bank picture was there when this page was made.'));
-  fill('banks-pictures', pictures.map(([name, picture]) => {
-    const frame = el('div', { class: 'light', tabindex: 0, role: 'group', 'aria-label': picture.title });
-    frame.innerHTML = picture.svg; // drawn by this project's emulator
-    const rows = picture.accesses.map(access => [labelOf(access.variant), wordsCell(access.says),
+  fill('banks-pictures', pictures.map(([name, shown]) => {
+    const rows = shown.accesses.map(access => [labelOf(access.variant), wordsCell(access.says),
       wordsCell(code(`${access.file}:${access.line}`)), number(access.wavefronts), number(access.ideal)]);
-    return el('article', { class: 'picture', id: `picture-${name}` }, el('h3', {}, picture.title),
-      el('p', { class: 'note' }, picture.text, narrow() && ' The picture scrolls sideways.'), frame,
+    return el('article', { class: 'picture', id: `picture-${name}` }, el('h3', {}, shown.title),
+      el('p', { class: 'note' }, shown.text, narrow() && ' The picture scrolls sideways.'), picture(shown.svg, shown.title),
       el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Accesses' },
         table(['kernel', 'access', 'line', 'wavefronts', 'without conflicts'], rows)));
   }));

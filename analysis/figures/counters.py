@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis import ladders
 from analysis.counters import COUNTERS
 from analysis.estimates import number
 from analysis.figures import style
@@ -49,7 +50,7 @@ def counted(results: Results, experiment: str) -> pd.DataFrame:
     rows = rows[rows["dtype"].isin(set(rows.loc[rows["kind"] != "baseline", "dtype"]))]
     sizes = sorted(rows["n"].unique(), key=lambda n: (n != SIZE, n))
     rows = rows[rows["n"] == sizes[0]] if sizes else rows
-    order = {name: i for i, name in enumerate(style.worklog_colours(results.variants))}
+    order = {name: i for i, name in enumerate(ladders.colours(results.variants))}
     worklogs = results.variants.set_index("variant")["worklog"]
     rows = rows.assign(ladder=rows["variant"].map(worklogs).map(order))
     rows = rows.sort_values(["ladder", "order"], kind="stable", ignore_index=True)

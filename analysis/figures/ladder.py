@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis import ladders
 from analysis.estimates import number
 from analysis.figures import style
 from analysis.results import LIBRARY, Results, records
@@ -33,8 +34,10 @@ def rungs(results: Results, experiment: str) -> pd.DataFrame:
     dtypes = set(rows.loc[rows["kind"] != "baseline", "dtype"])
     rows = rows[rows["dtype"].isin(dtypes) | (rows["kind"] != "baseline")]
     several = rows["dtype"].nunique() > 1
-    rows = rows.assign(heading=rows["worklog"] + (", " + rows["dtype"] if several else ""))
-    order = {name: i for i, name in enumerate(style.worklog_colours(results.variants))}
+    rows = rows.assign(
+        heading=rows["worklog"].map(ladders.titles()) + (", " + rows["dtype"] if several else "")
+    )
+    order = {name: i for i, name in enumerate(ladders.colours(results.variants))}
     rows = rows.assign(first=rows["dtype"] if several else "", second=rows["worklog"].map(order))
     return rows.sort_values(["first", "second", "order"], kind="stable", ignore_index=True)
 
@@ -78,8 +81,8 @@ def draw_bars(
 def draw_panel(
     axes: Axes, rows: pd.DataFrame, ys: dict[str, float], colours: dict[str, str], wide: bool
 ) -> None:
-    """Draw one size: bars with their percentage at the end, TFLOP/s at the right and, with enough
-    room, the gain.
+    """Draw one size: bars with their percentage at the end, TFLOP/s of kernel and library at the
+    right and, with enough room, the gain.
     """
     bars = bars_of(rows)
     draw_bars(axes, bars, ys, colours)
@@ -93,26 +96,28 @@ def draw_panel(
         style.beside(axes, style.percent(row.fraction), at, (3, 0), zorder=3, bbox=box)
         if wide:
             gain = "" if math.isnan(row.gain) else style.times(row.gain)
-            style.in_row(axes, 1.08, y, number(row.tflops), **right)
-            style.in_row(axes, 1.17, y, gain, **right)
+            style.in_row(axes, 1.14, y, speeds(row), **right)
+            style.in_row(axes, 1.23, y, gain, **right)
         else:
-            style.in_row(axes, 1.0, y, number(row.tflops), color=style.GREY, **right)
+            style.in_row(axes, 1.0, y, speeds(row), color=style.GREY, **right)
     if wide:
         first = min(ys.values()) - 1
-        style.in_row(axes, 1.08, first, "TFLOP/s", **right)
-        style.in_row(axes, 1.17, first, "gain", **right)
-    axes.set_xlabel("% of cuBLAS" if wide else "% of cuBLAS · TFLOP/s")
+        style.in_row(axes, 1.14, first, "TFLOP/s of cuBLAS", **right)
+        style.in_row(axes, 1.23, first, "gain", **right)
+    axes.set_xlabel("% of cuBLAS" if wide else "% of cuBLAS · TFLOP/s of cuBLAS")
     axes.set_xticks([0, 25, 50, 75, 100] if wide else [0, 50, 100])
 
 
+def speeds(row: Any) -> str:
+    """Return a row's TFLOP/s beside cuBLAS's in the same windows: "620 of 622"."""
+    return f"{number(row.tflops)} of {number(row.baseline_tflops)}"
+
+
 def title_of(rows: pd.DataFrame) -> str:
-    """The size, with what differs from panel to panel, and cuBLAS's own speed."""
+    """The size, with what differs from panel to panel."""
     row = rows.iloc[0]
     words = [f"n = {row['n']}", *([] if row["data"] == "uniform" else [row["data"]])]
     words += [] if row["clock_policy"] == "boost" else ["locked clocks"]
-    cublas = rows[rows["variant"] == rows["baseline"]]
-    if len(cublas) == 1:
-        words.append(f"cuBLAS {number(cublas['tflops'].iloc[0])} TFLOP/s")
     return ", ".join(words)
 
 
@@ -131,7 +136,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     ys, headings = rows_of(bars)
     labels = dict(zip(rows["variant"], rows["label"], strict=True))
     worklogs = dict(zip(rows["heading"], rows["worklog"], strict=True))
-    colours = style.worklog_colours(results.variants)
+    colours = ladders.colours(results.variants)
     columns = min(4, len(panels)) if len(panels) != 6 else 3
     bottom = max(ys.values())
     height = 0.5 + style.ROW * (bottom + 1)
@@ -139,8 +144,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     # The leftmost panels name the worklogs.
     for index, (axes, part) in enumerate(zip(grid, panels, strict=True)):
         draw_panel(axes, part, ys, colours, wide=len(panels) == 1)
-        title = title_of(part)
-        axes.set_title(title if len(panels) < 3 else title.replace(" TFLOP/s", ""))
+        axes.set_title(title_of(part))
         style.list_rows(axes, ys.values(), [labels[name] for name in ys])
         axes.set_ylim(bottom + 0.6, -0.8)
         for name, y in headings.items() if index % columns == 0 else ():
@@ -150,5 +154,5 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     title = declared().get(asked, {}).get("title", asked)
     text = "A bar for each kernel, by worklog; cuBLAS is the line at 100%."
     facts = ["gain: over the kernel it builds on"] if len(panels) == 1 else []
-    facts = ["fraction of cuBLAS, interleaved", *facts]
+    facts = ["fraction of cuBLAS, interleaved; TFLOP/s of both in the same windows", *facts]
     return style.finish(figure, results, f"{title}: fraction of cuBLAS", text, *facts)

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from analysis import ladders
 from analysis.estimates import number
 from analysis.figures import style
 from analysis.ladders import steps
@@ -111,7 +112,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     rows = points(results)
     if rows.empty:
         return style.empty(results, "Rooflines", "Counters and timings at n = 4096 are needed.")
-    colours = style.worklog_colours(results.variants)
+    colours, titles = ladders.colours(results.variants), ladders.titles()
     panels = ladders_of(rows, results.variants)
     figure, grid = style.panels(len(panels), 2, 2.5, 0.3)
     # All panels have the same range of intensities.
@@ -130,7 +131,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         axes.set_ylim(min(0.6 * part["tflops"].min(), top / 8), top)
         draw_roofs(axes, results, dtype, left, right)
         draw_panel(axes, part, ladder, colours[worklog])
-        axes.set_title(f"{worklog}, {dtype}")
+        axes.set_title(f"{titles[worklog]}, {dtype}")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
             axis.set_minor_formatter(NullFormatter())

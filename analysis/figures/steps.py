@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from analysis import ladders
 from analysis.counters import COUNTERS, STALLS
 from analysis.figures import style
 from analysis.results import Results, records
@@ -89,13 +90,13 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     if rows.empty:
         return style.empty(results, "Steps of the ladders")
     steps = by_step(rows)
-    colours = style.worklog_colours(results.variants)
+    colours, titles = ladders.colours(results.variants), ladders.titles()
     labels: dict[float, str] = {}
     y, size = 0.0, (style.WIDE, 0.7 + 0.14 * (len(steps) + 6))
     figure, (axes, text) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(1, 1.75))
     # Each worklog has a heading, and each of its steps a row.
     for worklog, group in steps.groupby("worklog", sort=False):
-        name, colour = str(worklog), style.darker(colours[str(worklog)])
+        name, colour = titles[str(worklog)], style.darker(colours[str(worklog)])
         style.in_row(axes, -0.02, y, name, color=colour, fontweight="bold", ha="right")
         y += 1
         for row in records(group):

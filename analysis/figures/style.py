@@ -30,26 +30,18 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from analysis import ladders
 from analysis.estimates import number
-from analysis.ladders import ladders
-from analysis.results import LIBRARY, OLDER, Results, lines_of
+from analysis.results import OLDER, Results, lines_of
 from contracts import UserError, atomic_write
-from contracts.worklogs import OURS
 
 WIDE = 6.5  # inches: the width of a page's text
 COLUMN = 3.35  # inches: a column of the paper
 ROW = 0.155  # inches: a row of a list at 7 points
 LINE = 0.2  # inches: a line of text above a figure
 SMALL = 7  # points: the smallest text
-INK, GREY, PALE = "#222222", "#767676", "#BBBBBB"
-BLUE, GREEN, ORANGE, PURPLE, SKY, RED = (
-    "#0072B2",
-    "#009E73",
-    "#E69F00",
-    "#CC79A7",
-    "#56B4E9",
-    "#D55E00",
-)
+INK, GREY, PALE = "#222222", "#767676", ladders.PALE_GREY
+BLUE, GREEN, ORANGE, PURPLE, SKY, RED = ladders.PALETTE
 COLOURS = [BLUE, GREEN, ORANGE, PURPLE, SKY, RED, "#000000"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X"]
 DTYPES = {"fp32": BLUE, "tf32": GREEN, "bf16": ORANGE, "fp16": RED}
@@ -95,13 +87,6 @@ sns.set_theme(
         "pdf.fonttype": 42,
     },
 )
-
-
-def worklog_colours(variants: pd.DataFrame) -> dict[str, str]:
-    """A colour for each ladder; this project's own kernels are red, libraries grey."""
-    names = [name for name in ladders(variants) if name not in (OURS, LIBRARY)]
-    others = [BLUE, PURPLE, GREEN, ORANGE, SKY]
-    return dict(zip(names, cycle(others), strict=False)) | {OURS: RED, LIBRARY: PALE}
 
 
 def looks(names: Iterable[str]) -> dict[str, dict[str, str]]:

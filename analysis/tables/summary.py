@@ -13,8 +13,8 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import ladders
 from analysis.counters import COUNTERS, SECTIONS
-from analysis.ladders import best_kernels
 from analysis.results import Results, lines_of
 from contracts import load_yaml, worklogs
 
@@ -100,7 +100,9 @@ def summary_table(results: Results) -> dict[str, Any]:
         "archived": results.archived,
         "origin": f"{results.gpu}, {results.date}",
         "experiments": experiments(results.timings),
-        "best": best_kernels(results),
+        "best": ladders.best_kernels(results),
+        "titles": ladders.titles(),
+        "colours": ladders.colours(results.variants),
         "failed": results.failed.to_dict("records"),
         "left_out": lines_of(results.left_out),
         "note": results.note,

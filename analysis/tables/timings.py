@@ -2,10 +2,10 @@
 gain.
 
 worklog is the folder of the ladder that a variant belongs to, "ours" or "library". fraction is of
-cuBLAS, interleaved; gain says how many times as fast a kernel is as the one that it builds on, in
-the same experiment. usual says whether the row stands for its kernel and size (`results.usual`).
-baseline_tflops is the library's
-speed in the same windows. Fractions are of one, times in microseconds, clocks in MHz, power in watts.
+cuBLAS, interleaved, and baseline_tflops is cuBLAS's speed beside the row's tflops. gain says how many
+times as fast a kernel is as the one that it builds on, in the same experiment. usual says whether the
+row stands for its kernel and size (`results.usual`). Fractions are of one, times in microseconds,
+clocks in MHz, power in watts.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ COLUMNS = [
 COLUMNS += [
     "clock_policy",
     *(f"{name}{end}" for name in WITH_ENDS for end in ("", "_low", "_high")),
+    "baseline_tflops",
 ]
 COLUMNS += [
-    "baseline_tflops",
     "fraction_per_clock",
     "gain",
     "builds_on",

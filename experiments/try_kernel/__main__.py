@@ -21,7 +21,7 @@ from pathlib import Path
 from contracts import UserError, run_command
 from experiments.command_line import add_gpu, add_kernel, find_gpu, find_kernel, kernel_arguments
 from experiments.gpu import discovery
-from experiments.try_kernel import findings, on_gpu, screen
+from experiments.try_kernel import archived, findings, on_gpu, screen
 from kernels import catalogue
 from kernels.catalogue import Variant
 
@@ -53,15 +53,31 @@ def once(options: argparse.Namespace) -> int:
     arch, root, nvcc = gpu.arch if gpu else options.arch, options.out_dir, options.nvcc
     size = findings.common_size(options.size, *([variant, rung] if rung else [variant]))
     rates = find_gpu(options.gpu)
+    _tell(f"building {variant.name} for {arch} ...")
     compared = findings.find_cached(rung, size, arch, rates, root, nvcc) if rung else None
+    _tell(f"checking and emulating {variant.name} ...")
     kernel = findings.find(variant, size, arch, rates, root, checked=True, nvcc=nvcc)
     measured, why = None, "a check failed" if gpu else "no NVIDIA GPU is visible here"
     if gpu and kernel.passed:
         named = kernel_arguments(options)
         measured = on_gpu.measure(known, variant, rung, size, gpu, root, named, nvcc)
         why = "a check failed on the GPU"
-    print("\n".join(screen.render(variant, kernel, compared, measured, why)), flush=True)
+    recorded = (
+        {}
+        if measured
+        else archived.speeds(options.gpu[0], [variant, *([rung] if rung else [])], size)
+    )
+    lines = screen.render(variant, kernel, compared, measured, why, recorded)
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        lines = screen.coloured(lines)
+    print("\n".join(lines), flush=True)
     return 0 if kernel.passed and (measured is None or measured.passed) else 1
+
+
+def _tell(text: str) -> None:
+    """Say on a terminal what takes a while."""
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr, flush=True)
 
 
 def _round(options: argparse.Namespace) -> None:
@@ -108,6 +124,7 @@ def watch(options: argparse.Namespace) -> int:
                 process = fork.Process(target=_round, args=(options,))
                 process.start()
                 process.join()
+                print(f"watching {options.variant}; Ctrl-C ends", file=sys.stderr, flush=True)
             time.sleep(POLL_S)
     return 0
 

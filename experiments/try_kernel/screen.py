@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
+import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,12 +13,15 @@ from typing import Any
 
 import contracts
 from contracts import load_yaml
+from experiments.try_kernel.archived import Archived
 from experiments.try_kernel.findings import Findings
 from experiments.try_kernel.on_gpu import Measured
 from kernels.catalogue import Variant
 from ptxsim.count.bounds import ESTIMATES, LABELS
 
-ROWS, COLUMNS = 50, 120
+ROWS = 50
+MIN_COLUMNS, MAX_COLUMNS = 80, 120
+CELL, DIFFERENCE = 14, 10  # columns of a value and of the difference
 MIN_CHANGE = 0.02  # Counters that differ by less of the larger value are left out.
 MIN_BOUND = 0.1  # Bounds below this part of the largest one are left out.
 FAILURE_LINES = 4
@@ -44,16 +49,20 @@ def render(
     rung: Findings | None,
     measured: Measured | None,
     no_gpu: str | None,
+    archived: Mapping[str, Archived] | None = None,
 ) -> list[str]:
-    """Return at most `ROWS` lines of at most `COLUMNS` characters.
+    """Return at most `ROWS` lines that fit the terminal; failed checks stand last.
 
     :param rung: what the kernel builds on.
     :param no_gpu: why there is no `measured`.
+    :param archived: speeds of the GPU's archive, by kernel, where there is no `measured`.
     """
     page = _Page(kernel.name, rung.name if rung else None)
     size = f"m = n = k = {kernel.size}"
     built = f"{kernel.resources['arch']}, {kernel.resources['compiler']}"
-    lines = [f"{kernel.name}: {variant.dtype}, {size}, {built}", *_checks(kernel, measured), ""]
+    checks = _checks(kernel, measured)
+    passed = kernel.passed and (measured is None or measured.passed)
+    lines = [f"{kernel.name}: {variant.dtype}, {size}, {built}", *(checks if passed else []), ""]
     lines += [*page.head("resources"), *_resources(page, kernel, rung), ""]
     costly: list[str] = []
     if kernel.why_not:
@@ -67,12 +76,40 @@ def render(
     if measured and measured.speeds:
         lines += _speed(page, measured)
     elif no_gpu:
-        lines.append(f"no times: {no_gpu}")
+        lines.append(f"no times of this run: {no_gpu}")
+        lines += _archived(page, kernel.gpu, archived or {})
     # The counters get the room that is left.
     changed = _changed(page, kernel, rung, measured)
-    room = ROWS - len(lines) - len(costly)
+    failed = [] if passed else ["", *checks]
+    room = ROWS - len(lines) - len(costly) - len(failed)
     lines += costly + (_cut(["", *changed], room) if changed else [])
-    return [line if len(line) <= COLUMNS else line[: COLUMNS - 1] + "…" for line in lines[:ROWS]]
+    return [_clipped(line, columns()) for line in [*lines[: ROWS - len(failed)], *failed]]
+
+
+def columns() -> int:
+    """Return the width of the terminal, within limits."""
+    return max(MIN_COLUMNS, min(MAX_COLUMNS, shutil.get_terminal_size((MAX_COLUMNS, ROWS)).columns))
+
+
+def coloured(lines: Sequence[str]) -> list[str]:
+    """Return the lines with what failed in red and heads in bold, for a terminal."""
+    return [
+        f"\033[31;1m{line}\033[0m"
+        if line.startswith("FAILED")
+        else f"\033[1m{line}\033[0m"
+        if line and not line.startswith((" ", "no times", "checked"))
+        else line
+        for line in lines
+    ]
+
+
+def _clipped(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def short_gpu(name: str) -> str:
+    """Return a GPU's name as people say it: "NVIDIA H100 80GB HBM3" is an H100."""
+    return name.removeprefix("NVIDIA ").split()[0]
 
 
 class _Page:
@@ -80,11 +117,11 @@ class _Page:
 
     def __init__(self, kernel: str, rung: str | None) -> None:
         self.names = [kernel, *([rung] if rung else [])]
-        self.width = max(14, *(min(len(name), 28) for name in self.names))
+        self.width = min(columns(), 100) - len(self.names) * (CELL + 2) - DIFFERENCE - 2
 
     def head(self, title: str) -> list[str]:
-        names = [name[-self.width :] for name in self.names]
-        return [self._line(title, names, "difference" if self.names[1:] else "")]
+        heads = [_clipped(name.partition("_")[2] or name, CELL) for name in self.names]
+        return [self._line(title, heads, "change" if self.names[1:] else "")]
 
     def row(self, label: str, pair: Sequence[Any], unit: str = "", digits: int = 3) -> str:
         """Return the row of a label. pair: the kernel's value and the rung's."""
@@ -93,8 +130,8 @@ class _Page:
         return self._line(f"  {label}", cells, _difference(*pair) if values[1:] else "")
 
     def _line(self, label: str, values: Iterable[str], last: str) -> str:
-        cells = "".join(f"{value:>{self.width + 2}}" for value in values)
-        return f"{label:<44}{cells}  {last:>20}".rstrip()
+        cells = "".join(f"  {_clipped(value, CELL):>{CELL}}" for value in values)
+        return f"{_clipped(label, self.width):<{self.width}}{cells}  {last:>{DIFFERENCE}}".rstrip()
 
 
 def _checks(kernel: Findings, measured: Measured | None) -> list[str]:
@@ -127,17 +164,27 @@ def _resources(page: _Page, kernel: Findings, rung: Findings | None) -> list[str
 
 
 def _bounds(page: _Page, kernel: Findings, rung: Findings | None) -> list[str]:
-    """Return the minimum cycles of each resource, largest first, and the limiter of each kernel."""
+    """Return the minimum cycles of each resource, largest first, the limiter of each kernel, and the
+    estimates, which limit nothing.
+    """
     cycles, rung_cycles = kernel.cycles, rung.cycles if rung else {}
     smallest = MIN_BOUND * max(_bounds_of(kernel).values())
-    lines = page.head(f"minimum cycles per SM on an {kernel.gpu}")
-    for key in sorted(cycles.keys() | rung_cycles.keys(), key=lambda key: -cycles.get(key, 0.0)):
-        if key in LABELS and max(cycles.get(key, 0), rung_cycles.get(key, 0)) >= smallest:
-            label = LABELS[key] + (" (estimate)" if key in ESTIMATES else "")
-            lines.append(page.row(label, (cycles.get(key), rung_cycles.get(key)), digits=4))
+    keys = sorted(cycles.keys() | rung_cycles.keys(), key=lambda key: -cycles.get(key, 0.0))
+    shown = [
+        k for k in keys if max(cycles.get(k, 0), rung_cycles.get(k, 0)) >= smallest and k in LABELS
+    ]
+    rows = {
+        key: page.row(
+            LABELS[key] + ", estimate" * (key in ESTIMATES), (cycles.get(key), rung_cycles.get(key))
+        )
+        for key in shown
+    }
     bounds = [_bounds_of(findings) for findings in (kernel, rung) if findings and findings.cycles]
     limiters = [LABELS[max(bound, key=bound.__getitem__)] for bound in bounds]
-    lines.append(page.row("limiter", (*limiters, None)[:2]))
+    lines = page.head(f"minimum cycles per SM on an {short_gpu(kernel.gpu)}")
+    lines += [row for key, row in rows.items() if key not in ESTIMATES]
+    lines.append(page.row("limiter: the largest of these", (*limiters, None)[:2]))
+    lines += [row for key, row in rows.items() if key in ESTIMATES]
     if rung and rung.why_not:
         lines += _wrapped(f"the emulator has no counts of {rung.name}: {rung.why_not}", "  ")
     return lines
@@ -145,6 +192,23 @@ def _bounds(page: _Page, kernel: Findings, rung: Findings | None) -> list[str]:
 
 def _bounds_of(findings: Findings) -> dict[str, float]:
     return {k: value for k, value in findings.cycles.items() if k in LABELS and k not in ESTIMATES}
+
+
+def _archived(page: _Page, gpu: str, speeds: Mapping[str, Archived]) -> list[str]:
+    """Return the archive's speeds of the kernel, if it has them, and of the rung."""
+    pair = [speeds.get(name) for name in page.names]
+    if not any(pair):
+        return []
+
+    def beside(speed: Archived) -> str:
+        return f"{_number(speed.tflops, 3)} of {_number(speed.baseline_tflops, 3)}"
+
+    fractions = [speed and 100 * speed.fraction for speed in pair]
+    return [
+        *page.head(f"archived on an {short_gpu(gpu)}"),
+        page.row("% of cuBLAS, interleaved", (*fractions, None)[:2], "%"),
+        page.row("TFLOP/s of cuBLAS", (*(speed and beside(speed) for speed in pair), None)[:2]),
+    ]
 
 
 def _speed(page: _Page, measured: Measured) -> list[str]:
@@ -210,25 +274,28 @@ def _is_number(value: Any) -> bool:
 
 
 def _number(value: Any, digits: int) -> str:
+    """Return a value as text; from a million on with a prefix: 134 M."""
     if value is None:
         return "–"
     if not _is_number(value):
         return str(value)
+    for scale, prefix in ((1e12, " T"), (1e9, " G"), (1e6, " M")):
+        if abs(value) >= scale:
+            return f"{value / scale:.{max(0, 2 - int(math.log10(abs(value) / scale)))}f}{prefix}"
     if float(value).is_integer() or abs(value) >= 10 ** (digits - 1):
         return f"{value:,.0f}"
     return f"{value:.{digits}g}"
 
 
 def _difference(kernel: Any, rung: Any) -> str:
-    """Return the difference with its sign and share; "" of equal values and where one is none."""
+    """Return how the kernel differs from the rung; "" of equal values and where one is none."""
     if not (_is_number(kernel) and _is_number(rung)) or kernel == rung:
         return ""
-    share = f" ({100 * (kernel - rung) / abs(rung):+.1f}%)" if rung else ""
-    return ("+" if kernel > rung else "-") + _number(abs(kernel - rung), 3) + share
+    return f"{100 * (kernel - rung) / abs(rung):+.1f}%" if rung else "from 0"
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(text, COLUMNS, initial_indent=indent, subsequent_indent=indent + "  ")
+    return textwrap.wrap(text, columns(), initial_indent=indent, subsequent_indent=indent + "  ")
 
 
 def _cut(lines: list[str], room: int) -> list[str]:

@@ -26,7 +26,7 @@ from analysis.explorer.content import (
     parts,
     significant,
 )
-from analysis.findings import FINDINGS
+from analysis.findings import FIGURES, FINDINGS
 from analysis.results import Results
 from contracts import REHEARSAL
 
@@ -101,11 +101,13 @@ def test_the_page_is_one_small_file_whose_parts_unpack(made: Path) -> None:
         name: gzip.decompress(base64.b64decode(packed)).decode()
         for name, packed in re.findall(part, text)
     }
-    assert set(unpacked) == {"gpu0", "gpu1", "claims", "sources", "pictures", "vega"}
+    names = {"gpu0", "gpu1", "claims", "sources", "pictures", "figures", "vega"}
+    assert set(unpacked) == names and set(json.loads(unpacked["figures"])) == {*FIGURES.values()}
     assert "vegaEmbed" in unpacked["vega"]
     svgs = [picture["svg"] for picture in json.loads(unpacked["pictures"]).values()]
+    svgs += json.loads(unpacked["figures"]).values()
     ids = re.findall(r' id="([^"]+)"', re.sub(part, "", text) + "".join(svgs))
-    assert len(svgs) == 2 and sorted(set(ids)) == sorted(ids)
+    assert len(svgs) > 2 and sorted(set(ids)) == sorted(ids)
     for svg in svgs:  # What clips a cell is in the same picture.
         names = set(re.findall(r"url\(#([^)]+)\)", svg))
         assert svg.startswith("<svg") and names

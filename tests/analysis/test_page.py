@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 pytestmark = pytest.mark.browser
-VIEWS = ("ladder", "findings", "sizes", "compare", "roofline", "claims", "banks")
+VIEWS = ("ladder", "steps", "findings", "sizes", "compare", "roofline", "claims", "banks")
 DESKTOP = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
 PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
 CHECKS = (Path(__file__).with_name("page_checks.js")).read_text()
@@ -93,7 +94,7 @@ def test_it_opens_on_the_ladder_with_the_fractions_and_gains_of_the_timings(
     shown.open()
     assert shown.text("nav a[aria-current]") == "Ladder"
     groups = [title.text.split("\n")[0] for title in shown.all("#ladder-rungs h3")]
-    assert groups[:2] == ["boehm_sgemm", "profiling"]
+    assert groups[:2] == ["Simon Boehm", "Vinay Jumani, profiling"]
     assert groups[-2:] == ["This project", "Libraries"]
     rows = h100.squares
     rows = rows[(rows["experiment"] == "sgemm_ladder") & (rows["dtype"] == "fp32")]
@@ -173,6 +174,55 @@ def test_another_quantity_keeps_the_kernels(shown: Shown) -> None:
     assert shown.all("#sizes-chart svg") and not shown.all("#sizes-chart svg .mark-area")
 
 
+def test_a_fraction_and_the_two_speeds_beside_it_agree(shown: Shown, h100: Results) -> None:
+    shown.open(ladder="hopper_ladder.bf16", n=4096)
+    assert shown.text("#rung-title").startswith("wgmma_streamk_bf16")  # not the last, slower rung
+    for row in shown.all("a.rung"):
+        words = row.text.replace("\n", " ").split()
+        at = words.index("of", words.index(next(word for word in words if word.endswith("%"))))
+        fraction, own, library = (float(words[i].rstrip("%")) for i in (at - 2, at - 1, at + 1))
+        assert 100 * own / library == pytest.approx(fraction, abs=0.3)
+
+
+def test_another_view_keeps_the_kernel_and_what_is_not_there_is_said(shown: Shown) -> None:
+    shown.open(ladder="hopper_ladder.bf16", kernel="hgemm_wgmma_pingpong_bf16", n=8192)
+    for view, selector in {
+        "compare": "#compare-table thead",
+        "sizes": "#sizes-legend",
+        "roofline": "#roofline-table strong",
+        "findings": "h2",
+        "ladder": "#rung-title",
+    }.items():
+        shown.one(f"#to-{view}").click()
+        shown.until(lambda view=view: shown.state.get("view", "ladder") == view)
+        shown.drawn()
+        assert view == "findings" or "wgmma_pingpong_bf16" in shown.text(selector)
+    assert shown.text("#unknown") == "" and "n = 8192" in shown.text("#rung-facts").lower()
+    shown.open(view="wat", ladder="nope", kernel="sgemm_nope", n=7, nail=1)
+    for word in ("“nail”", "“wat”", "“nope”", "“sgemm_nope”"):
+        assert word in shown.text("#unknown")
+
+
+def test_the_keys_n_and_p_choose_the_next_rung_and_the_one_before(shown: Shown) -> None:
+    shown.open(kernel="sgemm_coalesced")
+    for key, kernel in (("n", "sgemm_smem_tile"), ("p", "sgemm_coalesced")):
+        shown.press(key)
+        shown.until(lambda kernel=kernel: shown.state.get("kernel") == kernel)
+        shown.drawn()
+
+
+def test_each_step_has_its_gain_and_the_counters_that_it_was_meant_to_move(shown: Shown) -> None:
+    shown.open(view="steps")
+    (row,) = [row.text for row in shown.all("#steps-table tr") if row.text.startswith("warptile")]
+    assert "over vectorized" in row and "×1.30" in row and "292 M → 51.1 M" in row
+    assert "✓" in row
+    finding = shown.open(view="findings").text("#finding-steps_pay")
+    counts = re.search(r"(\d+) of (\d+) steps moved every counter as meant", finding)
+    assert counts and f"{counts[1]} of {counts[2]} moved" in shown.open(view="steps").text(
+        "#steps-note"
+    )
+
+
 def test_no_id_occurs_twice_and_each_cell_of_a_bank_picture_is_seen(shown: Shown) -> None:
     for view in VIEWS:
         shown.open(view=view)
@@ -205,7 +255,7 @@ def test_claims_are_filtered_and_their_text_is_never_html(shown: Shown) -> None:
     shown.until(lambda: shown.text("#claims-count").startswith("1 of"))
     (card,) = shown.all("#claims-list article")
     assert "bank conflicts <b>vanish</b>" in card.text and "line 312" in card.text
-    assert "H100: holds, 51 M < 292 M" in card.text and "H200: within noise" in card.text
+    assert "H100 holds less than 292 M 51 M" in card.text and "H200 within noise" in card.text
     shown.choose("#claims-verdict", "does not hold")
     assert shown.text("#claims-count").startswith("0 of")
 
@@ -220,4 +270,4 @@ def test_a_finding_leads_to_what_shows_it(shown: Shown) -> None:
     shown.drawn()
     table = shown.text("#compare-table")
     assert table.index("Limiter") < table.index("Timing") and "252 M" in table and "×4.80" in table
-    assert shown.all("#compare-a optgroup[label='wingedge_sgemm, fp32']")
+    assert shown.all("#compare-a optgroup[label='WingEdge777, SGEMM, fp32']")

@@ -83,8 +83,8 @@ rule analytic:
         "python -m experiments.stages.analytic --cases {input.cases} --out {output} 2>&1 | tee {log}"
 
 
-# Only by name: the double buffer of sgemm.cu's 128x128x8 on the emulator. Findings read the table that is in the repository.
 rule xor_double_buffer:
+    """The double buffer of sgemm.cu's 128x128x8 on the emulator, again; findings read its table."""
     log:
         "results/logs/xor_double_buffer.log",
     shell:

@@ -64,8 +64,8 @@ rule claims_table:
         " --analytic results/analytic.csv --out {output} > {log} 2>&1 || {{ cat {log} >&2; exit 1; }}"
 
 
-# Prints every time, and fails where a verdict on an archive is not the one that is recorded with it.
 rule claims:
+    """What the worklogs claim and what holds; fails where a verdict changed."""
     input:
         "results/tables/claims.csv",
     log:
@@ -98,8 +98,9 @@ rule findings:
         " --out {output} 2>&1 | tee {log}"
 
 
-# README's table and its findings are filled in, of the archives alone, and its figure is made of the ladder's.
+# README's tables and its findings are filled in, of the archives alone, and its figure is made of the ladder's.
 rule readme:
+    """README's tables, findings and figure, of the archives."""
     input:
         findings="results/tables/findings.json",
         ladder="results/figures/ladder_sgemm_ladder.svg",
@@ -155,6 +156,9 @@ rule explorer_html:
         rules.report_tables.output,
         rules.claims_table.output,
         rules.findings.output,
+        rules.figures_of_timings.output,
+        rules.figures_of_counters.output,
+        rules.figures_of_studies.output,
         BANK_PICTURES,
     output:
         "results/explorer.html",

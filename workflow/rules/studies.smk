@@ -40,8 +40,8 @@ rule error_over_k_part:
 
 if PLAN.measuring:
 
-    # The emulator's results next to the GPU's, bit by bit: a part of `all`
     rule emulator_next_to_gpu:
+        """The emulator's results beside the GPU's, bit by bit; a part of `all`."""
         input:
             built(*PLAN.kernels),
             harness=HARNESS,
@@ -63,6 +63,7 @@ if PLAN.measuring:
 
     # NVIDIA's compute-sanitizer on every kernel. Without it, the table is empty and left_out.txt says why.
     rule sanitize:
+        """NVIDIA's compute-sanitizer on every kernel."""
         input:
             built(*PLAN.kernels),
             "experiments/stages/sanitize.py",
@@ -83,8 +84,8 @@ if PLAN.measuring:
             "python -m experiments.stages.sanitize {params.kernels} {params.built} --out {output.table}"
             " --left-out {output.left_out} 2>&1 | tee {log}"
 
-    # The sweep over tiles prints what to write in kernels/catalogue.yaml.
     rule tile_autotune:
+        """All tiles of a kernel timed; the log ends with what to write in kernels/catalogue.yaml."""
         input:
             "experiments/tuning/tile_autotune.yaml",
             "experiments/tuning/space.py",
@@ -128,8 +129,8 @@ if PLAN.measuring:
             "python -m experiments.studies timing_methods {wildcards.variant} --size 1024 --size 4096 --size 8192"
             " {params.built} --out {output} 2>&1 | tee {log}"
 
-    # Cycles of loops of FFMAs by the banks of their registers, and of loads that ptxas merges
     rule ffma_issue:
+        """Cycles of FFMAs by the banks of their registers, and of loads that ptxas merges."""
         input:
             multiext(f"{BUILD}/ffma_issue", ".cubin", ".ptx"),
             "experiments/studies/ffma_issue.py",
@@ -146,8 +147,8 @@ if PLAN.measuring:
         shell:
             "python -m experiments.studies ffma_issue {params.built} --out {output} 2>&1 | tee {log}"
 
-    # Whether accesses of several warps to shared memory get in each other's way
     rule inter_warp_conflicts:
+        """Whether accesses of several warps to shared memory get in each other's way."""
         input:
             multiext(f"{BUILD}/inter_warp_conflicts", ".cubin", ".ptx"),
             "experiments/studies/inter_warp_conflicts.py",
@@ -165,8 +166,8 @@ if PLAN.measuring:
         shell:
             "python -m experiments.studies inter_warp_conflicts {params.built} --out {output} 2>&1 | tee {log}"
 
-    # Wavefronts of single accesses to shared memory, from which the emulator's rules come
     rule smem_microbench:
+        """Wavefronts of single accesses to shared memory, from which the emulator's rules come."""
         input:
             multiext(f"{BUILD}/smem_microbench", ".cubin", ".ptx"),
             "experiments/studies/smem_microbench.py",
@@ -185,11 +186,13 @@ if PLAN.measuring:
 
 
 rule error_over_k:
+    """Errors of fp32 kernels as k grows, on the GPU or the emulator."""
     input:
         f"{RESULTS}/error_over_k.csv",
 
 
 rule cross_validation:
+    """Timings of the same kernels by other clocks, beside ours."""
     input:
         [PLAN.tables[name] for name in ("timing_methods", "timeline") if name in PLAN.made],
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +31,14 @@ from experiments.try_kernel.on_gpu import Measured, Speed
 from kernels import catalogue
 
 GPU = command_line.find_gpu(["h100"])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def narrow_terminal() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        yield
+
 
 FAULTS = ROOT / "tests" / "faults" / "gemm.cu"
 BLOCK = "m=64 n=64 k=16"
@@ -84,7 +93,7 @@ def naive(out: Path) -> list[str]:
 
 
 def test_one_screen_shows_it_all(naive: list[str]) -> None:
-    assert len(naive) <= screen.ROWS and max(map(len, naive)) <= screen.COLUMNS
+    assert len(naive) <= screen.ROWS and max(map(len, naive)) <= screen.MIN_COLUMNS
     text = "\n".join(naive)
     assert naive[0].startswith("sgemm_coalesced: fp32, m = n = k = 4096, sm_90a, nvcc ")
     assert "checked sgemm_coalesced on ptxsim: " in naive[1] and "FAILED" not in text
@@ -92,9 +101,18 @@ def test_one_screen_shows_it_all(naive: list[str]) -> None:
     assert all(label in text for label in (*labels, "L1 lookups")), text
     # 32 columns of B are 4 sectors in place of 32.
     row = next(line for line in naive if "Global load sectors" in line)
-    kernel, rung = (int(cell.replace(",", "")) for cell in row.split()[3:5])
-    assert kernel < rung and "-" in row.split()[5]
-    assert "no times: no NVIDIA GPU is visible here" in text
+    assert row.split()[3:] == ["10.7", "G", "70.9", "G", "-84.8%"]
+    assert "no times of this run: no NVIDIA GPU is visible here" in text
+    row = next(line for line in naive if "TFLOP/s of cuBLAS" in line)
+    assert row.split()[3:] == ["6.42", "of", "51.6", "0.502", "of", "51.8"]
+    # What limits is the largest of the minimum cycles, which stand above it; estimates stand below.
+    cycles = naive[next(i for i, line in enumerate(naive) if "minimum cycles" in line) :]
+    labels = [line[:36].strip() for line in cycles[1 : cycles.index("")]]
+    limiter = labels.index("limiter: the largest of these")
+    assert labels[0] in cycles[1 + limiter]
+    estimates = ["estimate" in label for label in labels]
+    assert not any(estimates[:limiter]) and all(estimates[limiter + 1 :])
+    assert "minimum cycles per SM on an H100" in text
 
 
 def test_the_rung_s_part_is_cached_until_something_changes(
@@ -133,7 +151,8 @@ def test_a_wrong_kernel_is_explained(out: Path, tmp_path: Path) -> None:
     assert "; C[0, 0] by thread 0 of block (0, 0)" in text
     assert "they lack k = 0 to 31 of 112" in text
     assert text.count("FAILED") == 2 and "it fails where alpha is not 0, and nowhere else" in text
-    assert len(done.stdout.splitlines()) <= screen.ROWS
+    lines = done.stdout.splitlines()
+    assert len(lines) <= screen.ROWS and any("FAILED" in line for line in lines[-12:])
 
 
 def test_a_race_is_reported_with_line_and_thread_once(out: Path) -> None:
@@ -234,9 +253,10 @@ def test_times_and_measured_counters_are_rows_of_the_screen(out: Path, naive: li
     speeds = {name: fast, rung.name: slow}
     measured = Measured("NVIDIA H200", ["checked on gpu"], True, "cublas_fp32", speeds, counters)
     lines = screen.render(kernel, replace(rung, name=name), rung, measured, None)
-    cells = {line[:44].strip(): line[44:].split() for line in lines}
-    assert cells["share of cublas_fp32"] == ["50%", "12.5%", "+37.5", "(+300.0%)"]
-    assert cells["time, µs"] == ["100", "400", "-300", "(-75.0%)"]
+    width = screen.MIN_COLUMNS - 2 * (screen.CELL + 2) - screen.DIFFERENCE - 2
+    cells = {line[:width].strip(): line[width:].split() for line in lines}
+    assert cells["share of cublas_fp32"] == ["50%", "12.5%", "+300.0%"]
+    assert cells["time, µs"] == ["100", "400", "-75.0%"]
     assert cells["FLOP/clock/SM"][:2] == ["120", "30"]
     assert "counters that moved (ncu)" in cells and cells["L1/TEX hit rate"][:2] == ["90", "45"]
     assert "Instructions executed" not in cells  # They differ by 1% only.
@@ -252,7 +272,7 @@ def test_a_long_story_stays_on_one_screen(out: Path, naive: list[str]) -> None:
     far = {name: value * 3 + 1 for name, value in rung.counters.items()}
     long = replace(rung, name="x" * 60, checks=checks, lines=costly, counters=far)
     lines = screen.render(kernel, long, rung, None, "no GPU")
-    assert len(lines) <= screen.ROWS and max(map(len, lines)) <= screen.COLUMNS
+    assert len(lines) <= screen.ROWS and max(map(len, lines)) <= screen.MIN_COLUMNS
     uncounted = replace(rung, counters={}, cycles={}, lines=[], why_not="not made of whole tiles")
     lines = screen.render(kernel, uncounted, rung, None, "")
     assert any("the emulator has no counts: not made" in line for line in lines)
