@@ -19,7 +19,7 @@ from typing import Any
 from analysis import ladders
 from analysis.figures import style
 from analysis.figures.ladder import speeds
-from analysis.results import Results, archives_of, note_of, tell_left_out
+from analysis.results import Results, archives_of, note_of, records, tell_left_out
 from analysis.tables.timings import with_gains
 from analysis.timings import PROCESSES
 from contracts import UserError, write_text
@@ -80,16 +80,17 @@ def rungs(results: Results) -> str:
     ]
     rows = results.squares
     rows = rows[(rows["experiment"] == LADDER) & (rows["n"] == SIZE) & (rows["kind"] == "kernel")]
-    rows = with_gains(rows).set_index("variant")
-    entries = results.variants.set_index("variant")
+    rows = with_gains(rows)
+    entries = results.variants
     for worklog, labels in RUNGS.items():
         lines.append(f"| **[{ladders.titles()[worklog]}]({EXPLAINED[worklog]})** | | | | |")
         for name in (f"sgemm_{label}" for label in labels.split()):
-            row, entry = rows.loc[name], entries.loc[name]
-            gain = "" if math.isnan(row["gain"]) else style.times(row["gain"])
+            row = next(records(rows[rows["variant"] == name]))
+            entry = next(records(entries[entries["variant"] == name]))
+            gain = "" if math.isnan(row.gain) else style.times(row.gain)
             lines.append(
-                f"| [`{row['label']}`]({entry['source']}) | {style.percent(row['fraction'])} |"
-                f" {speeds(row)} | {gain} | {entry['idea']} |"
+                f"| [`{row.label}`]({entry.source}) | {style.percent(row.fraction)} | {speeds(row)} |"
+                f" {gain} | {entry.idea} |"
             )
     return "\n".join(lines)
 

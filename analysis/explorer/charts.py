@@ -149,11 +149,9 @@ def roofline() -> Layers:
     first = first.encode(stroke=plain(alt.Stroke, "colour:N"), fill=plain(alt.Fill, "fill:N"))
     label = rows().transform_filter("isValid(datum.labelX)").encode(x="labelX:Q", y="labelY:Q")
     leader = label.mark_rule(strokeWidth=0.6, opacity=0.6).encode(x2="x:Q", y2="y:Q")
-    ends_of = {"left": "!datum.left", "right": "datum.left"}  # by the side that a label begins at
-    names = [
-        label.transform_filter(which).mark_text(align=side, baseline="middle").encode(text="text:N")
-        for side, which in ends_of.items()
-    ]
+    label = label.encode(text="text:N")
+    on_left = label.transform_filter("datum.left").mark_text(align="right", baseline="middle")
+    on_right = label.transform_filter("!datum.left").mark_text(align="left", baseline="middle")
     fields = (
         ("label", "kernel"),
         ("speed", "TFLOP/s"),
@@ -165,7 +163,7 @@ def roofline() -> Layers:
         description=alt.Description("label:N"),
     )
     return (
-        alt.layer(roof, name, leader, shaft, head, first, *names, target)
+        alt.layer(roof, name, leader, shaft, head, first, on_left, on_right, target)
         .add_params(*ends)
         .properties(height=420)
     )

@@ -220,7 +220,7 @@ function stepRow({ variant, over, changed, control, gain, moved }) {
 
 views.findings = async () => {
   if (!DATA.findings.length) return fill('findings-list', empty('No findings.json was there when this page was made.'));
-  const figures = await part('figures'), shownIn = { ladder: 'See the ladder', sizes: 'See it over the sizes', compare: 'See both kernels side by side' };
+  const figures = await part('figures'), shownIn = { ladder: 'See it in the ladder', steps: 'See each step', sizes: 'See it over the sizes', compare: 'See both kernels side by side' };
   fill('findings-list', DATA.findings.map(finding => el('article', { class: 'card', id: `finding-${finding.name}` },
     el('h3', {}, withCode(finding.title)),
     el('ul', {}, finding.gpus.map(result => findingOnGpu(finding, result))),

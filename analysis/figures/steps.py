@@ -92,7 +92,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     steps = by_step(rows)
     colours, titles = ladders.colours(results.variants), ladders.titles()
     labels: dict[float, str] = {}
-    y, size = 0.0, (style.WIDE, 0.7 + 0.14 * (len(steps) + 6))
+    y, size = 0.0, (style.WIDE, 0.7 + 0.13 * (len(steps) + 6))
     figure, (axes, text) = plt.subplots(1, 2, figsize=size, sharey=True, width_ratios=(1, 1.75))
     # Each worklog has a heading, and each of its steps a row.
     for worklog, group in steps.groupby("worklog", sort=False):
