@@ -362,7 +362,7 @@ class Plan:
         lines.append(
             f"Made here: {len(self.kernels)} kernels built, {len(self.emulated)} kernels and dispatchers emulated."
         )
-        return lines + [f"Left out: {reason}." for reason in self.unfit.values()]
+        return lines + [f"Left out: {reason}." for reason in self.unsupported.values()]
 
 
 def _chunks(names: Iterable[str], size: int) -> Iterator[list[str]]:

@@ -335,3 +335,12 @@ def test_every_architecture_has_a_plan() -> None:
 )
 def test_a_machine_s_folder_has_a_short_name(gpu: str | None, folder: str) -> None:
     assert Device(GPU | {"gpu": gpu}).machine == folder
+
+
+def test_the_end_of_a_run_says_what_to_open_what_was_measured_and_what_was_left_out() -> None:
+    lines = "\n".join(made().summary())
+    assert "results/explorer.html" in lines and "results/paper.pdf" in lines
+    assert re.search(r"Measured on NVIDIA H\d00.*, 2026-.*, archived in data/h\d00\.", lines)
+    assert re.search(r"[1-9]\d* kernels built", lines)
+    left_out = replace(made(), unsupported={"sgemm_tma": "sgemm_tma needs sm_90a"}).summary()
+    assert left_out[-1] == "Left out: sgemm_tma needs sm_90a."

@@ -31,3 +31,12 @@ def test_an_experiment_that_only_counts_where_c_is_read_has_its_table_and_no_fig
         "    output: .*results/h200/only/profile_reading_c/counters_with_beta.csv", said
     )
     assert "results/figures/counters_profile_reading_c" not in said
+
+
+def test_the_list_has_a_sentence_for_each_target_and_no_rule_of_the_inside(tmp_path: Path) -> None:
+    tree = Tree(copy_tree(tmp_path / "project", ["sgemm_ladder"]), options=())
+    rows = [line.split(maxsplit=1) for line in tree.succeed("--list").splitlines()]
+    texts = {row[0]: row[1] for row in rows if len(row) > 1}
+    assert {"all", "explorer", "paper", "claims", "archive", "sgemm_ladder"} <= set(texts)
+    assert texts["sgemm_ladder"].startswith("The SGEMM ladder: How much does each rung gain")
+    assert not {"emulate", "report_tables", "paper_pdf", "joined_table"} & set(texts)
