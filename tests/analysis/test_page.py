@@ -264,7 +264,7 @@ def test_a_finding_leads_to_what_shows_it(shown: Shown) -> None:
     shown.open(view="findings")
     card = shown.text("#finding-conflicts_moved")
     assert "✓ holds" in card and "at_tiling" in card and "`" not in card
-    assert "± not decided" in shown.text("#finding-power")
+    assert "± not decided" in shown.text("#finding-hopper_level")
     shown.one("#finding-conflicts_moved a").click()
     shown.until(lambda: shown.state.get("a") == "sgemm_at_tiling")
     shown.drawn()
