@@ -33,7 +33,7 @@ Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 # a template parameter's name
 Parameter = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 # Arithmetic on template parameters, such as a parameter's name
-Arithmetic = Annotated[str, Field(pattern="^[A-Za-z0-9_ +*/()-]{1,120}$")]
+Arithmetic = Annotated[str, Field(pattern="^[A-Za-z0-9_ +*/()-]{1,240}$")]
 Extent = Positive | Arithmetic
 Dtype = Annotated[str, AfterValidator(_known_dtype)]
 

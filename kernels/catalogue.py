@@ -26,7 +26,7 @@ from contracts import (
 from contracts.declared import CatalogueFile, Entries
 from contracts.dtypes import SUMS, Types, dtypes
 from contracts.rows import Variants
-from kernels import expand
+from kernels import expand, tiles
 from kernels.arguments import (
     SIGNATURE,
     TEXTURES,
@@ -48,6 +48,8 @@ from kernels.sources import ROOT as ROOT
 from kernels.sources import included as included
 
 CATALOGUE = ROOT / "catalogue.yaml"
+# The entry that kernels of tiles are made of, without its dtype.
+TILE = "hgemm_wgmma_tile"
 
 # A box of cuTensorMapEncodeTiled has at most so many rows and columns.
 MAX_BOX = 256
@@ -62,13 +64,16 @@ MAX_SHARED_BYTES = 232_448
 class Catalogue(Mapping[str, Entry]):
     """Every variant, then every dispatcher and every baseline, by name, in the order of the file.
 
-    file: the YAML file.
+    The kernel of any tile of `kernels.tiles` is made when its name is asked for. file: the YAML
+    file.
     """
 
     file: Path
     entries: Mapping[str, Entry]
 
     def __getitem__(self, name: str) -> Entry:
+        if name not in self.entries and (tile := tiles.named(name)):
+            return self._of_tile(tile)
         return self.entries[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -79,7 +84,20 @@ class Catalogue(Mapping[str, Entry]):
 
     def find(self, name: str) -> Entry:
         """Return the entry `name`; raise `UserError` with the nearest names where there is none."""
+        if name not in self.entries and (tile := tiles.named(name)):
+            return self._of_tile(tile)
         return choose(self.entries, name, "variant", f"{ROOT.name}/{self.file.name}")
+
+    def _of_tile(self, tile: tiles.Tile) -> Variant:
+        """Return the kernel of a tile; raise `UserError` where there is none."""
+        if reason := tile.unsupported():
+            raise UserError(f"{tile.name} is no kernel: {reason}")
+        like = f"{TILE}_{tile.dtype}"
+        entry = entries_of(self.file)["variants"][like]
+        changes = {"b_layout": tile.b_layout, "builds_on": like, "idea": "made of its name"}
+        return self.made_of(
+            tile.name, entry | changes | {"template": entry["template"] | tile.template}
+        )
 
     @functools.cached_property
     def kernels(self) -> Mapping[str, Variant]:

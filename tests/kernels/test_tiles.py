@@ -1,0 +1,106 @@
+"""Kernels of hgemm/wgmma_tile.cu: tiles of any width, made of their names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from helpers import ARCH, refused
+
+import ptxsim
+from experiments.emulation import launching
+from experiments.emulation.device import EmulatedDevice
+from experiments.stages.cases import Case
+from experiments.stages.check import run_case
+from kernels import catalogue, tiles
+from kernels.catalogue import Problem, Variant
+from kernels.tiles import Tile
+from ptxsim.ptx.compiler import compile_ptx
+
+CATALOGUE = catalogue.load()
+BANK_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum"
+SAMPLE = [  # each first operand, order, layout, cluster and way of sharing; widths of every kind
+    Tile(160, 128, down=2, stages=3),
+    Tile(136, 64, down=2, across=4, stages=3),
+    Tile(24, 256, across=2, stages=4, b_layout="column"),
+    Tile(72, 192, pingpong=True, down=2, across=2, stages=2, dtype="fp16"),
+    Tile(128, 136, b_first=False, stages=3),
+    Tile(64, 232, b_first=False, down=4, across=2, stages=2, b_layout="column"),
+    Tile(192, 96, b_first=False, pingpong=True, down=2, stages=2),
+    Tile(256, 40, b_first=False, across=2, stages=2, b_layout="column"),
+]
+
+
+def compiled(tile: Tile, folder: Path) -> Variant:
+    """Return the tile's kernel, its PTX in `folder`."""
+    variant = CATALOGUE.find(tile.name)
+    assert isinstance(variant, Variant)
+    unit = folder / f"{variant.name}.cu"
+    unit.write_text(variant.translation_unit())
+    unit.with_suffix(".ptx").write_text(compile_ptx(unit, ARCH, [f"-I{catalogue.ROOT}"]))
+    return variant
+
+
+def problems(tile: Tile) -> list[Problem]:
+    """Return a problem of four tiles of the cluster, cut off in m, n and k, and one that ends
+    within a row's last 16 bytes and reads C; rows are longer than they need be.
+    """
+    m, n, k = tile.rows * tile.down + 5, tile.columns * tile.across + 8, 3 * 64 + 24
+    sizes = [(m, n, k, 1.0, 0.0), (tile.rows - 5, tile.columns - 3, 67, 0.75, -1.5)]
+    of = []
+    for m, n, k, alpha, beta in sizes:
+        lda, ldc = (-(-size // 8) * 8 + 8 for size in (k, n))
+        ldb = lda if tile.b_layout == "column" else ldc
+        of.append(Problem(m, n, k, lda, ldb, ldc, alpha, beta, tile.b_layout))
+    return of
+
+
+@pytest.mark.parametrize("tile", SAMPLE, ids=lambda tile: tile.name)
+def test_a_tile_of_any_width_is_right_and_stores_without_bank_conflicts(
+    tile: Tile, tmp_path: Path
+) -> None:
+    variant = compiled(tile, tmp_path)
+    # One cluster at a time computes all tiles, in turn.
+    device = EmulatedDevice(tmp_path, sms=tile.down * tile.across)
+    for problem in problems(tile):
+        assert run_case(device, variant, Case("", problem), seed=1).detail == ""
+    counters = ptxsim.Counters()
+    whole = Problem.packed(tile.rows, tile.columns, 64, tile.b_layout)
+    launch = launching.to_count(variant, whole, tile.down * tile.across)
+    launching.load(variant, tmp_path, cubin=False).launch(**launch, observers=[counters])
+    assert counters.totals()[BANK_CONFLICTS] == 0
+
+
+def test_every_tile_fits_and_has_a_kernel_by_its_name() -> None:
+    every = {tile.name: tile for tile in tiles.tiles()}
+    assert {tile.width for tile in every.values()} == set(range(16, 257, 8))
+    for name, tile in list(every.items())[::97]:
+        variant = CATALOGUE.find(name)
+        assert isinstance(variant, Variant) and tiles.named(name) == tile
+        parts = tile.stages * tile.stage_bytes + tile.buffer_bytes(tile.piece)
+        # Alignment and the turns' mbarriers take the rest.
+        assert variant.shared_bytes == parts + 1040 <= tiles.SHARED_BYTES
+        assert variant.b_layout == "row" and name in CATALOGUE and name not in list(CATALOGUE)
+
+
+@pytest.mark.parametrize(
+    ("tile", "reason"),
+    [
+        (Tile(160, 96, stages=4), "96 along the first operand; allowed: 64, 128, 192, 256"),
+        (Tile(132, 128, stages=4), "132 along the second operand; allowed: multiples of 8 from 16 to 256"),
+        (Tile(200, 256, stages=3), "200 sums a thread; allowed: 192"),
+        (Tile(160, 128, down=3, stages=4), "clusters of 3x1; allowed: 1x1, 2x1, 1x2, 2x2, 4x2, 2x4"),
+        (Tile(160, 128, stages=7), "7 stages; allowed: 2 to 6"),
+    ],
+)  # fmt: skip
+def test_a_tile_without_a_kernel_is_refused_with_the_reason(tile: Tile, reason: str) -> None:
+    with refused(f"^{tile.name} is no kernel: {reason}$"):
+        CATALOGUE.find(tile.name)
+
+
+def test_stages_leave_room_to_store_a_tile_in_few_pieces() -> None:
+    large, small = Tile(160, 128), Tile(64, 128)
+    assert (large.max_stages, large.usual_stages) == (6, 5)
+    assert replace(large, stages=5).piece == 160 and replace(large, stages=6).piece == 32
+    assert replace(small, stages=small.usual_stages).piece == 64
