@@ -401,6 +401,22 @@ class DispatcherEntry(Document):
     origin: Origin | None = None
 
 
+class TileTimes(Document):
+    """What tiles of hgemm/wgmma_tile.cu take on a GPU; tile_times.yaml explains the keys."""
+
+    start_us: float
+    store_us: float
+    multiply_adds: float
+    l2_bytes: float
+    dram_bytes: float
+    step_us: float
+    large_clusters: Annotated[float, Field(gt=0, le=1)]
+
+
+class TileTimesFile(RootModel[dict[str, TileTimes]]):
+    """tile_times.yaml, by the name of the GPU."""
+
+
 class BaselineEntry(Document):
     """A library that kernels are timed against."""
 

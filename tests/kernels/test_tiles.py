@@ -13,7 +13,7 @@ from experiments.emulation import launching
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages.cases import Case
 from experiments.stages.check import run_case
-from kernels import catalogue, tiles
+from kernels import catalogue, tile_choice, tiles
 from kernels.catalogue import Problem, Variant
 from kernels.tiles import Tile
 from ptxsim.ptx.compiler import compile_ptx
@@ -104,3 +104,49 @@ def test_stages_leave_room_to_store_a_tile_in_few_pieces() -> None:
     assert (large.max_stages, large.usual_stages) == (6, 5)
     assert replace(large, stages=5).piece == 160 and replace(large, stages=6).piece == 32
     assert replace(small, stages=small.usual_stages).piece == 64
+
+
+BY_CUBLAS = {  # the tile that cuBLAS launches on an H100: its rows and columns, B first
+    (1024, 1024, 1024): (64, 128),
+    (1536, 1536, 1536): (96, 192),
+    (2048, 2048, 2048): (128, 256),
+    (2816, 776, 3008): (160, 128),
+    (552, 2504, 848): (96, 128),
+    (784, 1048, 1464): (136, 64),
+    (128, 4096, 14336): (64, 64),
+}
+
+
+@pytest.mark.parametrize("size", BY_CUBLAS, ids=str)
+def test_the_tile_that_cublas_launches_is_among_the_likeliest(size: tuple[int, int, int]) -> None:
+    likeliest = tile_choice.ranked(Problem.packed(*size))[:14]
+    assert BY_CUBLAS[size] in [(tile.rows, tile.columns) for tile in likeliest if tile.b_first]
+
+
+def test_another_number_of_multiprocessors_takes_other_tiles() -> None:
+    """2816 x 776 is one round of 128 x 136 on 132 multiprocessors, and two on 66."""
+    problem = Problem.packed(2816, 776, 3008)
+    tile = Tile(128, 136, b_first=False, stages=5)
+    assert [tile_choice.rounds(tile, problem, sms, 1.0) for sms in (132, 66)] == [(1, 132), (2, 66)]
+    first, *_ = tile_choice.ranked(problem, sms=66)
+    assert tile_choice.rounds(first, problem, 66, 1.0)[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("tile", "reason"),
+    [
+        (Tile(184, 128, stages=4), "as many tiles as of a width of 176"),
+        (Tile(176, 128, down=2, across=4, stages=4), "4 blocks of a cluster for 2 tiles"),
+        (Tile(176, 256, stages=3), "192 along the first operand cover all 136"),
+        (Tile(176, 128, stages=2), "2 stages; a pipeline needs 3"),
+        (Tile(64, 136, b_first=False, stages=6), "22% of what is loaded is not read"),
+        (Tile(176, 128, pingpong=True, stages=4), "one round, in which the second consumer has no tile"),
+    ],
+)  # fmt: skip
+def test_a_tile_that_is_not_proposed_has_the_reason(tile: Tile, reason: str) -> None:
+    assert tile_choice.pruned(tile, Problem.packed(2816, 136, 640), sms=132) == reason
+
+
+def test_a_gpu_without_a_fit_is_refused() -> None:
+    with refused("no times of NVIDIA T4; there: NVIDIA H100 80GB HBM3$"):
+        tile_choice.times_of("NVIDIA T4")
