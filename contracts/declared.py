@@ -396,6 +396,9 @@ class DispatcherEntry(Document):
     predicted: bool = optional(
         "the choice whose predicted time is shortest (kernels/cost.py) is taken"
     )
+    any_tile: bool = optional(
+        "where it is measured, the likeliest tiles (kernels/tile_choice.py) are compiled and timed, too"
+    )
     builds_on: str | None = optional("the rung before, if any")
     idea: str = column("what it adds to that, in a few words")
     origin: Origin | None = None

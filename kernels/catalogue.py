@@ -90,7 +90,7 @@ class Catalogue(Mapping[str, Entry]):
 
     def _of_tile(self, tile: tiles.Tile) -> Variant:
         """Return the kernel of a tile; raise `UserError` where there is none."""
-        if reason := tile.unsupported():
+        if reason := tile.unsupported_reason():
             raise UserError(f"{tile.name} is no kernel: {reason}")
         like = f"{TILE}_{tile.dtype}"
         entry = entries_of(self.file)["variants"][like]
@@ -409,9 +409,9 @@ def _dispatcher(
             raise UserError(
                 f"{path}: {name}.choices have {key} {' and '.join(values)}, but it must be one"
             )
-    predicted = entry.get("predicted", False)
+    flags = {key: entry.get(key, False) for key in ("predicted", "any_tile")}
     return Dispatcher(
-        name, choices, entry.get("builds_on"), entry["idea"], entry.get("origin"), predicted
+        name, choices, entry.get("builds_on"), entry["idea"], entry.get("origin"), **flags
     )
 
 

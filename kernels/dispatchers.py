@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from contracts import UserError
 from contracts.dtypes import Types
 from contracts.files import digest
-from kernels import cost
+from kernels import cost, tile_choice
 from kernels.entries import Baseline, Variant
 from kernels.problem import Layout, Problem
 
@@ -33,7 +33,11 @@ class Choice:
 @dataclass(frozen=True)
 class Dispatcher:
     """Runs each problem with one of several kernels: the first of its choices that suits or, where
-    it is `predicted`, the one whose predicted time is shortest (`kernels.cost`)."""
+    it is `predicted`, the one whose predicted time is shortest (`kernels.cost`).
+
+    any_tile: where it is measured, the likeliest tiles (`kernels.tile_choice`) are candidates, too.
+    They are compiled when a problem is new.
+    """
 
     name: str
     choices: tuple[Choice, ...]
@@ -41,6 +45,7 @@ class Dispatcher:
     idea: str
     origin: Mapping[str, str] | None
     predicted: bool
+    any_tile: bool = False
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -139,7 +144,9 @@ class Dispatcher:
         """Changes with its choices and with the constants of predictions; not with the sources of
         its kernels.
         """
-        return digest(*map(str, self.choices), *([cost.CONSTANTS] if self.predicted else []))
+        constants = [cost.CONSTANTS] if self.predicted else []
+        constants += [tile_choice.constants()] if self.any_tile else []
+        return digest(*map(str, self.choices), *constants)
 
 
 Runnable = Variant | Dispatcher

@@ -28,6 +28,11 @@ def times_of(gpu: str = GPU) -> TileTimes:
     return known[gpu]
 
 
+def constants() -> str:
+    """Return all constants as text: what is measured with this choice rests on them."""
+    return (ROOT / "tile_times.yaml").read_text()
+
+
 def _count(size: int, unit: int) -> int:
     return -(-size // unit)
 

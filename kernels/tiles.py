@@ -25,6 +25,7 @@ MAX_SUMS = {1: 192, 2: 192, 3: 96}
 CONSUMERS = {64: 1, 128: 2, 192: 3, 256: 2}
 MAX_WIDTH, MAX_STAGES, USUAL_STAGES = 256, 16, 4
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 2), (2, 4))
+NUMBERS = ("rows", "columns", "down", "across", "stages")
 NAME = re.compile(
     r"hgemm_tile_(?P<bcol>bcol_)?(?P<rows>\d+)x(?P<columns>\d+)(?P<b_first>_bfirst)?(?P<pingpong>_pingpong)?"
     r"_c(?P<down>\d+)x(?P<across>\d+)_s(?P<stages>\d+)_(?P<dtype>bf16|fp16)"
@@ -159,7 +160,7 @@ class Tile:
             "CN": self.across,
         }
 
-    def unsupported(self) -> str | None:
+    def unsupported_reason(self) -> str | None:
         """Return why there is no such kernel; None where there is."""
         if self.first not in CONSUMERS:
             return (
@@ -180,11 +181,9 @@ def named(name: str) -> Tile | None:
     """Return the tile of a kernel's name; None where the name is not that of one."""
     if not (match := NAME.fullmatch(name)):
         return None
-    numbers = {key: int(match[key]) for key in ("rows", "columns", "down", "across", "stages")}
-    flags = {key: match[key] is not None for key in ("b_first", "pingpong")}
-    return Tile(
-        **numbers, **flags, b_layout="column" if match["bcol"] else "row", dtype=match["dtype"]
-    )
+    values: dict[str, Any] = {key: int(match[key]) for key in NUMBERS}
+    values |= {key: match[key] is not None for key in ("b_first", "pingpong")}
+    return Tile(**values, b_layout="column" if match["bcol"] else "row", dtype=match["dtype"])
 
 
 def tiles(b_layout: Layout = "row", dtype: str = "bf16", step: int = ATOM) -> Iterator[Tile]:
@@ -199,5 +198,5 @@ def tiles(b_layout: Layout = "row", dtype: str = "bf16", step: int = ATOM) -> It
                     for down, across in CLUSTERS:
                         tile = Tile(*size, b_first, pingpong, down, across, 0, b_layout, dtype)
                         tile = replace(tile, stages=tile.usual_stages)
-                        if tile.unsupported() is None:
+                        if tile.unsupported_reason() is None:
                             yield tile

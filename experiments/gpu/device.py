@@ -248,15 +248,18 @@ class Arguments:
 
 
 class CatalogueKernel:
-    """A catalogue variant, loaded; of a dispatcher, all of its kernels."""
+    """A catalogue variant, loaded; of a dispatcher, all of its kernels.
 
-    def __init__(self, gpu: Gpu, entry: Runnable) -> None:
-        self.gpu, self.entry = gpu, entry
+    folder: of the cubins; None: the GPU's.
+    """
+
+    def __init__(self, gpu: Gpu, entry: Runnable, folder: Path | None = None) -> None:
+        self.gpu, self.entry, self._folder = gpu, entry, folder or gpu.build_dir
         self._modules: list[ObjectCode] = []
         self._kernels = {variant.name: self._load(variant) for variant in entry.variants}
 
     def _load(self, variant: Variant) -> Kernel:
-        stem = self.gpu.build_dir / variant.name
+        stem = self._folder / variant.name
         self._modules.append(load_cubin(stem.with_suffix(".cubin")))
         kernel = self._modules[-1].get_kernel(entry_name(stem.with_suffix(".ptx")))
         allow_shared(self.gpu, kernel, variant.shared_bytes)

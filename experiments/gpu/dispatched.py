@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from experiments.gpu.device import CatalogueKernel, Gpu
 from experiments.gpu.fastest_call import Call, FastestCall
-from kernels.catalogue import Dispatcher, Problem
+from kernels.catalogue import Dispatcher, Problem, Variant
 
 TIMED = 14  # docs/measuring.md says what that leaves of the fastest of all kernels.
 
 
 class DispatchedGemm(FastestCall):
-    """The kernel that a dispatcher predicts to be fastest; by `bind_fastest`, one of TIMED."""
+    """The kernel that a dispatcher predicts to be fastest; by `bind_fastest`, one of TIMED, or of the
+    tiles that it was offered.
+    """
 
     entry: Dispatcher
 
@@ -18,6 +22,17 @@ class DispatchedGemm(FastestCall):
         super().__init__(gpu)
         self.entry, self._kernel = entry, CatalogueKernel(gpu, entry)
         self._variants = {variant.name: variant for variant in entry.variants}
+        self._tiles: dict[str, CatalogueKernel] = {}
+
+    def offer(self, tile: Variant, folder: Path) -> CatalogueKernel:
+        """Take a tile, built in `folder`, as a further candidate; return it, loaded."""
+        if tile.name not in self._tiles:
+            self._tiles[tile.name] = CatalogueKernel(self.gpu, tile, folder)
+        return self._tiles[tile.name]
+
+    def withdraw(self, tile: Variant) -> None:
+        """Take it no longer."""
+        del self._tiles[tile.name]
 
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Call:
         """See `FastestCall.bind`; raises `UserError` where no kernel takes the problem."""
@@ -29,6 +44,9 @@ class DispatchedGemm(FastestCall):
         calls = {
             variant.name: self._kernel.bind(problem, a, b, c, variant=variant) for variant in likely
         }
+        for name, tile in self._tiles.items():
+            if not tile.entry.unsupported_reason(problem, {"A": a, "B": b, "C": c}):
+                calls[name] = tile.bind(problem, a, b, c)
         for call in calls.values():
             call()
         return calls
@@ -38,7 +56,10 @@ class DispatchedGemm(FastestCall):
 
         Nothing is ranked.
         """
-        variant = self._variants.get(name)
-        if variant is None or variant.unsupported_reason(problem, {"A": a, "B": b, "C": c}):
+        variant, tile = self._variants.get(name), self._tiles.get(name)
+        entry = tile.entry if tile else variant
+        if entry is None or entry.unsupported_reason(problem, {"A": a, "B": b, "C": c}):
             return None
+        if tile:
+            return tile.bind(problem, a, b, c)
         return self._kernel.bind(problem, a, b, c, variant=variant)

@@ -11,11 +11,13 @@ from typing import Any
 
 from contracts.rows import AlgorithmSearch, MeasuredRows
 from experiments.declarations import Item
+from experiments.gpu.dispatched import DispatchedGemm
 from experiments.gpu.fastest_call import Choice, FastestCall, by_stopwatch
 from experiments.gpu.libraries import Gemm
 from experiments.stages import store
 from experiments.stages.interleave import ROLES, Matrices
 from experiments.stages.store import Key, Measurement, Store
+from experiments.stages.tile_builds import TileBuilds
 from kernels.catalogue import Catalogue, Entry, Problem, Variant
 
 
@@ -27,6 +29,7 @@ class LibraryCalls:
 
     def __init__(self, store_: Store, entries: Catalogue, build_dir: Path) -> None:
         self.store, self.entries, self.build_dir = store_, entries, build_dir
+        self.tiles = TileBuilds(entries, build_dir)
 
     def _search(self, entry: Entry, p: Problem) -> Measurement | None:
         """Return the stored search of a library or a dispatcher on a problem; None for a kernel."""
@@ -46,6 +49,8 @@ class LibraryCalls:
             return
         if self.known(gemm, p):
             return
+        if isinstance(gemm, DispatchedGemm):
+            self.tiles.offer_likeliest(gemm, matrices)
         gemm.bind_fastest(
             p, matrices.a.address, matrices.b.address, matrices.c[ROLES[1]].address, by_stopwatch
         )
@@ -65,6 +70,8 @@ class LibraryCalls:
         if search is None:
             return False
         (row,) = search.rows.algorithm_search
+        if isinstance(gemm, DispatchedGemm):
+            self.tiles.offer_named(gemm, row.call)
         gemm.choose(p, Choice(**{key: getattr(row, key) for key in asdict(Choice("", 0))}))
         return True
 

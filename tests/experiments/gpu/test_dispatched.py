@@ -5,6 +5,7 @@ is remembered.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     class Kernel:
-        def __init__(self, gpu: object, entry: Dispatcher) -> None:
+        def __init__(self, gpu: object, entry: Dispatcher, folder: Path | None = None) -> None:
             self.entry = entry
 
         def bind(
@@ -95,3 +96,21 @@ def test_what_no_kernel_takes_is_refused_before_anything_runs(ran: list[str]) ->
     with refused(r"hgemm_best_bf16 cannot take this problem: .* A starts at byte 2, but it must"):
         gemm().bind_fastest(P, 2, *PLACES[1:], lambda *_: pytest.fail("timed"))
     assert ran == []
+
+
+def test_an_offered_tile_is_timed_and_remembered_by_its_name(
+    ran: list[str], tmp_path: Path
+) -> None:
+    tile = catalogue.load().find("hgemm_tile_64x128_bfirst_c2x1_s8_bf16")
+    assert isinstance(tile, Variant)
+    for known in (None, Choice(tile.name, TIMED + 1)):
+        one = gemm("hgemm_tiled_bf16")
+        one.offer(tile, tmp_path)
+        if known:
+            one.choose(P, known)
+        one.bind_fastest(P, *PLACES, timed_by(tile.name, ran))()
+        choice = one.choice(P)
+        assert ran[-1] == tile.name and choice and choice.call == tile.name
+    one.withdraw(tile)
+    one.bind_fastest(P, *PLACES, timed_by(tile.name, ran))()
+    assert ran[-1] != tile.name
