@@ -46,7 +46,7 @@ def problems(tile: Tile) -> list[Problem]:
     """Return a problem of four tiles of the cluster, cut off in m, n and k, and one that ends
     within a row's last 16 bytes and reads C; rows are longer than they need be.
     """
-    m, n, k = tile.rows * tile.down + 5, tile.columns * tile.across + 8, 3 * 64 + 24
+    m, n, k = tile.rows * tile.down + 5, tile.columns * tile.across + 8, 2 * 64 + 24
     sizes = [(m, n, k, 1.0, 0.0), (tile.rows - 5, tile.columns - 3, 67, 0.75, -1.5)]
     of = []
     for m, n, k, alpha, beta in sizes:
