@@ -148,5 +148,5 @@ def test_a_tile_that_is_not_proposed_has_the_reason(tile: Tile, reason: str) -> 
 
 
 def test_a_gpu_without_a_fit_is_refused() -> None:
-    with refused("no times of NVIDIA T4; there: NVIDIA H100 80GB HBM3$"):
+    with refused("no times of NVIDIA T4; there: NVIDIA H100 80GB HBM3, NVIDIA H200$"):
         tile_choice.times_of("NVIDIA T4")
