@@ -87,8 +87,8 @@ class Boxes:
         """
         if self.pattern is None:
             return
-        found = self.pattern.take(access.flat() >> self.memory.shift)
-        other = found[(found != 0) & (found != row)]
+        patterns = self.pattern.take(access.flat() >> self.memory.shift)
+        other = patterns[(patterns != 0) & (patterns != row)]
         if len(other):
             swizzles = {
                 n: f"a swizzle of {n} bytes" if n > 16 else "no swizzle"
@@ -96,7 +96,7 @@ class Boxes:
             }
             what = f"wgmma reads with {swizzles[row]} what a tensor copy wrote with {swizzles[int(other[0])]}"
             self.memory.machine.diag.note(f"{instruction.where}: {what}")
-        elif base & _rows(row) and found.any():
+        elif base & _rows(row) and patterns.any():
             self._contradicts(instruction, base & _rows(row))
 
     def box_stored(self, access: Access, instruction: Instruction, box: str) -> None:
@@ -119,22 +119,22 @@ class Boxes:
         if block not in self.stored or self.covered is None:
             return
         first = block * self.of_block
-        own = slice(first, first + self.of_block)
-        writes, covered = memory.writes[own], self.covered[own]
+        part = slice(first, first + self.of_block)
+        writes, covered = memory.writes[part], self.covered[part]
         plain = memory.strengths[writes & LOW] == PLAIN
         left = (writes != 0) & ((writes >> HALF) - 1 < memory.order.threads) & plain & ~covered
         for table in reads:
             for events in table.events.values():
-                left &= events[own] == 0
+                left &= events[part] == 0
         edges = np.diff((left | covered).astype(np.int8), prepend=0, append=0).nonzero()[0]
         for start, end in edges.reshape(-1, 2).tolist():
             here = left[start:end].nonzero()[0] + start
             if len(here) and covered[start:end].any():
                 diag, (instruction, box) = memory.machine.diag, self.stored[block]
-                at, place = memory.at(int(writes[here[0]] & LOW)), int(here[0]) << memory.shift
+                at, address = memory.at(int(writes[here[0]] & LOW)), int(here[0]) << memory.shift
                 diag.note(
-                    f"{at}: {len(here) << memory.shift} bytes of shared memory are written from 0x{place:x} on"
-                    f"{diag.in_shared(place)}, which nothing reads, next to the box of {box} that "
+                    f"{at}: {len(here) << memory.shift} bytes of shared memory are written from 0x{address:x} on"
+                    f"{diag.in_shared(address)}, which nothing reads, next to the box of {box} that "
                     f"{diag.where(instruction)} stores: is the box of its tensor map smaller than the tile?"
                 )
                 return

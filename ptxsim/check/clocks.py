@@ -30,12 +30,12 @@ class Clock:
     @classmethod
     def of_rows(cls, blocks: np.ndarray, rows: np.ndarray, padded: int) -> Clock:
         """The clock that says of block `blocks[i]` what `rows[i]`, a time for each thread, says."""
-        least = rows.min(axis=1)
+        earliest = rows.min(axis=1)
         known = NOTHING
-        if least.any():
+        if earliest.any():
             known = np.zeros(int(blocks.max()) + 1, np.int64)
-            known[blocks] = least
-        which, thread = np.nonzero(rows > least[:, None])
+            known[blocks] = earliest
+        which, thread = np.nonzero(rows > earliest[:, None])
         numbers = blocks[which] * padded + thread
         order = np.argsort(numbers)
         return cls(known, numbers[order], rows[which, thread][order])
@@ -77,8 +77,8 @@ class Clock:
             inside = blocks < len(self.blocks)
             good[inside] = times[inside] <= self.blocks[blocks[inside]]
         if len(self.threads) and not good.all():
-            place = np.minimum(np.searchsorted(self.threads, threads), len(self.threads) - 1)
-            good |= (self.threads[place] == threads) & (times <= self.until[place])
+            index = np.minimum(np.searchsorted(self.threads, threads), len(self.threads) - 1)
+            good |= (self.threads[index] == threads) & (times <= self.until[index])
         return good
 
 

@@ -45,7 +45,7 @@ ALL = {dtype: dtype.type(1 if bits == 1 else 2**bits - 1) for bits, dtype in STO
 
 
 @dataclass
-class Found:
+class UndefinedLoad:
     """What a load has just found undefined: a mask of bits for each element, of the lanes of the
     access.
     """
@@ -67,7 +67,7 @@ class Defined:
         # what was never written, in words, and where it was first read
         self.origins: list[tuple[str, str]] = []
         self.shuffles: dict[int, int] = {}  # origins that are shuffles, by their place
-        self.found: Found | None = None
+        self.latest: UndefinedLoad | None = None
         # masks of the elements that a store is storing, for every lane
         self.storing: list[np.ndarray] | None = None
         self.storing_origin = 0
@@ -97,7 +97,7 @@ class Defined:
         self.origins.clear()
         self.shuffles.clear()
         self.stored_origins.clear()
-        self.found = self.storing = self.local = self.shared = None
+        self.latest = self.storing = self.local = self.shared = None
         self.watches = self.machine.launch.checks.unwritten and self.machine.launch.values
         if not self.watches:
             return
@@ -121,9 +121,9 @@ class Defined:
         name = "a local variable" if first.location else f"register {register.name}"
         return f"{name}, which nobody wrote, is read", self.machine.diag.where(first)
 
-    def _origin_at(self, words: str, i: Instruction) -> int:
+    def _origin_at(self, text: str, i: Instruction) -> int:
         """The number of what was never written, and of the instruction that first read it."""
-        origin = words, self.machine.diag.where(i)
+        origin = text, self.machine.diag.where(i)
         if origin not in self.origins:
             self.origins.append(origin)
         return self.origins.index(origin)
@@ -209,13 +209,13 @@ class Defined:
         """Registers are defined in some lanes. Those that shared a mask go on sharing it."""
         self.changes += 1
         cleared: dict[int, tuple[np.ndarray, bool]] = {}
-        kept = []  # so that no other array gets its id
+        held = []  # so that no other array gets its id
         for register in registers:
             mask = self.masks.get(register.slot)
             if mask is None:
                 continue
             if id(mask) not in cleared:
-                kept.append(mask)
+                held.append(mask)
                 left = np.where(lanes, mask.dtype.type(0), mask)
                 cleared[id(mask)] = left, bool(np.any(left))
             left, some = cleared[id(mask)]
@@ -250,10 +250,10 @@ class Defined:
 
     def fault(self, i: Instruction, bad: np.ndarray, reaches: str, origin: int) -> None:
         """An undefined value matters for the lanes `bad`."""
-        words, where = self._at_entry(origin) if origin < 0 else self.origins[origin]
+        text, where = self._at_entry(origin) if origin < 0 else self.origins[origin]
         if where != self.machine.diag.where(i):
-            words += f" at {where}"
-        what = f"{words}: the undefined value {reaches}"
+            text += f" at {where}"
+        what = f"{text}: the undefined value {reaches}"
         if origin in self.shuffles.values():
             at = f"{self.machine.diag.where(i)}: "
             self.machine.diag.note(at + what, key=(i.pc, where))
@@ -308,12 +308,12 @@ class Defined:
             return None
         registers = self.state.registers
         slots = {r.slot: r for r in (*results(i), *sources(i)) if r is not i.predicate}
-        kept = {slot: registers[slot] for slot in slots}
+        saved = {slot: registers[slot] for slot in slots}
         for slot, register in slots.items():
             registers[slot] = self._mask(register)
         step()
         made = np.array(registers[target.slot])
-        for slot, values in kept.items():
+        for slot, values in saved.items():
             registers[slot] = values
         dtype = STORAGE[target.type.bits]
         return made if made.dtype == dtype else made.view(dtype)
@@ -364,9 +364,9 @@ class Defined:
         self._clear(results(i), lanes)
         self.settle()
 
-    def shuffled(self, i: Instruction, givers: np.ndarray, outside: np.ndarray, words: str) -> None:
+    def shuffled(self, i: Instruction, givers: np.ndarray, outside: np.ndarray, text: str) -> None:
         """Each lane takes the value of its giver, which is undefined where that lane takes no
-        part; `words`: which one.
+        part; `text`: which one.
         """
         source = i.operands[1]
         slot = source.slot if isinstance(source, Register) else -1
@@ -374,11 +374,11 @@ class Defined:
             return
         mask = self._mask(source)[givers] if slot >= 0 else np.zeros(len(givers), np.uint32)
         if not np.any(mask) and i.pc not in self.shuffles:
-            self.shuffles[i.pc] = self._origin_at(words, i)
+            self.shuffles[i.pc] = self._origin_at(text, i)
         origin = self.origin_of[slot] if np.any(mask) else self.shuffles[i.pc]
         mask = np.where(outside, ALL[mask.dtype], mask)
         lanes = self.state.acting_lanes()
-        self.found = Found(i, lanes, [mask[lanes]], origin)
+        self.latest = UndefinedLoad(i, lanes, [mask[lanes]], origin)
 
     def _report_address(self, i: Instruction) -> None:
         """The predicate and the address of an access must be defined."""
@@ -418,10 +418,10 @@ class Defined:
         def checked(active: np.ndarray) -> int | None:
             if self.masks and any(r.slot in self.masks for r in used):
                 self._report(i, used, active, REACHES.get(i.opcode, "decides a branch"))
-            place = control(active)
+            following = control(active)
             if written:
                 self._clear(written, active)
-            return place
+            return following
 
         return checked if used else control
 
@@ -460,8 +460,8 @@ class Defined:
             bad[slice(None) if lanes is None else lanes] = undefined
             if bad.any():
                 at = int(access.flat()[int(np.flatnonzero(undefined)[0])])
-                place = f"{access.space.shown(at)}, {access.space.describe(at)}"
-                self.fault(i, bad, f"is stored to global memory ({place})", self.storing_origin)
+                location = f"{access.space.shown(at)}, {access.space.describe(at)}"
+                self.fault(i, bad, f"is stored to global memory ({location})", self.storing_origin)
             return
         size = masks[0].dtype.itemsize
         if access.space.name == "local":
@@ -530,7 +530,7 @@ class Defined:
         i: Instruction,
         masks: list[np.ndarray],
         memory: str,
-        place: Callable[[int], str],
+        location: Callable[[int], str],
     ) -> None:
         """An access finds memory undefined; `masks`: its bits, by element.
 
@@ -546,7 +546,7 @@ class Defined:
         if number:
             origin = number - (number > 0)
         else:
-            here = place(int(access.where.raw[first]) + access.offset + byte)
+            here = location(int(access.where.raw[first]) + access.offset + byte)
             origin = self._origin_at(f"read of {memory} memory that nobody wrote ({here})", i)
         if EXCHANGE in i.modifiers:  # the others find what the first has put there
             firsts = np.unique(access.flat(), return_index=True)[1]
@@ -554,8 +554,8 @@ class Defined:
                 np.where(np.isin(np.arange(len(m)), firsts), m, m.dtype.type(0)) for m in masks
             ]
         if gives_only(i):
-            if self.found is None:
-                self.found = Found(i, access.lanes, masks, origin)
+            if self.latest is None:
+                self.latest = UndefinedLoad(i, access.lanes, masks, origin)
             return
         bad = np.zeros(self.state.lanes, bool)
         bad[slice(None) if access.lanes is None else access.lanes] = np.logical_or.reduce(
@@ -565,23 +565,23 @@ class Defined:
 
     def settle(self) -> int:
         """What a load has found undefined is so in its registers, too. The place of the load."""
-        found, self.found = self.found, None
-        if found is None:
+        load, self.latest = self.latest, None
+        if load is None:
             return -1
-        target = found.instruction.operands[0]
+        target = load.instruction.operands[0]
         target = target.first if isinstance(target, Pair) else target
-        signed = any(m in ("s8", "s16", "s32") for m in found.instruction.modifiers)
+        signed = any(m in ("s8", "s16", "s32") for m in load.instruction.modifiers)
         for item, mask in zip(
-            target.items if isinstance(target, Vector) else (target,), found.masks, strict=True
+            target.items if isinstance(target, Vector) else (target,), load.masks, strict=True
         ):
             if not isinstance(item, Register):
                 continue
             dtype = STORAGE[item.type.bits]
             wide = (mask.view(f"i{mask.dtype.itemsize}") if signed else mask).astype(dtype)
             whole = np.array(self._mask(item))
-            whole[slice(None) if found.lanes is None else found.lanes] = wide
-            self.set_mask(item.slot, whole, found.origin)
-        return found.instruction.pc
+            whole[slice(None) if load.lanes is None else load.lanes] = wide
+            self.set_mask(item.slot, whole, load.origin)
+        return load.instruction.pc
 
 
 def gives_only(i: Instruction) -> bool:
@@ -601,7 +601,7 @@ def of_granules(
     nobody wrote it.
     """
     element = width // elements(i)
-    one = np.dtype(f"u{element}").type
+    unsigned = np.dtype(f"u{element}").type
     whole = 2 ** (8 * min(size, element)) - 1
     masks = []
     for start in range(0, width, element):
@@ -609,7 +609,7 @@ def of_granules(
         shifts = [max(0, part * size - start) * 8 for part in parts]
         masks.append(
             sum(
-                bad[part].astype(one) * one(whole << shift)
+                bad[part].astype(unsigned) * unsigned(whole << shift)
                 for part, shift in zip(parts, shifts, strict=True)
             )
         )

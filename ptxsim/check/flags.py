@@ -117,7 +117,7 @@ class Flags:
         `unseen`: the places of atomics whose result nobody reads; `swaps`: see waits.py."""
         self.order, self.waits, self.unseen = order, waits, unseen
         self.swaps = swaps
-        self.found: dict[Hashable, Flag] = {}
+        self.flags: dict[Hashable, Flag] = {}
         self.snapshots: dict[tuple[int, bool], Snapshot] = {}
         # by the last access, by its lanes
         self.left: tuple[Access | None, dict[int, Release | None]] = (None, {})
@@ -125,8 +125,8 @@ class Flags:
 
     def start(self) -> None:
         """A batch begins: rows are of its clusters, and its shared memory is new."""
-        self.found = {key: flag for key, flag in self.found.items() if isinstance(key, int)}
-        for flag in self.found.values():
+        self.flags = {key: flag for key, flag in self.flags.items() if isinstance(key, int)}
+        for flag in self.flags.values():
             flag.near, flag.taken = {}, {}
             for release in flag.releases:
                 release.snapshot.cluster = -1
@@ -137,11 +137,11 @@ class Flags:
     ) -> bool:
         """A strong access is about to happen. Whether it is a release itself, which comes before
         what they do who acquire it."""
-        words, scope = set(instruction.modifiers), scope_of(instruction)
+        modifiers, scope = set(instruction.modifiers), scope_of(instruction)
         leaves, takes = kind != "ld_ordered", kind != "st_ordered" and instruction.opcode != "red"
         takes = takes and instruction.pc not in self.unseen
-        itself = leaves and not RELEASES.isdisjoint(words)
-        if not (itself or self.found or self.order.fences):
+        itself = leaves and not RELEASES.isdisjoint(modifiers)
+        if not (itself or self.flags or self.order.fences):
             return False
         at = access.flat()
         values = access.load(width).astype(np.int64) if width in (1, 2, 4, 8) else None
@@ -163,13 +163,13 @@ class Flags:
         for i in turns[acts[turns]].tolist():
             lane = int(lanes[i])
             key = ("shared", int(at[i])) if access.space.is_shared else int(at[i])
-            flag = self.found.get(key) if taking[i] else None
+            flag = self.flags.get(key) if taking[i] else None
             if flag is not None:
                 taken = flag.taken.get(lane // WARP)
                 if taken != (flag.folded + len(flag.releases), (scope, acquires)):
                     value = None if values is None else values[i : i + 1]
                     self._take(flag, lane, scope, instruction, value)
-            older = self.found.pop(key, Flag()) if kind == "st_ordered" else Flag()
+            older = self.flags.pop(key, Flag()) if kind == "st_ordered" else Flag()
             if leaving[i]:
                 left[i] = self._leave(key, lane, scope, itself, older)
         self.left = access, left
@@ -201,11 +201,11 @@ class Flags:
         elif good.any():
             now: dict[int, int] = {}
             for i in turns.tolist():
-                place = int(at[i])
-                values[i] = now.get(place, values[i])
+                address = int(at[i])
+                values[i] = now.get(address, values[i])
                 good[i] = values[i] == compared[i]
                 if good[i]:
-                    now[place] = new[i]
+                    now[address] = new[i]
         return values, good
 
     # what is left
@@ -235,7 +235,7 @@ class Flags:
             time, far_time = order.rows()[[FENCED_BLOCK, FENCED], warp, agent].tolist()
         if not (time or snapshot.row[GENERIC].any() or snapshot.far[GENERIC]):
             return None
-        flag = self.found.setdefault(key, Flag())
+        flag = self.flags.setdefault(key, Flag())
         thread = int(order.state.thread_numbers[lane])
         release = Release(snapshot, scope, thread, agent, time, far_time)
         if older.releases:
@@ -263,15 +263,15 @@ class Flags:
         order, state = self.order, self.order.state
         if self.as_of != order.changes:
             self.as_of, self.snapshots = order.changes, {}
-        found = self.snapshots.get((warp, itself))
-        if found is None:
+        snapshot = self.snapshots.get((warp, itself))
+        if snapshot is None:
             rows = far_rows = order.what_warps_know(np.array([warp]))[:, 0]
             far = order.far.get(warp, NOWHERE)
             if not itself:
-                shown, far_shown = (
+                fenced, far_fenced = (
                     np.minimum(rows[plane], rows[GENERIC]) for plane in (FENCED_BLOCK, FENCED)
                 )
-                rows, far_rows = np.minimum(rows, shown), np.minimum(rows, far_shown)
+                rows, far_rows = np.minimum(rows, fenced), np.minimum(rows, far_fenced)
                 far = narrowed(far, FENCED)
             cluster = warp * WARP // order.threads
             blocks = np.asarray(state.blocks)[
@@ -283,13 +283,15 @@ class Flags:
             if state.threads < state.padded:  # lanes that are no threads have nothing to pass on
                 parts = parts.copy()
                 parts[..., state.threads :] = parts.max(axis=-1, keepdims=True)
-            own: list[Clock] = []
+            clocks: list[Clock] = []
             for plane, part in enumerate(parts):
                 same = next((n for n in range(plane) if np.array_equal(parts[n], part)), None)
-                own.append(Clock.of_rows(blocks, part, state.padded) if same is None else own[same])
-            far = joined(tuple(own), far, state.padded)
-            found = self.snapshots[warp, itself] = Snapshot(cluster, rows, far)
-        return found
+                clocks.append(
+                    Clock.of_rows(blocks, part, state.padded) if same is None else clocks[same]
+                )
+            far = joined(tuple(clocks), far, state.padded)
+            snapshot = self.snapshots[warp, itself] = Snapshot(cluster, rows, far)
+        return snapshot
 
     def _far_of(self, releases: Sequence[Release]) -> Far:
         """What releases say to other blocks, together."""
@@ -353,8 +355,8 @@ class Flags:
             order.learn(here, flag.near[block], relaxed=relaxed)
         first = max(done - flag.folded, _last_of_all(flag.releases[:count]))
         near = [r for r in flag.releases[first:count] if r.snapshot.cluster == cluster]
-        if own := [r for r in near if r.thread // padded == block]:
-            order.learn(here, self._row_of(own), relaxed=relaxed)
+        if in_block := [r for r in near if r.thread // padded == block]:
+            order.learn(here, self._row_of(in_block), relaxed=relaxed)
         beside = [r for r in near if r.thread // padded != block]
         if others := [r for r in beside if min(scope, r.scope) == CLUSTER]:
             order.learn_far(here, self._far_of(others), relaxed)

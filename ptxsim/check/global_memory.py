@@ -38,15 +38,15 @@ MANY = -1  # readers of several blocks; -2 - b: several threads of block b
 def watched(
     program: Program,
     origins: dict[int, Origins],
-    places: Mapping[Variable, int],
+    addresses: Mapping[Variable, int],
     unwritten: set[int],
 ) -> set[int]:
     """Instructions whose accesses of global memory may meet a write, or unwritten memory, by pc.
-    `places`: addresses of the buffers that parameters hold; `unwritten`: those of buffers that
+    `addresses`: addresses of the buffers that parameters hold; `unwritten`: those of buffers that
     nobody has written."""
     touching = [i for i in program.code if i.pc in origins and _may_be_global(i)]
     homes = {
-        i.pc: {UNKNOWN if v is UNKNOWN else places.get(v, v) for v in origins[i.pc]}
+        i.pc: {UNKNOWN if v is UNKNOWN else addresses.get(v, v) for v in origins[i.pc]}
         for i in touching
     }
     writers = {i.pc for i in touching if _writes(i)}
@@ -135,12 +135,12 @@ class GlobalMemory(Shadow):
                     bad = np.split(self.unwritten.take(g), max(1, width >> self.shift))
                     masks = of_granules(bad, self.size, width, instruction)
                     self.machine.events.defined.read(
-                        access, instruction, masks, "global", self._words(access)
+                        access, instruction, masks, "global", self._locator(access)
                     )
                 elif reading and np.count_nonzero(self.unwritten.take(g)):
-                    place = int(self.unwritten.take(g).nonzero()[0][0])
-                    what = f"read of global memory that nobody wrote ({self._place(access, place)})"
-                    self.machine.diag.report(Kind.UNWRITTEN, instruction, what, int(lanes[place]))
+                    index = int(self.unwritten.take(g).nonzero()[0][0])
+                    what = f"read of global memory that nobody wrote ({self._where(access, index)})"
+                    self.machine.diag.report(Kind.UNWRITTEN, instruction, what, int(lanes[index]))
                 if writing:
                     self.unwritten[g] = False
             if self.races:
@@ -169,11 +169,11 @@ class GlobalMemory(Shadow):
                 if not self.order.before_across(lanes[meeting], who[meeting], times).all():
                     self.note_volatile(instruction, "global")
             bad &= ~atomic
-        places = bad.nonzero()[0]
-        if not len(places):
-            return places
-        times = self.times[old[places] & LOW]
-        return places[~self.order.before_across(lanes[places], who[places], times)]
+        indices = bad.nonzero()[0]
+        if not len(indices):
+            return indices
+        times = self.times[old[indices] & LOW]
+        return indices[~self.order.before_across(lanes[indices], who[indices], times)]
 
     def _atomic(self, old: np.ndarray, lanes: np.ndarray, instruction: Instruction) -> np.ndarray:
         """Whether a strong access does not race with these writes or reads, as they are strong."""
@@ -213,20 +213,20 @@ class GlobalMemory(Shadow):
         """
         if not self.issued or "reduce" in instruction.modifiers:
             return False
-        places = (self.times[old & LOW] == UNFINISHED).nonzero()[0]
-        who, own = (old[places] >> HALF) - 1, self.machine.state.thread_numbers.take(lanes[places])
-        since = np.array([self.issued[event] for event in (old[places] & LOW).tolist()], np.int64)
-        bad = (who == own) & (not bulk)
-        others = (who != own).nonzero()[0]
-        bad[others] = self.order.before_across(lanes[places][others], who[others], since[others])
+        late = (self.times[old & LOW] == UNFINISHED).nonzero()[0]
+        who, tid = (old[late] >> HALF) - 1, self.machine.state.thread_numbers.take(lanes[late])
+        since = np.array([self.issued[event] for event in (old[late] & LOW).tolist()], np.int64)
+        bad = (who == tid) & (not bulk)
+        others = (who != tid).nonzero()[0]
+        bad[others] = self.order.before_across(lanes[late][others], who[others], since[others])
         if not bad.any():
             return False
-        place = int(places[bad][0])
-        lane, event = int(lanes[place]), int(old[place])
-        by = "the thread itself" if who[bad][0] == own[bad][0] else self._name(event >> HALF, lane)
+        index = int(late[bad][0])
+        lane, event = int(lanes[index]), int(old[index])
+        by = "the thread itself" if who[bad][0] == tid[bad][0] else self._name(event >> HALF, lane)
         what = f"accesses global memory that {by} writes at {self.at(event & LOW)}, a bulk store for which no "
         what += "cp.async.bulk.wait_group waits: with .read it waits for the source only "
-        what += f"({self._place(access, place)})"
+        what += f"({self._where(access, index)})"
         self.machine.diag.report(Kind.COPY, instruction, what, lane)
         return True
 
@@ -241,16 +241,16 @@ class GlobalMemory(Shadow):
             for event in distinct(old & LOW).tolist()
             if event and self.events[event][0].opcode != "cp"
         ]
-        places = np.isin(old & LOW, generic).nonzero()[0]
-        if not len(places):
+        indices = np.isin(old & LOW, generic).nonzero()[0]
+        if not len(indices):
             return
-        who, times = (old[places] >> HALF) - 1, self.times[old[places] & LOW]
-        bad = places[~self.order.before_across(lanes[places], who, times, ASYNC)]
+        who, times = (old[indices] >> HALF) - 1, self.times[old[indices] & LOW]
+        bad = indices[~self.order.before_across(lanes[indices], who, times, ASYNC)]
         if len(bad):
-            place, lane = int(bad[0]), int(lanes[bad[0]])
-            by, at = self._name(int(old[place]) >> HALF, lane), self.at(int(old[place]) & LOW)
+            index, lane = int(bad[0]), int(lanes[bad[0]])
+            by, at = self._name(int(old[index]) >> HALF, lane), self.at(int(old[index]) & LOW)
             what = f"reads from global memory what {by} writes at {at} by an ordinary store, without a "
-            what += f"fence.proxy.async between ({self._place(access, place)})"
+            what += f"fence.proxy.async between ({self._where(access, index)})"
             self.machine.diag.report(Kind.FENCE, instruction, what, lane)
 
     def fetched(self, instruction: Instruction, lanes: np.ndarray, at: np.ndarray) -> None:
@@ -264,14 +264,14 @@ class GlobalMemory(Shadow):
         """What is read as if nobody wrote it in this launch was written by somebody: no fence
         orders the two.
         """
-        places = old.nonzero()[0]
-        if len(places):
-            place, lane = int(places[0]), int(lanes[places[0]])
-            own = (int(old[place]) >> HALF) - 1 == int(self.machine.state.thread_numbers[lane])
-            by = "the thread itself" if own else self._name(int(old[place]) >> HALF, lane)
-            what = f"reads through the read-only cache ({name}) what {by} writes at {self.at(int(old[place]) & LOW)}"
+        indices = old.nonzero()[0]
+        if len(indices):
+            index, lane = int(indices[0]), int(lanes[indices[0]])
+            same = (int(old[index]) >> HALF) - 1 == int(self.machine.state.thread_numbers[lane])
+            by = "the thread itself" if same else self._name(int(old[index]) >> HALF, lane)
+            what = f"reads through the read-only cache ({name}) what {by} writes at {self.at(int(old[index]) & LOW)}"
             self.machine.diag.report(
-                Kind.FENCE, instruction, f"{what} in the same launch", lane, len(places)
+                Kind.FENCE, instruction, f"{what} in the same launch", lane, len(indices)
             )
 
     # against the readers
@@ -279,17 +279,17 @@ class GlobalMemory(Shadow):
     def _after_readers(self, old: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         """Whether the readers that are kept come before what these lanes do."""
         who = old >> HALF
-        own = self.machine.state.thread_numbers.take(lanes)
-        good = (old == 0) | (who == own + 1)
-        places = (~good).nonzero()[0]
-        if not len(places):
+        tid = self.machine.state.thread_numbers.take(lanes)
+        good = (old == 0) | (who == tid + 1)
+        indices = (~good).nonzero()[0]
+        if not len(indices):
             return good
-        who, when = who[places], self.times[old[places] & LOW]
+        who, when = who[indices], self.times[old[indices] & LOW]
         last = self.machine.state.threads - 1  # of a block, when it stands for several
         reader = np.where(who < MANY, (-2 - who) * self.padded + last, np.maximum(who - 1, 0))
-        before = self.order.before_across(lanes[places], reader, when)
-        learnt = self.order.acquired[lanes[places] // WARP]
-        good[places] = np.where(who == MANY, learnt > when, before)
+        before = self.order.before_across(lanes[indices], reader, when)
+        learnt = self.order.acquired[lanes[indices] // WARP]
+        good[indices] = np.where(who == MANY, learnt > when, before)
         return good
 
     def _write(
@@ -303,20 +303,20 @@ class GlobalMemory(Shadow):
     ) -> None:
         old = self.writes.take(g)
         if np.count_nonzero(old):
-            places = self._clash_with_writer(old, lanes, strong, instruction)
+            indices = self._clash_with_writer(old, lanes, strong, instruction)
             if self._unfinished(old, lanes, access, instruction, bulk):
-                places = places[:0]
-            if len(places) and not self._same_flag(access, places):
-                self._race(access, instruction, places[0], lanes, int(old[places[0]]), "writes")
+                indices = indices[:0]
+            if len(indices) and not self._same_flag(access, indices):
+                self._race(access, instruction, indices[0], lanes, int(old[indices[0]]), "writes")
         readers = self.reads.take(g)
         if np.count_nonzero(readers):
             if strong != SWAP:
-                places = (~self._after_readers(readers, lanes)).nonzero()[0]
-                if strong != PLAIN and len(places):
-                    places = places[~self._atomic(readers[places], lanes[places], instruction)]
-                if len(places) and not self._same_flag(access, places):
+                indices = (~self._after_readers(readers, lanes)).nonzero()[0]
+                if strong != PLAIN and len(indices):
+                    indices = indices[~self._atomic(readers[indices], lanes[indices], instruction)]
+                if len(indices) and not self._same_flag(access, indices):
                     self._race(
-                        access, instruction, places[0], lanes, int(readers[places[0]]), "reads"
+                        access, instruction, indices[0], lanes, int(readers[indices[0]]), "reads"
                     )
             self.reads[g] = 0
         event = self._bulk_event(instruction, strong) if bulk else self.event(instruction, strong)
@@ -334,7 +334,7 @@ class GlobalMemory(Shadow):
         access: Access,
         instruction: Instruction,
         g: np.ndarray,
-        places: np.ndarray,
+        indices: np.ndarray,
         lanes: np.ndarray,
         strong: int,
         after: np.ndarray,
@@ -343,31 +343,31 @@ class GlobalMemory(Shadow):
         same.
         """
         threads = self.machine.state.thread_numbers.take(lanes)
-        apart = places[(after[places] >> HALF) - 1 - threads[places] != 0]
+        apart = indices[(after[indices] >> HALF) - 1 - threads[indices] != 0]
         same_block = (((after[apart] >> HALF) - 1) // self.padded) == threads[apart] // self.padded
         if strong != PLAIN:
             apart, same_block = apart[~same_block], same_block[~same_block]
         if not len(apart):  # all of one bulk copy, or of one block
             return
         if not same_values(access, g):
-            place = apart[0]
+            index = apart[0]
         elif same_block.all() or self._one_value(access):
             return
         else:
-            place = apart[~same_block][0]
-        self._race(access, instruction, place, lanes, int(after[place]), "writes")
+            index = apart[~same_block][0]
+        self._race(access, instruction, index, lanes, int(after[index]), "writes")
 
     @staticmethod
     def _one_value(access: Access) -> bool:
         """Return whether all threads store the same value."""
         return access.values is not None and all((v == v[0]).all() for v in access.values)
 
-    def _same_flag(self, access: Access, places: np.ndarray) -> bool:
+    def _same_flag(self, access: Access, indices: np.ndarray) -> bool:
         """Return whether all threads store the value that is there already."""
         if access.values is None or not self._one_value(access):
             return False
         return all(
-            (access.load(v.itemsize, n)[places] == v[places]).all()
+            (access.load(v.itemsize, n)[indices] == v[indices]).all()
             for n, v in enumerate(access.values)
         )
 
@@ -382,13 +382,13 @@ class GlobalMemory(Shadow):
     ) -> None:
         old = self.writes.take(g)
         if np.count_nonzero(old):
-            places = self._clash_with_writer(old, lanes, strong, instruction)
+            indices = self._clash_with_writer(old, lanes, strong, instruction)
             if self._unfinished(old, lanes, access, instruction, bulk):
                 return
             if strong == PLAIN:
-                places = places[self.strengths[old[places] & LOW] != SWAP]
-            if len(places):
-                self._race(access, instruction, places[0], lanes, int(old[places[0]]), "writes")
+                indices = indices[self.strengths[old[indices] & LOW] != SWAP]
+            if len(indices):
+                self._race(access, instruction, indices[0], lanes, int(old[indices[0]]), "writes")
             elif bulk:
                 self._require_proxy_fence(old, lanes, access, instruction)
             elif "nc" in instruction.modifiers:
@@ -437,12 +437,12 @@ class GlobalMemory(Shadow):
         self,
         access: Access,
         instruction: Instruction,
-        place: int,
+        index: int,
         lanes: np.ndarray,
         other: int,
         did: str,
     ) -> None:
-        m, lane, who = self.machine, int(lanes[place]), other >> HALF
+        m, lane, who = self.machine, int(lanes[index]), other >> HALF
         same = self._block_of(other) == int(m.state.thread_numbers[lane]) // self.padded
         between = "and no fence and atomic operation order the two"
         if same:
@@ -462,12 +462,12 @@ class GlobalMemory(Shadow):
         if instruction.opcode == "cp":
             verb = "writes" if _writes(instruction) else "reads"
         what = f"race in global memory: {verb} what {self._name(who, lane)} {did} at {self.at(other & LOW)}, {between}"
-        message = f"{what} ({self._place(access, place)}){m.diag.hint(lane)}"
+        message = f"{what} ({self._where(access, index)}){m.diag.hint(lane)}"
         m.diag.report(Kind.RACE, instruction, message, lane)
 
     @staticmethod
-    def _words(access: Access) -> Callable[[int], str]:
+    def _locator(access: Access) -> Callable[[int], str]:
         return lambda at: f"{access.space.shown(at)}, {access.space.describe(at)}"
 
-    def _place(self, access: Access, place: int) -> str:
-        return self._words(access)(int(access.flat()[place % len(access.flat())]))
+    def _where(self, access: Access, index: int) -> str:
+        return self._locator(access)(int(access.flat()[index % len(access.flat())]))

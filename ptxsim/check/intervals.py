@@ -24,7 +24,7 @@ Report = Callable[["Noted", np.ndarray, np.ndarray, int, Instruction | None, boo
 
 
 class Noted:
-    """One executed access: which granules of which lanes. `places`: of the access's lanes these, if
+    """One executed access: which granules of which lanes. `selected`: of the access's lanes these, if
     not all.
     """
 
@@ -36,7 +36,7 @@ class Noted:
         "lands",
         "lanes",
         "number",
-        "places",
+        "selected",
         "strength",
     )
 
@@ -48,10 +48,10 @@ class Noted:
         lanes: np.ndarray,
         instruction: Instruction,
         kind: str,
-        places: np.ndarray | None = None,
+        selected: np.ndarray | None = None,
     ) -> None:
         self.access, self.first, self.number, self.lanes = access, first, number, lanes
-        self.instruction, self.kind, self.places = instruction, kind, places
+        self.instruction, self.kind, self.selected = instruction, kind, selected
         self.lands = False  # whether data of a copy arrive
         self.strength = strength(instruction, kind)
 
@@ -62,7 +62,7 @@ class Noted:
     def indices(self, shift: int) -> Iterator[np.ndarray]:
         """The granules: an array for each of the access's width."""
         for g in granules(self.access.where.index(shift), self.first, self.number):
-            yield g if self.places is None else g[self.places]
+            yield g if self.selected is None else g[self.selected]
 
     def extent(self, shift: int) -> tuple[int, int]:
         """Bytes of the block's shared memory, from and to."""
@@ -178,33 +178,33 @@ class Interval:
         writes: list[Noted],
     ) -> None:
         """A race with who is noted in `others`; MANY: with whichever thread is found."""
-        place = int(np.flatnonzero(clash)[0])
-        granule, other = int(g[place]), int(others[place])
+        index = int(np.flatnonzero(clash)[0])
+        granule, other = int(g[index]), int(others[index])
         near = bool((event.lanes[clash] // WARP == others[clash] // WARP).all())
-        own = int(event.lanes[place])
+        acting = int(event.lanes[index])
         for candidate in writes:
             if candidate is event and len(writes) > 1:
                 continue
             lanes = candidate.lanes
-            found = [lanes[np.flatnonzero(h == granule)] for h in candidate.indices(self.shift)]
-            there = [
+            matches = [lanes[np.flatnonzero(h == granule)] for h in candidate.indices(self.shift)]
+            culprits = [
                 lane
-                for part in found
+                for part in matches
                 for lane in part.tolist()
-                if lane == other or (other < 0 and lane != own)
+                if lane == other or (other < 0 and lane != acting)
             ]
-            if there:
-                self.report(event, g, clash, there[0], candidate.instruction, near)
+            if culprits:
+                self.report(event, g, clash, culprits[0], candidate.instruction, near)
                 return
         self.report(event, g, clash, other, None, near)
 
 
 def merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Intervals, those that overlap or touch made one."""
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for start, end in sorted(extents):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if result and start <= result[-1][1]:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            result.append((start, end))
+    return result

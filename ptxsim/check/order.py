@@ -120,25 +120,25 @@ class Order:
         """
         padded = self.state.padded
         block = threads // padded
-        place = np.minimum(np.searchsorted(self.sorted_blocks, block), len(self.sorted_blocks) - 1)
-        lane = self.sorted[place] * padded + threads % padded
-        return np.where(self.sorted_blocks[place] == block, lane, -1)
+        index = np.minimum(np.searchsorted(self.sorted_blocks, block), len(self.sorted_blocks) - 1)
+        lane = self.sorted[index] * padded + threads % padded
+        return np.where(self.sorted_blocks[index] == block, lane, -1)
 
     def copier(self, at: int, part: int) -> int:
         """The agent that writes for the mbarrier at a place; `part`: bytes of a cluster's shared
         memory.
         """
-        found = self.objects.get(at)
-        if found is None:
+        agent = self.objects.get(at)
+        if agent is None:
             known = self.rows()
             number = self.used[at // part] = self.used.get(at // part, 0) + 1
-            found = self.objects[at] = self.copiers + number - 1
-            if found >= self.width:
+            agent = self.objects[at] = self.copiers + number - 1
+            if agent >= self.width:
                 more = np.zeros((*known.shape[:2], OBJECTS), np.int32)
                 self.known = np.concatenate([known, more], axis=2)
                 self.width += OBJECTS
                 self.row_of = self.warp_of * self.width
-        return found
+        return agent
 
     def rows(self) -> np.ndarray:
         """The rows of the batch's warps, made when they are first needed, of what barriers said
@@ -181,11 +181,11 @@ class Order:
         """What relaxed operations of some lanes of a cluster pass on: what a fence came after, by
         its plane. Of a fence of another lane these know as of what that did."""
         rows = self.what_warps_know(distinct(self.warp_of[lanes]))
-        shown = np.minimum(rows[plane], rows[GENERIC]).max(axis=0)
-        own = self.agent_of[lanes]
-        shown[own] = self.rows()[plane, self.warp_of[lanes], own]
-        row = np.minimum(rows.max(axis=1), shown)
-        row[GENERIC] = shown
+        fenced = np.minimum(rows[plane], rows[GENERIC]).max(axis=0)
+        agents = self.agent_of[lanes]
+        fenced[agents] = self.rows()[plane, self.warp_of[lanes], agents]
+        row = np.minimum(rows.max(axis=1), fenced)
+        row[GENERIC] = fenced
         return row
 
     def learn(
@@ -228,11 +228,11 @@ class Order:
 
     def far_of(self, warps: np.ndarray) -> Far:
         """What some warps know of other clusters, together."""
-        found = NOWHERE
+        far = NOWHERE
         if self.far:
             for warp in warps.tolist():
-                found = joined(found, self.far.get(warp, NOWHERE), self.state.padded)
-        return found
+                far = joined(far, self.far.get(warp, NOWHERE), self.state.padded)
+        return far
 
     # edges
 
@@ -404,10 +404,10 @@ class Order:
         good = self.near(lanes, agents, times, plane)
         if self.far and not good.all():
             agents = np.broadcast_to(agents, lanes.shape)
-            places = (~good & (agents < self.threads)).nonzero()[0]
-            others = lanes[places] // self.threads * self.threads + agents[places]
-            good[places] = self._far(
-                lanes[places], self.state.thread_numbers[others], times[places], plane
+            indices = (~good & (agents < self.threads)).nonzero()[0]
+            others = lanes[indices] // self.threads * self.threads + agents[indices]
+            good[indices] = self._far(
+                lanes[indices], self.state.thread_numbers[others], times[indices], plane
             )
         if self.relaxed and plane == GENERIC and not good.all():
             self._rely(good, lanes, self.before(lanes, agents, times, RELAXED))
@@ -428,10 +428,10 @@ class Order:
         warps = self.warp_of.take(lanes)
         if self.known is None:
             return self.near(lanes, np.full(len(lanes), warp * WARP), times, GENERIC)
-        least = self.known[GENERIC, :, warp * WARP : (warp + 1) * WARP]
+        known = self.known[GENERIC, :, warp * WARP : (warp + 1) * WARP]
         if len(lanes) and (warps == warps[0]).all():
-            return times <= least[warps[0]].min()
-        return times <= least.min(axis=1)[warps]
+            return times <= known[warps[0]].min()
+        return times <= known.min(axis=1)[warps]
 
     def before_across(
         self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int = GENERIC
@@ -445,8 +445,8 @@ class Order:
             good = near.copy()
             good[near] = self.near(lanes[near], self.agent_of[others[near]], times[near], plane)
         if self.far and not good.all():
-            places = (~good).nonzero()[0]
-            good[places] = self._far(lanes[places], threads[places], times[places], plane)
+            indices = (~good).nonzero()[0]
+            good[indices] = self._far(lanes[indices], threads[indices], times[indices], plane)
         if self.relaxed and plane == GENERIC and not good.all():
             self._rely(good, lanes, self.before_across(lanes, threads, times, RELAXED))
         return good
@@ -461,11 +461,11 @@ class Order:
             return times <= self.known[plane].reshape(-1).take(self.row_of.take(lanes) + agents)
         if plane != GENERIC:
             return np.zeros(len(lanes), bool)
-        own, padded = self.agent_of.take(lanes), self.state.padded
-        good = (own // padded == agents // padded) & (
+        acting, padded = self.agent_of.take(lanes), self.state.padded
+        good = (acting // padded == agents // padded) & (
             times <= self.passed.take(self.block_of.take(lanes))
         )
-        return good | (own // WARP == agents // WARP) & (
+        return good | (acting // WARP == agents // WARP) & (
             times <= self.warp_passed.take(self.warp_of.take(lanes))
         )
 
@@ -487,9 +487,9 @@ class Order:
 def wider(row: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return the elementwise maximum of two rows, of which an older one may be shorter."""
     long, short = (row, other) if row.shape[1] >= other.shape[1] else (other, row)
-    found = long.copy()
-    found[:, : short.shape[1]] = np.maximum(found[:, : short.shape[1]], short)
-    return found
+    result = long.copy()
+    result[:, : short.shape[1]] = np.maximum(result[:, : short.shape[1]], short)
+    return result
 
 
 def joined(far: Far, other: Far, padded: int) -> Far:
@@ -512,8 +512,8 @@ def joined(far: Far, other: Far, padded: int) -> Far:
 
 def narrowed(far: Far, plane: int) -> Far:
     """What a relaxed operation passes on: what is in a plane of fences."""
-    kept = far[plane]
-    if not kept:
+    visible = far[plane]
+    if not visible:
         return NOWHERE
-    asynchronous = far[ASYNC] if far[ASYNC] is kept else EMPTY
-    return (kept, asynchronous, far[FENCED_BLOCK], far[FENCED], EMPTY)
+    asynchronous = far[ASYNC] if far[ASYNC] is visible else EMPTY
+    return (visible, asynchronous, far[FENCED_BLOCK], far[FENCED], EMPTY)

@@ -109,7 +109,7 @@ class Reads:
         for events in self.events.values():
             events[g] = 0
 
-    def found(self, g: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    def readers(self, g: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """Who read any of these granules, and the events of each; 0: none."""
         for reader in sorted(self.events):
             events = self.events[reader].take(g)

@@ -49,10 +49,10 @@ class SharedMemory(Shadow):
         self.cluster_bytes = self.of_block * m.state.cluster_size << self.shift
         self.watch_unwritten, self.watch_races = m.launch.checks.unwritten, m.launch.checks.races
         self.written = np.zeros(total, bool)
-        own = m.memory.own_shared
+        extent = m.memory.own_shared
         outside = self.written.reshape(len(m.state.blocks), -1)
         # the system has zeroed its part
-        outside[:, : own[0] >> self.shift] = outside[:, own[1] >> self.shift :] = True
+        outside[:, : extent[0] >> self.shift] = outside[:, extent[1] >> self.shift :] = True
         self.all_written = not self.watch_unwritten
         self.under_way = np.zeros(total, np.int32)  # the event of the copy that is to land there,
         self.copier = np.zeros(total, np.int32)  # and its lane
@@ -182,11 +182,11 @@ class SharedMemory(Shadow):
             return True
         masks = of_granules(bad, self.size, noted.number << self.shift, noted.instruction)
         self.machine.events.defined.read(
-            noted.access, noted.instruction, masks, "shared", self._place
+            noted.access, noted.instruction, masks, "shared", self._where
         )
         return False
 
-    def _place(self, at: int) -> str:
+    def _where(self, at: int) -> str:
         return f"shared address 0x{at:x}{self.machine.diag.in_shared(at)}"
 
     def _require_landed(self, noted: Noted) -> bool:
@@ -195,8 +195,8 @@ class SharedMemory(Shadow):
             return False
         g, who = self._at_once(noted)
         began = self.under_way.take(g)
-        place = int(began.nonzero()[0][0])
-        copier, event = int(self.copier[g[place]]), int(began[place])
+        index = int(began.nonzero()[0][0])
+        copier, event = int(self.copier[g[index]]), int(began[index])
         instruction = self.events[event][0]
         signals = _signals(instruction)
         thread = self.machine.state.coordinates(copier).split(", thread ")[1]
@@ -264,38 +264,38 @@ class SharedMemory(Shadow):
         if not np.count_nonzero(old):
             return self._before_begun(g, who, noted)
         agents, events = (old >> HALF) - 1, old & LOW  # of nobody: -1, and the time 0
-        places = (~self.order.near(who, agents, self.times.take(events))).nonzero()[0]
-        if not len(places):
+        indices = (~self.order.near(who, agents, self.times.take(events))).nonzero()[0]
+        if not len(indices):
             return self._before_begun(g, who, noted)
-        bad = (old[places] != 0) & (agents[places] != self.order.agent_of.take(who[places]))
+        bad = (old[indices] != 0) & (agents[indices] != self.order.agent_of.take(who[indices]))
         if noted.strength != PLAIN:
-            padded, own = self.machine.state.padded, self.order.agent_of.take(who[places])
-            elsewhere = agents[places] // padded != own // padded
-            bad &= ~self.atomic(events[places], elsewhere, noted.instruction)
+            padded, acting = self.machine.state.padded, self.order.agent_of.take(who[indices])
+            elsewhere = agents[indices] // padded != acting // padded
+            bad &= ~self.atomic(events[indices], elsewhere, noted.instruction)
         elif noted.kind in ("ld", "ldmatrix"):
-            bad &= self.strengths.take(events[places]) != SWAP
-        places = places[bad]
-        if len(places):
-            places = places[
-                ~self.order.before(who[places], agents[places], self.times[events[places]])
+            bad &= self.strengths.take(events[indices]) != SWAP
+        indices = indices[bad]
+        if len(indices):
+            indices = indices[
+                ~self.order.before(who[indices], agents[indices], self.times[events[indices]])
             ]
-        if len(places) and self.early:
-            places = np.array(
-                [p for p in places if self.events[int(events[p])][0] not in self.early], np.intp
+        if len(indices) and self.early:
+            indices = np.array(
+                [p for p in indices if self.events[int(events[p])][0] not in self.early], np.intp
             )
-        if not len(places):
+        if not len(indices):
             return self._before_begun(g, who, noted)
-        first = int(places[0])
+        first = int(indices[0])
         copied = agents[first] >= self.order.copiers
         by = self._agent_name(int(agents[first]), int(who[first]))
         if copied:
             by = _copy_name(self.events[int(events[first])][0])
-        lacks = f"without a barrier between{self._remedy(who[places], agents[places])}"
+        lacks = f"without a barrier between{self._remedy(who[indices], agents[indices])}"
         if copied:
             lacks = "before this thread sees its mbarrier's phase end"
         verb = VERBS.get(noted.kind, "writes")
         what = f"race: {verb} what {by} writes at {self.at(int(events[first]))}, {lacks}"
-        self.fault(Kind.RACE, noted.instruction, g, who, marked(places, len(g)), what)
+        self.fault(Kind.RACE, noted.instruction, g, who, marked(indices, len(g)), what)
         return True
 
     def _fenced(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
@@ -303,17 +303,17 @@ class SharedMemory(Shadow):
         fence.
         """
         old = self.writes.take(g)
-        places = ((old != 0) & ((old >> HALF) - 1 < self.order.copiers)).nonzero()[0]
-        if not len(places):
+        indices = ((old != 0) & ((old >> HALF) - 1 < self.order.copiers)).nonzero()[0]
+        if not len(indices):
             return
-        agents, events = (old[places] >> HALF) - 1, old[places] & LOW
-        bad = (~self.order.before(who[places], agents, self.times[events], ASYNC)).nonzero()[0]
+        agents, events = (old[indices] >> HALF) - 1, old[indices] & LOW
+        bad = (~self.order.before(who[indices], agents, self.times[events], ASYNC)).nonzero()[0]
         if len(bad):
-            by = self._agent_name(int(agents[bad[0]]), int(who[places[bad[0]]]))
+            by = self._agent_name(int(agents[bad[0]]), int(who[indices[bad[0]]]))
             verb = "overwrites" if noted.kind == "cp_async" else "reads"
             at = self.at(int(events[bad[0]]))
             what = f"{verb} what {by} writes at {at} by an ordinary store, without a fence.proxy.async between"
-            self.fault(Kind.FENCE, noted.instruction, g, who, marked(places[bad], len(g)), what)
+            self.fault(Kind.FENCE, noted.instruction, g, who, marked(indices[bad], len(g)), what)
 
     def _after_reads(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
         """A write comes after the last reads of its granules."""
@@ -321,15 +321,15 @@ class SharedMemory(Shadow):
         if alone and self.reads.events:  # readers are of the block: a barrier of it is after most
             passed = order.passed.take(order.block_of.take(who))
             synced = np.maximum(passed, order.warp_passed.take(order.warp_of.take(who)))
-            own = order.column_of.take(who)
-        for warp, events in self.reads.found(g):
+            warps = order.column_of.take(who)
+        for warp, events in self.reads.readers(g):
             late = events != 0
             if alone:
-                late = self.times.take(events) > np.where(own == warp, synced, passed)
+                late = self.times.take(events) > np.where(warps == warp, synced, passed)
             here = late.nonzero()[0]
             if len(here):
                 self._after_readers(g[here], who[here], events[here], warp, noted)
-        for reader, events in self.async_reads.found(g):
+        for reader, events in self.async_reads.readers(g):
             here = events.nonzero()[0]
             self._after_async(g[here], who[here], events[here], reader, noted)
 
@@ -344,22 +344,22 @@ class SharedMemory(Shadow):
         if not len(late):
             return
         g, lanes, events, when = g[late], lanes[late], events[late], when[late]
-        mask, own = self.reads.lanes[warp].take(g), lanes % self.order.threads
+        mask, agents = self.reads.lanes[warp].take(g), lanes % self.order.threads
         for bit in range(WARP):
             reader = warp * WARP + bit
-            wrong = (mask >> np.uint32(bit) & np.uint32(1)).astype(bool) & (own != reader)
-            places = wrong.nonzero()[0]
-            if len(places):
-                places = places[
-                    ~self.order.before(lanes[places], np.full(len(places), reader), when[places])
+            wrong = (mask >> np.uint32(bit) & np.uint32(1)).astype(bool) & (agents != reader)
+            indices = wrong.nonzero()[0]
+            if len(indices):
+                indices = indices[
+                    ~self.order.before(lanes[indices], np.full(len(indices), reader), when[indices])
                 ]
-            if len(places):
-                first = int(places[0])
+            if len(indices):
+                first = int(indices[0])
                 by = self._agent_name(reader, int(lanes[first]))
                 verb, at = VERBS.get(noted.kind, "writes"), self.at(int(events[first]))
-                remedy = self._remedy(lanes[places], reader)
+                remedy = self._remedy(lanes[indices], reader)
                 what = f"race: {verb} what {by} reads at {at}, without a barrier between{remedy}"
-                self.fault(Kind.RACE, noted.instruction, g, lanes, marked(places, len(g)), what)
+                self.fault(Kind.RACE, noted.instruction, g, lanes, marked(indices, len(g)), what)
                 return
 
     def _remedy(self, lanes: np.ndarray, others: np.ndarray | int) -> str:
@@ -460,12 +460,12 @@ class SharedMemory(Shadow):
             self.boxes.copied(g, copy.pattern)
         self.copies += len(lanes)
 
-    def copy_lands(self, copy: Copy, places: np.ndarray | None) -> None:
+    def copy_lands(self, copy: Copy, selected: np.ndarray | None) -> None:
         """Data arrive: written by their threads, which waited, or for an mbarrier."""
         noted = self._copy(copy)
         lanes = noted.lanes
-        if places is not None and len(lanes) > 1:
-            noted.places, noted.lanes = places, lanes[places]
+        if selected is not None and len(lanes) > 1:
+            noted.selected, noted.lanes = selected, lanes[selected]
         noted.lands = True
         for g in noted.indices(self.shift):
             self.under_way[g] = 0
@@ -572,8 +572,8 @@ class SharedMemory(Shadow):
         copy, which somebody there waits for."""
         if self.machine.state.cluster_size == 1:
             return
-        blocks, own = g // self.of_block, self.machine.state.block_of[who]
-        other = blocks != own
+        blocks, homes = g // self.of_block, self.machine.state.block_of[who]
+        other = blocks != homes
         if other.any():
             over = other & self.ended[blocks]
             if over.any():
@@ -590,9 +590,9 @@ class SharedMemory(Shadow):
         state = self.machine.state
         if state.cluster_size == 1 or self.met.all():
             return False
-        blocks, own = g // self.of_block, state.block_of[who]
-        early = blocks != own
-        early[self.met[own]] = False
+        blocks, homes = g // self.of_block, state.block_of[who]
+        early = blocks != homes
+        early[self.met[homes]] = False
         if not early.any():
             return False
         known = self.order.rows()[GENERIC, :, : self.order.threads]
@@ -616,12 +616,12 @@ class SharedMemory(Shadow):
         self.ended[block] = True
         if self.watch_races:
             self.boxes.block_ends(block, (self.reads, self.async_reads))
-        place = slice(block * self.of_block, (block + 1) * self.of_block)
-        left = distinct(self.under_way[place]).tolist() if self.copies else []
+        part = slice(block * self.of_block, (block + 1) * self.of_block)
+        left = distinct(self.under_way[part]).tolist() if self.copies else []
         for last in [n for n in left if n and _signals(self.events[n][0])][-1:]:
             what = "the block ends before anybody waits for this copy to its shared memory"
-            there = int((self.under_way[place] == last).nonzero()[0][0])
-            m.diag.report(Kind.COPY, self.events[last][0], what, int(self.copier[place][there]))
+            first = int((self.under_way[part] == last).nonzero()[0][0])
+            m.diag.report(Kind.COPY, self.events[last][0], what, int(self.copier[part][first]))
         if m.state.cluster_size == 1 or not self.watch_races or not self.remote[block].any():
             return
         agents = self.remote[block].nonzero()[0]
@@ -685,10 +685,10 @@ class SharedMemory(Shadow):
     ) -> None:
         """Report an access of shared memory whose granules `bad` are wrong."""
         m = self.machine
-        place = int(bad.nonzero()[0][0])
-        lane = int(who[place])
-        at = (int(g[place]) % self.of_block) << self.shift
-        of = int(g[place]) // self.of_block
+        index = int(bad.nonzero()[0][0])
+        lane = int(who[index])
+        at = (int(g[index]) % self.of_block) << self.shift
+        of = int(g[index]) // self.of_block
         block = (
             ""
             if of == m.state.block_of[lane]
@@ -699,11 +699,11 @@ class SharedMemory(Shadow):
         m.diag.report(kind, instruction, what, lane, int(np.count_nonzero(bad)))
 
 
-def marked(places: np.ndarray, size: int) -> np.ndarray:
+def marked(indices: np.ndarray, size: int) -> np.ndarray:
     """A mask with these places set."""
-    found = np.zeros(size, bool)
-    found[places] = True
-    return found
+    mask = np.zeros(size, bool)
+    mask[indices] = True
+    return mask
 
 
 def _signals(copy: Instruction) -> bool:

@@ -48,7 +48,7 @@ def waits(
     """Loops that wait for the value of a load or atomic alone, by its place. `loops` and `rounds`:
     as in polling.py.
     """
-    found: dict[int, Wait] = {}
+    by_pc: dict[int, Wait] = {}
     for last, start in rounds.items():
         looks, body = loops[start], program.code[start : last + 1]
         register = looks.operands[0] if looks.operands else None
@@ -58,8 +58,8 @@ def waits(
         if len(uses) == 1 and uses[0] in body and uses[0].opcode == "setp":
             holds = _comparison(operands, uses[0], register, body, access_bytes(looks))
             if holds is not None:
-                found[looks.pc] = Wait(holds, _again(looks, uses[0], body))
-    return found
+                by_pc[looks.pc] = Wait(holds, _again(looks, uses[0], body))
+    return by_pc
 
 
 def _again(looks: Instruction, setp: Instruction, body: list[Instruction]) -> bool | None:

@@ -188,13 +188,13 @@ class Wraps:
             value = _signed(int(operand.value))
             return value, value
         x = self.machine.state.registers[operand.slot]
-        found = self.ranges.get(operand.slot)
-        if found is None or found[0] is not x:
+        known = self.ranges.get(operand.slot)
+        if known is None or known[0] is not x:
             values = viewed(x, S32.dtype)
-            one = not values.strides[0]  # for all lanes
-            low, high = (values[0], values[0]) if one else (values.min(), values.max())
-            found = self.ranges[operand.slot] = x, int(low), int(high)
-        return found[1:]
+            uniform = not values.strides[0]  # for all lanes
+            low, high = (values[0], values[0]) if uniform else (values.min(), values.max())
+            known = self.ranges[operand.slot] = x, int(low), int(high)
+        return known[1:]
 
     def clear(self) -> None:
         """A batch begins, or a launch has ended."""
@@ -256,9 +256,9 @@ class Wraps:
         before.
         """
         if isinstance(operand, Register):
-            found = self.known.get(operand.slot)
-            if found is not None and found.array is self.machine.state.registers[operand.slot]:
-                return found.signed, found.unsigned, found.pc
+            known = self.known.get(operand.slot)
+            if known is not None and known.array is self.machine.state.registers[operand.slot]:
+                return known.signed, known.unsigned, known.pc
         signed = value.astype(np.int64)
         unsigned = (
             value.view(np.uint32).astype(np.int64) if isinstance(operand, Register) else signed
@@ -281,17 +281,17 @@ class Wraps:
 
     def _require_exact(self, i: Instruction, slot: int, dtype: np.dtype) -> None:
         """Report the threads whose index is not what was computed."""
-        state, found = self.machine.state, self.known.get(slot)
-        if found is None or found.array is not state.registers[slot]:
+        state, known = self.machine.state, self.known.get(slot)
+        if known is None or known.array is not state.registers[slot]:
             return
-        value = viewed(found.array, dtype).astype(np.int64)
-        wrong = (value != found.signed) & (value != found.unsigned) & state.living()
+        value = viewed(known.array, dtype).astype(np.int64)
+        wrong = (value != known.signed) & (value != known.unsigned) & state.living()
         new = wrong if state.wrapped is None else wrong & ~state.wrapped
         state.wrapped = wrong if state.wrapped is None else wrong | state.wrapped
         if new.any():
             diag, lane = self.machine.diag, int(np.flatnonzero(new)[0])
-            by, at = self.machine.program.code[found.pc], diag.where(i)
-            exact = int(found.signed[lane] if dtype.kind == "i" else found.unsigned[lane])
+            by, at = self.machine.program.code[known.pc], diag.where(i)
+            exact = int(known.signed[lane] if dtype.kind == "i" else known.unsigned[lane])
             what = f"a 32-bit index wraps: {exact:,} becomes {int(value[lane]):,}, of which an address is made"
             diag.report(
                 Kind.WRAP,

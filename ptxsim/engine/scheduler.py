@@ -250,7 +250,7 @@ class Scheduler:
                 step()
             except KernelFault as fault:
                 self._go_on(step, fault, threads)
-            if defined.found is not None:
+            if defined.latest is not None:
                 return defined.settle() + 1
         return stop
 
