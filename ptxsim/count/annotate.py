@@ -67,8 +67,8 @@ class Global:
     in_words: dict[str, None] = field(default_factory=dict)
 
     def add(self, stats: Stats) -> None:
-        if words := stats.sectors_in_words():
-            self.in_words[words] = None
+        if text := stats.sectors_in_words():
+            self.in_words[text] = None
         self.sectors += stats.sectors
         self.ideal += stats.ideal_sectors
         self.bytes += stats.bytes
@@ -152,7 +152,7 @@ def costs(counters: Counters) -> dict[str, dict[int, Cost]]:
     the line that calls it where that is in another file. Sums over a file hold; sums over files do
     not.
     """
-    found: dict[str, dict[int, Cost]] = defaultdict(lambda: defaultdict(Cost))
+    by_file: dict[str, dict[int, Cost]] = defaultdict(lambda: defaultdict(Cost))
     known = places(counters.program) if counters.program is not None else {}
     for stats in counters.by_instruction():
         touches = (
@@ -164,14 +164,14 @@ def costs(counters: Counters) -> dict[str, dict[int, Cost]]:
         if not touches or stats.space == "const":
             continue
         seen: set[str] = set()
-        for place in known.get(stats.instruction.pc, ()):
-            if place.file not in seen:
-                cost = found[place.file][place.line]
+        for location in known.get(stats.instruction.pc, ()):
+            if location.file not in seen:
+                cost = by_file[location.file][location.line]
                 cost.add(stats)
                 if seen:
                     cost.through.add(str(stats.instruction.location))
-            seen.add(place.file)
-    return {file: dict(sorted(lines.items())) for file, lines in found.items()}
+            seen.add(location.file)
+    return {file: dict(sorted(lines.items())) for file, lines in by_file.items()}
 
 
 def listing(
@@ -306,16 +306,16 @@ class _Page:
         return out
 
     def mark(self, cost: Cost) -> str:
-        own, whole = (cost.excess_wavefronts, cost.excess_sectors), self.whole
-        if not any(own):
+        line, whole = (cost.excess_wavefronts, cost.excess_sectors), self.whole
+        if not any(line):
             return ""
-        heavy = any(part and part >= HEAVY * total for part, total in zip(own, whole, strict=True))
+        heavy = any(part and part >= HEAVY * total for part, total in zip(line, whole, strict=True))
         return "!!" if heavy else "!"
 
     def _line(self, number: int, text: str, cost: Cost | None) -> str:
         if cost is None:
             return self._row(("", "", "", "", "", "", str(number)), text)
-        elsewhere = sorted(place.line for place in cost.merged_into if place.line != number)
+        elsewhere = sorted(leader.line for leader in cost.merged_into if leader.line != number)
         loads = _degree(cost.loads) or (f"= {elsewhere[0]}" if elsewhere else "")
         cells = (
             self.mark(cost),
@@ -327,9 +327,9 @@ class _Page:
             str(number),
         )
         notes = [
-            f"{name} {words}"
+            f"{name} {message}"
             for name, used in (("ld", cost.reads), ("st", cost.writes))
-            for words in used.in_words
+            for message in used.in_words
         ]
         if cost.through:
             notes.append("in " + ", ".join(sorted(cost.through)))

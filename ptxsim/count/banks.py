@@ -194,8 +194,8 @@ class Access:
         return [instruction, " · ".join(parts)]
 
 
-def _some(count: int, one: str, many: str | None = None) -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
+def _some(count: int, singular: str, plural: str | None = None) -> str:
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 # recording
@@ -260,15 +260,15 @@ def _count(execution: _Execution, width: int, kind: str) -> tuple[int, int]:
     """Wavefronts and ideal, by the functions that the counters use."""
     addresses, active = execution.addresses[None], execution.active[None]
     if kind == "ldmatrix":
-        found = wavefronts.ldmatrix(addresses, active)
+        counts = wavefronts.ldmatrix(addresses, active)
     elif kind == "cp_async":
         source, reading = execution.addresses, np.zeros(32, bool)
         if execution.source is not None and execution.reading is not None:
             source, reading = execution.source, execution.reading
-        found = wavefronts.cp_async(addresses, active, width, source[None], reading[None])
+        counts = wavefronts.cp_async(addresses, active, width, source[None], reading[None])
     else:
-        found = wavefronts.shared(addresses, active, width, store=kind == "st")
-    return int(found[0][0]), int(found[1][0])
+        counts = wavefronts.shared(addresses, active, width, store=kind == "st")
+    return int(counts[0][0]), int(counts[1][0])
 
 
 def accesses(
@@ -309,7 +309,7 @@ def accesses(
     """
     file = choose_file(kernel, file)
     grid, block = dimensions(grid), dimensions(block)
-    place, linear = _place(grid, block, of_block, warp)
+    index, linear = _block_index(grid, block, of_block, warp)
 
     def launch(pcs: set[int]) -> tuple[Recorder, list[Stats]]:
         recorder, counters = Recorder(pcs, linear), Counters()
@@ -341,26 +341,26 @@ def accesses(
     }
     fields |= {"kernel": kernel.name, "of": len(leaders), "alike": ()}
     by_pc = {s.instruction.pc: s for s in stats}
-    found = []
+    rows = []
     for number, pc in enumerate(leaders, start=1):
         merged = tuple(
             s.instruction.pc for s in stats if s.merged_into is not None and s.merged_into.pc == pc
         )
-        made = _access(recorder, by_pc[pc], merged, place, warp, execution)
+        made = _access(recorder, by_pc[pc], merged, index, warp, execution)
         if made is not None:
-            found.append(Access(number=number, **made, **fields))
-    if not found:
+            rows.append(Access(number=number, **made, **fields))
+    if not rows:
         doing = sorted({w for pc in leaders for w in recorder.warps(pc)})
         who = f"warp {warp}" if warp is not None else "no warp"
         raise PtxsimError(
-            f"{PurePath(file).name}:{line}: {who} of block {place} accesses shared memory there"
+            f"{PurePath(file).name}:{line}: {who} of block {index} accesses shared memory there"
             + (f" {execution} times" if execution is not None else "")
             + f"; warps that do: {ranges(doing) or 'none'}"
         )
-    return _grouped(found)
+    return _grouped(rows)
 
 
-def _place(
+def _block_index(
     grid: Dim3,
     block: Dim3,
     of_block: Sequence[int],
@@ -369,13 +369,13 @@ def _place(
     """Return the block to look at, and its linear number. Raises `PtxsimError` where there is no
     such block or warp.
     """
-    place = tuple(int(i) for i in (*of_block, 0, 0)[:3])
-    if any(not 0 <= i < n for i, n in zip(place, grid, strict=True)):
-        raise PtxsimError(f"block {place} is not in the grid {grid}")
+    index = tuple(int(i) for i in (*of_block, 0, 0)[:3])
+    if any(not 0 <= i < n for i, n in zip(index, grid, strict=True)):
+        raise PtxsimError(f"block {index} is not in the grid {grid}")
     warps = math.ceil(math.prod(block) / 32)
     if warp is not None and not 0 <= warp < warps:
         raise PtxsimError(f"warp {warp} is not in a block of {warps} warps (0 to {warps - 1})")
-    return place, place[0] + grid[0] * (place[1] + grid[1] * place[2])
+    return index, index[0] + grid[0] * (index[1] + grid[1] * index[2])
 
 
 def _grouped(accesses: list[Access]) -> list[Access]:
@@ -416,7 +416,7 @@ def _no_access(
     """Why there is no access, and where there is one."""
     touching = {s.merged_into or s.instruction for s in stats if s.wavefronts or s.merged_into}
     known = places(kernel.program)
-    lines = {place.line for i in touching for place in known.get(i.pc, ()) if place.file == file}
+    lines = {p.line for i in touching for p in known.get(i.pc, ()) if p.file == file}
     executed = [s for s in stats if s.sectors and s.instruction in here]
     why = "no access to shared memory"
     if executed:
@@ -431,7 +431,7 @@ def _access(
     recorder: Recorder,
     stats: Stats,
     merged: tuple[int, ...],
-    place: tuple[int, ...],
+    block: tuple[int, ...],
     warp: int | None,
     wanted: int | None,
 ) -> dict[str, Any] | None:
@@ -460,7 +460,7 @@ def _access(
         "merged": merged,
         "kind": kind,
         "width": width,
-        "block": place,
+        "block": block,
         "warp": warp,
         "execution": index + 1,
         "executions": len(executions),

@@ -98,24 +98,24 @@ def executions(
     reached = _reachable(function.blocks)
     anchors = _anchors(function, code, counts, reached)
     # by block, the executions that instructions tell
-    said: defaultdict[int, Counter[float]] = defaultdict(Counter)
+    votes: defaultdict[int, Counter[float]] = defaultdict(Counter)
     for anchor in anchors:
-        most = max(anchor.blocks.values())
-        doing = [number for number, copies in anchor.blocks.items() if copies == most]
+        max_copies = max(anchor.blocks.values())
+        doing = [number for number, copies in anchor.blocks.items() if copies == max_copies]
         for number in anchor.blocks:
-            told = anchor.count / most / len(doing) if number in doing else 0.0
-            said[number].update({told: anchor.weight})
-    counted = set(said)
+            told = anchor.count / max_copies / len(doing) if number in doing else 0.0
+            votes[number].update({told: anchor.weight})
+    counted = set(votes)
     lines = {instruction.ptx_line: float(counts.get(instruction.pc, 0.0)) for instruction in code}
     holding = Counter(line for b in function.blocks if b.number in reached for line in _lines(b))
     for block in function.blocks:
         if block.number in reached - counted:
             known = [line for line in _lines(block) if line in lines]
-            said[block.number].update(lines[line] / holding[line] for line in known)
-            if len(said[block.number]) == 1 and all(holding[line] == 1 for line in known):
+            votes[block.number].update(lines[line] / holding[line] for line in known)
+            if len(votes[block.number]) == 1 and all(holding[line] == 1 for line in known):
                 counted.add(block.number)
     result = np.zeros(len(function.blocks))
-    for number, told_by in said.items():
+    for number, told_by in votes.items():
         result[number] = told_by.most_common(1)[0][0] if told_by else 0.0
     length = np.array([len(block.instructions) for block in function.blocks])
     alone = [number for number in reached if number not in counted]
@@ -137,14 +137,14 @@ def _lines(block: sass.Block) -> set[int]:
 
 
 def _reachable(blocks: list[sass.Block]) -> set[int]:
-    found, waiting = set(), [0]
+    reached, waiting = set(), [0]
     while waiting:
         number = waiting.pop()
-        if number not in found:
-            found.add(number)
+        if number not in reached:
+            reached.add(number)
             block = blocks[number]
             waiting += block.successors + ([block.calls] if block.calls is not None else [])
-    return found
+    return reached
 
 
 def _anchors(
@@ -179,15 +179,15 @@ def _add_one_to_one(merged: Merged, placed: Placed, code: Code, counts: Counts) 
     for number, i in placed:
         if i.name in ONE_TO_ONE:
             copies[i.name, i.ptx_line].append((number, i))
-    for (name, line), places in copies.items():
+    for (name, line), matches in copies.items():
         origin = [p for p in by_line[line] if _corresponds(name, p)]
         if len(origin) != 1:
             continue
         # a branch in one and a predicate in the other: a predicate counts the warps that it leaves
         # out, too
-        if any(not i.always for _, i in places) != (origin[0].predicate is not None):
+        if any(not i.always for _, i in matches) != (origin[0].predicate is not None):
             continue
-        held = Counter(number for number, _ in places)
+        held = Counter(number for number, _ in matches)
         _add(merged, held, float(counts.get(origin[0].pc, 0.0)))
 
 
@@ -249,8 +249,8 @@ def _gmma_modifiers(p: syntax.Instruction) -> frozenset[str] | None:
 
 
 def _corresponds(name: str, p: syntax.Instruction) -> bool:
-    opcodes, words = ONE_TO_ONE[name]
-    if p.opcode not in opcodes or not words <= set(p.modifiers):
+    opcodes, modifiers = ONE_TO_ONE[name]
+    if p.opcode not in opcodes or not modifiers <= set(p.modifiers):
         return False
     spaces = named_spaces(p)
     if name in ("LDG", "STG", "ATOMG"):

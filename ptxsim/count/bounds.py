@@ -355,11 +355,11 @@ def compute(
     Raises `PtxsimError` where PTX and cubin do not belong together.
     """
     require_same(program.code, function.ptx, function.name)
-    found = executions(function, program.code, work.executed)
-    pipes = _pipes(function, found, gpu)
+    executed = executions(function, program.code, work.executed)
+    pipes = _pipes(function, executed, gpu)
     c = work.counts
-    reads, modelled = issue.of_function(function, found, c[MERGED_LOADS])
-    issued = found.total(function)
+    reads, modelled = issue.of_function(function, executed, c[MERGED_LOADS])
+    issued = executed.total(function)
     stored = c[STORED_SECTORS]
     dram_per_clock = gpu.dram_gb_per_s * 1e3 / gpu.clock_mhz / gpu.sms
     rows = [
@@ -380,7 +380,7 @@ def compute(
     # blocks that share an SM may share what they read, through its L1; how a scheduler issues is
     # not documented
     l2 = SECTOR * (c["block_sectors"] + stored)
-    rough = OF_BLOCKS if found.estimated > ESTIMATED else ()
+    rough = OF_BLOCKS if executed.estimated > ESTIMATED else ()
     estimates = [bound for bound in bounds if bound.resource in rough]
     bounds = [bound for bound in bounds if bound.resource not in rough]
     estimates += (
@@ -399,8 +399,8 @@ def compute(
         bounds,
         estimates,
         issued,
-        found.disagreement,
-        found.estimated,
+        executed.disagreement,
+        executed.estimated,
         held(gpu, work.threads, function.registers, function.shared_bytes + shared_bytes),
         pipes,
         _waits(program),
@@ -409,10 +409,10 @@ def compute(
 
 def _waits(program: Program) -> str | None:
     """Why a device may execute more instructions than are counted, in words."""
-    found = polling.waits(program, polling.loops(program))
-    if found is None:
+    poll = polling.waits(program, polling.loops(program))
+    if poll is None:
         return None
-    return f"how often {found.where} polls depends on time; once for each wait is counted"
+    return f"how often {poll.where} polls depends on time; once for each wait is counted"
 
 
 def held(gpu: Machine, threads: int, registers: int, shared_bytes: int) -> int:
@@ -428,11 +428,11 @@ def held(gpu: Machine, threads: int, registers: int, shared_bytes: int) -> int:
     return occupancy(limits, threads, registers, shared_bytes).blocks_per_sm
 
 
-def _pipes(function: sass.Function, found: Executions, gpu: Machine) -> dict[str, float]:
+def _pipes(function: sass.Function, executed: Executions, gpu: Machine) -> dict[str, float]:
     """Clocks of the FMA pipe, instructions of the fp64 pipe, clocks of an SM's tensor cores; then
     the executions of tensor instructions whose rate is not known, by opcode."""
     clocks: Counter[str] = Counter({"fma": 0.0, "fp64": 0.0, "tensor": 0.0})
-    for block, times in zip(function.blocks, found.blocks, strict=True):
+    for block, times in zip(function.blocks, executed.blocks, strict=True):
         for i in block.instructions if times else ():
             if i.name in FMA_PIPE:
                 clocks["fma"] += times * (

@@ -155,17 +155,17 @@ class Counters(Observer):
         self._state = kernel.state
 
     def _of(self, instruction: Instruction) -> Stats:
-        found = self.stats.get(instruction.pc)
-        if found is None:
+        stats = self.stats.get(instruction.pc)
+        if stats is None:
             leader = self.merges.parts.get(instruction.pc)
-            found = self.stats[instruction.pc] = Stats(
+            stats = self.stats[instruction.pc] = Stats(
                 instruction,
                 empty_loads=self._empty_loads.get(instruction.pc, 0),
                 merged_into=None
                 if leader is None or self.program is None
                 else self.program.code[leader],
             )
-        return found
+        return stats
 
     def executed(self, instruction: Instruction, warps: int) -> None:
         if not self.merges.is_gone(instruction.pc) and instruction.pc not in self.merges.unrolled:
@@ -209,14 +209,14 @@ class Counters(Observer):
                 self._boxes.clear()
             touched = distinct(np.concatenate([moved, moved + width - 1]) // wavefronts.SECTOR).size
             self._boxes[pattern] = touched
-        one: Any = 1
+        count: Any = 1
         if self.by_block and self._state is not None:
-            one = np.zeros(self.blocks, np.int64)
-            one[self._state.block_of[np.asarray(access.lanes)[0]]] = 1
-        stats.requests += one
-        stats.sectors += touched * one
-        stats.ideal_sectors += -(-at.size * width // wavefronts.SECTOR) * one
-        stats.bytes += at.size * width * one
+            count = np.zeros(self.blocks, np.int64)
+            count[self._state.block_of[np.asarray(access.lanes)[0]]] = 1
+        stats.requests += count
+        stats.sectors += touched * count
+        stats.ideal_sectors += -(-at.size * width // wavefronts.SECTOR) * count
+        stats.bytes += at.size * width * count
 
     def _shared(self, event: MemoryEvent, stats: Stats, kind: str) -> None:
         if kind == "cp_async":
@@ -276,14 +276,15 @@ class Counters(Observer):
         state = self._state
         lanes = np.arange(state.lanes) if where.lanes is None else where.lanes
         starts = np.flatnonzero(np.diff(lanes // state.padded)) + 1
-        for own, here in zip(np.split(lanes, starts), np.split(at, starts), strict=True):
-            block = int(own[0]) // state.padded  # each goes through the loop as often as it does
-            one = np.arange(self.blocks) == block
+        for ids, here in zip(np.split(lanes, starts), np.split(at, starts), strict=True):
+            # Each block goes through the loop as often as it does.
+            block = int(ids[0]) // state.padded
+            inside = np.arange(self.blocks) == block
             of_block: dict[int | None, Cost] = {
-                w: (cost[0] * one, cost[1] * one, cost[2] * one, cost[3])
+                w: (cost[0] * inside, cost[1] * inside, cost[2] * inside, cost[3])
                 for w, cost in costs.items()
             }
-            self._next((pc, block, (own % state.padded).tobytes()), stats, unrolled, here, of_block)
+            self._next((pc, block, (ids % state.padded).tobytes()), stats, unrolled, here, of_block)
 
     def _next(
         self,
@@ -315,22 +316,22 @@ class Counters(Observer):
     def _waves(self, event: MemoryEvent, width: int, kind: str) -> Cost:
         """Moving all addresses by one offset turns the banks around, and changes no count."""
         key = (kind, width, event.offset & 3 if width < 4 else 0)
-        found: Cost | None = event.cache.get(key)
-        if found is None:
+        cost: Cost | None = event.cache.get(key)
+        if cost is None:
             addresses, active = event.addresses()
             # each stage of a ring looks alike
             first = addresses.flat[active.argmax()] // wavefronts.WORD * wavefronts.WORD
             moved = np.where(active, addresses - first, 0)
             pattern = (kind, width, addresses.shape, moved.tobytes(), active.tobytes())
-            found = self._patterns.get(pattern)
-            if found is None:
+            cost = self._patterns.get(pattern)
+            if cost is None:
                 if kind == "ldmatrix":
                     result = wavefronts.ldmatrix(addresses, active)
                 else:
                     result = wavefronts.shared(addresses, active, width, store=kind == "st")
-                found = self._remember(pattern, self._summary(result, active))
-            event.cache[key] = found
-        return found
+                cost = self._remember(pattern, self._summary(result, active))
+            event.cache[key] = cost
+        return cost
 
     def _remember(self, pattern: tuple[object, ...], cost: Cost) -> Cost:
         if len(self._patterns) > MOST_PATTERNS:
@@ -361,20 +362,20 @@ class Counters(Observer):
 
     def _global(self, event: MemoryEvent, stats: Stats) -> None:
         key = ("sectors", event.width, event.offset % wavefronts.SECTOR)
-        found = event.cache.get(key)
-        if found is None:
+        counts = event.cache.get(key)
+        if counts is None:
             addresses, active = event.addresses()
             touched, bytes_ = wavefronts.sectors(addresses, active, event.width)
-            least = -(-bytes_ // wavefronts.SECTOR)
+            ideal = -(-bytes_ // wavefronts.SECTOR)
             threads = (
                 self._sum(np.count_nonzero(active, axis=1))
                 if self.by_block
                 else np.count_nonzero(active)
             )
             used = np.asarray(active.any(axis=1))
-            found = (*map(self._sum, (used, touched, least, bytes_)), threads * event.width)
-            event.cache[key] = found
-        requests, sectors, best, distinct, wanted = found
+            counts = (*map(self._sum, (used, touched, ideal, bytes_)), threads * event.width)
+            event.cache[key] = counts
+        requests, sectors, best, distinct, wanted = counts
         if event.kind != "cp_async_ld":
             stats.requests = stats.requests + requests
         stats.sectors = stats.sectors + sectors
@@ -471,12 +472,12 @@ BYTES, SECTORS = ":bytes", ":sectors"  # after the name of a ratio: its two sums
 def at_least(program: Program | None) -> dict[str, str]:
     """The counters of a program that are lower bounds, with the reason: those of shared memory
     that the hardware counts itself, and those of global memory where loops poll it."""
-    found = dict(LOWER_BOUNDS)
+    reasons = dict(LOWER_BOUNDS)
     if program is not None and any(is_store_async(i) for i in program.code):
-        found |= dict.fromkeys(STORED, STORED_ASYNC)
+        reasons |= dict.fromkeys(STORED, STORED_ASYNC)
     if program is not None and polling.across_blocks(polling.loops(program)) is not None:
-        found |= dict.fromkeys(POLLS, POLLED)
-    return found
+        reasons |= dict.fromkeys(POLLS, POLLED)
+    return reasons
 
 
 def totals(stats: list[Stats]) -> dict[str, float]:
@@ -486,15 +487,15 @@ def totals(stats: list[Stats]) -> dict[str, float]:
 
 def named(added: Mapping[str, float]) -> dict[str, float]:
     """The sums in `added` that Nsight Compute has, and the ratios that follow from the others."""
-    found = {}
+    metrics = {}
     for name, value in added.items():
         if name.endswith(BYTES):
             ratio = name.removesuffix(BYTES)
             sectors = added[ratio + SECTORS]
-            found[ratio] = value / sectors if sectors else 0.0
+            metrics[ratio] = value / sectors if sectors else 0.0
         elif not name.endswith(SECTORS):
-            found[name] = value
-    return found
+            metrics[name] = value
+    return metrics
 
 
 def sums(stats: list[Stats]) -> dict[str, float]:
@@ -502,12 +503,12 @@ def sums(stats: list[Stats]) -> dict[str, float]:
     has one. An ldmatrix counts among the wavefronts of shared loads, as there; an stmatrix among
     those of stores, but not among the store instructions (measured on an H100). Bulk copies count
     by themselves, under names of our own."""
-    by_place: dict[tuple[str, str], list[Stats]] = {}
+    by_access: dict[tuple[str, str], list[Stats]] = {}
     for s in stats:
-        by_place.setdefault((s.space, s.kind), []).append(s)
+        by_access.setdefault((s.space, s.kind), []).append(s)
 
-    def total(name: str, *places: tuple[str, str]) -> int:
-        return sum(getattr(s, name) for place in places for s in by_place.get(place, ()))
+    def total(name: str, *accesses: tuple[str, str]) -> int:
+        return sum(getattr(s, name) for access in accesses for s in by_access.get(access, ()))
 
     empty = sum(s.empty_loads * s.executed for s in stats)
     stored = [
@@ -517,9 +518,9 @@ def sums(stats: list[Stats]) -> dict[str, float]:
     operands = sum(s.operand_bytes for s in stats) // wavefronts.LINE
     moved = (*READ, *WRITTEN, *COPIES)
     local = {
-        f"{name}_{kind}.sum": total(what, *places)
+        f"{name}_{kind}.sum": total(what, *accesses)
         for name, what in ((LOCAL_REQUESTS, "requests"), (LOCAL_SECTORS, "local_sectors"))
-        for kind, places in (("ld", LOCAL_LOADS), ("st", LOCAL_STORES))
+        for kind, accesses in (("ld", LOCAL_LOADS), ("st", LOCAL_STORES))
     }
     prefix = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op"
     per_sector = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"

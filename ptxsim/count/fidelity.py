@@ -99,30 +99,30 @@ def rows(program: Program, origins: Mapping[int, Origins], executed: Executed) -
     for i in program.code:
         if executed.times[i.pc]:
             groups[i.name, *level(i)].append(i)
-    found = []
+    result = []
     for (name, exactness, why), members in groups.items():
         reaches = exactness != EXACT and decides(program, members, origins) is not None
         times = sum(executed.times[i.pc] for i in members)
-        found.append(Row(name, exactness, why, len(members), times, reaches))
-    return sorted(found, key=lambda row: (-LEVELS.index(row.level), row.instruction))
+        result.append(Row(name, exactness, why, len(members), times, reaches))
+    return sorted(result, key=lambda row: (-LEVELS.index(row.level), row.instruction))
 
 
-def table(found: list[Row]) -> str:
+def table(rows: list[Row]) -> str:
     """Return a line for each instruction that is not exact, one for all that are, and what that
     means.
     """
     lines = []
-    for row in found:
+    for row in rows:
         if row.level != EXACT:
             reach = "; REACHES an address or a branch" if row.decides else ""
             lines.append(
                 f"  {row.level:12s} {row.instruction:48s} {row.executed:>14,}  {row.why}{reach}"
             )
-    exact = [row for row in found if row.level == EXACT]
+    exact = [row for row in rows if row.level == EXACT]
     lines.append(
         f"  {EXACT:12s} {f'{len(exact)} others':48s} {sum(row.executed for row in exact):>14,}"
     )
-    deciding = [row.instruction for row in found if row.decides]
+    deciding = [row.instruction for row in rows if row.decides]
     if deciding:
         lines.append(f"accesses and counts may differ on a device: {', '.join(deciding)}")
     else:

@@ -125,11 +125,11 @@ class _Apart(Observer):
 
     def sums(self, together: int) -> dict[int, dict[str, float]]:
         """The sums of each cluster of `together` blocks, by its first."""
-        found: dict[int, dict[str, float]] = {}
+        by_first: dict[int, dict[str, float]] = {}
         for number, (blocks, counters) in enumerate(self.batches):
             firsts = blocks[::together].tolist()
             for first in firsts:
-                found[first] = {}
+                by_first[first] = {}
             sums: dict[str, Any] = dict(counters.sums())
             if self.by_instruction:
                 traffic = self.traffic[number][1]
@@ -147,9 +147,9 @@ class _Apart(Observer):
                     if each.ndim
                     else np.full(len(firsts), each * together)
                 )
-                for first, own in zip(firsts, each.tolist(), strict=True):
-                    found[first][name] = own
-        return found
+                for first, amount in zip(firsts, each.tolist(), strict=True):
+                    by_first[first][name] = amount
+        return by_first
 
     def executed(self, instruction: Instruction, warps: int) -> None:
         for observer in self.now:
@@ -203,24 +203,24 @@ class _Seen:
 
     def take_all(self, middle: int) -> None:
         """All clusters of the grid were run: what they fetched together is known."""
-        for array, own in self.fetched[middle].items():
-            parts = [found[array] for found in self.fetched.values() if array in found]
-            self.together[array] = distinct(np.concatenate(parts)).size / own.size
+        for array, sectors in self.fetched[middle].items():
+            parts = [fetched[array] for fetched in self.fetched.values() if array in fetched]
+            self.together[array] = distinct(np.concatenate(parts)).size / sectors.size
 
     def sectors(self, middle: int, beside: Sequence[tuple[int, int]]) -> Sums:
         """Different sectors of each array that the grid reads: those of a block times what all
         blocks read together or, where not all were run, as many more along each axis (`beside`: a
         block next to it there, and how many there are) as that block has for itself."""
-        found: Sums = {}
-        for array, own in self.fetched[middle].items():
-            many = own.size * self.together.get(array, 1.0)
+        sums: Sums = {}
+        for array, sectors in self.fetched[middle].items():
+            many = sectors.size * self.together.get(array, 1.0)
             for number, size in beside if array not in self.together else ():
                 new = np.setdiff1d(
-                    self.fetched[number].get(array, own[:0]), own, assume_unique=True
+                    self.fetched[number].get(array, sectors[:0]), sectors, assume_unique=True
                 ).size
-                many *= 1 + (size - 1) * new / own.size
-            found[f"sectors:{array}"] = many
-        return found
+                many *= 1 + (size - 1) * new / sectors.size
+            sums[f"sectors:{array}"] = many
+        return sums
 
     def all_sectors(self, sums: Sums) -> float:
         """Different sectors that the grid reads, of no array more than it has."""
@@ -230,14 +230,14 @@ class _Seen:
 
     def counters(self, kernel: Kernel, grid: Dim3, block: Dim3, sums: Sums) -> Counters:
         """Counters of the whole grid, with these sums."""
-        found = Counters()
-        found.begins(kernel, grid, block)
+        counters = Counters()
+        counters.begins(kernel, grid, block)
         for pc, stats in sorted(self.stats.items()):
             whole: dict[str, Any] = {
                 name: round(sums.get(_named(pc, name), 0)) for name in OF_INSTRUCTION
             }
-            found.stats[pc] = replace(stats, **whole)
-        return found
+            counters.stats[pc] = replace(stats, **whole)
+        return counters
 
 
 def waits_for_others(program: Program) -> Instruction | None:
@@ -263,10 +263,10 @@ def decides(
 
     def memory(i: Instruction) -> set[Any]:
         """Return what an access may touch, as values that are compared for equality."""
-        found = named_spaces(i) or ANYWHERE
+        possible = named_spaces(i) or ANYWHERE
         if origins is None:
-            return set(found)
-        if found == {"param"} and len(program.functions) == 1:  # what the host passed
+            return set(possible)
+        if possible == {"param"} and len(program.functions) == 1:  # what the host passed
             return set()
         return set(origins.get(i.pc, (UNKNOWN,)))
 
@@ -328,14 +328,14 @@ class Classes:
 def sample(grid: Sequence[int]) -> Classes:
     """Classes by the place in the grid: first, between or last on each axis."""
 
-    def place(at: int, size: int) -> int:  # 0: the first, 1: between, 2: the last
+    def position(at: int, size: int) -> int:  # 0: the first, 1: between, 2: the last
         return 0 if at == 0 else 2 if at == size - 1 else 1
 
     def number(at: Sequence[int]) -> int:
         return at[0] + grid[0] * (at[1] + grid[1] * at[2])
 
     def classes(at: Sequence[int]) -> tuple[Any, ...]:
-        return tuple(map(place, at, grid))
+        return tuple(map(position, at, grid))
 
     axes = [sorted({0, size // 2, size - 1}) for size in grid]
     counts = [{0: 1, 1: size - 2, 2: 1} if size > 1 else {0: 1} for size in grid]
@@ -366,11 +366,11 @@ def classes_of(sums: Mapping[int, Sums]) -> Classes:
     be run.
     """
     members: dict[Any, list[int]] = {}
-    for number, found in sums.items():
-        kept = (
-            (n, v) for n, v in found.items() if v and not (n.startswith("@") or n in OF_TRAFFIC)
+    for number, counts in sums.items():
+        compared = (
+            (n, v) for n, v in counts.items() if v and not (n.startswith("@") or n in OF_TRAFFIC)
         )
-        members.setdefault(tuple(sorted(kept)), []).append(number)
+        members.setdefault(tuple(sorted(compared)), []).append(number)
     draw = random.Random(0)
     chosen = {
         n: kind
@@ -383,8 +383,8 @@ def classes_of(sums: Mapping[int, Sums]) -> Classes:
 def _first_block(number: int, grid: Sequence[int], cluster: Sequence[int]) -> int:
     """The first block of a cluster, given by its number."""
     x, y = grid[0] // cluster[0], grid[1] // cluster[1]
-    place = number % x * cluster[0], number // x % y * cluster[1], number // (x * y) * cluster[2]
-    return place[0] + grid[0] * (place[1] + grid[1] * place[2])
+    first = number % x * cluster[0], number // x % y * cluster[1], number // (x * y) * cluster[2]
+    return first[0] + grid[0] * (first[1] + grid[1] * first[2])
 
 
 def _differences(first: Mapping[str, float], other: Mapping[str, float]) -> Iterator[str]:
@@ -503,10 +503,10 @@ class _Predictor:
             blocks=sorted(firsts),
             cluster=self.cluster,
         )
-        found = apart.sums(math.prod(self.cluster))
+        sums = apart.sums(math.prod(self.cluster))
         if self.by_instruction:
-            self._take(apart, dict(zip(chosen, firsts, strict=True)), found)
-        return {number: found[first] for number, first in zip(chosen, firsts, strict=True)}
+            self._take(apart, dict(zip(chosen, firsts, strict=True)), sums)
+        return {number: sums[first] for number, first in zip(chosen, firsts, strict=True)}
 
     def _take(self, apart: _Apart, firsts: Mapping[int, int], sums: dict[int, Sums]) -> None:
         """Note what each cluster (its first block in `firsts`) fetched, and what is known of single
@@ -529,7 +529,7 @@ class _Predictor:
         more = [n for n in (middle, *beside) if n not in classes.of] if self.by_instruction else []
         sums = self._launch(args, [*classes.of, *more], self.limits)
         representative = self._require_alike(classes, sums)
-        names = dict.fromkeys(name for found in sums.values() for name in found)
+        names = dict.fromkeys(name for counts in sums.values() for name in counts)
         kinds = classes.sizes.items()
         added = {
             name: sum(size * sums[representative[k]].get(name, 0.0) for k, size in kinds)
@@ -550,29 +550,29 @@ class _Predictor:
             first = representative.setdefault(kind, number)
             difference = next(_differences(sums[first], sums[number]), None)
             if difference is not None:
-                one, other = (
+                block, other = (
                     self.kernel.state.block_place(_first_block(n, self.grid, self.cluster))
                     for n in (first, number)
                 )
                 raise BlocksDifferError(
-                    f"{self.kernel.title}: blocks {one} and {other}, neither at another edge of the grid, do not do "
+                    f"{self.kernel.title}: blocks {block} and {other}, neither at another edge of the grid, do not do "
                     f"the same: {difference}: a few blocks do not predict the rest; run the whole grid"
                 )
         return representative
 
-    def _with(self, place: int, value: int) -> list[Any]:
+    def _with(self, index: int, value: int) -> list[Any]:
         """The arguments, with another value for one."""
-        return [*self.args[:place], value, *self.args[place + 1 :]]
+        return [*self.args[:index], value, *self.args[index + 1 :]]
 
     def _from_smaller(
-        self, place: int, values: Sequence[int], step: int, classes: Classes
+        self, index: int, values: Sequence[int], step: int, classes: Classes
     ) -> tuple[Sums, int]:
         """Return the sums that follow from smaller values of an argument, and from how many
         blocks. Raises `NotLinearError`.
         """
-        ran = {value: self.of_grid(self._with(place, value), classes) for value in values}
-        sums = {value // step: found for value, (found, _) in ran.items()}
-        added = extrapolate(sums, 1, int(self.args[place]) // step, 1)
+        ran = {value: self.of_grid(self._with(index, value), classes) for value in values}
+        sums = {value // step: counts for value, (counts, _) in ran.items()}
+        added = extrapolate(sums, 1, int(self.args[index]) // step, 1)
         return added, max(sampled for _, sampled in ran.values())
 
     @cached_property
@@ -585,26 +585,26 @@ class _Predictor:
         """Classes of clusters that do the same, found by running all of them once, with few trips
         of their loops.
         """
-        place = self._lengths[0][0]
-        few = int(self.args[place]) % SHORTEST + SHORTEST
+        index = self._lengths[0][0]
+        few = int(self.args[index]) % SHORTEST + SHORTEST
         cheap = replace(
             self.limits, thread_instructions=min(self.limits.thread_instructions, WHOLE)
         )
-        found = self._launch(self._with(place, few), range(math.prod(self.units)), cheap)
+        sums = self._launch(self._with(index, few), range(math.prod(self.units)), cheap)
         if self.by_instruction:
             self.seen.take_all(_neighbours(self.units)[0])
-        return classes_of(found)
+        return classes_of(sums)
 
     def over(self, given: tuple[int, Sequence[int]]) -> Prediction:
         """Predict from the values of an argument that the caller gives."""
-        place, values, step = _steps(self.kernel, self.args, given)
+        index, values, step = _steps(self.kernel, self.args, given)
         try:
-            found = self._from_smaller(place, values, step, self.classes)
+            result = self._from_smaller(index, values, step, self.classes)
         except NotLinearError as error:
             raise PtxsimError(
-                f"{self.kernel.title}: argument {place} in steps of {step}: {error}"
+                f"{self.kernel.title}: argument {index} in steps of {step}: {error}"
             ) from None
-        return self.prediction(*found, (place, tuple(values)))
+        return self.prediction(*result, (index, tuple(values)))
 
     def compare_small_grid(self) -> None:
         """Run all blocks of a small grid with one axis. Such blocks choose their tiles themselves,
@@ -618,10 +618,10 @@ class _Predictor:
         """Predict from smaller values of an argument that counts trips of loops; None where there
         is none, or counts do not lie on a line.
         """
-        for place, values in self._lengths:
+        for index, values in self._lengths:
             with contextlib.suppress(NotLinearError):
                 try:
-                    found = self._from_smaller(place, values, 1, self.classes)
+                    result = self._from_smaller(index, values, 1, self.classes)
                 except BlocksDifferError as error:
                     if math.prod(self.grid) > FEW:
                         raise
@@ -629,8 +629,8 @@ class _Predictor:
                         self.classes = self._alike
                     except TooCostlyError:
                         raise error from None
-                    found = self._from_smaller(place, values, 1, self.classes)
-                return self.prediction(*found, (place, tuple(values)))
+                    result = self._from_smaller(index, values, 1, self.classes)
+                return self.prediction(*result, (index, tuple(values)))
         return None
 
     def prediction(
@@ -638,14 +638,14 @@ class _Predictor:
     ) -> Prediction:
         """Return the prediction with these sums of the grid."""
         lower = at_least(self.kernel.program)
-        found = Prediction({}, math.prod(self.grid), sampled, lower, over)
+        prediction = Prediction({}, math.prod(self.grid), sampled, lower, over)
         if not self.by_instruction:
-            return replace(found, totals=named(added))
+            return replace(prediction, totals=named(added))
         added["sectors"] = self.seen.all_sectors(added)
         counters = self.seen.counters(self.kernel, self.grid, self.block, added)
         totals = counters.totals()
         work = _work(self.grid, self.block, totals, added)
-        return replace(found, totals=totals, counters=counters, work=work)
+        return replace(prediction, totals=totals, counters=counters, work=work)
 
 
 @dataclass(frozen=True)
@@ -713,7 +713,7 @@ def predict_from(kernel: Kernel, launch: Sample, samples: Sequence[Sample]) -> P
     added["sectors"] = area.combined(launch.area, ran)["sectors"]
     grid, block = dimensions(launch.arguments["grid"]), dimensions(launch.arguments["block"])
     totals = named(
-        {name: added[name] for name in dict.fromkeys(name for found in sums for name in found)}
+        {name: added[name] for name in dict.fromkeys(name for counts in sums for name in counts)}
     )
     return Prediction(
         totals,
@@ -756,8 +756,8 @@ class Amounts:
         columns = [
             np.array([counts[number].get(name, 0.0) for name in names]) for number in self.needed
         ]
-        found = sum(part * column for part, column in zip(parts.tolist(), columns, strict=True))
-        return dict(zip(names, np.asarray(found).tolist(), strict=True))
+        total = sum(part * column for part, column in zip(parts.tolist(), columns, strict=True))
+        return dict(zip(names, np.asarray(total).tolist(), strict=True))
 
 
 def _work(
@@ -786,13 +786,13 @@ def _shorter(program: Program, args: Sequence[Any]) -> Iterator[tuple[int, list[
     """An argument that counts trips of loops and is large, with smaller values for it, of the same
     remainder.
     """
-    for place in trip_counts(program):
-        own = args[place]
-        if isinstance(own, int | np.integer) and not isinstance(own, bool):
-            for least, step in SHORTER:
-                values = [int(own) % step + least + n * step for n in range(3)]
-                if 2 * sum(values) <= own:
-                    yield place, values
+    for index in trip_counts(program):
+        value = args[index]
+        if isinstance(value, int | np.integer) and not isinstance(value, bool):
+            for start, step in SHORTER:
+                values = [int(value) % step + start + n * step for n in range(3)]
+                if 2 * sum(values) <= value:
+                    yield index, values
             return
 
 
@@ -802,23 +802,23 @@ def _steps(
     """The argument that takes several values, these in order, and the step that they and its own
     are multiples of.
     """
-    place, values = over[0], sorted({int(value) for value in over[1]})
-    own = args[place] if 0 <= place < len(args) else None
-    if not isinstance(own, int | np.integer) or isinstance(own, bool):
-        raise PtxsimError(f"{kernel.title}: over={over}: argument {place} is no whole number")
+    index, values = over[0], sorted({int(value) for value in over[1]})
+    arg = args[index] if 0 <= index < len(args) else None
+    if not isinstance(arg, int | np.integer) or isinstance(arg, bool):
+        raise PtxsimError(f"{kernel.title}: over={over}: argument {index} is no whole number")
     step = math.gcd(*(b - a for a, b in itertools.pairwise(values))) if len(values) > 2 else 0
     if (
         not step
         or values[0] < 1
-        or any((int(own) - value) % step for value in values)
-        or values[-1] >= own
+        or any((int(arg) - value) % step for value in values)
+        or values[-1] >= arg
     ):
         raise PtxsimError(
-            f"{kernel.title}: over={over}: expected three or more values from 1 to {own} - 1, from which steps of one "
-            f"size lead to {own}"
+            f"{kernel.title}: over={over}: expected three or more values from 1 to {arg} - 1, from which steps of one "
+            f"size lead to {arg}"
         )
     if values[0] % step:
         raise PtxsimError(
             f"{kernel.title}: over={over}: expected multiples of {step}, the step between them"
         )
-    return place, values, step
+    return index, values, step

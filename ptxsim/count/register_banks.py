@@ -1,7 +1,7 @@
 """How many cycles a scheduler needs to issue machine code: a model of its register file and of
 merged loads.
 
-    reads, cycles = of_function(function, found, merged)
+    reads, cycles = of_function(function, executed, merged)
 
 A scheduler issues one instruction a cycle, unless:
 - A register bank is behind. There are two (a register's number modulo 2), each gives one operand a
@@ -36,7 +36,7 @@ class ReuseCache:
     """What `.reuse` keeps: for each operand slot, a register of each bank."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, int], int] = {}  # slot and bank to register
+        self._cached: dict[tuple[int, int], int] = {}  # slot and bank to register
 
     def reads(self, instruction: sass.Instruction) -> Reads:
         """Operands that an instruction with one destination reads from each bank; then the cache is
@@ -46,13 +46,13 @@ class ReuseCache:
         for slot, (register, keep) in enumerate(instruction.sources()):
             if register is None:
                 continue
-            place = slot, register % BANKS
-            if self._kept.get(place) != register:
+            entry = slot, register % BANKS
+            if self._cached.get(entry) != register:
                 read.add(register)
             if keep:
-                self._kept[place] = register
+                self._cached[entry] = register
             else:
-                self._kept.pop(place, None)
+                self._cached.pop(entry, None)
         return tuple(sum(register % BANKS == bank for register in read) for bank in range(BANKS))
 
 
@@ -68,16 +68,16 @@ def issue_cycles(reads: Iterable[Reads], backlog: int = BACKLOG) -> int:
     """Cycles in which instructions with these reads are issued: one each, and more where a bank,
     which gives one operand a cycle, would come to be more than `backlog` operands behind."""
     behind, cycles = [0] * BANKS, 0
-    for own in reads:
+    for row in reads:
         waits = max(0, *(late - backlog for late in behind))
-        behind = [max(0, late - waits) + more for late, more in zip(behind, own, strict=True)]
+        behind = [max(0, late - waits) + more for late, more in zip(behind, row, strict=True)]
         behind = [max(0, late - 1) for late in behind]  # while it is issued, each bank gives one
         cycles += waits + 1
     return cycles
 
 
 def of_function(
-    function: sass.Function, found: Executions, merged: float
+    function: sass.Function, executed: Executions, merged: float
 ) -> tuple[list[float], float]:
     """For all warps that execute a function: the FFMAs' reads from each bank, and cycles of issue
     of one scheduler.
@@ -85,12 +85,12 @@ def of_function(
     `merged`: how many loads of shared memory are merged, by warp.
     """
     reads, cycles = [0.0] * BANKS, MERGED * merged
-    for block, times in zip(function.blocks, found.blocks, strict=True):
+    for block, times in zip(function.blocks, executed.blocks, strict=True):
         if times:
-            own = bank_reads(block.instructions)
+            rows = bank_reads(block.instructions)
             reads = [
                 total + times * sum(column)
-                for total, column in zip(reads, zip(*own, strict=True), strict=True)
+                for total, column in zip(reads, zip(*rows, strict=True), strict=True)
             ]
-            cycles += times * issue_cycles(own)
+            cycles += times * issue_cycles(rows)
     return reads, cycles

@@ -23,7 +23,7 @@ def trip_counts(program: Program) -> list[int]:
     """Return the places of the parameters that only count trips of loops."""
     if len(program.functions) > 1:
         return []
-    places = {p.variable: n for n, p in enumerate(program.parameters)}
+    indices = {p.variable: n for n, p in enumerate(program.parameters)}
     loads: dict[int, set[Register]] = {}
     of_parameter = set()  # places of their loads
     for i in program.code:
@@ -31,18 +31,18 @@ def trip_counts(program: Program) -> list[int]:
         if (
             isinstance(source, Address)
             and isinstance(source.base, Symbol)
-            and source.base.variable in places
+            and source.base.variable in indices
         ):
             of_parameter.add(i.pc)
             whole = not source.offset and not i.modifiers[-1].startswith("f")
             if whole and isinstance(i.operands[0], Register):
-                loads.setdefault(places[source.base.variable], set()).add(i.operands[0])
+                loads.setdefault(indices[source.base.variable], set()).add(i.operands[0])
     varying = _reached(
         program,
         {r for i in program.code if _differs(i, of_parameter) for r in registers_of(_first(i))},
     )
     return [
-        place for place, registers in loads.items() if _counts_trips(program, registers, varying)
+        index for index, registers in loads.items() if _counts_trips(program, registers, varying)
     ]
 
 
@@ -61,23 +61,23 @@ def _differs(i: Instruction, of_parameter: set[int]) -> bool:
 
 def _reached(program: Program, registers: set[Register]) -> set[Register]:
     """Return these registers and all that are computed from them."""
-    found, size = set(registers), -1
-    while size != len(found):
-        size = len(found)
+    reached, size = set(registers), -1
+    while size != len(reached):
+        size = len(reached)
         for i in program.code:
             computed = i.opcode in COPIES or not (
                 i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS
             )
             if computed and (
-                i.predicate in found or not found.isdisjoint(registers_of(i.operands[1:]))
+                i.predicate in reached or not reached.isdisjoint(registers_of(i.operands[1:]))
             ):
-                found.update(registers_of(_first(i)))
-    return found
+                reached.update(registers_of(_first(i)))
+    return reached
 
 
 def _counts_trips(program: Program, registers: set[Register], varying: set[Register]) -> bool:
-    found = _reached(program, registers)
-    if not found.isdisjoint(varying):
+    taint = _reached(program, registers)
+    if not taint.isdisjoint(varying):
         return False
     goes_back = False
     for i in program.code:
@@ -87,13 +87,13 @@ def _counts_trips(program: Program, registers: set[Register], varying: set[Regis
         ):
             continue
         if i.opcode in ("bra", "brx"):
-            goes_back |= i.predicate in found and any(place <= i.pc for place in targets(i))
+            goes_back |= i.predicate in taint and any(target <= i.pc for target in targets(i))
         elif i.opcode == "cp":  # its size may depend on it
             if any(
-                not found.isdisjoint(registers_of(o)) for o in i.operands if isinstance(o, Address)
+                not taint.isdisjoint(registers_of(o)) for o in i.operands if isinstance(o, Address)
             ):
                 return False
-        elif not found.isdisjoint(
+        elif not taint.isdisjoint(
             registers_of(i.operands[i.opcode in ("ld", "ldu", "ldmatrix") :])
         ):
             return False

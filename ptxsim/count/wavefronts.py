@@ -72,11 +72,11 @@ def shared(
     parts = 1 if width == 8 else 2  # of a warp, each of which may be served at once or in two
     lanes = 32 // parts
     a, on = addresses.reshape(-1, lanes), active.reshape(-1, lanes)
-    together, one = _groups(a, on, width)
+    together, ideal_together = _groups(a, on, width)
     halves, ones = _groups(a.reshape(-1, lanes // 2), on.reshape(-1, lanes // 2), width)
     paired = _paired(a, on) & (not store)
     waves = np.where(paired, together, halves.reshape(-1, 2).sum(axis=1))
-    ideal = np.where(paired, one, ones.reshape(-1, 2).sum(axis=1))
+    ideal = np.where(paired, ideal_together, ones.reshape(-1, 2).sum(axis=1))
     return waves.reshape(warps, parts).sum(axis=1), ideal.reshape(warps, parts).sum(axis=1)
 
 
