@@ -95,7 +95,7 @@ def parse_argument(text: str, number: int) -> Argument:
     if text.startswith("tma="):
         return Argument(_tensor_map(text, number))
     kind, _, rest = text.partition(":")
-    shown = text if len(text) <= 80 else text[:77] + "..."
+    label = text if len(text) <= 80 else text[:77] + "..."
     try:
         if kind in DTYPES and rest:
             dtype = np.dtype(DTYPES[kind])
@@ -116,19 +116,19 @@ def parse_argument(text: str, number: int) -> Argument:
         )
     except (ValueError, OverflowError, KeyError) as error:
         known = "i32:5, f32:1.5, file.npy, zeros:f32:4x4, random:f32:4x4[:seed]"
-        raise PtxsimError(f"argument {shown!r}: {str(error)[:200]}; known forms: {known}") from None
+        raise PtxsimError(f"argument {label!r}: {str(error)[:200]}; known forms: {known}") from None
 
 
 def _struct(text: str, number: int) -> Argument:
     """Parse a struct given as `struct:0=ARG;8=ARG`."""
     parts: dict[int, Argument] = {}
-    for place, part in enumerate(text.removeprefix("struct:").split(";")):
+    for index, part in enumerate(text.removeprefix("struct:").split(";")):
         offset, _, rest = part.partition("=")
         if not offset.strip().isdigit() or not rest:
             raise PtxsimError(
                 f"argument {text!r}: expected OFFSET=ARG;OFFSET=ARG, with offsets in bytes; got {part!r}"
             )
-        parts[int(offset)] = inner = parse_argument(rest, 100 * (number + 1) + place)
+        parts[int(offset)] = inner = parse_argument(rest, 100 * (number + 1) + index)
         if isinstance(inner.value, int | float):
             raise PtxsimError(
                 f"argument {text!r}: {part!r} says no type: i32:5, u64:7, f32:1.5 and the like do"
@@ -257,6 +257,6 @@ def parse_size(text: str) -> tuple[int, ...]:
     except ValueError:
         sizes = ()
     if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
-        shown = text if len(text) <= 80 else text[:77] + "..."
-        raise PtxsimError(f"{shown!r} is no size: expected X, X,Y or X,Y,Z")
+        label = text if len(text) <= 80 else text[:77] + "..."
+        raise PtxsimError(f"{label!r} is no size: expected X, X,Y or X,Y,Z")
     return sizes

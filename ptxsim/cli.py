@@ -125,7 +125,7 @@ def _row(s: Stats) -> dict[str, Any]:
 
 
 def summary(kernel: Kernel, counters: Counters) -> str:
-    """Totals and, by source line, the accesses that cost more than they must."""
+    """Return totals and, by source line, the accesses that cost more than they must."""
     lines = [
         f"{kernel.title}: grid {counters.grid}, block {counters.block}",
         *_figures(counters.totals(), counters.at_least()),
@@ -141,22 +141,22 @@ def summary(kernel: Kernel, counters: Counters) -> str:
             costly.append(
                 f"  {Path(file).name}:{line}: {waves / ideal:.3g} wavefronts for each that would do"
             )
-        found = dict.fromkeys(s.sectors_in_words() for s in stats if s.excess_sectors)
-        costly += [f"  {Path(file).name}:{line}: {words}" for words in found if words]
+        texts = dict.fromkeys(s.sectors_in_words() for s in stats if s.excess_sectors)
+        costly += [f"  {Path(file).name}:{line}: {text}" for text in texts if text]
     return "\n".join(
         lines + (["accesses that cost more than they must:", *costly] if costly else [])
     )
 
 
-def _figures(found: Mapping[str, float], at_least: Mapping[str, str]) -> list[str]:
-    """Totals, those that are not zero; counts whole, ratios with six digits. What a device may
-    count more of is marked, and the reasons stand below."""
-    shown = {name: value for name, value in found.items() if value}
+def _figures(totals: Mapping[str, float], at_least: Mapping[str, str]) -> list[str]:
+    """Return a line for each total that is not zero: counts whole, ratios with six digits. What a
+    device may count more of is marked, and the reasons stand below."""
+    nonzero = {name: value for name, value in totals.items() if value}
     lines = []
-    for name, value in shown.items():
+    for name, value in nonzero.items():
         figure = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"
         lines.append(f"  {name:72s} {'>= ' * (name in at_least) + figure:>16s}")
-    reasons = dict.fromkeys(reason for name, reason in at_least.items() if name in shown)
+    reasons = dict.fromkeys(reason for name, reason in at_least.items() if name in nonzero)
     return lines + [f"  >=: {reason}" for reason in reasons]
 
 
@@ -208,8 +208,8 @@ def _launch(
         stop_at_first=getattr(options, "stop_at_first", True),
         accept=[parse_accepted(text) for text in getattr(options, "accept", ())],
     )
-    for found in sorted(done.faults, key=lambda found: found.accepted is not None):
-        print(f"ptxsim: {found if found.accepted is None else found.acceptance}", file=sys.stderr)
+    for fault in sorted(done.faults, key=lambda fault: fault.accepted is not None):
+        print(f"ptxsim: {fault if fault.accepted is None else fault.acceptance}", file=sys.stderr)
     for note in done.notes:
         print(f"ptxsim: note: {note}", file=sys.stderr)
     return done
@@ -225,15 +225,15 @@ def _counted(
     """Counts of the whole grid: it is executed and checked, or if that takes long, they follow from
     a few blocks.
     """
-    found, why = None, ""
+    result, why = None, ""
     if math.prod(parse_size(options.grid)) > prediction.FEW:
         try:
-            found = _predicted(kernel, options, arguments, by_instruction=True)
+            result = _predicted(kernel, options, arguments, by_instruction=True)
         except PtxsimError as error:
             why = f"; not predicted, either: {error}"
-    if found is not None and limits.WARP * sum(found.work.executed.values()) > prediction.WHOLE:
-        print(f"ptxsim: note: {_sampled(kernel, found)}; nothing is checked", file=sys.stderr)
-        return found.counters, found.work
+    if result is not None and limits.WARP * sum(result.work.executed.values()) > prediction.WHOLE:
+        print(f"ptxsim: note: {_sampled(kernel, result)}; nothing is checked", file=sys.stderr)
+        return result.counters, result.work
     counters, traffic = Counters(), limits.Traffic()
     try:
         _launch(kernel, options, arguments, [counters, traffic])
@@ -254,28 +254,26 @@ def _predicted(
     )
 
 
-def _sampled(kernel: Kernel, found: prediction.Prediction) -> str:
+def _sampled(kernel: Kernel, result: prediction.Prediction) -> str:
     smaller = ""
-    if found.over:
-        smaller = f", run with {', '.join(map(str, found.over[1]))} for argument {found.over[0]}"
-    return (
-        f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them{smaller}"
-    )
+    if result.over:
+        smaller = f", run with {', '.join(map(str, result.over[1]))} for argument {result.over[0]}"
+    return f"{kernel.title}: {result.blocks:,} blocks, predicted from {result.sampled} of them{smaller}"
 
 
 def _blocks(given: Sequence[str] | None, grid: tuple[int, ...]) -> list[int] | None:
-    """`0,0` or `3`: blocks by their place in the grid, as linear numbers; None for all."""
+    """Return the linear numbers of blocks given as `0,0` or `3`; None for all."""
     if not given:
         return None
-    sizes, found = (*grid, 1, 1)[:3], []
+    sizes, numbers = (*grid, 1, 1)[:3], []
     for text in given:
-        place = (*parse_size(text), 0, 0)[:3]
-        if any(p >= n for p, n in zip(place, sizes, strict=True)):
+        index = (*parse_size(text), 0, 0)[:3]
+        if any(p >= n for p, n in zip(index, sizes, strict=True)):
             raise PtxsimError(
                 f"--blocks {text}: the grid has {'x'.join(map(str, sizes))} blocks, counted from 0"
             )
-        found.append(place[0] + sizes[0] * (place[1] + sizes[1] * place[2]))
-    return sorted(set(found))
+        numbers.append(index[0] + sizes[0] * (index[1] + sizes[1] * index[2]))
+    return sorted(set(numbers))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -306,8 +304,8 @@ def run(options: argparse.Namespace) -> int:
         if options.fidelity or options.out
         else []
     )
-    faulty = any(found.accepted is None for found in done.faults)
-    if any(found.kind is Kind.TRAP for found in done.faults):
+    faulty = any(fault.accepted is None for fault in done.faults)
+    if any(fault.kind is Kind.TRAP for fault in done.faults):
         _with_debug_code(options)
     elif not done.faults:
         faulty = _hidden(options)
@@ -354,10 +352,10 @@ def _hidden(options: argparse.Namespace) -> bool:
         with contextlib.redirect_stderr(io.StringIO()):  # nvcc's warnings, once more
             kernel, arguments = _kernel(again), _arguments(again)
         fields = _fields(again, arguments)
-        found = kernel.launch(**fields, blocks=[0], stop_at_first=False).faults
+        faults = kernel.launch(**fields, blocks=[0], stop_at_first=False).faults
     except PtxsimError:
         return False
-    outside = [f for f in found if f.kind is Kind.BOUNDS and "bounds local" in f.message]
+    outside = [f for f in faults if f.kind is Kind.BOUNDS and "bounds local" in f.message]
     for fault in outside:
         print(f"ptxsim: {fault} (with -G: the optimised code leaves it out)", file=sys.stderr)
     return bool(outside)
@@ -408,7 +406,7 @@ def banks(options: argparse.Namespace) -> int:
     """
     kernel = _kernel(options)
     arguments = _arguments(options)
-    found = accesses(
+    matches = accesses(
         kernel,
         **_fields(options, arguments),
         line=options.line,
@@ -420,19 +418,19 @@ def banks(options: argparse.Namespace) -> int:
         near=[options.kernel.parent],
         checks=options.checks,
     )
-    shown = distinct(found)
+    selected = distinct(matches)
     if options.occurrence is not None:
-        shown = [access for access in found if access.number == options.occurrence]
-        if not shown:
-            numbers = ", ".join(str(access.number) for access in found)
+        selected = [access for access in matches if access.number == options.occurrence]
+        if not selected:
+            numbers = ", ".join(str(access.number) for access in matches)
             raise PtxsimError(
                 f"--occurrence {options.occurrence}: line {options.line} has {numbers}"
             )
-    for access in shown:
+    for access in selected:
         print(f"access {access.number} of {access.of}: {table(access)}\n")
     if options.out:
         write_whole(
-            options.out, json.dumps([access.as_dict() for access in shown], indent=1) + "\n"
+            options.out, json.dumps([access.as_dict() for access in selected], indent=1) + "\n"
         )
     return 0
 
@@ -450,10 +448,10 @@ def bounds(options: argparse.Namespace) -> int:
         function = sass.read(kernel.cubin, kernel.name)
     arguments = _arguments(options)
     _, work = _counted(kernel, options, arguments)
-    found = limits.compute(function, kernel.program, work, gpu, options.shared)
-    print(found.table())
+    result = limits.compute(function, kernel.program, work, gpu, options.shared)
+    print(result.table())
     if options.out:
-        write_whole(options.out, json.dumps(found.report(), indent=1) + "\n")
+        write_whole(options.out, json.dumps(result.report(), indent=1) + "\n")
     return 0
 
 
@@ -461,17 +459,17 @@ def predict(options: argparse.Namespace) -> int:
     """Predict the counters of a whole grid from a few of its blocks, or say why that cannot be."""
     kernel = _kernel(options)
     arguments = _arguments(options)
-    found = _predicted(kernel, options, arguments)
-    print(_sampled(kernel, found))
-    print("\n".join(_figures(found.totals, found.at_least)))
+    predicted = _predicted(kernel, options, arguments)
+    print(_sampled(kernel, predicted))
+    print("\n".join(_figures(predicted.totals, predicted.at_least)))
     if options.out:
         content = {
             "kernel": kernel.name,
-            "blocks": found.blocks,
-            "sampled": found.sampled,
-            "totals": found.totals,
+            "blocks": predicted.blocks,
+            "sampled": predicted.sampled,
+            "totals": predicted.totals,
         }
-        content |= {"at_least": found.at_least, "over": found.over}
+        content |= {"at_least": predicted.at_least, "over": predicted.over}
         write_whole(options.out, json.dumps(content, indent=1) + "\n")
     return 0
 
@@ -480,9 +478,9 @@ def _over(text: str | None) -> tuple[int, tuple[int, ...]] | None:
     """Parse the option `--over 2=96,128,160`."""
     if text is None:
         return None
-    place, _, values = text.partition("=")
+    index, _, values = text.partition("=")
     try:
-        return int(place), tuple(int(value) for value in values.split(","))
+        return int(index), tuple(int(value) for value in values.split(","))
     except ValueError:
         raise PtxsimError(
             f"--over {text!r}: expected the number of an argument and values, as in 2=96,128,160"

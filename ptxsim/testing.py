@@ -58,8 +58,8 @@ class Result:
 
     def assert_no_faults(self) -> None:
         """Assert that there were no faults, except accepted ones."""
-        found = [str(fault) for fault in self.launch.faults if fault.accepted is None]
-        _require(not found, f"{len(found)} faults:\n" + "\n".join(found))
+        faults = [str(fault) for fault in self.launch.faults if fault.accepted is None]
+        _require(not faults, f"{len(faults)} faults:\n" + "\n".join(faults))
 
     def assert_no_notes(self) -> None:
         """Assert that there were no notes."""
@@ -107,20 +107,20 @@ class Result:
         file: str | None,
         cost: Callable[[Stats], float],
     ) -> None:
-        found = {
+        by_line = {
             (name, number): sum(cost(s) for s in stats)
             for (name, number), stats in self.counters.by_line().items()
             if line in (None, number) and (file is None or Path(name).name == Path(file).name)
         }
-        if line is not None and not found:
+        if line is not None and not by_line:
             raise PtxsimError(
                 f"{self.kernel.title}: line {line} of {file or 'its source'} accesses no memory"
             )
-        total = sum(found.values())
+        total = sum(by_line.values())
         if line is None and file is None:  # code without a line of the source counts, too
             total = sum(cost(s) for s in self.counters.by_instruction())
-        most = sorted(((n, place) for place, n in found.items() if n), reverse=True)
-        blamed = "".join(f"\n  {Path(name).name}:{number}: {n:,.10g}" for n, (name, number) in most)
+        rows = sorted(((n, key) for key, n in by_line.items() if n), reverse=True)
+        blamed = "".join(f"\n  {Path(name).name}:{number}: {n:,.10g}" for n, (name, number) in rows)
         message = f"{self.kernel.title}: {total:,.10g} {what}, more than {at_most:,}{blamed}"
         _require(total <= at_most, message)
 

@@ -31,7 +31,7 @@ class Allocations:
         (address, size), kind = payload.u64s(2), MemoryKind(payload.u32())
         stream, of_stream = payload.u64(), payload.u32()
         name = f"allocation {len(self.reporter.allocations) + 1}"
-        call = self.reporter.allocations[name] = payload.text(), payload.places()
+        call = self.reporter.allocations[name] = payload.text(), payload.frames()
         of_host = kind in (MemoryKind.MANAGED, MemoryKind.HOST)
         self.memory.allocated(address, size, name, written=of_host)
         if of_host:
@@ -48,7 +48,7 @@ class Allocations:
             payload.u32(),
         )
         if not waited:
-            call = payload.text(), payload.places()
+            call = payload.text(), payload.frames()
             self.order.lives(stream if of_stream else HOST, address, call, "frees")
         self.order.of_host.pop(address, None)
         textures.release(self.memory, address)

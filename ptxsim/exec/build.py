@@ -69,12 +69,12 @@ def include_folder() -> Path:
 
 def cuda_version(include: Path) -> int:
     """Return the version of CUDA in these headers, as 13000 for CUDA 13.0."""
-    found = re.search(
+    match = re.search(
         r"#define\s+CUDART_VERSION\s+(\d+)", (include / "cuda_runtime_api.h").read_text()
     )
-    if found is None:
+    if match is None:
         raise PtxError(f"{include / 'cuda_runtime_api.h'}: no CUDART_VERSION in it")
-    return int(found[1])
+    return int(match[1])
 
 
 def cache_folder() -> Path:
@@ -161,8 +161,8 @@ def _declared(library: Library, include: Path) -> tuple[set[str], set[tuple[str,
     per_thread: set[tuple[str, str]] = set()
     for header in library.headers:
         text = (include / header).read_text()
-        renamed, found = dict(RENAMED.findall(text)), PROTOTYPE.findall(text)
-        names |= {renamed.get(name, name) for name in found} | set(found)
+        renamed, prototypes = dict(RENAMED.findall(text)), PROTOTYPE.findall(text)
+        names |= {renamed.get(name, name) for name in prototypes} | set(prototypes)
         per_thread |= {(name, suffix.lower()) for suffix, name in PER_THREAD.findall(text)}
     return names, per_thread
 

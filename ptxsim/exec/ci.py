@@ -44,10 +44,10 @@ def _fail(case: ElementTree.Element, texts: Sequence[str]) -> bool:
 
 
 def sarif(launches: Sequence[LaunchRecord], errors: Sequence[str]) -> str:
-    """A result for each fault, with its kind as the rule and its line as the place."""
+    """Return SARIF: a result for each fault, with its kind as the rule, and its location."""
     faults = [fault for launch in launches for fault in launch.faults]
-    found = {fault.text: fault for fault in (*faults, *map(FaultRecord, errors))}
-    results = [_result(fault) for fault in found.values()]
+    by_text = {fault.text: fault for fault in (*faults, *map(FaultRecord, errors))}
+    results = [_result(fault) for fault in by_text.values()]
     rules = [{"id": rule} for rule in sorted({str(result["ruleId"]) for result in results})]
     driver = {"name": "ptxsim", "rules": rules}
     return json.dumps(
@@ -70,6 +70,6 @@ def _result(fault: FaultRecord) -> dict[str, object]:
     }
     if location is not None:
         file, line = location
-        place = {"artifactLocation": {"uri": file}, "region": {"startLine": line}}
-        result["locations"] = [{"physicalLocation": place}]
+        physical = {"artifactLocation": {"uri": file}, "region": {"startLine": line}}
+        result["locations"] = [{"physicalLocation": physical}]
     return result

@@ -130,9 +130,9 @@ def execute(given: argparse.Namespace) -> int:
     program = find_program(given.program)
     standins = build.standins()
     require_runnable(program, standins)
-    own: int | None = None
+    err: int | None = None
     if given.log_file:
-        own = os.dup(2)
+        err = os.dup(2)
         try:
             log = os.open(given.log_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         except OSError as error:
@@ -140,16 +140,16 @@ def execute(given: argparse.Namespace) -> int:
         os.dup2(log, 2)
         os.close(log)
     try:
-        outcome = supervisor.run(program, [given.program, *given.arguments], options, standins, own)
+        outcome = supervisor.run(program, [given.program, *given.arguments], options, standins, err)
         code = conclude(outcome, options, given)
         sys.stderr.flush()
         return code
     except OSError as error:
         raise PtxsimError(f"cannot write {given.log_file}: {error.strerror}") from None
     finally:
-        if own is not None:
-            os.dup2(own, 2)
-            os.close(own)
+        if err is not None:
+            os.dup2(err, 2)
+            os.close(err)
 
 
 def find_program(name: str) -> Path:
@@ -159,8 +159,8 @@ def find_program(name: str) -> Path:
         raise PtxsimError(
             f"{name} is a source: compile it with `ptxsim nvcc -o {out} {name}`, then `ptxsim exec ./{out}`"
         )
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         what = (
             "not executable"
             if Path(name).is_file()
@@ -169,7 +169,7 @@ def find_program(name: str) -> Path:
             else "no such program"
         )
         raise PtxsimError(f"{name}: {what}")
-    return Path(found)
+    return Path(path)
 
 
 def require_runnable(program: Path, standins: Path) -> None:
@@ -294,19 +294,19 @@ def report_lines(launches: list[LaunchRecord], others: int, quiet: bool) -> list
 
 
 def summary(launches: list[LaunchRecord], faults: int, others: int) -> str:
-    """The last line: how many launches there were, and what was found."""
+    """Return the last line: how many launches there were, and how many faults."""
     unchecked = sum(not launch.checked for launch in launches)
-    found = [counted(faults, "fault") if faults else "no faults"]
+    parts = [counted(faults, "fault") if faults else "no faults"]
     if unchecked:
-        found = (
-            ["not checked"] if unchecked == len(launches) else [*found, f"{unchecked} not checked"]
+        parts = (
+            ["not checked"] if unchecked == len(launches) else [*parts, f"{unchecked} not checked"]
         )
     if others:
-        found.append(counted(others, "other error"))
+        parts.append(counted(others, "other error"))
     kernels = len({launch.kernel for launch in launches})
     of = f" of {counted(kernels, 'kernel')}" if launches else ""
     seconds = sum(launch.seconds for launch in launches)
-    return f"{counted(len(launches), 'launch', 'launches')}{of}, {seconds:.2f} s of emulation: {', '.join(found)}"
+    return f"{counted(len(launches), 'launch', 'launches')}{of}, {seconds:.2f} s of emulation: {', '.join(parts)}"
 
 
 def as_gencode(arguments: Sequence[str]) -> list[str]:
@@ -316,7 +316,7 @@ def as_gencode(arguments: Sequence[str]) -> list[str]:
     text = "\n".join(arguments)
     return re.sub(
         r"^(?:-arch|--gpu-architecture)[=\n](?:sm_(\d+[af])|native)$",
-        lambda found: f"-gencode\n{GENCODE.format(found[1] or '90a')}",
+        lambda match: f"-gencode\n{GENCODE.format(match[1] or '90a')}",
         text,
         flags=re.M,
     ).split("\n")

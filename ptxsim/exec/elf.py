@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..ptx.sass import elf_sections, elf_text
-from .protocol import Place
+from .protocol import Frame
 
 MACHINES = {62: "x86_64", 183: "aarch64"}  # of e_machine, as platform.machine() has them
 EXECUTABLE = 2  # e_type of a program that is not relocated
@@ -61,21 +61,21 @@ def read(path: Path) -> Binary | None:
         return None
 
 
-def first_line(places: Iterable[Place]) -> str | None:
-    """The innermost of these that is in the program's own source, not in CUDA's headers."""
+def first_line(frames: Iterable[Frame]) -> str | None:
+    """Return the innermost line that is in the program's own source, not in CUDA's headers."""
     lines = [
-        line for place in places if place.file for line in source_lines(place.file, place.offset)
+        line for frame in frames if frame.file for line in source_lines(frame.file, frame.offset)
     ]
     of_launch = [n for n, line in enumerate(lines) if line.startswith(STUB)]
-    own = [line for line in lines if not line.startswith((*HEADERS, STUB))]
-    later = [line for line in lines[of_launch[-1] + 2 :] if line in own] if of_launch else own
-    return next(iter(later or own), None)
+    source = [line for line in lines if not line.startswith((*HEADERS, STUB))]
+    later = [line for line in lines[of_launch[-1] + 2 :] if line in source] if of_launch else source
+    return next(iter(later or source), None)
 
 
 @functools.lru_cache(maxsize=4096)
 def source_lines(file: str, offset: int) -> list[str]:
-    """`name.cu:12` of a place in a program's code, where it was compiled with -g, and of the calls
-    of the functions that are inlined there."""
+    """Return `name.cu:12` of an offset in a program's code, where it was compiled with -g, and of
+    the calls of the functions that are inlined there."""
     binary = read(Path(file))
     tool = shutil.which("addr2line")
     if binary is None or tool is None:
@@ -86,9 +86,9 @@ def source_lines(file: str, offset: int) -> list[str]:
         text=True,
         errors="replace",
     )
-    found = []
-    for place in done.stdout.splitlines() if done.returncode == 0 else ():
-        name, _, line = place.split(" (discriminator")[0].rpartition(":")
+    lines = []
+    for text in done.stdout.splitlines() if done.returncode == 0 else ():
+        name, _, line = text.split(" (discriminator")[0].rpartition(":")
         if line.isdigit() and line != "0":
-            found.append(f"{Path(name).name}:{line}")
-    return found
+            lines.append(f"{Path(name).name}:{line}")
+    return lines

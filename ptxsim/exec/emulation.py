@@ -126,7 +126,7 @@ class Emulation:
         self.options, self.reporter = process.options, process.reporter
         self.launch, self.chosen, self.blocks, self.touched = launch, chosen, blocks, touched
         self.title = launch.kernel.title
-        self.found: dict[tuple[str, Kind], Found] = {}
+        self.faults: dict[tuple[str, Kind], Found] = {}
         self.notes: tuple[str, ...] = ()
 
     def run(self) -> Run:
@@ -152,7 +152,7 @@ class Emulation:
                 code = Error.LAUNCH_FAILURE
                 failure = FaultRecord(f"{self.title}: out of memory while it was emulated")
             latest = self.launch.kernel.machine.diag.faults.found
-            self.found |= latest
+            self.faults |= latest
             code = self._fatal(code)
             weaker = self._weaker(checks, latest) if code == Error.NONE else None
             if weaker is None or weaker == checks or before is None:
@@ -174,7 +174,7 @@ class Emulation:
             self.options.orders == 2
             and code == Error.NONE
             and checks == Checks()
-            and not self.found
+            and not self.faults
         ):
             failure = self._run_backwards(checks, before)
         return self._result(code, failure)
@@ -193,16 +193,16 @@ class Emulation:
         first, ns = dict(vars(self)), self.memory.device.ns
         self._restore(before)
         _, failure = self._attempt(checks, backwards=True)
-        found = self.launch.kernel.machine.diag.faults.found
+        latest = self.launch.kernel.machine.diag.faults.found
         notes = {*self.notes} - {*first["notes"]}
-        if not found and failure is None and (place := self._differs(after[0])) is not None:
+        if not latest and failure is None and (difference := self._differs(after[0])) is not None:
             notes.add(
-                f"{self.title}: {OPPOSITE}, memory is left otherwise: {place}; a sum of floats whose order is not "
+                f"{self.title}: {OPPOSITE}, memory is left otherwise: {difference}; a sum of floats whose order is not "
                 "fixed, or a result that depends on who comes first"
             )
         vars(self).update(first)
-        self.found = {
-            key: replace(f, message=f"{f.message} ({OPPOSITE})") for key, f in found.items()
+        self.faults = {
+            key: replace(f, message=f"{f.message} ({OPPOSITE})") for key, f in latest.items()
         }
         self.notes = (*self.notes, *sorted(notes))
         self._restore(after)
@@ -210,13 +210,13 @@ class Emulation:
         return failure and replace(failure, text=f"{failure.text} ({OPPOSITE})")
 
     def _differs(self, contents: list[tuple[int, np.ndarray]]) -> str | None:
-        """The first byte of device memory that is not as it was, in words."""
+        """Return a description of the first byte of device memory that differs from `contents`."""
         for start, data in contents:
-            there = self.memory.whole[start : start + len(data)]
-            if not np.array_equal(there, data):
-                at = start + int(np.argmax(there != data))
+            current = self.memory.whole[start : start + len(data)]
+            if not np.array_equal(current, data):
+                at = start + int(np.argmax(current != data))
                 return (
-                    f"{self.memory.nearest(at)}, {np.count_nonzero(there != data):,} bytes in all"
+                    f"{self.memory.nearest(at)}, {np.count_nonzero(current != data):,} bytes in all"
                 )
         return None
 
@@ -239,7 +239,7 @@ class Emulation:
                     launch.block,
                     launch.args,
                     launch.shared_bytes,
-                    observers=[] if backwards else [one for one in watching if one is not None],
+                    observers=[] if backwards else [w for w in watching if w is not None],
                     checks=checks,
                     limits=Limits(thread_instructions=float("inf")),
                     blocks=None if self.blocks is None else self.blocks.tolist(),
@@ -269,7 +269,7 @@ class Emulation:
         """Return the error with which a device would end the kernel, by the faults found, or else
         the one given.
         """
-        fatal = [f for f in self.found.values() if f.kind in FATAL and f.accepted is None]
+        fatal = [f for f in self.faults.values() if f.kind in FATAL and f.accepted is None]
         return FATAL[fatal[0].kind] if fatal else code
 
     @staticmethod
@@ -279,13 +279,13 @@ class Emulation:
         return checks.without(ended[0].kind) if ended else None
 
     def _result(self, code: Error, failure: FaultRecord | None) -> Run:
-        found = self.found.values()
-        faults = [FaultRecord(str(f), f.kind, f.where) for f in found if f.accepted is None]
+        records = self.faults.values()
+        faults = [FaultRecord(str(f), f.kind, f.where) for f in records if f.accepted is None]
         total = self.launch.blocks if self.blocks is None else len(self.blocks)
         return Run(
             faults=[*faults, *([failure] if failure is not None else [])],
             fatal=code,
-            notes=[*(f.acceptance for f in found if f.accepted is not None), *self.notes],
+            notes=[*(f.acceptance for f in records if f.accepted is not None), *self.notes],
             counters=self.counters if code == Error.NONE else None,
             traffic=self.traffic,
             printed=self.printed.getvalue(),

@@ -55,7 +55,7 @@ def images(content: bytes) -> list[Image]:
         if b".version" in content[:100000] and b".target" in content[:100000]:
             return [Image(PTX, 0, content.rstrip(b"\0"))]
         raise PtxError("a module that is neither PTX, a cubin nor a fat binary")
-    found, at = [], int.from_bytes(content[6:8], "little")
+    contents, at = [], int.from_bytes(content[6:8], "little")
     end = min(len(content), at + int.from_bytes(content[8:16], "little"))
     while at + 64 <= end:
         kind, _, header, size = struct.unpack_from("<HHIQ", content, at)
@@ -65,7 +65,7 @@ def images(content: bytes) -> list[Image]:
         body = content[at + header : at + header + size]
         packed = bool(flags & COMPRESSED) and compressed > 0
         if kind in (PTX, ELF):
-            found.append(
+            contents.append(
                 Image(
                     kind,
                     architecture,
@@ -73,7 +73,7 @@ def images(content: bytes) -> list[Image]:
                 )
             )
         at += header + size
-    return found
+    return contents
 
 
 def unpacked(content: bytes, folder: Path) -> list[Image]:
@@ -81,9 +81,9 @@ def unpacked(content: bytes, folder: Path) -> list[Image]:
 
     Raises `PtxError`.
     """
-    found = images(content)
-    if all(image.content is not None for image in found):
-        return found
+    contents = images(content)
+    if all(image.content is not None for image in contents):
+        return contents
     try:
         cuobjdump = tool("cuobjdump")
     except PtxError:
@@ -91,18 +91,18 @@ def unpacked(content: bytes, folder: Path) -> list[Image]:
             "the program's kernels are compressed, and there is no cuobjdump to take them out; remedy: pip install "
             "nvidia-cuda-cuobjdump, or compile with nvcc --no-compress"
         ) from None
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        file = Path(place) / "module.fatbin"
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        file = Path(scratch) / "module.fatbin"
         file.write_bytes(content)
         for what in ("-xptx", "-xelf"):
             done = subprocess.run(
-                [cuobjdump, what, "all", file.name], cwd=place, capture_output=True, text=True
+                [cuobjdump, what, "all", file.name], cwd=scratch, capture_output=True, text=True
             )
             if done.returncode and "does not contain" not in done.stderr + done.stdout:
                 raise PtxError(f"cuobjdump: {(done.stderr or done.stdout).strip().splitlines()[0]}")
         taken = []
         for kind, pattern in ((PTX, "*.ptx"), (ELF, "*.cubin")):
-            for path in sorted(Path(place).glob(pattern)):
+            for path in sorted(Path(scratch).glob(pattern)):
                 number = re.search(r"sm_(\d+)", path.name)
                 taken.append(
                     Image(
@@ -131,19 +131,19 @@ def choose_all(
     return chosen
 
 
-def choose(found: list[Image], architecture: int) -> tuple[Image | None, Image | None]:
-    """The PTX for a device, and the cubin that belongs to it: the highest architecture that the
-    device runs, and of two the one for it alone. Raises `NoBinaryError` where all PTX is for newer
+def choose(available: list[Image], architecture: int) -> tuple[Image | None, Image | None]:
+    """Return the PTX for a device, and the cubin that belongs to it: the highest architecture that
+    the device runs, and of two the one for it alone. Raises `NoBinaryError` where all PTX is for newer
     devices."""
-    texts = [image for image in found if image.kind == PTX]
+    texts = [image for image in available if image.kind == PTX]
     fitting = [image for image in texts if image.architecture <= architecture]
     if texts and not fitting:
-        least = min(image.architecture for image in texts)
+        lowest = min(image.architecture for image in texts)
         raise NoBinaryError(
-            f"the program's PTX is for compute capability {least / 10} and newer; --gpu is of {architecture / 10}; "
-            f"of these are: {', '.join(n for n, gpu in GPUS.items() if gpu.architecture >= least) or 'none'}"
+            f"the program's PTX is for compute capability {lowest / 10} and newer; --gpu is of {architecture / 10}; "
+            f"of these are: {', '.join(n for n, gpu in GPUS.items() if gpu.architecture >= lowest) or 'none'}"
         )
-    cubins = [image for image in found if image.kind == ELF]
+    cubins = [image for image in available if image.kind == ELF]
     text = max(fitting, key=lambda image: (image.architecture, image.specific), default=None)
     same = [
         image for image in cubins if text is None or image.architecture in (text.architecture, 0)

@@ -9,7 +9,7 @@ import numpy as np
 from ..engine.device_memory import DeviceMemory
 from ..machine.memory import GLOBAL_BASE
 from ..machine.tensor_maps import BYTES as MAP_BYTES
-from .protocol import Error, Ordering, Payload, Place, Reply
+from .protocol import Error, Frame, Ordering, Payload, Reply
 from .reporter import Reporter
 from .timeline import Protection, Timeline, Work, first_common, rows
 
@@ -59,7 +59,7 @@ class HostOrder:
         to, to_pitch, source, from_pitch, width, height, stream = payload.u64s(7)
         of_stream, call = payload.u32(), payload.text()
         self.memory.device.copied(width * height)
-        work = self.timeline.issue(stream, self.reporter.at_line(call, payload.places()))
+        work = self.timeline.issue(stream, self.reporter.at_line(call, payload.frames()))
         inside = [self.memory.holder(address) is not None for address in (to, source)]
         if inside[0]:
             work.writes = rows(to, to_pitch, width, height)
@@ -85,7 +85,7 @@ class HostOrder:
         )
 
     def lives(
-        self, stream: int, address: int, call: tuple[str, tuple[Place, ...]], does: str
+        self, stream: int, address: int, call: tuple[str, tuple[Frame, ...]], does: str
     ) -> None:
         """Note that a stream, or the host, allocates or frees the memory at an address: a use that
         no event orders with that is a race.
@@ -114,8 +114,8 @@ class HostOrder:
         way uses.
         """
         address, writes = payload.u64(), bool(payload.u32())
-        own = (p for p in payload.places() if p.file == self.reporter.executable)
-        at = f"{self.reporter.at_line('host code', own)} {'writes' if writes else 'reads'}"
+        in_program = (p for p in payload.frames() if p.file == self.reporter.executable)
+        at = f"{self.reporter.at_line('host code', in_program)} {'writes' if writes else 'reads'}"
         held = self.memory.holder(address)
         if held is not None and held.start in self.of_host:
             culprit, free = self.timeline.host_touches(address, writes)

@@ -151,7 +151,7 @@ class Launches:
         grid, block, cluster = payload.size(), payload.size(), payload.size()
         shared, cooperative, may_park = payload.u64(), bool(payload.u32()), bool(payload.u32())
         dependent, raw = bool(payload.u32()), payload.raw()
-        stream, line = payload.u64(), self.reporter.line(payload.places())
+        stream, line = payload.u64(), self.reporter.line(payload.frames())
         args = [raw[p.offset : p.offset + p.variable.size] for p in kernel.program.parameters]
         clusters = cluster if any(cluster) else None
         launch = Launch(kernel, grid, block, args, shared, clusters, cooperative)
@@ -215,7 +215,7 @@ class Launches:
         try:
             private = mmap.mmap(self.descriptor, len(self.memory.data), flags=mmap.MAP_PRIVATE)
             kernel.memory = self.memory.onto(np.frombuffer(private, np.uint8))
-            found = prediction.predict(
+            predicted = prediction.predict(
                 kernel,
                 launch.grid,
                 launch.block,
@@ -224,7 +224,7 @@ class Launches:
                 limits=Limits(thread_instructions=float("inf")),
                 cluster=launch.cluster,
             )
-            return as_sums(found.totals)
+            return as_sums(predicted.totals)
         except (PtxsimError, OSError) as error:
             record.notes.append(f"no counters are predicted: {error}")
             self.reporter.once(record.notes[-1])
@@ -292,17 +292,17 @@ class Launches:
 
 def as_sums(totals: Mapping[str, float]) -> dict[str, float]:
     """Totals as they add up over launches: ratios as what they are made of."""
-    found = {name: value for name, value in totals.items() if not name.endswith(".ratio")}
+    sums = {name: value for name, value in totals.items() if not name.endswith(".ratio")}
     for kind in ("ld", "st"):
         ratio = f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{kind}.ratio"
         sectors = totals.get(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{kind}.sum", 0)
-        found |= {ratio + BYTES: totals.get(ratio, 0) * sectors, ratio + SECTORS: sectors}
-    return found
+        sums |= {ratio + BYTES: totals.get(ratio, 0) * sectors, ratio + SECTORS: sectors}
+    return sums
 
 
 def costs(counters: Counters) -> list[dict[str, Any]]:
     """Return the costs of the accesses of each line of the source."""
-    found = []
+    rows = []
     for (file, line), stats in counters.by_line().items():
         row = {
             "file": file,
@@ -314,5 +314,5 @@ def costs(counters: Counters) -> list[dict[str, Any]]:
             "global_bytes": sum(s.bytes for s in stats),
         }
         if row["wavefronts"] or row["sectors"]:
-            found.append(row)
-    return found
+            rows.append(row)
+    return rows

@@ -58,14 +58,14 @@ class Modules:
     def load(self, payload: Payload) -> Reply:
         """Answer MODULE_LOAD with the module's variables and kernels."""
         number, contents = payload.u32(), [payload.raw() for _ in range(payload.u32())]
-        place = payload.place()
+        frame = payload.frame()
         try:
             loaded = self._read(contents, number)
         except (PtxsimError, OSError) as error:
             reason = str(error)
             if isinstance(error, OSError):
                 reason = f"cannot write {self.folder}: {error.strerror}"
-            name = Path(place.file or self.reporter.executable).name
+            name = Path(frame.file or self.reporter.executable).name
             self.reporter.report("unsupported", f"{name}: {reason}")
             return Reply().u32(
                 Error.NO_BINARY if isinstance(error, fatbin.NoBinaryError) else Error.INVALID_PTX

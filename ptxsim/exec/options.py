@@ -93,23 +93,23 @@ def matches(pattern: str, *names: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for name in tried)
 
 
-def whole(least: int, most: int = (1 << 63) - 1) -> Callable[[str], int]:
-    """The parser of an option that is a whole number."""
-    return _between(int, "whole number", least, most)
+def whole(min_: int, max_: int = (1 << 63) - 1) -> Callable[[str], int]:
+    """Return the parser of an option that is a whole number from `min_` to `max_`."""
+    return _between(int, "whole number", min_, max_)
 
 
-def number(least: float, most: float = math.inf) -> Callable[[str], float]:
-    """The parser of an option that is a number."""
-    return _between(float, "number", least, most)
+def number(min_: float, max_: float = math.inf) -> Callable[[str], float]:
+    """Return the parser of an option that is a number from `min_` to `max_`."""
+    return _between(float, "number", min_, max_)
 
 
-def _between(convert: Callable[[str], N], what: str, least: N, most: N) -> Callable[[str], N]:
+def _between(convert: Callable[[str], N], what: str, min_: N, max_: N) -> Callable[[str], N]:
     def parse(text: str) -> N:
         with contextlib.suppress(ValueError):
             value = convert(text)
-            if least <= value <= most:
+            if min_ <= value <= max_:
                 return value
-        to = f" to {most:g}" if most < 1 << 62 else " on"
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no {what} from {least:g}{to}")
+        to = f" to {max_:g}" if max_ < 1 << 62 else " on"
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no {what} from {min_:g}{to}")
 
     return parse

@@ -91,10 +91,8 @@ class MemoryKind(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place in a program's machine code: the object file, and the offset in it as it is
-    loaded.
-    """
+class Frame:
+    """One frame of a call stack: the object file, and the offset in it as it is loaded."""
 
     file: str
     offset: int
@@ -107,9 +105,9 @@ class Payload:
         self._content, self._at = content, 0
 
     def take(self, size: int) -> bytes:
-        found = self._content[self._at : self._at + size]
+        content = self._content[self._at : self._at + size]
         self._at += size
-        return found
+        return content
 
     def u32(self) -> int:
         return int.from_bytes(self.take(4), "little")
@@ -132,12 +130,12 @@ class Payload:
     def text(self) -> str:
         return self.raw().decode(errors="replace")
 
-    def place(self) -> Place:
-        return Place(self.text(), self.u64())
+    def frame(self) -> Frame:
+        return Frame(self.text(), self.u64())
 
-    def places(self) -> tuple[Place, ...]:
-        """Read the places that a call comes from, innermost first."""
-        return tuple(self.place() for _ in range(self.u32()))
+    def frames(self) -> tuple[Frame, ...]:
+        """Read the call stack, innermost frame first."""
+        return tuple(self.frame() for _ in range(self.u32()))
 
 
 class Reply:
@@ -177,8 +175,8 @@ class Connection:
             if not part:
                 raise EOFError
             self._held += part
-        found, self._held = self._held[:size], self._held[size:]
-        return found
+        content, self._held = self._held[:size], self._held[size:]
+        return content
 
     def receive(self) -> tuple[Message, Payload]:
         """The next message. Raises `EOFError` where the program has ended."""

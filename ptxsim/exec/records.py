@@ -53,9 +53,9 @@ class LaunchRecord:
 
     def line(self) -> str:
         """Return the line that is printed while the program runs."""
-        what = f"{short(self.title)}: grid {shown(self.grid)}, block {shown(self.block)}"
+        what = f"{short(self.title)}: grid {size_text(self.grid)}, block {size_text(self.block)}"
         if self.cluster != (1, 1, 1):
-            what += f", cluster {shown(self.cluster)}"
+            what += f", cluster {size_text(self.cluster)}"
         what += f": {self.seconds:.2f} s"
         if self.left_out:
             what += ", not run again"
@@ -66,13 +66,13 @@ class LaunchRecord:
         return what
 
     def json(self) -> dict[str, Any]:
-        found = asdict(self)
+        record = asdict(self)
         # the name alone, as ncu has it
-        found["function"] = self.title.partition("<")[0].rpartition("::")[2]
-        found["faults"] = [fault.text for fault in self.faults]
-        found["counters"] = None if self.sums is None else named(self.sums)
-        del found["sums"]
-        return found
+        record["function"] = self.title.partition("<")[0].rpartition("::")[2]
+        record["faults"] = [fault.text for fault in self.faults]
+        record["counters"] = None if self.sums is None else named(self.sums)
+        del record["sums"]
+        return record
 
 
 def load(record: Mapping[str, Any]) -> LaunchRecord:
@@ -84,7 +84,7 @@ def load(record: Mapping[str, Any]) -> LaunchRecord:
     return LaunchRecord(**content)
 
 
-def shown(size: Dim3) -> str:
+def size_text(size: Dim3) -> str:
     """Return a size without trailing ones: "(16, 16)" for (16, 16, 1), "16" for (16, 1, 1)."""
     parts = list(size)
     while len(parts) > 1 and parts[-1] == 1:

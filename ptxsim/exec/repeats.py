@@ -50,8 +50,8 @@ class Repeats:
         if done is None:
             return None
         if done.seen != self.changes or self._is_of_host(done.spans):
-            there = self._contents(done.spans)
-            if there is None or not all(map(np.array_equal, there, done.contents)):
+            contents = self._contents(done.spans)
+            if contents is None or not all(map(np.array_equal, contents, done.contents)):
                 return None
             for start, end in done.writes.tolist():
                 self.memory.written(start, end - start)
@@ -65,8 +65,8 @@ class Repeats:
         small = (spans[:, 1] - spans[:, 0]).sum() <= MAX_SNAPSHOT
         if not small or not follows_from_memory(launch.kernel.program) or _meet(reads, writes):
             return
-        if (there := self._contents(spans)) is not None:
-            copies = [part.copy() for part in there]
+        if (contents := self._contents(spans)) is not None:
+            copies = [part.copy() for part in contents]
             done = Done(spans, copies, reads, writes, device_ns, self.changes)
             self.done[_key(launch)] = done
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 from ..ptx.demangle import split
 from . import elf
 from .options import Options
-from .protocol import Note, Payload, Place
+from .protocol import Frame, Note, Payload
 
 KINDS = {Note.REMARK: "note", Note.API_ERROR: "api_error", Note.UNSUPPORTED: "unsupported"}
 
@@ -28,7 +28,7 @@ class Reporter:
     def __init__(self, options: Options, records: IO[str]) -> None:
         self.options, self.records = options, records
         self.executable = ""
-        self.allocations: dict[str, tuple[str, tuple[Place, ...]]] = {}
+        self.allocations: dict[str, tuple[str, tuple[Frame, ...]]] = {}
         self._once: set[str] = set()
 
     def say(self, text: str) -> None:
@@ -62,22 +62,22 @@ class Reporter:
         text = re.sub(r"\b_Z\w+", lambda name: split(name[0])[0], payload.text())
         if call:
             colon = "" if kind == Note.UNSUPPORTED else ":"
-            text = f"{self.at_line(call, payload.places())}{colon} {text}"
+            text = f"{self.at_line(call, payload.frames())}{colon} {text}"
         if kind == Note.ONCE:
             self.once(text)
         else:
             self.report(KINDS[kind], text)
 
-    def at_line(self, call: str, places: Iterable[Place]) -> str:
+    def at_line(self, call: str, frames: Iterable[Frame]) -> str:
         """Add to a call the line of the program's source from which it comes, if it is known."""
-        line = self.line(places)
+        line = self.line(frames)
         return f"{call} at {line}" if line else call
 
-    def line(self, places: Iterable[Place]) -> str | None:
+    def line(self, frames: Iterable[Frame]) -> str | None:
         """The line of the program's source from which a call comes, if it is known; not of Python's
         interpreter.
         """
-        return None if Path(self.executable).name.startswith("python") else elf.first_line(places)
+        return None if Path(self.executable).name.startswith("python") else elf.first_line(frames)
 
     def with_places(self, text: str) -> str:
         """Add to a message the lines at which allocations that it names were made."""

@@ -114,9 +114,9 @@ def device(
 
 
 def _environment() -> dict[str, str]:
-    found = dict(os.environ)
-    found["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    return found
+    variables = dict(os.environ)
+    variables["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    return variables
 
 
 def _loaded_driver() -> str | None:

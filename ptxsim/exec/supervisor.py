@@ -44,13 +44,13 @@ def die_with_parent(number: int) -> None:
 
 
 def environment(standins: Path, address: str) -> dict[str, str]:
-    """The environment of a program that is to find the stand-ins and the emulator."""
-    found = dict(os.environ)
-    found["LD_LIBRARY_PATH"] = os.pathsep.join(
-        [str(standins), *filter(None, [found.get("LD_LIBRARY_PATH", "")])]
+    """Return the environment of a program that is to find the stand-ins and the emulator."""
+    variables = dict(os.environ)
+    variables["LD_LIBRARY_PATH"] = os.pathsep.join(
+        [str(standins), *filter(None, [variables.get("LD_LIBRARY_PATH", "")])]
     )
-    found[SOCKET] = address
-    return found
+    variables[SOCKET] = address
+    return variables
 
 
 class PrivateFolder:
@@ -87,7 +87,7 @@ class Worker:
     ended: bool = False
     pending: bytes = b""
     deadline: float | None = None  # when it is to end at the latest, as its program has
-    asked: bool = False  # whether it was asked to
+    stopping: bool = False  # whether it was asked to
 
 
 @dataclass
@@ -185,7 +185,7 @@ class Supervisor:
             os.close(worker.pipe)
             _, status = os.waitpid(worker.pid, 0)
             worker.ended = True
-            if status and not worker.asked:
+            if status and not worker.stopping:
                 how = "with an error"
                 if os.WIFSIGNALED(status):
                     how = f"by signal {os.WTERMSIG(status)}"
@@ -211,8 +211,8 @@ class Supervisor:
             if worker.ended or worker.deadline is None or time.monotonic() < worker.deadline:
                 continue
             with contextlib.suppress(ProcessLookupError):
-                os.kill(worker.pid, signal.SIGKILL if worker.asked else signal.SIGTERM)
-            worker.asked, worker.deadline = True, time.monotonic() + GRACE
+                os.kill(worker.pid, signal.SIGKILL if worker.stopping else signal.SIGTERM)
+            worker.stopping, worker.deadline = True, time.monotonic() + GRACE
 
     @property
     def busy(self) -> bool:

@@ -55,8 +55,8 @@ def add(payload: Payload, memory: DeviceMemory) -> None:
 
 
 def _arrays(memory: DeviceMemory) -> list[tuple[TextureArray, tuple[int, int]]]:
-    found = [t for t in memory.textures.values() if isinstance(t, TextureArray)]
-    return [(t, t.memory) for t in found if t.memory is not None]
+    arrays = [t for t in memory.textures.values() if isinstance(t, TextureArray)]
+    return [(t, t.memory) for t in arrays if t.memory is not None]
 
 
 def prepare(memory: DeviceMemory) -> None:

@@ -63,7 +63,7 @@ class Timeline:
         self.alone: set[int] = set()  # streams that do not wait for the legacy one
         self.streams = False  # whether there are others than the default one
         self.works: list[Work] = []
-        self.said: set[tuple[str, str]] = set()
+        self.reported: set[tuple[str, str]] = set()
 
     def issue(self, stream: int, what: str) -> Work:
         """Work is asked for in a stream."""
@@ -91,18 +91,18 @@ class Timeline:
         return replace(work, clock=work.clock | {work.stream: before.number - 1})
 
     def done(self, work: Work) -> list[tuple[str, int]]:
-        """What a work touched is known: the races that it has with others, in words, and at which
-        address.
+        """Take note of what a work touched. Return the races that it has with others: a description
+        and an address.
         """
-        found = self.races(work)
+        races = self.races(work)
         self.works.append(work)
-        return found
+        return races
 
     def races(self, work: Work) -> list[tuple[str, int]]:
-        """Return the races of a work with others that were not told before: in words, and at which
-        address. Of memory that is freed the last use tells enough.
+        """Return the races of a work with others that were not reported before: a description and an
+        address. Of memory that is freed, only the last use is reported.
         """
-        found: list[tuple[str, int]] = []
+        races: list[tuple[str, int]] = []
         freed = work.does == "frees"
         with_whom = "with the host" if work.stream == HOST else "between streams"
         for other in reversed(self.works) if freed else self.works:
@@ -117,14 +117,14 @@ class Timeline:
                 at = first_common(mine, theirs)
                 if at is None:
                     continue
-                if (work.what, other.what) not in self.said:
-                    self.said.add((work.what, other.what))
+                if (work.what, other.what) not in self.reported:
+                    self.reported.add((work.what, other.what))
                     text = f"race {with_whom}: {work.what} {does} what {other.what} {did}"
-                    found.append((text, at))
+                    races.append((text, at))
                 if freed:
-                    return found
+                    return races
                 break
-        return found
+        return races
 
     def forget(self, start: int, end: int) -> None:
         """Memory was freed: whoever has it next is no concern of what was done with it before."""
@@ -170,7 +170,7 @@ class Timeline:
     def protect(self, work: Work, memory: list[tuple[int, int]]) -> list[Protection]:
         """Pages of the host's memory, given as ranges, that a work wrote or read as a whole: host
         code is kept from them until it has waited."""
-        found = []
+        pages = []
         for spans, may in ((work.reads, READ), (work.writes, NOTHING)):
             for start, end in spans.tolist():
                 for first, last in memory:
@@ -178,8 +178,8 @@ class Timeline:
                     high = min(end, last) // PAGE * PAGE
                     if low < high:
                         work.pages.append((low, high))
-                        found.append((low, high, may))
-        return found
+                        pages.append((low, high, may))
+        return pages
 
     def host_touches(self, address: int, writes: bool) -> tuple[Work | None, list[Protection]]:
         """Host code comes to memory that it is kept from: the work that it races with, and pages
@@ -292,9 +292,9 @@ class Touched(Observer):
                 self.written[at + word] = True
 
     def spans(self, marks: np.ndarray) -> Spans:
-        """The marked bytes of allocations."""
-        found = [spans for spans in self._parts(marks) if len(spans)]
-        return np.concatenate(found) if found else NO_SPANS
+        """Return the marked bytes of allocations."""
+        parts = [spans for spans in self._parts(marks) if len(spans)]
+        return np.concatenate(parts) if parts else NO_SPANS
 
     def _parts(self, marks: np.ndarray) -> Iterator[Spans]:
         for start in sorted(self.held.live):
@@ -316,16 +316,16 @@ def rows(start: int, pitch: int, width: int, height: int) -> Spans:
 
 
 def merged(a: Spans, b: Spans) -> Spans:
-    """The bytes of either, in order and without overlaps."""
+    """Return the bytes of either, in order and without overlaps."""
     if not len(b):
         return a
-    found: list[list[int]] = []
+    spans: list[list[int]] = []
     for start, end in sorted(np.concatenate([a, b]).tolist()):
-        if found and start <= found[-1][1]:
-            found[-1][1] = max(found[-1][1], end)
+        if spans and start <= spans[-1][1]:
+            spans[-1][1] = max(spans[-1][1], end)
         else:
-            found.append([start, end])
-    return np.array(found, np.int64).reshape(-1, 2)
+            spans.append([start, end])
+    return np.array(spans, np.int64).reshape(-1, 2)
 
 
 def join(into: Clock, other: Clock) -> None:
@@ -336,12 +336,12 @@ def join(into: Clock, other: Clock) -> None:
 
 
 def first_common(a: Spans, b: Spans) -> int | None:
-    """The first address that is in both."""
+    """Return the first address that is in both; None where there is none."""
     if not len(a) or not len(b):
         return None
     # the first of b that ends behind each of a's starts
     after = np.searchsorted(b[:, 1], a[:, 0], side="right")
-    there = after < len(b)
-    start = np.maximum(a[there, 0], b[after[there], 0])
-    common = np.flatnonzero(start < a[there, 1])
+    exists = after < len(b)
+    start = np.maximum(a[exists, 0], b[after[exists], 0])
+    common = np.flatnonzero(start < a[exists, 1])
     return int(start[common[0]]) if len(common) else None
