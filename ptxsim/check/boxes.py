@@ -21,12 +21,14 @@ class Boxes:
     def __init__(self, memory: Shadow, of_block: int) -> None:
         """`of_block`: granules of a block."""
         self.memory, self.of_block = memory, of_block
-        # rows of the swizzle by which a tensor copy wrote; 0: something else
+        # `pattern` holds the rows of the swizzle by which a tensor copy wrote; 0 for any other
+        # write.
         self.pattern: np.ndarray | None = None
-        # rows of the swizzle's pattern that lie before the box
+        # `phase` holds the number of rows of the swizzle's pattern that lie before the box.
         self.phase: np.ndarray | None = None
-        self.covered: np.ndarray | None = None  # what boxes that were stored have taken
-        # by block: the last tensor store, and its box in words
+        # `covered` marks what stored boxes have taken.
+        self.covered: np.ndarray | None = None
+        # `stored` holds, by block, the last tensor store and a description of its box.
         self.stored: dict[int, tuple[Instruction, str]] = {}
 
     def copied(self, g: np.ndarray, pattern: int) -> None:

@@ -30,7 +30,8 @@ from ..ptx.syntax import Address, Immediate, Instruction, Pair, Register, Vector
 from ..ptx.types import STORAGE, TYPES
 
 LOADS = ("ld", "ldu")
-EXCHANGE = "exch"  # an atomic that gives what it finds, as a load does, and uses none of it
+# This atomic returns the old value, as a load does, and does not compute with it.
+EXCHANGE = "exch"
 # What an undefined operand reaches, by opcode
 REACHES = {
     **dict.fromkeys(("mma", "wgmma", "wmma"), "reaches the tensor core"),
@@ -61,26 +62,31 @@ class Defined:
 
     def __init__(self, machine: Machine) -> None:
         self.machine, self.state = machine, machine.state
-        self.masks: dict[int, np.ndarray] = {}  # by slot: the undefined bits of each lane
-        # by slot: a place in `origins`; below zero: in `at_entry`
+        # The undefined bits of each lane are kept by slot.
+        self.masks: dict[int, np.ndarray] = {}
+        # `origin_of` holds, by slot, an index in `origins`, or below zero in `at_entry`.
         self.origin_of: dict[int, int] = {}
-        # what was never written, in words, and where it was first read
+        # Each origin describes what was never written, and where it was first read.
         self.origins: list[tuple[str, str]] = []
-        self.shuffles: dict[int, int] = {}  # origins that are shuffles, by their place
+        # `shuffles` holds, by pc, the origins that are shuffles.
+        self.shuffles: dict[int, int] = {}
         self.latest: UndefinedLoad | None = None
-        # masks of the elements that a store is storing, for every lane
+        # These are the masks of the elements that a store is storing, for every lane.
         self.storing: list[np.ndarray] | None = None
         self.storing_origin = 0
-        self.local: Space | None = None  # the undefined bits of local memory,
-        # and of shared memory, once an undefined value was stored there
+        # The undefined bits of local memory are kept, and of shared memory once an undefined value
+        # was stored there.
+        self.local: Space | None = None
         self.shared: Space | None = None
-        # by space and place: of undefined values that were stored
+        # `stored_origins` holds, by space, the origin of the undefined value that each word stores.
         self.stored_origins: dict[str, np.ndarray] = {}
-        self.whole: set[int] = set()  # places whose steps must not run on masks
-        self.changes = 0  # of any mask
-        self._concerned: dict[
-            tuple[int, int], tuple[int, np.ndarray | None, bool]
-        ] = {}  # at how many changes, for whom
+        # These instructions, by pc, must not run on masks.
+        self.whole: set[int] = set()
+        # `changes` counts the changes of all masks.
+        self.changes = 0
+        # `_concerned` holds, by range of instructions, whether masks concern it, with the count of
+        # changes and the active lanes for which that is valid.
+        self._concerned: dict[tuple[int, int], tuple[int, np.ndarray | None, bool]] = {}
         self._touched: dict[tuple[int, int], frozenset[int]] = {}
         self._steps: dict[tuple[int, int], list[Step]] = {}
 
@@ -209,7 +215,8 @@ class Defined:
         """Registers are defined in some lanes. Those that shared a mask go on sharing it."""
         self.changes += 1
         cleared: dict[int, tuple[np.ndarray, bool]] = {}
-        held = []  # so that no other array gets its id
+        # The masks are held so that no other array gets the id of one.
+        held = []
         for register in registers:
             mask = self.masks.get(register.slot)
             if mask is None:
@@ -548,7 +555,8 @@ class Defined:
         else:
             here = location(int(access.where.raw[first]) + access.offset + byte)
             origin = self._origin_at(f"read of {memory} memory that nobody wrote ({here})", i)
-        if EXCHANGE in i.modifiers:  # the others find what the first has put there
+        if EXCHANGE in i.modifiers:
+            # The other lanes find what the first lane has stored.
             firsts = np.unique(access.flat(), return_index=True)[1]
             masks = [
                 np.where(np.isin(np.arange(len(m)), firsts), m, m.dtype.type(0)) for m in masks

@@ -39,7 +39,8 @@ from .order import (
 BLOCK, CLUSTER, GRID = range(3)
 SCOPES = {"cta": BLOCK, "cluster": CLUSTER}
 RELEASES, ACQUIRES = {"release", "acq_rel", "sc"}, {"acquire", "acq_rel", "sc"}
-MOST_LEFT = 256  # releases of a flag that are told apart
+# A flag keeps this many releases apart; older ones are folded into its base.
+MAX_RELEASES = 256
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Wait:
     again: bool | None
 
 
-# of a compare-and-swap: what gives the values compared with and put there, by lane
+# A swap is given by what reads the values compared with and stored, by lane.
 Swap = tuple[Callable[[], np.ndarray], Callable[[], np.ndarray]]
 
 
@@ -80,12 +81,18 @@ class Release:
 
     snapshot: Snapshot
     scope: int
-    thread: int  # its number in the grid
-    agent: int  # in its cluster
-    time: int  # until when what it did is passed on to its block,
-    far_time: int  # and to others
-    before: int | None = None  # the value that the flag had before; None: not known
-    of_all: bool = False  # whether it passes on all that earlier ones of the flag did
+    # The thread is given by its number in the grid.
+    thread: int
+    # The agent is numbered within the cluster.
+    agent: int
+    # The release passes on what the thread did until `time` to its block, and until `far_time` to
+    # others.
+    time: int
+    far_time: int
+    # The flag had this value before; None where it is not known.
+    before: int | None = None
+    # `of_all` is true where the release passes on all that earlier ones of the flag did.
+    of_all: bool = False
 
 
 @dataclass
@@ -94,12 +101,15 @@ class Flag:
 
     releases: list[Release] = field(default_factory=list)
     base: Far = NOWHERE
-    # of the base, rows by block of the batch
+    # The rows of the base are kept by block of the batch.
     near: dict[int, np.ndarray] = field(default_factory=dict)
-    folded: int = 0  # releases in the base
-    # of so many releases of so many folded, what they say to others
+    # The base holds this many releases.
+    folded: int = 0
+    # `merged` holds the number of releases and of folded ones, and what these say to other
+    # clusters.
     merged: tuple[int, int, Far] = (0, 0, NOWHERE)
-    # by warp of the batch: how many releases it has taken, and by accesses of which scope, acquiring or not
+    # `taken` holds, by warp, the number of releases taken, and the scope of the access and whether
+    # it acquired.
     taken: dict[int, tuple[int, tuple[int, bool]]] = field(default_factory=dict)
 
 
@@ -119,9 +129,10 @@ class Flags:
         self.swaps = swaps
         self.flags: dict[Hashable, Flag] = {}
         self.snapshots: dict[tuple[int, bool], Snapshot] = {}
-        # by the last access, by its lanes
+        # `left` holds the last access, and the release of each of its lanes.
         self.left: tuple[Access | None, dict[int, Release | None]] = (None, {})
-        self.as_of = -1  # changes of the clocks that the snapshots are of
+        # The snapshots are valid at this count of changes of the clocks.
+        self.as_of = -1
 
     def start(self) -> None:
         """A batch begins: rows are of its clusters, and its shared memory is new."""
@@ -152,7 +163,7 @@ class Flags:
             values, swapped = self._swapped(swap, at, values, lanes)
             leaving &= swapped
         if values is not None and wait is not None and (swap or kind == "ld_ordered"):
-            # who goes on waiting looks once more, and takes then what there is
+            # A thread that goes on waiting looks once more, and takes then what there is.
             taking &= wait.holds(values, lanes) != wait.again
         left: dict[int, Release | None] = {}
         if leaving.any():
@@ -245,7 +256,7 @@ class Flags:
                 known = older.releases[:last] + known
             flag.releases, release.of_all = known, scope == GRID
         flag.releases.append(release)
-        if len(flag.releases) > MOST_LEFT:
+        if len(flag.releases) > MAX_RELEASES:
             self._fold(flag)
         return release
 
@@ -280,7 +291,8 @@ class Flags:
             parts = far_rows[:, : order.threads].reshape(
                 len(rows), state.cluster_size, state.padded
             )
-            if state.threads < state.padded:  # lanes that are no threads have nothing to pass on
+            if state.threads < state.padded:
+                # Lanes that are no threads have nothing to pass on.
                 parts = parts.copy()
                 parts[..., state.threads :] = parts.max(axis=-1, keepdims=True)
             clocks: list[Clock] = []
@@ -315,7 +327,7 @@ class Flags:
 
     def _fold(self, flag: Flag) -> None:
         """Take the older half of many releases together."""
-        padded, older = self.order.state.padded, flag.releases[: MOST_LEFT // 2]
+        padded, older = self.order.state.padded, flag.releases[: MAX_RELEASES // 2]
         older = older[_last_of_all(older) :]
         if across := [r for r in older if r.scope == GRID]:
             flag.base = joined(flag.base, self._far_of(across), padded)
@@ -326,8 +338,8 @@ class Flags:
         for block, releases in of_block.items():
             row = self._row_of(releases)
             flag.near[block] = wider(flag.near[block], row) if block in flag.near else row
-        flag.folded += MOST_LEFT // 2
-        del flag.releases[: MOST_LEFT // 2]
+        flag.folded += MAX_RELEASES // 2
+        del flag.releases[: MAX_RELEASES // 2]
 
     # what is taken
 

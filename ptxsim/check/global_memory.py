@@ -31,8 +31,10 @@ from .maps import TensorMaps
 from .order import ASYNC, WARP, Order
 from .races import HALF, LOW, PLAIN, SWAP, Shadow, is_strong, same_values, strength
 
-UNFINISHED = (1 << 31) - 1  # the time of a bulk store for which its thread has not waited
-MANY = -1  # readers of several blocks; -2 - b: several threads of block b
+# A bulk store has this time until its thread has waited for it.
+UNFINISHED = (1 << 31) - 1
+# The readers are of several blocks; -2 - b stands for several threads of block b.
+MANY = -1
 
 
 def watched(
@@ -66,7 +68,8 @@ def _may_be_global(i: Instruction) -> bool:
 
 
 def _writes(i: Instruction) -> bool:
-    if i.opcode == "cp":  # in bulk, the space of the destination comes first
+    if i.opcode == "cp":
+        # The space of a bulk copy's destination comes first.
         return next(m for m in i.modifiers if m.split("::")[0] in ("shared", "global")) == "global"
     return i.opcode in ("st", "atom", "red") or "store" in i.modifiers
 
@@ -107,8 +110,9 @@ class GlobalMemory(Shadow):
         self.unwritten = nobody if unwritten else None
         self.reads = zeros(len(self.writes), np.int64)
         self.padded = machine.state.padded
-        self.stored = 0  # the event of the bulk store that has just been issued
-        # by event: when bulk stores under way were issued
+        # `stored` is the event of the bulk store issued last.
+        self.stored = 0
+        # `issued` holds, by event, the time at which a bulk store under way was issued.
         self.issued: dict[int, int] = {}
         self.maps = TensorMaps(machine, order)
 
@@ -127,7 +131,8 @@ class GlobalMemory(Shadow):
         if strong != PLAIN and self.races and not bulk:
             released = self.flags.access(access, width, instruction, kind, lanes)
         parts = list(self.granules_of(access, width))
-        if not writing and len(parts) > 1:  # all at once: fewer, longer arrays
+        if not writing and len(parts) > 1:
+            # One longer array is faster than several short ones.
             parts, lanes = [np.concatenate(parts)], np.concatenate([lanes] * len(parts))
         for g in parts:
             if self.unwritten is not None:
@@ -148,7 +153,8 @@ class GlobalMemory(Shadow):
                     self._write(g, lanes, strong, access, instruction, bulk)
                 else:
                     self._read(g, lanes, strong, access, instruction, bulk)
-        if released:  # what follows is not released with it
+        if released:
+            # Later accesses are not released with this one.
             self.order.examine()
             self.order.tick()
 
@@ -285,7 +291,8 @@ class GlobalMemory(Shadow):
         if not len(indices):
             return good
         who, when = who[indices], self.times[old[indices] & LOW]
-        last = self.machine.state.threads - 1  # of a block, when it stands for several
+        # The last thread stands for several readers of a block.
+        last = self.machine.state.threads - 1
         reader = np.where(who < MANY, (-2 - who) * self.padded + last, np.maximum(who - 1, 0))
         before = self.order.before_across(lanes[indices], reader, when)
         learnt = self.order.acquired[lanes[indices] // WARP]
@@ -347,7 +354,8 @@ class GlobalMemory(Shadow):
         same_block = (((after[apart] >> HALF) - 1) // self.padded) == threads[apart] // self.padded
         if strong != PLAIN:
             apart, same_block = apart[~same_block], same_block[~same_block]
-        if not len(apart):  # all of one bulk copy, or of one block
+        if not len(apart):
+            # All belong to one bulk copy, or to one block.
             return
         if not same_values(access, g):
             index = apart[0]
@@ -410,7 +418,8 @@ class GlobalMemory(Shadow):
         self.reads[g] = new
         after = self.reads.take(g)
         apart = (after != new).nonzero()[0]
-        if len(apart):  # threads read one place with one instruction
+        if len(apart):
+            # Threads read one address with one instruction.
             near = self._block_of(after[apart]) == blocks[apart]
             self.reads[g[apart[near]]] = (-2 - blocks[apart[near]] << HALF) | event
             self.reads[g[apart[~near]]] = (MANY << HALF) | event
@@ -420,7 +429,7 @@ class GlobalMemory(Shadow):
         who = readers >> HALF
         return np.where(who > 0, (who - 1) // self.padded, -2 - who)
 
-    # words
+    # Descriptions follow, for messages.
 
     def _name(self, who: int, lane: int) -> str:
         """Describe threads that are noted, as seen from a lane."""

@@ -19,7 +19,8 @@ from ..machine.state import WARP
 from ..ptx.syntax import Instruction
 from .races import PLAIN, SWAP, WRITES, granules, same_values, strength
 
-NONE, MANY = -1, -2  # no thread; several threads
+# An owner is a thread, no thread or several threads.
+NONE, MANY = -1, -2
 Report = Callable[["Noted", np.ndarray, np.ndarray, int, Instruction | None, bool], None]
 
 
@@ -52,7 +53,8 @@ class Noted:
     ) -> None:
         self.access, self.first, self.number, self.lanes = access, first, number, lanes
         self.instruction, self.kind, self.selected = instruction, kind, selected
-        self.lands = False  # whether data of a copy arrive
+        # `lands` is true when the data of a copy arrive.
+        self.lands = False
         self.strength = strength(instruction, kind)
 
     @property
@@ -84,8 +86,9 @@ class Interval:
         self.report = report
         self.note_volatile = note_volatile
         self.owner = np.full(total, NONE, np.int32)
-        self.strong: np.ndarray | None = None  # who writes by atomic operations and the like
-        # written by strong accesses other than compare-and-swap
+        # `strong` holds the owner of writes by atomic operations and other strong accesses.
+        self.strong: np.ndarray | None = None
+        # `unswapped` marks what strong accesses other than compare-and-swap write.
         self.unswapped: np.ndarray | None = None
 
     def examine(self, noted: list[Noted]) -> None:
@@ -93,7 +96,7 @@ class Interval:
         writes = [event for event in noted if event.writes]
         if not writes:
             return
-        # plain ones first: with these, strong ones race, but not with each other
+        # Plain accesses come first: strong ones race with these, but not with each other.
         for event in writes:
             if event.strength == PLAIN:
                 self._plain_write(event, writes)

@@ -19,7 +19,8 @@ class Change:
     """The last change of a tensor map, and the fences since: by which thread, and when."""
 
     instruction: Instruction
-    thread: int  # its number in the grid
+    # The thread is given by its number in the grid.
+    thread: int
     time: int
     released: list[tuple[int, int]] = field(default_factory=list)
     acquired: list[tuple[int, int]] = field(default_factory=list)

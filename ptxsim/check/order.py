@@ -41,10 +41,12 @@ from ..ptx.syntax import Instruction
 from .clocks import EMPTY, Clock
 
 WARP = 32
-OBJECTS = 16  # mbarriers that a cluster's rows have room for at first
+# A cluster's rows have room for this many mbarriers at first.
+OBJECTS = 16
 GENERIC, ASYNC, FENCED_BLOCK, FENCED, RELAXED = range(5)
 PLANES = 5
-Far = tuple[Clock, ...]  # by plane
+# A warp's knowledge of other clusters is one clock for each plane.
+Far = tuple[Clock, ...]
 NOWHERE: Far = (EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
 
 
@@ -68,9 +70,12 @@ class Order:
 
     def __init__(self, state: State) -> None:
         self.state, self.now = state, 1
-        self.changes = 0  # how often any clock changed
-        self.fences = False  # whether anybody executed one
-        # by block of the grid, the last relaxed read by which it learnt something
+        # `changes` counts the changes of all clocks.
+        self.changes = 0
+        # `fences` is true once a thread has executed a fence.
+        self.fences = False
+        # `relaxed` holds, by block of the grid, the last relaxed read by which the block learnt
+        # something.
         self.relaxed: dict[int, Instruction] = {}
         self.note_relaxed: Callable[[Instruction], None] = lambda read: None
 
@@ -78,29 +83,34 @@ class Order:
         """A batch begins."""
         state = self.state
         self.pending: Pending | None = None
-        self.passed = np.zeros(len(state.blocks), np.int64)  # when each block last passed a barrier
+        # `passed` holds the time at which each block last passed a barrier.
+        self.passed = np.zeros(len(state.blocks), np.int64)
         self.warp_passed = np.zeros(state.warps, np.int64)
-        # when each warp last learnt something of other blocks
+        # `acquired` holds the time at which each warp last learnt something of other blocks.
         self.acquired = np.zeros(state.warps, np.int64)
-        # agents of a cluster: its threads, then for each warp one that reads for
+        # The agents of a cluster are its threads, then for each warp one that reads for its wgmma
+        # and one that reads for its bulk stores, then its mbarriers.
         self.threads = state.cluster_lanes
-        # its wgmma and one that reads for its bulk stores, then mbarriers
         self.warps = self.threads // WARP
         self.copiers = self.threads + 2 * self.warps
         self.width = self.copiers + OBJECTS
-        # where the row of each lane's warp begins
+        # `row_of` holds the index at which the row of each lane's warp begins.
         self.row_of = np.arange(state.lanes) // WARP * self.width
-        self.known: np.ndarray | None = None  # [plane, warp, agent]
-        self.objects: dict[int, int] = {}  # agents of mbarriers, by their place
-        self.used: dict[int, int] = {}  # how many each cluster has
-        # of a warp, what it knows of other clusters, and what it learnt at flags
+        # `known` has shape [plane, warp, agent].
+        self.known: np.ndarray | None = None
+        # `objects` holds the agent of each mbarrier, by address.
+        self.objects: dict[int, int] = {}
+        # `used` counts the mbarriers of each cluster.
+        self.used: dict[int, int] = {}
+        # `far` holds, by warp, what it knows of other clusters and learnt at flags.
         self.far: dict[int, Far] = {}
-        self.news: set[int] = set()  # blocks of which a warp knows more than the others
-        # by barrier; and, by ("over", which), of phases that ended
+        # These are the blocks of which a warp knows more than the others.
+        self.news: set[int] = set()
+        # `left` holds what was left by barrier and, under ("over", barrier), by phases that ended.
         self.left: dict[Hashable, Left] = {}
         lane = np.arange(state.lanes)
         self.agent_of, self.warp_of = lane % self.threads, lane // WARP
-        # its warp in its cluster
+        # `column_of` holds the lane's warp within its cluster.
         self.block_of, self.column_of = lane // state.padded, self.agent_of // WARP
         blocks = np.asarray(state.blocks)
         self.sorted = np.argsort(blocks, kind="stable")
@@ -473,7 +483,8 @@ class Order:
         self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int
     ) -> np.ndarray:
         good, warps = np.zeros(len(lanes), bool), self.warp_of[lanes]
-        held: dict[int, tuple[Clock, list[int]]] = {}  # clocks, each with the warps that have it
+        # Each clock is held with the warps that have it.
+        held: dict[int, tuple[Clock, list[int]]] = {}
         for warp in distinct(warps).tolist():
             clock = self.far.get(warp, NOWHERE)[plane]
             if clock:
@@ -498,7 +509,8 @@ def joined(far: Far, other: Far, padded: int) -> Far:
         return far
     if far is NOWHERE:
         return other
-    made: dict[tuple[int, int], Clock] = {}  # planes are often the same
+    # Planes are often the same clocks, which are joined once.
+    made: dict[tuple[int, int], Clock] = {}
     planes = []
     for x, y in zip(far, other, strict=True):
         if (id(x), id(y)) not in made:

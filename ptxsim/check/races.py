@@ -23,7 +23,7 @@ from ..ptx.syntax import Instruction
 from .flags import BLOCK, Flags, scope_of
 from .order import Order
 
-# how an access behaves to others: strong ones do not race with each other
+# The strength says how an access behaves to others: strong ones do not race with each other.
 PLAIN, STRONG, SWAP = 0, 1, 2
 STRONG_ORDERS = {"volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio"}
 HALF, LOW = 32, (1 << 32) - 1
@@ -81,7 +81,8 @@ class Reads:
         readers = readers.astype(np.int16)
         first = int(readers[0])
         ends = [len(readers)]
-        if (readers != first).any():  # one after the other
+        if (readers != first).any():
+            # Each reader is recorded by itself.
             order = np.argsort(readers, kind="stable")
             readers, g = readers[order], g[order]
             bits = None if bits is None else bits[order]
@@ -126,10 +127,11 @@ class Shadow:
         order.note_relaxed = self._note_relaxed
         self.size, self.shift = size, SHIFT[size]
         self.writes = zeros(total >> self.shift, np.int64)
-        # the first is nobody's
+        # The first event belongs to no thread.
         self.events: list[tuple[Instruction, int, int]] = [(machine.program.code[0], 0, 0)]
         self.times, self.strengths = np.zeros(64, np.int32), np.zeros(64, np.int8)
-        self.block_scope = np.zeros(64, bool)  # whether they are of block scope
+        # `block_scope` marks the events of block scope.
+        self.block_scope = np.zeros(64, bool)
 
     def note_volatile(self, instruction: Instruction, memory: str) -> None:
         """Volatile accesses of several threads meet."""

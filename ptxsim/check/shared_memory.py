@@ -29,10 +29,12 @@ from .intervals import Interval, Noted
 from .order import ASYNC, GENERIC, PLANES, WARP, Order
 from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Reads, Shadow, same_values
 
-OBJECTS = ("mbarrier", "cp")  # what changes mbarriers, whose phases say what they order
+# These instructions change mbarriers, whose phases say what they order.
+OBJECTS = ("mbarrier", "cp")
 MATRICES = ("ldmatrix", "stmatrix")
 READS = ("ld", "ldmatrix", "async_ld")
-SYNCWARP = ": add __syncwarp()"  # the remedy of a race within a warp
+# This is the remedy of a race within a warp.
+SYNCWARP = ": add __syncwarp()"
 
 
 class SharedMemory(Shadow):
@@ -45,23 +47,30 @@ class SharedMemory(Shadow):
         space = m.memory.spaces["shared"]
         super().__init__(m, order, flags, m.memory.granule, len(space.data))
         total = len(self.writes)
-        self.of_block = total // len(m.state.blocks)  # granules
+        # A block has this many granules.
+        self.of_block = total // len(m.state.blocks)
         self.cluster_bytes = self.of_block * m.state.cluster_size << self.shift
         self.watch_unwritten, self.watch_races = m.launch.checks.unwritten, m.launch.checks.races
         self.written = np.zeros(total, bool)
         extent = m.memory.own_shared
         outside = self.written.reshape(len(m.state.blocks), -1)
-        # the system has zeroed its part
+        # The system has zeroed its part of shared memory.
         outside[:, : extent[0] >> self.shift] = outside[:, extent[1] >> self.shift :] = True
         self.all_written = not self.watch_unwritten
-        self.under_way = np.zeros(total, np.int32)  # the event of the copy that is to land there,
-        self.copier = np.zeros(total, np.int32)  # and its lane
-        self.copies = 0  # pieces under way
-        self.early: set[Instruction] = set()  # copies that somebody did not wait for
-        self.reads = Reads(total)  # by warp of the cluster
-        self.async_reads = Reads(total)  # by each warp's wgmma, then by its bulk stores
+        # `under_way` holds the event of the copy that will land there; `copier` holds its lane.
+        self.under_way = np.zeros(total, np.int32)
+        self.copier = np.zeros(total, np.int32)
+        # `copies` counts the pieces under way.
+        self.copies = 0
+        # A thread did not wait for these copies.
+        self.early: set[Instruction] = set()
+        # Reads are kept by warp of the cluster.
+        self.reads = Reads(total)
+        # Asynchronous reads are kept by each warp's wgmma, then by its bulk stores.
+        self.async_reads = Reads(total)
         self.noted: list[Noted] = []
-        self.history = False  # whether accesses before the last barrier of all are in the shadow
+        # `history` is true when accesses before the last barrier of all are in the shadow.
+        self.history = False
         self.interval = Interval(
             total,
             self.shift,
@@ -69,17 +78,16 @@ class SharedMemory(Shadow):
             lambda noted: self.note_volatile(noted.instruction, "shared"),
         )
         self.boxes = Boxes(self, self.of_block)
-        self.remote = np.zeros(
-            (len(m.state.blocks), order.threads), np.int64
-        )  # events: accesses of a block from others
+        # `remote` holds the events of accesses of a block by threads of other blocks.
+        self.remote = np.zeros((len(m.state.blocks), order.threads), np.int64)
         self.ended = np.zeros(len(m.state.blocks), bool)
-        # blocks of which a thread has passed a barrier of the cluster: all of it runs
+        # A thread of these blocks has passed a barrier of the cluster, so that all of it runs.
         self.met = np.zeros(len(m.state.blocks), bool)
-        self.made: dict[
-            int, tuple[int, int, bool]
-        ] = {}  # mbarriers: who made it, the event, whether a fence came after
+        # `made` holds, by mbarrier, the thread that made it, the event, and whether a fence came
+        # after.
+        self.made: dict[int, tuple[int, int, bool]] = {}
         self.all_lanes = np.arange(m.state.lanes)
-        # of the row of a matrix whose address a lane gives, one of the four lanes that hold it
+        # Four lanes hold the row of a matrix whose address a lane gives; this is one of them.
         self.row_lanes = (
             self.all_lanes & -WARP | self.all_lanes % 8 * 4 | self.all_lanes % WARP // 8
         )
@@ -263,7 +271,8 @@ class SharedMemory(Shadow):
         old = self.writes.take(g)
         if not np.count_nonzero(old):
             return self._before_begun(g, who, noted)
-        agents, events = (old >> HALF) - 1, old & LOW  # of nobody: -1, and the time 0
+        # The agent -1 and the time 0 stand for no write.
+        agents, events = (old >> HALF) - 1, old & LOW
         indices = (~self.order.near(who, agents, self.times.take(events))).nonzero()[0]
         if not len(indices):
             return self._before_begun(g, who, noted)
@@ -318,7 +327,8 @@ class SharedMemory(Shadow):
     def _after_reads(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
         """A write comes after the last reads of its granules."""
         order, alone = self.order, self.machine.state.cluster_size == 1
-        if alone and self.reads.events:  # readers are of the block: a barrier of it is after most
+        if alone and self.reads.events:
+            # The readers are of the block, so that a barrier of it comes after most of them.
             passed = order.passed.take(order.block_of.take(who))
             synced = np.maximum(passed, order.warp_passed.take(order.warp_of.take(who)))
             warps = order.column_of.take(who)
@@ -484,7 +494,8 @@ class SharedMemory(Shadow):
             self._put(self._at_once(noted)[0], agent, noted)
         row = np.zeros((PLANES, order.width), np.int32)
         row[:, agent] = order.now
-        if copy.source_time is not None:  # the copy has read its source, too
+        if copy.source_time is not None:
+            # The copy has read its source, too.
             row[0, order.threads + order.warps + distinct(lanes // WARP) % order.warps] = (
                 copy.source_time
             )
@@ -533,7 +544,8 @@ class SharedMemory(Shadow):
         maker, event, fenced = self.made.get(at, (0, 0, True))
         if fenced or not self.watch_races:
             return
-        self.made[at] = maker, event, True  # said once
+        # The fault is reported once.
+        self.made[at] = maker, event, True
         order, m = self.order, self.machine
         agent, time = np.array([maker % order.threads]), self.times[[event]]
         if order.before(np.array([lane]), agent, time, ASYNC)[0]:
@@ -545,7 +557,7 @@ class SharedMemory(Shadow):
         if "tensor" in instruction.modifiers:
             m.diag.report(Kind.FENCE, instruction, what, lane)
         else:
-            # CUDA's own memcpy_async does without, too
+            # CUDA's memcpy_async has no such fence, either.
             m.diag.note(f"{m.diag.where(instruction)}: {what}")
 
     def _require_init(self, at: int, lane: int, instruction: Instruction) -> None:
@@ -638,7 +650,7 @@ class SharedMemory(Shadow):
             other = lane // order.threads * order.threads + agent
             m.diag.report(Kind.RACE, self.events[int(self.remote[block][agent])][0], what, other)
 
-    # words
+    # Descriptions follow, for messages.
 
     def _clash(
         self,

@@ -27,7 +27,7 @@ from ..ptx.syntax import Address, Immediate, Instruction, Register, registers_of
 from ..ptx.types import TYPES
 
 S32 = TYPES["s32"]
-LEAST, MOST = -(1 << 31), (1 << 31) - 1
+MIN_INT, MAX_INT = -(1 << 31), (1 << 31) - 1
 MOVES = ("mov", "cvta")
 OPERATIONS: dict[str, Callable[..., np.ndarray]] = {
     "add": np.add,
@@ -39,7 +39,7 @@ OPERATIONS: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-# of these only threads whose operands have wrapped before are followed
+# Of these instructions, only threads whose operands have wrapped before are followed.
 HIDING: dict[str, Callable[..., np.ndarray]] = {
     "shr": lambda a, b: a >> np.clip(b, 0, 63),
     "div": lambda a, b: a // np.where(b == 0, 1, b),
@@ -47,7 +47,7 @@ HIDING: dict[str, Callable[..., np.ndarray]] = {
     "max": np.maximum,
     "hi": lambda a, b: (a >> 16) * b >> 16,
 }
-# constants and numbers from here on multiply hashes and random numbers
+# Constants and numbers from here on are factors of hashes and random numbers.
 HASH_CONSTANT, HASH = 1 << 16, 1 << 30
 
 
@@ -152,10 +152,12 @@ class Wraps:
     def __init__(self, machine: Batch, operands: Operands, program: Program) -> None:
         self.machine, self.operands = machine, operands
         self.watched = Watched.of(program)
-        self.known: dict[int, Exact] = {}  # by slot
-        # arrays in slots, and between which numbers their values lie
+        # `known` holds, by slot, the exact values of a register.
+        self.known: dict[int, Exact] = {}
+        # `ranges` holds, by slot, the array and the range in which its values lie.
         self.ranges: dict[int, tuple[np.ndarray, int, int]] = {}
-        self.hashes: set[int] = set()  # places of products that wrapped, as of hashes
+        # Products at these pcs wrapped, as those of hashes do.
+        self.hashes: set[int] = set()
 
     def part(self, i: Instruction, step: Step) -> Step:
         """The step of an instruction that computes a part of an index."""
@@ -173,7 +175,7 @@ class Wraps:
                 return
             if not known:
                 low, high = _span(i.opcode, [self._range(o) for o in i.operands[1:]])
-                if low >= LEAST and high <= MOST:
+                if low >= MIN_INT and high <= MAX_INT:
                     step()
                     if machine.state.mask is None:
                         ranges[slot] = registers[slot], low, high
@@ -191,7 +193,8 @@ class Wraps:
         known = self.ranges.get(operand.slot)
         if known is None or known[0] is not x:
             values = viewed(x, S32.dtype)
-            uniform = not values.strides[0]  # for all lanes
+            # A stride of 0 means one value for all lanes.
+            uniform = not values.strides[0]
             low, high = (values[0], values[0]) if uniform else (values.min(), values.max())
             known = self.ranges[operand.slot] = x, int(low), int(high)
         return known[1:]
