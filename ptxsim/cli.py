@@ -161,15 +161,15 @@ def _figures(totals: Mapping[str, float], at_least: Mapping[str, str]) -> list[s
 
 
 def _kernel(options: argparse.Namespace, folder: Path | None = None) -> Kernel:
-    """The kernel that the options name; with `folder`, its machine code too, which is put there if
-    need be.
+    """Return the kernel that the options name; with `folder`, its machine code too, which is put
+    there if need be.
     """
     cubin, ptx, arch, flags = options.cubin, options.ptx, options.arch, options.flags
     return load(options.kernel, options.entry, cubin, ptx, arch, flags, folder)
 
 
 def _fields(options: argparse.Namespace, arguments: list[Argument]) -> dict[str, Any]:
-    """The fields of a launch that all commands have."""
+    """Return the fields of a launch that all commands have."""
     return {
         "grid": parse_size(options.grid),
         "block": parse_size(options.block),
@@ -186,7 +186,7 @@ def _fields(options: argparse.Namespace, arguments: list[Argument]) -> dict[str,
 
 
 def _arguments(options: argparse.Namespace) -> list[Argument]:
-    """The kernel's arguments; what is to be written can be."""
+    """Return the kernel's arguments; what is to be written can be."""
     arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
     written = [options.out, *(saved.save_as for given in arguments for saved in given.saved)]
     require_writable([path for path in written if path])
@@ -222,8 +222,8 @@ def _cluster(options: argparse.Namespace) -> tuple[int, ...] | None:
 def _counted(
     kernel: Kernel, options: argparse.Namespace, arguments: list[Argument]
 ) -> tuple[Counters, limits.Work]:
-    """Counts of the whole grid: it is executed and checked, or if that takes long, they follow from
-    a few blocks.
+    """Return counts of the whole grid: it is executed and checked, or if that takes long, they
+    follow from a few blocks.
     """
     result, why = None, ""
     if math.prod(parse_size(options.grid)) > prediction.FEW:
@@ -332,8 +332,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _not_optimised(options: argparse.Namespace) -> argparse.Namespace | None:
-    """The options of the same launch of code that is not optimised (nvcc -G); None where there is
-    none.
+    """Return the options of the same launch of code that is not optimised (nvcc -G); None where
+    there is none.
     """
     if options.kernel.suffix not in SOURCES or not {*options.flags}.isdisjoint(DEBUG):
         return None
@@ -341,8 +341,8 @@ def _not_optimised(options: argparse.Namespace) -> argparse.Namespace | None:
 
 
 def _hidden(options: argparse.Namespace) -> bool:
-    """Whether code that is not optimised leaves a thread's own array, whose accesses outside of it
-    the compiler drops: in the first block of the same launch, if the source has such arrays.
+    """Return whether code that is not optimised leaves a thread's own array, whose accesses outside
+    of it the compiler drops: in the first block of the same launch, if the source has such arrays.
     """
     again = _not_optimised(options)
     if again is None or not OWN_ARRAY.search(options.kernel.read_text(errors="replace")):
@@ -576,8 +576,8 @@ PREDICT = """
 def _command(
     commands: Any, act: Callable[[argparse.Namespace], int], out: str, options: str
 ) -> argparse.ArgumentParser:
-    """A subcommand that launches a kernel, with the options that all of these have and a table of
-    its own; `out`: what --out writes.
+    """Return a subcommand that launches a kernel, with the options that all of these have and a
+    table of its own; `out`: what --out writes.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
         act.__name__,
@@ -642,5 +642,5 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def command() -> NoReturn:
-    """The `ptxsim` command."""
+    """Run the `ptxsim` command."""
     sys.exit(main())

@@ -115,8 +115,9 @@ class Kernel(kernel.Kernel):
     def annotate(
         self, counters: Counters, source: str | Path | None = None, near: Sequence[Path] = ()
     ) -> str:
-        """The CUDA source with, next to each line, what its memory accesses cost by these counters.
-        `source`: the file, if it is not where the PTX says; `near`: folders to look in for it.
+        """Return the CUDA source with, next to each line, what its memory accesses cost by these
+        counters. `source`: the file, if it is not where the PTX says; `near`: folders to look in
+        for it.
 
         >>> kernel = ptxsim.load("scale.ptx")
         >>> x, y = (ptxsim.Array(np.zeros(64, np.float32), name) for name in "xy")
@@ -138,7 +139,7 @@ def load(
     flags: Sequence[str] = (),
     folder: Path | None = None,
 ) -> Kernel:
-    """A kernel out of PTX: the text itself, or the path of a .ptx, .cubin, .cu or .cuh file.
+    """Return a kernel out of PTX: the text itself, or the path of a .ptx, .cubin, .cu or .cuh file.
 
     Args: source: text or path. CUDA goes through nvcc, with `arch` and `flags` ("-Iinclude",
         "-DTILE=8"). entry: the kernel's name, mangled or as in the source (`tiled<128, 8>`), or a

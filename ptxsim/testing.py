@@ -171,7 +171,7 @@ class Cuda:
         arch: str = "sm_90a",
         flags: Sequence[str] = (),
     ) -> Kernel:
-        """A kernel (`ptxsim.load`), compiled once a session.
+        """Return a kernel (`ptxsim.load`), compiled once a session.
 
         A relative path is one from the test's own folder.
         """
@@ -184,7 +184,7 @@ class Cuda:
     def zeros(
         self, shape: int | Sequence[int], dtype: Any = np.float32, name: str = "zeros"
     ) -> Array:
-        """An array of zeros on the device."""
+        """Return an array of zeros on the device."""
         return Array(np.zeros(shape, dtype), name)
 
     def random(
@@ -194,7 +194,7 @@ class Cuda:
         seed: int = 0,
         name: str = "random",
     ) -> Array:
-        """An array uniform in [-1, 1); of whole numbers in [0, 100)."""
+        """Return an array uniform in [-1, 1); of whole numbers in [0, 100)."""
         generator = np.random.default_rng(seed)
         whole = np.dtype(dtype).kind in "iu"
         values = generator.integers(0, 100, shape) if whole else generator.uniform(-1, 1, shape)

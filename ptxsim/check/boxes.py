@@ -143,7 +143,7 @@ class Boxes:
 
 
 def _rows(pattern: Any) -> Any:
-    """The bits that number the rows of a swizzle's pattern, by the bytes of one: 7, 3 or 1; 0
-    without a swizzle.
+    """Return the bits that number the rows of a swizzle's pattern, by the bytes of one: 7, 3 or 1;
+    0 without a swizzle.
     """
     return np.maximum(pattern, 16) // 16 - 1

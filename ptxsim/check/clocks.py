@@ -29,7 +29,8 @@ class Clock:
 
     @classmethod
     def of_rows(cls, blocks: np.ndarray, rows: np.ndarray, padded: int) -> Clock:
-        """The clock that says of block `blocks[i]` what `rows[i]`, a time for each thread, says."""
+        """Return the clock that says of block `blocks[i]` what `rows[i]`, a time for each thread,
+        says."""
         earliest = rows.min(axis=1)
         known = NOTHING
         if earliest.any():
@@ -44,7 +45,7 @@ class Clock:
         return len(self.blocks) > 0 or len(self.threads) > 0
 
     def covers(self, other: Clock, padded: int) -> bool:
-        """Whether it knows all that another one does."""
+        """Return whether it knows all that another one does."""
         size = len(other.blocks)
         if size > len(self.blocks) or (other.blocks > self.blocks[:size]).any():
             return False
@@ -53,7 +54,7 @@ class Clock:
         )
 
     def joined(self, other: Clock, padded: int) -> Clock:
-        """What both know; one of the two where that says it all."""
+        """Return what both know; one of the two where that says it all."""
         if other is self or not other or self.covers(other, padded):
             return self
         if not self or other.covers(self, padded):
@@ -70,7 +71,7 @@ class Clock:
         return Clock(blocks, threads[more], until[more])
 
     def knows(self, threads: np.ndarray, times: np.ndarray, padded: int) -> np.ndarray:
-        """Whether each of these threads is known up to a time."""
+        """Return whether each of these threads is known up to a time."""
         good = np.zeros(len(threads), bool)
         if len(self.blocks):
             blocks = threads // padded

@@ -92,7 +92,7 @@ class Defined:
 
     @cached_property
     def at_entry(self) -> list[Register]:
-        """The registers that may be read before they are written."""
+        """Return the registers that may be read before they are written."""
         return undefined_at_entry(self.machine.program)
 
     def start(self) -> None:
@@ -128,7 +128,7 @@ class Defined:
         return f"{name}, which nobody wrote, is read", self.machine.diag.where(first)
 
     def _origin_at(self, text: str, i: Instruction) -> int:
-        """The number of what was never written, and of the instruction that first read it."""
+        """Return the number of what was never written, and of the instruction that first read it."""
         origin = text, self.machine.diag.where(i)
         if origin not in self.origins:
             self.origins.append(origin)
@@ -137,8 +137,8 @@ class Defined:
     # which instructions need their masks
 
     def concerns(self, first: int, end: int) -> bool:
-        """Whether the instructions from `first` up to `end` touch registers that are undefined in
-        an active lane.
+        """Return whether the instructions from `first` up to `end` touch registers that are
+        undefined in an active lane.
         """
         touched = self._touched.get((first, end))
         if touched is None:
@@ -160,8 +160,8 @@ class Defined:
         return concerned
 
     def steps(self, first: int, end: int, plain: Sequence[Step | None]) -> list[Step]:
-        """The steps of a straight run with the masks of their registers; `plain`: the steps of the
-        program.
+        """Return the steps of a straight run with the masks of their registers; `plain`: the steps
+        of the program.
         """
         if (first, end) not in self._steps:
             code = self.machine.program.code
@@ -190,7 +190,7 @@ class Defined:
     # registers
 
     def _lanes(self, i: Instruction) -> np.ndarray:
-        """The lanes that execute an instruction, its predicate taken into account."""
+        """Return the lanes that execute an instruction, its predicate taken into account."""
         lanes = self.state.living()
         if i.predicate is not None:
             chosen = self.state.registers[i.predicate.slot]
@@ -198,7 +198,7 @@ class Defined:
         return lanes
 
     def _mask(self, register: Register) -> np.ndarray:
-        """The undefined bits of a register, zero where it is defined."""
+        """Return the undefined bits of a register, zero where it is defined."""
         mask = self.masks.get(register.slot)
         return np.zeros(self.state.lanes, STORAGE[register.type.bits]) if mask is None else mask
 
@@ -232,7 +232,7 @@ class Defined:
                 del self.masks[register.slot]
 
     def _origin(self, registers: Sequence[Register]) -> int:
-        """Where the first undefined one of these registers comes from."""
+        """Return where the first undefined one of these registers comes from."""
         return next(self.origin_of[r.slot] for r in registers if r.slot in self.masks)
 
     def _report(
@@ -304,8 +304,8 @@ class Defined:
             )
 
     def _bits(self, i: Instruction, step: Step) -> np.ndarray | None:
-        """The undefined bits of what an instruction computes that moves bits or combines them one
-        by one; None: of any other, all of them are undefined where a source is."""
+        """Return the undefined bits of what an instruction computes that moves bits or combines
+        them one by one; None: of any other, all of them are undefined where a source is."""
         target = i.operands[0]
         if i.opcode == "selp":
             return self._selected(i)
@@ -417,8 +417,8 @@ class Defined:
         self.settle()
 
     def control(self, i: Instruction, control: Control) -> Control:
-        """The control of an instruction that decides what comes next: what it depends on must be
-        defined.
+        """Return the control of an instruction that decides what comes next: what it depends on
+        must be defined.
         """
         used, written = sources(i), results(i)
 
@@ -572,7 +572,8 @@ class Defined:
         self.fault(i, bad, f"is read by {i.opcode}", origin)
 
     def settle(self) -> int:
-        """What a load has found undefined is so in its registers, too. The place of the load."""
+        """Mark the registers of a load undefined where it read undefined memory. Return the pc of
+        the load, or -1 where there was none."""
         load, self.latest = self.latest, None
         if load is None:
             return -1
@@ -593,7 +594,7 @@ class Defined:
 
 
 def gives_only(i: Instruction) -> bool:
-    """Whether an access gives what it reads to registers, so that it may be undefined."""
+    """Return whether an access gives what it reads to registers, so that it may be undefined."""
     return i.opcode in LOADS or EXCHANGE in i.modifiers
 
 
@@ -605,8 +606,8 @@ def elements(i: Instruction) -> int:
 def of_granules(
     bad: Sequence[np.ndarray], size: int, width: int, i: Instruction
 ) -> list[np.ndarray]:
-    """The masks of a load's elements. `bad`: for each granule of `size` bytes, in which lanes
-    nobody wrote it.
+    """Return the masks of a load's elements. `bad`: for each granule of `size` bytes, in which
+    lanes nobody wrote it.
     """
     element = width // elements(i)
     unsigned = np.dtype(f"u{element}").type
@@ -625,7 +626,7 @@ def of_granules(
 
 
 def _moves_bits(i: Instruction) -> bool:
-    """Whether each bit of the result is a bit of a source, or constant: which one, constants
+    """Return whether each bit of the result is a bit of a source, or constant: which one, constants
     say.
     """
     if i.opcode == "mov":

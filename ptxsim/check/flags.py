@@ -60,7 +60,7 @@ Swap = tuple[Callable[[], np.ndarray], Callable[[], np.ndarray]]
 
 
 def scope_of(i: Instruction) -> int:
-    """The scope of a strong access."""
+    """Return the scope of a strong access."""
     return next((SCOPES[m] for m in i.modifiers if m in SCOPES), GRID)
 
 
@@ -200,8 +200,8 @@ class Flags:
     def _swapped(
         self, swap: Swap, at: np.ndarray, values: np.ndarray, lanes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What each lane of a compare-and-swap finds in its turn, and whether it is what the lane
-        compares with: the others only read. `values`: what stands there before.
+        """Return what each lane of a compare-and-swap finds in its turn, and whether it is what the
+        lane compares with: the others only read. `values`: what stands there before.
         """
         compared, new = (read()[lanes].astype(np.int64) for read in swap)
         values, good = values.copy(), values == compared
@@ -222,8 +222,8 @@ class Flags:
     # what is left
 
     def _leaving(self, lanes: np.ndarray, itself: bool) -> np.ndarray:
-        """Which lanes leave something: with a release all, or else those whose warp knows of a
-        fence.
+        """Return which lanes leave something: with a release all, or else those whose warp knows of
+        a fence.
         """
         order = self.order
         if itself or not order.fences:
@@ -261,15 +261,15 @@ class Flags:
         return release
 
     def _knows(self, release: Release, older: Release) -> bool:
-        """Whether who leaves a release knows of an older one."""
+        """Return whether who leaves a release knows of an older one."""
         if release.snapshot.cluster == older.snapshot.cluster:
             return int(self._row_of([release])[GENERIC, older.agent]) >= older.time
         clock, thread = self._far_of([release])[GENERIC], np.array([older.thread])
         return bool(clock.knows(thread, np.array([older.far_time]), self.order.state.padded)[0])
 
     def _snapshot(self, warp: int, itself: bool) -> Snapshot:
-        """What a warp passes on, but for what the lane did itself: everything, or what a fence came
-        after.
+        """Return what a warp passes on, but for what the lane did itself: everything, or what a
+        fence came after.
         """
         order, state = self.order, self.order.state
         if self.as_of != order.changes:
@@ -306,7 +306,7 @@ class Flags:
         return snapshot
 
     def _far_of(self, releases: Sequence[Release]) -> Far:
-        """What releases say to other blocks, together."""
+        """Return what releases say to other blocks, together."""
         padded, far = self.order.state.padded, NOWHERE
         for snapshot in {id(r.snapshot): r.snapshot for r in releases}.values():
             far = joined(far, snapshot.far, padded)
@@ -319,7 +319,7 @@ class Flags:
 
     @staticmethod
     def _row_of(releases: Sequence[Release]) -> np.ndarray:
-        """What releases of one cluster say within it, together."""
+        """Return what releases of one cluster say within it, together."""
         rows = {id(r.snapshot): r.snapshot.row for r in releases}.values()
         row = functools.reduce(wider, rows).copy()
         np.maximum.at(row[GENERIC], [r.agent for r in releases], [r.time for r in releases])
@@ -378,8 +378,8 @@ class Flags:
     def _told(
         self, flag: Flag, lane: int, instruction: Instruction, value: np.ndarray | None
     ) -> int:
-        """How many of a flag's releases the reader can tell from what stood there before: all up to
-        the newest of which the value before would not have done."""
+        """Return how many of a flag's releases the reader can tell from what stood there before:
+        all up to the newest of which the value before would not have done."""
         count = len(flag.releases)
         if value is None or not count:
             return count
@@ -395,7 +395,7 @@ class Flags:
         return int(told[-1]) + 1 if len(told) else 0
 
     def _merged(self, flag: Flag, count: int) -> Far:
-        """What the first releases of a flag say to other blocks, each taken in once."""
+        """Return what the first releases of a flag say to other blocks, each taken in once."""
         folded, done, far = flag.merged
         if folded != flag.folded or done > count:
             folded, done, far = flag.folded, 0, flag.base
@@ -407,5 +407,5 @@ class Flags:
 
 
 def _last_of_all(releases: Sequence[Release]) -> int:
-    """The place of the last release that passes on what all before it do; 0: there is none."""
+    """Return the index of the last release that passes on what all before it do; 0: there is none."""
     return next((n for n in range(len(releases) - 1, 0, -1) if releases[n].of_all), 0)

@@ -43,9 +43,9 @@ def watched(
     addresses: Mapping[Variable, int],
     unwritten: set[int],
 ) -> set[int]:
-    """Instructions whose accesses of global memory may meet a write, or unwritten memory, by pc.
-    `addresses`: addresses of the buffers that parameters hold; `unwritten`: those of buffers that
-    nobody has written."""
+    """Return instructions whose accesses of global memory may meet a write, or unwritten memory, by
+    pc. `addresses`: addresses of the buffers that parameters hold; `unwritten`: those of buffers
+    that nobody has written."""
     touching = [i for i in program.code if i.pc in origins and _may_be_global(i)]
     homes = {
         i.pc: {UNKNOWN if v is UNKNOWN else addresses.get(v, v) for v in origins[i.pc]}
@@ -163,7 +163,7 @@ class GlobalMemory(Shadow):
     def _clash_with_writer(
         self, old: np.ndarray, lanes: np.ndarray, strong: int, instruction: Instruction
     ) -> np.ndarray:
-        """Places where the last write is another thread's, and nothing orders the two."""
+        """Return the indices at which the last write is another thread's, and nothing orders the two."""
         who = (old >> HALF) - 1
         bad = (old != 0) & (who != self.machine.state.thread_numbers.take(lanes))
         if strong != PLAIN:
@@ -182,21 +182,22 @@ class GlobalMemory(Shadow):
         return indices[~self.order.before_across(lanes[indices], who[indices], times)]
 
     def _atomic(self, old: np.ndarray, lanes: np.ndarray, instruction: Instruction) -> np.ndarray:
-        """Whether a strong access does not race with these writes or reads, as they are strong."""
+        """Return whether a strong access does not race with these writes or reads, as they are
+        strong."""
         blocks = self.machine.state.thread_numbers.take(lanes) // self.padded
         return self.atomic(old & LOW, self._block_of(old) != blocks, instruction)
 
     # bulk stores
 
     def _bulk_event(self, instruction: Instruction, strong: int) -> int:
-        """The event of a bulk store of one thread, one for all that it stores."""
+        """Return the event of a bulk store of one thread, one for all that it stores."""
         if not self.stored:
             self.stored = self.event(instruction, strong, alone=True)
             self.issued[self.stored], self.times[self.stored] = self.order.now, UNFINISHED
         return self.stored
 
     def store_begins(self) -> int:
-        """The event of the bulk store that has just been issued; 0 where it is not watched."""
+        """Return the event of the bulk store that has just been issued; 0 where it is not watched."""
         event, self.stored = self.stored, 0
         return event
 
@@ -283,7 +284,7 @@ class GlobalMemory(Shadow):
     # against the readers
 
     def _after_readers(self, old: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Whether the readers that are kept come before what these lanes do."""
+        """Return whether the readers that are kept come before what these lanes do."""
         who = old >> HALF
         tid = self.machine.state.thread_numbers.take(lanes)
         good = (old == 0) | (who == tid + 1)
@@ -425,7 +426,7 @@ class GlobalMemory(Shadow):
             self.reads[g[apart[~near]]] = (MANY << HALF) | event
 
     def _block_of(self, readers: Any) -> Any:
-        """The block of readers; of several blocks: -1."""
+        """Return the block of readers; -1 where they are of several."""
         who = readers >> HALF
         return np.where(who > 0, (who - 1) // self.padded, -2 - who)
 

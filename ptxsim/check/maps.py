@@ -93,7 +93,8 @@ class TensorMaps:
         diag.report(Kind.FENCE, instruction, what, lane)
 
     def _knows(self, lane: int, thread: int, time: int) -> bool:
-        """Whether what a thread did at a time comes before what a lane, or its warp, does now."""
+        """Return whether what a thread did at a time comes before what a lane, or its warp, does
+        now."""
         state = self.machine.state
         if thread // 32 == int(state.thread_numbers[lane]) // 32:
             return True

@@ -125,8 +125,8 @@ class Order:
     # agents
 
     def lanes_of(self, threads: np.ndarray) -> np.ndarray:
-        """The lanes of the batch that threads, by their number in the grid, have; -1 where they run
-        no more.
+        """Return the lanes of the batch that threads, by their number in the grid, have; -1 where
+        they run no more.
         """
         padded = self.state.padded
         block = threads // padded
@@ -135,8 +135,8 @@ class Order:
         return np.where(self.sorted_blocks[index] == block, lane, -1)
 
     def copier(self, at: int, part: int) -> int:
-        """The agent that writes for the mbarrier at a place; `part`: bytes of a cluster's shared
-        memory.
+        """Return the agent that writes for the mbarrier at an address; `part`: bytes of a cluster's
+        shared memory.
         """
         agent = self.objects.get(at)
         if agent is None:
@@ -151,8 +151,8 @@ class Order:
         return agent
 
     def rows(self) -> np.ndarray:
-        """The rows of the batch's warps, made when they are first needed, of what barriers said
-        until then.
+        """Return the rows of the batch's warps, made when they are first needed, of what barriers
+        said until then.
         """
         if self.known is None:
             state = self.state
@@ -178,18 +178,18 @@ class Order:
             known[blocks[here], :, rank * padded : (rank + 1) * padded] = times[here, None, None]
 
     def what_warps_know(self, warps: np.ndarray) -> np.ndarray:
-        """The rows [plane, warp, agent] of some warps."""
+        """Return the rows [plane, warp, agent] of some warps."""
         return self.rows()[:, warps]
 
     def what_lanes_know(self, lanes: np.ndarray) -> np.ndarray:
-        """The vector clock of some lanes of a cluster: what they know and what they did."""
+        """Return the vector clock of some lanes of a cluster: what they know and what they did."""
         row = self.what_warps_know(distinct(self.warp_of[lanes])).max(axis=1)
         row[GENERIC, self.agent_of[lanes]] = self.now
         return row
 
     def what_fences_show(self, lanes: np.ndarray, plane: int) -> np.ndarray:
-        """What relaxed operations of some lanes of a cluster pass on: what a fence came after, by
-        its plane. Of a fence of another lane these know as of what that did."""
+        """Return what relaxed operations of some lanes of a cluster pass on: what a fence came
+        after, by its plane. Of a fence of another lane these know as of what that did."""
         rows = self.what_warps_know(distinct(self.warp_of[lanes]))
         fenced = np.minimum(rows[plane], rows[GENERIC]).max(axis=0)
         agents = self.agent_of[lanes]
@@ -237,7 +237,7 @@ class Order:
         self.changes += 1
 
     def far_of(self, warps: np.ndarray) -> Far:
-        """What some warps know of other clusters, together."""
+        """Return what some warps know of other clusters, together."""
         far = NOWHERE
         if self.far:
             for warp in warps.tolist():
@@ -432,8 +432,8 @@ class Order:
         good |= seen
 
     def before_warp(self, lanes: np.ndarray, warp: int, times: np.ndarray) -> np.ndarray:
-        """Whether what all threads of a warp of the cluster did up to a time is known to come
-        before; fewer may.
+        """Return whether what all threads of a warp of the cluster did up to a time is known to
+        come before; fewer may.
         """
         warps = self.warp_of.take(lanes)
         if self.known is None:
@@ -446,7 +446,7 @@ class Order:
     def before_across(
         self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int = GENERIC
     ) -> np.ndarray:
-        """The same of threads by their numbers in the grid."""
+        """Return the same as `before` for threads given by their numbers in the grid."""
         others = self.lanes_of(threads)
         near = (others >= 0) & (others // self.threads == lanes // self.threads)
         if near.all():
@@ -504,7 +504,7 @@ def wider(row: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def joined(far: Far, other: Far, padded: int) -> Far:
-    """What both know, plane by plane; one of them where that says it all."""
+    """Return what both know, plane by plane; one of them where that says it all."""
     if far is other or other is NOWHERE:
         return far
     if far is NOWHERE:
@@ -523,7 +523,7 @@ def joined(far: Far, other: Far, padded: int) -> Far:
 
 
 def narrowed(far: Far, plane: int) -> Far:
-    """What a relaxed operation passes on: what is in a plane of fences."""
+    """Return what a relaxed operation passes on: what is in a plane of fences."""
     visible = far[plane]
     if not visible:
         return NOWHERE

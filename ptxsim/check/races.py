@@ -38,14 +38,14 @@ VERBS = {
 
 
 def strength(instruction: Instruction, kind: str) -> int:
-    """The strength of an access of this kind."""
+    """Return the strength of an access of this kind."""
     if kind == "atom":
         return SWAP if "cas" in instruction.modifiers else STRONG
     return STRONG if kind.endswith("_ordered") else PLAIN
 
 
 def is_strong(i: Instruction) -> bool:
-    """Whether an instruction is an atomic, or a load or store with an order of its own."""
+    """Return whether an instruction is an atomic, or a load or store with an order of its own."""
     return i.opcode in ("atom", "red") or not STRONG_ORDERS.isdisjoint(i.modifiers)
 
 
@@ -56,7 +56,7 @@ def granules(base: np.ndarray, first: int, number: int) -> Iterator[np.ndarray]:
 
 
 def same_values(access: Access, g: np.ndarray, kind: str = "st") -> bool:
-    """Whether all threads that store to one granule with this access store the same."""
+    """Return whether all threads that store to one granule with this access store the same."""
     values = getattr(access, "values", None)
     if values is None or kind != "st":
         return False
@@ -150,7 +150,7 @@ class Shadow:
         )
 
     def event(self, instruction: Instruction, strong: int, alone: bool = False) -> int:
-        """The number of an event of the present time; `alone`: a new one."""
+        """Return the number of an event of the present time; `alone`: a new one."""
         if alone or self.events[-1] != (instruction, self.order.now, strong):
             self.events.append((instruction, self.order.now, strong))
             number = len(self.events) - 1
@@ -167,20 +167,20 @@ class Shadow:
     def atomic(
         self, events: np.ndarray, elsewhere: np.ndarray, instruction: Instruction
     ) -> np.ndarray:
-        """Whether a strong access does not race with others: strong ones, within whose scope, and
-        that of the access, both lie. `elsewhere`: whether they are of another block.
+        """Return whether a strong access does not race with others: strong ones, within whose
+        scope, and that of the access, both lie. `elsewhere`: whether they are of another block.
         """
         return (self.strengths[events] != PLAIN) & ~(
             elsewhere & (self.block_scope[events] | (scope_of(instruction) == BLOCK))
         )
 
     def at(self, event: int) -> str:
-        """Where the instruction of an event stands in the source."""
+        """Return where the instruction of an event stands in the source."""
         return self.machine.diag.where(self.events[event][0])
 
     def first_granule(self, access: Access) -> int:
-        """What is added to an address as a number of granules, so that it is the first of the
-        access.
+        """Return what is added to an address as a number of granules, so that it is the first of
+        the access.
         """
         return (access.where.low_bits & (self.size - 1)) + access.offset >> self.shift
 

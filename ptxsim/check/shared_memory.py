@@ -134,7 +134,8 @@ class SharedMemory(Shadow):
         instruction: Instruction,
         readers: np.ndarray | None = None,
     ) -> int:
-        """A wgmma or bulk copy reads for these lanes, or for the warps `readers`. The time."""
+        """Note what a wgmma or bulk copy reads for these lanes, or for the warps `readers`. Return
+        the time."""
         noted = Noted(
             access,
             self.first_granule(access),
@@ -159,7 +160,7 @@ class SharedMemory(Shadow):
         return time
 
     def _at_once(self, noted: Noted) -> tuple[np.ndarray, np.ndarray]:
-        """All granules of an access in one array, and their lanes."""
+        """Return all granules of an access in one array, and their lanes."""
         parts = list(noted.indices(self.shift))
         g = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return g, noted.lanes if len(parts) == 1 else np.concatenate([noted.lanes] * len(parts))
@@ -184,7 +185,7 @@ class SharedMemory(Shadow):
         cache[key] = True
 
     def _defined(self, noted: Noted) -> bool:
-        """Whether all that a load reads was written; else its registers are undefined."""
+        """Return whether all that a load reads was written; else its registers are undefined."""
         bad = [~self.written.take(g) for g in noted.indices(self.shift)]
         if not any(np.count_nonzero(part) for part in bad):
             return True
@@ -265,8 +266,8 @@ class SharedMemory(Shadow):
                 self._write(g, who, noted)
 
     def _after_write(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> bool:
-        """An access comes after the last write of its granules, or else is a fault: whether it
-        is.
+        """Report an access that does not come after the last write of its granules. Return whether
+        there was a fault.
         """
         old = self.writes.take(g)
         if not np.count_nonzero(old):
@@ -373,8 +374,8 @@ class SharedMemory(Shadow):
                 return
 
     def _remedy(self, lanes: np.ndarray, others: np.ndarray | int) -> str:
-        """What to add where all pairs that race, lanes and other threads of their block, are within
-        one warp.
+        """Return what to add where all pairs that race, lanes and other threads of their block, are
+        within one warp.
         """
         near = lanes % self.order.threads // WARP == others // WARP
         return SYNCWARP if near.all() else ""
@@ -441,7 +442,7 @@ class SharedMemory(Shadow):
     # copies and stores
 
     def _copy(self, copy: Copy) -> Noted:
-        """The writes of a copy."""
+        """Return the writes of a copy."""
         lanes = self.all_lanes if copy.lanes is None else np.asarray(copy.lanes)
         first, number = self.first_granule(copy.access), copy.width >> self.shift
         return Noted(copy.access, first, number, lanes, copy.instruction, "cp_async")
@@ -712,14 +713,14 @@ class SharedMemory(Shadow):
 
 
 def marked(indices: np.ndarray, size: int) -> np.ndarray:
-    """A mask with these places set."""
+    """Return a mask of `size` elements with these indices set."""
     mask = np.zeros(size, bool)
     mask[indices] = True
     return mask
 
 
 def _signals(copy: Instruction) -> bool:
-    """Whether a copy to shared memory completes bytes on an mbarrier."""
+    """Return whether a copy to shared memory completes bytes on an mbarrier."""
     return "bulk" in copy.modifiers or is_store_async(copy)
 
 

@@ -21,7 +21,7 @@ from .flags import Swap, Wait
 
 
 def unseen(program: Program) -> set[int]:
-    """The places of atomics whose results nobody reads: these tell their threads nothing."""
+    """Return the pcs of atomics whose results nobody reads: these tell their threads nothing."""
     atoms = [i for i in program.code if i.opcode == "atom"]
     if not atoms:
         return set()
@@ -30,7 +30,7 @@ def unseen(program: Program) -> set[int]:
 
 
 def swaps(operands: Operands, program: Program) -> dict[int, Swap]:
-    """By the place of a compare-and-swap: what it compares with, and what it puts there."""
+    """Return, by the pc of a compare-and-swap, what it compares with and what it stores."""
     return {
         i.pc: (operands.reader(i.operands[2], t), operands.reader(i.operands[3], t))
         for i in program.code
@@ -63,7 +63,8 @@ def waits(
 
 
 def _again(looks: Instruction, setp: Instruction, body: list[Instruction]) -> bool | None:
-    """Which result of a loop's comparison makes it go round once more; None where more decides."""
+    """Return which result of a loop's comparison makes it go round once more; None where more
+    decides."""
     (*rest, branch), result = body, setp.operands[0]
     written = [i for i in rest if result in registers_of(i.operands[:1])]
     alone = written == [setp] and branch.predicate is result and not any(map(targets, rest))
@@ -73,7 +74,7 @@ def _again(looks: Instruction, setp: Instruction, body: list[Instruction]) -> bo
 def _comparison(
     operands: Operands, setp: Instruction, register: Register, body: list[Instruction], width: int
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
-    """The comparison of a register with what the loop leaves as it is."""
+    """Return the comparison of a register with what the loop leaves as it is."""
     modifiers = Modifiers(setp)
     t = modifiers.type
     if (

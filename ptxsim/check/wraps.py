@@ -93,7 +93,7 @@ def _computes(i: Instruction) -> bool:
 
 
 def _masks(i: Instruction) -> bool:
-    """Whether an instruction keeps low bits alone, which a wrap leaves as they are."""
+    """Return whether an instruction keeps low bits alone, which a wrap leaves as they are."""
     return i.opcode == "and" and any(
         isinstance(o, Immediate) and 0 <= int(o.value) < 1 << 32 for o in i.operands[1:]
     )
@@ -121,12 +121,12 @@ def _is_part(i: Instruction) -> bool:
 
 
 def _divides(i: Instruction) -> bool:
-    """Whether an instruction is the product by which compilers divide by a constant."""
+    """Return whether an instruction is the product by which compilers divide by a constant."""
     return i.opcode == "mul" and "hi" in i.modifiers and isinstance(i.operands[2], Immediate)
 
 
 def _hashes(i: Instruction, values: list[np.ndarray]) -> bool:
-    """Whether an instruction multiplies by a number as of a hash, in which wraps are meant."""
+    """Return whether an instruction multiplies by a number as of a hash, in which wraps are meant."""
     return i.opcode in ("mul", "mad") and any(
         np.abs(value.astype(np.int64)).max()
         >= (HASH_CONSTANT if isinstance(o, Immediate) else HASH)
@@ -160,7 +160,7 @@ class Wraps:
         self.hashes: set[int] = set()
 
     def part(self, i: Instruction, step: Step) -> Step:
-        """The step of an instruction that computes a part of an index."""
+        """Return the step of an instruction that computes a part of an index."""
         readers = [self.operands.reader(o, S32) for o in i.operands[1:]]
         machine, known, ranges, slot = self.machine, self.known, self.ranges, i.operands[0].slot
         registers = machine.state.registers
@@ -185,7 +185,7 @@ class Wraps:
         return watched
 
     def _range(self, operand: Register | Immediate) -> tuple[int, int]:
-        """The least and the largest value that an operand may have."""
+        """Return the smallest and the largest value that an operand may have."""
         if not isinstance(operand, Register):
             value = _signed(int(operand.value))
             return value, value
@@ -255,8 +255,8 @@ class Wraps:
     def _exact(
         self, operand: object, value: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, int | None]:
-        """The exact values of an operand, as signed and as unsigned numbers, and what wrapped
-        before.
+        """Return the exact values of an operand, as signed and as unsigned numbers, and what
+        wrapped before.
         """
         if isinstance(operand, Register):
             known = self.known.get(operand.slot)
@@ -269,7 +269,7 @@ class Wraps:
         return signed, unsigned, None
 
     def widens(self, i: Instruction, step: Step) -> Step:
-        """The step of an instruction that widens an index."""
+        """Return the step of an instruction that widens an index."""
         slots = [o.slot for o in i.operands[1:3] if isinstance(o, Register) and o.type.bits == 32]
         dtype = np.dtype(np.int32 if i.modifiers[-1] == "s32" else np.uint32)
         known = self.known
@@ -322,5 +322,5 @@ def _span(opcode: str, of: list[tuple[int, int]]) -> tuple[int, int]:
 
 
 def _signed(value: int) -> int:
-    """A constant of 32 bits as a signed number."""
+    """Return a constant of 32 bits as a signed number."""
     return (value + (1 << 31)) % (1 << 32) - (1 << 31)

@@ -146,7 +146,8 @@ class Cost:
 
 
 def costs(counters: Counters) -> dict[str, dict[int, Cost]]:
-    """By file and line: what the instructions of that line do, functions inlined into it included.
+    """Return, by file and line, what the instructions of that line do, functions inlined into it
+    included.
 
     An access of an inlined function counts at its own line, and, marked in `Cost.through`, also at
     the line that calls it where that is in another file. Sums over a file hold; sums over files do
@@ -183,8 +184,8 @@ def listing(
     colour: bool = False,
     width: int | None = None,
 ) -> list[str]:
-    """The annotated source, as lines of text: the kernel's own file whole, excerpts of the others
-    with accesses.
+    """Return the annotated source, as lines of text: the kernel's own file whole, excerpts of the
+    others with accesses.
 
     Args: kernel, counters: what ran, and what watched it. source: where the file is, if not where
         the PTX says; `near`: folders in which to look for files. file: another file of the PTX to

@@ -80,8 +80,8 @@ class Access:
     ideal: int
 
     def as_dict(self) -> dict[str, Any]:
-        """What a picture shows, for JSON: each part has a name and wavefronts, each of these a list
-        of words.
+        """Return what a picture shows, for JSON: each part has a name and wavefronts, each of these
+        a list of words.
         """
         return {
             "file": self.file,
@@ -108,8 +108,8 @@ class Access:
 
     @property
     def ways(self) -> int:
-        """The degree of the conflict as `Counters` has it: wavefronts for each that would do,
-        rounded up.
+        """Return the degree of the conflict as `Counters` has it: wavefronts for each that would
+        do, rounded up.
         """
         return math.ceil(self.wavefronts / self.ideal)
 
@@ -150,13 +150,13 @@ class Access:
 
     @property
     def place(self) -> str:
-        """The line of the source, or of the PTX."""
+        """Return the line of the source, or of the PTX."""
         if self.file is None:
             return f"PTX line {self.ptx_line}"
         return f"{PurePath(self.file).name}:{self.line}"
 
     def part_name(self, index: int) -> str:
-        """What a part is of the access; empty where it is all of it."""
+        """Return what a part is of the access; empty where it is all of it."""
         if len(self.parts) == 1:
             return ""
         if self.kind == "ldmatrix":
@@ -169,7 +169,7 @@ class Access:
 
     @property
     def about(self) -> list[str]:
-        """The access in two lines: its instruction, and which execution it is."""
+        """Return the access in two lines: its instruction, and which execution it is."""
         instruction = f"{self.place} · {self.ptx}"
         if self.merged:
             more = _some(len(self.merged), "load")
@@ -239,7 +239,7 @@ class Recorder(Observer):
         self.executions.setdefault(pc, []).append(_Execution(addresses[here], active[here], *reads))
 
     def of_warp(self, pc: int, warp: int) -> list[_Execution]:
-        """Executions in which that warp accessed memory."""
+        """Return executions in which that warp accessed memory."""
         return [
             _Execution(
                 e.addresses[warp],
@@ -251,13 +251,13 @@ class Recorder(Observer):
         ]
 
     def warps(self, pc: int) -> list[int]:
-        """The warps that ever accessed memory there."""
+        """Return the warps that ever accessed memory there."""
         seen = [e.active.any(axis=1) for e in self.executions.get(pc, ())]
         return np.flatnonzero(np.any(seen, axis=0)).tolist() if seen else []
 
 
 def _count(execution: _Execution, width: int, kind: str) -> tuple[int, int]:
-    """Wavefronts and ideal, by the functions that the counters use."""
+    """Return wavefronts and ideal, by the functions that the counters use."""
     addresses, active = execution.addresses[None], execution.active[None]
     if kind == "ldmatrix":
         counts = wavefronts.ldmatrix(addresses, active)
@@ -389,7 +389,7 @@ def _grouped(accesses: list[Access]) -> list[Access]:
 
 
 def _at_line(kernel: Kernel, file: str, line: int) -> list[Instruction]:
-    """The instructions of a line, and those of functions that are inlined there."""
+    """Return the instructions of a line, and those of functions that are inlined there."""
     known = places(kernel.program)
     return [
         i
@@ -413,7 +413,7 @@ def _no_access(
     stats: list[Stats],
     here: list[Instruction],
 ) -> str:
-    """Why there is no access, and where there is one."""
+    """Return why there is no access, and where there is one."""
     touching = {s.merged_into or s.instruction for s in stats if s.wavefronts or s.merged_into}
     known = places(kernel.program)
     lines = {p.line for i in touching for p in known.get(i.pc, ()) if p.file == file}
@@ -435,7 +435,7 @@ def _access(
     warp: int | None,
     wanted: int | None,
 ) -> dict[str, Any] | None:
-    """Fields of an `Access`; None where the warp does not do it so many times."""
+    """Return fields of an `Access`; None where the warp does not do it so many times."""
     pc = stats.instruction.pc
     warps = recorder.warps(pc)
     if not warps or (warp is not None and warp not in warps):
@@ -502,13 +502,13 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def distinct(found: Sequence[Access]) -> list[Access]:
-    """The first of each group of accesses of one line that are alike."""
+    """Return the first of each group of accesses of one line that are alike."""
     return [access for access in found if not access.alike or access.number < min(access.alike)]
 
 
 def table(access: Access) -> str:
-    """An access as a table: a row a wavefront, a column a bank, with the lane that the bank serves
-    (the first of several is marked +)."""
+    """Return an access as a table: a row a wavefront, a column a bank, with the lane that the bank
+    serves (the first of several is marked +)."""
     names = [access.part_name(index) for index in range(len(access.parts))]
     width = max(9, *map(len, names))
     head = "".join(f"{bank:3d} " for bank in range(BANKS))

@@ -65,11 +65,11 @@ class Executions:
 
     @property
     def disagreement(self) -> float:
-        """Executions missed as a share of those compared."""
+        """Return executions missed as a share of those compared."""
         return self.missed / self.compared if self.compared else 0.0
 
     def total(self, function: sass.Function) -> float:
-        """Instructions executed, by warp: ncu's sm__inst_executed.sum."""
+        """Return instructions executed, by warp: ncu's sm__inst_executed.sum."""
         return float(
             sum(x * len(b.instructions) for x, b in zip(self.blocks, function.blocks, strict=True))
         )
@@ -93,8 +93,8 @@ Merged = dict[tuple[tuple[tuple[int, float], ...], float], _Anchor]  # equations
 def executions(
     function: sass.Function, code: list[syntax.Instruction], counts: Mapping[int, float]
 ) -> Executions:
-    """Executions of each SASS block. `counts`: executions by warp of each instruction of `code`, by
-    its pc; a missing one was not executed."""
+    """Return executions of each SASS block. `counts`: executions by warp of each instruction of
+    `code`, by its pc; a missing one was not executed."""
     reached = _reachable(function.blocks)
     anchors = _anchors(function, code, counts, reached)
     # by block, the executions that instructions tell
@@ -132,7 +132,7 @@ def executions(
 
 
 def _lines(block: sass.Block) -> set[int]:
-    """Lines of the PTX that a block has code of."""
+    """Return lines of the PTX that a block has code of."""
     return {instruction.ptx_line for instruction in block.instructions}
 
 
@@ -236,7 +236,7 @@ def _add(merged: Merged, held: Mapping[int, float], count: float) -> None:
 
 
 def _gmma_modifiers(p: syntax.Instruction) -> frozenset[str] | None:
-    """The modifiers that a wgmma of floats has as machine code."""
+    """Return the modifiers that a wgmma of floats has as machine code."""
     if p.opcode != "wgmma" or "mma_async" not in p.modifiers:
         return None
     shape = next(m for m in p.modifiers if m.startswith("m64n"))

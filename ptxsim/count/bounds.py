@@ -164,7 +164,7 @@ class Traffic(Observer):
             self._held = 0
 
     def sectors_of(self, blocks: Sequence[int]) -> np.ndarray:
-        """The different sectors that these blocks read, by their numbers."""
+        """Return the different sectors that these blocks read, by their numbers."""
         seen = self._distinct()
         parts = [
             seen[slice(*np.searchsorted(seen, (block << 40, block + 1 << 40)))] for block in blocks
@@ -172,7 +172,7 @@ class Traffic(Observer):
         return distinct(np.concatenate(parts) & ((1 << 40) - 1))
 
     def _distinct(self) -> np.ndarray:
-        """The blocks and sectors seen so far, in order."""
+        """Return the blocks and sectors seen so far, in order."""
         if len(self._seen) != 1:
             self._seen = (
                 [distinct(np.concatenate(self._seen))] if self._seen else [np.zeros(0, np.int64)]
@@ -180,8 +180,8 @@ class Traffic(Observer):
         return self._seen[0]
 
     def totals(self) -> dict[str, float]:
-        """Lines looked up; different sectors that each block reads, summed; different sectors that
-        the launch reads.
+        """Return lines looked up; different sectors that each block reads, summed; different
+        sectors that the launch reads.
         """
         seen = self._distinct()
         return {
@@ -192,8 +192,8 @@ class Traffic(Observer):
 
 
 def count_lines(addresses: np.ndarray, active: np.ndarray, width: int) -> np.ndarray:
-    """Different 128-byte lines that each warp's request touches. `addresses` in bytes: [warps,
-    32].
+    """Return different 128-byte lines that each warp's request touches. `addresses` in bytes:
+    [warps, 32].
     """
     lines = np.concatenate([addresses // LINE, (addresses + width - 1) // LINE], axis=1)
     lines = np.sort(np.where(np.concatenate([active, active], axis=1), lines, -1), axis=1)
@@ -212,21 +212,21 @@ class Work:
 
     @classmethod
     def observed(cls, counters: Counters, traffic: Traffic) -> Work:
-        """The work of the launch that both observed."""
+        """Return the work of the launch that both observed."""
         counts = {f"executed:{pc}": float(times) for pc, times in traffic.executions.items()}
         counts |= cls.counts_of(counters.totals())
         return cls(math.prod(counters.grid), math.prod(counters.block), counts | traffic.totals())
 
     @staticmethod
     def counts_of(totals: Mapping[str, float]) -> dict[str, float]:
-        """What bounds need of a launch's totals."""
+        """Return what bounds need of a launch's totals."""
         return {
             name: float(totals[name]) for name in (SHARED_WAVEFRONTS, STORED_SECTORS, MERGED_LOADS)
         }
 
     @property
     def executed(self) -> dict[int, float]:
-        """Executions by warp of the PTX instruction at each place."""
+        """Return executions by warp of the PTX instruction at each place."""
         return {
             int(name.partition(":")[2]): n
             for name, n in self.counts.items()
@@ -268,7 +268,7 @@ class Bounds:
 
     @property
     def limiter(self) -> Bound:
-        """The resource that needs the most cycles."""
+        """Return the resource that needs the most cycles."""
         return max(self.bounds or self.estimates, key=lambda bound: bound.cycles_per_sm)
 
     @property
@@ -308,7 +308,7 @@ class Bounds:
         }
 
     def table(self) -> str:
-        """The bounds, largest first, as text."""
+        """Return the bounds, largest first, as text."""
         lines = [
             f"{shortened(split(self.kernel)[0])}: {self.blocks:,} blocks of {self.threads} threads",
             f"{self.gpu.name}, {self.gpu.sms} SMs, {self.blocks_per_sm} blocks each: {self.waves:.2f} waves",
@@ -349,8 +349,8 @@ class Bounds:
 def compute(
     function: sass.Function, program: Program, work: Work, gpu: Machine, shared_bytes: int = 0
 ) -> Bounds:
-    """The bounds of a launch. `shared_bytes`: its dynamic shared memory, for the blocks that an SM
-    holds.
+    """Return the bounds of a launch. `shared_bytes`: its dynamic shared memory, for the blocks that
+    an SM holds.
 
     Raises `PtxsimError` where PTX and cubin do not belong together.
     """
@@ -408,7 +408,7 @@ def compute(
 
 
 def _waits(program: Program) -> str | None:
-    """Why a device may execute more instructions than are counted, in words."""
+    """Return why a device may execute more instructions than are counted, in words."""
     poll = polling.waits(program, polling.loops(program))
     if poll is None:
         return None
@@ -429,8 +429,8 @@ def held(gpu: Machine, threads: int, registers: int, shared_bytes: int) -> int:
 
 
 def _pipes(function: sass.Function, executed: Executions, gpu: Machine) -> dict[str, float]:
-    """Clocks of the FMA pipe, instructions of the fp64 pipe, clocks of an SM's tensor cores; then
-    the executions of tensor instructions whose rate is not known, by opcode."""
+    """Return clocks of the FMA pipe, instructions of the fp64 pipe, clocks of an SM's tensor cores;
+    then the executions of tensor instructions whose rate is not known, by opcode."""
     clocks: Counter[str] = Counter({"fma": 0.0, "fp64": 0.0, "tensor": 0.0})
     for block, times in zip(function.blocks, executed.blocks, strict=True):
         for i in block.instructions if times else ():

@@ -81,8 +81,8 @@ class Stats:
 
     @property
     def pattern(self) -> str:
-        """How the warps' global addresses lie, in one word: strided (they touch more sectors than
-        their bytes fill), misaligned (one more, as the bytes begin within a sector), broadcast
+        """Return how the warps' global addresses lie, in one word: strided (they touch more sectors
+        than their bytes fill), misaligned (one more, as the bytes begin within a sector), broadcast
         (threads ask for the same bytes), else coalesced."""
         if self.excess_sectors > self.requests:
             return "strided"
@@ -91,8 +91,8 @@ class Stats:
         return "broadcast" if self.wanted > self.bytes else "coalesced"
 
     def sectors_in_words(self) -> str:
-        """Sectors of a request beside the fewest that its bytes fill, bytes used of each, and the
-        pattern.
+        """Return sectors of a request beside the fewest that its bytes fill, bytes used of each,
+        and the pattern.
         """
         if not self.requests or not self.sectors:
             return ""
@@ -394,8 +394,8 @@ class Counters(Observer):
     # results
 
     def by_instruction(self) -> list[Stats]:
-        """Counts per instruction, in program order, neighbouring shared accesses merged as ptxas
-        does.
+        """Return counts per instruction, in program order, neighbouring shared accesses merged as
+        ptxas does.
         """
         for run in self._iterations.values():
             self._end(run)
@@ -403,7 +403,7 @@ class Counters(Observer):
         return [stats for _, stats in sorted(self.stats.items())]
 
     def by_line(self) -> dict[tuple[str, int], list[Stats]]:
-        """Counts of the instructions of each line of the source."""
+        """Return counts of the instructions of each line of the source."""
         lines: dict[tuple[str, int], list[Stats]] = defaultdict(list)
         for stats in self.by_instruction():
             location = stats.instruction.location
@@ -412,11 +412,11 @@ class Counters(Observer):
         return dict(lines)
 
     def totals(self) -> dict[str, float]:
-        """Counts of the kernel under Nsight Compute's names."""
+        """Return counts of the kernel under Nsight Compute's names."""
         return totals(self.by_instruction())
 
     def at_least(self) -> dict[str, str]:
-        """The counters of `totals` of which a device may count more, with the reason."""
+        """Return the counters of `totals` of which a device may count more, with the reason."""
         return at_least(self.program)
 
     def sums(self) -> dict[str, float]:
@@ -427,9 +427,9 @@ class Counters(Observer):
 
 
 def _may_fill(i: Instruction) -> bool:
-    """Whether a cp.async says how much it reads, the rest being zeros: of 16 bytes, ncu counts each
-    of its wavefronts twice, needed and ideal ones (`hgemm_wgmma_smem` on an H200; of 4 bytes,
-    once)."""
+    """Return whether a cp.async says how much it reads, the rest being zeros: of 16 bytes, ncu
+    counts each of its wavefronts twice, needed and ideal ones (`hgemm_wgmma_smem` on an H200; of 4
+    bytes, once)."""
     return len(i.operands) - any("cache_hint" in m for m in i.modifiers) > 3
 
 
@@ -470,8 +470,8 @@ BYTES, SECTORS = ":bytes", ":sectors"  # after the name of a ratio: its two sums
 
 
 def at_least(program: Program | None) -> dict[str, str]:
-    """The counters of a program that are lower bounds, with the reason: those of shared memory
-    that the hardware counts itself, and those of global memory where loops poll it."""
+    """Return the counters of a program that are lower bounds, with the reason: those of shared
+    memory that the hardware counts itself, and those of global memory where loops poll it."""
     reasons = dict(LOWER_BOUNDS)
     if program is not None and any(is_store_async(i) for i in program.code):
         reasons |= dict.fromkeys(STORED, STORED_ASYNC)
@@ -481,12 +481,13 @@ def at_least(program: Program | None) -> dict[str, str]:
 
 
 def totals(stats: list[Stats]) -> dict[str, float]:
-    """Counts under Nsight Compute's names."""
+    """Return counts under Nsight Compute's names."""
     return named(sums(stats))
 
 
 def named(added: Mapping[str, float]) -> dict[str, float]:
-    """The sums in `added` that Nsight Compute has, and the ratios that follow from the others."""
+    """Return the sums in `added` that Nsight Compute has, and the ratios that follow from the
+    others."""
     metrics = {}
     for name, value in added.items():
         if name.endswith(BYTES):
@@ -499,10 +500,10 @@ def named(added: Mapping[str, float]) -> dict[str, float]:
 
 
 def sums(stats: list[Stats]) -> dict[str, float]:
-    """What adds up over instructions, blocks and launches, under Nsight Compute's names where it
-    has one. An ldmatrix counts among the wavefronts of shared loads, as there; an stmatrix among
-    those of stores, but not among the store instructions (measured on an H100). Bulk copies count
-    by themselves, under names of our own."""
+    """Return what adds up over instructions, blocks and launches, under Nsight Compute's names
+    where it has one. An ldmatrix counts among the wavefronts of shared loads, as there; an stmatrix
+    among those of stores, but not among the store instructions (measured on an H100). Bulk copies
+    count by themselves, under names of our own."""
     by_access: dict[tuple[str, str], list[Stats]] = {}
     for s in stats:
         by_access.setdefault((s.space, s.kind), []).append(s)

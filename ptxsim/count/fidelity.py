@@ -62,7 +62,7 @@ class Row:
 
 
 def level(i: Instruction) -> tuple[str, str]:
-    """How exactly an instruction is emulated, and what is not exact about it."""
+    """Return how exactly an instruction is emulated, and what is not exact about it."""
     modifiers = set(i.modifiers)
     special = [o.name for o in i.operands if isinstance(o, Special)]
     if any("clock" in name or "globaltimer" in name for name in special):
@@ -92,7 +92,7 @@ def level(i: Instruction) -> tuple[str, str]:
 
 
 def rows(program: Program, origins: Mapping[int, Origins], executed: Executed) -> list[Row]:
-    """The executed instructions of a program by name, the least exact first; `origins` as a
+    """Return the executed instructions of a program by name, the least exact first; `origins` as a
     `Machine` has them.
     """
     groups: dict[tuple[str, str, str], list[Instruction]] = defaultdict(list)

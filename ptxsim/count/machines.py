@@ -35,7 +35,8 @@ class Machine(gpus.Rates):
 
 
 def of_gpu(gpu: gpus.Gpu) -> Machine:
-    """The rates of a GPU. Raises `PtxsimError` where those of its architecture are not known."""
+    """Return the rates of a GPU. Raises `PtxsimError` where those of its architecture are not
+    known."""
     if gpu.rates is None:
         raise PtxsimError(f"the rates of the {gpu.name} are not known")
     limits = gpu.limits

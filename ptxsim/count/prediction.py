@@ -124,7 +124,7 @@ class _Apart(Observer):
             observer.begins(*self.launch)
 
     def sums(self, together: int) -> dict[int, dict[str, float]]:
-        """The sums of each cluster of `together` blocks, by its first."""
+        """Return the sums of each cluster of `together` blocks, by its first."""
         by_first: dict[int, dict[str, float]] = {}
         for number, (blocks, counters) in enumerate(self.batches):
             firsts = blocks[::together].tolist()
@@ -208,9 +208,9 @@ class _Seen:
             self.together[array] = distinct(np.concatenate(parts)).size / sectors.size
 
     def sectors(self, middle: int, beside: Sequence[tuple[int, int]]) -> Sums:
-        """Different sectors of each array that the grid reads: those of a block times what all
-        blocks read together or, where not all were run, as many more along each axis (`beside`: a
-        block next to it there, and how many there are) as that block has for itself."""
+        """Return different sectors of each array that the grid reads: those of a block times what
+        all blocks read together or, where not all were run, as many more along each axis (`beside`:
+        a block next to it there, and how many there are) as that block has for itself."""
         sums: Sums = {}
         for array, sectors in self.fetched[middle].items():
             many = sectors.size * self.together.get(array, 1.0)
@@ -223,13 +223,13 @@ class _Seen:
         return sums
 
     def all_sectors(self, sums: Sums) -> float:
-        """Different sectors that the grid reads, of no array more than it has."""
+        """Return different sectors that the grid reads, of no array more than it has."""
         return sum(
             min(sums.get(f"sectors:{array}", 0.0), size) for array, size in self.sizes.items()
         )
 
     def counters(self, kernel: Kernel, grid: Dim3, block: Dim3, sums: Sums) -> Counters:
-        """Counters of the whole grid, with these sums."""
+        """Return counters of the whole grid, with these sums."""
         counters = Counters()
         counters.begins(kernel, grid, block)
         for pc, stats in sorted(self.stats.items()):
@@ -241,9 +241,9 @@ class _Seen:
 
 
 def waits_for_others(program: Program) -> Instruction | None:
-    """An atomic operation on global memory whose result decides what a thread does next or where it
-    reads: its block does not do the same alone as among others. Followed through registers, and
-    through memory by space."""
+    """Return an atomic operation on global memory whose result decides what a thread does next or
+    where it reads: its block does not do the same alone as among others. Followed through
+    registers, and through memory by space."""
     for i in program.code:
         if (
             i.opcode == "atom"
@@ -257,9 +257,10 @@ def waits_for_others(program: Program) -> Instruction | None:
 def decides(
     program: Program, sources: Sequence[Instruction], origins: Mapping[int, Origins] | None = None
 ) -> Instruction | None:
-    """The instruction at which a result of these reaches an address, a branch, a barrier or the
-    predicate of an access; None where none does. Memory is followed by space or, with `origins`, by
-    the variables and buffers that addresses come from, as if no two parameters held one buffer."""
+    """Return the instruction at which a result of these reaches an address, a branch, a barrier or
+    the predicate of an access; None where none does. Memory is followed by space or, with
+    `origins`, by the variables and buffers that addresses come from, as if no two parameters held
+    one buffer."""
 
     def memory(i: Instruction) -> set[Any]:
         """Return what an access may touch, as values that are compared for equality."""
@@ -326,7 +327,7 @@ class Classes:
 
 
 def sample(grid: Sequence[int]) -> Classes:
-    """Classes by the place in the grid: first, between or last on each axis."""
+    """Return classes by the place in the grid: first, between or last on each axis."""
 
     def position(at: int, size: int) -> int:  # 0: the first, 1: between, 2: the last
         return 0 if at == 0 else 2 if at == size - 1 else 1
@@ -352,8 +353,8 @@ def sample(grid: Sequence[int]) -> Classes:
 
 
 def _neighbours(grid: Sequence[int]) -> list[int]:
-    """The number of a place in the middle of a grid, and of its neighbour along each axis that has
-    several.
+    """Return the number of a place in the middle of a grid, and of its neighbour along each axis
+    that has several.
     """
     steps = (1, grid[0], grid[0] * grid[1])
     middle = sum(size // 2 * step for size, step in zip(grid, steps, strict=True))
@@ -362,8 +363,8 @@ def _neighbours(grid: Sequence[int]) -> list[int]:
 
 
 def classes_of(sums: Mapping[int, Sums]) -> Classes:
-    """Classes of blocks with equal sums; the first, the last and a drawn one of each class are to
-    be run.
+    """Return classes of blocks with equal sums; the first, the last and a drawn one of each class
+    are to be run.
     """
     members: dict[Any, list[int]] = {}
     for number, counts in sums.items():
@@ -381,7 +382,7 @@ def classes_of(sums: Mapping[int, Sums]) -> Classes:
 
 
 def _first_block(number: int, grid: Sequence[int], cluster: Sequence[int]) -> int:
-    """The first block of a cluster, given by its number."""
+    """Return the first block of a cluster, given by its number."""
     x, y = grid[0] // cluster[0], grid[1] // cluster[1]
     first = number % x * cluster[0], number // x % y * cluster[1], number // (x * y) * cluster[2]
     return first[0] + grid[0] * (first[1] + grid[1] * first[2])
@@ -561,7 +562,7 @@ class _Predictor:
         return representative
 
     def _with(self, index: int, value: int) -> list[Any]:
-        """The arguments, with another value for one."""
+        """Return the arguments, with another value for one."""
         return [*self.args[:index], value, *self.args[index + 1 :]]
 
     def _from_smaller(
@@ -582,8 +583,8 @@ class _Predictor:
 
     @cached_property
     def _alike(self) -> Classes:
-        """Classes of clusters that do the same, found by running all of them once, with few trips
-        of their loops.
+        """Return classes of clusters that do the same, found by running all of them once, with few
+        trips of their loops.
         """
         index = self._lengths[0][0]
         few = int(self.args[index]) % SHORTEST + SHORTEST
@@ -665,7 +666,7 @@ class Sample:
 
 
 def predict_from(kernel: Kernel, launch: Sample, samples: Sequence[Sample]) -> Prediction:
-    """Counters of `launch` from smaller launches: for kernels whose blocks wait for others
+    """Return counters of `launch` from smaller launches: for kernels whose blocks wait for others
     (stream-K).
 
     The amounts of the launch are a combination of those of the samples, and its counts the same
@@ -742,7 +743,7 @@ class Amounts:
         self.rows = rows[self.needed]
 
     def combined(self, amounts: Sequence[float], counts: Sequence[Mapping[str, float]]) -> Sums:
-        """The counts of a launch with these amounts; `counts` of all launches.
+        """Return the counts of a launch with these amounts; `counts` of all launches.
 
         Raises `PtxsimError`: there are none.
         """
@@ -763,7 +764,7 @@ class Amounts:
 def _work(
     grid: Sequence[int], block: Sequence[int], totals: Mapping[str, float], added: Sums
 ) -> Work:
-    """What bounds need, from the counts of a whole grid."""
+    """Return what bounds need, from the counts of a whole grid."""
     of_traffic = {
         name: value
         for name, value in added.items()
@@ -799,8 +800,8 @@ def _shorter(program: Program, args: Sequence[Any]) -> Iterator[tuple[int, list[
 def _steps(
     kernel: Kernel, args: Sequence[Any], over: tuple[int, Sequence[int]]
 ) -> tuple[int, list[int], int]:
-    """The argument that takes several values, these in order, and the step that they and its own
-    are multiples of.
+    """Return the argument that takes several values, these in order, and the step that they and its
+    own are multiples of.
     """
     index, values = over[0], sorted({int(value) for value in over[1]})
     arg = args[index] if 0 <= index < len(args) else None

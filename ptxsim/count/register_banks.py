@@ -65,8 +65,8 @@ def bank_reads(instructions: Iterable[sass.Instruction]) -> list[Reads]:
 
 
 def issue_cycles(reads: Iterable[Reads], backlog: int = BACKLOG) -> int:
-    """Cycles in which instructions with these reads are issued: one each, and more where a bank,
-    which gives one operand a cycle, would come to be more than `backlog` operands behind."""
+    """Return cycles in which instructions with these reads are issued: one each, and more where a
+    bank, which gives one operand a cycle, would come to be more than `backlog` operands behind."""
     behind, cycles = [0] * BANKS, 0
     for row in reads:
         waits = max(0, *(late - backlog for late in behind))

@@ -52,7 +52,7 @@ def _first(i: Instruction) -> object:
 
 
 def _differs(i: Instruction, of_parameter: set[int]) -> bool:
-    """Whether an instruction's result is another in other blocks, whatever its operands."""
+    """Return whether an instruction's result is another in other blocks, whatever its operands."""
     if any(isinstance(o, Special) and o.name.startswith(OF_BLOCK) for o in i.operands):
         return True
     effect = i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS

@@ -42,7 +42,8 @@ def most_words_per_bank(words: np.ndarray, valid: np.ndarray) -> np.ndarray:
 
 
 def _groups(addresses: np.ndarray, active: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Wavefronts and ideal of groups of lanes, given as rows, each lane wanting `width` bytes."""
+    """Return wavefronts and ideal of groups of lanes, given as rows, each lane wanting `width`
+    bytes."""
     words = addresses[:, :, None] // WORD + np.arange(max(1, width // WORD))
     valid = np.broadcast_to(active[:, :, None], words.shape)
     waves = most_words_per_bank(words.reshape(len(words), -1), valid.reshape(len(words), -1))
@@ -65,7 +66,7 @@ def _paired(addresses: np.ndarray, active: np.ndarray) -> np.ndarray:
 def shared(
     addresses: np.ndarray, active: np.ndarray, width: int, store: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Wavefronts and ideal wavefronts of a load or store of `width` bytes a lane."""
+    """Return wavefronts and ideal wavefronts of a load or store of `width` bytes a lane."""
     if width <= WORD:
         return _groups(addresses, active, width)
     warps = len(addresses)
@@ -81,7 +82,7 @@ def shared(
 
 
 def ldmatrix(addresses: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Wavefronts and ideal of an ldmatrix: lanes 8i to 8i+7 give the rows of matrix i."""
+    """Return wavefronts and ideal of an ldmatrix: lanes 8i to 8i+7 give the rows of matrix i."""
     waves, ideal = _groups(addresses.reshape(-1, 8), active.reshape(-1, 8), 16)
     return waves.reshape(-1, 4).sum(axis=1), ideal.reshape(-1, 4).sum(axis=1)
 
@@ -89,8 +90,8 @@ def ldmatrix(addresses: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, np.
 def cp_async(
     addresses: np.ndarray, active: np.ndarray, width: int, source: np.ndarray, reading: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Wavefronts and ideal of the writes of a cp.async; `source`: its global addresses, of the
-    lanes that read.
+    """Return wavefronts and ideal of the writes of a cp.async; `source`: its global addresses, of
+    the lanes that read.
     """
     line = np.where(active & reading, source // LINE, -1)
     waves = np.zeros(len(addresses), np.int64)
@@ -116,15 +117,15 @@ def _ordered(values: np.ndarray, active: np.ndarray) -> np.ndarray:
 
 
 def _distinct(ordered: np.ndarray) -> np.ndarray:
-    """The number of different values from 0 on in each row [warps, 32]."""
+    """Return the number of different values from 0 on in each row [warps, 32]."""
     new = ordered >= 0
     new[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
     return np.bitwise_count(np.packbits(new, axis=1).view(np.uint32)[:, 0]).astype(np.int64)
 
 
 def local_sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> np.ndarray:
-    """Sectors of local memory that each warp touches [warps]; `addresses` [warps, 32] within each
-    thread's own.
+    """Return sectors of local memory that each warp touches [warps]; `addresses` [warps, 32] within
+    each thread's own.
 
     Words of the same address lie next to each other for the 32 threads of a warp (CUDA's
     programming guide), so that a sector has one word of eight threads.
@@ -140,7 +141,7 @@ def local_sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> np.n
 
 
 def sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sectors of 32 bytes that each request touches, and the distinct bytes it wants."""
+    """Return sectors of 32 bytes that each request touches, and the distinct bytes it wants."""
     ordered = _ordered(addresses, active)
     return _distinct(ordered >> SECTOR.bit_length() - 1), _distinct(ordered) * width
 
@@ -180,8 +181,8 @@ def serve(
     source: np.ndarray | None = None,
     reading: np.ndarray | None = None,
 ) -> list[Part]:
-    """How one access of one warp is served: `addresses` [32] in bytes, `active` [32], `width` in
-    bytes a lane.
+    """Return how one access of one warp is served: `addresses` [32] in bytes, `active` [32],
+    `width` in bytes a lane.
 
     `kind` is ld, st, atom, ldmatrix or cp_async; of a cp_async, `source` [32] are the global
     addresses of the lanes that are `reading`. The wavefronts are as many as `shared`, `ldmatrix`
@@ -203,7 +204,7 @@ def _served_together(
     source: np.ndarray | None,
     reading: np.ndarray | None,
 ) -> list[list[int]]:
-    """The active lanes, in groups that are served one after the other."""
+    """Return the active lanes, in groups that are served one after the other."""
     lanes = np.flatnonzero(active).tolist()
     if kind == "cp_async":
         where = addresses if source is None else np.asarray(source, np.int64)

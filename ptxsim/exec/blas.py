@@ -66,8 +66,8 @@ class Gemm:
 
     @property
     def instructions(self) -> int:
-        """What the device's clock goes on by: those of a tiled kernel, which emulation runs 2^20
-        elements at a time.
+        """Return what the device's clock goes on by: those of a tiled kernel, which emulation runs
+        2^20 elements at a time.
         """
         return self.batch * 80 * self.k * -(-self.m * self.n // (1 << 20))
 
@@ -125,8 +125,8 @@ def view(matrix: Matrix, number: int, memory: DeviceMemory, name: str) -> np.nda
 
 
 def product(a: np.ndarray, b: np.ndarray, wide: Any) -> np.ndarray:
-    """A B, summed in `wide`; of fp16 and bf16, which cuBLAS leaves to tensor cores, with their
-    rounding of each step of k = 16, where that does not take too long."""
+    """Return a B, summed in `wide`; of fp16 and bf16, which cuBLAS leaves to tensor cores, with
+    their rounding of each step of k = 16, where that does not take too long."""
     name = {np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16"}.get(a.dtype)
     if name is None or a.dtype != b.dtype or a.size * b.shape[1] > MOST_ROUNDED:
         return a.astype(wide) @ b.astype(wide)

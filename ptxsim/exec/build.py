@@ -94,7 +94,7 @@ def soname(library: Library, version: int) -> str:
 
 
 def standins() -> Path:
-    """The folder with the stand-ins, which are built if they are not there.
+    """Return the folder with the stand-ins, which are built if they are not there.
 
     Raises `PtxsimError`, one line.
     """

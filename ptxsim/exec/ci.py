@@ -16,8 +16,8 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def junit(launches: Sequence[LaunchRecord], errors: Sequence[str]) -> str:
-    """A test case for each kernel, which fails with its faults; one more for failed calls and races
-    of the host.
+    """Return JUnit's XML: a test case for each kernel, which fails with its faults; one more for failed calls
+    and races of the host.
     """
     suite = ElementTree.Element("testsuite", name="ptxsim")
     failed = 0

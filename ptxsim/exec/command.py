@@ -201,7 +201,7 @@ def require_runnable(program: Path, standins: Path) -> None:
 
 
 def conclude(outcome: supervisor.Outcome, options: Options, given: argparse.Namespace) -> int:
-    """The table, the summary and the reports of a run; its exit code."""
+    """Print the table and the summary of a run, and write its reports. Return its exit code."""
     launches = [load(record) for record in outcome.records if record["kind"] == "launch"]
     faults = sum(len(launch.faults) for launch in launches)
     others = [record for record in outcome.records if record["kind"] in ERRORS]
@@ -271,7 +271,7 @@ def _reports(
 
 
 def report_lines(launches: list[LaunchRecord], others: int, quiet: bool) -> list[str]:
-    """The table of kernels and the summary; `others`: errors that are no faults of kernels."""
+    """Return the table of kernels and the summary; `others`: errors that are no faults of kernels."""
     lines = table(launches) if launches and not quiet else []
     faults = sum(len(launch.faults) for launch in launches)
     sampled = [launch for launch in launches if launch.sampled]

@@ -66,7 +66,7 @@ class Launch:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What launches that cost the same have in common."""
+        """Return what launches that cost the same have in common."""
         return self.kernel, self.grid, self.block, self.cluster, self.shared_bytes
 
     @property
@@ -89,12 +89,12 @@ class Run:
 
     @property
     def plain(self) -> bool:
-        """Whether it has neither faults nor output."""
+        """Return whether it has neither faults nor output."""
         return not self.faults and self.fatal == Error.NONE and not self.printed
 
     @classmethod
     def left_out(cls) -> Run:
-        """The result of a launch whose results are there already."""
+        """Return the result of a launch whose results are there already."""
         return cls([], Error.NONE, [], None, bounds.Traffic(), "", 0, False)
 
 
@@ -317,7 +317,7 @@ class Emulation:
     # memory as it was before the launch
 
     def _resident(self) -> list[tuple[int, int]]:
-        """Parts of device memory that were ever touched, as offsets."""
+        """Return parts of device memory that were ever touched, as offsets."""
         parts, at, size = [], 0, len(self.memory.whole)
         while at < size:
             try:

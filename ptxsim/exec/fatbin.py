@@ -39,7 +39,7 @@ class Image:
 
     @property
     def specific(self) -> bool:
-        """Whether it is for one architecture alone, as sm_90a."""
+        """Return whether it is for one architecture alone, as sm_90a."""
         head = (self.content or b"")[:2000]
         return self.kind == PTX and re.search(rb"\.target\s+sm_\d+a", head) is not None
 

@@ -77,7 +77,7 @@ class HostOrder:
         return protections(Reply(), self.timeline.host_waits(stream=stream))
 
     def _touches_host(self, work: Work) -> bool:
-        """Whether a work uses memory of the host."""
+        """Return whether a work uses memory of the host."""
         spans = np.concatenate([work.reads, work.writes])
         return any(
             ((spans[:, 0] < end) & (spans[:, 1] > start)).any()
@@ -98,7 +98,8 @@ class HostOrder:
             self.timeline.forget(held.start, held.end)
 
     def issued(self, work: Work) -> Reply:
-        """What a work touches is known: report its races, and keep the host from its memory."""
+        """Report the races of a work, now that what it touches is known. Return what keeps the host
+        from its memory."""
         self._report_races(work)
         return protections(Reply(), self.timeline.protect(work, list(self.of_host.items())))
 
@@ -135,7 +136,7 @@ class HostOrder:
         return Reply().u32(Error.NONE)
 
     def within(self, address: int) -> str:
-        """An address, and where that is in its allocation."""
+        """Return an address, and where that is in its allocation."""
         held = self.memory.holder(address)
         inside = "" if held is None else f", {address - held.start} bytes into {held.name}"
         return f"0x{address:x}{inside}"

@@ -291,7 +291,7 @@ class Launches:
 
 
 def as_sums(totals: Mapping[str, float]) -> dict[str, float]:
-    """Totals as they add up over launches: ratios as what they are made of."""
+    """Return totals as they add up over launches: ratios as what they are made of."""
     sums = {name: value for name, value in totals.items() if not name.endswith(".ratio")}
     for kind in ("ld", "st"):
         ratio = f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{kind}.ratio"

@@ -44,8 +44,8 @@ class Options:
     quiet: bool = False
 
     def chosen(self, name: str, title: str) -> bool:
-        """Whether a kernel, by its mangled name and its name in the source, is among those to check
-        and count.
+        """Return whether a kernel, by its mangled name and its name in the source, is among those
+        to check and count.
         """
         return not self.only or any(matches(pattern, name, title) for pattern in self.only)
 
@@ -82,8 +82,8 @@ PREFIXES = {
 
 
 def matches(pattern: str, *names: str) -> bool:
-    """Whether a pattern (`sgemm*`, `kernel_substring=sgemm`) fits one of a kernel's names, or what
-    stands before its template arguments and parameters."""
+    """Return whether a pattern (`sgemm*`, `kernel_substring=sgemm`) fits one of a kernel's names,
+    or what stands before its template arguments and parameters."""
     for prefix, form in PREFIXES.items():
         if pattern.startswith(prefix):
             pattern = form.format(pattern.removeprefix(prefix))

@@ -179,12 +179,12 @@ class Connection:
         return content
 
     def receive(self) -> tuple[Message, Payload]:
-        """The next message. Raises `EOFError` where the program has ended."""
+        """Return the next message. Raises `EOFError` where the program has ended."""
         number, size = struct.unpack("<II", self._read(8))
         return Message(number), Payload(self._read(size))
 
     def receive_with_file(self) -> tuple[Message, Payload, int]:
-        """The first message, which brings the descriptor of the device's memory."""
+        """Return the first message, which brings the descriptor of the device's memory."""
         self._held, files, _, _ = socket.recv_fds(self._link, 1 << 16, 1)
         if not self._held or not files:
             raise EOFError

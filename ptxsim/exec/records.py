@@ -76,7 +76,7 @@ class LaunchRecord:
 
 
 def load(record: Mapping[str, Any]) -> LaunchRecord:
-    """A launch as the emulator wrote it down."""
+    """Return a launch as the emulator wrote it down."""
     content = {name: value for name, value in record.items() if name != "kind"}
     for name in ("grid", "block", "cluster"):
         content[name] = tuple(content[name])
@@ -156,7 +156,7 @@ def _ratio(totals: Mapping[str, float], name: str) -> str:
 
 
 def short(title: str) -> str:
-    """A kernel's name for a line; of a long one neither template arguments nor the first
+    """Return a kernel's name for a line; of a long one neither template arguments nor the first
     namespaces.
     """
     if len(title) > LONGEST:

@@ -71,7 +71,7 @@ class Repeats:
             self.done[_key(launch)] = done
 
     def _contents(self, spans: Spans) -> list[np.ndarray] | None:
-        """The words of device memory at these addresses; None where some of it was freed."""
+        """Return the words of device memory at these addresses; None where some of it was freed."""
         for start, end in spans.tolist():
             holder = self.memory.holder(start)
             if holder is None or end > holder.end + 3:  # spans are of whole words
@@ -85,7 +85,7 @@ class Repeats:
 
 
 def _meet(some: Spans, others: Spans) -> bool:
-    """Whether any bytes are in both."""
+    """Return whether any bytes are in both."""
     begun = np.searchsorted(some[:, 0], others[:, 1], "left")
     return bool((begun > np.searchsorted(some[:, 1], others[:, 0], "right")).any())
 
@@ -95,6 +95,6 @@ def _key(launch: Launch) -> tuple[object, ...]:
 
 
 def follows_from_memory(program: Program) -> bool:
-    """Whether arguments and global memory alone decide what a program writes."""
+    """Return whether arguments and global memory alone decide what a program writes."""
     others = {"tex", "tld4", "suld", "sust", "sured", "tensormap"} & {*program.opcodes}
     return not (program.allocates or others or any(map(polling.reads_clock, program.code)))

@@ -74,8 +74,8 @@ class Reporter:
         return f"{call} at {line}" if line else call
 
     def line(self, frames: Iterable[Frame]) -> str | None:
-        """The line of the program's source from which a call comes, if it is known; not of Python's
-        interpreter.
+        """Return the line of the program's source from which a call comes, if it is known; not of
+        Python's interpreter.
         """
         return None if Path(self.executable).name.startswith("python") else elf.first_line(frames)
 

@@ -120,7 +120,7 @@ def _environment() -> dict[str, str]:
 
 
 def _loaded_driver() -> str | None:
-    """The path of the driver's library, if this process has one."""
+    """Return the path of the driver's library, if this process has one."""
     with open("/proc/self/maps") as maps:
         return next(
             (line.split()[-1] for line in maps if "libcuda.so" in line.rpartition("/")[2]), None

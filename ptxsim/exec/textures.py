@@ -67,8 +67,8 @@ def prepare(memory: DeviceMemory) -> None:
 
 
 def used(memory: DeviceMemory) -> tuple[Spans, Spans]:
-    """The arrays that a launch fetched from, and those that it stored to, which count as written;
-    as addresses, from and to."""
+    """Return the arrays that a launch fetched from, and those that it stored to, which count as
+    written; as addresses, from and to."""
     fetched = [spans for array, spans in _arrays(memory) if array.fetched]
     stored = [spans for array, spans in _arrays(memory) if array.stored]
     for start, end in stored:

@@ -50,7 +50,7 @@ class Work:
     does: str = "writes"  # to what it writes: of memory that it allocates or frees all is written
 
     def before(self, clock: Clock) -> bool:
-        """Whether it comes before whoever has this clock."""
+        """Return whether it comes before whoever has this clock."""
         return self.number <= clock.get(self.stream, 0)
 
 
@@ -80,8 +80,8 @@ class Timeline:
         return work
 
     def overlapping(self, work: Work) -> Work | None:
-        """What a dependent launch does before it waits for the one before it; None where that lets
-        no other begin.
+        """Return what a dependent launch does before it waits for the one before it; None where
+        that lets no other begin.
         """
         before = next(
             (w for w in self.works if (w.stream, w.number) == (work.stream, work.number - 1)), None
@@ -150,8 +150,8 @@ class Timeline:
         )
 
     def host_waits(self, stream: int | None = None, event: int | None = None) -> list[Protection]:
-        """The host waits for a stream, an event, or everything; the pages that it may touch
-        again.
+        """Let the host wait for a stream, an event, or everything. Return the pages that it may
+        touch again.
         """
         host = self.clocks[HOST]
         if event is not None:
@@ -230,7 +230,7 @@ class Touched(Observer):
             self.waited = np.zeros(math.prod(grid), bool)
 
     def _blocks(self, lanes: np.ndarray) -> np.ndarray:
-        """The linear numbers of lanes' blocks."""
+        """Return the linear numbers of lanes' blocks."""
         return np.asarray(self.state.blocks)[self.state.block_of[lanes]]
 
     def grid_waits(self) -> None:
@@ -274,7 +274,7 @@ class Touched(Observer):
         )
 
     def early_spans(self) -> tuple[Spans, Spans]:
-        """The bytes that were read and written before a wait."""
+        """Return the bytes that were read and written before a wait."""
         seen = Touched(self.held)
         for _, at, width, kind in self.early or ():
             seen._mark_at(at, width, kind)
@@ -308,7 +308,7 @@ class Touched(Observer):
 
 
 def rows(start: int, pitch: int, width: int, height: int) -> Spans:
-    """The bytes of a copy of `height` rows."""
+    """Return the bytes of a copy of `height` rows."""
     first = start + np.arange(height, dtype=np.int64) * pitch
     if pitch != width:
         return np.stack([first, first + width], axis=1)
