@@ -54,12 +54,14 @@ DTYPES = {
     "f32": np.float32,
     "f64": np.float64,
 }
-LISTS = ("box", "shape", "strides")  # keys of a tensor map that have a number for each dimension
+# These keys of a tensor map have a number for each dimension.
+LISTS = ("box", "shape", "strides")
 MAP_KEYS = (*LISTS, "swizzle", "offset", "l2_promotion")
-# keys of a texture that are numbers
+# These keys of a texture are numbers.
 TEXTURE_NUMBERS = ("components", "dims", "layered", "cube", "normalized")
 TEXTURE_KEYS = (*TEXTURE_NUMBERS, "address", "filter", "read")
-MOST_BYTES = 1 << 38  # of an array
+# An array has at most this many bytes.
+MAX_BYTES = 1 << 38
 MAKERS = ("zeros", "ones", "nan", "random", "uninit")
 
 
@@ -69,7 +71,8 @@ class Argument:
 
     value: object
     save_as: Path | None = None
-    parts: tuple[Argument, ...] = ()  # of a struct
+    # The parts are those of a struct.
+    parts: tuple[Argument, ...] = ()
 
     @property
     def saved(self) -> list[Argument]:
@@ -192,15 +195,15 @@ def _read_array(path: Path) -> np.ndarray:
     try:
         if not path.is_file():
             raise PtxsimError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
-        require_memory(str(path), 3 * path.stat().st_size)  # as read, as an Array, in the launch
+        # The array is held three times: as read, as an Array and in the launch.
+        require_memory(str(path), 3 * path.stat().st_size)
         values = np.load(path, allow_pickle=False)
     except OSError as error:
         raise PtxsimError(f"{path}: {error.strerror or error}") from None
     except PtxsimError:
         raise
-    except (
-        Exception
-    ) as error:  # NumPy's reader raises whatever its parts raise: of struct, tokenize, ast ...
+    except Exception as error:
+        # NumPy's reader raises whatever its parts raise: struct, tokenize, ast ...
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise PtxsimError(f"{path}: not an array that NumPy can read ({reason})") from None
     if values.dtype.kind not in "biufcV" or values.dtype.fields:
@@ -231,7 +234,7 @@ def _array(kind: str, parts: list[str], number: int) -> Array:
         return np.full(shape, 1 if kind == "ones" else 0 if dtype.kind in "iu" else np.nan, dtype)
 
     nbytes = math.prod(shape) * dtype.itemsize
-    if nbytes > MOST_BYTES:
+    if nbytes > MAX_BYTES:
         raise ValueError(f"{shown_bytes(nbytes)} are more than any GPU has")
     blank = kind == "zeros" or (kind == "uninit" and nbytes > LARGE)
     return LazyArray(

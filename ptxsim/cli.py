@@ -76,11 +76,12 @@ These files are in {FOLDER / "examples" / "first"}.
 
 # exit codes: of faults of the kernel, of what cannot be run, of notes alone
 FAULTS, USAGE, NOTES = 1, 2, 4
-# an array of a thread's own, as far as a line tells
+# `OWN_ARRAY` matches the declaration of a thread's own array, as far as a line tells.
 OWN_ARRAY = re.compile(
     r"^(?!.*__(?:shared|constant|device)__)\s+(?:const )?\w+ \w+\[[^\]]+\]", re.M
 )
-MAX_HIDDEN = 2e7  # instructions of threads of a grid that is run with -G, too
+# A grid is also run with -G up to this many thread-instructions.
+MAX_HIDDEN = 2e7
 
 
 def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
@@ -320,11 +321,12 @@ def run(options: argparse.Namespace) -> int:
         }
         made["fidelity"] = [vars(row) for row in exactness]
         write_whole(options.out, json.dumps(made, indent=1) + "\n")
-    if faulty:  # the arrays are not what the kernel is meant to make
+    if faulty:
+        # The arrays are not what the kernel is meant to compute.
         return FAULTS
     for argument in (saved for given in arguments for saved in given.saved):
         content = io.BytesIO()
-        # what can be saved
+        # Only these values can be saved.
         assert isinstance(argument.value, (Array, TensorMap)) and argument.save_as
         np.save(content, argument.value.numpy())
         write_whole(argument.save_as, content.getvalue())
@@ -349,7 +351,8 @@ def _hidden(options: argparse.Namespace) -> bool:
         return False
     again.thread_instructions = MAX_HIDDEN
     try:
-        with contextlib.redirect_stderr(io.StringIO()):  # nvcc's warnings, once more
+        # nvcc would print its warnings once more.
+        with contextlib.redirect_stderr(io.StringIO()):
             kernel, arguments = _kernel(again), _arguments(again)
         fields = _fields(again, arguments)
         faults = kernel.launch(**fields, blocks=[0], stop_at_first=False).faults
@@ -444,7 +447,8 @@ def bounds(options: argparse.Namespace) -> int:
         gpu = machines.with_sms(gpu, options.sms)
     with tempfile.TemporaryDirectory() as folder:
         kernel = _kernel(options, Path(folder))
-        assert kernel.cubin is not None  # it was made there
+        # The cubin was made in that folder.
+        assert kernel.cubin is not None
         function = sass.read(kernel.cubin, kernel.name)
     arguments = _arguments(options)
     _, work = _counted(kernel, options, arguments)
@@ -629,9 +633,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"ptxsim: {error}", file=sys.stderr)
     except MemoryError:
         print("ptxsim: out of memory: smaller arrays, or fewer --lanes", file=sys.stderr)
-    except (
-        OSError
-    ) as error:  # of the standard output: what is left in it would be tried again at the end
+    except OSError as error:
+        # Standard output failed: what is left in its buffer would be tried again at the end.
         print(f"ptxsim: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -117,7 +117,8 @@ class Result:
                 f"{self.kernel.title}: line {line} of {file or 'its source'} accesses no memory"
             )
         total = sum(by_line.values())
-        if line is None and file is None:  # code without a line of the source counts, too
+        if line is None and file is None:
+            # Code without a line of the source counts, too.
             total = sum(cost(s) for s in self.counters.by_instruction())
         rows = sorted(((n, key) for key, n in by_line.items() if n), reverse=True)
         blamed = "".join(f"\n  {Path(name).name}:{number}: {n:,.10g}" for n, (name, number) in rows)
@@ -203,7 +204,8 @@ class Cuda:
 
 try:
     import pytest
-except ImportError:  # `launch` needs no pytest
+except ImportError:
+    # `launch` needs no pytest.
     pass
 else:
 

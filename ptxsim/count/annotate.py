@@ -22,9 +22,12 @@ from .counters import Counters, Stats
 from .register_banks import MERGED
 
 READS = ("ld", "ldmatrix", "atom", "cp_async_ld")
-SHORTEST = 12  # characters of a line of the source where its note is long
-CONTEXT = 2  # lines around an annotated one in an excerpt
-HEAVY = 0.25  # of all excess in the kernel: such a line has two marks
+# A source line keeps at least this many characters where its note is long.
+SHORTEST = 12
+# An excerpt shows this many lines around an annotated one.
+CONTEXT = 2
+# A line with at least this share of all excess in the kernel has two marks.
+HEAVY = 0.25
 WIDTHS = (2, 8, 8, 4, 4, 7, 4)
 COLOURS = {"": "", "!": "\033[33m", "!!": "\033[1;31m"}
 DIM, RESET = "\033[2m", "\033[0m"
@@ -115,10 +118,11 @@ class Cost:
     writes: Global = field(default_factory=Global)
     executed: int = 0
     local: Local = field(default_factory=Local)
-    merged_loads: float = 0.0  # by warp; each takes fewer wavefronts, and longer to issue
-    # lines whose wide load does this line's work
+    # `merged_loads` counts merged loads by warp; each takes fewer wavefronts, and longer to issue.
+    merged_loads: float = 0.0
+    # The wide loads of these lines do this line's work.
     merged_into: set[Location] = field(default_factory=set)
-    # places of inlined functions, as file:line, that do the accesses
+    # These lines of inlined functions, as file:line, do the accesses.
     through: set[str] = field(default_factory=set)
 
     def add(self, stats: Stats) -> None:

@@ -121,7 +121,8 @@ class Access:
         else:
             what = f"{VERBS[self.kind]}, {8 * self.width}-bit"
         waves = _some(self.wavefronts, "wavefront")
-        alone = self.wavefronts == len(self.parts)  # no part meets a conflict
+        # No part meets a conflict.
+        alone = self.wavefronts == len(self.parts)
         if self.kind == "cp_async" and alone and self.wavefronts > self.ideal:
             return f"{what}, short rows: {waves} where {self.ideal} would do, one for each line of the source"
         if self.wavefronts > self.ideal:
@@ -163,7 +164,8 @@ class Access:
             return f"matrix {index}"
         if self.kind == "cp_async":
             return f"from line {index + 1}"
-        size = 32 * WORD // self.width  # lanes of a half- or quarter-warp
+        # A half- or quarter-warp has this many lanes.
+        size = 32 * WORD // self.width
         lanes = self.parts[index].lanes
         return f"lanes {lanes[0] // size * size}–{lanes[-1] // size * size + size - 1}"
 
@@ -203,7 +205,8 @@ def _some(count: int, singular: str, plural: str | None = None) -> str:
 
 @dataclass(frozen=True)
 class _Execution:
-    addresses: np.ndarray  # [warps of the block, 32]
+    # The arrays have shape [warps of the block, 32].
+    addresses: np.ndarray
     active: np.ndarray
     source: np.ndarray | None
     reading: np.ndarray | None
@@ -332,7 +335,8 @@ def accesses(
     leaders = _leaders(here, stats)
     if not leaders:
         raise PtxsimError(_no_access(kernel, file, line, stats, here))
-    if not set(leaders) <= recorder.chosen:  # a load that another line's load does the work of
+    if not set(leaders) <= recorder.chosen:
+        # A load on another line does the work of one on this line.
         recorder, stats = launch(set(leaders))
     fields: dict[str, Any] = {
         "file": file,

@@ -59,9 +59,12 @@ class Executions:
     """Executions, by warp, of each block of `function.blocks`."""
 
     blocks: np.ndarray
-    compared: float  # executions of the PTX that were matched
-    missed: float  # of these, those that the blocks' executions do not give, or give too many
-    estimated: float = 0.0  # instructions of blocks without a count of their own, as a share of all
+    # `compared` counts executions of the PTX that were matched.
+    compared: float
+    # `missed` counts those of them that the blocks' executions do not give, or give too many.
+    missed: float
+    # `estimated` is the share of instructions in blocks without a count of their own.
+    estimated: float = 0.0
 
     @property
     def disagreement(self) -> float:
@@ -81,13 +84,17 @@ class _Anchor:
 
     blocks: dict[int, float]
     count: float
-    weight: int = 1  # how many instructions say the same
+    # This many instructions give the same equation.
+    weight: int = 1
 
 
-Placed = list[tuple[int, sass.Instruction]]  # with the block of each
+# Each instruction is given with its block.
+Placed = list[tuple[int, sass.Instruction]]
 Code = list[syntax.Instruction]
-Counts = Mapping[int, float]  # executions by the place in the program
-Merged = dict[tuple[tuple[tuple[int, float], ...], float], _Anchor]  # equations that say the same
+# `Counts` holds executions by pc.
+Counts = Mapping[int, float]
+# Equal equations are merged.
+Merged = dict[tuple[tuple[tuple[int, float], ...], float], _Anchor]
 
 
 def executions(
@@ -97,7 +104,7 @@ def executions(
     `code`, by its pc; a missing one was not executed."""
     reached = _reachable(function.blocks)
     anchors = _anchors(function, code, counts, reached)
-    # by block, the executions that instructions tell
+    # `votes` holds, by block, the executions that instructions give, with their weights.
     votes: defaultdict[int, Counter[float]] = defaultdict(Counter)
     for anchor in anchors:
         max_copies = max(anchor.blocks.values())

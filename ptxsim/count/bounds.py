@@ -42,14 +42,16 @@ from .occupancy import occupancy
 
 WARP = 32
 SECTOR, LINE = wavefronts.SECTOR, wavefronts.LINE
-KEEP = 1 << 20  # numbers of sectors held before they are sorted out
+# Duplicates are removed once this many sector numbers are held.
+KEEP = 1 << 20
 
 # Clocks of the FMA pipe (of one scheduler) for an instruction. Held against ncu's
 # sm__pipe_fma_cycles_active: docs/hardware.md. Multiplication to 64 bits takes two.
 FMA_PIPE = {"FFMA": 1, "FMUL": 1, "FADD": 1, "IMAD": 1, "VIADD": 1}
 FMA_PIPE_TWICE = ("WIDE", "HI")
 FP64 = ("DFMA", "DMUL", "DADD")
-HMMA_K = {"16816": 16, "1688": 8, "1684": 4}  # of an HMMA's modifiers: k of m16n8k
+# `HMMA_K` holds k of m16n8k for an HMMA's modifier.
+HMMA_K = {"16816": 16, "1688": 8, "1684": 4}
 # by k
 GMMA = {
     "8": "wgmma_tf32_flop_per_clock",
@@ -87,10 +89,14 @@ LABELS = {
     "dram": "DRAM reads",
     "issue_model": "issue cycles",
 }
-ESTIMATES = ("l2", "issue_model")  # by rules that are models
-OF_BLOCKS = ("fma", "issue", "registers")  # estimates, too, where too many executions of blocks are
-ESTIMATED = 0.02  # of the instructions; more makes them so
-OF_THE_GPU = ("dram",)  # shared by all SMs: an uneven share of blocks does not slow it
+# These follow from rules that are models.
+ESTIMATES = ("l2", "issue_model")
+# These are estimates, too, where too many executions of blocks are.
+OF_BLOCKS = ("fma", "issue", "registers")
+# A larger share of instructions with estimated executions makes them so.
+ESTIMATED = 0.02
+# All SMs share these resources: an uneven share of blocks does not slow them.
+OF_THE_GPU = ("dram",)
 
 
 class Traffic(Observer):
@@ -100,9 +106,11 @@ class Traffic(Observer):
     def __init__(self, by_block: int = 0) -> None:
         """`by_block`: so many blocks are counted by themselves: executions and lines are arrays."""
         self.blocks, self.by_block = by_block, by_block > 0
-        self.executions: Counter[int] = Counter()  # by warp, of the instruction at each place
+        # `executions` counts executions by warp of the instruction at each pc.
+        self.executions: Counter[int] = Counter()
         self.lines: Any = 0
-        self._seen: list[np.ndarray] = []  # block and sector in one number
+        # Each number holds a block and a sector.
+        self._seen: list[np.ndarray] = []
         self._held = 0
 
     def begins(self, kernel: Launched, grid: Dim3, block: Dim3) -> None:
@@ -207,7 +215,8 @@ class Work:
     """What a launch asks of the GPU, by names; all but `sectors` add up over blocks."""
 
     blocks: int
-    threads: int  # a block
+    # `threads` is the number of threads of a block.
+    threads: int
     counts: dict[str, float]
 
     @classmethod
@@ -244,7 +253,8 @@ class Bound:
 
     resource: str
     cycles_per_sm: float
-    amount: float  # of the whole launch
+    # The amount is of the whole launch.
+    amount: float
     unit: str
 
 
@@ -257,14 +267,19 @@ class Bounds:
     blocks: int
     threads: int
     bounds: list[Bound]
-    estimates: list[Bound]  # by rules that are models: no bounds
-    instructions: float  # executed by warps
-    disagreement: float  # of the SASS's executions with the PTX's, a share
-    estimated: float  # share of the instructions whose executions are an estimate
+    # These follow from models, and are no bounds.
+    estimates: list[Bound]
+    # `instructions` counts instructions executed by warps.
+    instructions: float
+    # `disagreement` is the share by which the SASS's executions differ from the PTX's.
+    disagreement: float
+    # `estimated` is the share of instructions whose executions are an estimate.
+    estimated: float
     blocks_per_sm: int
-    # executions of tensor instructions without a known rate
+    # `unrated` counts executions of tensor instructions without a known rate.
     unrated: dict[str, float] = field(default_factory=dict)
-    waits: str | None = None  # why a device may execute more instructions; None: they are exact
+    # `waits` says why a device may execute more instructions; None where they are exact.
+    waits: str | None = None
 
     @property
     def limiter(self) -> Bound:
@@ -442,7 +457,7 @@ def _pipes(function: sass.Function, executed: Executions, gpu: Machine) -> dict[
                 clocks["fp64"] += times
             elif (shape := _gmma(i)) is not None:
                 n, t = shape
-                # a warp's quarter
+                # One warp does a quarter of a wgmma.
                 clocks["tensor"] += times * 2 * 64 * n * int(t) / 4 / getattr(gpu, GMMA[t])
             elif i.name in TENSOR:
                 k = (

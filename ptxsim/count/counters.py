@@ -39,24 +39,36 @@ class Stats:
     """
 
     instruction: Instruction
-    executed: int = 0  # by warps
-    # the same, of rounds after the first of a loop that polls: they depend on time, see `polling`
+    # `executed` counts executions by warps.
+    executed: int = 0
+    # `polled` counts executions in later rounds of a loop that polls: they depend on time, see
+    # `polling`.
     polled: int = 0
-    requests: int = 0  # warps with a thread that accessed memory
+    # `requests` counts warps with a thread that accessed memory.
+    requests: int = 0
     wavefronts: int = 0
     ideal: int = 0
-    ways: Counter[int] = field(default_factory=Counter)  # conflict degree to number of requests
+    # `ways` holds the number of requests by degree of conflict.
+    ways: Counter[int] = field(default_factory=Counter)
     sectors: int = 0
-    local_sectors: int = 0  # of local memory
+    # `local_sectors` counts sectors of local memory.
+    local_sectors: int = 0
     ideal_sectors: int = 0
-    bytes: int = 0  # distinct ones of each request
-    wanted: int = 0  # bytes that threads ask for; more than `bytes` where several ask for the same
+    # `bytes` counts the distinct bytes of each request.
+    bytes: int = 0
+    # `wanted` counts the bytes that threads ask for: more than `bytes` where several ask for the
+    # same.
+    wanted: int = 0
     space: str = ""
     kind: str = ""
-    width: int = 0  # bytes a thread, merged as ptxas does
-    merged_into: Instruction | None = None  # the access that does this one's work too
-    operand_bytes: int = 0  # of a wgmma's operands in shared memory, read 128 at a time
-    empty_loads: float = 0  # that ptxas puts before it, see `merging.first_copies`
+    # `width` is the number of bytes a thread accesses, merged as ptxas does.
+    width: int = 0
+    # This access does the work of the present one, too.
+    merged_into: Instruction | None = None
+    # `operand_bytes` counts bytes of a wgmma's operands in shared memory, read 128 at a time.
+    operand_bytes: int = 0
+    # ptxas puts these loads before it, see `merging.first_copies`.
+    empty_loads: float = 0
 
     @property
     def merged_loads(self) -> float:
@@ -102,8 +114,9 @@ class Stats:
         return f"{each:.3g} {unit} a request (ideal {ideal:.3g}), {used}, {self.pattern}"
 
 
-MOST_PATTERNS = 1000  # kept; one holds the addresses of a batch of warps
-# of an access: requests, wavefronts, ideal ones, requests by degree
+# A cache is emptied above this size; one pattern holds the addresses of a batch of warps.
+MAX_PATTERNS = 1000
+# The cost of an access is its requests, wavefronts, ideal wavefronts, and requests by degree.
 Cost = tuple[int, int, int, dict[int, int]]
 
 
@@ -113,7 +126,8 @@ class _Run:
 
     stats: Stats
     unrolled: Unrolled | Cycle
-    costs: list[dict[int | None, Cost]] = field(default_factory=list)  # by width, of each iteration
+    # `costs` holds the cost of each iteration, by width.
+    costs: list[dict[int | None, Cost]] = field(default_factory=list)
     last: np.ndarray | None = None
 
 
@@ -201,11 +215,12 @@ class Counters(Observer):
         stats = self._of(instruction)
         stats.space, stats.kind = "global", BULK[kind]
         at = access.flat()
-        moved = at - at[0] // wavefronts.SECTOR * wavefronts.SECTOR  # boxes of one shape look alike
+        # Boxes of one shape have the same pattern.
+        moved = at - at[0] // wavefronts.SECTOR * wavefronts.SECTOR
         pattern = width, moved.tobytes()
         touched = self._boxes.get(pattern)
         if touched is None:
-            if len(self._boxes) > MOST_PATTERNS:
+            if len(self._boxes) > MAX_PATTERNS:
                 self._boxes.clear()
             touched = distinct(np.concatenate([moved, moved + width - 1]) // wavefronts.SECTOR).size
             self._boxes[pattern] = touched
@@ -334,7 +349,7 @@ class Counters(Observer):
         return cost
 
     def _remember(self, pattern: tuple[object, ...], cost: Cost) -> Cost:
-        if len(self._patterns) > MOST_PATTERNS:
+        if len(self._patterns) > MAX_PATTERNS:
             self._patterns.clear()
         self._patterns[pattern] = cost
         return cost
@@ -385,7 +400,8 @@ class Counters(Observer):
 
     def _local(self, event: MemoryEvent, stats: Stats) -> None:
         if "param" in named_spaces(event.instruction):
-            return  # what functions pass is in registers
+            # What functions pass is in registers.
+            return
         addresses, active = event.addresses()
         stats.requests = stats.requests + self._sum(np.asarray(active.any(axis=1)))
         touched = wavefronts.local_sectors(addresses, active, event.width)
@@ -466,7 +482,8 @@ LOADS = (("shared", "ld"), ("shared", "ldmatrix"), ("shared", "atom"))
 STORES, COPIES = (("shared", "st"),), (("shared", "cp_async"),)
 READ, WRITTEN = (("global", "ld"), ("global", "atom")), (("global", "st"),)
 LOCAL_LOADS, LOCAL_STORES = (("local", "ld"), ("local", "atom")), (("local", "st"),)
-BYTES, SECTORS = ":bytes", ":sectors"  # after the name of a ratio: its two sums
+# The two sums of a ratio have its name and one of these suffixes.
+BYTES, SECTORS = ":bytes", ":sectors"
 
 
 def at_least(program: Program | None) -> dict[str, str]:

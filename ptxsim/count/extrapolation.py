@@ -14,7 +14,8 @@ from collections.abc import Mapping
 
 from ..errors import PtxsimError
 
-EXACT = 1e-9  # relative
+# Two counts are equal within this relative tolerance.
+EXACT = 1e-9
 
 
 class NotLinearError(PtxsimError):

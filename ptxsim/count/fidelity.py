@@ -54,10 +54,12 @@ class Row:
 
     instruction: str
     level: str
-    why: str  # "" for exact ones
+    # The reason is empty for exact instructions.
+    why: str
     places: int
     executed: int
-    # whether a result reaches an address, a branch, a barrier or the predicate of an access
+    # `decides` is true where a result reaches an address, a branch, a barrier or the predicate of
+    # an access.
     decides: bool
 
 

@@ -25,9 +25,11 @@ class Machine(gpus.Rates):
 
     name: str
     sms: int
-    clock_mhz: float  # turns DRAM bytes per second into bytes per clock
-    dram_gb_per_s: float  # of the whole GPU, 10^9 bytes
-    # what one SM holds
+    # The SM clock turns DRAM bytes per second into bytes per clock.
+    clock_mhz: float
+    # The rate is of the whole GPU, in 10^9 bytes per second.
+    dram_gb_per_s: float
+    # One SM holds at most this many.
     warps: int
     blocks: int
     registers: int

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from ..gpus import Limits
 
 WARP = 32
-REGISTER_UNIT = 256  # registers are dealt to a warp in this unit
-SCHEDULERS = 4  # each owns a quarter of the register file and of the warps
+# Registers are allocated to a warp in this unit.
+REGISTER_UNIT = 256
+# Each scheduler owns a quarter of the register file and of the warps.
+SCHEDULERS = 4
 SHARED_UNIT = 128
 
 

@@ -44,14 +44,17 @@ from .trip_counts import trip_counts
 
 # Values that are tried in turn for a count of trips: the least, and the step from it.
 SHORTER = ((128, 64), (256, 128), (256, 256), (512, 256))
-# the value with which all blocks of a small grid are run, to find those that do the same
+# All blocks of a small grid are run with this value, to find those that do the same.
 SHORTEST = 64
 # blocks at places drawn (from a fixed seed) to test the prediction, in addition to those next to
 # the edges
 MORE = 4
-WHOLE = 2e9  # thread-instructions that running all blocks may cost: some seconds
-FEW = 512  # blocks of a grid that is small enough for that
-Sums = dict[str, float]  # counts under the names of `Counters.sums`
+# Running all blocks may cost this many thread-instructions, which take some seconds.
+WHOLE = 2e9
+# All blocks of a grid with at most this many may be run.
+FEW = 512
+# `Sums` holds counts under the names of `Counters.sums`.
+Sums = dict[str, float]
 ANYWHERE = {"global", "shared", "local", "param"}
 # counts of an instruction (`Stats`), under the names of `_named`; they need not be equal in blocks
 # that do the same
@@ -141,7 +144,8 @@ class _Apart(Observer):
                         _named(s.instruction.pc, name): getattr(s, name) for name in OF_INSTRUCTION
                     }
             for name, value in sums.items():
-                each = np.asarray(value)  # of each block, or the same of all
+                # The value is one for each block, or the same for all.
+                each = np.asarray(value)
                 each = (
                     each.reshape(-1, together).sum(axis=1)
                     if each.ndim
@@ -183,9 +187,10 @@ class _Seen:
     """What is known of single instructions, over all launches of a prediction."""
 
     stats: dict[int, Stats] = field(default_factory=dict)
-    # sectors by cluster and array, of the last
+    # `fetched` holds the sectors by cluster and array of the last launch.
     fetched: dict[int, dict[int, np.ndarray]] = field(default_factory=dict)
-    sizes: dict[int, int] = field(default_factory=dict)  # sectors that an array lies in
+    # `sizes` counts the sectors of each array.
+    sizes: dict[int, int] = field(default_factory=dict)
     # by array, how many times the sectors of one cluster all of them read together: where all of
     # them were run
     together: dict[int, float] = field(default_factory=dict)
@@ -267,7 +272,8 @@ def decides(
         possible = named_spaces(i) or ANYWHERE
         if origins is None:
             return set(possible)
-        if possible == {"param"} and len(program.functions) == 1:  # what the host passed
+        if possible == {"param"} and len(program.functions) == 1:
+            # The host passes parameters.
             return set()
         return set(origins.get(i.pc, (UNKNOWN,)))
 
@@ -277,7 +283,7 @@ def decides(
         )
 
     stores = [i for i in sources if isinstance(i.operands[0], Address)]
-    # registers that depend on them, and memory that does
+    # `known` holds the registers that depend on them, `spaces` the memory.
     known: set[Register] = {
         r for i in sources if i not in stores for r in registers_of(i.operands[0])
     }
@@ -329,7 +335,8 @@ class Classes:
 def sample(grid: Sequence[int]) -> Classes:
     """Return classes by the place in the grid: first, between or last on each axis."""
 
-    def position(at: int, size: int) -> int:  # 0: the first, 1: between, 2: the last
+    # The position is 0 for the first, 1 between, 2 for the last.
+    def position(at: int, size: int) -> int:
         return 0 if at == 0 else 2 if at == size - 1 else 1
 
     def number(at: Sequence[int]) -> int:
@@ -677,7 +684,8 @@ def predict_from(kernel: Kernel, launch: Sample, samples: Sequence[Sample]) -> P
     (`NotLinearError`), or no combination of the samples has the amounts of the launch.
     """
     seen = _Seen()
-    ran, sums = [], []  # all counts by sample, and those of them that must be exact
+    # `ran` holds all counts by sample, `sums` those that must be exact.
+    ran, sums = [], []
     for sample in samples:
         counters, traffic = Counters(), Traffic()
         kernel.launch(
@@ -688,7 +696,8 @@ def predict_from(kernel: Kernel, launch: Sample, samples: Sequence[Sample]) -> P
             _named(pc, name): getattr(s, name)
             for pc, s in ((s.instruction.pc, s) for s in counters.by_instruction())
             for name in OF_INSTRUCTION
-            if name != "polled"  # depends on the order in which warps run
+            # `polled` depends on the order in which warps run.
+            if name != "polled"
         }
         sums.append(counters.sums())
         ran.append(Work.observed(counters, traffic).counts | counters.sums() | of_instruction)

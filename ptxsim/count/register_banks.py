@@ -25,18 +25,23 @@ from collections.abc import Iterable
 from ..ptx import sass
 from .block_counts import Executions
 
-BANKS = 2  # of a scheduler's register file
-BACKLOG = 1  # operands that a bank may be behind
-MERGED = 2  # cycles more for a merged load
+# A scheduler's register file has this many banks.
+BANKS = 2
+# A bank may be this many operands behind.
+BACKLOG = 1
+# A merged load takes this many cycles more.
+MERGED = 2
 
-Reads = tuple[int, ...]  # operands read from each bank
+# `Reads` counts the operands read from each bank.
+Reads = tuple[int, ...]
 
 
 class ReuseCache:
     """What `.reuse` keeps: for each operand slot, a register of each bank."""
 
     def __init__(self) -> None:
-        self._cached: dict[tuple[int, int], int] = {}  # slot and bank to register
+        # `_cached` holds the register kept for each operand slot and bank.
+        self._cached: dict[tuple[int, int], int] = {}
 
     def reads(self, instruction: sass.Instruction) -> Reads:
         """Operands that an instruction with one destination reads from each bank; then the cache is
@@ -71,7 +76,8 @@ def issue_cycles(reads: Iterable[Reads], backlog: int = BACKLOG) -> int:
     for row in reads:
         waits = max(0, *(late - backlog for late in behind))
         behind = [max(0, late - waits) + more for late, more in zip(behind, row, strict=True)]
-        behind = [max(0, late - 1) for late in behind]  # while it is issued, each bank gives one
+        # Each bank gives one operand while the instruction is issued.
+        behind = [max(0, late - 1) for late in behind]
         cycles += waits + 1
     return cycles
 

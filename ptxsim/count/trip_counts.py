@@ -25,7 +25,8 @@ def trip_counts(program: Program) -> list[int]:
         return []
     indices = {p.variable: n for n, p in enumerate(program.parameters)}
     loads: dict[int, set[Register]] = {}
-    of_parameter = set()  # places of their loads
+    # `of_parameter` holds the pcs of the loads of parameters.
+    of_parameter = set()
     for i in program.code:
         source = i.operands[1] if i.opcode == "ld" and "param" in i.modifiers else None
         if (
@@ -88,7 +89,8 @@ def _counts_trips(program: Program, registers: set[Register], varying: set[Regis
             continue
         if i.opcode in ("bra", "brx"):
             goes_back |= i.predicate in taint and any(target <= i.pc for target in targets(i))
-        elif i.opcode == "cp":  # its size may depend on it
+        elif i.opcode == "cp":
+            # The size of the copy may depend on it.
             if any(
                 not taint.isdisjoint(registers_of(o)) for o in i.operands if isinstance(o, Address)
             ):

@@ -70,7 +70,8 @@ def shared(
     if width <= WORD:
         return _groups(addresses, active, width)
     warps = len(addresses)
-    parts = 1 if width == 8 else 2  # of a warp, each of which may be served at once or in two
+    # Each part of a warp may be served at once or in two.
+    parts = 1 if width == 8 else 2
     lanes = 32 // parts
     a, on = addresses.reshape(-1, lanes), active.reshape(-1, lanes)
     together, ideal_together = _groups(a, on, width)
@@ -217,14 +218,16 @@ def _served_together(
     groups = [[lane for lane in lanes if lane // size == i] for i in range(32 // size)]
     if kind in ("st", "ldmatrix") or width <= WORD:
         return groups
-    both = 2 * size  # lanes of a half-warp (of the warp, at 64 bits): its two parts may go together
+    # The two parts of a half-warp (of the warp, at 64 bits) may go together.
+    both = 2 * size
     paired = _paired(addresses.reshape(-1, both), active.reshape(-1, both))
     pairs = zip(groups[::2], groups[1::2], paired, strict=True)
     return [group for a, b, together in pairs for group in ([a + b] if together else [a, b])]
 
 
 def _part(lanes: list[int], addresses: np.ndarray, width: int) -> Part:
-    wanted: dict[int, list[int]] = {}  # word to lanes
+    # `wanted` holds the lanes that want each word.
+    wanted: dict[int, list[int]] = {}
     for lane in lanes:
         first = int(addresses[lane]) // WORD
         for word in range(first, first + max(1, width // WORD)):

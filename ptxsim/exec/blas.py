@@ -17,9 +17,12 @@ from .options import Options
 from .protocol import Error, Payload, Reply
 from .reporter import Reporter
 
-RELU, BIAS, GELU = 2, 4, 32  # parts of cublasLtEpilogue_t
-STEP = 16  # of k that a tensor core sums at a time
-MOST_ROUNDED = 1 << 31  # products that are rounded as tensor cores do: some 20 seconds
+# These are bits of cublasLtEpilogue_t.
+RELU, BIAS, GELU = 2, 4, 32
+# A tensor core sums this many elements of k at a time.
+STEP = 16
+# Up to this many products, which take some 20 seconds, are rounded as tensor cores do.
+MAX_ROUNDED = 1 << 31
 # cudaDataType_t
 TYPES: dict[int, Any] = {
     0: np.float32,
@@ -42,7 +45,8 @@ class Matrix:
     rows: int
     columns: int
     leading: int
-    stride: int  # elements from one of a batch to the next
+    # Matrices of a batch are this many elements apart.
+    stride: int
 
 
 @dataclass
@@ -61,8 +65,10 @@ class Gemm:
     c: Matrix
     d: Matrix
     batch: int
-    epilogue: int = 1  # of cublasLt
-    bias: Matrix | None = None  # a column, added to each of D
+    # The epilogue is a cublasLtEpilogue_t.
+    epilogue: int = 1
+    # The bias is a column that is added to each column of D.
+    bias: Matrix | None = None
 
     @property
     def instructions(self) -> int:
@@ -128,7 +134,7 @@ def product(a: np.ndarray, b: np.ndarray, wide: Any) -> np.ndarray:
     """Return a B, summed in `wide`; of fp16 and bf16, which cuBLAS leaves to tensor cores, with
     their rounding of each step of k = 16, where that does not take too long."""
     name = {np.dtype(np.float16): "f16", np.dtype(ml_dtypes.bfloat16): "bf16"}.get(a.dtype)
-    if name is None or a.dtype != b.dtype or a.size * b.shape[1] > MOST_ROUNDED:
+    if name is None or a.dtype != b.dtype or a.size * b.shape[1] > MAX_ROUNDED:
         return a.astype(wide) @ b.astype(wide)
     left, right = a.astype(np.float64), np.ascontiguousarray(b.T.astype(np.float64))
     total = np.zeros((a.shape[0], b.shape[1]))
@@ -158,7 +164,8 @@ def compute(work: Gemm, memory: DeviceMemory) -> None:
             total = total + view(work.bias, 0, memory, "the bias").astype(wide)
         if work.epilogue & RELU:
             total = np.maximum(total, 0)
-        if work.epilogue & GELU:  # by tanh, as cublasLt does it
+        if work.epilogue & GELU:
+            # cublasLt computes GELU by tanh.
             total = 0.5 * total * (1 + np.tanh(np.sqrt(2 / np.pi) * (total + 0.044715 * total**3)))
         d[...] = total.astype(d.dtype)
         for column in range(d.shape[1]) if work.d.leading > work.d.rows else (0,):

@@ -30,9 +30,11 @@ class Library:
 
     name: str
     sources: tuple[str, ...]
-    headers: tuple[str, ...]  # whose entry points it has
+    # The library has the entry points that these headers declare.
+    headers: tuple[str, ...]
     needs: tuple[str, ...] = ()
-    versioned: bool = True  # whether its symbols have a version, and its name the number of CUDA's
+    # `versioned` is true where its symbols have a version, and its name has CUDA's.
+    versioned: bool = True
 
 
 LIBRARIES = (
@@ -121,7 +123,8 @@ def standins() -> Path:
         _build(made, include, version)
         try:
             made.rename(folder)
-        except OSError:  # another process was faster
+        except OSError:
+            # Another process was faster.
             if not folder.is_dir():
                 raise
     except OSError as error:

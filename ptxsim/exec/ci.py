@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 from .records import FaultRecord, LaunchRecord
 
-HOST_LINE = re.compile(r" at ([\w.+-]+):(\d+)")  # of what host code did
+# `HOST_LINE` finds the line of host code in a message.
+HOST_LINE = re.compile(r" at ([\w.+-]+):(\d+)")
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 

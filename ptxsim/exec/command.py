@@ -28,14 +28,10 @@ from . import build, ci, elf, supervisor
 from .options import Options, add_options, number, whole
 from .records import LaunchRecord, counted, load, short, table
 
-ERRORS = (
-    "api_error",
-    "unsupported",
-    "host_fault",
-    "lost",
-    "internal",
-)  # kinds of records that count, in addition to faults
-GENCODE = "arch=compute_{0},code=[sm_{0},compute_{0}]"  # machine code and PTX
+# Records of these kinds are errors, in addition to faults.
+ERRORS = ("api_error", "unsupported", "host_fault", "lost", "internal")
+# The binary has machine code and PTX.
+GENCODE = "arch=compute_{0},code=[sm_{0},compute_{0}]"
 INCLUDE = Path(__file__).parent / "include"
 ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code")
 
@@ -176,7 +172,8 @@ def require_runnable(program: Path, standins: Path) -> None:
     """Raise `PtxsimError`, with what to add, for a program that the stand-ins cannot serve."""
     binary = elf.read(program)
     if binary is None:
-        return  # a script, say: what it starts is looked at when it loads a stand-in
+        # It may be a script: what it starts is checked when it loads a stand-in.
+        return
     machine = elf.MACHINES.get(binary.machine, f"machine {binary.machine}")
     if machine != platform.machine():
         raise PtxsimError(f"{program.name}: compiled for {machine}; this is {platform.machine()}")

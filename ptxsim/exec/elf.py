@@ -15,24 +15,33 @@ from pathlib import Path
 from ..ptx.sass import elf_sections, elf_text
 from .protocol import Frame
 
-MACHINES = {62: "x86_64", 183: "aarch64"}  # of e_machine, as platform.machine() has them
-EXECUTABLE = 2  # e_type of a program that is not relocated
-# of CUDA, with functions that are inlined
+# `MACHINES` holds the names that platform.machine() has, by e_machine.
+MACHINES = {62: "x86_64", 183: "aarch64"}
+# This e_type is of a program that is not relocated.
+EXECUTABLE = 2
+# These headers of CUDA have functions that are inlined.
 HEADERS = ("cuda_runtime", "device_functions.h", "host_runtime.h")
-STUB = "tmpxft_"  # what nvcc makes of a kernel for the host, which the kernel's own line calls
-LOAD = 1  # a segment
-NEEDED, RPATH = 1, 15  # entries of the dynamic section
+# nvcc gives this prefix to the host's function for a kernel, which the kernel's line calls.
+STUB = "tmpxft_"
+# This type of segment is loaded.
+LOAD = 1
+# These tags are of entries of the dynamic section.
+NEEDED, RPATH = 1, 15
 
 
 @dataclass
 class Binary:
     """A program or a shared library."""
 
-    needed: list[str]  # libraries
+    # The program needs these libraries.
+    needed: list[str]
     sections: set[str]
-    rpath: bool  # an RPATH comes before LD_LIBRARY_PATH
-    base: int  # where it is loaded, if it cannot be moved
-    machine: int  # e_machine
+    # An RPATH comes before LD_LIBRARY_PATH.
+    rpath: bool
+    # The program is loaded at this address, if it cannot be moved.
+    base: int
+    # The number is that of e_machine.
+    machine: int
 
 
 def read(path: Path) -> Binary | None:

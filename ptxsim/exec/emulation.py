@@ -45,7 +45,8 @@ FATAL = {
 OPPOSITE = "with blocks and threads in the opposite order"
 # contents of device memory by their offset, and which blocks of malloc's heap are in use
 Snapshot = tuple[list[tuple[int, np.ndarray]], Heap | None]
-MAX_SNAPSHOT = 256 << 20  # bytes of device memory that are kept to run a launch again
+# At most this many bytes of device memory are stored to run a launch again.
+MAX_SNAPSHOT = 256 << 20
 
 
 class TooLongError(PtxsimError):
@@ -60,7 +61,8 @@ class Launch:
     grid: Dim3
     block: Dim3
     args: list[bytes]
-    shared_bytes: int  # dynamic
+    # `shared_bytes` counts dynamic shared memory alone.
+    shared_bytes: int
     cluster: Dim3 | None
     cooperative: bool
 
@@ -79,13 +81,15 @@ class Run:
     """The result of emulating a launch."""
 
     faults: list[FaultRecord]
-    fatal: Error  # that the program gets
+    # The program gets this error.
+    fatal: Error
     notes: list[str]
     counters: Counters | None
     traffic: bounds.Traffic
     printed: str
     blocks: int
-    sampled: bool  # whether these are only some of the grid's
+    # `sampled` is true where only some of the grid's blocks were run.
+    sampled: bool
 
     @property
     def plain(self) -> bool:
@@ -159,7 +163,8 @@ class Emulation:
                 break
             self._restore(before)
             checks = weaker
-        if weaker is not None:  # blocks ended, and it cannot be run again
+        if weaker is not None:
+            # Blocks have ended, and the launch cannot be run again.
             code = Error.LAUNCH_FAILURE
             if weaker != checks:
                 self.reporter.once(
@@ -230,7 +235,7 @@ class Emulation:
         self.notes = ()
         watching: list[Observer | None] = [self.counters, self.touched]
         watching += [self.traffic] if self.chosen and self.options.bounds else []
-        # whatever ends the launch, what it found until then is there
+        # The faults found until the launch ends are there, whatever ends it.
         kernel.machine.diag.prepare(Faults())
         try:
             with self._limited(), contextlib.redirect_stdout(self.printed):
@@ -253,7 +258,8 @@ class Emulation:
             raise
         except PtxError as error:
             return Error.NOT_SUPPORTED, FaultRecord(f"{self.title}: {error}")
-        except KernelFault as fault:  # with --stop-at-first
+        except KernelFault as fault:
+            # A fault is raised with --stop-at-first alone.
             code = FATAL.get(fault.kind, Error.LAUNCH_FAILURE)
             return code, FaultRecord(str(fault), fault.kind, fault.where)
         except TooLongError as error:
@@ -322,7 +328,8 @@ class Emulation:
         while at < size:
             try:
                 start = os.lseek(self.descriptor, at, os.SEEK_DATA)
-            except OSError:  # no more
+            except OSError:
+                # There is no more data.
                 break
             at = os.lseek(self.descriptor, start, os.SEEK_HOLE)
             parts.append((start, at))

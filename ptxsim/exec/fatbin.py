@@ -22,7 +22,8 @@ from ..ptx.compiler import tool
 
 MAGIC = 0xBA55ED50
 PTX, ELF = 1, 2
-COMPRESSED = 0x1000 | 0x2000 | 0x8000  # flags: by LZ4 or Zstandard
+# These flags mean compression by LZ4 or Zstandard.
+COMPRESSED = 0x1000 | 0x2000 | 0x8000
 
 
 class NoBinaryError(PtxsimError):
@@ -33,9 +34,12 @@ class NoBinaryError(PtxsimError):
 class Image:
     """The code of one architecture."""
 
-    kind: int  # PTX or ELF
-    architecture: int  # 90 for sm_90, sm_90a
-    content: bytes | None  # None: compressed
+    # The kind is PTX or ELF.
+    kind: int
+    # The architecture is 90 for sm_90 and sm_90a.
+    architecture: int
+    # The content is None where it is compressed.
+    content: bytes | None
 
     @property
     def specific(self) -> bool:

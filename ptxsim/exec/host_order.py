@@ -42,13 +42,15 @@ class HostOrder:
                 free = self.timeline.host_waits(event=event)
             case Ordering.RECORDED:
                 self.timeline.record(event, stream)
-                self.memory.device.copied(0)  # so that each has a time of its own
+                # Each event gets a time of its own.
+                self.memory.device.copied(0)
                 return protections(Reply(), free).u64(self.memory.device.ns)
             case Ordering.WAITS:
                 self.timeline.wait(stream, event)
             case Ordering.CREATED:
                 self.timeline.streams = True
-                if event:  # it does not wait for the default stream
+                if event:
+                    # The stream does not wait for the default stream.
                     self.timeline.alone.add(stream)
             case Ordering.PROFILES:
                 self.profiled = bool(event)
@@ -70,7 +72,7 @@ class HostOrder:
             work.reads = rows(source, from_pitch, width, height)
         reply = self.issued(work)
         on_device = inside[0] and (not source or inside[1]) and not self._touches_host(work)
-        # in a stream the host goes on, of pageable memory with a copy of it
+        # After a copy in a stream the host goes on; of pageable memory CUDA has made a copy.
         goes_on = inside[0] or not source if of_stream else on_device
         if goes_on:
             return reply

@@ -31,7 +31,8 @@ from .repeats import Repeats
 from .reporter import Reporter
 from .timeline import Touched, WaitsForHost, Work, merged
 
-MAX_LISTED = 100  # launches that are listed while the program runs
+# At most this many launches are listed while the program runs.
+MAX_LISTED = 100
 
 
 class Launches:
@@ -50,11 +51,13 @@ class Launches:
         self.memory, self.descriptor, self.modules, self.order = memory, descriptor, modules, order
         self.options, self.reporter, self.process = options, reporter, process
         self.count = 0
-        self.under_way = ""  # the launch that is emulated, in words
-        # of those that were counted, where `--once` asks for the first of each
+        # `under_way` describes the launch that is emulated.
+        self.under_way = ""
+        # `shapes` holds the shapes that were counted, as `--once` asks for the first launch of
+        # each.
         self.shapes: set[tuple[object, ...]] = set()
         self.repeats = Repeats(memory, order.of_host)
-        # the last ones for --annotate and --bounds
+        # These are the last launches for --annotate and --bounds.
         self.annotated: tuple[Kernel, Counters] | None = None
         self.bounded: tuple[Launch, Run] | None = None
 
@@ -251,7 +254,8 @@ class Launches:
         """Return the reply of a launch that was emulated: its own error, that of later calls, that
         of the next call alone, and what it printed.
         """
-        if run.fatal == Error.NOT_SUPPORTED:  # nothing of it was done
+        if run.fatal == Error.NOT_SUPPORTED:
+            # Nothing of the launch was done.
             return Reply().u32(run.fatal).u32(Error.NONE).u32(Error.NONE).text(run.printed)
         errors = (run.fatal, Error.NONE)
         later, once = errors if self.options.destroy_context else reversed(errors)

@@ -31,9 +31,11 @@ class Loaded:
     ptx: Module
     cubin: Path | None
     variables: dict[str, Variable]
-    managed: set[str]  # names of variables in managed memory
+    # These variables are in managed memory.
+    managed: set[str]
     kernels: dict[str, Kernel] = field(default_factory=dict)
-    registers: dict[str, int] = field(default_factory=dict)  # of a thread, by kernel; 0: not known
+    # `registers` counts the registers of a thread, by kernel; 0 where it is not known.
+    registers: dict[str, int] = field(default_factory=dict)
     warned: bool = False
 
     def registers_of(self, name: str) -> int:

@@ -30,17 +30,23 @@ class Options:
     only: tuple[str, ...] = ()
     skip_launches: int = 0
     sample: int | None = None
-    # whether only the first launch of each kernel and shape is checked and counted
+    # `once` is true where only the first launch of each kernel and shape is checked and counted.
     once: bool = False
-    orders: int = 1  # how often a launch without faults is run, in opposite orders
-    leaks: bool = False  # whether memory that is not freed is noted
+    # A launch without faults is run this often, in opposite orders.
+    orders: int = 1
+    # `leaks` is true where memory that is not freed is noted.
+    leaks: bool = False
     checks: bool = True
-    stop_at_first: bool = False  # whether a launch ends with its first fault
+    # `stop_at_first` is true where a launch ends with its first fault.
+    stop_at_first: bool = False
     accept: tuple[Accepted, ...] = ()
-    limit: float | None = None  # seconds of a launch
-    annotate: str | None = None  # a kernel by a pattern
+    # A launch may take this many seconds.
+    limit: float | None = None
+    # The pattern names a kernel.
+    annotate: str | None = None
     bounds: str | None = None
-    destroy_context: bool = True  # after a fault that ends a kernel
+    # The context is destroyed after a fault that ends a kernel.
+    destroy_context: bool = True
     quiet: bool = False
 
     def chosen(self, name: str, title: str) -> bool:
@@ -73,12 +79,8 @@ def add_options(
     parser.set_defaults(**defaults)
 
 
-PREFIXES = {
-    "kernel_name=": "{}",
-    "kne=": "{}",
-    "kernel_substring=": "*{}*",
-    "kns=": "*{}*",
-}  # as compute-sanitizer has them
+# compute-sanitizer has these prefixes.
+PREFIXES = {"kernel_name=": "{}", "kne=": "{}", "kernel_substring=": "*{}*", "kns=": "*{}*"}
 
 
 def matches(pattern: str, *names: str) -> bool:

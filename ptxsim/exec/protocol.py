@@ -55,7 +55,8 @@ class Error(enum.IntEnum):
     LAUNCH_FAILURE = 719
     NOT_SUPPORTED = 801
     CLUSTER_SIZE = 912
-    PARKED = 0xFFFFFFFF  # no error: a launch that waits for the host
+    # This is no error: the launch waits for the host.
+    PARKED = 0xFFFFFFFF
 
 
 class Ordering(enum.IntEnum):
@@ -75,7 +76,8 @@ class Note(enum.IntEnum):
     """Kinds of NOTE. API errors and calls that are not there count as errors of the run."""
 
     REMARK = 0
-    ONCE = 1  # the same text is printed once
+    # The same text is printed once.
+    ONCE = 1
     API_ERROR = 2
     UNSUPPORTED = 3
 

@@ -16,7 +16,8 @@ class FaultRecord:
 
     text: str
     kind: str = ""
-    where: str = ""  # its line, and the lines that call
+    # `where` is the line of the fault, and the lines that call it.
+    where: str = ""
 
     @property
     def location(self) -> tuple[str, int] | None:
@@ -30,25 +31,38 @@ class LaunchRecord:
     """One launch, as the emulator saw it."""
 
     process: int
-    number: int  # among the launches of its process, from 1
-    kernel: str  # mangled
-    title: str  # as in the source
+    # Launches of a process are numbered from 1.
+    number: int
+    # The kernel has its mangled name.
+    kernel: str
+    # The title is as in the source.
+    title: str
     grid: Dim3
     block: Dim3
     cluster: Dim3
-    shared_bytes: int  # dynamic
-    seconds: float  # that emulating took
-    device_ns: int  # on the device's clock, which is made up: see `machine.device`
-    registers: int | None  # of a thread; None: not known, without machine code
-    profiled: bool  # whether it is in a profiler's range, as of cuProfilerStart
-    checked: bool  # whether it was among those to check and count
-    left_out: bool  # whether it was not run, as its results were there already: see `repeats`
+    # `shared_bytes` counts dynamic shared memory alone.
+    shared_bytes: int
+    # The emulation took this long.
+    seconds: float
+    # The time is on the device's clock, which is made up: see `machine.device`.
+    device_ns: int
+    # `registers` counts the registers of a thread; None where there is no machine code.
+    registers: int | None
+    # `profiled` is true within a profiler's range, as of cuProfilerStart.
+    profiled: bool
+    # `checked` is true where the launch was checked and counted.
+    checked: bool
+    # `left_out` is true where the results were there already, so that it was not run: see
+    # `repeats`.
+    left_out: bool
     blocks_run: int
-    sampled: bool  # whether these are only some of the grid's
+    # `sampled` is true where only some of the grid's blocks were run.
+    sampled: bool
     faults: list[FaultRecord] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    sums: dict[str, float] | None = None  # counters, as they add up; None: not counted
-    # of the source, with what their accesses cost
+    # `sums` holds counters that add up over launches; None where nothing was counted.
+    sums: dict[str, float] | None = None
+    # `lines` holds lines of the source, with what their accesses cost.
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     def line(self) -> str:
@@ -97,16 +111,18 @@ def counted(number: int, what: str, several: str = "") -> str:
     return f"{number:,} {what if number == 1 else several or what + 's'}"
 
 
-LONGEST = 60  # characters of a name
-# of the table: the counters that each column adds up, or takes off
+# A name of more characters is shortened.
+LONGEST = 60
+# Each column of the table adds these counters, or subtracts them where there is a minus.
 COLUMNS: dict[str, tuple[str, ...]] = {
     "shared wavefronts": ("memory_l1_wavefronts_shared",),
-    # those of cp.async, too
+    # The conflicts of cp.async are included.
     "conflicts": ("memory_l1_wavefronts_shared", "-memory_l1_wavefronts_shared_ideal"),
     "global sectors": ("memory_l2_theoretical_sectors_global",),
     "TMA sectors": ("l2_sectors_bulk_ld.sum", "l2_sectors_bulk_st.sum"),
 }
-PER_SECTOR = {  # ratios
+# These columns are ratios.
+PER_SECTOR = {
     "B/sector ld": "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
     "B/sector st": "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",
 }

@@ -29,8 +29,10 @@ class Done:
     contents: list[np.ndarray]
     reads: Spans
     writes: Spans
-    device_ns: int  # that it took on the device's clock
-    seen: int  # changes of memory up to which the contents are known to be there
+    # The launch took this long on the device's clock.
+    device_ns: int
+    # The contents are known to be there up to this count of changes of memory.
+    seen: int
 
 
 class Repeats:
@@ -74,7 +76,8 @@ class Repeats:
         """Return the words of device memory at these addresses; None where some of it was freed."""
         for start, end in spans.tolist():
             holder = self.memory.holder(start)
-            if holder is None or end > holder.end + 3:  # spans are of whole words
+            if holder is None or end > holder.end + 3:
+                # Spans are of whole words.
                 return None
         at = spans - GLOBAL_BASE
         return [self.memory.whole[start:end].view(np.uint32) for start, end in at.tolist()]

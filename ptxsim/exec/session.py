@@ -37,7 +37,8 @@ class Session:
 
     launches: list[LaunchRecord] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)  # calls that failed, or are not there
+    # `errors` lists calls that failed or are not supported.
+    errors: list[str] = field(default_factory=list)
 
     def fill(self, records: list[dict[str, Any]]) -> None:
         """Take what the emulator recorded."""

@@ -30,8 +30,10 @@ from .emulator import Emulator
 from .options import Options
 
 PREFIX = "ptxsim-exec-"
-SOCKET = "PTXSIM_EXEC_SOCKET"  # in the environment: where the emulator listens
-GRACE = 1.0  # seconds that an emulator has to end by itself once its program has
+# This variable of the environment says where the emulator listens.
+SOCKET = "PTXSIM_EXEC_SOCKET"
+# An emulator has this many seconds to end by itself once its program has ended.
+GRACE = 1.0
 PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -81,20 +83,25 @@ class Worker:
     """An emulator process."""
 
     pid: int
-    peer: int  # the process that it answers
-    peer_handle: int | None  # a pidfd; None: it has ended
+    # The emulator answers this process.
+    peer: int
+    # The handle is a pidfd; None once the process has ended.
+    peer_handle: int | None
     pipe: int
     ended: bool = False
     pending: bytes = b""
-    deadline: float | None = None  # when it is to end at the latest, as its program has
-    stopping: bool = False  # whether it was asked to
+    # The emulator must end by this time, as its program has ended.
+    deadline: float | None = None
+    # `stopping` is true once the emulator was asked to end.
+    stopping: bool = False
 
 
 @dataclass
 class Outcome:
     """The outcome of a run."""
 
-    status: int  # of the program, as a shell has it
+    # The status of the program is as a shell gives it.
+    status: int
     records: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -273,9 +280,8 @@ def run(
                 supervisor.turn(0.5)
                 signalled = [n for n in interrupts if n != signal.SIGCHLD]
                 interrupts.clear()
-                if (
-                    signalled and started.poll() is None and signalled[0] != signal.SIGINT
-                ):  # that the terminal gave it, too
+                if signalled and started.poll() is None and signalled[0] != signal.SIGINT:
+                    # The terminal sends SIGINT to the program itself; other signals are passed on.
                     started.send_signal(signalled[0])
             while supervisor.busy:
                 supervisor.turn(0.1)

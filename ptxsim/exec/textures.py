@@ -12,10 +12,12 @@ from ..machine.texture_arrays import TextureArray
 from .protocol import Payload
 from .timeline import Spans
 
-# of CUarray_format
+# `DTYPES` holds NumPy's types by CUarray_format.
 DTYPES = {1: "u1", 2: "u2", 3: "u4", 8: "i1", 9: "i2", 10: "i4", 16: "f2", 32: "f4"}
-ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")  # by the number of CUaddress_mode
-LAYERED, CUBE = 1, 4  # of an array's flags; its depth counts layers
+# The index is the number of CUaddress_mode.
+ADDRESS_MODES = ("wrap", "clamp", "mirror", "border")
+# These are bits of an array's flags, with which its depth counts layers.
+LAYERED, CUBE = 1, 4
 
 
 def add(payload: Payload, memory: DeviceMemory) -> None:
@@ -27,7 +29,8 @@ def add(payload: Payload, memory: DeviceMemory) -> None:
     form, channels, flags = (payload.u32() for _ in range(3))
     modes = [ADDRESS_MODES[payload.u32() & 3] for _ in range(3)]
     linear, read_normalized, normalized = (bool(payload.u32()) for _ in range(3))
-    if not normalized:  # CUDA clamps such coordinates where they are to wrap
+    if not normalized:
+        # CUDA clamps such coordinates where they are to wrap.
         modes = ["clamp" if mode in ("wrap", "mirror") else mode for mode in modes]
     element = np.dtype(DTYPES[form])
     plane = pitch * max(1, height)

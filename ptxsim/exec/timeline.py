@@ -26,12 +26,16 @@ from ..ptx.sizes import Dim3
 from ..ptx.syntax import Instruction
 
 HOST = -1
-LEGACY, PER_THREAD = 0, 2  # handles of the default streams
+# These are the handles of the default streams.
+LEGACY, PER_THREAD = 0, 2
 PAGE = 4096
-NOTHING, READ, BOTH = 0, 1, 3  # what host code may do with a page
+# Host code may do this with a page.
+NOTHING, READ, BOTH = 0, 1, 3
 Clock = dict[int, int]
-Spans = np.ndarray  # [n, 2]: addresses from and to, in order
-Protection = tuple[int, int, int]  # a range of pages, and what host code may do there
+# `Spans` has shape [n, 2]: the start and end of each span, in order.
+Spans = np.ndarray
+# `Protection` is a range of pages, and what host code may do there.
+Protection = tuple[int, int, int]
 NO_SPANS = np.zeros((0, 2), np.int64)
 
 
@@ -42,12 +46,17 @@ class Work:
     what: str
     stream: int
     number: int
-    clock: Clock  # what comes before it
+    # The clock says what comes before the work.
+    clock: Clock
     reads: Spans = field(default_factory=lambda: NO_SPANS)
     writes: Spans = field(default_factory=lambda: NO_SPANS)
-    pages: list[tuple[int, int]] = field(default_factory=list)  # that host code is kept from
-    starts_next: bool = False  # a launch that lets the next one begin before it has ended
-    does: str = "writes"  # to what it writes: of memory that it allocates or frees all is written
+    # Host code is kept from these pages.
+    pages: list[tuple[int, int]] = field(default_factory=list)
+    # `starts_next` is true for a launch that lets the next one begin before it has ended.
+    starts_next: bool = False
+    # The verb says what the work does to what it writes; memory that it allocates or frees counts
+    # as written.
+    does: str = "writes"
 
     def before(self, clock: Clock) -> bool:
         """Return whether it comes before whoever has this clock."""
@@ -60,8 +69,10 @@ class Timeline:
     def __init__(self) -> None:
         self.clocks: dict[int, Clock] = {HOST: {}}
         self.events: dict[int, Clock] = {}
-        self.alone: set[int] = set()  # streams that do not wait for the legacy one
-        self.streams = False  # whether there are others than the default one
+        # These streams do not wait for the legacy one.
+        self.alone: set[int] = set()
+        # `streams` is true once there are streams other than the default one.
+        self.streams = False
         self.works: list[Work] = []
         self.reported: set[tuple[str, str]] = set()
 
@@ -339,7 +350,7 @@ def first_common(a: Spans, b: Spans) -> int | None:
     """Return the first address that is in both; None where there is none."""
     if not len(a) or not len(b):
         return None
-    # the first of b that ends behind each of a's starts
+    # For each start in a, this is the first of b that ends behind it.
     after = np.searchsorted(b[:, 1], a[:, 0], side="right")
     exists = after < len(b)
     start = np.maximum(a[exists, 0], b[after[exists], 0])
