@@ -74,7 +74,7 @@ PATH, or: pip install 'ptxsim[nvcc]') and g++. `exec` runs on Linux only.
 These files are in {FOLDER / "examples" / "first"}.
 {FOLDER / "QUESTIONS.md"} has one command for each frequent question."""
 
-# exit codes: of faults of the kernel, of what cannot be run, of notes alone
+# The exit codes stand for faults of the kernel, for what cannot be run, and for notes alone.
 FAULTS, USAGE, NOTES = 1, 2, 4
 # `OWN_ARRAY` matches the declaration of a thread's own array, as far as a line tells.
 OWN_ARRAY = re.compile(

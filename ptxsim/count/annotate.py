@@ -66,7 +66,7 @@ class Global:
     sectors: int = 0
     ideal: int = 0
     bytes: int = 0
-    # what each access costs; a set in order
+    # The keys say what each access costs, in order.
     in_words: dict[str, None] = field(default_factory=dict)
 
     def add(self, stats: Stats) -> None:

@@ -42,7 +42,7 @@ ONE_TO_ONE: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "TEX": (("tex",), frozenset()),
     "TLD": (("tex",), frozenset()),
 }
-# shapes of mma.sync that are one HMMA each, on every architecture from Ampere on
+# An mma.sync of these shapes is one HMMA on every architecture from Ampere on.
 ONE_HMMA = {
     ("m16n8k16", "f16"),
     ("m16n8k16", "bf16"),
@@ -190,8 +190,8 @@ def _add_one_to_one(merged: Merged, placed: Placed, code: Code, counts: Counts) 
         origin = [p for p in by_line[line] if _corresponds(name, p)]
         if len(origin) != 1:
             continue
-        # a branch in one and a predicate in the other: a predicate counts the warps that it leaves
-        # out, too
+        # Where one has a branch and the other a predicate, the counts differ: a predicate counts the
+        # warps that it leaves out, too.
         if any(not i.always for _, i in matches) != (origin[0].predicate is not None):
             continue
         held = Counter(number for number, _ in matches)

@@ -392,8 +392,8 @@ def compute(
         for name, a, unit, rate in rows
         if a > 0
     ]
-    # blocks that share an SM may share what they read, through its L1; how a scheduler issues is
-    # not documented
+    # Blocks that share an SM may share what they read, through its L1. How a scheduler issues is
+    # not documented.
     l2 = SECTOR * (c["block_sectors"] + stored)
     rough = OF_BLOCKS if executed.estimated > ESTIMATED else ()
     estimates = [bound for bound in bounds if bound.resource in rough]

@@ -131,7 +131,7 @@ class _Run:
     last: np.ndarray | None = None
 
 
-# a bulk copy's kind, by its access of global memory
+# `BULK` holds a bulk copy's kind by its access of global memory.
 BULK = {"ld": "bulk_ld", "st": "bulk_st", "atom": "bulk_st"}
 
 
@@ -150,11 +150,12 @@ class Counters(Observer):
         self._source: tuple[np.ndarray, np.ndarray] | None = None
         self._state: State | None = None
         self.merges = Merges()
-        # by place, block and lanes
+        # `_iterations` holds the run of a loop's iterations by pc, block and lanes.
         self._iterations: dict[tuple[int, int, bytes | None], _Run] = {}
-        # of shared accesses, by their addresses from the first
+        # `_patterns` holds the cost of shared accesses, by their addresses relative to the first.
         self._patterns: dict[tuple[object, ...], Cost] = {}
-        # sectors of bulk copies, by their pieces' places from the first
+        # `_boxes` holds the sectors of bulk copies, by the addresses of their pieces relative to
+        # the first.
         self._boxes: dict[tuple[int, bytes], int] = {}
 
     # observing
@@ -334,7 +335,7 @@ class Counters(Observer):
         cost: Cost | None = event.cache.get(key)
         if cost is None:
             addresses, active = event.addresses()
-            # each stage of a ring looks alike
+            # Each stage of a ring has the same pattern.
             first = addresses.flat[active.argmax()] // wavefronts.WORD * wavefronts.WORD
             moved = np.where(active, addresses - first, 0)
             pattern = (kind, width, addresses.shape, moved.tobytes(), active.tobytes())
@@ -532,7 +533,7 @@ def sums(stats: list[Stats]) -> dict[str, float]:
     stored = [
         s for s in stats if (s.space, s.kind) in STORES and s.instruction.opcode != "stmatrix"
     ]
-    # as ncu counts them on an H200
+    # ncu counts them so on an H200.
     operands = sum(s.operand_bytes for s in stats) // wavefronts.LINE
     moved = (*READ, *WRITTEN, *COPIES)
     local = {

@@ -87,7 +87,7 @@ def level(i: Instruction) -> tuple[str, str]:
         return APPROXIMATE, ERROR
     if i.opcode == "tex" and "f32" in modifiers:
         return MODELLED, FILTER
-    # of 16 bits, approximate without a modifier
+    # On 16 bits, these are approximate without a modifier.
     if i.opcode in ("ex2", "tanh") and modifiers & FLOATS:
         return APPROXIMATE, ERROR
     return EXACT, ""

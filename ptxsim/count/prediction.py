@@ -46,8 +46,8 @@ from .trip_counts import trip_counts
 SHORTER = ((128, 64), (256, 128), (256, 256), (512, 256))
 # All blocks of a small grid are run with this value, to find those that do the same.
 SHORTEST = 64
-# blocks at places drawn (from a fixed seed) to test the prediction, in addition to those next to
-# the edges
+# This many blocks are drawn (from a fixed seed) to test the prediction, in addition to those next
+# to the edges.
 MORE = 4
 # Running all blocks may cost this many thread-instructions, which take some seconds.
 WHOLE = 2e9
@@ -56,8 +56,8 @@ FEW = 512
 # `Sums` holds counts under the names of `Counters.sums`.
 Sums = dict[str, float]
 ANYWHERE = {"global", "shared", "local", "param"}
-# counts of an instruction (`Stats`), under the names of `_named`; they need not be equal in blocks
-# that do the same
+# These counts of an instruction (`Stats`) have the names of `_named`; they need not be equal in
+# blocks that do the same.
 OF_INSTRUCTION = (
     "executed",
     "polled",
@@ -191,8 +191,8 @@ class _Seen:
     fetched: dict[int, dict[int, np.ndarray]] = field(default_factory=dict)
     # `sizes` counts the sectors of each array.
     sizes: dict[int, int] = field(default_factory=dict)
-    # by array, how many times the sectors of one cluster all of them read together: where all of
-    # them were run
+    # `together` holds, by array, how many times the sectors of one cluster all clusters read, where
+    # all of them were run.
     together: dict[int, float] = field(default_factory=dict)
 
     def take(self, number: int, apart: _Apart, blocks: Sequence[int], arena: Arena) -> None:

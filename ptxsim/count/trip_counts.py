@@ -14,7 +14,7 @@ from ..instructions import registry
 from ..ptx.program import Program, targets
 from ..ptx.syntax import Address, Instruction, Register, Special, Symbol, registers_of
 
-# of what threads of a block hold
+# These copy what threads of a block hold.
 COPIES = ("mov", "cvta", "shfl", "elect", "vote", "activemask", "redux", "match")
 OF_BLOCK = ("%ctaid", "%clusterid", "%smid", "%gridid", "%clock", "%globaltimer", "%envreg")
 

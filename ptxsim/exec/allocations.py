@@ -15,7 +15,7 @@ from .protocol import MemoryKind, Payload, Reply
 from .reporter import Reporter
 from .timeline import HOST
 
-# of CUtensorMapDataType; the last ones flush denormals or round to tf32
+# These follow the integers of CUtensorMapDataType; the last ones flush denormals or round to tf32.
 WIDE = ("float16", "float32", "float64", "bfloat16", "float32", "float32", "float32")
 MAP_TYPES = ("uint8", "uint16", "uint32", "int32", "uint64", "int64", *WIDE)
 

@@ -23,7 +23,7 @@ RELU, BIAS, GELU = 2, 4, 32
 STEP = 16
 # Up to this many products, which take some 20 seconds, are rounded as tensor cores do.
 MAX_ROUNDED = 1 << 31
-# cudaDataType_t
+# `TYPES` holds NumPy's types by cudaDataType_t.
 TYPES: dict[int, Any] = {
     0: np.float32,
     1: np.float64,

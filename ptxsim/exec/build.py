@@ -45,7 +45,7 @@ LIBRARIES = (
 )
 
 
-# of libc's functions, those that a stand-in has, with libc's version
+# A stand-in replaces these functions of libc, which have this version there.
 BEFORE_LIBC = {"clock_gettime": "GLIBC_2.17"}
 
 

@@ -31,7 +31,7 @@ from .records import FaultRecord
 from .reporter import Reporter
 from .timeline import Touched, WaitsForHost
 
-# the error with which a kernel ends on a device, by the kind of its fault; others it survives
+# A device ends a kernel with this error, by the kind of its fault; it survives others.
 FATAL = {
     Kind.BOUNDS: Error.ILLEGAL_ADDRESS,
     Kind.ALIGNMENT: Error.MISALIGNED,
@@ -43,7 +43,8 @@ FATAL = {
     Kind.MEMORY: Error.LAUNCH_FAILURE,
 }
 OPPOSITE = "with blocks and threads in the opposite order"
-# contents of device memory by their offset, and which blocks of malloc's heap are in use
+# `Snapshot` holds contents of device memory by offset, and which blocks of malloc's heap are in
+# use.
 Snapshot = tuple[list[tuple[int, np.ndarray]], Heap | None]
 # At most this many bytes of device memory are stored to run a launch again.
 MAX_SNAPSHOT = 256 << 20

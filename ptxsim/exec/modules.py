@@ -160,7 +160,7 @@ class Modules:
         if name not in loaded.kernels:
             made = Kernel(loaded.ptx, name, memory=self.memory)
             if loaded.cubin is not None:
-                # without line information, or of other PTX: the rule must do
+                # The rule must do where there is no line information, or the PTX is another.
                 with contextlib.suppress(PtxError):
                     made.use_cubin(loaded.cubin)
             loaded.kernels[name] = made

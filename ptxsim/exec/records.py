@@ -81,7 +81,7 @@ class LaunchRecord:
 
     def json(self) -> dict[str, Any]:
         record = asdict(self)
-        # the name alone, as ncu has it
+        # ncu has the name alone.
         record["function"] = self.title.partition("<")[0].rpartition("::")[2]
         record["faults"] = [fault.text for fault in self.faults]
         record["counters"] = None if self.sums is None else named(self.sums)
