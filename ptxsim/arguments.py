@@ -76,7 +76,7 @@ class Argument:
 
     @property
     def saved(self) -> list[Argument]:
-        """Itself, or what is in it, where it is to be saved."""
+        """Return itself, or what is in it, where it is to be saved."""
         return [*([self] if self.save_as else []), *(a for part in self.parts for a in part.saved)]
 
 
@@ -165,7 +165,7 @@ def _texture(text: str, number: int) -> Texture | TextureArray:
 
 
 def _tensor_map(text: str, number: int) -> TensorMap:
-    """`tma=ARRAY:box=...`: the options come last, each with its key."""
+    """Parse `tma=ARRAY:box=...`: the options come last, each with its key."""
     array, *parts = re.split(r":(?=\w+=)", text.removeprefix("tma="))
     options: dict[str, object] = {}
     for part in parts:
@@ -243,7 +243,8 @@ def _array(kind: str, parts: list[str], number: int) -> Array:
 
 
 def parse_constant(text: str) -> tuple[str, Array | np.generic]:
-    """`NAME=ARG`: a variable of the program, and what it holds: an array or a scalar of a type."""
+    """Parse `NAME=ARG`: a variable of the program, and what it holds: an array or a scalar of a
+    type."""
     name, _, rest = text.partition("=")
     value = parse_argument(rest, 0).value if rest else None
     if not name or not isinstance(value, Array | np.generic):
@@ -254,7 +255,7 @@ def parse_constant(text: str) -> tuple[str, Array | np.generic]:
 
 
 def parse_size(text: str) -> tuple[int, ...]:
-    """`2,2` or `256` as a grid or block: one to three numbers from 0 on."""
+    """Parse `2,2` or `256` as a grid or block: one to three numbers from 0 on."""
     try:
         sizes = tuple(int(part) for part in text.split(","))
     except ValueError:

@@ -365,9 +365,8 @@ def _hidden(options: argparse.Namespace) -> bool:
 
 
 def _with_debug_code(options: argparse.Namespace) -> None:
-    """After a trap, the same launch of code that is not optimised (nvcc -G), and what that
-    finds.
-    """
+    """Run the same launch of code that is not optimised (nvcc -G) after a trap, and print what that
+    finds."""
     again = _not_optimised(options)
     if again is None:
         return

@@ -68,8 +68,8 @@ class Result:
     def assert_conflicts(
         self, at_most: int, line: int | None = None, file: str | None = None
     ) -> None:
-        """Bank conflicts of shared memory: wavefronts beyond those that would do. `line`: of that
-        line of the source alone (of the kernel's own file, or `file`)."""
+        """Assert a maximum of bank conflicts of shared memory: wavefronts beyond those that would do.
+        `line`: of that line of the source alone (of the kernel's own file, or `file`)."""
         self._assert(
             "bank conflicts",
             at_most,
@@ -81,19 +81,18 @@ class Result:
     def assert_sectors(
         self, at_most: int, line: int | None = None, file: str | None = None
     ) -> None:
-        """Sectors of 32 bytes that accesses of global memory move, cp.async and bulk copies among
-        them.
-        """
+        """Assert a maximum of sectors of 32 bytes that accesses of global memory move, cp.async and
+        bulk copies among them."""
         self._assert("sectors", at_most, line, file, lambda s: s.sectors)
 
     def assert_excess_sectors(
         self, at_most: int, line: int | None = None, file: str | None = None
     ) -> None:
-        """Sectors beyond those that would do for the bytes that are wanted."""
+        """Assert a maximum of sectors beyond those that would do for the bytes that are wanted."""
         self._assert("sectors too many", at_most, line, file, lambda s: s.excess_sectors)
 
     def assert_total(self, counter: str, at_most: float) -> None:
-        """A counter by Nsight Compute's name."""
+        """Assert a maximum of a counter by Nsight Compute's name."""
         totals = self.counters.totals()
         _require(counter in totals, f"no counter {counter!r}; there are: {', '.join(totals)}")
         message = f"{counter} is {totals[counter]:,.10g}, more than {at_most:,.10g}"

@@ -32,9 +32,8 @@ class Boxes:
         self.stored: dict[int, tuple[Instruction, str]] = {}
 
     def copied(self, g: np.ndarray, pattern: int) -> None:
-        """A copy writes granules, with a swizzle of rows of so many bytes; 0: without a tensor
-        map.
-        """
+        """Note that a copy writes granules, with a swizzle of rows of so many bytes; 0: without a
+        tensor map."""
         if pattern and self.pattern is None:
             self.pattern = np.zeros(len(self.memory.writes), np.uint8)
         if self.pattern is not None:
@@ -42,9 +41,8 @@ class Boxes:
             self._note_phase(g, pattern)
 
     def _note_phase(self, g: np.ndarray, pattern: int) -> None:
-        """The pattern follows the bits of the address: a box may begin within it, with another row
-        than its first.
-        """
+        """Note where the swizzle's pattern begins. It follows the bits of the address: a box may
+        begin within it, with another row than its first."""
         start = int(g.min()) % self.of_block << self.memory.shift
         phase = start >> 7 & _rows(pattern)
         if phase and self.phase is None:
@@ -53,8 +51,8 @@ class Boxes:
             self.phase[g] = phase
 
     def read(self, access: Access, instruction: Instruction) -> None:
-        """Threads read rows of 16 bytes, eight at a time: a note where these are of one column only
-        if the swizzle's pattern began at the box."""
+        """Check reads of rows of 16 bytes, eight at a time: a note where these are of one column
+        only if the swizzle's pattern began at the box."""
         if self.phase is None or self.pattern is None or access.where.raw.size % 8:
             return
         at = access.where.raw + access.offset
@@ -77,16 +75,15 @@ class Boxes:
         self.memory.machine.diag.note(f"{instruction.where}: {instruction.opcode} {what}: {remedy}")
 
     def overwritten(self, g: np.ndarray) -> None:
-        """Threads write granules."""
+        """Forget the patterns of granules that threads write."""
         if self.pattern is not None:
             self.pattern[g] = 0
 
     def read_by_pattern(
         self, access: Access, row: int, instruction: Instruction, base: int = 0
     ) -> None:
-        """A wgmma reads its operand with this swizzle (bytes): a note where a tensor copy wrote it
-        with another.
-        """
+        """Check that a wgmma reads its operand with this swizzle (bytes): a note where a tensor
+        copy wrote it with another."""
         if self.pattern is None:
             return
         patterns = self.pattern.take(access.flat() >> self.memory.shift)
@@ -102,9 +99,8 @@ class Boxes:
             self._contradicts(instruction, base & _rows(row))
 
     def box_stored(self, access: Access, instruction: Instruction, box: str) -> None:
-        """A tensor store reads a box from shared memory: its elements, those outside of the tensor
-        included.
-        """
+        """Note that a tensor store reads a box from shared memory: its elements, those outside of
+        the tensor included."""
         memory = self.memory
         if self.covered is None:
             self.covered = np.zeros(len(memory.writes), bool)
@@ -114,9 +110,8 @@ class Boxes:
                 self.stored[block] = instruction, box
 
     def block_ends(self, block: int, reads: Sequence[Reads]) -> None:
-        """What a block wrote next to a box that it stored, and nobody reads, the box may have left
-        out: a note.
-        """
+        """Note what a block wrote next to a box that it stored, and nobody reads: the box may have
+        left it out."""
         memory = self.memory
         if block not in self.stored or self.covered is None:
             return

@@ -96,7 +96,7 @@ class Defined:
         return undefined_at_entry(self.machine.program)
 
     def start(self) -> None:
-        """A batch begins: nothing is written yet."""
+        """Begin a batch: nothing is written yet."""
         self.changes += 1
         self.masks.clear()
         self.origin_of.clear()
@@ -121,7 +121,8 @@ class Defined:
             self.origin_of[register.slot] = number
 
     def _at_entry(self, origin: int) -> tuple[str, str]:
-        """Words for the register that `origin` stands for, the last of `at_entry` being -1."""
+        """Return a description of the register that `origin` stands for, the last of `at_entry`
+        being -1."""
         register = self.at_entry[origin]
         first = next(i for i in self.machine.program.code if register in sources(i))
         name = "a local variable" if first.location else f"register {register.name}"
@@ -203,7 +204,7 @@ class Defined:
         return np.zeros(self.state.lanes, STORAGE[register.type.bits]) if mask is None else mask
 
     def set_mask(self, slot: int, mask: np.ndarray, origin: int) -> None:
-        """The undefined bits of a register from now on."""
+        """Set the undefined bits of a register from now on."""
         self.changes += 1
         if np.any(mask):
             self.masks[slot] = mask
@@ -212,7 +213,7 @@ class Defined:
             self.masks.pop(slot, None)
 
     def _clear(self, registers: Sequence[Register], lanes: np.ndarray) -> None:
-        """Registers are defined in some lanes. Those that shared a mask go on sharing it."""
+        """Mark registers as defined in some lanes. Those that shared a mask go on sharing it."""
         self.changes += 1
         cleared: dict[int, tuple[np.ndarray, bool]] = {}
         # The masks are held so that no other array gets the id of one.
@@ -238,9 +239,8 @@ class Defined:
     def _report(
         self, i: Instruction, registers: Sequence[Register], lanes: np.ndarray, reaches: str
     ) -> None:
-        """A fault of those of the lanes in which one of the registers is undefined; then they count
-        as defined.
-        """
+        """Report a fault of those of the lanes in which one of the registers is undefined; then
+        they count as defined."""
         undefined = [r for r in dict.fromkeys(registers) if r.slot in self.masks]
         bad = np.zeros(self.state.lanes, bool)
         seen = set()
@@ -256,7 +256,7 @@ class Defined:
         self._clear(undefined, lanes)
 
     def fault(self, i: Instruction, bad: np.ndarray, reaches: str, origin: int) -> None:
-        """An undefined value matters for the lanes `bad`."""
+        """Report that an undefined value matters for the lanes `bad`."""
         text, where = self._at_entry(origin) if origin < 0 else self.origins[origin]
         if where != self.machine.diag.where(i):
             text += f" at {where}"
@@ -272,9 +272,8 @@ class Defined:
     # instructions
 
     def _computed(self, i: Instruction, step: Step) -> None:
-        """An instruction that computes registers from registers: what it makes of undefined
-        bits.
-        """
+        """Compute what an instruction that computes registers from registers makes of undefined
+        bits."""
         read, written = sources(i), results(i)
         guard = self._mask(i.predicate) & self.state.living() if i.predicate is not None else None
         undefined = [r for r in read if r.slot in self.masks]
@@ -326,7 +325,8 @@ class Defined:
         return made if made.dtype == dtype else made.view(dtype)
 
     def _combined(self, i: Instruction) -> np.ndarray:
-        """and, or, xor, not: a bit that the other operand decides is defined."""
+        """Return the undefined bits of and, or, xor or not: a bit that the other operand decides is
+        defined."""
         kind = TYPES[i.modifiers[-1]]
         known, masks = [], []
         for operand in i.operands[1:]:
@@ -362,7 +362,7 @@ class Defined:
         self.settle()
 
     def _exchanged(self, i: Instruction, step: Step) -> None:
-        """A shuffle, of which only the value that it passes on may be undefined."""
+        """Execute a shuffle, of which only the value that it passes on may be undefined."""
         lanes = self._lanes(i)
         used = [r for o in i.operands[2:] for r in registers_of(o)]
         used += [i.predicate] if i.predicate is not None else []
@@ -372,9 +372,8 @@ class Defined:
         self.settle()
 
     def shuffled(self, i: Instruction, givers: np.ndarray, outside: np.ndarray, text: str) -> None:
-        """Each lane takes the value of its giver, which is undefined where that lane takes no
-        part; `text`: which one.
-        """
+        """Pass on the undefined bits of a shuffle: each lane takes the value of its giver, which is
+        undefined where that lane takes no part; `text` says which one."""
         source = i.operands[1]
         slot = source.slot if isinstance(source, Register) else -1
         if not self.watches or not (slot in self.masks or outside.any()):
@@ -388,14 +387,14 @@ class Defined:
         self.latest = UndefinedLoad(i, lanes, [mask[lanes]], origin)
 
     def _report_address(self, i: Instruction) -> None:
-        """The predicate and the address of an access must be defined."""
+        """Require that the predicate and the address of an access are defined."""
         if i.predicate is not None:
             self._report(i, [i.predicate], self.state.living(), "decides a branch")
         used = [r for o in i.operands if isinstance(o, Address) for r in registers_of(o)]
         self._report(i, used, self._lanes(i), "is used as an address")
 
     def _used(self, i: Instruction, step: Step) -> None:
-        """An instruction whose operands must be defined, but for those that a store stores."""
+        """Execute an instruction whose operands must be defined, but for those that a store stores."""
         self._report_address(i)
         lanes = self._lanes(i)
         if i.opcode == "st" and any(r.slot in self.masks for r in sources(i)):
@@ -435,7 +434,7 @@ class Defined:
     # memory
 
     def _store(self, i: Instruction, step: Step) -> None:
-        """A store of values that are undefined in part."""
+        """Execute a store of values that are undefined in part."""
         value = i.operands[1]
         items = value.items if isinstance(value, Vector) else (value,)
         size = next(TYPES[m] for m in reversed(i.modifiers) if m in TYPES).bytes
@@ -455,9 +454,8 @@ class Defined:
             self.storing = None
 
     def stored(self, access: Access, i: Instruction) -> None:
-        """A store stores undefined values: to global memory that is a fault, elsewhere it is
-        remembered.
-        """
+        """Check a store of undefined values: to global memory that is a fault, elsewhere it is
+        remembered."""
         assert self.storing is not None
         lanes = access.lanes
         masks = self.storing if lanes is None else [mask[lanes] for mask in self.storing]
@@ -496,9 +494,8 @@ class Defined:
         return self.stored_origins[name]
 
     def touch(self, access: Access, width: int, i: Instruction, kind: str) -> None:
-        """An access is about to happen, of local memory, or of shared memory where undefined values
-        were stored.
-        """
+        """Observe an access of local memory, or of shared memory where undefined values were
+        stored."""
         space = self.local if access.space.name == "local" else self.shared
         if space is None:
             return
@@ -517,7 +514,7 @@ class Defined:
             )
 
     def overwritten(self, access: Access, width: int) -> None:
-        """A copy brings defined data to shared memory."""
+        """Note that a copy brings defined data to shared memory."""
         if self.shared is not None:
             for byte in range(width):
                 self.shared.data[access.flat() + byte] = 0
@@ -599,7 +596,7 @@ def gives_only(i: Instruction) -> bool:
 
 
 def elements(i: Instruction) -> int:
-    """Elements that a load loads for each thread."""
+    """Return the number of elements that a load loads for each thread."""
     return len(i.operands[0].items) if isinstance(i.operands[0], Vector) else 1
 
 

@@ -135,7 +135,7 @@ class Flags:
         self.as_of = -1
 
     def start(self) -> None:
-        """A batch begins: rows are of its clusters, and its shared memory is new."""
+        """Begin a batch: rows are of its clusters, and its shared memory is new."""
         self.flags = {key: flag for key, flag in self.flags.items() if isinstance(key, int)}
         for flag in self.flags.values():
             flag.near, flag.taken = {}, {}
@@ -146,8 +146,8 @@ class Flags:
     def access(
         self, access: Access, width: int, instruction: Instruction, kind: str, lanes: np.ndarray
     ) -> bool:
-        """A strong access is about to happen. Whether it is a release itself, which comes before
-        what they do who acquire it."""
+        """Observe a strong access that is about to happen. Return whether it is a release itself,
+        which comes before what they do who acquire it."""
         modifiers, scope = set(instruction.modifiers), scope_of(instruction)
         leaves, takes = kind != "ld_ordered", kind != "st_ordered" and instruction.opcode != "red"
         takes = takes and instruction.pc not in self.unseen
@@ -189,9 +189,8 @@ class Flags:
         return itself
 
     def found_there(self, access: Access, values: np.ndarray) -> None:
-        """The values that the threads of a strong access, the last, found at their places, each in
-        its turn.
-        """
+        """Note the values that the threads of the last strong access found at their addresses, each
+        in its turn."""
         last, left = self.left
         for i, release in left.items() if last is access else ():
             if release is not None:
@@ -351,7 +350,7 @@ class Flags:
         instruction: Instruction,
         value: np.ndarray | None,
     ) -> None:
-        """A lane's warp learns what the releases of a flag say that it has not taken before."""
+        """Let a lane's warp learn what the releases of a flag say that it has not taken before."""
         order, warp = self.order, lane // WARP
         count = self._told(flag, lane, instruction, value)
         relaxed = instruction if ACQUIRES.isdisjoint(instruction.modifiers) else None

@@ -75,7 +75,7 @@ def _writes(i: Instruction) -> bool:
 
 
 def _smallest(code: list[Instruction], pcs: set[int]) -> int:
-    """Bytes of the smallest access of these instructions."""
+    """Return the bytes of the smallest access of these instructions."""
     sizes = [4]
     for i in (code[pc] for pc in pcs):
         if i.opcode == "wmma":
@@ -119,7 +119,7 @@ class GlobalMemory(Shadow):
     def touch(
         self, access: Access, width: int, instruction: Instruction, kind: str, bulk: bool = False
     ) -> None:
-        """An access is about to happen; `bulk`: by the asynchronous proxy."""
+        """Observe an access that is about to happen; `bulk`: by the asynchronous proxy."""
         lanes = (
             np.arange(self.machine.state.lanes)
             if access.lanes is None
@@ -202,7 +202,7 @@ class GlobalMemory(Shadow):
         return event
 
     def store_ends(self, event: int) -> None:
-        """Its thread has waited for what a bulk store stores."""
+        """Note that its thread has waited for what a bulk store stores."""
         self.times[event] = self.order.now
         del self.issued[event]
         self.order.tick()
@@ -240,9 +240,7 @@ class GlobalMemory(Shadow):
     def _require_proxy_fence(
         self, old: np.ndarray, lanes: np.ndarray, access: Access, instruction: Instruction
     ) -> None:
-        """What a bulk copy reads must not come from ordinary stores without a proxy fence
-        between.
-        """
+        """Require a proxy fence between ordinary stores and a bulk copy that reads what they wrote."""
         generic = [
             event
             for event in distinct(old & LOW).tolist()
@@ -261,16 +259,16 @@ class GlobalMemory(Shadow):
             self.machine.diag.report(Kind.FENCE, instruction, what, lane)
 
     def fetched(self, instruction: Instruction, lanes: np.ndarray, at: np.ndarray) -> None:
-        """Lanes fetch from a texture over linear memory, at these places of the arena."""
+        """Observe lanes that fetch from a texture over linear memory, at these offsets in the
+        arena."""
         if self.races:
             self._read_only(self.writes.take(at >> self.shift), lanes, instruction, "a texture")
 
     def _read_only(
         self, old: np.ndarray, lanes: np.ndarray, instruction: Instruction, name: str
     ) -> None:
-        """What is read as if nobody wrote it in this launch was written by somebody: no fence
-        orders the two.
-        """
+        """Report reads through a read-only path of what was written in this launch: no fence orders
+        the two."""
         indices = old.nonzero()[0]
         if len(indices):
             index, lane = int(indices[0]), int(lanes[indices[0]])
@@ -347,9 +345,8 @@ class GlobalMemory(Shadow):
         strong: int,
         after: np.ndarray,
     ) -> None:
-        """Threads store to one place with one instruction: harmless in a block if they store the
-        same.
-        """
+        """Check threads that store to one address with one instruction: harmless in a block if they
+        store the same."""
         threads = self.machine.state.thread_numbers.take(lanes)
         apart = indices[(after[indices] >> HALF) - 1 - threads[indices] != 0]
         same_block = (((after[apart] >> HALF) - 1) // self.padded) == threads[apart] // self.padded

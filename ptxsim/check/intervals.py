@@ -62,12 +62,12 @@ class Noted:
         return self.kind in WRITES or self.kind == "cp_async"
 
     def indices(self, shift: int) -> Iterator[np.ndarray]:
-        """The granules: an array for each of the access's width."""
+        """Yield the granules: an array for each of the access's width."""
         for g in granules(self.access.where.index(shift), self.first, self.number):
             yield g if self.selected is None else g[self.selected]
 
     def extent(self, shift: int) -> tuple[int, int]:
-        """Bytes of the block's shared memory, from and to."""
+        """Return the bytes of the block's shared memory, from and to."""
         start, where = self.access.offset, self.access.where
         return where.lo + start, where.hi + start + (self.number << shift)
 
@@ -180,7 +180,7 @@ class Interval:
         others: np.ndarray,
         writes: list[Noted],
     ) -> None:
-        """A race with who is noted in `others`; MANY: with whichever thread is found."""
+        """Report a race with the thread noted in `others`; MANY: with whichever thread is found."""
         index = int(np.flatnonzero(clash)[0])
         granule, other = int(g[index]), int(others[index])
         near = bool((event.lanes[clash] // WARP == others[clash] // WARP).all())
@@ -203,7 +203,7 @@ class Interval:
 
 
 def merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Intervals, those that overlap or touch made one."""
+    """Return intervals of which those that overlap or touch are made one."""
     result: list[tuple[int, int]] = []
     for start, end in sorted(extents):
         if result and start <= result[-1][1]:

@@ -38,9 +38,8 @@ class TensorMaps:
     def changed(
         self, address: int, lane: int, instruction: Instruction, released: bool = False
     ) -> None:
-        """A lane changes the map at a global address; `released`: by a copy that is a release fence
-        itself.
-        """
+        """Note that a lane changes the map at a global address; `released`: by a copy that is a
+        release fence itself."""
         thread = int(self.machine.state.thread_numbers[lane])
         change = self.changes[address] = Change(instruction, thread, self.order.now)
         self.order.examine()
@@ -49,9 +48,7 @@ class TensorMaps:
             change.released.append((thread, self.order.now))
 
     def release(self, threads: np.ndarray) -> None:
-        """Threads execute a fence that shows the changes that they know of to the tensormap
-        proxy.
-        """
+        """Note a fence of threads that shows the changes that they know of to the tensormap proxy."""
         for lane in np.flatnonzero(threads).tolist():
             for change in self.changes.values():
                 if self._knows(lane, change.thread, change.time):
@@ -62,14 +59,14 @@ class TensorMaps:
         self.order.tick()
 
     def acquire(self, address: int, lane: int) -> None:
-        """A lane executes a fence by which its tensormap proxy sees a map as it is now."""
+        """Note a fence of a lane by which its tensormap proxy sees a map as it is now."""
         self.acquired.add(address)
         change = self.changes.get(address)
         if change is not None and any(self._knows(lane, *released) for released in change.released):
             change.acquired.append((int(self.machine.state.thread_numbers[lane]), self.order.now))
 
     def used(self, address: int, lane: int, instruction: Instruction) -> None:
-        """A lane copies by the map at a global address."""
+        """Check that a lane may copy by the map at a global address."""
         diag, state = self.machine.diag, self.machine.state
         self.used_maps[address] = None
         change = self.changes.get(address)

@@ -80,7 +80,7 @@ class Order:
         self.note_relaxed: Callable[[Instruction], None] = lambda read: None
 
     def start(self) -> None:
-        """A batch begins."""
+        """Begin a batch."""
         state = self.state
         self.pending: Pending | None = None
         # `passed` holds the time at which each block last passed a barrier.
@@ -166,7 +166,7 @@ class Order:
         return self.known
 
     def _pass(self, blocks: np.ndarray, times: np.ndarray | int) -> None:
-        """Warps of whole blocks know of all threads of these up to a time."""
+        """Let warps of whole blocks know of all threads of these up to a time."""
         if self.known is None:
             return
         state = self.state
@@ -205,7 +205,7 @@ class Order:
         far: Far = NOWHERE,
         relaxed: Instruction | None = None,
     ) -> None:
-        """Warps of a cluster take what was left for them, or see it by a relaxed read."""
+        """Let warps of a cluster take what was left for them, or see it by a relaxed read."""
         known, width = self.rows(), row.shape[1]
         if relaxed is not None:
             seen, taken = np.maximum(row[GENERIC], row[RELAXED]), row
@@ -222,7 +222,7 @@ class Order:
         self.relaxed.update(dict.fromkeys(np.asarray(self.state.blocks)[blocks].tolist(), read))
 
     def learn_far(self, warps: np.ndarray, far: Far, relaxed: Instruction | None = None) -> None:
-        """Warps learn of other clusters, or see that by a relaxed read."""
+        """Let warps learn of other clusters, or see that by a relaxed read."""
         if far is NOWHERE:
             return
         padded = self.state.padded
@@ -254,9 +254,8 @@ class Order:
     def barrier(
         self, done: np.ndarray | None = None, threads: np.ndarray | None = None, number: int = 0
     ) -> None:
-        """Blocks pass a barrier: all of them, or those marked; `threads`: those that took part, if
-        not all.
-        """
+        """Let blocks pass a barrier: all of them, or those marked; `threads`: those that took part,
+        if not all."""
         state = self.state
         whole = np.ones(len(state.blocks), bool) if done is None else done.copy()
         if done is not None and threads is not None:
@@ -279,7 +278,7 @@ class Order:
         return slice(block * self.state.padded, (block + 1) * self.state.padded)
 
     def _partial(self, lanes: np.ndarray, block: int, number: int) -> None:
-        """A part of a block passes a barrier, with those that arrived there and did not wait."""
+        """Let a part of a block pass a barrier, with those that arrived there and did not wait."""
         warps = distinct(self.warp_of[lanes])
         row, far = self.what_lanes_know(lanes), self.far_of(warps)
         left = self.left.pop((block, number), None)
@@ -288,7 +287,7 @@ class Order:
         self.learn(warps, row, far)
 
     def _share(self, block: int) -> None:
-        """All warps of a block know what one of them does."""
+        """Let all warps of a block know what one of them does."""
         self.news.discard(block)
         per_block = self.state.padded // WARP
         warps = slice(block * per_block, (block + 1) * per_block)
@@ -301,7 +300,7 @@ class Order:
         self.acquired[warps] = self.acquired[warps].max()
 
     def warp_sync(self, threads: np.ndarray) -> None:
-        """The warps of these threads pass a barrier of their own."""
+        """Let the warps of these threads pass a barrier of their own."""
         self.examine()
         here = threads.reshape(-1, WARP)
         whole = here.any(axis=1) & ~(self.state.alive.reshape(-1, WARP) & ~here).any(axis=1)
@@ -314,7 +313,7 @@ class Order:
         self.tick()
 
     def arrive(self, threads: np.ndarray, number: int) -> None:
-        """Threads arrive at a barrier of their block for which they do not wait."""
+        """Let threads arrive at a barrier of their block for which they do not wait."""
         lanes = threads.nonzero()[0]
         for block in distinct(self.block_of[lanes]).tolist():
             self.release((block, number), lanes[self.block_of[lanes] == block])
@@ -342,22 +341,21 @@ class Order:
             left.row, left.far = wider(left.row, row), joined(left.far, far, self.state.padded)
 
     def phase_ends(self, key: Hashable) -> None:
-        """The phase of a barrier ends: who sees that knows what the arrivals left."""
+        """End the phase of a barrier: who sees that knows what the arrivals left."""
         left = self.left.pop(key, None)
         if left is not None:
             self.leave(("over", key), left.row, left.far)
 
     def acquire(self, key: Hashable, lanes: np.ndarray) -> None:
-        """Lanes of one cluster have observed that a phase ended."""
+        """Note that lanes of one cluster have observed that a phase ended."""
         left = self.left.get(("over", key))
         if left is not None:
             self.examine()
             self.learn(distinct(self.warp_of[lanes]), left.row, left.far)
 
     def fence(self, threads: np.ndarray, beyond_block: bool) -> None:
-        """Threads execute a fence, of their block's scope or more: relaxed operations now pass on
-        what they know.
-        """
+        """Execute a fence of threads, of their block's scope or more: relaxed operations now pass
+        on what they know."""
         if self.relaxed:
             self._accept(threads, beyond_block)
         for plane in (FENCED_BLOCK, FENCED)[: 1 + beyond_block]:
@@ -366,14 +364,13 @@ class Order:
         self.tick()
 
     def proxy_fence(self, threads: np.ndarray) -> None:
-        """Threads execute a proxy fence: it orders loads and stores before what bulk copies and
-        wgmma do.
-        """
+        """Execute a proxy fence of threads: it orders loads and stores before what bulk copies and
+        wgmma do."""
         self._raise_plane(threads, ASYNC)
         self.tick()
 
     def _raise_plane(self, threads: np.ndarray, plane: int) -> None:
-        """What the warps of these threads know, and what these did, is in a plane from now on."""
+        """Raise what the warps of these threads know, and what these did, to a plane."""
         self.examine()
         lanes = threads.nonzero()[0]
         warps, known = distinct(self.warp_of[lanes]), self.rows()
@@ -388,7 +385,8 @@ class Order:
         self.news.update((warps * WARP // self.state.padded).tolist())
 
     def _accept(self, threads: np.ndarray, beyond_block: bool) -> None:
-        """What relaxed reads of the warps of these threads saw comes before from now on."""
+        """Accept what relaxed reads of the warps of these threads saw as coming before, from now
+        on."""
         self.examine()
         warps, known = distinct(self.warp_of[threads]), self.rows()
         known[GENERIC, warps] = known[[GENERIC, RELAXED]][:, warps].max(axis=0)
@@ -398,7 +396,7 @@ class Order:
                 self.far[warp] = (generic.joined(seen, self.state.padded), *others, seen)
 
     def reading_ends(self, warps: np.ndarray | int, agent: int, time: int) -> None:
-        """Warps know that what an asynchronous reader began to read up to some time is over."""
+        """Let warps know that what an asynchronous reader began to read up to some time is over."""
         known = self.rows()
         known[GENERIC, warps, agent] = np.maximum(known[GENERIC, warps, agent], time)
         self.news.update(distinct(np.atleast_1d(warps) * WARP // self.state.padded).tolist())
@@ -424,7 +422,7 @@ class Order:
         return good
 
     def _rely(self, good: np.ndarray, lanes: np.ndarray, seen: np.ndarray) -> None:
-        """Lanes go by what relaxed reads saw where nothing else orders them."""
+        """Let lanes go by what relaxed reads saw where nothing else orders them."""
         for block in distinct(
             self.state.thread_numbers[lanes[seen & ~good]] // self.state.padded
         ).tolist():
@@ -464,9 +462,8 @@ class Order:
     def near(
         self, lanes: np.ndarray, agents: np.ndarray | int, times: np.ndarray, plane: int = GENERIC
     ) -> np.ndarray:
-        """As `before`, as far as the rows of the cluster, or barriers of the block and warp,
-        say.
-        """
+        """Return the same as `before`, as far as the rows of the cluster, or barriers of the block
+        and warp, say."""
         if self.known is not None:
             return times <= self.known[plane].reshape(-1).take(self.row_of.take(lanes) + agents)
         if plane != GENERIC:

@@ -50,7 +50,7 @@ def is_strong(i: Instruction) -> bool:
 
 
 def granules(base: np.ndarray, first: int, number: int) -> Iterator[np.ndarray]:
-    """The granules of an access, `number` a thread: an array for each of its width."""
+    """Yield the granules of an access, `number` a thread: an array for each of its width."""
     for j in range(number):
         yield base + (first + j)
 
@@ -77,7 +77,7 @@ class Reads:
     def note(
         self, readers: np.ndarray, g: np.ndarray, event: int, bits: np.ndarray | None = None
     ) -> None:
-        """Readers, one for each granule, read; `bits`: their lanes."""
+        """Note that readers, one for each granule, read; `bits`: their lanes."""
         readers = readers.astype(np.int16)
         first = int(readers[0])
         ends = [len(readers)]
@@ -95,7 +95,7 @@ class Reads:
             start = end
 
     def note_one(self, reader: int, g: np.ndarray, event: int, bits: np.ndarray | None) -> None:
-        """One reader reads."""
+        """Note that one reader reads."""
         if reader not in self.events:
             self.events[reader] = np.zeros(self.total, np.int32)
             self.lanes[reader] = np.zeros(self.total if bits is not None else 0, np.uint32)
@@ -106,12 +106,12 @@ class Reads:
             np.bitwise_or.at(lanes, g, bits)
 
     def clear(self, g: np.ndarray) -> None:
-        """Granules are written: reads before that need not be kept."""
+        """Forget the reads of granules that are written."""
         for events in self.events.values():
             events[g] = 0
 
     def readers(self, g: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """Who read any of these granules, and the events of each; 0: none."""
+        """Yield who read any of these granules, and the events of each; 0: none."""
         for reader in sorted(self.events):
             events = self.events[reader].take(g)
             if np.count_nonzero(events):
@@ -134,7 +134,7 @@ class Shadow:
         self.block_scope = np.zeros(64, bool)
 
     def note_volatile(self, instruction: Instruction, memory: str) -> None:
-        """Volatile accesses of several threads meet."""
+        """Note volatile accesses of several threads that meet."""
         if "volatile" in instruction.modifiers:
             self.machine.diag.note(
                 f"{self.machine.diag.where(instruction)}: volatile accesses of {memory} memory by several threads meet "
@@ -185,7 +185,7 @@ class Shadow:
         return (access.where.low_bits & (self.size - 1)) + access.offset >> self.shift
 
     def granules_of(self, access: Access, width: int) -> Iterator[np.ndarray]:
-        """The granules of an access of `width` bytes a lane."""
+        """Yield the granules of an access of `width` bytes a lane."""
         return granules(
             access.where.index(self.shift), self.first_granule(access), max(1, width >> self.shift)
         )

@@ -96,7 +96,7 @@ class SharedMemory(Shadow):
     # accesses
 
     def touch(self, access: Access, width: int, instruction: Instruction, kind: str) -> None:
-        """An access is about to happen."""
+        """Observe an access that is about to happen."""
         if kind == "cp_async":
             return
         lanes = self.all_lanes if access.lanes is None else access.lanes
@@ -166,7 +166,8 @@ class SharedMemory(Shadow):
         return g, noted.lanes if len(parts) == 1 else np.concatenate([noted.lanes] * len(parts))
 
     def _require_written(self, noted: Noted) -> None:
-        """Addresses that were seen to be written before stay written."""
+        """Require that what is read was written; addresses that were seen to be written stay
+        written."""
         key, cache = ("written", noted.first, noted.number), noted.access.where.cache
         if key in cache:
             return
@@ -232,7 +233,7 @@ class SharedMemory(Shadow):
             self.all_written = True
 
     def finish(self) -> None:
-        """The batch ends."""
+        """End the batch."""
         self.examine(everybody=True)
 
     def _settle(self, noted: Noted) -> None:
@@ -309,9 +310,8 @@ class SharedMemory(Shadow):
         return True
 
     def _fenced(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
-        """What the asynchronous proxy reads or overwrites is written by itself, or before a proxy
-        fence.
-        """
+        """Require that what the asynchronous proxy reads or overwrites is written by itself, or
+        before a proxy fence."""
         old = self.writes.take(g)
         indices = ((old != 0) & ((old >> HALF) - 1 < self.order.copiers)).nonzero()[0]
         if not len(indices):
@@ -326,7 +326,7 @@ class SharedMemory(Shadow):
             self.fault(Kind.FENCE, noted.instruction, g, who, marked(indices[bad], len(g)), what)
 
     def _after_reads(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
-        """A write comes after the last reads of its granules."""
+        """Require that a write comes after the last reads of its granules."""
         order, alone = self.order, self.machine.state.cluster_size == 1
         if alone and self.reads.events:
             # The readers are of the block, so that a barrier of it comes after most of them.
@@ -347,9 +347,8 @@ class SharedMemory(Shadow):
     def _after_readers(
         self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, warp: int, noted: Noted
     ) -> None:
-        """Reads of a warp: where not all of its threads are known to come before, those that read
-        are looked at.
-        """
+        """Check a write against reads of a warp: where not all of its threads are known to come
+        before, those that read are looked at."""
         when = self.times[events]
         late = (~self.order.before_warp(lanes, warp, when)).nonzero()[0]
         if not len(late):
@@ -383,9 +382,8 @@ class SharedMemory(Shadow):
     def _after_async(
         self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, column: int, noted: Noted
     ) -> None:
-        """The source of a bulk store or wgmma must not change while it is read, or without order
-        after that.
-        """
+        """Require that the source of a bulk store or wgmma does not change while it is read, or
+        without order after that."""
         order, when = self.order, self.times[events]
         agent = order.threads + column
         bad = (~order.before(lanes, agent, when)).nonzero()[0]
@@ -408,7 +406,7 @@ class SharedMemory(Shadow):
         )
 
     def _read(self, g: np.ndarray, who: np.ndarray, event: int, everybody: bool) -> None:
-        """Lanes read; `everybody`: all of the batch, in their order, once or more."""
+        """Note that lanes read; `everybody`: all of the batch, in their order, once or more."""
         if not everybody:
             self.reads.note(self.order.column_of.take(who), g, event, self.bit_of.take(who))
             return
@@ -418,7 +416,7 @@ class SharedMemory(Shadow):
             self.reads.note_one(warp, by_warp[:, warp].reshape(-1), event, bits)
 
     def _put(self, g: np.ndarray, agents: np.ndarray | int, noted: Noted) -> int:
-        """These agents are the last writers. The event."""
+        """Make these agents the last writers. Return the event."""
         event = self.event(noted.instruction, noted.strength)
         self.writes[g] = (np.asarray(agents, np.int64) + 1 << HALF) | event
         self.reads.clear(g)
@@ -448,7 +446,7 @@ class SharedMemory(Shadow):
         return Noted(copy.access, first, number, lanes, copy.instruction, "cp_async")
 
     def copy_begins(self, copy: Copy) -> None:
-        """A copy to shared memory is issued: it may be written from now on."""
+        """Note that a copy to shared memory is issued: it may be written from now on."""
         noted = self._copy(copy)
         lanes = noted.lanes
         if copy.mbarrier is not None:
@@ -472,7 +470,7 @@ class SharedMemory(Shadow):
         self.copies += len(lanes)
 
     def copy_lands(self, copy: Copy, selected: np.ndarray | None) -> None:
-        """Data arrive: written by their threads, which waited, or for an mbarrier."""
+        """Note that data arrive: written by their threads, which waited, or for an mbarrier."""
         noted = self._copy(copy)
         lanes = noted.lanes
         if selected is not None and len(lanes) > 1:
@@ -504,32 +502,30 @@ class SharedMemory(Shadow):
         order.tick()
 
     def store_begins(self, store: Store) -> None:
-        """A bulk store is issued, which has just read its source."""
+        """Note that a bulk store is issued, which has just read its source."""
         store.time = self.order.now - 1
 
     def store_ends(self, store: Store) -> None:
-        """The thread of a bulk store waited until its source had been read."""
+        """Note that the thread of a bulk store waited until its source had been read."""
         order, warp = self.order, store.lane // WARP
         order.reading_ends(
             np.array([warp]), order.threads + order.warps + warp % order.warps, store.time
         )
 
     def reading_ends(self, warps: np.ndarray, reader: int, time: int) -> None:
-        """Warps know that what the wgmma of a warp, `reader`, began to read up to some time is
-        over.
-        """
+        """Let warps know that what the wgmma of a warp, `reader`, began to read up to some time is
+        over."""
         self.order.reading_ends(warps, self.order.threads + reader % self.order.warps, time)
 
     # mbarriers
 
     def object_made(self, at: int, lane: int, instruction: Instruction) -> None:
-        """A lane initialises the mbarrier at a place."""
+        """Note that a lane initialises the mbarrier at an address."""
         self.made[at] = lane, self.event(instruction, PLAIN), False
 
     def init_fence(self, threads: np.ndarray) -> None:
-        """Threads execute a fence that makes the mbarriers they initialised visible to other
-        proxies and blocks.
-        """
+        """Note a fence of threads that makes the mbarriers they initialised visible to other
+        proxies and blocks."""
         self.made = {
             at: (lane, event, fenced or bool(threads[lane]))
             for at, (lane, event, fenced) in self.made.items()
@@ -562,7 +558,7 @@ class SharedMemory(Shadow):
             m.diag.note(f"{m.diag.where(instruction)}: {what}")
 
     def _require_init(self, at: int, lane: int, instruction: Instruction) -> None:
-        """The initialisation of an mbarrier comes before what a lane does."""
+        """Require that the initialisation of an mbarrier comes before what a lane does."""
         if not self.watch_races:
             return
         what = "signals an mbarrier that nobody has initialised"
@@ -581,8 +577,8 @@ class SharedMemory(Shadow):
     # blocks of a cluster end
 
     def _reach(self, g: np.ndarray, who: np.ndarray, noted: Noted, lasts: bool = True) -> None:
-        """Other blocks whose shared memory is accessed must not have ended; note when, but not of a
-        copy, which somebody there waits for."""
+        """Require that other blocks whose shared memory is accessed have not ended; note when, but
+        not of a copy, which somebody there waits for."""
         if self.machine.state.cluster_size == 1:
             return
         blocks, homes = g // self.of_block, self.machine.state.block_of[who]
@@ -618,13 +614,12 @@ class SharedMemory(Shadow):
         return bool(early.any())
 
     def cluster_met(self, lanes: np.ndarray) -> None:
-        """Lanes pass a barrier of their cluster."""
+        """Note that lanes pass a barrier of their cluster."""
         self.met[self.machine.state.block_of[lanes]] = True
 
     def block_ends(self, block: int, lane: int) -> None:
-        """The last thread of a block (the lane's) ends: nothing may still come to its shared
-        memory.
-        """
+        """End a block with its last thread, the lane's: nothing may still come to its shared
+        memory."""
         m, order = self.machine, self.order
         self.ended[block] = True
         if self.watch_races:
@@ -662,7 +657,7 @@ class SharedMemory(Shadow):
         instruction: Instruction | None,
         near: bool,
     ) -> None:
-        """Two accesses of one stretch between barriers race; `near`: only within warps."""
+        """Report two accesses of one stretch between barriers that race; `near`: only within warps."""
         if instruction in self.early:
             return
         state = self.machine.state

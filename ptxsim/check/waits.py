@@ -45,9 +45,8 @@ def waits(
     loops: Mapping[int, Instruction],
     rounds: Mapping[int, int],
 ) -> dict[int, Wait]:
-    """Loops that wait for the value of a load or atomic alone, by its place. `loops` and `rounds`:
-    as in polling.py.
-    """
+    """Return, by pc, loads and atomics for whose value alone a loop waits. `loops` and `rounds`: as
+    in polling.py."""
     by_pc: dict[int, Wait] = {}
     for last, start in rounds.items():
         looks, body = loops[start], program.code[start : last + 1]

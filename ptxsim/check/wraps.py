@@ -200,7 +200,7 @@ class Wraps:
         return known[1:]
 
     def clear(self) -> None:
-        """A batch begins, or a launch has ended."""
+        """Forget everything: a batch begins, or a launch has ended."""
         self.known.clear()
         self.ranges.clear()
 
@@ -306,7 +306,7 @@ class Wraps:
 
 
 def _span(opcode: str, of: list[tuple[int, int]]) -> tuple[int, int]:
-    """Between which numbers an exact result lies, going by those of its operands."""
+    """Return between which numbers an exact result lies, going by those of its operands."""
     (a, b), (c, d) = of[0], of[1] if len(of) > 1 else (0, 0)
     if opcode == "mov":
         return a, b

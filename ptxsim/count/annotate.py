@@ -300,7 +300,7 @@ class _Page:
         costs: dict[int, Cost],
         numbers: Iterable[int],
     ) -> list[str]:
-        """Rows of the given line numbers; a row of dots where some are left out."""
+        """Return rows of the given line numbers; a row of dots where some are left out."""
         out, last = [], None
         for number in numbers:
             if last is not None and number != last + 1:

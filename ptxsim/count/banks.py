@@ -115,7 +115,7 @@ class Access:
 
     @property
     def summary(self) -> str:
-        """In words: "store, 32-bit, 8-way conflict: 8 wavefronts where 1 would do"."""
+        """Return a description: "store, 32-bit, 8-way conflict: 8 wavefronts where 1 would do"."""
         if self.kind == "ldmatrix":
             what = f"ldmatrix of {_some(len(self.parts), 'matrix', 'matrices')}"
         else:
@@ -137,7 +137,8 @@ class Access:
 
     @property
     def pattern(self) -> tuple[str, int, str]:
-        """Equal for accesses that are served alike, but for a shift of all banks."""
+        """Return a key that is equal for accesses that are served alike, but for a shift of all
+        banks."""
         first = self.parts[0].wavefronts[0]
         origin = min(first, key=lambda word: (word.lanes, word.address)).bank
         rows = [
@@ -491,7 +492,7 @@ def _source_text(file: str, line: int, source: Path | None, near: Sequence[Path]
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Sorted numbers in short: "0–3, 8, 16–19"."""
+    """Return sorted numbers in short: "0–3, 8, 16–19"."""
     runs: list[list[int]] = []
     for n in numbers:
         if runs and n == runs[-1][-1] + 1:

@@ -153,7 +153,7 @@ class Traffic(Observer):
         )
 
     def _sum(self, of_warps: np.ndarray) -> Any:
-        """Over warps, or over those of each block."""
+        """Return the sum over warps, or over those of each block."""
         return (
             of_warps.reshape(self.blocks, -1).sum(axis=1) if self.by_block else int(of_warps.sum())
         )
@@ -288,9 +288,8 @@ class Bounds:
 
     @property
     def tail(self) -> float:
-        """Minimum cycles of the launch: as many blocks as there are more than SMs make one SM do a
-        block more.
-        """
+        """Return the minimum cycles of the launch: as many blocks as there are more than SMs make
+        one SM do a block more."""
         uneven = math.ceil(self.blocks / self.gpu.sms) / (self.blocks / self.gpu.sms)
         return max(
             b.cycles_per_sm * (1 if b.resource in OF_THE_GPU else uneven)
@@ -299,7 +298,7 @@ class Bounds:
 
     @property
     def waves(self) -> float:
-        """Blocks over those that the GPU holds at once."""
+        """Return the blocks over those that the GPU holds at once."""
         return self.blocks / (self.gpu.sms * self.blocks_per_sm) if self.blocks_per_sm else math.inf
 
     def report(self) -> dict[str, Any]:
@@ -431,7 +430,7 @@ def _waits(program: Program) -> str | None:
 
 
 def held(gpu: Machine, threads: int, registers: int, shared_bytes: int) -> int:
-    """Blocks that one SM holds."""
+    """Return the number of blocks that one SM holds."""
     limits = Limits(
         gpu.warps,
         gpu.blocks,

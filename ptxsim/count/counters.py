@@ -72,9 +72,8 @@ class Stats:
 
     @property
     def merged_loads(self) -> float:
-        """Wide loads of shared memory whose parts were served together; half of one where one
-        half-warp's were.
-        """
+        """Return the wide loads of shared memory whose parts were served together; half of one
+        where one half-warp's were."""
         if self.space != "shared" or self.kind != "ld" or self.width <= wavefronts.WORD:
             return 0.0
         return (self.requests * (self.width // wavefronts.WORD) - self.ideal) / (self.width // 8)
@@ -212,7 +211,7 @@ class Counters(Observer):
                 self._local(event, stats)
 
     def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
-        """Sectors of what lies inside the tensor, as L2 moves them."""
+        """Count sectors of what lies inside the tensor, as L2 moves them."""
         stats = self._of(instruction)
         stats.space, stats.kind = "global", BULK[kind]
         at = access.flat()
@@ -271,9 +270,8 @@ class Counters(Observer):
     def _iteration(
         self, event: MemoryEvent, stats: Stats, width: int, kind: str, unrolled: Unrolled | Cycle
     ) -> None:
-        """An access that ptxas merges with those of the iterations after it: kept until the run of
-        them has ended.
-        """
+        """Store an access that ptxas merges with those of the iterations after it, until the run of
+        them has ended."""
         where = event.access.where
         stats.width = max(stats.width, unrolled.tiers[0][0])
         at = where.raw + event.offset
@@ -310,7 +308,7 @@ class Counters(Observer):
         at: np.ndarray,
         costs: dict[int | None, Cost],
     ) -> None:
-        """The next iteration, in which these addresses are accessed."""
+        """Count the next iteration, in which these addresses are accessed."""
         run = self._iterations.get(key)
         if run is not None and (
             run.last is None or not np.array_equal(run.last + unrolled.step, at)
@@ -330,7 +328,8 @@ class Counters(Observer):
         run.costs.clear()
 
     def _waves(self, event: MemoryEvent, width: int, kind: str) -> Cost:
-        """Moving all addresses by one offset turns the banks around, and changes no count."""
+        """Return the cost of an access of shared memory. Moving all addresses by one offset turns
+        the banks around, and changes no count."""
         key = (kind, width, event.offset & 3 if width < 4 else 0)
         cost: Cost | None = event.cache.get(key)
         if cost is None:
@@ -356,13 +355,13 @@ class Counters(Observer):
         return cost
 
     def _sum(self, of_warps: np.ndarray) -> Any:
-        """Over warps, or over those of each block."""
+        """Return the sum over warps, or over those of each block."""
         return (
             of_warps.reshape(self.blocks, -1).sum(axis=1) if self.by_block else int(of_warps.sum())
         )
 
     def _summary(self, result: tuple[np.ndarray, np.ndarray], active: np.ndarray) -> Cost:
-        """Sums over warps, in place of the arrays."""
+        """Return sums over warps, in place of the arrays."""
         waves, ideal = result
         used = np.asarray(active.any(axis=1))
         ways = np.bincount(-(-waves[used] // np.maximum(ideal[used], 1)))

@@ -29,9 +29,8 @@ class Occupancy:
 
 
 def occupancy(limits: Limits, threads: int, registers: int, shared_bytes: int) -> Occupancy:
-    """Theoretical occupancy of a block of `threads` with `registers` a thread and `shared_bytes` a
-    block.
-    """
+    """Return the theoretical occupancy of a block of `threads` with `registers` a thread and
+    `shared_bytes` a block."""
     warps = -(-threads // WARP)
     registers_per_warp = max(_round_up(registers * WARP, REGISTER_UNIT), REGISTER_UNIT)
     warps_by_registers = SCHEDULERS * (limits.registers // SCHEDULERS // registers_per_warp)

@@ -207,7 +207,7 @@ class _Seen:
             self.sizes[n] = last - first + 1
 
     def take_all(self, middle: int) -> None:
-        """All clusters of the grid were run: what they fetched together is known."""
+        """Note what all clusters fetched together, once all of the grid were run."""
         for array, sectors in self.fetched[middle].items():
             parts = [fetched[array] for fetched in self.fetched.values() if array in fetched]
             self.together[array] = distinct(np.concatenate(parts)).size / sectors.size
@@ -585,7 +585,7 @@ class _Predictor:
 
     @cached_property
     def _lengths(self) -> list[tuple[int, list[int]]]:
-        """Arguments that count trips of loops, with smaller values for them."""
+        """Return arguments that count trips of loops, with smaller values for them."""
         return list(_shorter(self.kernel.program, self.args))
 
     @cached_property
@@ -783,9 +783,8 @@ def _work(
 
 
 def edges(kernel: Kernel, grid: Sequence[int], cluster: int | Sequence[int] | None) -> list[int]:
-    """Blocks at the edges of a grid and between, with their clusters: the first of each, by its
-    number.
-    """
+    """Return blocks at the edges of a grid and between, with their clusters: the first of each, by
+    its number."""
     sizes = dimensions(grid)
     together = kernel.cluster_of(sizes, cluster)
     units = [g // c for g, c in zip(sizes, together, strict=True)]
@@ -793,9 +792,8 @@ def edges(kernel: Kernel, grid: Sequence[int], cluster: int | Sequence[int] | No
 
 
 def _shorter(program: Program, args: Sequence[Any]) -> Iterator[tuple[int, list[int]]]:
-    """An argument that counts trips of loops and is large, with smaller values for it, of the same
-    remainder.
-    """
+    """Yield an argument that counts trips of loops and is large, with smaller values for it, of the
+    same remainder."""
     for index in trip_counts(program):
         value = args[index]
         if isinstance(value, int | np.integer) and not isinstance(value, bool):

@@ -44,9 +44,8 @@ class ReuseCache:
         self._cached: dict[tuple[int, int], int] = {}
 
     def reads(self, instruction: sass.Instruction) -> Reads:
-        """Operands that an instruction with one destination reads from each bank; then the cache is
-        as it leaves it.
-        """
+        """Return the operands that an instruction with one destination reads from each bank; then
+        the cache is as it leaves it."""
         read: set[int] = set()
         for slot, (register, keep) in enumerate(instruction.sources()):
             if register is None:
@@ -62,9 +61,8 @@ class ReuseCache:
 
 
 def bank_reads(instructions: Iterable[sass.Instruction]) -> list[Reads]:
-    """For instructions that follow each other, the operands that each FFMA reads from each bank;
-    others none.
-    """
+    """Return, for instructions that follow each other, the operands that each FFMA reads from each
+    bank; others read none."""
     cache = ReuseCache()
     return [cache.reads(i) if i.name == "FFMA" else (0,) * BANKS for i in instructions]
 

@@ -112,7 +112,7 @@ def distinct(values: np.ndarray, active: np.ndarray) -> np.ndarray:
 
 
 def _ordered(values: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """Rows in order, -1 where a lane is not active."""
+    """Return rows in order, -1 where a lane is not active."""
     marked = values if active.all() else np.where(active, values, -1)
     return np.sort(marked, axis=1) if (marked[:, 1:] < marked[:, :-1]).any() else marked
 

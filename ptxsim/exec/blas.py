@@ -98,7 +98,8 @@ class Gemm:
 
 
 def view(matrix: Matrix, number: int, memory: DeviceMemory, name: str) -> np.ndarray:
-    """One matrix of a batch, rows by columns.
+    """Return one matrix of a batch, rows by columns. Raises `PtxsimError` where it does not lie
+    within an allocation.
 
     Raises `PtxsimError` where it does not lie within an allocation.
     """

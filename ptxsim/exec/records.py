@@ -21,7 +21,7 @@ class FaultRecord:
 
     @property
     def location(self) -> tuple[str, int] | None:
-        """Its file and line, where the program has line information."""
+        """Return its file and line, where the program has line information."""
         file, _, line = self.where.partition(", ")[0].rpartition(":")
         return (file, int(line)) if line.isdigit() else None
 

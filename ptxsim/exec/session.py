@@ -129,7 +129,7 @@ def _loaded_driver() -> str | None:
 
 
 def serve() -> None:
-    """The process that listens; it ends when its standard input does."""
+    """Serve as the process that listens; it ends when its standard input does."""
     die_with_parent(signal.SIGTERM)
     given = json.loads(sys.argv[1])
     options = Options(

@@ -178,7 +178,7 @@ class Supervisor:
             os._exit(status)
 
     def hear(self, worker: Worker) -> None:
-        """Records of an emulator; at their end, its own."""
+        """Take records of an emulator; at their end, its own."""
         part = b""
         with contextlib.suppress(BlockingIOError):
             part = os.read(worker.pipe, 1 << 20)
@@ -203,7 +203,7 @@ class Supervisor:
                 )
 
     def orphan(self, worker: Worker) -> None:
-        """The process that an emulator answers has ended."""
+        """Note that the process that an emulator answers has ended."""
         assert worker.peer_handle is not None
         self.selector.unregister(worker.peer_handle)
         os.close(worker.peer_handle)

@@ -80,6 +80,7 @@ def used(memory: DeviceMemory) -> tuple[Spans, Spans]:
 
 
 def release(memory: DeviceMemory, start: int) -> None:
-    """The memory of an array is freed: its textures and surfaces must not be used any more."""
+    """Release the textures and surfaces of an array whose memory is freed: they must not be used
+    any more."""
     for array, (first, _) in _arrays(memory):
         array.freed = array.freed or first == start

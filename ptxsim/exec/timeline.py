@@ -77,7 +77,7 @@ class Timeline:
         self.reported: set[tuple[str, str]] = set()
 
     def issue(self, stream: int, what: str) -> Work:
-        """Work is asked for in a stream."""
+        """Return a new work of a stream."""
         stream = LEGACY if stream == 1 else stream
         clock = self.clocks.setdefault(stream, {})
         join(clock, self.clocks[HOST])
@@ -138,7 +138,8 @@ class Timeline:
         return races
 
     def forget(self, start: int, end: int) -> None:
-        """Memory was freed: whoever has it next is no concern of what was done with it before."""
+        """Forget what was done with memory that was freed: whoever has it next is no concern of
+        that."""
         for work in self.works:
             work.reads, work.writes = (
                 spans[(spans[:, 0] < start) | (spans[:, 0] >= end)]
@@ -148,13 +149,13 @@ class Timeline:
     # what orders
 
     def record(self, event: int, stream: int) -> None:
-        """An event is recorded in a stream."""
+        """Record an event in a stream."""
         self.events[event] = dict(self.issue(stream, "").clock)
         stream = LEGACY if stream == 1 else stream
         self.events[event][stream] = self.clocks[stream][stream]
 
     def wait(self, stream: int, event: int) -> None:
-        """A stream waits for an event."""
+        """Let a stream wait for an event."""
         join(
             self.clocks.setdefault(LEGACY if stream == 1 else stream, {}),
             self.events.get(event, {}),
@@ -179,8 +180,8 @@ class Timeline:
     # host code
 
     def protect(self, work: Work, memory: list[tuple[int, int]]) -> list[Protection]:
-        """Pages of the host's memory, given as ranges, that a work wrote or read as a whole: host
-        code is kept from them until it has waited."""
+        """Return pages of the host's memory, given as ranges, that a work wrote or read as a whole:
+        host code is kept from them until it has waited."""
         pages = []
         for spans, may in ((work.reads, READ), (work.writes, NOTHING)):
             for start, end in spans.tolist():
@@ -193,9 +194,8 @@ class Timeline:
         return pages
 
     def host_touches(self, address: int, writes: bool) -> tuple[Work | None, list[Protection]]:
-        """Host code comes to memory that it is kept from: the work that it races with, and pages
-        that it may touch.
-        """
+        """Return the work that host code races with when it comes to memory that it is kept from,
+        and pages that it may touch."""
         culprit = None
         for work in self.works:
             for spans in (work.writes, work.reads) if writes else (work.writes,):
@@ -340,7 +340,7 @@ def merged(a: Spans, b: Spans) -> Spans:
 
 
 def join(into: Clock, other: Clock) -> None:
-    """Know what another clock does."""
+    """Add what another clock knows."""
     for stream, number in other.items():
         if into.get(stream, 0) < number:
             into[stream] = number
