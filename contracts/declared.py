@@ -321,7 +321,7 @@ class VariantEntry(Document):
         "of a tf32 kernel: how it makes 19 bits of 32; truncate when left out"
     )
     tile: Tile
-    grid: Literal["mn", "nm"] = column("which axes of C blockIdx.x and blockIdx.y run over")
+    raster: Literal["mn", "nm"] = column("which axes of C blockIdx.x and blockIdx.y run over")
     multiples: Multiples = optional()
     align_bytes: AlignBytes = optional("alignment of A, B and C; with textures, of A and B")
     b_layout: Layout = optional(
@@ -342,17 +342,17 @@ class VariantEntry(Document):
         "the kernel's parameters, in order; when left out, the signature that kernels/catalogue.yaml begins with. "
         "tile_counter: unsigned*, zero before each launch"
     )
-    shares_tiles: bool = optional(
+    stream_k: bool = optional(
         "several blocks of a persistent kernel may compute one tile: there are as many as run at a time, even where "
         "there are fewer tiles"
     )
-    persistent: Extent = optional(
+    blocks_per_sm: Extent = optional(
         "blocks of an SM: the grid has as many as run at a time, in x, and each block takes several tiles"
     )
     cluster: Annotated[list[InCluster], Field(min_length=2, max_length=2)] | None = optional(
         "blocks of a cluster in x and y, as the source's __cluster_dims__ has it: the grid is made of whole clusters"
     )
-    slices: Annotated[int, Field(ge=1, le=8)] | Arithmetic | None = optional(
+    splits: Annotated[int, Field(ge=1, le=8)] | Arithmetic | None = optional(
         "blocks of a cluster in z, which divide the steps over k of one tile; 1 when left out"
     )
     tensor_cores: bool = optional(

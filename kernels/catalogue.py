@@ -290,7 +290,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         types=types,
         narrowing=entry.get("narrowing", "truncate"),
         tile={axis: number(f"tile.{axis}", value) for axis, value in entry["tile"].items()},
-        grid_axes=entry["grid"],
+        raster=entry["raster"],
         multiples={
             key: number(f"multiples.{key}", v) for key, v in entry.get("multiples", {}).items()
         },
@@ -303,10 +303,10 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         baseline=entry["baseline"],
         b_layout=entry.get("b_layout", "row"),
         arguments=_arguments(name, entry, number, path),
-        persistent=number("persistent", entry.get("persistent", 0), minimum=0),
-        shares_tiles=entry.get("shares_tiles", False),
+        blocks_per_sm=number("blocks_per_sm", entry.get("blocks_per_sm", 0), minimum=0),
+        stream_k=entry.get("stream_k", False),
         cluster=(number("cluster", cluster[0]), number("cluster", cluster[1])),
-        slices=number("slices", entry.get("slices", 1)),
+        splits=number("splits", entry.get("splits", 1)),
         cooperative=entry.get("cooperative", False),
         tensor_cores=entry.get("tensor_cores", types.ab.tensor),
     )
@@ -372,7 +372,7 @@ def _checked(variant: Variant, path: Path) -> Variant:
         )
     if variant.cluster_blocks > MAX_CLUSTER_BLOCKS:
         value = f"{path}: {variant.name}.cluster = {list(variant.cluster)}"
-        value += f" and slices = {variant.slices}" if variant.slices > 1 else ""
+        value += f" and splits = {variant.splits}" if variant.splits > 1 else ""
         raise UserError(f"{value}, but a cluster has at most {MAX_CLUSTER_BLOCKS} blocks")
     return variant
 

@@ -127,7 +127,7 @@ def split_k(variant: Variant, tiles: int, steps: int, units: int) -> tuple[int, 
 def resident(variant: Variant, sms: int = SMS) -> int:
     """Return how many blocks, or clusters, run at a time on `sms` SMs."""
     cluster = variant.cluster_blocks
-    blocks = variant.persistent or int(
+    blocks = variant.blocks_per_sm or int(
         variant.template.get("BLOCKS", max(512 // variant.threads, 1))
     )
     fraction = LARGE_CLUSTER_SM_FRACTION if cluster > 2 else 1.0
@@ -142,7 +142,7 @@ def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
     """
     cluster = variant.cluster_blocks
     tiles = math.prod(variant.tiles(problem)) // math.prod(variant.cluster)
-    steps = -(-problem.k // (variant.tile["k"] * variant.slices))
+    steps = -(-problem.k // (variant.tile["k"] * variant.splits))
     blocks = resident(variant, sms)
     left = tiles % blocks
     sharing, longest = split_k(variant, tiles, steps, blocks)
@@ -203,7 +203,7 @@ def time_us(variant: Variant, problem: Problem, sms: int = SMS) -> float:
         + max(steps_us, dram_us)
         + rounds * scheme.store_us * area * plan.blocks_per_sm
     )
-    if plan.splits or variant.slices > 1:
+    if plan.splits or variant.splits > 1:
         total += (
             rates.exchange_us * area * (plan.blocks_per_sm if plan.splits else 1.0)
             + rates.part_us * plan.splits

@@ -128,11 +128,12 @@ class Baseline:
 class Variant:
     """A kernel source with its template values: one row of every table.
 
-    b_layout: the layout of B in memory. persistent: blocks per SM of a grid that does not follow
-    the tiles; 0 for a block a tile. shares_tiles: several of a persistent kernel's blocks may
-    compute one tile. cluster: blocks in x and y, each with a tile of its own. slices: blocks in z,
-    in one cluster, that compute one tile. cooperative: all blocks run at a time, or the launch
-    fails. tensor_cores: it does its arithmetic on them. one_arch: it needs features that only
+    b_layout: the layout of B in memory. blocks_per_sm: of a persistent kernel, whose grid
+    does not follow the tiles; 0 for a block a tile. stream_k: several of its blocks may compute one
+    tile. cluster: blocks in x and y, each with a tile of its own. splits: blocks in z, in one
+    cluster, that compute one tile. raster: which axes of C the blocks in x and y run over.
+    cooperative: all blocks run at a time, or the launch fails. tensor_cores: it does its arithmetic
+    on them. one_arch: it needs features that only
     `arch` has, as sm_90a.
     """
 
@@ -145,7 +146,7 @@ class Variant:
     types: Types
     narrowing: Literal["truncate", "nearest"]
     tile: Mapping[str, int]
-    grid_axes: str
+    raster: str
     multiples: Mapping[str, int]
     align_bytes: int
     arch: int
@@ -155,10 +156,10 @@ class Variant:
     baseline: str
     b_layout: Layout = "row"
     arguments: tuple[Argument, ...] = SIGNATURE
-    persistent: int = 0
-    shares_tiles: bool = False
+    blocks_per_sm: int = 0
+    stream_k: bool = False
     cluster: tuple[int, int] = (1, 1)
-    slices: int = 1
+    splits: int = 1
     cooperative: bool = False
     tensor_cores: bool = False
     one_arch: bool = False
@@ -206,15 +207,15 @@ class Variant:
 
     @property
     def cluster_blocks(self) -> int:
-        """Blocks of a cluster, slices included."""
-        return math.prod(self.cluster) * self.slices
+        """Blocks of a cluster, splits included."""
+        return math.prod(self.cluster) * self.splits
 
     def tiles(self, problem: Problem) -> tuple[int, int]:
         """Return the tiles of C along the grid's x and y; whole clusters of them."""
         tiles = {axis: -(-getattr(problem, axis) // self.tile[axis]) for axis in "mn"}
         x, y = (
             -(-tiles[axis] // blocks) * blocks
-            for axis, blocks in zip(self.grid_axes, self.cluster, strict=True)
+            for axis, blocks in zip(self.raster, self.cluster, strict=True)
         )
         return x, y
 
@@ -224,11 +225,11 @@ class Variant:
         them.
         """
         x, y = self.tiles(problem)
-        if not self.persistent:
-            return x, y, self.slices
+        if not self.blocks_per_sm:
+            return x, y, self.splits
         cluster = math.prod(self.cluster)
-        resident = max(self.persistent * sms // cluster, 1) * cluster
-        return (resident if self.shares_tiles else min(x * y, resident)), 1, 1
+        resident = max(self.blocks_per_sm * sms // cluster, 1) * cluster
+        return (resident if self.stream_k else min(x * y, resident)), 1, 1
 
     def unsupported_reason(
         self, problem: Problem, addresses: Mapping[str, int] | None = None
@@ -250,7 +251,7 @@ class Variant:
                 reason = f"{matrix} starts at byte {address}, but it must be aligned to {self.align_bytes} bytes"
         if reason is None:
             for axis, blocks, limit in zip("xy", self.tiles(problem), MAX_GRID, strict=True):
-                if blocks > limit and not self.persistent:
+                if blocks > limit and not self.blocks_per_sm:
                     reason = f"the grid has {blocks} blocks in {axis}, but CUDA allows {limit}"
         if reason is None and self.textures:
             for matrix, texels in zip("AB", self._texels_of_tiles(problem), strict=True):
@@ -344,15 +345,15 @@ class Variant:
             self.threads,
             self.shared_bytes,
             dict(self.tile),
-            self.grid_axes,
+            self.raster,
             *(["textures"] if self.textures else []),
             *(["B column-major"] if self.b_layout == "column" else []),
             *([repr(self.arguments)] if set(self.arguments) - {*SIGNATURE, *TEXTURES} else []),
             *(
-                [self.persistent, self.cluster, self.cooperative]
-                if self.persistent or self.cluster != (1, 1) or self.cooperative
+                [self.blocks_per_sm, self.cluster, self.cooperative]
+                if self.blocks_per_sm or self.cluster != (1, 1) or self.cooperative
                 else []
             ),
-            *(["shares tiles"] if self.shares_tiles else []),
-            *([f"{self.slices} slices"] if self.slices > 1 else []),
+            *(["shares tiles"] if self.stream_k else []),
+            *([f"{self.splits} slices"] if self.splits > 1 else []),
         ]

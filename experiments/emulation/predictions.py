@@ -39,7 +39,7 @@ def predict(kernel: ptxsim.Kernel, variant: Variant, problem: ProblemSpec, sms: 
     if reason := variant.unsupported_reason(large):
         raise UserError(reason)
     with launching.refusals():
-        if variant.persistent:
+        if variant.blocks_per_sm:
             return _from_samples(kernel, variant, large, sms)
         arguments = launching.to_count(variant, large, sms)
         del arguments["checks"], arguments["values"]
@@ -100,12 +100,12 @@ def _from_samples(kernel: ptxsim.Kernel, variant: Variant, large: Problem, sms: 
 
 def _step(variant: Variant) -> int:
     """Return the smallest k that costs every block as much as any other."""
-    return math.lcm(variant.tile["k"] * variant.slices, MIN_STEP)
+    return math.lcm(variant.tile["k"] * variant.splits, MIN_STEP)
 
 
 def _sides(variant: Variant) -> tuple[int, int]:
     """Return m and n of 2 x 2 tiles, or of as many as a cluster has."""
-    clusters = dict(zip(variant.grid_axes, variant.cluster, strict=True))
+    clusters = dict(zip(variant.raster, variant.cluster, strict=True))
     return max(2, clusters["m"]) * variant.tile["m"], max(2, clusters["n"]) * variant.tile["n"]
 
 

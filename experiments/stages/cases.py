@@ -108,7 +108,7 @@ def _of_variant(variant: Variant, large: int | None) -> Iterator[Case]:
     least = packed(variant, tm, tn, 2 * tk)
     yield Case(f"matrices aligned to {align} bytes and no more", least, offset=align // smallest)
     # a ring of buffers goes round several times, within a tile and from tile to tile
-    if variant.persistent:
+    if variant.blocks_per_sm:
         yield Case("2 x 4 tiles, 14 k-steps", packed(variant, 2 * tm, 4 * tn, 14 * tk))
     general = all(multiple(variant, key) == 1 for key in "mnk")
     if general:

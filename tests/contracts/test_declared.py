@@ -60,7 +60,7 @@ NAIVE = """
     threads: {threads}
     dtype: {dtype}
     tile: {{m: BLOCK, n: BLOCK, k: 1}}
-    grid: mn
+    raster: mn
     builds_on: {builds_on}
     idea: one
     baseline: cublas_fp32

@@ -96,11 +96,11 @@ def test_a_grid_covers_c(name: str, m: int, n: int, blocks: tuple[int, int, int]
 def test_a_persistent_grid_follows_the_gpu_and_has_whole_clusters() -> None:
     large, small = Problem.square(8 * 128), Problem.square(128)
     assert vectorized().grid(large, sms=7) == (8, 8, 1)
-    assert vectorized(persistent=2).grid(large, sms=7) == (14, 1, 1)
-    assert vectorized(persistent=1, cluster=(2, 1)).grid(large, sms=7) == (6, 1, 1)
-    assert vectorized(persistent=1).grid(small, sms=7) == (1, 1, 1)
-    assert vectorized(persistent=1, shares_tiles=True).grid(small, sms=7) == (7, 1, 1)
-    assert vectorized(cluster=(2, 1), slices=4).grid(Problem.square(5 * 128), sms=7) == (6, 5, 4)
+    assert vectorized(blocks_per_sm=2).grid(large, sms=7) == (14, 1, 1)
+    assert vectorized(blocks_per_sm=1, cluster=(2, 1)).grid(large, sms=7) == (6, 1, 1)
+    assert vectorized(blocks_per_sm=1).grid(small, sms=7) == (1, 1, 1)
+    assert vectorized(blocks_per_sm=1, stream_k=True).grid(small, sms=7) == (7, 1, 1)
+    assert vectorized(cluster=(2, 1), splits=4).grid(Problem.square(5 * 128), sms=7) == (6, 5, 4)
 
 
 def test_arguments_are_declared_and_packed_in_the_order_that_the_entry_gives(
@@ -336,7 +336,7 @@ def test_a_dispatcher_s_hash_is_of_its_choices_and_not_of_its_kernels(tree: Path
 
 def test_launch_changes_a_hash_but_words_do_not() -> None:
     changes = {"template": {"BM": 64}, "threads": 128, "b_layout": "column"}
-    changes |= {"cluster": (2, 1), "slices": 2}
+    changes |= {"cluster": (2, 1), "splits": 2}
     before = vectorized().source_hash
     after = {vectorized(**{key: value}).source_hash for key, value in changes.items()}
     assert len(after - {before}) == len(changes)

@@ -169,7 +169,7 @@ def test_a_tile_takes_its_steps_and_what_its_source_s_kernels_take_besides(
 ) -> None:
     variant = CATALOGUE.kernels[name]
     m, n, k = (variant.tile[axis] for axis in "mnk")
-    once, twice = (Problem.packed(m, n, k * variant.slices * steps) for steps in (1, 2))
+    once, twice = (Problem.packed(m, n, k * variant.splits * steps) for steps in (1, 2))
     one, two = cost.time_us(variant, once), cost.time_us(variant, twice)
     assert (two - one, 2 * one - two) == pytest.approx((step_us, rest_us))
 

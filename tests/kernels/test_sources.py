@@ -33,9 +33,9 @@ def whole_tiles(variant: Variant) -> Problem:
     """Two tiles along m and n, or as many as a cluster has, and three steps over k; rows are
     longer.
     """
-    clusters = dict(zip(variant.grid_axes, variant.cluster, strict=True))
+    clusters = dict(zip(variant.raster, variant.cluster, strict=True))
     m, n = (max(2, clusters[axis]) * variant.tile[axis] for axis in "mn")
-    k = 3 * variant.slices * variant.tile["k"] if variant.tile["k"] > 1 else 40
+    k = 3 * variant.splits * variant.tile["k"] if variant.tile["k"] > 1 else 40
     b_row = k if variant.b_layout == "column" else n
     return Problem(m, n, k, k + 16, b_row + 16, n + 16, 0.75, -1.5, variant.b_layout)
 

@@ -74,7 +74,7 @@ BLOCK = {"m": 64, "n": 64, "k": 16}
 def faulty(name: str) -> Variant:
     """A catalogue entry for the kernel with this fault."""
     changes: dict[str, Any] = {"source": FAULT_SOURCE, "entry": "faulty_gemm", "threads": 256}
-    changes |= {"tile": BLOCK, "multiples": BLOCK, "grid_axes": "nm"}
+    changes |= {"tile": BLOCK, "multiples": BLOCK, "raster": "nm"}
     template = {"FAULT": list(FAULTS).index(name)}
     smem_tile = KERNELS["sgemm_smem_tile"]
     return replace(smem_tile, name=f"fault_{name}", template=template, **changes)
@@ -150,7 +150,7 @@ def test_kernels_whose_blocks_share_tiles_agree_with_the_emulator_in_every_bit(
     """With as many blocks as it launches."""
     as_emulated = GpuDevice(folder, launching.sms_of)
     for variant in KERNELS.values():
-        if variant.shares_tiles and variant.dtype == "fp32":
+        if variant.stream_k and variant.dtype == "fp32":
             emulated = compare_gpu.emulate(variant, EmulatedDevice(folder), seed=2)
             rows = compare_gpu.agree(variant, nullcontext(as_emulated), emulated)
             differing = {row.case: row.differing for row in rows if not row.passed}

@@ -58,8 +58,8 @@ def test_names_and_comments_leave_the_hash_and_another_constant_does_not(
         {"threads": 512},
         {"shared_bytes": 16},
         {"cluster": (2, 1)},
-        {"persistent": 1},
-        {"grid_axes": "nm"},
+        {"blocks_per_sm": 1},
+        {"raster": "nm"},
     ],
 )
 def test_another_launch_of_the_same_code_is_another_hash(change: dict, built: Path) -> None:
