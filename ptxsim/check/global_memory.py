@@ -467,7 +467,7 @@ class GlobalMemory(Shadow):
 
     @staticmethod
     def _words(access: Access) -> Callable[[int], str]:
-        return lambda at: f"{access.space.shown(at)}, {access.space.describe(at)}"
+        return lambda at: f"{access.space.address_text(at)}, {access.space.describe(at)}"
 
     def _place(self, access: Access, place: int) -> str:
         return self._words(access)(int(access.flat()[place % len(access.flat())]))

@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 
 from ..errors import PtxsimError
 from ..machine.observer import Launched
-from ..ptx.sources import choose_file, find_source, places, read_source
+from ..ptx.sources import choose_file, find_source, locations, read_source
 from ..ptx.syntax import Location
 from .counters import Counters, Stats
 from .register_banks import MERGED
@@ -153,7 +153,7 @@ def costs(counters: Counters) -> dict[str, dict[int, Cost]]:
     not.
     """
     found: dict[str, dict[int, Cost]] = defaultdict(lambda: defaultdict(Cost))
-    known = places(counters.program) if counters.program is not None else {}
+    known = locations(counters.program) if counters.program is not None else {}
     for stats in counters.by_instruction():
         touches = (
             stats.wavefronts

@@ -26,7 +26,7 @@ from ..errors import PtxsimError
 from ..machine.launch import Checks, Limits
 from ..machine.observer import MemoryEvent, Observer
 from ..ptx.sizes import Dim3
-from ..ptx.sources import choose_file, find_source, places
+from ..ptx.sources import choose_file, find_source, locations
 from ..ptx.syntax import Instruction
 from . import wavefronts
 from .counters import Counters, Stats
@@ -390,7 +390,7 @@ def _grouped(accesses: list[Access]) -> list[Access]:
 
 def _at_line(kernel: Kernel, file: str, line: int) -> list[Instruction]:
     """The instructions of a line, and those of functions that are inlined there."""
-    known = places(kernel.program)
+    known = locations(kernel.program)
     return [
         i
         for i in kernel.program.code
@@ -415,7 +415,7 @@ def _no_access(
 ) -> str:
     """Why there is no access, and where there is one."""
     touching = {s.merged_into or s.instruction for s in stats if s.wavefronts or s.merged_into}
-    known = places(kernel.program)
+    known = locations(kernel.program)
     lines = {place.line for i in touching for place in known.get(i.pc, ()) if place.file == file}
     executed = [s for s in stats if s.sectors and s.instruction in here]
     why = "no access to shared memory"

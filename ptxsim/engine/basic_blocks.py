@@ -41,18 +41,18 @@ class Runs:
         # of the launch that `_counted` and `_sliced` are of
         self._same: dict[Variable, Variable] | None = None
 
-    def prepare(self, places: Mapping[Variable, int]) -> None:
-        """A launch begins; `places`: addresses of the buffers that parameters hold."""
+    def prepare(self, buffers: Mapping[Variable, int]) -> None:
+        """Begin a launch; `buffers`: addresses of those that parameters hold."""
         first: dict[int, Variable] = {}
-        same = {variable: first.setdefault(place, variable) for variable, place in places.items()}
+        same = {variable: first.setdefault(start, variable) for variable, start in buffers.items()}
         if same != self._same:
             self._same, self._counted = same, {}
             self.__dict__.pop("_sliced", None)
             self.__dict__.pop("_slice", None)
 
-    def reads_contents(self, places: Mapping[Variable, int]) -> bool:
+    def reads_contents(self, buffers: Mapping[Variable, int]) -> bool:
         """Whether counts depend on what is in memory: an index that a kernel loads, say."""
-        self.prepare(places)
+        self.prepare(buffers)
         left_out = self._slice.skipped | self._slice.blind
         executed = [i for i in self.machine.program.code if i.pc not in left_out]
         return any(i.opcode in ("tex", "tensormap") or reads_memory(i) for i in executed)
@@ -62,11 +62,11 @@ class Runs:
         if self.defined.masks and self.defined.concerns(first, end):
             return self.defined.steps(first, end, self.lowering.steps)
         made = self._made if values else self._counted
-        found = made.get((first, end))
-        if found is None:
+        steps = made.get((first, end))
+        if steps is None:
             make = self._together if values else self._counting
-            found = made[first, end] = make(first, end)
-        return found
+            steps = made[first, end] = make(first, end)
+        return steps
 
     def _counting(self, first: int, end: int) -> list[Step]:
         return [step for step in self._sliced[first:end] if step is not None]
@@ -79,11 +79,11 @@ class Runs:
     def _sliced(self) -> list[Step | None]:
         """The steps of a launch without values, by place; None where nothing needs to be done."""
         m = self.machine
-        found = self._slice
+        sliced = self._slice
         steps = list(self.lowering.steps)
-        for pc in found.skipped:
+        for pc in sliced.skipped:
             steps[pc] = None
-        for pc in found.blind:
+        for pc in sliced.blind:
             instruction = m.program.code[pc]
             step = blind(m, instruction)
             steps[pc] = (
@@ -115,15 +115,15 @@ class Runs:
         # a group ends where the kind changes, or where one reads or writes what another wrote
         for pc in range(first, end):
             instruction = m.program.code[pc]
-            own = _kind(instruction)
-            if own is None or pc in m.watch.uses:
+            new_kind = _kind(instruction)
+            if new_kind is None or pc in m.watch.uses:
                 finish()
                 if (step := each[pc]) is not None:
                     steps.append(step)
                 continue
-            if own != kind or not written.isdisjoint(registers_of(instruction.operands)):
+            if new_kind != kind or not written.isdisjoint(registers_of(instruction.operands)):
                 finish()
-            kind = own
+            kind = new_kind
             group.append(instruction)
             written.update(registers_of(instruction.operands[0]))
         finish()
@@ -149,8 +149,8 @@ def _products(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
     together = mma_together(m, group, Modifiers(group[0]))
 
     def step() -> None:
-        for one in [together] if m.state.active is None else alone:
-            one()
+        for run in [together] if m.state.active is None else alone:
+            run()
 
     return step
 
@@ -168,8 +168,8 @@ def _native(m: Machine, group: list[Instruction]) -> Step:
     registers, f4 = state.registers, F32.dtype
 
     def rows_of(slots: Iterable[int]) -> np.ndarray:
-        found = [registers[slot] for slot in slots]
-        return np.stack([x if x.dtype is f4 else viewed(x, f4) for x in found])
+        values = [registers[slot] for slot in slots]
+        return np.stack([x if x.dtype is f4 else viewed(x, f4) for x in values])
 
     def step() -> None:
         # mostly what another such group left, so that it need not be gathered
@@ -178,12 +178,12 @@ def _native(m: Machine, group: list[Instruction]) -> Step:
             registers[slot] is not row for slot, row in zip(addends, known[1], strict=True)
         ):
             known = rows_of(addends), []
-        found, mask = native.fma_rows(rows_of(factors), left, right, known[0]), state.mask
+        outputs, mask = native.fma_rows(rows_of(factors), left, right, known[0]), state.mask
         if mask is not None and all(registers[slot].dtype is f4 for slot in results):
-            found, mask = np.where(mask, found, rows_of(results)), None
-        rows = list(found)
+            outputs, mask = np.where(mask, outputs, rows_of(results)), None
+        rows = list(outputs)
         if mask is None:
-            sums[results] = found, rows
+            sums[results] = outputs, rows
             for slot, row in zip(results, rows, strict=True):
                 registers[slot] = row
         else:
@@ -205,8 +205,8 @@ def _by_rows(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
     def step() -> None:
         rows = CHUNK // m.state.lanes
         if rows < FEWEST:
-            for one in alone:
-                one()
+            for run in alone:
+                run()
             return
         values = {slot: read() for slot, read in readers.items()}
         wide = {slot: values[slot].astype(np.float64) for slot in factors}

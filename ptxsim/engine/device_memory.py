@@ -83,8 +83,8 @@ class DeviceMemory(Arena):
     def holder(self, address: int) -> Allocation | None:
         """The allocation that an address belongs to."""
         i = bisect_right(self._starts, address) - 1
-        found = self.live[self._starts[i]] if i >= 0 else None
-        return found if found is not None and address < found.end else None
+        allocation = self.live[self._starts[i]] if i >= 0 else None
+        return allocation if allocation is not None and address < allocation.end else None
 
     def allocate(self, size: int, name: str, align: int = ALIGN) -> int:
         """Memory for one launch: its address, below all that the program has."""
@@ -132,14 +132,12 @@ class DeviceMemory(Arena):
         for a in reversed(self.released_last):
             if a.start <= at < a.end:
                 return f"{at - a.start} bytes into {a.name}, which was freed"
-        found = super().nearest(offset)
-        if found == "in no allocation" and at < PAGE:
+        text = super().nearest(offset)
+        if text == "in no allocation" and at < PAGE:
             return f"{at} bytes past a null pointer" if at else "a null pointer"
-        name = self.of_host(at) if found == "in no allocation" else None
+        name = self.of_host(at) if text == "in no allocation" else None
         return (
-            found
-            if name is None
-            else f"an address of the host, in {name}, which kernels cannot use"
+            text if name is None else f"an address of the host, in {name}, which kernels cannot use"
         )
 
     def of_host(self, address: int) -> str | None:
@@ -148,8 +146,8 @@ class DeviceMemory(Arena):
             return None
         with contextlib.suppress(OSError), open(f"/proc/{self.process}/maps") as maps:
             for line in maps:
-                place, _, _, _, _, *name = line.split()
-                start, end = (int(part, 16) for part in place.split("-"))
+                bounds, _, _, _, _, *name = line.split()
+                start, end = (int(part, 16) for part in bounds.split("-"))
                 if start <= address < end and not GLOBAL_BASE <= start < GLOBAL_BASE + len(
                     self.whole
                 ):
@@ -219,8 +217,8 @@ class DeviceMemory(Arena):
         """Memory that nobody has written; of each allocation also an empty span at its start, by
         which a launch knows that pointers to it matter. Not of variables, which begin as zeros."""
         variables = {at for addresses in self.addresses.values() for at in addresses.values()}
-        spans = {start: found for start, found in self._unwritten.items() if start not in variables}
-        return [s for start, found in spans.items() for s in [(start, start), *found]]
+        spans = {start: gaps for start, gaps in self._unwritten.items() if start not in variables}
+        return [s for start, gaps in spans.items() for s in [(start, start), *gaps]]
 
     def after(self, machine: Machine) -> None:
         """Record what a launch that has ended wrote."""
@@ -269,10 +267,10 @@ class DeviceMemory(Arena):
 
     # parameters
 
-    def places(self, program: Program, params: bytes) -> dict[Variable, Any]:
+    def buffers(self, program: Program, params: bytes) -> dict[Variable, Any]:
         """By parameter, the start of the allocation that it points into. None: it holds several
         pointers, so that what comes from it may be any of them."""
-        found: dict[Variable, Any] = {}
+        buffers: dict[Variable, Any] = {}
         for parameter in program.parameters:
             raw = params[parameter.offset : parameter.offset + parameter.variable.size]
             if (
@@ -282,16 +280,16 @@ class DeviceMemory(Arena):
             ):
                 holders = [self.holder(self.tensor_maps[number].address)]
             else:
-                words = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64).tolist()
-                holders = [self.holder(word) for word in words]
+                pointers = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64).tolist()
+                holders = [self.holder(word) for word in pointers]
                 if MAGIC in raw:
                     holders += [None, None]
             starts = [holder.start for holder in holders if holder is not None]
             if len(starts) == 1 and len(holders) == 1:
-                found[parameter.variable] = starts[0]
+                buffers[parameter.variable] = starts[0]
             elif starts or len(holders) > 16:
-                found[parameter.variable] = None
-        return found
+                buffers[parameter.variable] = None
+        return buffers
 
 
 def _without(span: Span, cut: Span) -> list[Span]:

@@ -57,10 +57,10 @@ class Struct:
 
     def held(self) -> list[Any]:
         """Its arrays, textures and tensor maps, those of inner structs too."""
-        found = []
+        parts = []
         for value in self.parts.values():
-            found += value.held() if isinstance(value, Struct) else [value]
-        return [value for value in found if isinstance(value, Array | Texture | TensorMap)]
+            parts += value.held() if isinstance(value, Struct) else [value]
+        return [value for value in parts if isinstance(value, Array | Texture | TensorMap)]
 
     def __repr__(self) -> str:
         return f"Struct({self.parts!r})"
@@ -434,7 +434,7 @@ class Kernel:
             *self._unset_constants(given),
             *self._one_place(),
         )
-        faults = tuple(request.faults.found.values())
+        faults = tuple(request.faults.recorded.values())
         return Launch(self.name, request.grid, request.block, steps, notes, faults)
 
     def _configure(
@@ -450,9 +450,9 @@ class Kernel:
             place_globals(self.program, arena) if memory is None else memory.symbols(self.program)
         )
         given = self._set_variables(request.constants, arena, symbols)
-        places, homes = self._places(request.args, packing.arrays)
+        buffers, homes = self._places(request.args, packing.arrays)
         # contents are copied where anything depends on them
-        if request.values or self.machine.runs.reads_contents(places):
+        if request.values or self.machine.runs.reads_contents(buffers):
             packing.write_arrays()
         blocks = self._chosen(request)
         # where cooperative groups find what a grid's barrier needs
@@ -468,7 +468,7 @@ class Kernel:
         # what nobody has written, and which variables have a content
         unwritten = packing.unwritten()
         if memory is not None:
-            places |= memory.places(self.program, params)
+            buffers |= memory.buffers(self.program, params)
             unwritten += memory.unwritten()
             given |= set(symbols) - memory.never_written(self.module)
         config = LaunchConfig(
@@ -479,7 +479,7 @@ class Kernel:
             arena=arena,
             symbols=symbols,
             params=params,
-            places=places,
+            buffers=buffers,
             homes=homes,
             unwritten=unwritten,
             textures=packing.textures,
@@ -541,7 +541,7 @@ class Kernel:
         """Run all blocks; return the number of instructions, each for all threads of a batch."""
         machine, cost = self.machine, self._cost(request, len(batches.blocks))
         # without values, stores must not change textures
-        kept = [
+        saved = [
             (t, t.numpy().copy())
             for t in packing.textures.values()
             if isinstance(t, TextureArray) and not request.values
@@ -564,7 +564,7 @@ class Kernel:
             if self.memory is not None:
                 self.memory.after(machine)
             machine.release()
-            for texture, content in kept:
+            for texture, content in saved:
                 texture.numpy()[...] = content
         return steps
 
@@ -646,12 +646,12 @@ class Kernel:
 
         Raises `PtxsimError`.
         """
-        own = self.program.entry.attributes.get("reqnctapercluster")
-        own = None if own is None else dimensions(own)
-        cluster = own or (1, 1, 1) if given is None else dimensions(given)
-        if own is not None and cluster != own:
+        declared = self.program.entry.attributes.get("reqnctapercluster")
+        declared = None if declared is None else dimensions(declared)
+        cluster = declared or (1, 1, 1) if given is None else dimensions(given)
+        if declared is not None and cluster != declared:
             raise PtxsimError(
-                f"{self.title}: a cluster of {cluster} does not fit its __cluster_dims__ {own}"
+                f"{self.title}: a cluster of {cluster} does not fit its __cluster_dims__ {declared}"
             )
         if math.prod(cluster) > MOST_CLUSTER:
             raise PtxsimError(
@@ -669,8 +669,8 @@ class Kernel:
         attributes = self.program.entry.attributes
         if self.cubin is not None:
             function = sass.read(self.cubin, self.name)
-            kept = any(i.name == "USETMAXREG" for i in function.instructions)
-            return align_up(function.registers, 8) if kept else 0
+            emitted = any(i.name == "USETMAXREG" for i in function.instructions)
+            return align_up(function.registers, 8) if emitted else 0
         if "maxnreg" in attributes:
             return attributes["maxnreg"][0] // 8 * 8
         threads = attributes.get("reqntid") or attributes.get("maxntid")
@@ -697,8 +697,8 @@ class Kernel:
         while changed:
             changed = False
             for addresses in held.values():
-                least = min(homes[address] for address in addresses)
+                home = min(homes[address] for address in addresses)
                 for address in addresses:
-                    changed |= homes[address] != least
-                    homes[address] = least
+                    changed |= homes[address] != home
+                    homes[address] = home
         return {variable: homes[min(addresses)] for variable, addresses in held.items()}, homes

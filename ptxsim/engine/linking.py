@@ -46,18 +46,18 @@ def _is_named(call: Instruction) -> bool:
 
 def reachable_names(module: Module, name: str) -> list[str]:
     """A name, and those that the initialisers of variables lead to from there."""
-    found, left = [], [name]
+    names, left = [], [name]
     while left:
         name = left.pop()
-        if name not in found:
-            found.append(name)
+        if name not in names:
+            names.append(name)
             variable = module.variables.get(name)
             left += (
                 [item.name for item in (variable.initial or ()) if isinstance(item, Symbol)]
                 if variable
                 else []
             )
-    return found
+    return names
 
 
 def address_taken(module: Module) -> list[str]:
@@ -192,16 +192,16 @@ def _shift_labels(function: Function, base: int) -> None:
             for label in last if isinstance(last, tuple) else (last,):
                 if label not in seen:
                     seen.add(label)
-                    label.place = base + label.pc
+                    label.index = base + label.pc
 
 
 def _number_blocks(program: Program) -> None:
     """Number the basic blocks."""
     leaders = set(program.start.values())
     for instruction in program.code:
-        places = targets(instruction)
-        leaders.update(places)
-        if places or instruction.opcode in ("ret", "exit", "trap", "call"):
+        destinations = targets(instruction)
+        leaders.update(destinations)
+        if destinations or instruction.opcode in ("ret", "exit", "trap", "call"):
             leaders.add(instruction.pc + 1)
     block = -1
     for instruction in program.code:
@@ -227,10 +227,10 @@ def _place_variables(program: Program) -> None:
     module_shared = [
         v for v in program.module.variables.values() if v.space == "shared" and v.name in used
     ]
-    own = [v for f in program.functions for v in f.variables]
+    function_variables = [v for f in program.functions for v in f.variables]
     dynamic = [v for v in module_shared if v.extern or not v.size]
     for variable in [v for v in module_shared if v not in dynamic] + [
-        v for v in own if v.space == "shared"
+        v for v in function_variables if v.space == "shared"
     ]:
         program.static_shared_bytes = align_up(program.static_shared_bytes, variable.align)
         program.shared[variable] = base + program.static_shared_bytes
@@ -241,7 +241,7 @@ def _place_variables(program: Program) -> None:
     for variable in dynamic:
         program.shared[variable] = base + program.static_shared_bytes
     # a thread's frame: local variables, and what functions pass to each other
-    locals_ = [v for v in own if v.space in ("local", "param")]
+    locals_ = [v for v in function_variables if v.space in ("local", "param")]
     called = [f for f in program.functions if f is not program.entry]
     locals_ += [v for f in called for v in (*f.params, *f.returns) if isinstance(v, Variable)]
     for variable in locals_:

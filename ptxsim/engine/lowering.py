@@ -200,9 +200,9 @@ class Lowering:
                 return step(active)
             self.state.join(after, active & ~chosen)
             self.state.enter(chosen)
-            place = step(chosen)
-            if place is not None:
-                self.state.join(place, chosen)
+            next_pc = step(chosen)
+            if next_pc is not None:
+                self.state.join(next_pc, chosen)
             return None
 
         return guarded

@@ -112,12 +112,12 @@ class Machine:
         raw = np.zeros(align_up(max(16, len(launch.params)), 16), np.uint8)
         raw[: len(launch.params)] = np.frombuffer(launch.params, np.uint8)
         self.memory.param_space = Space("param", raw, len(launch.params), None)
-        self.runs.prepare(launch.places)
+        self.runs.prepare(launch.buffers)
         unwritten = launch.unwritten if launch.checks.unwritten else ()
         self.watched = set()
         if launch.checks.global_races or unwritten:
             homes = {launch.homes.get(start, start) for start, _ in unwritten}
-            self.watched = watched(self.program, self.origins, launch.places, homes)
+            self.watched = watched(self.program, self.origins, launch.buffers, homes)
         spans = [(start - GLOBAL_BASE, end - GLOBAL_BASE) for start, end in unwritten]
         self.order = order = Order(self.state)
         self.flags = Flags(order, self.waits, self.unseen, self.swaps)
@@ -177,7 +177,7 @@ class Machine:
     def _make_memory(self, local: int) -> None:
         """The spaces of a batch; `local`: bytes of each thread's own."""
         state, base = self.state, self.program.shared_base
-        own = first, end = base, base + self.launch.shared_bytes
+        own_shared = first, end = base, base + self.launch.shared_bytes
         if names_special(self.program, "reserved_smem"):
             scratch = reserved(self.program.module.target, self.launch.shared_bytes, "1")
             first, end = min(first, scratch), max(end, scratch + SCRATCH)
@@ -196,7 +196,7 @@ class Machine:
                 spaces[name] = ClusterSpace(name, *part, state.rank, state.cluster_size, shared)
         else:
             spaces["shared"] = spaces["shared::cluster"] = Space("shared", *part)
-        self.memory.start(spaces, own)
+        self.memory.start(spaces, own_shared)
 
     def _start_checks(self) -> None:
         """Who watches the memory of a batch."""

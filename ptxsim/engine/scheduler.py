@@ -131,7 +131,7 @@ class Scheduler:
         instruction, start, control = self.program.code[pc], self.rounds[pc], self.controls[pc]
         assert control is not None  # of a branch
         predicate, negated = instruction.predicate, instruction.negated
-        forward = instruction.operands[-1].place != start if instruction.opcode == "bra" else True
+        forward = instruction.operands[-1].index != start if instruction.opcode == "bra" else True
 
         def noting(active: np.ndarray) -> int | None:
             again = active
@@ -160,16 +160,16 @@ class Scheduler:
             return others[self.turns % len(others)]
         return min(ready) if self.state.turns is None else self._parting_no_warp(sorted(ready))[-1]
 
-    def _parting_no_warp(self, places: list[int]) -> list[int]:
+    def _parting_no_warp(self, pcs: list[int]) -> list[int]:
         """Those of these places where none of the warps has threads at an earlier one."""
         behind = np.zeros(self.state.warps, bool)
-        found = []
-        for pc in places:
+        chosen = []
+        for pc in pcs:
             warps = self.state.groups[pc].reshape(-1, WARP).any(axis=1)
             if not (warps & behind).any():
-                found.append(pc)
+                chosen.append(pc)
             behind |= warps
-        return found
+        return chosen
 
     def _advance(self, pc: int, threads: np.ndarray, limit: int) -> None:
         """Run a group until it meets another, parts or ends."""
@@ -216,28 +216,28 @@ class Scheduler:
             # the branch, barrier or exit at the end decides where the threads go on
             control = controls[end]
             assert control is not None  # a run ends with one
-            place = control(threads)
+            next_pc = control(threads)
             # a loop that looks at memory goes round again: nothing has changed
-            if place in self.polls and place <= end:
+            if next_pc in self.polls and next_pc <= end:
                 self.idle += 1
                 if self.idle == SEVERAL:
                     for observer in self.events.observers:
                         observer.waits()
                 if self.idle > IDLE:
-                    raise self._polls_in_vain(place, threads)
+                    raise self._polls_in_vain(next_pc, threads)
             else:
                 self.idle = 0
             # others come first where these are ahead of them, or go back
-            if place is None:
+            if next_pc is None:
                 return
             if (
-                place >= limit
-                or (place <= end and limit != FAR)
-                or (place <= end and len(self.state.groups))
+                next_pc >= limit
+                or (next_pc <= end and limit != FAR)
+                or (next_pc <= end and len(self.state.groups))
             ):
-                self.state.join(place, threads)
+                self.state.join(next_pc, threads)
                 return
-            pc = place
+            pc = next_pc
 
     def _steps(self, first: int, stop: int, threads: np.ndarray) -> int:
         """Execute a straight run up to `stop`, or up to a load of something undefined.
@@ -305,7 +305,7 @@ class Scheduler:
         if self.state.by_block or warps:
             self.tally[pc, last] = self.tally.get((pc, last), 0) + warps
 
-    def _polls_in_vain(self, place: int, threads: np.ndarray) -> PtxsimError:
+    def _polls_in_vain(self, pc: int, threads: np.ndarray) -> PtxsimError:
         """All that can run look at memory time and again, so that it cannot change any more."""
         what = "deadlock: waits in a loop for memory that nobody changes any more"
         stuck = np.flatnonzero(
@@ -324,9 +324,7 @@ class Scheduler:
                 f"; {len(self.state.blocks)} of the grid's {total} blocks run side by side here, and a block may wait "
                 "for one that has not begun: on a device, too, only as many as it holds"
             )
-        return self.diag.fault(
-            Kind.DEADLOCK, self.polls[place], what, int(np.flatnonzero(threads)[0])
-        )
+        return self.diag.fault(Kind.DEADLOCK, self.polls[pc], what, int(np.flatnonzero(threads)[0]))
 
     def _come_together(self, pc: int, threads: np.ndarray) -> np.ndarray | None:
         """Threads at what a whole warp or warpgroup executes together: those that do so now are

@@ -64,17 +64,17 @@ class Memory:
 
     def _homes(self, i: Instruction) -> set[Variable | str | None]:
         """The buffers that an instruction accesses; all of shared memory is one."""
-        found: set[Variable | str | None] = set()
+        homes: set[Variable | str | None] = set()
         for variable in self.origins.get(i.pc, ANYTHING):
             in_shared = variable is not UNKNOWN and variable.space == "shared"
-            found.add(
+            homes.add(
                 "shared"
                 if in_shared
                 else UNKNOWN
                 if variable is UNKNOWN
                 else self.same.get(variable, variable)
             )
-        return found
+        return homes
 
     def matters(self, i: Instruction) -> bool:
         """Whether what an instruction stores may be what is loaded."""

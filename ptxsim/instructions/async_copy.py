@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import Kind, PtxError
 from ..machine.async_copies import NEVER, Copy
 from ..machine.memory import Access
-from ..machine.operands import Place
+from ..machine.operands import MemoryOperand
 from ..ptx.syntax import Immediate, Instruction, Register
 from ..ptx.types import TYPES
 from .bulk import bulk
@@ -104,12 +104,12 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 
 def _partial(
-    m: Machine, instruction: Instruction, place: Place, width: int, wanted: np.ndarray
+    m: Machine, instruction: Instruction, operand: MemoryOperand, width: int, wanted: np.ndarray
 ) -> np.ndarray:
     """The bytes of a copy with a source size: so many are read, the others become zero; size 0
     reads nothing.
     """
-    lanes, (_, slot, offset) = m.state.acting_lanes(), place
+    lanes, (_, slot, offset) = m.state.acting_lanes(), operand
     too_long = m.state.mask_of(lanes) & (wanted > width)
     m.diag.refuse(
         Kind.COPY,
@@ -120,13 +120,13 @@ def _partial(
     raw = np.zeros((len(lanes), width), np.uint8)
     space = m.memory.spaces["global"]
     for amount in filter(None, np.unique(wanted[lanes]).tolist()):
-        places = np.flatnonzero(wanted[lanes] == amount)
-        with m.state.acting(m.state.mask_of(lanes[places])):
+        indices = np.flatnonzero(wanted[lanes] == amount)
+        with m.state.acting(m.state.mask_of(lanes[indices])):
             aligned = amount if amount & (amount - 1) == 0 else 1
             where = m.memory.addresses(space, slot)
             taken = m.memory.checked(
                 Access(space, where, offset), aligned, instruction, "cp_async_ld"
             )
             for byte in range(amount):
-                raw[places, byte] = taken.load(1, byte)
+                raw[indices, byte] = taken.load(1, byte)
     return raw

@@ -200,10 +200,10 @@ class Bulk:
 
     def _signal(self, operand: Address) -> Callable[[], dict[int, int]]:
         """Where the mbarriers of the active threads' copies lie in the batch's shared memory."""
-        place = self.m.operands.address(operand, "shared::cluster")
+        memory_operand = self.m.operands.address(operand, "shared::cluster")
 
         def at() -> dict[int, int]:
-            objects, lanes = objects_at(self.m, place, self.instruction, "atom")
+            objects, lanes = objects_at(self.m, memory_operand, self.instruction, "atom")
             return dict(zip(lanes.tolist(), objects.tolist(), strict=True))
 
         return at
@@ -223,9 +223,9 @@ class Bulk:
         signal there.
         """
         part = len(self.m.memory.spaces["shared"].data) // len(self.m.state.blocks)
-        own = bar // part  # the block in the batch that the mbarrier is in
+        own_block = bar // part  # the block in the batch that the mbarrier is in
         if mask is None:
-            blocks = [own]
+            blocks = [own_block]
         else:
             first = (
                 int(self.m.state.block_of[lane])
@@ -237,8 +237,8 @@ class Bulk:
                 raise self.fault(Kind.OTHER, what, lane)
             blocks = [first + rank for rank in range(self.m.state.cluster_size) if mask >> rank & 1]
         for block in blocks:
-            at = bar + (block - own) * part
-            shift = (block - own) * part
+            at = bar + (block - own_block) * part
+            shift = (block - own_block) * part
             access = (
                 to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
             )
@@ -329,11 +329,11 @@ class Bulk:
             self.m.events.global_memory.maps.used(address, lane, self.instruction)
         if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
             try:
-                found = tensor_maps.made_by_device(raw)
+                tensor_map = tensor_maps.made_by_device(raw)
             except PtxsimError as error:
                 raise self.fault(Kind.OTHER, str(error), lane) from None
         elif number is not None and number < len(self.m.launch.tensor_maps):
-            found = self.m.launch.tensor_maps[number]
+            tensor_map = self.m.launch.tensor_maps[number]
         else:
             which = ""
             if space is self.m.memory.param_space:
@@ -348,10 +348,10 @@ class Bulk:
         if address % 64:
             what = f"the tensor map at generic address 0x{address:x} is not aligned to 64 bytes"
             raise self.fault(Kind.ALIGNMENT, what, lane)
-        if found.rank != dimensions:
-            what = f"{dimensions} coordinates, but the tensor map of {found.name} has {found.rank} dimensions"
+        if tensor_map.rank != dimensions:
+            what = f"{dimensions} coordinates, but the tensor map of {tensor_map.name} has {tensor_map.rank} dimensions"
             raise self.fault(Kind.OTHER, what, lane)
-        return found
+        return tensor_map
 
     def _tensor(self) -> Step:
         """[to], [map, {coordinates}], [mbarrier](, mask of blocks)(, policy);
@@ -369,9 +369,9 @@ class Bulk:
         read_mask = self.m.operands.reader(more[0], U16) if self.multicast else None
 
         def step() -> None:
-            found = list(boxes("cp_async"))
+            copies = list(boxes("cp_async"))
             objects = signal()
-            for lane, box, to, coordinates in found:
+            for lane, box, to, coordinates in copies:
                 data = np.zeros((math.prod(box.box[:-1]), box.inner_bytes), np.uint8)
                 part = self._inside(box, coordinates, lane)
                 if part is not None:
@@ -399,17 +399,17 @@ class Bulk:
                 update = None
                 if self.operation:
                     update = self._update(TYPES[REDUCED[box.dtype.name]])
-                found = self._inside(
+                part = self._inside(
                     box,
                     coordinates,
                     lane,
                     box.item if self.operation else 8,
                     whole=not self.operation,
                 )
-                if found is None:
+                if part is None:
                     self.m.bulk_groups.add(Store(self.instruction, lane, taken))
                     continue
-                access, unit, inside, first, end = found
+                access, unit, inside, first, end = part
                 read, rows = self._read_inside(
                     taken, box, inside, first, box.bytes_inside(coordinates)
                 )
@@ -453,20 +453,20 @@ class Bulk:
 
         def each(kind: str) -> Iterator[Box]:
             lanes = self.m.state.acting_lanes().tolist()
-            space, found = self.m.memory.spaces[space_name], read_maps(lanes)
+            space, maps = self.m.memory.spaces[space_name], read_maps(lanes)
             where = space.addresses(self.m.state.registers[slot], self.m.state.mask_of(lanes))
             # a store reads what is inside
-            size = max(box.span for box, _ in found) if kind == "cp_async" else PIECE
+            size = max(box.span for box, _ in maps) if kind == "cp_async" else PIECE
             self.m.memory.require_valid(
                 Access(space, where, offset), size, PIECE, self.instruction, kind
             )
             starts = zip(
                 lanes, (where.raw + offset).tolist(), (where.flat - where.raw).tolist(), strict=True
             )
-            for (lane, raw, origin), (box, coordinates) in zip(starts, found, strict=True):
+            for (lane, raw, origin), (box, coordinates) in zip(starts, maps, strict=True):
                 if raw % ALIGN:
                     what = (
-                        f"misaligned box at {space.shown(raw)}, "
+                        f"misaligned box at {space.address_text(raw)}, "
                         f"which tensor copies take at multiples of {ALIGN} bytes"
                     )
                     raise self.fault(Kind.ALIGNMENT, what + self.m.diag.in_shared(raw), lane)
@@ -485,7 +485,7 @@ class Bulk:
         box: tensor_maps.TensorMap,
         coordinates: list[int],
         lane: int,
-        most: int = 8,
+        max_bytes: int = 8,
         whole: bool = False,
     ) -> tuple[Pieces, int, np.ndarray, int, int] | None:
         """What of a box lies inside its tensor: an access of so many bytes each, that number, which
@@ -498,7 +498,7 @@ class Bulk:
         if whole:
             at = coordinates[-1] * box.item
             end = min(-(-(at + end) // 16) * 16 - at, box.inner_bytes)
-        unit = math.gcd(most, coordinates[-1] * box.item % 16 or 16, first or 16, end)
+        unit = math.gcd(max_bytes, coordinates[-1] * box.item % 16 or 16, first or 16, end)
         at = (starts[inside][:, None] - GLOBAL_BASE + np.arange(first, end, unit)).reshape(-1)
         access = Pieces(self.m.memory.spaces["global"], at, at, lane)
         if box.by_device:

@@ -49,7 +49,7 @@ def bra(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     same.
     """
     modifiers.flag("uni")
-    target, after = instruction.operands[0].place, instruction.pc + 1
+    target, after = instruction.operands[0].index, instruction.pc + 1
     if instruction.predicate is None:
         return lambda active: target
     registers, slot, negated = m.state.registers, instruction.predicate.slot, instruction.negated
@@ -76,7 +76,7 @@ def bra(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
 def brx(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """brx.idx: jump to an entry of a table (PTX ISA 9.7.12.4)."""
     modifiers.drop(("idx", "uni"))
-    places = np.array([label.place for label in instruction.operands[1]])
+    targets = np.array([label.index for label in instruction.operands[1]])
     read = m.operands.reader(instruction.operands[0], U32)
 
     def step(active: np.ndarray) -> int | None:
@@ -84,11 +84,11 @@ def brx(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
         m.diag.refuse(
             Kind.OTHER,
             instruction,
-            active & (index >= len(places)),
+            active & (index >= len(targets)),
             lambda lane: f"brx.idx: index {int(index[lane])} is beyond the table",
         )
         for number in np.unique(index[active]).tolist():
-            m.state.join(int(places[number]), active & (index == number))
+            m.state.join(int(targets[number]), active & (index == number))
         return None
 
     return step
@@ -247,14 +247,14 @@ def _return(m: Machine, active: np.ndarray, function: str) -> int | None:
     back = np.full(m.state.lanes, -1)
     back[active] = stack[level, np.flatnonzero(active)]
     m.calls.depth = m.calls.depth - active
-    places = np.unique(back[active]).tolist()
-    for place in places:
-        here = active & (back == place)
+    return_pcs = np.unique(back[active]).tolist()
+    for pc in return_pcs:
+        here = active & (back == pc)
         with m.state.acting(here):
-            m.calls.after_call[place, function]()
-        if len(places) == 1 and m.state.count == np.count_nonzero(here):
-            return place
-        m.state.join(place, here)
+            m.calls.after_call[pc, function]()
+        if len(return_pcs) == 1 and m.state.count == np.count_nonzero(here):
+            return pc
+        m.state.join(pc, here)
     return None
 
 
@@ -288,12 +288,12 @@ def call(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     modifiers.flag("uni")
     returns, target, arguments = instruction.operands
     if isinstance(target, Symbol) and target.name in SYSTEM:
-        act, least = SYSTEM[target.name]
-        if len(arguments.items) < least or any(
+        act, min_arguments = SYSTEM[target.name]
+        if len(arguments.items) < min_arguments or any(
             _size(m, item) not in (4, 8) for item in arguments.items
         ):
             raise PtxError(
-                f"{instruction.where}: {target.name} takes {least} or more arguments of 4 or 8 bytes"
+                f"{instruction.where}: {target.name} takes {min_arguments} or more arguments of 4 or 8 bytes"
             )
         if target.name == "malloc" and [
             _variable(item) in m.program.frames for item in returns.items
@@ -330,7 +330,7 @@ def _direct(
             )
     if any(isinstance(item, Immediate) for item in returns):
         raise PtxError(f"{instruction.where}: a constant cannot take the result of {function.name}")
-    place, after = m.program.start[function.name], instruction.pc + 1
+    entry, after = m.program.start[function.name], instruction.pc + 1
     copies_in = list(zip(arguments, function.params, strict=True))
     copies_out = list(zip(returns, function.returns, strict=True))
     m.calls.after_call[after, function.name] = lambda: _finish_call(m, copies_out)
@@ -355,7 +355,7 @@ def _direct(
         m.calls.depth = m.calls.depth + active
         if shift:
             m.operands.move_stack(np.where(active, shift, 0))
-        return place
+        return entry
 
     return step
 
@@ -464,9 +464,9 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
                 message = f"call of 0x{number:x}: no function"
                 raise m.diag.fault(Kind.OTHER, instruction, message, int(np.flatnonzero(here)[0]))
             m.state.enter(here)
-            place = steps[number](here)
-            assert place is not None  # where the function begins
-            m.state.join(place, here)
+            entry = steps[number](here)
+            assert entry is not None  # where the function begins
+            m.state.join(entry, here)
         return None
 
     return step
@@ -516,10 +516,10 @@ def _vprintf(
     m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any
 ) -> None:
     """vprintf(format, arguments): printed on stdout, thread by thread."""
-    for lane, address, place in zip(
+    for lane, address, arguments in zip(
         lanes.tolist(), values[0].tolist(), values[1].tolist(), strict=True
     ):
-        sys.stdout.write(formatted(m, lane, m.launch.arena.string(address), place))
+        sys.stdout.write(formatted(m, lane, m.launch.arena.string(address), arguments))
 
 
 def _malloc(
@@ -554,11 +554,11 @@ SYSTEM: dict[str, tuple[System, int]] = {
 }
 
 
-def formatted(m: Machine, lane: int, text: str, place: int) -> str:
+def formatted(m: Machine, lane: int, text: str, arguments: int) -> str:
     """A printf format with its arguments, which lie in the thread's local memory one after the
     other.
     """
-    offset = place - BASES["local"]
+    offset = arguments - BASES["local"]
     local = m.memory.spaces["local"]
     start = int(np.asarray(local.origin)[lane])
 
@@ -569,11 +569,11 @@ def formatted(m: Machine, lane: int, text: str, place: int) -> str:
         offset += size
         return raw
 
-    def one(match: re.Match[str]) -> str:
+    def field(match: re.Match[str]) -> str:
         flags, length, kind = match[1], match[2], match[3]
         if kind == "%":
             return "%"
-        if place // WINDOW != BASES["local"] // WINDOW:
+        if arguments // WINDOW != BASES["local"] // WINDOW:
             return match[0]
         if kind in "eEfFgGaA":
             return ("%" + flags + kind) % np.frombuffer(take(8), "f8")[0]
@@ -585,4 +585,4 @@ def formatted(m: Machine, lane: int, text: str, place: int) -> str:
             return hex(value)
         return ("%" + flags + ("d" if kind in "diu" else kind)) % value
 
-    return re.sub(r"%([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|z|j|t)?([diuoxXcsfFeEgGaAp%])", one, text)
+    return re.sub(r"%([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|z|j|t)?([diuoxXcsfFeEgGaAp%])", field, text)

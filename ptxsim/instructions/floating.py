@@ -95,12 +95,12 @@ def fma(m: Modifiers) -> Elementwise:
 elementwise("mad", FLOATS)(fma)  # from sm_20 on (PTX ISA 9.7.3.7)
 
 
-def least(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def minimum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The lesser; a number wins over NaN; -0 is less than +0."""
     return np.where(a == b, np.where(np.signbit(a), a, b), np.fmin(a, b))
 
 
-def greatest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The greater; a number wins over NaN; +0 is greater than -0."""
     return np.where(a == b, np.where(np.signbit(a), b, a), np.fmax(a, b))
 
@@ -129,8 +129,8 @@ def register_extremes(
 
         elementwise(opcode, types)(build)
 
-    register("min", least)
-    register("max", greatest)
+    register("min", minimum)
+    register("max", maximum)
 
 
 register_extremes(FLOATS, finished)

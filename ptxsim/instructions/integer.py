@@ -247,9 +247,9 @@ def bit_length(x: np.ndarray) -> np.ndarray:
     length, rest = np.zeros(x.shape, np.uint32), x
     for step in (4 * x.itemsize >> i for i in range((8 * x.itemsize).bit_length() - 1)):
         upper = rest >> x.dtype.type(step)
-        there = upper != 0
-        length = length + np.where(there, np.uint32(step), np.uint32(0))
-        rest = np.where(there, upper, rest)
+        nonzero = upper != 0
+        length = length + np.where(nonzero, np.uint32(step), np.uint32(0))
+        rest = np.where(nonzero, upper, rest)
     return length + (rest != 0).astype(np.uint32)
 
 
@@ -284,16 +284,16 @@ def fns(m: Modifiers) -> Elementwise:
     ISA 9.7.1.17).
     """
 
-    def one(mask: int, base: int, offset: int) -> int:
+    def position(mask: int, base: int, offset: int) -> int:
         if offset == 0:
             return base if base < 32 and mask >> base & 1 else 0xFFFFFFFF
-        places = range(base, 32) if offset > 0 else range(min(base, 31), -1, -1)
-        found = [p for p in places if mask >> p & 1]
-        return found[abs(offset) - 1] if abs(offset) <= len(found) else 0xFFFFFFFF
+        positions = range(base, 32) if offset > 0 else range(min(base, 31), -1, -1)
+        set_bits = [p for p in positions if mask >> p & 1]
+        return set_bits[abs(offset) - 1] if abs(offset) <= len(set_bits) else 0xFFFFFFFF
 
     def compute(mask: np.ndarray, base: np.ndarray, offset: np.ndarray) -> np.ndarray:
         values = zip(mask.tolist(), base.tolist(), offset.tolist(), strict=True)
-        return np.array([one(*v) for v in values], np.uint32)
+        return np.array([position(*v) for v in values], np.uint32)
 
     return Elementwise(compute, TYPES["b32"], (TYPES["b32"], TYPES["b32"], TYPES["s32"]))
 
@@ -335,8 +335,8 @@ def bfe(m: Modifiers) -> Elementwise:
     def compute(a: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
         position, length = position & np.uint32(255), length & np.uint32(255)
         shifted = clamped_shift(np.right_shift, a, position)  # arithmetic for signed types
-        kept = np.minimum(length, np.uint32(t.bits))
-        mask = ~clamped_shift(np.left_shift, np.full(a.shape, ~u.type(0)), kept)
+        width = np.minimum(length, np.uint32(t.bits))
+        mask = ~clamped_shift(np.left_shift, np.full(a.shape, ~u.type(0)), width)
         field = shifted.view(u) & mask
         if not t.signed:
             return field

@@ -86,8 +86,8 @@ def prmt(m: Modifiers) -> Elementwise:
             c = np.array(tables[mode], np.uint32)[c & np.uint32(3)]
         pair = (b.astype(np.uint64) << np.uint64(32)) | a
         result = np.zeros(a.shape, np.uint32)
-        for place in range(4):
-            choice = (c >> np.uint32(4 * place)) & np.uint32(0xF)
+        for index in range(4):
+            choice = (c >> np.uint32(4 * index)) & np.uint32(0xF)
             byte = (pair >> ((choice & np.uint32(7)).astype(np.uint64) * np.uint64(8))).astype(
                 np.uint8
             )
@@ -95,7 +95,7 @@ def prmt(m: Modifiers) -> Elementwise:
                 byte = np.where(
                     choice & np.uint32(8), byte.view(np.int8) >> 7, byte.view(np.int8)
                 ).view(np.uint8)
-            result = result | (byte.astype(np.uint32) << np.uint32(8 * place))
+            result = result | (byte.astype(np.uint32) << np.uint32(8 * index))
         return result
 
     return Elementwise(compute, B32, (B32, B32, B32))

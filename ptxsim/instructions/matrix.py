@@ -93,7 +93,7 @@ def matrix_access(
     space = modifiers.one_of(("shared::cta", "shared"), "generic").split("::")[0]
     stores = instruction.opcode == "stmatrix"
     address, registers = instruction.operands if stores else instruction.operands[::-1]
-    place = m.operands.address(address, space)
+    operand = m.operands.address(address, space)
     if len(_items(registers)) != count:
         raise PtxError(
             f"{instruction.where}: {instruction.name} with {len(_items(registers))} registers"
@@ -104,7 +104,7 @@ def matrix_access(
         require_whole_warps(m, instruction)
         kind = "st" if stores else "ldmatrix"
         with m.state.acting(m.memory.row_givers(count, row_givers)) if count < 4 else nullcontext():
-            return m.memory.access(place, 16, instruction, kind)
+            return m.memory.access(operand, 16, instruction, kind)
 
     return access, count, trans
 
@@ -203,8 +203,8 @@ def results(sums: np.ndarray, name: str, saturates: bool = False) -> np.ndarray:
         packed = floats.pack(sums, "f16")
         return floats.joined(packed[::2], packed[1::2])
     if name == "s32":
-        kept = np.clip(sums, -(2**31), 2**31 - 1) if saturates else sums
-        return kept.astype(np.int64).astype(np.uint32)
+        clipped = np.clip(sums, -(2**31), 2**31 - 1) if saturates else sums
+        return clipped.astype(np.int64).astype(np.uint32)
     return sums.astype(TYPES[name].dtype)
 
 
@@ -303,9 +303,9 @@ def mma_together(m: Machine, group: Sequence[Instruction], modifiers: Modifiers)
         )
         total = results(parts, d_type, saturate)
         for number, into in enumerate(writers):
-            own = slice(number * m.state.lanes, (number + 1) * m.state.lanes)
+            lanes = slice(number * m.state.lanes, (number + 1) * m.state.lanes)
             for write, value in zip(into, total, strict=True):
-                write(value if numbers == 1 else value[own])
+                write(value if numbers == 1 else value[lanes])
 
     return step
 

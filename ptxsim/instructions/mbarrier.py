@@ -12,7 +12,7 @@ from ..errors import Kind
 from ..machine.async_copies import Copy
 from ..machine.mbarriers import MOST, State
 from ..machine.memory import MixedAccess
-from ..machine.operands import Place
+from ..machine.operands import MemoryOperand
 from ..ptx.syntax import Immediate, Instruction
 from ..ptx.types import TYPES
 from .needs import Machine
@@ -35,13 +35,13 @@ ACTIONS = (
 
 
 def objects_at(
-    m: Machine, place: Place, instruction: Instruction, kind: str
+    m: Machine, operand: MemoryOperand, instruction: Instruction, kind: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the addresses of the active threads' mbarriers in the batch's shared memory, and the
     lanes.
     """
     # no load or store on hardware
-    access = m.memory.access(place, 8, instruction, kind, observed=False)
+    access = m.memory.access(operand, 8, instruction, kind, observed=False)
     lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
     if isinstance(access, MixedAccess) or not access.space.is_shared:
         message = f"{instruction.name}: an mbarrier that is not in shared memory"
@@ -49,7 +49,7 @@ def objects_at(
     return access.flat(), lanes
 
 
-def _shared_address(m: Machine, operand: Any, modifiers: Modifiers) -> Place:
+def _shared_address(m: Machine, operand: Any, modifiers: Modifiers) -> MemoryOperand:
     """Space, slot and offset of an object's address; one without a space is generic, and in shared
     memory, too.
     """
@@ -91,11 +91,11 @@ def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
     result = (
         operands.pop(0) if action in ("arrive", "arrive_drop", "test_wait", "try_wait") else None
     )
-    place = _shared_address(m, operands.pop(0), modifiers)
+    operand = _shared_address(m, operands.pop(0), modifiers)
     if action in ("test_wait", "try_wait"):
         token = m.operands.reader(operands[0], U32 if parity else B64)
         return _wait(
-            m, instruction, action == "try_wait", m.operands.writer(result, PRED), place, token
+            m, instruction, action == "try_wait", m.operands.writer(result, PRED), operand, token
         )
     number = m.operands.reader(operands[0] if operands else Immediate(1), U32)
     sign = 1 if expects else -1 if action == "complete_tx" else 0  # of the bytes that are to come
@@ -103,7 +103,7 @@ def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
 
     def step(active: np.ndarray) -> int:
         kind = "st" if action == "init" else "atom"
-        objects, lanes = objects_at(m, place, instruction, kind)
+        objects, lanes = objects_at(m, operand, instruction, kind)
         counts = number()
         values = counts[lanes].astype(np.int64)
         if action == "init":
@@ -153,14 +153,14 @@ def _wait(
     instruction: Instruction,
     parks: bool,
     write: Write,
-    place: Place,
+    operand: MemoryOperand,
     read: Callable[[], np.ndarray],
 ) -> Control:
     """test_wait returns whether a phase is over; try_wait (`parks`) returns once it is."""
     after = instruction.pc + 1
 
     def step(active: np.ndarray) -> int | None:
-        objects, lanes = objects_at(m, place, instruction, "ld_ordered")
+        objects, lanes = objects_at(m, operand, instruction, "ld_ordered")
         wanted = (read()[lanes] & read().dtype.type(1)).astype(np.uint64)
         all_objects = np.zeros(m.state.lanes, np.int64)
         all_wanted = np.zeros(m.state.lanes, np.uint64)
@@ -193,11 +193,11 @@ def signal_by_copies(m: Machine, instruction: Instruction, modifiers: Modifiers)
     if not modifiers.flag("arrive"):
         modifiers.reject("this operation")
     counted = modifiers.flag("noinc")
-    place = _shared_address(m, instruction.operands[0], modifiers)
+    operand = _shared_address(m, instruction.operands[0], modifiers)
     modifiers.drop(("b64",))
 
     def step() -> None:
-        objects, lanes = objects_at(m, place, instruction, "atom")
+        objects, lanes = objects_at(m, operand, instruction, "atom")
 
         if not counted:
             # one more is to come

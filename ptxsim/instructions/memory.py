@@ -90,7 +90,7 @@ def ld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     ):
         return _parameter(m, instruction, vector, t)
     constants = m.origins[instruction.pc] if space == "const" else ()
-    place = m.operands.address(address, space)
+    operand = m.operands.address(address, space)
     size, width = t.bytes, t.bytes * vector
     writers = [
         (i, m.operands.lane_writer(item, t))
@@ -100,7 +100,7 @@ def ld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     kind = "ld_ordered" if ordered else "ld"
 
     def step() -> None:
-        access = m.memory.access(place, width, instruction, kind)
+        access = m.memory.access(operand, width, instruction, kind)
         # before a destination that is the address changes
         values = [access.load(size, i) for i, _ in writers]
         for (_, write), value in zip(writers, values, strict=True):
@@ -155,14 +155,14 @@ def st(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     address, source = instruction.operands[:2]
     if space == "const" or (space == "param" and m.operands.symbol_space(address.base) == "param"):
         raise PtxError(f"{instruction.where}: {instruction.name} stores to read-only memory")
-    place = m.operands.address(address, space)
+    operand = m.operands.address(address, space)
     bits = TYPES[f"b{t.bits}"]
     readers = [m.operands.reader(item, bits) for item in elements(source, vector, instruction)]
     size, width = t.bytes, t.bytes * vector
     kind = "st_ordered" if ordered else "st"
 
     def step() -> None:
-        m.memory.access(place, width, instruction, kind, [read() for read in readers]).put(size)
+        m.memory.access(operand, width, instruction, kind, [read() for read in readers]).put(size)
 
     return step
 
@@ -182,11 +182,11 @@ def blind(m: Machine, instruction: Instruction) -> Step:
     space, vector, t, ordered = parse_access(Modifiers(instruction))
     address = instruction.operands[0 if instruction.opcode == "st" else 1]
     kind = ("st" if instruction.opcode == "st" else "ld") + ("_ordered" if ordered else "")
-    place = m.operands.address(address, space)
+    operand = m.operands.address(address, space)
     width = t.bytes * vector
 
     def step() -> None:
-        m.memory.access(place, width, instruction, kind)
+        m.memory.access(operand, width, instruction, kind)
 
     return step
 
@@ -269,23 +269,23 @@ def _atomic(
     t = modifiers.type
     update = combination(name, t) or modifiers.reject("this operation")
     operands = operands[: 2 if name == "cas" else 1]
-    place = m.operands.address(address, space)
+    memory_operand = m.operands.address(address, space)
     readers = [m.operands.reader(operand, t) for operand in operands]
     write = m.operands.lane_writer(destination, t) if destination is not None else None
     size = t.bytes
 
     def step() -> None:
         """Threads that meet at one address take turns; the others go together."""
-        access = m.memory.access(place, size, instruction, "atom")
+        access = m.memory.access(memory_operand, size, instruction, "atom")
         lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
         values = [read()[lanes] for read in readers]
         before = np.zeros(len(lanes), f"u{size}")
-        for places, part in access.parts:
-            turns = m.state.in_turns(lanes[places])
-            before[places] = found = _in_turns(
-                part, size, t, name, update, [v[places] for v in values], turns
+        for indices, part in access.parts:
+            turns = m.state.in_turns(lanes[indices])
+            before[indices] = old = _in_turns(
+                part, size, t, name, update, [v[indices] for v in values], turns
             )
-            m.events.flags.found_there(part, found)
+            m.events.flags.found_there(part, old)
         if write is not None:
             write(before, access.lanes)
 
@@ -330,8 +330,8 @@ def _in_turns(
         for word in np.flatnonzero(counts > limit).tolist():
             lanes = order[first[word] : first[word] + counts[word]]
             at = int(words[first[word]])
-            found = _scan(view[at : at + 1], t, name, update, [v[lanes] for v in values])
-            before[lanes], view[at] = found[:-1], found[-1]
+            scanned = _scan(view[at : at + 1], t, name, update, [v[lanes] for v in values])
+            before[lanes], view[at] = scanned[:-1], scanned[-1]
     first, counts = first[counts <= limit], counts[counts <= limit]
     for turn in range(limit):
         lanes = order[first[counts > turn] + turn]
@@ -352,8 +352,8 @@ def _scan(
     one.
     """
     if isinstance(update, np.ufunc):
-        found = _bits(update.accumulate(np.r_[old.view(t.dtype), values[0]], dtype=t.dtype))
-        return np.r_[old, found[1:]]
+        bits = _bits(update.accumulate(np.r_[old.view(t.dtype), values[0]], dtype=t.dtype))
+        return np.r_[old, bits[1:]]
     if name == "cas":
         return swaps(old, *(v.view(old.dtype) for v in values))
     turn, now = TURNS[name], [int(old[0])]
@@ -366,18 +366,18 @@ def swaps(old: np.ndarray, compared: np.ndarray, new: np.ndarray) -> np.ndarray:
     """What each of several compare-and-swaps of a word finds, and what the last leaves; `old`: an
     array of one.
     """
-    found, at = np.repeat(old, len(compared) + 1), 0
+    results, at = np.repeat(old, len(compared) + 1), 0
     for _ in range(FEW_SWAPS):
-        good = compared[at:] == found[-1]
+        good = compared[at:] == results[-1]
         if not good.any():
-            return found
+            return results
         at += int(good.argmax()) + 1
-        found[at:] = new[at - 1]
-    now = [found[-1].item()]
+        results[at:] = new[at - 1]
+    now = [results[-1].item()]
     for expected, value in zip(compared[at:].tolist(), new[at:].tolist(), strict=True):
         now.append(value if now[-1] == expected else now[-1])
-    found[at:] = now
-    return found
+    results[at:] = now
+    return results
 
 
 @effect("atom", takes(RESULTS, ADDRESS, VALUES, optional=(VALUE, VALUE)))

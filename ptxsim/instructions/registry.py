@@ -48,7 +48,7 @@ from .needs import Machine
 class Kind:
     """A kind of operand: its description, the classes it may have, and a test of their objects."""
 
-    words: str
+    label: str
     classes: tuple[type, ...]
     holds: Callable[[Any], bool] | None = None
 
@@ -102,7 +102,7 @@ class Form:
     None: any, since its builder refuses it."""
 
     kinds: tuple[Kind, ...] | None
-    least: int
+    min_operands: int
     when: frozenset[str]
 
 
@@ -281,11 +281,11 @@ def require_operands(instruction: Instruction) -> None:
     form = next(fits, None)
     if form is None or form.kinds is None:
         return
-    if not form.least <= len(operands) <= len(form.kinds):
-        most = "" if form.least == len(form.kinds) else f" to {len(form.kinds)}"
+    if not form.min_operands <= len(operands) <= len(form.kinds):
+        upper = "" if form.min_operands == len(form.kinds) else f" to {len(form.kinds)}"
         raise PtxError(
-            f"{where}: {instruction.name} takes {form.least}{most} operands, found {len(operands)}"
+            f"{where}: {instruction.name} takes {form.min_operands}{upper} operands, found {len(operands)}"
         )
-    for place, (operand, kind) in enumerate(zip(operands, form.kinds, strict=False), 1):
+    for index, (operand, kind) in enumerate(zip(operands, form.kinds, strict=False), 1):
         if not kind.allows(operand):
-            raise PtxError(f"{where}: operand {place} of {instruction.name} must be {kind.words}")
+            raise PtxError(f"{where}: operand {index} of {instruction.name} must be {kind.label}")

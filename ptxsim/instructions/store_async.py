@@ -43,14 +43,14 @@ def store_async(m: Machine, instruction: Instruction, modifiers: Modifiers) -> S
     if size not in (4, 8) or width > MOST:
         modifiers.reject(f"a store of {vector} times {size} bytes")
     destination, source, bar = instruction.operands
-    place, (_, bar_slot, bar_offset) = (
+    memory_operand, (_, bar_slot, bar_offset) = (
         m.operands.address(operand, space) for operand in (destination, bar)
     )
     bits = TYPES[f"b{t.bits}"]
     readers = [m.operands.reader(item, bits) for item in elements(source, vector, instruction)]
 
     def step() -> None:
-        access = m.memory.access(place, width, instruction, "cp_async", observed=False)
+        access = m.memory.access(memory_operand, width, instruction, "cp_async", observed=False)
         assert isinstance(access, Access)  # as the space is named
         signalled = Access(access.space, m.memory.addresses(access.space, bar_slot), bar_offset)
         m.memory.require_valid(signalled, 8, 8, instruction, "atom")

@@ -188,10 +188,10 @@ def _surface(
     def at() -> list[tuple[TextureArray, np.ndarray, np.ndarray, np.ndarray]]:
         lanes = m.state.acting_lanes()
         along, layer = objects.coordinates(lanes)
-        found = []
+        accesses = []
         for array, here in objects.arrays(lanes):
-            own, which = [c[here] for c in along], None if layer is None else layer[here]
-            places, inside = array.bytes_at(own, which, size * count)
+            xyz, which = [c[here] for c in along], None if layer is None else layer[here]
+            offsets, inside = array.bytes_at(xyz, which, size * count)
             if mode == "trap" and not inside.all():
                 bad = here[np.flatnonzero(~inside)[0]]
                 where = ", ".join(str(int(c[bad])) for c in along)
@@ -201,12 +201,12 @@ def _surface(
                 _, depth, height, width, components = array.elements.shape
                 row = width * components * array.elements.itemsize
                 ends = (row - size * count, height - 1, depth - 1)
-                own = [
-                    np.clip(c.astype(np.int64), 0, end) for c, end in zip(own, ends, strict=False)
+                xyz = [
+                    np.clip(c.astype(np.int64), 0, end) for c, end in zip(xyz, ends, strict=False)
                 ]
-                places, inside = array.bytes_at(own, which, size * count)
-            found.append((array, lanes[here], places, inside))
-        return found
+                offsets, inside = array.bytes_at(xyz, which, size * count)
+            accesses.append((array, lanes[here], offsets, inside))
+        return accesses
 
     return at, size, count
 
@@ -224,10 +224,10 @@ def suld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
     def step() -> None:
         results = [np.zeros(m.state.lanes, t.dtype) for _ in range(count)]
-        for array, lanes, places, inside in at():
+        for array, lanes, offsets, inside in at():
             _note_read(m, instruction, array, lanes)
             for i, result in enumerate(results):
-                raw = array.raw[(places[inside] + i * size)[:, None] + np.arange(size)]
+                raw = array.raw[(offsets[inside] + i * size)[:, None] + np.arange(size)]
                 result[lanes[inside]] = np.ascontiguousarray(raw).view(t.dtype).reshape(-1)
         for write, result in zip(writers, results, strict=False):
             if write is not None:
@@ -248,10 +248,10 @@ def sust(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
     def step() -> None:
         values = [np.broadcast_to(read(), m.state.lanes) for read in readers]
-        for array, lanes, places, inside in at():
+        for array, lanes, offsets, inside in at():
             array.stored = True
             for i, value in enumerate(values):
                 raw = np.ascontiguousarray(value[lanes[inside]]).view(np.uint8).reshape(-1, size)
-                array.raw[(places[inside] + i * size)[:, None] + np.arange(size)] = raw
+                array.raw[(offsets[inside] + i * size)[:, None] + np.arange(size)] = raw
 
     return step

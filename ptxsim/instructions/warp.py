@@ -42,9 +42,9 @@ def require_members(m: Machine, instruction: Instruction, members: np.ndarray) -
     here (PTX ISA: otherwise undefined). Gives the masks, per thread."""
     here = spread(active_masks(m), np.uint64)
     alive = spread(ballots(m.state.alive), np.uint64)
-    own = np.tile(BIT, m.state.warps)
+    own_bit = np.tile(BIT, m.state.warps)
     named = members.astype(np.uint64)
-    bad = ((named & own) == 0) | ((named & alive & ~here) != 0)
+    bad = ((named & own_bit) == 0) | ((named & alive & ~here) != 0)
     if m.state.active is not None:
         bad &= m.state.active
     m.diag.refuse(
@@ -169,14 +169,14 @@ def _shuffled(
     outside |= m.state.exited[givers]
     if m.state.active is not None:
         outside &= m.state.active
-    words = ""
+    message = ""
     if outside.any():
         first = int(np.flatnonzero(outside)[0])
         why = f"is outside of its mask 0x{int(members[first]):08x}"
         if m.state.exited[givers[first]]:
             why = "has exited"
-        words = f"{m.state.coordinates(first)}: a shuffle takes the value of lane {int(lane[first])}, which {why}"
-    m.events.defined.shuffled(instruction, givers, outside, words)
+        message = f"{m.state.coordinates(first)}: a shuffle takes the value of lane {int(lane[first])}, which {why}"
+    m.events.defined.shuffled(instruction, givers, outside, message)
 
 
 @effect("match", takes(PAIR, VALUE, VALUE))

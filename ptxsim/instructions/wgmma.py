@@ -102,11 +102,11 @@ class Descriptor:
 def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
     """The matrix [groups, lines, k] in float64 of pieces [groups, ., .] as 16 bytes each."""
     # [groups, ., . * elements of a piece]
-    found = elements(np.ascontiguousarray(words).view(np.uint32), name)
+    matrix = elements(np.ascontiguousarray(words).view(np.uint32), name)
     if not across:
-        return found
-    groups, pieces, _ = found.shape  # [groups, pieces along the lines, k, 8 lines]
-    return found.reshape(groups, pieces, 16, -1).transpose(0, 1, 3, 2).reshape(groups, -1, 16)
+        return matrix
+    groups, pieces, _ = matrix.shape  # [groups, pieces along the lines, k, 8 lines]
+    return matrix.reshape(groups, pieces, 16, -1).transpose(0, 1, 3, 2).reshape(groups, -1, 16)
 
 
 @effect(
@@ -347,23 +347,23 @@ class Fetch:
     lines: int
     name: str  # of the elements' type
     across: bool
-    places: dict[int, np.ndarray] = field(default_factory=dict)  # by descriptor
+    pieces: dict[int, np.ndarray] = field(default_factory=dict)  # by descriptor
     row: int = PIECE  # of the last one's swizzle
     base: int = 0
 
     def _pieces(self, word: int, lane: int) -> np.ndarray:
-        found = self.places.get(word)
-        if found is None:
+        pieces = self.pieces.get(word)
+        if pieces is None:
             descriptor = Descriptor.unpack(word)
-            found = descriptor.pieces(self.lines, self.across)
+            pieces = descriptor.pieces(self.lines, self.across)
             name = f"wgmma: matrix descriptor 0x{word:016x}"
             reserved = f"bits 0x{word & RESERVED:x} must be zero" if word & RESERVED else None
-            if what := reserved or descriptor.overlapping(found):
+            if what := reserved or descriptor.overlapping(pieces):
                 raise self.m.diag.fault(Kind.WGMMA, self.instruction, f"{name}: {what}", lane)
             if what := descriptor.doubtful():
                 self.m.diag.note(f"{self.instruction.where}: {name}: {what}")
-            self.places[word] = found
-        return found
+            self.pieces[word] = pieces
+        return pieces
 
     def addresses(self, lanes: np.ndarray) -> tuple[Access, np.ndarray]:
         """The pieces of all warpgroups, checked: one after the other, as if each warpgroup's first
@@ -388,9 +388,7 @@ class Fetch:
         outside = (flat < space.first) | (flat + PIECE > space.size)
         if outside.any():
             at = int(flat[outside][0])
-            what = (
-                f"out-of-bounds wgmma read of 16 bytes at {space.shown(at)}: {space.describe(at)}"
-            )
+            what = f"out-of-bounds wgmma read of 16 bytes at {space.address_text(at)}: {space.describe(at)}"
             raise m.diag.fault(Kind.BOUNDS, self.instruction, what, int(firsts[outside][0]))
         return Access(
             space, Addresses(None, None, flat, firsts, np.asarray(space.origin)[firsts]), 0

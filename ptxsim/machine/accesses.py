@@ -13,7 +13,7 @@ from ..ptx.syntax import Instruction, plain_name
 from .diagnostics import Diagnostics
 from .events import NOBODY, Events
 from .memory import BASES, GLOBAL_BASE, LOW, Access, Addresses, MixedAccess, Space
-from .operands import ADDRESS, Place
+from .operands import ADDRESS, MemoryOperand
 from .state import State
 from .values import viewed
 
@@ -51,7 +51,7 @@ class Accesses:
         self.program, self.state, self.diag, self.events = program, state, diagnostics, events
         self.granule = granule
         self.within = {
-            pc: part for pc, found in origins.items() if (part := self._part(found)) is not None
+            pc: part for pc, origin in origins.items() if (part := self._part(origin)) is not None
         }
         self.spaces: dict[str, Space] = {}
         self.resolved: dict[tuple[object, ...], Addresses] = {}
@@ -65,13 +65,13 @@ class Accesses:
         """Let go of the memory of a launch."""
         self.spaces, self.resolved, self.givers = {}, {}, {}
 
-    def _part(self, found: Origins) -> tuple[int, int, str] | None:
+    def _part(self, origins: Origins) -> tuple[int, int, str] | None:
         """The part of shared memory that an address stays in: the variables that it may come
         from.
         """
         shared = self.program.shared
-        variables = [v for v in found if v in shared]
-        if UNKNOWN in found or not variables:
+        variables = [v for v in origins if v in shared]
+        if UNKNOWN in origins or not variables:
             return None
         ends = [FAR if v.extern or not v.size else shared[v] + v.size for v in variables]
         names = " and ".join(sorted(plain_name(v.name) for v in variables))
@@ -83,14 +83,14 @@ class Accesses:
         """
         base, active = self.state.registers[slot], self.state.active
         key = (space.name, slot)
-        found = self.resolved.get(key)
-        if found is None or found.base is not base or found.active is not active:
-            found = self.resolved[key] = space.addresses(base, active)
-        return found
+        resolved = self.resolved.get(key)
+        if resolved is None or resolved.base is not base or resolved.active is not active:
+            resolved = self.resolved[key] = space.addresses(base, active)
+        return resolved
 
     def access(
         self,
-        place: Place,
+        operand: MemoryOperand,
         width: int,
         instruction: Instruction,
         kind: str,
@@ -100,7 +100,7 @@ class Accesses:
         """A checked access of `width` bytes a thread at a place. `values`: of a store, its elements
         for every lane. `observed`: whether the load/store unit takes part, so that observers see
         it."""
-        space_name, slot, offset = place
+        space_name, slot, offset = operand
         if space_name == "generic":
             return self._generic(slot, offset, width, instruction, kind, values)
         space = self.spaces[space_name]
@@ -156,9 +156,7 @@ class Accesses:
         if good is not None:
             first = int(np.flatnonzero(~good)[0])
             at = int(where.raw[first]) + offset
-            what = (
-                f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: "
-            )
+            what = f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.address_text(at)}: "
             what += self._other_space(space, at) or space.describe(at) + space.beyond(at, size)
             raise self._fault(Kind.BOUNDS, access, ~good, first, instruction, what)
         if space.is_shared:
@@ -215,7 +213,7 @@ class Accesses:
         inside = [n for n in np.flatnonzero(wrong).tolist() if space.begins_inside(int(at[n]))]
         if inside:
             first = int(at[inside[0]])
-            what = f"misaligned {align}-byte {VERBS[kind]} at {space.shown(first)}"
+            what = f"misaligned {align}-byte {VERBS[kind]} at {space.address_text(first)}"
             what += self.diag.in_shared(first) if space.is_shared else ""
             raise self._fault(Kind.ALIGNMENT, access, wrong, inside[0], instruction, what)
 
@@ -243,7 +241,7 @@ class Accesses:
         far = f"{at - end} bytes past the end of"
         if at < start:
             far = f"{start - at} bytes before the start of"
-        what = f"out-of-bounds shared {VERBS[kind]} of {size} bytes at {access.space.shown(at)}: {far} {name}"
+        what = f"out-of-bounds shared {VERBS[kind]} of {size} bytes at {access.space.address_text(at)}: {far} {name}"
         raise self._fault(
             Kind.BOUNDS,
             access,
@@ -276,28 +274,28 @@ class Accesses:
                 raise fault
             space = self.spaces["shared::cluster" if name == "shared" else name]
             key = (space.name, "generic", slot)
-            found = self.resolved.get(key)
-            if found is None or found.base is not base or found.active is not active:
-                found = self.resolved[key] = self._windowed(space, base, active)
-            return self.checked(Access(space, found, offset), width, instruction, kind, values)
+            resolved = self.resolved.get(key)
+            if resolved is None or resolved.base is not base or resolved.active is not active:
+                resolved = self.resolved[key] = self._windowed(space, base, active)
+            return self.checked(Access(space, resolved, offset), width, instruction, kind, values)
         parts = []
         for window in np.unique(windows).tolist():
-            places = np.flatnonzero(windows == window)
-            with self.state.acting(self.state.mask_of(lanes[places])):
+            indices = np.flatnonzero(windows == window)
+            with self.state.acting(self.state.mask_of(lanes[indices])):
                 part = self._generic(slot, offset, width, instruction, kind, values)
                 assert isinstance(part, Access)  # one window
-                parts.append((places, part))
+                parts.append((indices, part))
         return MixedAccess(parts, lanes)
 
     def _windowed(self, space: Space, base: np.ndarray, active: np.ndarray | None) -> Addresses:
-        own = (
+        relative = (
             base
             if space.name == "global"
             else base - ADDRESS.type(BASES[space.name.split("::")[0]])
         )
-        found = space.addresses(own, active)
-        found.base = base
-        return found
+        resolved = space.addresses(relative, active)
+        resolved.base = base
+        return resolved
 
     def row_givers(self, count: int, lanes: np.ndarray) -> np.ndarray:
         """The threads that give addresses to an ldmatrix of `count` matrices; the same array while

@@ -90,9 +90,9 @@ class LazyArray(Array):
         """See `Array.numpy`. Raises `PtxsimError` where there is no memory for the contents."""
         if self._made is None:
             if self._make is not None:  # made in a wider type, then placed in a launch
-                shown = "x".join(map(str, self.shape))
+                sizes = "x".join(map(str, self.shape))
                 require_memory(
-                    f"an array of {self.dtype} {shown}", math.prod(self.shape) * 8 + 3 * self.nbytes
+                    f"an array of {self.dtype} {sizes}", math.prod(self.shape) * 8 + 3 * self.nbytes
                 )
             self._made = np.zeros(self.shape, self.dtype) if self._make is None else self._make()
         return self._made

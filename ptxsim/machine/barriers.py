@@ -168,13 +168,13 @@ class Barriers:
             return
         block_of = self.machine.state.block_of
         for block in np.flatnonzero(done).tolist():
-            found = {
+            instructions = {
                 w.instruction: None for w, threads in here if (threads & (block_of == block)).any()
             }
-            places = [self.machine.diag.where(instruction) for instruction in found]
-            if len(places) > 1:
+            lines = [self.machine.diag.where(instruction) for instruction in instructions]
+            if len(lines) > 1:
                 self.parted[block] = (
-                    f"a part of the block passed the barrier at {places[0]}, another at {places[1]}"
+                    f"a part of the block passed the barrier at {lines[0]}, another at {lines[1]}"
                 )
 
     def hint(self, lane: int) -> str:

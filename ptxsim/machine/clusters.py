@@ -44,9 +44,9 @@ def in_clusters(grid: Dim3, cluster: Dim3, blocks: np.ndarray) -> np.ndarray:
     clusters = [grid[i] // cluster[i] for i in range(3)]
     x, y, z = split(blocks, grid)
     number = x // cluster[0] + clusters[0] * (y // cluster[1] + clusters[1] * (z // cluster[2]))
-    found = distinct(number)[:, None]
+    numbers = distinct(number)[:, None]
     rank = np.arange(math.prod(cluster))[None, :]
-    (cx, cy, cz), (rx, ry, rz) = split(found, clusters), split(rank, cluster)
+    (cx, cy, cz), (rx, ry, rz) = split(numbers, clusters), split(rank, cluster)
     x, y, z = cx * cluster[0] + rx, cy * cluster[1] + ry, cz * cluster[2] + rz
     return (x + grid[0] * (y + grid[1] * z)).reshape(-1)
 
@@ -114,9 +114,9 @@ class Clusters:
         """Let go whoever need not wait any more."""
         m = self.machine
         parked, self.waiting = self.waiting, []
-        least = np.repeat(self._least(), self.lanes) if parked else np.zeros(0, np.int64)
+        minimum = np.repeat(self._least(), self.lanes) if parked else np.zeros(0, np.int64)
         for w in parked:
-            gone = self._granted(w) if w.registers else w.threads & (least > self.waited)
+            gone = self._granted(w) if w.registers else w.threads & (minimum > self.waited)
             if gone.any():
                 if not w.registers:
                     self.waited = self.waited + gone
@@ -160,9 +160,9 @@ class Clusters:
         held = self.registers[lanes // WARP]
         wrong = held > count if more else held < count
         if wrong.any():
-            place = int(np.flatnonzero(wrong)[0])
-            what = f"setmaxnreg.{'inc' if more else 'dec'} to {count} registers, but the warp has {int(held[place])}"
-            raise m.diag.fault(Kind.DEADLOCK, instruction, what, int(lanes[place]))
+            index = int(np.flatnonzero(wrong)[0])
+            what = f"setmaxnreg.{'inc' if more else 'dec'} to {count} registers, but the warp has {int(held[index])}"
+            raise m.diag.fault(Kind.DEADLOCK, instruction, what, int(lanes[index]))
         if more:
             self.waiting.append(Waiting(instruction, threads, count))
             self.release()

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import KernelFault, Kind
 from ..ptx.program import Program
-from ..ptx.sources import in_words, places
+from ..ptx.sources import in_words, locations
 from ..ptx.syntax import Instruction, Location, Register, plain_name
 from .faults import Faults
 from .state import State
@@ -58,7 +58,7 @@ class Diagnostics:
         """
         where, pc = self.where(instruction), instruction.pc
         line = f"{self.program.title}: {where}: {self.state.coordinates(lane)}: {message}"
-        return KernelFault(kind, line, where, self._places.get(pc, ()), pc, count)
+        return KernelFault(kind, line, where, self._locations.get(pc, ()), pc, count)
 
     def refuse(
         self, kind: Kind, instruction: Instruction, bad: np.ndarray, message: Callable[[int], str]
@@ -84,12 +84,12 @@ class Diagnostics:
         """The source line of an instruction and, where its function is inlined, the lines that call
         it.
         """
-        chain = self._places.get(instruction.pc, ())
+        chain = self._locations.get(instruction.pc, ())
         return in_words(chain) if chain else instruction.where
 
     @cached_property
-    def _places(self) -> dict[int, tuple[Location, ...]]:
-        return places(self.program)
+    def _locations(self) -> dict[int, tuple[Location, ...]]:
+        return locations(self.program)
 
     def definition(self, operand: Any) -> Instruction | None:
         """What gives a register its value, followed through moves; None where several do, or no
@@ -98,17 +98,17 @@ class Diagnostics:
         seen: set[Any] = set()
         while isinstance(operand, Register) and operand not in seen:
             seen.add(operand)
-            found = [
+            writers = [
                 i
                 for i in self.program.code
                 if i.operands and i.operands[0] is operand and i.opcode != "st"
             ]
-            if len(found) != 1:
-                changes = [i for i in found if i.opcode != "mov"]
+            if len(writers) != 1:
+                changes = [i for i in writers if i.opcode != "mov"]
                 return changes[0] if len(changes) == 1 else None
-            if found[0].opcode != "mov" or not isinstance(found[0].operands[1], Register):
-                return found[0]
-            operand = found[0].operands[1]
+            if writers[0].opcode != "mov" or not isinstance(writers[0].operands[1], Register):
+                return writers[0]
+            operand = writers[0].operands[1]
         return None
 
     def waits_at(self, lane: int) -> str:

@@ -33,7 +33,7 @@ class Format:
     """
 
     precision: int
-    least: int
+    min_exponent: int
     largest: float
 
 
@@ -112,7 +112,7 @@ def quantize(x: np.ndarray, format_name: str, mode: str = "rn", relu: bool = Fal
     """
     fmt = FORMATS[format_name]
     _, exponent = np.frexp(x)
-    scale = np.maximum(exponent - fmt.precision, fmt.least - fmt.precision + 1)
+    scale = np.maximum(exponent - fmt.precision, fmt.min_exponent - fmt.precision + 1)
     units = np.ldexp(x, -scale)
     units = ROUNDED[mode](units)
     rounded = np.where(np.isfinite(x), np.copysign(np.ldexp(units, scale), x), x)

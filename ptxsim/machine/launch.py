@@ -74,7 +74,7 @@ class LaunchConfig:
     arena: Arena
     symbols: Mapping[str, int]  # addresses of variables in global and constant memory
     params: bytes
-    places: Mapping[Variable, int]  # addresses of the buffers that parameters hold
+    buffers: Mapping[Variable, int]  # addresses of the buffers that parameters hold
     # of these, those that stand for several in a struct
     homes: Mapping[int, int] = field(default_factory=dict)
     # addresses, from and to, of buffers that nobody has written

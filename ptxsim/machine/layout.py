@@ -33,11 +33,11 @@ def reserved(target: str, shared_bytes: int, what: str) -> int:
     """
     before = number(target) >= 90
     begin = 0 if before else -(-shared_bytes // GRANULE) * GRANULE
-    places = {
+    offsets = {
         "begin": begin,
         "end": begin + RESERVED_SHARED,
         "cap": begin + RESERVED_SHARED,
         "0": begin + (64 if number(target) >= 100 else 0),
         "1": RESERVED_SHARED - SCRATCH if before else begin,
     }
-    return places[what]
+    return offsets[what]

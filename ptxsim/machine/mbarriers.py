@@ -121,9 +121,9 @@ class Phases:
         """Apply arrivals with these counts: those at one object at once, where none but the last
         ends a phase, and one by one otherwise. The words that they found."""
         before = np.zeros(len(objects), np.uint64)
-        found, which = np.unique(objects, return_inverse=True)
-        for number, at in enumerate(found.tolist()):
-            here = (which == number).nonzero()[0] if len(found) > 1 else slice(None)
+        distinct, which = np.unique(objects, return_inverse=True)
+        for number, at in enumerate(distinct.tolist()):
+            here = (which == number).nonzero()[0] if len(distinct) > 1 else slice(None)
             before[here] = self._down(instruction, at, lanes[here], counts[here])
         if self.waiting:
             self.release()
@@ -255,11 +255,11 @@ class Phases:
         """Nobody can run, and some wait for a phase: say for what, and of several name one that
         waits for copies.
         """
-        found = []
+        entries = []
         for p in self.waiting:
             lane = int(p.threads.nonzero()[0][0])
-            found.append((p, lane, State.unpack(int(self.read(p.objects[lane : lane + 1])[0]))))
-        p, lane, state = max(found, key=lambda entry: entry[2].bytes != 0)
+            entries.append((p, lane, State.unpack(int(self.read(p.objects[lane : lane + 1])[0]))))
+        p, lane, state = max(entries, key=lambda entry: entry[2].bytes != 0)
         missing = [f"{state.pending} of {state.expected} arrivals"] * bool(state.pending)
         missing += [f"{state.bytes} bytes of copies"] * (state.bytes > 0)
         what = f"waits for {' and '.join(missing)}" if missing else ""
@@ -311,7 +311,7 @@ class Phases:
 
     def _others(self, first: Parked, lane: int) -> str:
         """Describe where other threads of the block wait."""
-        m, found = self.machine, dict[str, str]()
+        m, others = self.machine, dict[str, str]()
         for p in self.waiting:
             here = (p.threads & (m.state.block_of == m.state.block_of[lane])).nonzero()[0]
             if len(here) and p is not first:
@@ -321,14 +321,14 @@ class Phases:
                     what = f"{state.pending} of {state.expected} arrivals"
                 thread = m.state.thread_index(int(m.state.thread_of[here[0]]))
                 at = m.diag.where(p.instruction)
-                found.setdefault(at, f"thread {thread} at {at} for {what}")
+                others.setdefault(at, f"thread {thread} at {at} for {what}")
         for name, park in m.diag.parks:
             for w in park.waiting if park is not self else ():
                 here = (w.threads & (m.state.block_of == m.state.block_of[lane])).nonzero()[0]
                 if len(here):
                     at = m.diag.where(w.instruction)
                     thread = m.state.thread_index(int(m.state.thread_of[here[0]]))
-                    found.setdefault(
+                    others.setdefault(
                         at, f"thread {thread} and {len(here) - 1} more at the {name} at {at}"
                     )
-        return f"; also wait: {', '.join(found.values())}" if found else ""
+        return f"; also wait: {', '.join(others.values())}" if others else ""

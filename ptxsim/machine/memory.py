@@ -118,10 +118,10 @@ class Arena:
         if block is None:
             return 0
         start, end = block.start - GLOBAL_BASE, block.end - GLOBAL_BASE
-        place = bisect_right(self.starts, start)
-        self.allocations.insert(place, block)
-        self.starts.insert(place, start)
-        self.ends.insert(place, end)
+        index = bisect_right(self.starts, start)
+        self.allocations.insert(index, block)
+        self.starts.insert(index, start)
+        self.ends.insert(index, end)
         return block.start
 
     def free(self, address: int) -> str | None:
@@ -132,8 +132,8 @@ class Arena:
         assert self.heap is not None
         wrong = self.heap.free(address)
         if wrong is None:
-            place = bisect_right(self.starts, address - GLOBAL_BASE) - 1
-            del self.allocations[place], self.starts[place], self.ends[place]
+            index = bisect_right(self.starts, address - GLOBAL_BASE) - 1
+            del self.allocations[index], self.starts[index], self.ends[index]
         return wrong
 
     def allocate(self, size: int, name: str, align: int = ALIGN) -> int:
@@ -245,10 +245,10 @@ class Addresses:
 
     def index(self, shift: int) -> np.ndarray:
         """Indices of elements of 2^shift bytes."""
-        found = self.indices.get(shift)
-        if found is None:
-            found = self.indices[shift] = self.flat >> shift if shift else self.flat
-        return found
+        indices = self.indices.get(shift)
+        if indices is None:
+            indices = self.indices[shift] = self.flat >> shift if shift else self.flat
+        return indices
 
 
 SHIFT = {1: 0, 2: 1, 4: 2, 8: 3, 16: 4}
@@ -301,7 +301,7 @@ class Space:
         """Describe how far an access that begins inside goes beyond."""
         return ""
 
-    def shown(self, offset: int) -> str:
+    def address_text(self, offset: int) -> str:
         return f"{self.name} address 0x{offset & 0xFFFFFFFF:x}"
 
 
@@ -332,11 +332,11 @@ class ClusterSpace(Space):
     def addresses(self, base: np.ndarray, active: np.ndarray | None) -> Addresses:
         lanes = None if active is None else active.nonzero()[0]
         chosen = slice(None) if lanes is None else lanes
-        at, own = self.relative(base)[chosen], self.rank[chosen]
+        at, cta = self.relative(base)[chosen], self.rank[chosen]
         rank = at >> RANK_AT
-        good = (rank >= 0) & (rank < self.blocks) if self.name == "shared::cluster" else rank == own
+        good = (rank >= 0) & (rank < self.blocks) if self.name == "shared::cluster" else rank == cta
         raw = np.where(good, at & (1 << RANK_AT) - 1, at)  # what is bad stays outside
-        return Addresses(base, active, raw, lanes, self.origin[chosen] + (rank - own) * self.part)
+        return Addresses(base, active, raw, lanes, self.origin[chosen] + (rank - cta) * self.part)
 
     def describe(self, offset: int) -> str:
         rank = offset >> RANK_AT
@@ -385,7 +385,7 @@ class GlobalSpace(Space):
     def beyond(self, offset: int, size: int) -> str:
         return self.arena.beyond(offset, size)
 
-    def shown(self, offset: int) -> str:
+    def address_text(self, offset: int) -> str:
         return f"global address 0x{offset + GLOBAL_BASE:x}"
 
 
@@ -444,13 +444,13 @@ class MixedAccess:
 
     def load(self, size: int, number: int = 0) -> np.ndarray:
         out = np.zeros(len(self.lanes), f"u{size}")
-        for places, access in self.parts:
-            out[places] = access.load(size, number)
+        for indices, access in self.parts:
+            out[indices] = access.load(size, number)
         return out
 
     def store(self, size: int, values: np.ndarray, number: int = 0) -> None:
-        for places, access in self.parts:
-            access.store(size, values[places], number)
+        for indices, access in self.parts:
+            access.store(size, values[indices], number)
 
     def put(self, size: int) -> None:
         for _, access in self.parts:

@@ -27,7 +27,8 @@ F4 = np.dtype("f4")
 ADDRESS = np.dtype("u8")
 
 Operand = Any  # of an instruction, as in syntax.py; None for `_`
-Place = tuple[str, int, int]  # of an access: its space, the slot of its base register, the offset
+# An access's space, the slot of its base register, and the offset.
+MemoryOperand = tuple[str, int, int]
 Widen = Callable[[np.ndarray], np.ndarray]
 
 
@@ -141,8 +142,8 @@ class Operands:
             self.state.registers[slot] = (stack + offset).view(ADDRESS)
 
     def variable(self, symbol: Symbol) -> Variable | None:
-        found = symbol.variable or self.program.module.variables.get(symbol.name)
-        return found if isinstance(found, Variable) else None
+        variable = symbol.variable or self.program.module.variables.get(symbol.name)
+        return variable if isinstance(variable, Variable) else None
 
     def symbol_space(self, symbol: Symbol) -> str:
         """The space a name lives in; parameters of device functions live in local memory."""
@@ -234,7 +235,7 @@ class Operands:
 
         return write
 
-    def address(self, operand: Address, space: str) -> Place:
+    def address(self, operand: Address, space: str) -> MemoryOperand:
         """The place of an address operand."""
         base = operand.base
         if isinstance(base, Register):
@@ -245,9 +246,9 @@ class Operands:
                 self.constant("null", lambda: self.state.uniform(ADDRESS.type(0))),
                 operand.offset,
             )
-        own = self.symbol_space(base)
-        if space == "generic" or (space == "param" and own == "local") or space == "const":
-            space = own
+        declared = self.symbol_space(base)
+        if space == "generic" or (space == "param" and declared == "local") or space == "const":
+            space = declared
         return space, self.symbol_slot(base), operand.offset
 
     def constant(self, key: Hashable, make: Callable[[], np.ndarray]) -> int:

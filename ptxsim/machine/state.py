@@ -104,8 +104,8 @@ class State:
 
     def join(self, pc: int, threads: np.ndarray) -> None:
         """Put threads at a place."""
-        there = self.groups.get(pc)
-        self.groups[pc] = threads if there is None else there | threads
+        waiting = self.groups.get(pc)
+        self.groups[pc] = threads if waiting is None else waiting | threads
 
     def enter(self, threads: np.ndarray) -> None:
         """Make these the active threads."""

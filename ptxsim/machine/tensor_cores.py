@@ -112,8 +112,8 @@ def multiply(
     """
     (m, k), n = a.shape[-2:], b.shape[-2]
     left, right, c_ = a.reshape(-1, m, k), b.reshape(-1, n, k), c.reshape(-1, m, n)
-    least = SUBNORMAL[names[0]], SUBNORMAL[names[1]], SUBNORMAL[result]
-    if (total := native.multiply(left, right, c_, least, rule.fraction)) is not None:
+    min_exponents = SUBNORMAL[names[0]], SUBNORMAL[names[1]], SUBNORMAL[result]
+    if (total := native.multiply(left, right, c_, min_exponents, rule.fraction)) is not None:
         with np.errstate(all="ignore"):
             return _rounded(total, result, rule.keeps).reshape(c.shape)
     many = len(c_) > n  # NumPy's loops are over the last axis: the longer one
@@ -140,8 +140,8 @@ def _exponents(x: np.ndarray, name: str) -> np.ndarray:
     """The exponents that the hardware aligns by: of 1.f, and of subnormal numbers that of the least
     normal ones.
     """
-    _, found = np.frexp(x)
-    return np.where(x == 0, NO_EXPONENT, np.maximum(found - 1, SUBNORMAL[name])).astype(np.int16)
+    _, powers = np.frexp(x)
+    return np.where(x == 0, NO_EXPONENT, np.maximum(powers - 1, SUBNORMAL[name])).astype(np.int16)
 
 
 def _largest(left: np.ndarray, right: np.ndarray, top: np.ndarray) -> np.ndarray:

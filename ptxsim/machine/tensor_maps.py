@@ -136,13 +136,13 @@ class TensorMap:
             raise self._refused(
                 f"{len(self.strides)} strides; a tensor of {self.rank} dimensions has {self.rank - 1}"
             )
-        for sizes, what, most, shown in (
+        for sizes, what, maximum, label in (
             (self.shape, "a dimension of {} elements", MOST_DIM, "2^32"),
             (self.box, "a box of {} elements along a dimension", MOST_BOX, str(MOST_BOX)),
         ):
             for size in sizes:
-                if not 1 <= size <= most:
-                    raise self._refused(f"{what.format(size)}; allowed: 1 to {shown}")
+                if not 1 <= size <= maximum:
+                    raise self._refused(f"{what.format(size)}; allowed: 1 to {label}")
         inner = self.box[-1] * self.item
         if inner % 16:
             raise self._refused(
@@ -280,7 +280,7 @@ def field_at(name: str, ordinal: int) -> tuple[int, int]:
     return at + ordinal * size, size
 
 
-def fields_of(found: TensorMap) -> bytes:
+def fields_of(tensor_map: TensorMap) -> bytes:
     """A map of the host as the device may change it."""
     raw = bytearray(MADE.ljust(BYTES, b"\0"))
 
@@ -288,16 +288,16 @@ def fields_of(found: TensorMap) -> bytes:
         at, size = field_at(name, ordinal)
         raw[at : at + size] = value.to_bytes(size, "little")
 
-    put("global_address", found.address)
-    put("rank", found.rank - 1)
-    put("elemtype", [np.dtype(t) for t in ELEMENT_TYPES].index(found.dtype))
-    put("swizzle_mode", SWIZZLE_MODES.index(found.swizzle))
-    for i in range(found.rank):
-        put("box_dim", found.box[-1 - i], i)
+    put("global_address", tensor_map.address)
+    put("rank", tensor_map.rank - 1)
+    put("elemtype", [np.dtype(t) for t in ELEMENT_TYPES].index(tensor_map.dtype))
+    put("swizzle_mode", SWIZZLE_MODES.index(tensor_map.swizzle))
+    for i in range(tensor_map.rank):
+        put("box_dim", tensor_map.box[-1 - i], i)
         put("element_stride", 1, i)
-        put("global_dim", found.shape[-1 - i] & 0xFFFFFFFF, i)
-    for i in range(found.rank - 1):
-        put("global_stride", found.strides[-1 - i], i)
+        put("global_dim", tensor_map.shape[-1 - i] & 0xFFFFFFFF, i)
+    for i in range(tensor_map.rank - 1):
+        put("global_stride", tensor_map.strides[-1 - i], i)
     return bytes(raw)
 
 
@@ -321,16 +321,16 @@ def made_by_device(raw: bytes) -> TensorMap:
     ):
         if value not in known:
             raise PtxsimError(f"tensor map made by the device: {name} = {value} is not supported")
-    places = range(rank - 1, -1, -1)
-    found = TensorMap(
+    axes = range(rank - 1, -1, -1)
+    tensor_map = TensorMap(
         _Memory(),  # type: ignore[arg-type]  # nothing else of an array is asked for
-        [get("box_dim", i) for i in places],
-        [get("global_dim", i) for i in places],
-        [get("global_stride", i) for i in places if i < rank - 1],
+        [get("box_dim", i) for i in axes],
+        [get("global_dim", i) for i in axes],
+        [get("global_stride", i) for i in axes if i < rank - 1],
         np.dtype(ELEMENT_TYPES[kind]),
         swizzle=SWIZZLE_MODES[mode] or "none",
-        element_strides=[get("element_stride", i) for i in places],
+        element_strides=[get("element_stride", i) for i in axes],
     )
-    found.place(get("global_address"))
-    found.by_device = True
-    return found
+    tensor_map.place(get("global_address"))
+    tensor_map.by_device = True
+    return tensor_map

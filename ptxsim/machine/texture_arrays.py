@@ -62,23 +62,23 @@ class TextureArray:
         # addresses of the device memory in which a view lies, from and to
         self.memory: tuple[int, int] | None = None
         self.addresses = (address,) * 3 if isinstance(address, str) else tuple(address)
-        asked = [("address", each, ADDRESS) for each in self.addresses]
-        for what, value, known in (*asked, ("filter", filter, FILTERS), ("read", read, READS)):
+        modes = [("address", each, ADDRESS) for each in self.addresses]
+        for what, value, known in (*modes, ("filter", filter, FILTERS), ("read", read, READS)):
             if value not in known:
                 raise self._refused(
                     f"{what} = {value!r} is not allowed; allowed: {', '.join(known)}"
                 )
-        own = self._data.ndim - (components > 1) - (layered or cube)
-        self.dims = 2 if cube else own if dims is None else dims
+        data_dims = self._data.ndim - (components > 1) - (layered or cube)
+        self.dims = 2 if cube else data_dims if dims is None else dims
         if components not in (1, 2, 4) or (
             components > 1 and self._data.shape[-1:] != (components,)
         ):
             raise self._refused(
                 f"components = {components} with data of shape {self._data.shape}; allowed: 1, 2, 4"
             )
-        if self.dims != own or not 1 <= self.dims <= 3 or not self._data.size:
+        if self.dims != data_dims or not 1 <= self.dims <= 3 or not self._data.size:
             raise self._refused(
-                f"data of shape {self._data.shape} have {own} dimensions, not {self.dims} (1 to 3)"
+                f"data of shape {self._data.shape} have {data_dims} dimensions, not {self.dims} (1 to 3)"
             )
         if len(self.addresses) < self.dims:
             raise self._refused(
@@ -146,18 +146,18 @@ class TextureArray:
         layer = np.clip(layer.astype(np.int64), 0, len(self.elements) - 1)
         if coordinates[0].dtype.kind in "iu":
             return self._at([c.astype(np.int64) for c in coordinates], layer)
-        places = [
+        points = [
             c.astype(np.float64) * (size if self.normalized else 1)
             for c, size in zip(coordinates, self.sizes, strict=True)
         ]
-        places = [np.nan_to_num(p, nan=0.0, posinf=2.0**40, neginf=-(2.0**40)) for p in places]
+        points = [np.nan_to_num(p, nan=0.0, posinf=2.0**40, neginf=-(2.0**40)) for p in points]
         if not self.linear:
-            return self._at([np.floor(p).astype(np.int64) for p in places], layer)
+            return self._at([np.floor(p).astype(np.int64) for p in points], layer)
         total = np.zeros((len(layer), self.components))
-        firsts = [np.floor(p - 0.5).astype(np.int64) for p in places]
+        firsts = [np.floor(p - 0.5).astype(np.int64) for p in points]
         weights = [
             np.round((p - 0.5 - f) * FRACTION) / FRACTION
-            for p, f in zip(places, firsts, strict=True)
+            for p, f in zip(points, firsts, strict=True)
         ]
         for corner in np.ndindex(*(2,) * self.dims):
             weight = np.prod(
@@ -169,23 +169,23 @@ class TextureArray:
 
     def _at(self, index: list[np.ndarray], layer: np.ndarray) -> np.ndarray:
         inside = np.ones(len(layer), bool)
-        places = []
+        positions = []
         for i, size, address in zip(index, self.sizes, self.addresses, strict=False):
             if address == "wrap":
-                place = i % size
+                position = i % size
             elif address == "mirror":
-                place = np.where(i // size % 2, size - 1 - i % size, i % size)
+                position = np.where(i // size % 2, size - 1 - i % size, i % size)
             else:
-                place = np.clip(i, 0, size - 1)
-                inside &= (i == place) | (address == "clamp")
-            places.append(place)
+                position = np.clip(i, 0, size - 1)
+                inside &= (i == position) | (address == "clamp")
+            positions.append(position)
         zeros = [np.zeros_like(layer)] * (3 - self.dims)
-        found = self.elements[(layer, *zeros, *reversed(places))]
-        found = np.where(inside[:, None], found, np.zeros((), found.dtype))
+        texels = self.elements[(layer, *zeros, *reversed(positions))]
+        texels = np.where(inside[:, None], texels, np.zeros((), texels.dtype))
         if self.read == "normalized":
-            most = np.iinfo(self._data.dtype).max
-            return np.maximum(found.astype(np.float32) / np.float32(most), np.float32(-1))
-        return found
+            maximum = np.iinfo(self._data.dtype).max
+            return np.maximum(texels.astype(np.float32) / np.float32(maximum), np.float32(-1))
+        return texels
 
     # surfaces
 

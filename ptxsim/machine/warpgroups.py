@@ -77,7 +77,7 @@ class Watch:
             for to, source in pairs:
                 if to in watched or source in watched:
                     watched |= {to, source}
-        found = cls(rows={slot: row for row, slot in enumerate(sorted(watched))})
+        watch = cls(rows={slot: row for row, slot in enumerate(sorted(watched))})
         for i in program.code:
             if i.opcode == "wgmma":
                 continue
@@ -85,7 +85,7 @@ class Watch:
             reads = i.operands[len(writes) :]
             stores = bool(writes) and isinstance(writes[0], Address)
             use = Use(
-                found.rows_of(reads), found.rows_of([] if stores else writes), i.opcode == "mov"
+                watch.rows_of(reads), watch.rows_of([] if stores else writes), i.opcode == "mov"
             )
             use.copy = (
                 use.copy
@@ -93,8 +93,8 @@ class Watch:
                 and isinstance(i.operands[1], (Register, Immediate))
             )
             if use.reads.size or use.writes.size:
-                found.uses[i.pc] = use
-        return found
+                watch.uses[i.pc] = use
+        return watch
 
     def rows_of(self, operands: Iterable[object]) -> np.ndarray:
         """The rows of the registers in operands that are watched."""
@@ -145,10 +145,10 @@ class Warpgroups:
         """Numbers of the warpgroups of the active threads."""
         m = self.machine
         if self._active is None or self._active[0] is not m.state.active or m.state.active is None:
-            found = distinct(
+            groups = distinct(
                 self.of_lane if m.state.active is None else self.of_lane[m.state.active]
             )
-            self._active = m.state.active, found
+            self._active = m.state.active, groups
         return self._active[1]
 
     def lanes(self, instruction: Instruction) -> np.ndarray:
@@ -210,9 +210,9 @@ class Warpgroups:
             )
             message = "writes a register that the wgmma at {} uses"
             self._require_over(self.used, use.writes, here, instruction, message)
-        places = use.writes[:, None], here
-        self.written[places] = self.fences[here]
-        self.pending[places] = 0
+        cells = use.writes[:, None], here
+        self.written[cells] = self.fences[here]
+        self.pending[cells] = 0
         self.writer.update(dict.fromkeys(use.writes.tolist(), instruction))
 
     def _copy(self, instruction: Instruction, use: Use, here: np.ndarray) -> None:
@@ -242,12 +242,12 @@ class Warpgroups:
         if early.any():
             row, column = (int(at[0]) for at in np.nonzero(early))
             group, number = int(here[column]), int(numbers[row, column])
-            place = self.machine.diag.where(self.flights[group][number].instruction)
+            line = self.machine.diag.where(self.flights[group][number].instruction)
             committed = number <= max(self.groups[group], default=0)
             rest = "before a wait_group for it" + (
                 "" if committed else "; it is in no group yet (commit_group)"
             )
-            self._report(instruction, group, f"{what.format(place)} {rest}")
+            self._report(instruction, group, f"{what.format(line)} {rest}")
 
     def _report(self, instruction: Instruction, group: int, what: str) -> None:
         m = self.machine

@@ -20,11 +20,11 @@ DEBUG = ("-G", "--device-debug")
 def tool(name: str) -> Path:
     """Path of a CUDA tool. Raises `PtxError` naming the remedy."""
     spec = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        if (Path(place) / "bin" / name).is_file():
-            return Path(place) / "bin" / name
-    if found := shutil.which(name):
-        return Path(found)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(folder) / "bin" / name).is_file():
+            return Path(folder) / "bin" / name
+    if path := shutil.which(name):
+        return Path(path)
     raise PtxError(
         f"no {name}: not in the installed wheels and not on PATH; remedy: pip install a CUDA toolkit wheel"
     )
@@ -69,5 +69,5 @@ def compile_ptx(source: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -
 def _replaced(flag: str, given: Sequence[str]) -> bool:
     """Whether one of our flags gives way to the user's."""
     if flag.startswith("-std"):
-        return any("-std" in one for one in given)
-    return flag == "-lineinfo" and any(one in DEBUG for one in given)
+        return any("-std" in option for option in given)
+    return flag == "-lineinfo" and any(option in DEBUG for option in given)

@@ -67,11 +67,11 @@ def undefined_at_entry(program: Program) -> list[Register]:
     """The registers that may be read before they are written, of all functions, in the order of
     their slots.
     """
-    found: dict[int, Register] = {}
+    registers: dict[int, Register] = {}
     for function in program.functions:
         for register in _live_at_entry(program, function):
-            found[register.slot] = register
-    return [found[slot] for slot in sorted(found)]
+            registers[register.slot] = register
+    return [registers[slot] for slot in sorted(registers)]
 
 
 def _live_at_entry(program: Program, function: Function) -> list[Register]:

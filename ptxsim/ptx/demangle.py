@@ -83,12 +83,12 @@ def split(name: str) -> tuple[str, str]:
     text = re.sub(r"&\(([\w:]+)\([^()]*\)\)", r"&\1", text.replace(") [", ")["))
     end = text.rfind(")") + 1
     start = _last_at_depth_0(text[:end], "(") if end else -1
-    own, rest = (
+    head, rest = (
         (text[:start], text[start:])
         if start > 0 and not text[end:].startswith("::")
         else (text, "")
     )
-    return own[_last_at_depth_0(own, " ") + 1 :], rest
+    return head[_last_at_depth_0(head, " ") + 1 :], rest
 
 
 def demangle(name: str) -> str:
@@ -112,14 +112,14 @@ def matching(names: Iterable[str], wanted: str) -> list[str]:
     if wanted in names:
         return [wanted]
     plain = _plain(wanted)
-    shown = {name: tuple(map(_plain, split(name))) for name in names}
+    parts = {name: tuple(map(_plain, split(name))) for name in names}
     tries = (
-        [name for name, (own, rest) in shown.items() if plain in (own, own + rest)],
+        [name for name, (head, rest) in parts.items() if plain in (head, head + rest)],
         [
             name
-            for name, (own, _) in shown.items()
-            if plain in (own.partition("<")[0], own.rpartition("::")[2])
+            for name, (head, _) in parts.items()
+            if plain in (head.partition("<")[0], head.rpartition("::")[2])
         ],
-        [name for name, (own, rest) in shown.items() if wanted in name or plain in own + rest],
+        [name for name, (head, rest) in parts.items() if wanted in name or plain in head + rest],
     )
-    return next((found for found in tries if found), [])
+    return next((matches for matches in tries if matches), [])

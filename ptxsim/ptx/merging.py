@@ -123,9 +123,9 @@ class Merges:
     # every execution: see `first_copies`; those of fences are only known from a cubin
     empty_loads: dict[int, float] = field(default_factory=dict)
 
-    def is_gone(self, place: int) -> bool:
+    def is_gone(self, pc: int) -> bool:
         """Whether another access does the work of this one, or none needs to."""
-        return place in self.parts or place in self.dropped
+        return pc in self.parts or pc in self.dropped
 
 
 # the rule
@@ -137,7 +137,7 @@ def first_copies(program: Program) -> set[int]:
     Before it ptxas puts three shared loads that no thread executes (`@!PT LDS RZ, [RZ]`, seen with
     CUDA 13.0); the hardware counts them among the executed shared loads.
     """
-    found, stretch, seen = set(), 0, set()
+    pcs, stretch, seen = set(), 0, set()
     for instruction in program.code:
         if instruction.opcode in ("bar", "barrier"):
             stretch += 1
@@ -148,8 +148,8 @@ def first_copies(program: Program) -> set[int]:
         )
         if copies and (instruction.block, stretch) not in seen:
             seen.add((instruction.block, stretch))
-            found.add(instruction.pc)
-    return found
+            pcs.add(instruction.pc)
+    return pcs
 
 
 def _is_shared(instruction: Instruction, opcode: str) -> bool:
@@ -194,7 +194,7 @@ def groups(program: Program) -> list[Group]:
     last_root: object = None
     addresses = _addresses(program)
     for instruction in program.code:
-        for opcode, found in (("ld", loads), ("st", stores)):
+        for opcode, by_key in (("ld", loads), ("st", stores)):
             if not _is_shared(instruction, opcode):
                 continue
             root, offset = addresses.of(instruction)
@@ -204,7 +204,7 @@ def groups(program: Program) -> list[Group]:
             if _may_merge(instruction) and element in (4, 8):
                 now = stretch if opcode == "ld" else store_stretch
                 key = (instruction.block, root, now, element)
-                group = found.setdefault(key, Group(opcode, element, addresses.alignment(root)))
+                group = by_key.setdefault(key, Group(opcode, element, addresses.alignment(root)))
                 group.accesses.append((offset, access_bytes(instruction), instruction.pc))
         stretch += _parts_loads(instruction)
         store_stretch += _parts_stores(instruction)
@@ -388,13 +388,13 @@ class Addresses:
                     self._place(i, value)
             written = results(i)
             for register in written:
-                found = (
+                result = (
                     self._result(i, value) if len(written) == 1 else (("result", i.pc, register), 0)
                 )
-                here[register] = found
+                here[register] = result
                 if len(self.definitions[register]) == 1:
-                    once[register] = found
-                self._root_zeros.setdefault(found[0], self._result_zeros(i, self._zeros))
+                    once[register] = result
+                self._root_zeros.setdefault(result[0], self._result_zeros(i, self._zeros))
 
     def _place(self, i: Instruction, value: Value) -> None:
         address = next(o for o in i.operands if isinstance(o, Address))
@@ -612,8 +612,8 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
         opcode = LOCAL_OPCODES.get(i.opcode, "")
         if "local" in named_spaces(i) and (opcode, i.ptx_line) not in machine.local:
             merges.dropped.add(i.pc)
-    for (opcode, _), found in leaders.items():
-        for pc, _, _ in found:
+    for (opcode, _), entries in leaders.items():
+        for pc, _, _ in entries:
             if pc in cycles:
                 continue
             _lead(program.code[pc], opcode, machine, rule, merges, addresses)
@@ -635,7 +635,7 @@ def _cycles(
     The rule is tried on the words of several iterations. It holds where it gives the widths that
     the cubin has.
     """
-    found: dict[int, Cycle] = {}
+    cycles: dict[int, Cycle] = {}
     for group in groups(program):
         members = [program.code[pc] for _, _, pc in group.accesses]
         opcode = SASS_OPCODES[group.opcode]
@@ -651,9 +651,9 @@ def _cycles(
                 continue
             for i in members:
                 each = tuple(tried.get((copy, i.pc), 0) for copy in range(copies))
-                found[i.pc] = Cycle(step, each, i.pc not in rule.parts)
+                cycles[i.pc] = Cycle(step, each, i.pc not in rule.parts)
             break
-    return found
+    return cycles
 
 
 def _copy(group: Group, copies: int, step: int, alignment: int) -> dict[tuple[int, int], int]:
@@ -662,9 +662,9 @@ def _copy(group: Group, copies: int, step: int, alignment: int) -> dict[tuple[in
     """
     accesses = sorted(group.accesses, key=lambda access: access[2])
     copied = list(itertools.product(range(copies), accesses))
-    words = [(offset + copy * step, size, n) for n, (copy, (offset, size, _)) in enumerate(copied)]
-    sizes = {n: size for _, size, n in words}
-    for width, (leader, *others) in Group(group.opcode, group.element, alignment, words).merged():
+    moved = [(offset + copy * step, size, n) for n, (copy, (offset, size, _)) in enumerate(copied)]
+    sizes = {n: size for _, size, n in moved}
+    for width, (leader, *others) in Group(group.opcode, group.element, alignment, moved).merged():
         sizes[leader] = width
         for other in others:
             del sizes[other]
@@ -723,16 +723,16 @@ class Line:
     line: int
     opcode: str  # LDS or STS
     predicted: dict[int, int]
-    found: dict[int, int]
+    actual: dict[int, int]
 
     @property
     def agree(self) -> bool:
         """Whether the widths are the same; ptxas may unroll a loop, which multiplies the counts
         alike.
         """
-        if set(self.predicted) != set(self.found):
+        if set(self.predicted) != set(self.actual):
             return False
-        copies = {self.found[width] / count for width, count in self.predicted.items()}
+        copies = {self.actual[width] / count for width, count in self.predicted.items()}
         return len(copies) == 1 and copies.pop() >= 1
 
 
@@ -747,12 +747,12 @@ def compare(program: Program, cubin: Path) -> list[Line]:
                 predicted_widths[*where, opcode][
                     8 * merges.widths.get(i.pc, max(4, access_bytes(i)))
                 ] += 1
-    found: dict[tuple[str, int, str], Counter[int]] = defaultdict(Counter)
+    actual: dict[tuple[str, int, str], Counter[int]] = defaultdict(Counter)
     for access in sass.shared_accesses(cubin, program.name):
         if access.opcode in SASS_OPCODES.values():
-            found[access.file, access.line, access.opcode][max(32, access.bits)] += access.count
-    keys = sorted({*predicted_widths, *found})
+            actual[access.file, access.line, access.opcode][max(32, access.bits)] += access.count
+    keys = sorted({*predicted_widths, *actual})
     return [
-        Line(*key, dict(sorted(predicted_widths[key].items())), dict(sorted(found[key].items())))
+        Line(*key, dict(sorted(predicted_widths[key].items())), dict(sorted(actual[key].items())))
         for key in keys
     ]

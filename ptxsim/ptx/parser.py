@@ -74,20 +74,20 @@ class _Token:
 
 def _tokens(text: str) -> list[_Token]:
     tokens, line, at = [], 1, 0
-    for found in TOKEN.finditer(text):
-        if found.start() != at:
+    for match in TOKEN.finditer(text):
+        if match.start() != at:
             break
-        at = found.end()
-        kind = str(found.lastgroup)
+        at = match.end()
+        kind = str(match.lastgroup)
         if kind == "newline":
             line += 1
         elif kind == "space":
-            line += found.group().count("\n")
+            line += match.group().count("\n")
         else:
-            tokens.append(_Token(kind, found[kind], line))
+            tokens.append(_Token(kind, match[kind], line))
     if at < len(text):
-        shown = text[at:].lstrip(" \t\r\f\v")
-        raise PtxError(f"PTX line {line}: unexpected character {shown[:1]!r}")
+        rest = text[at:].lstrip(" \t\r\f\v")
+        raise PtxError(f"PTX line {line}: unexpected character {rest[:1]!r}")
     tokens.append(_Token("end", "", line))
     return tokens
 
@@ -172,18 +172,18 @@ class _Parser:
 
     def separated(self, item: Callable[[], T]) -> list[T]:
         """One item or more, with commas between."""
-        found = [item()]
+        items = [item()]
         while self.accept(","):
-            found.append(item())
-        return found
+            items.append(item())
+        return items
 
     def enclosed(self, item: Callable[[], T], closing: str) -> list[T]:
         """Items up to a bracket, which has been opened."""
-        found = []
+        items = []
         while not self.accept(closing):
-            found.append(item())
+            items.append(item())
             self.accept(",")
-        return found
+        return items
 
     def skip_past(self, text: str) -> None:
         while self.next().text != text:
@@ -202,9 +202,9 @@ class _Parser:
         except ValueError:
             value = None
         if value is None or value >= 1 << 64:
-            shown = text if len(text) <= 40 else text[:37] + "..."
+            short = text if len(text) <= 40 else text[:37] + "..."
             raise self.refused(
-                f"{shown} is no number of at most 64 bits"
+                f"{short} is no number of at most 64 bits"
                 + (" (a leading 0: octal)" if octal else "")
             )
         return value
@@ -325,7 +325,7 @@ class _Parser:
         """
         align, vector = 0, 1
         opaque: str | None = None
-        found: Type | None = None
+        declared: Type | None = None
         while self.token.kind == "directive":
             text = self.next().text[1:]
             if text == "align":
@@ -337,18 +337,18 @@ class _Parser:
             elif text in ("v2", "v4"):
                 vector = int(text[1])
             elif text in ("texref", "samplerref", "surfref"):
-                opaque, found = text, TYPES["b64"]
+                opaque, declared = text, TYPES["b64"]
             elif text == "attribute":
                 self.skip_past(")")
             elif text in TYPES:
-                found = TYPES[text]
+                declared = TYPES[text]
             elif text == "b128":
-                found, vector = TYPES["b64"], 2
+                declared, vector = TYPES["b64"], 2
             elif text not in ATTRIBUTES:
                 raise self.error(f"unknown type or attribute .{text}")
-        if found is None:
+        if declared is None:
             raise self.error(f"expected a type, found {self.token.text!r}")
-        return found, align, vector, opaque
+        return declared, align, vector, opaque
 
     def variable(self, space: str, extern: bool = False) -> None:
         """A declaration up to its semicolon; registers its variables in the present scope."""
@@ -534,10 +534,10 @@ class _Parser:
         """Put `Label` objects in place of the names that a branch names."""
 
         def label(name: str) -> Label:
-            found = self.find(name, scope)
-            if not isinstance(found, Label):
+            declared = self.find(name, scope)
+            if not isinstance(declared, Label):
                 raise PtxError(f"PTX line {instruction.ptx_line}: no label {name}")
-            return found
+            return declared
 
         *before, last = instruction.operands or (None,)
         if not isinstance(last, Symbol):
@@ -581,10 +581,10 @@ class _Parser:
     def predicate(self, message: str) -> Register:
         """A predicate register; `message`: what to say of a name that is none."""
         name = self.name()
-        found = self.find(name, self.scope)
-        if not isinstance(found, Register) or found.type.name != "pred":
+        declared = self.find(name, self.scope)
+        if not isinstance(declared, Register) or declared.type.name != "pred":
             raise self.error(message.format(name))
-        return found
+        return declared
 
     # instructions
 
@@ -653,16 +653,16 @@ class _Parser:
     def named(self, text: str) -> Register | Special | Immediate | Symbol | None:
         if text == "_":
             return None
-        found = self.find(text, self.scope)
-        if isinstance(found, Register):
-            return found
-        if text.startswith("%") and found is None:
+        declared = self.find(text, self.scope)
+        if isinstance(declared, Register):
+            return declared
+        if text.startswith("%") and declared is None:
             if SPECIAL.match(text):
                 return Special(text)
             raise self.refused(f"register {text} is not declared")
         if text == "WARP_SZ":
             return Immediate(32)
-        return Symbol(text, self.offset(), found if isinstance(found, Variable) else None)
+        return Symbol(text, self.offset(), declared if isinstance(declared, Variable) else None)
 
     def address(self) -> Address:
         """An address, whose bracket has been opened."""
@@ -707,9 +707,9 @@ class _Parser:
             instruction.location = location(line)
 
 
-def _is_within(place: tuple[int, int], location: _Line | None) -> bool:
+def _is_within(line: tuple[int, int], location: _Line | None) -> bool:
     """Whether a file and line is among a location's and those of the calls around it."""
-    return location is not None and (location[:2] == place or _is_within(place, location[2]))
+    return location is not None and (location[:2] == line or _is_within(line, location[2]))
 
 
 def _hex_float(text: str, negative: bool) -> Immediate:

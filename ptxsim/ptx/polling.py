@@ -42,12 +42,12 @@ def loops(program: Program) -> dict[int, Instruction]:
     """Return the loops that poll: where each begins, with the instruction that reads memory in
     it.
     """
-    found = {}
+    polls = {}
     for start, body in _idle_loops(program):
         looks = next((i for i in body if _looks(i) and _decides(i, body)), None)
         if looks is not None:
-            found[start] = looks
-    return found
+            polls[start] = looks
+    return polls
 
 
 def clocks(program: Program) -> frozenset[int]:
@@ -88,21 +88,21 @@ def _decides(looks: Instruction, body: Sequence[Instruction]) -> bool:
     return any(i.predicate in known for i in leaving)
 
 
-def backward(program: Program, found: dict[int, Instruction]) -> dict[int, int]:
+def backward(program: Program, polls: dict[int, Instruction]) -> dict[int, int]:
     """The branches, by place, at which such a loop goes round again, with where it begins."""
     return {
         branch.pc: start
         for branch in program.code
         for start in targets(branch)
-        if start in found and start <= branch.pc < start + LONGEST
+        if start in polls and start <= branch.pc < start + LONGEST
     }
 
 
-def waits(program: Program, found: dict[int, Instruction]) -> Instruction | None:
+def waits(program: Program, polls: dict[int, Instruction]) -> Instruction | None:
     """What makes the number of instructions depend on time: a loop that polls, or a try_wait, which
     a device may have to repeat."""
     return next((i for i in program.code if "try_wait" in i.modifiers), None) or next(
-        iter(found.values()), None
+        iter(polls.values()), None
     )
 
 
@@ -120,11 +120,11 @@ def reads_clock(i: Instruction) -> bool:
     return isinstance(source, Special) and source.name.startswith(("%clock", "%globaltimer"))
 
 
-def across_blocks(found: dict[int, Instruction]) -> Instruction | None:
+def across_blocks(polls: dict[int, Instruction]) -> Instruction | None:
     """Return an instruction of these loops that may read what another block writes; None where
     there is none.
     """
-    for i in found.values():
+    for i in polls.values():
         if i.opcode != "mbarrier" and not {m.split("::")[0] for m in i.modifiers} & {
             "shared",
             "local",

@@ -102,15 +102,15 @@ def targets(instruction: Instruction) -> tuple[int, ...]:
     if instruction.opcode not in ("bra", "brx"):
         return ()
     last = instruction.operands[-1]
-    return tuple(label.place for label in (last if isinstance(last, tuple) else (last,)))
+    return tuple(label.index for label in (last if isinstance(last, tuple) else (last,)))
 
 
 def function_address(program: Program, name: str) -> int | None:
     """The number that stands for a function's address: the same in all kernels of a module, and not
     null.
     """
-    found = program.module.functions.get(name)
-    if found is None or found.code is None:
+    function = program.module.functions.get(name)
+    if function is None or function.code is None:
         return None
     return FUNCTIONS + 16 * list(program.module.functions).index(name)
 

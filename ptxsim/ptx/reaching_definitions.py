@@ -26,11 +26,11 @@ def find(program: Program) -> dict[int, Origins]:
     bases = {i.pc: [o.base for o in i.operands if isinstance(o, Address)] for i in program.code}
     if len(program.functions) > 1:  # addresses that are passed to functions are not followed
         return {pc: ANYTHING for pc, of in bases.items() if of}
-    found = _Search(program)
-    while any([found.follow(i) for i in program.code]):
+    search = _Search(program)
+    while any([search.follow(i) for i in program.code]):
         pass
     return {
-        pc: NOTHING.union(*(found.of(base) or ANYTHING for base in of))
+        pc: NOTHING.union(*(search.of(base) or ANYTHING for base in of))
         for pc, of in bases.items()
         if of
     }
@@ -61,8 +61,8 @@ def named_spaces(instruction: Instruction) -> set[str]:
 
 def variable_of(program: Program, symbol: Symbol) -> Variable | None:
     """The variable that a symbol names; None: it names none."""
-    found = symbol.variable or program.module.variables.get(symbol.name)
-    return found if isinstance(found, Variable) else None
+    variable = symbol.variable or program.module.variables.get(symbol.name)
+    return variable if isinstance(variable, Variable) else None
 
 
 class _Search:

@@ -102,12 +102,12 @@ class Instruction:
         """Source operands of an instruction with one destination, in order: number of the register,
         or None for what is no register (RZ, constants, uniform registers), and whether it is kept
         in the operand's reuse cache."""
-        found = []
+        registers = []
         for operand in self.operands[1:]:
             match = _REGISTER.match(operand)
             number = int(match[1][1:]) if match and match[1] != "RZ" else None
-            found.append((number, bool(match and match[2])))
-        return found
+            registers.append((number, bool(match and match[2])))
+        return registers
 
 
 @dataclass
@@ -141,12 +141,12 @@ class Function:
         """Innermost loops: of each backward branch the blocks from its target to it, where no
         smaller one is inside.
         """
-        found = []
+        edges = []
         for block in self.blocks:
             for target in block.successors:
                 if target <= block.number and block.instructions[-1].name != "BSYNC":
-                    found.append((target, block.number))
-        spans = sorted(set(found))
+                    edges.append((target, block.number))
+        spans = sorted(set(edges))
         loops = [
             self.blocks[first : last + 1]
             for first, last in spans
@@ -169,10 +169,10 @@ def read(cubin: Path, entry: str | None = None) -> Function:
     if len(fitting) != 1:
         what = "entries, name one" if entry is None else f"entries match {entry!r}; there"
         raise PtxError(f"{cubin}: {len(fitting)} {what}: {'; '.join(map(demangle, functions))}")
-    found = functions[fitting[0]]
-    if not found.instructions:
-        raise PtxError(f"{cubin}: {found.name} has no instructions")
-    return found
+    function = functions[fitting[0]]
+    if not function.instructions:
+        raise PtxError(f"{cubin}: {function.name} has no instructions")
+    return function
 
 
 def read_all(cubin: Path) -> dict[str, Function]:
@@ -235,9 +235,9 @@ def listing(cubin: Path) -> str:
     """
     _elf_sections(cubin)  # says better than nvdisasm what is wrong
     mark = f"// of the cubin {hashlib.sha256(cubin.read_bytes()).hexdigest()}\n"
-    kept = cubin.with_suffix(".sass")
+    stored = cubin.with_suffix(".sass")
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        if (text := kept.read_text()).startswith(mark):
+        if (text := stored.read_text()).startswith(mark):
             return text
     return mark + run([tool("nvdisasm"), "-c", "-g", "-gp", cubin], f"{cubin}: nvdisasm").stdout
 
@@ -296,9 +296,9 @@ def _disassembled(cubin: Path, changed: int) -> tuple[Sections, list[str]]:
 def _blocks(function: Function) -> list[Block]:
     code, labels = function.instructions, function.labels
     ends = {"BRA", "BRX", "JMP", "JMX", "EXIT", "RET", "CALL", "BSYNC", "BREAK", "KILL", "BPT"}
-    starts = {0, *(place for place in labels.values() if place < len(code))}
+    starts = {0, *(index for index in labels.values() if index < len(code))}
     starts |= {
-        place + 1 for place, i in enumerate(code) if i.name in ends and place + 1 < len(code)
+        index + 1 for index, i in enumerate(code) if i.name in ends and index + 1 < len(code)
     }
     bounds = sorted(starts)
     number = {start: n for n, start in enumerate(bounds)}
@@ -308,8 +308,8 @@ def _blocks(function: Function) -> list[Block]:
     ]
 
     def at(label: str) -> int | None:
-        place = labels.get(label)
-        return number.get(place) if place is not None else None
+        index = labels.get(label)
+        return number.get(index) if index is not None else None
 
     for block in blocks:
         last = block.instructions[-1]
@@ -340,26 +340,26 @@ def _join(blocks: list[Block], at: Callable[[str], int | None]) -> None:
     says.
     """
     # of a barrier's BSSYs, and where they join
-    places: dict[str, list[tuple[Block, int]]] = defaultdict(list)
+    joins: dict[str, list[tuple[Block, int]]] = defaultdict(list)
     # barriers that a register holds meanwhile: any BSSY of theirs may reach any BSYNC
-    kept: set[str] = set()
+    held: set[str] = set()
     for block in blocks:
         for i in block.instructions:
             if i.name == "BSSY" and i.targets and (target := at(i.targets[0])) is not None:
-                places[i.operands[0]].append((block, target))
+                joins[i.operands[0]].append((block, target))
             elif i.name == "BMOV":
-                kept.update(i.operands)
+                held.update(i.operands)
     closing = [block for block in blocks if block.instructions[-1].name == "BSYNC"]
     for block in closing:
         barrier = block.instructions[-1].operands[0]
         block.successors = (
-            list(dict.fromkeys(target for _, target in places[barrier])) if barrier in kept else []
+            list(dict.fromkeys(target for _, target in joins[barrier])) if barrier in held else []
         )
     grown = True
     while grown:  # a way past a BSYNC is known when its own BSSY has reached it
         grown = False
-        for barrier in places.keys() - kept:
-            for first, target in places[barrier]:
+        for barrier in joins.keys() - held:
+            for first, target in joins[barrier]:
                 for block in _closed(blocks, first, barrier):
                     if target not in block.successors:
                         block.successors.append(target)
@@ -373,7 +373,7 @@ def _closed(blocks: list[Block], first: Block, barrier: str) -> list[Block]:
     """Blocks with a BSYNC of the barrier that are reached from `first`, which has its BSSY, before
     another BSSY.
     """
-    found, seen, waiting = [], {first.number}, [first]
+    reached, seen, waiting = [], {first.number}, [first]
     while waiting:
         block = waiting.pop()
         if block is not first and any(
@@ -382,11 +382,11 @@ def _closed(blocks: list[Block], first: Block, barrier: str) -> list[Block]:
             continue
         last = block.instructions[-1]
         if last.name == "BSYNC" and last.operands[0] == barrier:
-            found.append(block)
+            reached.append(block)
             continue
         waiting += [blocks[s] for s in block.successors if s not in seen]
         seen.update(block.successors)
-    return found
+    return reached
 
 
 @lru_cache(maxsize=2)
@@ -397,9 +397,9 @@ def _resources(cubin: Path, changed: int) -> dict[str, tuple[int, int]]:
         [str(tool("cuobjdump")), "-res-usage", str(cubin)], capture_output=True, text=True
     )
     reserve = RESERVE if RESERVED in _elf_sections(cubin) else 0
-    found = re.findall(r"Function (\S+):\s+REG:(\d+) .*?SHARED:(\d+)", done.stdout)
+    rows = re.findall(r"Function (\S+):\s+REG:(\d+) .*?SHARED:(\d+)", done.stdout)
     return {
-        name: (int(registers), max(0, int(shared) - reserve)) for name, registers, shared in found
+        name: (int(registers), max(0, int(shared) - reserve)) for name, registers, shared in rows
     }
 
 
@@ -434,8 +434,8 @@ def embedded_ptx(cubin: Path) -> str | None:
     Comments are gone, lines keep their numbers.
     """
     sections = [
-        place
-        for name, place in _elf_sections(cubin).items()
+        section
+        for name, section in _elf_sections(cubin).items()
         if name == PTX or name.startswith(f"{PTX}.")
     ]
     # nvlink numbers those of the parts that it links; of several, lines name no one's

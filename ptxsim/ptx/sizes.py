@@ -28,14 +28,14 @@ def available_bytes() -> int:
     """Bytes that this process may still allocate, as far as the system reports it; a very large
     number otherwise.
     """
-    found = [1 << 60]
+    limits = [1 << 60]
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-        found.append(int(lines["MemAvailable"].split()[0]) * 1024)
+        limits.append(int(lines["MemAvailable"].split()[0]) * 1024)
     for path in LIMIT_FILES:
         with contextlib.suppress(OSError, ValueError):
-            found.append(int(Path(path).read_text()))
-    return min(found)
+            limits.append(int(Path(path).read_text()))
+    return min(limits)
 
 
 def require_memory(what: str, size: int) -> None:
@@ -57,9 +57,9 @@ def shown_bytes(size: int) -> str:
 
 def require_launch(name: str, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
     """Grid, block and dynamic shared memory (bytes) within what CUDA takes."""
-    for what, sizes, most in (("grid", grid, MOST_BLOCKS), ("block", block, MOST_THREADS)):
-        if any(size > bound for size, bound in zip(sizes, most, strict=True)):
-            raise PtxsimError(f"{name}: {what} {sizes} is more than CUDA takes: {most}")
+    for what, sizes, limits in (("grid", grid, MOST_BLOCKS), ("block", block, MOST_THREADS)):
+        if any(size > bound for size, bound in zip(sizes, limits, strict=True)):
+            raise PtxsimError(f"{name}: {what} {sizes} is more than CUDA takes: {limits}")
     if math.prod(block) > 1024:
         raise PtxsimError(f"{name}: a block has at most 1024 threads, not {math.prod(block)}")
     if not 0 <= shared_bytes <= MOST_SHARED:

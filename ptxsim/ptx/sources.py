@@ -37,8 +37,8 @@ def in_words(chain: Sequence[Location]) -> str:
     """Describe a line, its callers after it: the innermost line of the user's own comes first, then
     that of the library's function which it calls.
     """
-    own = (n for n, at in enumerate(chain) if not LIBRARY.search(os.path.normpath(at.file)))
-    first = next(own, 0)
+    user_lines = (n for n, at in enumerate(chain) if not LIBRARY.search(os.path.normpath(at.file)))
+    first = next(user_lines, 0)
     text = str(chain[first])
     if first:
         text += f", in {chain[first - 1]}"
@@ -46,7 +46,7 @@ def in_words(chain: Sequence[Location]) -> str:
     return f"{text}, called from {', from '.join(callers)}" if callers else text
 
 
-def places(program: Program) -> dict[int, tuple[Location, ...]]:
+def locations(program: Program) -> dict[int, tuple[Location, ...]]:
     """By pc: the source line of an instruction, then the line that calls its function where that is
     inlined, and so on.
 
@@ -59,8 +59,8 @@ def places(program: Program) -> dict[int, tuple[Location, ...]]:
         if at is not None and at.inlined_at is not None:
             callers[at.file, at.line].add((at.inlined_at.file, at.inlined_at.line))
 
-    def chain(place: Location) -> tuple[Location, ...]:
-        made = [place]
+    def chain(location: Location) -> tuple[Location, ...]:
+        made = [location]
         while True:
             last = made[-1]
             known = callers.get((last.file, last.line), set())
@@ -69,12 +69,12 @@ def places(program: Program) -> dict[int, tuple[Location, ...]]:
                 return tuple(made)
             made.append(after)
 
-    found = {
+    chains = {
         location: chain(location)
         for location in {i.location for i in program.code}
         if location is not None
     }
-    return {i.pc: found[i.location] for i in program.code if i.location is not None}
+    return {i.pc: chains[i.location] for i in program.code if i.location is not None}
 
 
 def own_file(kernel: Titled) -> str:
@@ -83,7 +83,7 @@ def own_file(kernel: Titled) -> str:
 
     Raises `PtxsimError` for PTX without line information.
     """
-    known = places(kernel.program)
+    known = locations(kernel.program)
     code = kernel.program.entry.code or []
     files = Counter(known[i.pc][-1].file for i in code if i.pc in known)
     if not files:
@@ -101,7 +101,7 @@ def choose_file(kernel: Titled, wanted: str | Path | None) -> str:
     """
     if wanted is None:
         return own_file(kernel)
-    files = sorted({place.file for chain in places(kernel.program).values() for place in chain})
+    files = sorted({at.file for chain in locations(kernel.program).values() for at in chain})
     parts = PurePath(wanted).parts
     matches = [
         name

@@ -172,10 +172,10 @@ class Variable:
 
 def plain_name(name: str) -> str:
     """A variable's name as in the source: the last part of a mangled one."""
-    for found in re.finditer(r"\d+", name if name.startswith("_Z") else ""):
-        part = name[found.end() : found.end() + int(found[0])]
-        if len(part) == int(found[0]) and re.fullmatch(
-            r"(E?_\d+|E)?", name[found.end() + len(part) :]
+    for match in re.finditer(r"\d+", name if name.startswith("_Z") else ""):
+        part = name[match.end() : match.end() + int(match[0])]
+        if len(part) == int(match[0]) and re.fullmatch(
+            r"(E?_\d+|E)?", name[match.end() + len(part) :]
         ):
             return part
     return name
@@ -188,7 +188,7 @@ class Label:
     name: str
     pc: int
     targets: list[str] | None = None  # of .branchtargets
-    place: int = -1  # in the program
+    index: int = -1  # in the program
 
 
 @dataclass(eq=False)
