@@ -27,8 +27,10 @@ from .slicing import Slice, reads_memory, slice_of
 
 F32 = TYPES["f32"]
 FMA = ("rn", "f32")
-FEWEST = 4  # FMAs that are worth being computed together
-CHUNK = 1 << 15  # elements that are computed at once: they stay in a cache
+# Fewer FMAs are not worth being computed together.
+MIN_FMAS = 4
+# This many elements are computed at once: they stay in a cache.
+CHUNK = 1 << 15
 
 
 class Runs:
@@ -95,13 +97,14 @@ class Runs:
         m, each = self.machine, self.lowering.steps
         steps: list[Step] = []
         group: list[Instruction] = []
-        kind: tuple[str, ...] = ()  # of those in the group
+        # All instructions of the group are of this kind.
+        kind: tuple[str, ...] = ()
         written: set[Register] = set()
 
         def finish() -> None:
             # what is too few to be worth it runs one by one
             alone = [step for i in group if (step := each[i.pc]) is not None]
-            if kind == FMA and len(group) >= FEWEST:
+            if kind == FMA and len(group) >= MIN_FMAS:
                 steps.append(
                     _by_rows(m, group, alone) if native.library is None else _native(m, group)
                 )
@@ -204,7 +207,7 @@ def _by_rows(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
 
     def step() -> None:
         rows = CHUNK // m.state.lanes
-        if rows < FEWEST:
+        if rows < MIN_FMAS:
             for run in alone:
                 run()
             return

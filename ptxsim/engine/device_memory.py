@@ -35,9 +35,12 @@ PAGE = 4096
 OF_LAUNCH = 16 << 20
 # of malloc; what launches need for themselves lies below
 HEAP_START = GLOBAL_BASE + OF_LAUNCH - HEAP
-MOST_SPANS = 4096  # of memory that nobody wrote, within one allocation; of more, none is watched
-MOST_WATCHED = 256 << 20  # bytes of an allocation of which it is known what nobody wrote
-Span = tuple[int, int]  # addresses, from and to
+# An allocation with more spans that nobody wrote is not watched.
+MAX_SPANS = 4096
+# In larger allocations nothing is known of what nobody wrote.
+MAX_WATCHED_BYTES = 256 << 20
+# A span lies between two addresses.
+Span = tuple[int, int]
 
 
 class DeviceMemory(Arena):
@@ -50,21 +53,27 @@ class DeviceMemory(Arena):
         self.device = device or Device()
         self.whole = whole
         self.live: dict[int, Allocation] = {}
-        self.released_last: list[Allocation] = []  # for messages
-        self.of_launch: list[Allocation] = []  # what a launch itself needs, until it ends
-        self.process: int | None = None  # whose memory this is
-        self.textures: dict[int, Texture | TextureArray] = {}  # by handle
-        self.tensor_maps: list[TensorMap] = []  # by the number in their bytes
-        self.addresses: dict[int, dict[str, int]] = {}  # of variables, by id of their module
+        # Messages name what was released last.
+        self.released_last: list[Allocation] = []
+        # A launch needs these until it ends.
+        self.of_launch: list[Allocation] = []
+        # The memory belongs to this process.
+        self.process: int | None = None
+        # Textures have handles, tensor maps the number in their bytes, and variables addresses by
+        # the id of their module.
+        self.textures: dict[int, Texture | TextureArray] = {}
+        self.tensor_maps: list[TensorMap] = []
+        self.addresses: dict[int, dict[str, int]] = {}
         self._starts: list[int] = []
-        self._unwritten: dict[int, list[Span]] = {}  # by the allocation's start
+        # Unwritten spans are listed by the allocation's start.
+        self._unwritten: dict[int, list[Span]] = {}
         self.finish()
 
     def allocated(self, start: int, size: int, name: str, written: bool = False) -> None:
         """Memory at an address from now on. `written`: whether reading it at once is no fault."""
         self.live[start] = Allocation(start, start + size, name)
         insort(self._starts, start)
-        if not written and size <= MOST_WATCHED:
+        if not written and size <= MAX_WATCHED_BYTES:
             self._unwritten[start] = [(start, start + size)]
 
     def release(self, start: int) -> None:
@@ -198,7 +207,7 @@ class DeviceMemory(Arena):
             return
         if width == pitch:
             width, rows = width * rows, 1
-        if rows > MOST_SPANS:
+        if rows > MAX_SPANS:
             del self._unwritten[holder.start]
             return
         spans = self._unwritten[holder.start]
@@ -208,7 +217,7 @@ class DeviceMemory(Arena):
         self._keep(holder.start, spans)
 
     def _keep(self, start: int, spans: list[Span]) -> None:
-        if spans and len(spans) <= MOST_SPANS:
+        if spans and len(spans) <= MAX_SPANS:
             self._unwritten[start] = spans
         else:
             self._unwritten.pop(start, None)
@@ -247,7 +256,7 @@ class DeviceMemory(Arena):
                     left.append((first, end))
                     continue
                 flips = np.flatnonzero(marks[1:] != marks[:-1]) + 1
-                if len(flips) > 2 * MOST_SPANS:
+                if len(flips) > 2 * MAX_SPANS:
                     left = []
                     break
                 edges = np.concatenate(

@@ -34,10 +34,14 @@ from .device_memory import DeviceMemory
 from .linking import link, place_globals
 from .machine import Machine, names_special
 
-MOST_CLUSTER = 16  # blocks, of any GPU, where a kernel asks for more than the portable 8
-GRID_WORKSPACE = 64  # bytes that cooperative groups keep for a grid's barrier
-FIRST_TEXTURE = 0x7E0001  # the number that stands for the first texture of a launch
-REGISTERS = 65536  # of a multiprocessor
+# 8 blocks are portable; a kernel may ask for 16 where the GPU has them.
+MAX_CLUSTER_BLOCKS = 16
+# Cooperative groups keep this many bytes for a grid's barrier.
+GRID_WORKSPACE = 64
+# This number stands for the first texture of a launch.
+FIRST_TEXTURE = 0x7E0001
+# A multiprocessor has 65536 registers.
+REGISTERS = 65536
 
 
 class Struct:
@@ -66,9 +70,11 @@ class Struct:
         return f"Struct({self.parts!r})"
 
 
-Argument = Any  # an Array, Texture, TensorMap or Struct, a number of Python's or NumPy's, or bytes
+# An argument is an Array, Texture, TensorMap, Struct, number (Python's or NumPy's) or bytes.
+Argument = Any
 Constant = Array | np.ndarray | np.generic | bytes
-Placed = dict[int, tuple[Array, int]]  # arrays and their addresses, by id
+# Arrays and their addresses are listed by id.
+Placed = dict[int, tuple[Array, int]]
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,8 @@ class Request:
 class Batches:
     """The blocks that a launch runs, in order, `size` of them together."""
 
-    blocks: range | np.ndarray  # an array only where it must be: a grid can be huge
+    # `blocks` is an array only where it must be, since a grid can be huge.
+    blocks: range | np.ndarray
     size: int
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -261,7 +268,8 @@ def _number(name: str, value: Argument, variable: Variable) -> bytes:
             f"{name} = {value} is a number, but parameter {variable.name} is a struct of {size} bytes: pass a "
             "ptxsim.Struct, or its bytes"
         )
-    if isinstance(value, float) and kind in "su":  # bits take anything
+    # Bits take any number.
+    if isinstance(value, float) and kind in "su":
         raise _not_whole(name, value, variable)
     if not isinstance(value, float) and (kind != "f" or variable.type.bits < 32):
         if not -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
@@ -505,7 +513,8 @@ class Kernel:
             chosen = in_clusters(grid, cluster, np.asarray(request.blocks))
             self._cost(request, len(chosen))
         else:
-            self._cost(request, total)  # before a large array is made
+            # The cost is checked before a large array is made.
+            self._cost(request, total)
             chosen = range(total)
             if max(cluster) > 1:
                 chosen = in_clusters(grid, cluster, np.arange(total))
@@ -653,9 +662,9 @@ class Kernel:
             raise PtxsimError(
                 f"{self.title}: a cluster of {cluster} does not fit its __cluster_dims__ {declared}"
             )
-        if math.prod(cluster) > MOST_CLUSTER:
+        if math.prod(cluster) > MAX_CLUSTER_BLOCKS:
             raise PtxsimError(
-                f"{self.title}: a cluster has at most {MOST_CLUSTER} blocks, not {math.prod(cluster)}"
+                f"{self.title}: a cluster has at most {MAX_CLUSTER_BLOCKS} blocks, not {math.prod(cluster)}"
             )
         if any(g % c for g, c in zip(grid, cluster, strict=True)):
             raise PtxsimError(f"{self.title}: grid {grid} is no multiple of its cluster {cluster}")

@@ -21,7 +21,7 @@ from ..ptx.program import (
     shortened,
     targets,
 )
-from ..ptx.sizes import MOST_PARAMETERS
+from ..ptx.sizes import MAX_PARAMETER_BYTES
 from ..ptx.syntax import Function, Instruction, Label, Module, Symbol, Variable
 
 # of the device's own runtime, by which kernels launch others
@@ -219,8 +219,8 @@ def _place_variables(program: Program) -> None:
         program.parameter_bytes = align_up(program.parameter_bytes, variable.align)
         program.parameters.append(Parameter(variable, program.parameter_bytes))
         program.parameter_bytes += variable.size
-        if program.parameter_bytes > MOST_PARAMETERS:
-            raise PtxError(f"{program.name}: more than {MOST_PARAMETERS} bytes of parameters")
+        if program.parameter_bytes > MAX_PARAMETER_BYTES:
+            raise PtxError(f"{program.name}: more than {MAX_PARAMETER_BYTES} bytes of parameters")
     # static shared memory: of the module, as far as it is used, and of functions
     base = program.shared_base = shared_base(program.module.target)
     used = program.names = {operand for i in program.code for operand in _names(i)}

@@ -78,7 +78,8 @@ class Lowering:
         modifiers = registry.Modifiers(instruction)
         # what it computes, and its operands
         build = registry.find_elementwise(instruction)
-        assert build is not None  # the parser asked
+        # The parser has made sure of it.
+        assert build is not None
         operation = build(modifiers)
         modifiers.done()
         destination, *sources = instruction.operands
@@ -143,7 +144,8 @@ class Lowering:
     ) -> Step:
         """Several destinations: `p|q`, or a result and the carry flag."""
         destination = instruction.operands[0]
-        if not isinstance(operation.result, tuple):  # and the carry
+        if not isinstance(operation.result, tuple):
+            # The second destination is the carry flag.
             write_carry = self.operands.write_slot(self.operands.carry)
             writers = [self.operands.writer(destination, operation.result), write_carry]
         else:

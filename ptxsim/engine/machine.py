@@ -96,7 +96,8 @@ class Machine:
         # what the checks know of the program; a launch has its own shadows of memory
         self.order: Order | None = None
         self.global_memory: GlobalMemory | None = None
-        self.watched: set[int] = set()  # places of the accesses that it watches
+        # Accesses at these places are watched.
+        self.watched: set[int] = set()
         self.unseen, self.swaps = unseen(program), swaps(self.operands, program)
         self.waits = waits(self.operands, program, self.scheduler.polls, self.scheduler.rounds)
 
@@ -201,7 +202,8 @@ class Machine:
     def _start_checks(self) -> None:
         """Who watches the memory of a batch."""
         order, space, checks = self.order, self.memory.spaces["shared"], self.launch.checks
-        assert order is not None  # in a launch
+        # A launch has an order.
+        assert order is not None
         shared = None
         order.start()
         if space.size > space.first and (checks.races or checks.unwritten):

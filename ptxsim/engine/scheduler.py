@@ -28,21 +28,27 @@ from .basic_blocks import Runs
 from .lowering import Lowering
 
 FAR = 1 << 60
-MOST_FAULTS = 1000  # faults of one line after which the blocks that are running end
+# After this many faults of one line the blocks that are running end.
+MAX_FAULTS = 1000
 # turns of loops that look at memory, with nobody else running: then it cannot change any more
 IDLE = 1 << 16
-SEVERAL = 1 << 7  # such turns after which the observers are told
-PARTING = 1 << 16  # turns after which threads of a warp may go on without the others
+# After this many such turns, observers hear of it.
+SEVERAL = 1 << 7
+# After this many turns threads of a warp may go on without the others.
+PARTING = 1 << 16
 
 
 class Scheduler:
     """Runs the threads of a batch to their end."""
 
     limits: Limits
-    values: bool  # whether what does not bear on the launch's counts is computed, too
+    # Without values, only what bears on the launch's counts is computed.
+    values: bool
     convergence: Convergence
-    polling: np.ndarray  # threads that go round a loop that polls once more
-    executed: int  # instructions, each for all threads that were there
+    # `polling` marks threads that go round a loop that polls once more.
+    polling: np.ndarray
+    # Each instruction counts once for all threads that were there.
+    executed: int
 
     def __init__(self, machine: Machine, lowering: Lowering, runs: Runs, defined: Defined) -> None:
         self.machine, self.program, self.state = machine, machine.program, machine.state
@@ -52,7 +58,8 @@ class Scheduler:
         self.defined = defined
         program = machine.program
         self.polls = polling.loops(program)
-        self.rounds = polling.backward(program, self.polls)  # branches by which a loop polls again
+        # By these branches a loop polls again.
+        self.rounds = polling.backward(program, self.polls)
         self.clocks = polling.clocks(program)
         self.poll_places = frozenset(
             pc for last, start in self.rounds.items() for pc in range(start, last + 1)
@@ -116,7 +123,7 @@ class Scheduler:
         """
         self.clock_reads += 1
         if pc in self.clocks:
-            again = self.executed - self.last_clock < polling.LONGEST
+            again = self.executed - self.last_clock < polling.MAX_INSTRUCTIONS
             self.in_vain = self.in_vain + 1 if again else 0
             self.clock_reads, self.last_clock = self.clock_reads + self.in_vain, self.executed
         return self.executed + self.clock_reads
@@ -129,7 +136,8 @@ class Scheduler:
     def _noting_polls(self, pc: int) -> Control:
         """The control of a branch by which a loop polls again: notes which threads do."""
         instruction, start, control = self.program.code[pc], self.rounds[pc], self.controls[pc]
-        assert control is not None  # of a branch
+        # A branch has a control.
+        assert control is not None
         predicate, negated = instruction.predicate, instruction.negated
         forward = instruction.operands[-1].index != start if instruction.opcode == "bra" else True
 
@@ -215,7 +223,8 @@ class Scheduler:
                 threads = ready
             # the branch, barrier or exit at the end decides where the threads go on
             control = controls[end]
-            assert control is not None  # a run ends with one
+            # A run ends with a control.
+            assert control is not None
             next_pc = control(threads)
             # a loop that looks at memory goes round again: nothing has changed
             if next_pc in self.polls and next_pc <= end:
@@ -261,7 +270,7 @@ class Scheduler:
         while True:
             if fault.bad is None:
                 raise fault
-            if not self._follows_a_wrap(fault) and self.diag.faults.take(fault) > MOST_FAULTS:
+            if not self._follows_a_wrap(fault) and self.diag.faults.take(fault) > MAX_FAULTS:
                 raise fault
             bad, together = fault.bad, width(self.program.code[fault.pc])
             # what a whole warp executes, its rest does not

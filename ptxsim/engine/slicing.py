@@ -39,7 +39,8 @@ WITHOUT_VALUES = {
     "membar",
     "tex",
 }
-CONTROLS_THAT_READ = {"call"}  # not mbarrier: nothing but its own instructions changes an object
+# mbarrier is not among them: nothing but its own instructions changes an object.
+CONTROLS_THAT_READ = {"call"}
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,8 @@ def _needs(i: Instruction, wanted: set[Register], memory: Memory) -> tuple[set[R
         # A may be values in registers
         descriptors = [o for o in i.operands[1:3] if isinstance(o, Register)]
         return guard.union(descriptors), False
-    if is_store_async(i):  # it signals an mbarrier, whatever it stores
+    if is_store_async(i):
+        # st.async signals an mbarrier, whatever it stores.
         to, values, bar = i.operands
         return guard | set(registers_of([to, bar, *([values] if memory.matters(i) else [])])), True
     if i.opcode in ACCESSES and not _is_parameter(i):
@@ -159,7 +161,8 @@ def reads_memory(i: Instruction) -> bool:
         return i.opcode not in STORES and not _is_parameter(i)
     if i.opcode == "wgmma" and not is_mma(i):
         return False
-    if i.opcode in WITHOUT_VALUES:  # what a copy moves matters only where something loads it
+    if i.opcode in WITHOUT_VALUES:
+        # What a copy moves matters only where something loads it.
         return False
     effect = i.opcode in registry.EFFECTS and i.opcode not in PURE and i.opcode != "red"
     return i.opcode in CONTROLS_THAT_READ or (

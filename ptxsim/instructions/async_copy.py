@@ -77,7 +77,8 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         operand = more[0]
         if isinstance(operand, Register) and operand.type.name == "pred":
             read_ignored = m.operands.reader(operand, TYPES["pred"])
-        elif not (isinstance(operand, Register) and operand.type.bits == 64):  # a cache policy
+        elif not (isinstance(operand, Register) and operand.type.bits == 64):
+            # A 64-bit register is a cache policy.
             read_size = m.operands.reader(operand, U32)
     size = min(width, 8)
     count = width // size
@@ -96,7 +97,8 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
             elements = _partial(m, instruction, from_place, width, wanted).view(f"u{size}")
             data = [np.ascontiguousarray(elements[:, i]) for i in range(count)]
         to = m.memory.access(to_place, width, instruction, "cp_async")
-        assert isinstance(to, Access)  # of one space
+        # The access is to one space.
+        assert isinstance(to, Access)
         group = np.where(m.state.living(), NEVER, -1)
         m.copies.add(Copy(instruction, to.lanes, to, data, size, width, group))
 

@@ -38,13 +38,17 @@ REDUCED = {
     "int64": "s64",
 }
 REDUCED |= {"uint32": "u32", "uint64": "u64"}
-PIECE, ALIGN = 16, 128  # bytes: of a bulk copy, of a box in shared memory
-NO_GROUP = np.zeros(0, np.int64)  # of a copy that an mbarrier waits for
-INTO_SHARED = (["shared::cluster", "global"], ["shared::cta", "global"])  # to and from
+# Bulk copies come in pieces of 16 bytes; a box in shared memory is aligned to 128.
+PIECE, ALIGN = 16, 128
+# An mbarrier waits for a copy without groups.
+NO_GROUP = np.zeros(0, np.int64)
+# These are the spaces that a copy goes to and comes from.
+INTO_SHARED = (["shared::cluster", "global"], ["shared::cta", "global"])
 OUT_OF_SHARED, BETWEEN_BLOCKS = ["global", "shared::cta"], ["shared::cluster", "shared::cta"]
 HINTS = ("L2", "mbarrier::complete_tx::bytes", "bulk_group")
 
-Update = tuple[Compute, int]  # how a reduction puts data into what is there; bytes of an element
+# A reduction combines data with what is there, by elements of this many bytes.
+Update = tuple[Compute, int]
 # of lanes: maps and coordinates
 ReadMaps = Callable[[list[int]], list[tuple[tensor_maps.TensorMap, list[int]]]]
 
@@ -97,7 +101,8 @@ class Bulk:
 
     def __init__(self, m: Machine, instruction: Instruction, modifiers: Modifiers) -> None:
         self.m, self.instruction, self.modifiers = m, instruction, modifiers
-        self.operation: str | None = None  # of a reduction
+        # A reduction has an operation.
+        self.operation: str | None = None
         if modifiers.flag("reduce"):
             self.operation = modifiers.one_of(OPERATIONS) or modifiers.reject("this operation")
         modifiers.flag("noftz")
@@ -223,7 +228,8 @@ class Bulk:
         signal there.
         """
         part = len(self.m.memory.spaces["shared"].data) // len(self.m.state.blocks)
-        own_block = bar // part  # the block in the batch that the mbarrier is in
+        # The mbarrier is in this block of the batch.
+        own_block = bar // part
         if mask is None:
             blocks = [own_block]
         else:

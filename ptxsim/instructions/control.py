@@ -207,7 +207,8 @@ def _reduction(m: Machine, name: str, write: Callable[[np.ndarray], None]) -> Fi
     """bar.red: how many, whether all or any of the barrier's threads have the predicate set."""
 
     def finish(threads: np.ndarray, value: np.ndarray | None, of_barrier: np.ndarray) -> None:
-        assert value is not None  # the predicate
+        # A reduction has a predicate.
+        assert value is not None
         taking = of_barrier & m.state.alive
         total = np.bincount(m.state.block_of[taking], minlength=len(m.state.blocks))
         yes = np.bincount(m.state.block_of[taking & value], minlength=len(m.state.blocks))
@@ -453,7 +454,8 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
             _size(m, a) in (None, _size(m, b)) for a, b in zip(given, formal, strict=True)
         ):
             number = function_address(m.program, function.name)
-            assert number is not None  # it has a body
+            # A function with a body has an address.
+            assert number is not None
             steps[number] = _direct(m, instruction, function, returns.items, arguments.items)
 
     def step(active: np.ndarray) -> int | None:
@@ -465,7 +467,8 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
                 raise m.diag.fault(Kind.OTHER, instruction, message, int(np.flatnonzero(here)[0]))
             m.state.enter(here)
             entry = steps[number](here)
-            assert entry is not None  # where the function begins
+            # A function has an entry.
+            assert entry is not None
             m.state.join(entry, here)
         return None
 

@@ -142,7 +142,8 @@ def _float_to_int(to: Type, source: Type, mode: str, ftz: bool) -> Compute:
     nan = to.dtype.type(0)
     if source.name == "f64" or to.bits == 64:
         nan = to.dtype.type(info.min if to.signed else 1 << (to.bits - 1))
-    above = float(info.max) + (0.0 if to.bits == 64 else 1.0)  # 2^63 and 2^64 as they round
+    # The largest numbers of 64 bits round to 2^63 and 2^64.
+    above = float(info.max) + (0.0 if to.bits == 64 else 1.0)
 
     def compute(x: np.ndarray) -> np.ndarray:
         if ftz and source.name == "f32":

@@ -92,7 +92,8 @@ def fma(m: Modifiers) -> Elementwise:
     return arithmetic(m, "fma", floats.fma32 if m.type.name == "f32" else floats.fma64, 3)
 
 
-elementwise("mad", FLOATS)(fma)  # from sm_20 on (PTX ISA 9.7.3.7)
+# From sm_20 on, mad is fma (PTX ISA 9.7.3.7).
+elementwise("mad", FLOATS)(fma)
 
 
 def minimum(a: np.ndarray, b: np.ndarray) -> np.ndarray:

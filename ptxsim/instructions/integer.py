@@ -185,9 +185,12 @@ def quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(zero, a.dtype.type(-1), np.where((a < 0) != (b < 0), -q, q))
 
 
-same_type("div", INTEGERS, quotient, 2)  # truncated towards zero (PTX ISA 9.7.1.8)
-same_type("rem", INTEGERS, lambda a, b: a - quotient(a, b) * b, 2)  # it has the sign of a (9.7.1.9)
-same_type("abs", ("s16", "s32", "s64"), np.abs, 1)  # of the least number, itself (9.7.1.10)
+# A quotient is truncated towards zero (PTX ISA 9.7.1.8).
+same_type("div", INTEGERS, quotient, 2)
+# A remainder has the sign of a (9.7.1.9).
+same_type("rem", INTEGERS, lambda a, b: a - quotient(a, b) * b, 2)
+# The absolute value of the least number is itself (9.7.1.10).
+same_type("abs", ("s16", "s32", "s64"), np.abs, 1)
 same_type("neg", ("s16", "s32", "s64"), np.negative, 1)  # 9.7.1.11
 
 
@@ -317,7 +320,8 @@ def brev(m: Modifiers) -> Elementwise:
 def clamped_shift(op: Compute, a: np.ndarray, by: np.ndarray) -> np.ndarray:
     """A shift by an unsigned amount; from the width on, everything is shifted out."""
     bits = 8 * a.itemsize
-    if by.strides == (0,) and by[0] < bits:  # one amount for all, mostly an immediate
+    if by.strides == (0,) and by[0] < bits:
+        # All threads have one amount, mostly an immediate.
         return op(a, a.dtype.type(by[0]))
     fits = by < bits
     shifted = op(a, np.where(fits, by, 0).astype(a.dtype))
@@ -334,7 +338,8 @@ def bfe(m: Modifiers) -> Elementwise:
 
     def compute(a: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
         position, length = position & np.uint32(255), length & np.uint32(255)
-        shifted = clamped_shift(np.right_shift, a, position)  # arithmetic for signed types
+        # The shift is arithmetic for signed types.
+        shifted = clamped_shift(np.right_shift, a, position)
         width = np.minimum(length, np.uint32(t.bits))
         mask = ~clamped_shift(np.left_shift, np.full(a.shape, ~u.type(0)), width)
         field = shifted.view(u) & mask

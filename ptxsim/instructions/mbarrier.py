@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import Kind
 from ..machine.async_copies import Copy
-from ..machine.mbarriers import MOST, State
+from ..machine.mbarriers import MAX_COUNT, State
 from ..machine.memory import MixedAccess
 from ..machine.operands import MemoryOperand
 from ..ptx.syntax import Immediate, Instruction
@@ -98,7 +98,8 @@ def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
             m, instruction, action == "try_wait", m.operands.writer(result, PRED), operand, token
         )
     number = m.operands.reader(operands[0] if operands else Immediate(1), U32)
-    sign = 1 if expects else -1 if action == "complete_tx" else 0  # of the bytes that are to come
+    # expect_tx adds to the bytes that are to come, complete_tx takes away.
+    sign = 1 if expects else -1 if action == "complete_tx" else 0
     write = m.operands.lane_writer(result, B64) if result is not None else None
 
     def step(active: np.ndarray) -> int:
@@ -107,8 +108,8 @@ def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
         counts = number()
         values = counts[lanes].astype(np.int64)
         if action == "init":
-            wrong = m.state.mask_of(lanes) & ((counts < 1) | (counts > MOST))
-            what = "mbarrier.init: count {} is not in 1 to " + str(MOST)
+            wrong = m.state.mask_of(lanes) & ((counts < 1) | (counts > MAX_COUNT))
+            what = "mbarrier.init: count {} is not in 1 to " + str(MAX_COUNT)
             m.diag.refuse(
                 Kind.MBARRIER, instruction, wrong, lambda lane: what.format(int(counts[lane]))
             )
@@ -119,7 +120,8 @@ def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
             value = int(values[index])
             if action == "inval":
                 state.parity = state.expected = state.pending = 0
-                state.bytes = 1  # so that no phase ends
+                # With a byte to come, no phase ends.
+                state.bytes = 1
                 return
             if sign:
                 state.bytes += sign * value

@@ -45,7 +45,8 @@ SPACES = (
 ORDER = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
 SCOPES = ("cta", "cluster", "gpu", "sys")
 OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
-STACK = 4096  # bytes a thread that alloca may take
+# alloca may take this many bytes a thread.
+STACK = 4096
 CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::", "L2::", "nc", "level::", "unified")
 
 
@@ -116,7 +117,8 @@ def ld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     return noted
 
 
-effect("ldu", takes(RESULTS, ADDRESS))(ld)  # at a common address (PTX ISA 9.7.9.10)
+# ldu loads from a common address (PTX ISA 9.7.9.10).
+effect("ldu", takes(RESULTS, ADDRESS))(ld)
 
 
 def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type) -> Step:
@@ -197,12 +199,14 @@ def ignored(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     return lambda: None
 
 
-effect("prefetch", takes(ADDRESS))(ignored)  # a hint to a cache (PTX ISA 9.7.9.15)
-effect("prefetchu", takes(ADDRESS))(ignored)  # a hint to the uniform cache (9.7.9.15)
-effect("applypriority", takes(ADDRESS, NUMBER))(ignored)  # a hint to a cache (9.7.9.16)
+# These are hints to caches (PTX ISA 9.7.9.15 and 9.7.9.16).
+effect("prefetch", takes(ADDRESS))(ignored)
+effect("prefetchu", takes(ADDRESS))(ignored)
+effect("applypriority", takes(ADDRESS, NUMBER))(ignored)
 # data may be dropped from L2; here they stay (9.7.9.17)
 effect("discard", takes(ADDRESS, NUMBER))(ignored)
-effect("nanosleep", takes(VALUE))(ignored)  # nothing to wait for here (9.7.19.2)
+# There is nothing to wait for here (9.7.19.2).
+effect("nanosleep", takes(VALUE))(ignored)
 
 
 @effect("griddepcontrol", takes())
@@ -298,8 +302,10 @@ TURNS: dict[str, Callable[..., int]] = {
     "inc": lambda old, b: 0 if old >= b else old + 1,
     "dec": lambda old, b: b if old == 0 or old > b else old - 1,
 }
-FEW_SWAPS = 8  # by compare-and-swaps of one word, each of which is looked for by itself
-SCAN = 3  # scans of a word take as long as so many turns of all threads
+# The first swaps of a word are looked for one by one.
+FEW_SWAPS = 8
+# The scan of a word takes as long as this many turns of all threads.
+SCAN = 3
 
 
 def _in_turns(

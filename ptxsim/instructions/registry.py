@@ -56,7 +56,8 @@ class Kind:
         return isinstance(operand, self.classes) and (self.holds is None or self.holds(operand))
 
 
-NOTHING = type(None)  # `_`
+# `_` stands for no operand.
+NOTHING = type(None)
 VALUE = Kind("a register, constant or name", (Register, Immediate, Special, Symbol, Negated))
 RESULT = Kind("a register or _", (Register, NOTHING))
 PAIR = Kind("a register, _ or a pair p|q", (Register, NOTHING, Pair))
@@ -117,7 +118,8 @@ def anything(when: str = "") -> Form:
     return Form(None, 0, frozenset(when.split()))
 
 
-Compute = Callable[..., Any]  # arrays to an array, or to a tuple of them
+# `Compute` makes an array of arrays, or a tuple of them.
+Compute = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,8 @@ class Modifiers:
 
 
 Build = Callable[[Modifiers], Elementwise]
-Step = Callable[[], object]  # for the active threads; what it gives is not used
+# A step acts for the active threads; its result is not used.
+Step = Callable[[], object]
 # the mask of active threads to the place where they all go on
 Control = Callable[[np.ndarray], int | None]
 Built = TypeVar("Built", Step, Control)
@@ -203,7 +206,8 @@ Builder = Callable[[Machine, Instruction, Modifiers], Built]
 ELEMENTWISE: dict[tuple[str, str | None], Build] = {}
 EFFECTS: dict[str, Callable[[Machine, Instruction], Step]] = {}
 CONTROLS: dict[str, Callable[[Machine, Instruction], Control]] = {}
-OPERANDS: dict[str, tuple[Form, ...]] = {}  # by opcode; the first whose modifiers are there counts
+# Of an opcode, the first form whose modifiers are there counts.
+OPERANDS: dict[str, tuple[Form, ...]] = {}
 
 
 def elementwise(opcode: str, types: Iterable[str] | None = None) -> Callable[[Build], Build]:

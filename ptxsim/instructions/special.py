@@ -26,7 +26,8 @@ def special_value(m: Machine, name: str) -> np.ndarray:
     block = state.blocks[state.block_of]
     lane = np.arange(state.lanes) % WARP
     bit = np.uint64(1) << lane.astype(np.uint64)
-    values: dict[str, Callable[[], Any]] = {  # whole numbers: of all threads, of 32 bits
+    # Whole numbers are of all threads, and of 32 bits.
+    values: dict[str, Callable[[], Any]] = {
         "%tid": lambda: split(state.thread_of, state.block)[index],
         "%ntid": lambda: state.block[index],
         "%ctaid": lambda: split(block, state.grid)[index],

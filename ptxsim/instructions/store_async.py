@@ -23,7 +23,8 @@ from .memory import elements, parse_access, st
 from .needs import Machine
 from .registry import ADDRESS, VALUE, VALUES, Modifiers, Step, effect, takes
 
-MOST = 16  # bytes of a thread
+# A thread stores at most 16 bytes.
+MAX_BYTES = 16
 
 
 @effect(
@@ -40,7 +41,7 @@ def store_async(m: Machine, instruction: Instruction, modifiers: Modifiers) -> S
     size, width = t.bytes, t.bytes * vector
     if not modifiers.flag("mbarrier::complete_tx::bytes") or space != "shared::cluster" or ordered:
         modifiers.reject("a form other than .weak.shared::cluster.mbarrier::complete_tx::bytes")
-    if size not in (4, 8) or width > MOST:
+    if size not in (4, 8) or width > MAX_BYTES:
         modifiers.reject(f"a store of {vector} times {size} bytes")
     destination, source, bar = instruction.operands
     memory_operand, (_, bar_slot, bar_offset) = (
@@ -51,7 +52,8 @@ def store_async(m: Machine, instruction: Instruction, modifiers: Modifiers) -> S
 
     def step() -> None:
         access = m.memory.access(memory_operand, width, instruction, "cp_async", observed=False)
-        assert isinstance(access, Access)  # as the space is named
+        # A named space has one kind of access.
+        assert isinstance(access, Access)
         signalled = Access(access.space, m.memory.addresses(access.space, bar_slot), bar_offset)
         m.memory.require_valid(signalled, 8, 8, instruction, "atom")
         objects = signalled.flat()

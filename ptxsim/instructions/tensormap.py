@@ -14,7 +14,8 @@ from .needs import Machine
 from .registry import ADDRESS, NUMBER, VALUE, Modifiers, Step, effect, takes
 
 U64 = TYPES["u64"]
-PIECE = 16  # bytes of a map that are accessed at once
+# This many bytes of a map are accessed at once.
+PIECE = 16
 
 
 @effect(
@@ -37,7 +38,7 @@ def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
     address, *more = instruction.operands
     operand = m.operands.address(address, space)
     ordinal = more.pop(0) if len(more) > 1 else Immediate(0)
-    if not isinstance(ordinal, Immediate) or not 0 <= int(ordinal.value) < tensor_maps.MOST_RANK:
+    if not isinstance(ordinal, Immediate) or not 0 <= int(ordinal.value) < tensor_maps.MAX_RANK:
         raise PtxError(
             f"{instruction.where}: {instruction.name}: the ordinal must be a whole number from 0 to 4"
         )
@@ -111,7 +112,8 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     def step() -> None:
         taken = _maps(m, instruction, source_operand)
         put = _maps(m, instruction, destination_operand)
-        first: dict[int, int] = {}  # by place, the first lane: the warp does it together
+        # The warp copies together: the first lane of each place stands for it.
+        first: dict[int, int] = {}
         for (data, start, _), (to, offset, lane) in zip(taken, put, strict=True):
             to[offset : offset + tensor_maps.BYTES] = data[start : start + tensor_maps.BYTES]
             first.setdefault(offset, lane)

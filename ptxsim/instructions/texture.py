@@ -96,7 +96,8 @@ class Objects:
             inside = here[(x[here] >= 0) & (x[here] < texture.elements)]
             raw = m.launch.arena.read(texture.address, texture.elements * texture.element_bytes)
             table = raw.view(texture.dtype).reshape(texture.elements, -1)
-            rows = np.zeros((len(x), table.shape[1]), table.dtype)  # outside: zeros
+            # Outside the texture, elements are zeros.
+            rows = np.zeros((len(x), table.shape[1]), table.dtype)
             rows[inside] = table[x[inside]]
             _put(results, lanes[here], rows[here])
             m.events.fetched(self.instruction, texture, lanes, x)

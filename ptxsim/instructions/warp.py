@@ -233,7 +233,8 @@ def redux(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         result = value.copy()
         acting = np.ones(m.state.lanes, bool) if m.state.active is None else m.state.active
         keys = np.arange(m.state.lanes) // WARP * (1 << 32) + members.astype(np.int64)
-        for key in np.unique(keys[acting]):  # in a warp, threads with one mask reduce together
+        # In a warp, threads with one mask reduce together.
+        for key in np.unique(keys[acting]):
             group = np.flatnonzero(acting & (keys == key))
             result[group] = operation.reduce(value[group], dtype=t.dtype)
         write(result)

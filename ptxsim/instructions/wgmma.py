@@ -21,11 +21,14 @@ from .needs import Machine
 from .registry import NUMBER, RESULT_VECTOR, VALUE, VALUES, Modifiers, Step, anything, effect, takes
 
 B32, B64, F32, PRED = TYPES["b32"], TYPES["b64"], TYPES["f32"], TYPES["pred"]
-ROWS = 64  # of A and D
-STEP = 32  # bytes of k
+# A and D have 64 rows.
+ROWS = 64
+# A step takes 32 bytes of k.
+STEP = 32
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
 INTEGERS = ("s8", "u8")
-PIECE = 16  # bytes that lie together whatever the layout
+# 16 bytes lie together in any layout.
+PIECE = 16
 # by bits 62 and 63 of a descriptor: bytes of a row of the swizzle's pattern
 SWIZZLES = {0: 16, 1: 128, 2: 64, 3: 32}
 RESERVED = ~(0x3FFF | 0x3FFF << 16 | 0x3FFF << 32 | 7 << 49 | 3 << 62) & (1 << 64) - 1
@@ -39,7 +42,8 @@ class Descriptor:
     leading: int
     stride: int
     base: int
-    row: int  # of the swizzle's pattern; 16: none
+    # The swizzle's pattern has rows of `row` bytes, 16 without a swizzle.
+    row: int
 
     @classmethod
     def unpack(cls, word: int) -> Descriptor:
@@ -151,12 +155,14 @@ class Form:
     d_type: str
     a_type: str
     b_type: str
-    in_registers: bool  # A
+    # `in_registers` is true where A is in registers.
+    in_registers: bool
     scale_a: int
     scale_b: int
     trans_a: bool
     trans_b: bool
-    saturates: bool = False  # sums of integers
+    # Sums of integers may saturate.
+    saturates: bool = False
 
     @property
     def operand_bytes(self) -> int:
@@ -193,7 +199,8 @@ def form_of(instruction: Instruction, modifiers: Modifiers) -> Form:
         modifiers.reject("this shape and types")
     d, a, _, _, *rest = instruction.operands
     in_registers, wide = isinstance(a, Vector), BITS[names[1]] == 16
-    if whole:  # neither signs to turn nor operands to transpose
+    if whole:
+        # Integers have neither signs to turn nor operands to transpose.
         rest = [*rest, Immediate(1), Immediate(1)]
     expected = 2 + (2 - in_registers) * wide
     values = [int(o.value) if isinstance(o, Immediate) else None for o in rest]
@@ -253,7 +260,8 @@ def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         scaled = read_scale()[lanes]
         if not scaled.all():
             c = np.where(scaled[:, :1, None], c, 0.0)
-        if whole:  # of 32 products of 16 bits each, and 32: exact in float64
+        if whole:
+            # Sums of 32 products of 16 bits each, and a number of 32 bits, are exact in float64.
             total = (
                 np.matmul(left.astype(np.float64), right.astype(np.float64).transpose(0, 2, 1)) + c
             )
@@ -304,7 +312,8 @@ class Sums:
 
     def write(self, lanes: np.ndarray, bits: np.ndarray) -> None:
         """Writes the results of these lanes."""
-        words = self._words().copy()  # somebody may have the old ones
+        # Somebody may still hold the old words.
+        words = self._words().copy()
         parts, here = self._parts(words, lanes)
         parts[:, here] = bits
         rows = list(words)
@@ -345,10 +354,12 @@ class Fetch:
     instruction: Instruction
     read: Callable[[], np.ndarray]
     lines: int
-    name: str  # of the elements' type
+    # `name` is that of the elements' type.
+    name: str
     across: bool
-    pieces: dict[int, np.ndarray] = field(default_factory=dict)  # by descriptor
-    row: int = PIECE  # of the last one's swizzle
+    # Each descriptor has its pieces; `row` is that of the last one's swizzle.
+    pieces: dict[int, np.ndarray] = field(default_factory=dict)
+    row: int = PIECE
     base: int = 0
 
     def _pieces(self, word: int, lane: int) -> np.ndarray:

@@ -113,7 +113,8 @@ def _transfer(
         if stride is not None
         else lambda: m.state.uniform(np.uint32(natural))
     )
-    needed, each = len(held_by), max(1, 4 // width)  # elements of a thread, of a register
+    # A thread needs `needed` elements; `each` of them fit a register.
+    needed, each = len(held_by), max(1, 4 // width)
     held = len(fragment.items) * each
     if held % needed:
         raise PtxError(
@@ -124,7 +125,8 @@ def _transfer(
         [m.operands.reader(item, word) for item in fragment.items] if action == "store" else []
     )
     writers = [m.operands.writer(item, word) for item in fragment.items] if action == "load" else []
-    element_slot = m.state.new_slot()  # addresses of one element of each thread
+    # The slot holds the address of one element of each thread.
+    element_slot = m.state.new_slot()
     lines, within = divmod(held_by, columns) if layout == "row" else divmod(held_by, columns)[::-1]
 
     def set_addresses(number: int) -> None:

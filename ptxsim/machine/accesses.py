@@ -35,8 +35,10 @@ VERBS = {
 class Accesses:
     """The memory that the threads of a batch see."""
 
-    param_space: Space  # of a launch
-    own_shared: tuple[int, int]  # what of a block's shared memory is its program's, from and to
+    # Each launch has its own parameters.
+    param_space: Space
+    # The program's part of a block's shared memory begins and ends here.
+    own_shared: tuple[int, int]
 
     def __init__(
         self,
@@ -283,7 +285,8 @@ class Accesses:
             indices = np.flatnonzero(windows == window)
             with self.state.acting(self.state.mask_of(lanes[indices])):
                 part = self._generic(slot, offset, width, instruction, kind, values)
-                assert isinstance(part, Access)  # one window
+                # All lanes of one window access one space.
+                assert isinstance(part, Access)
                 parts.append((indices, part))
         return MixedAccess(parts, lanes)
 

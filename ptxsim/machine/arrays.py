@@ -89,7 +89,8 @@ class LazyArray(Array):
     def numpy(self) -> np.ndarray:
         """See `Array.numpy`. Raises `PtxsimError` where there is no memory for the contents."""
         if self._made is None:
-            if self._make is not None:  # made in a wider type, then placed in a launch
+            if self._make is not None:
+                # A wider type is made first, and placed in a launch later.
                 sizes = "x".join(map(str, self.shape))
                 require_memory(
                     f"an array of {self.dtype} {sizes}", math.prod(self.shape) * 8 + 3 * self.nbytes

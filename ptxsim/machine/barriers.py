@@ -26,13 +26,16 @@ class Waiting:
     """Threads that wait at one instruction."""
 
     instruction: Instruction
-    threads: np.ndarray  # mask
-    number: np.ndarray | None = None  # barrier of each thread; None for a warp's
+    # `number` is the barrier of each thread, None for a warp's.
+    threads: np.ndarray
+    number: np.ndarray | None = None
     # threads that the barrier waits for, where the instruction says
     count: np.ndarray | None = None
-    members: np.ndarray | None = None  # of a warp barrier: mask of lanes, per thread
-    value: np.ndarray | None = None  # the predicate of bar.red
-    finish: Finish | None = None  # of bar.red
+    # A warp barrier has a mask of lanes for each thread.
+    members: np.ndarray | None = None
+    # bar.red has a predicate and what to do with it.
+    value: np.ndarray | None = None
+    finish: Finish | None = None
 
 
 class Barriers:
@@ -41,7 +44,8 @@ class Barriers:
     def __init__(self, machine: Batch) -> None:
         self.machine = machine
         self.waiting: list[Waiting] = []
-        self.arrived: dict[int, np.ndarray] = {}  # by bar.arrive: barrier number to count per block
+        # bar.arrive counts per block, by number of the barrier.
+        self.arrived: dict[int, np.ndarray] = {}
         # blocks that passed a barrier at several places, and where
         self.parted: dict[int, str] = {}
 
@@ -152,7 +156,8 @@ class Barriers:
             self._require_whole_warps(here, freed)
             if n in self.arrived:
                 self.arrived[n] = np.where(done, 0, self.arrived[n])
-            if here[0][0].count is None:  # or it is not for the whole block
+            # A barrier with a count is not for the whole block.
+            if here[0][0].count is None:
                 self._note_exited(here[0][0].instruction, freed)
             self._note_parts(here, done)
             m.events.order.barrier(done, freed, n)
@@ -231,7 +236,8 @@ class Barriers:
         here = np.where(union, lane_bit, np.uint64(0)).reshape(-1, WARP).sum(axis=1)
         alive = np.where(m.state.alive, lane_bit, np.uint64(0)).reshape(-1, WARP).sum(axis=1)
         for w in parked:
-            assert w.members is not None  # it waits at a warp barrier
+            # Threads that wait at a warp barrier have members.
+            assert w.members is not None
             needed = w.members.astype(np.uint64) & np.repeat(alive, WARP)
             gone = w.threads & ((needed & ~np.repeat(here, WARP)) == 0)
             if gone.any():

@@ -10,16 +10,18 @@ import numpy as np
 class Calls:
     """Call stacks of a batch; of recursive programs, what the callers' registers hold."""
 
-    depth: np.ndarray  # by lane: how many calls it is in
+    # `depth` counts the calls that each lane is in, at most `limit`.
+    depth: np.ndarray
     # by lane: where what alloca gives begins, behind the frames in local memory
     stack_top: np.ndarray
     stack_end: int
-    limit: int  # of the depth
+    limit: int
 
     def __init__(self) -> None:
         # hands results over: place, function
         self.after_call: dict[tuple[int, str], Callable[[], None]] = {}
-        self.return_to: list[np.ndarray] = []  # by depth
+        # For each depth, `return_to` says where the lanes return to.
+        self.return_to: list[np.ndarray] = []
         # by depth: registers, by function and slot
         self.saved: list[dict[tuple[str, int], np.ndarray]] = []
         self.caller_at: list[np.ndarray] = []

@@ -32,7 +32,7 @@ class Waiting:
     """
 
     instruction: Instruction
-    threads: np.ndarray  # mask
+    threads: np.ndarray
     registers: int = 0
 
 
@@ -57,7 +57,8 @@ class Clusters:
     def __init__(self, machine: Batch) -> None:
         m = self.machine = machine
         self.lanes = m.state.cluster_lanes
-        self.arrived = np.zeros(m.state.lanes, np.int64)  # how often each thread arrived
+        # `arrived` counts how often each thread arrived, `waited` how often it went on.
+        self.arrived = np.zeros(m.state.lanes, np.int64)
         self.waited = np.zeros(m.state.lanes, np.int64)
         self.waiting: list[Waiting] = []
         # a thread, by warp

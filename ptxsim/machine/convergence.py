@@ -63,11 +63,13 @@ class Convergence:
         """
         m = self.machine
         width_here = width(m.program.code[pc])
-        assert width_here is not None  # or nobody would come here
+        # Only instructions with a width come here.
+        assert width_here is not None
         early = self.held.pop(pc, None)
         if early is not None:
             threads = threads | early
-        elif width_here:  # more than a mask
+        elif width_here:
+            # A whole warp or warpgroup meets here, not the lanes of a mask.
             known = self._known.get(width_here)
             if known is not None and known[0] is threads and known[1] is m.state.alive:
                 return threads

@@ -36,15 +36,18 @@ class Diagnostics:
     """The faults and notes of a launch."""
 
     faults: Faults
-    parks: tuple[tuple[str, Parks], ...]  # where threads of the batch may wait, by its name
+    # Threads of the batch may wait at these, by name.
+    parks: tuple[tuple[str, Parks], ...]
     # threads that wait for the rest of their warp or warpgroup, by place
     held: Mapping[int, np.ndarray]
-    hint: Callable[[int], str]  # what may lie behind a race of a lane
+    # `hint` says what may lie behind a race of a lane.
+    hint: Callable[[int], str]
 
     def __init__(self, program: Program, state: State) -> None:
         self.program, self.state = program, state
         self.notes: dict[Hashable, str] = {}
-        self.shared_size = 0  # bytes at which the shared memory of a block ends
+        # A block's shared memory ends at `shared_size` bytes.
+        self.shared_size = 0
 
     def prepare(self, faults: Faults) -> None:
         """Begin a launch."""

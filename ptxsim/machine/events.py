@@ -45,7 +45,8 @@ class Events:
         self.state = state
         self.subscribe(NOBODY, NOBODY, NOBODY, NOBODY, set())
         self.observers: tuple[Observer, ...] = ()
-        self.silent = False  # whether accesses are kept from the observers
+        # While it holds, observers see no accesses.
+        self.silent = False
 
     def subscribe(
         self, order: Any, flags: Any, shared: Any, global_memory: Any, watched: set[int]

@@ -45,7 +45,8 @@ FORMATS = {
 }
 
 
-ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # to whole numbers, by mode
+# Each mode has a function that rounds to whole numbers.
+ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "rn": np.rint,
     "rz": np.trunc,
     "rm": np.floor,
@@ -98,7 +99,8 @@ def to_odd(nearest: np.ndarray, error: np.ndarray) -> np.ndarray:
     """
     bits = nearest.view(I8)
     even = ((bits & 1) == 0) & (error != 0) & np.isfinite(nearest)
-    away = (error > 0) == (nearest > 0)  # the exact value lies further from zero
+    # `away` is true where the exact value lies further from zero.
+    away = (error > 0) == (nearest > 0)
     step = np.where(away, I8.type(1), I8.type(-1))
     return np.where(even & (nearest != 0), bits + step, bits).view(F8)
 
@@ -122,7 +124,8 @@ def quantize(x: np.ndarray, format_name: str, mode: str = "rn", relu: bool = Fal
         limit = np.where(clamps, fmt.largest, np.inf)
         rounded = np.where(over, np.copysign(limit, x), rounded)
     if relu:
-        rounded = np.where(rounded <= 0, 0.0, rounded)  # -0 too
+        # -0 becomes +0, too.
+        rounded = np.where(rounded <= 0, 0.0, rounded)
     return rounded
 
 
@@ -256,7 +259,8 @@ def _exact64(operation: str, mode: str, values: tuple[float, ...]) -> float:
         plain = PLAIN[operation](*x)
     if not all(np.isfinite(v) for v in values):
         if operation == "fma" and np.isfinite(values[0]) and np.isfinite(values[1]):
-            return values[2]  # the product may overflow, but exactly it does not
+            # The product may overflow, but the exact one does not.
+            return values[2]
         return float(plain)
     f = [Fraction(v) for v in values]
     if operation == "sqrt":
@@ -289,7 +293,8 @@ def _root64(value: Fraction, mode: str) -> float:
 
 def _fraction_to_double(value: Fraction, mode: str) -> float:
     try:
-        nearest = value.numerator / value.denominator  # Python rounds this quotient correctly
+        # Python rounds this quotient correctly.
+        nearest = value.numerator / value.denominator
     except OverflowError:
         nearest = float("inf") if value > 0 else float("-inf")
     if not np.isinf(nearest):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ..gpus import number
 
-RESERVED_SHARED = 1024  # bytes of shared memory that the system keeps in each block, from sm_80 on
-GRANULE = 128  # bytes in which shared memory is given to blocks
+# The system keeps this many bytes of shared memory in each block, from sm_80 on.
+RESERVED_SHARED = 1024
+# Blocks get shared memory in multiples of this many bytes.
+GRANULE = 128
 # bytes of these that cooperative groups use, from %reserved_smem_offset_1 on (details/memory.h)
 SCRATCH = 288
 

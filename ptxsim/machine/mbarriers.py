@@ -22,8 +22,9 @@ from ..ptx.syntax import Instruction
 from .batch import Batch
 from .values import distinct
 
-COUNT, BYTES = 20, 21  # bits of the fields
-MOST = (1 << COUNT) - 1
+# The fields have 20 and 21 bits.
+COUNT, BYTES = 20, 21
+MAX_COUNT = (1 << COUNT) - 1
 EXPECTED_AT, PENDING_AT, BYTES_AT = 1, 1 + COUNT, 1 + 2 * COUNT
 
 
@@ -40,8 +41,8 @@ class State:
     def unpack(cls, word: int) -> State:
         return cls(
             word & 1,
-            word >> EXPECTED_AT & MOST,
-            word >> PENDING_AT & MOST,
+            word >> EXPECTED_AT & MAX_COUNT,
+            word >> PENDING_AT & MAX_COUNT,
             (word >> BYTES_AT & (1 << BYTES) - 1) - (1 << BYTES - 1),
         )
 
@@ -62,10 +63,12 @@ class Parked:
     """
 
     instruction: Instruction
-    threads: np.ndarray  # mask
-    objects: np.ndarray  # bytes from the start of the batch's shared memory
+    threads: np.ndarray
+    # Objects are counted in bytes from the start of the batch's shared memory.
+    objects: np.ndarray
     parity: np.ndarray
-    write: Callable[[np.ndarray], None]  # of the predicate
+    # `write` writes the predicate.
+    write: Callable[[np.ndarray], None]
 
 
 class Phases:

@@ -17,24 +17,32 @@ from typing import Any
 
 import numpy as np
 
-GLOBAL_BASE = 0x2000_6000_0000  # free in any program, so that `exec` can have device memory there
+# Any program has these addresses free, so that `exec` can put device memory there.
+GLOBAL_BASE = 0x2000_6000_0000
 WINDOW = 1 << 48
 BASES = {
     "shared": 1 * WINDOW + 0x4000_0000,
     "local": 2 * WINDOW + 0x5000_0000,
     "param": 3 * WINDOW + 0x5800_0000,
 }
-LOW = (1 << 32) - 1  # the bits of an address that are left of it in 32
+# 32 bits hold these bits of an address.
+LOW = (1 << 32) - 1
 # the bit of a shared address from which on it has its block's rank in the cluster, as on sm_90
 RANK_AT = 24
-GUARD = 512  # bytes between allocations
-HEAP = 8 << 20  # bytes that malloc has for all threads, as cudaLimitMallocHeapSize is at first
+# This many bytes lie between allocations.
+GUARD = 512
+# malloc has this many bytes for all threads, as cudaLimitMallocHeapSize says at first.
+HEAP = 8 << 20
 HEAP_NAME = "memory of malloc"
-ALIGN = 256  # of an allocation, as cudaMalloc's
+# Allocations are aligned as cudaMalloc's.
+ALIGN = 256
 INTP = np.dtype(np.intp)
-MOST_MAPPED = 1 << 40  # bytes of global memory: more than any GPU has
-LARGE = 64 << 20  # bytes from which on memory is mapped
-NORESERVE = 0x4000  # MAP_NORESERVE of Linux: pages that nobody touches are not promised
+# No GPU has more global memory.
+MAX_MAPPED_BYTES = 1 << 40
+# From this many bytes on, memory is mapped.
+LARGE = 64 << 20
+# With MAP_NORESERVE, Linux promises no pages that nobody touches.
+NORESERVE = 0x4000
 
 
 def zeros(count: int, dtype: np.typing.DTypeLike) -> np.ndarray:
@@ -60,10 +68,13 @@ class Heap:
     """The part of global memory from which malloc serves threads of kernels."""
 
     def __init__(self, start: int, size: int = HEAP) -> None:
-        self.next, self.end = start, start + size  # addresses that no block has had yet
-        self.blocks: dict[int, Allocation] = {}  # in use, by their start
-        self.reusable: dict[int, list[int]] = {}  # starts of freed blocks, by size
-        self.freed: dict[int, int] = {}  # start and end of these blocks
+        # No block has had these addresses yet.
+        self.next, self.end = start, start + size
+        # Blocks in use are listed by their start; starts of freed ones by size; ends of freed ones
+        # by start.
+        self.blocks: dict[int, Allocation] = {}
+        self.reusable: dict[int, list[int]] = {}
+        self.freed: dict[int, int] = {}
 
     def malloc(self, size: int) -> Allocation | None:
         """A block of at least `size` bytes; None where there are none left."""
@@ -98,7 +109,8 @@ class Arena:
     def __init__(self) -> None:
         self.allocations: list[Allocation] = []
         self.pending: list[tuple[int, np.ndarray]] = []
-        self.filled = 0  # bytes that are written before the launch begins
+        # `filled` counts bytes that are written before the launch begins.
+        self.filled = 0
         self.top = GLOBAL_BASE + GUARD
         self.data = np.zeros(0, np.uint8)
         self.heap: Heap | None = None
@@ -113,7 +125,8 @@ class Arena:
 
     def malloc(self, size: int) -> int:
         """Allocate a block of the heap: its address, or 0 where none is left."""
-        assert self.heap is not None  # of a program that allocates
+        # A program that allocates has a heap.
+        assert self.heap is not None
         block = self.heap.malloc(size)
         if block is None:
             return 0
@@ -149,7 +162,7 @@ class Arena:
         contents.
         """
         span = self.top - GLOBAL_BASE
-        return span if span > MOST_MAPPED else self.filled
+        return span if span > MAX_MAPPED_BYTES else self.filled
 
     def write(self, address: int, data: np.ndarray) -> None:
         """Put bytes at an address, now or when the memory is made."""
@@ -241,7 +254,8 @@ class Addresses:
         self.low_bits = first & 15
         self.varying = int(np.bitwise_or.reduce((raw ^ first) & 15)) if self.lo != self.hi else 0
         self.indices: dict[int, np.ndarray] = {}
-        self.cache: dict[Hashable, Any] = {}  # for observers: what follows from the addresses alone
+        # Observers keep here what follows from the addresses alone.
+        self.cache: dict[Hashable, Any] = {}
 
     def index(self, shift: int) -> np.ndarray:
         """Indices of elements of 2^shift bytes."""
@@ -335,7 +349,8 @@ class ClusterSpace(Space):
         at, cta = self.relative(base)[chosen], self.rank[chosen]
         rank = at >> RANK_AT
         good = (rank >= 0) & (rank < self.blocks) if self.name == "shared::cluster" else rank == cta
-        raw = np.where(good, at & (1 << RANK_AT) - 1, at)  # what is bad stays outside
+        # What is bad stays outside.
+        raw = np.where(good, at & (1 << RANK_AT) - 1, at)
         return Addresses(base, active, raw, lanes, self.origin[chosen] + (rank - cta) * self.part)
 
     def describe(self, offset: int) -> str:
@@ -396,7 +411,8 @@ class Access:
 
     def __init__(self, space: Space, where: Addresses, offset: int) -> None:
         self.space, self.where, self.offset = space, where, offset
-        self.values: list[np.ndarray] | None = None  # of a store
+        # A store has values.
+        self.values: list[np.ndarray] | None = None
 
     @property
     def lanes(self) -> np.ndarray | None:
@@ -412,7 +428,8 @@ class Access:
         index = self.where.index(shift)
         first = ((self.where.low_bits & (size - 1)) + self.offset) >> shift
         first += number
-        if first < 0 or self.where.lo < 0:  # an index below zero would count from the end
+        if first < 0 or self.where.lo < 0:
+            # An index below zero would count from the end.
             return self.space.views[size], index + first
         return self.space.views[size][first:], index
 

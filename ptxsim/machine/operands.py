@@ -26,7 +26,8 @@ from .values import merged, viewed
 F4 = np.dtype("f4")
 ADDRESS = np.dtype("u8")
 
-Operand = Any  # of an instruction, as in syntax.py; None for `_`
+# An operand is one of the classes of syntax.py, or None for `_`.
+Operand = Any
 # An access's space, the slot of its base register, and the offset.
 MemoryOperand = tuple[str, int, int]
 Widen = Callable[[np.ndarray], np.ndarray]
@@ -35,7 +36,8 @@ Widen = Callable[[np.ndarray], np.ndarray]
 class Operands:
     """The registers, constants and names of a program."""
 
-    symbols: Mapping[str, int]  # addresses of variables in global memory, of a launch
+    # In a launch, variables of global memory have these addresses.
+    symbols: Mapping[str, int]
 
     def __init__(
         self, program: Program, state: State, special: Callable[[str], np.ndarray]
@@ -160,7 +162,8 @@ class Operands:
         variable, program = self.variable(symbol), self.program
         if variable is None:
             address = programs.function_address(program, symbol.name)
-            assert address is not None  # `symbol_space` asked
+            # `symbol_space` made sure of it.
+            assert address is not None
             return address
         if variable in program.shared:
             return program.shared[variable]
@@ -223,7 +226,8 @@ class Operands:
                 values = widen(values if values.dtype is t.dtype else viewed(values, t.dtype))
             elif is_float and lanes is None:
                 seen = values.view(F4)
-                if not np.count_nonzero(seen != seen):  # without a NaN, bits and value are one
+                if not np.count_nonzero(seen != seen):
+                    # Without a NaN, bits and value are the same.
                     values = seen
             if lanes is None:
                 registers[slot] = values

@@ -19,7 +19,8 @@ from ..ptx.sizes import Dim3
 
 WARP = 32
 Number = TypeVar("Number", int, np.ndarray)
-NOTHING = np.zeros(0, np.uint32)  # what a register holds between launches
+# Between launches, a register holds nothing.
+NOTHING = np.zeros(0, np.uint32)
 
 
 def split(number: Number, sizes: Sequence[int]) -> tuple[Number, Number, Number]:
@@ -33,24 +34,30 @@ class State:
     grid: Dim3
     block: Dim3
     cluster: Dim3
-    threads: int  # of a block
-    padded: int  # the same, in whole warps
-    cluster_size: int  # blocks
+    # A block has `threads`; `padded` rounds up to whole warps.
+    threads: int
+    padded: int
+    cluster_size: int
     cluster_lanes: int
-    blocks: np.ndarray  # linear numbers in the grid
-    by_block: bool  # whether warps are counted by block
+    # `blocks` are linear numbers in the grid.
+    blocks: np.ndarray
+    # `by_block` is true where warps are counted by block.
+    by_block: bool
     lanes: int
     warps: int
-    # by lane
-    thread_of: np.ndarray  # its number in its block
-    block_of: np.ndarray  # the place of its block in `blocks`
-    rank: np.ndarray  # of its block in its cluster
-    thread_numbers: np.ndarray  # in the grid
+    # Each lane has its number in the block, the index of its block in `blocks`, the rank of that in
+    # the cluster, and its number in the grid.
+    thread_of: np.ndarray
+    block_of: np.ndarray
+    rank: np.ndarray
+    thread_numbers: np.ndarray
     alive: np.ndarray
     exited: np.ndarray
-    count: int  # threads that act
-    whole: bool  # whether these are all that live
-    wrapped: np.ndarray | None  # threads that have used an index which wrapped
+    # `count` threads act; `whole` is true where these are all that live.
+    count: int
+    whole: bool
+    # `wrapped` marks threads that have used an index that wrapped.
+    wrapped: np.ndarray | None
     # when it is each lane's turn where threads meet at an atomic; None: in their own order
     turns: np.ndarray | None
 
@@ -58,7 +65,8 @@ class State:
         self.registers: list[np.ndarray] = [NOTHING] * slots
         # threads whose registers an instruction writes; None: all
         self.mask: np.ndarray | None = None
-        self.active: np.ndarray | None = None  # threads that act; None: every lane
+        # `active` marks the threads that act; None means every lane.
+        self.active: np.ndarray | None = None
         # threads that can go on, by the place where they do
         self.groups: dict[int, np.ndarray] = {}
 

@@ -43,10 +43,14 @@ import numpy as np
 from . import native
 
 F8 = np.dtype("f8")
-NO_EXPONENT = -5000  # of a zero
-LEAST = -133  # exponent that terms are aligned to at the least
-LARGEST_EXPONENT = 128  # from here on, fp32 has infinity
-CHUNK = 1 << 14  # elements of D that are computed at once: they stay in a cache
+# A zero has this exponent.
+NO_EXPONENT = -5000
+# Terms are aligned to no smaller exponent.
+MIN_EXPONENT = -133
+# From this exponent on, fp32 has infinity.
+LARGEST_EXPONENT = 128
+# This many elements of D are computed at once: they stay in a cache.
+CHUNK = 1 << 14
 # least exponent of each format: that of its subnormals
 SUBNORMAL = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14, "f32": -126}
 FP8 = ("e4m3", "e5m2")
@@ -116,7 +120,8 @@ def multiply(
     if (total := native.multiply(left, right, c_, min_exponents, rule.fraction)) is not None:
         with np.errstate(all="ignore"):
             return _rounded(total, result, rule.keeps).reshape(c.shape)
-    many = len(c_) > n  # NumPy's loops are over the last axis: the longer one
+    # NumPy loops over the last axis, which is best the longer one.
+    many = len(c_) > n
     if many:
         left = left.transpose(2, 1, 0)[:, :, None]
         right = right.transpose(2, 1, 0)[:, None]
@@ -146,7 +151,7 @@ def _exponents(x: np.ndarray, name: str) -> np.ndarray:
 
 def _largest(left: np.ndarray, right: np.ndarray, top: np.ndarray) -> np.ndarray:
     """The largest exponent of products and accumulator."""
-    top = np.maximum(top, np.int16(LEAST))
+    top = np.maximum(top, np.int16(MIN_EXPONENT))
     sums = np.empty_like(top)
     for x, y in zip(left, right, strict=True):
         np.maximum(top, np.add(x, y, out=sums), out=top)
@@ -165,7 +170,8 @@ def _aligned_sum(
         term *= scale
         np.trunc(term, out=term)
         total += term
-    total += 0.0  # an exact zero is +0
+    # An exact zero is +0.
+    total += 0.0
     total /= scale
     return total
 

@@ -19,12 +19,13 @@ import numpy as np
 from ..errors import PtxsimError
 from .arrays import Array
 
-BYTES = 128  # of a CUtensorMap
+# A CUtensorMap has 128 bytes.
+BYTES = 128
 MAGIC = b"ptxsim tensormap"
 SWIZZLES = {"none": 0, "0": 0, "32": 32, "64": 64, "128": 128}
 FILLS = ("zeros",)
 L2_PROMOTIONS = ("none", "64", "128", "256")
-MOST_BOX, MOST_DIM, MOST_STRIDE = 256, 1 << 32, 1 << 40
+MAX_BOX, MAX_DIM, MAX_STRIDE = 256, 1 << 32, 1 << 40
 TYPES = {
     np.dtype(t): t
     for t in (
@@ -78,7 +79,8 @@ class TensorMap:
     ) -> None:
         self.array, self.name, self.offset = array, array.name, offset
         self.dtype = array.dtype if dtype is None else np.dtype(dtype)
-        if self.dtype.itemsize == 1 and self.dtype.kind in "fV":  # 8-bit floats
+        if self.dtype.itemsize == 1 and self.dtype.kind in "fV":
+            # These are 8-bit floats.
             self.dtype = np.dtype(np.uint8)
         if self.dtype not in TYPES:
             known = ", ".join(str(t) for t in TYPES)
@@ -115,10 +117,11 @@ class TensorMap:
             )
         self._require_encodable()
         self.inner_bytes = self.box[-1] * self.item
-        self.bytes = math.prod(self.box) * self.item  # of a box
+        # `bytes` and `span` are those of a box, the latter in shared memory.
+        self.bytes = math.prod(self.box) * self.item
         # from one row of a box to the next in shared memory
         self.pitch = max(self.inner_bytes, self.swizzle)
-        self.span = math.prod(self.box[:-1]) * self.pitch  # of shared memory
+        self.span = math.prod(self.box[:-1]) * self.pitch
         self.address = 0
         # whether the device made it, so that nobody knows yet that it lies in memory
         self.by_device = False
@@ -137,8 +140,8 @@ class TensorMap:
                 f"{len(self.strides)} strides; a tensor of {self.rank} dimensions has {self.rank - 1}"
             )
         for sizes, what, maximum, label in (
-            (self.shape, "a dimension of {} elements", MOST_DIM, "2^32"),
-            (self.box, "a box of {} elements along a dimension", MOST_BOX, str(MOST_BOX)),
+            (self.shape, "a dimension of {} elements", MAX_DIM, "2^32"),
+            (self.box, "a box of {} elements along a dimension", MAX_BOX, str(MAX_BOX)),
         ):
             for size in sizes:
                 if not 1 <= size <= maximum:
@@ -153,7 +156,7 @@ class TensorMap:
                 f"a box of {inner} bytes along the innermost dimension is more than its swizzle of {self.swizzle}"
             )
         for stride in self.strides:
-            if stride % 16 or not 0 <= stride < MOST_STRIDE:
+            if stride % 16 or not 0 <= stride < MAX_STRIDE:
                 raise self._refused(
                     f"a stride of {stride} bytes; allowed: multiples of 16 from 0 to 2^40"
                 )
@@ -236,7 +239,8 @@ def decoded(raw: bytes) -> int | None:
 MADE = b"ptxsim made here"
 FIELDS = {
     "global_address": (16, 8),
-    "rank": (24, 1),  # less one
+    # The field holds the rank less one.
+    "rank": (24, 1),
     "elemtype": (25, 1),
     "interleave_layout": (26, 1),
     "swizzle_mode": (27, 1),
@@ -248,7 +252,7 @@ FIELDS = {
 }
 # 0: the innermost; strides from the next on
 ORDINALS = ("box_dim", "element_stride", "global_dim", "global_stride")
-MOST_RANK = 5
+MAX_RANK = 5
 # by the number in PTX (ISA 9.7.9.27.1.2)
 ELEMENT_TYPES = [
     np.uint8,
@@ -313,7 +317,7 @@ def made_by_device(raw: bytes) -> TensorMap:
 
     rank, kind, mode = get("rank") + 1, get("elemtype"), get("swizzle_mode")
     for name, value, known in (
-        ("rank", rank, range(1, MOST_RANK + 1)),
+        ("rank", rank, range(1, MAX_RANK + 1)),
         ("elemtype", kind, range(len(ELEMENT_TYPES))),
         ("swizzle_mode", mode, range(len(SWIZZLE_MODES))),
         ("interleave_layout", get("interleave_layout"), (0,)),

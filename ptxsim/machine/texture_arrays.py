@@ -19,7 +19,8 @@ ADDRESS = ("clamp", "border", "wrap", "mirror")
 FILTERS = ("point", "linear")
 READS = ("element", "normalized")
 FACES = 6
-FRACTION = 256  # of the weights of linear filtering
+# Weights of linear filtering are multiples of 1 / FRACTION.
+FRACTION = 256
 
 
 class TextureArray:

@@ -53,7 +53,8 @@ class Watch:
     """The instructions of a program, by place, that touch what a wgmma may have under way."""
 
     uses: dict[int, Use] = field(default_factory=dict)
-    rows: dict[int, int] = field(default_factory=dict)  # of the registers' slots in tables of them
+    # Each register's slot has a row in the tables of registers.
+    rows: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program) -> Watch:
@@ -125,18 +126,23 @@ class Warpgroups:
         self.count = len(machine.state.blocks) * per_block
         none = np.zeros(self.count, np.int64)
         self.fences = none.copy()
-        self.over = none.copy()  # the last that has been waited for
-        self.last = none.copy()  # the last issued
+        # `over` is the last wgmma that has been waited for, `last` the last issued.
+        self.over = none.copy()
+        self.last = none.copy()
         self.issued = 0
         self.under_way = 0
-        self.groups: list[list[int]] = [[] for _ in range(self.count)]  # of each: its last wgmma
+        # Each group is known by its last wgmma.
+        self.groups: list[list[int]] = [[] for _ in range(self.count)]
         self.flights: list[dict[int, Flight]] = [{} for _ in range(self.count)]
         # of what is known of each watched register of each warpgroup:
         size = len(watch.rows), self.count
-        self.pending = np.zeros(size, np.int64)  # the wgmma whose result it holds; 0: of none
-        self.used = np.zeros(size, np.int64)  # the last wgmma that names it
-        self.written = np.full(size, -1)  # fences before the last write
-        self.writer: dict[int, Instruction] = {}  # of that, by row
+        # A register holds the result of wgmma `pending`, 0 for none; `used` is the last that names
+        # it.
+        self.pending = np.zeros(size, np.int64)
+        self.used = np.zeros(size, np.int64)
+        # `written` counts the fences before the last write, `writer` names that write by row.
+        self.written = np.full(size, -1)
+        self.writer: dict[int, Instruction] = {}
         self._active: tuple[object, np.ndarray] | None = None
         # of slots, what a wgmma left there
         self.sums: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}
@@ -177,7 +183,8 @@ class Warpgroups:
         """Complete all but the last `pending` groups."""
         for group in self.active().tolist():
             ends = self.groups[group]
-            over = ends[: max(0, len(ends) - pending)]  # more than there are: none
+            # None are over where more may be pending than there are.
+            over = ends[: max(0, len(ends) - pending)]
             if over:
                 self.over[group] = max(int(self.over[group]), over[-1])
                 del ends[: len(over)]

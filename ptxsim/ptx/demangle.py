@@ -15,7 +15,8 @@ import subprocess
 from collections.abc import Iterable
 from functools import cache
 
-LONGEST = 1024  # characters of a name that GCC's runtime takes
+# GCC's runtime does not demangle longer names.
+MAX_CHARACTERS = 1024
 RUNTIMES = ("libstdc++.so.6", "libc++abi.dylib", "libc++abi.so.1")
 
 
@@ -40,7 +41,7 @@ def _demangled(name: str) -> str | None:
     library = _runtime()
     at = library.__cxa_demangle(name.encode(), None, None, None) if library else None
     if library is None or not at:
-        return _filtered(name) if len(name) > LONGEST else None
+        return _filtered(name) if len(name) > MAX_CHARACTERS else None
     text = ctypes.string_at(at).decode(errors="replace")
     library.free(at)
     return text

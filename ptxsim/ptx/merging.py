@@ -38,8 +38,9 @@ from .syntax import Address, Immediate, Instruction, Register, Symbol, Variable
 
 # what is not constant in an address: an expression over registers and symbols; (): nothing
 Root = tuple[Any, ...]
-Place = tuple[Root, int]  # and the offset in bytes
-Value = Callable[[object], Place]  # of an operand
+# The offset from the root is in bytes.
+RootOffset = tuple[Root, int]
+Value = Callable[[object], RootOffset]
 
 EMPTY_LOADS = 3
 SASS_OPCODES = {"ld": "LDS", "st": "STS"}
@@ -116,9 +117,8 @@ class Merges:
     widths: dict[int, int] = field(default_factory=dict)
     parts: dict[int, int] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
-    unrolled: dict[int, Unrolled | Cycle] = field(
-        default_factory=dict
-    )  # leaders that merge across a loop's iterations, too
+    # These leaders merge across a loop's iterations, too.
+    unrolled: dict[int, Unrolled | Cycle] = field(default_factory=dict)
     # of each cp.async, and of each fence.proxy.async after some, the empty loads that come with
     # every execution: see `first_copies`; those of fences are only known from a cubin
     empty_loads: dict[int, float] = field(default_factory=dict)
@@ -185,7 +185,8 @@ def _may_merge(instruction: Instruction) -> bool:
     )
 
 
-@lru_cache(maxsize=1)  # asked for by the rule, by the cubin's reader and by their comparison
+# The rule, the cubin's reader and their comparison ask for it.
+@lru_cache(maxsize=1)
 def groups(program: Program) -> list[Group]:
     """Accesses that may merge with each other where their places allow it."""
     loads: dict[tuple[object, ...], Group] = {}
@@ -270,12 +271,13 @@ class Addresses:
             for register in results(i):
                 self.definitions[register].append(i)
         self._zeros = self._trailing_zeros()
-        self._places: dict[int, Place] = {}  # of accesses
-        self._needed: dict[object, int] = {}  # alignment of a root, as vector accesses need it
+        self._places: dict[int, RootOffset] = {}
+        # Vector accesses need such an alignment of their root.
+        self._needed: dict[object, int] = {}
         self._root_zeros: dict[object, int] = {}
         self._number()
 
-    def of(self, access: Instruction) -> Place:
+    def of(self, access: Instruction) -> RootOffset:
         """Return the root and offset of a shared access."""
         return self._places[access.pc]
 
@@ -298,7 +300,7 @@ class Addresses:
     def _zeros_of_root(self, root: Root) -> int:
         match root:
             case ():
-                return MOST
+                return MAX_ZEROS
             case ("symbol", name):
                 return _zeros_of(self._symbol_offset(name))
             case ("register", register, _):
@@ -306,13 +308,13 @@ class Addresses:
             case ("+", *terms):
                 return min(map(self._zeros_of_root, terms))
             case ("*", term, factor):
-                return min(MOST, self._zeros_of_root(term) + _zeros_of(factor))
+                return min(MAX_ZEROS, self._zeros_of_root(term) + _zeros_of(factor))
         return self._root_zeros.get(root, 0)
 
     # trailing zeros of every value that a register may hold
 
     def _trailing_zeros(self) -> dict[Register, int]:
-        zeros: dict[Register, int] = dict.fromkeys(self.definitions, MOST)
+        zeros: dict[Register, int] = dict.fromkeys(self.definitions, MAX_ZEROS)
         changed = True
         while changed:
             changed = False
@@ -350,11 +352,11 @@ class Addresses:
             case "selp":
                 return min(known[:2])
             case "shl" if isinstance(i.operands[2], Immediate):
-                return min(MOST, known[0] + int(i.operands[2].value))
+                return min(MAX_ZEROS, known[0] + int(i.operands[2].value))
             case "mul" if "hi" not in i.modifiers and _is_integer(i.modifiers[-1]):
-                return min(MOST, known[0] + known[1])
+                return min(MAX_ZEROS, known[0] + known[1])
             case "mad" if "hi" not in i.modifiers and _is_integer(i.modifiers[-1]):
-                return min(MOST, known[0] + known[1], known[2])
+                return min(MAX_ZEROS, known[0] + known[1], known[2])
             case "bfi" if isinstance(i.operands[3], Immediate):
                 return min(known[0] + int(i.operands[3].value), known[1])
         return 0
@@ -363,15 +365,17 @@ class Addresses:
 
     def _number(self) -> None:
         block = -1
-        here: dict[Register, Place] = {}  # of registers written in the present block
-        once: dict[Register, Place] = {}  # of registers written once
+        # Registers are looked up first where the present block writes them, then where they are
+        # written once.
+        here: dict[Register, RootOffset] = {}
+        once: dict[Register, RootOffset] = {}
         for i in self.program.code:
             if i.block != block:
                 block, here = i.block, {}
 
             def value(
-                operand: object, block: int = block, here: dict[Register, Place] = here
-            ) -> Place:
+                operand: object, block: int = block, here: dict[Register, RootOffset] = here
+            ) -> RootOffset:
                 match operand:
                     case Register():
                         if operand in here:
@@ -405,9 +409,9 @@ class Addresses:
             if (offset + address.offset) % size == 0:
                 self._needed[root] = max(self._needed.get(root, 1), size)
 
-    def _result(self, i: Instruction, value: Value) -> Place:
+    def _result(self, i: Instruction, value: Value) -> RootOffset:
         """Root and offset of what an instruction gives."""
-        opaque: Place = (("result", i.pc), 0)
+        opaque: RootOffset = (("result", i.pc), 0)
         if i.predicate is not None or not all(_is_integer(m) for m in i.modifiers):
             return opaque
         x = [value(o) for o in i.operands[1:]]
@@ -469,11 +473,12 @@ def _registers(root: object) -> set[Register]:
     return set().union(*map(_registers, root)) if isinstance(root, tuple) else set()
 
 
-MOST = 32  # trailing zeros
+# More trailing zeros do not matter.
+MAX_ZEROS = 32
 
 
 def _zeros_of(value: int) -> int:
-    return min(MOST, (value & -value).bit_length() - 1) if value else MOST
+    return min(MAX_ZEROS, (value & -value).bit_length() - 1) if value else MAX_ZEROS
 
 
 def _is_integer(modifier: str) -> bool:
@@ -486,7 +491,7 @@ def _is_integer(modifier: str) -> bool:
     )
 
 
-def _sum(a: Place, b: Place) -> Place:
+def _sum(a: RootOffset, b: RootOffset) -> RootOffset:
     roots = [
         r
         for root, _ in (a, b)
@@ -497,7 +502,7 @@ def _sum(a: Place, b: Place) -> Place:
     return root, a[1] + b[1]
 
 
-def _product(a: Place, factor: int) -> Place:
+def _product(a: RootOffset, factor: int) -> RootOffset:
     root, offset = a
     return (("*", root, factor) if root != () and factor != 1 else root), offset * factor
 
@@ -511,13 +516,17 @@ class _Machine:
     that stands there.
     """
 
-    widths: dict[tuple[str, int], Counter[int]]  # LDS or STS, line
+    # `widths` counts accesses of each width, by opcode (LDS or STS) and line.
+    widths: dict[tuple[str, int], Counter[int]]
     # the fewest of a line and width that stand in one basic block
     together: dict[tuple[str, int, int], int]
-    copies: Counter[int]  # cp.async, and fences between proxies
-    empty: Counter[int]  # loads that no thread executes
-    strangers: int  # accesses whose line holds no such access in the PTX
-    local: set[tuple[str, int]]  # LDL or STL, line
+    # `copies` counts cp.async and fences between proxies, by line.
+    copies: Counter[int]
+    # `empty` counts loads that no thread executes, by line.
+    empty: Counter[int]
+    # `strangers` counts accesses at lines where the PTX has none.
+    strangers: int
+    local: set[tuple[str, int]]
 
 
 def _machine(program: Program, cubin: Path) -> _Machine:
@@ -589,9 +598,8 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
         for i, opcode in accesses
         if sum(machine.widths.get((opcode, i.ptx_line), {}).values()) > 1
     }
-    leaders: dict[tuple[str, Root], list[tuple[int, int, int]]] = defaultdict(
-        list
-    )  # by opcode and root: place, offset, width
+    # By opcode and root, leaders have a pc, an offset and a width.
+    leaders: dict[tuple[str, Root], list[tuple[int, int, int]]] = defaultdict(list)
     for i, opcode in accesses:
         root, offset = addresses.of(i)
         widths = machine.widths.get((opcode, i.ptx_line), Counter())
@@ -608,7 +616,8 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
     merges.dropped -= set(cycles)
     merges.widths |= {pc: width for pc, width in rule.widths.items() if pc in cycles}
     merges.unrolled |= cycles
-    for i in program.code:  # arrays that ptxas keeps in registers are not in local memory
+    # Arrays that ptxas keeps in registers are not in local memory.
+    for i in program.code:
         opcode = LOCAL_OPCODES.get(i.opcode, "")
         if "local" in named_spaces(i) and (opcode, i.ptx_line) not in machine.local:
             merges.dropped.add(i.pc)
@@ -623,7 +632,8 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
     return merges
 
 
-COPIES = (2, 4, 8, 16)  # of a loop's body, that are tried
+# These numbers of copies of a loop's body are tried.
+COPIES = (2, 4, 8, 16)
 
 
 def _cycles(

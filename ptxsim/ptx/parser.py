@@ -32,8 +32,9 @@ from .syntax import (
 )
 from .types import TYPES, Type
 
-MOST_ALIGN = 1 << 20
-KNOWN_VERSIONS = range(6, 10)  # major versions of PTX: CUDA 9 to CUDA 13
+MAX_ALIGN = 1 << 20
+# Major versions 6 to 9 are those of CUDA 9 to CUDA 13.
+KNOWN_VERSIONS = range(6, 10)
 LINKING = (".visible", ".extern", ".weak", ".common")
 SPACES = (".global", ".const", ".shared", ".local", ".param", ".tex")
 # of declarations, without effect here
@@ -102,8 +103,10 @@ class _Scope:
 
 
 T = TypeVar("T")
-_Line = tuple[int, int, Any]  # file, line, and the same of the call where it is inlined, or None
-_Operand = Any  # what `_Parser.operand` makes, one of the classes of `syntax`
+# A location is a file, a line, and the location of the call where it is inlined, or None.
+_Line = tuple[int, int, Any]
+# `_Parser.operand` makes one of the classes of `syntax`.
+_Operand = Any
 # type, alignment, vector length, and the opaque type's name
 _Declared = tuple[Type, int, int, str | None]
 
@@ -119,7 +122,8 @@ class _Parser:
         self.files: dict[int, str] = {}
         self.pragmas: list[str] = []
         self.locations: dict[_Line, Location] = {}
-        self.location: _Line | None = None  # of the code that follows
+        # The code that follows has this location.
+        self.location: _Line | None = None
         self.located: list[tuple[Instruction, _Line]] = []
         # the function that was inlined, by file and line in it
         self.inlined: dict[tuple[int, int], str] = {}
@@ -127,7 +131,8 @@ class _Parser:
         self.caller: dict[str, _Line] = {}
         self.function: Function | None = None
         self.scope = _Scope()
-        self.ends_with_label = False  # the function so far: no instruction after its last label
+        # `ends_with_label` is true while no instruction follows the function's last label.
+        self.ends_with_label = False
 
     # tokens
 
@@ -307,12 +312,14 @@ class _Parser:
                 call = (self.integer(), self.integer())
                 self.integer()
                 outer = self.caller.get(self.inlined.get(call, ""))
-                if _is_within((file, line), outer) or _is_within(call, outer):  # recursion, inlined
+                if _is_within((file, line), outer) or _is_within(call, outer):
+                    # Inlined recursion has no outer call.
                     outer = None
                 inlined = (*call, outer)
             else:
                 raise self.error(f"unknown attribute {word!r} of .loc")
-        if line:  # line 0 marks what the compiler made up: it stays with the line before
+        # Line 0 marks what the compiler made up. It stays with the line before.
+        if line:
             self.location = (file, line, inlined)
         if name is not None and inlined is not None:
             self.inlined[file, line], self.caller[name] = name, inlined
@@ -330,9 +337,9 @@ class _Parser:
             text = self.next().text[1:]
             if text == "align":
                 align = self.integer()
-                if align < 1 or align & (align - 1) or align > MOST_ALIGN:
+                if align < 1 or align & (align - 1) or align > MAX_ALIGN:
                     raise self.error(
-                        f".align {align}: an alignment is a power of two of at most {MOST_ALIGN}"
+                        f".align {align}: an alignment is a power of two of at most {MAX_ALIGN}"
                     )
             elif text in ("v2", "v4"):
                 vector = int(text[1])
@@ -395,7 +402,8 @@ class _Parser:
         if self.token.kind != "name":
             return self.constant()
         name, offset = self.name(), 0
-        if self.accept("("):  # generic(symbol)
+        if self.accept("("):
+            # `generic(symbol)` has a generic address.
             if name != "generic":
                 raise self.error(f"initialiser {name}(...) is not supported")
             name, offset = self.name(), self.offset()
@@ -444,7 +452,8 @@ class _Parser:
                 function.attributes[name[1:]] = tuple(values)
         if self.accept("{"):
             function.code = []
-            self.functions[function.name] = function  # may be called from its own body
+            # A function may be called from its own body.
+            self.functions[function.name] = function
             self.location = None
             self.inlined, self.caller = {}, {}
             self.body(function)
@@ -513,7 +522,8 @@ class _Parser:
             or last.opcode not in ("ret", "exit", "trap", "bra")
             or self.ends_with_label
         ):
-            line = self.tokens[self.at - 1].line  # as ptxas does: the end of a function returns
+            # As in ptxas, the end of a function returns.
+            line = self.tokens[self.at - 1].line
             function.body.append(
                 self.located_here(Instruction("ret", (), (), None, False, None, line))
             )
@@ -541,7 +551,8 @@ class _Parser:
 
         *before, last = instruction.operands or (None,)
         if not isinstance(last, Symbol):
-            return  # linking refuses it
+            # Linking refuses it.
+            return
         target = label(last.name)
         if instruction.opcode == "brx":
             instruction.operands = (*before, tuple(label(name) for name in target.targets or ()))

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from .program import Program, targets
 from .syntax import Instruction, Register, Special, registers_of
 
-LONGEST = 64  # instructions of such a loop
+# A longer loop does not count as one that polls.
+MAX_INSTRUCTIONS = 64
 ORDERED = {"volatile", "acquire", "relaxed"}
 # opcodes that do more than look
 DOES = (
@@ -65,7 +66,7 @@ def _idle_loops(program: Program) -> Iterator[tuple[int, list[Instruction]]]:
     """Yield where each short loop begins that does no more than look, with its instructions."""
     for branch in program.code:
         for start in targets(branch):
-            if start <= branch.pc < start + LONGEST:
+            if start <= branch.pc < start + MAX_INSTRUCTIONS:
                 body = program.code[start : branch.pc + 1]
                 if not any(i.opcode in DOES for i in body):
                     yield start, body
@@ -94,7 +95,7 @@ def backward(program: Program, polls: dict[int, Instruction]) -> dict[int, int]:
         branch.pc: start
         for branch in program.code
         for start in targets(branch)
-        if start in polls and start <= branch.pc < start + LONGEST
+        if start in polls and start <= branch.pc < start + MAX_INSTRUCTIONS
     }
 
 

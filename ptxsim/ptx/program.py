@@ -37,19 +37,22 @@ class Program:
     entry: Function
     functions: list[Function] = field(default_factory=list)
     code: list[Instruction] = field(default_factory=list)
-    start: dict[str, int] = field(default_factory=dict)  # pc of each function
-    owner: list[Function] = field(default_factory=list)  # of each pc
+    start: dict[str, int] = field(default_factory=dict)
+    # The owner of each pc is the function that holds it.
+    owner: list[Function] = field(default_factory=list)
     slots: int = 0
     parameters: list[Parameter] = field(default_factory=list)
     parameter_bytes: int = 0
-    shared_base: int = 0  # where shared memory begins in its window
-    shared: dict[Variable, int] = field(default_factory=dict)  # addresses in the window
+    # Shared memory begins here in its window, and its variables have addresses in the window.
+    shared_base: int = 0
+    shared: dict[Variable, int] = field(default_factory=dict)
     static_shared_bytes: int = 0
     # offsets in the thread's local memory
     frames: dict[Variable, int] = field(default_factory=dict)
     local_bytes: int = 0
     recursive: bool = False
-    allocates: bool = False  # calls malloc
+    # `allocates` is true where the program calls malloc.
+    allocates: bool = False
     # of each function, for recursion
     saved_slots: dict[str, list[int]] = field(default_factory=dict)
     # of variables and functions that its instructions name
@@ -82,18 +85,20 @@ class Program:
         return shortened(split(self.entry.name)[0])
 
 
-FUNCTIONS = 0x1000  # the address of a module's first function
-MOST_TITLE = 120  # characters
+# A module's first function has this address.
+FUNCTIONS = 0x1000
+# A longer title is cut to this many characters.
+MAX_TITLE = 120
 
 
 def shortened(title: str) -> str:
-    """A name in at most `MOST_TITLE` characters: those of CuTe's kernels have thousands."""
-    if len(title) <= MOST_TITLE:
+    """A name in at most `MAX_TITLE` characters: those of CuTe's kernels have thousands."""
+    if len(title) <= MAX_TITLE:
         return title
     name, bracket, arguments = title.partition("<")
-    name = name if len(name) <= MOST_TITLE // 2 else "..." + name[3 - MOST_TITLE // 2 :]
+    name = name if len(name) <= MAX_TITLE // 2 else "..." + name[3 - MAX_TITLE // 2 :]
     if bracket:
-        return f"{name}{bracket}{arguments[: MOST_TITLE - len(name) - len(bracket) - 4]}...>"
+        return f"{name}{bracket}{arguments[: MAX_TITLE - len(name) - len(bracket) - 4]}...>"
     return name
 
 
@@ -123,5 +128,6 @@ def immediate_bytes(item: Immediate, type_: Type) -> bytes:
         if type_.kind == "f" and type_.name in ("f32", "f64"):
             return struct.pack("<f" if type_.bits == 32 else "<d", item.value)
         return (int(item.value) & ((1 << type_.bits) - 1)).to_bytes(type_.bytes, "little")
-    except (OverflowError, ValueError):  # too large, infinite or NaN
+    except (OverflowError, ValueError):
+        # The number is too large, infinite or NaN.
         raise PtxError(f"the constant {item.value} is no {type_}") from None

@@ -24,7 +24,8 @@ ANYTHING: Origins = frozenset((UNKNOWN,))
 def find(program: Program) -> dict[int, Origins]:
     """For each instruction with an address, by its pc: what its addresses may come from."""
     bases = {i.pc: [o.base for o in i.operands if isinstance(o, Address)] for i in program.code}
-    if len(program.functions) > 1:  # addresses that are passed to functions are not followed
+    # Addresses that are passed to functions are not followed.
+    if len(program.functions) > 1:
         return {pc: ANYTHING for pc, of in bases.items() if of}
     search = _Search(program)
     while any([search.follow(i) for i in program.code]):
@@ -69,7 +70,8 @@ class _Search:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.held: dict[Register, Origins] = {}
-        self.memory: Origins = NOTHING  # of any value that is stored
+        # Any value that is loaded may come from any that is stored.
+        self.memory: Origins = NOTHING
         self.parameters = {p.variable for p in program.parameters}
 
     def follow(self, i: Instruction) -> bool:

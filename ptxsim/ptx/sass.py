@@ -47,10 +47,13 @@ _REGISTER = re.compile(r"[-!~|]?\|?(R\d+|RZ)(\.reuse)?\b")
 class SharedAccess(NamedTuple):
     """An access to shared memory in the source, and how often it stands in the SASS."""
 
-    file: str  # "" where the cubin names no source line
+    # `file` is "" where the cubin names no source line.
+    file: str
     line: int
-    opcode: str  # LDS, STS, LDSM, STSM, LDGSTS or ATOMS
-    bits: int  # a thread; of LDSM and STSM those that a thread gets or gives
+    # `opcode` is LDS, STS, LDSM, STSM, LDGSTS or ATOMS.
+    opcode: str
+    # Bits are counted per thread; of LDSM and STSM, those that a thread gets or gives.
+    bits: int
     count: int  # type: ignore[assignment]  # not the tuple's method: instructions, without those never executed (@!PT)
 
 
@@ -58,14 +61,20 @@ class SharedAccess(NamedTuple):
 class Instruction:
     """A machine instruction."""
 
-    address: int  # bytes from the start of its section
-    opcode: str  # with its modifiers, "LDS.128"
-    operands: tuple[str, ...]  # as nvdisasm writes them, "R12.reuse" or "[R3+0x10]"
-    predicate: str | None  # "P0", "!P0", "!PT"; None where it has none
+    # The address counts bytes from the start of the section.
+    address: int
+    # The opcode has its modifiers, as in "LDS.128".
+    opcode: str
+    # Operands are as nvdisasm writes them, "R12.reuse" or "[R3+0x10]".
+    operands: tuple[str, ...]
+    # `predicate` is "P0", "!P0" or "!PT", and None where there is none.
+    predicate: str | None
     file: str
-    line: int  # of the source; 0 where not known
-    ptx_line: int  # of the PTX; 0 where not known
-    targets: tuple[str, ...] = ()  # labels that it names
+    # Lines of the source and of the PTX are 0 where they are not known.
+    line: int
+    ptx_line: int
+    # Targets are the labels that it names.
+    targets: tuple[str, ...] = ()
 
     @cached_property
     def name(self) -> str:
@@ -117,7 +126,8 @@ class Block:
     number: int
     instructions: list[Instruction]
     successors: list[int] = field(default_factory=list)
-    leaves: bool = False  # whether threads may end, or return, here
+    # `leaves` is true where threads may end or return.
+    leaves: bool = False
     # the block that a call at its end goes to, before the (only) successor is reached
     calls: int | None = None
 
@@ -128,10 +138,13 @@ class Function:
 
     name: str
     instructions: list[Instruction]
-    labels: dict[str, int]  # to places in `instructions`
-    registers: int = 0  # of a thread
-    shared_bytes: int = 0  # static
-    ptx: str | None = None  # that the cubin holds; without comments, lines numbered as they were
+    # Labels lead to indices of `instructions`.
+    labels: dict[str, int]
+    # Registers are those of a thread, and shared memory is the static part.
+    registers: int = 0
+    shared_bytes: int = 0
+    # The PTX that the cubin holds has no comments; its lines keep their numbers.
+    ptx: str | None = None
 
     @cached_property
     def blocks(self) -> list[Block]:
@@ -233,7 +246,8 @@ def listing(cubin: Path) -> str:
     next to the cubin, as NAME.sass, and the cubin is still the same. Raises `PtxError` as `read`
     does.
     """
-    _elf_sections(cubin)  # says better than nvdisasm what is wrong
+    # This error says better than nvdisasm's what is wrong.
+    _elf_sections(cubin)
     mark = f"// of the cubin {hashlib.sha256(cubin.read_bytes()).hexdigest()}\n"
     stored = cubin.with_suffix(".sass")
     with contextlib.suppress(OSError, UnicodeDecodeError):
@@ -316,7 +330,8 @@ def _blocks(function: Function) -> list[Block]:
         following = block.number + 1 if block.number + 1 < len(blocks) else None
         targets = [t for t in map(at, last.targets) if t is not None]
         if last.name == "BSYNC":
-            falls, targets = False, []  # `_join` has both
+            # `_join` sets both.
+            falls, targets = False, []
         elif last.name in ("BRA", "BRX", "JMP", "JMX"):
             # a branch may have a second condition, a predicate among its operands
             falls = not last.always or any(
@@ -356,7 +371,8 @@ def _join(blocks: list[Block], at: Callable[[str], int | None]) -> None:
             list(dict.fromkeys(target for _, target in joins[barrier])) if barrier in held else []
         )
     grown = True
-    while grown:  # a way past a BSYNC is known when its own BSSY has reached it
+    # A way past a BSYNC is known once its own BSSY has reached it.
+    while grown:
         grown = False
         for barrier in joins.keys() - held:
             for first, target in joins[barrier]:

@@ -108,7 +108,8 @@ def choose_file(kernel: Titled, wanted: str | Path | None) -> str:
         for name in files
         if name == str(wanted) or PurePath(name).parts[-len(parts) :] == parts
     ]
-    if not matches and Path(wanted).is_file():  # the PTX may name it from a folder above
+    # The PTX may name it from a folder above.
+    if not matches and Path(wanted).is_file():
         whole = Path(wanted).resolve()
         matches = [
             name
@@ -171,7 +172,8 @@ def require_writable(paths: Iterable[Path]) -> None:
                 if os.access(real if real.exists() else above, os.W_OK)
                 else "Permission denied"
             )
-        except (OSError, ValueError) as error:  # a name that is too long, or has a zero byte in it
+        except (OSError, ValueError) as error:
+            # The name is too long, or has a zero byte in it.
             reason = getattr(error, "strerror", None) or str(error)
         if reason or real in seen:
             raise PtxsimError(f"cannot write {path}: {reason or 'it is named twice'}")
@@ -182,7 +184,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all. Raises `PtxsimError` where that cannot be."""
     content = content.encode() if isinstance(content, str) else content
     real = Path(os.path.realpath(path))
-    device = real.exists() and not real.is_file()  # /dev/stdout, say: nothing to put in its place
+    # A device, such as /dev/stdout, cannot be replaced by a file.
+    device = real.exists() and not real.is_file()
     temporary = real if device else real.with_name(f".{os.getpid()}-{real.name[-100:]}")
     try:
         real.parent.mkdir(parents=True, exist_ok=True)

@@ -55,7 +55,8 @@ class Immediate:
     """
 
     value: int | float
-    bits: int | None = None  # of a 0f or 0d literal
+    # The bits are those of a 0f or 0d literal.
+    bits: int | None = None
     width: int = 0
 
 
@@ -89,7 +90,8 @@ class Pair:
 class Address:
     """`[base+offset]`; texture coordinates stand in `index`."""
 
-    base: Register | Symbol | None  # None: at the offset itself
+    # Without a base, the offset is the address.
+    base: Register | Symbol | None
     offset: int = 0
     index: object = None
 
@@ -139,7 +141,8 @@ class Instruction:
     location: Location | None
     ptx_line: int
     pc: int = -1
-    block: int = -1  # number of its basic block in the program
+    # Basic blocks are numbered in the program.
+    block: int = -1
 
     @property
     def name(self) -> str:
@@ -167,7 +170,8 @@ class Variable:
     size: int
     initial: list[Any] | None = None
     extern: bool = False
-    opaque: str | None = None  # texref, samplerref, surfref
+    # `opaque` is texref, samplerref or surfref.
+    opaque: str | None = None
 
 
 def plain_name(name: str) -> str:
@@ -187,8 +191,10 @@ class Label:
 
     name: str
     pc: int
-    targets: list[str] | None = None  # of .branchtargets
-    index: int = -1  # in the program
+    # A label of .branchtargets has targets.
+    targets: list[str] | None = None
+    # `pc` counts in the function, `index` in the program.
+    index: int = -1
 
 
 @dataclass(eq=False)
@@ -222,7 +228,8 @@ class Module:
     functions: dict[str, Function]
     files: dict[int, str]
     pragmas: list[str]
-    operands_checked: bool = False  # by linking, once for all entries
+    # Linking checks operands once for all entries.
+    operands_checked: bool = False
 
     @property
     def entries(self) -> list[str]:

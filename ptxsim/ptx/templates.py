@@ -27,9 +27,10 @@ class Template:
 
     name: str
     line: int
-    parameters: tuple[str, ...]  # names of the template's parameters
-    signature: str  # from what it returns to the closing bracket, on one line
-    defaulted: tuple[str, ...] = ()  # names of those parameters that have a default
+    parameters: tuple[str, ...]
+    # `signature` reaches from what the kernel returns to the closing bracket, on one line.
+    signature: str
+    defaulted: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
