@@ -53,7 +53,7 @@ class Runs:
             self.__dict__.pop("_slice", None)
 
     def reads_contents(self, buffers: Mapping[Variable, int]) -> bool:
-        """Whether counts depend on what is in memory: an index that a kernel loads, say."""
+        """Return whether counts depend on what is in memory: an index that a kernel loads, say."""
         self.prepare(buffers)
         left_out = self._slice.skipped | self._slice.blind
         executed = [i for i in self.machine.program.code if i.pc not in left_out]
@@ -79,7 +79,9 @@ class Runs:
 
     @cached_property
     def _sliced(self) -> list[Step | None]:
-        """The steps of a launch without values, by place; None where nothing needs to be done."""
+        """Return the steps of a launch without values, by place; None where nothing needs to be
+        done.
+        """
         m = self.machine
         sliced = self._slice
         steps = list(self.lowering.steps)
@@ -146,8 +148,8 @@ def _kind(i: Instruction) -> tuple[str, ...] | None:
 
 
 def _products(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
-    """mma.sync of one form; where not all threads act, one after the other, as what is wrong is
-    said of each.
+    """Return the step of mma.sync of one form; where not all threads act, they come one after the
+    other, since each has faults of its own.
     """
     together = mma_together(m, group, Modifiers(group[0]))
 
@@ -159,7 +161,7 @@ def _products(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
 
 
 def _native(m: Machine, group: list[Instruction]) -> Step:
-    """FMAs none of which reads or writes what another writes, in C."""
+    """Return the step of FMAs in C, none of which reads or writes what another writes."""
     state, sums = m.state, m.operands.rows
     factors = list(dict.fromkeys(o.slot for i in group for o in i.operands[1:3]))
     left, right = (
@@ -197,8 +199,8 @@ def _native(m: Machine, group: list[Instruction]) -> Step:
 
 
 def _by_rows(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
-    """The same in NumPy, as many at the same time as stay in a cache; `alone`: the steps of each by
-    itself.
+    """Return the step of such FMAs in NumPy, as many at the same time as stay in a cache; `alone`:
+    the steps of each by itself.
     """
     slots = [tuple(o.slot for o in i.operands[1:]) for i in group]
     readers = {o.slot: m.operands.reader(o, F32) for i in group for o in i.operands[1:]}

@@ -70,7 +70,7 @@ class DeviceMemory(Arena):
         self.finish()
 
     def allocated(self, start: int, size: int, name: str, written: bool = False) -> None:
-        """Memory at an address from now on. `written`: whether reading it at once is no fault."""
+        """Take memory at an address from now on. `written`: whether reading it at once is no fault."""
         self.live[start] = Allocation(start, start + size, name)
         insort(self._starts, start)
         if not written and size <= MAX_WATCHED_BYTES:
@@ -90,7 +90,7 @@ class DeviceMemory(Arena):
         self.released_last.append(gone)
 
     def holder(self, address: int) -> Allocation | None:
-        """The allocation that an address belongs to."""
+        """Return the allocation that an address belongs to."""
         i = bisect_right(self._starts, address) - 1
         allocation = self.live[self._starts[i]] if i >= 0 else None
         return allocation if allocation is not None and address < allocation.end else None
@@ -150,7 +150,7 @@ class DeviceMemory(Arena):
         )
 
     def of_host(self, address: int) -> str | None:
-        """What of the program's own memory lies at an address, if anything does."""
+        """Return what of the program's own memory lies at an address, if anything does."""
         if self.process is None:
             return None
         with contextlib.suppress(OSError), open(f"/proc/{self.process}/maps") as maps:
@@ -223,8 +223,10 @@ class DeviceMemory(Arena):
             self._unwritten.pop(start, None)
 
     def unwritten(self) -> list[Span]:
-        """Memory that nobody has written; of each allocation also an empty span at its start, by
-        which a launch knows that pointers to it matter. Not of variables, which begin as zeros."""
+        """Return memory that nobody has written; of each allocation also an empty span at its
+        start, by which a launch knows that pointers to it matter. Not of variables, which begin as
+        zeros.
+        """
         variables = {at for addresses in self.addresses.values() for at in addresses.values()}
         spans = {start: gaps for start, gaps in self._unwritten.items() if start not in variables}
         return [s for start, gaps in spans.items() for s in [(start, start), *gaps]]
@@ -277,8 +279,9 @@ class DeviceMemory(Arena):
     # parameters
 
     def buffers(self, program: Program, params: bytes) -> dict[Variable, Any]:
-        """By parameter, the start of the allocation that it points into. None: it holds several
-        pointers, so that what comes from it may be any of them."""
+        """Return, by parameter, the start of the allocation that it points into. None: it holds
+        several pointers, so that what comes from it may be any of them.
+        """
         buffers: dict[Variable, Any] = {}
         for parameter in program.parameters:
             raw = params[parameter.offset : parameter.offset + parameter.variable.size]

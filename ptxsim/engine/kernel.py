@@ -60,7 +60,7 @@ class Struct:
         self.parts, self.size = dict(sorted(parts.items())), size
 
     def held(self) -> list[Any]:
-        """Its arrays, textures and tensor maps, those of inner structs too."""
+        """Return its arrays, textures and tensor maps, those of inner structs too."""
         parts = []
         for value in self.parts.values():
             parts += value.held() if isinstance(value, Struct) else [value]
@@ -259,7 +259,7 @@ class Packing:
 
 
 def _number(name: str, value: Argument, variable: Variable) -> bytes:
-    """The bytes of a number of Python's."""
+    """Return the bytes of a number of Python's."""
     size, kind = variable.size, variable.type.kind
     if not isinstance(value, bool | int | float):
         raise PtxsimError(f"{name} is a {type(value).__name__}; wrap arrays in ptxsim.Array")
@@ -651,7 +651,7 @@ class Kernel:
                     )
 
     def cluster_of(self, grid: Dim3, given: int | Sequence[int] | None) -> Dim3:
-        """Blocks of a cluster of this grid: as the kernel says, or the launch (`given`).
+        """Return the blocks of a cluster of this grid: as the kernel says, or the launch (`given`).
 
         Raises `PtxsimError`.
         """
@@ -671,8 +671,9 @@ class Kernel:
         return cluster
 
     def _registers(self, block: Dim3) -> int | None:
-        """Registers that a thread starts with, where setmaxnreg needs to know and the PTX or a
-        cubin says; 0 where the cubin shows that ptxas left setmaxnreg out."""
+        """Return the registers that a thread starts with, where setmaxnreg needs to know and the
+        PTX or a cubin says; 0 where the cubin shows that ptxas left setmaxnreg out.
+        """
         if not any(i.opcode == "setmaxnreg" for i in self.program.code):
             return None
         attributes = self.program.entry.attributes
@@ -691,9 +692,10 @@ class Kernel:
     def _places(
         self, args: Sequence[Argument], arrays: Placed
     ) -> tuple[dict[Variable, int], dict[int, int]]:
-        """For each parameter with pointers, a place, the same where parameters have a buffer in
-        common; and the place of each such buffer, by its address. A parameter's place is its
-        buffer's address; a struct's is that of one."""
+        """Return, for each parameter with pointers, the address that stands for its buffers, the
+        same where parameters have a buffer in common; and, by address, the one that stands for each
+        buffer.
+        """
         held: dict[Variable, set[int]] = {}
         for value, parameter in zip(args, self.program.parameters, strict=True):
             parts = value.held() if isinstance(value, Struct) else [value]

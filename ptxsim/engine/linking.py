@@ -45,7 +45,7 @@ def _is_named(call: Instruction) -> bool:
 
 
 def reachable_names(module: Module, name: str) -> list[str]:
-    """A name, and those that the initialisers of variables lead to from there."""
+    """Return a name, and those that the initialisers of variables lead to from there."""
     names, left = [], [name]
     while left:
         name = left.pop()
@@ -184,7 +184,7 @@ def _order(program: Program) -> None:
 
 
 def _shift_labels(function: Function, base: int) -> None:
-    """Labels of a function to places in the program; each label once."""
+    """Give each label of a function its index in the program, once."""
     seen: set[Label] = set()
     for instruction in function.code or ():
         if instruction.opcode in ("bra", "brx"):

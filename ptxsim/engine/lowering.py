@@ -142,7 +142,9 @@ class Lowering:
         operation: registry.Elementwise,
         readers: list[Callable[[], np.ndarray]],
     ) -> Step:
-        """Several destinations: `p|q`, or a result and the carry flag."""
+        """Return the step of an instruction with several destinations: `p|q`, or a result and the
+        carry flag.
+        """
         destination = instruction.operands[0]
         if not isinstance(operation.result, tuple):
             # The second destination is the carry flag.

@@ -176,7 +176,7 @@ class Machine:
         self.scheduler.start(limits, convergence)
 
     def _make_memory(self, local: int) -> None:
-        """The spaces of a batch; `local`: bytes of each thread's own."""
+        """Make the spaces of a batch; `local`: bytes of each thread's own."""
         state, base = self.state, self.program.shared_base
         own_shared = first, end = base, base + self.launch.shared_bytes
         if names_special(self.program, "reserved_smem"):
@@ -200,7 +200,7 @@ class Machine:
         self.memory.start(spaces, own_shared)
 
     def _start_checks(self) -> None:
-        """Who watches the memory of a batch."""
+        """Start who watches the memory of a batch."""
         order, space, checks = self.order, self.memory.spaces["shared"], self.launch.checks
         # A launch has an order.
         assert order is not None

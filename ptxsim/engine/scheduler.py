@@ -134,7 +134,7 @@ class Scheduler:
             step()
 
     def _noting_polls(self, pc: int) -> Control:
-        """The control of a branch by which a loop polls again: notes which threads do."""
+        """Return the control of a branch by which a loop polls again; it notes which threads do."""
         instruction, start, control = self.program.code[pc], self.rounds[pc], self.controls[pc]
         # A branch has a control.
         assert control is not None
@@ -169,7 +169,7 @@ class Scheduler:
         return min(ready) if self.state.turns is None else self._parting_no_warp(sorted(ready))[-1]
 
     def _parting_no_warp(self, pcs: list[int]) -> list[int]:
-        """Those of these places where none of the warps has threads at an earlier one."""
+        """Return those of these places where none of the warps has threads at an earlier one."""
         behind = np.zeros(self.state.warps, bool)
         chosen = []
         for pc in pcs:
@@ -264,9 +264,10 @@ class Scheduler:
         return stop
 
     def _go_on(self, step: Step, fault: KernelFault, threads: np.ndarray) -> None:
-        """After a fault of some threads, the others execute the instruction. These threads go on
+        """Let the others execute the instruction after a fault of some threads. These threads go on
         after it, with what their registers held; so blocks end that have the fault time and again,
-        as in a loop over freed memory."""
+        as in a loop over freed memory.
+        """
         while True:
             if fault.bad is None:
                 raise fault
@@ -315,7 +316,9 @@ class Scheduler:
             self.tally[pc, last] = self.tally.get((pc, last), 0) + warps
 
     def _polls_in_vain(self, pc: int, threads: np.ndarray) -> PtxsimError:
-        """All that can run look at memory time and again, so that it cannot change any more."""
+        """Return the fault that all that can run look at memory time and again, so that it cannot
+        change any more.
+        """
         what = "deadlock: waits in a loop for memory that nobody changes any more"
         stuck = np.flatnonzero(
             self.state.alive & ~np.logical_or.reduce([threads, *self.state.groups.values()])

@@ -64,7 +64,7 @@ class Memory:
         self.read: set[Variable | str | None] = set()
 
     def _homes(self, i: Instruction) -> set[Variable | str | None]:
-        """The buffers that an instruction accesses; all of shared memory is one."""
+        """Return the buffers that an instruction accesses; all of shared memory is one."""
         homes: set[Variable | str | None] = set()
         for variable in self.origins.get(i.pc, ANYTHING):
             in_shared = variable is not UNKNOWN and variable.space == "shared"
@@ -127,7 +127,9 @@ def slice_of(
 
 
 def _needs(i: Instruction, wanted: set[Register], memory: Memory) -> tuple[set[Register], bool]:
-    """Registers that an instruction must find right, and whether its own result is needed."""
+    """Return the registers that an instruction must find right, and whether its own result is
+    needed.
+    """
     guard = set() if i.predicate is None else {i.predicate}
     if is_mma(i) and wanted.isdisjoint(registers_of(i.operands[0])):
         # A may be values in registers
@@ -156,7 +158,9 @@ def _needs(i: Instruction, wanted: set[Register], memory: Memory) -> tuple[set[R
 
 
 def reads_memory(i: Instruction) -> bool:
-    """Whether what an instruction does depends on what was stored; it is one that is executed."""
+    """Return whether what an instruction does depends on what was stored; it is one that is
+    executed.
+    """
     if i.opcode in ACCESSES:
         return i.opcode not in STORES and not _is_parameter(i)
     if i.opcode == "wgmma" and not is_mma(i):

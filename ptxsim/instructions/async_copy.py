@@ -108,8 +108,8 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 def _partial(
     m: Machine, instruction: Instruction, operand: MemoryOperand, width: int, wanted: np.ndarray
 ) -> np.ndarray:
-    """The bytes of a copy with a source size: so many are read, the others become zero; size 0
-    reads nothing.
+    """Return the bytes of a copy with a source size: this many are read, the others become zero.
+    Size 0 reads nothing.
     """
     lanes, (_, slot, offset) = m.state.acting_lanes(), operand
     too_long = m.state.mask_of(lanes) & (wanted > width)

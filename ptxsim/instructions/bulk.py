@@ -204,7 +204,9 @@ class Bulk:
     # into shared memory
 
     def _signal(self, operand: Address) -> Callable[[], dict[int, int]]:
-        """Where the mbarriers of the active threads' copies lie in the batch's shared memory."""
+        """Return a function that says where the mbarriers of the active threads' copies lie in the
+        batch's shared memory.
+        """
         memory_operand = self.m.operands.address(operand, "shared::cluster")
 
         def at() -> dict[int, int]:
@@ -224,8 +226,8 @@ class Bulk:
         pattern: int = 0,
         read: int | None = None,
     ) -> None:
-        """Data are on their way to shared memory, of the block itself or of those in the mask, and
-        signal there.
+        """Send data to shared memory, of the block itself or of those in the mask, and signal
+        there.
         """
         part = len(self.m.memory.spaces["shared"].data) // len(self.m.state.blocks)
         # The mbarrier is in this block of the batch.
@@ -321,8 +323,8 @@ class Bulk:
         return read
 
     def _map_at(self, address: int, dimensions: int, lane: int) -> tensor_maps.TensorMap:
-        """The tensor map at a generic address, which must be aligned and have the given number of
-        dimensions.
+        """Return the tensor map at a generic address, which must be aligned and have the given
+        number of dimensions.
         """
         in_parameters = address // WINDOW == BASES["param"] // WINDOW
         space = self.m.memory.spaces["param" if in_parameters else "global"]
@@ -452,8 +454,8 @@ class Bulk:
     def _boxes(
         self, operand: Address, space_name: str, read_maps: ReadMaps
     ) -> Callable[[str], Iterator[Box]]:
-        """A function: for each active thread its tensor map, the pieces of shared memory of its
-        box, coordinates.
+        """Return a function that yields for each active thread its tensor map, the pieces of shared
+        memory of its box, and the coordinates.
         """
         _, slot, offset = self.m.operands.address(operand, space_name)
 
@@ -494,9 +496,11 @@ class Bulk:
         max_bytes: int = 8,
         whole: bool = False,
     ) -> tuple[Pieces, int, np.ndarray, int, int] | None:
-        """What of a box lies inside its tensor: an access of so many bytes each, that number, which
-        rows, and the bytes of a row from and to; None where nothing does. `whole`: with all of the
-        16-byte piece in which a row ends, as an H200 stores it, with zeros beyond the row."""
+        """Return what of a box lies inside its tensor: an access of at most `max_bytes` each, that
+        number, which rows, and the bytes of a row from and to; None where nothing does. `whole`:
+        with all of the 16-byte piece in which a row ends, as an H200 stores it, with zeros beyond
+        the row.
+        """
         starts, inside, first, end = box.rows(coordinates)
         first, end = first * box.item, end * box.item
         if first == end or not inside.any():

@@ -442,7 +442,7 @@ def _size(m: Machine, operand: Any) -> int | None:
 
 
 def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control:
-    """A call through a pointer: each thread to the function whose number it holds."""
+    """Call through a pointer: each thread to the function whose number it holds."""
     returns, _, arguments = instruction.operands
     read = m.operands.reader(target, TYPES["u64"])
     steps = {}
@@ -558,8 +558,8 @@ SYSTEM: dict[str, tuple[System, int]] = {
 
 
 def formatted(m: Machine, lane: int, text: str, arguments: int) -> str:
-    """A printf format with its arguments, which lie in the thread's local memory one after the
-    other.
+    """Return a printf format with its arguments, which lie in the thread's local memory one after
+    the other.
     """
     offset = arguments - BASES["local"]
     local = m.memory.spaces["local"]

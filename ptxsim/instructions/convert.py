@@ -134,9 +134,9 @@ def _float_to_float(
 
 
 def _float_to_int(to: Type, source: Type, mode: str, ftz: bool) -> Compute:
-    """Out of range: the nearest integer of the type.
+    """Convert what is out of range to the nearest integer of the type.
 
-    NaN: 0, but 2^(n-1) where a 64-bit type takes part.
+    NaN becomes 0, but 2^(n-1) where a 64-bit type takes part.
     """
     info = np.iinfo(to.dtype)
     nan = to.dtype.type(0)

@@ -97,21 +97,21 @@ elementwise("mad", FLOATS)(fma)
 
 
 def minimum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The lesser; a number wins over NaN; -0 is less than +0."""
+    """Return the lesser; a number wins over NaN; -0 is less than +0."""
     return np.where(a == b, np.where(np.signbit(a), a, b), np.fmin(a, b))
 
 
 def maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The greater; a number wins over NaN; +0 is greater than -0."""
+    """Return the greater; a number wins over NaN; +0 is greater than -0."""
     return np.where(a == b, np.where(np.signbit(a), b, a), np.fmax(a, b))
 
 
 def register_extremes(
     types: tuple[str, ...], finish: Callable[[Modifiers, Compute, int], Elementwise]
 ) -> None:
-    """min and max: `.NaN` lets NaN win; `.xorsign.abs` compares magnitudes (PTX ISA 9.7.3.11,
-    9.7.3.12, 9.7.4.7,
-    9.7.4.8)."""
+    """Register min and max: `.NaN` lets NaN win; `.xorsign.abs` compares magnitudes (PTX ISA
+    9.7.3.11, 9.7.3.12, 9.7.4.7, 9.7.4.8).
+    """
 
     def register(opcode: str, choose: Compute) -> None:
         def build(m: Modifiers) -> Elementwise:

@@ -246,7 +246,7 @@ def popc(m: Modifiers) -> Elementwise:
 
 
 def bit_length(x: np.ndarray) -> np.ndarray:
-    """Position after the highest set bit of unsigned numbers; 0 for 0."""
+    """Return the position after the highest set bit of unsigned numbers; 0 for 0."""
     length, rest = np.zeros(x.shape, np.uint32), x
     for step in (4 * x.itemsize >> i for i in range((8 * x.itemsize).bit_length() - 1)):
         upper = rest >> x.dtype.type(step)
@@ -318,7 +318,7 @@ def brev(m: Modifiers) -> Elementwise:
 
 
 def clamped_shift(op: Compute, a: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """A shift by an unsigned amount; from the width on, everything is shifted out."""
+    """Shift by an unsigned amount; from the width on, everything is shifted out."""
     bits = 8 * a.itemsize
     if by.strides == (0,) and by[0] < bits:
         # All threads have one amount, mostly an immediate.

@@ -83,8 +83,9 @@ def ldmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step
 def matrix_access(
     m: Machine, instruction: Instruction, modifiers: Modifiers
 ) -> tuple[Callable[[], Access | MixedAccess], int, bool]:
-    """What makes the access to memory of an ldmatrix or stmatrix; how many matrices there are, and
-    whether they are transposed."""
+    """Return what makes the access to memory of an ldmatrix or stmatrix; how many matrices there
+    are, and whether they are transposed.
+    """
     modifiers.drop(("sync", "aligned"))
     if not modifiers.flag("m8n8"):
         modifiers.reject("a shape other than m8n8")
@@ -197,8 +198,9 @@ def elements(words: np.ndarray, name: str) -> np.ndarray:
 
 
 def results(sums: np.ndarray, name: str, saturates: bool = False) -> np.ndarray:
-    """Sums [elements, ...] in float64 or int64 as a matrix instruction rounds them [registers,
-    ...]; those of s32 wrap, or stop at the ends."""
+    """Return sums [elements, ...] in float64 or int64 as a matrix instruction rounds them
+    [registers, ...]; those of s32 wrap, or stop at the ends.
+    """
     if name == "f16":
         packed = floats.pack(sums, "f16")
         return floats.joined(packed[::2], packed[1::2])
@@ -230,8 +232,8 @@ def mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 
 def mma_together(m: Machine, group: Sequence[Instruction], modifiers: Modifiers) -> Step:
-    """Several mma.sync of one form, none of which reads or writes what another writes: as one of
-    more warps.
+    """Return the step of several mma.sync of one form, none of which reads or writes what another
+    writes, as one of more warps.
     """
     instruction, numbers = group[0], len(group)
     modifiers.drop(("sync", "aligned"))

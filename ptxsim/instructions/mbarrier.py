@@ -50,8 +50,8 @@ def objects_at(
 
 
 def _shared_address(m: Machine, operand: Any, modifiers: Modifiers) -> MemoryOperand:
-    """Space, slot and offset of an object's address; one without a space is generic, and in shared
-    memory, too.
+    """Return space, slot and offset of an object's address; one without a space is generic, and in
+    shared memory, too.
     """
     space = modifiers.one_of(("shared::cta", "shared::cluster", "shared"), "generic")
     return m.operands.address(operand, space.removesuffix("::cta"))

@@ -170,8 +170,8 @@ def st(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 
 def blind(m: Machine, instruction: Instruction) -> Step:
-    """A load, store, ldmatrix, stmatrix or wgmma that is checked and passed on to the observers,
-    without its values.
+    """Return a step that checks a load, store, ldmatrix, stmatrix or wgmma and passes it on to the
+    observers, without its values.
     """
     if instruction.opcode == "wgmma":
         from . import wgmma
@@ -354,8 +354,8 @@ def _bits(x: np.ndarray) -> np.ndarray:
 def _scan(
     old: np.ndarray, t: Type, name: str, update: Compute, values: list[np.ndarray]
 ) -> np.ndarray:
-    """The bits of a word before each of several updates, and after the last; `old`: an array of
-    one.
+    """Return the bits of a word before each of several updates, and after the last; `old`: an array
+    of one.
     """
     if isinstance(update, np.ufunc):
         bits = _bits(update.accumulate(np.r_[old.view(t.dtype), values[0]], dtype=t.dtype))
@@ -369,8 +369,8 @@ def _scan(
 
 
 def swaps(old: np.ndarray, compared: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """What each of several compare-and-swaps of a word finds, and what the last leaves; `old`: an
-    array of one.
+    """Return what each of several compare-and-swaps of a word finds, and what the last leaves;
+    `old`: an array of one.
     """
     results, at = np.repeat(old, len(compared) + 1), 0
     for _ in range(FEW_SWAPS):

@@ -18,7 +18,7 @@ CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", 
 
 
 def special_value(m: Machine, name: str) -> np.ndarray:
-    """The values of a special register for a batch, one a thread."""
+    """Return the values of a special register for a batch, one a thread."""
     stem, _, axis = name.partition(".")
     index, state, launch = "xyzw".index(axis or "x"), m.state, m.launch
     if index == 3:

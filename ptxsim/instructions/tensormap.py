@@ -67,8 +67,8 @@ def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
 def _maps(
     m: Machine, instruction: Instruction, operand: MemoryOperand
 ) -> list[tuple[np.ndarray, int, int]]:
-    """Where the maps of the active threads lie: an array of bytes, a place in it; and the
-    thread.
+    """Return where the maps of the active threads lie: an array of bytes and an index in it, with
+    the thread.
     """
     access = m.memory.access(operand, PIECE, instruction, "atom", observed=False)
     maps = []

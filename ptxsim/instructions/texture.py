@@ -176,8 +176,9 @@ def _put(results: list[np.ndarray], lanes: np.ndarray, values: np.ndarray) -> No
 def _surface(
     m: Machine, instruction: Instruction, modifiers: Modifiers, address: Any
 ) -> tuple[Callable[[], list[tuple[TextureArray, np.ndarray, np.ndarray, np.ndarray]]], int, int]:
-    """A function: of each array its threads, where they begin in its bytes, and whether they lie
-    inside; bytes of a component; components."""
+    """Return a function that gives for each array its threads, where they begin in its bytes, and
+    whether they lie inside; bytes of a component; components.
+    """
     geometry, mode = modifiers.one_of(GEOMETRIES), modifiers.one_of(MODES, "trap")
     if not modifiers.flag("b") or geometry is None or geometry.endswith("cube"):
         modifiers.reject("this access of a surface")

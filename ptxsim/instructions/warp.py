@@ -38,8 +38,9 @@ def spread(per_warp: np.ndarray, dtype: type[np.generic] = np.uint32) -> np.ndar
 
 
 def require_members(m: Machine, instruction: Instruction, members: np.ndarray) -> np.ndarray:
-    """The threads that execute the instruction must be named, and the named ones that live must be
-    here (PTX ISA: otherwise undefined). Gives the masks, per thread."""
+    """Require that the threads that execute the instruction are named, and that the named ones that
+    live are here (PTX ISA: otherwise undefined). Return the masks, per thread.
+    """
     here = spread(active_masks(m), np.uint64)
     alive = spread(ballots(m.state.alive), np.uint64)
     own_bit = np.tile(BIT, m.state.warps)

@@ -104,7 +104,7 @@ class Descriptor:
 
 
 def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
-    """The matrix [groups, lines, k] in float64 of pieces [groups, ., .] as 16 bytes each."""
+    """Return the matrix [groups, lines, k] in float64 of pieces [groups, ., .] as 16 bytes each."""
     # [groups, ., . * elements of a piece]
     matrix = elements(np.ascontiguousarray(words).view(np.uint32), name)
     if not across:
@@ -311,7 +311,7 @@ class Sums:
         return words[:, here]
 
     def write(self, lanes: np.ndarray, bits: np.ndarray) -> None:
-        """Writes the results of these lanes."""
+        """Write the results of these lanes."""
         # Somebody may still hold the old words.
         words = self._words().copy()
         parts, here = self._parts(words, lanes)
@@ -377,8 +377,9 @@ class Fetch:
         return pieces
 
     def addresses(self, lanes: np.ndarray) -> tuple[Access, np.ndarray]:
-        """The pieces of all warpgroups, checked: one after the other, as if each warpgroup's first
-        thread read them; and that thread of each."""
+        """Check and return the pieces of all warpgroups, one after the other, as if each
+        warpgroup's first thread read them; and that thread of each.
+        """
         m, words = self.m, self.read()[lanes]
         differ = words != words[:, :1]
         if differ.any():

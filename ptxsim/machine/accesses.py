@@ -68,7 +68,7 @@ class Accesses:
         self.spaces, self.resolved, self.givers = {}, {}, {}
 
     def _part(self, origins: Origins) -> tuple[int, int, str] | None:
-        """The part of shared memory that an address stays in: the variables that it may come
+        """Return the part of shared memory that an address stays in: the variables that it may come
         from.
         """
         shared = self.program.shared
@@ -99,9 +99,10 @@ class Accesses:
         values: list[np.ndarray] | None = None,
         observed: bool = True,
     ) -> Access | MixedAccess:
-        """A checked access of `width` bytes a thread at a place. `values`: of a store, its elements
+        """Check and return an access of `width` bytes a thread. `values`: of a store, its elements
         for every lane. `observed`: whether the load/store unit takes part, so that observers see
-        it."""
+        it.
+        """
         space_name, slot, offset = operand
         if space_name == "generic":
             return self._generic(slot, offset, width, instruction, kind, values)
@@ -145,8 +146,8 @@ class Accesses:
     def require_valid(
         self, access: Access, size: int, align: int, instruction: Instruction, kind: str
     ) -> None:
-        """`size` bytes a thread, aligned, within memory and within the variable that the address
-        comes from.
+        """Require `size` bytes a thread to be aligned, within memory and within the variable that
+        the address comes from.
         """
         space, where, offset = access.space, access.where, access.offset
         good = space.inside(where, offset, size)
@@ -262,7 +263,9 @@ class Accesses:
         kind: str,
         values: list[np.ndarray] | None = None,
     ) -> Access | MixedAccess:
-        """A generic address: in which window it lies says which space is meant (PTX ISA 5.1)."""
+        """Return the access at a generic address: in which window it lies says which space is meant
+        (PTX ISA 5.1).
+        """
         base, active = viewed(self.state.registers[slot], ADDRESS), self.state.active
         lanes = self.state.acting_lanes()
         windows = (base[lanes] + ADDRESS.type(offset & (2**64 - 1))) >> ADDRESS.type(48)

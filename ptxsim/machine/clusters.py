@@ -37,8 +37,9 @@ class Waiting:
 
 
 def in_clusters(grid: Dim3, cluster: Dim3, blocks: np.ndarray) -> np.ndarray:
-    """Blocks in the order in which they run: cluster by cluster, each in the order of its ranks. Of
-    a cluster of which a block is given, all are."""
+    """Return the blocks in the order in which they run: cluster by cluster, each in the order of
+    its ranks. Of a cluster of which a block is given, all are.
+    """
     if cluster == (1, 1, 1):
         return blocks
     clusters = [grid[i] // cluster[i] for i in range(3)]

@@ -58,8 +58,8 @@ class Convergence:
         self.warpgroups = len(machine.state.blocks) * groups
 
     def arrive(self, pc: int, threads: np.ndarray) -> np.ndarray | None:
-        """Threads come to the instruction at `pc`; those that may execute it now, with any that
-        were held there.
+        """Let threads come to the instruction at `pc`. Return those that may execute it now, with
+        any that were held there.
         """
         m = self.machine
         width_here = width(m.program.code[pc])

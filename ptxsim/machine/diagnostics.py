@@ -84,8 +84,8 @@ class Diagnostics:
         self.notes.setdefault(what if key is None else key, what)
 
     def where(self, instruction: Instruction) -> str:
-        """The source line of an instruction and, where its function is inlined, the lines that call
-        it.
+        """Return the source line of an instruction and, where its function is inlined, the lines
+        that call it.
         """
         chain = self._locations.get(instruction.pc, ())
         return in_words(chain) if chain else instruction.where
@@ -95,8 +95,8 @@ class Diagnostics:
         return locations(self.program)
 
     def definition(self, operand: Any) -> Instruction | None:
-        """What gives a register its value, followed through moves; None where several do, or no
-        register is given.
+        """Return what gives a register its value, followed through moves; None where several do, or
+        no register is given.
         """
         seen: set[Any] = set()
         while isinstance(operand, Register) and operand not in seen:

@@ -94,9 +94,7 @@ def two_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def to_odd(nearest: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """A float64 rounded to nearest, and the sign of what rounding dropped, to the value rounded to
-    odd.
-    """
+    """Round to odd, from a float64 rounded to nearest and the sign of what rounding dropped."""
     bits = nearest.view(I8)
     even = ((bits & 1) == 0) & (error != 0) & np.isfinite(nearest)
     # `away` is true where the exact value lies further from zero.
@@ -106,8 +104,8 @@ def to_odd(nearest: np.ndarray, error: np.ndarray) -> np.ndarray:
 
 
 def quantize(x: np.ndarray, format_name: str, mode: str = "rn", relu: bool = False) -> np.ndarray:
-    """float64 values to the nearest of a format, in the rounding mode rn, rz, rm, rp or rna; as
-    float64.
+    """Round float64 values to the nearest of a format, in the rounding mode rn, rz, rm, rp or rna;
+    as float64.
 
     Overflow follows the mode (PTX ISA 9.7.9.21): rz stops at the largest finite value, rn goes to
     infinity.

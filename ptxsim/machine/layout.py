@@ -25,8 +25,8 @@ def shared_base(target: str) -> int:
 
 
 def reserved(target: str, shared_bytes: int, what: str) -> int:
-    """%reserved_smem_offset_`what` (PTX ISA 10.29) of a block with `shared_bytes` of its own:
-    begin, end, cap, 0 or 1.
+    """Return %reserved_smem_offset_`what` (PTX ISA 10.29) of a block with `shared_bytes` of its
+    own: begin, end, cap, 0 or 1.
 
     Cubins have the begin, the cap and offset 0 as constants; the driver fills in the end and offset
     1, where cooperative groups keep the barriers of tiles of several warps. Offset 1 is taken to

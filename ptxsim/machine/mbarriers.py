@@ -255,8 +255,8 @@ class Phases:
             self.machine.events.order.acquire(at, lanes[objects == at])
 
     def stuck(self) -> None:
-        """Nobody can run, and some wait for a phase: say for what, and of several name one that
-        waits for copies.
+        """Raise the fault that nobody can run and some wait for a phase; of several it names one
+        that waits for copies.
         """
         entries = []
         for p in self.waiting:

@@ -158,7 +158,7 @@ class Arena:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that a launch takes before it begins: of its arrays those that have
+        """Return the bytes that a launch takes before it begins: of its arrays those that have
         contents.
         """
         span = self.top - GLOBAL_BASE
@@ -258,7 +258,7 @@ class Addresses:
         self.cache: dict[Hashable, Any] = {}
 
     def index(self, shift: int) -> np.ndarray:
-        """Indices of elements of 2^shift bytes."""
+        """Return indices of elements of 2^shift bytes."""
         indices = self.indices.get(shift)
         if indices is None:
             indices = self.indices[shift] = self.flat >> shift if shift else self.flat

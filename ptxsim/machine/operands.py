@@ -216,7 +216,7 @@ class Operands:
     def lane_writer(
         self, operand: Operand, t: Type
     ) -> Callable[[np.ndarray, np.ndarray | None], None]:
-        """A function that writes values of some lanes (None: of all), as loads give them."""
+        """Return a function that writes values of some lanes (None: of all), as loads give them."""
         slot, widen = self.target(operand, t)
         registers = self.state.registers
         is_float = t.dtype is F4
@@ -240,7 +240,7 @@ class Operands:
         return write
 
     def address(self, operand: Address, space: str) -> MemoryOperand:
-        """The place of an address operand."""
+        """Return the memory operand of an address operand."""
         base = operand.base
         if isinstance(base, Register):
             return space, base.slot, operand.offset

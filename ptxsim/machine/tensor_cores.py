@@ -142,15 +142,15 @@ def multiply(
 
 
 def _exponents(x: np.ndarray, name: str) -> np.ndarray:
-    """The exponents that the hardware aligns by: of 1.f, and of subnormal numbers that of the least
-    normal ones.
+    """Return the exponents that the hardware aligns by: of 1.f, and of subnormal numbers that of
+    the least normal ones.
     """
     _, powers = np.frexp(x)
     return np.where(x == 0, NO_EXPONENT, np.maximum(powers - 1, SUBNORMAL[name])).astype(np.int16)
 
 
 def _largest(left: np.ndarray, right: np.ndarray, top: np.ndarray) -> np.ndarray:
-    """The largest exponent of products and accumulator."""
+    """Return the largest exponent of products and accumulator."""
     top = np.maximum(top, np.int16(MIN_EXPONENT))
     sums = np.empty_like(top)
     for x, y in zip(left, right, strict=True):
@@ -161,7 +161,7 @@ def _largest(left: np.ndarray, right: np.ndarray, top: np.ndarray) -> np.ndarray
 def _aligned_sum(
     left: np.ndarray, right: np.ndarray, c: np.ndarray, top: np.ndarray, fraction: int
 ) -> np.ndarray:
-    """The sum of terms cut off `fraction` bits below the unit of 2^top; exact in float64."""
+    """Return the sum of terms cut off `fraction` bits below the unit of 2^top; exact in float64."""
     scale = np.ldexp(1.0, fraction - top.astype(np.int32))
     total = np.trunc(c * scale)
     term = np.empty_like(total)

@@ -285,7 +285,7 @@ def field_at(name: str, ordinal: int) -> tuple[int, int]:
 
 
 def fields_of(tensor_map: TensorMap) -> bytes:
-    """A map of the host as the device may change it."""
+    """Return a map of the host as the device may change it."""
     raw = bytearray(MADE.ljust(BYTES, b"\0"))
 
     def put(name: str, value: int, ordinal: int = 0) -> None:
@@ -306,7 +306,7 @@ def fields_of(tensor_map: TensorMap) -> bytes:
 
 
 def made_by_device(raw: bytes) -> TensorMap:
-    """The map whose fields the device set.
+    """Return the map whose fields the device set.
 
     Raises `PtxsimError` for what cuTensorMapEncodeTiled would refuse.
     """

@@ -134,9 +134,10 @@ class TextureArray:
     # fetches
 
     def fetch(self, coordinates: list[np.ndarray], layer: np.ndarray | None) -> np.ndarray:
-        """Elements [fetches, components] at coordinates along x, y and z (of a cube map a
+        """Return elements [fetches, components] at coordinates along x, y and z (of a cube map a
         direction) in some layers; as they are, or in float32 where they are filtered or read
-        normalized. Whole coordinates are indices."""
+        normalized. Whole coordinates are indices.
+        """
         coordinates, layer = (
             list(coordinates),
             np.zeros(len(coordinates[0]), np.int64) if layer is None else layer,

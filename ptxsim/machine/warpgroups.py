@@ -148,7 +148,7 @@ class Warpgroups:
         self.sums: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}
 
     def active(self) -> np.ndarray:
-        """Numbers of the warpgroups of the active threads."""
+        """Return the numbers of the warpgroups of the active threads."""
         m = self.machine
         if self._active is None or self._active[0] is not m.state.active or m.state.active is None:
             groups = distinct(
@@ -204,7 +204,7 @@ class Warpgroups:
     # registers
 
     def before(self, instruction: Instruction, use: Use) -> None:
-        """An instruction is about to read and write watched registers."""
+        """Check an instruction that is about to read and write watched registers."""
         if use.copy and not self.issued and not self.writer:
             return
         here = self.active()

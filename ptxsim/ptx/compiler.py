@@ -18,7 +18,7 @@ DEBUG = ("-G", "--device-debug")
 
 
 def tool(name: str) -> Path:
-    """Path of a CUDA tool. Raises `PtxError` naming the remedy."""
+    """Return the path of a CUDA tool. Raises `PtxError` naming the remedy."""
     spec = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
     for folder in (spec.submodule_search_locations or []) if spec else []:
         if (Path(folder) / "bin" / name).is_file():
@@ -67,7 +67,7 @@ def compile_ptx(source: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -
 
 
 def _replaced(flag: str, given: Sequence[str]) -> bool:
-    """Whether one of our flags gives way to the user's."""
+    """Return whether one of our flags gives way to the user's."""
     if flag.startswith("-std"):
         return any("-std" in option for option in given)
     return flag == "-lineinfo" and any(option in DEBUG for option in given)

@@ -64,8 +64,8 @@ def sources(i: Instruction) -> tuple[Register, ...]:
 
 
 def undefined_at_entry(program: Program) -> list[Register]:
-    """The registers that may be read before they are written, of all functions, in the order of
-    their slots.
+    """Return the registers that may be read before they are written, of all functions, in the order
+    of their slots.
     """
     registers: dict[int, Register] = {}
     for function in program.functions:

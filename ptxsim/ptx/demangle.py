@@ -35,7 +35,7 @@ def _runtime() -> ctypes.CDLL | None:
 
 
 def _demangled(name: str) -> str | None:
-    """The name as the runtime prints it; None where it cannot."""
+    """Return the name as the runtime prints it; None where it cannot."""
     if not name.startswith("_Z"):
         return None
     library = _runtime()
@@ -73,8 +73,8 @@ def _last_at_depth_0(text: str, wanted: str) -> int:
 
 @cache
 def split(name: str) -> tuple[str, str]:
-    """The name with template arguments, and behind it the parameters in parentheses, if it has
-    any.
+    """Return the name with template arguments, and behind it the parameters in parentheses, if it
+    has any.
     """
     text = _demangled(name)
     if text is None:
@@ -107,8 +107,9 @@ def _plain(text: str) -> str:
 
 
 def matching(names: Iterable[str], wanted: str) -> list[str]:
-    """The mangled names that a text means: exactly one of them, or else its name with template
-    arguments, or without, or else all that have the text as a part, mangled or not."""
+    """Return the mangled names that a text means: exactly one of them, or else its name with
+    template arguments, or without, or else all that have the text as a part, mangled or not.
+    """
     names = list(names)
     if wanted in names:
         return [wanted]

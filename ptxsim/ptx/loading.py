@@ -14,7 +14,7 @@ MAX_BYTES = 1 << 28
 
 
 def read_text(path: Path) -> str:
-    """A text file, of at most MAX_BYTES bytes."""
+    """Read a text file of at most MAX_BYTES bytes."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)

@@ -124,7 +124,7 @@ class Merges:
     empty_loads: dict[int, float] = field(default_factory=dict)
 
     def is_gone(self, pc: int) -> bool:
-        """Whether another access does the work of this one, or none needs to."""
+        """Return whether another access does the work of this one, or none needs to."""
         return pc in self.parts or pc in self.dropped
 
 
@@ -132,7 +132,7 @@ class Merges:
 
 
 def first_copies(program: Program) -> set[int]:
-    """Places of the first cp.async of each stretch of a block without a barrier.
+    """Return the places of the first cp.async of each stretch of a block without a barrier.
 
     Before it ptxas puts three shared loads that no thread executes (`@!PT LDS RZ, [RZ]`, seen with
     CUDA 13.0); the hardware counts them among the executed shared loads.
@@ -188,7 +188,7 @@ def _may_merge(instruction: Instruction) -> bool:
 # The rule, the cubin's reader and their comparison ask for it.
 @lru_cache(maxsize=1)
 def groups(program: Program) -> list[Group]:
-    """Accesses that may merge with each other where their places allow it."""
+    """Return accesses that may merge with each other where their places allow it."""
     loads: dict[tuple[object, ...], Group] = {}
     stores: dict[tuple[object, ...], Group] = {}
     stretch = store_stretch = 0
@@ -410,7 +410,7 @@ class Addresses:
                 self._needed[root] = max(self._needed.get(root, 1), size)
 
     def _result(self, i: Instruction, value: Value) -> RootOffset:
-        """Root and offset of what an instruction gives."""
+        """Return root and offset of what an instruction gives."""
         opaque: RootOffset = (("result", i.pc), 0)
         if i.predicate is not None or not all(_is_integer(m) for m in i.modifiers):
             return opaque
@@ -639,8 +639,8 @@ COPIES = (2, 4, 8, 16)
 def _cycles(
     program: Program, machine: _Machine, rule: Merges, addresses: Addresses
 ) -> dict[int, Cycle]:
-    """Accesses of unrolled loops that merge otherwise in each copy of the loop's body, by their
-    places.
+    """Return accesses of unrolled loops that merge otherwise in each copy of the loop's body, by
+    their places.
 
     The rule is tried on the words of several iterations. It holds where it gives the widths that
     the cubin has.
@@ -667,7 +667,7 @@ def _cycles(
 
 
 def _copy(group: Group, copies: int, step: int, alignment: int) -> dict[tuple[int, int], int]:
-    """By copy and place, bytes a thread of the accesses that the rule makes of so many
+    """Return, by copy and place, bytes a thread of the accesses that the rule makes of so many
     iterations.
     """
     accesses = sorted(group.accesses, key=lambda access: access[2])
@@ -737,8 +737,8 @@ class Line:
 
     @property
     def agree(self) -> bool:
-        """Whether the widths are the same; ptxas may unroll a loop, which multiplies the counts
-        alike.
+        """Return whether the widths are the same; ptxas may unroll a loop, which multiplies the
+        counts alike.
         """
         if set(self.predicted) != set(self.actual):
             return False

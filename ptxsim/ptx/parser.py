@@ -176,14 +176,14 @@ class _Parser:
         return self.expect_kind("name")
 
     def separated(self, item: Callable[[], T]) -> list[T]:
-        """One item or more, with commas between."""
+        """Parse one item or more, with commas between."""
         items = [item()]
         while self.accept(","):
             items.append(item())
         return items
 
     def enclosed(self, item: Callable[[], T], closing: str) -> list[T]:
-        """Items up to a bracket, which has been opened."""
+        """Parse items up to a bracket, which has been opened."""
         items = []
         while not self.accept(closing):
             items.append(item())
@@ -199,7 +199,7 @@ class _Parser:
         return sign * self.number(self.expect_kind("number"))
 
     def number(self, text: str) -> int:
-        """The value of the number token that was just taken."""
+        """Return the value of the number token that was just taken."""
         digits = text.rstrip("U")
         octal = len(digits) > 1 and digits[0] == "0" and digits.isdigit()
         try:
@@ -294,8 +294,8 @@ class _Parser:
         return True
 
     def loc(self) -> None:
-        """`.loc file line column [, function_name label [+ n], inlined_at file line column]` (PTX
-        ISA 11.5.4).
+        """Parse `.loc file line column [, function_name label [+ n], inlined_at file line column]`
+        (PTX ISA 11.5.4).
 
         Where the calling line is itself in an inlined function, that function's latest `.loc` says
         where it is called.
@@ -327,7 +327,7 @@ class _Parser:
     # declarations
 
     def declared_type(self) -> _Declared:
-        """`[.align n] [.vN] .type`: the type, alignment, vector length, and the opaque type's
+        """Parse `[.align n] [.vN] .type`: the type, alignment, vector length, and the opaque type's
         name.
         """
         align, vector = 0, 1
@@ -432,8 +432,8 @@ class _Parser:
     # functions
 
     def define(self, is_entry: bool) -> None:
-        """`.entry name (params) attributes { body }`, `.func (return) name (params) ...`, or only
-        declared: `;`.
+        """Parse `.entry name (params) attributes { body }`, `.func (return) name (params) ...`, or
+        only declared: `;`.
         """
         function = Function("", is_entry)
         while self.token.text in (".noreturn", ".attribute"):
@@ -590,7 +590,7 @@ class _Parser:
         return None
 
     def predicate(self, message: str) -> Register:
-        """A predicate register; `message`: what to say of a name that is none."""
+        """Parse a predicate register; `message`: what to say of a name that is none."""
         name = self.name()
         declared = self.find(name, self.scope)
         if not isinstance(declared, Register) or declared.type.name != "pred":
@@ -719,7 +719,7 @@ class _Parser:
 
 
 def _is_within(line: tuple[int, int], location: _Line | None) -> bool:
-    """Whether a file and line is among a location's and those of the calls around it."""
+    """Return whether a file and line is among a location's and those of the calls around it."""
     return location is not None and (location[:2] == line or _is_within(line, location[2]))
 
 

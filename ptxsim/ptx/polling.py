@@ -90,7 +90,9 @@ def _decides(looks: Instruction, body: Sequence[Instruction]) -> bool:
 
 
 def backward(program: Program, polls: dict[int, Instruction]) -> dict[int, int]:
-    """The branches, by place, at which such a loop goes round again, with where it begins."""
+    """Return the branches, by pc, at which a loop that polls goes round again, with where it
+    begins.
+    """
     return {
         branch.pc: start
         for branch in program.code
@@ -100,8 +102,9 @@ def backward(program: Program, polls: dict[int, Instruction]) -> dict[int, int]:
 
 
 def waits(program: Program, polls: dict[int, Instruction]) -> Instruction | None:
-    """What makes the number of instructions depend on time: a loop that polls, or a try_wait, which
-    a device may have to repeat."""
+    """Return what makes the number of instructions depend on time: a loop that polls, or a
+    try_wait, which a device may have to repeat.
+    """
     return next((i for i in program.code if "try_wait" in i.modifiers), None) or next(
         iter(polls.values()), None
     )

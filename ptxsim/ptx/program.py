@@ -92,7 +92,7 @@ MAX_TITLE = 120
 
 
 def shortened(title: str) -> str:
-    """A name in at most `MAX_TITLE` characters: those of CuTe's kernels have thousands."""
+    """Return a name in at most `MAX_TITLE` characters: those of CuTe's kernels have thousands."""
     if len(title) <= MAX_TITLE:
         return title
     name, bracket, arguments = title.partition("<")
@@ -111,8 +111,8 @@ def targets(instruction: Instruction) -> tuple[int, ...]:
 
 
 def function_address(program: Program, name: str) -> int | None:
-    """The number that stands for a function's address: the same in all kernels of a module, and not
-    null.
+    """Return the number that stands for a function's address: the same in all kernels of a module,
+    and not null.
     """
     function = program.module.functions.get(name)
     if function is None or function.code is None:
@@ -121,7 +121,7 @@ def function_address(program: Program, name: str) -> int | None:
 
 
 def immediate_bytes(item: Immediate, type_: Type) -> bytes:
-    """The bytes of a constant in a type."""
+    """Return the bytes of a constant in a type."""
     if item.bits is not None and item.width == type_.bits:
         return item.bits.to_bytes(type_.bytes, "little")
     try:

@@ -22,7 +22,7 @@ ANYTHING: Origins = frozenset((UNKNOWN,))
 
 
 def find(program: Program) -> dict[int, Origins]:
-    """For each instruction with an address, by its pc: what its addresses may come from."""
+    """Return, for each instruction with an address, by its pc, what its addresses may come from."""
     bases = {i.pc: [o.base for o in i.operands if isinstance(o, Address)] for i in program.code}
     # Addresses that are passed to functions are not followed.
     if len(program.functions) > 1:
@@ -61,7 +61,7 @@ def named_spaces(instruction: Instruction) -> set[str]:
 
 
 def variable_of(program: Program, symbol: Symbol) -> Variable | None:
-    """The variable that a symbol names; None: it names none."""
+    """Return the variable that a symbol names, or None."""
     variable = symbol.variable or program.module.variables.get(symbol.name)
     return variable if isinstance(variable, Variable) else None
 

@@ -108,9 +108,10 @@ class Instruction:
         return 32
 
     def sources(self) -> list[tuple[int | None, bool]]:
-        """Source operands of an instruction with one destination, in order: number of the register,
-        or None for what is no register (RZ, constants, uniform registers), and whether it is kept
-        in the operand's reuse cache."""
+        """Return the source operands of an instruction with one destination, in order: number of
+        the register, or None for what is no register (RZ, constants, uniform registers), and
+        whether it is kept in the operand's reuse cache.
+        """
         registers = []
         for operand in self.operands[1:]:
             match = _REGISTER.match(operand)
@@ -151,8 +152,8 @@ class Function:
         return _blocks(self)
 
     def loops(self) -> list[list[Block]]:
-        """Innermost loops: of each backward branch the blocks from its target to it, where no
-        smaller one is inside.
+        """Return the innermost loops: of each backward branch the blocks from its target to it,
+        where no smaller one is inside.
         """
         edges = []
         for block in self.blocks:
@@ -170,8 +171,8 @@ class Function:
 
 
 def read(cubin: Path, entry: str | None = None) -> Function:
-    """The machine code of an entry: its name, or a part that only it has; None where the cubin has
-    but one.
+    """Return the machine code of an entry: its name, or a part that only it has; None where the
+    cubin has but one.
 
     Raises `PtxError` where there is no nvdisasm, the file is no cubin, or has no such entry.
     """
@@ -386,8 +387,8 @@ def _join(blocks: list[Block], at: Callable[[str], int | None]) -> None:
 
 
 def _closed(blocks: list[Block], first: Block, barrier: str) -> list[Block]:
-    """Blocks with a BSYNC of the barrier that are reached from `first`, which has its BSSY, before
-    another BSSY.
+    """Return blocks with a BSYNC of the barrier that are reached from `first`, which has its BSSY,
+    before another BSSY.
     """
     reached, seen, waiting = [], {first.number}, [first]
     while waiting:
@@ -407,8 +408,9 @@ def _closed(blocks: list[Block], first: Block, barrier: str) -> list[Block]:
 
 @lru_cache(maxsize=2)
 def _resources(cubin: Path, changed: int) -> dict[str, tuple[int, int]]:
-    """Of each function of a file as it was last `changed`: registers of a thread, and static shared
-    memory without what the driver keeps of each block."""
+    """Return, for each function of a file as it was last `changed`, registers of a thread, and
+    static shared memory without what the driver keeps of each block.
+    """
     done = subprocess.run(
         [str(tool("cuobjdump")), "-res-usage", str(cubin)], capture_output=True, text=True
     )
@@ -445,7 +447,7 @@ def elf_text(data: bytes, at: int) -> str:
 
 
 def embedded_ptx(cubin: Path) -> str | None:
-    """The PTX that a cubin with line information was made from; None where it holds none.
+    """Return the PTX that a cubin with line information was made from; None where it holds none.
 
     Comments are gone, lines keep their numbers.
     """

@@ -30,8 +30,8 @@ LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_
 
 
 def available_bytes() -> int:
-    """Bytes that this process may still allocate, as far as the system reports it; a very large
-    number otherwise.
+    """Return the bytes that this process may still allocate, as far as the system reports it; a
+    very large number otherwise.
     """
     limits = [1 << 60]
     with contextlib.suppress(OSError, ValueError, IndexError):
@@ -61,7 +61,7 @@ def shown_bytes(size: int) -> str:
 
 
 def require_launch(name: str, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
-    """Grid, block and dynamic shared memory (bytes) within what CUDA takes."""
+    """Require grid, block and dynamic shared memory (bytes) to be within what CUDA takes."""
     for what, sizes, limits in (("grid", grid, MAX_BLOCKS), ("block", block, MAX_THREADS)):
         if any(size > bound for size, bound in zip(sizes, limits, strict=True)):
             raise PtxsimError(f"{name}: {what} {sizes} is more than CUDA takes: {limits}")
@@ -76,7 +76,9 @@ def require_launch(name: str, grid: Dim3, block: Dim3, shared_bytes: int) -> Non
 def require_batch(
     name: str, program: Program, shared_bytes: int, lanes: int, padded: int, global_bytes: int
 ) -> None:
-    """Memory of a launch (bytes): global memory, and what the blocks that run together need."""
+    """Require the memory of a launch (bytes) to be there: global memory, and what the blocks that
+    run together need.
+    """
     if program.static_shared_bytes + shared_bytes > MAX_SHARED_BYTES:
         total = program.static_shared_bytes + shared_bytes
         raise PtxsimError(

@@ -47,8 +47,8 @@ def in_words(chain: Sequence[Location]) -> str:
 
 
 def locations(program: Program) -> dict[int, tuple[Location, ...]]:
-    """By pc: the source line of an instruction, then the line that calls its function where that is
-    inlined, and so on.
+    """Return, by pc, the source line of an instruction, then the line that calls its function where
+    that is inlined, and so on.
 
     nvcc leaves out the call here and there; where all that is known of a line has it called from
     one place, that is it.
@@ -78,8 +78,8 @@ def locations(program: Program) -> dict[int, tuple[Location, ...]]:
 
 
 def own_file(kernel: Titled) -> str:
-    """The file of the kernel itself, as `.file` names it: the one that most of its entry's code
-    goes back to.
+    """Return the file of the kernel itself, as `.file` names it: the one that most of its entry's
+    code goes back to.
 
     Raises `PtxsimError` for PTX without line information.
     """
@@ -95,7 +95,7 @@ def own_file(kernel: Titled) -> str:
 
 
 def choose_file(kernel: Titled, wanted: str | Path | None) -> str:
-    """The file that `wanted` means: its name or the end of its path.
+    """Return the file that `wanted` means: its name or the end of its path.
 
     None: the kernel's own file.
     """

@@ -175,7 +175,7 @@ class Variable:
 
 
 def plain_name(name: str) -> str:
-    """A variable's name as in the source: the last part of a mangled one."""
+    """Return a variable's name as in the source: the last part of a mangled one."""
     for match in re.finditer(r"\d+", name if name.startswith("_Z") else ""):
         part = name[match.end() : match.end() + int(match[0])]
         if len(part) == int(match[0]) and re.fullmatch(

@@ -75,7 +75,7 @@ def closing(text: str, start: int, opening: str, end: str) -> int:
 
 
 def kernel_templates(source: str) -> list[Template]:
-    """The templates of kernels that a source defines, in order."""
+    """Return the templates of kernels that a source defines, in order."""
     text = HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
     templates = []
     for start in re.finditer(r"\btemplate\s*<", text):
@@ -106,8 +106,8 @@ def kernel_templates(source: str) -> list[Template]:
 
 
 def sources(path: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    """A file and what it includes, directly or not, from its own folder or from these, each with
-    its text.
+    """Yield a file and what it includes, directly or not, from its own folder or from these, each
+    with its text.
     """
     left, seen = [path], set()
     while left:
