@@ -40,7 +40,7 @@ class Runs:
         self.machine, self.lowering, self.defined = machine, lowering, defined
         self._made: dict[tuple[int, int], list[Step]] = {}
         self._counted: dict[tuple[int, int], list[Step]] = {}
-        # of the launch that `_counted` and `_sliced` are of
+        # `_counted` and `_sliced` are of the launch with these buffers.
         self._same: dict[Variable, Variable] | None = None
 
     def prepare(self, buffers: Mapping[Variable, int]) -> None:
@@ -104,7 +104,7 @@ class Runs:
         written: set[Register] = set()
 
         def finish() -> None:
-            # what is too few to be worth it runs one by one
+            # Too few to be worth it run one by one.
             alone = [step for i in group if (step := each[i.pc]) is not None]
             if kind == FMA and len(group) >= MIN_FMAS:
                 steps.append(
@@ -117,7 +117,7 @@ class Runs:
             group.clear()
             written.clear()
 
-        # a group ends where the kind changes, or where one reads or writes what another wrote
+        # A group ends where the kind changes, or where one reads or writes what another wrote.
         for pc in range(first, end):
             instruction = m.program.code[pc]
             new_kind = _kind(instruction)
@@ -177,7 +177,7 @@ def _native(m: Machine, group: list[Instruction]) -> Step:
         return np.stack([x if x.dtype is f4 else viewed(x, f4) for x in values])
 
     def step() -> None:
-        # mostly what another such group left, so that it need not be gathered
+        # Mostly, another such group left the sums, so that they need not be gathered.
         known = sums.get(addends)
         if known is None or any(
             registers[slot] is not row for slot, row in zip(addends, known[1], strict=True)

@@ -31,9 +31,9 @@ from .linking import initial_bytes
 from .machine import Machine
 
 PAGE = 4096
-# bytes at the start that no allocation of the program has: standins/core.cpp leaves them out
+# No allocation of the program has these first bytes: standins/core.cpp leaves them out.
 OF_LAUNCH = 16 << 20
-# of malloc; what launches need for themselves lies below
+# malloc's heap begins here; what launches need for themselves lies below.
 HEAP_START = GLOBAL_BASE + OF_LAUNCH - HEAP
 # An allocation with more spans that nobody wrote is not watched.
 MAX_SPANS = 4096
@@ -249,7 +249,7 @@ class DeviceMemory(Arena):
         for start, spans in list(self._unwritten.items()):
             if start in variables:
                 continue
-            # of each span, the parts that are still marked
+            # Parts of each span that are still marked are left.
             left: list[Span] = []
             for first, end in spans:
                 base = (first - GLOBAL_BASE) // size

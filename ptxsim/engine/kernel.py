@@ -452,18 +452,18 @@ class Kernel:
         of blocks, and the names of variables that have a content.
         """
         memory = self.memory
-        # arguments and variables get their places
+        # Arguments and variables get their addresses.
         params = packing.parameters(self.program, request.args)
         symbols = (
             place_globals(self.program, arena) if memory is None else memory.symbols(self.program)
         )
         given = self._set_variables(request.constants, arena, symbols)
         buffers, homes = self._places(request.args, packing.arrays)
-        # contents are copied where anything depends on them
+        # Contents are copied where anything depends on them.
         if request.values or self.machine.runs.reads_contents(buffers):
             packing.write_arrays()
         blocks = self._chosen(request)
-        # where cooperative groups find what a grid's barrier needs
+        # Cooperative groups find here what a grid's barrier needs.
         workspace = 0
         if request.cooperative and names_special(self.program, "envreg"):
             self._require_cooperative(request, len(blocks))
@@ -473,7 +473,7 @@ class Kernel:
         if self.program.allocates:
             arena.make_heap()
         arena.finish()
-        # what nobody has written, and which variables have a content
+        # The checks need what nobody has written, and which variables have a content.
         unwritten = packing.unwritten()
         if memory is not None:
             buffers |= memory.buffers(self.program, params)
@@ -549,7 +549,7 @@ class Kernel:
     def _run_batches(self, request: Request, batches: Batches, packing: Packing) -> int:
         """Run all blocks; return the number of instructions, each for all threads of a batch."""
         machine, cost = self.machine, self._cost(request, len(batches.blocks))
-        # without values, stores must not change textures
+        # Without values, stores must not change textures.
         saved = [
             (t, t.numpy().copy())
             for t in packing.textures.values()
@@ -564,7 +564,7 @@ class Kernel:
                     machine.run_batch(batch, request.limits, request.observers)
                 except KernelFault as fault:
                     request.faults.take(fault, ended=True)
-                # a grid that turns out to cost too much is refused after its first blocks
+                # A grid that turns out to cost too much is refused after its first blocks.
                 done += len(batch)
                 steps += machine.scheduler.executed
                 lanes += machine.scheduler.executed * machine.state.lanes

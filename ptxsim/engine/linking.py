@@ -24,7 +24,7 @@ from ..ptx.program import (
 from ..ptx.sizes import MAX_PARAMETER_BYTES
 from ..ptx.syntax import Function, Instruction, Label, Module, Symbol, Variable
 
-# of the device's own runtime, by which kernels launch others
+# Kernels launch others by these functions of the device's own runtime.
 DEVICE_LAUNCHES = ("cudaGetParameterBuffer", "cudaLaunchDevice", "cudaCDP", "cudaDeviceSynchronize")
 BUILTIN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
 
@@ -155,14 +155,14 @@ def _order(program: Program) -> None:
         if function.name in done:
             return
         path.append(function.name)
-        # a call by address may reach any function whose address is taken
+        # A call by address may reach any function whose address is taken.
         reached = list(callees(program.module, function))
         indirect = next(
             (i for i in function.code or () if i.opcode == "call" and not _is_named(i)), None
         )
         if indirect is not None:
             reached += [(indirect, name) for name in address_taken(program.module)]
-        # callees come first; what the system provides has no code here
+        # Callees come first; what the system provides has no code here.
         for instruction, name in reached:
             target = program.module.functions.get(name)
             program.allocates |= name == "malloc"
@@ -210,7 +210,7 @@ def _number_blocks(program: Program) -> None:
 
 
 def _place_variables(program: Program) -> None:
-    # parameters of the entry
+    # The entry's parameters are laid out one after the other.
     for variable in program.entry.params:
         if not isinstance(variable, Variable):
             raise PtxError(
@@ -221,7 +221,7 @@ def _place_variables(program: Program) -> None:
         program.parameter_bytes += variable.size
         if program.parameter_bytes > MAX_PARAMETER_BYTES:
             raise PtxError(f"{program.name}: more than {MAX_PARAMETER_BYTES} bytes of parameters")
-    # static shared memory: of the module, as far as it is used, and of functions
+    # Static shared memory holds the module's variables that are used, and those of functions.
     base = program.shared_base = shared_base(program.module.target)
     used = program.names = {operand for i in program.code for operand in _names(i)}
     module_shared = [
@@ -235,12 +235,12 @@ def _place_variables(program: Program) -> None:
         program.static_shared_bytes = align_up(program.static_shared_bytes, variable.align)
         program.shared[variable] = base + program.static_shared_bytes
         program.static_shared_bytes += variable.size
-    # dynamic arrays all start where the static part ends, which is as long as they are aligned
+    # Dynamic arrays all start where the static part ends, which is padded to their alignment.
     for variable in dynamic:
         program.static_shared_bytes = align_up(program.static_shared_bytes, max(16, variable.align))
     for variable in dynamic:
         program.shared[variable] = base + program.static_shared_bytes
-    # a thread's frame: local variables, and what functions pass to each other
+    # A thread's frame holds local variables, and what functions pass to each other.
     locals_ = [v for v in function_variables if v.space in ("local", "param")]
     called = [f for f in program.functions if f is not program.entry]
     locals_ += [v for f in called for v in (*f.params, *f.returns) if isinstance(v, Variable)]

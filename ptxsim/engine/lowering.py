@@ -76,7 +76,7 @@ class Lowering:
 
     def _elementwise(self, instruction: Instruction) -> Step:
         modifiers = registry.Modifiers(instruction)
-        # what it computes, and its operands
+        # The builder says what it computes, and of which operands.
         build = registry.find_elementwise(instruction)
         # The parser has made sure of it.
         assert build is not None
@@ -91,13 +91,13 @@ class Lowering:
         readers = [
             self.operands.reader(o, t) for o, t in zip(sources, operation.sources, strict=True)
         ]
-        # the carry flag is one more source, or result
+        # The carry flag is one more source, or result.
         compute, registers = operation.compute, self.state.registers
         if operation.reads_carry:
             readers.append(lambda: registers[self.operands.carry])
         if isinstance(operation.result, tuple) or operation.writes_carry:
             return self._several(instruction, operation, readers)
-        # most have one result, as wide as its register, and plain sources
+        # Most have one result, as wide as its register, and plain sources.
         slot, widen = self.operands.target(destination, operation.result)
         if (
             widen is None

@@ -63,7 +63,7 @@ class Machine:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        # threads, their registers, memory, and who learns of what they do
+        # Threads have registers, memory, and observers that learn of what they do.
         self.origins = origins.find(program)
         self.watch = Watch.of(program)
         self.state = State(program.slots)
@@ -78,13 +78,13 @@ class Machine:
             self.origins,
             smallest_shared_access(program),
         )
-        # what watches registers takes part in compiling the instructions
+        # What watches registers takes part in compiling the instructions.
         self.calls = Calls()
         self.wraps = Wraps(self, self.operands, program)
         self.events.defined = self.defined = Defined(self)
         parts = (pc for pc in self.wraps.watched.parts if program.code[pc].opcode != "shr")
         self.defined.whole = {*parts, *self.wraps.watched.widening}
-        # instructions become steps, steps straight runs, which the scheduler executes
+        # Instructions become steps, steps straight runs, which the scheduler executes.
         lowering = Lowering(self, self.wraps)
         self.runs = Runs(self, lowering, self.defined)
         self.scheduler = Scheduler(self, lowering, self.runs, self.defined)
@@ -93,7 +93,7 @@ class Machine:
             for i in program.code
             if width(i) == 0 and i.operands
         }
-        # what the checks know of the program; a launch has its own shadows of memory
+        # The checks know this of the program; a launch has its own shadows of memory.
         self.order: Order | None = None
         self.global_memory: GlobalMemory | None = None
         # Accesses at these places are watched.

@@ -30,7 +30,8 @@ from .lowering import Lowering
 FAR = 1 << 60
 # After this many faults of one line the blocks that are running end.
 MAX_FAULTS = 1000
-# turns of loops that look at memory, with nobody else running: then it cannot change any more
+# After this many turns of loops that look at memory, with nobody else running, it cannot change any
+# more.
 IDLE = 1 << 16
 # After this many such turns, observers hear of it.
 SEVERAL = 1 << 7
@@ -70,13 +71,13 @@ class Scheduler:
         ]
         for pc in self.rounds:
             self.controls[pc] = self._noting_polls(pc)
-        # straight runs of instructions, by first and last: warps
+        # `tally` counts warps of straight runs of instructions, by first and last.
         self.tally: dict[tuple[int, int], Any] = {}
-        # the same, of rounds of loops that poll, after their first
+        # `polled` counts the same of rounds of loops that poll, after their first.
         self.polled: dict[tuple[int, int], Any] = {}
         end, together = len(program.code), FAR
         self.run_end = [0] * end
-        # from each place on, the next that a whole warp or warpgroup executes together
+        # From each pc on, `together` has the next that a whole warp or warpgroup executes together.
         self.together = [FAR] * (end + 1)
         for pc in range(end - 1, -1, -1):
             if self.controls[pc] is not None:
@@ -99,7 +100,7 @@ class Scheduler:
         state = self.state
         state.groups = groups = {self.program.start[self.program.name]: state.alive}
         while True:
-            # with nobody to run, either all have ended, or who waits waits for ever
+            # With nobody to run, either all have ended, or who waits waits for ever.
             if not groups:
                 if any(w.registers for w in self.machine.clusters.waiting):
                     self.machine.clusters.stuck()
@@ -162,7 +163,7 @@ class Scheduler:
         if self.polls and self.turns % 32:
             ready = (self.state.groups.keys() - self.polls.keys()) or ready
         if self.turns % 512 >= 480:
-            # once in a long while any, for a warp whose threads wait for each other
+            # Once in a long while any may run, for a warp whose threads wait for each other.
             parts = self.turns % PARTING >= PARTING - 32
             others = sorted(ready) if parts else self._parting_no_warp(sorted(ready))
             return others[self.turns % len(others)]
@@ -183,7 +184,7 @@ class Scheduler:
         """Run a group until it meets another, parts or ends."""
         controls, run_end = self.controls, self.run_end
         while True:
-            # as far as the next branch, place of another group, or meeting of a warp
+            # The group runs to the next branch, pc of another group, or meeting of a warp.
             end = run_end[pc]
             stop = end if end < limit else limit
             if not self.state.whole and (together := self.together[pc]) < stop:
@@ -194,7 +195,7 @@ class Scheduler:
                     threads = ready
                     together = self.together[pc + 1]
                 stop = min(stop, together)
-            # the instructions are counted and executed
+            # The instructions are counted and executed.
             if self.events.observers:
                 last = end + 1 if stop == end and stop != limit else stop
                 self._count(pc, last, threads)
@@ -209,7 +210,7 @@ class Scheduler:
                     f"more than {self.limits.steps} instructions executed: an endless loop, or raise the limit `steps`",
                     int(np.flatnonzero(threads)[0]),
                 )
-            # where another group waits, the two go on as one
+            # Where another group waits, the two go on as one.
             if stop == limit:
                 self.state.join(limit, threads)
                 return
@@ -221,12 +222,12 @@ class Scheduler:
                 if ready is None:
                     return
                 threads = ready
-            # the branch, barrier or exit at the end decides where the threads go on
+            # The branch, barrier or exit at the end decides where the threads go on.
             control = controls[end]
             # A run ends with a control.
             assert control is not None
             next_pc = control(threads)
-            # a loop that looks at memory goes round again: nothing has changed
+            # A loop that looks at memory goes round again: nothing has changed.
             if next_pc in self.polls and next_pc <= end:
                 self.idle += 1
                 if self.idle == SEVERAL:
@@ -236,7 +237,7 @@ class Scheduler:
                     raise self._polls_in_vain(next_pc, threads)
             else:
                 self.idle = 0
-            # others come first where these are ahead of them, or go back
+            # Others come first where these are ahead of them, or go back.
             if next_pc is None:
                 return
             if (
@@ -274,7 +275,7 @@ class Scheduler:
             if not self._follows_a_wrap(fault) and self.diag.faults.take(fault) > MAX_FAULTS:
                 raise fault
             bad, together = fault.bad, width(self.program.code[fault.pc])
-            # what a whole warp executes, its rest does not
+            # The rest of a warp does not execute what only the whole executes.
             if together and self.state.padded % together == 0:
                 bad = np.repeat(bad.reshape(-1, together).any(axis=1), together)
             threads = threads & ~bad

@@ -22,10 +22,10 @@ from ..ptx.program import Program
 from ..ptx.reaching_definitions import ANYTHING, UNKNOWN, Origins
 from ..ptx.syntax import Address, Instruction, Register, Variable, is_store_async, registers_of
 
-# effects that do no more than write their destinations
+# These effects do no more than write their destinations.
 PURE = {"mov", "cvta", "isspacep", "mma", "movmatrix"}
-# effects that access memory; without their values, their addresses still count
-# the operand that is the address
+# These effects access memory. Without their values, their addresses still count. The number is that
+# of the operand that is the address.
 ACCESSES = {"ld": 1, "ldu": 1, "ldmatrix": 1, "st": 0, "stmatrix": 0}
 STORES = ("st", "stmatrix")
 WITHOUT_VALUES = {
@@ -114,7 +114,7 @@ def slice_of(
             if matters:
                 executed.add(i.pc)
                 changed |= reads_memory(i) and memory.load(i)
-            # what it brings to where it matters
+            # A copy brings data to where it matters.
             if i.opcode == "cp" and i.pc in origins and memory.matters(i):
                 changed |= memory.load(i)
             changed |= not needs <= wanted

@@ -49,7 +49,7 @@ HINTS = ("L2", "mbarrier::complete_tx::bytes", "bulk_group")
 
 # A reduction combines data with what is there, by elements of this many bytes.
 Update = tuple[Compute, int]
-# of lanes: maps and coordinates
+# It takes lanes to maps and coordinates.
 ReadMaps = Callable[[list[int]], list[tuple[tensor_maps.TensorMap, list[int]]]]
 
 
@@ -79,7 +79,7 @@ class Pieces(Access):
             yield self.part(slice(first, first + each))
 
 
-# of a lane: its map, pieces of shared memory, coordinates
+# A box has a lane, its map, pieces of shared memory, and coordinates.
 Box = tuple[int, tensor_maps.TensorMap, Pieces, list[int]]
 
 
@@ -463,7 +463,7 @@ class Bulk:
             lanes = self.m.state.acting_lanes().tolist()
             space, maps = self.m.memory.spaces[space_name], read_maps(lanes)
             where = space.addresses(self.m.state.registers[slot], self.m.state.mask_of(lanes))
-            # a store reads what is inside
+            # A store reads what is inside.
             size = max(box.span for box, _ in maps) if kind == "cp_async" else PIECE
             self.m.memory.require_valid(
                 Access(space, where, offset), size, PIECE, self.instruction, kind

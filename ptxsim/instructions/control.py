@@ -277,8 +277,8 @@ def _restore(m: Machine, active: np.ndarray) -> None:
         moved[here] -= m.program.local_bytes
     if moved.any():
         m.calls.pending_return = moved
-        # the results are still addressed by the callee's frame: the stack moves once they are
-        # copied
+        # The results are still addressed by the callee's frame: the stack moves once they are
+        # copied.
 
 
 @control("call", takes(ARGUMENTS, CALLEE, ARGUMENTS))
@@ -478,8 +478,8 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
 # the system's functions
 
 
-# of the active threads: where they are called, lanes, arguments as uint64, and the variable of the
-# result
+# It takes the calling instruction, the active lanes, arguments as uint64, and the variable of the
+# result.
 System = Callable[[Machine, Instruction, np.ndarray, list[np.ndarray], Any], None]
 
 
@@ -548,7 +548,7 @@ def _free(
             raise m.diag.fault(Kind.MEMORY, instruction, wrong, lane)
 
 
-# by name: what acts, and how many arguments
+# Each function has what acts, and its least number of arguments.
 SYSTEM: dict[str, tuple[System, int]] = {
     "vprintf": (_vprintf, 2),
     "__assertfail": (_assertfail, 4),

@@ -186,7 +186,7 @@ def _int_to_float(to: Type, source: Type, mode: str, sat: bool) -> Compute:
 def _big(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Doubles of 2^62 and more back to integers, modulo 2^64 (2^64 itself becomes 0)."""
     with np.errstate(all="ignore"):
-        # such doubles are multiples of 2^10; at least of 512
+        # Such doubles are multiples of 2^10, or at least of 512.
         half = np.ldexp(value, -11).astype(np.int64)
         low = (value - np.ldexp(half.astype(np.float64), 11)).astype(np.int64)
     return ((half << 11) + low).view(dtype)

@@ -63,7 +63,7 @@ def _register(opcode: str, function: Compute, count: int, flags: tuple[str, ...]
 _register("add", np.add, 2)  # PTX ISA 9.7.4.1
 _register("sub", np.subtract, 2)  # 9.7.4.2
 _register("mul", np.multiply, 2)  # 9.7.4.3
-# 9.7.4.4: rounded to odd in float64, then once
+# fma is rounded to odd in float64, then once (9.7.4.4).
 _register("fma", lambda a, b, c: floats.sum_odd(a * b, c), 3)
 _register("neg", np.negative, 1)  # 9.7.4.5
 _register("abs", np.abs, 1)  # 9.7.4.6

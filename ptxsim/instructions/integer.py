@@ -179,7 +179,7 @@ def quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "u":
         return np.where(zero, ~a.dtype.type(0), a // np.where(zero, a.dtype.type(1), b))
     unsigned = np.dtype(f"u{a.itemsize}")
-    # |least| is 2^(n-1) as an unsigned number
+    # The least number's absolute value is 2^(n-1) as an unsigned number.
     ua, ub = np.abs(a).view(unsigned), np.abs(b).view(unsigned)
     q = (ua // np.where(zero, unsigned.type(1), ub)).view(a.dtype)
     return np.where(zero, a.dtype.type(-1), np.where((a < 0) != (b < 0), -q, q))

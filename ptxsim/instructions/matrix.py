@@ -155,10 +155,10 @@ def movmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
     return step
 
 
-# bits of an element, of these and of all types
+# An element has this many bits.
 INTEGERS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
 ELEMENTS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "e4m3": 8, "e5m2": 8, **INTEGERS}
-# rows of A and bits along k (a row of A in 4, 8 or 16 words), for each kind of element
+# Each kind of element has shapes: rows of A and bits along k (a row of A in 4, 8 or 16 words).
 SHAPES = {
     ("f16", "bf16"): ("m16n8k8", "m16n8k16"),
     ("tf32",): ("m16n8k4", "m16n8k8"),

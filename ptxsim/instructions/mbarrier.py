@@ -40,7 +40,7 @@ def objects_at(
     """Return the addresses of the active threads' mbarriers in the batch's shared memory, and the
     lanes.
     """
-    # no load or store on hardware
+    # It is no load or store on hardware.
     access = m.memory.access(operand, 8, instruction, kind, observed=False)
     lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
     if isinstance(access, MixedAccess) or not access.space.is_shared:
@@ -202,7 +202,7 @@ def signal_by_copies(m: Machine, instruction: Instruction, modifiers: Modifiers)
         objects, lanes = objects_at(m, operand, instruction, "atom")
 
         if not counted:
-            # one more is to come
+            # One more arrival is to come.
             m.phases.count_down(instruction, objects, lanes, np.full(len(lanes), -1))
         for at in np.unique(objects).tolist():
             here = lanes[objects == at]

@@ -102,7 +102,7 @@ def ld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
     def step() -> None:
         access = m.memory.access(operand, width, instruction, kind)
-        # before a destination that is the address changes
+        # Values are read before a destination that is the address changes.
         values = [access.load(size, i) for i, _ in writers]
         for (_, write), value in zip(writers, values, strict=True):
             write(value, access.lanes)
@@ -203,7 +203,7 @@ def ignored(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 effect("prefetch", takes(ADDRESS))(ignored)
 effect("prefetchu", takes(ADDRESS))(ignored)
 effect("applypriority", takes(ADDRESS, NUMBER))(ignored)
-# data may be dropped from L2; here they stay (9.7.9.17)
+# Data may be dropped from L2; here they stay (9.7.9.17).
 effect("discard", takes(ADDRESS, NUMBER))(ignored)
 # There is nothing to wait for here (9.7.19.2).
 effect("nanosleep", takes(VALUE))(ignored)
@@ -296,7 +296,7 @@ def _atomic(
     return step
 
 
-# of operations that no ufunc scans: one thread's turn at a word
+# No ufunc scans these operations: each is one thread's turn at a word.
 TURNS: dict[str, Callable[..., int]] = {
     "exch": lambda old, b: b,
     "inc": lambda old, b: 0 if old >= b else old + 1,

@@ -198,7 +198,7 @@ class Modifiers:
 Build = Callable[[Modifiers], Elementwise]
 # A step acts for the active threads; its result is not used.
 Step = Callable[[], object]
-# the mask of active threads to the place where they all go on
+# A control takes the mask of active threads to the pc where they all go on.
 Control = Callable[[np.ndarray], int | None]
 Built = TypeVar("Built", Step, Control)
 Builder = Callable[[Machine, Instruction, Modifiers], Built]
@@ -220,7 +220,7 @@ def elementwise(opcode: str, types: Iterable[str] | None = None) -> Callable[[Bu
             if (opcode, name) in ELEMENTWISE:
                 raise ValueError(f"{opcode}.{name} is registered twice")
             ELEMENTWISE[opcode, name] = build
-        # how many sources: as the `Elementwise` says
+        # The `Elementwise` says how many sources there are.
         OPERANDS[opcode] = (takes(PAIR, VALUE, optional=(VALUE,) * 4),)
         return build
 

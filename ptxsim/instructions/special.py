@@ -50,7 +50,7 @@ def special_value(m: Machine, name: str) -> np.ndarray:
         "%lanemask_le": lambda: 2 * bit - np.uint64(1),
         "%lanemask_gt": lambda: ~(2 * bit - np.uint64(1)),
         "%lanemask_ge": lambda: ~(bit - np.uint64(1)),
-        # what cooperative_groups::grid_group::sync takes for its workspace's address
+        # cooperative_groups::grid_group::sync takes these for its workspace's address.
         "%envreg1": lambda: launch.grid_workspace >> 32,
         "%envreg2": lambda: launch.grid_workspace & 0xFFFFFFFF,
         "%total_smem_size": lambda: launch.shared_bytes,

@@ -29,7 +29,7 @@ BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 
 INTEGERS = ("s8", "u8")
 # 16 bytes lie together in any layout.
 PIECE = 16
-# by bits 62 and 63 of a descriptor: bytes of a row of the swizzle's pattern
+# Bits 62 and 63 of a descriptor give the bytes of a row of the swizzle's pattern.
 SWIZZLES = {0: 16, 1: 128, 2: 64, 3: 32}
 RESERVED = ~(0x3FFF | 0x3FFF << 16 | 0x3FFF << 32 | 7 << 49 | 3 << 62) & (1 << 64) - 1
 
@@ -105,7 +105,7 @@ class Descriptor:
 
 def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
     """Return the matrix [groups, lines, k] in float64 of pieces [groups, ., .] as 16 bytes each."""
-    # [groups, ., . * elements of a piece]
+    # The shape is [groups, ., . * elements of a piece].
     matrix = elements(np.ascontiguousarray(words).view(np.uint32), name)
     if not across:
         return matrix

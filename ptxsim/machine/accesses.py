@@ -154,7 +154,7 @@ class Accesses:
         if good is not None or (
             align > 1 and (where.varying | (where.low_bits + offset)) & (align - 1)
         ):
-            # a misaligned one may only end outside
+            # A misaligned access may only end outside.
             self._require_aligned(access, align, instruction, kind)
         if good is not None:
             first = int(np.flatnonzero(~good)[0])

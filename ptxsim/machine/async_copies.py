@@ -31,7 +31,7 @@ class Copy:
     group: np.ndarray
     # A bulk copy signals the mbarrier at this place.
     mbarrier: int | None = None
-    # of a bulk copy out of shared memory: when it read its source, for the watch
+    # The watch asks when a bulk copy out of shared memory read its source.
     source_time: int | None = None
     # A tensor copy's swizzle has rows of `pattern` bytes, 16 without a swizzle.
     pattern: int = 0

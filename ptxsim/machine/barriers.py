@@ -17,7 +17,7 @@ from .values import distinct
 WARP = 32
 
 
-# mask, values, the threads of the barrier
+# It takes a mask, values, and the threads of the barrier.
 Finish = Callable[[np.ndarray, np.ndarray | None, np.ndarray], None]
 
 
@@ -29,7 +29,7 @@ class Waiting:
     # `number` is the barrier of each thread, None for a warp's.
     threads: np.ndarray
     number: np.ndarray | None = None
-    # threads that the barrier waits for, where the instruction says
+    # The barrier waits for `count` threads, where the instruction says so.
     count: np.ndarray | None = None
     # A warp barrier has a mask of lanes for each thread.
     members: np.ndarray | None = None
@@ -46,7 +46,7 @@ class Barriers:
         self.waiting: list[Waiting] = []
         # bar.arrive counts per block, by number of the barrier.
         self.arrived: dict[int, np.ndarray] = {}
-        # blocks that passed a barrier at several places, and where
+        # `parted` says where blocks passed a barrier at several instructions.
         self.parted: dict[int, str] = {}
 
     def block(
@@ -83,7 +83,7 @@ class Barriers:
             )
             self.arrived[n] = self.arrived.get(n, 0) + counts
             self.machine.events.order.arrive(here, n)
-        # the counted threads of the barrier are those of the instruction that waits
+        # The counted threads of the barrier are those of the instruction that waits.
         self._release_blocks()
 
     def warp(
@@ -206,7 +206,7 @@ class Barriers:
         for w, threads in here:
             if not _aligned(w.instruction):
                 continue
-            # also of others' turns
+            # These include threads of other turns.
             threads = np.logical_or.reduce([t for o, t in here if o.instruction is w.instruction])
             warps = (threads & freed).reshape(-1, WARP)
             alive = (m.state.alive & freed).reshape(-1, WARP)

@@ -36,7 +36,7 @@ class BulkGroups:
 
     def __init__(self, machine: Batch) -> None:
         self.machine = machine
-        # by lane: those that may still read their source, and those that have not written all
+        # Of each lane, `stores` may still read their source, and `unwritten` have not written all.
         self.stores: dict[int, list[Store]] = {}
         self.unwritten: dict[int, list[Store]] = {}
         self.committed: dict[int, int] = {}

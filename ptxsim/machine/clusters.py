@@ -62,7 +62,7 @@ class Clusters:
         self.arrived = np.zeros(m.state.lanes, np.int64)
         self.waited = np.zeros(m.state.lanes, np.int64)
         self.waiting: list[Waiting] = []
-        # a thread, by warp
+        # `registers` counts those of a thread, by warp.
         self.registers = np.full(m.state.warps, m.launch.registers or 0, np.int64)
 
     # the barrier

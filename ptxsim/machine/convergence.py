@@ -21,9 +21,9 @@ WIDTHS = {
     **dict.fromkeys(("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"), WARP),
     **dict.fromkeys(("wgmma", "setmaxnreg"), WARPGROUP),
 }
-# with .sync: the last operand names lanes of the warp
+# With .sync, the last operand of these names lanes of the warp.
 MASKED = ("shfl", "vote", "match", "redux", "elect")
-# kinds of the fault that a part of the warp or warpgroup is missing, where it has one of its own
+# A missing part of the warp or warpgroup is a fault of its own kind for these.
 INCOMPLETE = {"wgmma": Kind.WGMMA, "setmaxnreg": Kind.DEADLOCK}
 LANE_BIT = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 
@@ -51,7 +51,7 @@ class Convergence:
         """
         self.machine, self.masks, self.execute = machine, masks, execute
         self.held: dict[int, np.ndarray] = {}
-        # by width: threads found complete, who lived then
+        # For each width, `_known` has threads that were complete, and who lived then.
         self._known: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         groups = -(-machine.state.padded // WARPGROUP)
         self.warpgroup_of = machine.state.block_of * groups + machine.state.thread_of // WARPGROUP

@@ -38,7 +38,7 @@ class Diagnostics:
     faults: Faults
     # Threads of the batch may wait at these, by name.
     parks: tuple[tuple[str, Parks], ...]
-    # threads that wait for the rest of their warp or warpgroup, by place
+    # `held` has threads that wait for the rest of their warp or warpgroup, by pc.
     held: Mapping[int, np.ndarray]
     # `hint` says what may lie behind a race of a lane.
     hint: Callable[[int], str]

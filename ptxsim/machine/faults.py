@@ -17,8 +17,8 @@ from pathlib import PurePath
 from ..errors import KernelFault, Kind, PtxsimError
 from ..ptx.syntax import Location
 
-# with which a device ends the kernel, or an instruction is left out here: threads that wait then wait
-# in vain, which is no fault of its own
+# With these a device ends the kernel, or an instruction is left out here. Threads that then wait in
+# vain have no fault of their own.
 ENDING = {Kind.BOUNDS, Kind.ALIGNMENT, Kind.SPACE, Kind.COPY, Kind.TRAP, Kind.ASSERT, Kind.MEMORY}
 ACCEPTABLE = [kind for kind in Kind if kind is not Kind.OTHER]
 

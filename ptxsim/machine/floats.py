@@ -200,7 +200,7 @@ def root_odd(a: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(q) & (q != 0), to_odd(q, (a - high) - low), q)
 
 
-# operations in float64, rounded to odd, of float32 operands
+# These operations of float32 operands are rounded to odd in float64.
 ODD: dict[str, Callable[..., np.ndarray]] = {
     "add": sum_odd,
     "sub": lambda a, b: sum_odd(a, -b),
@@ -210,7 +210,7 @@ ODD: dict[str, Callable[..., np.ndarray]] = {
     "rcp": lambda a: quotient_odd(np.ones_like(a), a),
     "sqrt": root_odd,
 }
-# the same of float64 and of fractions
+# These are the same operations of float64 and of fractions.
 PLAIN: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -220,8 +220,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "rcp": lambda a: 1 / a,
     "sqrt": np.sqrt,
 }
-# of operations that are sums, the two terms: an exact zero of opposite signs is -0 when rounding
-# down
+# Sums have these two terms: an exact zero of opposite signs is -0 when rounding down.
 TERMS: dict[str, Callable[..., tuple[Any, Any]]] = {
     "add": lambda a, b: (a, b),
     "sub": lambda a, b: (a, -b),
@@ -311,7 +310,7 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     vh, vl = two_sum(uh, th)
     z, error = two_sum(tl, vl)
     product = a * b
-    # the product or the sum is exact
+    # The product or the sum is exact in these cases.
     one_rounding = (a == 0) | (b == 0) | ((c == 0) & (product != 0))
     result = np.where(one_rounding, product + c, vh + to_odd(z, error))
     magnitude = np.abs(np.stack(np.broadcast_arrays(a, b, c, product, result)))

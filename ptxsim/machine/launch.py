@@ -53,7 +53,7 @@ class Checks:
         return replace(self, **dict.fromkeys(names, False)) if names else NO_CHECKS
 
 
-# the checks that find faults of a kind
+# These checks find faults of a kind.
 FINDS = {
     Kind.RACE: ("races", "global_races"),
     Kind.UNWRITTEN: ("unwritten",),
@@ -76,13 +76,13 @@ class LaunchConfig:
     symbols: Mapping[str, int]
     params: bytes
     buffers: Mapping[Variable, int]
-    # of these, those that stand for several in a struct
+    # `homes` has the buffers that stand for several in a struct.
     homes: Mapping[int, int] = field(default_factory=dict)
-    # addresses, from and to, of buffers that nobody has written
+    # Nobody has written the buffers between these addresses.
     unwritten: Sequence[tuple[int, int]] = ()
     textures: Mapping[int, Texture | TextureArray] = field(default_factory=dict)
     tensor_maps: Sequence[TensorMap] = ()
-    # of a thread when it starts, where that is known; 0: setmaxnreg does nothing
+    # A thread starts with `registers`, where that is known; with 0, setmaxnreg does nothing.
     registers: int | None = None
     # A grid's barrier needs memory at this address.
     grid_workspace: int = 0
@@ -95,5 +95,5 @@ class LaunchConfig:
     faults: Faults = field(default_factory=Faults)
     # `shared_bytes` counts the static and dynamic bytes of a block.
     shared_bytes: int = 0
-    # as far as the launch has come
+    # `constants_read` has what the launch has read so far.
     constants_read: set[Variable | None] = field(default_factory=set)

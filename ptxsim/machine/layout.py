@@ -8,7 +8,7 @@ from ..gpus import number
 RESERVED_SHARED = 1024
 # Blocks get shared memory in multiples of this many bytes.
 GRANULE = 128
-# bytes of these that cooperative groups use, from %reserved_smem_offset_1 on (details/memory.h)
+# Cooperative groups use 288 bytes from %reserved_smem_offset_1 on (details/memory.h).
 SCRATCH = 288
 
 

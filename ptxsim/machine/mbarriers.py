@@ -77,15 +77,15 @@ class Phases:
     def __init__(self, machine: Batch) -> None:
         self.machine = machine
         self.waiting: list[Parked] = []
-        # by object: copies that have not landed
+        # Of each object, `signals` has copies that have not landed.
         self.signals: dict[int, list[Callable[[], None]]] = {}
-        # by object: what initialised it, and for how many arrivals
+        # `made` says what initialised it, and for how many arrivals.
         self.made: dict[int, tuple[Instruction, int]] = {}
-        # by object: arrivals in this phase, by instruction
+        # `came` counts arrivals in this phase, by instruction.
         self.came: dict[int, dict[Instruction, int]] = {}
-        # by object: phases over, arrivals in the last
+        # `ended` has the number of phases that are over, and the arrivals of the last.
         self.ended: dict[int, tuple[int, dict[Instruction, int]]] = {}
-        # by object: bytes expected (and brought: negative) in this phase, by instruction
+        # `bytes` counts bytes expected (and brought, negative) in this phase, by instruction.
         self.bytes: dict[int, dict[Instruction, int]] = {}
 
     @property

@@ -27,7 +27,7 @@ BASES = {
 }
 # 32 bits hold these bits of an address.
 LOW = (1 << 32) - 1
-# the bit of a shared address from which on it has its block's rank in the cluster, as on sm_90
+# From this bit on, a shared address has its block's rank in the cluster, as on sm_90.
 RANK_AT = 24
 # This many bytes lie between allocations.
 GUARD = 512
@@ -85,7 +85,7 @@ class Heap:
         elif self.next + size > self.end:
             return None
         else:
-            # the gap catches accesses past the end
+            # The gap catches accesses past the end.
             start, self.next = self.next, self.next + size + 16
         block = self.blocks[start] = Allocation(start, start + size, HEAP_NAME)
         return block
@@ -114,7 +114,8 @@ class Arena:
         self.top = GLOBAL_BASE + GUARD
         self.data = np.zeros(0, np.uint8)
         self.heap: Heap | None = None
-        # tensor maps in global memory, by address: which launches before used, and who changed since
+        # Tensor maps in global memory are listed by address: which ones earlier launches used, and
+        # who changed them since.
         self.used_maps: dict[int, None] = {}
         self.changed_maps: dict[int, str] = {}
 

@@ -80,7 +80,7 @@ class MemoryEvent:
 class Observer:
     """Base class of observers, which does nothing."""
 
-    # whether numbers of warps and warpgroups are passed by block of the batch, as arrays
+    # With `by_block`, numbers of warps and warpgroups are passed by block of the batch, as arrays.
     by_block = False
 
     def begins(self, kernel: Launched, grid: Dim3, block: Dim3) -> None:

@@ -44,15 +44,15 @@ class Operands:
     ) -> None:
         """`special`: the values of a special register for a batch."""
         self.program, self.state, self.special = program, state, special
-        # fill constant slots at the start of a batch
+        # `makers` fill constant slots at the start of a batch.
         self.makers: list[tuple[int, Callable[[], np.ndarray]]] = []
         self.constant_slots: dict[Hashable, int] = {}
         self.carry = state.new_slot()
         self.stack_slot = state.new_slot() if program.recursive else None
-        # slots with addresses of local variables, and their offsets
+        # `stacked` has slots with addresses of local variables, and their offsets.
         self.stacked: list[tuple[int, int]] = []
-        # registers that were written together, by their slots, as one array of rows: found
-        # together, too
+        # Registers that were written together are stored as one array of rows, by their slots, and
+        # read together.
         self.rows: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}
 
     def start(self) -> None:

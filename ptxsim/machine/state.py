@@ -58,16 +58,17 @@ class State:
     whole: bool
     # `wrapped` marks threads that have used an index that wrapped.
     wrapped: np.ndarray | None
-    # when it is each lane's turn where threads meet at an atomic; None: in their own order
+    # Where threads meet at an atomic, `turns` says when each lane has its turn; None means in
+    # order.
     turns: np.ndarray | None
 
     def __init__(self, slots: int) -> None:
         self.registers: list[np.ndarray] = [NOTHING] * slots
-        # threads whose registers an instruction writes; None: all
+        # An instruction writes registers of the threads in `mask`, or of all.
         self.mask: np.ndarray | None = None
         # `active` marks the threads that act; None means every lane.
         self.active: np.ndarray | None = None
-        # threads that can go on, by the place where they do
+        # `groups` has threads that can go on, by the pc where they do.
         self.groups: dict[int, np.ndarray] = {}
 
     def new_slot(self) -> int:
@@ -89,7 +90,7 @@ class State:
         self.warps = self.lanes // WARP
         self.thread_of = np.tile(np.arange(self.padded), len(blocks))
         self.block_of = np.repeat(np.arange(len(blocks)), self.padded)
-        # blocks of a batch stand in the order of their ranks
+        # Blocks of a batch stand in the order of their ranks.
         self.rank = self.block_of % self.cluster_size
         self.thread_numbers = np.asarray(blocks)[self.block_of] * self.padded + self.thread_of
         self.alive = self.thread_of < self.threads

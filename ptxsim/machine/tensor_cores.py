@@ -51,7 +51,7 @@ MIN_EXPONENT = -133
 LARGEST_EXPONENT = 128
 # This many elements of D are computed at once: they stay in a cache.
 CHUNK = 1 << 14
-# least exponent of each format: that of its subnormals
+# Each format's subnormals have this exponent, its smallest.
 SUBNORMAL = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14, "f32": -126}
 FP8 = ("e4m3", "e5m2")
 

@@ -119,11 +119,12 @@ class TensorMap:
         self.inner_bytes = self.box[-1] * self.item
         # `bytes` and `span` are those of a box, the latter in shared memory.
         self.bytes = math.prod(self.box) * self.item
-        # from one row of a box to the next in shared memory
+        # `pitch` leads from one row of a box to the next in shared memory.
         self.pitch = max(self.inner_bytes, self.swizzle)
         self.span = math.prod(self.box[:-1]) * self.pitch
         self.address = 0
-        # whether the device made it, so that nobody knows yet that it lies in memory
+        # `by_device` is true where the device made the map, so that nobody knows yet that it lies
+        # in memory.
         self.by_device = False
 
     def _refused(self, what: str) -> PtxsimError:
@@ -233,8 +234,8 @@ def decoded(raw: bytes) -> int | None:
     return int.from_bytes(raw[16:24], "little") if raw[:16] == MAGIC else None
 
 
-# maps that the device makes: where each field lies in the 128 bytes, and bytes of one; of the last
-# four one a dimension
+# In maps that the device makes, each field lies at an offset in the 128 bytes and has a size. The
+# last four have one a dimension.
 
 MADE = b"ptxsim made here"
 FIELDS = {
@@ -250,10 +251,10 @@ FIELDS = {
     "global_dim": (48, 4),
     "global_stride": (72, 8),
 }
-# 0: the innermost; strides from the next on
+# Ordinal 0 is the innermost dimension; strides begin with the next.
 ORDINALS = ("box_dim", "element_stride", "global_dim", "global_stride")
 MAX_RANK = 5
-# by the number in PTX (ISA 9.7.9.27.1.2)
+# PTX numbers types in this order (ISA 9.7.9.27.1.2).
 ELEMENT_TYPES = [
     np.uint8,
     np.uint16,

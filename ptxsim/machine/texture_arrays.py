@@ -60,7 +60,7 @@ class TextureArray:
     ) -> None:
         self.name, self._data = name, data if view else np.array(data, order="C")
         self.fetched = self.stored = self.unwritten = self.freed = False
-        # addresses of the device memory in which a view lies, from and to
+        # A view lies in device memory between two addresses.
         self.memory: tuple[int, int] | None = None
         self.addresses = (address,) * 3 if isinstance(address, str) else tuple(address)
         modes = [("address", each, ADDRESS) for each in self.addresses]

@@ -31,7 +31,7 @@ def merged(mask: np.ndarray, value: np.ndarray, old: np.ndarray) -> np.ndarray:
     a float.
     """
     if old.dtype is not value.dtype:
-        # as at the start: zero, in any type
+        # The value is zero in any type, as at the start.
         if not old.strides[0] and old.dtype.kind == "u" and not old[0]:
             return np.where(mask, value, value.dtype.type(0))
         unsigned = STORAGE[8 * value.itemsize] if value.dtype != BOOL else BOOL

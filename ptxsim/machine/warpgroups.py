@@ -21,7 +21,7 @@ from .batch import Batch
 from .values import distinct
 
 WARP, WARPGROUP = 32, 128
-# opcodes that read operand 0 rather than write it
+# These opcodes read operand 0 rather than write it.
 READS_FIRST = ("st", "red", "bar", "barrier", "setp")
 REMEDY = 'asm volatile("" : "+r"(x) :: "memory") before the fence keeps the compiler from moving it there'
 
@@ -134,7 +134,7 @@ class Warpgroups:
         # Each group is known by its last wgmma.
         self.groups: list[list[int]] = [[] for _ in range(self.count)]
         self.flights: list[dict[int, Flight]] = [{} for _ in range(self.count)]
-        # of what is known of each watched register of each warpgroup:
+        # Tables have a row for each watched register and a column for each warpgroup.
         size = len(watch.rows), self.count
         # A register holds the result of wgmma `pending`, 0 for none; `used` is the last that names
         # it.
@@ -144,7 +144,7 @@ class Warpgroups:
         self.written = np.full(size, -1)
         self.writer: dict[int, Instruction] = {}
         self._active: tuple[object, np.ndarray] | None = None
-        # of slots, what a wgmma left there
+        # `sums` has what a wgmma left in slots.
         self.sums: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}
 
     def active(self) -> np.ndarray:

@@ -36,7 +36,7 @@ from .program import Program
 from .reaching_definitions import access_bytes, element_bytes, named_spaces, variable_of
 from .syntax import Address, Immediate, Instruction, Register, Symbol, Variable
 
-# what is not constant in an address: an expression over registers and symbols; (): nothing
+# A root is what is not constant in an address: an expression over registers and symbols, or ().
 Root = tuple[Any, ...]
 # The offset from the root is in bytes.
 RootOffset = tuple[Root, int]
@@ -119,8 +119,8 @@ class Merges:
     dropped: set[int] = field(default_factory=set)
     # These leaders merge across a loop's iterations, too.
     unrolled: dict[int, Unrolled | Cycle] = field(default_factory=dict)
-    # of each cp.async, and of each fence.proxy.async after some, the empty loads that come with
-    # every execution: see `first_copies`; those of fences are only known from a cubin
+    # Each cp.async, and each fence.proxy.async after some, has empty loads at every execution (see
+    # `first_copies`). Those of fences are only known from a cubin.
     empty_loads: dict[int, float] = field(default_factory=dict)
 
     def is_gone(self, pc: int) -> bool:
@@ -221,7 +221,7 @@ class Group:
     opcode: str
     element: int  # bytes
     alignment: int
-    # offset, bytes a thread, place
+    # An access has an offset, bytes a thread, and a pc.
     accesses: list[tuple[int, int, int]] = field(default_factory=list)
 
     def merged(self) -> Iterator[tuple[int, list[int]]]:
@@ -518,7 +518,7 @@ class _Machine:
 
     # `widths` counts accesses of each width, by opcode (LDS or STS) and line.
     widths: dict[tuple[str, int], Counter[int]]
-    # the fewest of a line and width that stand in one basic block
+    # `together` counts the fewest of an opcode, line and width that stand in one basic block.
     together: dict[tuple[str, int, int], int]
     # `copies` counts cp.async and fences between proxies, by line.
     copies: Counter[int]
@@ -592,7 +592,7 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
         for ptx, opcode in SASS_OPCODES.items()
         if _is_shared(i, ptx)
     ]
-    # where one line of the PTX has several accesses, it may have some of another line, too
+    # Where one line of the PTX has several accesses, it may have some of another line, too.
     repeated = {
         i.block
         for i, opcode in accesses

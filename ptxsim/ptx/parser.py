@@ -37,7 +37,7 @@ MAX_ALIGN = 1 << 20
 KNOWN_VERSIONS = range(6, 10)
 LINKING = (".visible", ".extern", ".weak", ".common")
 SPACES = (".global", ".const", ".shared", ".local", ".param", ".tex")
-# of declarations, without effect here
+# These attributes of declarations have no effect here.
 ATTRIBUTES = {"ptr", "managed", "unified", *(space[1:] for space in SPACES)}
 
 TOKEN = re.compile(
@@ -107,7 +107,7 @@ T = TypeVar("T")
 _Line = tuple[int, int, Any]
 # `_Parser.operand` makes one of the classes of `syntax`.
 _Operand = Any
-# type, alignment, vector length, and the opaque type's name
+# A declaration has a type, alignment, vector length, and the opaque type's name.
 _Declared = tuple[Type, int, int, str | None]
 
 
@@ -125,9 +125,9 @@ class _Parser:
         # The code that follows has this location.
         self.location: _Line | None = None
         self.located: list[tuple[Instruction, _Line]] = []
-        # the function that was inlined, by file and line in it
+        # `inlined` names the function that was inlined, by file and line in it.
         self.inlined: dict[tuple[int, int], str] = {}
-        # of an inlined function, where the latest code of it stands
+        # `caller` says where the latest code of an inlined function stands.
         self.caller: dict[str, _Line] = {}
         self.function: Function | None = None
         self.scope = _Scope()
@@ -235,7 +235,7 @@ class _Parser:
                     self.require_header(token)
                     extern = text == ".extern"
                     self.declaration(self.next().text if text in LINKING else text, extern)
-                # labels between sections
+                # Labels may stand between sections.
                 case text if not self.directive(text) and not self.accept(":"):
                     raise self.refused(f"unexpected {text!r} at module level")
         if self.version is None or self.target is None:

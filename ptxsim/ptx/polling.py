@@ -21,7 +21,7 @@ from .syntax import Instruction, Register, Special, registers_of
 # A longer loop does not count as one that polls.
 MAX_INSTRUCTIONS = 64
 ORDERED = {"volatile", "acquire", "relaxed"}
-# opcodes that do more than look
+# These opcodes do more than look.
 DOES = (
     "st",
     "red",

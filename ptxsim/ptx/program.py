@@ -47,15 +47,15 @@ class Program:
     shared_base: int = 0
     shared: dict[Variable, int] = field(default_factory=dict)
     static_shared_bytes: int = 0
-    # offsets in the thread's local memory
+    # `frames` holds offsets in the thread's local memory.
     frames: dict[Variable, int] = field(default_factory=dict)
     local_bytes: int = 0
     recursive: bool = False
     # `allocates` is true where the program calls malloc.
     allocates: bool = False
-    # of each function, for recursion
+    # Each function saves these slots for recursion.
     saved_slots: dict[str, list[int]] = field(default_factory=dict)
-    # of variables and functions that its instructions name
+    # Its instructions name these variables and functions.
     names: set[str] = field(default_factory=set)
 
     @property

@@ -29,7 +29,7 @@ from .compiler import run, show_warnings, tool
 from .demangle import demangle, matching
 
 PTX = ".nv_debug_ptx_txt"  # the section with the PTX; nvdisasm gives its name as that of a file
-# a cubin with it counts these bytes to each kernel's shared memory
+# A cubin with this section counts 1024 bytes to each kernel's shared memory.
 RESERVED, RESERVE = ".nv.shared.reserved.0", 1024
 SHARED = ("LDS", "STS", "LDSM", "STSM", "LDGSTS", "ATOMS")
 
@@ -129,7 +129,7 @@ class Block:
     successors: list[int] = field(default_factory=list)
     # `leaves` is true where threads may end or return.
     leaves: bool = False
-    # the block that a call at its end goes to, before the (only) successor is reached
+    # A call at its end goes to the block `calls` before the (only) successor is reached.
     calls: int | None = None
 
 
@@ -166,7 +166,7 @@ class Function:
             for first, last in spans
             if not any(first <= a and b <= last and (a, b) != (first, last) for a, b in spans)
         ]
-        # the branch to itself that stands behind each kernel's end is no loop
+        # The branch to itself that stands behind each kernel's end is no loop.
         return [loop for loop in loops if len(loop) > 1 or len(loop[0].instructions) > 1]
 
 
@@ -334,7 +334,7 @@ def _blocks(function: Function) -> list[Block]:
             # `_join` sets both.
             falls, targets = False, []
         elif last.name in ("BRA", "BRX", "JMP", "JMX"):
-            # a branch may have a second condition, a predicate among its operands
+            # A branch may have a second condition, a predicate among its operands.
             falls = not last.always or any(
                 re.match(r"!?U?P\d", operand) for operand in last.operands
             )
@@ -355,9 +355,9 @@ def _join(blocks: list[Block], at: Callable[[str], int | None]) -> None:
     """Let each block that ends with a BSYNC go on where a BSSY that reaches it, with its barrier,
     says.
     """
-    # of a barrier's BSSYs, and where they join
+    # `joins` has a barrier's BSSYs, and where they join.
     joins: dict[str, list[tuple[Block, int]]] = defaultdict(list)
-    # barriers that a register holds meanwhile: any BSSY of theirs may reach any BSYNC
+    # A register holds these barriers meanwhile: any BSSY of theirs may reach any BSYNC.
     held: set[str] = set()
     for block in blocks:
         for i in block.instructions:
@@ -456,7 +456,7 @@ def embedded_ptx(cubin: Path) -> str | None:
         for name, section in _elf_sections(cubin).items()
         if name == PTX or name.startswith(f"{PTX}.")
     ]
-    # nvlink numbers those of the parts that it links; of several, lines name no one's
+    # nvlink numbers the sections of the parts that it links. With several, lines name no part.
     if len(sections) != 1:
         return None
     offset, size = sections[0]

@@ -14,7 +14,7 @@ from .program import Program
 
 # A grid, block or cluster has x, y and z.
 Dim3 = tuple[int, int, int]
-# of a grid along x, y and z, and of a block's threads: CUDA, all GPUs
+# CUDA limits a grid's blocks and a block's threads along x, y and z on all GPUs.
 MAX_BLOCKS = (2**31 - 1, 65535, 65535)
 MAX_THREADS = (1024, 1024, 64)
 # GPUs up to sm_103 give a block at most 227 KiB.

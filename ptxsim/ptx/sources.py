@@ -26,7 +26,7 @@ class Titled(Protocol):
     def title(self) -> str: ...
 
 
-# of CUDA, CCCL and CUTLASS
+# These are headers of CUDA, CCCL and CUTLASS.
 LIBRARY = re.compile(
     r"/(targets/[\w-]+|cuda-[\d.]+|local/cuda|nvidia/cu\w+)/include/"
     r"|/(cccl|crt|cub|thrust|cooperative_groups|cute|cutlass)/"
