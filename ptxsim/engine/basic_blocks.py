@@ -1,4 +1,4 @@
-"""Straight runs of instructions, from one place to the next branch or meeting point, as lists of
+"""Straight runs of instructions, from one pc to the next branch or meeting point, as lists of
 steps.
 
 Where values are asked for, neighbouring f32 FMAs that do not depend on each other, as of an outer
@@ -79,7 +79,7 @@ class Runs:
 
     @cached_property
     def _sliced(self) -> list[Step | None]:
-        """Return the steps of a launch without values, by place; None where nothing needs to be
+        """Return the steps of a launch without values, by pc; None where nothing needs to be
         done.
         """
         m = self.machine

@@ -440,7 +440,7 @@ class Kernel:
         notes = (
             *self.machine.diag.notes.values(),
             *self._unset_constants(given),
-            *self._one_place(),
+            *self._shared_start_notes(),
         )
         faults = tuple(request.faults.recorded.values())
         return Launch(self.name, request.grid, request.block, steps, notes, faults)
@@ -458,7 +458,7 @@ class Kernel:
             place_globals(self.program, arena) if memory is None else memory.symbols(self.program)
         )
         given = self._set_variables(request.constants, arena, symbols)
-        buffers, homes = self._places(request.args, packing.arrays)
+        buffers, homes = self._buffers(request.args, packing.arrays)
         # Contents are copied where anything depends on them.
         if request.values or self.machine.runs.reads_contents(buffers):
             packing.write_arrays()
@@ -628,7 +628,7 @@ class Kernel:
             if v in read and v.space == "const" and not v.initial and v.name not in given
         ]
 
-    def _one_place(self) -> list[str]:
+    def _shared_start_notes(self) -> list[str]:
         """Arrays of dynamic shared memory that all begin where the first does."""
         names = sorted(plain_name(v.name) for v in self.program.shared if v.extern or not v.size)
         if len(names) < 2:
@@ -689,7 +689,7 @@ class Kernel:
             return min(255, REGISTERS // (warps * WARP)) // 8 * 8
         return None
 
-    def _places(
+    def _buffers(
         self, args: Sequence[Argument], arrays: Placed
     ) -> tuple[dict[Variable, int], dict[int, int]]:
         """Return, for each parameter with pointers, the address that stands for its buffers, the

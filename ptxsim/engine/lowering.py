@@ -21,7 +21,7 @@ from ..ptx.syntax import Instruction, Negated, Pair
 
 
 class Lowering:
-    """The steps of a program, by place; of what ends a straight run of them, the control."""
+    """The steps of a program, by pc; of what ends a straight run of them, the control."""
 
     def __init__(self, machine: Machine, wraps: Wraps) -> None:
         self.machine, self.wraps = machine, wraps

@@ -96,7 +96,7 @@ class Machine:
         # The checks know this of the program; a launch has its own shadows of memory.
         self.order: Order | None = None
         self.global_memory: GlobalMemory | None = None
-        # Accesses at these places are watched.
+        # Accesses at these pcs are watched.
         self.watched: set[int] = set()
         self.unseen, self.swaps = unseen(program), swaps(self.operands, program)
         self.waits = waits(self.operands, program, self.scheduler.polls, self.scheduler.rounds)

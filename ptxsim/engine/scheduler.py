@@ -1,10 +1,9 @@
 """Which threads run, and for how long.
 
-Threads of a batch are kept in groups, one for each place in the program where some wait; the group
-with the least place runs until it reaches the place of another, which it joins. Since compilers lay
-code out so that paths meet further on, that is reconvergence (min-PC scheduling); groups that jump
-back time and again let the others run now and then, so that one thread may wait for another in a
-loop.
+Threads of a batch are in groups, one for each pc in the program where some wait; the group with the
+smallest pc runs until it reaches the pc of another, which it joins. Since compilers lay code out so
+that paths meet further on, that is reconvergence (min-PC scheduling); groups that jump back time
+and again let the others run now and then, so that one thread may wait for another in a loop.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Scheduler:
         # By these branches a loop polls again.
         self.rounds = polling.backward(program, self.polls)
         self.clocks = polling.clocks(program)
-        self.poll_places = frozenset(
+        self.poll_pcs = frozenset(
             pc for last, start in self.rounds.items() for pc in range(start, last + 1)
         )
         self.controls = [
@@ -96,7 +95,7 @@ class Scheduler:
         self.last_clock = self.in_vain = 0
 
     def run(self) -> None:
-        """Run all threads to their end, a group of those at one place after the other."""
+        """Run all threads to their end, a group of those at one pc after the other."""
         state = self.state
         state.groups = groups = {self.program.start[self.program.name]: state.alive}
         while True:
@@ -153,7 +152,7 @@ class Scheduler:
         return noting
 
     def _choose(self) -> int:
-        """The least place, or backwards the greatest that parts no warp; but now and then another,
+        """Return the smallest pc, or backwards the largest that parts no warp; but at times another,
         so that no group waits for ever.
         """
         if len(self.state.groups) == 1:
@@ -170,7 +169,7 @@ class Scheduler:
         return min(ready) if self.state.turns is None else self._parting_no_warp(sorted(ready))[-1]
 
     def _parting_no_warp(self, pcs: list[int]) -> list[int]:
-        """Return those of these places where none of the warps has threads at an earlier one."""
+        """Return those of these pcs where none of the warps has threads at an earlier one."""
         behind = np.zeros(self.state.warps, bool)
         chosen = []
         for pc in pcs:
@@ -252,7 +251,7 @@ class Scheduler:
     def _steps(self, first: int, stop: int, threads: np.ndarray) -> int:
         """Execute a straight run up to `stop`, or up to a load of something undefined.
 
-        The place that comes next.
+        Return the pc that comes next.
         """
         defined = self.defined
         for step in self.runs.steps(first, stop, self.values):
@@ -304,7 +303,7 @@ class Scheduler:
         self.events.silent = False
         warps = self.state.active_warps()
         if self.rounds:
-            if pc not in self.poll_places:
+            if pc not in self.poll_pcs:
                 self.polling = self.polling & ~threads
             elif (threads & self.polling).any():
                 first = self.state.warps_with(threads & ~self.polling)
@@ -329,7 +328,7 @@ class Scheduler:
             what += f"; of those that cannot run, {self.state.coordinates(lane)}{self.diag.waits_at(lane)}"
         ended = ~self.state.alive.reshape(len(self.state.blocks), -1).any(axis=1)
         if "%envreg1" in self.program.specials and ended.any():
-            block = self.state.block_place(int(np.asarray(self.state.blocks)[ended][0]))
+            block = self.state.grid_index(int(np.asarray(self.state.blocks)[ended][0]))
             what += f"; the grid's barrier waits for block {block}, too, which has ended"
         total = math.prod(self.state.grid)
         if len(self.state.blocks) < total:

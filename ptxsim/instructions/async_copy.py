@@ -70,8 +70,8 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     width = int(amount.value) if isinstance(amount, Immediate) else 0
     if width not in ((4, 8, 16) if level == "ca" else (16,)):
         raise PtxError(f"{instruction.where}: cp.async.{level} cannot copy {width or amount} bytes")
-    to_place = m.operands.address(destination, "shared")
-    from_place = m.operands.address(source, "global")
+    to_operand = m.operands.address(destination, "shared")
+    from_operand = m.operands.address(source, "global")
     read_size = read_ignored = None
     if more:
         operand = more[0]
@@ -85,7 +85,7 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
     def step() -> None:
         if read_size is None and read_ignored is None:
-            taken = m.memory.access(from_place, width, instruction, "cp_async_ld")
+            taken = m.memory.access(from_operand, width, instruction, "cp_async_ld")
             data = [taken.load(size, i) for i in range(count)]
         else:
             wanted = (
@@ -94,9 +94,9 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
                 else read_size().astype(np.int64)
             )
             wanted = wanted if read_ignored is None else np.where(read_ignored(), 0, wanted)
-            elements = _partial(m, instruction, from_place, width, wanted).view(f"u{size}")
+            elements = _partial(m, instruction, from_operand, width, wanted).view(f"u{size}")
             data = [np.ascontiguousarray(elements[:, i]) for i in range(count)]
-        to = m.memory.access(to_place, width, instruction, "cp_async")
+        to = m.memory.access(to_operand, width, instruction, "cp_async")
         # The access is to one space.
         assert isinstance(to, Access)
         group = np.where(m.state.living(), NEVER, -1)

@@ -1,6 +1,6 @@
 """Control flow: branches, calls, barriers, the end (PTX ISA 9.7.12, 9.7.13.1, 9.7.13.2, 9.7.19).
 
-A step takes the mask of active threads. It returns the place where all of them go on, or None after
+A step takes the mask of active threads. It returns the pc where all of them go on, or None after
 it has sent them on their ways itself.
 """
 

@@ -143,14 +143,14 @@ same_type("copysign", FLOATS, lambda a, b: np.copysign(b, a), 2)
 def testp(m: Modifiers) -> Elementwise:
     """testp: finite, infinite, number, notanumber, normal or subnormal (PTX ISA 9.7.3.1)."""
     t = m.type
-    least_normal = np.finfo(t.dtype).smallest_normal
+    min_normal = np.finfo(t.dtype).smallest_normal
     tests: dict[str, Compute] = {
         "finite": np.isfinite,
         "infinite": np.isinf,
         "number": lambda a: ~np.isnan(a),
         "notanumber": np.isnan,
-        "normal": lambda a: np.isfinite(a) & (np.abs(a) >= least_normal),
-        "subnormal": lambda a: (a != 0) & (np.abs(a) < least_normal),
+        "normal": lambda a: np.isfinite(a) & (np.abs(a) >= min_normal),
+        "subnormal": lambda a: (a != 0) & (np.abs(a) < min_normal),
     }
     test = m.one_of(tests) or m.reject("a test without its property")
     return Elementwise(tests[test], TYPES["pred"], (t,))

@@ -36,7 +36,7 @@ def special_value(m: Machine, name: str) -> np.ndarray:
         "%nclusterid": lambda: state.grid[index] // state.cluster[index],
         "%cluster_nctaid": lambda: state.cluster[index],
         "%cluster_nctarank": lambda: state.cluster_size,
-        "%cluster_ctaid": lambda: state.place_in_cluster(index),
+        "%cluster_ctaid": lambda: state.index_in_cluster(index),
         "%cluster_ctarank": lambda: state.rank,
         "%is_explicit_cluster": lambda: np.bool_(state.cluster_size > 1),
         "%laneid": lambda: lane,

@@ -112,7 +112,7 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     def step() -> None:
         taken = _maps(m, instruction, source_operand)
         put = _maps(m, instruction, destination_operand)
-        # The warp copies together: the first lane of each place stands for it.
+        # The warp copies together: the first lane of each address stands for it.
         first: dict[int, int] = {}
         for (data, start, _), (to, offset, lane) in zip(taken, put, strict=True):
             to[offset : offset + tensor_maps.BYTES] = data[start : start + tensor_maps.BYTES]

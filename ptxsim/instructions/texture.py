@@ -62,7 +62,7 @@ class Objects:
         return [np.broadcast_to(each(), total)[lanes] for each in self.readers], layer
 
     def arrays(self, lanes: np.ndarray) -> Iterator[tuple[TextureArray, np.ndarray]]:
-        """The arrays that these lanes mean, each with its places among these."""
+        """Return the arrays that these lanes mean, each with its indices among these."""
         cube, kind = self.geometry.endswith("cube"), GEOMETRIES[self.geometry]
         handles = self.handles(lanes)
         for number in np.unique(handles).tolist():

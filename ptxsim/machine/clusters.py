@@ -107,7 +107,7 @@ class Clusters:
         if self.waiting:
             self.release()
 
-    def _least(self) -> np.ndarray:
+    def _min_arrivals(self) -> np.ndarray:
         """Return for each cluster how often its slowest thread has arrived."""
         arrived = np.where(self.machine.state.alive, self.arrived, 1 << 60)
         return arrived.reshape(-1, self.lanes).min(axis=1)
@@ -116,7 +116,7 @@ class Clusters:
         """Let go whoever need not wait any more."""
         m = self.machine
         parked, self.waiting = self.waiting, []
-        minimum = np.repeat(self._least(), self.lanes) if parked else np.zeros(0, np.int64)
+        minimum = np.repeat(self._min_arrivals(), self.lanes) if parked else np.zeros(0, np.int64)
         for w in parked:
             gone = self._granted(w) if w.registers else w.threads & (minimum > self.waited)
             if gone.any():

@@ -46,8 +46,8 @@ class Convergence:
         masks: dict[int, Callable[[], np.ndarray]],
         execute: Callable[[int], None],
     ) -> None:
-        """`masks`: of the instructions with one, by place, what reads it; `execute`: one
-        instruction, by its place.
+        """`masks`: of the instructions with one, by pc, what reads it; `execute`: one
+        instruction, by its pc.
         """
         self.machine, self.masks, self.execute = machine, masks, execute
         self.held: dict[int, np.ndarray] = {}

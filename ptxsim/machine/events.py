@@ -35,7 +35,7 @@ class Events:
     Attributes, each a class of check/ whose methods say what they take, or `NOBODY`: order: an
         `Order`, which knows what comes before what. flags: `Flags`, which knows what hands over.
         shared: a `SharedMemory`, which watches the batch's shared memory. global_memory: a
-        `GlobalMemory`, which watches the accesses of the instructions at the places `watched`.
+        `GlobalMemory`, which watches the accesses of the instructions at the pcs `watched`.
         defined: a `Defined`, which knows what is undefined.
     """
 

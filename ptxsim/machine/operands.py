@@ -131,7 +131,7 @@ class Operands:
         )
 
     def _own(self, offset: int) -> np.ndarray:
-        """The address of a place in each thread's own shared memory."""
+        """Return an address in each thread's own shared memory."""
         if self.state.cluster_size == 1:
             return self.state.uniform(ADDRESS.type(offset))
         return (offset + (self.state.rank << RANK_AT)).astype(ADDRESS)

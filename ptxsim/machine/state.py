@@ -112,7 +112,7 @@ class State:
     # which threads act
 
     def join(self, pc: int, threads: np.ndarray) -> None:
-        """Put threads at a place."""
+        """Put threads at a pc."""
         waiting = self.groups.get(pc)
         self.groups[pc] = threads if waiting is None else waiting | threads
 
@@ -142,7 +142,7 @@ class State:
         return np.arange(self.lanes) if self.active is None else self.active.nonzero()[0]
 
     def in_turns(self, lanes: np.ndarray) -> np.ndarray:
-        """The places among some lanes, in the order in which they meet at atomics."""
+        """Return the indices of some lanes, in the order in which they meet at atomics."""
         return np.arange(len(lanes)) if self.turns is None else np.argsort(self.turns[lanes])
 
     def mask_of(self, lanes: np.ndarray | list[int]) -> np.ndarray:
@@ -188,17 +188,17 @@ class State:
         )
 
     def thread_index(self, number: int) -> Dim3:
-        """A thread of the block by its number."""
+        """Return the index of a thread of the block by its number."""
         return split(number, self.block)
 
     def block_index(self, lane: int) -> Dim3:
-        """The block of a lane."""
-        return self.block_place(int(self.blocks[self.block_of[lane]]))
+        """Return the index of the block of a lane."""
+        return self.grid_index(int(self.blocks[self.block_of[lane]]))
 
-    def block_place(self, number: int) -> Dim3:
-        """A block of the grid by its number."""
+    def grid_index(self, number: int) -> Dim3:
+        """Return the index of a block of the grid by its number."""
         return split(number, self.grid)
 
-    def place_in_cluster(self, axis: int) -> np.ndarray:
-        """Return for each lane its block's place in the cluster along an axis."""
+    def index_in_cluster(self, axis: int) -> np.ndarray:
+        """Return for each lane its block's index in the cluster along an axis."""
         return split(self.rank, self.cluster)[axis]

@@ -50,7 +50,7 @@ class Use:
 
 @dataclass
 class Watch:
-    """The instructions of a program, by place, that touch what a wgmma may have under way."""
+    """The instructions of a program, by pc, that touch what a wgmma may have under way."""
 
     uses: dict[int, Use] = field(default_factory=dict)
     # Each register's slot has a row in the tables of registers.

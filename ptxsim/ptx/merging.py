@@ -82,7 +82,7 @@ class Cycle:
     """An access of a loop that ptxas unrolls, where it merges other words in each of the copies.
 
     `step`: bytes from an iteration's address to the next one's. `widths`: bytes a thread of the
-    access in each copy; 0 where an access of another place does its work. `alone`: whether an
+    access in each copy; 0 where an access of another pc does its work. `alone`: whether an
     iteration that is left over has it.
     """
 
@@ -110,8 +110,8 @@ class Cycle:
 
 @dataclass
 class Merges:
-    """What ptxas makes of a program's shared accesses, by their places: of one that leads a merged
-    one its bytes a thread, of one that is part of another the place of that; `dropped` are those
+    """What ptxas makes of a program's shared accesses, by their pcs: of one that leads a merged
+    one its bytes a thread, of one that is part of another the pc of that; `dropped` are those
     that the machine code lacks."""
 
     widths: dict[int, int] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class Merges:
 
 
 def first_copies(program: Program) -> set[int]:
-    """Return the places of the first cp.async of each stretch of a block without a barrier.
+    """Return the pcs of the first cp.async of each stretch of a block without a barrier.
 
     Before it ptxas puts three shared loads that no thread executes (`@!PT LDS RZ, [RZ]`, seen with
     CUDA 13.0); the hardware counts them among the executed shared loads.
@@ -188,7 +188,7 @@ def _may_merge(instruction: Instruction) -> bool:
 # The rule, the cubin's reader and their comparison ask for it.
 @lru_cache(maxsize=1)
 def groups(program: Program) -> list[Group]:
-    """Return accesses that may merge with each other where their places allow it."""
+    """Return accesses that may merge with each other where their addresses allow it."""
     loads: dict[tuple[object, ...], Group] = {}
     stores: dict[tuple[object, ...], Group] = {}
     stretch = store_stretch = 0
@@ -225,7 +225,7 @@ class Group:
     accesses: list[tuple[int, int, int]] = field(default_factory=list)
 
     def merged(self) -> Iterator[tuple[int, list[int]]]:
-        """Bytes a thread and places, in the order of the program, of each merged access."""
+        """Yield bytes a thread and pcs, in the order of the program, of each merged access."""
         left = self.accesses
         for wide in (16, 8):
             if self.alignment % wide or wide == self.element:
@@ -271,7 +271,7 @@ class Addresses:
             for register in results(i):
                 self.definitions[register].append(i)
         self._zeros = self._trailing_zeros()
-        self._places: dict[int, RootOffset] = {}
+        self._root_offsets: dict[int, RootOffset] = {}
         # Vector accesses need such an alignment of their root.
         self._needed: dict[object, int] = {}
         self._root_zeros: dict[object, int] = {}
@@ -279,7 +279,7 @@ class Addresses:
 
     def of(self, access: Instruction) -> RootOffset:
         """Return the root and offset of a shared access."""
-        return self._places[access.pc]
+        return self._root_offsets[access.pc]
 
     def alignment(self, root: Root) -> int:
         """A power of two, up to 16, that the root is a multiple of."""
@@ -389,7 +389,7 @@ class Addresses:
 
             for opcode in ("ld", "st"):
                 if _is_shared(i, opcode):
-                    self._place(i, value)
+                    self._record(i, value)
             written = results(i)
             for register in written:
                 result = (
@@ -400,10 +400,10 @@ class Addresses:
                     once[register] = result
                 self._root_zeros.setdefault(result[0], self._result_zeros(i, self._zeros))
 
-    def _place(self, i: Instruction, value: Value) -> None:
+    def _record(self, i: Instruction, value: Value) -> None:
         address = next(o for o in i.operands if isinstance(o, Address))
         root, offset = value(address.base) if address.base is not None else ((), 0)
-        self._places[i.pc] = root, offset + address.offset
+        self._root_offsets[i.pc] = root, offset + address.offset
         if i.predicate is None:
             size = access_bytes(i)
             if (offset + address.offset) % size == 0:
@@ -449,7 +449,7 @@ def _addresses(program: Program) -> Addresses:
 
 def _growth(root: Root, added: dict[Register, int], inside: set[int]) -> int | None:
     """By how much an expression grows where registers do; None where that is not constant, as for
-    what instructions at the places `inside` give."""
+    what instructions at the pcs `inside` give."""
     match root:
         case ("register", register, _):
             return added.get(register, 0)
@@ -640,7 +640,7 @@ def _cycles(
     program: Program, machine: _Machine, rule: Merges, addresses: Addresses
 ) -> dict[int, Cycle]:
     """Return accesses of unrolled loops that merge otherwise in each copy of the loop's body, by
-    their places.
+    their pcs.
 
     The rule is tried on the words of several iterations. It holds where it gives the widths that
     the cubin has.
@@ -667,7 +667,7 @@ def _cycles(
 
 
 def _copy(group: Group, copies: int, step: int, alignment: int) -> dict[tuple[int, int], int]:
-    """Return, by copy and place, bytes a thread of the accesses that the rule makes of so many
+    """Return, by copy and pc, bytes a thread of the accesses that the rule makes of so many
     iterations.
     """
     accesses = sorted(group.accesses, key=lambda access: access[2])

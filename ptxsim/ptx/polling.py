@@ -52,7 +52,7 @@ def loops(program: Program) -> dict[int, Instruction]:
 
 
 def clocks(program: Program) -> frozenset[int]:
-    """Return the places at which a clock is read in loops that wait for nothing else."""
+    """Return the pcs at which a clock is read in loops that wait for nothing else."""
     return frozenset(
         i.pc
         for _, body in _idle_loops(program)

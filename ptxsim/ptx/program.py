@@ -1,8 +1,8 @@
 """A `Program`: one entry of a module with all it can reach, laid out (`linking.link`).
 
 Functions lie one after the other, callees before callers and the entry last, so that of several
-places where threads wait the one with the least pc is the one to run (see scheduler.py). Registers
-have slots, variables addresses.
+pcs where threads wait the smallest is the one to run (see scheduler.py). Registers have slots,
+variables addresses.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def shortened(title: str) -> str:
 
 
 def targets(instruction: Instruction) -> tuple[int, ...]:
-    """Return the places where a branch may go."""
+    """Return the pcs where a branch may go."""
     if instruction.opcode not in ("bra", "brx"):
         return ()
     last = instruction.operands[-1]

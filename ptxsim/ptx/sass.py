@@ -442,7 +442,7 @@ def elf_sections(data: bytes) -> dict[str, tuple[int, int]]:
 
 
 def elf_text(data: bytes, at: int) -> str:
-    """The text that begins at a place of an ELF file."""
+    """Return the text that begins at an offset of an ELF file."""
     return data[at : data.index(b"\0", at)].decode(errors="replace")
 
 

@@ -27,7 +27,7 @@ class Location:
 
 @dataclass(eq=False)
 class Register:
-    """A register; `slot` is its place in the machine's storage."""
+    """A register; `slot` is its index in the machine's storage."""
 
     name: str
     type: Type
