@@ -70,7 +70,7 @@ class DeviceMemory(Arena):
         self.finish()
 
     def allocated(self, start: int, size: int, name: str, written: bool = False) -> None:
-        """Take memory at an address from now on. `written`: whether reading it at once is no fault."""
+        """Take memory at an address from now on. `written`: it may be read at once."""
         self.live[start] = Allocation(start, start + size, name)
         insort(self._starts, start)
         if not written and size <= MAX_WATCHED_BYTES:
@@ -180,7 +180,7 @@ class DeviceMemory(Arena):
                 self.written(addresses[variable.name], variable.size)
 
     def symbols(self, program: Program) -> dict[str, int]:
-        """Addresses of a program's variables."""
+        """Return the addresses of a program's variables."""
         return self.addresses[id(program.module)]
 
     def write(self, address: int, data: np.ndarray) -> None:
@@ -188,14 +188,14 @@ class DeviceMemory(Arena):
         self.whole[at : at + data.nbytes] = data.reshape(-1).view(np.uint8)
 
     def never_written(self, module: Module) -> set[str]:
-        """Variables of a module of which no byte was written."""
+        """Return the variables of a module of which no byte was written."""
         addresses = self.addresses.get(id(module), {})
         return {name for name, at in addresses.items() if self.blank(at)}
 
     # what nobody wrote
 
     def blank(self, start: int) -> bool:
-        """Whether nobody has written a byte of the allocation that begins there."""
+        """Return whether nobody has written a byte of the allocation that begins there."""
         return start in self.live and self._unwritten.get(start) == [(start, self.live[start].end)]
 
     def written(self, address: int, width: int, pitch: int = 0, rows: int = 1) -> None:

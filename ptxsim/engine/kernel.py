@@ -98,7 +98,7 @@ class Request:
 
     @property
     def padded_block(self) -> int:
-        """Threads of a block, in whole warps."""
+        """Return the threads of a block, in whole warps."""
         return align_up(math.prod(self.block), WARP)
 
 
@@ -153,7 +153,7 @@ class Packing:
         self.maps: list[TensorMap] = [] if memory is None else memory.tensor_maps
 
     def parameters(self, program: Program, args: Sequence[Argument]) -> bytes:
-        """The bytes of a program's parameters.
+        """Return the bytes of a program's parameters.
 
         Raises `PtxsimError` for an argument that does not fit its parameter.
         """
@@ -183,7 +183,7 @@ class Packing:
         return [(at, at + a.nbytes) for a, at in self.arrays.values() if a.unwritten]
 
     def _argument(self, name: str, value: Argument, variable: Variable) -> bytes:
-        """The bytes of a parameter; `name`: of the argument, in messages."""
+        """Return the bytes of a parameter; `name`: of the argument, in messages."""
         size = variable.size
         if isinstance(value, Struct):
             if value.size not in (None, size):
@@ -211,7 +211,7 @@ class Packing:
         return data
 
     def _struct(self, name: str, value: Struct, size: int) -> bytes:
-        """The bytes of a struct."""
+        """Return the bytes of a struct."""
         raw, end = bytearray(size), 0
         for offset, part in value.parts.items():
             if isinstance(part, Struct):
@@ -231,7 +231,7 @@ class Packing:
         return bytes(raw)
 
     def _bytes_of(self, value: Argument) -> bytes | None:
-        """The bytes of what has a size of its own; None: it has none."""
+        """Return the bytes of what has a size of its own; None: it has none."""
         if isinstance(value, TensorMap):
             value.place(self._place(value.array))
             self.maps.append(value)
@@ -249,7 +249,7 @@ class Packing:
         return value if isinstance(value, bytes) else None
 
     def _place(self, array: Array) -> int:
-        """The device address of an array; one that is passed twice is placed once."""
+        """Return the device address of an array; one that is passed twice is placed once."""
         if id(array) not in self.arrays:
             address = (
                 self.arena.allocate(array.offset + max(1, array.nbytes), array.name) + array.offset
@@ -319,7 +319,7 @@ class Kernel:
 
     @property
     def state(self) -> State:
-        """The threads of the batch that runs."""
+        """Return the threads of the batch that runs."""
         return self.machine.state
 
     @property
@@ -328,7 +328,7 @@ class Kernel:
 
     @property
     def title(self) -> str:
-        """The name as in the source, with its template arguments."""
+        """Return the name as in the source, with its template arguments."""
         return self.program.title
 
     @cached_property
@@ -619,7 +619,9 @@ class Kernel:
         return given
 
     def _unset_constants(self, given: set[str]) -> list[str]:
-        """Constants that were read though neither the program nor the host says what they hold."""
+        """Return constants that were read though neither the program nor the host says what they
+        hold.
+        """
         read = self.machine.launch.constants_read
         return [
             f"constant {plain_name(v.name)} ({v.size} bytes) is read, but has no initialiser and was not set: it holds "
@@ -629,7 +631,7 @@ class Kernel:
         ]
 
     def _shared_start_notes(self) -> list[str]:
-        """Arrays of dynamic shared memory that all begin where the first does."""
+        """Return a note on arrays of dynamic shared memory that all begin where the first does."""
         names = sorted(plain_name(v.name) for v in self.program.shared if v.extern or not v.size)
         if len(names) < 2:
             return []

@@ -30,8 +30,9 @@ BUILTIN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
 
 
 def callees(module: Module, function: Function) -> Iterator[tuple[Instruction, str]]:
-    """Names that a function calls, or whose address it takes: itself, or out of a variable that it
-    uses (a table of virtual functions, say)."""
+    """Yield names that a function calls, or whose address it takes: itself, or out of a variable
+    that it uses (a table of virtual functions, say).
+    """
     for instruction in function.code or ():
         if instruction.opcode == "call" and _is_named(instruction):
             yield instruction, instruction.operands[1].name
@@ -61,8 +62,8 @@ def reachable_names(module: Module, name: str) -> list[str]:
 
 
 def address_taken(module: Module) -> list[str]:
-    """Functions whose addresses are in variables or registers: an indirect call may reach any of
-    them.
+    """Return the functions whose addresses are in variables or registers: an indirect call may
+    reach any of them.
     """
     symbols = [
         item.name
@@ -88,8 +89,8 @@ def address_taken(module: Module) -> list[str]:
 
 
 def choose_entry(module: Module, entry: str | None) -> Function:
-    """The entry by its name, mangled or as in the source (`tiled<128, 8>`), or by a part that only
-    its name has.
+    """Return the entry by its name, mangled or as in the source (`tiled<128, 8>`), or by a part
+    that only its name has.
 
     Raises `NoEntryError` where there is none, `PtxError` where there are several."""
     names = module.entries

@@ -43,7 +43,7 @@ class Lowering:
         self.controls.append(control)
 
     def _built(self, instruction: Instruction) -> tuple[Step | None, Control | None]:
-        """Its step, or for one that ends a straight run, its control."""
+        """Return its step, or for one that ends a straight run, its control."""
         if instruction.opcode in registry.CONTROLS:
             control = registry.CONTROLS[instruction.opcode](self.machine, instruction)
             if instruction.predicate is not None and instruction.opcode != "bra":
@@ -64,7 +64,7 @@ class Lowering:
         return step, None
 
     def _watched(self, instruction: Instruction, step: Step) -> Step:
-        """The step of an instruction that uses registers which a wgmma may have in flight."""
+        """Return the step of an instruction that uses registers of a wgmma in flight."""
         use = self.machine.watch.uses[instruction.pc]
 
         def watched() -> None:
@@ -124,7 +124,7 @@ class Lowering:
     def _plain(
         self, compute: registry.Compute, slot: int, sources: list[tuple[int, np.dtype]]
     ) -> Step:
-        """The step of one result, of sources that need only be looked at as their types."""
+        """Return the step of one result, of sources that need only be looked at as their types."""
         state, registers = self.state, self.state.registers
 
         def step() -> None:

@@ -221,13 +221,13 @@ class Machine:
 
 
 def names_special(program: Program, part: str) -> bool:
-    """Whether a program reads a special register with this in its name."""
+    """Return whether a program reads a special register with this in its name."""
     return any(part in name for name in program.specials)
 
 
 def has_proxies(program: Program) -> bool:
-    """Whether bulk copies, st.async or wgmma of a program access shared memory, besides loads and
-    stores.
+    """Return whether bulk copies, st.async or wgmma of a program access shared memory, besides
+    loads and stores.
     """
     return any(
         i.opcode == "wgmma" or "bulk" in i.modifiers or is_store_async(i) for i in program.code
@@ -235,7 +235,7 @@ def has_proxies(program: Program) -> bool:
 
 
 def smallest_shared_access(program: Program) -> int:
-    """Bytes of the smallest access that may go to shared memory."""
+    """Return the bytes of the smallest access that may go to shared memory."""
     smallest = 16
     for instruction in program.code:
         opcode, modifiers = instruction.opcode, instruction.modifiers

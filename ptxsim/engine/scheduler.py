@@ -152,8 +152,8 @@ class Scheduler:
         return noting
 
     def _choose(self) -> int:
-        """Return the smallest pc, or backwards the largest that parts no warp; but at times another,
-        so that no group waits for ever.
+        """Return the smallest pc, or backwards the largest that parts no warp; but at times
+        another, so that no group waits for ever.
         """
         if len(self.state.groups) == 1:
             return next(iter(self.state.groups))
@@ -288,7 +288,7 @@ class Scheduler:
                 fault = another
 
     def _follows_a_wrap(self, fault: KernelFault) -> bool:
-        """Whether an access is out of bounds because of an index that wrapped, as has been
+        """Return whether an access is out of bounds because of an index that wrapped, as has been
         reported.
         """
         wrapped = self.state.wrapped
@@ -339,8 +339,8 @@ class Scheduler:
         return self.diag.fault(Kind.DEADLOCK, self.polls[pc], what, int(np.flatnonzero(threads)[0]))
 
     def _come_together(self, pc: int, threads: np.ndarray) -> np.ndarray | None:
-        """Threads at what a whole warp or warpgroup executes together: those that do so now are
-        entered.
+        """Return the threads at what a whole warp or warpgroup executes together: those that do so
+        now are entered.
         """
         ready = self.convergence.arrive(pc, threads)
         if ready is not None and ready is not threads:

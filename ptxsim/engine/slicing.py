@@ -78,7 +78,7 @@ class Memory:
         return homes
 
     def matters(self, i: Instruction) -> bool:
-        """Whether what an instruction stores may be what is loaded."""
+        """Return whether what an instruction stores may be what is loaded."""
         homes = self._homes(i)
         return bool(self.read) and (
             UNKNOWN in self.read or UNKNOWN in homes or not homes.isdisjoint(self.read)
@@ -175,7 +175,7 @@ def reads_memory(i: Instruction) -> bool:
 
 
 def _is_parameter(i: Instruction) -> bool:
-    """A load of a parameter of the entry: the host's value."""
+    """Return whether it is a load of a parameter of the entry: the host's value."""
     return i.opcode == "ld" and any(m.split("::")[0] == "param" for m in i.modifiers)
 
 

@@ -74,7 +74,7 @@ class Pieces(Access):
         return Pieces(self.space, where.flat[which], where.raw[which], where.lanes[which])
 
     def split(self, each: int) -> Iterator[Pieces]:
-        """The pieces by so many, one copy after the other."""
+        """Yield the pieces by so many, one copy after the other."""
         for first in range(0, len(self.where.flat), each):
             yield self.part(slice(first, first + each))
 
@@ -258,8 +258,8 @@ class Bulk:
     # out of shared memory
 
     def _update(self, t: Type) -> Update:
-        """How a reduction puts data into what is there, as unsigned integers; and the bytes of an
-        element.
+        """Return how a reduction puts data into what is there, as unsigned integers; and the bytes
+        of an element.
         """
         combine = combination(self.operation or "", t) or self.modifiers.reject("this operation")
 
@@ -297,8 +297,8 @@ class Bulk:
         self.m.bulk_groups.add(Store(self.instruction, lane, taken))
 
     def _maps(self, operand: Any, dimensions: int) -> ReadMaps:
-        """A function: for each of some threads its tensor map and its coordinates, the innermost
-        last.
+        """Return a function: for each of some threads its tensor map and its coordinates, the
+        innermost last.
         """
         space, slot, offset = self.m.operands.address(operand, "generic")
         base = BASES.get(space, 0)
@@ -431,9 +431,10 @@ class Bulk:
     def _read_inside(
         self, taken: Pieces, box: tensor_maps.TensorMap, inside: np.ndarray, first: int, end: int
     ) -> tuple[Pieces, np.ndarray]:
-        """What of a box in shared memory lies inside its tensor, bytes `first` to `end` of the rows
-        that are `inside`: its access, checked, and its bytes [rows, end - first]. The rest of the
-        box is not read."""
+        """Return what of a box in shared memory lies inside its tensor, bytes `first` to `end` of
+        the rows that are `inside`: its access, checked, and its bytes [rows, end - first]. The rest
+        of the box is not read.
+        """
         unit = math.gcd(PIECE, first, end)
         raw = taken.where.raw.reshape(len(inside), -1)[inside]
         at = (

@@ -48,7 +48,7 @@ FLOATING: dict[str, Compute] = {
 
 
 def comparison(m: Modifiers, t: Type) -> Compute:
-    """The comparison of `setp` and `set` on values of type t."""
+    """Return the comparison of `setp` and `set` on values of type t."""
     if t.kind == "f":
         test = FLOATING[m.one_of(FLOATING) or m.reject("a comparison")]
         flushed = m.flag("ftz")

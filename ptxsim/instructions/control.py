@@ -413,7 +413,7 @@ def _pass(
 
 
 def _in_frame(m: Machine, variable: Variable, lanes: np.ndarray, shift: int = 0) -> np.ndarray:
-    """Where the bytes of a variable of the threads' frames lie in local memory, [threads,
+    """Return where the bytes of a variable of the threads' frames lie in local memory, [threads,
     bytes].
     """
     at = np.asarray(m.memory.spaces["local"].origin)[lanes] + m.program.frames[variable] + shift
@@ -423,14 +423,14 @@ def _in_frame(m: Machine, variable: Variable, lanes: np.ndarray, shift: int = 0)
 
 
 def _variable(operand: Any) -> Any:
-    """The frame variable that an operand of a call names."""
+    """Return the frame variable that an operand of a call names."""
     if isinstance(operand, (Register, Immediate)):
         return None
     return operand.variable if isinstance(operand, Symbol) else operand
 
 
 def _size(m: Machine, operand: Any) -> int | None:
-    """Bytes of an argument; a constant has as many as it must."""
+    """Return the bytes of an argument; a constant has as many as it must."""
     if isinstance(operand, Immediate):
         return None
     if isinstance(operand, Register):
@@ -490,8 +490,8 @@ def _of_system(
     arguments: tuple[Any, ...],
     returns: tuple[Any, ...],
 ) -> Control:
-    """A call of one of the system's functions, whose arguments are in .param variables of the
-    caller.
+    """Return the control of a call of one of the system's functions, whose arguments are in .param
+    variables of the caller.
     """
 
     def step(active: np.ndarray) -> int:

@@ -20,7 +20,9 @@ MODES = ("rn", "rz", "rm", "rp")
 
 
 def finished(m: Modifiers, compute: Compute, count: int) -> Elementwise:
-    """An operation on `count` operands of the instruction's type, with its `.ftz` and `.sat`."""
+    """Return an operation on `count` operands of the instruction's type, with its `.ftz` and
+    `.sat`.
+    """
     t = m.type
     ftz, sat = m.flag("ftz"), m.flag("sat")
     if ftz:
@@ -33,7 +35,7 @@ def finished(m: Modifiers, compute: Compute, count: int) -> Elementwise:
 
 
 def arithmetic(m: Modifiers, operation: str, nearest: Compute, count: int) -> Elementwise:
-    """An IEEE operation in its rounding mode."""
+    """Return an IEEE operation in its rounding mode."""
     mode = m.one_of(MODES, "rn")
     if mode == "rn":
         return finished(m, nearest, count)
@@ -42,7 +44,7 @@ def arithmetic(m: Modifiers, operation: str, nearest: Compute, count: int) -> El
 
 
 def approximate(function: Compute) -> Compute:
-    """A function computed in float64 and rounded to the type of its operand."""
+    """Return a function computed in float64 and rounded to the type of its operand."""
     return lambda x: function(x.astype(np.float64)).astype(x.dtype)
 
 

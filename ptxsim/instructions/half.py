@@ -14,8 +14,8 @@ from .registry import Compute, Elementwise, Modifiers, elementwise
 
 
 def on_halves(t: Type, function: Compute) -> Compute:
-    """A function of float64 arrays as one of the bits of the type; of both halves for a packed
-    type.
+    """Return a function of float64 arrays as one of the bits of the type; of both halves for a
+    packed type.
     """
     name = t.name.removesuffix("x2")
 

@@ -11,12 +11,12 @@ WORDS = ("s32", "u32", "s64", "u64")
 
 
 def double(t: Type) -> Type:
-    """The type of twice the width, as `.wide` gives."""
+    """Return the type of twice the width, as `.wide` gives."""
     return TYPES[f"{t.kind}{2 * t.bits}"]
 
 
 def high_product(a: np.ndarray, b: np.ndarray, t: Type) -> np.ndarray:
-    """The upper half of a product."""
+    """Return the upper half of a product."""
     if t.bits < 64:
         wide = double(t).dtype
         return ((a.astype(wide) * b.astype(wide)) >> wide.type(t.bits)).astype(t.dtype)
@@ -32,7 +32,7 @@ def high_product(a: np.ndarray, b: np.ndarray, t: Type) -> np.ndarray:
 
 
 def product(m: Modifiers, t: Type) -> tuple[Compute, Type]:
-    """The function and result type of `mul` in its mode."""
+    """Return the function and result type of `mul` in its mode."""
     mode = m.one_of(("lo", "hi", "wide"), "lo")
     if mode == "lo":
         return np.multiply, t
@@ -50,8 +50,9 @@ def clamped(compute: Compute) -> Compute:
 
 
 def _carrying(m: Modifiers, compute: Compute, count: int, reads: bool = True) -> Elementwise:
-    """An operation on `count` operands that reads the carry flag, or writes it (`.cc`), or both;
-    `compute` takes the flag, or None, last and gives a result and the flag."""
+    """Return an operation on `count` operands that reads the carry flag, or writes it (`.cc`), or
+    both; `compute` takes the flag, or None, last and gives a result and the flag.
+    """
     writes = m.flag("cc")
 
     def both(*x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -137,7 +138,7 @@ def madc(m: Modifiers) -> Elementwise:
 
 
 def _low24(x: np.ndarray) -> np.ndarray:
-    """The low 24 bits, sign- or zero-extended to 64."""
+    """Return the low 24 bits, sign- or zero-extended to 64."""
     shift = 40
     if x.dtype.kind == "i":
         return (x.astype(np.int64) << shift) >> shift
@@ -404,7 +405,7 @@ def szext(m: Modifiers) -> Elementwise:
 
 
 def _parts(x: np.ndarray, size: int, signed: bool) -> np.ndarray:
-    """The integers of `size` bytes that words hold, [words, integers]."""
+    """Return the integers of `size` bytes that words hold, [words, integers]."""
     return (
         np.ascontiguousarray(x)
         .view(f"{'i' if signed else 'u'}{size}")

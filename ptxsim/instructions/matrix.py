@@ -171,7 +171,9 @@ SHAPES = {
 
 
 def elements(words: np.ndarray, name: str) -> np.ndarray:
-    """Words [..., n] to elements [..., n * elements of a word], as float64 (of integers: int64)."""
+    """Convert words [..., n] to elements [..., n * elements of a word], as float64 (of integers:
+    int64).
+    """
     words = np.ascontiguousarray(words)
     match name:
         case "f64" | "f32":
@@ -211,9 +213,10 @@ def results(sums: np.ndarray, name: str, saturates: bool = False) -> np.ndarray:
 
 
 def rows_of_words(registers: list[np.ndarray], height: int) -> np.ndarray:
-    """A fragment as [warps, rows, words]: thread lane holds, of row lane/4 and those 8 further,
-    word lane%4, then of the same rows the word 4 further, and so on (PTX ISA 9.7.14.5, figures of
-    matrix fragments; B by columns)."""
+    """Return a fragment as [warps, rows, words]: thread lane holds, of row lane/4 and those 8
+    further, word lane%4, then of the same rows the word 4 further, and so on (PTX ISA 9.7.14.5,
+    figures of matrix fragments; B by columns).
+    """
     halves = height // 8
     parts = [x.reshape(-1, 8, 4) for x in registers]
     columns = [np.concatenate(parts[i : i + halves], axis=1) for i in range(0, len(parts), halves)]

@@ -51,8 +51,8 @@ CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::", "L2::", "nc", "level:
 
 
 def parse_access(m: Modifiers) -> tuple[str, int, Type, bool]:
-    """Modifiers common to loads and stores: space, vector length, type, and whether it is ordered
-    with others.
+    """Return the modifiers common to loads and stores: space, vector length, type, and whether it
+    is ordered with others.
     """
     space = space_of(m)
     order = m.one_of(ORDER, "weak")
@@ -63,8 +63,8 @@ def parse_access(m: Modifiers) -> tuple[str, int, Type, bool]:
 
 
 def space_of(m: Modifiers) -> str:
-    """The space that an access names: shared::cluster by itself, else without what comes after the
-    colons.
+    """Return the space that an access names: shared::cluster by itself, else without what comes
+    after the colons.
     """
     space = m.one_of(SPACES, "generic")
     return space if space == "shared::cluster" else space.split("::")[0]
@@ -194,7 +194,7 @@ def blind(m: Machine, instruction: Instruction) -> Step:
 
 
 def ignored(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """An instruction without an effect here, whatever its modifiers."""
+    """Build an instruction without an effect here, whatever its modifiers."""
     modifiers.left.clear()
     return lambda: None
 
@@ -229,7 +229,7 @@ def createpolicy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> 
 
 
 def combination(name: str, t: Type) -> Compute | None:
-    """The new value of `atom.name`, from the old one and the operands (PTX ISA 9.7.13.5)."""
+    """Return the new value of `atom.name`, from the old one and the operands (PTX ISA 9.7.13.5)."""
 
     def half_sum(old: np.ndarray, b: np.ndarray) -> np.ndarray:
         stem = t.name.removesuffix("x2")

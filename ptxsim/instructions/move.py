@@ -42,7 +42,7 @@ def mov(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 
 def _part(instruction: Instruction, t: Type, vector: Vector) -> Type:
-    """The type of one of a vector's elements."""
+    """Return the type of one of a vector's elements."""
     count = len(vector.items)
     if count not in (2, 4, 8) or t.bits // count < 8:
         raise PtxError(

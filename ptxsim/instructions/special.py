@@ -70,8 +70,8 @@ def special_value(m: Machine, name: str) -> np.ndarray:
 
 
 def clock_value(m: Machine, name: str, pc: int) -> np.ndarray:
-    """The device's clock, made up (see `Device`), as read at a place: in cycles for %clock and
-    %clock64, in ns for %globaltimer.
+    """Return the device's clock, made up (see `Device`), as read at a place: in cycles for %clock
+    and %clock64, in ns for %globaltimer.
     """
     device = m.launch.device
     now = device.after(m.scheduler.clock(pc))

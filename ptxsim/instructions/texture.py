@@ -54,7 +54,7 @@ class Objects:
         return np.broadcast_to(self.handle(), self.m.state.lanes)[lanes]
 
     def coordinates(self, lanes: np.ndarray) -> tuple[list[np.ndarray], np.ndarray | None]:
-        """Coordinates along x, y and z, and layers, of some lanes."""
+        """Return the coordinates along x, y and z, and layers, of some lanes."""
         total = self.m.state.lanes
         layer = (
             None if self.read_layer is None else np.broadcast_to(self.read_layer(), total)[lanes]

@@ -33,7 +33,7 @@ def ballots(flags: np.ndarray) -> np.ndarray:
 
 
 def spread(per_warp: np.ndarray, dtype: type[np.generic] = np.uint32) -> np.ndarray:
-    """A value of each warp to its lanes."""
+    """Spread a value of each warp to its lanes."""
     return np.repeat(per_warp.astype(dtype), WARP)
 
 

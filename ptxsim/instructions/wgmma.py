@@ -53,8 +53,9 @@ class Descriptor:
         )
 
     def overlapping(self, pieces: np.ndarray) -> str | None:
-        """What is wrong with where its pieces lie, in words: different parts of the matrix at one
-        place. Strides of 0 repeat a part on purpose."""
+        """Return what is wrong with where its pieces lie, in words: different parts of the matrix
+        at one place. Strides of 0 repeat a part on purpose.
+        """
         if not self.stride or not self.leading or distinct(pieces).size == pieces.size:
             return None
         return (
@@ -64,7 +65,8 @@ class Descriptor:
         )
 
     def doubtful(self) -> str | None:
-        """What is unlikely to be meant, in words: a base offset that is not that of the start.
+        """Return what is unlikely to be meant, in words: a base offset that is not that of the
+        start.
 
         Without one, the swizzle follows the bits of the address, wherever the matrix begins: six
         kernels that begin at 0x480 compute the right results on an H100."""
@@ -78,8 +80,9 @@ class Descriptor:
         )
 
     def pieces(self, lines: int, across: bool) -> np.ndarray:
-        """Addresses of 16-byte pieces. K-major: [lines, 2], lines of the matrix and pieces along k.
-        `across`, MN-major: [pieces along the lines, 16], and steps of k."""
+        """Return the addresses of 16-byte pieces. K-major: [lines, 2], lines of the matrix and
+        pieces along k. `across`, MN-major: [pieces along the lines, 16], and steps of k.
+        """
         width = self.row // PIECE
         if across:
             piece, k = np.arange(lines * 2 // PIECE)[:, None], np.arange(16)[None, :]
@@ -166,7 +169,7 @@ class Form:
 
     @property
     def operand_bytes(self) -> int:
-        """Bytes of shared memory that hold its operands."""
+        """Return the bytes of shared memory that hold its operands."""
         return STEP * (self.n + (0 if self.in_registers else ROWS))
 
 
@@ -336,7 +339,7 @@ def _accumulators(words: np.ndarray, d_type: str, n: int) -> np.ndarray:
 
 
 def _registers(total: np.ndarray, form: Form, n: int) -> np.ndarray:
-    """The opposite: bits of registers [., groups, 128]."""
+    """Return the opposite: bits of registers [., groups, 128]."""
     groups = len(total)
     parts = (
         total.reshape(groups, 4, 2, 8, n // 8, 4, 2)
@@ -423,7 +426,7 @@ class Fetch:
 
 
 def fetches(m: Machine, instruction: Instruction, form: Form) -> tuple[Fetch, Fetch | None]:
-    """What reads B, and A where it is in shared memory."""
+    """Return what reads B, and A where it is in shared memory."""
     a, b = instruction.operands[1:3]
     fetch_b = Fetch(m, instruction, m.operands.reader(b, B64), form.n, form.b_type, form.trans_b)
     if form.in_registers:

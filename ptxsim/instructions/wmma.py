@@ -179,8 +179,8 @@ def require_no_local(m: Machine, instruction: Instruction, access: Access | Mixe
 def _matrix(
     m: Machine, readers: list[Callable[[], np.ndarray]], role: str, shape: str, name: str
 ) -> np.ndarray:
-    """A fragment as matrices [warps, rows, columns] in float64, which holds whole numbers of 32
-    bits exactly.
+    """Return a fragment as matrices [warps, rows, columns] in float64, which holds whole numbers of
+    32 bits exactly.
     """
     layout = _layout(role, shape, ELEMENT[name])
     held = elements(np.stack([read() for read in readers], axis=-1), name)[:, : len(layout)]

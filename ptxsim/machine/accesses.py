@@ -170,7 +170,7 @@ class Accesses:
                 self._beyond(access, size, part, instruction, kind)
 
     def _other_space(self, space: Space, at: int) -> str:
-        """Whether an address outside of a space is one of another space, in words."""
+        """Return whether an address outside of a space is one of another space, in words."""
         whole = at + GLOBAL_BASE if space.name == "global" else at
         window = WINDOWS.get(whole >> 48)
         if window in BASES and window != space.name:
@@ -198,8 +198,8 @@ class Accesses:
         instruction: Instruction,
         message: str,
     ) -> KernelFault:
-        """A fault of some threads of an access (`bad` and the `first`, among these), without which
-        it can be made.
+        """Return a fault of some threads of an access (`bad` and the `first`, among these), without
+        which it can be made.
         """
         lanes = np.arange(self.state.lanes) if access.lanes is None else np.asarray(access.lanes)
         fault = self.diag.fault(
@@ -304,8 +304,8 @@ class Accesses:
         return resolved
 
     def row_givers(self, count: int, lanes: np.ndarray) -> np.ndarray:
-        """The threads that give addresses to an ldmatrix of `count` matrices; the same array while
-        threads are.
+        """Return the threads that give addresses to an ldmatrix of `count` matrices; the same array
+        while threads are.
         """
         key = (count, id(self.state.active))
         if key not in self.givers:

@@ -40,7 +40,7 @@ class Array:
 
     @property
     def blank(self) -> bool:
-        """Whether it holds zeros that no launch needs to copy."""
+        """Return whether it holds zeros that no launch needs to copy."""
         return False
 
     def numpy(self) -> np.ndarray:

@@ -58,7 +58,7 @@ class Barriers:
         value: np.ndarray | None = None,
         finish: Finish | None = None,
     ) -> int | None:
-        """Threads reach a block's barrier.
+        """Let threads reach a block's barrier.
 
         Where all threads of the batch do, they go on at once.
         """
@@ -114,8 +114,8 @@ class Barriers:
             self._release_warps()
 
     def _expected(self) -> np.ndarray:
-        """How many threads a barrier without a count waits for, in each block: all that have not
-        exited.
+        """Return how many threads a barrier without a count waits for, in each block: all that have
+        not exited.
         """
         state = self.machine.state
         return np.bincount(state.block_of[state.alive], minlength=len(state.blocks))

@@ -62,8 +62,8 @@ class BulkGroups:
                     store.group = number
 
     def wait(self, pending: int, read: bool) -> None:
-        """cp.async.bulk.wait_group N: all but the last N groups have read their source, and, without
-        `.read`, have written what others can see.
+        """cp.async.bulk.wait_group N: all but the last N groups have read their source, and,
+        without `.read`, have written what others can see.
         """
         events = self.machine.events
         for store in self._over(self.stores, pending):

@@ -175,7 +175,7 @@ class Clusters:
         return instruction.pc + 1
 
     def _granted(self, w: Waiting) -> np.ndarray:
-        """Threads at a setmaxnreg.inc whose block has registers enough."""
+        """Return the threads at a setmaxnreg.inc whose block has registers enough."""
         m = self.machine
         per_block = m.state.padded // WARP
         gone = np.zeros(m.state.lanes, bool)

@@ -29,8 +29,8 @@ LANE_BIT = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 
 
 def width(instruction: Instruction) -> int | None:
-    """Threads that must be there together; 0: those that a mask names; None: the instruction is no
-    such.
+    """Return how many threads must be there together; 0: those that a mask names; None: the
+    instruction is no such.
     """
     if instruction.opcode in WIDTHS:
         return WIDTHS[instruction.opcode]

@@ -29,11 +29,11 @@ class Device:
     ns: int = 1_000_000_000
 
     def cycles(self, ns: int) -> int:
-        """The cycle counter of each multiprocessor at a time."""
+        """Return the cycle counter of each multiprocessor at a time."""
         return int(ns * self.clock_mhz / 1000)
 
     def after(self, instructions: int) -> int:
-        """The time, in ns, once so many more instructions have been executed."""
+        """Return the time, in ns, once so many more instructions have been executed."""
         return self.ns + instructions * OF_INSTRUCTION
 
     def launched(self) -> None:

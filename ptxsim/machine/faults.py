@@ -42,7 +42,7 @@ class Accepted:
     reason: str
 
     def fits(self, kind: str, places: Sequence[Location]) -> bool:
-        """Whether a fault of a kind, at a line and the lines that call it, is accepted."""
+        """Return whether a fault of a kind, at a line and the lines that call it, is accepted."""
         return kind == self.kind and (not self.line or self._at(places))
 
     def _at(self, locations: Sequence[Location]) -> bool:

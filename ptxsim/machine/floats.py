@@ -56,8 +56,8 @@ ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def canonical_bits(x: np.ndarray) -> np.ndarray:
-    """The bits of a float array; every NaN of a float32 becomes the one that arithmetic makes,
-    0x7fffffff.
+    """Return the bits of a float array; every NaN of a float32 becomes the one that arithmetic
+    makes, 0x7fffffff.
     """
     if x.dtype == F4:
         bits = x.view(U4)
@@ -172,7 +172,9 @@ def fma32_rows(
 
 
 def _tiny(r: np.ndarray, s: np.ndarray) -> bool:
-    """Whether any value is subnormal, or became zero: then the place of the half-way bit varies."""
+    """Return whether any value is subnormal, or became zero: then the place of the half-way bit
+    varies.
+    """
     if not np.count_nonzero((r.view(U4) << np.uint32(1)) < np.uint32(0x02000000)):
         return False
     magnitude = np.abs(s)
@@ -229,7 +231,7 @@ TERMS: dict[str, Callable[..., tuple[Any, Any]]] = {
 
 
 def rounded_f32(operation: str, mode: str, *operands: np.ndarray) -> np.ndarray:
-    """A float32 operation in a rounding mode other than nearest."""
+    """Compute a float32 operation in a rounding mode other than nearest."""
     x = [o.astype(F8) for o in operands]
     exact = ODD[operation](*x)
     result = to_f32(exact, mode)
@@ -241,8 +243,8 @@ def rounded_f32(operation: str, mode: str, *operands: np.ndarray) -> np.ndarray:
 
 
 def rounded_f64(operation: str, mode: str, *operands: np.ndarray) -> np.ndarray:
-    """A float64 operation exactly, lane by lane: for fma in every mode, and for the modes other
-    than nearest.
+    """Compute a float64 operation exactly, lane by lane: for fma in every mode, and for the modes
+    other than nearest.
     """
     out = np.empty_like(operands[0])
     for i, values in enumerate(zip(*(o.tolist() for o in operands), strict=True)):
@@ -274,7 +276,7 @@ def _exact64(operation: str, mode: str, values: tuple[float, ...]) -> float:
 
 
 def directed(nearest: float, error: Fraction | int, mode: str) -> float:
-    """The double for an exact value in a rounding mode, from the nearest one and what that
+    """Return the double for an exact value in a rounding mode, from the nearest one and what that
     lacks.
     """
     up = mode == "rp" or (mode == "rz" and math.copysign(1, nearest) < 0)
@@ -327,8 +329,8 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def unpack(bits: np.ndarray, name: str) -> np.ndarray:
-    """Bits of f16 or bf16 (uint16), or tf32 (uint32), to float32, exactly. tf32: the upper 19 bits
-    count.
+    """Convert bits of f16 or bf16 (uint16), or tf32 (uint32), to float32, exactly. tf32: the upper
+    19 bits count.
     """
     match name:
         case "f16":

@@ -220,7 +220,7 @@ class Phases:
         parity: np.ndarray,
         write: Callable[[np.ndarray], None],
     ) -> int | None:
-        """Threads come to a try_wait; `objects` and `parity` by lane of the batch."""
+        """Let threads come to a try_wait; `objects` and `parity` by lane of the batch."""
         self.waiting.append(Parked(instruction, threads, objects, parity, write))
         self.release()
         return None

@@ -46,7 +46,7 @@ NORESERVE = 0x4000
 
 
 def zeros(count: int, dtype: np.typing.DTypeLike) -> np.ndarray:
-    """An array of zeros that takes memory only where it is touched, however large."""
+    """Return an array of zeros that takes memory only where it is touched, however large."""
     size = count * np.dtype(dtype).itemsize
     if size < LARGE or sys.platform != "linux":
         return np.zeros(count, dtype)
@@ -77,7 +77,7 @@ class Heap:
         self.freed: dict[int, int] = {}
 
     def malloc(self, size: int) -> Allocation | None:
-        """A block of at least `size` bytes; None where there are none left."""
+        """Return a block of at least `size` bytes; None where there are none left."""
         size = -(-max(size, 1) // 16) * 16
         if known := self.reusable.get(size):
             start = known.pop()
@@ -188,7 +188,7 @@ class Arena:
         self.pending.clear()
 
     def string(self, address: int) -> str:
-        """The zero-terminated text at a generic address."""
+        """Return the zero-terminated text at a generic address."""
         at = address - GLOBAL_BASE
         raw = self.data[at : at + 4096].tobytes() if 0 <= at < len(self.data) else b"?"
         return raw.split(b"\0")[0].decode(errors="replace")
@@ -289,7 +289,7 @@ class Space:
         return Addresses(base, active, raw[lanes], lanes, None if origin is None else origin[lanes])
 
     def relative(self, base: np.ndarray) -> np.ndarray:
-        """Addresses as signed offsets: what lies below the space becomes negative."""
+        """Return addresses as signed offsets: what lies below the space becomes negative."""
         if base.dtype.itemsize == 4:
             return base.view(np.int32).astype(INTP)
         return base.view(np.int64)
@@ -302,7 +302,7 @@ class Space:
         return (at >= self.first) & (at + width <= self.size)
 
     def begins_inside(self, offset: int) -> bool:
-        """Whether there is memory at an offset."""
+        """Return whether there is memory at an offset."""
         return self.first <= offset < self.size
 
     def describe(self, offset: int) -> str:
@@ -435,7 +435,9 @@ class Access:
         return self.space.views[size][first:], index
 
     def load(self, size: int, number: int = 0) -> np.ndarray:
-        """The element at this place of a vector, for each active thread, as unsigned integers."""
+        """Return the element at this place of a vector, for each active thread, as unsigned
+        integers.
+        """
         view, index = self._element(size, number)
         return view.take(index)
 

@@ -71,7 +71,7 @@ class Operands:
             registers[slot] = make()
 
     def reader(self, operand: Operand, t: Type) -> Callable[[], np.ndarray]:
-        """A function that gives the operand's values in the NumPy type of `t`."""
+        """Return a function that gives the operand's values in the NumPy type of `t`."""
         registers = self.state.registers
         if isinstance(operand, Negated):
             slot = self.operand_slot(operand.register, t)
@@ -86,8 +86,8 @@ class Operands:
         return read
 
     def operand_slot(self, operand: Operand, t: Type) -> int:
-        """The slot of a register, or of a constant made for an immediate, a special register or an
-        address.
+        """Return the slot of a register, or of a constant made for an immediate, a special register
+        or an address.
         """
         match operand:
             case Register():
@@ -111,7 +111,7 @@ class Operands:
         return self.constant((t.dtype, value.tobytes()), lambda: self.state.uniform(value))
 
     def symbol_slot(self, symbol: Symbol) -> int:
-        """The slot with the address of a variable or function, in its own space."""
+        """Return the slot with the address of a variable or function, in its own space."""
         key = ("symbol", symbol.variable or symbol.name, symbol.offset)
         space = self.symbol_space(symbol)
         if space == "local" and self.stack_slot is not None:
@@ -123,14 +123,14 @@ class Operands:
             return self.constant_slots[key]
         if space == "shared":
             return self.constant(
-                key, lambda: self._own(self.symbol_address(symbol) + symbol.offset)
+                key, lambda: self._in_own_shared(self.symbol_address(symbol) + symbol.offset)
             )
         return self.constant(
             key,
             lambda: self.state.uniform(ADDRESS.type(self.symbol_address(symbol) + symbol.offset)),
         )
 
-    def _own(self, offset: int) -> np.ndarray:
+    def _in_own_shared(self, offset: int) -> np.ndarray:
         """Return an address in each thread's own shared memory."""
         if self.state.cluster_size == 1:
             return self.state.uniform(ADDRESS.type(offset))
@@ -148,7 +148,7 @@ class Operands:
         return variable if isinstance(variable, Variable) else None
 
     def symbol_space(self, symbol: Symbol) -> str:
-        """The space a name lives in; parameters of device functions live in local memory."""
+        """Return the space a name lives in; parameters of device functions live in local memory."""
         variable = self.variable(symbol)
         if variable is None:
             if programs.function_address(self.program, symbol.name) is not None:
@@ -181,8 +181,8 @@ class Operands:
         return self.symbols[variable.name]
 
     def target(self, operand: Operand, t: Type) -> tuple[int, Widen | None]:
-        """The slot of a destination, and how a value of type `t` is widened to the register, if at
-        all.
+        """Return the slot of a destination, and how a value of type `t` is widened to the register,
+        if at all.
         """
         if not isinstance(operand, Register):
             if operand is None:
@@ -199,7 +199,7 @@ class Operands:
         ).astype(dtype)
 
     def writer(self, operand: Operand, t: Type) -> Callable[[np.ndarray], None]:
-        """A function that writes a value for every lane; only `mask` keeps it."""
+        """Return a function that writes a value for every lane; only `mask` keeps it."""
         slot, widen = self.target(operand, t)
         write = self.write_slot(slot)
         return write if widen is None else lambda value: write(widen(value))
@@ -256,7 +256,7 @@ class Operands:
         return space, self.symbol_slot(base), operand.offset
 
     def constant(self, key: Hashable, make: Callable[[], np.ndarray]) -> int:
-        """A slot that is filled when a batch starts."""
+        """Return a slot that is filled when a batch starts."""
         if key not in self.constant_slots:
             slot = self.constant_slots[key] = self.state.new_slot()
             self.makers.append((slot, make))

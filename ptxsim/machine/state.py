@@ -24,7 +24,7 @@ NOTHING = np.zeros(0, np.uint32)
 
 
 def split(number: Number, sizes: Sequence[int]) -> tuple[Number, Number, Number]:
-    """A linear number as x, y and z of a grid of these sizes."""
+    """Return a linear number as x, y and z of a grid of these sizes."""
     return number % sizes[0], number // sizes[0] % sizes[1], number // (sizes[0] * sizes[1])
 
 
@@ -138,7 +138,7 @@ class State:
             self.mask, self.active, self.whole, self.count = saved
 
     def acting_lanes(self) -> np.ndarray:
-        """The lanes of the active threads."""
+        """Return the lanes of the active threads."""
         return np.arange(self.lanes) if self.active is None else self.active.nonzero()[0]
 
     def in_turns(self, lanes: np.ndarray) -> np.ndarray:
@@ -152,7 +152,7 @@ class State:
         return mask
 
     def living(self) -> np.ndarray:
-        """The active threads that live, as a mask."""
+        """Return the active threads that live, as a mask."""
         return self.alive if self.active is None else self.active
 
     def alive_count(self) -> int:
@@ -167,7 +167,7 @@ class State:
         self.exited = self.exited | threads
 
     def active_warps(self) -> Any:
-        """How many warps have an active thread; by block where an observer asks for that."""
+        """Return how many warps have an active thread; by block where an observer asks for that."""
         if self.active is None:
             return np.full(len(self.blocks), self.padded // WARP) if self.by_block else self.warps
         if self._warps_of is not self.active:
@@ -175,7 +175,9 @@ class State:
         return self._warp_count
 
     def warps_with(self, threads: np.ndarray) -> Any:
-        """How many warps have one of these threads; by block where an observer asks for that."""
+        """Return how many warps have one of these threads; by block where an observer asks for
+        that.
+        """
         warps = threads.reshape(len(self.blocks), -1, WARP).any(axis=2)
         return warps.sum(axis=1) if self.by_block else int(np.count_nonzero(warps))
 

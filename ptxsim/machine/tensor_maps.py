@@ -175,9 +175,10 @@ class TensorMap:
             raise self._refused(f"its address 0x{self.address:x} is not aligned to 16 bytes")
 
     def rows(self, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int, int]:
-        """The rows of the box whose first element has these coordinates (the innermost last): for
-        each its address in global memory, whether it is inside; and of all, the elements from and
-        to which a row is inside."""
+        """Return the rows of the box whose first element has these coordinates (the innermost
+        last): for each its address in global memory, whether it is inside; and of all, the elements
+        from and to which a row is inside.
+        """
         starts = np.zeros(1, np.int64)
         inside = np.ones(1, bool)
         for first, length, size, stride in zip(
@@ -189,21 +190,21 @@ class TensorMap:
         return self.address + starts + at[-1] * self.item, inside, *self._columns(at[-1])
 
     def _columns(self, first: int) -> tuple[int, int]:
-        """The elements from and to which a row is inside that begins at this one of its
+        """Return the elements from and to which a row is inside that begins at this one of its
         dimension.
         """
         begin = min(max(0, -first), self.box[-1])
         return begin, max(min(self.box[-1], self.shape[-1] - first), begin)
 
     def bytes_inside(self, at: Sequence[int]) -> int:
-        """Where the tensor ends in a row of the box whose first element has these coordinates, in
-        bytes of the row.
+        """Return where the tensor ends in a row of the box whose first element has these
+        coordinates, in bytes of the row.
         """
         return self._columns(at[-1])[1] * self.item
 
     def shared_offsets(self, base: int) -> np.ndarray:
-        """Where the 16-byte pieces of a box lie, [rows, pieces], if it is at this address of shared
-        memory.
+        """Return where the 16-byte pieces of a box lie, [rows, pieces], if it is at this address of
+        shared memory.
         """
         rows = math.prod(self.box[:-1])
         at = base + np.arange(rows, dtype=np.int64)[:, None] * self.pitch
@@ -218,19 +219,20 @@ class TensorMap:
 
 
 def swizzled(addresses: np.ndarray, swizzle: int) -> np.ndarray:
-    """Addresses in shared memory with a swizzle of 0, 32, 64 or 128 bytes: of a row of 128 bytes,
-    which 16-byte piece goes where depends on the row's place among 8."""
+    """Return addresses in shared memory with a swizzle of 0, 32, 64 or 128 bytes: of a row of 128
+    bytes, which 16-byte piece goes where depends on the row's place among 8.
+    """
     pieces = swizzle // 16
     return addresses ^ ((addresses >> 7 & (pieces - 1)) << 4) if swizzle else addresses
 
 
 def encoded(number: int) -> bytes:
-    """The 128 bytes that stand for the map with this number in a launch."""
+    """Return the 128 bytes that stand for the map with this number in a launch."""
     return (MAGIC + number.to_bytes(8, "little")).ljust(BYTES, b"\0")
 
 
 def decoded(raw: bytes) -> int | None:
-    """The number of the map that bytes stand for; None: they are none."""
+    """Return the number of the map that bytes stand for; None: they are none."""
     return int.from_bytes(raw[16:24], "little") if raw[:16] == MAGIC else None
 
 
@@ -280,7 +282,7 @@ class _Memory:
 
 
 def field_at(name: str, ordinal: int) -> tuple[int, int]:
-    """Where a field lies in a map's bytes, and how many it has."""
+    """Return where a field lies in a map's bytes, and how many it has."""
     at, size = FIELDS[name]
     return at + ordinal * size, size
 

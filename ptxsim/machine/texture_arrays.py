@@ -123,12 +123,12 @@ class TextureArray:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Elements along x, y and z, of as many as it has."""
+        """Return the elements along x, y and z, of as many as it has."""
         return self.elements.shape[3:0:-1][: self.dims]
 
     @property
     def kind(self) -> tuple[int, int]:
-        """Its dimensions, and whether it has layers."""
+        """Return its dimensions, and whether it has layers."""
         return self.dims, int(self.layered)
 
     # fetches
@@ -194,7 +194,7 @@ class TextureArray:
     def bytes_at(
         self, coordinates: list[np.ndarray], layer: np.ndarray | None, size: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Where an access of `size` bytes begins in the array's bytes, x being in bytes; and
+        """Return where an access of `size` bytes begins in the array's bytes, x being in bytes; and
         whether it lies inside.
         """
         layers, depth, height, width, _ = self.elements.shape
@@ -208,12 +208,12 @@ class TextureArray:
 
     @property
     def raw(self) -> np.ndarray:
-        """Its bytes; what is changed in them changes the array."""
+        """Return its bytes; what is changed in them changes the array."""
         return self._data.reshape(-1).view(np.uint8)
 
 
 def _face(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The face of a cube that a direction meets, and where, from 0 to 1."""
+    """Return the face of a cube that a direction meets, and where, from 0 to 1."""
     a, b, c = np.abs(x), np.abs(y), np.abs(z)
     on_x, on_y = (a >= b) & (a >= c), (b >= c)
     major = np.where(on_x, x, np.where(on_y, y, z))

@@ -31,7 +31,7 @@ def is_mma(i: Instruction) -> bool:
 
 
 def fragments(i: Instruction) -> tuple[list[int], list[int]]:
-    """Slots of the accumulators, and of A where it is in registers."""
+    """Return the slots of the accumulators, and of A where it is in registers."""
     a = i.operands[1]
     return [r.slot for r in registers_of(i.operands[0])], [
         r.slot for r in registers_of(a)
@@ -98,7 +98,7 @@ class Watch:
         return watch
 
     def rows_of(self, operands: Iterable[object]) -> np.ndarray:
-        """The rows of the registers in operands that are watched."""
+        """Return the rows of the registers in operands that are watched."""
         slots = (register.slot for operand in operands for register in registers_of(operand))
         return np.array([self.rows[slot] for slot in slots if slot in self.rows], np.intp)
 
@@ -158,7 +158,7 @@ class Warpgroups:
         return self._active[1]
 
     def lanes(self, instruction: Instruction) -> np.ndarray:
-        """The lanes [warpgroups, 128] that execute a wgmma together."""
+        """Return the lanes [warpgroups, 128] that execute a wgmma together."""
         m = self.machine
         lanes = m.state.acting_lanes()
         counts = np.bincount(self.of_lane[lanes], minlength=self.count)
@@ -266,8 +266,9 @@ class Warpgroups:
     def issue(
         self, instruction: Instruction, lanes: np.ndarray, d: np.ndarray, a: np.ndarray
     ) -> Callable[[int], None]:
-        """A wgmma of these lanes [warpgroups, 128] begins; checks its registers (`d`, `a`: rows of
-        `Watch`). Gives what takes the time at which it reads shared memory."""
+        """Begin a wgmma of these lanes [warpgroups, 128]; check its registers (`d`, `a`: rows of
+        `Watch`). Gives what takes the time at which it reads shared memory.
+        """
         here = self.of_lane[lanes[:, 0]]
         unfenced = self.fences[here] == 0
         if unfenced.any():

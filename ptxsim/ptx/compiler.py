@@ -31,7 +31,7 @@ def tool(name: str) -> Path:
 
 
 def warnings_in(report: str) -> list[str]:
-    """The warnings in what a compiler said, each once and as one line."""
+    """Return the warnings in what a compiler said, each once and as one line."""
     lines = [line.strip() for line in report.splitlines() if "warning" in line.lower()]
     return list(dict.fromkeys(line for line in lines if not line.startswith("Remark")))
 
@@ -53,8 +53,9 @@ def run(command: Sequence[object], failed: str) -> subprocess.CompletedProcess[s
 
 
 def compile_ptx(source: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -> str:
-    """The PTX of a .cu or .cuh file; `flags` are nvcc's (-I, -D). Its warnings are printed on
-    standard error. Raises `PtxError` with the compiler's first error."""
+    """Return the PTX of a .cu or .cuh file; `flags` are nvcc's (-I, -D). Its warnings are printed
+    on standard error. Raises `PtxError` with the compiler's first error.
+    """
     if not source.is_file():
         raise PtxError(f"{source}: no such file")
     with tempfile.TemporaryDirectory() as folder:

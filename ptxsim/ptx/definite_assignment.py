@@ -40,7 +40,7 @@ ENDS = ("ret", "exit", "trap")
 
 
 def results(i: Instruction) -> tuple[Register, ...]:
-    """The registers that an instruction writes."""
+    """Return the registers that an instruction writes."""
     if not i.operands or isinstance(i.operands[0], Address):
         return ()
     if i.opcode in NO_RESULT and not (i.opcode in ("bar", "barrier") and "red" in i.modifiers):
@@ -49,7 +49,7 @@ def results(i: Instruction) -> tuple[Register, ...]:
 
 
 def sources(i: Instruction) -> tuple[Register, ...]:
-    """The registers that an instruction reads, its predicate among them.
+    """Return the registers that an instruction reads, its predicate among them.
 
     wgmma.mma_async reads its accumulators, too, unless a constant says that it does not add to
     them.

@@ -48,7 +48,7 @@ def _demangled(name: str) -> str | None:
 
 
 def _filtered(name: str) -> str | None:
-    """The name as c++filt prints it; None where there is no c++filt or it does not know the
+    """Return the name as c++filt prints it; None where there is no c++filt or it does not know the
     name.
     """
     try:
@@ -62,7 +62,9 @@ def _filtered(name: str) -> str | None:
 
 
 def _last_at_depth_0(text: str, wanted: str) -> int:
-    """Where a character last stands outside of all brackets; -1: nowhere, or they do not match."""
+    """Return where a character last stands outside of all brackets; -1: nowhere, or they do not
+    match.
+    """
     depth = 0
     for at in range(len(text) - 1, -1, -1):
         depth += (text[at] in ")>]}") - (text[at] in "(<[{")

@@ -34,7 +34,7 @@ def prepare(
     flags: Sequence[str] = (),
     folder: Path | None = None,
 ) -> tuple[str, Path | None]:
-    """The PTX of a file, and the cubin that belongs to it.
+    """Return the PTX of a file, and the cubin that belongs to it.
 
     `ptx`: what a .cubin was made from (None: the PTX that it holds). `cubin`: what was made of a
     .ptx, .cu or .cuh file. `arch` and `flags` (of nvcc) are what CUDA is compiled with. `folder`:

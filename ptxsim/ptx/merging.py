@@ -63,8 +63,9 @@ class Unrolled:
     alone: bool
 
     def split(self, iterations: int) -> Iterator[tuple[int, int | None]]:
-        """What a run of so many iterations executes: for each access the first of its iterations,
-        and its width (None: that of one iteration)."""
+        """Yield what a run of so many iterations executes: for each access the first of its
+        iterations, and its width (None: that of one iteration).
+        """
         done = 0
         for width, together in self.tiers:
             each = width // self.step
@@ -92,7 +93,7 @@ class Cycle:
 
     @property
     def tiers(self) -> tuple[tuple[int, int], ...]:
-        """The widths, widest first."""
+        """Return the widths, widest first."""
         return tuple((width, 1) for width in sorted(set(self.widths) - {0}, reverse=True)) or (
             (0, 1),
         )
@@ -159,7 +160,7 @@ def _is_shared(instruction: Instruction, opcode: str) -> bool:
 
 
 def _parts_loads(instruction: Instruction) -> bool:
-    """Whether loads before and after it stay apart."""
+    """Return whether loads before and after it stay apart."""
     if instruction.opcode in ("st", "red", "atom"):
         spaces = {m.split("::")[0] for m in instruction.modifiers}
         return not spaces & {"global", "local", "param"}
@@ -169,7 +170,7 @@ def _parts_loads(instruction: Instruction) -> bool:
 
 
 def _parts_stores(instruction: Instruction) -> bool:
-    """Whether stores before and after it stay apart from other stores."""
+    """Return whether stores before and after it stay apart from other stores."""
     if instruction.opcode == "ld":
         return not {"global", "local", "param", "const"} & {
             m.split("::")[0] for m in instruction.modifiers
@@ -282,12 +283,13 @@ class Addresses:
         return self._root_offsets[access.pc]
 
     def alignment(self, root: Root) -> int:
-        """A power of two, up to 16, that the root is a multiple of."""
+        """Return a power of two, up to 16, that the root is a multiple of."""
         return max(1 << min(4, self._zeros_of_root(root)), self._needed.get(root, 1))
 
     def step(self, access: Instruction) -> int:
-        """Bytes from the address of an access to that of the next iteration of the loop that its
-        block is; 0 where they are not known, or there is none."""
+        """Return the bytes from the address of an access to that of the next iteration of the loop
+        that its block is; 0 where they are not known, or there is none.
+        """
         added: dict[Register, int] = {}
         for register, definitions in self.definitions.items():
             for i in definitions:
@@ -337,7 +339,9 @@ class Addresses:
         return 0
 
     def _symbol_offset(self, variable: Variable | None) -> int:
-        """A number with as many trailing zeros as the address of a variable is known to have."""
+        """Return a number with as many trailing zeros as the address of a variable is known to
+        have.
+        """
         if variable is None:
             return 1
         return self.program.shared.get(variable, variable.align)
@@ -437,19 +441,20 @@ class Addresses:
         return opaque
 
     def _below(self, register: object, bits: int) -> bool:
-        """Whether all set bits lie where the register has zeros: then `or` adds."""
+        """Return whether all set bits lie where the register has zeros: then `or` adds."""
         return isinstance(register, Register) and 0 <= bits < 1 << self._zeros.get(register, 0)
 
 
 @lru_cache(maxsize=1)
 def _addresses(program: Program) -> Addresses:
-    """Those of a program, worked out once."""
+    """Return those of a program, worked out once."""
     return Addresses(program)
 
 
 def _growth(root: Root, added: dict[Register, int], inside: set[int]) -> int | None:
-    """By how much an expression grows where registers do; None where that is not constant, as for
-    what instructions at the pcs `inside` give."""
+    """Return by how much an expression grows where registers do; None where that is not constant,
+    as for what instructions at the pcs `inside` give.
+    """
     match root:
         case ("register", register, _):
             return added.get(register, 0)
@@ -467,7 +472,7 @@ def _growth(root: Root, added: dict[Register, int], inside: set[int]) -> int | N
 
 
 def _registers(root: object) -> set[Register]:
-    """The registers in an expression."""
+    """Return the registers in an expression."""
     if isinstance(root, Register):
         return {root}
     return set().union(*map(_registers, root)) if isinstance(root, tuple) else set()
@@ -682,8 +687,8 @@ def _copy(group: Group, copies: int, step: int, alignment: int) -> dict[tuple[in
 
 
 def _multiple(widths: Counter[int], accesses: dict[tuple[int, int], int]) -> bool:
-    """Whether machine code with so many accesses of each width consists of these, once or several
-    times.
+    """Return whether machine code with so many accesses of each width consists of these, once or
+    several times.
     """
     counts = Counter(accesses.values())
     times = sum(widths.values()) // max(1, sum(counts.values()))

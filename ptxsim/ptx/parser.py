@@ -144,7 +144,7 @@ class _Parser:
         return PtxError(f"PTX line {self.token.line}: {message}")
 
     def refused(self, message: str) -> PtxError:
-        """An error at the token that was just taken."""
+        """Return an error at the token that was just taken."""
         self.at -= 1
         return self.error(message)
 
@@ -275,7 +275,7 @@ class _Parser:
             raise self.refused(f"unexpected {keyword!r} after a linking directive")
 
     def directive(self, text: str) -> bool:
-        """A directive that may stand in functions, too; whether it was one."""
+        """Parse a directive that may stand in functions, too; return whether it was one."""
         match text:
             case ".file":
                 number = self.integer()
@@ -478,7 +478,7 @@ class _Parser:
         return variable
 
     def register(self, name: str, type_: Type, scope: _Scope) -> Register:
-        """A register of the present function."""
+        """Parse a register of the present function."""
         assert self.function is not None
         made = scope.names[name] = Register(name, type_, -1)
         self.function.registers.append(made)
@@ -576,7 +576,7 @@ class _Parser:
         self.expect(";")
 
     def find(self, name: str, scope: _Scope | None) -> Register | Variable | Label | None:
-        """A declared name; `%r7` is made when first used, out of the range `%r<n>`."""
+        """Return a declared name; `%r7` is made when first used, out of the range `%r<n>`."""
         while scope is not None:
             if name in scope.names:
                 return scope.names[name]
@@ -676,7 +676,7 @@ class _Parser:
         return Symbol(text, self.offset(), declared if isinstance(declared, Variable) else None)
 
     def address(self) -> Address:
-        """An address, whose bracket has been opened."""
+        """Parse an address, whose bracket has been opened."""
         begin = self.named(self.name()) if self.token.kind == "name" else self.constant()
         base: Register | Symbol | None = None
         offset = 0

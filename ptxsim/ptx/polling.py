@@ -73,8 +73,8 @@ def _idle_loops(program: Program) -> Iterator[tuple[int, list[Instruction]]]:
 
 
 def _decides(looks: Instruction, body: Sequence[Instruction]) -> bool:
-    """Whether what is read there decides that the loop ends: a loop that counts its rounds does not
-    wait.
+    """Return whether what is read there decides that the loop ends: a loop that counts its rounds
+    does not wait.
     """
     known: set[Register] = set(registers_of(looks.operands[:1]))
     before = 0
@@ -119,7 +119,7 @@ def _looks(i: Instruction) -> bool:
 
 
 def reads_clock(i: Instruction) -> bool:
-    """Whether an instruction reads a clock."""
+    """Return whether an instruction reads a clock."""
     source = i.operands[-1] if i.opcode == "mov" else None
     return isinstance(source, Special) and source.name.startswith(("%clock", "%globaltimer"))
 

@@ -64,23 +64,25 @@ class Program:
 
     @cached_property
     def opcodes(self) -> frozenset[str]:
-        """Those that its code has."""
+        """Return those that its code has."""
         return frozenset(i.opcode for i in self.code)
 
     @cached_property
     def specials(self) -> frozenset[str]:
-        """The names of the special registers that its code reads."""
+        """Return the names of the special registers that its code reads."""
         return frozenset(o.name for i in self.code for o in i.operands if isinstance(o, Special))
 
     @property
     def array_bytes(self) -> int:
-        """Bytes of a thread's own arrays in local memory, without what functions are given."""
+        """Return the bytes of a thread's own arrays in local memory, without what functions are
+        given.
+        """
         return sum(v.size for v in self.frames if v.space == "local")
 
     @property
     def title(self) -> str:
-        """The entry's name as in the source, with its template arguments; of long ones only their
-        beginning.
+        """Return the entry's name as in the source, with its template arguments; of long ones only
+        their beginning.
         """
         return shortened(split(self.entry.name)[0])
 

@@ -38,19 +38,19 @@ def find(program: Program) -> dict[int, Origins]:
 
 
 def element_bytes(instruction: Instruction) -> int:
-    """Bytes of an element of a load, store or atomic operation."""
+    """Return the bytes of an element of a load, store or atomic operation."""
     return next((TYPES[name].bytes for name in reversed(instruction.modifiers) if name in TYPES), 1)
 
 
 def access_bytes(instruction: Instruction) -> int:
-    """Bytes a thread of a load, store or atomic operation."""
+    """Return the bytes a thread of a load, store or atomic operation."""
     return element_bytes(instruction) * next(
         (int(m[1]) for m in instruction.modifiers if m in ("v2", "v4", "v8")), 1
     )
 
 
 def named_spaces(instruction: Instruction) -> set[str]:
-    """The spaces that an access names; none: generic."""
+    """Return the spaces that an access names; none: generic."""
     return {m.split("::")[0] for m in instruction.modifiers} & {
         "global",
         "shared",

@@ -78,7 +78,7 @@ class Instruction:
 
     @cached_property
     def name(self) -> str:
-        """The opcode without modifiers."""
+        """Return the opcode without modifiers."""
         return self.opcode.partition(".")[0]
 
     @cached_property
@@ -87,17 +87,17 @@ class Instruction:
 
     @property
     def never(self) -> bool:
-        """Whether no thread executes it, though a warp issues it."""
+        """Return whether no thread executes it, though a warp issues it."""
         return self.predicate in ("!PT", "!UPT")
 
     @property
     def always(self) -> bool:
-        """Whether every thread that comes to it executes it."""
+        """Return whether every thread that comes to it executes it."""
         return self.predicate in (None, "PT", "UPT")
 
     @property
     def bits(self) -> int:
-        """Bits a thread that a load or store moves."""
+        """Return the bits a thread that a load or store moves."""
         if self.name in ("LDSM", "STSM"):
             return 32 * next((int(m) for m in self.modifiers if m in ("2", "4")), 1)
         for modifier in self.modifiers:
@@ -190,7 +190,9 @@ def read(cubin: Path, entry: str | None = None) -> Function:
 
 
 def read_all(cubin: Path) -> dict[str, Function]:
-    """The machine code of every entry, by its mangled name. Raises `PtxError` as `read` does."""
+    """Return the machine code of every entry, by its mangled name. Raises `PtxError` as `read`
+    does.
+    """
     if not cubin.is_file():
         raise PtxError(f"{cubin}: no such file")
     changed, ptx = cubin.stat().st_mtime_ns, embedded_ptx(cubin)
@@ -204,8 +206,8 @@ def read_all(cubin: Path) -> dict[str, Function]:
 
 
 def code_at(cubin: Path, entry: str) -> int:
-    """Where in the file an entry's machine code begins, bytes; `Instruction.address` counts from
-    there.
+    """Return where in the file an entry's machine code begins, bytes; `Instruction.address` counts
+    from there.
 
     Raises `PtxError` where the file is no cubin or has no such entry.
     """
@@ -226,7 +228,7 @@ def assemble(ptx: Path, cubin: Path, arch: str = "sm_90a") -> None:
 
 
 def held_ptx(cubin: Path) -> str:
-    """The PTX that a cubin was made from.
+    """Return the PTX that a cubin was made from.
 
     Raises `PtxError` where it holds none, or is not there.
     """
@@ -258,8 +260,8 @@ def listing(cubin: Path) -> str:
 
 
 def shared_accesses(cubin: Path, entry: str | None = None) -> list[SharedAccess]:
-    """The accesses to shared memory in an entry's SASS by source line, opcode and width, in order
-    of appearance.
+    """Return the accesses to shared memory in an entry's SASS by source line, opcode and width, in
+    order of appearance.
     """
     counts: Counter[tuple[str, int, str, int]] = Counter()
     for i in read(cubin, entry).instructions:
@@ -273,8 +275,10 @@ Sections = dict[str, tuple[list[Instruction], dict[str, int]]]
 
 @lru_cache(maxsize=2)
 def _disassembled(cubin: Path, changed: int) -> tuple[Sections, list[str]]:
-    """Instructions and labels of each section of code of a cubin as it was last `changed`, and the
-    names of the entries; cached, as answers about one kernel read it several times."""
+    """Return the instructions and labels of each section of code of a cubin as it was last
+    `changed`, and the names of the entries; cached, as answers about one kernel read it several
+    times.
+    """
     sections: Sections = {}
     entries: list[str] = []
     instructions: list[Instruction] = []

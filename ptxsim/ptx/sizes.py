@@ -95,8 +95,9 @@ def require_batch(
 
 
 def resident_blocks(threads: int, shared_bytes: int) -> int:
-    """Blocks that run side by side on a device of compute capability 9.0 with all its
-    multiprocessors, by threads and shared memory a block (their registers may allow fewer)."""
+    """Return how many blocks run side by side on a device of compute capability 9.0 with all its
+    multiprocessors, by threads and shared memory a block (their registers may allow fewer).
+    """
     return SMS * max(1, min(32, 2048 // threads, 228 * 1024 // (shared_bytes + 1024)))
 
 

@@ -128,8 +128,8 @@ def choose_file(kernel: Titled, wanted: str | Path | None) -> str:
 
 
 def find_source(name: str, near: Iterable[Path] = ()) -> Path | None:
-    """A source file that `.file` names: as it is, from a folder of `near` or one above, or by its
-    bare name in one.
+    """Return a source file that `.file` names: as it is, from a folder of `near` or one above, or
+    by its bare name in one.
     """
     candidates = [Path(name)]
     for folder in map(Path.absolute, near):
@@ -142,7 +142,7 @@ def find_source(name: str, near: Iterable[Path] = ()) -> Path | None:
 
 
 def read_source(name: str, given: Path | None = None, near: Iterable[Path] = ()) -> list[str]:
-    """Its lines. Raises `PtxsimError` where it cannot be found or read."""
+    """Return its lines. Raises `PtxsimError` where it cannot be found or read."""
     path = given or find_source(name, near)
     if path is None:
         raise PtxsimError(

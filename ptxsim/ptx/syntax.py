@@ -104,12 +104,12 @@ class Arguments:
 
 
 def is_store_async(instruction: Instruction) -> bool:
-    """Whether an instruction is st.async."""
+    """Return whether an instruction is st.async."""
     return instruction.opcode == "st" and "async" in instruction.modifiers
 
 
 def registers_of(operand: object) -> Iterator[Register]:
-    """The registers that an operand names."""
+    """Yield the registers that an operand names."""
     match operand:
         case Register():
             yield operand
@@ -212,7 +212,7 @@ class Function:
 
     @property
     def body(self) -> list[Instruction]:
-        """The instructions of one that is defined."""
+        """Return the instructions of one that is defined."""
         assert self.code is not None, f"{self.name} is only declared"
         return self.code
 

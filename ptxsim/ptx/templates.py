@@ -37,8 +37,9 @@ class Template:
         return f"{self.name}<{', '.join(self.parameters)}>"
 
     def instantiation(self, arguments: str | None) -> str:
-        """The line that makes code of it, for arguments as the source would have them ("128, 8");
-        None: for its parameters' names, to be replaced."""
+        """Return the line that makes code of it, for arguments as the source would have them ("128,
+        8"); None: for its parameters' names, to be replaced.
+        """
         values = split_list(arguments) if arguments else list(self.parameters)
         signature = self.signature
         if len(values) == len(self.parameters):
@@ -63,7 +64,7 @@ def split_list(text: str) -> list[str]:
 
 
 def closing(text: str, start: int, opening: str, end: str) -> int:
-    """The place after the bracket that closes the one at `start`; the text's end where none
+    """Return the place after the bracket that closes the one at `start`; the text's end where none
     does.
     """
     depth = 0
