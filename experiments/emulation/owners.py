@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ptxsim import Array, Observer
-from ptxsim.ptx.sources import places
+from ptxsim.ptx.sources import locations
 
 
 class Owners(Observer):
@@ -25,7 +25,7 @@ class Owners(Observer):
         self.lines: list[str] = []
 
     def begins(self, kernel: Any, grid: Any, block: Any) -> None:
-        self._state, self._locations = kernel.state, places(kernel.program)
+        self._state, self._locations = kernel.state, locations(kernel.program)
         arena = kernel.machine.launch.arena
         names = [allocation.name for allocation in arena.allocations]
         self._start = arena.starts[names.index(self.array.name)] + self.array.offset

@@ -31,7 +31,7 @@ def rows(name: str, kernel: ptxsim.Kernel, cubin: Path) -> list[dict[str, Any]]:
             "line": line.line,
             "opcode": line.opcode,
             "predicted": counted(line.predicted),
-            "found": counted(line.found),
+            "found": counted(line.actual),
             "agree": line.agree,
         }
         for line in lines

@@ -437,7 +437,7 @@ class GlobalMemory(Shadow):
             if who < 0:
                 return "another thread"
             return f"thread {state.thread_index((who - 1) % self.padded)}"
-        name = "other blocks" if who == MANY else f"block {state.block_place(block)}"
+        name = "other blocks" if who == MANY else f"block {state.grid_index(block)}"
         return name + (f", thread {state.thread_index((who - 1) % self.padded)}" if who > 0 else "")
 
     def _race(

@@ -82,7 +82,7 @@ class TensorMaps:
         lacks = "acquire" if change.released else "release and .acquire"
         by = f"thread {state.thread_index(change.thread % state.padded)}"
         if change.thread // state.padded != int(state.thread_numbers[lane]) // state.padded:
-            by = f"block {state.block_place(change.thread // state.padded)}, {by}"
+            by = f"block {state.grid_index(change.thread // state.padded)}, {by}"
         what = (
             f"uses the tensor map in global memory that {by} changes at {diag.where(change.instruction)}, without a "
             f"fence.proxy.tensormap::generic.{lacks} between"

@@ -700,7 +700,7 @@ class SharedMemory(Shadow):
         block = (
             ""
             if of == m.state.block_of[lane]
-            else f", of block {m.state.block_place(int(m.state.blocks[of]))}"
+            else f", of block {m.state.grid_index(int(m.state.blocks[of]))}"
         )
         hint = m.diag.hint(lane) if kind is Kind.RACE else ""
         what = f"{what} (shared address 0x{at:x}{m.diag.in_shared(at)}{block}){hint}"

@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 
 from ..errors import PtxsimError
 from ..machine.observer import Launched
-from ..ptx.sources import choose_file, find_source, places, read_source
+from ..ptx.sources import choose_file, find_source, locations, read_source
 from ..ptx.syntax import Location
 from .counters import Counters, Stats
 from .register_banks import MERGED

@@ -26,7 +26,7 @@ from ..errors import PtxsimError
 from ..machine.launch import Checks, Limits
 from ..machine.observer import MemoryEvent, Observer
 from ..ptx.sizes import Dim3
-from ..ptx.sources import choose_file, find_source, places
+from ..ptx.sources import choose_file, find_source, locations
 from ..ptx.syntax import Instruction
 from . import wavefronts
 from .counters import Counters, Stats

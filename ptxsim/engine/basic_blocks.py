@@ -1,4 +1,4 @@
-"""Straight runs of instructions, from one place to the next branch or meeting point, as lists of
+"""Straight runs of instructions, from one pc to the next branch or meeting point, as lists of
 steps.
 
 Where values are asked for, neighbouring f32 FMAs that do not depend on each other, as of an outer
@@ -27,8 +27,10 @@ from .slicing import Slice, reads_memory, slice_of
 
 F32 = TYPES["f32"]
 FMA = ("rn", "f32")
-FEWEST = 4  # FMAs that are worth being computed together
-CHUNK = 1 << 15  # elements that are computed at once: they stay in a cache
+# Fewer FMAs are not worth being computed together.
+MIN_FMAS = 4
+# This many elements are computed at once: they stay in a cache.
+CHUNK = 1 << 15
 
 
 class Runs:
@@ -38,21 +40,21 @@ class Runs:
         self.machine, self.lowering, self.defined = machine, lowering, defined
         self._made: dict[tuple[int, int], list[Step]] = {}
         self._counted: dict[tuple[int, int], list[Step]] = {}
-        # of the launch that `_counted` and `_sliced` are of
+        # `_counted` and `_sliced` are of the launch with these buffers.
         self._same: dict[Variable, Variable] | None = None
 
-    def prepare(self, places: Mapping[Variable, int]) -> None:
-        """A launch begins; `places`: addresses of the buffers that parameters hold."""
+    def prepare(self, buffers: Mapping[Variable, int]) -> None:
+        """Begin a launch; `buffers`: addresses of those that parameters hold."""
         first: dict[int, Variable] = {}
-        same = {variable: first.setdefault(place, variable) for variable, place in places.items()}
+        same = {variable: first.setdefault(start, variable) for variable, start in buffers.items()}
         if same != self._same:
             self._same, self._counted = same, {}
             self.__dict__.pop("_sliced", None)
             self.__dict__.pop("_slice", None)
 
-    def reads_contents(self, places: Mapping[Variable, int]) -> bool:
-        """Whether counts depend on what is in memory: an index that a kernel loads, say."""
-        self.prepare(places)
+    def reads_contents(self, buffers: Mapping[Variable, int]) -> bool:
+        """Return whether counts depend on what is in memory: an index that a kernel loads, say."""
+        self.prepare(buffers)
         left_out = self._slice.skipped | self._slice.blind
         executed = [i for i in self.machine.program.code if i.pc not in left_out]
         return any(i.opcode in ("tex", "tensormap") or reads_memory(i) for i in executed)
@@ -62,11 +64,11 @@ class Runs:
         if self.defined.masks and self.defined.concerns(first, end):
             return self.defined.steps(first, end, self.lowering.steps)
         made = self._made if values else self._counted
-        found = made.get((first, end))
-        if found is None:
+        steps = made.get((first, end))
+        if steps is None:
             make = self._together if values else self._counting
-            found = made[first, end] = make(first, end)
-        return found
+            steps = made[first, end] = make(first, end)
+        return steps
 
     def _counting(self, first: int, end: int) -> list[Step]:
         return [step for step in self._sliced[first:end] if step is not None]
@@ -77,13 +79,15 @@ class Runs:
 
     @cached_property
     def _sliced(self) -> list[Step | None]:
-        """The steps of a launch without values, by place; None where nothing needs to be done."""
+        """Return the steps of a launch without values, by pc; None where nothing needs to be
+        done.
+        """
         m = self.machine
-        found = self._slice
+        sliced = self._slice
         steps = list(self.lowering.steps)
-        for pc in found.skipped:
+        for pc in sliced.skipped:
             steps[pc] = None
-        for pc in found.blind:
+        for pc in sliced.blind:
             instruction = m.program.code[pc]
             step = blind(m, instruction)
             steps[pc] = (
@@ -95,13 +99,14 @@ class Runs:
         m, each = self.machine, self.lowering.steps
         steps: list[Step] = []
         group: list[Instruction] = []
-        kind: tuple[str, ...] = ()  # of those in the group
+        # All instructions of the group are of this kind.
+        kind: tuple[str, ...] = ()
         written: set[Register] = set()
 
         def finish() -> None:
-            # what is too few to be worth it runs one by one
+            # Too few to be worth it run one by one.
             alone = [step for i in group if (step := each[i.pc]) is not None]
-            if kind == FMA and len(group) >= FEWEST:
+            if kind == FMA and len(group) >= MIN_FMAS:
                 steps.append(
                     _by_rows(m, group, alone) if native.library is None else _native(m, group)
                 )
@@ -112,18 +117,18 @@ class Runs:
             group.clear()
             written.clear()
 
-        # a group ends where the kind changes, or where one reads or writes what another wrote
+        # A group ends where the kind changes, or where one reads or writes what another wrote.
         for pc in range(first, end):
             instruction = m.program.code[pc]
-            own = _kind(instruction)
-            if own is None or pc in m.watch.uses:
+            new_kind = _kind(instruction)
+            if new_kind is None or pc in m.watch.uses:
                 finish()
                 if (step := each[pc]) is not None:
                     steps.append(step)
                 continue
-            if own != kind or not written.isdisjoint(registers_of(instruction.operands)):
+            if new_kind != kind or not written.isdisjoint(registers_of(instruction.operands)):
                 finish()
-            kind = own
+            kind = new_kind
             group.append(instruction)
             written.update(registers_of(instruction.operands[0]))
         finish()
@@ -143,20 +148,20 @@ def _kind(i: Instruction) -> tuple[str, ...] | None:
 
 
 def _products(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
-    """mma.sync of one form; where not all threads act, one after the other, as what is wrong is
-    said of each.
+    """Return the step of mma.sync of one form; where not all threads act, they come one after the
+    other, since each has faults of its own.
     """
     together = mma_together(m, group, Modifiers(group[0]))
 
     def step() -> None:
-        for one in [together] if m.state.active is None else alone:
-            one()
+        for run in [together] if m.state.active is None else alone:
+            run()
 
     return step
 
 
 def _native(m: Machine, group: list[Instruction]) -> Step:
-    """FMAs none of which reads or writes what another writes, in C."""
+    """Return the step of FMAs in C, none of which reads or writes what another writes."""
     state, sums = m.state, m.operands.rows
     factors = list(dict.fromkeys(o.slot for i in group for o in i.operands[1:3]))
     left, right = (
@@ -168,22 +173,22 @@ def _native(m: Machine, group: list[Instruction]) -> Step:
     registers, f4 = state.registers, F32.dtype
 
     def rows_of(slots: Iterable[int]) -> np.ndarray:
-        found = [registers[slot] for slot in slots]
-        return np.stack([x if x.dtype is f4 else viewed(x, f4) for x in found])
+        values = [registers[slot] for slot in slots]
+        return np.stack([x if x.dtype is f4 else viewed(x, f4) for x in values])
 
     def step() -> None:
-        # mostly what another such group left, so that it need not be gathered
+        # Mostly, another such group left the sums, so that they need not be gathered.
         known = sums.get(addends)
         if known is None or any(
             registers[slot] is not row for slot, row in zip(addends, known[1], strict=True)
         ):
             known = rows_of(addends), []
-        found, mask = native.fma_rows(rows_of(factors), left, right, known[0]), state.mask
+        outputs, mask = native.fma_rows(rows_of(factors), left, right, known[0]), state.mask
         if mask is not None and all(registers[slot].dtype is f4 for slot in results):
-            found, mask = np.where(mask, found, rows_of(results)), None
-        rows = list(found)
+            outputs, mask = np.where(mask, outputs, rows_of(results)), None
+        rows = list(outputs)
         if mask is None:
-            sums[results] = found, rows
+            sums[results] = outputs, rows
             for slot, row in zip(results, rows, strict=True):
                 registers[slot] = row
         else:
@@ -194,8 +199,8 @@ def _native(m: Machine, group: list[Instruction]) -> Step:
 
 
 def _by_rows(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
-    """The same in NumPy, as many at the same time as stay in a cache; `alone`: the steps of each by
-    itself.
+    """Return the step of such FMAs in NumPy, as many at the same time as stay in a cache; `alone`:
+    the steps of each by itself.
     """
     slots = [tuple(o.slot for o in i.operands[1:]) for i in group]
     readers = {o.slot: m.operands.reader(o, F32) for i in group for o in i.operands[1:]}
@@ -204,9 +209,9 @@ def _by_rows(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
 
     def step() -> None:
         rows = CHUNK // m.state.lanes
-        if rows < FEWEST:
-            for one in alone:
-                one()
+        if rows < MIN_FMAS:
+            for run in alone:
+                run()
             return
         values = {slot: read() for slot, read in readers.items()}
         wide = {slot: values[slot].astype(np.float64) for slot in factors}

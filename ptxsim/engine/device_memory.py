@@ -31,13 +31,16 @@ from .linking import initial_bytes
 from .machine import Machine
 
 PAGE = 4096
-# bytes at the start that no allocation of the program has: standins/core.cpp leaves them out
+# No allocation of the program has these first bytes: standins/core.cpp leaves them out.
 OF_LAUNCH = 16 << 20
-# of malloc; what launches need for themselves lies below
+# malloc's heap begins here; what launches need for themselves lies below.
 HEAP_START = GLOBAL_BASE + OF_LAUNCH - HEAP
-MOST_SPANS = 4096  # of memory that nobody wrote, within one allocation; of more, none is watched
-MOST_WATCHED = 256 << 20  # bytes of an allocation of which it is known what nobody wrote
-Span = tuple[int, int]  # addresses, from and to
+# An allocation with more spans that nobody wrote is not watched.
+MAX_SPANS = 4096
+# In larger allocations nothing is known of what nobody wrote.
+MAX_WATCHED_BYTES = 256 << 20
+# A span lies between two addresses.
+Span = tuple[int, int]
 
 
 class DeviceMemory(Arena):
@@ -50,21 +53,27 @@ class DeviceMemory(Arena):
         self.device = device or Device()
         self.whole = whole
         self.live: dict[int, Allocation] = {}
-        self.released_last: list[Allocation] = []  # for messages
-        self.of_launch: list[Allocation] = []  # what a launch itself needs, until it ends
-        self.process: int | None = None  # whose memory this is
-        self.textures: dict[int, Texture | TextureArray] = {}  # by handle
-        self.tensor_maps: list[TensorMap] = []  # by the number in their bytes
-        self.addresses: dict[int, dict[str, int]] = {}  # of variables, by id of their module
+        # Messages name what was released last.
+        self.released_last: list[Allocation] = []
+        # A launch needs these until it ends.
+        self.of_launch: list[Allocation] = []
+        # The memory belongs to this process.
+        self.process: int | None = None
+        # Textures have handles, tensor maps the number in their bytes, and variables addresses by
+        # the id of their module.
+        self.textures: dict[int, Texture | TextureArray] = {}
+        self.tensor_maps: list[TensorMap] = []
+        self.addresses: dict[int, dict[str, int]] = {}
         self._starts: list[int] = []
-        self._unwritten: dict[int, list[Span]] = {}  # by the allocation's start
+        # Unwritten spans are listed by the allocation's start.
+        self._unwritten: dict[int, list[Span]] = {}
         self.finish()
 
     def allocated(self, start: int, size: int, name: str, written: bool = False) -> None:
-        """Memory at an address from now on. `written`: whether reading it at once is no fault."""
+        """Take memory at an address from now on. `written`: it may be read at once."""
         self.live[start] = Allocation(start, start + size, name)
         insort(self._starts, start)
-        if not written and size <= MOST_WATCHED:
+        if not written and size <= MAX_WATCHED_BYTES:
             self._unwritten[start] = [(start, start + size)]
 
     def release(self, start: int) -> None:
@@ -81,10 +90,10 @@ class DeviceMemory(Arena):
         self.released_last.append(gone)
 
     def holder(self, address: int) -> Allocation | None:
-        """The allocation that an address belongs to."""
+        """Return the allocation that an address belongs to."""
         i = bisect_right(self._starts, address) - 1
-        found = self.live[self._starts[i]] if i >= 0 else None
-        return found if found is not None and address < found.end else None
+        allocation = self.live[self._starts[i]] if i >= 0 else None
+        return allocation if allocation is not None and address < allocation.end else None
 
     def allocate(self, size: int, name: str, align: int = ALIGN) -> int:
         """Memory for one launch: its address, below all that the program has."""
@@ -132,24 +141,22 @@ class DeviceMemory(Arena):
         for a in reversed(self.released_last):
             if a.start <= at < a.end:
                 return f"{at - a.start} bytes into {a.name}, which was freed"
-        found = super().nearest(offset)
-        if found == "in no allocation" and at < PAGE:
+        text = super().nearest(offset)
+        if text == "in no allocation" and at < PAGE:
             return f"{at} bytes past a null pointer" if at else "a null pointer"
-        name = self.of_host(at) if found == "in no allocation" else None
+        name = self.of_host(at) if text == "in no allocation" else None
         return (
-            found
-            if name is None
-            else f"an address of the host, in {name}, which kernels cannot use"
+            text if name is None else f"an address of the host, in {name}, which kernels cannot use"
         )
 
     def of_host(self, address: int) -> str | None:
-        """What of the program's own memory lies at an address, if anything does."""
+        """Return what of the program's own memory lies at an address, if anything does."""
         if self.process is None:
             return None
         with contextlib.suppress(OSError), open(f"/proc/{self.process}/maps") as maps:
             for line in maps:
-                place, _, _, _, _, *name = line.split()
-                start, end = (int(part, 16) for part in place.split("-"))
+                bounds, _, _, _, _, *name = line.split()
+                start, end = (int(part, 16) for part in bounds.split("-"))
                 if start <= address < end and not GLOBAL_BASE <= start < GLOBAL_BASE + len(
                     self.whole
                 ):
@@ -173,7 +180,7 @@ class DeviceMemory(Arena):
                 self.written(addresses[variable.name], variable.size)
 
     def symbols(self, program: Program) -> dict[str, int]:
-        """Addresses of a program's variables."""
+        """Return the addresses of a program's variables."""
         return self.addresses[id(program.module)]
 
     def write(self, address: int, data: np.ndarray) -> None:
@@ -181,14 +188,14 @@ class DeviceMemory(Arena):
         self.whole[at : at + data.nbytes] = data.reshape(-1).view(np.uint8)
 
     def never_written(self, module: Module) -> set[str]:
-        """Variables of a module of which no byte was written."""
+        """Return the variables of a module of which no byte was written."""
         addresses = self.addresses.get(id(module), {})
         return {name for name, at in addresses.items() if self.blank(at)}
 
     # what nobody wrote
 
     def blank(self, start: int) -> bool:
-        """Whether nobody has written a byte of the allocation that begins there."""
+        """Return whether nobody has written a byte of the allocation that begins there."""
         return start in self.live and self._unwritten.get(start) == [(start, self.live[start].end)]
 
     def written(self, address: int, width: int, pitch: int = 0, rows: int = 1) -> None:
@@ -200,7 +207,7 @@ class DeviceMemory(Arena):
             return
         if width == pitch:
             width, rows = width * rows, 1
-        if rows > MOST_SPANS:
+        if rows > MAX_SPANS:
             del self._unwritten[holder.start]
             return
         spans = self._unwritten[holder.start]
@@ -210,17 +217,19 @@ class DeviceMemory(Arena):
         self._keep(holder.start, spans)
 
     def _keep(self, start: int, spans: list[Span]) -> None:
-        if spans and len(spans) <= MOST_SPANS:
+        if spans and len(spans) <= MAX_SPANS:
             self._unwritten[start] = spans
         else:
             self._unwritten.pop(start, None)
 
     def unwritten(self) -> list[Span]:
-        """Memory that nobody has written; of each allocation also an empty span at its start, by
-        which a launch knows that pointers to it matter. Not of variables, which begin as zeros."""
+        """Return memory that nobody has written; of each allocation also an empty span at its
+        start, by which a launch knows that pointers to it matter. Not of variables, which begin as
+        zeros.
+        """
         variables = {at for addresses in self.addresses.values() for at in addresses.values()}
-        spans = {start: found for start, found in self._unwritten.items() if start not in variables}
-        return [s for start, found in spans.items() for s in [(start, start), *found]]
+        spans = {start: gaps for start, gaps in self._unwritten.items() if start not in variables}
+        return [s for start, gaps in spans.items() for s in [(start, start), *gaps]]
 
     def after(self, machine: Machine) -> None:
         """Record what a launch that has ended wrote."""
@@ -240,7 +249,7 @@ class DeviceMemory(Arena):
         for start, spans in list(self._unwritten.items()):
             if start in variables:
                 continue
-            # of each span, the parts that are still marked
+            # Parts of each span that are still marked are left.
             left: list[Span] = []
             for first, end in spans:
                 base = (first - GLOBAL_BASE) // size
@@ -249,7 +258,7 @@ class DeviceMemory(Arena):
                     left.append((first, end))
                     continue
                 flips = np.flatnonzero(marks[1:] != marks[:-1]) + 1
-                if len(flips) > 2 * MOST_SPANS:
+                if len(flips) > 2 * MAX_SPANS:
                     left = []
                     break
                 edges = np.concatenate(
@@ -269,10 +278,11 @@ class DeviceMemory(Arena):
 
     # parameters
 
-    def places(self, program: Program, params: bytes) -> dict[Variable, Any]:
-        """By parameter, the start of the allocation that it points into. None: it holds several
-        pointers, so that what comes from it may be any of them."""
-        found: dict[Variable, Any] = {}
+    def buffers(self, program: Program, params: bytes) -> dict[Variable, Any]:
+        """Return, by parameter, the start of the allocation that it points into. None: it holds
+        several pointers, so that what comes from it may be any of them.
+        """
+        buffers: dict[Variable, Any] = {}
         for parameter in program.parameters:
             raw = params[parameter.offset : parameter.offset + parameter.variable.size]
             if (
@@ -282,16 +292,16 @@ class DeviceMemory(Arena):
             ):
                 holders = [self.holder(self.tensor_maps[number].address)]
             else:
-                words = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64).tolist()
-                holders = [self.holder(word) for word in words]
+                pointers = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64).tolist()
+                holders = [self.holder(word) for word in pointers]
                 if MAGIC in raw:
                     holders += [None, None]
             starts = [holder.start for holder in holders if holder is not None]
             if len(starts) == 1 and len(holders) == 1:
-                found[parameter.variable] = starts[0]
+                buffers[parameter.variable] = starts[0]
             elif starts or len(holders) > 16:
-                found[parameter.variable] = None
-        return found
+                buffers[parameter.variable] = None
+        return buffers
 
 
 def _without(span: Span, cut: Span) -> list[Span]:

@@ -34,10 +34,14 @@ from .device_memory import DeviceMemory
 from .linking import link, place_globals
 from .machine import Machine, names_special
 
-MOST_CLUSTER = 16  # blocks, of any GPU, where a kernel asks for more than the portable 8
-GRID_WORKSPACE = 64  # bytes that cooperative groups keep for a grid's barrier
-FIRST_TEXTURE = 0x7E0001  # the number that stands for the first texture of a launch
-REGISTERS = 65536  # of a multiprocessor
+# 8 blocks are portable; a kernel may ask for 16 where the GPU has them.
+MAX_CLUSTER_BLOCKS = 16
+# Cooperative groups keep this many bytes for a grid's barrier.
+GRID_WORKSPACE = 64
+# This number stands for the first texture of a launch.
+FIRST_TEXTURE = 0x7E0001
+# A multiprocessor has 65536 registers.
+REGISTERS = 65536
 
 
 class Struct:
@@ -56,19 +60,21 @@ class Struct:
         self.parts, self.size = dict(sorted(parts.items())), size
 
     def held(self) -> list[Any]:
-        """Its arrays, textures and tensor maps, those of inner structs too."""
-        found = []
+        """Return its arrays, textures and tensor maps, those of inner structs too."""
+        parts = []
         for value in self.parts.values():
-            found += value.held() if isinstance(value, Struct) else [value]
-        return [value for value in found if isinstance(value, Array | Texture | TensorMap)]
+            parts += value.held() if isinstance(value, Struct) else [value]
+        return [value for value in parts if isinstance(value, Array | Texture | TensorMap)]
 
     def __repr__(self) -> str:
         return f"Struct({self.parts!r})"
 
 
-Argument = Any  # an Array, Texture, TensorMap or Struct, a number of Python's or NumPy's, or bytes
+# An argument is an Array, Texture, TensorMap, Struct, number (Python's or NumPy's) or bytes.
+Argument = Any
 Constant = Array | np.ndarray | np.generic | bytes
-Placed = dict[int, tuple[Array, int]]  # arrays and their addresses, by id
+# Arrays and their addresses are listed by id.
+Placed = dict[int, tuple[Array, int]]
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class Request:
 
     @property
     def padded_block(self) -> int:
-        """Threads of a block, in whole warps."""
+        """Return the threads of a block, in whole warps."""
         return align_up(math.prod(self.block), WARP)
 
 
@@ -100,7 +106,8 @@ class Request:
 class Batches:
     """The blocks that a launch runs, in order, `size` of them together."""
 
-    blocks: range | np.ndarray  # an array only where it must be: a grid can be huge
+    # `blocks` is an array only where it must be, since a grid can be huge.
+    blocks: range | np.ndarray
     size: int
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -146,7 +153,7 @@ class Packing:
         self.maps: list[TensorMap] = [] if memory is None else memory.tensor_maps
 
     def parameters(self, program: Program, args: Sequence[Argument]) -> bytes:
-        """The bytes of a program's parameters.
+        """Return the bytes of a program's parameters.
 
         Raises `PtxsimError` for an argument that does not fit its parameter.
         """
@@ -176,7 +183,7 @@ class Packing:
         return [(at, at + a.nbytes) for a, at in self.arrays.values() if a.unwritten]
 
     def _argument(self, name: str, value: Argument, variable: Variable) -> bytes:
-        """The bytes of a parameter; `name`: of the argument, in messages."""
+        """Return the bytes of a parameter; `name`: of the argument, in messages."""
         size = variable.size
         if isinstance(value, Struct):
             if value.size not in (None, size):
@@ -204,7 +211,7 @@ class Packing:
         return data
 
     def _struct(self, name: str, value: Struct, size: int) -> bytes:
-        """The bytes of a struct."""
+        """Return the bytes of a struct."""
         raw, end = bytearray(size), 0
         for offset, part in value.parts.items():
             if isinstance(part, Struct):
@@ -224,7 +231,7 @@ class Packing:
         return bytes(raw)
 
     def _bytes_of(self, value: Argument) -> bytes | None:
-        """The bytes of what has a size of its own; None: it has none."""
+        """Return the bytes of what has a size of its own; None: it has none."""
         if isinstance(value, TensorMap):
             value.place(self._place(value.array))
             self.maps.append(value)
@@ -242,7 +249,7 @@ class Packing:
         return value if isinstance(value, bytes) else None
 
     def _place(self, array: Array) -> int:
-        """The device address of an array; one that is passed twice is placed once."""
+        """Return the device address of an array; one that is passed twice is placed once."""
         if id(array) not in self.arrays:
             address = (
                 self.arena.allocate(array.offset + max(1, array.nbytes), array.name) + array.offset
@@ -252,7 +259,7 @@ class Packing:
 
 
 def _number(name: str, value: Argument, variable: Variable) -> bytes:
-    """The bytes of a number of Python's."""
+    """Return the bytes of a number of Python's."""
     size, kind = variable.size, variable.type.kind
     if not isinstance(value, bool | int | float):
         raise PtxsimError(f"{name} is a {type(value).__name__}; wrap arrays in ptxsim.Array")
@@ -261,7 +268,8 @@ def _number(name: str, value: Argument, variable: Variable) -> bytes:
             f"{name} = {value} is a number, but parameter {variable.name} is a struct of {size} bytes: pass a "
             "ptxsim.Struct, or its bytes"
         )
-    if isinstance(value, float) and kind in "su":  # bits take anything
+    # Bits take any number.
+    if isinstance(value, float) and kind in "su":
         raise _not_whole(name, value, variable)
     if not isinstance(value, float) and (kind != "f" or variable.type.bits < 32):
         if not -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
@@ -311,7 +319,7 @@ class Kernel:
 
     @property
     def state(self) -> State:
-        """The threads of the batch that runs."""
+        """Return the threads of the batch that runs."""
         return self.machine.state
 
     @property
@@ -320,7 +328,7 @@ class Kernel:
 
     @property
     def title(self) -> str:
-        """The name as in the source, with its template arguments."""
+        """Return the name as in the source, with its template arguments."""
         return self.program.title
 
     @cached_property
@@ -432,9 +440,9 @@ class Kernel:
         notes = (
             *self.machine.diag.notes.values(),
             *self._unset_constants(given),
-            *self._one_place(),
+            *self._shared_start_notes(),
         )
-        faults = tuple(request.faults.found.values())
+        faults = tuple(request.faults.recorded.values())
         return Launch(self.name, request.grid, request.block, steps, notes, faults)
 
     def _configure(
@@ -444,18 +452,18 @@ class Kernel:
         of blocks, and the names of variables that have a content.
         """
         memory = self.memory
-        # arguments and variables get their places
+        # Arguments and variables get their addresses.
         params = packing.parameters(self.program, request.args)
         symbols = (
             place_globals(self.program, arena) if memory is None else memory.symbols(self.program)
         )
         given = self._set_variables(request.constants, arena, symbols)
-        places, homes = self._places(request.args, packing.arrays)
-        # contents are copied where anything depends on them
-        if request.values or self.machine.runs.reads_contents(places):
+        buffers, homes = self._buffers(request.args, packing.arrays)
+        # Contents are copied where anything depends on them.
+        if request.values or self.machine.runs.reads_contents(buffers):
             packing.write_arrays()
         blocks = self._chosen(request)
-        # where cooperative groups find what a grid's barrier needs
+        # Cooperative groups find here what a grid's barrier needs.
         workspace = 0
         if request.cooperative and names_special(self.program, "envreg"):
             self._require_cooperative(request, len(blocks))
@@ -465,10 +473,10 @@ class Kernel:
         if self.program.allocates:
             arena.make_heap()
         arena.finish()
-        # what nobody has written, and which variables have a content
+        # The checks need what nobody has written, and which variables have a content.
         unwritten = packing.unwritten()
         if memory is not None:
-            places |= memory.places(self.program, params)
+            buffers |= memory.buffers(self.program, params)
             unwritten += memory.unwritten()
             given |= set(symbols) - memory.never_written(self.module)
         config = LaunchConfig(
@@ -479,7 +487,7 @@ class Kernel:
             arena=arena,
             symbols=symbols,
             params=params,
-            places=places,
+            buffers=buffers,
             homes=homes,
             unwritten=unwritten,
             textures=packing.textures,
@@ -505,7 +513,8 @@ class Kernel:
             chosen = in_clusters(grid, cluster, np.asarray(request.blocks))
             self._cost(request, len(chosen))
         else:
-            self._cost(request, total)  # before a large array is made
+            # The cost is checked before a large array is made.
+            self._cost(request, total)
             chosen = range(total)
             if max(cluster) > 1:
                 chosen = in_clusters(grid, cluster, np.arange(total))
@@ -540,8 +549,8 @@ class Kernel:
     def _run_batches(self, request: Request, batches: Batches, packing: Packing) -> int:
         """Run all blocks; return the number of instructions, each for all threads of a batch."""
         machine, cost = self.machine, self._cost(request, len(batches.blocks))
-        # without values, stores must not change textures
-        kept = [
+        # Without values, stores must not change textures.
+        saved = [
             (t, t.numpy().copy())
             for t in packing.textures.values()
             if isinstance(t, TextureArray) and not request.values
@@ -555,7 +564,7 @@ class Kernel:
                     machine.run_batch(batch, request.limits, request.observers)
                 except KernelFault as fault:
                     request.faults.take(fault, ended=True)
-                # a grid that turns out to cost too much is refused after its first blocks
+                # A grid that turns out to cost too much is refused after its first blocks.
                 done += len(batch)
                 steps += machine.scheduler.executed
                 lanes += machine.scheduler.executed * machine.state.lanes
@@ -564,7 +573,7 @@ class Kernel:
             if self.memory is not None:
                 self.memory.after(machine)
             machine.release()
-            for texture, content in kept:
+            for texture, content in saved:
                 texture.numpy()[...] = content
         return steps
 
@@ -610,7 +619,9 @@ class Kernel:
         return given
 
     def _unset_constants(self, given: set[str]) -> list[str]:
-        """Constants that were read though neither the program nor the host says what they hold."""
+        """Return constants that were read though neither the program nor the host says what they
+        hold.
+        """
         read = self.machine.launch.constants_read
         return [
             f"constant {plain_name(v.name)} ({v.size} bytes) is read, but has no initialiser and was not set: it holds "
@@ -619,8 +630,8 @@ class Kernel:
             if v in read and v.space == "const" and not v.initial and v.name not in given
         ]
 
-    def _one_place(self) -> list[str]:
-        """Arrays of dynamic shared memory that all begin where the first does."""
+    def _shared_start_notes(self) -> list[str]:
+        """Return a note on arrays of dynamic shared memory that all begin where the first does."""
         names = sorted(plain_name(v.name) for v in self.program.shared if v.extern or not v.size)
         if len(names) < 2:
             return []
@@ -642,35 +653,36 @@ class Kernel:
                     )
 
     def cluster_of(self, grid: Dim3, given: int | Sequence[int] | None) -> Dim3:
-        """Blocks of a cluster of this grid: as the kernel says, or the launch (`given`).
+        """Return the blocks of a cluster of this grid: as the kernel says, or the launch (`given`).
 
         Raises `PtxsimError`.
         """
-        own = self.program.entry.attributes.get("reqnctapercluster")
-        own = None if own is None else dimensions(own)
-        cluster = own or (1, 1, 1) if given is None else dimensions(given)
-        if own is not None and cluster != own:
+        declared = self.program.entry.attributes.get("reqnctapercluster")
+        declared = None if declared is None else dimensions(declared)
+        cluster = declared or (1, 1, 1) if given is None else dimensions(given)
+        if declared is not None and cluster != declared:
             raise PtxsimError(
-                f"{self.title}: a cluster of {cluster} does not fit its __cluster_dims__ {own}"
+                f"{self.title}: a cluster of {cluster} does not fit its __cluster_dims__ {declared}"
             )
-        if math.prod(cluster) > MOST_CLUSTER:
+        if math.prod(cluster) > MAX_CLUSTER_BLOCKS:
             raise PtxsimError(
-                f"{self.title}: a cluster has at most {MOST_CLUSTER} blocks, not {math.prod(cluster)}"
+                f"{self.title}: a cluster has at most {MAX_CLUSTER_BLOCKS} blocks, not {math.prod(cluster)}"
             )
         if any(g % c for g, c in zip(grid, cluster, strict=True)):
             raise PtxsimError(f"{self.title}: grid {grid} is no multiple of its cluster {cluster}")
         return cluster
 
     def _registers(self, block: Dim3) -> int | None:
-        """Registers that a thread starts with, where setmaxnreg needs to know and the PTX or a
-        cubin says; 0 where the cubin shows that ptxas left setmaxnreg out."""
+        """Return the registers that a thread starts with, where setmaxnreg needs to know and the
+        PTX or a cubin says; 0 where the cubin shows that ptxas left setmaxnreg out.
+        """
         if not any(i.opcode == "setmaxnreg" for i in self.program.code):
             return None
         attributes = self.program.entry.attributes
         if self.cubin is not None:
             function = sass.read(self.cubin, self.name)
-            kept = any(i.name == "USETMAXREG" for i in function.instructions)
-            return align_up(function.registers, 8) if kept else 0
+            emitted = any(i.name == "USETMAXREG" for i in function.instructions)
+            return align_up(function.registers, 8) if emitted else 0
         if "maxnreg" in attributes:
             return attributes["maxnreg"][0] // 8 * 8
         threads = attributes.get("reqntid") or attributes.get("maxntid")
@@ -679,12 +691,13 @@ class Kernel:
             return min(255, REGISTERS // (warps * WARP)) // 8 * 8
         return None
 
-    def _places(
+    def _buffers(
         self, args: Sequence[Argument], arrays: Placed
     ) -> tuple[dict[Variable, int], dict[int, int]]:
-        """For each parameter with pointers, a place, the same where parameters have a buffer in
-        common; and the place of each such buffer, by its address. A parameter's place is its
-        buffer's address; a struct's is that of one."""
+        """Return, for each parameter with pointers, the address that stands for its buffers, the
+        same where parameters have a buffer in common; and, by address, the one that stands for each
+        buffer.
+        """
         held: dict[Variable, set[int]] = {}
         for value, parameter in zip(args, self.program.parameters, strict=True):
             parts = value.held() if isinstance(value, Struct) else [value]
@@ -697,8 +710,8 @@ class Kernel:
         while changed:
             changed = False
             for addresses in held.values():
-                least = min(homes[address] for address in addresses)
+                home = min(homes[address] for address in addresses)
                 for address in addresses:
-                    changed |= homes[address] != least
-                    homes[address] = least
+                    changed |= homes[address] != home
+                    homes[address] = home
         return {variable: homes[min(addresses)] for variable, addresses in held.items()}, homes

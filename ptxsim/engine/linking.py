@@ -21,17 +21,18 @@ from ..ptx.program import (
     shortened,
     targets,
 )
-from ..ptx.sizes import MOST_PARAMETERS
+from ..ptx.sizes import MAX_PARAMETER_BYTES
 from ..ptx.syntax import Function, Instruction, Label, Module, Symbol, Variable
 
-# of the device's own runtime, by which kernels launch others
+# Kernels launch others by these functions of the device's own runtime.
 DEVICE_LAUNCHES = ("cudaGetParameterBuffer", "cudaLaunchDevice", "cudaCDP", "cudaDeviceSynchronize")
 BUILTIN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
 
 
 def callees(module: Module, function: Function) -> Iterator[tuple[Instruction, str]]:
-    """Names that a function calls, or whose address it takes: itself, or out of a variable that it
-    uses (a table of virtual functions, say)."""
+    """Yield names that a function calls, or whose address it takes: itself, or out of a variable
+    that it uses (a table of virtual functions, say).
+    """
     for instruction in function.code or ():
         if instruction.opcode == "call" and _is_named(instruction):
             yield instruction, instruction.operands[1].name
@@ -45,24 +46,24 @@ def _is_named(call: Instruction) -> bool:
 
 
 def reachable_names(module: Module, name: str) -> list[str]:
-    """A name, and those that the initialisers of variables lead to from there."""
-    found, left = [], [name]
+    """Return a name, and those that the initialisers of variables lead to from there."""
+    names, left = [], [name]
     while left:
         name = left.pop()
-        if name not in found:
-            found.append(name)
+        if name not in names:
+            names.append(name)
             variable = module.variables.get(name)
             left += (
                 [item.name for item in (variable.initial or ()) if isinstance(item, Symbol)]
                 if variable
                 else []
             )
-    return found
+    return names
 
 
 def address_taken(module: Module) -> list[str]:
-    """Functions whose addresses are in variables or registers: an indirect call may reach any of
-    them.
+    """Return the functions whose addresses are in variables or registers: an indirect call may
+    reach any of them.
     """
     symbols = [
         item.name
@@ -88,8 +89,8 @@ def address_taken(module: Module) -> list[str]:
 
 
 def choose_entry(module: Module, entry: str | None) -> Function:
-    """The entry by its name, mangled or as in the source (`tiled<128, 8>`), or by a part that only
-    its name has.
+    """Return the entry by its name, mangled or as in the source (`tiled<128, 8>`), or by a part
+    that only its name has.
 
     Raises `NoEntryError` where there is none, `PtxError` where there are several."""
     names = module.entries
@@ -155,14 +156,14 @@ def _order(program: Program) -> None:
         if function.name in done:
             return
         path.append(function.name)
-        # a call by address may reach any function whose address is taken
+        # A call by address may reach any function whose address is taken.
         reached = list(callees(program.module, function))
         indirect = next(
             (i for i in function.code or () if i.opcode == "call" and not _is_named(i)), None
         )
         if indirect is not None:
             reached += [(indirect, name) for name in address_taken(program.module)]
-        # callees come first; what the system provides has no code here
+        # Callees come first; what the system provides has no code here.
         for instruction, name in reached:
             target = program.module.functions.get(name)
             program.allocates |= name == "malloc"
@@ -184,7 +185,7 @@ def _order(program: Program) -> None:
 
 
 def _shift_labels(function: Function, base: int) -> None:
-    """Labels of a function to places in the program; each label once."""
+    """Give each label of a function its index in the program, once."""
     seen: set[Label] = set()
     for instruction in function.code or ():
         if instruction.opcode in ("bra", "brx"):
@@ -192,16 +193,16 @@ def _shift_labels(function: Function, base: int) -> None:
             for label in last if isinstance(last, tuple) else (last,):
                 if label not in seen:
                     seen.add(label)
-                    label.place = base + label.pc
+                    label.index = base + label.pc
 
 
 def _number_blocks(program: Program) -> None:
     """Number the basic blocks."""
     leaders = set(program.start.values())
     for instruction in program.code:
-        places = targets(instruction)
-        leaders.update(places)
-        if places or instruction.opcode in ("ret", "exit", "trap", "call"):
+        destinations = targets(instruction)
+        leaders.update(destinations)
+        if destinations or instruction.opcode in ("ret", "exit", "trap", "call"):
             leaders.add(instruction.pc + 1)
     block = -1
     for instruction in program.code:
@@ -210,7 +211,7 @@ def _number_blocks(program: Program) -> None:
 
 
 def _place_variables(program: Program) -> None:
-    # parameters of the entry
+    # The entry's parameters are laid out one after the other.
     for variable in program.entry.params:
         if not isinstance(variable, Variable):
             raise PtxError(
@@ -219,29 +220,29 @@ def _place_variables(program: Program) -> None:
         program.parameter_bytes = align_up(program.parameter_bytes, variable.align)
         program.parameters.append(Parameter(variable, program.parameter_bytes))
         program.parameter_bytes += variable.size
-        if program.parameter_bytes > MOST_PARAMETERS:
-            raise PtxError(f"{program.name}: more than {MOST_PARAMETERS} bytes of parameters")
-    # static shared memory: of the module, as far as it is used, and of functions
+        if program.parameter_bytes > MAX_PARAMETER_BYTES:
+            raise PtxError(f"{program.name}: more than {MAX_PARAMETER_BYTES} bytes of parameters")
+    # Static shared memory holds the module's variables that are used, and those of functions.
     base = program.shared_base = shared_base(program.module.target)
     used = program.names = {operand for i in program.code for operand in _names(i)}
     module_shared = [
         v for v in program.module.variables.values() if v.space == "shared" and v.name in used
     ]
-    own = [v for f in program.functions for v in f.variables]
+    function_variables = [v for f in program.functions for v in f.variables]
     dynamic = [v for v in module_shared if v.extern or not v.size]
     for variable in [v for v in module_shared if v not in dynamic] + [
-        v for v in own if v.space == "shared"
+        v for v in function_variables if v.space == "shared"
     ]:
         program.static_shared_bytes = align_up(program.static_shared_bytes, variable.align)
         program.shared[variable] = base + program.static_shared_bytes
         program.static_shared_bytes += variable.size
-    # dynamic arrays all start where the static part ends, which is as long as they are aligned
+    # Dynamic arrays all start where the static part ends, which is padded to their alignment.
     for variable in dynamic:
         program.static_shared_bytes = align_up(program.static_shared_bytes, max(16, variable.align))
     for variable in dynamic:
         program.shared[variable] = base + program.static_shared_bytes
-    # a thread's frame: local variables, and what functions pass to each other
-    locals_ = [v for v in own if v.space in ("local", "param")]
+    # A thread's frame holds local variables, and what functions pass to each other.
+    locals_ = [v for v in function_variables if v.space in ("local", "param")]
     called = [f for f in program.functions if f is not program.entry]
     locals_ += [v for f in called for v in (*f.params, *f.returns) if isinstance(v, Variable)]
     for variable in locals_:

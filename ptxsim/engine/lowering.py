@@ -21,7 +21,7 @@ from ..ptx.syntax import Instruction, Negated, Pair
 
 
 class Lowering:
-    """The steps of a program, by place; of what ends a straight run of them, the control."""
+    """The steps of a program, by pc; of what ends a straight run of them, the control."""
 
     def __init__(self, machine: Machine, wraps: Wraps) -> None:
         self.machine, self.wraps = machine, wraps
@@ -43,7 +43,7 @@ class Lowering:
         self.controls.append(control)
 
     def _built(self, instruction: Instruction) -> tuple[Step | None, Control | None]:
-        """Its step, or for one that ends a straight run, its control."""
+        """Return its step, or for one that ends a straight run, its control."""
         if instruction.opcode in registry.CONTROLS:
             control = registry.CONTROLS[instruction.opcode](self.machine, instruction)
             if instruction.predicate is not None and instruction.opcode != "bra":
@@ -64,7 +64,7 @@ class Lowering:
         return step, None
 
     def _watched(self, instruction: Instruction, step: Step) -> Step:
-        """The step of an instruction that uses registers which a wgmma may have in flight."""
+        """Return the step of an instruction that uses registers of a wgmma in flight."""
         use = self.machine.watch.uses[instruction.pc]
 
         def watched() -> None:
@@ -76,9 +76,10 @@ class Lowering:
 
     def _elementwise(self, instruction: Instruction) -> Step:
         modifiers = registry.Modifiers(instruction)
-        # what it computes, and its operands
+        # The builder says what it computes, and of which operands.
         build = registry.find_elementwise(instruction)
-        assert build is not None  # the parser asked
+        # The parser has made sure of it.
+        assert build is not None
         operation = build(modifiers)
         modifiers.done()
         destination, *sources = instruction.operands
@@ -90,13 +91,13 @@ class Lowering:
         readers = [
             self.operands.reader(o, t) for o, t in zip(sources, operation.sources, strict=True)
         ]
-        # the carry flag is one more source, or result
+        # The carry flag is one more source, or result.
         compute, registers = operation.compute, self.state.registers
         if operation.reads_carry:
             readers.append(lambda: registers[self.operands.carry])
         if isinstance(operation.result, tuple) or operation.writes_carry:
             return self._several(instruction, operation, readers)
-        # most have one result, as wide as its register, and plain sources
+        # Most have one result, as wide as its register, and plain sources.
         slot, widen = self.operands.target(destination, operation.result)
         if (
             widen is None
@@ -123,7 +124,7 @@ class Lowering:
     def _plain(
         self, compute: registry.Compute, slot: int, sources: list[tuple[int, np.dtype]]
     ) -> Step:
-        """The step of one result, of sources that need only be looked at as their types."""
+        """Return the step of one result, of sources that need only be looked at as their types."""
         state, registers = self.state, self.state.registers
 
         def step() -> None:
@@ -141,9 +142,12 @@ class Lowering:
         operation: registry.Elementwise,
         readers: list[Callable[[], np.ndarray]],
     ) -> Step:
-        """Several destinations: `p|q`, or a result and the carry flag."""
+        """Return the step of an instruction with several destinations: `p|q`, or a result and the
+        carry flag.
+        """
         destination = instruction.operands[0]
-        if not isinstance(operation.result, tuple):  # and the carry
+        if not isinstance(operation.result, tuple):
+            # The second destination is the carry flag.
             write_carry = self.operands.write_slot(self.operands.carry)
             writers = [self.operands.writer(destination, operation.result), write_carry]
         else:
@@ -200,9 +204,9 @@ class Lowering:
                 return step(active)
             self.state.join(after, active & ~chosen)
             self.state.enter(chosen)
-            place = step(chosen)
-            if place is not None:
-                self.state.join(place, chosen)
+            next_pc = step(chosen)
+            if next_pc is not None:
+                self.state.join(next_pc, chosen)
             return None
 
         return guarded

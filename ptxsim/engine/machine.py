@@ -63,7 +63,7 @@ class Machine:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        # threads, their registers, memory, and who learns of what they do
+        # Threads have registers, memory, and observers that learn of what they do.
         self.origins = origins.find(program)
         self.watch = Watch.of(program)
         self.state = State(program.slots)
@@ -78,13 +78,13 @@ class Machine:
             self.origins,
             smallest_shared_access(program),
         )
-        # what watches registers takes part in compiling the instructions
+        # What watches registers takes part in compiling the instructions.
         self.calls = Calls()
         self.wraps = Wraps(self, self.operands, program)
         self.events.defined = self.defined = Defined(self)
         parts = (pc for pc in self.wraps.watched.parts if program.code[pc].opcode != "shr")
         self.defined.whole = {*parts, *self.wraps.watched.widening}
-        # instructions become steps, steps straight runs, which the scheduler executes
+        # Instructions become steps, steps straight runs, which the scheduler executes.
         lowering = Lowering(self, self.wraps)
         self.runs = Runs(self, lowering, self.defined)
         self.scheduler = Scheduler(self, lowering, self.runs, self.defined)
@@ -93,10 +93,11 @@ class Machine:
             for i in program.code
             if width(i) == 0 and i.operands
         }
-        # what the checks know of the program; a launch has its own shadows of memory
+        # The checks know this of the program; a launch has its own shadows of memory.
         self.order: Order | None = None
         self.global_memory: GlobalMemory | None = None
-        self.watched: set[int] = set()  # places of the accesses that it watches
+        # Accesses at these pcs are watched.
+        self.watched: set[int] = set()
         self.unseen, self.swaps = unseen(program), swaps(self.operands, program)
         self.waits = waits(self.operands, program, self.scheduler.polls, self.scheduler.rounds)
 
@@ -112,12 +113,12 @@ class Machine:
         raw = np.zeros(align_up(max(16, len(launch.params)), 16), np.uint8)
         raw[: len(launch.params)] = np.frombuffer(launch.params, np.uint8)
         self.memory.param_space = Space("param", raw, len(launch.params), None)
-        self.runs.prepare(launch.places)
+        self.runs.prepare(launch.buffers)
         unwritten = launch.unwritten if launch.checks.unwritten else ()
         self.watched = set()
         if launch.checks.global_races or unwritten:
             homes = {launch.homes.get(start, start) for start, _ in unwritten}
-            self.watched = watched(self.program, self.origins, launch.places, homes)
+            self.watched = watched(self.program, self.origins, launch.buffers, homes)
         spans = [(start - GLOBAL_BASE, end - GLOBAL_BASE) for start, end in unwritten]
         self.order = order = Order(self.state)
         self.flags = Flags(order, self.waits, self.unseen, self.swaps)
@@ -175,9 +176,9 @@ class Machine:
         self.scheduler.start(limits, convergence)
 
     def _make_memory(self, local: int) -> None:
-        """The spaces of a batch; `local`: bytes of each thread's own."""
+        """Make the spaces of a batch; `local`: bytes of each thread's own."""
         state, base = self.state, self.program.shared_base
-        own = first, end = base, base + self.launch.shared_bytes
+        own_shared = first, end = base, base + self.launch.shared_bytes
         if names_special(self.program, "reserved_smem"):
             scratch = reserved(self.program.module.target, self.launch.shared_bytes, "1")
             first, end = min(first, scratch), max(end, scratch + SCRATCH)
@@ -196,12 +197,13 @@ class Machine:
                 spaces[name] = ClusterSpace(name, *part, state.rank, state.cluster_size, shared)
         else:
             spaces["shared"] = spaces["shared::cluster"] = Space("shared", *part)
-        self.memory.start(spaces, own)
+        self.memory.start(spaces, own_shared)
 
     def _start_checks(self) -> None:
-        """Who watches the memory of a batch."""
+        """Start who watches the memory of a batch."""
         order, space, checks = self.order, self.memory.spaces["shared"], self.launch.checks
-        assert order is not None  # in a launch
+        # A launch has an order.
+        assert order is not None
         shared = None
         order.start()
         if space.size > space.first and (checks.races or checks.unwritten):
@@ -219,13 +221,13 @@ class Machine:
 
 
 def names_special(program: Program, part: str) -> bool:
-    """Whether a program reads a special register with this in its name."""
+    """Return whether a program reads a special register with this in its name."""
     return any(part in name for name in program.specials)
 
 
 def has_proxies(program: Program) -> bool:
-    """Whether bulk copies, st.async or wgmma of a program access shared memory, besides loads and
-    stores.
+    """Return whether bulk copies, st.async or wgmma of a program access shared memory, besides
+    loads and stores.
     """
     return any(
         i.opcode == "wgmma" or "bulk" in i.modifiers or is_store_async(i) for i in program.code
@@ -233,7 +235,7 @@ def has_proxies(program: Program) -> bool:
 
 
 def smallest_shared_access(program: Program) -> int:
-    """Bytes of the smallest access that may go to shared memory."""
+    """Return the bytes of the smallest access that may go to shared memory."""
     smallest = 16
     for instruction in program.code:
         opcode, modifiers = instruction.opcode, instruction.modifiers

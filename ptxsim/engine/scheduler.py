@@ -1,10 +1,9 @@
 """Which threads run, and for how long.
 
-Threads of a batch are kept in groups, one for each place in the program where some wait; the group
-with the least place runs until it reaches the place of another, which it joins. Since compilers lay
-code out so that paths meet further on, that is reconvergence (min-PC scheduling); groups that jump
-back time and again let the others run now and then, so that one thread may wait for another in a
-loop.
+Threads of a batch are in groups, one for each pc in the program where some wait; the group with the
+smallest pc runs until it reaches the pc of another, which it joins. Since compilers lay code out so
+that paths meet further on, that is reconvergence (min-PC scheduling); groups that jump back time
+and again let the others run now and then, so that one thread may wait for another in a loop.
 """
 
 from __future__ import annotations
@@ -28,21 +27,28 @@ from .basic_blocks import Runs
 from .lowering import Lowering
 
 FAR = 1 << 60
-MOST_FAULTS = 1000  # faults of one line after which the blocks that are running end
-# turns of loops that look at memory, with nobody else running: then it cannot change any more
+# After this many faults of one line the blocks that are running end.
+MAX_FAULTS = 1000
+# After this many turns of loops that look at memory, with nobody else running, it cannot change any
+# more.
 IDLE = 1 << 16
-SEVERAL = 1 << 7  # such turns after which the observers are told
-PARTING = 1 << 16  # turns after which threads of a warp may go on without the others
+# After this many such turns, observers hear of it.
+SEVERAL = 1 << 7
+# After this many turns threads of a warp may go on without the others.
+PARTING = 1 << 16
 
 
 class Scheduler:
     """Runs the threads of a batch to their end."""
 
     limits: Limits
-    values: bool  # whether what does not bear on the launch's counts is computed, too
+    # Without values, only what bears on the launch's counts is computed.
+    values: bool
     convergence: Convergence
-    polling: np.ndarray  # threads that go round a loop that polls once more
-    executed: int  # instructions, each for all threads that were there
+    # `polling` marks threads that go round a loop that polls once more.
+    polling: np.ndarray
+    # Each instruction counts once for all threads that were there.
+    executed: int
 
     def __init__(self, machine: Machine, lowering: Lowering, runs: Runs, defined: Defined) -> None:
         self.machine, self.program, self.state = machine, machine.program, machine.state
@@ -52,9 +58,10 @@ class Scheduler:
         self.defined = defined
         program = machine.program
         self.polls = polling.loops(program)
-        self.rounds = polling.backward(program, self.polls)  # branches by which a loop polls again
+        # By these branches a loop polls again.
+        self.rounds = polling.backward(program, self.polls)
         self.clocks = polling.clocks(program)
-        self.poll_places = frozenset(
+        self.poll_pcs = frozenset(
             pc for last, start in self.rounds.items() for pc in range(start, last + 1)
         )
         self.controls = [
@@ -63,13 +70,13 @@ class Scheduler:
         ]
         for pc in self.rounds:
             self.controls[pc] = self._noting_polls(pc)
-        # straight runs of instructions, by first and last: warps
+        # `tally` counts warps of straight runs of instructions, by first and last.
         self.tally: dict[tuple[int, int], Any] = {}
-        # the same, of rounds of loops that poll, after their first
+        # `polled` counts the same of rounds of loops that poll, after their first.
         self.polled: dict[tuple[int, int], Any] = {}
         end, together = len(program.code), FAR
         self.run_end = [0] * end
-        # from each place on, the next that a whole warp or warpgroup executes together
+        # From each pc on, `together` has the next that a whole warp or warpgroup executes together.
         self.together = [FAR] * (end + 1)
         for pc in range(end - 1, -1, -1):
             if self.controls[pc] is not None:
@@ -88,11 +95,11 @@ class Scheduler:
         self.last_clock = self.in_vain = 0
 
     def run(self) -> None:
-        """Run all threads to their end, a group of those at one place after the other."""
+        """Run all threads to their end, a group of those at one pc after the other."""
         state = self.state
         state.groups = groups = {self.program.start[self.program.name]: state.alive}
         while True:
-            # with nobody to run, either all have ended, or who waits waits for ever
+            # With nobody to run, either all have ended, or who waits waits for ever.
             if not groups:
                 if any(w.registers for w in self.machine.clusters.waiting):
                     self.machine.clusters.stuck()
@@ -116,7 +123,7 @@ class Scheduler:
         """
         self.clock_reads += 1
         if pc in self.clocks:
-            again = self.executed - self.last_clock < polling.LONGEST
+            again = self.executed - self.last_clock < polling.MAX_INSTRUCTIONS
             self.in_vain = self.in_vain + 1 if again else 0
             self.clock_reads, self.last_clock = self.clock_reads + self.in_vain, self.executed
         return self.executed + self.clock_reads
@@ -127,11 +134,12 @@ class Scheduler:
             step()
 
     def _noting_polls(self, pc: int) -> Control:
-        """The control of a branch by which a loop polls again: notes which threads do."""
+        """Return the control of a branch by which a loop polls again; it notes which threads do."""
         instruction, start, control = self.program.code[pc], self.rounds[pc], self.controls[pc]
-        assert control is not None  # of a branch
+        # A branch has a control.
+        assert control is not None
         predicate, negated = instruction.predicate, instruction.negated
-        forward = instruction.operands[-1].place != start if instruction.opcode == "bra" else True
+        forward = instruction.operands[-1].index != start if instruction.opcode == "bra" else True
 
         def noting(active: np.ndarray) -> int | None:
             again = active
@@ -144,8 +152,8 @@ class Scheduler:
         return noting
 
     def _choose(self) -> int:
-        """The least place, or backwards the greatest that parts no warp; but now and then another,
-        so that no group waits for ever.
+        """Return the smallest pc, or backwards the largest that parts no warp; but at times
+        another, so that no group waits for ever.
         """
         if len(self.state.groups) == 1:
             return next(iter(self.state.groups))
@@ -154,28 +162,28 @@ class Scheduler:
         if self.polls and self.turns % 32:
             ready = (self.state.groups.keys() - self.polls.keys()) or ready
         if self.turns % 512 >= 480:
-            # once in a long while any, for a warp whose threads wait for each other
+            # Once in a long while any may run, for a warp whose threads wait for each other.
             parts = self.turns % PARTING >= PARTING - 32
             others = sorted(ready) if parts else self._parting_no_warp(sorted(ready))
             return others[self.turns % len(others)]
         return min(ready) if self.state.turns is None else self._parting_no_warp(sorted(ready))[-1]
 
-    def _parting_no_warp(self, places: list[int]) -> list[int]:
-        """Those of these places where none of the warps has threads at an earlier one."""
+    def _parting_no_warp(self, pcs: list[int]) -> list[int]:
+        """Return those of these pcs where none of the warps has threads at an earlier one."""
         behind = np.zeros(self.state.warps, bool)
-        found = []
-        for pc in places:
+        chosen = []
+        for pc in pcs:
             warps = self.state.groups[pc].reshape(-1, WARP).any(axis=1)
             if not (warps & behind).any():
-                found.append(pc)
+                chosen.append(pc)
             behind |= warps
-        return found
+        return chosen
 
     def _advance(self, pc: int, threads: np.ndarray, limit: int) -> None:
         """Run a group until it meets another, parts or ends."""
         controls, run_end = self.controls, self.run_end
         while True:
-            # as far as the next branch, place of another group, or meeting of a warp
+            # The group runs to the next branch, pc of another group, or meeting of a warp.
             end = run_end[pc]
             stop = end if end < limit else limit
             if not self.state.whole and (together := self.together[pc]) < stop:
@@ -186,7 +194,7 @@ class Scheduler:
                     threads = ready
                     together = self.together[pc + 1]
                 stop = min(stop, together)
-            # the instructions are counted and executed
+            # The instructions are counted and executed.
             if self.events.observers:
                 last = end + 1 if stop == end and stop != limit else stop
                 self._count(pc, last, threads)
@@ -201,7 +209,7 @@ class Scheduler:
                     f"more than {self.limits.steps} instructions executed: an endless loop, or raise the limit `steps`",
                     int(np.flatnonzero(threads)[0]),
                 )
-            # where another group waits, the two go on as one
+            # Where another group waits, the two go on as one.
             if stop == limit:
                 self.state.join(limit, threads)
                 return
@@ -213,36 +221,37 @@ class Scheduler:
                 if ready is None:
                     return
                 threads = ready
-            # the branch, barrier or exit at the end decides where the threads go on
+            # The branch, barrier or exit at the end decides where the threads go on.
             control = controls[end]
-            assert control is not None  # a run ends with one
-            place = control(threads)
-            # a loop that looks at memory goes round again: nothing has changed
-            if place in self.polls and place <= end:
+            # A run ends with a control.
+            assert control is not None
+            next_pc = control(threads)
+            # A loop that looks at memory goes round again: nothing has changed.
+            if next_pc in self.polls and next_pc <= end:
                 self.idle += 1
                 if self.idle == SEVERAL:
                     for observer in self.events.observers:
                         observer.waits()
                 if self.idle > IDLE:
-                    raise self._polls_in_vain(place, threads)
+                    raise self._polls_in_vain(next_pc, threads)
             else:
                 self.idle = 0
-            # others come first where these are ahead of them, or go back
-            if place is None:
+            # Others come first where these are ahead of them, or go back.
+            if next_pc is None:
                 return
             if (
-                place >= limit
-                or (place <= end and limit != FAR)
-                or (place <= end and len(self.state.groups))
+                next_pc >= limit
+                or (next_pc <= end and limit != FAR)
+                or (next_pc <= end and len(self.state.groups))
             ):
-                self.state.join(place, threads)
+                self.state.join(next_pc, threads)
                 return
-            pc = place
+            pc = next_pc
 
     def _steps(self, first: int, stop: int, threads: np.ndarray) -> int:
         """Execute a straight run up to `stop`, or up to a load of something undefined.
 
-        The place that comes next.
+        Return the pc that comes next.
         """
         defined = self.defined
         for step in self.runs.steps(first, stop, self.values):
@@ -255,16 +264,17 @@ class Scheduler:
         return stop
 
     def _go_on(self, step: Step, fault: KernelFault, threads: np.ndarray) -> None:
-        """After a fault of some threads, the others execute the instruction. These threads go on
+        """Let the others execute the instruction after a fault of some threads. These threads go on
         after it, with what their registers held; so blocks end that have the fault time and again,
-        as in a loop over freed memory."""
+        as in a loop over freed memory.
+        """
         while True:
             if fault.bad is None:
                 raise fault
-            if not self._follows_a_wrap(fault) and self.diag.faults.take(fault) > MOST_FAULTS:
+            if not self._follows_a_wrap(fault) and self.diag.faults.take(fault) > MAX_FAULTS:
                 raise fault
             bad, together = fault.bad, width(self.program.code[fault.pc])
-            # what a whole warp executes, its rest does not
+            # The rest of a warp does not execute what only the whole executes.
             if together and self.state.padded % together == 0:
                 bad = np.repeat(bad.reshape(-1, together).any(axis=1), together)
             threads = threads & ~bad
@@ -278,7 +288,7 @@ class Scheduler:
                 fault = another
 
     def _follows_a_wrap(self, fault: KernelFault) -> bool:
-        """Whether an access is out of bounds because of an index that wrapped, as has been
+        """Return whether an access is out of bounds because of an index that wrapped, as has been
         reported.
         """
         wrapped = self.state.wrapped
@@ -293,7 +303,7 @@ class Scheduler:
         self.events.silent = False
         warps = self.state.active_warps()
         if self.rounds:
-            if pc not in self.poll_places:
+            if pc not in self.poll_pcs:
                 self.polling = self.polling & ~threads
             elif (threads & self.polling).any():
                 first = self.state.warps_with(threads & ~self.polling)
@@ -305,8 +315,10 @@ class Scheduler:
         if self.state.by_block or warps:
             self.tally[pc, last] = self.tally.get((pc, last), 0) + warps
 
-    def _polls_in_vain(self, place: int, threads: np.ndarray) -> PtxsimError:
-        """All that can run look at memory time and again, so that it cannot change any more."""
+    def _polls_in_vain(self, pc: int, threads: np.ndarray) -> PtxsimError:
+        """Return the fault that all that can run look at memory time and again, so that it cannot
+        change any more.
+        """
         what = "deadlock: waits in a loop for memory that nobody changes any more"
         stuck = np.flatnonzero(
             self.state.alive & ~np.logical_or.reduce([threads, *self.state.groups.values()])
@@ -316,7 +328,7 @@ class Scheduler:
             what += f"; of those that cannot run, {self.state.coordinates(lane)}{self.diag.waits_at(lane)}"
         ended = ~self.state.alive.reshape(len(self.state.blocks), -1).any(axis=1)
         if "%envreg1" in self.program.specials and ended.any():
-            block = self.state.block_place(int(np.asarray(self.state.blocks)[ended][0]))
+            block = self.state.grid_index(int(np.asarray(self.state.blocks)[ended][0]))
             what += f"; the grid's barrier waits for block {block}, too, which has ended"
         total = math.prod(self.state.grid)
         if len(self.state.blocks) < total:
@@ -324,13 +336,11 @@ class Scheduler:
                 f"; {len(self.state.blocks)} of the grid's {total} blocks run side by side here, and a block may wait "
                 "for one that has not begun: on a device, too, only as many as it holds"
             )
-        return self.diag.fault(
-            Kind.DEADLOCK, self.polls[place], what, int(np.flatnonzero(threads)[0])
-        )
+        return self.diag.fault(Kind.DEADLOCK, self.polls[pc], what, int(np.flatnonzero(threads)[0]))
 
     def _come_together(self, pc: int, threads: np.ndarray) -> np.ndarray | None:
-        """Threads at what a whole warp or warpgroup executes together: those that do so now are
-        entered.
+        """Return the threads at what a whole warp or warpgroup executes together: those that do so
+        now are entered.
         """
         ready = self.convergence.arrive(pc, threads)
         if ready is not None and ready is not threads:

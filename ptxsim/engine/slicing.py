@@ -22,10 +22,10 @@ from ..ptx.program import Program
 from ..ptx.reaching_definitions import ANYTHING, UNKNOWN, Origins
 from ..ptx.syntax import Address, Instruction, Register, Variable, is_store_async, registers_of
 
-# effects that do no more than write their destinations
+# These effects do no more than write their destinations.
 PURE = {"mov", "cvta", "isspacep", "mma", "movmatrix"}
-# effects that access memory; without their values, their addresses still count
-# the operand that is the address
+# These effects access memory. Without their values, their addresses still count. The number is that
+# of the operand that is the address.
 ACCESSES = {"ld": 1, "ldu": 1, "ldmatrix": 1, "st": 0, "stmatrix": 0}
 STORES = ("st", "stmatrix")
 WITHOUT_VALUES = {
@@ -39,7 +39,8 @@ WITHOUT_VALUES = {
     "membar",
     "tex",
 }
-CONTROLS_THAT_READ = {"call"}  # not mbarrier: nothing but its own instructions changes an object
+# mbarrier is not among them: nothing but its own instructions changes an object.
+CONTROLS_THAT_READ = {"call"}
 
 
 @dataclass(frozen=True)
@@ -63,21 +64,21 @@ class Memory:
         self.read: set[Variable | str | None] = set()
 
     def _homes(self, i: Instruction) -> set[Variable | str | None]:
-        """The buffers that an instruction accesses; all of shared memory is one."""
-        found: set[Variable | str | None] = set()
+        """Return the buffers that an instruction accesses; all of shared memory is one."""
+        homes: set[Variable | str | None] = set()
         for variable in self.origins.get(i.pc, ANYTHING):
             in_shared = variable is not UNKNOWN and variable.space == "shared"
-            found.add(
+            homes.add(
                 "shared"
                 if in_shared
                 else UNKNOWN
                 if variable is UNKNOWN
                 else self.same.get(variable, variable)
             )
-        return found
+        return homes
 
     def matters(self, i: Instruction) -> bool:
-        """Whether what an instruction stores may be what is loaded."""
+        """Return whether what an instruction stores may be what is loaded."""
         homes = self._homes(i)
         return bool(self.read) and (
             UNKNOWN in self.read or UNKNOWN in homes or not homes.isdisjoint(self.read)
@@ -113,7 +114,7 @@ def slice_of(
             if matters:
                 executed.add(i.pc)
                 changed |= reads_memory(i) and memory.load(i)
-            # what it brings to where it matters
+            # A copy brings data to where it matters.
             if i.opcode == "cp" and i.pc in origins and memory.matters(i):
                 changed |= memory.load(i)
             changed |= not needs <= wanted
@@ -126,13 +127,16 @@ def slice_of(
 
 
 def _needs(i: Instruction, wanted: set[Register], memory: Memory) -> tuple[set[Register], bool]:
-    """Registers that an instruction must find right, and whether its own result is needed."""
+    """Return the registers that an instruction must find right, and whether its own result is
+    needed.
+    """
     guard = set() if i.predicate is None else {i.predicate}
     if is_mma(i) and wanted.isdisjoint(registers_of(i.operands[0])):
         # A may be values in registers
         descriptors = [o for o in i.operands[1:3] if isinstance(o, Register)]
         return guard.union(descriptors), False
-    if is_store_async(i):  # it signals an mbarrier, whatever it stores
+    if is_store_async(i):
+        # st.async signals an mbarrier, whatever it stores.
         to, values, bar = i.operands
         return guard | set(registers_of([to, bar, *([values] if memory.matters(i) else [])])), True
     if i.opcode in ACCESSES and not _is_parameter(i):
@@ -154,12 +158,15 @@ def _needs(i: Instruction, wanted: set[Register], memory: Memory) -> tuple[set[R
 
 
 def reads_memory(i: Instruction) -> bool:
-    """Whether what an instruction does depends on what was stored; it is one that is executed."""
+    """Return whether what an instruction does depends on what was stored; it is one that is
+    executed.
+    """
     if i.opcode in ACCESSES:
         return i.opcode not in STORES and not _is_parameter(i)
     if i.opcode == "wgmma" and not is_mma(i):
         return False
-    if i.opcode in WITHOUT_VALUES:  # what a copy moves matters only where something loads it
+    if i.opcode in WITHOUT_VALUES:
+        # What a copy moves matters only where something loads it.
         return False
     effect = i.opcode in registry.EFFECTS and i.opcode not in PURE and i.opcode != "red"
     return i.opcode in CONTROLS_THAT_READ or (
@@ -168,7 +175,7 @@ def reads_memory(i: Instruction) -> bool:
 
 
 def _is_parameter(i: Instruction) -> bool:
-    """A load of a parameter of the entry: the host's value."""
+    """Return whether it is a load of a parameter of the entry: the host's value."""
     return i.opcode == "ld" and any(m.split("::")[0] == "param" for m in i.modifiers)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import Kind, PtxError
 from ..machine.async_copies import NEVER, Copy
 from ..machine.memory import Access
-from ..machine.operands import Place
+from ..machine.operands import MemoryOperand
 from ..ptx.syntax import Immediate, Instruction, Register
 from ..ptx.types import TYPES
 from .bulk import bulk
@@ -70,21 +70,22 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     width = int(amount.value) if isinstance(amount, Immediate) else 0
     if width not in ((4, 8, 16) if level == "ca" else (16,)):
         raise PtxError(f"{instruction.where}: cp.async.{level} cannot copy {width or amount} bytes")
-    to_place = m.operands.address(destination, "shared")
-    from_place = m.operands.address(source, "global")
+    to_operand = m.operands.address(destination, "shared")
+    from_operand = m.operands.address(source, "global")
     read_size = read_ignored = None
     if more:
         operand = more[0]
         if isinstance(operand, Register) and operand.type.name == "pred":
             read_ignored = m.operands.reader(operand, TYPES["pred"])
-        elif not (isinstance(operand, Register) and operand.type.bits == 64):  # a cache policy
+        elif not (isinstance(operand, Register) and operand.type.bits == 64):
+            # A 64-bit register is a cache policy.
             read_size = m.operands.reader(operand, U32)
     size = min(width, 8)
     count = width // size
 
     def step() -> None:
         if read_size is None and read_ignored is None:
-            taken = m.memory.access(from_place, width, instruction, "cp_async_ld")
+            taken = m.memory.access(from_operand, width, instruction, "cp_async_ld")
             data = [taken.load(size, i) for i in range(count)]
         else:
             wanted = (
@@ -93,10 +94,11 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
                 else read_size().astype(np.int64)
             )
             wanted = wanted if read_ignored is None else np.where(read_ignored(), 0, wanted)
-            elements = _partial(m, instruction, from_place, width, wanted).view(f"u{size}")
+            elements = _partial(m, instruction, from_operand, width, wanted).view(f"u{size}")
             data = [np.ascontiguousarray(elements[:, i]) for i in range(count)]
-        to = m.memory.access(to_place, width, instruction, "cp_async")
-        assert isinstance(to, Access)  # of one space
+        to = m.memory.access(to_operand, width, instruction, "cp_async")
+        # The access is to one space.
+        assert isinstance(to, Access)
         group = np.where(m.state.living(), NEVER, -1)
         m.copies.add(Copy(instruction, to.lanes, to, data, size, width, group))
 
@@ -104,12 +106,12 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 
 def _partial(
-    m: Machine, instruction: Instruction, place: Place, width: int, wanted: np.ndarray
+    m: Machine, instruction: Instruction, operand: MemoryOperand, width: int, wanted: np.ndarray
 ) -> np.ndarray:
-    """The bytes of a copy with a source size: so many are read, the others become zero; size 0
-    reads nothing.
+    """Return the bytes of a copy with a source size: this many are read, the others become zero.
+    Size 0 reads nothing.
     """
-    lanes, (_, slot, offset) = m.state.acting_lanes(), place
+    lanes, (_, slot, offset) = m.state.acting_lanes(), operand
     too_long = m.state.mask_of(lanes) & (wanted > width)
     m.diag.refuse(
         Kind.COPY,
@@ -120,13 +122,13 @@ def _partial(
     raw = np.zeros((len(lanes), width), np.uint8)
     space = m.memory.spaces["global"]
     for amount in filter(None, np.unique(wanted[lanes]).tolist()):
-        places = np.flatnonzero(wanted[lanes] == amount)
-        with m.state.acting(m.state.mask_of(lanes[places])):
+        indices = np.flatnonzero(wanted[lanes] == amount)
+        with m.state.acting(m.state.mask_of(lanes[indices])):
             aligned = amount if amount & (amount - 1) == 0 else 1
             where = m.memory.addresses(space, slot)
             taken = m.memory.checked(
                 Access(space, where, offset), aligned, instruction, "cp_async_ld"
             )
             for byte in range(amount):
-                raw[places, byte] = taken.load(1, byte)
+                raw[indices, byte] = taken.load(1, byte)
     return raw

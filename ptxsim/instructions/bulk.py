@@ -38,14 +38,18 @@ REDUCED = {
     "int64": "s64",
 }
 REDUCED |= {"uint32": "u32", "uint64": "u64"}
-PIECE, ALIGN = 16, 128  # bytes: of a bulk copy, of a box in shared memory
-NO_GROUP = np.zeros(0, np.int64)  # of a copy that an mbarrier waits for
-INTO_SHARED = (["shared::cluster", "global"], ["shared::cta", "global"])  # to and from
+# Bulk copies come in pieces of 16 bytes; a box in shared memory is aligned to 128.
+PIECE, ALIGN = 16, 128
+# An mbarrier waits for a copy without groups.
+NO_GROUP = np.zeros(0, np.int64)
+# These are the spaces that a copy goes to and comes from.
+INTO_SHARED = (["shared::cluster", "global"], ["shared::cta", "global"])
 OUT_OF_SHARED, BETWEEN_BLOCKS = ["global", "shared::cta"], ["shared::cluster", "shared::cta"]
 HINTS = ("L2", "mbarrier::complete_tx::bytes", "bulk_group")
 
-Update = tuple[Compute, int]  # how a reduction puts data into what is there; bytes of an element
-# of lanes: maps and coordinates
+# A reduction combines data with what is there, by elements of this many bytes.
+Update = tuple[Compute, int]
+# It takes lanes to maps and coordinates.
 ReadMaps = Callable[[list[int]], list[tuple[tensor_maps.TensorMap, list[int]]]]
 
 
@@ -70,12 +74,12 @@ class Pieces(Access):
         return Pieces(self.space, where.flat[which], where.raw[which], where.lanes[which])
 
     def split(self, each: int) -> Iterator[Pieces]:
-        """The pieces by so many, one copy after the other."""
+        """Yield the pieces by so many, one copy after the other."""
         for first in range(0, len(self.where.flat), each):
             yield self.part(slice(first, first + each))
 
 
-# of a lane: its map, pieces of shared memory, coordinates
+# A box has a lane, its map, pieces of shared memory, and coordinates.
 Box = tuple[int, tensor_maps.TensorMap, Pieces, list[int]]
 
 
@@ -97,7 +101,8 @@ class Bulk:
 
     def __init__(self, m: Machine, instruction: Instruction, modifiers: Modifiers) -> None:
         self.m, self.instruction, self.modifiers = m, instruction, modifiers
-        self.operation: str | None = None  # of a reduction
+        # A reduction has an operation.
+        self.operation: str | None = None
         if modifiers.flag("reduce"):
             self.operation = modifiers.one_of(OPERATIONS) or modifiers.reject("this operation")
         modifiers.flag("noftz")
@@ -199,11 +204,13 @@ class Bulk:
     # into shared memory
 
     def _signal(self, operand: Address) -> Callable[[], dict[int, int]]:
-        """Where the mbarriers of the active threads' copies lie in the batch's shared memory."""
-        place = self.m.operands.address(operand, "shared::cluster")
+        """Return a function that says where the mbarriers of the active threads' copies lie in the
+        batch's shared memory.
+        """
+        memory_operand = self.m.operands.address(operand, "shared::cluster")
 
         def at() -> dict[int, int]:
-            objects, lanes = objects_at(self.m, place, self.instruction, "atom")
+            objects, lanes = objects_at(self.m, memory_operand, self.instruction, "atom")
             return dict(zip(lanes.tolist(), objects.tolist(), strict=True))
 
         return at
@@ -219,13 +226,14 @@ class Bulk:
         pattern: int = 0,
         read: int | None = None,
     ) -> None:
-        """Data are on their way to shared memory, of the block itself or of those in the mask, and
-        signal there.
+        """Send data to shared memory, of the block itself or of those in the mask, and signal
+        there.
         """
         part = len(self.m.memory.spaces["shared"].data) // len(self.m.state.blocks)
-        own = bar // part  # the block in the batch that the mbarrier is in
+        # The mbarrier is in this block of the batch.
+        own_block = bar // part
         if mask is None:
-            blocks = [own]
+            blocks = [own_block]
         else:
             first = (
                 int(self.m.state.block_of[lane])
@@ -237,8 +245,8 @@ class Bulk:
                 raise self.fault(Kind.OTHER, what, lane)
             blocks = [first + rank for rank in range(self.m.state.cluster_size) if mask >> rank & 1]
         for block in blocks:
-            at = bar + (block - own) * part
-            shift = (block - own) * part
+            at = bar + (block - own_block) * part
+            shift = (block - own_block) * part
             access = (
                 to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
             )
@@ -250,8 +258,8 @@ class Bulk:
     # out of shared memory
 
     def _update(self, t: Type) -> Update:
-        """How a reduction puts data into what is there, as unsigned integers; and the bytes of an
-        element.
+        """Return how a reduction puts data into what is there, as unsigned integers; and the bytes
+        of an element.
         """
         combine = combination(self.operation or "", t) or self.modifiers.reject("this operation")
 
@@ -289,8 +297,8 @@ class Bulk:
         self.m.bulk_groups.add(Store(self.instruction, lane, taken))
 
     def _maps(self, operand: Any, dimensions: int) -> ReadMaps:
-        """A function: for each of some threads its tensor map and its coordinates, the innermost
-        last.
+        """Return a function: for each of some threads its tensor map and its coordinates, the
+        innermost last.
         """
         space, slot, offset = self.m.operands.address(operand, "generic")
         base = BASES.get(space, 0)
@@ -315,8 +323,8 @@ class Bulk:
         return read
 
     def _map_at(self, address: int, dimensions: int, lane: int) -> tensor_maps.TensorMap:
-        """The tensor map at a generic address, which must be aligned and have the given number of
-        dimensions.
+        """Return the tensor map at a generic address, which must be aligned and have the given
+        number of dimensions.
         """
         in_parameters = address // WINDOW == BASES["param"] // WINDOW
         space = self.m.memory.spaces["param" if in_parameters else "global"]
@@ -329,11 +337,11 @@ class Bulk:
             self.m.events.global_memory.maps.used(address, lane, self.instruction)
         if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
             try:
-                found = tensor_maps.made_by_device(raw)
+                tensor_map = tensor_maps.made_by_device(raw)
             except PtxsimError as error:
                 raise self.fault(Kind.OTHER, str(error), lane) from None
         elif number is not None and number < len(self.m.launch.tensor_maps):
-            found = self.m.launch.tensor_maps[number]
+            tensor_map = self.m.launch.tensor_maps[number]
         else:
             which = ""
             if space is self.m.memory.param_space:
@@ -348,10 +356,10 @@ class Bulk:
         if address % 64:
             what = f"the tensor map at generic address 0x{address:x} is not aligned to 64 bytes"
             raise self.fault(Kind.ALIGNMENT, what, lane)
-        if found.rank != dimensions:
-            what = f"{dimensions} coordinates, but the tensor map of {found.name} has {found.rank} dimensions"
+        if tensor_map.rank != dimensions:
+            what = f"{dimensions} coordinates, but the tensor map of {tensor_map.name} has {tensor_map.rank} dimensions"
             raise self.fault(Kind.OTHER, what, lane)
-        return found
+        return tensor_map
 
     def _tensor(self) -> Step:
         """[to], [map, {coordinates}], [mbarrier](, mask of blocks)(, policy);
@@ -369,9 +377,9 @@ class Bulk:
         read_mask = self.m.operands.reader(more[0], U16) if self.multicast else None
 
         def step() -> None:
-            found = list(boxes("cp_async"))
+            copies = list(boxes("cp_async"))
             objects = signal()
-            for lane, box, to, coordinates in found:
+            for lane, box, to, coordinates in copies:
                 data = np.zeros((math.prod(box.box[:-1]), box.inner_bytes), np.uint8)
                 part = self._inside(box, coordinates, lane)
                 if part is not None:
@@ -399,17 +407,17 @@ class Bulk:
                 update = None
                 if self.operation:
                     update = self._update(TYPES[REDUCED[box.dtype.name]])
-                found = self._inside(
+                part = self._inside(
                     box,
                     coordinates,
                     lane,
                     box.item if self.operation else 8,
                     whole=not self.operation,
                 )
-                if found is None:
+                if part is None:
                     self.m.bulk_groups.add(Store(self.instruction, lane, taken))
                     continue
-                access, unit, inside, first, end = found
+                access, unit, inside, first, end = part
                 read, rows = self._read_inside(
                     taken, box, inside, first, box.bytes_inside(coordinates)
                 )
@@ -423,9 +431,10 @@ class Bulk:
     def _read_inside(
         self, taken: Pieces, box: tensor_maps.TensorMap, inside: np.ndarray, first: int, end: int
     ) -> tuple[Pieces, np.ndarray]:
-        """What of a box in shared memory lies inside its tensor, bytes `first` to `end` of the rows
-        that are `inside`: its access, checked, and its bytes [rows, end - first]. The rest of the
-        box is not read."""
+        """Return what of a box in shared memory lies inside its tensor, bytes `first` to `end` of
+        the rows that are `inside`: its access, checked, and its bytes [rows, end - first]. The rest
+        of the box is not read.
+        """
         unit = math.gcd(PIECE, first, end)
         raw = taken.where.raw.reshape(len(inside), -1)[inside]
         at = (
@@ -446,27 +455,27 @@ class Bulk:
     def _boxes(
         self, operand: Address, space_name: str, read_maps: ReadMaps
     ) -> Callable[[str], Iterator[Box]]:
-        """A function: for each active thread its tensor map, the pieces of shared memory of its
-        box, coordinates.
+        """Return a function that yields for each active thread its tensor map, the pieces of shared
+        memory of its box, and the coordinates.
         """
         _, slot, offset = self.m.operands.address(operand, space_name)
 
         def each(kind: str) -> Iterator[Box]:
             lanes = self.m.state.acting_lanes().tolist()
-            space, found = self.m.memory.spaces[space_name], read_maps(lanes)
+            space, maps = self.m.memory.spaces[space_name], read_maps(lanes)
             where = space.addresses(self.m.state.registers[slot], self.m.state.mask_of(lanes))
-            # a store reads what is inside
-            size = max(box.span for box, _ in found) if kind == "cp_async" else PIECE
+            # A store reads what is inside.
+            size = max(box.span for box, _ in maps) if kind == "cp_async" else PIECE
             self.m.memory.require_valid(
                 Access(space, where, offset), size, PIECE, self.instruction, kind
             )
             starts = zip(
                 lanes, (where.raw + offset).tolist(), (where.flat - where.raw).tolist(), strict=True
             )
-            for (lane, raw, origin), (box, coordinates) in zip(starts, found, strict=True):
+            for (lane, raw, origin), (box, coordinates) in zip(starts, maps, strict=True):
                 if raw % ALIGN:
                     what = (
-                        f"misaligned box at {space.shown(raw)}, "
+                        f"misaligned box at {space.address_text(raw)}, "
                         f"which tensor copies take at multiples of {ALIGN} bytes"
                     )
                     raise self.fault(Kind.ALIGNMENT, what + self.m.diag.in_shared(raw), lane)
@@ -485,12 +494,14 @@ class Bulk:
         box: tensor_maps.TensorMap,
         coordinates: list[int],
         lane: int,
-        most: int = 8,
+        max_bytes: int = 8,
         whole: bool = False,
     ) -> tuple[Pieces, int, np.ndarray, int, int] | None:
-        """What of a box lies inside its tensor: an access of so many bytes each, that number, which
-        rows, and the bytes of a row from and to; None where nothing does. `whole`: with all of the
-        16-byte piece in which a row ends, as an H200 stores it, with zeros beyond the row."""
+        """Return what of a box lies inside its tensor: an access of at most `max_bytes` each, that
+        number, which rows, and the bytes of a row from and to; None where nothing does. `whole`:
+        with all of the 16-byte piece in which a row ends, as an H200 stores it, with zeros beyond
+        the row.
+        """
         starts, inside, first, end = box.rows(coordinates)
         first, end = first * box.item, end * box.item
         if first == end or not inside.any():
@@ -498,7 +509,7 @@ class Bulk:
         if whole:
             at = coordinates[-1] * box.item
             end = min(-(-(at + end) // 16) * 16 - at, box.inner_bytes)
-        unit = math.gcd(most, coordinates[-1] * box.item % 16 or 16, first or 16, end)
+        unit = math.gcd(max_bytes, coordinates[-1] * box.item % 16 or 16, first or 16, end)
         at = (starts[inside][:, None] - GLOBAL_BASE + np.arange(first, end, unit)).reshape(-1)
         access = Pieces(self.m.memory.spaces["global"], at, at, lane)
         if box.by_device:

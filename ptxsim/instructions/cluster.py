@@ -33,8 +33,8 @@ def mapa(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
             blocks = f"{m.state.cluster_size} block{'s' * (m.state.cluster_size > 1)}"
             message = f"mapa: rank {int(ranks[lane])}, but the cluster has {blocks}"
             raise m.diag.fault(Kind.OTHER, instruction, message, lane)
-        address, own = read(), m.state.rank.astype(t.dtype)
-        write(address + ((ranks.astype(t.dtype) - own) << t.dtype.type(RANK_AT)))
+        address, own_rank = read(), m.state.rank.astype(t.dtype)
+        write(address + ((ranks.astype(t.dtype) - own_rank) << t.dtype.type(RANK_AT)))
         return instruction.pc + 1
 
     return step

@@ -48,7 +48,7 @@ FLOATING: dict[str, Compute] = {
 
 
 def comparison(m: Modifiers, t: Type) -> Compute:
-    """The comparison of `setp` and `set` on values of type t."""
+    """Return the comparison of `setp` and `set` on values of type t."""
     if t.kind == "f":
         test = FLOATING[m.one_of(FLOATING) or m.reject("a comparison")]
         flushed = m.flag("ftz")
@@ -73,8 +73,8 @@ def setp(m: Modifiers) -> Elementwise:
 
     def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> Any:
         holds = test(a, b)
-        found = [combine(p, c[0]) if combine else p for p in ((holds, ~holds) if two else (holds,))]
-        return tuple(found) if two else found[0]
+        flags = [combine(p, c[0]) if combine else p for p in ((holds, ~holds) if two else (holds,))]
+        return tuple(flags) if two else flags[0]
 
     return Elementwise(compute, (PRED, PRED) if two else PRED, (t, t, PRED) if combine else (t, t))
 

@@ -1,6 +1,6 @@
 """Control flow: branches, calls, barriers, the end (PTX ISA 9.7.12, 9.7.13.1, 9.7.13.2, 9.7.19).
 
-A step takes the mask of active threads. It returns the place where all of them go on, or None after
+A step takes the mask of active threads. It returns the pc where all of them go on, or None after
 it has sent them on their ways itself.
 """
 
@@ -49,7 +49,7 @@ def bra(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     same.
     """
     modifiers.flag("uni")
-    target, after = instruction.operands[0].place, instruction.pc + 1
+    target, after = instruction.operands[0].index, instruction.pc + 1
     if instruction.predicate is None:
         return lambda active: target
     registers, slot, negated = m.state.registers, instruction.predicate.slot, instruction.negated
@@ -76,7 +76,7 @@ def bra(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
 def brx(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """brx.idx: jump to an entry of a table (PTX ISA 9.7.12.4)."""
     modifiers.drop(("idx", "uni"))
-    places = np.array([label.place for label in instruction.operands[1]])
+    targets = np.array([label.index for label in instruction.operands[1]])
     read = m.operands.reader(instruction.operands[0], U32)
 
     def step(active: np.ndarray) -> int | None:
@@ -84,11 +84,11 @@ def brx(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
         m.diag.refuse(
             Kind.OTHER,
             instruction,
-            active & (index >= len(places)),
+            active & (index >= len(targets)),
             lambda lane: f"brx.idx: index {int(index[lane])} is beyond the table",
         )
         for number in np.unique(index[active]).tolist():
-            m.state.join(int(places[number]), active & (index == number))
+            m.state.join(int(targets[number]), active & (index == number))
         return None
 
     return step
@@ -207,7 +207,8 @@ def _reduction(m: Machine, name: str, write: Callable[[np.ndarray], None]) -> Fi
     """bar.red: how many, whether all or any of the barrier's threads have the predicate set."""
 
     def finish(threads: np.ndarray, value: np.ndarray | None, of_barrier: np.ndarray) -> None:
-        assert value is not None  # the predicate
+        # A reduction has a predicate.
+        assert value is not None
         taking = of_barrier & m.state.alive
         total = np.bincount(m.state.block_of[taking], minlength=len(m.state.blocks))
         yes = np.bincount(m.state.block_of[taking & value], minlength=len(m.state.blocks))
@@ -247,14 +248,14 @@ def _return(m: Machine, active: np.ndarray, function: str) -> int | None:
     back = np.full(m.state.lanes, -1)
     back[active] = stack[level, np.flatnonzero(active)]
     m.calls.depth = m.calls.depth - active
-    places = np.unique(back[active]).tolist()
-    for place in places:
-        here = active & (back == place)
+    return_pcs = np.unique(back[active]).tolist()
+    for pc in return_pcs:
+        here = active & (back == pc)
         with m.state.acting(here):
-            m.calls.after_call[place, function]()
-        if len(places) == 1 and m.state.count == np.count_nonzero(here):
-            return place
-        m.state.join(place, here)
+            m.calls.after_call[pc, function]()
+        if len(return_pcs) == 1 and m.state.count == np.count_nonzero(here):
+            return pc
+        m.state.join(pc, here)
     return None
 
 
@@ -276,8 +277,8 @@ def _restore(m: Machine, active: np.ndarray) -> None:
         moved[here] -= m.program.local_bytes
     if moved.any():
         m.calls.pending_return = moved
-        # the results are still addressed by the callee's frame: the stack moves once they are
-        # copied
+        # The results are still addressed by the callee's frame: the stack moves once they are
+        # copied.
 
 
 @control("call", takes(ARGUMENTS, CALLEE, ARGUMENTS))
@@ -288,12 +289,12 @@ def call(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     modifiers.flag("uni")
     returns, target, arguments = instruction.operands
     if isinstance(target, Symbol) and target.name in SYSTEM:
-        act, least = SYSTEM[target.name]
-        if len(arguments.items) < least or any(
+        act, min_arguments = SYSTEM[target.name]
+        if len(arguments.items) < min_arguments or any(
             _size(m, item) not in (4, 8) for item in arguments.items
         ):
             raise PtxError(
-                f"{instruction.where}: {target.name} takes {least} or more arguments of 4 or 8 bytes"
+                f"{instruction.where}: {target.name} takes {min_arguments} or more arguments of 4 or 8 bytes"
             )
         if target.name == "malloc" and [
             _variable(item) in m.program.frames for item in returns.items
@@ -330,7 +331,7 @@ def _direct(
             )
     if any(isinstance(item, Immediate) for item in returns):
         raise PtxError(f"{instruction.where}: a constant cannot take the result of {function.name}")
-    place, after = m.program.start[function.name], instruction.pc + 1
+    entry, after = m.program.start[function.name], instruction.pc + 1
     copies_in = list(zip(arguments, function.params, strict=True))
     copies_out = list(zip(returns, function.returns, strict=True))
     m.calls.after_call[after, function.name] = lambda: _finish_call(m, copies_out)
@@ -355,7 +356,7 @@ def _direct(
         m.calls.depth = m.calls.depth + active
         if shift:
             m.operands.move_stack(np.where(active, shift, 0))
-        return place
+        return entry
 
     return step
 
@@ -412,7 +413,7 @@ def _pass(
 
 
 def _in_frame(m: Machine, variable: Variable, lanes: np.ndarray, shift: int = 0) -> np.ndarray:
-    """Where the bytes of a variable of the threads' frames lie in local memory, [threads,
+    """Return where the bytes of a variable of the threads' frames lie in local memory, [threads,
     bytes].
     """
     at = np.asarray(m.memory.spaces["local"].origin)[lanes] + m.program.frames[variable] + shift
@@ -422,14 +423,14 @@ def _in_frame(m: Machine, variable: Variable, lanes: np.ndarray, shift: int = 0)
 
 
 def _variable(operand: Any) -> Any:
-    """The frame variable that an operand of a call names."""
+    """Return the frame variable that an operand of a call names."""
     if isinstance(operand, (Register, Immediate)):
         return None
     return operand.variable if isinstance(operand, Symbol) else operand
 
 
 def _size(m: Machine, operand: Any) -> int | None:
-    """Bytes of an argument; a constant has as many as it must."""
+    """Return the bytes of an argument; a constant has as many as it must."""
     if isinstance(operand, Immediate):
         return None
     if isinstance(operand, Register):
@@ -441,7 +442,7 @@ def _size(m: Machine, operand: Any) -> int | None:
 
 
 def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control:
-    """A call through a pointer: each thread to the function whose number it holds."""
+    """Call through a pointer: each thread to the function whose number it holds."""
     returns, _, arguments = instruction.operands
     read = m.operands.reader(target, TYPES["u64"])
     steps = {}
@@ -453,7 +454,8 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
             _size(m, a) in (None, _size(m, b)) for a, b in zip(given, formal, strict=True)
         ):
             number = function_address(m.program, function.name)
-            assert number is not None  # it has a body
+            # A function with a body has an address.
+            assert number is not None
             steps[number] = _direct(m, instruction, function, returns.items, arguments.items)
 
     def step(active: np.ndarray) -> int | None:
@@ -464,9 +466,10 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
                 message = f"call of 0x{number:x}: no function"
                 raise m.diag.fault(Kind.OTHER, instruction, message, int(np.flatnonzero(here)[0]))
             m.state.enter(here)
-            place = steps[number](here)
-            assert place is not None  # where the function begins
-            m.state.join(place, here)
+            entry = steps[number](here)
+            # A function has an entry.
+            assert entry is not None
+            m.state.join(entry, here)
         return None
 
     return step
@@ -475,8 +478,8 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
 # the system's functions
 
 
-# of the active threads: where they are called, lanes, arguments as uint64, and the variable of the
-# result
+# It takes the calling instruction, the active lanes, arguments as uint64, and the variable of the
+# result.
 System = Callable[[Machine, Instruction, np.ndarray, list[np.ndarray], Any], None]
 
 
@@ -487,8 +490,8 @@ def _of_system(
     arguments: tuple[Any, ...],
     returns: tuple[Any, ...],
 ) -> Control:
-    """A call of one of the system's functions, whose arguments are in .param variables of the
-    caller.
+    """Return the control of a call of one of the system's functions, whose arguments are in .param
+    variables of the caller.
     """
 
     def step(active: np.ndarray) -> int:
@@ -516,10 +519,10 @@ def _vprintf(
     m: Machine, instruction: Instruction, lanes: np.ndarray, values: list[np.ndarray], _: Any
 ) -> None:
     """vprintf(format, arguments): printed on stdout, thread by thread."""
-    for lane, address, place in zip(
+    for lane, address, arguments in zip(
         lanes.tolist(), values[0].tolist(), values[1].tolist(), strict=True
     ):
-        sys.stdout.write(formatted(m, lane, m.launch.arena.string(address), place))
+        sys.stdout.write(formatted(m, lane, m.launch.arena.string(address), arguments))
 
 
 def _malloc(
@@ -545,7 +548,7 @@ def _free(
             raise m.diag.fault(Kind.MEMORY, instruction, wrong, lane)
 
 
-# by name: what acts, and how many arguments
+# Each function has what acts, and its least number of arguments.
 SYSTEM: dict[str, tuple[System, int]] = {
     "vprintf": (_vprintf, 2),
     "__assertfail": (_assertfail, 4),
@@ -554,11 +557,11 @@ SYSTEM: dict[str, tuple[System, int]] = {
 }
 
 
-def formatted(m: Machine, lane: int, text: str, place: int) -> str:
-    """A printf format with its arguments, which lie in the thread's local memory one after the
-    other.
+def formatted(m: Machine, lane: int, text: str, arguments: int) -> str:
+    """Return a printf format with its arguments, which lie in the thread's local memory one after
+    the other.
     """
-    offset = place - BASES["local"]
+    offset = arguments - BASES["local"]
     local = m.memory.spaces["local"]
     start = int(np.asarray(local.origin)[lane])
 
@@ -569,11 +572,11 @@ def formatted(m: Machine, lane: int, text: str, place: int) -> str:
         offset += size
         return raw
 
-    def one(match: re.Match[str]) -> str:
+    def field(match: re.Match[str]) -> str:
         flags, length, kind = match[1], match[2], match[3]
         if kind == "%":
             return "%"
-        if place // WINDOW != BASES["local"] // WINDOW:
+        if arguments // WINDOW != BASES["local"] // WINDOW:
             return match[0]
         if kind in "eEfFgGaA":
             return ("%" + flags + kind) % np.frombuffer(take(8), "f8")[0]
@@ -585,4 +588,4 @@ def formatted(m: Machine, lane: int, text: str, place: int) -> str:
             return hex(value)
         return ("%" + flags + ("d" if kind in "diu" else kind)) % value
 
-    return re.sub(r"%([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|z|j|t)?([diuoxXcsfFeEgGaAp%])", one, text)
+    return re.sub(r"%([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|z|j|t)?([diuoxXcsfFeEgGaAp%])", field, text)

@@ -50,7 +50,7 @@ def cvt(m: Modifiers) -> Elementwise:
 
 
 def widened(x: np.ndarray, t: Type) -> np.ndarray:
-    """A value of a float type as float64, exactly."""
+    """Return a value of a float type as float64, exactly."""
     return (floats.unpack(x, t.name) if t.name in NARROW else x).astype(np.float64)
 
 
@@ -67,7 +67,7 @@ def _pack_two(m: Modifiers, to: Type, mode: str, relu: bool) -> Elementwise:
 
 
 def _fp8(m: Modifiers, name: str) -> Elementwise:
-    """Pairs of 8-bit floats, from two f32 or a pair of f16, and back to a pair of f16."""
+    """Convert pairs of 8-bit floats, from two f32 or a pair of f16, and back to a pair of f16."""
     t, b16 = m.type, TYPES["b16"]
     m.flag("rn")
     relu = m.flag("relu")
@@ -134,15 +134,16 @@ def _float_to_float(
 
 
 def _float_to_int(to: Type, source: Type, mode: str, ftz: bool) -> Compute:
-    """Out of range: the nearest integer of the type.
+    """Convert what is out of range to the nearest integer of the type.
 
-    NaN: 0, but 2^(n-1) where a 64-bit type takes part.
+    NaN becomes 0, but 2^(n-1) where a 64-bit type takes part.
     """
     info = np.iinfo(to.dtype)
     nan = to.dtype.type(0)
     if source.name == "f64" or to.bits == 64:
         nan = to.dtype.type(info.min if to.signed else 1 << (to.bits - 1))
-    above = float(info.max) + (0.0 if to.bits == 64 else 1.0)  # 2^63 and 2^64 as they round
+    # The largest numbers of 64 bits round to 2^63 and 2^64.
+    above = float(info.max) + (0.0 if to.bits == 64 else 1.0)
 
     def compute(x: np.ndarray) -> np.ndarray:
         if ftz and source.name == "f32":
@@ -159,7 +160,7 @@ def _float_to_int(to: Type, source: Type, mode: str, ftz: bool) -> Compute:
 
 def _int_to_float(to: Type, source: Type, mode: str, sat: bool) -> Compute:
     def exact_enough(x: np.ndarray) -> np.ndarray:
-        """Integers as float64, rounded to odd where 64 bits do not fit."""
+        """Return integers as float64, rounded to odd where 64 bits do not fit."""
         value = x.astype(np.float64)
         if source.bits < 64 or to.name == "f64":
             return value
@@ -183,9 +184,9 @@ def _int_to_float(to: Type, source: Type, mode: str, sat: bool) -> Compute:
 
 
 def _big(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Doubles of 2^62 and more back to integers, modulo 2^64 (2^64 itself becomes 0)."""
+    """Convert doubles of 2^62 and more back to integers, modulo 2^64 (2^64 itself becomes 0)."""
     with np.errstate(all="ignore"):
-        # such doubles are multiples of 2^10; at least of 512
+        # Such doubles are multiples of 2^10, or at least of 512.
         half = np.ldexp(value, -11).astype(np.int64)
         low = (value - np.ldexp(half.astype(np.float64), 11)).astype(np.int64)
     return ((half << 11) + low).view(dtype)

@@ -20,7 +20,9 @@ MODES = ("rn", "rz", "rm", "rp")
 
 
 def finished(m: Modifiers, compute: Compute, count: int) -> Elementwise:
-    """An operation on `count` operands of the instruction's type, with its `.ftz` and `.sat`."""
+    """Return an operation on `count` operands of the instruction's type, with its `.ftz` and
+    `.sat`.
+    """
     t = m.type
     ftz, sat = m.flag("ftz"), m.flag("sat")
     if ftz:
@@ -33,7 +35,7 @@ def finished(m: Modifiers, compute: Compute, count: int) -> Elementwise:
 
 
 def arithmetic(m: Modifiers, operation: str, nearest: Compute, count: int) -> Elementwise:
-    """An IEEE operation in its rounding mode."""
+    """Return an IEEE operation in its rounding mode."""
     mode = m.one_of(MODES, "rn")
     if mode == "rn":
         return finished(m, nearest, count)
@@ -42,7 +44,7 @@ def arithmetic(m: Modifiers, operation: str, nearest: Compute, count: int) -> El
 
 
 def approximate(function: Compute) -> Compute:
-    """A function computed in float64 and rounded to the type of its operand."""
+    """Return a function computed in float64 and rounded to the type of its operand."""
     return lambda x: function(x.astype(np.float64)).astype(x.dtype)
 
 
@@ -92,25 +94,26 @@ def fma(m: Modifiers) -> Elementwise:
     return arithmetic(m, "fma", floats.fma32 if m.type.name == "f32" else floats.fma64, 3)
 
 
-elementwise("mad", FLOATS)(fma)  # from sm_20 on (PTX ISA 9.7.3.7)
+# From sm_20 on, mad is fma (PTX ISA 9.7.3.7).
+elementwise("mad", FLOATS)(fma)
 
 
-def least(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The lesser; a number wins over NaN; -0 is less than +0."""
+def minimum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the lesser; a number wins over NaN; -0 is less than +0."""
     return np.where(a == b, np.where(np.signbit(a), a, b), np.fmin(a, b))
 
 
-def greatest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The greater; a number wins over NaN; +0 is greater than -0."""
+def maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the greater; a number wins over NaN; +0 is greater than -0."""
     return np.where(a == b, np.where(np.signbit(a), b, a), np.fmax(a, b))
 
 
 def register_extremes(
     types: tuple[str, ...], finish: Callable[[Modifiers, Compute, int], Elementwise]
 ) -> None:
-    """min and max: `.NaN` lets NaN win; `.xorsign.abs` compares magnitudes (PTX ISA 9.7.3.11,
-    9.7.3.12, 9.7.4.7,
-    9.7.4.8)."""
+    """Register min and max: `.NaN` lets NaN win; `.xorsign.abs` compares magnitudes (PTX ISA
+    9.7.3.11, 9.7.3.12, 9.7.4.7, 9.7.4.8).
+    """
 
     def register(opcode: str, choose: Compute) -> None:
         def build(m: Modifiers) -> Elementwise:
@@ -129,8 +132,8 @@ def register_extremes(
 
         elementwise(opcode, types)(build)
 
-    register("min", least)
-    register("max", greatest)
+    register("min", minimum)
+    register("max", maximum)
 
 
 register_extremes(FLOATS, finished)
@@ -142,14 +145,14 @@ same_type("copysign", FLOATS, lambda a, b: np.copysign(b, a), 2)
 def testp(m: Modifiers) -> Elementwise:
     """testp: finite, infinite, number, notanumber, normal or subnormal (PTX ISA 9.7.3.1)."""
     t = m.type
-    least_normal = np.finfo(t.dtype).smallest_normal
+    min_normal = np.finfo(t.dtype).smallest_normal
     tests: dict[str, Compute] = {
         "finite": np.isfinite,
         "infinite": np.isinf,
         "number": lambda a: ~np.isnan(a),
         "notanumber": np.isnan,
-        "normal": lambda a: np.isfinite(a) & (np.abs(a) >= least_normal),
-        "subnormal": lambda a: (a != 0) & (np.abs(a) < least_normal),
+        "normal": lambda a: np.isfinite(a) & (np.abs(a) >= min_normal),
+        "subnormal": lambda a: (a != 0) & (np.abs(a) < min_normal),
     }
     test = m.one_of(tests) or m.reject("a test without its property")
     return Elementwise(tests[test], TYPES["pred"], (t,))

@@ -14,8 +14,8 @@ from .registry import Compute, Elementwise, Modifiers, elementwise
 
 
 def on_halves(t: Type, function: Compute) -> Compute:
-    """A function of float64 arrays as one of the bits of the type; of both halves for a packed
-    type.
+    """Return a function of float64 arrays as one of the bits of the type; of both halves for a
+    packed type.
     """
     name = t.name.removesuffix("x2")
 
@@ -63,7 +63,7 @@ def _register(opcode: str, function: Compute, count: int, flags: tuple[str, ...]
 _register("add", np.add, 2)  # PTX ISA 9.7.4.1
 _register("sub", np.subtract, 2)  # 9.7.4.2
 _register("mul", np.multiply, 2)  # 9.7.4.3
-# 9.7.4.4: rounded to odd in float64, then once
+# fma is rounded to odd in float64, then once (9.7.4.4).
 _register("fma", lambda a, b, c: floats.sum_odd(a * b, c), 3)
 _register("neg", np.negative, 1)  # 9.7.4.5
 _register("abs", np.abs, 1)  # 9.7.4.6

@@ -11,12 +11,12 @@ WORDS = ("s32", "u32", "s64", "u64")
 
 
 def double(t: Type) -> Type:
-    """The type of twice the width, as `.wide` gives."""
+    """Return the type of twice the width, as `.wide` gives."""
     return TYPES[f"{t.kind}{2 * t.bits}"]
 
 
 def high_product(a: np.ndarray, b: np.ndarray, t: Type) -> np.ndarray:
-    """The upper half of a product."""
+    """Return the upper half of a product."""
     if t.bits < 64:
         wide = double(t).dtype
         return ((a.astype(wide) * b.astype(wide)) >> wide.type(t.bits)).astype(t.dtype)
@@ -32,7 +32,7 @@ def high_product(a: np.ndarray, b: np.ndarray, t: Type) -> np.ndarray:
 
 
 def product(m: Modifiers, t: Type) -> tuple[Compute, Type]:
-    """The function and result type of `mul` in its mode."""
+    """Return the function and result type of `mul` in its mode."""
     mode = m.one_of(("lo", "hi", "wide"), "lo")
     if mode == "lo":
         return np.multiply, t
@@ -50,8 +50,9 @@ def clamped(compute: Compute) -> Compute:
 
 
 def _carrying(m: Modifiers, compute: Compute, count: int, reads: bool = True) -> Elementwise:
-    """An operation on `count` operands that reads the carry flag, or writes it (`.cc`), or both;
-    `compute` takes the flag, or None, last and gives a result and the flag."""
+    """Return an operation on `count` operands that reads the carry flag, or writes it (`.cc`), or
+    both; `compute` takes the flag, or None, last and gives a result and the flag.
+    """
     writes = m.flag("cc")
 
     def both(*x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -137,7 +138,7 @@ def madc(m: Modifiers) -> Elementwise:
 
 
 def _low24(x: np.ndarray) -> np.ndarray:
-    """The low 24 bits, sign- or zero-extended to 64."""
+    """Return the low 24 bits, sign- or zero-extended to 64."""
     shift = 40
     if x.dtype.kind == "i":
         return (x.astype(np.int64) << shift) >> shift
@@ -179,15 +180,18 @@ def quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "u":
         return np.where(zero, ~a.dtype.type(0), a // np.where(zero, a.dtype.type(1), b))
     unsigned = np.dtype(f"u{a.itemsize}")
-    # |least| is 2^(n-1) as an unsigned number
+    # The least number's absolute value is 2^(n-1) as an unsigned number.
     ua, ub = np.abs(a).view(unsigned), np.abs(b).view(unsigned)
     q = (ua // np.where(zero, unsigned.type(1), ub)).view(a.dtype)
     return np.where(zero, a.dtype.type(-1), np.where((a < 0) != (b < 0), -q, q))
 
 
-same_type("div", INTEGERS, quotient, 2)  # truncated towards zero (PTX ISA 9.7.1.8)
-same_type("rem", INTEGERS, lambda a, b: a - quotient(a, b) * b, 2)  # it has the sign of a (9.7.1.9)
-same_type("abs", ("s16", "s32", "s64"), np.abs, 1)  # of the least number, itself (9.7.1.10)
+# A quotient is truncated towards zero (PTX ISA 9.7.1.8).
+same_type("div", INTEGERS, quotient, 2)
+# A remainder has the sign of a (9.7.1.9).
+same_type("rem", INTEGERS, lambda a, b: a - quotient(a, b) * b, 2)
+# The absolute value of the least number is itself (9.7.1.10).
+same_type("abs", ("s16", "s32", "s64"), np.abs, 1)
 same_type("neg", ("s16", "s32", "s64"), np.negative, 1)  # 9.7.1.11
 
 
@@ -243,13 +247,13 @@ def popc(m: Modifiers) -> Elementwise:
 
 
 def bit_length(x: np.ndarray) -> np.ndarray:
-    """Position after the highest set bit of unsigned numbers; 0 for 0."""
+    """Return the position after the highest set bit of unsigned numbers; 0 for 0."""
     length, rest = np.zeros(x.shape, np.uint32), x
     for step in (4 * x.itemsize >> i for i in range((8 * x.itemsize).bit_length() - 1)):
         upper = rest >> x.dtype.type(step)
-        there = upper != 0
-        length = length + np.where(there, np.uint32(step), np.uint32(0))
-        rest = np.where(there, upper, rest)
+        nonzero = upper != 0
+        length = length + np.where(nonzero, np.uint32(step), np.uint32(0))
+        rest = np.where(nonzero, upper, rest)
     return length + (rest != 0).astype(np.uint32)
 
 
@@ -284,16 +288,16 @@ def fns(m: Modifiers) -> Elementwise:
     ISA 9.7.1.17).
     """
 
-    def one(mask: int, base: int, offset: int) -> int:
+    def position(mask: int, base: int, offset: int) -> int:
         if offset == 0:
             return base if base < 32 and mask >> base & 1 else 0xFFFFFFFF
-        places = range(base, 32) if offset > 0 else range(min(base, 31), -1, -1)
-        found = [p for p in places if mask >> p & 1]
-        return found[abs(offset) - 1] if abs(offset) <= len(found) else 0xFFFFFFFF
+        positions = range(base, 32) if offset > 0 else range(min(base, 31), -1, -1)
+        set_bits = [p for p in positions if mask >> p & 1]
+        return set_bits[abs(offset) - 1] if abs(offset) <= len(set_bits) else 0xFFFFFFFF
 
     def compute(mask: np.ndarray, base: np.ndarray, offset: np.ndarray) -> np.ndarray:
         values = zip(mask.tolist(), base.tolist(), offset.tolist(), strict=True)
-        return np.array([one(*v) for v in values], np.uint32)
+        return np.array([position(*v) for v in values], np.uint32)
 
     return Elementwise(compute, TYPES["b32"], (TYPES["b32"], TYPES["b32"], TYPES["s32"]))
 
@@ -315,9 +319,10 @@ def brev(m: Modifiers) -> Elementwise:
 
 
 def clamped_shift(op: Compute, a: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """A shift by an unsigned amount; from the width on, everything is shifted out."""
+    """Shift by an unsigned amount; from the width on, everything is shifted out."""
     bits = 8 * a.itemsize
-    if by.strides == (0,) and by[0] < bits:  # one amount for all, mostly an immediate
+    if by.strides == (0,) and by[0] < bits:
+        # All threads have one amount, mostly an immediate.
         return op(a, a.dtype.type(by[0]))
     fits = by < bits
     shifted = op(a, np.where(fits, by, 0).astype(a.dtype))
@@ -334,9 +339,10 @@ def bfe(m: Modifiers) -> Elementwise:
 
     def compute(a: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
         position, length = position & np.uint32(255), length & np.uint32(255)
-        shifted = clamped_shift(np.right_shift, a, position)  # arithmetic for signed types
-        kept = np.minimum(length, np.uint32(t.bits))
-        mask = ~clamped_shift(np.left_shift, np.full(a.shape, ~u.type(0)), kept)
+        # The shift is arithmetic for signed types.
+        shifted = clamped_shift(np.right_shift, a, position)
+        width = np.minimum(length, np.uint32(t.bits))
+        mask = ~clamped_shift(np.left_shift, np.full(a.shape, ~u.type(0)), width)
         field = shifted.view(u) & mask
         if not t.signed:
             return field
@@ -399,7 +405,7 @@ def szext(m: Modifiers) -> Elementwise:
 
 
 def _parts(x: np.ndarray, size: int, signed: bool) -> np.ndarray:
-    """The integers of `size` bytes that words hold, [words, integers]."""
+    """Return the integers of `size` bytes that words hold, [words, integers]."""
     return (
         np.ascontiguousarray(x)
         .view(f"{'i' if signed else 'u'}{size}")

@@ -15,7 +15,8 @@ same_type("and", ("pred", *BITS), np.bitwise_and, 2)  # PTX ISA 9.7.8.1
 same_type("or", ("pred", *BITS), np.bitwise_or, 2)  # 9.7.8.2
 same_type("xor", ("pred", *BITS), np.bitwise_xor, 2)  # 9.7.8.3
 same_type("not", ("pred", *BITS), np.invert, 1)  # 9.7.8.4
-same_type("cnot", BITS, lambda a: (a == 0).astype(a.dtype), 1)  # 9.7.8.5: 1 where a is 0, else 0
+# cnot gives 1 where a is 0, else 0 (9.7.8.5).
+same_type("cnot", BITS, lambda a: (a == 0).astype(a.dtype), 1)
 
 
 @elementwise("lop3", ("b32",))
@@ -86,16 +87,17 @@ def prmt(m: Modifiers) -> Elementwise:
             c = np.array(tables[mode], np.uint32)[c & np.uint32(3)]
         pair = (b.astype(np.uint64) << np.uint64(32)) | a
         result = np.zeros(a.shape, np.uint32)
-        for place in range(4):
-            choice = (c >> np.uint32(4 * place)) & np.uint32(0xF)
+        for index in range(4):
+            choice = (c >> np.uint32(4 * index)) & np.uint32(0xF)
             byte = (pair >> ((choice & np.uint32(7)).astype(np.uint64) * np.uint64(8))).astype(
                 np.uint8
             )
-            if not mode:  # the fourth bit of a selector spreads the sign
+            if not mode:
+                # The fourth bit of a selector spreads the sign.
                 byte = np.where(
                     choice & np.uint32(8), byte.view(np.int8) >> 7, byte.view(np.int8)
                 ).view(np.uint8)
-            result = result | (byte.astype(np.uint32) << np.uint32(8 * place))
+            result = result | (byte.astype(np.uint32) << np.uint32(8 * index))
         return result
 
     return Elementwise(compute, B32, (B32, B32, B32))

@@ -83,8 +83,9 @@ def ldmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step
 def matrix_access(
     m: Machine, instruction: Instruction, modifiers: Modifiers
 ) -> tuple[Callable[[], Access | MixedAccess], int, bool]:
-    """What makes the access to memory of an ldmatrix or stmatrix; how many matrices there are, and
-    whether they are transposed."""
+    """Return what makes the access to memory of an ldmatrix or stmatrix; how many matrices there
+    are, and whether they are transposed.
+    """
     modifiers.drop(("sync", "aligned"))
     if not modifiers.flag("m8n8"):
         modifiers.reject("a shape other than m8n8")
@@ -93,7 +94,7 @@ def matrix_access(
     space = modifiers.one_of(("shared::cta", "shared"), "generic").split("::")[0]
     stores = instruction.opcode == "stmatrix"
     address, registers = instruction.operands if stores else instruction.operands[::-1]
-    place = m.operands.address(address, space)
+    operand = m.operands.address(address, space)
     if len(_items(registers)) != count:
         raise PtxError(
             f"{instruction.where}: {instruction.name} with {len(_items(registers))} registers"
@@ -104,7 +105,7 @@ def matrix_access(
         require_whole_warps(m, instruction)
         kind = "st" if stores else "ldmatrix"
         with m.state.acting(m.memory.row_givers(count, row_givers)) if count < 4 else nullcontext():
-            return m.memory.access(place, 16, instruction, kind)
+            return m.memory.access(operand, 16, instruction, kind)
 
     return access, count, trans
 
@@ -154,10 +155,10 @@ def movmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
     return step
 
 
-# bits of an element, of these and of all types
+# An element has this many bits.
 INTEGERS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
 ELEMENTS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "e4m3": 8, "e5m2": 8, **INTEGERS}
-# rows of A and bits along k (a row of A in 4, 8 or 16 words), for each kind of element
+# Each kind of element has shapes: rows of A and bits along k (a row of A in 4, 8 or 16 words).
 SHAPES = {
     ("f16", "bf16"): ("m16n8k8", "m16n8k16"),
     ("tf32",): ("m16n8k4", "m16n8k8"),
@@ -170,7 +171,9 @@ SHAPES = {
 
 
 def elements(words: np.ndarray, name: str) -> np.ndarray:
-    """Words [..., n] to elements [..., n * elements of a word], as float64 (of integers: int64)."""
+    """Convert words [..., n] to elements [..., n * elements of a word], as float64 (of integers:
+    int64).
+    """
     words = np.ascontiguousarray(words)
     match name:
         case "f64" | "f32":
@@ -197,21 +200,23 @@ def elements(words: np.ndarray, name: str) -> np.ndarray:
 
 
 def results(sums: np.ndarray, name: str, saturates: bool = False) -> np.ndarray:
-    """Sums [elements, ...] in float64 or int64 as a matrix instruction rounds them [registers,
-    ...]; those of s32 wrap, or stop at the ends."""
+    """Return sums [elements, ...] in float64 or int64 as a matrix instruction rounds them
+    [registers, ...]; those of s32 wrap, or stop at the ends.
+    """
     if name == "f16":
         packed = floats.pack(sums, "f16")
         return floats.joined(packed[::2], packed[1::2])
     if name == "s32":
-        kept = np.clip(sums, -(2**31), 2**31 - 1) if saturates else sums
-        return kept.astype(np.int64).astype(np.uint32)
+        clipped = np.clip(sums, -(2**31), 2**31 - 1) if saturates else sums
+        return clipped.astype(np.int64).astype(np.uint32)
     return sums.astype(TYPES[name].dtype)
 
 
 def rows_of_words(registers: list[np.ndarray], height: int) -> np.ndarray:
-    """A fragment as [warps, rows, words]: thread lane holds, of row lane/4 and those 8 further,
-    word lane%4, then of the same rows the word 4 further, and so on (PTX ISA 9.7.14.5, figures of
-    matrix fragments; B by columns)."""
+    """Return a fragment as [warps, rows, words]: thread lane holds, of row lane/4 and those 8
+    further, word lane%4, then of the same rows the word 4 further, and so on (PTX ISA 9.7.14.5,
+    figures of matrix fragments; B by columns).
+    """
     halves = height // 8
     parts = [x.reshape(-1, 8, 4) for x in registers]
     columns = [np.concatenate(parts[i : i + halves], axis=1) for i in range(0, len(parts), halves)]
@@ -230,8 +235,8 @@ def mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 
 def mma_together(m: Machine, group: Sequence[Instruction], modifiers: Modifiers) -> Step:
-    """Several mma.sync of one form, none of which reads or writes what another writes: as one of
-    more warps.
+    """Return the step of several mma.sync of one form, none of which reads or writes what another
+    writes, as one of more warps.
     """
     instruction, numbers = group[0], len(group)
     modifiers.drop(("sync", "aligned"))
@@ -303,9 +308,9 @@ def mma_together(m: Machine, group: Sequence[Instruction], modifiers: Modifiers)
         )
         total = results(parts, d_type, saturate)
         for number, into in enumerate(writers):
-            own = slice(number * m.state.lanes, (number + 1) * m.state.lanes)
+            lanes = slice(number * m.state.lanes, (number + 1) * m.state.lanes)
             for write, value in zip(into, total, strict=True):
-                write(value if numbers == 1 else value[own])
+                write(value if numbers == 1 else value[lanes])
 
     return step
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..errors import Kind
 from ..machine.async_copies import Copy
-from ..machine.mbarriers import MOST, State
+from ..machine.mbarriers import MAX_COUNT, State
 from ..machine.memory import MixedAccess
-from ..machine.operands import Place
+from ..machine.operands import MemoryOperand
 from ..ptx.syntax import Immediate, Instruction
 from ..ptx.types import TYPES
 from .needs import Machine
@@ -35,13 +35,13 @@ ACTIONS = (
 
 
 def objects_at(
-    m: Machine, place: Place, instruction: Instruction, kind: str
+    m: Machine, operand: MemoryOperand, instruction: Instruction, kind: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the addresses of the active threads' mbarriers in the batch's shared memory, and the
     lanes.
     """
-    # no load or store on hardware
-    access = m.memory.access(place, 8, instruction, kind, observed=False)
+    # It is no load or store on hardware.
+    access = m.memory.access(operand, 8, instruction, kind, observed=False)
     lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
     if isinstance(access, MixedAccess) or not access.space.is_shared:
         message = f"{instruction.name}: an mbarrier that is not in shared memory"
@@ -49,9 +49,9 @@ def objects_at(
     return access.flat(), lanes
 
 
-def _shared_address(m: Machine, operand: Any, modifiers: Modifiers) -> Place:
-    """Space, slot and offset of an object's address; one without a space is generic, and in shared
-    memory, too.
+def _shared_address(m: Machine, operand: Any, modifiers: Modifiers) -> MemoryOperand:
+    """Return space, slot and offset of an object's address; one without a space is generic, and in
+    shared memory, too.
     """
     space = modifiers.one_of(("shared::cta", "shared::cluster", "shared"), "generic")
     return m.operands.address(operand, space.removesuffix("::cta"))
@@ -91,24 +91,25 @@ def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
     result = (
         operands.pop(0) if action in ("arrive", "arrive_drop", "test_wait", "try_wait") else None
     )
-    place = _shared_address(m, operands.pop(0), modifiers)
+    operand = _shared_address(m, operands.pop(0), modifiers)
     if action in ("test_wait", "try_wait"):
         token = m.operands.reader(operands[0], U32 if parity else B64)
         return _wait(
-            m, instruction, action == "try_wait", m.operands.writer(result, PRED), place, token
+            m, instruction, action == "try_wait", m.operands.writer(result, PRED), operand, token
         )
     number = m.operands.reader(operands[0] if operands else Immediate(1), U32)
-    sign = 1 if expects else -1 if action == "complete_tx" else 0  # of the bytes that are to come
+    # expect_tx adds to the bytes that are to come, complete_tx takes away.
+    sign = 1 if expects else -1 if action == "complete_tx" else 0
     write = m.operands.lane_writer(result, B64) if result is not None else None
 
     def step(active: np.ndarray) -> int:
         kind = "st" if action == "init" else "atom"
-        objects, lanes = objects_at(m, place, instruction, kind)
+        objects, lanes = objects_at(m, operand, instruction, kind)
         counts = number()
         values = counts[lanes].astype(np.int64)
         if action == "init":
-            wrong = m.state.mask_of(lanes) & ((counts < 1) | (counts > MOST))
-            what = "mbarrier.init: count {} is not in 1 to " + str(MOST)
+            wrong = m.state.mask_of(lanes) & ((counts < 1) | (counts > MAX_COUNT))
+            what = "mbarrier.init: count {} is not in 1 to " + str(MAX_COUNT)
             m.diag.refuse(
                 Kind.MBARRIER, instruction, wrong, lambda lane: what.format(int(counts[lane]))
             )
@@ -119,7 +120,8 @@ def mbarrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
             value = int(values[index])
             if action == "inval":
                 state.parity = state.expected = state.pending = 0
-                state.bytes = 1  # so that no phase ends
+                # With a byte to come, no phase ends.
+                state.bytes = 1
                 return
             if sign:
                 state.bytes += sign * value
@@ -153,14 +155,14 @@ def _wait(
     instruction: Instruction,
     parks: bool,
     write: Write,
-    place: Place,
+    operand: MemoryOperand,
     read: Callable[[], np.ndarray],
 ) -> Control:
     """test_wait returns whether a phase is over; try_wait (`parks`) returns once it is."""
     after = instruction.pc + 1
 
     def step(active: np.ndarray) -> int | None:
-        objects, lanes = objects_at(m, place, instruction, "ld_ordered")
+        objects, lanes = objects_at(m, operand, instruction, "ld_ordered")
         wanted = (read()[lanes] & read().dtype.type(1)).astype(np.uint64)
         all_objects = np.zeros(m.state.lanes, np.int64)
         all_wanted = np.zeros(m.state.lanes, np.uint64)
@@ -193,14 +195,14 @@ def signal_by_copies(m: Machine, instruction: Instruction, modifiers: Modifiers)
     if not modifiers.flag("arrive"):
         modifiers.reject("this operation")
     counted = modifiers.flag("noinc")
-    place = _shared_address(m, instruction.operands[0], modifiers)
+    operand = _shared_address(m, instruction.operands[0], modifiers)
     modifiers.drop(("b64",))
 
     def step() -> None:
-        objects, lanes = objects_at(m, place, instruction, "atom")
+        objects, lanes = objects_at(m, operand, instruction, "atom")
 
         if not counted:
-            # one more is to come
+            # One more arrival is to come.
             m.phases.count_down(instruction, objects, lanes, np.full(len(lanes), -1))
         for at in np.unique(objects).tolist():
             here = lanes[objects == at]

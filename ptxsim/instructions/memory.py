@@ -45,13 +45,14 @@ SPACES = (
 ORDER = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
 SCOPES = ("cta", "cluster", "gpu", "sys")
 OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
-STACK = 4096  # bytes a thread that alloca may take
+# alloca may take this many bytes a thread.
+STACK = 4096
 CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::", "L2::", "nc", "level::", "unified")
 
 
 def parse_access(m: Modifiers) -> tuple[str, int, Type, bool]:
-    """Modifiers common to loads and stores: space, vector length, type, and whether it is ordered
-    with others.
+    """Return the modifiers common to loads and stores: space, vector length, type, and whether it
+    is ordered with others.
     """
     space = space_of(m)
     order = m.one_of(ORDER, "weak")
@@ -62,8 +63,8 @@ def parse_access(m: Modifiers) -> tuple[str, int, Type, bool]:
 
 
 def space_of(m: Modifiers) -> str:
-    """The space that an access names: shared::cluster by itself, else without what comes after the
-    colons.
+    """Return the space that an access names: shared::cluster by itself, else without what comes
+    after the colons.
     """
     space = m.one_of(SPACES, "generic")
     return space if space == "shared::cluster" else space.split("::")[0]
@@ -90,7 +91,7 @@ def ld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     ):
         return _parameter(m, instruction, vector, t)
     constants = m.origins[instruction.pc] if space == "const" else ()
-    place = m.operands.address(address, space)
+    operand = m.operands.address(address, space)
     size, width = t.bytes, t.bytes * vector
     writers = [
         (i, m.operands.lane_writer(item, t))
@@ -100,8 +101,8 @@ def ld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     kind = "ld_ordered" if ordered else "ld"
 
     def step() -> None:
-        access = m.memory.access(place, width, instruction, kind)
-        # before a destination that is the address changes
+        access = m.memory.access(operand, width, instruction, kind)
+        # Values are read before a destination that is the address changes.
         values = [access.load(size, i) for i, _ in writers]
         for (_, write), value in zip(writers, values, strict=True):
             write(value, access.lanes)
@@ -116,7 +117,8 @@ def ld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     return noted
 
 
-effect("ldu", takes(RESULTS, ADDRESS))(ld)  # at a common address (PTX ISA 9.7.9.10)
+# ldu loads from a common address (PTX ISA 9.7.9.10).
+effect("ldu", takes(RESULTS, ADDRESS))(ld)
 
 
 def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type) -> Step:
@@ -155,21 +157,21 @@ def st(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     address, source = instruction.operands[:2]
     if space == "const" or (space == "param" and m.operands.symbol_space(address.base) == "param"):
         raise PtxError(f"{instruction.where}: {instruction.name} stores to read-only memory")
-    place = m.operands.address(address, space)
+    operand = m.operands.address(address, space)
     bits = TYPES[f"b{t.bits}"]
     readers = [m.operands.reader(item, bits) for item in elements(source, vector, instruction)]
     size, width = t.bytes, t.bytes * vector
     kind = "st_ordered" if ordered else "st"
 
     def step() -> None:
-        m.memory.access(place, width, instruction, kind, [read() for read in readers]).put(size)
+        m.memory.access(operand, width, instruction, kind, [read() for read in readers]).put(size)
 
     return step
 
 
 def blind(m: Machine, instruction: Instruction) -> Step:
-    """A load, store, ldmatrix, stmatrix or wgmma that is checked and passed on to the observers,
-    without its values.
+    """Return a step that checks a load, store, ldmatrix, stmatrix or wgmma and passes it on to the
+    observers, without its values.
     """
     if instruction.opcode == "wgmma":
         from . import wgmma
@@ -182,27 +184,29 @@ def blind(m: Machine, instruction: Instruction) -> Step:
     space, vector, t, ordered = parse_access(Modifiers(instruction))
     address = instruction.operands[0 if instruction.opcode == "st" else 1]
     kind = ("st" if instruction.opcode == "st" else "ld") + ("_ordered" if ordered else "")
-    place = m.operands.address(address, space)
+    operand = m.operands.address(address, space)
     width = t.bytes * vector
 
     def step() -> None:
-        m.memory.access(place, width, instruction, kind)
+        m.memory.access(operand, width, instruction, kind)
 
     return step
 
 
 def ignored(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """An instruction without an effect here, whatever its modifiers."""
+    """Build an instruction without an effect here, whatever its modifiers."""
     modifiers.left.clear()
     return lambda: None
 
 
-effect("prefetch", takes(ADDRESS))(ignored)  # a hint to a cache (PTX ISA 9.7.9.15)
-effect("prefetchu", takes(ADDRESS))(ignored)  # a hint to the uniform cache (9.7.9.15)
-effect("applypriority", takes(ADDRESS, NUMBER))(ignored)  # a hint to a cache (9.7.9.16)
-# data may be dropped from L2; here they stay (9.7.9.17)
+# These are hints to caches (PTX ISA 9.7.9.15 and 9.7.9.16).
+effect("prefetch", takes(ADDRESS))(ignored)
+effect("prefetchu", takes(ADDRESS))(ignored)
+effect("applypriority", takes(ADDRESS, NUMBER))(ignored)
+# Data may be dropped from L2; here they stay (9.7.9.17).
 effect("discard", takes(ADDRESS, NUMBER))(ignored)
-effect("nanosleep", takes(VALUE))(ignored)  # nothing to wait for here (9.7.19.2)
+# There is nothing to wait for here (9.7.19.2).
+effect("nanosleep", takes(VALUE))(ignored)
 
 
 @effect("griddepcontrol", takes())
@@ -225,7 +229,7 @@ def createpolicy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> 
 
 
 def combination(name: str, t: Type) -> Compute | None:
-    """The new value of `atom.name`, from the old one and the operands (PTX ISA 9.7.13.5)."""
+    """Return the new value of `atom.name`, from the old one and the operands (PTX ISA 9.7.13.5)."""
 
     def half_sum(old: np.ndarray, b: np.ndarray) -> np.ndarray:
         stem = t.name.removesuffix("x2")
@@ -269,37 +273,39 @@ def _atomic(
     t = modifiers.type
     update = combination(name, t) or modifiers.reject("this operation")
     operands = operands[: 2 if name == "cas" else 1]
-    place = m.operands.address(address, space)
+    memory_operand = m.operands.address(address, space)
     readers = [m.operands.reader(operand, t) for operand in operands]
     write = m.operands.lane_writer(destination, t) if destination is not None else None
     size = t.bytes
 
     def step() -> None:
         """Threads that meet at one address take turns; the others go together."""
-        access = m.memory.access(place, size, instruction, "atom")
+        access = m.memory.access(memory_operand, size, instruction, "atom")
         lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
         values = [read()[lanes] for read in readers]
         before = np.zeros(len(lanes), f"u{size}")
-        for places, part in access.parts:
-            turns = m.state.in_turns(lanes[places])
-            before[places] = found = _in_turns(
-                part, size, t, name, update, [v[places] for v in values], turns
+        for indices, part in access.parts:
+            turns = m.state.in_turns(lanes[indices])
+            before[indices] = old = _in_turns(
+                part, size, t, name, update, [v[indices] for v in values], turns
             )
-            m.events.flags.found_there(part, found)
+            m.events.flags.found_there(part, old)
         if write is not None:
             write(before, access.lanes)
 
     return step
 
 
-# of operations that no ufunc scans: one thread's turn at a word
+# No ufunc scans these operations: each is one thread's turn at a word.
 TURNS: dict[str, Callable[..., int]] = {
     "exch": lambda old, b: b,
     "inc": lambda old, b: 0 if old >= b else old + 1,
     "dec": lambda old, b: b if old == 0 or old > b else old - 1,
 }
-FEW_SWAPS = 8  # by compare-and-swaps of one word, each of which is looked for by itself
-SCAN = 3  # scans of a word take as long as so many turns of all threads
+# The first swaps of a word are looked for one by one.
+FEW_SWAPS = 8
+# The scan of a word takes as long as this many turns of all threads.
+SCAN = 3
 
 
 def _in_turns(
@@ -330,8 +336,8 @@ def _in_turns(
         for word in np.flatnonzero(counts > limit).tolist():
             lanes = order[first[word] : first[word] + counts[word]]
             at = int(words[first[word]])
-            found = _scan(view[at : at + 1], t, name, update, [v[lanes] for v in values])
-            before[lanes], view[at] = found[:-1], found[-1]
+            scanned = _scan(view[at : at + 1], t, name, update, [v[lanes] for v in values])
+            before[lanes], view[at] = scanned[:-1], scanned[-1]
     first, counts = first[counts <= limit], counts[counts <= limit]
     for turn in range(limit):
         lanes = order[first[counts > turn] + turn]
@@ -348,12 +354,12 @@ def _bits(x: np.ndarray) -> np.ndarray:
 def _scan(
     old: np.ndarray, t: Type, name: str, update: Compute, values: list[np.ndarray]
 ) -> np.ndarray:
-    """The bits of a word before each of several updates, and after the last; `old`: an array of
-    one.
+    """Return the bits of a word before each of several updates, and after the last; `old`: an array
+    of one.
     """
     if isinstance(update, np.ufunc):
-        found = _bits(update.accumulate(np.r_[old.view(t.dtype), values[0]], dtype=t.dtype))
-        return np.r_[old, found[1:]]
+        bits = _bits(update.accumulate(np.r_[old.view(t.dtype), values[0]], dtype=t.dtype))
+        return np.r_[old, bits[1:]]
     if name == "cas":
         return swaps(old, *(v.view(old.dtype) for v in values))
     turn, now = TURNS[name], [int(old[0])]
@@ -363,21 +369,21 @@ def _scan(
 
 
 def swaps(old: np.ndarray, compared: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """What each of several compare-and-swaps of a word finds, and what the last leaves; `old`: an
-    array of one.
+    """Return what each of several compare-and-swaps of a word finds, and what the last leaves;
+    `old`: an array of one.
     """
-    found, at = np.repeat(old, len(compared) + 1), 0
+    results, at = np.repeat(old, len(compared) + 1), 0
     for _ in range(FEW_SWAPS):
-        good = compared[at:] == found[-1]
+        good = compared[at:] == results[-1]
         if not good.any():
-            return found
+            return results
         at += int(good.argmax()) + 1
-        found[at:] = new[at - 1]
-    now = [found[-1].item()]
+        results[at:] = new[at - 1]
+    now = [results[-1].item()]
     for expected, value in zip(compared[at:].tolist(), new[at:].tolist(), strict=True):
         now.append(value if now[-1] == expected else now[-1])
-    found[at:] = now
-    return found
+    results[at:] = now
+    return results
 
 
 @effect("atom", takes(RESULTS, ADDRESS, VALUES, optional=(VALUE, VALUE)))

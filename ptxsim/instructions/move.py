@@ -42,7 +42,7 @@ def mov(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 
 def _part(instruction: Instruction, t: Type, vector: Vector) -> Type:
-    """The type of one of a vector's elements."""
+    """Return the type of one of a vector's elements."""
     count = len(vector.items)
     if count not in (2, 4, 8) or t.bits // count < 8:
         raise PtxError(
@@ -120,12 +120,12 @@ def isspacep(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step
     write = m.operands.writer(instruction.operands[0], TYPES["pred"])
     if space in ("shared", "shared::cta"):
 
-        def own() -> None:
+        def in_own_block() -> None:
             address = read()
             rank = (address - U64(BASES["shared"])) >> U64(RANK_AT)
             write(((address >> U64(48)) == window) & (rank == m.state.rank.astype(U64)))
 
-        return own
+        return in_own_block
     if space == "const":
         return lambda: write(m.state.uniform(np.bool_(False)))
     return lambda: write((read() >> U64(48)) == window)

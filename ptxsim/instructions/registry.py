@@ -48,7 +48,7 @@ from .needs import Machine
 class Kind:
     """A kind of operand: its description, the classes it may have, and a test of their objects."""
 
-    words: str
+    label: str
     classes: tuple[type, ...]
     holds: Callable[[Any], bool] | None = None
 
@@ -56,7 +56,8 @@ class Kind:
         return isinstance(operand, self.classes) and (self.holds is None or self.holds(operand))
 
 
-NOTHING = type(None)  # `_`
+# `_` stands for no operand.
+NOTHING = type(None)
 VALUE = Kind("a register, constant or name", (Register, Immediate, Special, Symbol, Negated))
 RESULT = Kind("a register or _", (Register, NOTHING))
 PAIR = Kind("a register, _ or a pair p|q", (Register, NOTHING, Pair))
@@ -102,7 +103,7 @@ class Form:
     None: any, since its builder refuses it."""
 
     kinds: tuple[Kind, ...] | None
-    least: int
+    min_operands: int
     when: frozenset[str]
 
 
@@ -117,7 +118,8 @@ def anything(when: str = "") -> Form:
     return Form(None, 0, frozenset(when.split()))
 
 
-Compute = Callable[..., Any]  # arrays to an array, or to a tuple of them
+# `Compute` makes an array of arrays, or a tuple of them.
+Compute = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -194,8 +196,9 @@ class Modifiers:
 
 
 Build = Callable[[Modifiers], Elementwise]
-Step = Callable[[], object]  # for the active threads; what it gives is not used
-# the mask of active threads to the place where they all go on
+# A step acts for the active threads; its result is not used.
+Step = Callable[[], object]
+# A control takes the mask of active threads to the pc where they all go on.
 Control = Callable[[np.ndarray], int | None]
 Built = TypeVar("Built", Step, Control)
 Builder = Callable[[Machine, Instruction, Modifiers], Built]
@@ -203,7 +206,8 @@ Builder = Callable[[Machine, Instruction, Modifiers], Built]
 ELEMENTWISE: dict[tuple[str, str | None], Build] = {}
 EFFECTS: dict[str, Callable[[Machine, Instruction], Step]] = {}
 CONTROLS: dict[str, Callable[[Machine, Instruction], Control]] = {}
-OPERANDS: dict[str, tuple[Form, ...]] = {}  # by opcode; the first whose modifiers are there counts
+# Of an opcode, the first form whose modifiers are there counts.
+OPERANDS: dict[str, tuple[Form, ...]] = {}
 
 
 def elementwise(opcode: str, types: Iterable[str] | None = None) -> Callable[[Build], Build]:
@@ -216,7 +220,7 @@ def elementwise(opcode: str, types: Iterable[str] | None = None) -> Callable[[Bu
             if (opcode, name) in ELEMENTWISE:
                 raise ValueError(f"{opcode}.{name} is registered twice")
             ELEMENTWISE[opcode, name] = build
-        # how many sources: as the `Elementwise` says
+        # The `Elementwise` says how many sources there are.
         OPERANDS[opcode] = (takes(PAIR, VALUE, optional=(VALUE,) * 4),)
         return build
 
@@ -281,11 +285,11 @@ def require_operands(instruction: Instruction) -> None:
     form = next(fits, None)
     if form is None or form.kinds is None:
         return
-    if not form.least <= len(operands) <= len(form.kinds):
-        most = "" if form.least == len(form.kinds) else f" to {len(form.kinds)}"
+    if not form.min_operands <= len(operands) <= len(form.kinds):
+        upper = "" if form.min_operands == len(form.kinds) else f" to {len(form.kinds)}"
         raise PtxError(
-            f"{where}: {instruction.name} takes {form.least}{most} operands, found {len(operands)}"
+            f"{where}: {instruction.name} takes {form.min_operands}{upper} operands, found {len(operands)}"
         )
-    for place, (operand, kind) in enumerate(zip(operands, form.kinds, strict=False), 1):
+    for index, (operand, kind) in enumerate(zip(operands, form.kinds, strict=False), 1):
         if not kind.allows(operand):
-            raise PtxError(f"{where}: operand {place} of {instruction.name} must be {kind.words}")
+            raise PtxError(f"{where}: operand {index} of {instruction.name} must be {kind.label}")

@@ -18,24 +18,25 @@ CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", 
 
 
 def special_value(m: Machine, name: str) -> np.ndarray:
-    """The values of a special register for a batch, one a thread."""
+    """Return the values of a special register for a batch, one a thread."""
     stem, _, axis = name.partition(".")
-    place, state, launch = "xyzw".index(axis or "x"), m.state, m.launch
-    if place == 3:
+    index, state, launch = "xyzw".index(axis or "x"), m.state, m.launch
+    if index == 3:
         return state.uniform(np.uint32(0))
     block = state.blocks[state.block_of]
     lane = np.arange(state.lanes) % WARP
     bit = np.uint64(1) << lane.astype(np.uint64)
-    values: dict[str, Callable[[], Any]] = {  # whole numbers: of all threads, of 32 bits
-        "%tid": lambda: split(state.thread_of, state.block)[place],
-        "%ntid": lambda: state.block[place],
-        "%ctaid": lambda: split(block, state.grid)[place],
-        "%nctaid": lambda: state.grid[place],
-        "%clusterid": lambda: split(block, state.grid)[place] // state.cluster[place],
-        "%nclusterid": lambda: state.grid[place] // state.cluster[place],
-        "%cluster_nctaid": lambda: state.cluster[place],
+    # Whole numbers are of all threads, and of 32 bits.
+    values: dict[str, Callable[[], Any]] = {
+        "%tid": lambda: split(state.thread_of, state.block)[index],
+        "%ntid": lambda: state.block[index],
+        "%ctaid": lambda: split(block, state.grid)[index],
+        "%nctaid": lambda: state.grid[index],
+        "%clusterid": lambda: split(block, state.grid)[index] // state.cluster[index],
+        "%nclusterid": lambda: state.grid[index] // state.cluster[index],
+        "%cluster_nctaid": lambda: state.cluster[index],
         "%cluster_nctarank": lambda: state.cluster_size,
-        "%cluster_ctaid": lambda: state.place_in_cluster(place),
+        "%cluster_ctaid": lambda: state.index_in_cluster(index),
         "%cluster_ctarank": lambda: state.rank,
         "%is_explicit_cluster": lambda: np.bool_(state.cluster_size > 1),
         "%laneid": lambda: lane,
@@ -49,7 +50,7 @@ def special_value(m: Machine, name: str) -> np.ndarray:
         "%lanemask_le": lambda: 2 * bit - np.uint64(1),
         "%lanemask_gt": lambda: ~(2 * bit - np.uint64(1)),
         "%lanemask_ge": lambda: ~(bit - np.uint64(1)),
-        # what cooperative_groups::grid_group::sync takes for its workspace's address
+        # cooperative_groups::grid_group::sync takes these for its workspace's address.
         "%envreg1": lambda: launch.grid_workspace >> 32,
         "%envreg2": lambda: launch.grid_workspace & 0xFFFFFFFF,
         "%total_smem_size": lambda: launch.shared_bytes,
@@ -69,8 +70,8 @@ def special_value(m: Machine, name: str) -> np.ndarray:
 
 
 def clock_value(m: Machine, name: str, pc: int) -> np.ndarray:
-    """The device's clock, made up (see `Device`), as read at a place: in cycles for %clock and
-    %clock64, in ns for %globaltimer.
+    """Return the device's clock, made up (see `Device`), as read at a place: in cycles for %clock
+    and %clock64, in ns for %globaltimer.
     """
     device = m.launch.device
     now = device.after(m.scheduler.clock(pc))

@@ -23,7 +23,8 @@ from .memory import elements, parse_access, st
 from .needs import Machine
 from .registry import ADDRESS, VALUE, VALUES, Modifiers, Step, effect, takes
 
-MOST = 16  # bytes of a thread
+# A thread stores at most 16 bytes.
+MAX_BYTES = 16
 
 
 @effect(
@@ -40,18 +41,19 @@ def store_async(m: Machine, instruction: Instruction, modifiers: Modifiers) -> S
     size, width = t.bytes, t.bytes * vector
     if not modifiers.flag("mbarrier::complete_tx::bytes") or space != "shared::cluster" or ordered:
         modifiers.reject("a form other than .weak.shared::cluster.mbarrier::complete_tx::bytes")
-    if size not in (4, 8) or width > MOST:
+    if size not in (4, 8) or width > MAX_BYTES:
         modifiers.reject(f"a store of {vector} times {size} bytes")
     destination, source, bar = instruction.operands
-    place, (_, bar_slot, bar_offset) = (
+    memory_operand, (_, bar_slot, bar_offset) = (
         m.operands.address(operand, space) for operand in (destination, bar)
     )
     bits = TYPES[f"b{t.bits}"]
     readers = [m.operands.reader(item, bits) for item in elements(source, vector, instruction)]
 
     def step() -> None:
-        access = m.memory.access(place, width, instruction, "cp_async", observed=False)
-        assert isinstance(access, Access)  # as the space is named
+        access = m.memory.access(memory_operand, width, instruction, "cp_async", observed=False)
+        # A named space has one kind of access.
+        assert isinstance(access, Access)
         signalled = Access(access.space, m.memory.addresses(access.space, bar_slot), bar_offset)
         m.memory.require_valid(signalled, 8, 8, instruction, "atom")
         objects = signalled.flat()

@@ -7,14 +7,15 @@ import numpy as np
 from ..errors import PtxError
 from ..machine import tensor_maps
 from ..machine.memory import GLOBAL_BASE
-from ..machine.operands import Place
+from ..machine.operands import MemoryOperand
 from ..ptx.syntax import Immediate, Instruction
 from ..ptx.types import TYPES
 from .needs import Machine
 from .registry import ADDRESS, NUMBER, VALUE, Modifiers, Step, effect, takes
 
 U64 = TYPES["u64"]
-PIECE = 16  # bytes of a map that are accessed at once
+# This many bytes of a map are accessed at once.
+PIECE = 16
 
 
 @effect(
@@ -35,9 +36,9 @@ def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
     modifiers.drop(("b1024",))
     t = modifiers.type
     address, *more = instruction.operands
-    place = m.operands.address(address, space)
+    operand = m.operands.address(address, space)
     ordinal = more.pop(0) if len(more) > 1 else Immediate(0)
-    if not isinstance(ordinal, Immediate) or not 0 <= int(ordinal.value) < tensor_maps.MOST_RANK:
+    if not isinstance(ordinal, Immediate) or not 0 <= int(ordinal.value) < tensor_maps.MAX_RANK:
         raise PtxError(
             f"{instruction.where}: {instruction.name}: the ordinal must be a whole number from 0 to 4"
         )
@@ -47,36 +48,38 @@ def tensormap(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
     read = m.operands.reader(more[0], t)
 
     def step() -> None:
-        for data, start, lane in _maps(m, instruction, place):
-            own = data[start : start + tensor_maps.BYTES]
-            number = tensor_maps.decoded(own.tobytes())
+        for data, start, lane in _maps(m, instruction, operand):
+            tensor_map = data[start : start + tensor_maps.BYTES]
+            number = tensor_maps.decoded(tensor_map.tobytes())
             if number is not None and number < len(m.launch.tensor_maps):
-                own[:] = np.frombuffer(
+                tensor_map[:] = np.frombuffer(
                     tensor_maps.fields_of(m.launch.tensor_maps[number]), np.uint8
                 )
-            own[: len(tensor_maps.MADE)] = np.frombuffer(tensor_maps.MADE, np.uint8)
+            tensor_map[: len(tensor_maps.MADE)] = np.frombuffer(tensor_maps.MADE, np.uint8)
             value = int(np.broadcast_to(read(), m.state.lanes)[lane]) & (1 << 8 * size) - 1
-            own[at : at + size] = np.frombuffer(value.to_bytes(size, "little"), np.uint8)
+            tensor_map[at : at + size] = np.frombuffer(value.to_bytes(size, "little"), np.uint8)
             if data is m.memory.spaces["global"].data:
                 m.events.global_memory.maps.changed(start + GLOBAL_BASE, lane, instruction)
 
     return step
 
 
-def _maps(m: Machine, instruction: Instruction, place: Place) -> list[tuple[np.ndarray, int, int]]:
-    """Where the maps of the active threads lie: an array of bytes, a place in it; and the
-    thread.
+def _maps(
+    m: Machine, instruction: Instruction, operand: MemoryOperand
+) -> list[tuple[np.ndarray, int, int]]:
+    """Return where the maps of the active threads lie: an array of bytes and an index in it, with
+    the thread.
     """
-    access = m.memory.access(place, PIECE, instruction, "atom", observed=False)
-    found = []
+    access = m.memory.access(operand, PIECE, instruction, "atom", observed=False)
+    maps = []
     for _, part in access.parts:
         m.memory.require_valid(part, tensor_maps.BYTES, 64, instruction, "atom")
         lanes = np.arange(m.state.lanes) if part.lanes is None else np.asarray(part.lanes)
-        found += [
+        maps += [
             (part.space.data, at, lane)
             for at, lane in zip(part.flat().tolist(), lanes.tolist(), strict=True)
         ]
-    return found
+    return maps
 
 
 def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
@@ -103,19 +106,20 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         raise PtxError(
             f"{instruction.where}: {instruction.name} copies {tensor_maps.BYTES} bytes, not {size.value}"
         )
-    to_place = m.operands.address(destination, "global")
-    from_place = m.operands.address(source, "shared")
+    destination_operand = m.operands.address(destination, "global")
+    source_operand = m.operands.address(source, "shared")
 
     def step() -> None:
-        taken = _maps(m, instruction, from_place)
-        put = _maps(m, instruction, to_place)
-        first: dict[int, int] = {}  # by place, the first lane: the warp does it together
-        for (data, start, _), (to, place, lane) in zip(taken, put, strict=True):
-            to[place : place + tensor_maps.BYTES] = data[start : start + tensor_maps.BYTES]
-            first.setdefault(place, lane)
-        for place, lane in first.items():
+        taken = _maps(m, instruction, source_operand)
+        put = _maps(m, instruction, destination_operand)
+        # The warp copies together: the first lane of each address stands for it.
+        first: dict[int, int] = {}
+        for (data, start, _), (to, offset, lane) in zip(taken, put, strict=True):
+            to[offset : offset + tensor_maps.BYTES] = data[start : start + tensor_maps.BYTES]
+            first.setdefault(offset, lane)
+        for offset, lane in first.items():
             m.events.global_memory.maps.changed(
-                place + GLOBAL_BASE, lane, instruction, released=True
+                offset + GLOBAL_BASE, lane, instruction, released=True
             )
 
     return step

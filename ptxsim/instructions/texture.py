@@ -54,7 +54,7 @@ class Objects:
         return np.broadcast_to(self.handle(), self.m.state.lanes)[lanes]
 
     def coordinates(self, lanes: np.ndarray) -> tuple[list[np.ndarray], np.ndarray | None]:
-        """Coordinates along x, y and z, and layers, of some lanes."""
+        """Return the coordinates along x, y and z, and layers, of some lanes."""
         total = self.m.state.lanes
         layer = (
             None if self.read_layer is None else np.broadcast_to(self.read_layer(), total)[lanes]
@@ -62,7 +62,7 @@ class Objects:
         return [np.broadcast_to(each(), total)[lanes] for each in self.readers], layer
 
     def arrays(self, lanes: np.ndarray) -> Iterator[tuple[TextureArray, np.ndarray]]:
-        """The arrays that these lanes mean, each with its places among these."""
+        """Return the arrays that these lanes mean, each with its indices among these."""
         cube, kind = self.geometry.endswith("cube"), GEOMETRIES[self.geometry]
         handles = self.handles(lanes)
         for number in np.unique(handles).tolist():
@@ -96,7 +96,8 @@ class Objects:
             inside = here[(x[here] >= 0) & (x[here] < texture.elements)]
             raw = m.launch.arena.read(texture.address, texture.elements * texture.element_bytes)
             table = raw.view(texture.dtype).reshape(texture.elements, -1)
-            rows = np.zeros((len(x), table.shape[1]), table.dtype)  # outside: zeros
+            # Outside the texture, elements are zeros.
+            rows = np.zeros((len(x), table.shape[1]), table.dtype)
             rows[inside] = table[x[inside]]
             _put(results, lanes[here], rows[here])
             m.events.fetched(self.instruction, texture, lanes, x)
@@ -175,8 +176,9 @@ def _put(results: list[np.ndarray], lanes: np.ndarray, values: np.ndarray) -> No
 def _surface(
     m: Machine, instruction: Instruction, modifiers: Modifiers, address: Any
 ) -> tuple[Callable[[], list[tuple[TextureArray, np.ndarray, np.ndarray, np.ndarray]]], int, int]:
-    """A function: of each array its threads, where they begin in its bytes, and whether they lie
-    inside; bytes of a component; components."""
+    """Return a function that gives for each array its threads, where they begin in its bytes, and
+    whether they lie inside; bytes of a component; components.
+    """
     geometry, mode = modifiers.one_of(GEOMETRIES), modifiers.one_of(MODES, "trap")
     if not modifiers.flag("b") or geometry is None or geometry.endswith("cube"):
         modifiers.reject("this access of a surface")
@@ -188,10 +190,10 @@ def _surface(
     def at() -> list[tuple[TextureArray, np.ndarray, np.ndarray, np.ndarray]]:
         lanes = m.state.acting_lanes()
         along, layer = objects.coordinates(lanes)
-        found = []
+        accesses = []
         for array, here in objects.arrays(lanes):
-            own, which = [c[here] for c in along], None if layer is None else layer[here]
-            places, inside = array.bytes_at(own, which, size * count)
+            xyz, which = [c[here] for c in along], None if layer is None else layer[here]
+            offsets, inside = array.bytes_at(xyz, which, size * count)
             if mode == "trap" and not inside.all():
                 bad = here[np.flatnonzero(~inside)[0]]
                 where = ", ".join(str(int(c[bad])) for c in along)
@@ -201,12 +203,12 @@ def _surface(
                 _, depth, height, width, components = array.elements.shape
                 row = width * components * array.elements.itemsize
                 ends = (row - size * count, height - 1, depth - 1)
-                own = [
-                    np.clip(c.astype(np.int64), 0, end) for c, end in zip(own, ends, strict=False)
+                xyz = [
+                    np.clip(c.astype(np.int64), 0, end) for c, end in zip(xyz, ends, strict=False)
                 ]
-                places, inside = array.bytes_at(own, which, size * count)
-            found.append((array, lanes[here], places, inside))
-        return found
+                offsets, inside = array.bytes_at(xyz, which, size * count)
+            accesses.append((array, lanes[here], offsets, inside))
+        return accesses
 
     return at, size, count
 
@@ -224,10 +226,10 @@ def suld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
     def step() -> None:
         results = [np.zeros(m.state.lanes, t.dtype) for _ in range(count)]
-        for array, lanes, places, inside in at():
+        for array, lanes, offsets, inside in at():
             _note_read(m, instruction, array, lanes)
             for i, result in enumerate(results):
-                raw = array.raw[(places[inside] + i * size)[:, None] + np.arange(size)]
+                raw = array.raw[(offsets[inside] + i * size)[:, None] + np.arange(size)]
                 result[lanes[inside]] = np.ascontiguousarray(raw).view(t.dtype).reshape(-1)
         for write, result in zip(writers, results, strict=False):
             if write is not None:
@@ -248,10 +250,10 @@ def sust(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
     def step() -> None:
         values = [np.broadcast_to(read(), m.state.lanes) for read in readers]
-        for array, lanes, places, inside in at():
+        for array, lanes, offsets, inside in at():
             array.stored = True
             for i, value in enumerate(values):
                 raw = np.ascontiguousarray(value[lanes[inside]]).view(np.uint8).reshape(-1, size)
-                array.raw[(places[inside] + i * size)[:, None] + np.arange(size)] = raw
+                array.raw[(offsets[inside] + i * size)[:, None] + np.arange(size)] = raw
 
     return step

@@ -33,18 +33,19 @@ def ballots(flags: np.ndarray) -> np.ndarray:
 
 
 def spread(per_warp: np.ndarray, dtype: type[np.generic] = np.uint32) -> np.ndarray:
-    """A value of each warp to its lanes."""
+    """Spread a value of each warp to its lanes."""
     return np.repeat(per_warp.astype(dtype), WARP)
 
 
 def require_members(m: Machine, instruction: Instruction, members: np.ndarray) -> np.ndarray:
-    """The threads that execute the instruction must be named, and the named ones that live must be
-    here (PTX ISA: otherwise undefined). Gives the masks, per thread."""
+    """Require that the threads that execute the instruction are named, and that the named ones that
+    live are here (PTX ISA: otherwise undefined). Return the masks, per thread.
+    """
     here = spread(active_masks(m), np.uint64)
     alive = spread(ballots(m.state.alive), np.uint64)
-    own = np.tile(BIT, m.state.warps)
+    own_bit = np.tile(BIT, m.state.warps)
     named = members.astype(np.uint64)
-    bad = ((named & own) == 0) | ((named & alive & ~here) != 0)
+    bad = ((named & own_bit) == 0) | ((named & alive & ~here) != 0)
     if m.state.active is not None:
         bad &= m.state.active
     m.diag.refuse(
@@ -169,14 +170,14 @@ def _shuffled(
     outside |= m.state.exited[givers]
     if m.state.active is not None:
         outside &= m.state.active
-    words = ""
+    message = ""
     if outside.any():
         first = int(np.flatnonzero(outside)[0])
         why = f"is outside of its mask 0x{int(members[first]):08x}"
         if m.state.exited[givers[first]]:
             why = "has exited"
-        words = f"{m.state.coordinates(first)}: a shuffle takes the value of lane {int(lane[first])}, which {why}"
-    m.events.defined.shuffled(instruction, givers, outside, words)
+        message = f"{m.state.coordinates(first)}: a shuffle takes the value of lane {int(lane[first])}, which {why}"
+    m.events.defined.shuffled(instruction, givers, outside, message)
 
 
 @effect("match", takes(PAIR, VALUE, VALUE))
@@ -233,7 +234,8 @@ def redux(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         result = value.copy()
         acting = np.ones(m.state.lanes, bool) if m.state.active is None else m.state.active
         keys = np.arange(m.state.lanes) // WARP * (1 << 32) + members.astype(np.int64)
-        for key in np.unique(keys[acting]):  # in a warp, threads with one mask reduce together
+        # In a warp, threads with one mask reduce together.
+        for key in np.unique(keys[acting]):
             group = np.flatnonzero(acting & (keys == key))
             result[group] = operation.reduce(value[group], dtype=t.dtype)
         write(result)

@@ -21,12 +21,15 @@ from .needs import Machine
 from .registry import NUMBER, RESULT_VECTOR, VALUE, VALUES, Modifiers, Step, anything, effect, takes
 
 B32, B64, F32, PRED = TYPES["b32"], TYPES["b64"], TYPES["f32"], TYPES["pred"]
-ROWS = 64  # of A and D
-STEP = 32  # bytes of k
+# A and D have 64 rows.
+ROWS = 64
+# A step takes 32 bytes of k.
+STEP = 32
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
 INTEGERS = ("s8", "u8")
-PIECE = 16  # bytes that lie together whatever the layout
-# by bits 62 and 63 of a descriptor: bytes of a row of the swizzle's pattern
+# 16 bytes lie together in any layout.
+PIECE = 16
+# Bits 62 and 63 of a descriptor give the bytes of a row of the swizzle's pattern.
 SWIZZLES = {0: 16, 1: 128, 2: 64, 3: 32}
 RESERVED = ~(0x3FFF | 0x3FFF << 16 | 0x3FFF << 32 | 7 << 49 | 3 << 62) & (1 << 64) - 1
 
@@ -39,7 +42,8 @@ class Descriptor:
     leading: int
     stride: int
     base: int
-    row: int  # of the swizzle's pattern; 16: none
+    # The swizzle's pattern has rows of `row` bytes, 16 without a swizzle.
+    row: int
 
     @classmethod
     def unpack(cls, word: int) -> Descriptor:
@@ -49,8 +53,9 @@ class Descriptor:
         )
 
     def overlapping(self, pieces: np.ndarray) -> str | None:
-        """What is wrong with where its pieces lie, in words: different parts of the matrix at one
-        place. Strides of 0 repeat a part on purpose."""
+        """Return what is wrong with where its pieces lie, in words: different parts of the matrix
+        at one place. Strides of 0 repeat a part on purpose.
+        """
         if not self.stride or not self.leading or distinct(pieces).size == pieces.size:
             return None
         return (
@@ -60,7 +65,8 @@ class Descriptor:
         )
 
     def doubtful(self) -> str | None:
-        """What is unlikely to be meant, in words: a base offset that is not that of the start.
+        """Return what is unlikely to be meant, in words: a base offset that is not that of the
+        start.
 
         Without one, the swizzle follows the bits of the address, wherever the matrix begins: six
         kernels that begin at 0x480 compute the right results on an H100."""
@@ -74,8 +80,9 @@ class Descriptor:
         )
 
     def pieces(self, lines: int, across: bool) -> np.ndarray:
-        """Addresses of 16-byte pieces. K-major: [lines, 2], lines of the matrix and pieces along k.
-        `across`, MN-major: [pieces along the lines, 16], and steps of k."""
+        """Return the addresses of 16-byte pieces. K-major: [lines, 2], lines of the matrix and
+        pieces along k. `across`, MN-major: [pieces along the lines, 16], and steps of k.
+        """
         width = self.row // PIECE
         if across:
             piece, k = np.arange(lines * 2 // PIECE)[:, None], np.arange(16)[None, :]
@@ -100,13 +107,13 @@ class Descriptor:
 
 
 def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
-    """The matrix [groups, lines, k] in float64 of pieces [groups, ., .] as 16 bytes each."""
-    # [groups, ., . * elements of a piece]
-    found = elements(np.ascontiguousarray(words).view(np.uint32), name)
+    """Return the matrix [groups, lines, k] in float64 of pieces [groups, ., .] as 16 bytes each."""
+    # The shape is [groups, ., . * elements of a piece].
+    matrix = elements(np.ascontiguousarray(words).view(np.uint32), name)
     if not across:
-        return found
-    groups, pieces, _ = found.shape  # [groups, pieces along the lines, k, 8 lines]
-    return found.reshape(groups, pieces, 16, -1).transpose(0, 1, 3, 2).reshape(groups, -1, 16)
+        return matrix
+    groups, pieces, _ = matrix.shape  # [groups, pieces along the lines, k, 8 lines]
+    return matrix.reshape(groups, pieces, 16, -1).transpose(0, 1, 3, 2).reshape(groups, -1, 16)
 
 
 @effect(
@@ -151,16 +158,18 @@ class Form:
     d_type: str
     a_type: str
     b_type: str
-    in_registers: bool  # A
+    # `in_registers` is true where A is in registers.
+    in_registers: bool
     scale_a: int
     scale_b: int
     trans_a: bool
     trans_b: bool
-    saturates: bool = False  # sums of integers
+    # Sums of integers may saturate.
+    saturates: bool = False
 
     @property
     def operand_bytes(self) -> int:
-        """Bytes of shared memory that hold its operands."""
+        """Return the bytes of shared memory that hold its operands."""
         return STEP * (self.n + (0 if self.in_registers else ROWS))
 
 
@@ -193,7 +202,8 @@ def form_of(instruction: Instruction, modifiers: Modifiers) -> Form:
         modifiers.reject("this shape and types")
     d, a, _, _, *rest = instruction.operands
     in_registers, wide = isinstance(a, Vector), BITS[names[1]] == 16
-    if whole:  # neither signs to turn nor operands to transpose
+    if whole:
+        # Integers have neither signs to turn nor operands to transpose.
         rest = [*rest, Immediate(1), Immediate(1)]
     expected = 2 + (2 - in_registers) * wide
     values = [int(o.value) if isinstance(o, Immediate) else None for o in rest]
@@ -253,7 +263,8 @@ def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         scaled = read_scale()[lanes]
         if not scaled.all():
             c = np.where(scaled[:, :1, None], c, 0.0)
-        if whole:  # of 32 products of 16 bits each, and 32: exact in float64
+        if whole:
+            # Sums of 32 products of 16 bits each, and a number of 32 bits, are exact in float64.
             total = (
                 np.matmul(left.astype(np.float64), right.astype(np.float64).transpose(0, 2, 1)) + c
             )
@@ -303,8 +314,9 @@ class Sums:
         return words[:, here]
 
     def write(self, lanes: np.ndarray, bits: np.ndarray) -> None:
-        """Writes the results of these lanes."""
-        words = self._words().copy()  # somebody may have the old ones
+        """Write the results of these lanes."""
+        # Somebody may still hold the old words.
+        words = self._words().copy()
         parts, here = self._parts(words, lanes)
         parts[:, here] = bits
         rows = list(words)
@@ -327,7 +339,7 @@ def _accumulators(words: np.ndarray, d_type: str, n: int) -> np.ndarray:
 
 
 def _registers(total: np.ndarray, form: Form, n: int) -> np.ndarray:
-    """The opposite: bits of registers [., groups, 128]."""
+    """Return the opposite: bits of registers [., groups, 128]."""
     groups = len(total)
     parts = (
         total.reshape(groups, 4, 2, 8, n // 8, 4, 2)
@@ -345,29 +357,32 @@ class Fetch:
     instruction: Instruction
     read: Callable[[], np.ndarray]
     lines: int
-    name: str  # of the elements' type
+    # `name` is that of the elements' type.
+    name: str
     across: bool
-    places: dict[int, np.ndarray] = field(default_factory=dict)  # by descriptor
-    row: int = PIECE  # of the last one's swizzle
+    # Each descriptor has its pieces; `row` is that of the last one's swizzle.
+    pieces: dict[int, np.ndarray] = field(default_factory=dict)
+    row: int = PIECE
     base: int = 0
 
     def _pieces(self, word: int, lane: int) -> np.ndarray:
-        found = self.places.get(word)
-        if found is None:
+        pieces = self.pieces.get(word)
+        if pieces is None:
             descriptor = Descriptor.unpack(word)
-            found = descriptor.pieces(self.lines, self.across)
+            pieces = descriptor.pieces(self.lines, self.across)
             name = f"wgmma: matrix descriptor 0x{word:016x}"
             reserved = f"bits 0x{word & RESERVED:x} must be zero" if word & RESERVED else None
-            if what := reserved or descriptor.overlapping(found):
+            if what := reserved or descriptor.overlapping(pieces):
                 raise self.m.diag.fault(Kind.WGMMA, self.instruction, f"{name}: {what}", lane)
             if what := descriptor.doubtful():
                 self.m.diag.note(f"{self.instruction.where}: {name}: {what}")
-            self.places[word] = found
-        return found
+            self.pieces[word] = pieces
+        return pieces
 
     def addresses(self, lanes: np.ndarray) -> tuple[Access, np.ndarray]:
-        """The pieces of all warpgroups, checked: one after the other, as if each warpgroup's first
-        thread read them; and that thread of each."""
+        """Check and return the pieces of all warpgroups, one after the other, as if each
+        warpgroup's first thread read them; and that thread of each.
+        """
         m, words = self.m, self.read()[lanes]
         differ = words != words[:, :1]
         if differ.any():
@@ -388,9 +403,7 @@ class Fetch:
         outside = (flat < space.first) | (flat + PIECE > space.size)
         if outside.any():
             at = int(flat[outside][0])
-            what = (
-                f"out-of-bounds wgmma read of 16 bytes at {space.shown(at)}: {space.describe(at)}"
-            )
+            what = f"out-of-bounds wgmma read of 16 bytes at {space.address_text(at)}: {space.describe(at)}"
             raise m.diag.fault(Kind.BOUNDS, self.instruction, what, int(firsts[outside][0]))
         return Access(
             space, Addresses(None, None, flat, firsts, np.asarray(space.origin)[firsts]), 0
@@ -413,7 +426,7 @@ class Fetch:
 
 
 def fetches(m: Machine, instruction: Instruction, form: Form) -> tuple[Fetch, Fetch | None]:
-    """What reads B, and A where it is in shared memory."""
+    """Return what reads B, and A where it is in shared memory."""
     a, b = instruction.operands[1:3]
     fetch_b = Fetch(m, instruction, m.operands.reader(b, B64), form.n, form.b_type, form.trans_b)
     if form.in_registers:

@@ -113,7 +113,8 @@ def _transfer(
         if stride is not None
         else lambda: m.state.uniform(np.uint32(natural))
     )
-    needed, each = len(held_by), max(1, 4 // width)  # elements of a thread, of a register
+    # A thread needs `needed` elements; `each` of them fit a register.
+    needed, each = len(held_by), max(1, 4 // width)
     held = len(fragment.items) * each
     if held % needed:
         raise PtxError(
@@ -124,21 +125,22 @@ def _transfer(
         [m.operands.reader(item, word) for item in fragment.items] if action == "store" else []
     )
     writers = [m.operands.writer(item, word) for item in fragment.items] if action == "load" else []
-    own = m.state.new_slot()  # addresses of one element of each thread
+    # The slot holds the address of one element of each thread.
+    element_slot = m.state.new_slot()
     lines, within = divmod(held_by, columns) if layout == "row" else divmod(held_by, columns)[::-1]
 
-    def place(number: int) -> None:
+    def set_addresses(number: int) -> None:
         base = m.state.registers[slot].astype(np.int64).reshape(-1, WARP)
         stride = read_stride().astype(np.int64).reshape(-1, WARP)
         at = base + (lines[number] * stride + within[number]) * width
-        m.state.registers[own] = at.view(np.uint64).reshape(-1)
+        m.state.registers[element_slot] = at.view(np.uint64).reshape(-1)
 
     def load() -> None:
         require_whole_warps(m, instruction)
         values = []
         for number in range(needed):
-            place(number)
-            access = m.memory.access((space, own, offset), width, instruction, "ld")
+            set_addresses(number)
+            access = m.memory.access((space, element_slot, offset), width, instruction, "ld")
             require_no_local(m, instruction, access)
             full = np.zeros(m.state.lanes, word.dtype)
             full[slice(None) if access.lanes is None else access.lanes] = access.load(width)
@@ -153,11 +155,11 @@ def _transfer(
     def store() -> None:
         require_whole_warps(m, instruction)
         for number in range(needed):
-            place(number)
+            set_addresses(number)
             value = readers[number // each]()
             if each > 1:
                 value = (value >> np.uint32(8 * width * (number % each))).astype(f"u{width}")
-            access = m.memory.access((space, own, offset), width, instruction, "st")
+            access = m.memory.access((space, element_slot, offset), width, instruction, "st")
             require_no_local(m, instruction, access)
             access.store(width, value if access.lanes is None else value[access.lanes])
 
@@ -177,8 +179,8 @@ def require_no_local(m: Machine, instruction: Instruction, access: Access | Mixe
 def _matrix(
     m: Machine, readers: list[Callable[[], np.ndarray]], role: str, shape: str, name: str
 ) -> np.ndarray:
-    """A fragment as matrices [warps, rows, columns] in float64, which holds whole numbers of 32
-    bits exactly.
+    """Return a fragment as matrices [warps, rows, columns] in float64, which holds whole numbers of
+    32 bits exactly.
     """
     layout = _layout(role, shape, ELEMENT[name])
     held = elements(np.stack([read() for read in readers], axis=-1), name)[:, : len(layout)]

@@ -13,7 +13,7 @@ from ..ptx.syntax import Instruction, plain_name
 from .diagnostics import Diagnostics
 from .events import NOBODY, Events
 from .memory import BASES, GLOBAL_BASE, LOW, Access, Addresses, MixedAccess, Space
-from .operands import ADDRESS, Place
+from .operands import ADDRESS, MemoryOperand
 from .state import State
 from .values import viewed
 
@@ -35,8 +35,10 @@ VERBS = {
 class Accesses:
     """The memory that the threads of a batch see."""
 
-    param_space: Space  # of a launch
-    own_shared: tuple[int, int]  # what of a block's shared memory is its program's, from and to
+    # Each launch has its own parameters.
+    param_space: Space
+    # The program's part of a block's shared memory begins and ends here.
+    own_shared: tuple[int, int]
 
     def __init__(
         self,
@@ -51,7 +53,7 @@ class Accesses:
         self.program, self.state, self.diag, self.events = program, state, diagnostics, events
         self.granule = granule
         self.within = {
-            pc: part for pc, found in origins.items() if (part := self._part(found)) is not None
+            pc: part for pc, origin in origins.items() if (part := self._part(origin)) is not None
         }
         self.spaces: dict[str, Space] = {}
         self.resolved: dict[tuple[object, ...], Addresses] = {}
@@ -65,13 +67,13 @@ class Accesses:
         """Let go of the memory of a launch."""
         self.spaces, self.resolved, self.givers = {}, {}, {}
 
-    def _part(self, found: Origins) -> tuple[int, int, str] | None:
-        """The part of shared memory that an address stays in: the variables that it may come
+    def _part(self, origins: Origins) -> tuple[int, int, str] | None:
+        """Return the part of shared memory that an address stays in: the variables that it may come
         from.
         """
         shared = self.program.shared
-        variables = [v for v in found if v in shared]
-        if UNKNOWN in found or not variables:
+        variables = [v for v in origins if v in shared]
+        if UNKNOWN in origins or not variables:
             return None
         ends = [FAR if v.extern or not v.size else shared[v] + v.size for v in variables]
         names = " and ".join(sorted(plain_name(v.name) for v in variables))
@@ -83,24 +85,25 @@ class Accesses:
         """
         base, active = self.state.registers[slot], self.state.active
         key = (space.name, slot)
-        found = self.resolved.get(key)
-        if found is None or found.base is not base or found.active is not active:
-            found = self.resolved[key] = space.addresses(base, active)
-        return found
+        resolved = self.resolved.get(key)
+        if resolved is None or resolved.base is not base or resolved.active is not active:
+            resolved = self.resolved[key] = space.addresses(base, active)
+        return resolved
 
     def access(
         self,
-        place: Place,
+        operand: MemoryOperand,
         width: int,
         instruction: Instruction,
         kind: str,
         values: list[np.ndarray] | None = None,
         observed: bool = True,
     ) -> Access | MixedAccess:
-        """A checked access of `width` bytes a thread at a place. `values`: of a store, its elements
+        """Check and return an access of `width` bytes a thread. `values`: of a store, its elements
         for every lane. `observed`: whether the load/store unit takes part, so that observers see
-        it."""
-        space_name, slot, offset = place
+        it.
+        """
+        space_name, slot, offset = operand
         if space_name == "generic":
             return self._generic(slot, offset, width, instruction, kind, values)
         space = self.spaces[space_name]
@@ -143,22 +146,20 @@ class Accesses:
     def require_valid(
         self, access: Access, size: int, align: int, instruction: Instruction, kind: str
     ) -> None:
-        """`size` bytes a thread, aligned, within memory and within the variable that the address
-        comes from.
+        """Require `size` bytes a thread to be aligned, within memory and within the variable that
+        the address comes from.
         """
         space, where, offset = access.space, access.where, access.offset
         good = space.inside(where, offset, size)
         if good is not None or (
             align > 1 and (where.varying | (where.low_bits + offset)) & (align - 1)
         ):
-            # a misaligned one may only end outside
+            # A misaligned access may only end outside.
             self._require_aligned(access, align, instruction, kind)
         if good is not None:
             first = int(np.flatnonzero(~good)[0])
             at = int(where.raw[first]) + offset
-            what = (
-                f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: "
-            )
+            what = f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.address_text(at)}: "
             what += self._other_space(space, at) or space.describe(at) + space.beyond(at, size)
             raise self._fault(Kind.BOUNDS, access, ~good, first, instruction, what)
         if space.is_shared:
@@ -169,7 +170,7 @@ class Accesses:
                 self._beyond(access, size, part, instruction, kind)
 
     def _other_space(self, space: Space, at: int) -> str:
-        """Whether an address outside of a space is one of another space, in words."""
+        """Return whether an address outside of a space is one of another space, in words."""
         whole = at + GLOBAL_BASE if space.name == "global" else at
         window = WINDOWS.get(whole >> 48)
         if window in BASES and window != space.name:
@@ -197,8 +198,8 @@ class Accesses:
         instruction: Instruction,
         message: str,
     ) -> KernelFault:
-        """A fault of some threads of an access (`bad` and the `first`, among these), without which
-        it can be made.
+        """Return a fault of some threads of an access (`bad` and the `first`, among these), without
+        which it can be made.
         """
         lanes = np.arange(self.state.lanes) if access.lanes is None else np.asarray(access.lanes)
         fault = self.diag.fault(
@@ -215,7 +216,7 @@ class Accesses:
         inside = [n for n in np.flatnonzero(wrong).tolist() if space.begins_inside(int(at[n]))]
         if inside:
             first = int(at[inside[0]])
-            what = f"misaligned {align}-byte {VERBS[kind]} at {space.shown(first)}"
+            what = f"misaligned {align}-byte {VERBS[kind]} at {space.address_text(first)}"
             what += self.diag.in_shared(first) if space.is_shared else ""
             raise self._fault(Kind.ALIGNMENT, access, wrong, inside[0], instruction, what)
 
@@ -243,7 +244,7 @@ class Accesses:
         far = f"{at - end} bytes past the end of"
         if at < start:
             far = f"{start - at} bytes before the start of"
-        what = f"out-of-bounds shared {VERBS[kind]} of {size} bytes at {access.space.shown(at)}: {far} {name}"
+        what = f"out-of-bounds shared {VERBS[kind]} of {size} bytes at {access.space.address_text(at)}: {far} {name}"
         raise self._fault(
             Kind.BOUNDS,
             access,
@@ -262,7 +263,9 @@ class Accesses:
         kind: str,
         values: list[np.ndarray] | None = None,
     ) -> Access | MixedAccess:
-        """A generic address: in which window it lies says which space is meant (PTX ISA 5.1)."""
+        """Return the access at a generic address: in which window it lies says which space is meant
+        (PTX ISA 5.1).
+        """
         base, active = viewed(self.state.registers[slot], ADDRESS), self.state.active
         lanes = self.state.acting_lanes()
         windows = (base[lanes] + ADDRESS.type(offset & (2**64 - 1))) >> ADDRESS.type(48)
@@ -276,32 +279,33 @@ class Accesses:
                 raise fault
             space = self.spaces["shared::cluster" if name == "shared" else name]
             key = (space.name, "generic", slot)
-            found = self.resolved.get(key)
-            if found is None or found.base is not base or found.active is not active:
-                found = self.resolved[key] = self._windowed(space, base, active)
-            return self.checked(Access(space, found, offset), width, instruction, kind, values)
+            resolved = self.resolved.get(key)
+            if resolved is None or resolved.base is not base or resolved.active is not active:
+                resolved = self.resolved[key] = self._windowed(space, base, active)
+            return self.checked(Access(space, resolved, offset), width, instruction, kind, values)
         parts = []
         for window in np.unique(windows).tolist():
-            places = np.flatnonzero(windows == window)
-            with self.state.acting(self.state.mask_of(lanes[places])):
+            indices = np.flatnonzero(windows == window)
+            with self.state.acting(self.state.mask_of(lanes[indices])):
                 part = self._generic(slot, offset, width, instruction, kind, values)
-                assert isinstance(part, Access)  # one window
-                parts.append((places, part))
+                # All lanes of one window access one space.
+                assert isinstance(part, Access)
+                parts.append((indices, part))
         return MixedAccess(parts, lanes)
 
     def _windowed(self, space: Space, base: np.ndarray, active: np.ndarray | None) -> Addresses:
-        own = (
+        relative = (
             base
             if space.name == "global"
             else base - ADDRESS.type(BASES[space.name.split("::")[0]])
         )
-        found = space.addresses(own, active)
-        found.base = base
-        return found
+        resolved = space.addresses(relative, active)
+        resolved.base = base
+        return resolved
 
     def row_givers(self, count: int, lanes: np.ndarray) -> np.ndarray:
-        """The threads that give addresses to an ldmatrix of `count` matrices; the same array while
-        threads are.
+        """Return the threads that give addresses to an ldmatrix of `count` matrices; the same array
+        while threads are.
         """
         key = (count, id(self.state.active))
         if key not in self.givers:

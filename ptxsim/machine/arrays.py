@@ -40,7 +40,7 @@ class Array:
 
     @property
     def blank(self) -> bool:
-        """Whether it holds zeros that no launch needs to copy."""
+        """Return whether it holds zeros that no launch needs to copy."""
         return False
 
     def numpy(self) -> np.ndarray:
@@ -89,10 +89,11 @@ class LazyArray(Array):
     def numpy(self) -> np.ndarray:
         """See `Array.numpy`. Raises `PtxsimError` where there is no memory for the contents."""
         if self._made is None:
-            if self._make is not None:  # made in a wider type, then placed in a launch
-                shown = "x".join(map(str, self.shape))
+            if self._make is not None:
+                # A wider type is made first, and placed in a launch later.
+                sizes = "x".join(map(str, self.shape))
                 require_memory(
-                    f"an array of {self.dtype} {shown}", math.prod(self.shape) * 8 + 3 * self.nbytes
+                    f"an array of {self.dtype} {sizes}", math.prod(self.shape) * 8 + 3 * self.nbytes
                 )
             self._made = np.zeros(self.shape, self.dtype) if self._make is None else self._make()
         return self._made

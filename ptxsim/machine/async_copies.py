@@ -11,7 +11,8 @@ from ..ptx.syntax import Instruction
 from .batch import Batch
 from .memory import Access
 
-NEVER = 1 << 30  # the group of a copy that is not committed yet
+# A copy that is not committed yet has this group.
+NEVER = 1 << 30
 
 
 @dataclass
@@ -20,15 +21,20 @@ class Copy:
 
     instruction: Instruction
     lanes: np.ndarray | None
-    access: Access  # of the destination
-    data: list[np.ndarray]  # by element
-    size: int  # of an element
+    # `access` goes to the destination.
+    access: Access
+    # `data` has an array for each element of `size` bytes.
+    data: list[np.ndarray]
+    size: int
     width: int
-    group: np.ndarray  # per lane of the batch; -1 once landed
-    mbarrier: int | None = None  # the place of the one that a bulk copy signals
-    # of a bulk copy out of shared memory: when it read its source, for the watch
+    # Each lane of the batch has a group, -1 once its copy has landed.
+    group: np.ndarray
+    # A bulk copy signals the mbarrier at this place.
+    mbarrier: int | None = None
+    # The watch asks when a bulk copy out of shared memory read its source.
     source_time: int | None = None
-    pattern: int = 0  # of a tensor copy: bytes of the rows of its swizzle, 16 for none
+    # A tensor copy's swizzle has rows of `pattern` bytes, 16 without a swizzle.
+    pattern: int = 0
 
 
 class Copies:
@@ -37,7 +43,7 @@ class Copies:
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.pending: list[Copy] = []
-        self.committed = np.zeros(batch.state.lanes, np.int64)  # groups of each thread
+        self.committed = np.zeros(batch.state.lanes, np.int64)
 
     def add(self, copy: Copy) -> None:
         """Add a copy that has been issued."""

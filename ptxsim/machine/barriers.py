@@ -17,7 +17,7 @@ from .values import distinct
 WARP = 32
 
 
-# mask, values, the threads of the barrier
+# It takes a mask, values, and the threads of the barrier.
 Finish = Callable[[np.ndarray, np.ndarray | None, np.ndarray], None]
 
 
@@ -26,13 +26,16 @@ class Waiting:
     """Threads that wait at one instruction."""
 
     instruction: Instruction
-    threads: np.ndarray  # mask
-    number: np.ndarray | None = None  # barrier of each thread; None for a warp's
-    # threads that the barrier waits for, where the instruction says
+    # `number` is the barrier of each thread, None for a warp's.
+    threads: np.ndarray
+    number: np.ndarray | None = None
+    # The barrier waits for `count` threads, where the instruction says so.
     count: np.ndarray | None = None
-    members: np.ndarray | None = None  # of a warp barrier: mask of lanes, per thread
-    value: np.ndarray | None = None  # the predicate of bar.red
-    finish: Finish | None = None  # of bar.red
+    # A warp barrier has a mask of lanes for each thread.
+    members: np.ndarray | None = None
+    # bar.red has a predicate and what to do with it.
+    value: np.ndarray | None = None
+    finish: Finish | None = None
 
 
 class Barriers:
@@ -41,8 +44,9 @@ class Barriers:
     def __init__(self, machine: Batch) -> None:
         self.machine = machine
         self.waiting: list[Waiting] = []
-        self.arrived: dict[int, np.ndarray] = {}  # by bar.arrive: barrier number to count per block
-        # blocks that passed a barrier at several places, and where
+        # bar.arrive counts per block, by number of the barrier.
+        self.arrived: dict[int, np.ndarray] = {}
+        # `parted` says where blocks passed a barrier at several instructions.
         self.parted: dict[int, str] = {}
 
     def block(
@@ -54,7 +58,7 @@ class Barriers:
         value: np.ndarray | None = None,
         finish: Finish | None = None,
     ) -> int | None:
-        """Threads reach a block's barrier.
+        """Let threads reach a block's barrier.
 
         Where all threads of the batch do, they go on at once.
         """
@@ -79,7 +83,7 @@ class Barriers:
             )
             self.arrived[n] = self.arrived.get(n, 0) + counts
             self.machine.events.order.arrive(here, n)
-        # the counted threads of the barrier are those of the instruction that waits
+        # The counted threads of the barrier are those of the instruction that waits.
         self._release_blocks()
 
     def warp(
@@ -110,8 +114,8 @@ class Barriers:
             self._release_warps()
 
     def _expected(self) -> np.ndarray:
-        """How many threads a barrier without a count waits for, in each block: all that have not
-        exited.
+        """Return how many threads a barrier without a count waits for, in each block: all that have
+        not exited.
         """
         state = self.machine.state
         return np.bincount(state.block_of[state.alive], minlength=len(state.blocks))
@@ -152,7 +156,8 @@ class Barriers:
             self._require_whole_warps(here, freed)
             if n in self.arrived:
                 self.arrived[n] = np.where(done, 0, self.arrived[n])
-            if here[0][0].count is None:  # or it is not for the whole block
+            # A barrier with a count is not for the whole block.
+            if here[0][0].count is None:
                 self._note_exited(here[0][0].instruction, freed)
             self._note_parts(here, done)
             m.events.order.barrier(done, freed, n)
@@ -168,13 +173,13 @@ class Barriers:
             return
         block_of = self.machine.state.block_of
         for block in np.flatnonzero(done).tolist():
-            found = {
+            instructions = {
                 w.instruction: None for w, threads in here if (threads & (block_of == block)).any()
             }
-            places = [self.machine.diag.where(instruction) for instruction in found]
-            if len(places) > 1:
+            lines = [self.machine.diag.where(instruction) for instruction in instructions]
+            if len(lines) > 1:
                 self.parted[block] = (
-                    f"a part of the block passed the barrier at {places[0]}, another at {places[1]}"
+                    f"a part of the block passed the barrier at {lines[0]}, another at {lines[1]}"
                 )
 
     def hint(self, lane: int) -> str:
@@ -201,7 +206,7 @@ class Barriers:
         for w, threads in here:
             if not _aligned(w.instruction):
                 continue
-            # also of others' turns
+            # These include threads of other turns.
             threads = np.logical_or.reduce([t for o, t in here if o.instruction is w.instruction])
             warps = (threads & freed).reshape(-1, WARP)
             alive = (m.state.alive & freed).reshape(-1, WARP)
@@ -231,7 +236,8 @@ class Barriers:
         here = np.where(union, lane_bit, np.uint64(0)).reshape(-1, WARP).sum(axis=1)
         alive = np.where(m.state.alive, lane_bit, np.uint64(0)).reshape(-1, WARP).sum(axis=1)
         for w in parked:
-            assert w.members is not None  # it waits at a warp barrier
+            # Threads that wait at a warp barrier have members.
+            assert w.members is not None
             needed = w.members.astype(np.uint64) & np.repeat(alive, WARP)
             gone = w.threads & ((needed & ~np.repeat(here, WARP)) == 0)
             if gone.any():

@@ -13,7 +13,8 @@ from ..ptx.syntax import Instruction
 from .batch import Batch
 from .memory import Access
 
-NEVER = 1 << 30  # the group of a store that is not committed yet
+# A store that is not committed yet has this group.
+NEVER = 1 << 30
 
 
 @dataclass
@@ -22,10 +23,12 @@ class Store:
 
     instruction: Instruction
     lane: int
-    source: Access  # access of 16-byte pieces
+    # `source` is an access of 16-byte pieces.
+    source: Access
     group: int = NEVER
-    time: int = 0  # when it began, for the watch over shared memory
-    event: int = 0  # its writes, of the watch over global memory
+    # The watch over shared memory has the time when it began, that over global memory its writes.
+    time: int = 0
+    event: int = 0
 
 
 class BulkGroups:
@@ -33,10 +36,10 @@ class BulkGroups:
 
     def __init__(self, machine: Batch) -> None:
         self.machine = machine
-        # by lane: those that may still read their source, and those that have not written all
+        # Of each lane, `stores` may still read their source, and `unwritten` have not written all.
         self.stores: dict[int, list[Store]] = {}
         self.unwritten: dict[int, list[Store]] = {}
-        self.committed: dict[int, int] = {}  # groups of each lane
+        self.committed: dict[int, int] = {}
 
     def add(self, store: Store) -> None:
         """Add a store that has been issued."""
@@ -59,8 +62,8 @@ class BulkGroups:
                     store.group = number
 
     def wait(self, pending: int, read: bool) -> None:
-        """cp.async.bulk.wait_group N: all but the last N groups have read their source, and, without
-        `.read`, have written what others can see.
+        """cp.async.bulk.wait_group N: all but the last N groups have read their source, and,
+        without `.read`, have written what others can see.
         """
         events = self.machine.events
         for store in self._over(self.stores, pending):

@@ -10,17 +10,19 @@ import numpy as np
 class Calls:
     """Call stacks of a batch; of recursive programs, what the callers' registers hold."""
 
-    depth: np.ndarray  # by lane: how many calls it is in
-    # by lane: where what alloca gives begins, behind the frames in local memory
+    # `depth` counts the calls that each lane is in, at most `limit`.
+    depth: np.ndarray
+    # What alloca gives each lane begins at `stack_top`, behind the frames in local memory.
     stack_top: np.ndarray
     stack_end: int
-    limit: int  # of the depth
+    limit: int
 
     def __init__(self) -> None:
-        # hands results over: place, function
+        # `after_call` hands results over, by pc and function.
         self.after_call: dict[tuple[int, str], Callable[[], None]] = {}
-        self.return_to: list[np.ndarray] = []  # by depth
-        # by depth: registers, by function and slot
+        # For each depth, `return_to` says where the lanes return to.
+        self.return_to: list[np.ndarray] = []
+        # For each depth, `saved` has registers by function and slot.
         self.saved: list[dict[tuple[str, int], np.ndarray]] = []
         self.caller_at: list[np.ndarray] = []
         self.pending_return: np.ndarray | None = None

@@ -32,21 +32,22 @@ class Waiting:
     """
 
     instruction: Instruction
-    threads: np.ndarray  # mask
+    threads: np.ndarray
     registers: int = 0
 
 
 def in_clusters(grid: Dim3, cluster: Dim3, blocks: np.ndarray) -> np.ndarray:
-    """Blocks in the order in which they run: cluster by cluster, each in the order of its ranks. Of
-    a cluster of which a block is given, all are."""
+    """Return the blocks in the order in which they run: cluster by cluster, each in the order of
+    its ranks. Of a cluster of which a block is given, all are.
+    """
     if cluster == (1, 1, 1):
         return blocks
     clusters = [grid[i] // cluster[i] for i in range(3)]
     x, y, z = split(blocks, grid)
     number = x // cluster[0] + clusters[0] * (y // cluster[1] + clusters[1] * (z // cluster[2]))
-    found = distinct(number)[:, None]
+    numbers = distinct(number)[:, None]
     rank = np.arange(math.prod(cluster))[None, :]
-    (cx, cy, cz), (rx, ry, rz) = split(found, clusters), split(rank, cluster)
+    (cx, cy, cz), (rx, ry, rz) = split(numbers, clusters), split(rank, cluster)
     x, y, z = cx * cluster[0] + rx, cy * cluster[1] + ry, cz * cluster[2] + rz
     return (x + grid[0] * (y + grid[1] * z)).reshape(-1)
 
@@ -57,10 +58,11 @@ class Clusters:
     def __init__(self, machine: Batch) -> None:
         m = self.machine = machine
         self.lanes = m.state.cluster_lanes
-        self.arrived = np.zeros(m.state.lanes, np.int64)  # how often each thread arrived
+        # `arrived` counts how often each thread arrived, `waited` how often it went on.
+        self.arrived = np.zeros(m.state.lanes, np.int64)
         self.waited = np.zeros(m.state.lanes, np.int64)
         self.waiting: list[Waiting] = []
-        # a thread, by warp
+        # `registers` counts those of a thread, by warp.
         self.registers = np.full(m.state.warps, m.launch.registers or 0, np.int64)
 
     # the barrier
@@ -105,7 +107,7 @@ class Clusters:
         if self.waiting:
             self.release()
 
-    def _least(self) -> np.ndarray:
+    def _min_arrivals(self) -> np.ndarray:
         """Return for each cluster how often its slowest thread has arrived."""
         arrived = np.where(self.machine.state.alive, self.arrived, 1 << 60)
         return arrived.reshape(-1, self.lanes).min(axis=1)
@@ -114,9 +116,9 @@ class Clusters:
         """Let go whoever need not wait any more."""
         m = self.machine
         parked, self.waiting = self.waiting, []
-        least = np.repeat(self._least(), self.lanes) if parked else np.zeros(0, np.int64)
+        minimum = np.repeat(self._min_arrivals(), self.lanes) if parked else np.zeros(0, np.int64)
         for w in parked:
-            gone = self._granted(w) if w.registers else w.threads & (least > self.waited)
+            gone = self._granted(w) if w.registers else w.threads & (minimum > self.waited)
             if gone.any():
                 if not w.registers:
                     self.waited = self.waited + gone
@@ -160,9 +162,9 @@ class Clusters:
         held = self.registers[lanes // WARP]
         wrong = held > count if more else held < count
         if wrong.any():
-            place = int(np.flatnonzero(wrong)[0])
-            what = f"setmaxnreg.{'inc' if more else 'dec'} to {count} registers, but the warp has {int(held[place])}"
-            raise m.diag.fault(Kind.DEADLOCK, instruction, what, int(lanes[place]))
+            index = int(np.flatnonzero(wrong)[0])
+            what = f"setmaxnreg.{'inc' if more else 'dec'} to {count} registers, but the warp has {int(held[index])}"
+            raise m.diag.fault(Kind.DEADLOCK, instruction, what, int(lanes[index]))
         if more:
             self.waiting.append(Waiting(instruction, threads, count))
             self.release()
@@ -173,7 +175,7 @@ class Clusters:
         return instruction.pc + 1
 
     def _granted(self, w: Waiting) -> np.ndarray:
-        """Threads at a setmaxnreg.inc whose block has registers enough."""
+        """Return the threads at a setmaxnreg.inc whose block has registers enough."""
         m = self.machine
         per_block = m.state.padded // WARP
         gone = np.zeros(m.state.lanes, bool)

@@ -21,16 +21,16 @@ WIDTHS = {
     **dict.fromkeys(("mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"), WARP),
     **dict.fromkeys(("wgmma", "setmaxnreg"), WARPGROUP),
 }
-# with .sync: the last operand names lanes of the warp
+# With .sync, the last operand of these names lanes of the warp.
 MASKED = ("shfl", "vote", "match", "redux", "elect")
-# kinds of the fault that a part of the warp or warpgroup is missing, where it has one of its own
+# A missing part of the warp or warpgroup is a fault of its own kind for these.
 INCOMPLETE = {"wgmma": Kind.WGMMA, "setmaxnreg": Kind.DEADLOCK}
 LANE_BIT = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 
 
 def width(instruction: Instruction) -> int | None:
-    """Threads that must be there together; 0: those that a mask names; None: the instruction is no
-    such.
+    """Return how many threads must be there together; 0: those that a mask names; None: the
+    instruction is no such.
     """
     if instruction.opcode in WIDTHS:
         return WIDTHS[instruction.opcode]
@@ -46,28 +46,30 @@ class Convergence:
         masks: dict[int, Callable[[], np.ndarray]],
         execute: Callable[[int], None],
     ) -> None:
-        """`masks`: of the instructions with one, by place, what reads it; `execute`: one
-        instruction, by its place.
+        """`masks`: of the instructions with one, by pc, what reads it; `execute`: one
+        instruction, by its pc.
         """
         self.machine, self.masks, self.execute = machine, masks, execute
         self.held: dict[int, np.ndarray] = {}
-        # by width: threads found complete, who lived then
+        # For each width, `_known` has threads that were complete, and who lived then.
         self._known: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         groups = -(-machine.state.padded // WARPGROUP)
         self.warpgroup_of = machine.state.block_of * groups + machine.state.thread_of // WARPGROUP
         self.warpgroups = len(machine.state.blocks) * groups
 
     def arrive(self, pc: int, threads: np.ndarray) -> np.ndarray | None:
-        """Threads come to the instruction at `pc`; those that may execute it now, with any that
-        were held there.
+        """Let threads come to the instruction at `pc`. Return those that may execute it now, with
+        any that were held there.
         """
         m = self.machine
         width_here = width(m.program.code[pc])
-        assert width_here is not None  # or nobody would come here
+        # Only instructions with a width come here.
+        assert width_here is not None
         early = self.held.pop(pc, None)
         if early is not None:
             threads = threads | early
-        elif width_here:  # more than a mask
+        elif width_here:
+            # A whole warp or warpgroup meets here, not the lanes of a mask.
             known = self._known.get(width_here)
             if known is not None and known[0] is threads and known[1] is m.state.alive:
                 return threads

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from ..ptx.sizes import SMS
 
-OF_LAUNCH = 20_000_000  # ns
+# A launch takes this many ns.
+OF_LAUNCH = 20_000_000
 OF_INSTRUCTION = 1_000
 OF_COPY, BYTES_OF_A_NS = 1_000, 1_000
 
@@ -24,14 +25,15 @@ class Device:
 
     sms: int = SMS
     clock_mhz: float = 1980.0
-    ns: int = 1_000_000_000  # since it was switched on
+    # The clock counts from the moment when the device was switched on.
+    ns: int = 1_000_000_000
 
     def cycles(self, ns: int) -> int:
-        """The cycle counter of each multiprocessor at a time."""
+        """Return the cycle counter of each multiprocessor at a time."""
         return int(ns * self.clock_mhz / 1000)
 
     def after(self, instructions: int) -> int:
-        """The time, in ns, once so many more instructions have been executed."""
+        """Return the time, in ns, once so many more instructions have been executed."""
         return self.ns + instructions * OF_INSTRUCTION
 
     def launched(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import KernelFault, Kind
 from ..ptx.program import Program
-from ..ptx.sources import in_words, places
+from ..ptx.sources import in_words, locations
 from ..ptx.syntax import Instruction, Location, Register, plain_name
 from .faults import Faults
 from .state import State
@@ -36,15 +36,18 @@ class Diagnostics:
     """The faults and notes of a launch."""
 
     faults: Faults
-    parks: tuple[tuple[str, Parks], ...]  # where threads of the batch may wait, by its name
-    # threads that wait for the rest of their warp or warpgroup, by place
+    # Threads of the batch may wait at these, by name.
+    parks: tuple[tuple[str, Parks], ...]
+    # `held` has threads that wait for the rest of their warp or warpgroup, by pc.
     held: Mapping[int, np.ndarray]
-    hint: Callable[[int], str]  # what may lie behind a race of a lane
+    # `hint` says what may lie behind a race of a lane.
+    hint: Callable[[int], str]
 
     def __init__(self, program: Program, state: State) -> None:
         self.program, self.state = program, state
         self.notes: dict[Hashable, str] = {}
-        self.shared_size = 0  # bytes at which the shared memory of a block ends
+        # A block's shared memory ends at `shared_size` bytes.
+        self.shared_size = 0
 
     def prepare(self, faults: Faults) -> None:
         """Begin a launch."""
@@ -58,7 +61,7 @@ class Diagnostics:
         """
         where, pc = self.where(instruction), instruction.pc
         line = f"{self.program.title}: {where}: {self.state.coordinates(lane)}: {message}"
-        return KernelFault(kind, line, where, self._places.get(pc, ()), pc, count)
+        return KernelFault(kind, line, where, self._locations.get(pc, ()), pc, count)
 
     def refuse(
         self, kind: Kind, instruction: Instruction, bad: np.ndarray, message: Callable[[int], str]
@@ -81,34 +84,34 @@ class Diagnostics:
         self.notes.setdefault(what if key is None else key, what)
 
     def where(self, instruction: Instruction) -> str:
-        """The source line of an instruction and, where its function is inlined, the lines that call
-        it.
+        """Return the source line of an instruction and, where its function is inlined, the lines
+        that call it.
         """
-        chain = self._places.get(instruction.pc, ())
+        chain = self._locations.get(instruction.pc, ())
         return in_words(chain) if chain else instruction.where
 
     @cached_property
-    def _places(self) -> dict[int, tuple[Location, ...]]:
-        return places(self.program)
+    def _locations(self) -> dict[int, tuple[Location, ...]]:
+        return locations(self.program)
 
     def definition(self, operand: Any) -> Instruction | None:
-        """What gives a register its value, followed through moves; None where several do, or no
-        register is given.
+        """Return what gives a register its value, followed through moves; None where several do, or
+        no register is given.
         """
         seen: set[Any] = set()
         while isinstance(operand, Register) and operand not in seen:
             seen.add(operand)
-            found = [
+            writers = [
                 i
                 for i in self.program.code
                 if i.operands and i.operands[0] is operand and i.opcode != "st"
             ]
-            if len(found) != 1:
-                changes = [i for i in found if i.opcode != "mov"]
+            if len(writers) != 1:
+                changes = [i for i in writers if i.opcode != "mov"]
                 return changes[0] if len(changes) == 1 else None
-            if found[0].opcode != "mov" or not isinstance(found[0].operands[1], Register):
-                return found[0]
-            operand = found[0].operands[1]
+            if writers[0].opcode != "mov" or not isinstance(writers[0].operands[1], Register):
+                return writers[0]
+            operand = writers[0].operands[1]
         return None
 
     def waits_at(self, lane: int) -> str:

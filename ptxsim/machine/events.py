@@ -35,7 +35,7 @@ class Events:
     Attributes, each a class of check/ whose methods say what they take, or `NOBODY`: order: an
         `Order`, which knows what comes before what. flags: `Flags`, which knows what hands over.
         shared: a `SharedMemory`, which watches the batch's shared memory. global_memory: a
-        `GlobalMemory`, which watches the accesses of the instructions at the places `watched`.
+        `GlobalMemory`, which watches the accesses of the instructions at the pcs `watched`.
         defined: a `Defined`, which knows what is undefined.
     """
 
@@ -45,7 +45,8 @@ class Events:
         self.state = state
         self.subscribe(NOBODY, NOBODY, NOBODY, NOBODY, set())
         self.observers: tuple[Observer, ...] = ()
-        self.silent = False  # whether accesses are kept from the observers
+        # While it holds, observers see no accesses.
+        self.silent = False
 
     def subscribe(
         self, order: Any, flags: Any, shared: Any, global_memory: Any, watched: set[int]

@@ -17,8 +17,8 @@ from pathlib import PurePath
 from ..errors import KernelFault, Kind, PtxsimError
 from ..ptx.syntax import Location
 
-# with which a device ends the kernel, or an instruction is left out here: threads that wait then wait
-# in vain, which is no fault of its own
+# With these a device ends the kernel, or an instruction is left out here. Threads that then wait in
+# vain have no fault of their own.
 ENDING = {Kind.BOUNDS, Kind.ALIGNMENT, Kind.SPACE, Kind.COPY, Kind.TRAP, Kind.ASSERT, Kind.MEMORY}
 ACCEPTABLE = [kind for kind in Kind if kind is not Kind.OTHER]
 
@@ -42,14 +42,14 @@ class Accepted:
     reason: str
 
     def fits(self, kind: str, places: Sequence[Location]) -> bool:
-        """Whether a fault of a kind, at a line and the lines that call it, is accepted."""
+        """Return whether a fault of a kind, at a line and the lines that call it, is accepted."""
         return kind == self.kind and (not self.line or self._at(places))
 
-    def _at(self, places: Sequence[Location]) -> bool:
+    def _at(self, locations: Sequence[Location]) -> bool:
         parts = PurePath(self.file).parts
         return any(
-            place.line == self.line and PurePath(place.file).parts[-len(parts) :] == parts
-            for place in places
+            location.line == self.line and PurePath(location.file).parts[-len(parts) :] == parts
+            for location in locations
         )
 
 
@@ -58,12 +58,12 @@ def parse_accepted(text: str) -> Accepted:
 
     Raises `PtxsimError`, one line.
     """
-    found = re.fullmatch(r"(\w+)(?:@(.+):([1-9]\d*))?=\s*(\S.*)", text)
-    if found is None:
+    match = re.fullmatch(r"(\w+)(?:@(.+):([1-9]\d*))?=\s*(\S.*)", text)
+    if match is None:
         raise PtxsimError(
             f"--accept {text!r}: expected KIND@FILE:LINE=REASON, as in race@softmax.cu:12='one value', or KIND=REASON"
         )
-    kind, file, line, reason = found[1], found[2] or "", found[3] or 0, found[4]
+    kind, file, line, reason = match[1], match[2] or "", match[3] or 0, match[4]
     if kind not in ACCEPTABLE:
         raise PtxsimError(
             f"--accept {text!r}: kind {kind!r} is not known; known: {', '.join(ACCEPTABLE)}"
@@ -115,23 +115,23 @@ class Faults:
 
     def __init__(self, stop_at_first: bool = True, accept: Sequence[Accepted] = ()) -> None:
         self.stop_at_first, self.accept = stop_at_first, tuple(accept)
-        self.found: dict[tuple[str, Kind], Found] = {}
+        self.recorded: dict[tuple[str, Kind], Found] = {}
         self.taken: Counter[tuple[str, Kind]] = Counter()
 
     def take(self, fault: KernelFault, ended: bool = False) -> int:
         """Record a fault, or raise it where the launch ends with its first. `ended`: whether
         running blocks did. Returns how often this line has had this kind of fault, however many
         threads had it at the same time."""
-        if fault.kind is Kind.DEADLOCK and any(kind in ENDING for _, kind in self.found):
+        if fault.kind is Kind.DEADLOCK and any(kind in ENDING for _, kind in self.recorded):
             return 0
         key = fault.where, fault.kind
-        known = self.found.get(key)
+        known = self.recorded.get(key)
         if known is None:
             reason = next((a.reason for a in self.accept if a.fits(fault.kind, fault.places)), None)
             if reason is None and self.stop_at_first:
                 raise fault
             known = Found(fault.kind, fault.where, str(fault), 0, reason)
-        self.found[key] = replace(
+        self.recorded[key] = replace(
             known, count=known.count + fault.count, ended=known.ended or ended
         )
         self.taken[key] += 1

@@ -33,7 +33,7 @@ class Format:
     """
 
     precision: int
-    least: int
+    min_exponent: int
     largest: float
 
 
@@ -45,7 +45,8 @@ FORMATS = {
 }
 
 
-ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # to whole numbers, by mode
+# Each mode has a function that rounds to whole numbers.
+ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "rn": np.rint,
     "rz": np.trunc,
     "rm": np.floor,
@@ -55,8 +56,8 @@ ROUNDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # to whole numbers, 
 
 
 def canonical_bits(x: np.ndarray) -> np.ndarray:
-    """The bits of a float array; every NaN of a float32 becomes the one that arithmetic makes,
-    0x7fffffff.
+    """Return the bits of a float array; every NaN of a float32 becomes the one that arithmetic
+    makes, 0x7fffffff.
     """
     if x.dtype == F4:
         bits = x.view(U4)
@@ -93,26 +94,25 @@ def two_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def to_odd(nearest: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """A float64 rounded to nearest, and the sign of what rounding dropped, to the value rounded to
-    odd.
-    """
+    """Round to odd, from a float64 rounded to nearest and the sign of what rounding dropped."""
     bits = nearest.view(I8)
     even = ((bits & 1) == 0) & (error != 0) & np.isfinite(nearest)
-    away = (error > 0) == (nearest > 0)  # the exact value lies further from zero
+    # `away` is true where the exact value lies further from zero.
+    away = (error > 0) == (nearest > 0)
     step = np.where(away, I8.type(1), I8.type(-1))
     return np.where(even & (nearest != 0), bits + step, bits).view(F8)
 
 
 def quantize(x: np.ndarray, format_name: str, mode: str = "rn", relu: bool = False) -> np.ndarray:
-    """float64 values to the nearest of a format, in the rounding mode rn, rz, rm, rp or rna; as
-    float64.
+    """Round float64 values to the nearest of a format, in the rounding mode rn, rz, rm, rp or rna;
+    as float64.
 
     Overflow follows the mode (PTX ISA 9.7.9.21): rz stops at the largest finite value, rn goes to
     infinity.
     """
     fmt = FORMATS[format_name]
     _, exponent = np.frexp(x)
-    scale = np.maximum(exponent - fmt.precision, fmt.least - fmt.precision + 1)
+    scale = np.maximum(exponent - fmt.precision, fmt.min_exponent - fmt.precision + 1)
     units = np.ldexp(x, -scale)
     units = ROUNDED[mode](units)
     rounded = np.where(np.isfinite(x), np.copysign(np.ldexp(units, scale), x), x)
@@ -122,7 +122,8 @@ def quantize(x: np.ndarray, format_name: str, mode: str = "rn", relu: bool = Fal
         limit = np.where(clamps, fmt.largest, np.inf)
         rounded = np.where(over, np.copysign(limit, x), rounded)
     if relu:
-        rounded = np.where(rounded <= 0, 0.0, rounded)  # -0 too
+        # -0 becomes +0, too.
+        rounded = np.where(rounded <= 0, 0.0, rounded)
     return rounded
 
 
@@ -171,7 +172,9 @@ def fma32_rows(
 
 
 def _tiny(r: np.ndarray, s: np.ndarray) -> bool:
-    """Whether any value is subnormal, or became zero: then the place of the half-way bit varies."""
+    """Return whether any value is subnormal, or became zero: then the place of the half-way bit
+    varies.
+    """
     if not np.count_nonzero((r.view(U4) << np.uint32(1)) < np.uint32(0x02000000)):
         return False
     magnitude = np.abs(s)
@@ -199,7 +202,7 @@ def root_odd(a: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(q) & (q != 0), to_odd(q, (a - high) - low), q)
 
 
-# operations in float64, rounded to odd, of float32 operands
+# These operations of float32 operands are rounded to odd in float64.
 ODD: dict[str, Callable[..., np.ndarray]] = {
     "add": sum_odd,
     "sub": lambda a, b: sum_odd(a, -b),
@@ -209,7 +212,7 @@ ODD: dict[str, Callable[..., np.ndarray]] = {
     "rcp": lambda a: quotient_odd(np.ones_like(a), a),
     "sqrt": root_odd,
 }
-# the same of float64 and of fractions
+# These are the same operations of float64 and of fractions.
 PLAIN: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -219,8 +222,7 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "rcp": lambda a: 1 / a,
     "sqrt": np.sqrt,
 }
-# of operations that are sums, the two terms: an exact zero of opposite signs is -0 when rounding
-# down
+# Sums have these two terms: an exact zero of opposite signs is -0 when rounding down.
 TERMS: dict[str, Callable[..., tuple[Any, Any]]] = {
     "add": lambda a, b: (a, b),
     "sub": lambda a, b: (a, -b),
@@ -229,7 +231,7 @@ TERMS: dict[str, Callable[..., tuple[Any, Any]]] = {
 
 
 def rounded_f32(operation: str, mode: str, *operands: np.ndarray) -> np.ndarray:
-    """A float32 operation in a rounding mode other than nearest."""
+    """Compute a float32 operation in a rounding mode other than nearest."""
     x = [o.astype(F8) for o in operands]
     exact = ODD[operation](*x)
     result = to_f32(exact, mode)
@@ -241,8 +243,8 @@ def rounded_f32(operation: str, mode: str, *operands: np.ndarray) -> np.ndarray:
 
 
 def rounded_f64(operation: str, mode: str, *operands: np.ndarray) -> np.ndarray:
-    """A float64 operation exactly, lane by lane: for fma in every mode, and for the modes other
-    than nearest.
+    """Compute a float64 operation exactly, lane by lane: for fma in every mode, and for the modes
+    other than nearest.
     """
     out = np.empty_like(operands[0])
     for i, values in enumerate(zip(*(o.tolist() for o in operands), strict=True)):
@@ -256,7 +258,8 @@ def _exact64(operation: str, mode: str, values: tuple[float, ...]) -> float:
         plain = PLAIN[operation](*x)
     if not all(np.isfinite(v) for v in values):
         if operation == "fma" and np.isfinite(values[0]) and np.isfinite(values[1]):
-            return values[2]  # the product may overflow, but exactly it does not
+            # The product may overflow, but the exact one does not.
+            return values[2]
         return float(plain)
     f = [Fraction(v) for v in values]
     if operation == "sqrt":
@@ -273,7 +276,7 @@ def _exact64(operation: str, mode: str, values: tuple[float, ...]) -> float:
 
 
 def directed(nearest: float, error: Fraction | int, mode: str) -> float:
-    """The double for an exact value in a rounding mode, from the nearest one and what that
+    """Return the double for an exact value in a rounding mode, from the nearest one and what that
     lacks.
     """
     up = mode == "rp" or (mode == "rz" and math.copysign(1, nearest) < 0)
@@ -289,7 +292,8 @@ def _root64(value: Fraction, mode: str) -> float:
 
 def _fraction_to_double(value: Fraction, mode: str) -> float:
     try:
-        nearest = value.numerator / value.denominator  # Python rounds this quotient correctly
+        # Python rounds this quotient correctly.
+        nearest = value.numerator / value.denominator
     except OverflowError:
         nearest = float("inf") if value > 0 else float("-inf")
     if not np.isinf(nearest):
@@ -308,7 +312,7 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     vh, vl = two_sum(uh, th)
     z, error = two_sum(tl, vl)
     product = a * b
-    # the product or the sum is exact
+    # The product or the sum is exact in these cases.
     one_rounding = (a == 0) | (b == 0) | ((c == 0) & (product != 0))
     result = np.where(one_rounding, product + c, vh + to_odd(z, error))
     magnitude = np.abs(np.stack(np.broadcast_arrays(a, b, c, product, result)))
@@ -325,8 +329,8 @@ def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def unpack(bits: np.ndarray, name: str) -> np.ndarray:
-    """Bits of f16 or bf16 (uint16), or tf32 (uint32), to float32, exactly. tf32: the upper 19 bits
-    count.
+    """Convert bits of f16 or bf16 (uint16), or tf32 (uint32), to float32, exactly. tf32: the upper
+    19 bits count.
     """
     match name:
         case "f16":

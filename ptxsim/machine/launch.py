@@ -53,7 +53,7 @@ class Checks:
         return replace(self, **dict.fromkeys(names, False)) if names else NO_CHECKS
 
 
-# the checks that find faults of a kind
+# These checks find faults of a kind.
 FINDS = {
     Kind.RACE: ("races", "global_races"),
     Kind.UNWRITTEN: ("unwritten",),
@@ -69,26 +69,31 @@ class LaunchConfig:
 
     grid: Dim3
     block: Dim3
-    cluster: Dim3  # blocks
+    cluster: Dim3
     dynamic_shared_bytes: int
     arena: Arena
-    symbols: Mapping[str, int]  # addresses of variables in global and constant memory
+    # Variables of global and constant memory have addresses, and so have the buffers of parameters.
+    symbols: Mapping[str, int]
     params: bytes
-    places: Mapping[Variable, int]  # addresses of the buffers that parameters hold
-    # of these, those that stand for several in a struct
+    buffers: Mapping[Variable, int]
+    # `homes` has the buffers that stand for several in a struct.
     homes: Mapping[int, int] = field(default_factory=dict)
-    # addresses, from and to, of buffers that nobody has written
+    # Nobody has written the buffers between these addresses.
     unwritten: Sequence[tuple[int, int]] = ()
     textures: Mapping[int, Texture | TextureArray] = field(default_factory=dict)
     tensor_maps: Sequence[TensorMap] = ()
-    # of a thread when it starts, where that is known; 0: setmaxnreg does nothing
+    # A thread starts with `registers`, where that is known; with 0, setmaxnreg does nothing.
     registers: int | None = None
-    grid_workspace: int = 0  # the address of what a grid's barrier needs
+    # A grid's barrier needs memory at this address.
+    grid_workspace: int = 0
     checks: Checks = Checks()
-    values: bool = True  # whether what does not bear on the launch's counts is computed, too
-    backwards: bool = False  # whether threads of a block meet at atomics in the opposite order
+    # Without values, only what bears on the launch's counts is computed.
+    values: bool = True
+    # Backwards, threads of a block meet at atomics in the opposite order.
+    backwards: bool = False
     device: Device = field(default_factory=Device)
     faults: Faults = field(default_factory=Faults)
-    shared_bytes: int = 0  # of a block, static and dynamic
-    # as far as the launch has come
+    # `shared_bytes` counts the static and dynamic bytes of a block.
+    shared_bytes: int = 0
+    # `constants_read` has what the launch has read so far.
     constants_read: set[Variable | None] = field(default_factory=set)

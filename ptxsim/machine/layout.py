@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from ..gpus import number
 
-RESERVED_SHARED = 1024  # bytes of shared memory that the system keeps in each block, from sm_80 on
-GRANULE = 128  # bytes in which shared memory is given to blocks
-# bytes of these that cooperative groups use, from %reserved_smem_offset_1 on (details/memory.h)
+# The system keeps this many bytes of shared memory in each block, from sm_80 on.
+RESERVED_SHARED = 1024
+# Blocks get shared memory in multiples of this many bytes.
+GRANULE = 128
+# Cooperative groups use 288 bytes from %reserved_smem_offset_1 on (details/memory.h).
 SCRATCH = 288
 
 
@@ -23,8 +25,8 @@ def shared_base(target: str) -> int:
 
 
 def reserved(target: str, shared_bytes: int, what: str) -> int:
-    """%reserved_smem_offset_`what` (PTX ISA 10.29) of a block with `shared_bytes` of its own:
-    begin, end, cap, 0 or 1.
+    """Return %reserved_smem_offset_`what` (PTX ISA 10.29) of a block with `shared_bytes` of its
+    own: begin, end, cap, 0 or 1.
 
     Cubins have the begin, the cap and offset 0 as constants; the driver fills in the end and offset
     1, where cooperative groups keep the barriers of tiles of several warps. Offset 1 is taken to
@@ -33,11 +35,11 @@ def reserved(target: str, shared_bytes: int, what: str) -> int:
     """
     before = number(target) >= 90
     begin = 0 if before else -(-shared_bytes // GRANULE) * GRANULE
-    places = {
+    offsets = {
         "begin": begin,
         "end": begin + RESERVED_SHARED,
         "cap": begin + RESERVED_SHARED,
         "0": begin + (64 if number(target) >= 100 else 0),
         "1": RESERVED_SHARED - SCRATCH if before else begin,
     }
-    return places[what]
+    return offsets[what]

@@ -22,8 +22,9 @@ from ..ptx.syntax import Instruction
 from .batch import Batch
 from .values import distinct
 
-COUNT, BYTES = 20, 21  # bits of the fields
-MOST = (1 << COUNT) - 1
+# The fields have 20 and 21 bits.
+COUNT, BYTES = 20, 21
+MAX_COUNT = (1 << COUNT) - 1
 EXPECTED_AT, PENDING_AT, BYTES_AT = 1, 1 + COUNT, 1 + 2 * COUNT
 
 
@@ -40,8 +41,8 @@ class State:
     def unpack(cls, word: int) -> State:
         return cls(
             word & 1,
-            word >> EXPECTED_AT & MOST,
-            word >> PENDING_AT & MOST,
+            word >> EXPECTED_AT & MAX_COUNT,
+            word >> PENDING_AT & MAX_COUNT,
             (word >> BYTES_AT & (1 << BYTES) - 1) - (1 << BYTES - 1),
         )
 
@@ -62,10 +63,12 @@ class Parked:
     """
 
     instruction: Instruction
-    threads: np.ndarray  # mask
-    objects: np.ndarray  # bytes from the start of the batch's shared memory
+    threads: np.ndarray
+    # Objects are counted in bytes from the start of the batch's shared memory.
+    objects: np.ndarray
     parity: np.ndarray
-    write: Callable[[np.ndarray], None]  # of the predicate
+    # `write` writes the predicate.
+    write: Callable[[np.ndarray], None]
 
 
 class Phases:
@@ -74,15 +77,15 @@ class Phases:
     def __init__(self, machine: Batch) -> None:
         self.machine = machine
         self.waiting: list[Parked] = []
-        # by object: copies that have not landed
+        # Of each object, `signals` has copies that have not landed.
         self.signals: dict[int, list[Callable[[], None]]] = {}
-        # by object: what initialised it, and for how many arrivals
+        # `made` says what initialised it, and for how many arrivals.
         self.made: dict[int, tuple[Instruction, int]] = {}
-        # by object: arrivals in this phase, by instruction
+        # `came` counts arrivals in this phase, by instruction.
         self.came: dict[int, dict[Instruction, int]] = {}
-        # by object: phases over, arrivals in the last
+        # `ended` has the number of phases that are over, and the arrivals of the last.
         self.ended: dict[int, tuple[int, dict[Instruction, int]]] = {}
-        # by object: bytes expected (and brought: negative) in this phase, by instruction
+        # `bytes` counts bytes expected (and brought, negative) in this phase, by instruction.
         self.bytes: dict[int, dict[Instruction, int]] = {}
 
     @property
@@ -121,9 +124,9 @@ class Phases:
         """Apply arrivals with these counts: those at one object at once, where none but the last
         ends a phase, and one by one otherwise. The words that they found."""
         before = np.zeros(len(objects), np.uint64)
-        found, which = np.unique(objects, return_inverse=True)
-        for number, at in enumerate(found.tolist()):
-            here = (which == number).nonzero()[0] if len(found) > 1 else slice(None)
+        distinct, which = np.unique(objects, return_inverse=True)
+        for number, at in enumerate(distinct.tolist()):
+            here = (which == number).nonzero()[0] if len(distinct) > 1 else slice(None)
             before[here] = self._down(instruction, at, lanes[here], counts[here])
         if self.waiting:
             self.release()
@@ -217,7 +220,7 @@ class Phases:
         parity: np.ndarray,
         write: Callable[[np.ndarray], None],
     ) -> int | None:
-        """Threads come to a try_wait; `objects` and `parity` by lane of the batch."""
+        """Let threads come to a try_wait; `objects` and `parity` by lane of the batch."""
         self.waiting.append(Parked(instruction, threads, objects, parity, write))
         self.release()
         return None
@@ -252,14 +255,14 @@ class Phases:
             self.machine.events.order.acquire(at, lanes[objects == at])
 
     def stuck(self) -> None:
-        """Nobody can run, and some wait for a phase: say for what, and of several name one that
-        waits for copies.
+        """Raise the fault that nobody can run and some wait for a phase; of several it names one
+        that waits for copies.
         """
-        found = []
+        entries = []
         for p in self.waiting:
             lane = int(p.threads.nonzero()[0][0])
-            found.append((p, lane, State.unpack(int(self.read(p.objects[lane : lane + 1])[0]))))
-        p, lane, state = max(found, key=lambda entry: entry[2].bytes != 0)
+            entries.append((p, lane, State.unpack(int(self.read(p.objects[lane : lane + 1])[0]))))
+        p, lane, state = max(entries, key=lambda entry: entry[2].bytes != 0)
         missing = [f"{state.pending} of {state.expected} arrivals"] * bool(state.pending)
         missing += [f"{state.bytes} bytes of copies"] * (state.bytes > 0)
         what = f"waits for {' and '.join(missing)}" if missing else ""
@@ -311,7 +314,7 @@ class Phases:
 
     def _others(self, first: Parked, lane: int) -> str:
         """Describe where other threads of the block wait."""
-        m, found = self.machine, dict[str, str]()
+        m, others = self.machine, dict[str, str]()
         for p in self.waiting:
             here = (p.threads & (m.state.block_of == m.state.block_of[lane])).nonzero()[0]
             if len(here) and p is not first:
@@ -321,14 +324,14 @@ class Phases:
                     what = f"{state.pending} of {state.expected} arrivals"
                 thread = m.state.thread_index(int(m.state.thread_of[here[0]]))
                 at = m.diag.where(p.instruction)
-                found.setdefault(at, f"thread {thread} at {at} for {what}")
+                others.setdefault(at, f"thread {thread} at {at} for {what}")
         for name, park in m.diag.parks:
             for w in park.waiting if park is not self else ():
                 here = (w.threads & (m.state.block_of == m.state.block_of[lane])).nonzero()[0]
                 if len(here):
                     at = m.diag.where(w.instruction)
                     thread = m.state.thread_index(int(m.state.thread_of[here[0]]))
-                    found.setdefault(
+                    others.setdefault(
                         at, f"thread {thread} and {len(here) - 1} more at the {name} at {at}"
                     )
-        return f"; also wait: {', '.join(found.values())}" if found else ""
+        return f"; also wait: {', '.join(others.values())}" if others else ""

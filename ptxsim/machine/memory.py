@@ -17,28 +17,36 @@ from typing import Any
 
 import numpy as np
 
-GLOBAL_BASE = 0x2000_6000_0000  # free in any program, so that `exec` can have device memory there
+# Any program has these addresses free, so that `exec` can put device memory there.
+GLOBAL_BASE = 0x2000_6000_0000
 WINDOW = 1 << 48
 BASES = {
     "shared": 1 * WINDOW + 0x4000_0000,
     "local": 2 * WINDOW + 0x5000_0000,
     "param": 3 * WINDOW + 0x5800_0000,
 }
-LOW = (1 << 32) - 1  # the bits of an address that are left of it in 32
-# the bit of a shared address from which on it has its block's rank in the cluster, as on sm_90
+# 32 bits hold these bits of an address.
+LOW = (1 << 32) - 1
+# From this bit on, a shared address has its block's rank in the cluster, as on sm_90.
 RANK_AT = 24
-GUARD = 512  # bytes between allocations
-HEAP = 8 << 20  # bytes that malloc has for all threads, as cudaLimitMallocHeapSize is at first
+# This many bytes lie between allocations.
+GUARD = 512
+# malloc has this many bytes for all threads, as cudaLimitMallocHeapSize says at first.
+HEAP = 8 << 20
 HEAP_NAME = "memory of malloc"
-ALIGN = 256  # of an allocation, as cudaMalloc's
+# Allocations are aligned as cudaMalloc's.
+ALIGN = 256
 INTP = np.dtype(np.intp)
-MOST_MAPPED = 1 << 40  # bytes of global memory: more than any GPU has
-LARGE = 64 << 20  # bytes from which on memory is mapped
-NORESERVE = 0x4000  # MAP_NORESERVE of Linux: pages that nobody touches are not promised
+# No GPU has more global memory.
+MAX_MAPPED_BYTES = 1 << 40
+# From this many bytes on, memory is mapped.
+LARGE = 64 << 20
+# With MAP_NORESERVE, Linux promises no pages that nobody touches.
+NORESERVE = 0x4000
 
 
 def zeros(count: int, dtype: np.typing.DTypeLike) -> np.ndarray:
-    """An array of zeros that takes memory only where it is touched, however large."""
+    """Return an array of zeros that takes memory only where it is touched, however large."""
     size = count * np.dtype(dtype).itemsize
     if size < LARGE or sys.platform != "linux":
         return np.zeros(count, dtype)
@@ -60,13 +68,16 @@ class Heap:
     """The part of global memory from which malloc serves threads of kernels."""
 
     def __init__(self, start: int, size: int = HEAP) -> None:
-        self.next, self.end = start, start + size  # addresses that no block has had yet
-        self.blocks: dict[int, Allocation] = {}  # in use, by their start
-        self.reusable: dict[int, list[int]] = {}  # starts of freed blocks, by size
-        self.freed: dict[int, int] = {}  # start and end of these blocks
+        # No block has had these addresses yet.
+        self.next, self.end = start, start + size
+        # Blocks in use are listed by their start; starts of freed ones by size; ends of freed ones
+        # by start.
+        self.blocks: dict[int, Allocation] = {}
+        self.reusable: dict[int, list[int]] = {}
+        self.freed: dict[int, int] = {}
 
     def malloc(self, size: int) -> Allocation | None:
-        """A block of at least `size` bytes; None where there are none left."""
+        """Return a block of at least `size` bytes; None where there are none left."""
         size = -(-max(size, 1) // 16) * 16
         if known := self.reusable.get(size):
             start = known.pop()
@@ -74,7 +85,7 @@ class Heap:
         elif self.next + size > self.end:
             return None
         else:
-            # the gap catches accesses past the end
+            # The gap catches accesses past the end.
             start, self.next = self.next, self.next + size + 16
         block = self.blocks[start] = Allocation(start, start + size, HEAP_NAME)
         return block
@@ -98,11 +109,13 @@ class Arena:
     def __init__(self) -> None:
         self.allocations: list[Allocation] = []
         self.pending: list[tuple[int, np.ndarray]] = []
-        self.filled = 0  # bytes that are written before the launch begins
+        # `filled` counts bytes that are written before the launch begins.
+        self.filled = 0
         self.top = GLOBAL_BASE + GUARD
         self.data = np.zeros(0, np.uint8)
         self.heap: Heap | None = None
-        # tensor maps in global memory, by address: which launches before used, and who changed since
+        # Tensor maps in global memory are listed by address: which ones earlier launches used, and
+        # who changed them since.
         self.used_maps: dict[int, None] = {}
         self.changed_maps: dict[int, str] = {}
 
@@ -113,15 +126,16 @@ class Arena:
 
     def malloc(self, size: int) -> int:
         """Allocate a block of the heap: its address, or 0 where none is left."""
-        assert self.heap is not None  # of a program that allocates
+        # A program that allocates has a heap.
+        assert self.heap is not None
         block = self.heap.malloc(size)
         if block is None:
             return 0
         start, end = block.start - GLOBAL_BASE, block.end - GLOBAL_BASE
-        place = bisect_right(self.starts, start)
-        self.allocations.insert(place, block)
-        self.starts.insert(place, start)
-        self.ends.insert(place, end)
+        index = bisect_right(self.starts, start)
+        self.allocations.insert(index, block)
+        self.starts.insert(index, start)
+        self.ends.insert(index, end)
         return block.start
 
     def free(self, address: int) -> str | None:
@@ -132,8 +146,8 @@ class Arena:
         assert self.heap is not None
         wrong = self.heap.free(address)
         if wrong is None:
-            place = bisect_right(self.starts, address - GLOBAL_BASE) - 1
-            del self.allocations[place], self.starts[place], self.ends[place]
+            index = bisect_right(self.starts, address - GLOBAL_BASE) - 1
+            del self.allocations[index], self.starts[index], self.ends[index]
         return wrong
 
     def allocate(self, size: int, name: str, align: int = ALIGN) -> int:
@@ -145,11 +159,11 @@ class Arena:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that a launch takes before it begins: of its arrays those that have
+        """Return the bytes that a launch takes before it begins: of its arrays those that have
         contents.
         """
         span = self.top - GLOBAL_BASE
-        return span if span > MOST_MAPPED else self.filled
+        return span if span > MAX_MAPPED_BYTES else self.filled
 
     def write(self, address: int, data: np.ndarray) -> None:
         """Put bytes at an address, now or when the memory is made."""
@@ -174,7 +188,7 @@ class Arena:
         self.pending.clear()
 
     def string(self, address: int) -> str:
-        """The zero-terminated text at a generic address."""
+        """Return the zero-terminated text at a generic address."""
         at = address - GLOBAL_BASE
         raw = self.data[at : at + 4096].tobytes() if 0 <= at < len(self.data) else b"?"
         return raw.split(b"\0")[0].decode(errors="replace")
@@ -241,14 +255,15 @@ class Addresses:
         self.low_bits = first & 15
         self.varying = int(np.bitwise_or.reduce((raw ^ first) & 15)) if self.lo != self.hi else 0
         self.indices: dict[int, np.ndarray] = {}
-        self.cache: dict[Hashable, Any] = {}  # for observers: what follows from the addresses alone
+        # Observers keep here what follows from the addresses alone.
+        self.cache: dict[Hashable, Any] = {}
 
     def index(self, shift: int) -> np.ndarray:
-        """Indices of elements of 2^shift bytes."""
-        found = self.indices.get(shift)
-        if found is None:
-            found = self.indices[shift] = self.flat >> shift if shift else self.flat
-        return found
+        """Return indices of elements of 2^shift bytes."""
+        indices = self.indices.get(shift)
+        if indices is None:
+            indices = self.indices[shift] = self.flat >> shift if shift else self.flat
+        return indices
 
 
 SHIFT = {1: 0, 2: 1, 4: 2, 8: 3, 16: 4}
@@ -274,7 +289,7 @@ class Space:
         return Addresses(base, active, raw[lanes], lanes, None if origin is None else origin[lanes])
 
     def relative(self, base: np.ndarray) -> np.ndarray:
-        """Addresses as signed offsets: what lies below the space becomes negative."""
+        """Return addresses as signed offsets: what lies below the space becomes negative."""
         if base.dtype.itemsize == 4:
             return base.view(np.int32).astype(INTP)
         return base.view(np.int64)
@@ -287,7 +302,7 @@ class Space:
         return (at >= self.first) & (at + width <= self.size)
 
     def begins_inside(self, offset: int) -> bool:
-        """Whether there is memory at an offset."""
+        """Return whether there is memory at an offset."""
         return self.first <= offset < self.size
 
     def describe(self, offset: int) -> str:
@@ -301,7 +316,7 @@ class Space:
         """Describe how far an access that begins inside goes beyond."""
         return ""
 
-    def shown(self, offset: int) -> str:
+    def address_text(self, offset: int) -> str:
         return f"{self.name} address 0x{offset & 0xFFFFFFFF:x}"
 
 
@@ -332,11 +347,12 @@ class ClusterSpace(Space):
     def addresses(self, base: np.ndarray, active: np.ndarray | None) -> Addresses:
         lanes = None if active is None else active.nonzero()[0]
         chosen = slice(None) if lanes is None else lanes
-        at, own = self.relative(base)[chosen], self.rank[chosen]
+        at, cta = self.relative(base)[chosen], self.rank[chosen]
         rank = at >> RANK_AT
-        good = (rank >= 0) & (rank < self.blocks) if self.name == "shared::cluster" else rank == own
-        raw = np.where(good, at & (1 << RANK_AT) - 1, at)  # what is bad stays outside
-        return Addresses(base, active, raw, lanes, self.origin[chosen] + (rank - own) * self.part)
+        good = (rank >= 0) & (rank < self.blocks) if self.name == "shared::cluster" else rank == cta
+        # What is bad stays outside.
+        raw = np.where(good, at & (1 << RANK_AT) - 1, at)
+        return Addresses(base, active, raw, lanes, self.origin[chosen] + (rank - cta) * self.part)
 
     def describe(self, offset: int) -> str:
         rank = offset >> RANK_AT
@@ -385,7 +401,7 @@ class GlobalSpace(Space):
     def beyond(self, offset: int, size: int) -> str:
         return self.arena.beyond(offset, size)
 
-    def shown(self, offset: int) -> str:
+    def address_text(self, offset: int) -> str:
         return f"global address 0x{offset + GLOBAL_BASE:x}"
 
 
@@ -396,7 +412,8 @@ class Access:
 
     def __init__(self, space: Space, where: Addresses, offset: int) -> None:
         self.space, self.where, self.offset = space, where, offset
-        self.values: list[np.ndarray] | None = None  # of a store
+        # A store has values.
+        self.values: list[np.ndarray] | None = None
 
     @property
     def lanes(self) -> np.ndarray | None:
@@ -412,12 +429,15 @@ class Access:
         index = self.where.index(shift)
         first = ((self.where.low_bits & (size - 1)) + self.offset) >> shift
         first += number
-        if first < 0 or self.where.lo < 0:  # an index below zero would count from the end
+        if first < 0 or self.where.lo < 0:
+            # An index below zero would count from the end.
             return self.space.views[size], index + first
         return self.space.views[size][first:], index
 
     def load(self, size: int, number: int = 0) -> np.ndarray:
-        """The element at this place of a vector, for each active thread, as unsigned integers."""
+        """Return the element at this place of a vector, for each active thread, as unsigned
+        integers.
+        """
         view, index = self._element(size, number)
         return view.take(index)
 
@@ -444,13 +464,13 @@ class MixedAccess:
 
     def load(self, size: int, number: int = 0) -> np.ndarray:
         out = np.zeros(len(self.lanes), f"u{size}")
-        for places, access in self.parts:
-            out[places] = access.load(size, number)
+        for indices, access in self.parts:
+            out[indices] = access.load(size, number)
         return out
 
     def store(self, size: int, values: np.ndarray, number: int = 0) -> None:
-        for places, access in self.parts:
-            access.store(size, values[places], number)
+        for indices, access in self.parts:
+            access.store(size, values[indices], number)
 
     def put(self, size: int) -> None:
         for _, access in self.parts:

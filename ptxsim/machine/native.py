@@ -48,15 +48,16 @@ def _at(x: np.ndarray) -> int:
 
 
 def multiply(
-    a: np.ndarray, b: np.ndarray, c: np.ndarray, least: tuple[int, int, int], fraction: int
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, min_exponents: tuple[int, int, int], fraction: int
 ) -> np.ndarray | None:
-    """The unrounded sums of `tensor_cores.multiply`, for float64 a [., m, k], b [., n, k] and c [.,
-    m, n]; `least`: exponents of the least normal numbers of their formats. None without the
-    library."""
+    """Return the unrounded sums of `tensor_cores.multiply`, for float64 a [., m, k], b [., n, k]
+    and c [., m, n]; `min_exponents`: of the normal numbers of their formats. None without the
+    library.
+    """
     if library is None:
         return None
     a, b, c = (np.ascontiguousarray(x, np.float64) for x in (a, b, c))
-    out, bounds = np.empty_like(c), np.array(least, np.int32)
+    out, bounds = np.empty_like(c), np.array(min_exponents, np.int32)
     count, m, k = a.shape
     failed = library.multiply(
         _at(a), _at(b), _at(c), _at(out), count, m, c.shape[2], k, _at(bounds), fraction

@@ -64,12 +64,14 @@ class MemoryEvent:
         return full.reshape(-1, WARP), np.asarray(self.active).reshape(-1, WARP)
 
     def blocks(self) -> np.ndarray:
-        """The linear number of the block that each warp of `addresses` belongs to."""
+        """Return the linear number of the block that each warp of `addresses` belongs to."""
         return np.asarray(self.state.blocks)[self.state.block_of[::WARP]]
 
     @property
     def cache(self) -> dict[Hashable, Any]:
-        """A place to remember what follows from the base addresses alone, whatever the offset."""
+        """Return a place to remember what follows from the base addresses alone, whatever the
+        offset.
+        """
         return self.access.where.cache
 
     @property
@@ -80,7 +82,7 @@ class MemoryEvent:
 class Observer:
     """Base class of observers, which does nothing."""
 
-    # whether numbers of warps and warpgroups are passed by block of the batch, as arrays
+    # With `by_block`, numbers of warps and warpgroups are passed by block of the batch, as arrays.
     by_block = False
 
     def begins(self, kernel: Launched, grid: Dim3, block: Dim3) -> None:

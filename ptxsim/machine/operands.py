@@ -26,30 +26,33 @@ from .values import merged, viewed
 F4 = np.dtype("f4")
 ADDRESS = np.dtype("u8")
 
-Operand = Any  # of an instruction, as in syntax.py; None for `_`
-Place = tuple[str, int, int]  # of an access: its space, the slot of its base register, the offset
+# An operand is one of the classes of syntax.py, or None for `_`.
+Operand = Any
+# An access's space, the slot of its base register, and the offset.
+MemoryOperand = tuple[str, int, int]
 Widen = Callable[[np.ndarray], np.ndarray]
 
 
 class Operands:
     """The registers, constants and names of a program."""
 
-    symbols: Mapping[str, int]  # addresses of variables in global memory, of a launch
+    # In a launch, variables of global memory have these addresses.
+    symbols: Mapping[str, int]
 
     def __init__(
         self, program: Program, state: State, special: Callable[[str], np.ndarray]
     ) -> None:
         """`special`: the values of a special register for a batch."""
         self.program, self.state, self.special = program, state, special
-        # fill constant slots at the start of a batch
+        # `makers` fill constant slots at the start of a batch.
         self.makers: list[tuple[int, Callable[[], np.ndarray]]] = []
         self.constant_slots: dict[Hashable, int] = {}
         self.carry = state.new_slot()
         self.stack_slot = state.new_slot() if program.recursive else None
-        # slots with addresses of local variables, and their offsets
+        # `stacked` has slots with addresses of local variables, and their offsets.
         self.stacked: list[tuple[int, int]] = []
-        # registers that were written together, by their slots, as one array of rows: found
-        # together, too
+        # Registers that were written together are stored as one array of rows, by their slots, and
+        # read together.
         self.rows: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}
 
     def start(self) -> None:
@@ -68,7 +71,7 @@ class Operands:
             registers[slot] = make()
 
     def reader(self, operand: Operand, t: Type) -> Callable[[], np.ndarray]:
-        """A function that gives the operand's values in the NumPy type of `t`."""
+        """Return a function that gives the operand's values in the NumPy type of `t`."""
         registers = self.state.registers
         if isinstance(operand, Negated):
             slot = self.operand_slot(operand.register, t)
@@ -83,8 +86,8 @@ class Operands:
         return read
 
     def operand_slot(self, operand: Operand, t: Type) -> int:
-        """The slot of a register, or of a constant made for an immediate, a special register or an
-        address.
+        """Return the slot of a register, or of a constant made for an immediate, a special register
+        or an address.
         """
         match operand:
             case Register():
@@ -108,7 +111,7 @@ class Operands:
         return self.constant((t.dtype, value.tobytes()), lambda: self.state.uniform(value))
 
     def symbol_slot(self, symbol: Symbol) -> int:
-        """The slot with the address of a variable or function, in its own space."""
+        """Return the slot with the address of a variable or function, in its own space."""
         key = ("symbol", symbol.variable or symbol.name, symbol.offset)
         space = self.symbol_space(symbol)
         if space == "local" and self.stack_slot is not None:
@@ -120,15 +123,15 @@ class Operands:
             return self.constant_slots[key]
         if space == "shared":
             return self.constant(
-                key, lambda: self._own(self.symbol_address(symbol) + symbol.offset)
+                key, lambda: self._in_own_shared(self.symbol_address(symbol) + symbol.offset)
             )
         return self.constant(
             key,
             lambda: self.state.uniform(ADDRESS.type(self.symbol_address(symbol) + symbol.offset)),
         )
 
-    def _own(self, offset: int) -> np.ndarray:
-        """The address of a place in each thread's own shared memory."""
+    def _in_own_shared(self, offset: int) -> np.ndarray:
+        """Return an address in each thread's own shared memory."""
         if self.state.cluster_size == 1:
             return self.state.uniform(ADDRESS.type(offset))
         return (offset + (self.state.rank << RANK_AT)).astype(ADDRESS)
@@ -141,11 +144,11 @@ class Operands:
             self.state.registers[slot] = (stack + offset).view(ADDRESS)
 
     def variable(self, symbol: Symbol) -> Variable | None:
-        found = symbol.variable or self.program.module.variables.get(symbol.name)
-        return found if isinstance(found, Variable) else None
+        variable = symbol.variable or self.program.module.variables.get(symbol.name)
+        return variable if isinstance(variable, Variable) else None
 
     def symbol_space(self, symbol: Symbol) -> str:
-        """The space a name lives in; parameters of device functions live in local memory."""
+        """Return the space a name lives in; parameters of device functions live in local memory."""
         variable = self.variable(symbol)
         if variable is None:
             if programs.function_address(self.program, symbol.name) is not None:
@@ -159,7 +162,8 @@ class Operands:
         variable, program = self.variable(symbol), self.program
         if variable is None:
             address = programs.function_address(program, symbol.name)
-            assert address is not None  # `symbol_space` asked
+            # `symbol_space` made sure of it.
+            assert address is not None
             return address
         if variable in program.shared:
             return program.shared[variable]
@@ -177,8 +181,8 @@ class Operands:
         return self.symbols[variable.name]
 
     def target(self, operand: Operand, t: Type) -> tuple[int, Widen | None]:
-        """The slot of a destination, and how a value of type `t` is widened to the register, if at
-        all.
+        """Return the slot of a destination, and how a value of type `t` is widened to the register,
+        if at all.
         """
         if not isinstance(operand, Register):
             if operand is None:
@@ -195,7 +199,7 @@ class Operands:
         ).astype(dtype)
 
     def writer(self, operand: Operand, t: Type) -> Callable[[np.ndarray], None]:
-        """A function that writes a value for every lane; only `mask` keeps it."""
+        """Return a function that writes a value for every lane; only `mask` keeps it."""
         slot, widen = self.target(operand, t)
         write = self.write_slot(slot)
         return write if widen is None else lambda value: write(widen(value))
@@ -212,7 +216,7 @@ class Operands:
     def lane_writer(
         self, operand: Operand, t: Type
     ) -> Callable[[np.ndarray, np.ndarray | None], None]:
-        """A function that writes values of some lanes (None: of all), as loads give them."""
+        """Return a function that writes values of some lanes (None: of all), as loads give them."""
         slot, widen = self.target(operand, t)
         registers = self.state.registers
         is_float = t.dtype is F4
@@ -222,7 +226,8 @@ class Operands:
                 values = widen(values if values.dtype is t.dtype else viewed(values, t.dtype))
             elif is_float and lanes is None:
                 seen = values.view(F4)
-                if not np.count_nonzero(seen != seen):  # without a NaN, bits and value are one
+                if not np.count_nonzero(seen != seen):
+                    # Without a NaN, bits and value are the same.
                     values = seen
             if lanes is None:
                 registers[slot] = values
@@ -234,8 +239,8 @@ class Operands:
 
         return write
 
-    def address(self, operand: Address, space: str) -> Place:
-        """The place of an address operand."""
+    def address(self, operand: Address, space: str) -> MemoryOperand:
+        """Return the memory operand of an address operand."""
         base = operand.base
         if isinstance(base, Register):
             return space, base.slot, operand.offset
@@ -245,13 +250,13 @@ class Operands:
                 self.constant("null", lambda: self.state.uniform(ADDRESS.type(0))),
                 operand.offset,
             )
-        own = self.symbol_space(base)
-        if space == "generic" or (space == "param" and own == "local") or space == "const":
-            space = own
+        declared = self.symbol_space(base)
+        if space == "generic" or (space == "param" and declared == "local") or space == "const":
+            space = declared
         return space, self.symbol_slot(base), operand.offset
 
     def constant(self, key: Hashable, make: Callable[[], np.ndarray]) -> int:
-        """A slot that is filled when a batch starts."""
+        """Return a slot that is filled when a batch starts."""
         if key not in self.constant_slots:
             slot = self.constant_slots[key] = self.state.new_slot()
             self.makers.append((slot, make))

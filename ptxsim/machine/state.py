@@ -19,11 +19,12 @@ from ..ptx.sizes import Dim3
 
 WARP = 32
 Number = TypeVar("Number", int, np.ndarray)
-NOTHING = np.zeros(0, np.uint32)  # what a register holds between launches
+# Between launches, a register holds nothing.
+NOTHING = np.zeros(0, np.uint32)
 
 
 def split(number: Number, sizes: Sequence[int]) -> tuple[Number, Number, Number]:
-    """A linear number as x, y and z of a grid of these sizes."""
+    """Return a linear number as x, y and z of a grid of these sizes."""
     return number % sizes[0], number // sizes[0] % sizes[1], number // (sizes[0] * sizes[1])
 
 
@@ -33,33 +34,41 @@ class State:
     grid: Dim3
     block: Dim3
     cluster: Dim3
-    threads: int  # of a block
-    padded: int  # the same, in whole warps
-    cluster_size: int  # blocks
+    # A block has `threads`; `padded` rounds up to whole warps.
+    threads: int
+    padded: int
+    cluster_size: int
     cluster_lanes: int
-    blocks: np.ndarray  # linear numbers in the grid
-    by_block: bool  # whether warps are counted by block
+    # `blocks` are linear numbers in the grid.
+    blocks: np.ndarray
+    # `by_block` is true where warps are counted by block.
+    by_block: bool
     lanes: int
     warps: int
-    # by lane
-    thread_of: np.ndarray  # its number in its block
-    block_of: np.ndarray  # the place of its block in `blocks`
-    rank: np.ndarray  # of its block in its cluster
-    thread_numbers: np.ndarray  # in the grid
+    # Each lane has its number in the block, the index of its block in `blocks`, the rank of that in
+    # the cluster, and its number in the grid.
+    thread_of: np.ndarray
+    block_of: np.ndarray
+    rank: np.ndarray
+    thread_numbers: np.ndarray
     alive: np.ndarray
     exited: np.ndarray
-    count: int  # threads that act
-    whole: bool  # whether these are all that live
-    wrapped: np.ndarray | None  # threads that have used an index which wrapped
-    # when it is each lane's turn where threads meet at an atomic; None: in their own order
+    # `count` threads act; `whole` is true where these are all that live.
+    count: int
+    whole: bool
+    # `wrapped` marks threads that have used an index that wrapped.
+    wrapped: np.ndarray | None
+    # Where threads meet at an atomic, `turns` says when each lane has its turn; None means in
+    # order.
     turns: np.ndarray | None
 
     def __init__(self, slots: int) -> None:
         self.registers: list[np.ndarray] = [NOTHING] * slots
-        # threads whose registers an instruction writes; None: all
+        # An instruction writes registers of the threads in `mask`, or of all.
         self.mask: np.ndarray | None = None
-        self.active: np.ndarray | None = None  # threads that act; None: every lane
-        # threads that can go on, by the place where they do
+        # `active` marks the threads that act; None means every lane.
+        self.active: np.ndarray | None = None
+        # `groups` has threads that can go on, by the pc where they do.
         self.groups: dict[int, np.ndarray] = {}
 
     def new_slot(self) -> int:
@@ -81,7 +90,7 @@ class State:
         self.warps = self.lanes // WARP
         self.thread_of = np.tile(np.arange(self.padded), len(blocks))
         self.block_of = np.repeat(np.arange(len(blocks)), self.padded)
-        # blocks of a batch stand in the order of their ranks
+        # Blocks of a batch stand in the order of their ranks.
         self.rank = self.block_of % self.cluster_size
         self.thread_numbers = np.asarray(blocks)[self.block_of] * self.padded + self.thread_of
         self.alive = self.thread_of < self.threads
@@ -103,9 +112,9 @@ class State:
     # which threads act
 
     def join(self, pc: int, threads: np.ndarray) -> None:
-        """Put threads at a place."""
-        there = self.groups.get(pc)
-        self.groups[pc] = threads if there is None else there | threads
+        """Put threads at a pc."""
+        waiting = self.groups.get(pc)
+        self.groups[pc] = threads if waiting is None else waiting | threads
 
     def enter(self, threads: np.ndarray) -> None:
         """Make these the active threads."""
@@ -129,11 +138,11 @@ class State:
             self.mask, self.active, self.whole, self.count = saved
 
     def acting_lanes(self) -> np.ndarray:
-        """The lanes of the active threads."""
+        """Return the lanes of the active threads."""
         return np.arange(self.lanes) if self.active is None else self.active.nonzero()[0]
 
     def in_turns(self, lanes: np.ndarray) -> np.ndarray:
-        """The places among some lanes, in the order in which they meet at atomics."""
+        """Return the indices of some lanes, in the order in which they meet at atomics."""
         return np.arange(len(lanes)) if self.turns is None else np.argsort(self.turns[lanes])
 
     def mask_of(self, lanes: np.ndarray | list[int]) -> np.ndarray:
@@ -143,7 +152,7 @@ class State:
         return mask
 
     def living(self) -> np.ndarray:
-        """The active threads that live, as a mask."""
+        """Return the active threads that live, as a mask."""
         return self.alive if self.active is None else self.active
 
     def alive_count(self) -> int:
@@ -158,7 +167,7 @@ class State:
         self.exited = self.exited | threads
 
     def active_warps(self) -> Any:
-        """How many warps have an active thread; by block where an observer asks for that."""
+        """Return how many warps have an active thread; by block where an observer asks for that."""
         if self.active is None:
             return np.full(len(self.blocks), self.padded // WARP) if self.by_block else self.warps
         if self._warps_of is not self.active:
@@ -166,7 +175,9 @@ class State:
         return self._warp_count
 
     def warps_with(self, threads: np.ndarray) -> Any:
-        """How many warps have one of these threads; by block where an observer asks for that."""
+        """Return how many warps have one of these threads; by block where an observer asks for
+        that.
+        """
         warps = threads.reshape(len(self.blocks), -1, WARP).any(axis=2)
         return warps.sum(axis=1) if self.by_block else int(np.count_nonzero(warps))
 
@@ -179,17 +190,17 @@ class State:
         )
 
     def thread_index(self, number: int) -> Dim3:
-        """A thread of the block by its number."""
+        """Return the index of a thread of the block by its number."""
         return split(number, self.block)
 
     def block_index(self, lane: int) -> Dim3:
-        """The block of a lane."""
-        return self.block_place(int(self.blocks[self.block_of[lane]]))
+        """Return the index of the block of a lane."""
+        return self.grid_index(int(self.blocks[self.block_of[lane]]))
 
-    def block_place(self, number: int) -> Dim3:
-        """A block of the grid by its number."""
+    def grid_index(self, number: int) -> Dim3:
+        """Return the index of a block of the grid by its number."""
         return split(number, self.grid)
 
-    def place_in_cluster(self, axis: int) -> np.ndarray:
-        """Return for each lane its block's place in the cluster along an axis."""
+    def index_in_cluster(self, axis: int) -> np.ndarray:
+        """Return for each lane its block's index in the cluster along an axis."""
         return split(self.rank, self.cluster)[axis]

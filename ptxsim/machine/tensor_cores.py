@@ -43,11 +43,15 @@ import numpy as np
 from . import native
 
 F8 = np.dtype("f8")
-NO_EXPONENT = -5000  # of a zero
-LEAST = -133  # exponent that terms are aligned to at the least
-LARGEST_EXPONENT = 128  # from here on, fp32 has infinity
-CHUNK = 1 << 14  # elements of D that are computed at once: they stay in a cache
-# least exponent of each format: that of its subnormals
+# A zero has this exponent.
+NO_EXPONENT = -5000
+# Terms are aligned to no smaller exponent.
+MIN_EXPONENT = -133
+# From this exponent on, fp32 has infinity.
+LARGEST_EXPONENT = 128
+# This many elements of D are computed at once: they stay in a cache.
+CHUNK = 1 << 14
+# Each format's subnormals have this exponent, its smallest.
 SUBNORMAL = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14, "f32": -126}
 FP8 = ("e4m3", "e5m2")
 
@@ -112,11 +116,12 @@ def multiply(
     """
     (m, k), n = a.shape[-2:], b.shape[-2]
     left, right, c_ = a.reshape(-1, m, k), b.reshape(-1, n, k), c.reshape(-1, m, n)
-    least = SUBNORMAL[names[0]], SUBNORMAL[names[1]], SUBNORMAL[result]
-    if (total := native.multiply(left, right, c_, least, rule.fraction)) is not None:
+    min_exponents = SUBNORMAL[names[0]], SUBNORMAL[names[1]], SUBNORMAL[result]
+    if (total := native.multiply(left, right, c_, min_exponents, rule.fraction)) is not None:
         with np.errstate(all="ignore"):
             return _rounded(total, result, rule.keeps).reshape(c.shape)
-    many = len(c_) > n  # NumPy's loops are over the last axis: the longer one
+    # NumPy loops over the last axis, which is best the longer one.
+    many = len(c_) > n
     if many:
         left = left.transpose(2, 1, 0)[:, :, None]
         right = right.transpose(2, 1, 0)[:, None]
@@ -137,16 +142,16 @@ def multiply(
 
 
 def _exponents(x: np.ndarray, name: str) -> np.ndarray:
-    """The exponents that the hardware aligns by: of 1.f, and of subnormal numbers that of the least
-    normal ones.
+    """Return the exponents that the hardware aligns by: of 1.f, and of subnormal numbers that of
+    the least normal ones.
     """
-    _, found = np.frexp(x)
-    return np.where(x == 0, NO_EXPONENT, np.maximum(found - 1, SUBNORMAL[name])).astype(np.int16)
+    _, powers = np.frexp(x)
+    return np.where(x == 0, NO_EXPONENT, np.maximum(powers - 1, SUBNORMAL[name])).astype(np.int16)
 
 
 def _largest(left: np.ndarray, right: np.ndarray, top: np.ndarray) -> np.ndarray:
-    """The largest exponent of products and accumulator."""
-    top = np.maximum(top, np.int16(LEAST))
+    """Return the largest exponent of products and accumulator."""
+    top = np.maximum(top, np.int16(MIN_EXPONENT))
     sums = np.empty_like(top)
     for x, y in zip(left, right, strict=True):
         np.maximum(top, np.add(x, y, out=sums), out=top)
@@ -156,7 +161,7 @@ def _largest(left: np.ndarray, right: np.ndarray, top: np.ndarray) -> np.ndarray
 def _aligned_sum(
     left: np.ndarray, right: np.ndarray, c: np.ndarray, top: np.ndarray, fraction: int
 ) -> np.ndarray:
-    """The sum of terms cut off `fraction` bits below the unit of 2^top; exact in float64."""
+    """Return the sum of terms cut off `fraction` bits below the unit of 2^top; exact in float64."""
     scale = np.ldexp(1.0, fraction - top.astype(np.int32))
     total = np.trunc(c * scale)
     term = np.empty_like(total)
@@ -165,7 +170,8 @@ def _aligned_sum(
         term *= scale
         np.trunc(term, out=term)
         total += term
-    total += 0.0  # an exact zero is +0
+    # An exact zero is +0.
+    total += 0.0
     total /= scale
     return total
 

@@ -19,12 +19,13 @@ import numpy as np
 from ..errors import PtxsimError
 from .arrays import Array
 
-BYTES = 128  # of a CUtensorMap
+# A CUtensorMap has 128 bytes.
+BYTES = 128
 MAGIC = b"ptxsim tensormap"
 SWIZZLES = {"none": 0, "0": 0, "32": 32, "64": 64, "128": 128}
 FILLS = ("zeros",)
 L2_PROMOTIONS = ("none", "64", "128", "256")
-MOST_BOX, MOST_DIM, MOST_STRIDE = 256, 1 << 32, 1 << 40
+MAX_BOX, MAX_DIM, MAX_STRIDE = 256, 1 << 32, 1 << 40
 TYPES = {
     np.dtype(t): t
     for t in (
@@ -78,7 +79,8 @@ class TensorMap:
     ) -> None:
         self.array, self.name, self.offset = array, array.name, offset
         self.dtype = array.dtype if dtype is None else np.dtype(dtype)
-        if self.dtype.itemsize == 1 and self.dtype.kind in "fV":  # 8-bit floats
+        if self.dtype.itemsize == 1 and self.dtype.kind in "fV":
+            # These are 8-bit floats.
             self.dtype = np.dtype(np.uint8)
         if self.dtype not in TYPES:
             known = ", ".join(str(t) for t in TYPES)
@@ -115,12 +117,14 @@ class TensorMap:
             )
         self._require_encodable()
         self.inner_bytes = self.box[-1] * self.item
-        self.bytes = math.prod(self.box) * self.item  # of a box
-        # from one row of a box to the next in shared memory
+        # `bytes` and `span` are those of a box, the latter in shared memory.
+        self.bytes = math.prod(self.box) * self.item
+        # `pitch` leads from one row of a box to the next in shared memory.
         self.pitch = max(self.inner_bytes, self.swizzle)
-        self.span = math.prod(self.box[:-1]) * self.pitch  # of shared memory
+        self.span = math.prod(self.box[:-1]) * self.pitch
         self.address = 0
-        # whether the device made it, so that nobody knows yet that it lies in memory
+        # `by_device` is true where the device made the map, so that nobody knows yet that it lies
+        # in memory.
         self.by_device = False
 
     def _refused(self, what: str) -> PtxsimError:
@@ -136,13 +140,13 @@ class TensorMap:
             raise self._refused(
                 f"{len(self.strides)} strides; a tensor of {self.rank} dimensions has {self.rank - 1}"
             )
-        for sizes, what, most, shown in (
-            (self.shape, "a dimension of {} elements", MOST_DIM, "2^32"),
-            (self.box, "a box of {} elements along a dimension", MOST_BOX, str(MOST_BOX)),
+        for sizes, what, maximum, label in (
+            (self.shape, "a dimension of {} elements", MAX_DIM, "2^32"),
+            (self.box, "a box of {} elements along a dimension", MAX_BOX, str(MAX_BOX)),
         ):
             for size in sizes:
-                if not 1 <= size <= most:
-                    raise self._refused(f"{what.format(size)}; allowed: 1 to {shown}")
+                if not 1 <= size <= maximum:
+                    raise self._refused(f"{what.format(size)}; allowed: 1 to {label}")
         inner = self.box[-1] * self.item
         if inner % 16:
             raise self._refused(
@@ -153,7 +157,7 @@ class TensorMap:
                 f"a box of {inner} bytes along the innermost dimension is more than its swizzle of {self.swizzle}"
             )
         for stride in self.strides:
-            if stride % 16 or not 0 <= stride < MOST_STRIDE:
+            if stride % 16 or not 0 <= stride < MAX_STRIDE:
                 raise self._refused(
                     f"a stride of {stride} bytes; allowed: multiples of 16 from 0 to 2^40"
                 )
@@ -171,9 +175,10 @@ class TensorMap:
             raise self._refused(f"its address 0x{self.address:x} is not aligned to 16 bytes")
 
     def rows(self, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int, int]:
-        """The rows of the box whose first element has these coordinates (the innermost last): for
-        each its address in global memory, whether it is inside; and of all, the elements from and
-        to which a row is inside."""
+        """Return the rows of the box whose first element has these coordinates (the innermost
+        last): for each its address in global memory, whether it is inside; and of all, the elements
+        from and to which a row is inside.
+        """
         starts = np.zeros(1, np.int64)
         inside = np.ones(1, bool)
         for first, length, size, stride in zip(
@@ -185,21 +190,21 @@ class TensorMap:
         return self.address + starts + at[-1] * self.item, inside, *self._columns(at[-1])
 
     def _columns(self, first: int) -> tuple[int, int]:
-        """The elements from and to which a row is inside that begins at this one of its
+        """Return the elements from and to which a row is inside that begins at this one of its
         dimension.
         """
         begin = min(max(0, -first), self.box[-1])
         return begin, max(min(self.box[-1], self.shape[-1] - first), begin)
 
     def bytes_inside(self, at: Sequence[int]) -> int:
-        """Where the tensor ends in a row of the box whose first element has these coordinates, in
-        bytes of the row.
+        """Return where the tensor ends in a row of the box whose first element has these
+        coordinates, in bytes of the row.
         """
         return self._columns(at[-1])[1] * self.item
 
     def shared_offsets(self, base: int) -> np.ndarray:
-        """Where the 16-byte pieces of a box lie, [rows, pieces], if it is at this address of shared
-        memory.
+        """Return where the 16-byte pieces of a box lie, [rows, pieces], if it is at this address of
+        shared memory.
         """
         rows = math.prod(self.box[:-1])
         at = base + np.arange(rows, dtype=np.int64)[:, None] * self.pitch
@@ -214,29 +219,31 @@ class TensorMap:
 
 
 def swizzled(addresses: np.ndarray, swizzle: int) -> np.ndarray:
-    """Addresses in shared memory with a swizzle of 0, 32, 64 or 128 bytes: of a row of 128 bytes,
-    which 16-byte piece goes where depends on the row's place among 8."""
+    """Return addresses in shared memory with a swizzle of 0, 32, 64 or 128 bytes: of a row of 128
+    bytes, which 16-byte piece goes where depends on the row's place among 8.
+    """
     pieces = swizzle // 16
     return addresses ^ ((addresses >> 7 & (pieces - 1)) << 4) if swizzle else addresses
 
 
 def encoded(number: int) -> bytes:
-    """The 128 bytes that stand for the map with this number in a launch."""
+    """Return the 128 bytes that stand for the map with this number in a launch."""
     return (MAGIC + number.to_bytes(8, "little")).ljust(BYTES, b"\0")
 
 
 def decoded(raw: bytes) -> int | None:
-    """The number of the map that bytes stand for; None: they are none."""
+    """Return the number of the map that bytes stand for; None: they are none."""
     return int.from_bytes(raw[16:24], "little") if raw[:16] == MAGIC else None
 
 
-# maps that the device makes: where each field lies in the 128 bytes, and bytes of one; of the last
-# four one a dimension
+# In maps that the device makes, each field lies at an offset in the 128 bytes and has a size. The
+# last four have one a dimension.
 
 MADE = b"ptxsim made here"
 FIELDS = {
     "global_address": (16, 8),
-    "rank": (24, 1),  # less one
+    # The field holds the rank less one.
+    "rank": (24, 1),
     "elemtype": (25, 1),
     "interleave_layout": (26, 1),
     "swizzle_mode": (27, 1),
@@ -246,10 +253,10 @@ FIELDS = {
     "global_dim": (48, 4),
     "global_stride": (72, 8),
 }
-# 0: the innermost; strides from the next on
+# Ordinal 0 is the innermost dimension; strides begin with the next.
 ORDINALS = ("box_dim", "element_stride", "global_dim", "global_stride")
-MOST_RANK = 5
-# by the number in PTX (ISA 9.7.9.27.1.2)
+MAX_RANK = 5
+# PTX numbers types in this order (ISA 9.7.9.27.1.2).
 ELEMENT_TYPES = [
     np.uint8,
     np.uint16,
@@ -275,34 +282,34 @@ class _Memory:
 
 
 def field_at(name: str, ordinal: int) -> tuple[int, int]:
-    """Where a field lies in a map's bytes, and how many it has."""
+    """Return where a field lies in a map's bytes, and how many it has."""
     at, size = FIELDS[name]
     return at + ordinal * size, size
 
 
-def fields_of(found: TensorMap) -> bytes:
-    """A map of the host as the device may change it."""
+def fields_of(tensor_map: TensorMap) -> bytes:
+    """Return a map of the host as the device may change it."""
     raw = bytearray(MADE.ljust(BYTES, b"\0"))
 
     def put(name: str, value: int, ordinal: int = 0) -> None:
         at, size = field_at(name, ordinal)
         raw[at : at + size] = value.to_bytes(size, "little")
 
-    put("global_address", found.address)
-    put("rank", found.rank - 1)
-    put("elemtype", [np.dtype(t) for t in ELEMENT_TYPES].index(found.dtype))
-    put("swizzle_mode", SWIZZLE_MODES.index(found.swizzle))
-    for i in range(found.rank):
-        put("box_dim", found.box[-1 - i], i)
+    put("global_address", tensor_map.address)
+    put("rank", tensor_map.rank - 1)
+    put("elemtype", [np.dtype(t) for t in ELEMENT_TYPES].index(tensor_map.dtype))
+    put("swizzle_mode", SWIZZLE_MODES.index(tensor_map.swizzle))
+    for i in range(tensor_map.rank):
+        put("box_dim", tensor_map.box[-1 - i], i)
         put("element_stride", 1, i)
-        put("global_dim", found.shape[-1 - i] & 0xFFFFFFFF, i)
-    for i in range(found.rank - 1):
-        put("global_stride", found.strides[-1 - i], i)
+        put("global_dim", tensor_map.shape[-1 - i] & 0xFFFFFFFF, i)
+    for i in range(tensor_map.rank - 1):
+        put("global_stride", tensor_map.strides[-1 - i], i)
     return bytes(raw)
 
 
 def made_by_device(raw: bytes) -> TensorMap:
-    """The map whose fields the device set.
+    """Return the map whose fields the device set.
 
     Raises `PtxsimError` for what cuTensorMapEncodeTiled would refuse.
     """
@@ -313,7 +320,7 @@ def made_by_device(raw: bytes) -> TensorMap:
 
     rank, kind, mode = get("rank") + 1, get("elemtype"), get("swizzle_mode")
     for name, value, known in (
-        ("rank", rank, range(1, MOST_RANK + 1)),
+        ("rank", rank, range(1, MAX_RANK + 1)),
         ("elemtype", kind, range(len(ELEMENT_TYPES))),
         ("swizzle_mode", mode, range(len(SWIZZLE_MODES))),
         ("interleave_layout", get("interleave_layout"), (0,)),
@@ -321,16 +328,16 @@ def made_by_device(raw: bytes) -> TensorMap:
     ):
         if value not in known:
             raise PtxsimError(f"tensor map made by the device: {name} = {value} is not supported")
-    places = range(rank - 1, -1, -1)
-    found = TensorMap(
+    axes = range(rank - 1, -1, -1)
+    tensor_map = TensorMap(
         _Memory(),  # type: ignore[arg-type]  # nothing else of an array is asked for
-        [get("box_dim", i) for i in places],
-        [get("global_dim", i) for i in places],
-        [get("global_stride", i) for i in places if i < rank - 1],
+        [get("box_dim", i) for i in axes],
+        [get("global_dim", i) for i in axes],
+        [get("global_stride", i) for i in axes if i < rank - 1],
         np.dtype(ELEMENT_TYPES[kind]),
         swizzle=SWIZZLE_MODES[mode] or "none",
-        element_strides=[get("element_stride", i) for i in places],
+        element_strides=[get("element_stride", i) for i in axes],
     )
-    found.place(get("global_address"))
-    found.by_device = True
-    return found
+    tensor_map.place(get("global_address"))
+    tensor_map.by_device = True
+    return tensor_map

@@ -19,7 +19,8 @@ ADDRESS = ("clamp", "border", "wrap", "mirror")
 FILTERS = ("point", "linear")
 READS = ("element", "normalized")
 FACES = 6
-FRACTION = 256  # of the weights of linear filtering
+# Weights of linear filtering are multiples of 1 / FRACTION.
+FRACTION = 256
 
 
 class TextureArray:
@@ -59,26 +60,26 @@ class TextureArray:
     ) -> None:
         self.name, self._data = name, data if view else np.array(data, order="C")
         self.fetched = self.stored = self.unwritten = self.freed = False
-        # addresses of the device memory in which a view lies, from and to
+        # A view lies in device memory between two addresses.
         self.memory: tuple[int, int] | None = None
         self.addresses = (address,) * 3 if isinstance(address, str) else tuple(address)
-        asked = [("address", each, ADDRESS) for each in self.addresses]
-        for what, value, known in (*asked, ("filter", filter, FILTERS), ("read", read, READS)):
+        modes = [("address", each, ADDRESS) for each in self.addresses]
+        for what, value, known in (*modes, ("filter", filter, FILTERS), ("read", read, READS)):
             if value not in known:
                 raise self._refused(
                     f"{what} = {value!r} is not allowed; allowed: {', '.join(known)}"
                 )
-        own = self._data.ndim - (components > 1) - (layered or cube)
-        self.dims = 2 if cube else own if dims is None else dims
+        data_dims = self._data.ndim - (components > 1) - (layered or cube)
+        self.dims = 2 if cube else data_dims if dims is None else dims
         if components not in (1, 2, 4) or (
             components > 1 and self._data.shape[-1:] != (components,)
         ):
             raise self._refused(
                 f"components = {components} with data of shape {self._data.shape}; allowed: 1, 2, 4"
             )
-        if self.dims != own or not 1 <= self.dims <= 3 or not self._data.size:
+        if self.dims != data_dims or not 1 <= self.dims <= 3 or not self._data.size:
             raise self._refused(
-                f"data of shape {self._data.shape} have {own} dimensions, not {self.dims} (1 to 3)"
+                f"data of shape {self._data.shape} have {data_dims} dimensions, not {self.dims} (1 to 3)"
             )
         if len(self.addresses) < self.dims:
             raise self._refused(
@@ -122,20 +123,21 @@ class TextureArray:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Elements along x, y and z, of as many as it has."""
+        """Return the elements along x, y and z, of as many as it has."""
         return self.elements.shape[3:0:-1][: self.dims]
 
     @property
     def kind(self) -> tuple[int, int]:
-        """Its dimensions, and whether it has layers."""
+        """Return its dimensions, and whether it has layers."""
         return self.dims, int(self.layered)
 
     # fetches
 
     def fetch(self, coordinates: list[np.ndarray], layer: np.ndarray | None) -> np.ndarray:
-        """Elements [fetches, components] at coordinates along x, y and z (of a cube map a
+        """Return elements [fetches, components] at coordinates along x, y and z (of a cube map a
         direction) in some layers; as they are, or in float32 where they are filtered or read
-        normalized. Whole coordinates are indices."""
+        normalized. Whole coordinates are indices.
+        """
         coordinates, layer = (
             list(coordinates),
             np.zeros(len(coordinates[0]), np.int64) if layer is None else layer,
@@ -146,18 +148,18 @@ class TextureArray:
         layer = np.clip(layer.astype(np.int64), 0, len(self.elements) - 1)
         if coordinates[0].dtype.kind in "iu":
             return self._at([c.astype(np.int64) for c in coordinates], layer)
-        places = [
+        points = [
             c.astype(np.float64) * (size if self.normalized else 1)
             for c, size in zip(coordinates, self.sizes, strict=True)
         ]
-        places = [np.nan_to_num(p, nan=0.0, posinf=2.0**40, neginf=-(2.0**40)) for p in places]
+        points = [np.nan_to_num(p, nan=0.0, posinf=2.0**40, neginf=-(2.0**40)) for p in points]
         if not self.linear:
-            return self._at([np.floor(p).astype(np.int64) for p in places], layer)
+            return self._at([np.floor(p).astype(np.int64) for p in points], layer)
         total = np.zeros((len(layer), self.components))
-        firsts = [np.floor(p - 0.5).astype(np.int64) for p in places]
+        firsts = [np.floor(p - 0.5).astype(np.int64) for p in points]
         weights = [
             np.round((p - 0.5 - f) * FRACTION) / FRACTION
-            for p, f in zip(places, firsts, strict=True)
+            for p, f in zip(points, firsts, strict=True)
         ]
         for corner in np.ndindex(*(2,) * self.dims):
             weight = np.prod(
@@ -169,30 +171,30 @@ class TextureArray:
 
     def _at(self, index: list[np.ndarray], layer: np.ndarray) -> np.ndarray:
         inside = np.ones(len(layer), bool)
-        places = []
+        positions = []
         for i, size, address in zip(index, self.sizes, self.addresses, strict=False):
             if address == "wrap":
-                place = i % size
+                position = i % size
             elif address == "mirror":
-                place = np.where(i // size % 2, size - 1 - i % size, i % size)
+                position = np.where(i // size % 2, size - 1 - i % size, i % size)
             else:
-                place = np.clip(i, 0, size - 1)
-                inside &= (i == place) | (address == "clamp")
-            places.append(place)
+                position = np.clip(i, 0, size - 1)
+                inside &= (i == position) | (address == "clamp")
+            positions.append(position)
         zeros = [np.zeros_like(layer)] * (3 - self.dims)
-        found = self.elements[(layer, *zeros, *reversed(places))]
-        found = np.where(inside[:, None], found, np.zeros((), found.dtype))
+        texels = self.elements[(layer, *zeros, *reversed(positions))]
+        texels = np.where(inside[:, None], texels, np.zeros((), texels.dtype))
         if self.read == "normalized":
-            most = np.iinfo(self._data.dtype).max
-            return np.maximum(found.astype(np.float32) / np.float32(most), np.float32(-1))
-        return found
+            maximum = np.iinfo(self._data.dtype).max
+            return np.maximum(texels.astype(np.float32) / np.float32(maximum), np.float32(-1))
+        return texels
 
     # surfaces
 
     def bytes_at(
         self, coordinates: list[np.ndarray], layer: np.ndarray | None, size: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Where an access of `size` bytes begins in the array's bytes, x being in bytes; and
+        """Return where an access of `size` bytes begins in the array's bytes, x being in bytes; and
         whether it lies inside.
         """
         layers, depth, height, width, _ = self.elements.shape
@@ -206,12 +208,12 @@ class TextureArray:
 
     @property
     def raw(self) -> np.ndarray:
-        """Its bytes; what is changed in them changes the array."""
+        """Return its bytes; what is changed in them changes the array."""
         return self._data.reshape(-1).view(np.uint8)
 
 
 def _face(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The face of a cube that a direction meets, and where, from 0 to 1."""
+    """Return the face of a cube that a direction meets, and where, from 0 to 1."""
     a, b, c = np.abs(x), np.abs(y), np.abs(z)
     on_x, on_y = (a >= b) & (a >= c), (b >= c)
     major = np.where(on_x, x, np.where(on_y, y, z))

@@ -11,7 +11,7 @@ BOOL = np.dtype(bool)
 
 
 def viewed(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The bits of `x` in another type: the lower ones, if it is narrower."""
+    """Return the bits of `x` in another type: the lower ones, if it is narrower."""
     if x.dtype == dtype:
         return x
     if x.dtype.kind == "f":
@@ -31,7 +31,7 @@ def merged(mask: np.ndarray, value: np.ndarray, old: np.ndarray) -> np.ndarray:
     a float.
     """
     if old.dtype is not value.dtype:
-        # as at the start: zero, in any type
+        # The value is zero in any type, as at the start.
         if not old.strides[0] and old.dtype.kind == "u" and not old[0]:
             return np.where(mask, value, value.dtype.type(0))
         unsigned = STORAGE[8 * value.itemsize] if value.dtype != BOOL else BOOL
@@ -40,8 +40,8 @@ def merged(mask: np.ndarray, value: np.ndarray, old: np.ndarray) -> np.ndarray:
 
 
 def distinct(x: np.ndarray) -> np.ndarray:
-    """The different elements of `x`, in order: np.unique, which hashes integers, takes up to thirty
-    times as long.
+    """Return the different elements of `x`, in order: np.unique, which hashes integers, takes up to
+    thirty times as long.
     """
     ordered = np.sort(x, axis=None)
     new = np.empty(ordered.size, bool)

@@ -21,7 +21,7 @@ from .batch import Batch
 from .values import distinct
 
 WARP, WARPGROUP = 32, 128
-# opcodes that read operand 0 rather than write it
+# These opcodes read operand 0 rather than write it.
 READS_FIRST = ("st", "red", "bar", "barrier", "setp")
 REMEDY = 'asm volatile("" : "+r"(x) :: "memory") before the fence keeps the compiler from moving it there'
 
@@ -31,7 +31,7 @@ def is_mma(i: Instruction) -> bool:
 
 
 def fragments(i: Instruction) -> tuple[list[int], list[int]]:
-    """Slots of the accumulators, and of A where it is in registers."""
+    """Return the slots of the accumulators, and of A where it is in registers."""
     a = i.operands[1]
     return [r.slot for r in registers_of(i.operands[0])], [
         r.slot for r in registers_of(a)
@@ -50,10 +50,11 @@ class Use:
 
 @dataclass
 class Watch:
-    """The instructions of a program, by place, that touch what a wgmma may have under way."""
+    """The instructions of a program, by pc, that touch what a wgmma may have under way."""
 
     uses: dict[int, Use] = field(default_factory=dict)
-    rows: dict[int, int] = field(default_factory=dict)  # of the registers' slots in tables of them
+    # Each register's slot has a row in the tables of registers.
+    rows: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, program: Program) -> Watch:
@@ -77,7 +78,7 @@ class Watch:
             for to, source in pairs:
                 if to in watched or source in watched:
                     watched |= {to, source}
-        found = cls(rows={slot: row for row, slot in enumerate(sorted(watched))})
+        watch = cls(rows={slot: row for row, slot in enumerate(sorted(watched))})
         for i in program.code:
             if i.opcode == "wgmma":
                 continue
@@ -85,7 +86,7 @@ class Watch:
             reads = i.operands[len(writes) :]
             stores = bool(writes) and isinstance(writes[0], Address)
             use = Use(
-                found.rows_of(reads), found.rows_of([] if stores else writes), i.opcode == "mov"
+                watch.rows_of(reads), watch.rows_of([] if stores else writes), i.opcode == "mov"
             )
             use.copy = (
                 use.copy
@@ -93,11 +94,11 @@ class Watch:
                 and isinstance(i.operands[1], (Register, Immediate))
             )
             if use.reads.size or use.writes.size:
-                found.uses[i.pc] = use
-        return found
+                watch.uses[i.pc] = use
+        return watch
 
     def rows_of(self, operands: Iterable[object]) -> np.ndarray:
-        """The rows of the registers in operands that are watched."""
+        """Return the rows of the registers in operands that are watched."""
         slots = (register.slot for operand in operands for register in registers_of(operand))
         return np.array([self.rows[slot] for slot in slots if slot in self.rows], np.intp)
 
@@ -125,34 +126,39 @@ class Warpgroups:
         self.count = len(machine.state.blocks) * per_block
         none = np.zeros(self.count, np.int64)
         self.fences = none.copy()
-        self.over = none.copy()  # the last that has been waited for
-        self.last = none.copy()  # the last issued
+        # `over` is the last wgmma that has been waited for, `last` the last issued.
+        self.over = none.copy()
+        self.last = none.copy()
         self.issued = 0
         self.under_way = 0
-        self.groups: list[list[int]] = [[] for _ in range(self.count)]  # of each: its last wgmma
+        # Each group is known by its last wgmma.
+        self.groups: list[list[int]] = [[] for _ in range(self.count)]
         self.flights: list[dict[int, Flight]] = [{} for _ in range(self.count)]
-        # of what is known of each watched register of each warpgroup:
+        # Tables have a row for each watched register and a column for each warpgroup.
         size = len(watch.rows), self.count
-        self.pending = np.zeros(size, np.int64)  # the wgmma whose result it holds; 0: of none
-        self.used = np.zeros(size, np.int64)  # the last wgmma that names it
-        self.written = np.full(size, -1)  # fences before the last write
-        self.writer: dict[int, Instruction] = {}  # of that, by row
+        # A register holds the result of wgmma `pending`, 0 for none; `used` is the last that names
+        # it.
+        self.pending = np.zeros(size, np.int64)
+        self.used = np.zeros(size, np.int64)
+        # `written` counts the fences before the last write, `writer` names that write by row.
+        self.written = np.full(size, -1)
+        self.writer: dict[int, Instruction] = {}
         self._active: tuple[object, np.ndarray] | None = None
-        # of slots, what a wgmma left there
+        # `sums` has what a wgmma left in slots.
         self.sums: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}
 
     def active(self) -> np.ndarray:
-        """Numbers of the warpgroups of the active threads."""
+        """Return the numbers of the warpgroups of the active threads."""
         m = self.machine
         if self._active is None or self._active[0] is not m.state.active or m.state.active is None:
-            found = distinct(
+            groups = distinct(
                 self.of_lane if m.state.active is None else self.of_lane[m.state.active]
             )
-            self._active = m.state.active, found
+            self._active = m.state.active, groups
         return self._active[1]
 
     def lanes(self, instruction: Instruction) -> np.ndarray:
-        """The lanes [warpgroups, 128] that execute a wgmma together."""
+        """Return the lanes [warpgroups, 128] that execute a wgmma together."""
         m = self.machine
         lanes = m.state.acting_lanes()
         counts = np.bincount(self.of_lane[lanes], minlength=self.count)
@@ -177,7 +183,8 @@ class Warpgroups:
         """Complete all but the last `pending` groups."""
         for group in self.active().tolist():
             ends = self.groups[group]
-            over = ends[: max(0, len(ends) - pending)]  # more than there are: none
+            # None are over where more may be pending than there are.
+            over = ends[: max(0, len(ends) - pending)]
             if over:
                 self.over[group] = max(int(self.over[group]), over[-1])
                 del ends[: len(over)]
@@ -197,7 +204,7 @@ class Warpgroups:
     # registers
 
     def before(self, instruction: Instruction, use: Use) -> None:
-        """An instruction is about to read and write watched registers."""
+        """Check an instruction that is about to read and write watched registers."""
         if use.copy and not self.issued and not self.writer:
             return
         here = self.active()
@@ -210,9 +217,9 @@ class Warpgroups:
             )
             message = "writes a register that the wgmma at {} uses"
             self._require_over(self.used, use.writes, here, instruction, message)
-        places = use.writes[:, None], here
-        self.written[places] = self.fences[here]
-        self.pending[places] = 0
+        cells = use.writes[:, None], here
+        self.written[cells] = self.fences[here]
+        self.pending[cells] = 0
         self.writer.update(dict.fromkeys(use.writes.tolist(), instruction))
 
     def _copy(self, instruction: Instruction, use: Use, here: np.ndarray) -> None:
@@ -242,12 +249,12 @@ class Warpgroups:
         if early.any():
             row, column = (int(at[0]) for at in np.nonzero(early))
             group, number = int(here[column]), int(numbers[row, column])
-            place = self.machine.diag.where(self.flights[group][number].instruction)
+            line = self.machine.diag.where(self.flights[group][number].instruction)
             committed = number <= max(self.groups[group], default=0)
             rest = "before a wait_group for it" + (
                 "" if committed else "; it is in no group yet (commit_group)"
             )
-            self._report(instruction, group, f"{what.format(place)} {rest}")
+            self._report(instruction, group, f"{what.format(line)} {rest}")
 
     def _report(self, instruction: Instruction, group: int, what: str) -> None:
         m = self.machine
@@ -259,8 +266,9 @@ class Warpgroups:
     def issue(
         self, instruction: Instruction, lanes: np.ndarray, d: np.ndarray, a: np.ndarray
     ) -> Callable[[int], None]:
-        """A wgmma of these lanes [warpgroups, 128] begins; checks its registers (`d`, `a`: rows of
-        `Watch`). Gives what takes the time at which it reads shared memory."""
+        """Begin a wgmma of these lanes [warpgroups, 128]; check its registers (`d`, `a`: rows of
+        `Watch`). Gives what takes the time at which it reads shared memory.
+        """
         here = self.of_lane[lanes[:, 0]]
         unfenced = self.fences[here] == 0
         if unfenced.any():

@@ -18,20 +18,20 @@ DEBUG = ("-G", "--device-debug")
 
 
 def tool(name: str) -> Path:
-    """Path of a CUDA tool. Raises `PtxError` naming the remedy."""
+    """Return the path of a CUDA tool. Raises `PtxError` naming the remedy."""
     spec = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        if (Path(place) / "bin" / name).is_file():
-            return Path(place) / "bin" / name
-    if found := shutil.which(name):
-        return Path(found)
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(folder) / "bin" / name).is_file():
+            return Path(folder) / "bin" / name
+    if path := shutil.which(name):
+        return Path(path)
     raise PtxError(
         f"no {name}: not in the installed wheels and not on PATH; remedy: pip install a CUDA toolkit wheel"
     )
 
 
 def warnings_in(report: str) -> list[str]:
-    """The warnings in what a compiler said, each once and as one line."""
+    """Return the warnings in what a compiler said, each once and as one line."""
     lines = [line.strip() for line in report.splitlines() if "warning" in line.lower()]
     return list(dict.fromkeys(line for line in lines if not line.startswith("Remark")))
 
@@ -53,8 +53,9 @@ def run(command: Sequence[object], failed: str) -> subprocess.CompletedProcess[s
 
 
 def compile_ptx(source: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -> str:
-    """The PTX of a .cu or .cuh file; `flags` are nvcc's (-I, -D). Its warnings are printed on
-    standard error. Raises `PtxError` with the compiler's first error."""
+    """Return the PTX of a .cu or .cuh file; `flags` are nvcc's (-I, -D). Its warnings are printed
+    on standard error. Raises `PtxError` with the compiler's first error.
+    """
     if not source.is_file():
         raise PtxError(f"{source}: no such file")
     with tempfile.TemporaryDirectory() as folder:
@@ -67,7 +68,7 @@ def compile_ptx(source: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -
 
 
 def _replaced(flag: str, given: Sequence[str]) -> bool:
-    """Whether one of our flags gives way to the user's."""
+    """Return whether one of our flags gives way to the user's."""
     if flag.startswith("-std"):
-        return any("-std" in one for one in given)
-    return flag == "-lineinfo" and any(one in DEBUG for one in given)
+        return any("-std" in option for option in given)
+    return flag == "-lineinfo" and any(option in DEBUG for option in given)

@@ -40,7 +40,7 @@ ENDS = ("ret", "exit", "trap")
 
 
 def results(i: Instruction) -> tuple[Register, ...]:
-    """The registers that an instruction writes."""
+    """Return the registers that an instruction writes."""
     if not i.operands or isinstance(i.operands[0], Address):
         return ()
     if i.opcode in NO_RESULT and not (i.opcode in ("bar", "barrier") and "red" in i.modifiers):
@@ -49,7 +49,7 @@ def results(i: Instruction) -> tuple[Register, ...]:
 
 
 def sources(i: Instruction) -> tuple[Register, ...]:
-    """The registers that an instruction reads, its predicate among them.
+    """Return the registers that an instruction reads, its predicate among them.
 
     wgmma.mma_async reads its accumulators, too, unless a constant says that it does not add to
     them.
@@ -64,14 +64,14 @@ def sources(i: Instruction) -> tuple[Register, ...]:
 
 
 def undefined_at_entry(program: Program) -> list[Register]:
-    """The registers that may be read before they are written, of all functions, in the order of
-    their slots.
+    """Return the registers that may be read before they are written, of all functions, in the order
+    of their slots.
     """
-    found: dict[int, Register] = {}
+    registers: dict[int, Register] = {}
     for function in program.functions:
         for register in _live_at_entry(program, function):
-            found[register.slot] = register
-    return [found[slot] for slot in sorted(found)]
+            registers[register.slot] = register
+    return [registers[slot] for slot in sorted(registers)]
 
 
 def _live_at_entry(program: Program, function: Function) -> list[Register]:

@@ -15,7 +15,8 @@ import subprocess
 from collections.abc import Iterable
 from functools import cache
 
-LONGEST = 1024  # characters of a name that GCC's runtime takes
+# GCC's runtime does not demangle longer names.
+MAX_CHARACTERS = 1024
 RUNTIMES = ("libstdc++.so.6", "libc++abi.dylib", "libc++abi.so.1")
 
 
@@ -34,20 +35,20 @@ def _runtime() -> ctypes.CDLL | None:
 
 
 def _demangled(name: str) -> str | None:
-    """The name as the runtime prints it; None where it cannot."""
+    """Return the name as the runtime prints it; None where it cannot."""
     if not name.startswith("_Z"):
         return None
     library = _runtime()
     at = library.__cxa_demangle(name.encode(), None, None, None) if library else None
     if library is None or not at:
-        return _filtered(name) if len(name) > LONGEST else None
+        return _filtered(name) if len(name) > MAX_CHARACTERS else None
     text = ctypes.string_at(at).decode(errors="replace")
     library.free(at)
     return text
 
 
 def _filtered(name: str) -> str | None:
-    """The name as c++filt prints it; None where there is no c++filt or it does not know the
+    """Return the name as c++filt prints it; None where there is no c++filt or it does not know the
     name.
     """
     try:
@@ -61,7 +62,9 @@ def _filtered(name: str) -> str | None:
 
 
 def _last_at_depth_0(text: str, wanted: str) -> int:
-    """Where a character last stands outside of all brackets; -1: nowhere, or they do not match."""
+    """Return where a character last stands outside of all brackets; -1: nowhere, or they do not
+    match.
+    """
     depth = 0
     for at in range(len(text) - 1, -1, -1):
         depth += (text[at] in ")>]}") - (text[at] in "(<[{")
@@ -72,8 +75,8 @@ def _last_at_depth_0(text: str, wanted: str) -> int:
 
 @cache
 def split(name: str) -> tuple[str, str]:
-    """The name with template arguments, and behind it the parameters in parentheses, if it has
-    any.
+    """Return the name with template arguments, and behind it the parameters in parentheses, if it
+    has any.
     """
     text = _demangled(name)
     if text is None:
@@ -83,12 +86,12 @@ def split(name: str) -> tuple[str, str]:
     text = re.sub(r"&\(([\w:]+)\([^()]*\)\)", r"&\1", text.replace(") [", ")["))
     end = text.rfind(")") + 1
     start = _last_at_depth_0(text[:end], "(") if end else -1
-    own, rest = (
+    head, rest = (
         (text[:start], text[start:])
         if start > 0 and not text[end:].startswith("::")
         else (text, "")
     )
-    return own[_last_at_depth_0(own, " ") + 1 :], rest
+    return head[_last_at_depth_0(head, " ") + 1 :], rest
 
 
 def demangle(name: str) -> str:
@@ -106,20 +109,21 @@ def _plain(text: str) -> str:
 
 
 def matching(names: Iterable[str], wanted: str) -> list[str]:
-    """The mangled names that a text means: exactly one of them, or else its name with template
-    arguments, or without, or else all that have the text as a part, mangled or not."""
+    """Return the mangled names that a text means: exactly one of them, or else its name with
+    template arguments, or without, or else all that have the text as a part, mangled or not.
+    """
     names = list(names)
     if wanted in names:
         return [wanted]
     plain = _plain(wanted)
-    shown = {name: tuple(map(_plain, split(name))) for name in names}
+    parts = {name: tuple(map(_plain, split(name))) for name in names}
     tries = (
-        [name for name, (own, rest) in shown.items() if plain in (own, own + rest)],
+        [name for name, (head, rest) in parts.items() if plain in (head, head + rest)],
         [
             name
-            for name, (own, _) in shown.items()
-            if plain in (own.partition("<")[0], own.rpartition("::")[2])
+            for name, (head, _) in parts.items()
+            if plain in (head.partition("<")[0], head.rpartition("::")[2])
         ],
-        [name for name, (own, rest) in shown.items() if wanted in name or plain in own + rest],
+        [name for name, (head, rest) in parts.items() if wanted in name or plain in head + rest],
     )
-    return next((found for found in tries if found), [])
+    return next((matches for matches in tries if matches), [])

@@ -10,16 +10,16 @@ from . import sizes, templates
 from .compiler import SOURCES, compile_ptx
 from .sass import assemble, held_ptx
 
-LONGEST_TEXT = 1 << 28  # bytes of a PTX file
+MAX_BYTES = 1 << 28
 
 
 def read_text(path: Path) -> str:
-    """A text file, of at most LONGEST_TEXT bytes."""
+    """Read a text file of at most MAX_BYTES bytes."""
     try:
         with path.open("rb") as file:
-            content = file.read(LONGEST_TEXT + 1)
-        if len(content) > LONGEST_TEXT:
-            raise PtxError(f"{path}: more than {sizes.shown_bytes(LONGEST_TEXT)}: not PTX")
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise PtxError(f"{path}: more than {sizes.shown_bytes(MAX_BYTES)}: not PTX")
         return content.decode()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
@@ -34,7 +34,7 @@ def prepare(
     flags: Sequence[str] = (),
     folder: Path | None = None,
 ) -> tuple[str, Path | None]:
-    """The PTX of a file, and the cubin that belongs to it.
+    """Return the PTX of a file, and the cubin that belongs to it.
 
     `ptx`: what a .cubin was made from (None: the PTX that it holds). `cubin`: what was made of a
     .ptx, .cu or .cuh file. `arch` and `flags` (of nvcc) are what CUDA is compiled with. `folder`:

@@ -36,10 +36,11 @@ from .program import Program
 from .reaching_definitions import access_bytes, element_bytes, named_spaces, variable_of
 from .syntax import Address, Immediate, Instruction, Register, Symbol, Variable
 
-# what is not constant in an address: an expression over registers and symbols; (): nothing
+# A root is what is not constant in an address: an expression over registers and symbols, or ().
 Root = tuple[Any, ...]
-Place = tuple[Root, int]  # and the offset in bytes
-Value = Callable[[object], Place]  # of an operand
+# The offset from the root is in bytes.
+RootOffset = tuple[Root, int]
+Value = Callable[[object], RootOffset]
 
 EMPTY_LOADS = 3
 SASS_OPCODES = {"ld": "LDS", "st": "STS"}
@@ -62,8 +63,9 @@ class Unrolled:
     alone: bool
 
     def split(self, iterations: int) -> Iterator[tuple[int, int | None]]:
-        """What a run of so many iterations executes: for each access the first of its iterations,
-        and its width (None: that of one iteration)."""
+        """Yield what a run of so many iterations executes: for each access the first of its
+        iterations, and its width (None: that of one iteration).
+        """
         done = 0
         for width, together in self.tiers:
             each = width // self.step
@@ -81,7 +83,7 @@ class Cycle:
     """An access of a loop that ptxas unrolls, where it merges other words in each of the copies.
 
     `step`: bytes from an iteration's address to the next one's. `widths`: bytes a thread of the
-    access in each copy; 0 where an access of another place does its work. `alone`: whether an
+    access in each copy; 0 where an access of another pc does its work. `alone`: whether an
     iteration that is left over has it.
     """
 
@@ -91,7 +93,7 @@ class Cycle:
 
     @property
     def tiers(self) -> tuple[tuple[int, int], ...]:
-        """The widths, widest first."""
+        """Return the widths, widest first."""
         return tuple((width, 1) for width in sorted(set(self.widths) - {0}, reverse=True)) or (
             (0, 1),
         )
@@ -109,35 +111,34 @@ class Cycle:
 
 @dataclass
 class Merges:
-    """What ptxas makes of a program's shared accesses, by their places: of one that leads a merged
-    one its bytes a thread, of one that is part of another the place of that; `dropped` are those
+    """What ptxas makes of a program's shared accesses, by their pcs: of one that leads a merged
+    one its bytes a thread, of one that is part of another the pc of that; `dropped` are those
     that the machine code lacks."""
 
     widths: dict[int, int] = field(default_factory=dict)
     parts: dict[int, int] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
-    unrolled: dict[int, Unrolled | Cycle] = field(
-        default_factory=dict
-    )  # leaders that merge across a loop's iterations, too
-    # of each cp.async, and of each fence.proxy.async after some, the empty loads that come with
-    # every execution: see `first_copies`; those of fences are only known from a cubin
+    # These leaders merge across a loop's iterations, too.
+    unrolled: dict[int, Unrolled | Cycle] = field(default_factory=dict)
+    # Each cp.async, and each fence.proxy.async after some, has empty loads at every execution (see
+    # `first_copies`). Those of fences are only known from a cubin.
     empty_loads: dict[int, float] = field(default_factory=dict)
 
-    def is_gone(self, place: int) -> bool:
-        """Whether another access does the work of this one, or none needs to."""
-        return place in self.parts or place in self.dropped
+    def is_gone(self, pc: int) -> bool:
+        """Return whether another access does the work of this one, or none needs to."""
+        return pc in self.parts or pc in self.dropped
 
 
 # the rule
 
 
 def first_copies(program: Program) -> set[int]:
-    """Places of the first cp.async of each stretch of a block without a barrier.
+    """Return the pcs of the first cp.async of each stretch of a block without a barrier.
 
     Before it ptxas puts three shared loads that no thread executes (`@!PT LDS RZ, [RZ]`, seen with
     CUDA 13.0); the hardware counts them among the executed shared loads.
     """
-    found, stretch, seen = set(), 0, set()
+    pcs, stretch, seen = set(), 0, set()
     for instruction in program.code:
         if instruction.opcode in ("bar", "barrier"):
             stretch += 1
@@ -148,8 +149,8 @@ def first_copies(program: Program) -> set[int]:
         )
         if copies and (instruction.block, stretch) not in seen:
             seen.add((instruction.block, stretch))
-            found.add(instruction.pc)
-    return found
+            pcs.add(instruction.pc)
+    return pcs
 
 
 def _is_shared(instruction: Instruction, opcode: str) -> bool:
@@ -159,7 +160,7 @@ def _is_shared(instruction: Instruction, opcode: str) -> bool:
 
 
 def _parts_loads(instruction: Instruction) -> bool:
-    """Whether loads before and after it stay apart."""
+    """Return whether loads before and after it stay apart."""
     if instruction.opcode in ("st", "red", "atom"):
         spaces = {m.split("::")[0] for m in instruction.modifiers}
         return not spaces & {"global", "local", "param"}
@@ -169,7 +170,7 @@ def _parts_loads(instruction: Instruction) -> bool:
 
 
 def _parts_stores(instruction: Instruction) -> bool:
-    """Whether stores before and after it stay apart from other stores."""
+    """Return whether stores before and after it stay apart from other stores."""
     if instruction.opcode == "ld":
         return not {"global", "local", "param", "const"} & {
             m.split("::")[0] for m in instruction.modifiers
@@ -185,16 +186,17 @@ def _may_merge(instruction: Instruction) -> bool:
     )
 
 
-@lru_cache(maxsize=1)  # asked for by the rule, by the cubin's reader and by their comparison
+# The rule, the cubin's reader and their comparison ask for it.
+@lru_cache(maxsize=1)
 def groups(program: Program) -> list[Group]:
-    """Accesses that may merge with each other where their places allow it."""
+    """Return accesses that may merge with each other where their addresses allow it."""
     loads: dict[tuple[object, ...], Group] = {}
     stores: dict[tuple[object, ...], Group] = {}
     stretch = store_stretch = 0
     last_root: object = None
     addresses = _addresses(program)
     for instruction in program.code:
-        for opcode, found in (("ld", loads), ("st", stores)):
+        for opcode, by_key in (("ld", loads), ("st", stores)):
             if not _is_shared(instruction, opcode):
                 continue
             root, offset = addresses.of(instruction)
@@ -204,7 +206,7 @@ def groups(program: Program) -> list[Group]:
             if _may_merge(instruction) and element in (4, 8):
                 now = stretch if opcode == "ld" else store_stretch
                 key = (instruction.block, root, now, element)
-                group = found.setdefault(key, Group(opcode, element, addresses.alignment(root)))
+                group = by_key.setdefault(key, Group(opcode, element, addresses.alignment(root)))
                 group.accesses.append((offset, access_bytes(instruction), instruction.pc))
         stretch += _parts_loads(instruction)
         store_stretch += _parts_stores(instruction)
@@ -220,11 +222,11 @@ class Group:
     opcode: str
     element: int  # bytes
     alignment: int
-    # offset, bytes a thread, place
+    # An access has an offset, bytes a thread, and a pc.
     accesses: list[tuple[int, int, int]] = field(default_factory=list)
 
     def merged(self) -> Iterator[tuple[int, list[int]]]:
-        """Bytes a thread and places, in the order of the program, of each merged access."""
+        """Yield bytes a thread and pcs, in the order of the program, of each merged access."""
         left = self.accesses
         for wide in (16, 8):
             if self.alignment % wide or wide == self.element:
@@ -270,22 +272,24 @@ class Addresses:
             for register in results(i):
                 self.definitions[register].append(i)
         self._zeros = self._trailing_zeros()
-        self._places: dict[int, Place] = {}  # of accesses
-        self._needed: dict[object, int] = {}  # alignment of a root, as vector accesses need it
+        self._root_offsets: dict[int, RootOffset] = {}
+        # Vector accesses need such an alignment of their root.
+        self._needed: dict[object, int] = {}
         self._root_zeros: dict[object, int] = {}
         self._number()
 
-    def of(self, access: Instruction) -> Place:
+    def of(self, access: Instruction) -> RootOffset:
         """Return the root and offset of a shared access."""
-        return self._places[access.pc]
+        return self._root_offsets[access.pc]
 
     def alignment(self, root: Root) -> int:
-        """A power of two, up to 16, that the root is a multiple of."""
+        """Return a power of two, up to 16, that the root is a multiple of."""
         return max(1 << min(4, self._zeros_of_root(root)), self._needed.get(root, 1))
 
     def step(self, access: Instruction) -> int:
-        """Bytes from the address of an access to that of the next iteration of the loop that its
-        block is; 0 where they are not known, or there is none."""
+        """Return the bytes from the address of an access to that of the next iteration of the loop
+        that its block is; 0 where they are not known, or there is none.
+        """
         added: dict[Register, int] = {}
         for register, definitions in self.definitions.items():
             for i in definitions:
@@ -298,7 +302,7 @@ class Addresses:
     def _zeros_of_root(self, root: Root) -> int:
         match root:
             case ():
-                return MOST
+                return MAX_ZEROS
             case ("symbol", name):
                 return _zeros_of(self._symbol_offset(name))
             case ("register", register, _):
@@ -306,13 +310,13 @@ class Addresses:
             case ("+", *terms):
                 return min(map(self._zeros_of_root, terms))
             case ("*", term, factor):
-                return min(MOST, self._zeros_of_root(term) + _zeros_of(factor))
+                return min(MAX_ZEROS, self._zeros_of_root(term) + _zeros_of(factor))
         return self._root_zeros.get(root, 0)
 
     # trailing zeros of every value that a register may hold
 
     def _trailing_zeros(self) -> dict[Register, int]:
-        zeros: dict[Register, int] = dict.fromkeys(self.definitions, MOST)
+        zeros: dict[Register, int] = dict.fromkeys(self.definitions, MAX_ZEROS)
         changed = True
         while changed:
             changed = False
@@ -335,7 +339,9 @@ class Addresses:
         return 0
 
     def _symbol_offset(self, variable: Variable | None) -> int:
-        """A number with as many trailing zeros as the address of a variable is known to have."""
+        """Return a number with as many trailing zeros as the address of a variable is known to
+        have.
+        """
         if variable is None:
             return 1
         return self.program.shared.get(variable, variable.align)
@@ -350,11 +356,11 @@ class Addresses:
             case "selp":
                 return min(known[:2])
             case "shl" if isinstance(i.operands[2], Immediate):
-                return min(MOST, known[0] + int(i.operands[2].value))
+                return min(MAX_ZEROS, known[0] + int(i.operands[2].value))
             case "mul" if "hi" not in i.modifiers and _is_integer(i.modifiers[-1]):
-                return min(MOST, known[0] + known[1])
+                return min(MAX_ZEROS, known[0] + known[1])
             case "mad" if "hi" not in i.modifiers and _is_integer(i.modifiers[-1]):
-                return min(MOST, known[0] + known[1], known[2])
+                return min(MAX_ZEROS, known[0] + known[1], known[2])
             case "bfi" if isinstance(i.operands[3], Immediate):
                 return min(known[0] + int(i.operands[3].value), known[1])
         return 0
@@ -363,15 +369,17 @@ class Addresses:
 
     def _number(self) -> None:
         block = -1
-        here: dict[Register, Place] = {}  # of registers written in the present block
-        once: dict[Register, Place] = {}  # of registers written once
+        # Registers are looked up first where the present block writes them, then where they are
+        # written once.
+        here: dict[Register, RootOffset] = {}
+        once: dict[Register, RootOffset] = {}
         for i in self.program.code:
             if i.block != block:
                 block, here = i.block, {}
 
             def value(
-                operand: object, block: int = block, here: dict[Register, Place] = here
-            ) -> Place:
+                operand: object, block: int = block, here: dict[Register, RootOffset] = here
+            ) -> RootOffset:
                 match operand:
                     case Register():
                         if operand in here:
@@ -385,29 +393,29 @@ class Addresses:
 
             for opcode in ("ld", "st"):
                 if _is_shared(i, opcode):
-                    self._place(i, value)
+                    self._record(i, value)
             written = results(i)
             for register in written:
-                found = (
+                result = (
                     self._result(i, value) if len(written) == 1 else (("result", i.pc, register), 0)
                 )
-                here[register] = found
+                here[register] = result
                 if len(self.definitions[register]) == 1:
-                    once[register] = found
-                self._root_zeros.setdefault(found[0], self._result_zeros(i, self._zeros))
+                    once[register] = result
+                self._root_zeros.setdefault(result[0], self._result_zeros(i, self._zeros))
 
-    def _place(self, i: Instruction, value: Value) -> None:
+    def _record(self, i: Instruction, value: Value) -> None:
         address = next(o for o in i.operands if isinstance(o, Address))
         root, offset = value(address.base) if address.base is not None else ((), 0)
-        self._places[i.pc] = root, offset + address.offset
+        self._root_offsets[i.pc] = root, offset + address.offset
         if i.predicate is None:
             size = access_bytes(i)
             if (offset + address.offset) % size == 0:
                 self._needed[root] = max(self._needed.get(root, 1), size)
 
-    def _result(self, i: Instruction, value: Value) -> Place:
-        """Root and offset of what an instruction gives."""
-        opaque: Place = (("result", i.pc), 0)
+    def _result(self, i: Instruction, value: Value) -> RootOffset:
+        """Return root and offset of what an instruction gives."""
+        opaque: RootOffset = (("result", i.pc), 0)
         if i.predicate is not None or not all(_is_integer(m) for m in i.modifiers):
             return opaque
         x = [value(o) for o in i.operands[1:]]
@@ -433,19 +441,20 @@ class Addresses:
         return opaque
 
     def _below(self, register: object, bits: int) -> bool:
-        """Whether all set bits lie where the register has zeros: then `or` adds."""
+        """Return whether all set bits lie where the register has zeros: then `or` adds."""
         return isinstance(register, Register) and 0 <= bits < 1 << self._zeros.get(register, 0)
 
 
 @lru_cache(maxsize=1)
 def _addresses(program: Program) -> Addresses:
-    """Those of a program, worked out once."""
+    """Return those of a program, worked out once."""
     return Addresses(program)
 
 
 def _growth(root: Root, added: dict[Register, int], inside: set[int]) -> int | None:
-    """By how much an expression grows where registers do; None where that is not constant, as for
-    what instructions at the places `inside` give."""
+    """Return by how much an expression grows where registers do; None where that is not constant,
+    as for what instructions at the pcs `inside` give.
+    """
     match root:
         case ("register", register, _):
             return added.get(register, 0)
@@ -463,17 +472,18 @@ def _growth(root: Root, added: dict[Register, int], inside: set[int]) -> int | N
 
 
 def _registers(root: object) -> set[Register]:
-    """The registers in an expression."""
+    """Return the registers in an expression."""
     if isinstance(root, Register):
         return {root}
     return set().union(*map(_registers, root)) if isinstance(root, tuple) else set()
 
 
-MOST = 32  # trailing zeros
+# More trailing zeros do not matter.
+MAX_ZEROS = 32
 
 
 def _zeros_of(value: int) -> int:
-    return min(MOST, (value & -value).bit_length() - 1) if value else MOST
+    return min(MAX_ZEROS, (value & -value).bit_length() - 1) if value else MAX_ZEROS
 
 
 def _is_integer(modifier: str) -> bool:
@@ -486,7 +496,7 @@ def _is_integer(modifier: str) -> bool:
     )
 
 
-def _sum(a: Place, b: Place) -> Place:
+def _sum(a: RootOffset, b: RootOffset) -> RootOffset:
     roots = [
         r
         for root, _ in (a, b)
@@ -497,7 +507,7 @@ def _sum(a: Place, b: Place) -> Place:
     return root, a[1] + b[1]
 
 
-def _product(a: Place, factor: int) -> Place:
+def _product(a: RootOffset, factor: int) -> RootOffset:
     root, offset = a
     return (("*", root, factor) if root != () and factor != 1 else root), offset * factor
 
@@ -511,13 +521,17 @@ class _Machine:
     that stands there.
     """
 
-    widths: dict[tuple[str, int], Counter[int]]  # LDS or STS, line
-    # the fewest of a line and width that stand in one basic block
+    # `widths` counts accesses of each width, by opcode (LDS or STS) and line.
+    widths: dict[tuple[str, int], Counter[int]]
+    # `together` counts the fewest of an opcode, line and width that stand in one basic block.
     together: dict[tuple[str, int, int], int]
-    copies: Counter[int]  # cp.async, and fences between proxies
-    empty: Counter[int]  # loads that no thread executes
-    strangers: int  # accesses whose line holds no such access in the PTX
-    local: set[tuple[str, int]]  # LDL or STL, line
+    # `copies` counts cp.async and fences between proxies, by line.
+    copies: Counter[int]
+    # `empty` counts loads that no thread executes, by line.
+    empty: Counter[int]
+    # `strangers` counts accesses at lines where the PTX has none.
+    strangers: int
+    local: set[tuple[str, int]]
 
 
 def _machine(program: Program, cubin: Path) -> _Machine:
@@ -583,15 +597,14 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
         for ptx, opcode in SASS_OPCODES.items()
         if _is_shared(i, ptx)
     ]
-    # where one line of the PTX has several accesses, it may have some of another line, too
+    # Where one line of the PTX has several accesses, it may have some of another line, too.
     repeated = {
         i.block
         for i, opcode in accesses
         if sum(machine.widths.get((opcode, i.ptx_line), {}).values()) > 1
     }
-    leaders: dict[tuple[str, Root], list[tuple[int, int, int]]] = defaultdict(
-        list
-    )  # by opcode and root: place, offset, width
+    # By opcode and root, leaders have a pc, an offset and a width.
+    leaders: dict[tuple[str, Root], list[tuple[int, int, int]]] = defaultdict(list)
     for i, opcode in accesses:
         root, offset = addresses.of(i)
         widths = machine.widths.get((opcode, i.ptx_line), Counter())
@@ -608,12 +621,13 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
     merges.dropped -= set(cycles)
     merges.widths |= {pc: width for pc, width in rule.widths.items() if pc in cycles}
     merges.unrolled |= cycles
-    for i in program.code:  # arrays that ptxas keeps in registers are not in local memory
+    # Arrays that ptxas keeps in registers are not in local memory.
+    for i in program.code:
         opcode = LOCAL_OPCODES.get(i.opcode, "")
         if "local" in named_spaces(i) and (opcode, i.ptx_line) not in machine.local:
             merges.dropped.add(i.pc)
-    for (opcode, _), found in leaders.items():
-        for pc, _, _ in found:
+    for (opcode, _), entries in leaders.items():
+        for pc, _, _ in entries:
             if pc in cycles:
                 continue
             _lead(program.code[pc], opcode, machine, rule, merges, addresses)
@@ -623,19 +637,20 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
     return merges
 
 
-COPIES = (2, 4, 8, 16)  # of a loop's body, that are tried
+# These numbers of copies of a loop's body are tried.
+COPIES = (2, 4, 8, 16)
 
 
 def _cycles(
     program: Program, machine: _Machine, rule: Merges, addresses: Addresses
 ) -> dict[int, Cycle]:
-    """Accesses of unrolled loops that merge otherwise in each copy of the loop's body, by their
-    places.
+    """Return accesses of unrolled loops that merge otherwise in each copy of the loop's body, by
+    their pcs.
 
     The rule is tried on the words of several iterations. It holds where it gives the widths that
     the cubin has.
     """
-    found: dict[int, Cycle] = {}
+    cycles: dict[int, Cycle] = {}
     for group in groups(program):
         members = [program.code[pc] for _, _, pc in group.accesses]
         opcode = SASS_OPCODES[group.opcode]
@@ -651,20 +666,20 @@ def _cycles(
                 continue
             for i in members:
                 each = tuple(tried.get((copy, i.pc), 0) for copy in range(copies))
-                found[i.pc] = Cycle(step, each, i.pc not in rule.parts)
+                cycles[i.pc] = Cycle(step, each, i.pc not in rule.parts)
             break
-    return found
+    return cycles
 
 
 def _copy(group: Group, copies: int, step: int, alignment: int) -> dict[tuple[int, int], int]:
-    """By copy and place, bytes a thread of the accesses that the rule makes of so many
+    """Return, by copy and pc, bytes a thread of the accesses that the rule makes of so many
     iterations.
     """
     accesses = sorted(group.accesses, key=lambda access: access[2])
     copied = list(itertools.product(range(copies), accesses))
-    words = [(offset + copy * step, size, n) for n, (copy, (offset, size, _)) in enumerate(copied)]
-    sizes = {n: size for _, size, n in words}
-    for width, (leader, *others) in Group(group.opcode, group.element, alignment, words).merged():
+    moved = [(offset + copy * step, size, n) for n, (copy, (offset, size, _)) in enumerate(copied)]
+    sizes = {n: size for _, size, n in moved}
+    for width, (leader, *others) in Group(group.opcode, group.element, alignment, moved).merged():
         sizes[leader] = width
         for other in others:
             del sizes[other]
@@ -672,8 +687,8 @@ def _copy(group: Group, copies: int, step: int, alignment: int) -> dict[tuple[in
 
 
 def _multiple(widths: Counter[int], accesses: dict[tuple[int, int], int]) -> bool:
-    """Whether machine code with so many accesses of each width consists of these, once or several
-    times.
+    """Return whether machine code with so many accesses of each width consists of these, once or
+    several times.
     """
     counts = Counter(accesses.values())
     times = sum(widths.values()) // max(1, sum(counts.values()))
@@ -723,16 +738,16 @@ class Line:
     line: int
     opcode: str  # LDS or STS
     predicted: dict[int, int]
-    found: dict[int, int]
+    actual: dict[int, int]
 
     @property
     def agree(self) -> bool:
-        """Whether the widths are the same; ptxas may unroll a loop, which multiplies the counts
-        alike.
+        """Return whether the widths are the same; ptxas may unroll a loop, which multiplies the
+        counts alike.
         """
-        if set(self.predicted) != set(self.found):
+        if set(self.predicted) != set(self.actual):
             return False
-        copies = {self.found[width] / count for width, count in self.predicted.items()}
+        copies = {self.actual[width] / count for width, count in self.predicted.items()}
         return len(copies) == 1 and copies.pop() >= 1
 
 
@@ -747,12 +762,12 @@ def compare(program: Program, cubin: Path) -> list[Line]:
                 predicted_widths[*where, opcode][
                     8 * merges.widths.get(i.pc, max(4, access_bytes(i)))
                 ] += 1
-    found: dict[tuple[str, int, str], Counter[int]] = defaultdict(Counter)
+    actual: dict[tuple[str, int, str], Counter[int]] = defaultdict(Counter)
     for access in sass.shared_accesses(cubin, program.name):
         if access.opcode in SASS_OPCODES.values():
-            found[access.file, access.line, access.opcode][max(32, access.bits)] += access.count
-    keys = sorted({*predicted_widths, *found})
+            actual[access.file, access.line, access.opcode][max(32, access.bits)] += access.count
+    keys = sorted({*predicted_widths, *actual})
     return [
-        Line(*key, dict(sorted(predicted_widths[key].items())), dict(sorted(found[key].items())))
+        Line(*key, dict(sorted(predicted_widths[key].items())), dict(sorted(actual[key].items())))
         for key in keys
     ]

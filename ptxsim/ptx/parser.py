@@ -32,11 +32,12 @@ from .syntax import (
 )
 from .types import TYPES, Type
 
-MOST_ALIGN = 1 << 20
-KNOWN_VERSIONS = range(6, 10)  # major versions of PTX: CUDA 9 to CUDA 13
+MAX_ALIGN = 1 << 20
+# Major versions 6 to 9 are those of CUDA 9 to CUDA 13.
+KNOWN_VERSIONS = range(6, 10)
 LINKING = (".visible", ".extern", ".weak", ".common")
 SPACES = (".global", ".const", ".shared", ".local", ".param", ".tex")
-# of declarations, without effect here
+# These attributes of declarations have no effect here.
 ATTRIBUTES = {"ptr", "managed", "unified", *(space[1:] for space in SPACES)}
 
 TOKEN = re.compile(
@@ -74,20 +75,20 @@ class _Token:
 
 def _tokens(text: str) -> list[_Token]:
     tokens, line, at = [], 1, 0
-    for found in TOKEN.finditer(text):
-        if found.start() != at:
+    for match in TOKEN.finditer(text):
+        if match.start() != at:
             break
-        at = found.end()
-        kind = str(found.lastgroup)
+        at = match.end()
+        kind = str(match.lastgroup)
         if kind == "newline":
             line += 1
         elif kind == "space":
-            line += found.group().count("\n")
+            line += match.group().count("\n")
         else:
-            tokens.append(_Token(kind, found[kind], line))
+            tokens.append(_Token(kind, match[kind], line))
     if at < len(text):
-        shown = text[at:].lstrip(" \t\r\f\v")
-        raise PtxError(f"PTX line {line}: unexpected character {shown[:1]!r}")
+        rest = text[at:].lstrip(" \t\r\f\v")
+        raise PtxError(f"PTX line {line}: unexpected character {rest[:1]!r}")
     tokens.append(_Token("end", "", line))
     return tokens
 
@@ -102,9 +103,11 @@ class _Scope:
 
 
 T = TypeVar("T")
-_Line = tuple[int, int, Any]  # file, line, and the same of the call where it is inlined, or None
-_Operand = Any  # what `_Parser.operand` makes, one of the classes of `syntax`
-# type, alignment, vector length, and the opaque type's name
+# A location is a file, a line, and the location of the call where it is inlined, or None.
+_Line = tuple[int, int, Any]
+# `_Parser.operand` makes one of the classes of `syntax`.
+_Operand = Any
+# A declaration has a type, alignment, vector length, and the opaque type's name.
 _Declared = tuple[Type, int, int, str | None]
 
 
@@ -119,15 +122,17 @@ class _Parser:
         self.files: dict[int, str] = {}
         self.pragmas: list[str] = []
         self.locations: dict[_Line, Location] = {}
-        self.location: _Line | None = None  # of the code that follows
+        # The code that follows has this location.
+        self.location: _Line | None = None
         self.located: list[tuple[Instruction, _Line]] = []
-        # the function that was inlined, by file and line in it
+        # `inlined` names the function that was inlined, by file and line in it.
         self.inlined: dict[tuple[int, int], str] = {}
-        # of an inlined function, where the latest code of it stands
+        # `caller` says where the latest code of an inlined function stands.
         self.caller: dict[str, _Line] = {}
         self.function: Function | None = None
         self.scope = _Scope()
-        self.ends_with_label = False  # the function so far: no instruction after its last label
+        # `ends_with_label` is true while no instruction follows the function's last label.
+        self.ends_with_label = False
 
     # tokens
 
@@ -139,7 +144,7 @@ class _Parser:
         return PtxError(f"PTX line {self.token.line}: {message}")
 
     def refused(self, message: str) -> PtxError:
-        """An error at the token that was just taken."""
+        """Return an error at the token that was just taken."""
         self.at -= 1
         return self.error(message)
 
@@ -171,19 +176,19 @@ class _Parser:
         return self.expect_kind("name")
 
     def separated(self, item: Callable[[], T]) -> list[T]:
-        """One item or more, with commas between."""
-        found = [item()]
+        """Parse one item or more, with commas between."""
+        items = [item()]
         while self.accept(","):
-            found.append(item())
-        return found
+            items.append(item())
+        return items
 
     def enclosed(self, item: Callable[[], T], closing: str) -> list[T]:
-        """Items up to a bracket, which has been opened."""
-        found = []
+        """Parse items up to a bracket, which has been opened."""
+        items = []
         while not self.accept(closing):
-            found.append(item())
+            items.append(item())
             self.accept(",")
-        return found
+        return items
 
     def skip_past(self, text: str) -> None:
         while self.next().text != text:
@@ -194,7 +199,7 @@ class _Parser:
         return sign * self.number(self.expect_kind("number"))
 
     def number(self, text: str) -> int:
-        """The value of the number token that was just taken."""
+        """Return the value of the number token that was just taken."""
         digits = text.rstrip("U")
         octal = len(digits) > 1 and digits[0] == "0" and digits.isdigit()
         try:
@@ -202,9 +207,9 @@ class _Parser:
         except ValueError:
             value = None
         if value is None or value >= 1 << 64:
-            shown = text if len(text) <= 40 else text[:37] + "..."
+            short = text if len(text) <= 40 else text[:37] + "..."
             raise self.refused(
-                f"{shown} is no number of at most 64 bits"
+                f"{short} is no number of at most 64 bits"
                 + (" (a leading 0: octal)" if octal else "")
             )
         return value
@@ -230,7 +235,7 @@ class _Parser:
                     self.require_header(token)
                     extern = text == ".extern"
                     self.declaration(self.next().text if text in LINKING else text, extern)
-                # labels between sections
+                # Labels may stand between sections.
                 case text if not self.directive(text) and not self.accept(":"):
                     raise self.refused(f"unexpected {text!r} at module level")
         if self.version is None or self.target is None:
@@ -270,7 +275,7 @@ class _Parser:
             raise self.refused(f"unexpected {keyword!r} after a linking directive")
 
     def directive(self, text: str) -> bool:
-        """A directive that may stand in functions, too; whether it was one."""
+        """Parse a directive that may stand in functions, too; return whether it was one."""
         match text:
             case ".file":
                 number = self.integer()
@@ -289,8 +294,8 @@ class _Parser:
         return True
 
     def loc(self) -> None:
-        """`.loc file line column [, function_name label [+ n], inlined_at file line column]` (PTX
-        ISA 11.5.4).
+        """Parse `.loc file line column [, function_name label [+ n], inlined_at file line column]`
+        (PTX ISA 11.5.4).
 
         Where the calling line is itself in an inlined function, that function's latest `.loc` says
         where it is called.
@@ -307,12 +312,14 @@ class _Parser:
                 call = (self.integer(), self.integer())
                 self.integer()
                 outer = self.caller.get(self.inlined.get(call, ""))
-                if _is_within((file, line), outer) or _is_within(call, outer):  # recursion, inlined
+                if _is_within((file, line), outer) or _is_within(call, outer):
+                    # Inlined recursion has no outer call.
                     outer = None
                 inlined = (*call, outer)
             else:
                 raise self.error(f"unknown attribute {word!r} of .loc")
-        if line:  # line 0 marks what the compiler made up: it stays with the line before
+        # Line 0 marks what the compiler made up. It stays with the line before.
+        if line:
             self.location = (file, line, inlined)
         if name is not None and inlined is not None:
             self.inlined[file, line], self.caller[name] = name, inlined
@@ -320,35 +327,35 @@ class _Parser:
     # declarations
 
     def declared_type(self) -> _Declared:
-        """`[.align n] [.vN] .type`: the type, alignment, vector length, and the opaque type's
+        """Parse `[.align n] [.vN] .type`: the type, alignment, vector length, and the opaque type's
         name.
         """
         align, vector = 0, 1
         opaque: str | None = None
-        found: Type | None = None
+        declared: Type | None = None
         while self.token.kind == "directive":
             text = self.next().text[1:]
             if text == "align":
                 align = self.integer()
-                if align < 1 or align & (align - 1) or align > MOST_ALIGN:
+                if align < 1 or align & (align - 1) or align > MAX_ALIGN:
                     raise self.error(
-                        f".align {align}: an alignment is a power of two of at most {MOST_ALIGN}"
+                        f".align {align}: an alignment is a power of two of at most {MAX_ALIGN}"
                     )
             elif text in ("v2", "v4"):
                 vector = int(text[1])
             elif text in ("texref", "samplerref", "surfref"):
-                opaque, found = text, TYPES["b64"]
+                opaque, declared = text, TYPES["b64"]
             elif text == "attribute":
                 self.skip_past(")")
             elif text in TYPES:
-                found = TYPES[text]
+                declared = TYPES[text]
             elif text == "b128":
-                found, vector = TYPES["b64"], 2
+                declared, vector = TYPES["b64"], 2
             elif text not in ATTRIBUTES:
                 raise self.error(f"unknown type or attribute .{text}")
-        if found is None:
+        if declared is None:
             raise self.error(f"expected a type, found {self.token.text!r}")
-        return found, align, vector, opaque
+        return declared, align, vector, opaque
 
     def variable(self, space: str, extern: bool = False) -> None:
         """A declaration up to its semicolon; registers its variables in the present scope."""
@@ -395,7 +402,8 @@ class _Parser:
         if self.token.kind != "name":
             return self.constant()
         name, offset = self.name(), 0
-        if self.accept("("):  # generic(symbol)
+        if self.accept("("):
+            # `generic(symbol)` has a generic address.
             if name != "generic":
                 raise self.error(f"initialiser {name}(...) is not supported")
             name, offset = self.name(), self.offset()
@@ -424,8 +432,8 @@ class _Parser:
     # functions
 
     def define(self, is_entry: bool) -> None:
-        """`.entry name (params) attributes { body }`, `.func (return) name (params) ...`, or only
-        declared: `;`.
+        """Parse `.entry name (params) attributes { body }`, `.func (return) name (params) ...`, or
+        only declared: `;`.
         """
         function = Function("", is_entry)
         while self.token.text in (".noreturn", ".attribute"):
@@ -444,7 +452,8 @@ class _Parser:
                 function.attributes[name[1:]] = tuple(values)
         if self.accept("{"):
             function.code = []
-            self.functions[function.name] = function  # may be called from its own body
+            # A function may be called from its own body.
+            self.functions[function.name] = function
             self.location = None
             self.inlined, self.caller = {}, {}
             self.body(function)
@@ -469,7 +478,7 @@ class _Parser:
         return variable
 
     def register(self, name: str, type_: Type, scope: _Scope) -> Register:
-        """A register of the present function."""
+        """Parse a register of the present function."""
         assert self.function is not None
         made = scope.names[name] = Register(name, type_, -1)
         self.function.registers.append(made)
@@ -513,7 +522,8 @@ class _Parser:
             or last.opcode not in ("ret", "exit", "trap", "bra")
             or self.ends_with_label
         ):
-            line = self.tokens[self.at - 1].line  # as ptxas does: the end of a function returns
+            # As in ptxas, the end of a function returns.
+            line = self.tokens[self.at - 1].line
             function.body.append(
                 self.located_here(Instruction("ret", (), (), None, False, None, line))
             )
@@ -534,14 +544,15 @@ class _Parser:
         """Put `Label` objects in place of the names that a branch names."""
 
         def label(name: str) -> Label:
-            found = self.find(name, scope)
-            if not isinstance(found, Label):
+            declared = self.find(name, scope)
+            if not isinstance(declared, Label):
                 raise PtxError(f"PTX line {instruction.ptx_line}: no label {name}")
-            return found
+            return declared
 
         *before, last = instruction.operands or (None,)
         if not isinstance(last, Symbol):
-            return  # linking refuses it
+            # Linking refuses it.
+            return
         target = label(last.name)
         if instruction.opcode == "brx":
             instruction.operands = (*before, tuple(label(name) for name in target.targets or ()))
@@ -565,7 +576,7 @@ class _Parser:
         self.expect(";")
 
     def find(self, name: str, scope: _Scope | None) -> Register | Variable | Label | None:
-        """A declared name; `%r7` is made when first used, out of the range `%r<n>`."""
+        """Return a declared name; `%r7` is made when first used, out of the range `%r<n>`."""
         while scope is not None:
             if name in scope.names:
                 return scope.names[name]
@@ -579,12 +590,12 @@ class _Parser:
         return None
 
     def predicate(self, message: str) -> Register:
-        """A predicate register; `message`: what to say of a name that is none."""
+        """Parse a predicate register; `message`: what to say of a name that is none."""
         name = self.name()
-        found = self.find(name, self.scope)
-        if not isinstance(found, Register) or found.type.name != "pred":
+        declared = self.find(name, self.scope)
+        if not isinstance(declared, Register) or declared.type.name != "pred":
             raise self.error(message.format(name))
-        return found
+        return declared
 
     # instructions
 
@@ -653,19 +664,19 @@ class _Parser:
     def named(self, text: str) -> Register | Special | Immediate | Symbol | None:
         if text == "_":
             return None
-        found = self.find(text, self.scope)
-        if isinstance(found, Register):
-            return found
-        if text.startswith("%") and found is None:
+        declared = self.find(text, self.scope)
+        if isinstance(declared, Register):
+            return declared
+        if text.startswith("%") and declared is None:
             if SPECIAL.match(text):
                 return Special(text)
             raise self.refused(f"register {text} is not declared")
         if text == "WARP_SZ":
             return Immediate(32)
-        return Symbol(text, self.offset(), found if isinstance(found, Variable) else None)
+        return Symbol(text, self.offset(), declared if isinstance(declared, Variable) else None)
 
     def address(self) -> Address:
-        """An address, whose bracket has been opened."""
+        """Parse an address, whose bracket has been opened."""
         begin = self.named(self.name()) if self.token.kind == "name" else self.constant()
         base: Register | Symbol | None = None
         offset = 0
@@ -707,9 +718,9 @@ class _Parser:
             instruction.location = location(line)
 
 
-def _is_within(place: tuple[int, int], location: _Line | None) -> bool:
-    """Whether a file and line is among a location's and those of the calls around it."""
-    return location is not None and (location[:2] == place or _is_within(place, location[2]))
+def _is_within(line: tuple[int, int], location: _Line | None) -> bool:
+    """Return whether a file and line is among a location's and those of the calls around it."""
+    return location is not None and (location[:2] == line or _is_within(line, location[2]))
 
 
 def _hex_float(text: str, negative: bool) -> Immediate:

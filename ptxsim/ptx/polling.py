@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 from .program import Program, targets
 from .syntax import Instruction, Register, Special, registers_of
 
-LONGEST = 64  # instructions of such a loop
+# A longer loop does not count as one that polls.
+MAX_INSTRUCTIONS = 64
 ORDERED = {"volatile", "acquire", "relaxed"}
-# opcodes that do more than look
+# These opcodes do more than look.
 DOES = (
     "st",
     "red",
@@ -42,16 +43,16 @@ def loops(program: Program) -> dict[int, Instruction]:
     """Return the loops that poll: where each begins, with the instruction that reads memory in
     it.
     """
-    found = {}
+    polls = {}
     for start, body in _idle_loops(program):
         looks = next((i for i in body if _looks(i) and _decides(i, body)), None)
         if looks is not None:
-            found[start] = looks
-    return found
+            polls[start] = looks
+    return polls
 
 
 def clocks(program: Program) -> frozenset[int]:
-    """Return the places at which a clock is read in loops that wait for nothing else."""
+    """Return the pcs at which a clock is read in loops that wait for nothing else."""
     return frozenset(
         i.pc
         for _, body in _idle_loops(program)
@@ -65,15 +66,15 @@ def _idle_loops(program: Program) -> Iterator[tuple[int, list[Instruction]]]:
     """Yield where each short loop begins that does no more than look, with its instructions."""
     for branch in program.code:
         for start in targets(branch):
-            if start <= branch.pc < start + LONGEST:
+            if start <= branch.pc < start + MAX_INSTRUCTIONS:
                 body = program.code[start : branch.pc + 1]
                 if not any(i.opcode in DOES for i in body):
                     yield start, body
 
 
 def _decides(looks: Instruction, body: Sequence[Instruction]) -> bool:
-    """Whether what is read there decides that the loop ends: a loop that counts its rounds does not
-    wait.
+    """Return whether what is read there decides that the loop ends: a loop that counts its rounds
+    does not wait.
     """
     known: set[Register] = set(registers_of(looks.operands[:1]))
     before = 0
@@ -88,21 +89,24 @@ def _decides(looks: Instruction, body: Sequence[Instruction]) -> bool:
     return any(i.predicate in known for i in leaving)
 
 
-def backward(program: Program, found: dict[int, Instruction]) -> dict[int, int]:
-    """The branches, by place, at which such a loop goes round again, with where it begins."""
+def backward(program: Program, polls: dict[int, Instruction]) -> dict[int, int]:
+    """Return the branches, by pc, at which a loop that polls goes round again, with where it
+    begins.
+    """
     return {
         branch.pc: start
         for branch in program.code
         for start in targets(branch)
-        if start in found and start <= branch.pc < start + LONGEST
+        if start in polls and start <= branch.pc < start + MAX_INSTRUCTIONS
     }
 
 
-def waits(program: Program, found: dict[int, Instruction]) -> Instruction | None:
-    """What makes the number of instructions depend on time: a loop that polls, or a try_wait, which
-    a device may have to repeat."""
+def waits(program: Program, polls: dict[int, Instruction]) -> Instruction | None:
+    """Return what makes the number of instructions depend on time: a loop that polls, or a
+    try_wait, which a device may have to repeat.
+    """
     return next((i for i in program.code if "try_wait" in i.modifiers), None) or next(
-        iter(found.values()), None
+        iter(polls.values()), None
     )
 
 
@@ -115,16 +119,16 @@ def _looks(i: Instruction) -> bool:
 
 
 def reads_clock(i: Instruction) -> bool:
-    """Whether an instruction reads a clock."""
+    """Return whether an instruction reads a clock."""
     source = i.operands[-1] if i.opcode == "mov" else None
     return isinstance(source, Special) and source.name.startswith(("%clock", "%globaltimer"))
 
 
-def across_blocks(found: dict[int, Instruction]) -> Instruction | None:
+def across_blocks(polls: dict[int, Instruction]) -> Instruction | None:
     """Return an instruction of these loops that may read what another block writes; None where
     there is none.
     """
-    for i in found.values():
+    for i in polls.values():
         if i.opcode != "mbarrier" and not {m.split("::")[0] for m in i.modifiers} & {
             "shared",
             "local",

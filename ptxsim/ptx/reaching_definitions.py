@@ -22,34 +22,35 @@ ANYTHING: Origins = frozenset((UNKNOWN,))
 
 
 def find(program: Program) -> dict[int, Origins]:
-    """For each instruction with an address, by its pc: what its addresses may come from."""
+    """Return, for each instruction with an address, by its pc, what its addresses may come from."""
     bases = {i.pc: [o.base for o in i.operands if isinstance(o, Address)] for i in program.code}
-    if len(program.functions) > 1:  # addresses that are passed to functions are not followed
+    # Addresses that are passed to functions are not followed.
+    if len(program.functions) > 1:
         return {pc: ANYTHING for pc, of in bases.items() if of}
-    found = _Search(program)
-    while any([found.follow(i) for i in program.code]):
+    search = _Search(program)
+    while any([search.follow(i) for i in program.code]):
         pass
     return {
-        pc: NOTHING.union(*(found.of(base) or ANYTHING for base in of))
+        pc: NOTHING.union(*(search.of(base) or ANYTHING for base in of))
         for pc, of in bases.items()
         if of
     }
 
 
 def element_bytes(instruction: Instruction) -> int:
-    """Bytes of an element of a load, store or atomic operation."""
+    """Return the bytes of an element of a load, store or atomic operation."""
     return next((TYPES[name].bytes for name in reversed(instruction.modifiers) if name in TYPES), 1)
 
 
 def access_bytes(instruction: Instruction) -> int:
-    """Bytes a thread of a load, store or atomic operation."""
+    """Return the bytes a thread of a load, store or atomic operation."""
     return element_bytes(instruction) * next(
         (int(m[1]) for m in instruction.modifiers if m in ("v2", "v4", "v8")), 1
     )
 
 
 def named_spaces(instruction: Instruction) -> set[str]:
-    """The spaces that an access names; none: generic."""
+    """Return the spaces that an access names; none: generic."""
     return {m.split("::")[0] for m in instruction.modifiers} & {
         "global",
         "shared",
@@ -60,16 +61,17 @@ def named_spaces(instruction: Instruction) -> set[str]:
 
 
 def variable_of(program: Program, symbol: Symbol) -> Variable | None:
-    """The variable that a symbol names; None: it names none."""
-    found = symbol.variable or program.module.variables.get(symbol.name)
-    return found if isinstance(found, Variable) else None
+    """Return the variable that a symbol names, or None."""
+    variable = symbol.variable or program.module.variables.get(symbol.name)
+    return variable if isinstance(variable, Variable) else None
 
 
 class _Search:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.held: dict[Register, Origins] = {}
-        self.memory: Origins = NOTHING  # of any value that is stored
+        # Any value that is loaded may come from any that is stored.
+        self.memory: Origins = NOTHING
         self.parameters = {p.variable for p in program.parameters}
 
     def follow(self, i: Instruction) -> bool:

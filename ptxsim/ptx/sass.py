@@ -29,7 +29,7 @@ from .compiler import run, show_warnings, tool
 from .demangle import demangle, matching
 
 PTX = ".nv_debug_ptx_txt"  # the section with the PTX; nvdisasm gives its name as that of a file
-# a cubin with it counts these bytes to each kernel's shared memory
+# A cubin with this section counts 1024 bytes to each kernel's shared memory.
 RESERVED, RESERVE = ".nv.shared.reserved.0", 1024
 SHARED = ("LDS", "STS", "LDSM", "STSM", "LDGSTS", "ATOMS")
 
@@ -47,10 +47,13 @@ _REGISTER = re.compile(r"[-!~|]?\|?(R\d+|RZ)(\.reuse)?\b")
 class SharedAccess(NamedTuple):
     """An access to shared memory in the source, and how often it stands in the SASS."""
 
-    file: str  # "" where the cubin names no source line
+    # `file` is "" where the cubin names no source line.
+    file: str
     line: int
-    opcode: str  # LDS, STS, LDSM, STSM, LDGSTS or ATOMS
-    bits: int  # a thread; of LDSM and STSM those that a thread gets or gives
+    # `opcode` is LDS, STS, LDSM, STSM, LDGSTS or ATOMS.
+    opcode: str
+    # Bits are counted per thread; of LDSM and STSM, those that a thread gets or gives.
+    bits: int
     count: int  # type: ignore[assignment]  # not the tuple's method: instructions, without those never executed (@!PT)
 
 
@@ -58,18 +61,24 @@ class SharedAccess(NamedTuple):
 class Instruction:
     """A machine instruction."""
 
-    address: int  # bytes from the start of its section
-    opcode: str  # with its modifiers, "LDS.128"
-    operands: tuple[str, ...]  # as nvdisasm writes them, "R12.reuse" or "[R3+0x10]"
-    predicate: str | None  # "P0", "!P0", "!PT"; None where it has none
+    # The address counts bytes from the start of the section.
+    address: int
+    # The opcode has its modifiers, as in "LDS.128".
+    opcode: str
+    # Operands are as nvdisasm writes them, "R12.reuse" or "[R3+0x10]".
+    operands: tuple[str, ...]
+    # `predicate` is "P0", "!P0" or "!PT", and None where there is none.
+    predicate: str | None
     file: str
-    line: int  # of the source; 0 where not known
-    ptx_line: int  # of the PTX; 0 where not known
-    targets: tuple[str, ...] = ()  # labels that it names
+    # Lines of the source and of the PTX are 0 where they are not known.
+    line: int
+    ptx_line: int
+    # Targets are the labels that it names.
+    targets: tuple[str, ...] = ()
 
     @cached_property
     def name(self) -> str:
-        """The opcode without modifiers."""
+        """Return the opcode without modifiers."""
         return self.opcode.partition(".")[0]
 
     @cached_property
@@ -78,17 +87,17 @@ class Instruction:
 
     @property
     def never(self) -> bool:
-        """Whether no thread executes it, though a warp issues it."""
+        """Return whether no thread executes it, though a warp issues it."""
         return self.predicate in ("!PT", "!UPT")
 
     @property
     def always(self) -> bool:
-        """Whether every thread that comes to it executes it."""
+        """Return whether every thread that comes to it executes it."""
         return self.predicate in (None, "PT", "UPT")
 
     @property
     def bits(self) -> int:
-        """Bits a thread that a load or store moves."""
+        """Return the bits a thread that a load or store moves."""
         if self.name in ("LDSM", "STSM"):
             return 32 * next((int(m) for m in self.modifiers if m in ("2", "4")), 1)
         for modifier in self.modifiers:
@@ -99,15 +108,16 @@ class Instruction:
         return 32
 
     def sources(self) -> list[tuple[int | None, bool]]:
-        """Source operands of an instruction with one destination, in order: number of the register,
-        or None for what is no register (RZ, constants, uniform registers), and whether it is kept
-        in the operand's reuse cache."""
-        found = []
+        """Return the source operands of an instruction with one destination, in order: number of
+        the register, or None for what is no register (RZ, constants, uniform registers), and
+        whether it is kept in the operand's reuse cache.
+        """
+        registers = []
         for operand in self.operands[1:]:
             match = _REGISTER.match(operand)
             number = int(match[1][1:]) if match and match[1] != "RZ" else None
-            found.append((number, bool(match and match[2])))
-        return found
+            registers.append((number, bool(match and match[2])))
+        return registers
 
 
 @dataclass
@@ -117,8 +127,9 @@ class Block:
     number: int
     instructions: list[Instruction]
     successors: list[int] = field(default_factory=list)
-    leaves: bool = False  # whether threads may end, or return, here
-    # the block that a call at its end goes to, before the (only) successor is reached
+    # `leaves` is true where threads may end or return.
+    leaves: bool = False
+    # A call at its end goes to the block `calls` before the (only) successor is reached.
     calls: int | None = None
 
 
@@ -128,37 +139,40 @@ class Function:
 
     name: str
     instructions: list[Instruction]
-    labels: dict[str, int]  # to places in `instructions`
-    registers: int = 0  # of a thread
-    shared_bytes: int = 0  # static
-    ptx: str | None = None  # that the cubin holds; without comments, lines numbered as they were
+    # Labels lead to indices of `instructions`.
+    labels: dict[str, int]
+    # Registers are those of a thread, and shared memory is the static part.
+    registers: int = 0
+    shared_bytes: int = 0
+    # The PTX that the cubin holds has no comments; its lines keep their numbers.
+    ptx: str | None = None
 
     @cached_property
     def blocks(self) -> list[Block]:
         return _blocks(self)
 
     def loops(self) -> list[list[Block]]:
-        """Innermost loops: of each backward branch the blocks from its target to it, where no
-        smaller one is inside.
+        """Return the innermost loops: of each backward branch the blocks from its target to it,
+        where no smaller one is inside.
         """
-        found = []
+        edges = []
         for block in self.blocks:
             for target in block.successors:
                 if target <= block.number and block.instructions[-1].name != "BSYNC":
-                    found.append((target, block.number))
-        spans = sorted(set(found))
+                    edges.append((target, block.number))
+        spans = sorted(set(edges))
         loops = [
             self.blocks[first : last + 1]
             for first, last in spans
             if not any(first <= a and b <= last and (a, b) != (first, last) for a, b in spans)
         ]
-        # the branch to itself that stands behind each kernel's end is no loop
+        # The branch to itself that stands behind each kernel's end is no loop.
         return [loop for loop in loops if len(loop) > 1 or len(loop[0].instructions) > 1]
 
 
 def read(cubin: Path, entry: str | None = None) -> Function:
-    """The machine code of an entry: its name, or a part that only it has; None where the cubin has
-    but one.
+    """Return the machine code of an entry: its name, or a part that only it has; None where the
+    cubin has but one.
 
     Raises `PtxError` where there is no nvdisasm, the file is no cubin, or has no such entry.
     """
@@ -169,14 +183,16 @@ def read(cubin: Path, entry: str | None = None) -> Function:
     if len(fitting) != 1:
         what = "entries, name one" if entry is None else f"entries match {entry!r}; there"
         raise PtxError(f"{cubin}: {len(fitting)} {what}: {'; '.join(map(demangle, functions))}")
-    found = functions[fitting[0]]
-    if not found.instructions:
-        raise PtxError(f"{cubin}: {found.name} has no instructions")
-    return found
+    function = functions[fitting[0]]
+    if not function.instructions:
+        raise PtxError(f"{cubin}: {function.name} has no instructions")
+    return function
 
 
 def read_all(cubin: Path) -> dict[str, Function]:
-    """The machine code of every entry, by its mangled name. Raises `PtxError` as `read` does."""
+    """Return the machine code of every entry, by its mangled name. Raises `PtxError` as `read`
+    does.
+    """
     if not cubin.is_file():
         raise PtxError(f"{cubin}: no such file")
     changed, ptx = cubin.stat().st_mtime_ns, embedded_ptx(cubin)
@@ -190,8 +206,8 @@ def read_all(cubin: Path) -> dict[str, Function]:
 
 
 def code_at(cubin: Path, entry: str) -> int:
-    """Where in the file an entry's machine code begins, bytes; `Instruction.address` counts from
-    there.
+    """Return where in the file an entry's machine code begins, bytes; `Instruction.address` counts
+    from there.
 
     Raises `PtxError` where the file is no cubin or has no such entry.
     """
@@ -212,7 +228,7 @@ def assemble(ptx: Path, cubin: Path, arch: str = "sm_90a") -> None:
 
 
 def held_ptx(cubin: Path) -> str:
-    """The PTX that a cubin was made from.
+    """Return the PTX that a cubin was made from.
 
     Raises `PtxError` where it holds none, or is not there.
     """
@@ -233,18 +249,19 @@ def listing(cubin: Path) -> str:
     next to the cubin, as NAME.sass, and the cubin is still the same. Raises `PtxError` as `read`
     does.
     """
-    _elf_sections(cubin)  # says better than nvdisasm what is wrong
+    # This error says better than nvdisasm's what is wrong.
+    _elf_sections(cubin)
     mark = f"// of the cubin {hashlib.sha256(cubin.read_bytes()).hexdigest()}\n"
-    kept = cubin.with_suffix(".sass")
+    stored = cubin.with_suffix(".sass")
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        if (text := kept.read_text()).startswith(mark):
+        if (text := stored.read_text()).startswith(mark):
             return text
     return mark + run([tool("nvdisasm"), "-c", "-g", "-gp", cubin], f"{cubin}: nvdisasm").stdout
 
 
 def shared_accesses(cubin: Path, entry: str | None = None) -> list[SharedAccess]:
-    """The accesses to shared memory in an entry's SASS by source line, opcode and width, in order
-    of appearance.
+    """Return the accesses to shared memory in an entry's SASS by source line, opcode and width, in
+    order of appearance.
     """
     counts: Counter[tuple[str, int, str, int]] = Counter()
     for i in read(cubin, entry).instructions:
@@ -258,8 +275,10 @@ Sections = dict[str, tuple[list[Instruction], dict[str, int]]]
 
 @lru_cache(maxsize=2)
 def _disassembled(cubin: Path, changed: int) -> tuple[Sections, list[str]]:
-    """Instructions and labels of each section of code of a cubin as it was last `changed`, and the
-    names of the entries; cached, as answers about one kernel read it several times."""
+    """Return the instructions and labels of each section of code of a cubin as it was last
+    `changed`, and the names of the entries; cached, as answers about one kernel read it several
+    times.
+    """
     sections: Sections = {}
     entries: list[str] = []
     instructions: list[Instruction] = []
@@ -296,9 +315,9 @@ def _disassembled(cubin: Path, changed: int) -> tuple[Sections, list[str]]:
 def _blocks(function: Function) -> list[Block]:
     code, labels = function.instructions, function.labels
     ends = {"BRA", "BRX", "JMP", "JMX", "EXIT", "RET", "CALL", "BSYNC", "BREAK", "KILL", "BPT"}
-    starts = {0, *(place for place in labels.values() if place < len(code))}
+    starts = {0, *(index for index in labels.values() if index < len(code))}
     starts |= {
-        place + 1 for place, i in enumerate(code) if i.name in ends and place + 1 < len(code)
+        index + 1 for index, i in enumerate(code) if i.name in ends and index + 1 < len(code)
     }
     bounds = sorted(starts)
     number = {start: n for n, start in enumerate(bounds)}
@@ -308,17 +327,18 @@ def _blocks(function: Function) -> list[Block]:
     ]
 
     def at(label: str) -> int | None:
-        place = labels.get(label)
-        return number.get(place) if place is not None else None
+        index = labels.get(label)
+        return number.get(index) if index is not None else None
 
     for block in blocks:
         last = block.instructions[-1]
         following = block.number + 1 if block.number + 1 < len(blocks) else None
         targets = [t for t in map(at, last.targets) if t is not None]
         if last.name == "BSYNC":
-            falls, targets = False, []  # `_join` has both
+            # `_join` sets both.
+            falls, targets = False, []
         elif last.name in ("BRA", "BRX", "JMP", "JMX"):
-            # a branch may have a second condition, a predicate among its operands
+            # A branch may have a second condition, a predicate among its operands.
             falls = not last.always or any(
                 re.match(r"!?U?P\d", operand) for operand in last.operands
             )
@@ -339,27 +359,28 @@ def _join(blocks: list[Block], at: Callable[[str], int | None]) -> None:
     """Let each block that ends with a BSYNC go on where a BSSY that reaches it, with its barrier,
     says.
     """
-    # of a barrier's BSSYs, and where they join
-    places: dict[str, list[tuple[Block, int]]] = defaultdict(list)
-    # barriers that a register holds meanwhile: any BSSY of theirs may reach any BSYNC
-    kept: set[str] = set()
+    # `joins` has a barrier's BSSYs, and where they join.
+    joins: dict[str, list[tuple[Block, int]]] = defaultdict(list)
+    # A register holds these barriers meanwhile: any BSSY of theirs may reach any BSYNC.
+    held: set[str] = set()
     for block in blocks:
         for i in block.instructions:
             if i.name == "BSSY" and i.targets and (target := at(i.targets[0])) is not None:
-                places[i.operands[0]].append((block, target))
+                joins[i.operands[0]].append((block, target))
             elif i.name == "BMOV":
-                kept.update(i.operands)
+                held.update(i.operands)
     closing = [block for block in blocks if block.instructions[-1].name == "BSYNC"]
     for block in closing:
         barrier = block.instructions[-1].operands[0]
         block.successors = (
-            list(dict.fromkeys(target for _, target in places[barrier])) if barrier in kept else []
+            list(dict.fromkeys(target for _, target in joins[barrier])) if barrier in held else []
         )
     grown = True
-    while grown:  # a way past a BSYNC is known when its own BSSY has reached it
+    # A way past a BSYNC is known once its own BSSY has reached it.
+    while grown:
         grown = False
-        for barrier in places.keys() - kept:
-            for first, target in places[barrier]:
+        for barrier in joins.keys() - held:
+            for first, target in joins[barrier]:
                 for block in _closed(blocks, first, barrier):
                     if target not in block.successors:
                         block.successors.append(target)
@@ -370,10 +391,10 @@ def _join(blocks: list[Block], at: Callable[[str], int | None]) -> None:
 
 
 def _closed(blocks: list[Block], first: Block, barrier: str) -> list[Block]:
-    """Blocks with a BSYNC of the barrier that are reached from `first`, which has its BSSY, before
-    another BSSY.
+    """Return blocks with a BSYNC of the barrier that are reached from `first`, which has its BSSY,
+    before another BSSY.
     """
-    found, seen, waiting = [], {first.number}, [first]
+    reached, seen, waiting = [], {first.number}, [first]
     while waiting:
         block = waiting.pop()
         if block is not first and any(
@@ -382,24 +403,25 @@ def _closed(blocks: list[Block], first: Block, barrier: str) -> list[Block]:
             continue
         last = block.instructions[-1]
         if last.name == "BSYNC" and last.operands[0] == barrier:
-            found.append(block)
+            reached.append(block)
             continue
         waiting += [blocks[s] for s in block.successors if s not in seen]
         seen.update(block.successors)
-    return found
+    return reached
 
 
 @lru_cache(maxsize=2)
 def _resources(cubin: Path, changed: int) -> dict[str, tuple[int, int]]:
-    """Of each function of a file as it was last `changed`: registers of a thread, and static shared
-    memory without what the driver keeps of each block."""
+    """Return, for each function of a file as it was last `changed`, registers of a thread, and
+    static shared memory without what the driver keeps of each block.
+    """
     done = subprocess.run(
         [str(tool("cuobjdump")), "-res-usage", str(cubin)], capture_output=True, text=True
     )
     reserve = RESERVE if RESERVED in _elf_sections(cubin) else 0
-    found = re.findall(r"Function (\S+):\s+REG:(\d+) .*?SHARED:(\d+)", done.stdout)
+    rows = re.findall(r"Function (\S+):\s+REG:(\d+) .*?SHARED:(\d+)", done.stdout)
     return {
-        name: (int(registers), max(0, int(shared) - reserve)) for name, registers, shared in found
+        name: (int(registers), max(0, int(shared) - reserve)) for name, registers, shared in rows
     }
 
 
@@ -424,21 +446,21 @@ def elf_sections(data: bytes) -> dict[str, tuple[int, int]]:
 
 
 def elf_text(data: bytes, at: int) -> str:
-    """The text that begins at a place of an ELF file."""
+    """Return the text that begins at an offset of an ELF file."""
     return data[at : data.index(b"\0", at)].decode(errors="replace")
 
 
 def embedded_ptx(cubin: Path) -> str | None:
-    """The PTX that a cubin with line information was made from; None where it holds none.
+    """Return the PTX that a cubin with line information was made from; None where it holds none.
 
     Comments are gone, lines keep their numbers.
     """
     sections = [
-        place
-        for name, place in _elf_sections(cubin).items()
+        section
+        for name, section in _elf_sections(cubin).items()
         if name == PTX or name.startswith(f"{PTX}.")
     ]
-    # nvlink numbers those of the parts that it links; of several, lines name no one's
+    # nvlink numbers the sections of the parts that it links. With several, lines name no part.
     if len(sections) != 1:
         return None
     offset, size = sections[0]

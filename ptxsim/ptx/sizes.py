@@ -12,30 +12,35 @@ from pathlib import Path
 from ..errors import PtxsimError, TooCostlyError
 from .program import Program
 
-Dim3 = tuple[int, int, int]  # x, y and z of a grid, block or cluster
-# of a grid along x, y and z, and of a block's threads: CUDA, all GPUs
-MOST_BLOCKS = (2**31 - 1, 65535, 65535)
-MOST_THREADS = (1024, 1024, 64)
-MOST_SHARED = 227 * 1024  # bytes a block, of any GPU up to sm_103
-SMS = 132  # multiprocessors of an H100 or H200
-MOST_LOCAL = 512 * 1024  # bytes a thread
-MOST_PARAMETERS = 32764  # bytes
-ARRAYS_A_LANE = 4 * 8  # bytes of intermediate results while one instruction runs
+# A grid, block or cluster has x, y and z.
+Dim3 = tuple[int, int, int]
+# CUDA limits a grid's blocks and a block's threads along x, y and z on all GPUs.
+MAX_BLOCKS = (2**31 - 1, 65535, 65535)
+MAX_THREADS = (1024, 1024, 64)
+# GPUs up to sm_103 give a block at most 227 KiB.
+MAX_SHARED_BYTES = 227 * 1024
+# An H100 or H200 has 132 multiprocessors.
+SMS = 132
+# A thread has at most 512 KiB of local memory.
+MAX_LOCAL_BYTES = 512 * 1024
+MAX_PARAMETER_BYTES = 32764
+# This many bytes of intermediate results exist per lane while an instruction runs.
+ARRAYS_A_LANE = 4 * 8
 LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def available_bytes() -> int:
-    """Bytes that this process may still allocate, as far as the system reports it; a very large
-    number otherwise.
+    """Return the bytes that this process may still allocate, as far as the system reports it; a
+    very large number otherwise.
     """
-    found = [1 << 60]
+    limits = [1 << 60]
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-        found.append(int(lines["MemAvailable"].split()[0]) * 1024)
+        limits.append(int(lines["MemAvailable"].split()[0]) * 1024)
     for path in LIMIT_FILES:
         with contextlib.suppress(OSError, ValueError):
-            found.append(int(Path(path).read_text()))
-    return min(found)
+            limits.append(int(Path(path).read_text()))
+    return min(limits)
 
 
 def require_memory(what: str, size: int) -> None:
@@ -56,30 +61,32 @@ def shown_bytes(size: int) -> str:
 
 
 def require_launch(name: str, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
-    """Grid, block and dynamic shared memory (bytes) within what CUDA takes."""
-    for what, sizes, most in (("grid", grid, MOST_BLOCKS), ("block", block, MOST_THREADS)):
-        if any(size > bound for size, bound in zip(sizes, most, strict=True)):
-            raise PtxsimError(f"{name}: {what} {sizes} is more than CUDA takes: {most}")
+    """Require grid, block and dynamic shared memory (bytes) to be within what CUDA takes."""
+    for what, sizes, limits in (("grid", grid, MAX_BLOCKS), ("block", block, MAX_THREADS)):
+        if any(size > bound for size, bound in zip(sizes, limits, strict=True)):
+            raise PtxsimError(f"{name}: {what} {sizes} is more than CUDA takes: {limits}")
     if math.prod(block) > 1024:
         raise PtxsimError(f"{name}: a block has at most 1024 threads, not {math.prod(block)}")
-    if not 0 <= shared_bytes <= MOST_SHARED:
+    if not 0 <= shared_bytes <= MAX_SHARED_BYTES:
         raise PtxsimError(
-            f"{name}: {shared_bytes} bytes of dynamic shared memory; allowed: 0 to {MOST_SHARED}"
+            f"{name}: {shared_bytes} bytes of dynamic shared memory; allowed: 0 to {MAX_SHARED_BYTES}"
         )
 
 
 def require_batch(
     name: str, program: Program, shared_bytes: int, lanes: int, padded: int, global_bytes: int
 ) -> None:
-    """Memory of a launch (bytes): global memory, and what the blocks that run together need."""
-    if program.static_shared_bytes + shared_bytes > MOST_SHARED:
+    """Require the memory of a launch (bytes) to be there: global memory, and what the blocks that
+    run together need.
+    """
+    if program.static_shared_bytes + shared_bytes > MAX_SHARED_BYTES:
         total = program.static_shared_bytes + shared_bytes
         raise PtxsimError(
-            f"{name}: {total} bytes of shared memory a block; allowed: at most {MOST_SHARED}"
+            f"{name}: {total} bytes of shared memory a block; allowed: at most {MAX_SHARED_BYTES}"
         )
-    if program.local_bytes > MOST_LOCAL:
+    if program.local_bytes > MAX_LOCAL_BYTES:
         raise PtxsimError(
-            f"{name}: {program.local_bytes} bytes of local memory a thread; allowed: {MOST_LOCAL}"
+            f"{name}: {program.local_bytes} bytes of local memory a thread; allowed: {MAX_LOCAL_BYTES}"
         )
     shared = (program.static_shared_bytes + shared_bytes) * max(1, lanes // padded)
     registers = 8 * min(program.slots, 255 * 4) + ARRAYS_A_LANE
@@ -88,8 +95,9 @@ def require_batch(
 
 
 def resident_blocks(threads: int, shared_bytes: int) -> int:
-    """Blocks that run side by side on a device of compute capability 9.0 with all its
-    multiprocessors, by threads and shared memory a block (their registers may allow fewer)."""
+    """Return how many blocks run side by side on a device of compute capability 9.0 with all its
+    multiprocessors, by threads and shared memory a block (their registers may allow fewer).
+    """
     return SMS * max(1, min(32, 2048 // threads, 228 * 1024 // (shared_bytes + 1024)))
 
 

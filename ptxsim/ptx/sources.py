@@ -26,7 +26,7 @@ class Titled(Protocol):
     def title(self) -> str: ...
 
 
-# of CUDA, CCCL and CUTLASS
+# These are headers of CUDA, CCCL and CUTLASS.
 LIBRARY = re.compile(
     r"/(targets/[\w-]+|cuda-[\d.]+|local/cuda|nvidia/cu\w+)/include/"
     r"|/(cccl|crt|cub|thrust|cooperative_groups|cute|cutlass)/"
@@ -37,8 +37,8 @@ def in_words(chain: Sequence[Location]) -> str:
     """Describe a line, its callers after it: the innermost line of the user's own comes first, then
     that of the library's function which it calls.
     """
-    own = (n for n, at in enumerate(chain) if not LIBRARY.search(os.path.normpath(at.file)))
-    first = next(own, 0)
+    user_lines = (n for n, at in enumerate(chain) if not LIBRARY.search(os.path.normpath(at.file)))
+    first = next(user_lines, 0)
     text = str(chain[first])
     if first:
         text += f", in {chain[first - 1]}"
@@ -46,9 +46,9 @@ def in_words(chain: Sequence[Location]) -> str:
     return f"{text}, called from {', from '.join(callers)}" if callers else text
 
 
-def places(program: Program) -> dict[int, tuple[Location, ...]]:
-    """By pc: the source line of an instruction, then the line that calls its function where that is
-    inlined, and so on.
+def locations(program: Program) -> dict[int, tuple[Location, ...]]:
+    """Return, by pc, the source line of an instruction, then the line that calls its function where
+    that is inlined, and so on.
 
     nvcc leaves out the call here and there; where all that is known of a line has it called from
     one place, that is it.
@@ -59,8 +59,8 @@ def places(program: Program) -> dict[int, tuple[Location, ...]]:
         if at is not None and at.inlined_at is not None:
             callers[at.file, at.line].add((at.inlined_at.file, at.inlined_at.line))
 
-    def chain(place: Location) -> tuple[Location, ...]:
-        made = [place]
+    def chain(location: Location) -> tuple[Location, ...]:
+        made = [location]
         while True:
             last = made[-1]
             known = callers.get((last.file, last.line), set())
@@ -69,21 +69,21 @@ def places(program: Program) -> dict[int, tuple[Location, ...]]:
                 return tuple(made)
             made.append(after)
 
-    found = {
+    chains = {
         location: chain(location)
         for location in {i.location for i in program.code}
         if location is not None
     }
-    return {i.pc: found[i.location] for i in program.code if i.location is not None}
+    return {i.pc: chains[i.location] for i in program.code if i.location is not None}
 
 
 def own_file(kernel: Titled) -> str:
-    """The file of the kernel itself, as `.file` names it: the one that most of its entry's code
-    goes back to.
+    """Return the file of the kernel itself, as `.file` names it: the one that most of its entry's
+    code goes back to.
 
     Raises `PtxsimError` for PTX without line information.
     """
-    known = places(kernel.program)
+    known = locations(kernel.program)
     code = kernel.program.entry.code or []
     files = Counter(known[i.pc][-1].file for i in code if i.pc in known)
     if not files:
@@ -95,20 +95,21 @@ def own_file(kernel: Titled) -> str:
 
 
 def choose_file(kernel: Titled, wanted: str | Path | None) -> str:
-    """The file that `wanted` means: its name or the end of its path.
+    """Return the file that `wanted` means: its name or the end of its path.
 
     None: the kernel's own file.
     """
     if wanted is None:
         return own_file(kernel)
-    files = sorted({place.file for chain in places(kernel.program).values() for place in chain})
+    files = sorted({at.file for chain in locations(kernel.program).values() for at in chain})
     parts = PurePath(wanted).parts
     matches = [
         name
         for name in files
         if name == str(wanted) or PurePath(name).parts[-len(parts) :] == parts
     ]
-    if not matches and Path(wanted).is_file():  # the PTX may name it from a folder above
+    # The PTX may name it from a folder above.
+    if not matches and Path(wanted).is_file():
         whole = Path(wanted).resolve()
         matches = [
             name
@@ -127,8 +128,8 @@ def choose_file(kernel: Titled, wanted: str | Path | None) -> str:
 
 
 def find_source(name: str, near: Iterable[Path] = ()) -> Path | None:
-    """A source file that `.file` names: as it is, from a folder of `near` or one above, or by its
-    bare name in one.
+    """Return a source file that `.file` names: as it is, from a folder of `near` or one above, or
+    by its bare name in one.
     """
     candidates = [Path(name)]
     for folder in map(Path.absolute, near):
@@ -141,7 +142,7 @@ def find_source(name: str, near: Iterable[Path] = ()) -> Path | None:
 
 
 def read_source(name: str, given: Path | None = None, near: Iterable[Path] = ()) -> list[str]:
-    """Its lines. Raises `PtxsimError` where it cannot be found or read."""
+    """Return its lines. Raises `PtxsimError` where it cannot be found or read."""
     path = given or find_source(name, near)
     if path is None:
         raise PtxsimError(
@@ -171,7 +172,8 @@ def require_writable(paths: Iterable[Path]) -> None:
                 if os.access(real if real.exists() else above, os.W_OK)
                 else "Permission denied"
             )
-        except (OSError, ValueError) as error:  # a name that is too long, or has a zero byte in it
+        except (OSError, ValueError) as error:
+            # The name is too long, or has a zero byte in it.
             reason = getattr(error, "strerror", None) or str(error)
         if reason or real in seen:
             raise PtxsimError(f"cannot write {path}: {reason or 'it is named twice'}")
@@ -182,7 +184,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all. Raises `PtxsimError` where that cannot be."""
     content = content.encode() if isinstance(content, str) else content
     real = Path(os.path.realpath(path))
-    device = real.exists() and not real.is_file()  # /dev/stdout, say: nothing to put in its place
+    # A device, such as /dev/stdout, cannot be replaced by a file.
+    device = real.exists() and not real.is_file()
     temporary = real if device else real.with_name(f".{os.getpid()}-{real.name[-100:]}")
     try:
         real.parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ class Location:
 
 @dataclass(eq=False)
 class Register:
-    """A register; `slot` is its place in the machine's storage."""
+    """A register; `slot` is its index in the machine's storage."""
 
     name: str
     type: Type
@@ -55,7 +55,8 @@ class Immediate:
     """
 
     value: int | float
-    bits: int | None = None  # of a 0f or 0d literal
+    # The bits are those of a 0f or 0d literal.
+    bits: int | None = None
     width: int = 0
 
 
@@ -89,7 +90,8 @@ class Pair:
 class Address:
     """`[base+offset]`; texture coordinates stand in `index`."""
 
-    base: Register | Symbol | None  # None: at the offset itself
+    # Without a base, the offset is the address.
+    base: Register | Symbol | None
     offset: int = 0
     index: object = None
 
@@ -102,12 +104,12 @@ class Arguments:
 
 
 def is_store_async(instruction: Instruction) -> bool:
-    """Whether an instruction is st.async."""
+    """Return whether an instruction is st.async."""
     return instruction.opcode == "st" and "async" in instruction.modifiers
 
 
 def registers_of(operand: object) -> Iterator[Register]:
-    """The registers that an operand names."""
+    """Yield the registers that an operand names."""
     match operand:
         case Register():
             yield operand
@@ -139,7 +141,8 @@ class Instruction:
     location: Location | None
     ptx_line: int
     pc: int = -1
-    block: int = -1  # number of its basic block in the program
+    # Basic blocks are numbered in the program.
+    block: int = -1
 
     @property
     def name(self) -> str:
@@ -167,15 +170,16 @@ class Variable:
     size: int
     initial: list[Any] | None = None
     extern: bool = False
-    opaque: str | None = None  # texref, samplerref, surfref
+    # `opaque` is texref, samplerref or surfref.
+    opaque: str | None = None
 
 
 def plain_name(name: str) -> str:
-    """A variable's name as in the source: the last part of a mangled one."""
-    for found in re.finditer(r"\d+", name if name.startswith("_Z") else ""):
-        part = name[found.end() : found.end() + int(found[0])]
-        if len(part) == int(found[0]) and re.fullmatch(
-            r"(E?_\d+|E)?", name[found.end() + len(part) :]
+    """Return a variable's name as in the source: the last part of a mangled one."""
+    for match in re.finditer(r"\d+", name if name.startswith("_Z") else ""):
+        part = name[match.end() : match.end() + int(match[0])]
+        if len(part) == int(match[0]) and re.fullmatch(
+            r"(E?_\d+|E)?", name[match.end() + len(part) :]
         ):
             return part
     return name
@@ -187,8 +191,10 @@ class Label:
 
     name: str
     pc: int
-    targets: list[str] | None = None  # of .branchtargets
-    place: int = -1  # in the program
+    # A label of .branchtargets has targets.
+    targets: list[str] | None = None
+    # `pc` counts in the function, `index` in the program.
+    index: int = -1
 
 
 @dataclass(eq=False)
@@ -206,7 +212,7 @@ class Function:
 
     @property
     def body(self) -> list[Instruction]:
-        """The instructions of one that is defined."""
+        """Return the instructions of one that is defined."""
         assert self.code is not None, f"{self.name} is only declared"
         return self.code
 
@@ -222,7 +228,8 @@ class Module:
     functions: dict[str, Function]
     files: dict[int, str]
     pragmas: list[str]
-    operands_checked: bool = False  # by linking, once for all entries
+    # Linking checks operands once for all entries.
+    operands_checked: bool = False
 
     @property
     def entries(self) -> list[str]:

@@ -27,17 +27,19 @@ class Template:
 
     name: str
     line: int
-    parameters: tuple[str, ...]  # names of the template's parameters
-    signature: str  # from what it returns to the closing bracket, on one line
-    defaulted: tuple[str, ...] = ()  # names of those parameters that have a default
+    parameters: tuple[str, ...]
+    # `signature` reaches from what the kernel returns to the closing bracket, on one line.
+    signature: str
+    defaulted: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
         return f"{self.name}<{', '.join(self.parameters)}>"
 
     def instantiation(self, arguments: str | None) -> str:
-        """The line that makes code of it, for arguments as the source would have them ("128, 8");
-        None: for its parameters' names, to be replaced."""
+        """Return the line that makes code of it, for arguments as the source would have them ("128,
+        8"); None: for its parameters' names, to be replaced.
+        """
         values = split_list(arguments) if arguments else list(self.parameters)
         signature = self.signature
         if len(values) == len(self.parameters):
@@ -62,7 +64,7 @@ def split_list(text: str) -> list[str]:
 
 
 def closing(text: str, start: int, opening: str, end: str) -> int:
-    """The place after the bracket that closes the one at `start`; the text's end where none
+    """Return the place after the bracket that closes the one at `start`; the text's end where none
     does.
     """
     depth = 0
@@ -74,54 +76,54 @@ def closing(text: str, start: int, opening: str, end: str) -> int:
 
 
 def kernel_templates(source: str) -> list[Template]:
-    """The templates of kernels that a source defines, in order."""
-    text = HIDDEN.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
-    found = []
+    """Return the templates of kernels that a source defines, in order."""
+    text = HIDDEN.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source)
+    templates = []
     for start in re.finditer(r"\btemplate\s*<", text):
         end = closing(text, start.end() - 1, "<", ">")
         head = re.match(r"\s*(?:[^;{}(]|\((?:[^()]|\([^()]*\))*\))*", text[end:])
-        shown = " ".join((head[0] if head else "").split())
-        if "__global__" not in shown:
+        declaration = " ".join((head[0] if head else "").split())
+        if "__global__" not in declaration:
             continue
-        plain = ATTRIBUTE.sub("<", shown)
+        plain = ATTRIBUTE.sub("<", declaration)
         name = next((m[1] for m in re.finditer(r"([A-Za-z_]\w*)\s*\(", plain)), None)
         if name is None:
             continue
-        at = re.search(rf"\b{name}\s*\(", shown)
+        at = re.search(rf"\b{name}\s*\(", declaration)
         assert at
-        signature = shown[: closing(shown, at.end() - 1, "(", ")")]
+        signature = declaration[: closing(declaration, at.end() - 1, "(", ")")]
         signature = re.sub(rf"\b{name}\s+\(", f"{name}(", signature)
         signature = re.sub(r"\b(static|inline|extern)\s+", "", signature)
         parameters, defaulted = [], []
         for parameter in split_list(text[start.end() : end - 1]):
-            own, default, _ = parameter.partition("=")
-            pointer = re.search(r"\(\s*[*&]+\s*(\w+)\s*\)", own)
-            names = [pointer[1], pointer[1]] if pointer else NAME.findall(own)
+            declarator, default, _ = parameter.partition("=")
+            pointer = re.search(r"\(\s*[*&]+\s*(\w+)\s*\)", declarator)
+            names = [pointer[1], pointer[1]] if pointer else NAME.findall(declarator)
             parameters.append(names[-1] if len(names) > 1 else "")
             defaulted += parameters[-1:] if default else []
         line = text.count("\n", 0, start.start()) + 1
-        found.append(Template(name, line, tuple(parameters), signature, tuple(defaulted)))
-    return found
+        templates.append(Template(name, line, tuple(parameters), signature, tuple(defaulted)))
+    return templates
 
 
 def sources(path: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    """A file and what it includes, directly or not, from its own folder or from these, each with
-    its text.
+    """Yield a file and what it includes, directly or not, from its own folder or from these, each
+    with its text.
     """
     left, seen = [path], set()
     while left:
-        found = left.pop(0)
-        if found.resolve() in seen:
+        file = left.pop(0)
+        if file.resolve() in seen:
             continue
-        seen.add(found.resolve())
+        seen.add(file.resolve())
         try:
-            text = found.read_text(errors="replace")
+            text = file.read_text(errors="replace")
         except OSError:
             continue
-        yield found, text
+        yield file, text
         for name in INCLUDE.findall(text):
-            places = (folder / name for folder in (found.parent, *folders))
-            left += [place for place in places if place.is_file()][:1]
+            candidates = (folder / name for folder in (file.parent, *folders))
+            left += [candidate for candidate in candidates if candidate.is_file()][:1]
 
 
 def explain(path: Path, entry: str | None, folders: Sequence[Path] = ()) -> PtxError | None:

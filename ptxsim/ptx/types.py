@@ -61,7 +61,7 @@ FLOATS = ("f32", "f64")
 UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 SIGNED = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
 
-# what a register may hold: the dtype of its storage by width in bits
+# Registers are stored in these dtypes, by width in bits.
 STORAGE = {
     1: np.dtype(bool),
     8: np.dtype("u1"),

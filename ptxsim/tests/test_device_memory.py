@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxsim.engine.device_memory import MOST_SPANS, OF_LAUNCH, DeviceMemory
+from ptxsim.engine.device_memory import MAX_SPANS, OF_LAUNCH, DeviceMemory
 from ptxsim.errors import PtxsimError
 from ptxsim.interface import Kernel
 from ptxsim.machine.memory import GLOBAL_BASE
@@ -94,7 +94,7 @@ def test_what_nobody_wrote(memory, copy):
     memory.written(b, 1, pitch=1, rows=128)
     copy(a, b)
     memory.allocated(START + 16384, 65536 * 4, "large")
-    memory.written(START + 16384, 1, pitch=2, rows=MOST_SPANS + 1)
+    memory.written(START + 16384, 1, pitch=2, rows=MAX_SPANS + 1)
     assert START + 16384 not in memory._unwritten  # too many pieces to keep
 
 

@@ -16,7 +16,7 @@ from kernels import catalogue
 from ptxsim import banks
 from ptxsim.count import wavefronts
 from ptxsim.count.counters import Counters
-from ptxsim.ptx.sources import places
+from ptxsim.ptx.sources import locations
 
 PICTURES = "experiments.emulation.bank_pictures"
 KERNELS = catalogue.load().kernels
@@ -49,7 +49,7 @@ def test_pictures_add_up_to_the_counters(name: str, kernels) -> None:
     counters = Counters()
     kernel.launch(**launch, observers=[counters])
     counted = {s.instruction.pc: s for s in counters.by_instruction() if s.wavefronts}
-    known, drawn = places(kernel.program), {}
+    known, drawn = locations(kernel.program), {}
     for file, line in dict.fromkeys((known[pc][-1].file, known[pc][-1].line) for pc in counted):
         accesses = banks.accesses(kernel, line=line, file=file, **launch)
         assert [access.number for access in accesses] == list(range(1, accesses[0].of + 1))
