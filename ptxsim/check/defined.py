@@ -465,7 +465,7 @@ class Defined:
             bad[slice(None) if lanes is None else lanes] = undefined
             if bad.any():
                 at = int(access.flat()[int(np.flatnonzero(undefined)[0])])
-                location = f"{access.space.shown(at)}, {access.space.describe(at)}"
+                location = f"{access.space.address_text(at)}, {access.space.describe(at)}"
                 self.fault(i, bad, f"is stored to global memory ({location})", self.storing_origin)
             return
         size = masks[0].dtype.itemsize

@@ -474,7 +474,7 @@ class GlobalMemory(Shadow):
 
     @staticmethod
     def _locator(access: Access) -> Callable[[int], str]:
-        return lambda at: f"{access.space.shown(at)}, {access.space.describe(at)}"
+        return lambda at: f"{access.space.address_text(at)}, {access.space.describe(at)}"
 
     def _where(self, access: Access, index: int) -> str:
         return self._locator(access)(int(access.flat()[index % len(access.flat())]))

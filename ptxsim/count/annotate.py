@@ -158,7 +158,7 @@ def costs(counters: Counters) -> dict[str, dict[int, Cost]]:
     not.
     """
     by_file: dict[str, dict[int, Cost]] = defaultdict(lambda: defaultdict(Cost))
-    known = places(counters.program) if counters.program is not None else {}
+    known = locations(counters.program) if counters.program is not None else {}
     for stats in counters.by_instruction():
         touches = (
             stats.wavefronts

@@ -395,7 +395,7 @@ def _grouped(accesses: list[Access]) -> list[Access]:
 
 def _at_line(kernel: Kernel, file: str, line: int) -> list[Instruction]:
     """Return the instructions of a line, and those of functions that are inlined there."""
-    known = places(kernel.program)
+    known = locations(kernel.program)
     return [
         i
         for i in kernel.program.code
@@ -420,7 +420,7 @@ def _no_access(
 ) -> str:
     """Return why there is no access, and where there is one."""
     touching = {s.merged_into or s.instruction for s in stats if s.wavefronts or s.merged_into}
-    known = places(kernel.program)
+    known = locations(kernel.program)
     lines = {p.line for i in touching for p in known.get(i.pc, ()) if p.file == file}
     executed = [s for s in stats if s.sectors and s.instruction in here]
     why = "no access to shared memory"

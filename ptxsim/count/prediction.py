@@ -559,7 +559,7 @@ class _Predictor:
             difference = next(_differences(sums[first], sums[number]), None)
             if difference is not None:
                 block, other = (
-                    self.kernel.state.block_place(_first_block(n, self.grid, self.cluster))
+                    self.kernel.state.grid_index(_first_block(n, self.grid, self.cluster))
                     for n in (first, number)
                 )
                 raise BlocksDifferError(

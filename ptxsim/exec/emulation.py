@@ -156,7 +156,7 @@ class Emulation:
                     continue
                 code = Error.LAUNCH_FAILURE
                 failure = FaultRecord(f"{self.title}: out of memory while it was emulated")
-            latest = self.launch.kernel.machine.diag.faults.found
+            latest = self.launch.kernel.machine.diag.faults.recorded
             self.faults |= latest
             code = self._fatal(code)
             weaker = self._weaker(checks, latest) if code == Error.NONE else None
@@ -199,7 +199,7 @@ class Emulation:
         first, ns = dict(vars(self)), self.memory.device.ns
         self._restore(before)
         _, failure = self._attempt(checks, backwards=True)
-        latest = self.launch.kernel.machine.diag.faults.found
+        latest = self.launch.kernel.machine.diag.faults.recorded
         notes = {*self.notes} - {*first["notes"]}
         if not latest and failure is None and (difference := self._differs(after[0])) is not None:
             notes.add(
