@@ -56,7 +56,7 @@ mutants: .venv/installed
 	$(BIN)/python tests/mutants.py $(or $(ROOM),$(error name one: make mutants ROOM=workflow/plan.py)) \
 		$(if $(TESTS),--tests $(TESTS)) --count $(or $(N),60) --seed $(or $(SEED),0)
 
-# On a machine with a GPU: the tests that need one. `archive --tests` keeps the report (docs/use.md).
+# On a machine with a GPU: the tests that need one. `archive add-tests` keeps the report (docs/use.md).
 test-gpu: .venv/installed
 	rm -f results/gpu-tests.txt
 	$(BIN)/python -m pytest -m gpu tests/experiments --gpu-report results/gpu-tests.txt

@@ -110,7 +110,7 @@ rule archive:
         measured=RESULTS,
         data=f"data/{MACHINE}",
     shell:
-        "python -m experiments.stages.archive --measured {params.measured} --data {params.data} 2>&1 | tee {log}"
+        "python -m experiments.stages.archive add {params.measured} {params.data} 2>&1 | tee {log}"
 
 
 # What may be named, a sentence each; rules without one are parts of these.

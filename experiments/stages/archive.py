@@ -3,13 +3,12 @@
 What an earlier run left there and this one did not make stays; archived.json says of each file
 which run it is from, and has its checksum, by which whoever reads an archive knows it again.
 
-python -m experiments.stages.archive --measured results/h200 --data data/h200
-python -m experiments.stages.archive --measured results/h200 --data data/h200-2      # a second machine of that model
-python -m experiments.stages.archive --measured results/h200 --data data/h200 --only
-timing_methods.csv
-python -m experiments.stages.archive --measured results/no-gpu --data data/h200 --only bounds.csv    # emulated
-python -m experiments.stages.archive --tests results/gpu-tests.txt --data data/h200      # of `make test-gpu`
-python -m experiments.stages.archive --check data/h200            # whole: every table, no kernel changed
+    python -m experiments.stages.archive add results/h200 data/h200
+    python -m experiments.stages.archive add results/h200 data/h200-2      # a second machine of that model
+    python -m experiments.stages.archive add results/h200 data/h200 --only timing_methods.csv
+    python -m experiments.stages.archive add results/no-gpu data/h200 --only bounds.csv    # emulated
+    python -m experiments.stages.archive add-tests results/gpu-tests.txt data/h200    # of `make test-gpu`
+    python -m experiments.stages.archive check data/h200    # whole: every table, no kernel changed
 """
 
 from __future__ import annotations
@@ -62,89 +61,79 @@ MAX_NAMED = 3  # A line names no more kernels.
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Archive a machine's measurements.")
-    parser.add_argument("--measured", type=Path, help="for instance results/h200")
-    parser.add_argument("--data", type=Path, help="for instance data/h200")
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        metavar="FILE",
-        help="of the tables that `all` does not make, these alone",
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    command = commands.add_parser("add", help="copy the tables of a run")
+    command.add_argument("measured", type=Path, help="for instance results/h200")
+    command.add_argument("data", type=Path, help="for instance data/h200")
+    words = "of the tables that `all` does not make, these alone"
+    command.add_argument("--only", nargs="+", default=[], metavar="FILE", help=words)
+    command = commands.add_parser("add-tests", help="keep what make test-gpu reported")
+    command.add_argument("report", type=Path)
+    command.add_argument("data", type=Path)
+    command = commands.add_parser(
+        "check", help="report an archive's faults, and what changed since"
     )
-    parser.add_argument(
-        "--tests",
-        type=Path,
-        metavar="FILE",
-        help="what make test-gpu reported, in place of --measured",
-    )
-    parser.add_argument(
-        "--check",
-        type=Path,
-        metavar="DIR",
-        help="report the faults of an archive, and what changed since",
-    )
+    command.add_argument("data", type=Path)
     options = parser.parse_args()
-    if options.check:
-        if options.measured or options.data or options.only or options.tests:
-            parser.error("--check stands alone")
-        return check(options.check)
-    if options.tests:
-        if options.measured or options.only or not options.data:
-            parser.error("--tests goes with --data alone")
-        archive_tests(options.tests, options.data)
-        return 0
-    if not (options.measured and options.data):
-        parser.error("--measured and --data are needed")
-    require_no_rehearsal(options.measured, options.data)
+    if options.command == "check":
+        return check(options.data)
+    if options.command == "add-tests":
+        archive_tests(options.report, options.data)
+    else:
+        add(options.measured, options.data, options.only)
+    return 0
+
+
+def add(measured: Path, data: Path, only: list[str]) -> None:
+    """Copy the tables of a results folder to an archive, whole and checked.
+
+    only: of the tables that `all` does not make, these alone. Raises `UserError`, with nothing
+    copied, for what is missing, not sound, or too large.
+    """
+    require_no_rehearsal(measured, data)
     known = {table.file: table for table in TABLES.values() if table.archive != "never"}
     optional = {
         file: table for file, table in known.items() if table.optional or not table.needs_gpu
     }
-    for name in options.only or []:
+    for name in only:
         choose(optional, name, "file", "--only")
     whole = [file for file, table in known.items() if not table.optional]
-    emulated = bool(options.only) and all(
-        is_emulated(options.measured / name, known[name]) for name in options.only
-    )
-    by_name = bool(options.only) and not (options.measured / "provenance.json").is_file()
-    missing = [name for name in options.only or whole if not (options.measured / name).is_file()]
+    emulated = bool(only) and all(is_emulated(measured / name, known[name]) for name in only)
+    by_name = bool(only) and not (measured / "provenance.json").is_file()
+    missing = [name for name in only or whole if not (measured / name).is_file()]
     if missing:
-        by = "measure it" if options.only else "run snakemake all"
-        raise UserError(
-            f"{options.measured}: nothing to archive, {missing[0]} is missing; {by} on a GPU"
-        )
-    names = options.only or [
-        name for name in known if name in whole or (options.measured / name).is_file()
-    ]
-    now = hashes_of(options.measured) if by_name and not emulated else None
+        by = "measure it" if only else "run snakemake all"
+        raise UserError(f"{measured}: nothing to archive, {missing[0]} is missing; {by} on a GPU")
+    names = only or [name for name in known if name in whole or (measured / name).is_file()]
+    now = hashes_of(measured) if by_name and not emulated else None
     for name in names:
-        require_sound(options.measured / name, known[name].model)
+        require_sound(measured / name, known[name].model)
         if now:  # This checkout says what was measured.
-            require_current(options.measured / name, known[name].model, now)
+            require_current(measured / name, known[name].model, now)
     if emulated or by_name:
         targets = dict.fromkeys(known[name].target for name in names)
         provenance = origin(" ".join(["snakemake", "--cores", "1", *targets]))
     else:
-        provenance = read_json(options.measured / "provenance.json", Provenance)
-    size = sum((options.measured / name).stat().st_size for name in names)
+        provenance = read_json(measured / "provenance.json", Provenance)
+    size = sum((measured / name).stat().st_size for name in names)
     if size > LIMIT_BYTES:
         raise UserError(
-            f"{options.measured} holds {size / 1e6:.1f} MB; an archive is at most {LIMIT_BYTES / 1e6:.0f} MB"
+            f"{measured} holds {size / 1e6:.1f} MB; an archive is at most {LIMIT_BYTES / 1e6:.0f} MB"
         )
     for name in names:
         model = known[name].model
-        document = read_json(options.measured / name, model) if name.endswith(".json") else None
+        document = read_json(measured / name, model) if name.endswith(".json") else None
         # This may be a second card of one model, or another day.
-        if document and getattr(document, "machine", options.data.name) != options.data.name:
-            renamed = document.model_copy(update={"machine": options.data.name})
-            write_json(options.data / name, model, renamed)
+        if document and getattr(document, "machine", data.name) != data.name:
+            renamed = document.model_copy(update={"machine": data.name})
+            write_json(data / name, model, renamed)
             continue
-        with atomic_write(options.data / name) as temporary:
-            shutil.copyfile(options.measured / name, temporary)
-    record_origin(options.data, names, provenance)
-    logger.info(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {options.data}")
-    for target, files in missing_tables(options.data).items():
+        with atomic_write(data / name) as temporary:
+            shutil.copyfile(measured / name, temporary)
+    record_origin(data, names, provenance)
+    logger.info(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {data}")
+    for target, files in missing_tables(data).items():
         logger.info(f"not in it: {', '.join(files)}; made by: snakemake --cores 1 {target}")
-    return 0
 
 
 def archive_tests(report: Path, data: Path) -> None:

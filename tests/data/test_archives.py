@@ -35,7 +35,7 @@ def test_no_archived_row_is_of_other_machine_code(folder) -> None:  # type: igno
     stale = set()
     for table in folder.glob("*.csv"):
         if origins.get(table.name, {}).get("commit") != origins["windows.csv"]["commit"]:
-            continue  # `archive --check` names a table of another commit
+            continue  # `archive check` names a table of another commit
         for row in csv.DictReader(table.read_text().splitlines()):
             code, name = row.get("code_hash"), row.get("variant")
             if code and name in now and code != now[name]:

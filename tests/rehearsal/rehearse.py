@@ -120,12 +120,12 @@ class Rehearsal:
         timed = [name for name in self.experiments if self.asked(name).get("problems")]
         only = [f"results/{MACHINE}/only/{name}" for name in timed]
         folder, catalogue = f"data/{MACHINE}", ("--catalogue", "results/variants.csv")
-        check = ("experiments.stages.archive", "--check", folder)
+        check = ("experiments.stages.archive", "check", folder)
         reproduce = ("analysis", "reproduce", "--archive", folder, *catalogue, "--results", *only)
         redraw = {"mode": "redraw", "archive": MACHINE}
         of_archive = {
             "archive": lambda: self.snakemake("archive", gpu=True),
-            "archive --check": lambda: self.run(*check),
+            "archive check": lambda: self.run(*check),
             "reproduce": lambda: self.run(*reproduce),
             "paper, explorer": lambda: self.snakemake("paper", "explorer", gpu=False, **redraw),
         }

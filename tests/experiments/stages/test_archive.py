@@ -40,7 +40,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def attempt(measured: Path, data: Path, *options: object) -> subprocess.CompletedProcess[str]:
-    return run_module(STAGE, "--measured", measured, "--data", data, *options)
+    return run_module(STAGE, "add", measured, data, *options)
 
 
 def archived(measured: Path, data: Path, *options: object) -> dict[str, dict]:
@@ -86,7 +86,7 @@ def test_what_the_gpu_tests_reported_is_kept_of_the_same_gpu_and_a_clean_commit(
     shutil.copyfile(archive / "provenance.json", data / "provenance.json")
     report, kept = tmp_path / "gpu-tests.txt", data / "gpu-tests.txt"
     report.write_text(f"commit: {commit}\ndate: 2026-11-28 01:46 UTC\nGPU: {gpu}\npassed: 3\n")
-    done = run_module(STAGE, "--tests", report, "--data", data)
+    done = run_module(STAGE, "add-tests", report, data)
     if refused:
         assert_one_line(done, refused)
         assert not kept.exists()
@@ -310,7 +310,7 @@ def test_a_rehearsal_is_archived_in_its_own_folder_and_only_when_one_is_meant(
     """tests/rehearsal archives one."""
     for name in RECORDS:
         change(measured / name, gpu="NVIDIA H100 rehearsal")
-    to = ("--measured", measured, "--data", data.with_name(folder))
+    to = ("add", measured, data.with_name(folder))
     done = run_module(STAGE, *to, GEMM_LADDER_REHEARSAL=rehearses)
     assert_one_line(done, REHEARSAL)
     assert not data.parent.exists()
