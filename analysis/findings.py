@@ -592,10 +592,13 @@ def emulator(numbers: Numbers) -> Finding:
     sentence = (
         f"Of {pairs:,} values of {len(table)} counters, {_percent(exact)} are exact and {_percent(near)} lie "
         f"within 1%. {int((table['exact'] == table['pairs']).sum())} counters are exact for every kernel; bank "
-        f"conflicts are in {conflict_exact} of {conflict_pairs} values. The value that is most off is that of "
-        f"{label[0].lower() + label[1:]} of `{_label(numbers, worst['worst_variant'])}`, by "
-        f"{_percent(abs(worst['worst_difference']))}."
+        f"conflicts are in {conflict_exact} of {conflict_pairs} values."
     )
+    if worst["worst_variant"]:
+        sentence += (
+            f" The value that is most off is that of {label[0].lower() + label[1:]} of "
+            f"`{_label(numbers, worst['worst_variant'])}`, by {_percent(abs(worst['worst_difference']))}."
+        )
     rows = _records(table.drop(columns=["metric"]))
     return Finding(exact > HALF, title, sentence, {"exact_fraction": exact}, rows)
 

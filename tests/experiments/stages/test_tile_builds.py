@@ -47,7 +47,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 class Gemm:
     """A dispatcher that notes what it is offered."""
 
-    entry, gpu = ENTRY, SimpleNamespace(sm_count=132)
+    entry, gpu = ENTRY, SimpleNamespace(sm_count=132, device=SimpleNamespace(name="NVIDIA H200"))
 
     def __init__(self) -> None:
         self.offered: list[str] = []
