@@ -49,7 +49,8 @@ def with_bounds(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
     if per_clock is None or copied is None:
         return rows.assign(bound=None, bound_us=np.nan, fraction_of_bound=np.nan)
     m, n, k = (rows[axis].astype(float) for axis in "mnk")
-    element_bytes = rows["dtype"].map(lambda name: float(dtypes()[name].bytes))
+    # Without rows, the column is still one of numbers.
+    element_bytes = rows["dtype"].map(lambda name: dtypes()[name].bytes).astype(float)
     moved = (m * k + k * n + m * n) * element_bytes
     flop_per_us = per_clock * results.machine.sm_count * rows["sm_clock_mhz"]
     times = pd.DataFrame({"DRAM": moved / (copied * 1e3)})
