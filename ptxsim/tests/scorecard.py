@@ -139,12 +139,15 @@ def table(outcomes: list[Outcome]) -> str:
         lines.append("| " + " | ".join(map(str, row)) + " |")
     odd = [o for o in outcomes if (o.verdict != "race") if o.racy or o.verdict != "silent"]
     odd += [o for o in outcomes if not o.racy and o.verdict == "race"]
-    lines += ["", "| program | by its name | verdict | first message |", "|---|---|---|---|"]
+    lines += [
+        "",
+        "| suite | program | by its name | verdict | first message |",
+        "|---|---|---|---|---|",
+    ]
     for o in odd:
-        message = o.message.replace("|", "\\|")
-        lines.append(
-            f"| {o.program} | {'racy' if o.racy else 'race-free'} | {o.verdict} | {message} |"
-        )
+        message = o.message.replace("|", "\\|")[:120]
+        name = "racy" if o.racy else "race-free"
+        lines.append(f"| {o.suite} | {o.program} | {name} | {o.verdict} | {message} |")
     return "\n".join(lines)
 
 
