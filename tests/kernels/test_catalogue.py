@@ -345,7 +345,7 @@ def test_launch_changes_a_hash_but_words_do_not() -> None:
 
 # ---- short forms ---------------------------------------------------------------------------------
 
-DEFAULTS = {"f": {"dtypes": ["bf16", "fp16"], "template": {"T": "{type}"}, "grid": "nm"}}
+DEFAULTS = {"f": {"dtypes": ["bf16", "fp16"], "template": {"T": "{type}"}, "raster": "nm"}}
 FIRST = {"source": "f/a.cu", "template": {"BM": 64, "BN": 32}, "threads": "BM * BN // 16"}
 FIRST |= {"idea": "first", "origin": {"worklog": "w"}, "entry": "f_b"}
 
@@ -358,12 +358,12 @@ def expanded(**variants: Any) -> dict[str, Any]:
 
 
 def test_an_entry_has_the_defaults_of_its_family_and_one_kernel_for_each_dtype() -> None:
-    entry = {"source": "f/a.cu", "template": {"BN": 128}, "builds_on": "b_{dtype}", "grid": "mn"}
+    entry = {"source": "f/a.cu", "template": {"BN": 128}, "builds_on": "b_{dtype}", "raster": "mn"}
     kernels = expanded(**{"a_{dtype}": entry})
     assert list(kernels) == ["a_bf16", "a_fp16"]
     assert kernels["a_fp16"] == {
         **{"source": "f/a.cu", "template": {"T": "__half", "BN": 128}, "builds_on": "b_fp16"},
-        **{"dtype": "fp16", "grid": "mn", "origin": None},
+        **{"dtype": "fp16", "raster": "mn", "origin": None},
     }
 
 
@@ -372,7 +372,7 @@ def test_an_entry_has_the_keys_of_the_one_that_it_is_like() -> None:
     own = {"like": "a_{dtype}", "template": {"BN": None, "TM": 8}, "idea": "second"}
     moved = {"like": "b_{dtype}", "source": "f/c.cu", "idea": "third"}
     kernels = expanded(**{"a_{dtype}": FIRST, "b_{dtype}": own, "c_{dtype}": moved})
-    same = {"threads": "BM * BN // 16", "grid": "nm", "dtype": "fp16", "origin": None}
+    same = {"threads": "BM * BN // 16", "raster": "nm", "dtype": "fp16", "origin": None}
     same |= {"template": {"T": "__half", "BM": 64, "TM": 8}}
     b = {"source": "f/a.cu", "entry": "f_b", "builds_on": "a_fp16", "idea": "second"}
     assert kernels["b_fp16"] == same | b

@@ -70,7 +70,7 @@ def test_cublaslt_refuses_products_of_8_bit_floats_that_it_does_not_take() -> No
 def checked(tmp_path: Path, ab: str, c: str, last: str) -> list[Any]:
     """All checks, on the emulator, of a kernel that adds up `last` products an element."""
     entry = {"source": "sgemm/naive.cu", "entry": "naive", "template": {"BLOCK": 32}}
-    entry |= {"threads": 1024, "tile": {"m": "BLOCK", "n": "BLOCK", "k": 1}, "grid": "mn"}
+    entry |= {"threads": 1024, "tile": {"m": "BLOCK", "n": "BLOCK", "k": 1}, "raster": "mn"}
     entry |= {"b_layout": "column", "idea": "8-bit floats", "baseline": "cublaslt_fp8_e4m3_bf16"}
     entry |= {"types": {"ab": ab, "accumulate": "fp32", "c": c}}
     made, source = catalogue.load().made_of("naive", entry), tmp_path / "source.cu"
