@@ -23,16 +23,18 @@ class DispatchedGemm(FastestCall):
         self.entry, self._kernel = entry, CatalogueKernel(gpu, entry)
         self._variants = {variant.name: variant for variant in entry.variants}
         self._tiles: dict[str, CatalogueKernel] = {}
+        self._offered: dict[Problem, set[str]] = {}
 
-    def offer(self, tile: Variant, folder: Path) -> CatalogueKernel:
-        """Take a tile, built in `folder`, as a further candidate; return it, loaded."""
+    def offer(self, problem: Problem, tile: Variant, folder: Path) -> CatalogueKernel:
+        """Take a tile, built in `folder`, as a further candidate for a problem; return it, loaded."""
         if tile.name not in self._tiles:
             self._tiles[tile.name] = CatalogueKernel(self.gpu, tile, folder)
+        self._offered.setdefault(problem, set()).add(tile.name)
         return self._tiles[tile.name]
 
-    def withdraw(self, tile: Variant) -> None:
-        """Take it no longer."""
-        del self._tiles[tile.name]
+    def withdraw(self, problem: Problem, tile: Variant) -> None:
+        """Take it for this problem no longer."""
+        self._offered[problem].remove(tile.name)
 
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Call:
         """See `FastestCall.bind`; raises `UserError` where no kernel takes the problem."""
@@ -44,7 +46,8 @@ class DispatchedGemm(FastestCall):
         calls = {
             variant.name: self._kernel.bind(problem, a, b, c, variant=variant) for variant in likely
         }
-        for name, tile in self._tiles.items():
+        for name in sorted(self._offered.get(problem, ())):
+            tile = self._tiles[name]
             if not tile.entry.unsupported_reason(problem, {"A": a, "B": b, "C": c}):
                 calls[name] = tile.bind(problem, a, b, c)
         for call in calls.values():
@@ -56,7 +59,8 @@ class DispatchedGemm(FastestCall):
 
         Nothing is ranked.
         """
-        variant, tile = self._variants.get(name), self._tiles.get(name)
+        offered = name in self._offered.get(problem, ())
+        variant, tile = self._variants.get(name), self._tiles[name] if offered else None
         entry = tile.entry if tile else variant
         if entry is None or entry.unsupported_reason(problem, {"A": a, "B": b, "C": c}):
             return None

@@ -71,7 +71,7 @@ class LibraryCalls:
             return False
         (row,) = search.rows.algorithm_search
         if isinstance(gemm, DispatchedGemm):
-            self.tiles.offer_named(gemm, row.call)
+            self.tiles.offer_named(gemm, p, row.call)
         gemm.choose(p, Choice(**{key: getattr(row, key) for key in asdict(Choice("", 0))}))
         return True
 

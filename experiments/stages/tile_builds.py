@@ -23,7 +23,7 @@ from experiments.gpu.dispatched import DispatchedGemm
 from experiments.stages import build, toolchain
 from experiments.stages.interleave import ROLES, Matrices, check_output
 from kernels import tile_choice, tiles
-from kernels.catalogue import Catalogue, Variant
+from kernels.catalogue import Catalogue, Problem, Variant
 
 logger = logging.getLogger(__name__)
 
@@ -103,21 +103,21 @@ class TileBuilds:
         for variant in self.built(kernels, arch):
             if variant.unsupported_reason(problem, dict(zip("ABC", addresses, strict=True))):
                 continue
-            work = gemm.offer(variant, self.folder(arch)).bind(problem, *addresses)
+            work = gemm.offer(problem, variant, self.folder(arch)).bind(problem, *addresses)
             matrices.poison(gpu, ROLES[1])
             work()
             checked = check_output(gpu, matrices, ROLES[1], work)
             if not checked.passed:
-                gemm.withdraw(variant)
+                gemm.withdraw(problem, variant)
                 warn_once(f"{variant.name} is left out: wrong on {problem}: {checked.detail}")
 
-    def offer_named(self, gemm: DispatchedGemm, name: str) -> None:
-        """Offer a dispatcher the tile that an earlier search found, where it is one."""
+    def offer_named(self, gemm: DispatchedGemm, problem: Problem, name: str) -> None:
+        """Offer a dispatcher the tile that an earlier search found for a problem, if it is one."""
         if gemm.entry.any_tile and tiles.named(name):
             variant = self._kernel(name)
             arch = _arch(variant)
             for built in self.built([variant], arch):
-                gemm.offer(built, self.folder(arch))
+                gemm.offer(problem, built, self.folder(arch))
 
     def _kernel(self, name: str) -> Variant:
         kernel = self.entries.find(name)

@@ -5,6 +5,7 @@ is remembered.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,12 +106,15 @@ def test_an_offered_tile_is_timed_and_remembered_by_its_name(
     assert isinstance(tile, Variant)
     for known in (None, Choice(tile.name, TIMED + 1)):
         one = gemm("hgemm_tiled_bf16")
-        one.offer(tile, tmp_path)
+        one.offer(P, tile, tmp_path)
         if known:
             one.choose(P, known)
         one.bind_fastest(P, *PLACES, timed_by(tile.name, ran))()
         choice = one.choice(P)
         assert ran[-1] == tile.name and choice and choice.call == tile.name
-    one.withdraw(tile)
+    # Elsewhere it was not checked.
+    assert tile.name not in one.calls(replace(P, m=2 * P.m), *PLACES)
+    assert one.named(tile.name, replace(P, m=2 * P.m), *PLACES) is None
+    one.withdraw(P, tile)
     one.bind_fastest(P, *PLACES, timed_by(tile.name, ran))()
     assert ran[-1] != tile.name

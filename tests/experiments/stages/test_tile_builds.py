@@ -53,12 +53,12 @@ class Gemm:
         self.offered: list[str] = []
         self.ran: list[str] = []
 
-    def offer(self, tile: Variant, folder: Path) -> Any:
-        assert (folder / f"{tile.name}.json").exists()
+    def offer(self, problem: Problem, tile: Variant, folder: Path) -> Any:
+        assert problem == P and (folder / f"{tile.name}.json").exists()
         self.offered.append(tile.name)
         return SimpleNamespace(bind=lambda *_: lambda: self.ran.append(tile.name))
 
-    def withdraw(self, tile: Variant) -> None:
+    def withdraw(self, problem: Problem, tile: Variant) -> None:
         self.offered.remove(tile.name)
 
 
@@ -96,7 +96,7 @@ def test_a_cache_of_another_compiler_is_not_used(
     for version in ("nvcc 1", "nvcc 2", "nvcc 1"):
         monkeypatch.setattr(build, "compiler_name", lambda _, version=version: version)
         gemm: Any = Gemm()
-        TileBuilds(CATALOGUE, tmp_path).offer_named(gemm, name)
+        TileBuilds(CATALOGUE, tmp_path).offer_named(gemm, P, name)
         assert gemm.offered == [name]
     assert compiled == [name, name]
 
@@ -140,7 +140,7 @@ def test_other_dispatchers_and_other_names_are_offered_nothing(
     tmp_path: Path, compiled: list[str]
 ) -> None:
     gemm: Any = Gemm()
-    TileBuilds(CATALOGUE, tmp_path).offer_named(gemm, "hgemm_wgmma_coop_bf16")
+    TileBuilds(CATALOGUE, tmp_path).offer_named(gemm, P, "hgemm_wgmma_coop_bf16")
     gemm.entry = replace(ENTRY, any_tile=False)
     TileBuilds(CATALOGUE, tmp_path).offer_likeliest(gemm, matrices())
     assert gemm.offered == compiled == []
