@@ -36,7 +36,7 @@ def speeds(gpu: str, variants: Sequence[Variant], size: int) -> dict[str, Archiv
         variant.name: hashes.get((variant.name, variant.source_hash)) for variant in variants
     }
     windows = [row for row in read_rows(folder / "windows.csv", Windows) if row.variant in current]
-    unfit = {
+    invalid = {
         (row.experiment, row.variant)
         for row in windows
         if row.code_hash != current[row.variant] or not row.passed or row.left_out
@@ -46,13 +46,15 @@ def speeds(gpu: str, variants: Sequence[Variant], size: int) -> dict[str, Archiv
     for name, value in (usual | {"data": "uniform", "window": "interleaved", "kept": True}).items():
         rows = rows[rows[name] == value]
     rows = rows[rows["variant"].isin(list(current))]
-    found: dict[str, Archived] = {}
-    most: dict[str, int] = {}  # Of several experiments, the one with the most processes counts.
+    medians: dict[str, Archived] = {}
+    # Of several experiments, the one with the most processes counts.
+    processes: dict[str, int] = {}
     for (experiment, name), timing in rows.groupby(["experiment", "variant"], observed=True):
         times = timing.groupby(["process", "role"], observed=True)["time_us"].median().unstack()
-        if (experiment, name) in unfit or len(times) <= most.get(name, 0):
+        if (experiment, name) in invalid or len(times) <= processes.get(name, 0):
             continue
         fraction = float((times["baseline"] / times["variant"]).median())
         tflops = float((2e-6 * size**3 / times["variant"]).median())
-        found[name], most[name] = Archived(fraction, tflops, tflops / fraction), len(times)
-    return found
+        medians[name] = Archived(fraction, tflops, tflops / fraction)
+        processes[name] = len(times)
+    return medians

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import logging
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from kernels.tiles import Tile
 
 if TYPE_CHECKING:
     from experiments.gpu.device import Gpu
+
+logger = logging.getLogger(__name__)
 
 FITTED = ("start_us", "store_us", "multiply_adds", "l2_bytes", "dram_bytes", "step_us")
 LIKELIEST, OTHERS = 4, 4  # tiles of each problem
@@ -88,10 +91,10 @@ def measured(
 def _times(
     gpu: Gpu, problem: Problem, kernels: Sequence[Variant], folder: Path
 ) -> dict[str, float]:
-    """Return the median of each kernel's interleaved times, in microseconds."""
+    """Return the median of each right kernel's interleaved times, in microseconds."""
     from experiments.gpu.device import CatalogueKernel
     from experiments.gpu.timing import Stopwatch, warm_up
-    from experiments.stages.interleave import Matrices, interleave
+    from experiments.stages.interleave import Matrices, check_output, interleave
 
     matrices = Matrices.fill(gpu, problem, kernels[0].types, "uniform", ("c",))
     addresses = matrices.a.address, matrices.b.address, matrices.c["c"].address
@@ -99,11 +102,20 @@ def _times(
         kernel.name: CatalogueKernel(gpu, kernel, folder).bind(problem, *addresses)
         for kernel in kernels
     }
+    for name, work in list(works.items()):
+        matrices.poison(gpu, "c")
+        work()
+        checked = check_output(gpu, matrices, "c", work)
+        if not checked.passed:
+            logger.warning(f"{name} is not timed: wrong on {problem}: {checked.detail}")
+            del works[name]
 
     def each() -> None:
         for work in works.values():
             work()
 
+    if not works:
+        return {}
     warm_up(gpu, each, 0.03)
     runs = interleave(Stopwatch(gpu, len(works) * SAMPLES), works, SAMPLES, matrices.seed)
     return {name: float(np.median(runs.of(name).time_us)) for name in works}
