@@ -80,7 +80,9 @@ for _name in PLAN.experiments:
             figures_of(_name),
             f"{RESULTS}/only/{_name}/passed.txt" if PLAN.checking else [],
 
-    workflow.get_rule(_name).docstring = f"{PLAN.experiments[_name].title}: {' '.join(PLAN.experiments[_name].question.split())}"
+    workflow.get_rule(_name).docstring = (
+        f"{PLAN.experiments[_name].title}: {' '.join(PLAN.experiments[_name].question.split())}"
+    )
 
 
 # Any two variants side by side. There is no output: it prints every time (the table: rules/report.smk).
@@ -115,7 +117,9 @@ rule archive:
 
 # What may be named, a sentence each; rules without one are parts of these.
 if _arguments.list_rules or _arguments.list_target_rules:
-    for _rule in sorted(workflow.rules, key=lambda rule: (rule.name in PLAN.experiments, rule.name)):
+    for _rule in sorted(
+        workflow.rules, key=lambda rule: (rule.name in PLAN.experiments, rule.name)
+    ):
         if _rule.docstring:
             print(f"{_rule.name:<22} {_rule.docstring}")
     sys.exit(0)
