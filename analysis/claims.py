@@ -24,7 +24,6 @@ import pandas as pd
 from analysis.estimates import Estimate, Missing, Truth, number
 from analysis.numbers import Numbers
 from analysis.results import Results, note_of, several
-from analysis.sides import sides
 from contracts import (
     UserError,
     choose,
@@ -173,33 +172,36 @@ def _rows(claim: Claim, numbers: Mapping[str, Numbers]) -> list[dict[str, Any]]:
 
 def _row(claim: Claim, gpu: str, numbers: Numbers) -> dict[str, Any]:
     numbers.worklog = claim.worklog
-    verdict, ours, words = _verdict(claim, numbers)
-    remark = claim.entry.remark
     row = claim.entry.model_dump() | {"gpu": gpu, "worklog": claim.worklog, "kind": claim.kind}
-    row |= {"verdict": verdict, "ours": ours, "words": words, "rule_hash": claim.rule_hash}
-    units = numbers.paper.get("units", {})
-    units = {**units, **{name.removeprefix(f"{claim.worklog}/"): units[name] for name in units}}
-    pair = sides(str(claim.entry.test), words, units) if ours is not None else None
-    row["claimed"], row["measured"] = pair or (None, ours and words)
+    row |= _verdict(claim, numbers)
+    remark = claim.entry.remark
+    row["rule_hash"] = claim.rule_hash
     row["note"] = numbers.results.note or None if gpu != ANY else None
     row["remark"] = filled(remark, numbers, claim.name) if remark else None
     return {name: row[name] for name in COLUMNS}
 
 
-def _verdict(claim: Claim, numbers: Numbers) -> tuple[str, str | None, str]:
-    """The verdict, our value as text, and the comparison with its values or why there is none."""
+def _verdict(claim: Claim, numbers: Numbers) -> dict[str, str | None]:
+    """The verdict, our value as text, both sides of the comparison, and its words or why there is
+    none.
+    """
+    row = dict.fromkeys(("verdict", "ours", "claimed", "measured", "words"))
     test = claim.entry.test
     if test is None:
-        return "not testable", None, str(claim.entry.untestable)
+        return row | {"verdict": "not testable", "words": str(claim.entry.untestable)}
     try:
         truth = numbers.evaluate(test)
     except Missing as missing:
-        return "not measured", None, str(missing)
+        return row | {"verdict": "not measured", "words": str(missing)}
     except UserError as error:
         raise UserError(f"{claim.name}: {error}") from error
     if not isinstance(truth, Truth):
         raise UserError(f"{claim.name}: test = {test!r} is {truth}; allowed: a comparison")
-    return VERDICTS[truth.holds], None if truth.ours is None else str(truth.ours), truth.words
+    ours = None if truth.ours is None else str(truth.ours)
+    row |= {"verdict": VERDICTS[truth.holds], "ours": ours, "words": truth.words}
+    if truth.claimed is None or truth.measured is None:
+        return row | {"measured": ours and truth.words}
+    return row | {"claimed": truth.claimed, "measured": truth.measured}
 
 
 def filled(text: str, numbers: Numbers, where: str) -> str:

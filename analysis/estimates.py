@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from contracts import UserError
+
+CLAIMED = {"=": "", ">": "more than ", ">=": "at least ", "<": "less than ", "<=": "at most "}
 
 
 class Missing(Exception):
@@ -22,11 +25,19 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and the interval around it. An exact value is its own interval."""
+    """A value and the interval around it. An exact value is its own interval.
+
+    unit: as a table prints it, "fraction" of a share of one; sums and differences keep it.
+    """
 
     value: float
     low: float
     high: float
+    unit: str = field(default="", compare=False, kw_only=True)
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        return self.value, self.low, self.high
 
     @classmethod
     def of(cls, value: Any) -> Estimate:
@@ -45,16 +56,16 @@ class Estimate:
         return cls(value, min(value, *ends), max(value, *ends))
 
     def __add__(self, other: Any) -> Estimate:
-        return _combined(operator.add, self, other)
+        return _alike(operator.add, self, other)
 
     def __radd__(self, other: Any) -> Estimate:
-        return _combined(operator.add, other, self)
+        return _alike(operator.add, other, self)
 
     def __sub__(self, other: Any) -> Estimate:
-        return _combined(operator.sub, self, other)
+        return _alike(operator.sub, self, other)
 
     def __rsub__(self, other: Any) -> Estimate:
-        return _combined(operator.sub, other, self)
+        return _alike(operator.sub, other, self)
 
     def __mul__(self, other: Any) -> Estimate:
         return _combined(operator.mul, self, other)
@@ -76,33 +87,61 @@ class Estimate:
         return Estimate.around(self.value**power, (self.low**power, self.high**power))
 
     def __neg__(self) -> Estimate:
-        return Estimate(-self.value, -self.high, -self.low)
+        return Estimate(-self.value, -self.high, -self.low, unit=self.unit)
 
     def __abs__(self) -> Estimate:
         ends = abs(self.low), abs(self.high)
-        return Estimate(abs(self.value), 0.0 if self.low < 0 < self.high else min(ends), max(ends))
+        low = 0.0 if self.low < 0 < self.high else min(ends)
+        return Estimate(abs(self.value), low, max(ends), unit=self.unit)
 
     def __lt__(self, other: Any) -> Truth:
-        return _compared(operator.lt, "<", self, Estimate.of(other))
+        return _ordered(operator.lt, "<", self, Estimate.of(other))
 
     def __gt__(self, other: Any) -> Truth:
-        return _compared(operator.gt, ">", self, Estimate.of(other))
+        return _ordered(operator.gt, ">", self, Estimate.of(other))
 
     def __le__(self, other: Any) -> Truth:
-        return _compared(operator.le, "<=", self, Estimate.of(other))
+        return _ordered(operator.le, "<=", self, Estimate.of(other))
 
     def __ge__(self, other: Any) -> Truth:
-        return _compared(operator.ge, ">=", self, Estimate.of(other))
+        return _ordered(operator.ge, ">=", self, Estimate.of(other))
 
     def text(self, digits: int = 3) -> str:
         """The value, and its interval where that is another number at so many significant
         digits.
         """
-        texts = [number(value, digits) for value in (self.value, self.low, self.high)]
-        return texts[0] if len(set(texts)) == 1 else f"{texts[0]} [{texts[1]}, {texts[2]}]"
+        return _with_interval([number(value, digits) for value in self.ends])
+
+    def in_unit(self, digits: int = 3, short: bool = True) -> str:
+        """The same with its unit: "94.6 [94, 95]%"; short: a million and more in M or G."""
+        texts = [_written(number(value, digits), self.unit, short) for value in self.ends]
+        if self.unit == "fraction":
+            return f"{_with_interval(texts)}%"
+        unit = re.sub(r"s\b", "", self.unit, count=1) if texts[0] == "1" else self.unit
+        return _with_interval(texts) + ("" if unit in ("%", "×", "") else " ") + unit
 
     def __str__(self) -> str:
         return self.text()
+
+
+def _with_interval(texts: list[str]) -> str:
+    return texts[0] if len(set(texts)) == 1 else f"{texts[0]} [{texts[1]}, {texts[2]}]"
+
+
+def _written(text: str, unit: str, short: bool) -> str:
+    value, decimals = float(text), len(text.partition(".")[2])
+    if unit == "fraction":
+        return f"{100 * value:.{max(0, decimals - 2)}f}"
+    if abs(value) >= 1e6 and short:
+        scale, prefix = (1e9, "G") if abs(value) >= 1e9 else (1e6, "M")
+        return f"{number(value / scale)} {prefix}"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else text
+
+
+def _alike(operation: Callable[[float, float], float], a: Any, b: Any) -> Estimate:
+    """A sum or a difference, in the unit of the one or the other."""
+    unit = Estimate.of(a).unit or Estimate.of(b).unit
+    return replace(_combined(operation, a, b), unit=unit)
 
 
 def _combined(operation: Callable[[float, float], float], a: Any, b: Any) -> Estimate:
@@ -122,28 +161,42 @@ def _divided(a: Any, b: Any) -> Estimate:
 class Truth:
     """A comparison: true over the whole intervals, false over them, or undecided (None).
 
-    `words` shows it with its values: "0.887 < 0.914". `ours` is the value on the left, for a table.
+    `words` shows it with its values: "0.887 < 0.914". `ours` is the value on the left, for a table;
+    `claimed` and `measured` are both sides with their units: "less than 91.4%", "88.7%".
     """
 
     holds: bool | None
     words: str
     ours: Estimate | str | None = None
+    claimed: str | None = None
+    measured: str | None = None
 
     def __bool__(self) -> bool:
         """For `and`, `or` and conditions of a list: an undecided comparison counts as not true."""
         return self.holds is True
 
 
-def _compared(
+def compared(
+    holds: bool | None, ours: Estimate, sign: str, claimed: Estimate, digits: int = 3, end: str = ""
+) -> Truth:
+    """A comparison whose two sides are printed in one unit, that of the one or the other."""
+    words = f"{ours.text(digits)} {sign} {claimed.text(digits)}{end}"
+    unit = claimed.unit or ours.unit if sign == "=" else ours.unit or claimed.unit
+    sides = [replace(side, unit=unit) for side in (ours, claimed)]
+    alike = sides[0].in_unit(digits) == sides[1].in_unit(digits)
+    differ = ours.text(digits) != claimed.text(digits)
+    texts = [side.in_unit(digits, short=not (alike and differ)) for side in sides]
+    return Truth(holds, words, ours, CLAIMED[sign] + texts[1], texts[0])
+
+
+def _ordered(
     operation: Callable[[float, float], bool], sign: str, a: Estimate, b: Estimate
 ) -> Truth:
     """Two values compared, with as many digits as it takes to tell them apart, five at most."""
     pairs = [operation(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
     enough = (n for n in (3, 4) if float(number(a.value, n)) != float(number(b.value, n)))
     digits = 3 if a.value == b.value else next(enough, 5)
-    return Truth(
-        _decided(all(pairs), not any(pairs)), f"{a.text(digits)} {sign} {b.text(digits)}", a
-    )
+    return compared(_decided(all(pairs), not any(pairs)), a, sign, b, digits)
 
 
 def _decided(yes: bool, no: bool) -> bool | None:
@@ -157,15 +210,21 @@ def all_of(*parts: Truth | bool) -> Truth:
     """
     truths = [_truth(part) for part in parts]
     known = [truth.holds for truth in truths]
-    return Truth(_decided(all(known), False in known), _words(truths, " and "), truths[0].ours)
+    words = " and ".join(truth.words for truth in truths)
+    measured = _joined("; ", [truth.measured for truth in truths])
+    claimed = _joined("; ", [truth.claimed for truth in truths])
+    holds = _decided(all(known), False in known)
+    return Truth(holds, words, truths[0].ours, claimed, measured)
 
 
 def any_of(*parts: Truth | bool) -> Truth:
-    """Whether at least one of several comparisons holds; likewise."""
+    """Whether at least one of several comparisons, of one value, holds; likewise."""
     truths = [_truth(part) for part in parts]
     known = [truth.holds for truth in truths]
+    words = " or ".join(truth.words for truth in truths)
+    claimed = _joined(" or ", [truth.claimed for truth in truths])
     holds = _decided(any(known), known.count(False) == len(known))
-    return Truth(holds, _words(truths, " or "), truths[0].ours)
+    return Truth(holds, words, truths[0].ours, claimed, truths[0].measured)
 
 
 def not_(part: Truth | bool) -> Truth:
@@ -184,14 +243,16 @@ def _truth(part: Any) -> Truth:
     return Truth(bool(part), str(bool(part)).lower())
 
 
-def _words(truths: Iterable[Truth], between: str) -> str:
-    return between.join(truth.words for truth in truths)
+def _joined(between: str, texts: list[str | None]) -> str | None:
+    """The texts joined, or None where one of them is None."""
+    return None if None in texts else between.join(filter(None, texts))
 
 
 def smallest(values: Iterable[Any]) -> Estimate:
     """The smallest of several; its interval holds the smallest of any values inside theirs."""
-    ends = [astuple(Estimate.of(value)) for value in values]
-    return Estimate(*map(min, zip(*ends, strict=True)))
+    several = [Estimate.of(value) for value in values]
+    ends = zip(*(estimate.ends for estimate in several), strict=True)
+    return Estimate(*map(min, ends), unit=several[0].unit)
 
 
 def largest(values: Iterable[Any]) -> Estimate:
@@ -207,15 +268,16 @@ def mean(values: Iterable[Any]) -> Estimate:
     middle = sum(estimate.value for estimate in estimates) / len(estimates)
     squares = sum(((estimate.high - estimate.low) / 2) ** 2 for estimate in estimates)
     half = math.sqrt(squares) / len(estimates)
-    return Estimate(middle, middle - half, middle + half)
+    return Estimate(middle, middle - half, middle + half, unit=estimates[0].unit)
 
 
 def geometric_mean(values: Iterable[Any]) -> Estimate:
     """The geometric mean of several above zero; its interval is that of the mean of their
     logarithms.
     """
-    logs = mean(Estimate(*map(math.log, astuple(Estimate.of(value)))) for value in values)
-    return Estimate(*map(math.exp, astuple(logs)))
+    several = [Estimate.of(value) for value in values]
+    logs = mean(Estimate(*map(math.log, estimate.ends)) for estimate in several)
+    return Estimate(*map(math.exp, logs.ends), unit=several[0].unit)
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -17,9 +17,11 @@ import ast
 import functools
 import math
 import operator
+import re
 import statistics
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import pandas as pd
 import simpleeval
@@ -49,9 +51,35 @@ BUILT += tuple(
 )
 # columns of tuning.csv that another round changes
 SPEEDS = ("time_us", "tflops", "fraction_of_cublas")
+# Units of quantities that are neither counters nor counts (`unit_of`).
+OF_ONE = ("fraction", "fraction_per_clock", "fraction_of_cublas", "occupancy")
+UNITS = dict.fromkeys(OF_ONE, "fraction") | {
+    "tflops": "TFLOP/s",
+    "fp32_fma_tflops": "TFLOP/s",
+    "time_us": "µs",
+    "sm_clock_mhz": "MHz",
+    "sm_clock_max_mhz": "MHz",
+    "power_w": "W",
+    "power_limit_w": "W",
+    "gflop_per_j": "GFLOP/J",
+    "flop_per_clock_sm": "FLOP/clock/SM",
+    "minimum_cycles": "cycles",
+    "degree": "ways",
+    "blocks_per_sm": "blocks per SM",
+    "stores_need": "wavefronts",
+    "sass_total": "instructions",
+    "ffma": "FFMA",
+}
+COUNTED = (
+    *("wavefronts", "sectors", "requests", "instructions", "conflicts"),
+    *("bytes", "banks", "registers"),
+)
+PUBLISHED = {"x": "×", "us": "µs", "count": "", "index": "", "mask": ""}  # Units of published.csv.
 MAX_EXPRESSION = 4000
 MAX_TEXT = 40  # Characters of a text that a comparison shows.
 ORDERS = {ast.Lt: operator.lt, ast.Gt: operator.gt, ast.LtE: operator.le, ast.GtE: operator.ge}
+
+Value = TypeVar("Value", Estimate, Estimate | str)
 
 
 class Numbers:
@@ -201,7 +229,7 @@ class Numbers:
         Without one baseline in common, the ratio of their interleaved times.
         """
         ours, theirs = (self._timing(self._checked(name), n, data) for name in (variant, over))
-        return gain(ours, theirs)
+        return replace(gain(ours, theirs), unit="×")
 
     def same_gpu(
         self,
@@ -268,7 +296,7 @@ class Numbers:
         rows = rows if m is None else rows[rows["m"] == Estimate.of(m).value]
         words = f"no timing of {variant} in {experiment}" + (f" with m = {m}" if m else "")
         self._first(rows, words)
-        return [timed(row, "fraction") for row in rows.to_dict("records")]
+        return [in_unit_of("fraction", timed(row, "fraction")) for row in rows.to_dict("records")]
 
     def minimum_cycles(self, variant: str, resource: str, n: int = SIZE) -> Estimate:
         """Cycles of an SM that a unit needs at least, by the emulator's count of its work.
@@ -282,7 +310,8 @@ class Numbers:
         cycles = rows.loc[rows["resource"] == resource, "minimum_cycles"]
         if cycles.empty and "issue" not in set(rows["resource"]):
             raise Missing(f"the {resource} cycles of {variant} at n = {n} are an estimate")
-        return Estimate.of(float(cycles.iloc[0]) if len(cycles) else 0.0)
+        least = float(cycles.iloc[0]) if len(cycles) else 0.0
+        return in_unit_of("minimum_cycles", Estimate.of(least))
 
     def cell(self, table: str, column: str, **where: Any) -> Estimate | str:
         """A cell of a recorded table: of the only row, or the first one, with these values in other
@@ -294,7 +323,8 @@ class Numbers:
         if table == "machine":
             machine = self.results.machine
             known = vars(machine) | vars(machine.ceilings)
-            return _cell(pd.Series(known), column, f"machine.json has no {column}")
+            value = _cell(pd.Series(known), column, f"machine.json has no {column}")
+            return in_unit_of(column, value)
         of_variants = "variant" in choose(TABLES, table, "table", "cell").model.model_fields
         rows = self.results.table(table) if of_variants else self.results.raw(table)
         if rows.empty:
@@ -305,7 +335,7 @@ class Numbers:
             rows = rows[rows[name] == (value.value if isinstance(value, Estimate) else value)]
         words = ", ".join(f"{name} = {value}" for name, value in where.items())
         row = self._first(rows, f"{table} has no row of {words}")
-        return _cell(row, column, f"{table} has no {column} of {words}")
+        return in_unit_of(column, _cell(row, column, f"{table} has no {column} of {words}"))
 
     def tile(
         self, column: str, kernel: str = "sgemm_autotuned", n: int = SIZE, **where: int
@@ -333,14 +363,16 @@ class Numbers:
         best = tiles.get_group(tiles["fraction_of_cublas"].median().idxmax())[column].astype(float)
         spread = SINGLE_PROCESS["fp32"] if column in SPEEDS and len(best) == 1 else 0.0
         ends = best.min() * (1 - spread), best.max() * (1 + spread)
-        return Estimate.around(float(best.median()), ends)
+        return in_unit_of(column, Estimate.around(float(best.median()), ends))
 
     def published(self, id: str) -> Estimate:
         """A worklog's number, by its id in published.csv: of this worklog, or of another with its
         folder.
         """
         known = self.paper.get("published", {})
-        return Estimate.of(choose(known, self._full(id), "id", "published.csv"))
+        value = Estimate.of(choose(known, self._full(id), "id", "published.csv"))
+        unit = self.paper.get("units", {}).get(self._full(id), "")
+        return replace(value, unit=PUBLISHED.get(unit, unit))
 
     def analytic(self, case: str, quantity: str) -> Estimate | str:
         """What a case of a worklog's analytic.yaml comes to: analytic("smem-tile-sm86",
@@ -350,7 +382,7 @@ class Numbers:
         choose({known: None for known, _ in table}, name, "case", "analytic.csv")
         of_case = {key: value for (known, key), value in table.items() if known == name}
         value = choose(of_case, quantity, "quantity", name)
-        return value if isinstance(value, str) else Estimate.of(value)
+        return value if isinstance(value, str) else in_unit_of(quantity, Estimate.of(value))
 
     def _full(self, id: str) -> str:
         return id if "/" in id or not self.worklog else f"{self.worklog}/{id}"
@@ -374,7 +406,7 @@ class Numbers:
         return functions | {"geometric_mean": _over(estimates.geometric_mean)}
 
     def _quantity(self, quantity: str, variant: str, **selectors: Any) -> Estimate | str:
-        return self.value(variant, quantity, **selectors)
+        return in_unit_of(quantity, self.value(variant, quantity, **selectors))
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression: an Estimate, a Truth or a text.
@@ -399,6 +431,21 @@ class Numbers:
             raise UserError(f"{text!r} is not allowed: {error}") from error
         plain = isinstance(value, (int, float)) and not isinstance(value, bool)
         return Estimate.of(value) if plain else value
+
+
+def unit_of(quantity: str) -> str:
+    """The unit of a quantity or column by its name, "fraction" of one, "" where it has none."""
+    last = quantity.rpartition("_")[2]
+    if re.fullmatch(r"(ld|st)[gs]_\d+", quantity):
+        return "instructions"
+    counter = counters.COUNTERS.get(quantity)
+    unit = UNITS.get(quantity) or (counter.unit if counter else "")
+    return unit or (last if last in COUNTED else "")
+
+
+def in_unit_of(quantity: str, value: Value) -> Value:
+    """The value with the unit of its quantity; a text as it is."""
+    return value if isinstance(value, str) else replace(value, unit=unit_of(quantity))
 
 
 def timed(row: Any, quantity: str) -> Estimate:
@@ -447,12 +494,14 @@ def _same(ours: Any, wanted: Any) -> Truth:
     """Whether two texts, or two exact numbers, are the same: to the nine digits of the tables."""
     if isinstance(wanted, str):
         equal = str(ours) == wanted
-        return Truth(equal, wanted if equal else f"{ours}, not {wanted}", str(ours))
+        words = wanted if equal else f"{ours}, not {wanted}"
+        return Truth(equal, words, str(ours), wanted, str(ours))
     ours, wanted = Estimate.of(ours), Estimate.of(wanted)
     same = math.isclose(ours.value, wanted.value, rel_tol=1e-6)
     apart = ours.high < wanted.low or wanted.high < ours.low
     exact = ours.low == ours.high and wanted.low == wanted.high
-    return Truth(same if exact else (False if apart else None), f"{ours} = {wanted}", ours)
+    holds = same if exact else (False if apart else None)
+    return estimates.compared(holds, ours, "=", wanted)
 
 
 def _over(function: Callable[[list[Any]], Any]) -> Callable[..., Any]:
@@ -473,7 +522,7 @@ def rounds_to(ours: Any, theirs: Any, digit: float) -> Truth:
     ours, theirs, half = Estimate.of(ours), Estimate.of(theirs), digit * (0.5 + 1e-9)
     inside = abs(ours - theirs)
     holds = True if inside.high <= half else False if inside.low > half else None
-    return Truth(holds, f"{ours} = {theirs} to the nearest {digit:g}", ours)
+    return estimates.compared(holds, ours, "=", theirs, end=f" to the nearest {digit:g}")
 
 
 def count(truths: list[Truth]) -> Estimate:
@@ -485,7 +534,8 @@ def count(truths: list[Truth]) -> Estimate:
 def contains(text: Any, part: str) -> Truth:
     """Whether a text has a part, in whichever case."""
     excerpt = str(text) if len(str(text)) <= MAX_TEXT else f"{str(text)[: MAX_TEXT - 3]}..."
-    return Truth(part.lower() in str(text).lower(), f"{part!r} in {excerpt}", excerpt)
+    inside = part.lower() in str(text).lower()
+    return Truth(inside, f"{part!r} in {excerpt}", excerpt, part, excerpt)
 
 
 def _cell(row: pd.Series, column: str, missing: str) -> Estimate | str:

@@ -18,7 +18,6 @@ from helpers import ROOT, assert_one_line, dict_rows, refused, run_module
 
 from analysis import claims
 from analysis.results import Results
-from analysis.sides import sides
 from analysis.tables.published import published_table
 from contracts import load_yaml, worklogs, write_rows
 from contracts.declared import RecordedVerdict, TableRow
@@ -44,39 +43,6 @@ def test_a_claim_has_one_verdict_where_no_gpu_takes_part_and_else_one_for_each(m
         assert gpus[key] == (["h100", "h200"] if kind == "mechanism" else ["any"]), key
     assert kinds["boehm_sgemm", "smem-tile-mix"] == "anywhere"
     assert kinds["sgemm_cu", "texld-alignment"] == "mechanism"
-
-
-@pytest.mark.parametrize(
-    ("test", "words", "expected"),
-    [
-        (
-            "rounds_to(3 * 67, published('mb'), digit=1)",
-            "201 = 268 to the nearest 1",
-            ("268 MB", "201 MB"),
-        ),
-        ("fraction(a) > 1", "0.946 [0.94, 0.95] > 1", ("more than 100%", "94.6 [94, 95]%")),
-        (
-            "minimum_cycles(a, 'fma') > minimum_cycles(a, 'shared')",
-            "4070307 > 10676410",
-            ("more than 10.7 M cycles", "4.07 M cycles"),
-        ),
-        (
-            "speedup(a, over=b) <= 2 and shared_load_conflicts(a) == 1081344",
-            "1.43 <= 2 and 1081345 = 1081344",
-            ("at most 2×; 1,081,344 conflicts", "1.43×; 1,081,345 conflicts"),
-        ),
-        (
-            "contains(kernel(a), 'x') or contains(kernel(a), 'y')",
-            "'x' in xz or 'y' in xz",
-            ("x or y", "xz"),
-        ),
-        ("not_(fraction(a) > 1)", "not (0.9 > 1)", None),
-    ],
-)
-def test_both_sides_of_a_comparison_have_their_unit(
-    test: str, words: str, expected: tuple[str, str] | None
-) -> None:
-    assert sides(test, words, {"mb": "MB"}) == expected
 
 
 def test_quotations_stand_on_their_lines() -> None:

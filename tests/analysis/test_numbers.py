@@ -15,7 +15,12 @@ from analysis.results import Results
 
 PAPER = {
     "published": {"one/speed": 75.0, "two/speed": 1.0},
-    "analytic": {("one/case", "degree"): 4, ("one/case", "limiter"): "registers"},
+    "units": {"one/speed": "MB"},
+    "analytic": {
+        ("one/case", "degree"): 4,
+        ("one/case", "limiter"): "registers",
+        ("one/case", "read_bytes"): 12345678,
+    },
     "compiled": {("sgemm_naive", "sm_86"): {"registers": 40}},
     "emulated": {("sgemm_naive", 4096, 1.0, "memory_l2_theoretical_sectors_global"): 7.0},
 }
@@ -78,6 +83,32 @@ def test_a_comparison_has_its_values_as_words(
 ) -> None:
     truth = numbers.evaluate(expression)
     assert (truth.holds, truth.words) == (holds, words)
+
+
+@pytest.mark.parametrize(
+    ("expression", "claimed", "measured"),
+    [
+        ("rounds_to(3 * 23, published('speed'), digit=1)", "75 MB", "69 MB"),
+        ("max(published('speed') - 1, 1) < 80 or 1 > 2", None, "74 MB"),
+        ("fraction(sgemm_naive) > 0.5", "more than 50.0%", "0.969 [0.966, 0.969]%"),
+        ("analytic('case', 'degree') <= 1", "at most 1 way", "4 ways"),
+        ("analytic('case', 'read_bytes') >= 2e10", "at least 20 G bytes", "12.3 M bytes"),
+        ("analytic('case', 'read_bytes') == 12345679", "12,345,679 bytes", "12,345,678 bytes"),
+        (
+            "registers(sgemm_naive) < 10000 and ffma(sgemm_naive) == 17",
+            "less than 10,000 registers; 17 FFMA",
+            "32 registers; 30 FFMA",
+        ),
+        ("contains('a long name', 'LONG')", "LONG", "a long name"),
+        ("analytic('case', 'limiter') == 'none'", "none", "registers"),
+        ("not analytic('case', 'degree') == 1", None, None),
+    ],
+)
+def test_both_sides_of_a_comparison_have_their_unit(
+    numbers: Numbers, expression: str, claimed: str, measured: str
+) -> None:
+    truth = numbers.evaluate(expression)
+    assert (truth.claimed, truth.measured) == (claimed, measured)
 
 
 def test_a_sweep_s_tile_is_the_fastest_with_these_parameters(
