@@ -30,7 +30,7 @@ JUMPS = """mov.u32 %o0, 0; rem.u32 %o1, %i0, {n}; T: .branchtargets A, B, C;
 def test_a_table_of_jumps():
     got, _ = execute(JUMPS.format(n=3), [X], [32, 32])
     assert (got == np.array([111, 110, 100])[X % 3]).all()
-    with pytest.raises(ptxsim.KernelFault, match="brx.idx: index 3 is beyond the table"):
+    with pytest.raises(ptxsim.KernelFault, match=r"brx\.idx: index 3 is beyond the table"):
         execute(JUMPS.format(n=4), [LANE], [32, 32])
 
 
@@ -116,7 +116,8 @@ def test_addresses_of_a_cluster():
     text = "".join(
         f"mov.u32 %r1, %{name}; st.global.u32 [%x+{4 * n}], %r1;" for n, name in enumerate(names)
     )
-    lines = f"""mov.u32 %r1, %tid.y; add.u32 %t, %t, %r1; setp.ne.u32 %p, %t, 0; @%p bra END; mov.u32 %r1, %ctaid.y; mov.u32 %r2, %ctaid.x;
+    lines = f"""mov.u32 %r1, %tid.y; add.u32 %t, %t, %r1;
+        setp.ne.u32 %p, %t, 0; @%p bra END; mov.u32 %r1, %ctaid.y; mov.u32 %r2, %ctaid.x;
         mad.lo.u32 %r1, %r1, 4, %r2; mad.wide.u32 %x, %r1, 128, %x; {text} mov.u32 %r3, 5;
         mov.u32 %r1, s; mapa.shared::cluster.u32 %r2, %r1, %r3; sub.u32 %r4, %r2, %r1;
         getctarank.shared::cluster.u32 %r5, %r2; cvta.shared.u64 %y, %r1; cvt.u64.u32 %y, %r1;

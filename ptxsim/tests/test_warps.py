@@ -71,7 +71,7 @@ VOTES = {
 def test_votes(part, limit):
     """The second warp votes the other way round."""
     before, mask = PARTS[part]
-    given = np.where(np.arange(64) < 32, LANE < limit, LANE >= limit).astype(np.uint32)
+    given = np.where(np.arange(64) < 32, limit > LANE, limit <= LANE).astype(np.uint32)
     for sync in (".sync", ""):
         last = f", {mask}" if sync else ""
         lines = "setp.ne.u32 %p, %i0, 0; @%q vote" + f"{sync}.ballot.b32 %o0, %p{last};"
@@ -132,7 +132,7 @@ def test_the_lowest_lane_is_elected(mask, leader):
     got = warp(lines, [X], 2, part)
     inside = np.isin(LANE, members(mask, 0))
     assert (got[0] == np.where(inside, leader, 99)).all()
-    assert (got[1] == np.where(inside, LANE == leader, 99)).all()
+    assert (got[1] == np.where(inside, leader == LANE, 99)).all()
 
 
 @pytest.mark.parametrize(
