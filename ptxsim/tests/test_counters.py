@@ -9,7 +9,7 @@ import pytest
 from running import HEADER
 
 import ptxsim
-from ptxsim.count import wavefronts
+from ptxsim.count import bounds, wavefronts
 from ptxsim.count.counters import Counters, named
 from ptxsim.count.extrapolation import extrapolate
 from ptxsim.exec import records
@@ -35,6 +35,11 @@ ON = np.ones((1, 32), bool)
         (LANE // 16 * 512, 16, 2, 2),
         (LANE * 32, 16, 8, 4),  # every other 16 bytes: 2-way in each quarter
         (LANE // 2 * 16, 16, 2, 2),
+        # equal two lanes apart: together; three apart, or some so and some so: not
+        ((LANE // 4 * 2 + LANE % 2) * 8, 8, 1, 1),
+        ((LANE // 4 * 2 + (LANE % 4 % 3 > 0)) * 8, 8, 2, 2),
+        (np.where(LANE < 16, LANE // 2, LANE // 4 * 2 + LANE % 2) * 8, 8, 2, 2),
+        (np.where(LANE < 16, LANE // 2, LANE // 4 * 2 + LANE % 2) * 16, 16, 2, 2),
     ],
 )
 def test_shared_wavefronts(addresses, width, waves, ideal):
@@ -76,6 +81,34 @@ def test_sectors():
     assert [int(x[0]) for x in wavefronts.sectors((LANE * 4096)[None], ON, 4)] == [32, 128]
     assert [int(x[0]) for x in wavefronts.sectors((LANE * 0)[None], ON, 4)] == [1, 4]
     assert [int(x[0]) for x in wavefronts.sectors((LANE * 16)[None], ON, 16)] == [16, 512]
+
+
+def one_by_one(values, active) -> int:
+    return len({v for lane in np.flatnonzero(active) for v in np.atleast_1d(values[lane])})
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
+def test_what_a_warp_touches_compared_with_sets(width):
+    """Sectors, bytes, lines, sectors of local memory, and the writes of a cp.async."""
+    rng = np.random.default_rng(width)
+    for turn in range(50):
+        most = [40, 300, 5000][turn % 3]
+        at, source = (rng.integers(0, most, 32) * width for _ in range(2))
+        on, reading = rng.random(32) < 0.8, rng.random(32) < 0.7
+        here = at[None], on[None]
+        touched, wanted = wavefronts.sectors(*here, width)
+        assert touched[0] == one_by_one(at // 32, on)
+        assert wanted[0] == one_by_one(at, on) * width
+        assert bounds.count_lines(*here, width)[0] == one_by_one(at // 128, on)
+        words = at[:, None] // 4 + np.arange(-(-width // 4))
+        local = (words * 32 + LANE[:, None]) * 4 // 32
+        assert wavefronts.local_sectors(*here, width)[0] == one_by_one(local, on)
+        lines = np.where(reading, source // 128, -1)
+        rounds = [on & (lines == line) for line in np.unique(lines[on])]
+        banks = [np.bincount(np.unique(words[part]) % 32) for part in rounds]
+        waves, ideal = wavefronts.cp_async(*here, width, source[None], reading[None])
+        assert waves[0] == sum(int(served.max()) for served in banks)
+        assert ideal[0] == -(-one_by_one(at, on) * width // 128)
 
 
 def count(lines: str, threads: int = 32, merge_loads: bool = True) -> Counters:
