@@ -137,3 +137,27 @@ def test_addresses_of_a_cluster():
         want += [0, 64, block % 132, 132, 96, 32, 0, 0]
         assert row[:22] == want[:22] and row[24:26] == [5, 5], block
         assert row[26] == 2 + 4 + 8 + (rank == 5), block
+
+
+FORMAT = r"%5d|%-4u|%03x|%c|%%|%lld|%zu|%.2f|%e|%p|%s|%hhd|%+i\n"
+PRINTED = "   -3|7   |02a|A|%|-5000000000|18446744073709551615|0.50|2.500000e-01|0x10|text|9|+8\n"
+VALUES = ["u32 -3", "u32 7", "u32 42", "u32 65", "u64 -5000000000", "u64 -1"]
+VALUES += ["f64 0d3FE0000000000000", "f64 0d3FD0000000000000", "u64 16", "u64 %y", "u32 9", "u32 8"]
+
+
+def test_printf(capsys):
+    """Arguments lie at multiples of their size; two threads print one after the other."""
+    text = lambda name, x: f".global .align 1 .b8 {name}[] = {{{', '.join(str(b) for b in x)}, 0}};"
+    before = text("f", FORMAT.replace(r"\n", "\n").encode()) + text("w", b"text")
+    before += ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 v);"
+    at, stores = 0, ""
+    for type_, value in map(str.split, VALUES):
+        size = int(type_[1:]) // 8
+        at = -(-at // size) * size
+        stores += f"st.local.{type_} [v+{at}], {value};"
+        at += size
+    lines = f"""setp.ge.u32 %p, %t, 2; @%p bra END; mov.u64 %y, w; cvta.global.u64 %y, %y; {stores}
+        mov.u64 %y, f; cvta.global.u64 %y, %y; st.param.b64 [a], %y; mov.u64 %y, v;
+        cvta.local.u64 %y, %y; st.param.b64 [b], %y; call (c), vprintf, (a, b); END:"""
+    launch(lines, ".param .b64 a, b; .param .b32 c; .local .align 8 .b8 v[128];", before)
+    assert capsys.readouterr().out == PRINTED * 2

@@ -20,10 +20,6 @@ def launch(
     return np.stack(execute(lines, list(columns), [32] * outputs, declare), axis=1)
 
 
-def pairs(low, high):
-    return low.view(np.uint16).astype(np.uint32) | high.view(np.uint16).astype(np.uint32) << 16
-
-
 @pytest.mark.parametrize(("warps", "off"), [(1, []), (3, []), (3, [0])])
 @pytest.mark.parametrize("trans", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -67,94 +63,14 @@ def test_stmatrix(count, trans):
         assert (rows == (given.T if trans else given)).all()
 
 
-def places(rows: int, columns: int, lane: np.ndarray, width: int):
-    """Rows and columns of the elements of each word of A (rows x columns, 16 rows) or of B's
-    transpose (8 rows).
-    """
-    group, place = lane // 4, lane % 4 * width
-    return [
-        (group + row, place + k) for k in range(0, columns, 4 * width) for row in range(0, rows, 8)
-    ]
-
-
-def words(x: np.ndarray) -> np.ndarray:
-    """A matrix as the words of each thread."""
-    width = 4 // x.dtype.itemsize
-    found = []
-    for row, column in places(*x.shape, np.arange(32), width):
-        one = x[row, column].view(f"u{x.dtype.itemsize}").astype(np.uint32)
-        found.append(one if width == 1 else pairs(x[row, column], x[row, column + 1]))
-    return np.stack(found, axis=1)
-
-
-def accumulator(c):
-    group, place = np.arange(32) // 4, np.arange(32) % 4 * 2
-    return np.stack(
-        [c[group, place], c[group, place + 1], c[group + 8, place], c[group + 8, place + 1]], axis=1
-    )
-
-
 def registers(first: int, count: int, name: str = "i") -> str:
     return "{" + ", ".join(f"%{name}{first + i}" for i in range(count)) + "}"
 
 
-def product(kind: str, a, b, c, outputs: int = 4) -> np.ndarray:
-    """The words of D, by two warps; `kind` names the shape and the types."""
-    inputs = [words(a), words(np.ascontiguousarray(b.T)), c]
-    first, listed = 0, [registers(0, outputs, "o")]
-    for x in inputs:
-        listed.append(registers(first, x.shape[1]))
-        first += x.shape[1]
-    return launch(f"mma.sync.aligned.{kind} {', '.join(listed)};", inputs, outputs, warps=2)
-
-
-def eighths(rng, *shape: int) -> np.ndarray:
-    """Numbers of which sums of products are exact; what is rounded, and how, is in
-    test_tensor_cores.py.
-    """
-    return rng.integers(-32, 33, shape) / 8
-
-
-@pytest.mark.parametrize("steps", [1, 2])
-@pytest.mark.parametrize(
-    ("name", "dtype", "step"),
-    [("bf16", ml_dtypes.bfloat16, 8), ("f16", np.float16, 8), ("tf32", np.float32, 4)],
-)
-def test_mma(name, dtype, step, steps):
-    rng, depth = np.random.default_rng(1), step * steps
-    a, b = eighths(rng, 16, depth).astype(dtype), eighths(rng, depth, 8).astype(dtype)
-    c = eighths(rng, 16, 8).astype(np.float32)
-    want = accumulator((a.astype(np.float64) @ b.astype(np.float64) + c).astype(np.float32))
-    if name == "tf32":  # the upper 19 bits count
-        a, b = (
-            (x.view(np.uint32) | rng.integers(0, 1 << 13, x.shape, np.uint32)).view(np.float32)
-            for x in (a, b)
-        )
-    kind = f"m16n8k{depth}.row.col.f32.{name}.{name}.f32"
-    got = product(kind, a, b, accumulator(c).view(np.uint32))
-    assert (got.view(np.float32) == np.tile(want, (2, 1))).all()
-
-
-def test_mma_f16_accumulators():
-    rng = np.random.default_rng(2)
-    a, b, c = (eighths(rng, *shape).astype(np.float16) for shape in ((16, 16), (16, 8), (16, 8)))
-
-    def packed(x):
-        four = accumulator(x)
-        return np.stack([pairs(four[:, 0], four[:, 1]), pairs(four[:, 2], four[:, 3])], axis=1)
-
-    got = product("m16n8k16.row.col.f16.f16.f16.f16", a, b, packed(c), 2)
-    want = packed((a.astype(np.float64) @ b.astype(np.float64) + c).astype(np.float16))
-    assert (got == np.tile(want, (2, 1))).all()
-
-
 INTEGERS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
-FLOATS = {
-    "f64": np.float64,
-    "bf16": ml_dtypes.bfloat16,
-    "e4m3": ml_dtypes.float8_e4m3fn,
-    "e5m2": ml_dtypes.float8_e5m2,
-}
+NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32, "f64": np.float64}
+NUMPY |= {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2, "f32": np.float32}
+NUMPY |= {"s8": np.int8, "u8": np.uint8, "s32": np.int32}
 
 
 def fragment(x: np.ndarray) -> list[np.ndarray]:
@@ -166,11 +82,24 @@ def fragment(x: np.ndarray) -> list[np.ndarray]:
     return [bits[group + row, place + column] for column in columns for row in rows]
 
 
+def accumulator(x: np.ndarray, name: str) -> list[np.ndarray]:
+    """Sums as the registers of each thread: two neighbours of each eighth row."""
+    group, place = np.arange(32) // 4, np.arange(32) % 4 * 2
+    pairs = [(x[group + row, place], x[group + row, place + 1]) for row in range(0, len(x), 8)]
+    if name == "f16":
+        return [np.stack(pair, axis=1).view(np.uint32)[:, 0] for pair in pairs]
+    return [part.view(f"u{part.itemsize}") for pair in pairs for part in pair]
+
+
 def random_matrix(rng, rows: int, depth: int, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Random elements of a type, as they lie in memory and as numbers."""
-    if name in FLOATS:
-        x = (rng.integers(-8, 9, (rows, depth)) / 4).astype(FLOATS[name])
-        return x, x.astype(np.float64)
+    """Random elements of a type, as they lie in memory and as numbers. Sums of products of the
+    floats are exact: what is rounded, and how, is in test_tensor_cores.py."""
+    if name not in INTEGERS:
+        x = (rng.integers(-8, 9, (rows, depth)) / 4).astype(NUMPY[name])
+        low = rng.integers(0, 1 << 13, x.shape, np.uint32)
+        # Of tf32 the upper 19 bits count.
+        stored = (x.view(np.uint32) | low).view(np.float32) if name == "tf32" else x
+        return stored, x.astype(np.float64)
     raw, width = rng.integers(0, 256, (rows, depth * INTEGERS[name] // 8), np.uint8), INTEGERS[name]
     values = np.unpackbits(raw, axis=1, bitorder="little").reshape(rows, depth, width)
     weights = 1 << np.arange(width)
@@ -179,47 +108,48 @@ def random_matrix(rng, rows: int, depth: int, name: str) -> tuple[np.ndarray, np
 
 
 @pytest.mark.parametrize(
-    ("shapes", "types", "more"),
+    ("shapes", "types", "sums", "more"),
     [
-        ("m8n8k4 m16n8k4 m16n8k8 m16n8k16", ("f64", "f64"), ""),
-        ("m16n8k16 m16n8k32", ("e4m3", "e5m2"), ""),
-        ("m8n8k16 m16n8k16 m16n8k32", ("s8", "u8"), ""),
-        ("m8n8k16 m16n8k16", ("u8", "s8"), ".satfinite"),
-        ("m8n8k32 m16n8k32 m16n8k64", ("s4", "u4"), ""),
-        ("m16n8k64", ("u4", "s4"), ".satfinite"),
-        ("m8n8k128 m16n8k128 m16n8k256", ("b1", "b1"), ".xor.popc"),
-        ("m8n8k128 m16n8k256", ("b1", "b1"), ".and.popc"),
+        ("m16n8k8 m16n8k16", ("f16", "f16"), "f32", ""),
+        ("m16n8k8 m16n8k16", ("f16", "f16"), "f16", ""),
+        ("m16n8k8 m16n8k16", ("bf16", "bf16"), "f32", ""),
+        ("m16n8k4 m16n8k8", ("tf32", "tf32"), "f32", ""),
+        ("m8n8k4 m16n8k4 m16n8k8 m16n8k16", ("f64", "f64"), "f64", ""),
+        ("m16n8k16 m16n8k32", ("e4m3", "e5m2"), "f32", ""),
+        ("m8n8k16 m16n8k16 m16n8k32", ("s8", "u8"), "s32", ""),
+        ("m8n8k16 m16n8k16", ("u8", "s8"), "s32", ".satfinite"),
+        ("m8n8k32 m16n8k32 m16n8k64", ("s4", "u4"), "s32", ""),
+        ("m16n8k64", ("u4", "s4"), "s32", ".satfinite"),
+        ("m8n8k128 m16n8k128 m16n8k256", ("b1", "b1"), "s32", ".xor.popc"),
+        ("m8n8k128 m16n8k256", ("b1", "b1"), "s32", ".and.popc"),
     ],
 )
-def test_shapes_of_mma(shapes, types, more):
+def test_shapes_of_mma(shapes, types, sums, more):
     for shape in shapes.split():
-        rng, kind = np.random.default_rng(6), types[0]
+        rng = np.random.default_rng(6)
         rows, depth = int(shape[1:].partition("n")[0]), int(shape.partition("k")[2])
-        sums = "f64" if kind == "f64" else "f32" if kind in FLOATS else "s32"
-        (a, x), (b, y) = (
-            random_matrix(rng, rows, depth, types[0]),
-            random_matrix(rng, 8, depth, types[1]),
+        a, x = random_matrix(rng, rows, depth, types[0])
+        b, y = random_matrix(rng, 8, depth, types[1])
+        whole = sums == "s32"
+        c = (
+            rng.integers(-(2**31), 2**31, (rows, 8))
+            if whole
+            else rng.integers(-32, 33, (rows, 8)) / 8
         )
-        c = rng.integers(-(2**31), 2**31, (rows, 8)) if sums == "s32" else eighths(rng, rows, 8)
-        c[0] = 2**31 - 1 if sums == "s32" else 0.5
-        c[1] = -(2**31) if sums == "s32" else 0.25
-        product = x @ y.T if "xor" not in more else (x[:, None] != y).sum(axis=2)
-        want = product + c
-        if sums == "s32":
+        c[:2] = [[2**31 - 1], [-(2**31)]] if whole else 0.5
+        want = (x @ y.T if "xor" not in more else (x[:, None] != y).sum(axis=2)) + c
+        if whole:
             want = (want.clip(-(2**31), 2**31 - 1) if "sat" in more else want).astype(np.int32)
-        group, place = np.arange(32) // 4, np.arange(32) % 4 * 2
-        at = [(group + row, place + n) for row in range(0, rows, 8) for n in (0, 1)]
-        dtype = {"f64": np.float64, "f32": np.float32, "s32": np.int32}[sums]
-        inputs = [*fragment(a), *fragment(b), *(c.astype(dtype)[i] for i in at)]
-        inputs = [z.view(f"u{z.dtype.itemsize}") for z in inputs]
-        counts = [len(fragment(a)), len(fragment(b)), len(at)]
-        firsts = [0, counts[0], counts[0] + counts[1]]
-        operands = [registers(first, count) for first, count in zip(firsts, counts, strict=True)]
+        given = [fragment(a), fragment(b), accumulator(c.astype(NUMPY[sums]), sums)]
+        firsts = [0, len(given[0]), len(given[0]) + len(given[1])]
+        operands = [registers(first, len(x)) for first, x in zip(firsts, given, strict=True)]
+        out = accumulator(want.astype(NUMPY[sums]), sums)
         name = f"mma.sync.aligned.{shape}.row.col.{sums}.{types[0]}.{types[1]}.{sums}{more}"
-        line = f"{name} {registers(0, len(at), 'o')}, {', '.join(operands)};"
-        got = execute(line, inputs, [64 if sums == "f64" else 32] * len(at))
-        for i, words in zip(at, got, strict=True):
-            assert (words.view(dtype) == want.astype(dtype)[i]).all(), shape
+        line = f"{name} {registers(0, len(out), 'o')}, {', '.join(operands)};"
+        # by two warps
+        inputs = [np.tile(x, 2) for part in given for x in part]
+        got = execute(line, inputs, [8 * x.itemsize for x in out])
+        assert all((x == np.tile(y, 2)).all() for x, y in zip(got, out, strict=True)), shape
 
 
 # registers of A, B and the sums
@@ -236,8 +166,6 @@ WMMA = {
     ("m16n16k8", "tf32", "f32"): (4, 4, 8),
     ("m8n8k4", "f64", "f64"): (1, 1, 2),
 }
-NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "s8": np.int8, "u8": np.uint8}
-NUMPY |= {"s32": np.int32, "f32": np.float32, "tf32": np.float32, "f64": np.float64}
 
 
 @pytest.mark.parametrize("layouts", ["row row row", "col col col", "row col row", "col row col"])
