@@ -350,9 +350,7 @@ class Defined:
             self._mask(o) if isinstance(o, Register) else np.zeros(self.state.lanes, bits)
             for o in choices
         )
-        if a.dtype == b.dtype == bits:
-            return np.where(self.state.registers[chooser.slot], a, b)
-        return None
+        return np.where(self.state.registers[chooser.slot], a, b)
 
     def _loaded(self, i: Instruction, step: Step) -> None:
         self._report_address(i)

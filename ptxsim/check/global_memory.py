@@ -1,9 +1,9 @@
 """Watches global memory over a whole launch: races, reads of buffers that nobody has written, and
 missing proxy fences.
 
-Of the readers of a granule since its last write one is kept: a thread, or several of one block, or
-of several blocks (MANY). A reader that all the ones before come before takes their place
-(FastTrack's read epoch). Of MANY it is not known which blocks they are; whoever has learnt
+Of the readers of a granule since its last write one is kept: a thread, or several of one warp, of
+one block, or of several blocks (MANY). A reader that all the ones before come before takes their
+place (FastTrack's read epoch). Of MANY it is not known which blocks they are; whoever has learnt
 something of another block since counts as ordered after them.
 
 Threads of several blocks that all store one and the same value, as to set a flag, do no harm. Only
@@ -33,7 +33,8 @@ from .races import HALF, LOW, PLAIN, SWAP, Shadow, is_strong, same_values, stren
 
 # A bulk store has this time until its thread has waited for it.
 UNFINISHED = (1 << 31) - 1
-# The readers are of several blocks; -2 - b stands for several threads of block b.
+# The readers are of several blocks; -2 - 2w stands for several threads of warp w of the grid, and
+# -3 - 2b for threads of several warps of block b.
 MANY = -1
 
 
@@ -290,9 +291,11 @@ class GlobalMemory(Shadow):
         if not len(indices):
             return good
         who, when = who[indices], self.times[old[indices] & LOW]
-        # The last thread stands for several readers of a block.
-        last = self.machine.state.threads - 1
-        reader = np.where(who < MANY, (-2 - who) * self.padded + last, np.maximum(who - 1, 0))
+        # The last thread stands for several readers of a warp or of a block.
+        last = self._block_of(who << HALF) * self.padded + self.machine.state.threads - 1
+        warp = self._warp_of(who)
+        last = np.where(warp >= 0, np.minimum(warp * WARP + WARP - 1, last), last)
+        reader = np.where(who < MANY, last, np.maximum(who - 1, 0))
         before = self.order.before_across(lanes[indices], reader, when)
         learnt = self.order.acquired[lanes[indices] // WARP]
         good[indices] = np.where(who == MANY, learnt > when, before)
@@ -403,29 +406,37 @@ class GlobalMemory(Shadow):
             return
         event = self.event(instruction, strong)
         threads = self.machine.state.thread_numbers.take(lanes)
-        blocks = threads // self.padded
         new = (threads + 1 << HALF) | event
         before = self.reads.take(g)
         fresh = self._after_readers(before, lanes)
         if np.count_nonzero(fresh) != len(fresh):
-            new = np.where(
-                fresh,
-                new,
-                (np.where(self._block_of(before) == blocks, -2 - blocks, MANY) << HALF) | event,
-            )
+            new = np.where(fresh, new, (self._several(before, threads) << HALF) | event)
         self.reads[g] = new
         after = self.reads.take(g)
         apart = (after != new).nonzero()[0]
         if len(apart):
             # Threads read one address with one instruction.
-            near = self._block_of(after[apart]) == blocks[apart]
-            self.reads[g[apart[near]]] = (-2 - blocks[apart[near]] << HALF) | event
-            self.reads[g[apart[~near]]] = (MANY << HALF) | event
+            several = self._several(after[apart], threads[apart])
+            # Of all readers of a granule the widest group is kept.
+            order = np.argsort(np.where(several == MANY, 2, several % 2), kind="stable")
+            self.reads[g[apart[order]]] = (several[order] << HALF) | event
+
+    def _several(self, readers: np.ndarray, threads: np.ndarray) -> np.ndarray:
+        """Return who stands for readers together with these threads."""
+        blocks, warps = threads // self.padded, threads // WARP
+        block = np.where(self._block_of(readers) == blocks, -3 - 2 * blocks, MANY)
+        return np.where(self._warp_of(readers >> HALF) == warps, -2 - 2 * warps, block)
 
     def _block_of(self, readers: Any) -> Any:
         """Return the block of readers; -1 where they are of several."""
         who = readers >> HALF
-        return np.where(who > 0, (who - 1) // self.padded, -2 - who)
+        warp = self._warp_of(who)
+        return np.where(warp >= 0, warp * WARP // self.padded, (-3 - who) // 2)
+
+    @staticmethod
+    def _warp_of(who: Any) -> Any:
+        """Return the warp of one or several readers; -1 where they are of several."""
+        return np.where(who > 0, (who - 1) // WARP, np.where(who % 2 == 0, (-2 - who) // 2, -1))
 
     # Descriptions follow, for messages.
 

@@ -333,6 +333,10 @@ def _direct(
         raise PtxError(f"{instruction.where}: a constant cannot take the result of {function.name}")
     entry, after = m.program.start[function.name], instruction.pc + 1
     copies_in = list(zip(arguments, function.params, strict=True))
+    for given, formal in copies_in:
+        if isinstance(given, Immediate):
+            # A constant has a slot before a batch starts.
+            m.operands.immediate(given, TYPES[f"b{formal.type.bits}"])
     copies_out = list(zip(returns, function.returns, strict=True))
     m.calls.after_call[after, function.name] = lambda: _finish_call(m, copies_out)
     caller = m.program.owner[instruction.pc].name

@@ -124,51 +124,81 @@ ret; }}
     assert (found["shared"], found["global"]) == ("", words)  # shared memory has no sectors
 
 
-MERGED = f"""{HEADER}.visible .entry k() {{ .reg .b32 %t, %a; .reg .f32 %f<9>; .shared .align 16 .b8 s[4096];
-mov.u32 %t, %tid.x; mov.u32 %a, s;
+PAGE = f"""{HEADER}.visible .entry k(.param .u64 p) {{ .reg .b32 %t, %a, %b; .reg .b64 %x, %y; .reg .f32 %f<9>;
+.shared .align 16 .b8 s[4096]; .local .align 4 .b8 l[8]; ld.param.u64 %x, [p]; mov.u32 %t, %tid.x; mov.u32 %b, s;
 .loc 1 2 1
-mad.lo.u32 %a, %t, 16, %a;
+shl.b32 %a, %t, 7; and.b32 %a, %a, 4095; add.u32 %a, %a, %b; st.shared.f32 [%a], %f0;
 .loc 1 3 1
-ld.shared.f32 %f0, [%a]; ld.shared.f32 %f1, [%a+4];
+shl.b32 %a, %t, 3; add.u32 %a, %a, %b; st.shared.f32 [%a], %f0;
 .loc 1 4 1
-ld.shared.f32 %f2, [%a+8]; ld.shared.f32 %f3, [%a+12];
+ld.shared.f32 %f0, [%b]; ld.shared.f32 %f1, [%b+4];
+.loc 1 5 1
+ld.shared.f32 %f2, [%b+8]; ld.shared.f32 %f3, [%b+12];
+.loc 1 6 1
+st.local.u32 [l], %t; ld.local.u32 %a, [l+4]; mad.wide.u32 %y, %t, 8, %x; ld.global.u32 %a, [%y];
+.loc 2 2 1, function_name $f, inlined_at 1 7 1
+st.global.u32 [%x], %a;
+.loc 2 9 1, function_name $f, inlined_at 1 7 1
+mad.wide.u32 %y, %t, 4, %x; st.global.u32 [%y+4], %a;
 ret; }}
-.file 1 "merged.cu"
-"""
-
-
-def test_merged_loads_count_at_the_line_of_the_wide_one(tmp_path: Path, capsys) -> None:
-    (tmp_path / "merged.ptx").write_text(MERGED)
-    (tmp_path / "merged.cu").write_text("one\ntwo\nthree\nfour\n")
-    assert (
-        main(["annotate", str(tmp_path / "merged.ptx"), *launch_options(1, 32), "--no-checks"]) == 0
-    )
-    found = rows(capsys.readouterr().out, "merged.cu")
-    assert found[3] == ("", ["1", "", "", "", "1"], "three")
-    assert found[4] == ("", ["= 3", "", "", "", ""], "four")
-
-
-def test_a_line_with_little_of_the_excess_has_one_mark(tmp_path: Path, capsys) -> None:
-    """Of 32 wavefronts that need not be, 31 are of one line, and one is of another."""
-    loads = "".join(
-        f".loc 1 {line} 1\nshl.b32 %a, %t, {shift}; add.u32 %a, %a, %b; ld.shared.f32 %f0, [%a];\n"
-        for line, shift in ((2, 7), (3, 3), (4, 2))
-    )
-    (tmp_path / "k.ptx").write_text(
-        f"""{HEADER}.visible .entry k() {{ .reg .b32 %t, %a, %b; .reg .f32 %f0; .shared .align 16 .b8 s[4096];
-mov.u32 %t, %tid.x; mov.u32 %b, s;
-{loads}ret; }}
 .file 1 "k.cu"
+.file 2 "h.cuh"
 """
-    )
-    (tmp_path / "k.cu").write_text("one\ntwo\nthree\nfour\n")
-    assert main(["annotate", str(tmp_path / "k.ptx"), *launch_options(1, 32), "--no-checks"]) == 0
-    found = rows(capsys.readouterr().out, "k.cu")
-    assert {line: mark for line, (mark, _, _) in found.items() if line > 1} == {
-        2: "!!",
-        3: "!",
-        4: "",
+
+# Two warps. The loads of lines 4 and 5 are one of 128 bits, of one address, line 2 has 62 of 64
+# wavefronts too many, and line 7 2 of 10 sectors.
+PAGE_SHOWN = """\
+k: grid (1, 1, 1), block (64, 1, 1)
+shared memory: 72 wavefronts, 8 would do (88.9% excess)
+global memory: 28 sectors, 18 would do (35.7% excess), 18.6 of 32 bytes used of each
+local memory: 2 loads, 2 stores, 16 sectors; the arrays take 8 bytes of each thread
+== k.cu
+     shared memory    global
+         ld       st   ld   st   warps line │ source
+                                          1 │ line 1
+!!            32 32w                 2    2 │ line 2
+!               2 2w                 2    3 │ line 3
+          1                          2    4 │ line 4  <- 2 merged, 2 issue cycles more each
+        = 4                               5 │ line 5
+!!                     16            6    6 │     line 6 …  <- ld 8 sectors a request (ideal 4), 16 of 32 byt…
+!                           22       4    7 │ line 7  <- st 1 sector a request (ideal 1), 4 of 32 bytes…
+                                          8 │ line 8
+
+== h.cuh: lines with accesses
+     shared memory    global
+         ld       st   ld   st   warps line │ source
+                                          1 │ inlined 1
+                             4       2    2 │ inlined 2  <- st 1 sector a request (ideal 1), 4 of 32 bytes…
+                                          3 │ inlined 3
+                                          4 │ inlined 4
+                                        ...
+                                          7 │ inlined 7
+                                          8 │ inlined 8
+!                         25.6       2    9 │ inlined 9  <- st 5 sectors a request (ideal 4), 25.6 of 32 b…
+                                         10 │ inlined 10
+                                         11 │ inlined 11
+"""
+
+
+def test_a_page_as_a_whole(tmp_path: Path) -> None:
+    sources = {
+        "k.cu": [f"line {n}" for n in range(1, 9)],
+        "h.cuh": [f"inlined {n}" for n in range(1, 13)],
     }
+    sources["k.cu"][5] = f"\tline 6 {'x' * 30}"
+    for name, lines in sources.items():
+        (tmp_path / name).write_text("\n".join(lines))
+    kernel, counters = ptxsim.load(PAGE), Counters()
+    array = ptxsim.Array(np.zeros(1024, np.int32))
+    kernel.launch(1, 64, [array], observers=[counters], checks=False)
+    page = annotate.listing(kernel, counters, near=[tmp_path], width=110)
+    legend = page.index("== k.cu")
+    assert [*page[:4], *page[legend:]] == PAGE_SHOWN.splitlines()
+    coloured = annotate.listing(kernel, counters, near=[tmp_path], width=110, colour=True)
+    assert [re.sub(r"\033\[[0-9;]*m", "", line) for line in coloured] == page
+    codes = [re.findall(r"\033\[([0-9;]*)m", line) for line in coloured[legend + 3 : legend + 11]]
+    dim, red, yellow = ["2", "0"], ["1;31", "0"], ["33", "0"]
+    assert codes == [dim, red, yellow, dim, dim, red + dim, yellow + dim, dim]
 
 
 def test_the_source_may_be_named(folder: Path, tmp_path: Path, capsys) -> None:

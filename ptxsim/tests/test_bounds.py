@@ -11,10 +11,12 @@ import pytest
 from running import launch_options
 
 import ptxsim
+from ptxsim import gpus
 from ptxsim.cli import main
 from ptxsim.count import block_counts as executions
 from ptxsim.count import bounds, machines
 from ptxsim.count.counters import Counters
+from ptxsim.count.occupancy import occupancy
 from ptxsim.errors import PtxError, PtxsimError
 from ptxsim.ptx import sass, syntax
 from ptxsim.ptx.loading import prepare
@@ -253,17 +255,39 @@ def test_bounds_of_a_copy_by_hand(made):
     assert found.limiter.resource == "dram" and found.tail == pytest.approx(cycles["dram"])
 
 
-@pytest.mark.parametrize(
-    ("opcode", "clocks"), [("VIADD", 1), ("IMAD.WIDE", 2), ("IADD3", 0), ("VIADDMNMX", 0)]
-)
-def test_which_instructions_the_fma_pipe_takes(opcode, clocks):
-    """The choice agrees with sm__pipe_fma_cycles_active, measured on an H200."""
-    code = [Instruction(0, opcode, ("R0", "R2", "R4"), None, "", 0, 0)]
+PIPES = [
+    # The FMA pipe: as sm__pipe_fma_cycles_active, measured on an H200.
+    *[(name, "fma", 1) for name in ("FFMA", "FMUL", "FADD", "IMAD", "VIADD", "IMAD.MOV.U32")],
+    *[(name, "fma", 2) for name in ("IMAD.WIDE", "IMAD.HI.U32")],
+    *[(name, "fma", 0) for name in ("IADD3", "VIADDMNMX", "DFMA", "LDS")],
+    *[(name, "fp64", 1) for name in ("DFMA", "DMUL", "DADD")],
+    ("FFMA", "fp64", 0),
+    # Tensor cores: FLOP of the shape over those of a clock.
+    ("HMMA.16816.F32", "tensor", 1.5),
+    ("HMMA.1688.F32.BF16", "tensor", 0.75),
+    ("HMMA.1688.F32.TF32", "tensor", 1.5),
+    ("HMMA.1684.F32.TF32", "tensor", 0.75),
+    ("HGMMA.64x128x16.F32.BF16", "tensor", 2 * 64 * 128 * 16 / 4 / 4096),
+    ("HGMMA.64x8x8.F32.TF32", "tensor", 2 * 64 * 8 * 8 / 4 / 2048),
+    ("QGMMA.64x8x32.F32", "tensor", 2 * 64 * 8 * 32 / 4 / 8192),
+    ("HGMMA.64x8x16.F32 RZ", "tensor", 0),
+    # Of these the rate is not known: their executions are told.
+    *[
+        (name, name, 1)
+        for name in ("IMMA.16816.S8.S8", "DMMA.884", "HMMA.884.F32", "IGMMA.64x8x32")
+    ],
+]
+
+
+@pytest.mark.parametrize(("text", "pipe", "clocks"), PIPES, ids=str)
+def test_clocks_of_pipes(text, pipe, clocks):
+    opcode, first = (*text.split(), "R0")[:2]
+    code = [Instruction(0, opcode, (first, "R2", "R4"), None, "", 0, 0)]
     found = executions.Executions(np.array([10.0]), 0.0, 0.0)
-    assert (
-        bounds._pipes(sass.Function("k", code, {"top": 0}), found, machines.find("h200"))["fma"]
-        == 10 * clocks
-    )
+    pipes = bounds._pipes(sass.Function("k", code, {"top": 0}), found, machines.find("h200"))
+    assert pipes.get(pipe, 0) == 10 * clocks
+    # an instruction is of one pipe
+    assert sum(pipes.values()) == 10 * clocks or not clocks
 
 
 def test_tensor_cores_of_wgmma_by_hand(made):
@@ -324,18 +348,40 @@ def test_the_tail_is_a_block_more(made):
 
 
 @pytest.mark.parametrize(
-    ("threads", "registers", "shared", "blocks"),
+    ("threads", "registers", "shared", "blocks", "limiter"),
     [
-        (256, 93, 8192, 2),
-        (128, 168, 16384, 3),
-        (1024, 32, 8192, 2),
-        (512, 39, 4096, 3),
-        (256, 127, 32768, 2),
+        # as ncu's launch__occupancy limits have it for the first ladder
+        (256, 93, 8192, 2, "registers"),
+        (128, 168, 16384, 3, "registers"),
+        (1024, 32, 8192, 2, "registers"),
+        (512, 39, 4096, 3, "registers"),
+        (256, 127, 32768, 2, "registers"),
+        # each limit, and one more: 64 warps, 32 blocks, 65536 registers by 256 a warp and by
+        # quarters, 228 KiB by 128 bytes with 1 KiB a block for the system
+        (1024, 16, 0, 2, "threads"),
+        (992, 16, 0, 2, "threads"),
+        (993, 16, 0, 2, "threads"),
+        (32, 8, 0, 32, "blocks"),
+        (65, 8, 0, 21, "threads"),
+        (128, 32, 0, 16, "registers"),
+        (128, 33, 0, 12, "registers"),
+        (128, 40, 0, 12, "registers"),
+        (32, 255, 0, 8, "registers"),
+        (1024, 64, 0, 1, "registers"),
+        (1024, 65, 0, 0, "registers"),
+        (32, 0, 227 * 1024, 1, "shared"),
+        (32, 0, 227 * 1024 + 1, 0, "shared"),
+        (32, 0, 113 * 1024, 2, "shared"),
+        (32, 0, 113 * 1024 + 1, 1, "shared"),
+        (32, 0, 6272, 32, "shared"),
+        (32, 0, 6273, 31, "shared"),
     ],
 )
-def test_blocks_that_an_sm_holds(threads, registers, shared, blocks):
-    """As ncu's launch__occupancy limits have it for the first ladder."""
+def test_blocks_that_an_sm_holds(threads, registers, shared, blocks, limiter):
     assert bounds.held(machines.find("h200"), threads, registers, shared) == blocks
+    found = occupancy(gpus.GPUS["h200"].limits, threads, registers, shared)
+    assert (found.blocks_per_sm, found.limiter) == (blocks, limiter)
+    assert found.warps_per_sm == blocks * -(-threads // 32) == found.fraction * 64
 
 
 # machines

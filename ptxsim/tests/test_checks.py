@@ -222,6 +222,22 @@ RACE = r"race: {} what thread \({}, 0, 0\) writes at PTX line \d+, without a bar
             "setp.eq.u32 %p, %t, 0; @%p st.global.u32 [%x], 1;",
             None,
         ),
+        # what lanes of a warp have read one of them writes after a barrier of the warp, or another warp
+        (
+            "setp.lt.u32 %p, %t, 32; @%p ld.global.u32 %r0, [%x]; bar.warp.sync -1;"
+            "setp.eq.u32 %p, %t, 4; @%p st.global.u32 [%x], 1;",
+            None,
+        ),
+        (
+            "setp.lt.u32 %p, %t, 32; @%p ld.global.u32 %r0, [%x]; bar.warp.sync -1;"
+            "setp.eq.u32 %p, %t, 40; @%p st.global.u32 [%x], 1;",
+            "writes what another thread reads at PTX line .*, without a barrier between",
+        ),
+        (
+            "ld.global.u32 %r0, [%x]; bar.warp.sync -1;"
+            "setp.eq.u32 %p, %t, 4; @%p st.global.u32 [%x], 1;",
+            "writes what another thread reads at PTX line .*, without a barrier between",
+        ),
         # a thread initialises an mbarrier, for which another of its warp, or it, stores something
         (
             "setp.eq.u32 %p, %t, 40; @%p mbarrier.init.shared.b64 [s], 1; setp.eq.u32 %p, %t, 33;"

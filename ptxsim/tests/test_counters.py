@@ -9,7 +9,7 @@ import pytest
 from running import HEADER
 
 import ptxsim
-from ptxsim.count import wavefronts
+from ptxsim.count import bounds, wavefronts
 from ptxsim.count.counters import Counters, named
 from ptxsim.count.extrapolation import extrapolate
 from ptxsim.exec import records
@@ -35,6 +35,11 @@ ON = np.ones((1, 32), bool)
         (LANE // 16 * 512, 16, 2, 2),
         (LANE * 32, 16, 8, 4),  # every other 16 bytes: 2-way in each quarter
         (LANE // 2 * 16, 16, 2, 2),
+        # equal two lanes apart: together; three apart, or some so and some so: not
+        ((LANE // 4 * 2 + LANE % 2) * 8, 8, 1, 1),
+        ((LANE // 4 * 2 + (LANE % 4 % 3 > 0)) * 8, 8, 2, 2),
+        (np.where(LANE < 16, LANE // 2, LANE // 4 * 2 + LANE % 2) * 8, 8, 2, 2),
+        (np.where(LANE < 16, LANE // 2, LANE // 4 * 2 + LANE % 2) * 16, 16, 2, 2),
     ],
 )
 def test_shared_wavefronts(addresses, width, waves, ideal):
@@ -76,6 +81,34 @@ def test_sectors():
     assert [int(x[0]) for x in wavefronts.sectors((LANE * 4096)[None], ON, 4)] == [32, 128]
     assert [int(x[0]) for x in wavefronts.sectors((LANE * 0)[None], ON, 4)] == [1, 4]
     assert [int(x[0]) for x in wavefronts.sectors((LANE * 16)[None], ON, 16)] == [16, 512]
+
+
+def one_by_one(values, active) -> int:
+    return len({v for lane in np.flatnonzero(active) for v in np.atleast_1d(values[lane])})
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
+def test_what_a_warp_touches_compared_with_sets(width):
+    """Sectors, bytes, lines, sectors of local memory, and the writes of a cp.async."""
+    rng = np.random.default_rng(width)
+    for turn in range(50):
+        most = [40, 300, 5000][turn % 3]
+        at, source = (rng.integers(0, most, 32) * width for _ in range(2))
+        on, reading = rng.random(32) < 0.8, rng.random(32) < 0.7
+        here = at[None], on[None]
+        touched, wanted = wavefronts.sectors(*here, width)
+        assert touched[0] == one_by_one(at // 32, on)
+        assert wanted[0] == one_by_one(at, on) * width
+        assert bounds.count_lines(*here, width)[0] == one_by_one(at // 128, on)
+        words = at[:, None] // 4 + np.arange(-(-width // 4))
+        local = (words * 32 + LANE[:, None]) * 4 // 32
+        assert wavefronts.local_sectors(*here, width)[0] == one_by_one(local, on)
+        lines = np.where(reading, source // 128, -1)
+        rounds = [on & (lines == line) for line in np.unique(lines[on])]
+        banks = [np.bincount(np.unique(words[part]) % 32) for part in rounds]
+        waves, ideal = wavefronts.cp_async(*here, width, source[None], reading[None])
+        assert waves[0] == sum(int(served.max()) for served in banks)
+        assert ideal[0] == -(-one_by_one(at, on) * width // 128)
 
 
 def count(lines: str, threads: int = 32, merge_loads: bool = True) -> Counters:
@@ -151,10 +184,10 @@ def test_cp_async_is_preceded_by_three_empty_loads():
     ],
 )
 def test_a_copy_that_may_fill_with_zeros_counts_twice(copy, waves):
-    found = count(
-        f"ld.param.u64 %x, [p]; mad.lo.u32 %a, %t, 16, %a; mov.u32 %t, 16; {copy}"
-    ).totals()
-    assert found["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"] == waves
+    counters = count(f"ld.param.u64 %x, [p]; mad.lo.u32 %a, %t, 16, %a; mov.u32 %t, 16; {copy}")
+    totals = counters.totals()
+    assert totals["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"] == waves
+    assert [s.ideal for s in counters.by_instruction() if s.kind == "cp_async"] == [waves]
 
 
 def test_matrices_of_an_ldmatrix_are_not_served_together():
@@ -193,6 +226,55 @@ def test_conflicts_of_copies_are_in_the_table_of_a_run():
     made.sums = counters.sums()
     head, row = (re.split(" {2,}", line.strip()) for line in records.table([made]))
     assert dict(zip(head, row, strict=True))["conflicts"] == "62"
+
+
+def test_all_counters_of_a_kernel_by_hand():
+    """Two warps load and store in each way once; with what a warp does of it."""
+    lines = """.local .align 4 .b8 l[8]; .reg .b64 %y, %z; ld.param.u64 %x, [p];
+        mad.wide.u32 %y, %t, 8, %x; ld.global.u32 %r0, [%y]; // 8 sectors, of which 4 would do
+        mad.wide.u32 %z, %t, 4, %x; st.global.u32 [%z+2052], %t; // 5 sectors: misaligned
+        atom.global.add.u32 %r0, [%x], 1; // 1 sector
+        mad.lo.u32 %r1, %t, 8, %a; ld.shared.u32 %r0, [%r1]; // 2 wavefronts
+        mad.lo.u32 %r2, %t, 16, %a; st.shared.u32 [%r2], %t; // 4 wavefronts
+        ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r3, %r4, %r5, %r6}, [%r2]; // 4, one a matrix
+        stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r3}; // 1
+        mad.lo.u32 %r7, %t, 4, %a; atom.shared.add.u32 %r0, [%r7], 1; // 1
+        cp.async.ca.shared.global [%r7], [%z], 4; // 4 sectors, 1 wavefront; after 3 empty loads
+        st.local.u32 [l], %t; ld.local.u32 %r0, [l+4]; // 4 sectors each
+        """
+    wave, conflict = (
+        "l1tex__data_pipe_lsu_wavefronts_mem",
+        "l1tex__data_bank_conflicts_pipe_lsu_mem",
+    )
+    assert count(lines, threads=64).totals() == {
+        f"{wave}_shared_op_ld.sum": 2 * (2 + 4 + 1),
+        f"{wave}_shared_op_st.sum": 2 * (4 + 1),
+        f"{conflict}_shared_op_ld.sum": 2,
+        f"{conflict}_shared_op_st.sum": 2 * 3,
+        "smsp__inst_executed_op_shared_ld.sum": 2 * (1 + 3),
+        "smsp__inst_executed_op_shared_st.sum": 2,
+        "smsp__inst_executed_op_ldsm.sum": 2,
+        "smsp__inst_executed_op_ldgsts.sum": 2,
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum": 2 * 4,
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum": 2,
+        "memory_l1_wavefronts_shared": 2 * (7 + 5 + 1),
+        "memory_l1_wavefronts_shared_ideal": 2 * (1 + 4 + 1 + 1 + 1 + 1),
+        "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": 2 * 3,
+        "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": 2,
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": 2 * (8 + 1 + 4),
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": 2 * 5,
+        "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio": (128 + 4) / (8 + 1),
+        "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio": 128 / 5,
+        "memory_l2_theoretical_sectors_global": 2 * (8 + 1 + 5 + 4),
+        "memory_l2_theoretical_sectors_global_ideal": 2 * (4 + 1 + 4 + 4),
+        "l1tex__t_requests_pipe_lsu_mem_local_op_ld.sum": 2,
+        "l1tex__t_requests_pipe_lsu_mem_local_op_st.sum": 2,
+        "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum": 2 * 4,
+        "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum": 2 * 4,
+        "shared_loads_merged.sum": 0,
+        "l2_sectors_bulk_ld.sum": 0,
+        "l2_sectors_bulk_st.sum": 0,
+    }
 
 
 def test_executions_and_requests():

@@ -53,6 +53,8 @@ WRONG = {
     "chosen": ("selp.b32 %r3, %r9, 1, %p1;" + STORE, R9),
     "computed": ("mov.u32 %r4, %r9; mad.lo.u32 %r3, %r4, 4, 1;" + STORE, R9),
     "added to": ("add.u32 %r9, %r9, 1; st.global.u32 [%d3], %r9;", R9),
+    "guarded": ("mov.u32 %r3, 0; setp.eq.u32 %p3, %r9, 5; @%p3 add.u32 %r3, %r3, 1;" + STORE, R9),
+    "chooser": ("setp.eq.u32 %p3, %r9, 5; selp.b32 %r3, 1, 2, %p3;" + STORE, R9),
     "kept bits": ("and.b32 %r3, %r9, 8;" + STORE, R9),
     "called": (CALL + STORE, R9),
     "local": ("ld.local.u32 %r3, [a+8];" + STORE, r"read of local memory that nobody wrote \(byte 8 of"),
@@ -90,6 +92,15 @@ RIGHT = {
     "called": (CALL.replace("%r9", "%r1") + STORE, 1),
     "the byte that was written": (BYTE + "and.b32 %r3, %r4, 255;" + STORE, 1),
     "shared again": ("st.shared.u32 [%d6], %r9; st.shared.u32 [%d6], 4; ld.shared.u32 %r3, [%d6];" + STORE, 4),
+    "a vector's first alone": (
+        "st.shared.u32 [s], 5; bar.sync 0; ld.shared.v2.u32 {%r3, _}, [s];" + STORE,
+        5,
+    ),
+    "copied over": (
+        "st.global.u32 [%d3], 4; st.shared.u32 [%d6], %r9; cp.async.ca.shared.global [%d6], [%d3], 4;"
+        "cp.async.wait_all; ld.shared.u32 %r3, [%d6];" + STORE,
+        4,
+    ),
     "a vector's first": (
         "st.shared.u32 [s], 5; bar.sync 0; ld.shared.v2.u32 {%r3, %r4}, [s];" + STORE,
         5,

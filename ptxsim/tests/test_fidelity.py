@@ -12,6 +12,7 @@ from running import launch_options
 import ptxsim
 from ptxsim.cli import main
 from ptxsim.count import fidelity
+from ptxsim.ptx.syntax import Instruction, Special
 
 SOURCE = """
 extern "C" __global__ void numbers(float* out, const float* in) {  // sin changes numbers alone
@@ -84,15 +85,42 @@ def test_the_command_and_the_report(path, tmp_path, capsys):
     assert any(row["level"] == "approximate" and row["decides"] for row in rows)
 
 
-def test_tensor_cores_are_modelled():
-    text = """.version 8.6\n.target sm_90a\n.address_size 64
-    .visible .entry k() { .reg .f32 %f<4>; .reg .b64 %d; wgmma.fence.sync.aligned;
-    wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %d, %d, 1, 1, 1, 0, 0;
-    wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }"""
-    code = ptxsim.load(text).program.code
-    assert [fidelity.level(i)[0] for i in code if i.opcode == "wgmma"] == [
-        "exact",
-        "modelled",
-        "exact",
-        "exact",
-    ]
+@pytest.mark.parametrize(
+    ("name", "special", "exactness"),
+    [
+        ("add.rn.f32", None, "exact"),
+        ("div.full.f32", None, "approximate"),
+        ("rcp.approx.ftz.f64", None, "approximate"),
+        ("tanh.approx.bf16x2", None, "approximate"),
+        ("ex2.f16", None, "approximate"),
+        ("mov.u64", "%clock64", "approximate"),
+        ("mov.u32", "%globaltimer_lo", "approximate"),
+        ("mov.u32", "%tid.x", "exact"),
+        ("mov.u32", "%smid", "modelled"),
+        ("mov.u32", "%nsmid", "modelled"),
+        ("mov.u32", "%warpid", "modelled"),
+        ("activemask.b32", None, "modelled"),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", None, "modelled"),
+        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", None, "exact"),
+        ("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32", None, "modelled"),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.f16", None, "exact"),
+        ("wmma.store.d.sync.aligned.row.m16n16k16.f32", None, "exact"),
+        ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16", None, "modelled"),
+        ("wgmma.mma_async.sync.aligned.m64n8k32.f16.e4m3.e5m2", None, "modelled"),
+        ("wgmma.fence.sync.aligned", None, "exact"),
+        ("red.global.add.f32", None, "modelled"),
+        ("atom.global.add.noftz.f16x2", None, "modelled"),
+        ("atom.global.add.u32", None, "exact"),
+        ("atom.global.exch.f32", None, "exact"),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32", None, "modelled"),
+        ("cp.async.bulk.global.shared::cta.bulk_group", None, "exact"),
+        ("tex.2d.v4.f32.f32", None, "modelled"),
+        ("tex.1d.v4.s32.s32", None, "exact"),
+    ],
+)
+def test_levels_of_instructions(name, special, exactness):
+    opcode, *modifiers = name.split(".")
+    operands = (Special(special),) if special else ()
+    i = Instruction(opcode, tuple(modifiers), operands, None, False, None, 1)
+    assert fidelity.level(i)[0] == exactness
+    assert (fidelity.level(i)[1] == "") == (exactness == "exact")

@@ -78,6 +78,84 @@ def test_operands_are_of_their_kinds(line, message):
     assert text.startswith("PTX line 6: ") or "nested" in message
 
 
+F4, R4 = "{%f1, %f2, %f3, %f4}", "{%r1, %r2, %r3, %r4}"
+# Each line has one thing that a form of its instruction does not take.
+UNKNOWN = """
+cp.ca.shared.global [%r1], [%a1], 4; | a cp other than cp.async
+cp.async.ca.global.global [%a1], [%a2], 4; | a copy that is not from global to shared memory
+cp.async.ca.shared.shared [%r1], [%a1], 4; | a copy that is not from global to shared memory
+cp.async.cg.shared.global [%r1], [%a1], 8; | cp.async.cg cannot copy 8 bytes
+cp.async.ca.shared.global [%r1], [%a1], 2; | cp.async.ca cannot copy 2 bytes
+cp.async.mbarrier.b64 [%a1]; | this operation
+cp.async.bulk.global.global.bulk_group [%a1], [%a2], 16; | a copy between these spaces
+cp.reduce.async.bulk.global.shared::cta.bulk_group.sub.u32 [%a1], [%r1], 16; | this operation
+cvt.u32 %r1, %r2; | this combination of types
+cvt.rn.f16x2.f16 %r1, %r2, %r3; | this source type
+cvt.rn.f16x2.f32 %r1, %f2; | this source type
+cvt.rn.e4m3x2.f32 %r1, %f1, %f2; | this combination of types
+cvt.rn.satfinite.f16x2.e4m3x2 %r1, %r2; | this combination of types
+cvt.rn.satfinite.f16.f32 %r1, %f2; | .satfinite
+setp.equ.s32 %p1, %r1, %r2; | a comparison
+setp.lo.f32 %p1, %f1, %f2; | a comparison
+set.eq.u32 %r1, %r2, %r3; | set.eq.u32 needs two types
+ldmatrix.sync.aligned.m8n16.x1.shared.b16 {%r1}, [%r2]; | a shape other than m8n8
+ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r1}, [%r2]; | with 1 registers
+mma.sync.aligned.m16n8k8.row.row.f32.f16.f16.f32 F4, {%r1, %r2}, {%r3}, F4; | a layout other than .row.col
+mma.sync.aligned.m16n8k8.col.col.f32.f16.f16.f32 F4, {%r1, %r2}, {%r3}, F4; | a layout other than .row.col
+mma.sync.aligned.m16n8k8.row.col.f32.f16.bf16.f32 F4, {%r1, %r2}, {%r3}, F4; | this shape and types
+mma.sync.aligned.m16n8k8.row.col.f32.f16.f16 F4, {%r1, %r2}, {%r3}, F4; | this shape and types
+mma.sync.aligned.row.col.f32.f16.f16.f32 F4, {%r1, %r2}, {%r3}, F4; | this shape and types
+mma.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 F4, {%r1, %r2}, {%r3}, F4; | this shape and types
+mma.sync.aligned.m16n8k8.row.col.s32.f16.f16.s32 R4, {%r1, %r2}, {%r3}, R4; | this shape and types
+mma.sync.aligned.m16n8k16.row.col.f32.s8.s8.s32 F4, {%r1, %r2}, {%r3}, R4; | this shape and types
+mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32 R4, R4, {%r1, %r2}, R4; | this shape and types
+mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32.xor.popc R4, {%r1, %r2}, {%r3}, R4; | this shape and types
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 F4, {%r1, %r2}, {%r3}, F4; | with 4, 2, 1, 4 registers
+mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 F4, {%r1, %r2}, {%r3}, {%f1, %f2}; | with 4, 2, 1, 2 registers
+wmma.load.a.sync.aligned.row.m16n16k4.f16 R4, [%a1]; | this shape
+wmma.load.a.sync.aligned.row.m16n16k16.s16 R4, [%a1]; | this type
+wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r1, %r2, %r3}, [%a1]; | with 3 registers
+wmma.mma.sync.aligned.row.m16n16k16.f32.f32 F4, R4, R4, F4; | is not supported
+wmma.mma.sync.aligned.row.row.col.m16n16k16.f32.f32 F4, R4, R4, F4; | is not supported
+wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32.satfinite F4, R4, R4, F4; | is not supported
+wmma.mma.sync.aligned.row.col.m16n16k16.s32.f16.f16.f32 R4, R4, R4, F4; | is not supported
+wmma.mma.sync.aligned.row.col.m16n16k16.f32.s8.s8.s32 F4, R4, R4, R4; | is not supported
+wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 F4, %a1, %a2, 1, 1, 1, 0, 0; | this shape and types
+ld.v2.global.u32 {%r1, %r2, %r3}, [%a1]; | with 3 registers
+st.const.u32 [%a1], %r1; | stores to read-only memory
+st.param.u32 [p], %r1; | stores to read-only memory
+atom.global.mul.u32 %r1, [%a1], 1; | this operation
+redux.sync.add.f32 %f1, %f2, -1; | a floating-point type
+barrier.cluster.aligned; | neither .arrive nor .wait
+bar.red.xor.pred %p1, 0, %p2; | this reduction
+setmaxnreg.sync.aligned.u32 40; | neither .inc nor .dec
+setmaxnreg.inc.sync.aligned.u32 16; | setmaxnreg takes a multiple of 8 from 24 to 256, not 16
+setmaxnreg.inc.sync.aligned.u32 44; | setmaxnreg takes a multiple of 8 from 24 to 256, not 44
+setmaxnreg.dec.sync.aligned.u32 264; | setmaxnreg takes a multiple of 8 from 24 to 256, not 264
+mbarrier.sideways.b64 [%a1], 1; | this operation
+cvta.u64 %a1, %a2; | does not name a space
+isspacep %p1, %a1; | this space
+mov.b32 %r1, {%r2, %r3, %r4, %r5, %r6, %r7, %r8, %r1}; | does not take a vector of 8 elements
+tensormap.cp_fenceproxy.global.shared::cta [%a1], [%r1], 64; | copies 128 bytes, not 64
+st.async.shared::cluster.b32 [%r1], %r2, [%r3]; | a form other than
+st.async.mbarrier::complete_tx::bytes.b32 [%a1], %r2, [%r3]; | a form other than
+st.async.mbarrier::complete_tx::bytes.relaxed.shared::cluster.b32 [%r1], %r2, [%r3]; | a form other than
+st.async.mbarrier::complete_tx::bytes.shared::cluster.b16 [%r1], %r2, [%r3]; | a store of 1 times 2 bytes
+st.async.mbarrier::complete_tx::bytes.shared::cluster.v4.b64 [%r1], {%a1, %a1, %a1, %a1}, [%r3]; | 4 times 8 bytes
+tex.5d.v4.f32.s32 R4, [%a1, {%r1}]; | this geometry and types
+tex.2d.v4.f32.s32 F4, [%a1, {%r1}]; | with 1 coordinates
+sust.b.2d.v2.b32.trap [%a1, {%r1, %r2}], {%r1}; | takes 2 values
+"""
+
+
+@pytest.mark.parametrize("row", UNKNOWN.strip().splitlines())
+def test_forms_that_are_not_emulated_are_refused(row):
+    line, message = row.replace("F4", F4).replace("R4", R4).split(" | ")
+    with pytest.raises(ptxsim.PtxError) as caught:
+        ptxsim.load(entry(line + "\nret;", ".param .u32 p"))
+    assert str(caught.value).startswith("PTX line 6: ") and message in str(caught.value)
+
+
 def test_every_instruction_states_its_operands():
     stated = set(registry.OPERANDS)
     assert stated == {opcode for opcode, _ in registry.ELEMENTWISE} | set(registry.EFFECTS) | set(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from fractions import Fraction
 
 import ml_dtypes
@@ -360,6 +361,8 @@ def test_masks_and_nth_bits():
         lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32),
         32,
     )
+    mask = lambda a, b: ((1 << (b & 31)) - 1) << (a & 31)
+    check("bmsk.wrap.b32 %o0, %i0, %i1;", columns, 32, mask, 32)
     check(
         "fns.b32 %o0, %i0, %i1, %i2;",
         grid([0b1011010, 0xFFFFFFFF, 0], [0, 3, 31], [0, 1, 2]),
@@ -951,6 +954,89 @@ def test_pairs_of_halves(name):
         )
         (got,) = execute(f"{opcode}.{name}x2 %o0, {operands};", inputs, [32])
         assert (got == low.astype(np.uint32) | high.astype(np.uint32) << 16).all(), opcode
+
+
+def ftz(x: float, least: float = 2.0**-126) -> float:
+    return math.copysign(0.0, x) if abs(x) < least else x
+
+
+@pytest.mark.parametrize(("name", "least"), [("f16", 2.0**-14), ("bf16", 2.0**-126)])
+def test_flush_saturate_and_relu_of_halves(name, least):
+    """Numbers at and below the smallest normal one, from 0 to 1 and beyond."""
+    few = [0.0, -0.0, 1.0, -1.0, 0.5, least, -least, least / 2, least * 1.5, 0.75, math.nan]
+    values = [encoded(x, name) for x in few]
+    total = lambda *x: exact("add", "rn", name, *x)
+    flushed = lambda a, b: ftz(total(ftz(a, least), ftz(b, least)), least)
+    ways = {
+        f"add.ftz.{name}": flushed if name == "f16" else None,
+        f"add.sat.{name}": (lambda a, b: unit_interval(total(a, b))) if name == "f16" else None,
+        f"fma.rn.relu.{name}": lambda a, b: total(a, b) if not total(a, b) <= 0 else 0.0,
+    }
+    for line, oracle in ways.items():
+        one = f", 0x{encoded(1.0, name):04x}" if "fma" in line else ""
+        operands = f"%i0{', %one' if one else ''}, %i1"
+        if oracle:
+            inputs = arrays(grid(values, values), 16)
+            declare = f".reg .b16 %one; mov.b16 %one{one};" if one else ""
+            (got,) = execute(f"{line} %o0, {operands};", inputs, [16], declare)
+            for a, b, have in zip(*inputs, got, strict=True):
+                want = oracle(number(int(a), name), number(int(b), name))
+                have = number(int(have), name)
+                assert have == want or (math.isnan(have) and math.isnan(want)), (line, a, b)
+
+
+def test_flush_and_saturate_in_conversions():
+    tiny = [
+        bits32(x) for x in (0.0, 2.0**-126, 2.0**-127, -(2.0**-127), 2.0**-149, 1.5, -0.25, 1e9)
+    ]
+    read = lambda a: ftz(f32(a))
+    for line, oracle, out in [
+        ("cvt.rpi.ftz.s32.f32 %o0, %i0;", lambda a: clamped(math.ceil(read(a)), 32, True), 32),
+        ("cvt.rmi.ftz.s64.f32 %o0, %i0;", lambda a: math.floor(read(a)), 64),
+        ("cvt.rpi.s32.f32 %o0, %i0;", lambda a: clamped(math.ceil(f32(a)), 32, True), 32),
+        ("cvt.ftz.f64.f32 %o0, %i0;", lambda a: encoded(read(a), "f64"), 64),
+        ("cvt.ftz.sat.f32.f32 %o0, %i0;", lambda a: bits32(unit_interval(read(a))), 32),
+        ("cvt.rn.sat.f16.f32 %o0, %i0;", lambda a: encoded(unit_interval(f32(a)), "f16"), 16),
+        (
+            "cvt.rmi.ftz.f32.f32 %o0, %i0;",
+            lambda a: bits32(math.floor(read(a)) or read(a) * 0.0),
+            32,
+        ),
+    ]:
+        check(line, [tiny], 32, oracle, out)
+    doubles = [encoded(x, "f64") for x in (2.0**-126, 2.0**-127, -(2.0**-140), 1.5, -3.0)]
+    check(
+        "cvt.rn.ftz.f32.f64 %o0, %i0;", [doubles], 64, lambda a: bits32(ftz(number(a, "f64"))), 32
+    )
+    columns = grid(F32_BITS, F32_BITS[::4])
+    less = lambda a, b: read(a) < read(b)
+    check("setp.lt.ftz.f32 %p, %i0, %i1; selp.b32 %o0, 1, 0, %p;", columns, 32, less, 32)
+    choose = lambda a: 1 if read(a) >= 0 else 2
+    check("slct.ftz.s32.f32 %o0, 1, 2, %i0;", [tiny], 32, choose, 32)
+
+
+def test_unsigned_comparisons_of_signed_types():
+    unsigned = {"lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge}
+    for name, oracle in unsigned.items():
+        for type_ in ("s32", "u32"):
+            line = f"setp.{name}.{type_} %p, %i0, %i1; selp.b32 %o0, 1, 0, %p;"
+            check(line, grid(WORDS[32], WORDS[32]), 32, oracle, 32)
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16"])
+def test_combined_comparisons_of_pairs(name):
+    """Each half's result is combined with one predicate; integers get a mask for each half."""
+    values = [encoded(x, name) for x in FEW[:6]]
+    pairs = [a | b << 16 for a, b in itertools.product(values[::2], values[1::2])]
+    columns = grid(pairs, pairs[::2], [0, 1])
+    halves = lambda a, b: [number(a >> s, name) < number(b >> s, name) for s in (0, 16)]
+    select = "selp.b32 %o0, 1, 0, %p; selp.b32 %o1, 1, 0, %q;"
+    for combine, operation in (("and", operator.and_), ("or", operator.or_), ("xor", operator.xor)):
+        line = f"setp.ne.u32 %p, %i2, 0; setp.lt.{combine}.{name}x2 %p|%q, %i0, %i1, %p; {select}"
+        oracle = lambda a, b, c, o=operation: [o(int(h), c) for h in halves(a, b)]
+        check(line, columns, 32, lambda a, b, c, f=oracle: tuple(f(a, b, c)), [32, 32])
+    mask = lambda a, b: sum(0xFFFF << 16 * n for n, h in enumerate(halves(a, b)) if h)
+    check(f"set.lt.u32.{name}x2 %o0, %i0, %i1;", columns[:2], 32, mask, 32)
 
 
 # carries

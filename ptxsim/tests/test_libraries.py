@@ -1,4 +1,4 @@
-"""Kernels made of libraries that this project does not use: CUB, cooperative groups, wmma."""
+"""Kernels made of libraries that this project does not use: CUB, cooperative groups."""
 
 from __future__ import annotations
 
@@ -88,27 +88,3 @@ def test_softmax(compiled):
     e = np.exp(x - x.max(1, keepdims=True))
     got = run(compiled, "softmax", 4, 128, np.zeros_like(x), x, 1000)
     assert got == pytest.approx(e / e.sum(1, keepdims=True), abs=1e-7)
-
-
-def test_wmma(compiled):
-    a, b = (
-        (np.random.default_rng(s).integers(-32, 33, (16, 16)) / 8).astype(np.float16)
-        for s in (2, 3)
-    )
-    got = run(compiled, "wmma_gemm", 1, 32, np.zeros((16, 16), np.float32), a, b)
-    assert (got == (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)).all()
-
-
-@pytest.mark.parametrize(
-    ("entry", "shapes", "dtype", "sums"),
-    [
-        ("wmma_bytes", ((32, 16), (8, 16)), np.int8, np.int32),
-        ("wmma_doubles", ((8, 4), (8, 4)), np.float64, np.float64),
-    ],
-)
-def test_wmma_of_bytes_and_doubles(compiled, entry, shapes, dtype, sums):
-    rng = np.random.default_rng(4)
-    a, b = (rng.integers(-128, 128, shape).astype(dtype) for shape in shapes)
-    c = rng.integers(-1000, 1000, (shapes[0][0], 8)).astype(sums)
-    got = run(compiled, entry, 1, 32, c.copy(), a, b)
-    assert (got == a.astype(np.int64) @ b.astype(np.int64).T + c.astype(np.int64)).all()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import ptxsim
+from ptxsim.instructions.memory import swaps
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 
@@ -156,6 +158,58 @@ def test_float_atomics_and_cas():
     assert (
         got[0] == data.sum() and got.view(np.uint32)[1] == 6 and got[2:].view(np.float64)[0] == 16.0
     )
+
+
+def test_sums_of_halves_by_atomics():
+    """Two pairs of 16-bit floats at a time, and one half alone."""
+    values = (np.arange(64) % 9 - 3) / 4
+    for name, dtype in (("f16", np.float16), ("bf16", ml_dtypes.bfloat16)):
+        data = values.astype(dtype).view(np.uint32)
+        lines = f"""mad.wide.u32 %x0, %t, 4, %in; ld.global.u32 %r0, [%x0]; cvt.u16.u32 %h0, %r0;
+            red.global.add.noftz.{name}x2 [%out], %r0; atom.global.add.noftz.{name} %h1, [%out+4], %h0;
+            mad.wide.u32 %x1, %t, 2, %out; st.global.u16 [%x1+8], %h1;"""
+        got = run(lines, data, np.zeros(20, np.uint32)).view(dtype).astype(float)
+        assert got[:3].tolist() == [values[::2].sum(), values[1::2].sum(), values[::2].sum()]
+        assert (got[4:36] == np.cumsum(values[::2]) - values[::2]).all()
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 40])
+def test_many_swaps_of_one_word(count):
+    rng = np.random.default_rng(count)
+    for _ in range(40):
+        old, compared, new = (rng.integers(0, 3, n).astype(np.uint32) for n in (1, count, count))
+        now, found = int(old[0]), []
+        for a, b in zip(compared.tolist(), new.tolist(), strict=True):
+            found.append(now)
+            now = b if a == now else now
+        assert swaps(old, compared, new).tolist() == [*found, now]
+
+
+def test_copies_whose_source_is_ignored_or_of_odd_size():
+    lines = """mov.u32 %r0, there; mad.lo.u32 %r0, %t, 16, %r0; mad.wide.u32 %x0, %t, 16, %in;
+        setp.ge.u32 %p0, %t, 30; @!%p0 bra SIZED; cp.async.cg.shared.global [%r0], [%x0], 16, %p1; bra DONE;
+        SIZED: rem.u32 %r1, %t, {n}; cp.async.ca.shared.global [%r0], [%x0], 16, %r1;
+        DONE: cp.async.wait_all; ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r0];
+        mad.wide.u32 %x1, %t, 16, %out; st.global.v4.u32 [%x1], {%r1, %r2, %r3, %r4};"""
+    data = np.random.default_rng(8).integers(1, 256, (32, 16)).astype(np.uint8)
+    lines, declare = "setp.eq.u32 %p1, %t, 31;" + lines, ".shared .align 16 .b8 there[512];"
+    got = run(lines.replace("{n}", "17"), data, np.zeros_like(data), declare)
+    size = np.where(np.arange(32) == 31, 0, np.where(np.arange(32) == 30, 16, np.arange(32) % 17))
+    assert (got == np.where(np.arange(16) < size[:, None], data, 0)).all()
+    with pytest.raises(ptxsim.KernelFault, match="source size 17 is more than 16"):
+        run(lines.replace("{n}", "18"), data, np.zeros_like(data), declare)
+
+
+@pytest.mark.parametrize(("offset", "right"), [(8, True), (12, False)])
+def test_a_parameter_ends(offset, right):
+    text = f"""{HEADER}.visible .entry k(.param .align 8 .b8 e[16]) {{ .reg .b64 %x;
+        ld.param.b64 %x, [e+{offset}]; ret; }}"""
+    launch = lambda: ptxsim.load(text).launch(1, 32, [np.zeros(4, np.int32)])
+    if right:
+        launch()
+        return
+    with pytest.raises(ptxsim.KernelFault, match="parameter e is read beyond its end"):
+        launch()
 
 
 @pytest.mark.parametrize(("level", "width"), [("ca", 4), ("ca", 8), ("ca", 16), ("cg", 16)])

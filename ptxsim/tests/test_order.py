@@ -136,6 +136,50 @@ def test_a_count_that_is_there_from_before_ends_a_wait_too_early(faults, count, 
     assert bool(found) == wrong and all(re.search(ACROSS, fault) for fault in found)
 
 
+@pytest.mark.parametrize("form", [0, 1])
+@pytest.mark.parametrize("name", ["chain", "lock", "stencil", "many_readers"])
+def test_many_releases_of_a_flag_are_taken_together(faults, monkeypatch, name, form):
+    monkeypatch.setattr("ptxsim.check.flags.MAX_RELEASES", 2)
+    found = faults(name, 4, FORMS[name][1], [numbers(512), numbers(512), numbers(8), form])
+    assert bool(found) == (form == 1) and all(re.search(ACROSS, fault) for fault in found)
+    args = [numbers(256), numbers(256), numbers(1), 0]
+    assert faults("count_up", 7, 32, args) == []
+    args[2] = ptxsim.Array(np.array([2], np.int32))
+    assert faults("count_up", 4, 32, args)
+
+
+LOCKS = (
+    HEADER
+    + """.visible .entry k(.param .u64 data, .param .u64 locks) {{
+.reg .b64 %d, %l; .reg .b32 %t, %v; .reg .pred %p; ld.param.u64 %d, [data]; ld.param.u64 %l, [locks];
+mov.u32 %t, %tid.x; {which} mad.wide.u32 %d, %t, 4, %d; mad.wide.u32 %l, %t, 4, %l;
+AGAIN: atom.acquire.gpu.global.cas.b32 %v, [%l], 0, 1; setp.ne.u32 %p, %v, 0; @%p bra AGAIN;
+ld.global.u32 %v, [%d]; add.u32 %v, %v, 1; st.global.u32 [%d], %v; {free} }}"""
+)
+
+
+@pytest.mark.parametrize("lanes", [32, 16_384])
+@pytest.mark.parametrize("which", ["", "and.b32 %t, %t, 3;", "mov.u32 %t, 0;"])
+@pytest.mark.parametrize(
+    ("free", "right"),
+    [
+        ("st.release.gpu.global.u32 [%l], 0;", True),
+        ("atom.release.gpu.global.exch.b32 %v, [%l], 0;", True),
+        ("fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%l], 0;", True),
+        ("fence.acq_rel.cta; st.relaxed.gpu.global.u32 [%l], 0;", False),
+        ("st.relaxed.gpu.global.u32 [%l], 0;", False),
+    ],
+)
+def test_a_lock_of_each_lane_or_of_several(free, right, which, lanes):
+    """Two blocks of 16 threads count under locks: one for each thread of both, for 8, or for all."""
+    data, locks = numbers(32), numbers(32)
+    kernel = ptxsim.load(LOCKS.format(which=which, free=free))
+    limits = ptxsim.Limits(lanes=lanes)
+    done = kernel.launch(2, 16, [data, locks], stop_at_first=False, limits=limits)
+    assert (not done.faults) == right, done.faults
+    assert data.numpy().sum() == 32 and not locks.numpy().any()
+
+
 @pytest.mark.parametrize(
     ("form", "lacks"),
     [

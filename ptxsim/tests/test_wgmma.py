@@ -212,49 +212,78 @@ def test_what_there_is_not_is_refused(shape, operands, message):
 
 
 BYTES = """.visible .entry k(.param .u64 out, .param .u64 in, .param .s32 start) {{
-.reg .b32 %r<9>; .reg .b32 %d<4>; .reg .b64 %rd<9>; .reg .pred %p; .shared .align 1024 .b8 tile[2304];
-mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [in]; mov.u32 %r2, tile; mov.u32 %r3, 0;
+.reg .b32 %r<9>; .reg .b32 %d<4>; .reg .b64 %rd<9>; .reg .pred %p; .shared .align 1024 .b8 tile[2560];
+mov.u32 %r1, %tid.x; setp.ge.u32 %p, %r1, 128; @%p exit;
+ld.param.u64 %rd1, [in]; mov.u32 %r2, tile; mov.u32 %r3, 0;
 COPY: mad.lo.u32 %r4, %r3, 512, 0; mad.lo.u32 %r4, %r1, 4, %r4; cvt.u64.u32 %rd2, %r4; add.u64 %rd2, %rd1, %rd2;
 ld.global.u32 %r5, [%rd2]; add.u32 %r4, %r2, %r4; st.shared.u32 [%r4], %r5;
 add.u32 %r3, %r3, 1; setp.lt.u32 %p, %r3, 4;
-@%p bra COPY; setp.lt.u32 %p, %r1, 64; mad.lo.u32 %r4, %r1, 4, 2048; cvt.u64.u32 %rd2, %r4; add.u64 %rd2, %rd1, %rd2;
+@%p bra COPY; setp.lt.u32 %p, %r1, {columns};
+mad.lo.u32 %r4, %r1, 4, 2048; cvt.u64.u32 %rd2, %r4; add.u64 %rd2, %rd1, %rd2;
 @%p ld.global.u32 %r5, [%rd2]; add.u32 %r4, %r2, %r4; @%p st.shared.u32 [%r4], %r5;
 fence.proxy.async.shared::cta; bar.sync 0;
 shr.u32 %r6, %r2, 4; cvt.u64.u32 %rd3, %r6; mov.u64 %rd4, 0x1000080000; or.b64 %rd3, %rd3, %rd4;
 add.u64 %rd5, %rd3, 128; ld.param.s32 %r7, [start];
 mov.u32 %d0, %r7; mov.u32 %d1, %r7; mov.u32 %d2, %r7; mov.u32 %d3, %r7;
 wgmma.fence.sync.aligned;
-wgmma.mma_async.sync.aligned.m64n8k32.s32.{a}.{b}{more} {{%d0, %d1, %d2, %d3}}, %rd3, %rd5, 1;
+wgmma.mma_async.sync.aligned.m64{shape}{more} {{%d0, %d1, %d2, %d3}}, %rd3, %rd5, {rest};
 wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
 ld.param.u64 %rd6, [out]; mul.wide.u32 %rd7, %r1, 16; add.u64 %rd6, %rd6, %rd7;
 st.global.u32 [%rd6], %d0; st.global.u32 [%rd6+4], %d1; st.global.u32 [%rd6+8], %d2;
 st.global.u32 [%rd6+12], %d3; ret; }}"""
 
 
-@pytest.mark.parametrize("more", ["", ".satfinite"])
-@pytest.mark.parametrize(("a", "b"), [("s8", "s8"), ("u8", "u8"), ("s8", "u8")])
-def test_integers(a, b, more):
-    """64 x 32 by 8 x 32, without a swizzle: 8 rows of 16 bytes lie together; sums wrap, or stop at
-    the ends.
-    """
-    rng, types = np.random.default_rng(5), {"s8": np.int8, "u8": np.uint8}
-    left, right = (
-        rng.integers(-128, 128, (rows, 32)).astype(np.int8).view(types[t])
-        for rows, t in ((64, a), (8, b))
-    )
+NUMPY = {"s8": np.int8, "u8": np.uint8, "f16": np.float16, "bf16": BF16, "tf32": np.float32}
+NUMPY |= {"e4m3": E4M3, "e5m2": ml_dtypes.float8_e5m2, "s32": np.int32, "f32": np.float32}
+SIGNS = [("1, 1", 1), ("-1, 1", -1), ("1, -1", -1), ("-1, -1", 1)]
+
+
+@pytest.mark.parametrize("threads", [128, 160])
+@pytest.mark.parametrize(
+    ("shape", "rest", "sign", "adds"),
+    [
+        *[(f"n8k32.s32.{a}.{b}", "1", 1, 1) for a in ("s8", "u8") for b in ("s8", "u8")],
+        ("n8k32.s32.u8.s8.satfinite", "1", 1, 1),
+        ("n8k32.s32.s8.s8.satfinite", "0", 1, 0),
+        *[("n16k16.f16.f16.f16", f"1, {signs}, 0, 0", sign, 1) for signs, sign in SIGNS],
+        ("n8k16.f32.bf16.bf16", "0, 1, -1, 0, 0", -1, 0),
+        ("n16k32.f16.e4m3.e5m2", "1, 1, 1", 1, 1),
+        ("n8k32.f32.e5m2.e4m3", "1, -1, 1", -1, 1),
+        ("n8k8.f32.tf32.tf32", "1, 1, 1", 1, 1),
+    ],
+)
+def test_types_without_a_swizzle(shape, rest, sign, adds, threads):
+    """Rows of 32 bytes: 8 rows of 16 bytes lie together. Integers wrap, or stop at the ends."""
+    sizes, d, a, b, *more = shape.split(".")
+    columns, rng = int(sizes[1 : sizes.index("k")]), np.random.default_rng(5)
+    operands = []
+    for rows, t in ((64, a), (columns, b)):
+        count = 32 // np.dtype(NUMPY[t]).itemsize
+        whole = rng.integers(-128, 128, (rows, count)).astype(np.int8)
+        operands.append(
+            whole.view(NUMPY[t]) if t in ("s8", "u8") else (whole // 16 / 2).astype(NUMPY[t])
+        )
     laid = [
-        x.view(np.uint8).reshape(-1, 8, 2, 16).transpose(0, 2, 1, 3).reshape(-1)
-        for x in (left, right)
+        x.view(np.uint8).reshape(-1, 8, 2, 16).transpose(0, 2, 1, 3).reshape(-1) for x in operands
     ]
-    out, start = ptxsim.Array(np.zeros((128, 4), np.int32)), 2**31 - 1
-    text = HEADER + BYTES.format(a=a, b=b, more=more)
-    ptxsim.load(text).launch(1, 128, [out, ptxsim.Array(np.concatenate(laid)), start])
-    want = left.astype(np.int64) @ right.astype(np.int64).T + start
-    want = np.clip(want, -(2**31), 2**31 - 1) if more else (want + 2**31) % 2**32 - 2**31
+    start = 2**31 - 1 if d == "s32" else 1.5
+    bits = np.array([start, start], NUMPY[d]).view(np.int32)[0]
+    out = ptxsim.Array(np.zeros((128, 4), np.int32))
+    text = HEADER + BYTES.format(shape=shape, rest=rest, columns=8 * columns, more="")
+    ptxsim.load(text).launch(1, threads, [out, ptxsim.Array(np.concatenate(laid)), bits])
+    exact = np.int64 if d == "s32" else np.float64
+    left, right = (x.astype(exact) for x in operands)
+    want = sign * (left @ right.T) + start * adds
+    if d == "s32":
+        want = np.clip(want, -(2**31), 2**31 - 1) if more else (want + 2**31) % 2**32 - 2**31
+    got = out.numpy().view(NUMPY[d])
     lane = np.arange(128)
-    for i in range(4):
-        rows, columns = lane // 32 * 16 + lane % 32 // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2
-        assert (out.numpy()[:, i] == want[rows, columns]).all()
+    for i in range(columns // 2):
+        rows, at = (
+            lane // 32 * 16 + lane % 32 // 4 + i // 2 % 2 * 8,
+            i // 4 * 8 + lane % 4 * 2 + i % 2,
+        )
+        assert (got[:, i] == want[rows, at].astype(NUMPY[d])).all()
 
 
 def test_operands_beyond_shared_memory_and_unwritten_ones_are_found():

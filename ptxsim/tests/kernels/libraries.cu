@@ -1,4 +1,4 @@
-// What kernels take from libraries: block primitives of CUB, cooperative groups, wmma fragments.
+// What kernels take from libraries: block primitives of CUB, cooperative groups.
 #include <cub/block/block_reduce.cuh>
 #include <cub/block/block_scan.cuh>
 #include <cub/block/block_radix_sort.cuh>
@@ -6,7 +6,6 @@
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cuda_fp16.h>
-#include <mma.h>
 namespace cg = cooperative_groups;
 extern "C" __global__ void reduce(int* out, const int* in) {
     using R = cub::BlockReduce<int, 128>;
@@ -89,37 +88,4 @@ extern "C" __global__ void softmax(float* out, const float* in, int n) {
     __syncthreads();
     s = part[0] + part[1] + part[2] + part[3];
     for (int i = threadIdx.x; i < n; i += blockDim.x) out[blockIdx.x * n + i] = __expf(row[i] - m) / s;
-}
-extern "C" __global__ void wmma_gemm(float* c, const half* a, const half* b) {
-    using namespace nvcuda::wmma;
-    fragment<matrix_a, 16, 16, 16, half, row_major> fa;
-    fragment<matrix_b, 16, 16, 16, half, row_major> fb;
-    fragment<accumulator, 16, 16, 16, float> fc;
-    fill_fragment(fc, 0.0f);
-    load_matrix_sync(fa, a, 16);
-    load_matrix_sync(fb, b, 16);
-    mma_sync(fc, fa, fb, fc);
-    store_matrix_sync(c, fc, 16, mem_row_major);
-}
-extern "C" __global__ void wmma_bytes(int* c, const signed char* a, const signed char* b) {
-    using namespace nvcuda::wmma;
-    fragment<matrix_a, 32, 8, 16, signed char, row_major> fa;
-    fragment<matrix_b, 32, 8, 16, signed char, col_major> fb;
-    fragment<accumulator, 32, 8, 16, int> fc;
-    load_matrix_sync(fc, c, 8, mem_row_major);
-    load_matrix_sync(fa, a, 16);
-    load_matrix_sync(fb, b, 16);
-    mma_sync(fc, fa, fb, fc);
-    store_matrix_sync(c, fc, 8, mem_row_major);
-}
-extern "C" __global__ void wmma_doubles(double* c, const double* a, const double* b) {
-    using namespace nvcuda::wmma;
-    fragment<matrix_a, 8, 8, 4, double, row_major> fa;
-    fragment<matrix_b, 8, 8, 4, double, col_major> fb;
-    fragment<accumulator, 8, 8, 4, double> fc;
-    load_matrix_sync(fc, c, 8, mem_row_major);
-    load_matrix_sync(fa, a, 4);
-    load_matrix_sync(fb, b, 4);
-    mma_sync(fc, fa, fb, fc);
-    store_matrix_sync(c, fc, 8, mem_row_major);
 }

@@ -1,0 +1,163 @@
+"""Jumps, calls, the stack, barriers and special registers, by the tables of the PTX ISA."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from running import HEADER, execute
+
+import ptxsim
+
+X = np.random.default_rng(5).integers(0, 2**32, 64, np.uint32)
+LANE = np.arange(64, dtype=np.uint32) % 32
+
+
+def launch(lines: str, declare: str = "", before: str = "", grid=1, block=32, words=32, **options):
+    """Run `lines`, which have the address of thread i's words of `out` in %x; return `out`."""
+    text = f"""{HEADER}{before}.visible .entry k(.param .u64 out) {{
+        .reg .b64 %x, %y, %z; .reg .b32 %r<9>, %t; .reg .pred %p; .shared .align 8 .b8 s[64];
+        {declare} ld.param.u64 %x, [out]; mov.u32 %t, %tid.x; mad.wide.u32 %x, %t, 4, %x;
+        {lines} ret; }}"""
+    out = ptxsim.Array(np.zeros(words, np.uint32), "out")
+    ptxsim.load(text, "k").launch(grid, block, [out], **options)
+    return out.numpy()
+
+
+JUMPS = """mov.u32 %o0, 0; rem.u32 %o1, %i0, {n}; T: .branchtargets A, B, C;
+    brx.idx %o1, T; A: add.u32 %o0, %o0, 1; B: add.u32 %o0, %o0, 10; C: add.u32 %o0, %o0, 100;"""
+
+
+def test_a_table_of_jumps():
+    got, _ = execute(JUMPS.format(n=3), [X], [32, 32])
+    assert (got == np.array([111, 110, 100])[X % 3]).all()
+    with pytest.raises(ptxsim.KernelFault, match=r"brx\.idx: index 3 is beyond the table"):
+        execute(JUMPS.format(n=4), [LANE], [32, 32])
+
+
+TWICE = """.func (.reg .b32 result) twice(.reg .b32 given, .param .b32 more) {
+    .reg .b32 %m; ld.param.b32 %m, [more]; mad.lo.u32 result, given, 2, %m; ret; }
+    .func (.param .b32 result) once(.reg .b32 given, .param .b32 more) {
+    .reg .b32 %m; ld.param.b32 %m, [more]; add.u32 %m, given, %m; st.param.b32 [result], %m; ret; }
+    """
+
+
+@pytest.mark.parametrize(
+    ("call", "want"),
+    [
+        ("call (%r1), twice, (%t, m);", 2 * LANE[:32] + 5),
+        ("call (%r1), twice, (7, m);", 19),
+        ("call (y), once, (%t, m); ld.param.b32 %r1, [y];", LANE[:32] + 5),
+        # each lane by its own pointer, and only the odd ones
+        (
+            "mov.u64 %y, twice; @%p call (%r1), %y, (%t, m), F;",
+            np.where(LANE[:32] % 2, 2 * LANE[:32] + 5, 9),
+        ),
+    ],
+)
+def test_parameters_in_registers(call, want):
+    lines = (
+        f"and.b32 %r1, %t, 1; setp.ne.u32 %p, %r1, 0; mov.u32 %r1, 9; st.param.b32 [m], 5; {call}"
+    )
+    got = launch(f"{lines} st.global.u32 [%x], %r1;", ".param .b32 m, y;", TWICE)
+    assert (got == want).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("call (%r1), twice, (%t);", "twice is called with 1 arguments"),
+        ("call twice, (%t, m);", "twice is called with 2 arguments"),
+        ("call (%x), twice, (%t, m);", "twice is called with an argument of another size"),
+        ("call (%r1), twice, (%x, m);", "twice is called with an argument of another size"),
+        ("call (3), twice, (%t, m);", "a constant cannot take the result of twice"),
+        ("call (%r1), twice, (%t, s);", "s is no parameter or local variable of the function"),
+        ("mov.u64 %y, 77; call (%r1), %y, (%t, m), F;", "call of 0x4d: no function"),
+    ],
+)
+def test_calls_that_do_not_fit_are_refused(call, message):
+    with pytest.raises(ptxsim.PtxsimError, match=message):
+        launch(f"st.param.b32 [m], 5; {call}", ".param .b32 m;", TWICE)
+
+
+def test_the_stack():
+    """Lane n takes 8 n bytes, then 16 with an alignment of 64, twice from one place."""
+    lines = """shl.b32 %r1, %t, 3; alloca.u32 %r2, %r1; stacksave.u32 %r3; sub.u32 %r2, %r3, %r2;
+        alloca.u32 %r4, 16, 64; and.b32 %r5, %r4, 63; stackrestore.u32 %r3; alloca.u32 %r6, 16, 64;
+        sub.u32 %r6, %r4, %r6; setp.lt.u32 %p, %t, 5; @%p stackrestore.u32 %r4; stacksave.u32 %r7;
+        sub.u32 %r7, %r7, %r4; mad.wide.u32 %x, %t, 12, %x; st.global.u32 [%x], %r2;
+        st.global.u32 [%x+4], %r5; st.global.u32 [%x+8], %r6; st.global.u32 [%x+12], %r7;"""
+    got = launch(lines, words=128).reshape(32, 4)
+    assert got.tolist() == [[8 * n, 0, 0, 16 * (n >= 5)] for n in range(32)]
+    launch("alloca.u32 %r1, 4096;")
+    with pytest.raises(ptxsim.KernelFault, match=r"thread \(3, .* alloca: more than 4096 bytes"):
+        launch("setp.eq.u32 %p, %t, 3; selp.b32 %r2, 4100, 8, %p; alloca.u32 %r1, %r2;")
+
+
+@pytest.mark.parametrize(("count", "threads"), [(", 64", 64), (", 96", 96), ("", 96), ("", 95)])
+def test_barriers_with_a_predicate(count, threads):
+    """Of three warps two or all meet at barrier 3; of 95 threads, thread 95 has exited before."""
+    lines = f"""setp.ge.u32 %p, %t, {threads}; @%p exit;
+        and.b32 %r1, %t, 3; setp.eq.u32 %p, %r1, 0; bar.red.popc.u32 %r1, 3{count}, %p;
+        setp.ne.u32 %p, %t, 41; bar.red.or.pred %p, 3{count}, !%p; selp.b32 %r2, 10000, 0, %p;
+        setp.ne.u32 %p, %t, 95; bar.red.and.pred %p, 3{count}, %p; selp.b32 %r3, 1000, 0, %p;
+        add.u32 %r1, %r1, %r2; add.u32 %r1, %r1, %r3; st.global.u32 [%x], %r1;"""
+    got, thread = launch(lines, block=96, words=96), np.arange(96)
+    assert (
+        got == np.where(thread < threads, 10000 + 1000 * (threads < 96) + -(-threads // 4), 0)
+    ).all()
+
+
+def test_addresses_of_a_cluster():
+    """Blocks (2, 3) of a grid of (4, 6), in clusters of (2, 3): what each thread 0 reads."""
+    names = ["ctaid.x", "ctaid.y", "nctaid.y", "clusterid.x", "clusterid.y", "nclusterid.x"]
+    names += ["nclusterid.y", "cluster_ctaid.x", "cluster_ctaid.y", "cluster_nctaid.y"]
+    names += ["cluster_ctarank", "cluster_nctarank", "ctaid.z", "nctaid.z", "tid.y", "ntid.y"]
+    names += ["warpid", "nwarpid", "smid", "nsmid", "total_smem_size", "dynamic_smem_size"]
+    text = "".join(
+        f"mov.u32 %r1, %{name}; st.global.u32 [%x+{4 * n}], %r1;" for n, name in enumerate(names)
+    )
+    lines = f"""mov.u32 %r1, %tid.y; add.u32 %t, %t, %r1;
+        setp.ne.u32 %p, %t, 0; @%p bra END; mov.u32 %r1, %ctaid.y; mov.u32 %r2, %ctaid.x;
+        mad.lo.u32 %r1, %r1, 4, %r2; mad.wide.u32 %x, %r1, 128, %x; {text} mov.u32 %r3, 5;
+        mov.u32 %r1, s; mapa.shared::cluster.u32 %r2, %r1, %r3; sub.u32 %r4, %r2, %r1;
+        getctarank.shared::cluster.u32 %r5, %r2; cvta.shared.u64 %y, %r1; cvt.u64.u32 %y, %r1;
+        cvta.shared.u64 %y, %y; mapa.u64 %z, %y, %r3; getctarank.u64 %r6, %z;
+        isspacep.shared::cta %p, %z; selp.b32 %r7, 1, 0, %p; isspacep.shared::cta %p, %y;
+        selp.b32 %r8, 2, 0, %p; add.u32 %r7, %r7, %r8; isspacep.shared::cluster %p, %z;
+        selp.b32 %r8, 4, 0, %p; add.u32 %r7, %r7, %r8; isspacep.global %p, %x;
+        selp.b32 %r8, 8, 0, %p; add.u32 %r7, %r7, %r8; isspacep.global %p, %z;
+        selp.b32 %r8, 16, 0, %p; add.u32 %r7, %r7, %r8; isspacep.const %p, %x;
+        selp.b32 %r8, 32, 0, %p; add.u32 %r7, %r7, %r8; st.global.u32 [%x+96], %r5;
+        st.global.u32 [%x+100], %r6; st.global.u32 [%x+104], %r7; END:"""
+    out = launch(lines, grid=(4, 6), block=(16, 2), words=24 * 32, cluster=(2, 3), shared_bytes=32)
+    for block, row in enumerate(out.reshape(24, 32).tolist()):
+        x, y = block % 4, block // 4
+        rank = x % 2 + y % 3 * 2
+        want = [x, y, 6, x // 2, y // 3, 2, 2, x % 2, y % 3, 3, rank, 6, 0, 1, 0, 2]
+        want += [0, 64, block % 132, 132, 96, 32, 0, 0]
+        assert row[:22] == want[:22] and row[24:26] == [5, 5], block
+        assert row[26] == 2 + 4 + 8 + (rank == 5), block
+
+
+FORMAT = r"%5d|%-4u|%03x|%c|%%|%lld|%zu|%.2f|%e|%p|%s|%hhd|%+i\n"
+PRINTED = "   -3|7   |02a|A|%|-5000000000|18446744073709551615|0.50|2.500000e-01|0x10|text|9|+8\n"
+VALUES = ["u32 -3", "u32 7", "u32 42", "u32 65", "u64 -5000000000", "u64 -1"]
+VALUES += ["f64 0d3FE0000000000000", "f64 0d3FD0000000000000", "u64 16", "u64 %y", "u32 9", "u32 8"]
+
+
+def test_printf(capsys):
+    """Arguments lie at multiples of their size; two threads print one after the other."""
+    text = lambda name, x: f".global .align 1 .b8 {name}[] = {{{', '.join(str(b) for b in x)}, 0}};"
+    before = text("f", FORMAT.replace(r"\n", "\n").encode()) + text("w", b"text")
+    before += ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 v);"
+    at, stores = 0, ""
+    for type_, value in map(str.split, VALUES):
+        size = int(type_[1:]) // 8
+        at = -(-at // size) * size
+        stores += f"st.local.{type_} [v+{at}], {value};"
+        at += size
+    lines = f"""setp.ge.u32 %p, %t, 2; @%p bra END; mov.u64 %y, w; cvta.global.u64 %y, %y; {stores}
+        mov.u64 %y, f; cvta.global.u64 %y, %y; st.param.b64 [a], %y; mov.u64 %y, v;
+        cvta.local.u64 %y, %y; st.param.b64 [b], %y; call (c), vprintf, (a, b); END:"""
+    launch(lines, ".param .b64 a, b; .param .b32 c; .local .align 8 .b8 v[128];", before)
+    assert capsys.readouterr().out == PRINTED * 2
