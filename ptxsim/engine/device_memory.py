@@ -139,7 +139,7 @@ class DeviceMemory(Arena):
     def nearest(self, offset: int) -> str:
         at = offset + GLOBAL_BASE
         for a in reversed(self.released_last):
-            if a.start <= at < a.end:
+            if a.start <= at < a.end and self.holder(at) is None:
                 return f"{at - a.start} bytes into {a.name}, which was freed"
         text = super().nearest(offset)
         if text == "in no allocation" and at < PAGE:
