@@ -241,6 +241,8 @@ class DeviceMemory(Arena):
         for address in shadow.maps.used_maps:
             self.used_maps[address] = None
             self.changed_maps.pop(address, None)
+        for address in self.used_maps:
+            shadow.maps.change(address)
         for address, change in shadow.maps.changes.items():
             self.changed_maps[address] = f"{machine.program.title} at {change.instruction.where}"
         if shadow.unwritten is None:
