@@ -122,6 +122,7 @@ after-an-error 901/901 901/901 901/901 901/901
 exchanged 0/0 0/0 0/0 0/0
 free-of-others 1/0 1/0 1/0 1/0
 graph 0 0 0 1 0 0 0 0 1
+instantiated 1 0 0
 """
 
 
