@@ -238,6 +238,9 @@ class Emulation:
         self.notes = ()
         watching: list[Observer | None] = [self.counters, self.touched]
         watching += [self.traffic] if self.chosen and self.options.bounds else []
+        limits = Limits(thread_instructions=float("inf"))
+        if self.options.limit is not None:
+            limits = replace(limits, steps=float("inf"))
         # The faults found until the launch ends are there, whatever ends it.
         kernel.machine.diag.prepare(Faults())
         try:
@@ -249,7 +252,7 @@ class Emulation:
                     launch.shared_bytes,
                     observers=[] if backwards else [w for w in watching if w is not None],
                     checks=checks,
-                    limits=Limits(thread_instructions=float("inf")),
+                    limits=limits,
                     blocks=None if self.blocks is None else self.blocks.tolist(),
                     cluster=launch.cluster,
                     cooperative=launch.cooperative,
