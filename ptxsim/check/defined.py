@@ -125,8 +125,10 @@ class Defined:
         being -1."""
         register = self.at_entry[origin]
         first = next(i for i in self.machine.program.code if register in sources(i))
-        name = "a local variable" if first.location else f"register {register.name}"
-        return f"{name}, which nobody wrote, is read", self.machine.diag.where(first)
+        diag = self.machine.diag
+        return f"{diag.variable_in(register, first)}, which nobody wrote, is read", diag.where(
+            first
+        )
 
     def _origin_at(self, text: str, i: Instruction) -> int:
         """Return the number of what was never written, and of the instruction that first read it."""
@@ -507,9 +509,9 @@ class Defined:
             return
         if any(np.count_nonzero(mask) for mask in masks):
             memory = "local" if space is self.local else "shared"
-            self.read(
-                access, i, masks, memory, lambda at: f"byte {at} of the thread's {space.size}"
-            )
+            diag = self.machine.diag
+            where = diag.in_local if space is self.local else diag.shared_address
+            self.read(access, i, masks, memory, where)
 
     def overwritten(self, access: Access, width: int) -> None:
         """Note that a copy brings defined data to shared memory."""

@@ -20,7 +20,8 @@ import numpy as np
 from ..errors import Kind
 from ..instructions.wmma import ELEMENT
 from ..machine.batch import Batch
-from ..machine.memory import Access, zeros
+from ..machine.memory import GLOBAL_BASE, Access, zeros
+from ..machine.tensor_maps import BYTES as MAP_BYTES
 from ..machine.values import distinct
 from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins, access_bytes, named_spaces
@@ -115,7 +116,7 @@ class GlobalMemory(Shadow):
         self.stored = 0
         # `issued` holds, by event, the time at which a bulk store under way was issued.
         self.issued: dict[int, int] = {}
-        self.maps = TensorMaps(machine, order)
+        self.maps = TensorMaps(machine, order, self._stored_map)
 
     def touch(
         self, access: Access, width: int, instruction: Instruction, kind: str, bulk: bool = False
@@ -158,6 +159,16 @@ class GlobalMemory(Shadow):
             # Later accesses are not released with this one.
             self.order.examine()
             self.order.tick()
+
+    def _stored_map(self, address: int) -> tuple[Instruction, int, int] | None:
+        """Return the last store of this launch to the bytes of a tensor map: the instruction, the
+        thread and the time."""
+        at = address - GLOBAL_BASE >> self.shift
+        old = self.writes[at : at + (MAP_BYTES >> self.shift)]
+        if not np.count_nonzero(old):
+            return None
+        last = int(old[np.argmax(self.times[old & LOW])])
+        return self.events[last & LOW][0], (last >> HALF) - 1, int(self.times[last & LOW])
 
     # against the last write
 

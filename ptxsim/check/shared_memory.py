@@ -192,12 +192,9 @@ class SharedMemory(Shadow):
             return True
         masks = of_granules(bad, self.size, noted.number << self.shift, noted.instruction)
         self.machine.events.defined.read(
-            noted.access, noted.instruction, masks, "shared", self._where
+            noted.access, noted.instruction, masks, "shared", self.machine.diag.shared_address
         )
         return False
-
-    def _where(self, at: int) -> str:
-        return f"shared address 0x{at:x}{self.machine.diag.in_shared(at)}"
 
     def _require_landed(self, noted: Noted) -> bool:
         """Report an access of what a copy under way is to write; whether it is one."""

@@ -139,7 +139,7 @@ class DeviceMemory(Arena):
     def nearest(self, offset: int) -> str:
         at = offset + GLOBAL_BASE
         for a in reversed(self.released_last):
-            if a.start <= at < a.end:
+            if a.start <= at < a.end and self.holder(at) is None:
                 return f"{at - a.start} bytes into {a.name}, which was freed"
         text = super().nearest(offset)
         if text == "in no allocation" and at < PAGE:
@@ -241,6 +241,8 @@ class DeviceMemory(Arena):
         for address in shadow.maps.used_maps:
             self.used_maps[address] = None
             self.changed_maps.pop(address, None)
+        for address in self.used_maps:
+            shadow.maps.change(address)
         for address, change in shadow.maps.changes.items():
             self.changed_maps[address] = f"{machine.program.title} at {change.instruction.where}"
         if shadow.unwritten is None:

@@ -206,7 +206,8 @@ class Scheduler:
                 raise self.diag.fault(
                     Kind.LIMIT,
                     self.program.code[min(stop, len(controls) - 1)],
-                    f"more than {self.limits.steps} instructions executed: an endless loop, or raise the limit `steps`",
+                    f"more than {self.limits.steps:,} instructions executed: an endless loop, or a long one: raise the "
+                    "limit `steps`, or give exec a --limit in seconds",
                     int(np.flatnonzero(threads)[0]),
                 )
             # Where another group waits, the two go on as one.

@@ -46,6 +46,8 @@ OPPOSITE = "with blocks and threads in the opposite order"
 # `Snapshot` holds contents of device memory by offset, and which blocks of malloc's heap are in
 # use.
 Snapshot = tuple[list[tuple[int, np.ndarray]], Heap | None]
+# How far a launch is that takes this many seconds is said once.
+LONG = 10.0
 # At most this many bytes of device memory are stored to run a launch again.
 MAX_SNAPSHOT = 256 << 20
 
@@ -230,12 +232,15 @@ class Emulation:
         """Run the launch once. Return the error that it ends with, and why, where that is not among
         the faults that it goes on from. `backwards`: in the opposite order, and not observed.
         """
-        kernel, launch = self.launch.kernel, self.launch
+        kernel, launch, self.backwards = self.launch.kernel, self.launch, backwards
         self.counters = Counters() if self.chosen else None
         self.traffic, self.printed = bounds.Traffic(), io.StringIO()
         self.notes = ()
         watching: list[Observer | None] = [self.counters, self.touched]
         watching += [self.traffic] if self.chosen and self.options.bounds else []
+        limits = Limits(thread_instructions=float("inf"))
+        if self.options.limit is not None:
+            limits = replace(limits, steps=float("inf"))
         # The faults found until the launch ends are there, whatever ends it.
         kernel.machine.diag.prepare(Faults())
         try:
@@ -247,7 +252,7 @@ class Emulation:
                     launch.shared_bytes,
                     observers=[] if backwards else [w for w in watching if w is not None],
                     checks=checks,
-                    limits=Limits(thread_instructions=float("inf")),
+                    limits=limits,
                     blocks=None if self.blocks is None else self.blocks.tolist(),
                     cluster=launch.cluster,
                     cooperative=launch.cooperative,
@@ -302,24 +307,39 @@ class Emulation:
 
     @contextlib.contextmanager
     def _limited(self) -> Iterator[None]:
-        """End a launch that takes longer than --limit."""
-        seconds = self.options.limit
-        if seconds is None:
-            yield
-            return
+        """End a launch that takes longer than --limit; say how far one is that takes long."""
+        limit = self.options.limit
+        alarms = sorted({LONG, limit} if limit is not None else {LONG})
 
-        def too_long(number: int, frame: object) -> None:
-            raise TooLongError(
-                f"{self.title}: the launch took longer than {seconds:g} seconds (--limit) and was ended"
-            )
+        def ring(number: int, frame: object) -> None:
+            seconds = alarms.pop(0)
+            if seconds == limit:
+                what = f"the launch took longer than {limit:g} seconds (--limit) and was ended"
+                raise TooLongError(f"{self.title}: {what}{self._progress()}")
+            if not self.options.quiet:
+                self.reporter.say(f"{self.title}: still runs after {seconds:g} s{self._progress()}")
+            if alarms:
+                signal.setitimer(signal.ITIMER_REAL, alarms[0] - seconds)
 
-        old = signal.signal(signal.SIGALRM, too_long)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        old = signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, alarms[0])
         try:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, old)
+
+    def _progress(self) -> str:
+        """Return how many blocks have run, and what to do; "" where --sample would not help."""
+        total = self.launch.blocks
+        if self.blocks is not None or total == 1:
+            return ""
+        first = int(self.launch.kernel.machine.state.blocks[0])
+        done = total - 1 - first if self.backwards else first
+        return (
+            f", with {done:,} of its {total:,} blocks done: --sample 4 runs a few blocks and predicts the counters; "
+            "results are then incomplete"
+        )
 
     # memory as it was before the launch
 

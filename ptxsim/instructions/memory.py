@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from ..errors import Kind, PtxError
 from ..machine import floats
 from ..machine.memory import Access
+from ..ptx.retries import Retry, retry
 from ..ptx.syntax import Address, Instruction, Symbol, Vector
 from ..ptx.types import TYPES, Type
 from .needs import Machine
@@ -277,6 +278,8 @@ def _atomic(
     readers = [m.operands.reader(operand, t) for operand in operands]
     write = m.operands.lane_writer(destination, t) if destination is not None else None
     size = t.bytes
+    loop = retry(m.program, instruction) if name == "cas" else None
+    retried = None if loop is None else _Retried(m, loop, size)
 
     def step() -> None:
         """Threads that meet at one address take turns; the others go together."""
@@ -286,14 +289,70 @@ def _atomic(
         before = np.zeros(len(lanes), f"u{size}")
         for indices, part in access.parts:
             turns = m.state.in_turns(lanes[indices])
-            before[indices] = old = _in_turns(
-                part, size, t, name, update, [v[indices] for v in values], turns
-            )
+            parts = [v[indices] for v in values]
+            old = None if retried is None else retried.at_once(part, lanes[indices], parts, turns)
+            if old is None:
+                old = _in_turns(part, size, t, name, update, parts, turns)
+            before[indices] = old
             m.events.flags.found_there(part, old)
         if write is not None:
             write(before, access.lanes)
 
     return step
+
+
+class _Retried:
+    """A compare-and-swap in a loop that stands for another atomic operation.
+
+    Where several threads meet at a word, each swap would let one of them out of the loop. So they
+    all do what the loop stands for, one after the other, as if each began when the one before it
+    had ended.
+    """
+
+    UPDATES: Mapping[str, np.ufunc] = {
+        "add": np.add,
+        "sub": np.subtract,
+        "mul": np.multiply,
+        "min": np.minimum,
+        "max": np.maximum,
+    }
+
+    def __init__(self, m: Machine, loop: Retry, size: int) -> None:
+        self.loop, self.size, self.update = loop, size, self.UPDATES[loop.name]
+        self.read = m.operands.reader(loop.value, loop.type)
+        bits = TYPES[f"b{8 * size}"]
+        self.before, self.after = (
+            [m.operands.lane_writer(register, bits) for register in registers]
+            for registers in (loop.before, loop.after)
+        )
+
+    def at_once(
+        self, access: Access, lanes: np.ndarray, values: list[np.ndarray], turns: np.ndarray
+    ) -> np.ndarray | None:
+        """Do all that these lanes still have to do, and set the registers of the loop. Return the
+        bits that each found; None where that is not worth it, or would be something else.
+        """
+        counts = np.unique(access.flat(), return_counts=True)[1]
+        if counts.max() <= SCAN:
+            return None
+        t, mine = self.loop.type, self.read()[lanes]
+        old, new = (v.view(f"u{self.size}") for v in values)
+        orders = self.loop.name in ("min", "max")
+        expected = mine if orders and not self.after else self.update(old.view(t.dtype), mine)
+        if not np.array_equal(_bits(expected), new):
+            return None
+        if orders and t.dtype.kind == "f":
+            # The order of zeros and NaNs is not NumPy's.
+            there = access.load(self.size, 0).view(t.dtype)
+            if not (np.abs(np.r_[mine, there]) > 0).all():
+                return None
+        found = _in_turns(access, self.size, t, self.loop.name, self.update, [mine], turns)
+        left = _bits(self.update(found.view(t.dtype), mine))
+        for write in self.before:
+            write(found, lanes)
+        for write in self.after:
+            write(left, lanes)
+        return found
 
 
 # No ufunc scans these operations: each is one thread's turn at a word.

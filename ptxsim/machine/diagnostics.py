@@ -128,6 +128,40 @@ class Diagnostics:
                 return f", which is at {self.where(self.program.code[pc])}"
         return ""
 
+    def variable_in(self, register: Register, reader: Instruction) -> str:
+        """Describe the variable that a register holds where an instruction reads it."""
+        function = self.program.owner[reader.pc]
+        name = function.debug and function.debug.name(function.name, register.name)
+        if name:
+            return f"variable {name}"
+        if reader.location is None:
+            return f"register {register.name}"
+        return "a local variable" + (" (compile with -G for its name)" * (function.debug is None))
+
+    def in_local(self, at: int) -> str:
+        """Describe the variable to which a byte of the thread's local memory belongs."""
+        for function in self.program.functions:
+            for variable in function.variables:
+                start = self.program.frames.get(variable, at + 1)
+                if not start <= at < start + variable.size:
+                    continue
+                name, begins = plain_name(variable.name), 0
+                if function.debug is not None:
+                    named = function.debug.in_frame(function.name, variable.name, at - start)
+                    name, begins = named or (name, begins)
+                if not name.startswith("__local_depot"):
+                    into = at - start - begins
+                    return f"{into} bytes into {name}" if into else name
+        # Without line information it is PTX that was given, and there is nothing to compile again.
+        text = f"byte {at} of the thread's {self.program.local_bytes}"
+        if self._locations and not any(f.debug for f in self.program.functions):
+            text += "; compile with -G for the variable's name"
+        return text
+
+    def shared_address(self, at: int) -> str:
+        """Describe a shared address."""
+        return f"shared address 0x{at:x}{self.in_shared(at)}"
+
     def in_shared(self, at: int) -> str:
         """Describe the variable that a shared address belongs to; "" where there is none."""
         for variable, start in self.program.shared.items():

@@ -25,7 +25,7 @@ class Limits:
         blocks tell; the default takes minutes. depth: of recursive calls.
     """
 
-    steps: int = 20_000_000
+    steps: float = 20_000_000
     lanes: int = 16_384
     thread_instructions: float = 1e10
     depth: int = 32

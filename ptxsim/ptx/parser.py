@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..errors import PtxError
+from .debug_info import DebugInfo
 from .syntax import (
     Address,
     Arguments,
@@ -121,6 +122,7 @@ class _Parser:
         self.functions: dict[str, Function] = {}
         self.files: dict[int, str] = {}
         self.pragmas: list[str] = []
+        self.sections: dict[str, list[str]] = {}
         self.locations: dict[_Line, Location] = {}
         # The code that follows has this location.
         self.location: _Line | None = None
@@ -228,7 +230,7 @@ class _Parser:
                 case ".address_size":
                     address_size = self.integer()
                 case ".section":
-                    self.skip_past("}")
+                    self.section()
                 case ".alias":
                     self.skip_past(";")
                 case text if text in (*LINKING, *SPACES, ".entry", ".func"):
@@ -241,6 +243,10 @@ class _Parser:
         if self.version is None or self.target is None:
             raise PtxError(f"not PTX: no {'.target' if self.version else '.version'} directive")
         self.resolve_files()
+        if ".debug_info" in self.sections:
+            debug = DebugInfo(self.sections)
+            for function in self.functions.values():
+                function.debug = debug
         return Module(
             self.version,
             self.target,
@@ -250,6 +256,13 @@ class _Parser:
             self.files,
             self.pragmas,
         )
+
+    def section(self) -> None:
+        """Parse a section of DWARF, `.name { .b8 1,2 … }`."""
+        tokens = self.sections[self.next().text] = []
+        self.expect("{")
+        while (text := self.next().text) != "}":
+            tokens.append(text)
 
     def require_known(self, text: str, token: _Token) -> None:
         """Note the version of PTX, which must be a known one."""

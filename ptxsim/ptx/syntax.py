@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from .debug_info import DebugInfo
 from .types import Type
 
 
@@ -209,6 +210,8 @@ class Function:
     variables: list[Variable] = field(default_factory=list)
     code: list[Instruction] | None = None
     attributes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    # `nvcc -G` names its variables.
+    debug: DebugInfo | None = None
 
     @property
     def body(self) -> list[Instruction]:

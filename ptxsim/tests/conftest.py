@@ -6,6 +6,7 @@ import functools
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,11 @@ settings.register_profile(
 settings.load_profile("any machine")
 
 
-def compile_or_skip(path: Path, arch: str = "sm_90a") -> str:
+def compile_or_skip(path: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -> str:
     if not shutil.which("g++"):
         pytest.skip("nvcc needs g++")
     try:
-        return compile_ptx(path, arch)
+        return compile_ptx(path, arch, flags)
     except PtxError as error:
         if str(error).startswith("no nvcc"):
             pytest.skip(str(error))
@@ -43,11 +44,13 @@ def built(tmp_path_factory):
     Skips where there is no compiler.
     """
 
-    def build(source: str, headers: dict[str, str] | None = None) -> Path:
+    def build(
+        source: str, headers: dict[str, str] | None = None, flags: Sequence[str] = ()
+    ) -> Path:
         folder = tmp_path_factory.mktemp("built")
         for name, text in {"k.cu": source, **(headers or {})}.items():
             (folder / name).write_text(text)
-        (folder / "k.ptx").write_text(compile_or_skip(folder / "k.cu"))
+        (folder / "k.ptx").write_text(compile_or_skip(folder / "k.cu", flags=flags))
         return folder / "k.ptx"
 
     return build

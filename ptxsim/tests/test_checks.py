@@ -5,6 +5,7 @@ same kernel without the fault."""
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -96,6 +97,15 @@ def test_volatile_accesses_that_meet_are_noted(compiled, name, more, memory):
         rf"checks\.cu:\d+: volatile accesses of {memory} memory .* meet here .* add __syncwarp\(\)"
     )
     assert [re.match(what, note) is not None for note in notes] == [True] * (memory is not None)
+
+
+def test_a_race_with_a_volatile_read_names_the_plain_store(compiled):
+    source = (Path(__file__).parent / "kernels/checks.cu").read_text().splitlines()
+    line = next(n for n, text in enumerate(source, 1) if "// the plain store" in text)
+    with pytest.raises(
+        ptxsim.PtxsimError, match=f"race: reads what .* writes at checks.cu:{line},"
+    ):
+        launch(compiled, "volatile_and_plain")
 
 
 def test_two_extern_arrays_at_one_address_are_noted(compiled):

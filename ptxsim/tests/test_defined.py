@@ -57,7 +57,7 @@ WRONG = {
     "chooser": ("setp.eq.u32 %p3, %r9, 5; selp.b32 %r3, 1, 2, %p3;" + STORE, R9),
     "kept bits": ("and.b32 %r3, %r9, 8;" + STORE, R9),
     "called": (CALL + STORE, R9),
-    "local": ("ld.local.u32 %r3, [a+8];" + STORE, r"read of local memory that nobody wrote \(byte 8 of"),
+    "local": ("ld.local.u32 %r3, [a+8];" + STORE, r"read of local memory that nobody wrote \(8 bytes into a\)"),
     "through local": ("st.local.u32 [a], %r9; ld.local.u32 %r3, [a];" + STORE, R9),
     "through shared": ("st.shared.u32 [%d6], %r9; bar.sync 0; ld.shared.u32 %r3, [s+4];" + STORE, R9),
     "shared to tensor core": (
@@ -128,6 +128,48 @@ def test_an_undefined_value_that_matters_is_a_fault(body, message):
     # once, and nothing follows from it
     assert [found.kind for found in done.faults] == ["unwritten"]
     assert not launch(body, checks=False)[0].faults
+
+
+NAMED = """
+__device__ __forceinline__ int added(int n) {
+    int inner;
+    if (n > 100) inner = n;
+    return inner + 1;
+}
+__global__ void named(int* out, int n) {
+    float sums[8];
+    int chosen;
+    for (int i = 0; i < n; ++i) sums[i] = i;
+    if (n > 5) chosen = 3;
+    out[0] = chosen;
+    out[1] = int(sums[7]);
+    out[2] = added(n);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        (
+            ["-G"],
+            [
+                "variable chosen, which nobody wrote, is read",
+                "read of local memory that nobody wrote (28 bytes into sums)",
+                "variable inner, which nobody wrote, is read",
+            ],
+        ),
+        # The optimiser has made up values for the others.
+        ([], ["(byte 28 of the thread's 32; compile with -G for the variable's name)"]),
+    ],
+)
+def test_the_variable_that_nobody_wrote_is_named(built, flags, names):
+    kernel = ptxsim.load(built(NAMED, flags=flags), "named")
+    out = ptxsim.Array(np.zeros(4, np.int32), "out")
+    faults = kernel.launch(1, 1, [out, 4], stop_at_first=False).faults
+    assert len(faults) == len(names)
+    for fault, name in zip(faults, names, strict=True):
+        assert name in fault.message and "k.cu:" in fault.message
 
 
 @pytest.mark.parametrize(("body", "value"), RIGHT.values(), ids=RIGHT)

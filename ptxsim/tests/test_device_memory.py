@@ -98,6 +98,16 @@ def test_what_nobody_wrote(memory, copy):
     assert START + 16384 not in memory._unwritten  # too many pieces to keep
 
 
+def test_memory_is_named_by_who_has_it_now(memory):
+    at = START + (16 << 10) - GLOBAL_BASE
+    memory.allocated(GLOBAL_BASE + at, 512, "first")
+    memory.release(GLOBAL_BASE + at)
+    memory.allocated(GLOBAL_BASE + at, 256, "second")
+    memory.finish()
+    assert memory.nearest(at + 4) == "4 bytes into second"
+    assert memory.nearest(at + 260) == "260 bytes into first, which was freed"
+
+
 def test_memory_of_a_launch(memory):
     memory.allocated(START, 128, "buffer")
     address = memory.allocate(100, "its own")

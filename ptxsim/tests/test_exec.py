@@ -10,13 +10,16 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from exec_programs import PROGRAMS, Programs, alive, children, left, wait_for
 
 from ptxsim.errors import PtxError, PtxsimError
 from ptxsim.exec import fatbin
+from ptxsim.exec.emulation import Emulation
 from ptxsim.exec.options import matches
 from ptxsim.ptx.compiler import tool
 
@@ -379,9 +382,29 @@ def test_what_goes_wrong(programs, arguments, code, out, err):
 
 
 def test_a_launch_that_never_ends(programs):
-    done = programs.run("robust", "spin", options=["--limit", "0.5", "-q"])
+    done = programs.run("robust", "spin", "5000", options=["--limit", "0.5", "-q"])
     assert done.returncode == 1 and done.stdout.splitlines()[0] == "cudaErrorLaunchTimeout"
-    assert "forever: the launch took longer than 0.5 seconds (--limit) and was ended" in done.stderr
+    assert (
+        "forever: the launch took longer than 0.5 seconds (--limit) and was ended, with 0 of its 5,000 blocks done: "
+        "--sample 4 runs a few blocks" in done.stderr
+    )
+
+
+def test_a_long_launch_says_how_far_it_is(monkeypatch):
+    monkeypatch.setattr("ptxsim.exec.emulation.LONG", 0.05)
+    lines: list[str] = []
+    kernel = SimpleNamespace(machine=SimpleNamespace(state=SimpleNamespace(blocks=[96, 97])))
+    under_way = object.__new__(Emulation)
+    under_way.title, under_way.backwards, under_way.blocks = "k", False, None
+    under_way.options = SimpleNamespace(limit=None, quiet=False)
+    under_way.reporter = SimpleNamespace(say=lines.append)
+    under_way.launch = SimpleNamespace(blocks=128, kernel=kernel)
+    with under_way._limited():
+        time.sleep(0.15)
+    assert len(lines) == 1
+    assert lines[0].startswith(
+        "k: still runs after 0.05 s, with 96 of its 128 blocks done: --sample 4 "
+    )
 
 
 def test_a_report_that_cannot_be_written(programs, tmp_path):
@@ -418,7 +441,7 @@ def cpu(pid: int) -> int:
 
 @pytest.mark.parametrize("victim", ["program", "emulator", "supervisor"])
 def test_a_process_is_killed(programs, victim):
-    with programs.start("robust", "spin") as running:
+    with programs.start("robust", "spin", "1") as running:
         program, emulator = busy(running, "robust")
         os.kill(
             {"program": program, "emulator": emulator, "supervisor": running.pid}[victim],
@@ -565,6 +588,7 @@ DEVICE = """
 import faulthandler
 faulthandler.dump_traceback_later(60, exit=True)
 import sys
+import time
 import numpy as np
 import ptxsim
 

@@ -45,7 +45,7 @@ FAULTS = {
     "early_read": (r"read before the wait: a cp.async of thread \(63, 0, 0\)", 0),
     "copy_race": (r"race: reads what thread \(63, 0, 0\) writes", 0),
     "pipeline": (r"race: reads what thread \(63, 0, 0\) writes", 0),
-    "endless": (r"more than 20000 instructions executed", 0),
+    "endless": (r"more than 20,000 instructions executed: an endless loop, or a long one", 0),
     "assert": (
         r"assertion `a\[threadIdx.x\] != 17 \|\| n == 0` failed at .*faults.cu:\d+ in void assert_bad",
         17,

@@ -20,6 +20,7 @@ RIGHT = {
     "allocated": 0,
     "dependent": 16382,
     "map-acquired": 5,
+    "map-stored": 5,
 }
 HOST = (
     r"race with the host: host code at streams.cu:\d+ {} what {}.* may still use, "
@@ -43,6 +44,8 @@ WRONG = {
     "dependent-too-early": r"twice_after: streams.cu:\d+: race with the launch before: reads what kernel "
     r"fill_early, launched at .*, writes, at .*, before griddepcontrol.wait",
     "map-changed-by-host": r"tensor map in global memory that cudaMemcpy at streams.cu:\d+ changes, without a fence",
+    "map-stored-without-fences": r"that thread \(0, 0, 0\) writes by an ordinary store at streams.cu:\d+, without a "
+    r"fence.proxy.tensormap::generic.release and .acquire between",
     "map-changed-by-kernel": r"tensor map in global memory that by_map at streams.cu:\d+ changes, without a fence",
 }
 
@@ -61,6 +64,19 @@ def test_what_is_not_ordered_is_reported_once(programs, way):
     lines = [line for line in done.stderr.splitlines() if "of emulation" not in line]
     assert done.returncode == 1 and all(re.search(WRONG[way], line) for line in lines), done.stderr
     assert len({line.split(", at 0x")[0] for line in lines}) == 1
+
+
+@pytest.mark.parametrize(("way", "noted"), [("map-acquired", False), ("map-used-first", True)])
+def test_a_map_that_the_host_wrote_is_noted_where_no_fence_comes_before_its_first_use(
+    programs, way, noted
+):
+    done = programs.run("streams", way)
+    found = re.search(
+        r"note: streams.cu:\d+: uses a tensor map in global memory that the host wrote, without a "
+        r"fence.proxy.tensormap::generic.acquire",
+        done.stderr,
+    )
+    assert done.returncode == 0 and (found is not None) == noted, done.stderr
 
 
 @pytest.mark.parametrize(("way", "noted"), [("timed", False), ("timed-too-early", True)])
@@ -106,6 +122,7 @@ after-an-error 901/901 901/901 901/901 901/901
 exchanged 0/0 0/0 0/0 0/0
 free-of-others 1/0 1/0 1/0 1/0
 graph 0 0 0 1 0 0 0 0 1
+instantiated 1 0 0
 """
 
 

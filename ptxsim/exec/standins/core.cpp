@@ -774,12 +774,14 @@ static int reserve(size_t size, Kind kind, unsigned flags, Block** out) {
             return fail(OUT_OF_MEMORY, "%s asked for; this machine, whose memory stands in for the device's, has %s left",
                         amount(size).c_str(), amount(left).c_str());
     }
-    uint64_t at = BASE + OF_LAUNCH;
-    for (auto& [start, b] : blocks) {  // the first gap that is large enough
+    static uint64_t top = BASE + OF_LAUNCH;
+    uint64_t at = kind < VARIABLE ? BASE + OF_LAUNCH : top;  // pointers to freed memory point to no variable
+    for (auto& [start, b] : blocks) {                        // the first gap that is large enough
         if (at + span <= start) break;
-        at = start + b.span;
+        at = std::max(at, start + b.span);
     }
     if (at + span > BASE + SPAN) return fail(OUT_OF_MEMORY, "no addresses are left");
+    top = std::max(top, at + span);
     *out = &(blocks[at] = Block{at, size, span, kind, flags, asynchronous, false, false});
     return OK;
 }

@@ -24,11 +24,13 @@ struct CUgraphNode_st {
 };
 struct CUgraph_st {
     std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
+    std::weak_ptr<void> ready;  // what its latest executable graph holds
 };
 struct CUgraphExec_st {
     struct Step { CUgraphNode_st* node; unsigned type; std::function<int()> run; };
     std::vector<Step> steps;  // in their order
     bool frees;               // before each launch, what was allocated in the last and not freed
+    std::shared_ptr<void> exists;
 };
 
 namespace ptxsim {

@@ -907,7 +907,11 @@ PTXSIM_API CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph g, uns
     BEGIN;
     if (!g && capture_failed) DO(INVALID_VALUE);  // what failed was said
     NEED(out && g, "a null pointer");
+    for (auto& n : g->nodes)
+        if (n->type == ALLOCATE_NODE || n->type == FREE_NODE)
+            NEED(g->ready.expired(), "a graph that allocates or frees memory has one executable graph at a time: destroy the first one");
     *out = new CUgraphExec_st(in_order(g));
+    g->ready = (*out)->exists = std::make_shared<char>();
     (*out)->frees = flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
     DO(OK);
 }

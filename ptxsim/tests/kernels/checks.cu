@@ -203,6 +203,15 @@ __global__ void both_volatile(float* c, const float* a) {
     s[threadIdx.x] = a[threadIdx.x];
     c[blockIdx.x * 64 + threadIdx.x] = s[63 - threadIdx.x];
 }
+__global__ void volatile_and_plain(float* c, const float* a) {
+    __shared__ float s[64];
+    volatile float* v = s;
+    v[threadIdx.x] = a[threadIdx.x];
+    c[blockIdx.x * 64 + threadIdx.x] = v[63 - threadIdx.x];
+    s[threadIdx.x] = a[threadIdx.x + 64];  // the plain store
+    __syncthreads();
+    c[256 + blockIdx.x * 64 + threadIdx.x] = s[63 - threadIdx.x];
+}
 __global__ void volatile_pairs(float* c, const float* a, int synced) {
     volatile float* v = c + blockIdx.x * 64;
     const int i = threadIdx.x;

@@ -120,4 +120,10 @@ int main() {
     cudaGraphInstantiate(&freed, g, 0);
     for (int i = 0; i < 2; ++i) printf(" %d", cudaGraphLaunch(freed, u));
     printf(" %d %d\n", cudaFree(q), host);
+    // such a graph has one executable graph at a time
+    cudaGraphExec_t second;
+    printf("instantiated %d", cudaGraphInstantiate(&second, g, 0));
+    cudaGraphExecDestroy(freed);
+    printf(" %d", cudaGraphInstantiate(&freed, g, 0));
+    printf(" %d\n", cudaGraphLaunch(freed, u));
 }

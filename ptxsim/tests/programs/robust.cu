@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
     if (what == "launches") {
         for (int i = atoi(argv[++next]); i; --i) fill<<<1, 32>>>(x, 32);
     } else if (what == "spin") {
-        forever<<<1, 1>>>(x);
+        forever<<<atoi(argv[++next]), 1>>>(x);
         printf("%s\n", cudaGetErrorName(cudaDeviceSynchronize()));
     } else if (what == "count") {
         counts<<<1, 32>>>(x, 1);

@@ -25,14 +25,17 @@ static void launch_dependent(cudaStream_t s, int* z, const int* y, int n, bool w
     cudaLaunchConfig_t config = {1, 128, 0, s, &early, 1};
     cudaLaunchKernelEx(&config, twice_after, z, y, n, waits);
 }
-// Copies 32 integers by a tensor map in global memory, and then gives the map another address where `to` is one.
-__global__ void by_map(int* out, CUtensorMap* map, bool acquires, const int* to) {
+// Copies 32 integers by a tensor map in global memory, and then gives the map another address where `to` is one. Where
+// `from` is a map, it is first stored there.
+__global__ void by_map(int* out, CUtensorMap* map, bool acquires, const int* to, const CUtensorMap* from = nullptr) {
     __shared__ alignas(128) int tile[32];
     __shared__ uint64_t bar;
     auto shared = [](void* p) { return uint32_t(__cvta_generic_to_shared(p)); };
     if (threadIdx.x == 0) {
         asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared(&bar)));
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        for (int i = 0; from && i < 16; ++i) reinterpret_cast<long long*>(map)[i] = reinterpret_cast<const long long*>(from)[i];
+        if (from && acquires) asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
         if (acquires) asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
         asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 128;" ::"r"(shared(&bar)) : "memory");
         asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3}], [%2];" ::"r"(
@@ -137,11 +140,16 @@ int main(int argc, char** argv) {
         }
         if (strncmp(argv[i], "map-", 4) == 0) {  // the last two wrong
             CUtensorMap* map;
-            cudaMalloc(&map, sizeof *map), encode(map, y);
+            cudaMalloc(&map, 2 * sizeof *map), encode(map, y);
             fill<<<1, 128>>>(y, n, 0), fill<<<1, 128>>>(z, n, 5);
-            by_map<<<1, 32>>>(y + 64, map, false, is("map-changed-by-kernel") ? z : nullptr);
-            if (!is("map-changed-by-kernel")) encode(map, z);
-            by_map<<<1, 32>>>(y + 64, map, is("map-acquired"), nullptr);
+            if (strncmp(argv[i], "map-stored", 10) == 0) {
+                encode(map + 1, z);
+                by_map<<<1, 32>>>(y + 64, map, is("map-stored"), nullptr, map + 1);
+            } else {
+                by_map<<<1, 32>>>(y + 64, map, !is("map-used-first"), is("map-changed-by-kernel") ? z : nullptr);
+                if (!is("map-changed-by-kernel")) encode(map, z);
+                by_map<<<1, 32>>>(y + 64, map, is("map-acquired") || is("map-used-first"), nullptr);
+            }
             cudaMemcpy(&found, y + 64, 4, cudaMemcpyDeviceToHost);
             cudaFree(map);
         }
