@@ -1,0 +1,110 @@
+"""Modules of the explorer's page that compute: each beside what the emulator counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import ROOT
+
+from ptxsim.count import wavefronts
+
+pytestmark = pytest.mark.browser
+EXPLORER = ROOT / "analysis" / "explorer"
+LANES = np.arange(32)
+
+
+def scripts(*names: str) -> str:
+    return "\n".join((EXPLORER / f"{name}.js").read_text() for name in names)
+
+
+def patterns(count: int) -> list[dict[str, Any]]:
+    """Return accesses of one warp: strides, swizzles, pairs of equal lanes, scattered words; some
+    lanes inactive.
+    """
+    random = np.random.default_rng(7)
+    rows = []
+    for index in range(count):
+        kind = ("ld", "st", "ldmatrix", "cp_async")[index % 4]
+        width = 16 if kind == "ldmatrix" else 2 ** int(random.integers(2 * (kind == "cp_async"), 5))
+        stride, low = int(random.choice([0, 1, 2, 3, 4, 8, 9, 16, 32, 33])), random.integers(5)
+        lanes = LANES >> int(low)
+        elements = {
+            0: lanes * stride,
+            1: (LANES % 8) * 33 + LANES // 8 * stride,
+            2: (LANES ^ (LANES >> 3)) * max(1, stride),
+            3: random.integers(64, size=16)[LANES // 4 * 2 + LANES % 2],
+            4: random.integers(64, size=16)[LANES // 2],
+            5: random.integers(256, size=32),
+        }[index // 4 % 6]
+        active = random.random(32) < (1 if index % 3 else 0.7)
+        source = 4 * random.integers(64, size=32) * 4
+        read = active & (random.random(32) < 0.8)
+        rows.append(
+            {
+                "kind": kind,
+                "bytes": width,
+                "addresses": np.where(active, elements * width, None).tolist(),
+                "source": np.where(read, source, None).tolist(),
+            }
+        )
+    return rows
+
+
+def test_wavefronts_and_sectors_of_the_page_are_those_of_the_emulator(chromium: Any) -> None:
+    accesses = patterns(1200)
+    ask = (
+        f"{scripts('banks')}; return arguments[0].map(({{ addresses, bytes, kind, source }}) => ["
+        "wavefronts(addresses, bytes, kind, source), idealWavefronts(addresses, bytes, kind, source),"
+        "sectors(addresses, bytes)]);"
+    )
+    answers = chromium.execute_script(ask, accesses)
+    conflicts = 0
+    for access, (rows, ideal, touched) in zip(accesses, answers, strict=True):
+        kind, width = access["kind"], access["bytes"]
+        active, addresses = masked(access["addresses"])
+        read, source = masked(access["source"])
+        parts = wavefronts.serve(addresses, active, width, kind, source, read)
+        expected = [
+            [(word.bank, word.address, list(word.lanes), index) for word in row]
+            for index, part in enumerate(parts)
+            for row in part.wavefronts
+        ]
+        keys = ("bank", "address", "lanes", "part")
+        assert [[tuple(word[key] for key in keys) for word in row] for row in rows] == expected
+        assert (len(rows), ideal) == counted(kind, addresses, active, width, source, read)
+        conflicts += len(rows) > ideal
+        requested = [
+            int(values[0]) for values in wavefronts.sectors(addresses[None], active[None], width)
+        ]
+        assert [len(touched), sum(sector["used"] for sector in touched)] == requested
+        for sector in touched:
+            at = sector["address"]
+            assert sector["lanes"] == list(np.flatnonzero(active & (addresses // 32 * 32 == at)))
+    assert len(answers) / 4 < conflicts < len(answers)
+
+
+def masked(values: list[int | None]) -> tuple[np.ndarray, np.ndarray]:
+    """Return which lanes have an address, and the addresses, 0 for the others."""
+    active = np.array([value is not None for value in values])
+    return active, np.array([value or 0 for value in values], np.int64)
+
+
+def counted(
+    kind: str,
+    addresses: np.ndarray,
+    active: np.ndarray,
+    width: int,
+    source: np.ndarray,
+    read: np.ndarray,
+) -> tuple[int, ...]:
+    """Return the emulator's count of wavefronts, and its ideal."""
+    warp = addresses[None], active[None]
+    if kind == "ldmatrix":
+        counts = wavefronts.ldmatrix(*warp)
+    elif kind == "cp_async":
+        counts = wavefronts.cp_async(*warp, width, source[None], read[None])
+    else:
+        counts = wavefronts.shared(*warp, width, kind == "st")
+    return tuple(int(values[0]) for values in counts)
