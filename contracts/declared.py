@@ -227,6 +227,23 @@ class Tile(Document):
     k: Extent
 
 
+Share = Annotated[
+    str, Field(pattern="^[A-Za-z0-9_ +*/()-]{1,120} (thread|lane|warp)([*][0-9]{1,3})?$")
+]
+
+
+class Sums(Document):
+    """Who has which sums of the tile: its rows (m) and columns (n) as factors, innermost first.
+
+    "8 thread", "4 lane", "2 warp": a thread has 8 neighbours, 4 lanes follow each other, and so do
+    2 warps. Lanes and warps are numbered along n first; "2 lane*16" says that these two are 16
+    apart, "lane*0" that they are numbered otherwise.
+    """
+
+    m: list[Share]
+    n: list[Share]
+
+
 class Multiples(Document):
     """What the problem's numbers must be multiples of."""
 
@@ -321,6 +338,10 @@ class VariantEntry(Document):
         "of a tf32 kernel: how it makes 19 bits of 32; truncate when left out"
     )
     tile: Tile
+    sums: Sums | None = optional("drawn in the explorer")
+    stages: Annotated[int, Field(ge=0)] | Arithmetic = optional(
+        "tiles of A and of B that shared memory holds at a time; when left out, template value STAGES or 1"
+    )
     raster: Literal["mn", "nm"] = column("which axes of C blockIdx.x and blockIdx.y run over")
     multiples: Multiples = optional()
     align_bytes: AlignBytes = optional("alignment of A, B and C; with textures, of A and B")

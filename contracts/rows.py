@@ -922,6 +922,13 @@ class Variants(Row):
     requires: str = column("what it asks of a problem", default="")
     tile_m: int | None = optional("rows of C that a block of threads computes; kernels only", ge=1)
     tile_n: int | None = optional("columns of C that it computes", ge=1)
+    tile_k: int | None = optional("steps over k between two loads of tiles", ge=1)
+    threads: int | None = optional("of a block", ge=1)
+    stages: int | None = optional("tiles of A and of B that shared memory holds at a time", ge=0)
+    cluster: str | None = optional("blocks of a cluster down and across C, where it has several")
+    sums: str | None = optional(
+        "who has which sums: m: 8 thread, 8 lane, 2 warp; n: ... (contracts/declared.py, `Sums`)"
+    )
     template: str | None = optional("template values in order, as NAME=VALUE")
     choices: str | None = optional(
         "of a dispatcher: its kernels and from which sizes each is taken; the first that suits"

@@ -159,6 +159,11 @@ class Catalogue(Mapping[str, Entry]):
                     "source": f"kernels/{entry.source.relative_to(ROOT).as_posix()}",
                     "tile_m": entry.tile["m"],
                     "tile_n": entry.tile["n"],
+                    "tile_k": entry.tile["k"],
+                    "threads": entry.threads,
+                    "stages": entry.stages,
+                    "cluster": entry.blocks_of_cluster,
+                    "sums": entry.divided_sums(),
                     "template": ", ".join(
                         f"{key}={value}" for key, value in entry.template.items()
                     ),
@@ -308,6 +313,8 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         cluster=(number("cluster", cluster[0]), number("cluster", cluster[1])),
         splits=number("splits", entry.get("splits", 1)),
         cooperative=entry.get("cooperative", False),
+        stages=number("stages", entry.get("stages", entry["template"].get("STAGES", 1)), minimum=0),
+        sums=entry.get("sums") or {},
         tensor_cores=entry.get("tensor_cores", types.ab.tensor),
     )
     return _checked(variant, path)

@@ -7,14 +7,15 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from contracts import UserError
 from contracts.dtypes import Types
 from contracts.files import digest
+from kernels import expand
 from kernels.arguments import SIGNATURE, TEXEL_BYTES, TEXTURES, Argument, declaration
 from kernels.problem import Layout, Problem
 from kernels.sources import ROOT, included, without_comments
@@ -134,7 +135,8 @@ class Variant:
     cluster, that compute one tile. raster: which axes of C the blocks in x and y run over.
     cooperative: all blocks run at a time, or the launch fails. tensor_cores: it does its arithmetic
     on them. one_arch: it needs features that only
-    `arch` has, as sm_90a.
+    `arch` has, as sm_90a. stages: tiles of A and of B that shared memory holds at a time. sums: who
+    has which, as the entry says it (contracts/declared.py, `Sums`); none of it changes a launch.
     """
 
     name: str
@@ -163,6 +165,8 @@ class Variant:
     cooperative: bool = False
     tensor_cores: bool = False
     one_arch: bool = False
+    stages: int = 1
+    sums: Mapping[str, Sequence[str]] = field(default_factory=dict)
     # the machine whose sweep chose the template; None: the catalogue's own values
 
     @property
@@ -209,6 +213,32 @@ class Variant:
     def cluster_blocks(self) -> int:
         """Blocks of a cluster, splits included."""
         return math.prod(self.cluster) * self.splits
+
+    @property
+    def blocks_of_cluster(self) -> str | None:
+        """Blocks of a cluster down and across C, as 2 x 1; None where a block is alone."""
+        along = dict(zip(self.raster, self.cluster, strict=True))
+        return f"{along['m']} x {along['n']}" if max(self.cluster) > 1 else None
+
+    def divided_sums(self) -> str | None:
+        """Return who has which sums of the tile, its arithmetic done; None where the entry does not
+        say it.
+
+        Raises `UserError` where the factors do not make up the tile, or 32 lanes.
+        """
+        lanes, axes = 1, []
+        for axis, shares in self.sums.items():
+            where, factors = f"{self.name}.sums.{axis}", []
+            for share in shares:
+                count, _, who = share.rpartition(" ")
+                factors.append((expand.number(count, self.template, where), who))
+            if (product := math.prod(count for count, _ in factors)) != self.tile[axis]:
+                raise UserError(f"{where} makes {product}, but the tile has {self.tile[axis]}")
+            lanes *= math.prod(count for count, who in factors if who.startswith("lane"))
+            axes.append(f"{axis}: {', '.join(f'{count} {who}' for count, who in factors)}")
+        if axes and lanes != 32:
+            raise UserError(f"{self.name}.sums has {lanes} lanes, but a warp has 32")
+        return "; ".join(axes) or None
 
     def tiles(self, problem: Problem) -> tuple[int, int]:
         """Return the tiles of C along the grid's x and y; whole clusters of them."""

@@ -145,6 +145,7 @@ def kernels(variants: pd.DataFrame) -> dict[str, Row]:
     to.
     """
     columns = ["variant", "worklog", "label", "kind", "dtype", "tensor", "idea", "builds_on"]
+    columns += ["tile_m", "tile_n", "tile_k", "threads", "stages", "cluster", "sums"]
     rows = variants[[*columns, "source", "template", "requires"]]
     return {row.pop("variant"): row for row in without_empty(rows.to_dict("records"))}
 

@@ -159,6 +159,16 @@ def test_a_rung_shows_its_limiter_four_counters_and_an_arrow(shown: Shown, h100:
     assert shown.one("#rung-picture a").get_attribute("href").endswith("show=padded_rows")
 
 
+def test_a_rung_has_a_picture_of_its_tile_and_its_timeline(shown: Shown) -> None:
+    shown.open(ladder="hopper_ladder.bf16", kernel="hgemm_wgmma_store_bf16")
+    labels = [picture.get_attribute("aria-label") for picture in shown.all("#rung-tile svg")]
+    assert [label.partition(".")[0] for label in labels] == ["Block", "Warp", "Thread", "Timeline"]
+    text = shown.text("#rung-tile")
+    assert "128 × 256 of C, held by 8 warps. 4 more warps load" in text and "192 KiB" in text
+    shown.open(kernel="cublas_fp32")
+    assert not shown.all("#rung-tile svg")
+
+
 def test_another_quantity_keeps_the_kernels(shown: Shown) -> None:
     shown.open(view="sizes")
     kernels = shown.text("#sizes-legend")

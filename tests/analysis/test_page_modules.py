@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers import ROOT
 
+from experiments.emulation.device import EmulatedDevice
+from experiments.stages.check import GUARD
+from kernels import catalogue
+from kernels.catalogue import Problem
 from ptxsim.count import wavefronts
 
 pytestmark = pytest.mark.browser
@@ -108,3 +114,42 @@ def counted(
     else:
         counts = wavefronts.shared(*warp, width, kind == "st")
     return tuple(int(values[0]) for values in counts)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sgemm_warptile", "sgemm_at_swizzle_rw", "sgemm_t128x128x8_direct", "hgemm_wgmma_ws_bf16"],
+)
+def test_a_picture_gives_each_thread_the_sums_that_it_stores(
+    name: str, chromium: Any, ptx: Callable[[str], Path]
+) -> None:
+    variant = catalogue.load().kernels[name]
+    m, n, k = (variant.tile[axis] for axis in "mnk")
+    problem = Problem(m, n, k, k, n, n)
+    buffers = [
+        np.zeros(2 * GUARD + rows * ld, np.dtype(variant.types.of(matrix).numpy))
+        for matrix, (rows, _, ld) in problem.stored.items()
+    ]
+    stores = EmulatedDevice(ptx(name)).stores(variant, problem, buffers, 0)
+    ask = f"{scripts('picture')}; return sumOwners(arguments[0]);"
+    owners = chromium.execute_script(ask, variant.divided_sums())
+    lane, warp = (np.add.outer(owners["m"][who], owners["n"][who]) for who in ("lane", "warp"))
+    assert np.array_equal(stores.owner % variant.threads, 32 * warp + lane)
+
+
+def test_a_timeline_is_drawn_from_the_head_comment_or_the_one_that_it_names(chromium: Any) -> None:
+    paths = [f"kernels/hgemm/wgmma_{name}.cu" for name in ("store", "pingpong", "pingpong_wide")]
+    ask = (
+        f"{scripts('picture')}; const [paths, sources] = arguments;"
+        "return paths.map(path => timelineRows(headParagraph(sources, path, 'Timeline')));"
+    )
+    sources = {path: (ROOT / path).read_text() for path in paths}
+    store, pingpong, wide = chromium.execute_script(ask, paths, sources)
+    assert [row["name"] for row in store] == ["producer", "consumer", "its warps"]
+    assert [part["text"] for part in store[2]["parts"]][:2] == [
+        "fill 0, store 0",
+        "fill 1, store 1",
+    ]
+    load, mainloop, epilogue = store[0]["parts"][0], *store[1]["parts"][:2]
+    assert (load["from"], load["to"]) == (mainloop["from"], epilogue["to"])
+    assert wide == pingpong and [row["name"] for row in wide] == ["producer", "group 0", "group 1"]

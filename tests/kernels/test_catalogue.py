@@ -244,6 +244,7 @@ BROKEN = [  # section and entry, key, value, what the message has beside them
     (VECTORIZED, "arguments", ["m", "n", "m"], "twice"),
     (VECTORIZED, "arguments", ["q"], "q"),
     (VECTORIZED, "cluster", [4, 4], "at most 8 blocks"),
+    (VECTORIZED, "sums", {"m": ["8 threads"], "n": ["128 thread"]}, "8 threads"),
     (VECTORIZED, "arch", "90b", "90b"),
     (VECTORIZED, "tiles", 3, "a mapping in tiles"),
     # which has none
@@ -253,6 +254,20 @@ BROKEN = [  # section and entry, key, value, what the message has beside them
     (TEXLD, "choices", TWO_DTYPES, "fp32 and bf16"),
     (TEXLD, "builds_on", "sgemm_c_dispatch", "'sgemm_c_dispatch'"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "words"),
+    [
+        (["TM thread", "8 lane"], ["128 lane"], "sums.m makes 64, but the tile has 128"),
+        (["128 thread"], ["BN lane"], "sums has 128 lanes, but a warp has 32"),
+    ],
+)
+def test_sums_that_do_not_make_up_the_tile_are_refused(
+    m: list[str], n: list[str], words: str
+) -> None:
+    with refused(rf"sgemm_vectorized\.{re.escape(words)}"):
+        vectorized(sums={"m": m, "n": n}).divided_sums()
 
 
 @pytest.mark.parametrize(("entry", "key", "value", "words"), BROKEN)
