@@ -24,7 +24,7 @@ views.ladder = async () => {
     `Bars: fraction of cuBLAS, interleaved, at m = n = k = ${n} on ${gpu.gpu} (${protocol(gpu)}). `,
     'TFLOP/s: of the kernel, of cuBLAS in the same windows; compare rows by their fractions, since clocks differ. ',
     'Gain: times as fast as the kernel that it builds on. ', leftOutText(gpu));
-  fill('ladder-rungs', rungRows(rows, chosen));
+  fill('ladder-rungs', rungRows(rows, chosen, hiddenRungs(gpu, inOrder(rows), chosen, n)));
   await showRung(gpu, ladder, n, rows, chosen);
 };
 
@@ -37,7 +37,9 @@ function chosenRung(rows) {
   return rows.find(row => row.variant === variant);
 }
 
-function rungRows(rows, chosen) {
+const inOrder = rows => WORKLOGS.flatMap(worklog => rows.filter(row => KERNELS.get(row.variant).worklog === worklog));
+
+function rungRows(rows, chosen, hidden) {
   const end = 1.04 * Math.max(1, ...rows.map(row => row.fraction_high ?? row.fraction ?? 0));
   const full = `--full: ${100 / end}%`; // where 100% of cuBLAS lies
   const head = el('div', { class: 'rung head', style: full, 'aria-hidden': 'true' },
@@ -47,23 +49,33 @@ function rungRows(rows, chosen) {
     const members = rows.filter(row => KERNELS.get(row.variant).worklog === worklog);
     const gpus = (DATA.worklogs[worklog].gpus ?? []).join(', ');
     const title = el('h3', {}, groupName(worklog), el('small', {}, gpus && `measured there on ${gpus}`));
-    return members.length ? [title, ...members.map(row => rungRow(row, rows, row === chosen, end, full))] : [];
+    const rungOf = row => (hidden.has(row) ? hiddenRow(row, row === chosen, full) : rungRow(row, rows, row === chosen, end, full));
+    return members.length ? [title, ...members.map(rungOf)] : [];
   });
   return [head, ...groups];
 }
 
+/** The link of a rung to itself: its name, and what else stands in its row. */
+function rungLink(variant, isChosen, full, title, ...cells) {
+  const { dtype, idea } = KERNELS.get(variant);
+  const attributes = {
+    class: 'rung', id: `rung-${variant}`, style: full, href: hashOf({ kernel: variant }), title,
+    'aria-current': isChosen && 'true', onkeydown: moveFocus, onclick: () => { scrollToRung = narrow(); },
+  };
+  return el('a', attributes,
+    el('span', { class: 'name' }, labelOf(variant).replace(`_${dtype}`, ''), el('span', { class: 'idea small' }, idea)), cells);
+}
+
+/** A rung whose result the reader is to predict. */
+const hiddenRow = ({ variant }, isChosen, full) => rungLink(variant, isChosen, full, sentence(KERNELS.get(variant).idea),
+  el('span', { class: 'track', 'aria-hidden': 'true' }), el('span', {}, '?', el('span', { class: 'hidden' }, ' to be predicted')));
+
 function rungRow(row, rows, isChosen, end, full) {
-  const { worklog, dtype, idea } = KERNELS.get(row.variant), gain = gainOf(row, rows);
+  const { worklog, idea } = KERNELS.get(row.variant), gain = gainOf(row, rows);
   const at = value => `${100 * value / end}%`;
   const low = row.fraction_low ?? row.fraction, high = row.fraction_high ?? row.fraction;
   const moved = gain && !gain.noise && Math.abs(gain.value - 1) >= 0.005;
-  const attributes = {
-    class: 'rung', id: `rung-${row.variant}`, style: full,
-    href: hashOf({ kernel: row.variant }), 'aria-current': isChosen && 'true', onkeydown: moveFocus,
-    onclick: () => { scrollToRung = narrow(); }, title: `${sentence(idea)}${gain ? ` ${sentence(gain.words)}` : ''}`,
-  };
-  return el('a', attributes,
-    el('span', { class: 'name' }, labelOf(row.variant).replace(`_${dtype}`, ''), el('span', { class: 'idea small' }, idea)),
+  return rungLink(row.variant, isChosen, full, `${sentence(idea)}${gain ? ` ${sentence(gain.words)}` : ''}`,
     el('span', { class: 'track', 'aria-hidden': 'true' },
       el('span', { class: 'bar', style: `width: ${at(row.fraction)}; background: ${DATA.worklogs[worklog].colour}` }),
       el('span', { class: 'range', style: `left: ${at(low)}; width: ${at(high - low)}` })),
@@ -86,21 +98,22 @@ function moveFocus(event) {
 async function showRung(gpu, ladder, n, rows, row) {
   const { variant } = row, kernel = KERNELS.get(variant), over = before(variant), gain = gainOf(row, rows);
   const changed = STEPS.get(variant)?.changed, fraction = percent(row.fraction);
-  const both = over ? profiled(gpu, [variant, over]) : [], profiledAt = both.includes(n) ? n : both[0];
+  const step = stepOf(gpu, variant, n), profiledAt = step?.n, hidden = isHidden(step);
   fill('rung-title', labelOf(variant), ' ', el('span', { class: 'small' }, `${kernel.dtype}, ${groupName(kernel.worklog)}`));
-  fill('rung-speed', el('strong', {}, fraction), ` of cuBLAS: ${speedText(row)} TFLOP/s`, gain ? `, ${gain.words}` : '');
+  mountPredict(byId('rung-predict'), step);
+  fill('rung-speed', !hidden && [el('strong', {}, fraction), ` of cuBLAS: ${speedText(row)} TFLOP/s`, gain ? `, ${gain.words}` : '']);
   fill('rung-idea', sentence(kernel.idea), changed ? ` Against ${labelOf(over)}: ${changed}.` : '');
-  fill('rung-facts', profiledAt ? stepTable(gpu, variant, over, profiledAt)
+  fill('rung-facts', hidden ? '' : profiledAt ? stepTable(gpu, variant, over, profiledAt)
     : empty(over ? 'Nsight Compute did not profile both kernels of this step.' : 'Nothing comes before this kernel.'));
   const pictures = Object.keys(DATA.pictures).filter(name => DATA.pictures[name].includes(variant));
   fill('rung-picture', pictures.map(name => el('p', {}, link('Bank picture of this kernel', { view: 'banks', show: name }))));
   mountPicture(byId('rung-tile'), kernel, await part('sources'));
   fill('rung-run', runLines(kernel, over, ladder));
-  fill('rung-next', neighbours(rows, row));
+  fill('rung-next', neighbours(rows, row), predictSwitch());
   fill('rung-why', await headComment(kernel));
-  await drawStep(gpu, ladder, variant, over, profiledAt);
+  await drawStep(gpu, ladder, variant, over, hidden ? null : profiledAt);
   fill('rung-diff', over ? await sourceDiff(over, variant) : '');
-  announce(`${kernel.label}: ${fraction} of cuBLAS${gain ? `, ${gain.words}` : ''}`);
+  announce(hidden ? `${kernel.label}: predict this step` : `${kernel.label}: ${fraction} of cuBLAS${gain ? `, ${gain.words}` : ''}`);
   if (scrollToRung) byId('rung').scrollIntoView();
   scrollToRung = false;
 }
@@ -141,8 +154,7 @@ async function drawStep(gpu, ladder, variant, over, n) {
 
 /** Links to the rungs before and after; the keys p and n follow them. */
 function neighbours(rows, row) {
-  const shown = WORKLOGS.flatMap(worklog => rows.filter(other => KERNELS.get(other.variant).worklog === worklog));
-  const step = (id, by, before, after) => {
+  const shown = inOrder(rows), step = (id, by, before, after) => {
     const other = shown[shown.indexOf(row) + by];
     return other && el('a', { id, href: hashOf({ kernel: other.variant }) }, `${before}${labelOf(other.variant)}${after}`);
   };
@@ -153,7 +165,7 @@ function neighbours(rows, row) {
 async function headComment(kernel) {
   const lines = (await part('sources'))[kernel.source]?.split('\n') ?? [];
   const text = lines.slice(0, headLength(lines)).map(line => line.replace(/^\/\/ ?/, '')).join('\n').trim();
-  return text && el('details', { open: !narrow() }, el('summary', {}, `Why: the head of ${kernel.source}`), el('pre', {}, text));
+  return text && el('details', { open: !narrow() && !state.predict }, el('summary', {}, `Why: the head of ${kernel.source}`), el('pre', {}, text));
 }
 
 function runLines(kernel, over, ladder) {

@@ -169,6 +169,39 @@ def test_a_rung_has_a_picture_of_its_tile_and_its_timeline(shown: Shown) -> None
     assert not shown.all("#rung-tile svg")
 
 
+def test_a_step_is_hidden_until_it_has_been_predicted(shown: Shown) -> None:
+    shown.open(kernel="sgemm_at_swizzle")
+    speed = shown.text("#rung-speed")
+    shown.one("#predict").send_keys(Keys.SPACE)
+    shown.until(lambda: shown.state.get("predict") == "yes")
+    shown.drawn()
+    assert shown.script("return document.activeElement.id") == "predict"
+    assert speed not in shown.text("#ladder") and not shown.all(
+        "#rung-facts tr, #rung svg .mark-symbol"
+    )
+    for name, result in {"at_tiling": "%", "at_swizzle": "?", "tma": "?", "": "%"}.items():
+        text = shown.text(f"#rung-sgemm_{name}" if name else "#rung-cublas_fp32")
+        assert result in text and ("%" in text) is (result == "%"), name
+    shown.one("#predict-submit").click()  # chosen is nothing yet
+    assert "guess" not in shown.state
+    for name, value in {
+        "counter": "shared_conflicts",
+        "direction": "fall",
+        "limiter": "Latency",
+    }.items():
+        Select(shown.one(f"#predict-{name}")).select_by_value(value)
+    shown.one("#predict-submit").send_keys(Keys.ENTER)
+    shown.until(lambda: "guess" in shown.state)
+    shown.drawn()
+    counter, limiter = (row.text for row in shown.all("#rung-predict li"))
+    assert counter.startswith("✓ right") and "52.6 M to 2.49 M" in counter
+    assert limiter.startswith("✗ wrong") and "Register banks" in limiter
+    assert speed == shown.text("#rung-speed") and "as meant" in shown.text("#rung-facts")
+    assert shown.script("return document.activeElement.textContent") == "Your prediction"
+    shown.open(kernel="sgemm_at_swizzle", predict="yes", guess="sgemm_at_swizzle.nail.fall.Latency")
+    assert "There is no guess" in shown.text("#unknown") and shown.all("#predict-submit")
+
+
 def test_another_quantity_keeps_the_kernels(shown: Shown) -> None:
     shown.open(view="sizes")
     kernels = shown.text("#sizes-legend")
