@@ -28,7 +28,18 @@ from contracts import UserError, write_text
 
 HERE = Path(__file__).resolve().parent
 # one module on the page, in this order
-SCRIPTS = ("state", "numbers", "banks", "drawing", "diff", "picture", "predict", "views", "page")
+SCRIPTS = (
+    "state",
+    "numbers",
+    "banks",
+    "drawing",
+    "diff",
+    "picture",
+    "predict",
+    "playground",
+    "views",
+    "page",
+)
 MAX_BYTES = 5_000_000
 
 

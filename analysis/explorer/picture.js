@@ -139,6 +139,28 @@ function tileSentences({ tile_m: m, tile_n: n, tile_k: k, stages = 0, threads, c
   return [block, warp, thread].map(sentences => sentences.filter(text => text).join(' '));
 }
 
+// ---- banks -----------------------------------------------------------------------------------------------------------
+
+const CELL = [20, 16]; // pixels
+const BANKS_LEGEND = 'Columns: banks. Rows: wavefronts. A cell has the lane that the bank serves, + where several want the same word. '
+  + 'Orange: a bank that must give several words; the darker ones cost a wavefront each.';
+
+/** Wavefronts of an access to shared memory, as `wavefronts` returns them, on the banks; text: what it is, in a sentence. */
+function banksDrawing(rows, text) {
+  const [wide, high] = CELL, left = 22, top = 18, yOf = i => top + high * i + 3 * rows[i][0].part; // parts stand apart
+  const ofBank = (row, { bank, part }) => row.some(other => other.bank === bank && other.part === part);
+  const cell = (word, i) => {
+    const earlier = rows.slice(0, i).some(row => ofBank(row, word)), later = rows.slice(i + 1).some(row => ofBank(row, word));
+    const several = word.lanes.length > 1, look = earlier ? 'further' : later ? 'crowded' : 'operand';
+    return [svgBox(left + wide * word.bank, yOf(i), wide, high, several ? `${look} shared` : look),
+      svgText(left + wide * (word.bank + 0.5), yOf(i) + 12, `${word.lanes[0]}${several ? '+' : ''}`)];
+  };
+  return drawing(left + wide * BANKS + 4, yOf(rows.length - 1) + high + 4, 'Banks', text,
+    Array.from({ length: BANKS }, (_, bank) => svgText(left + wide * (bank + 0.5), 12, String(bank))),
+    rows.map((row, i) => [svgText(left - 5, yOf(i) + 12, String(i + 1), 'end'),
+      svgBox(left, yOf(i), wide * BANKS, high, 'sums'), row.map(word => cell(word, i))]));
+}
+
 // ---- timeline --------------------------------------------------------------------------------------------------------
 
 /** A paragraph of a head comment, such as Timeline, with its columns; that of another kernel where it says "as NAME". */

@@ -5,10 +5,10 @@ const VIEWS = {
   ladder: 'Ladder', steps: 'Steps', findings: 'Findings', sizes: 'Sizes', compare: 'Side by side', roofline: 'Roofline',
   claims: 'Claims', banks: 'Banks',
 };
-// `predict`, `guess`: see predict.js. `with`: GPU compared with; `q`: quantity; `draw`: kernels in the chart; `at`: size that is read; `a`, `b`: the kernels
+// `predict`, `guess`, `play`: see predict.js and playground.js. `with`: GPU compared with; `q`: quantity; `draw`: kernels in the chart; `at`: size that is read; `a`, `b`: the kernels
 // side by side; worklog, kind, verdict and text: filters of the claims; `show`: card that is scrolled to
 const KEYS = ['view', 'gpu', 'with', 'ladder', 'n', 'data', 'kernel', 'q', 'dtype', 'draw', 'at', 'a', 'b',
-  'worklog', 'kind', 'verdict', 'text', 'show', 'predict', 'guess', 'theme'];
+  'worklog', 'kind', 'verdict', 'text', 'show', 'predict', 'guess', 'play', 'theme'];
 const KERNELS = new Map(Object.entries(DATA.kernels).map(([variant, kernel]) => [variant, { variant, ...kernel }]));
 const ORDER = new Map([...KERNELS.keys()].map((variant, place) => [variant, place]));
 const STEPS = new Map(DATA.steps.map(step => [step.variant, step]));

@@ -108,6 +108,7 @@ async function showRung(gpu, ladder, n, rows, row) {
   const pictures = Object.keys(DATA.pictures).filter(name => DATA.pictures[name].includes(variant));
   fill('rung-picture', pictures.map(name => el('p', {}, link('Bank picture of this kernel', { view: 'banks', show: name }))));
   mountPicture(byId('rung-tile'), kernel, await part('sources'));
+  mountPlayground(byId('rung-play'), kernel, await part('sources'));
   fill('rung-run', runLines(kernel, over, ladder));
   fill('rung-next', neighbours(rows, row), predictSwitch());
   fill('rung-why', await headComment(kernel));

@@ -202,6 +202,21 @@ def test_a_step_is_hidden_until_it_has_been_predicted(shown: Shown) -> None:
     assert "There is no guess" in shown.text("#unknown") and shown.all("#predict-submit")
 
 
+def test_pads_and_swizzles_can_be_changed_and_stay_in_the_link(shown: Shown) -> None:
+    shown.open(kernel="sgemm_at_tiling")
+    assert "4 wavefronts where 1 would do" in shown.text("#rung-play")
+    Select(shown.one("#play-SWIZZLE")).select_by_visible_text("r ^ p / 4 * 8")
+    assert "1 wavefront, no conflict" in shown.text("#rung-play")
+    assert "1 wavefront, no conflict" in shown.text("#live")
+    played = shown.state["play"]
+    shown.open(kernel="sgemm_at_tiling", play=played)
+    assert "1 wavefront, no conflict" in shown.text("#rung-play")
+    shown.open(kernel="sgemm_vectorized", play="sgemm_vectorized.0.TN:4")
+    assert "the last pass is a full one" in shown.text("#rung-play")
+    shown.open(kernel="sgemm_vectorized", play="sgemm_vectorized.0.A_PAD:3")
+    assert "no A_PAD “3”" in shown.text("#unknown")
+
+
 def test_another_quantity_keeps_the_kernels(shown: Shown) -> None:
     shown.open(view="sizes")
     kernels = shown.text("#sizes-legend")

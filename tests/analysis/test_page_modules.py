@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import ROOT
+from helpers import ARCH, ROOT
 
+from experiments.emulation import bank_pictures, launching
 from experiments.emulation.device import EmulatedDevice
+from experiments.stages import build, toolchain
 from experiments.stages.check import GUARD
 from kernels import catalogue
-from kernels.catalogue import Problem
+from kernels.catalogue import Problem, Variant
+from ptxsim import banks
 from ptxsim.count import wavefronts
 
 pytestmark = pytest.mark.browser
@@ -135,6 +138,49 @@ def test_a_picture_gives_each_thread_the_sums_that_it_stores(
     owners = chromium.execute_script(ask, variant.divided_sums())
     lane, warp = (np.add.outer(owners["m"][who], owners["n"][who]) for who in ("lane", "warp"))
     assert np.array_equal(stores.owner % variant.threads, 32 * warp + lane)
+
+
+def retiled(name: str, **template: int) -> Variant:
+    """Return the kernel with other template values, under a name that has them."""
+    known, values = catalogue.load(), "".join(f"_{key}{value}" for key, value in template.items())
+    variant = known.kernels[name]
+    return known.retiled(name, name + values, {**variant.template, **template}, variant.threads)
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        catalogue.load().kernels["sgemm_vectorized"],
+        retiled("sgemm_vectorized", A_PAD=1),
+        retiled("sgemm_vectorized", BK=16, A_PAD=4),
+        catalogue.load().kernels["sgemm_at_tiling"],
+        catalogue.load().kernels["sgemm_at_swizzle"],
+    ],
+    ids=lambda variant: variant.name,
+)
+def test_the_playground_has_the_addresses_that_the_emulator_records(
+    variant: Variant, chromium: Any, tmp_path: Path
+) -> None:
+    unit = tmp_path / f"{variant.name}.cu"
+    unit.write_text(variant.translation_unit())
+    build.compile_source(unit, tmp_path / variant.name, ARCH, toolchain.nvcc(None))
+    loaded = launching.load(variant, tmp_path)
+    template = ", ".join(f"{name}={value}" for name, value in variant.template.items())
+    kernel = {"source": f"kernels/sgemm/{variant.source.name}", "template": template}
+    ask = (
+        f"{scripts('banks', 'playground')}; const [kernel] = arguments, own = parametersOf(kernel);"
+        "return playOf(kernel).accesses.map(access => playedAccess(access, own));"
+    )
+    played = chromium.execute_script(ask, kernel)
+    assert len(played) >= 2
+    for access in played:
+        line = bank_pictures.source_line(variant, access["line"])
+        launch = bank_pictures.small_launch(variant)
+        recorded = [
+            (found.kind, found.width, found.addresses.tolist())
+            for found in banks.accesses(loaded, line=line, warp=0, **launch)
+        ]
+        assert (access["kind"], access["bytes"], access["addresses"]) in recorded, access["says"]
 
 
 def test_a_timeline_is_drawn_from_the_head_comment_or_the_one_that_it_names(chromium: Any) -> None:
