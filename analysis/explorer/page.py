@@ -28,18 +28,8 @@ from contracts import UserError, write_text
 
 HERE = Path(__file__).resolve().parent
 # one module on the page, in this order
-SCRIPTS = (
-    "state",
-    "numbers",
-    "banks",
-    "drawing",
-    "diff",
-    "picture",
-    "predict",
-    "playground",
-    "views",
-    "page",
-)
+SCRIPTS = ["state", "numbers", "banks", "drawing", "diff"]
+SCRIPTS += ["picture", "predict", "playground", "views", "page"]
 MAX_BYTES = 5_000_000
 
 

@@ -185,8 +185,10 @@ function timelineRows(lines) {
     const parts = [];
     for (let at = name ? from : start; at < line.length;) {
       const bar = line.indexOf('|', at), end = bar < 0 ? line.length : bar;
-      for (const piece of line.slice(at, end).matchAll(/\S+(?: {1,2}\S+)*/g)) {
-        parts.push({ text: piece[0], from: at + piece.index - body, to: (bar < 0 ? at + piece.index + piece[0].length : end) - body });
+      const pieces = [...line.slice(at, end).matchAll(/\S+(?: {1,2}\S+)*/g)];
+      for (const piece of pieces) { // the last one before a bar lasts until there
+        const from = at + piece.index - body, isLast = bar >= 0 && piece === pieces.at(-1);
+        parts.push({ text: piece[0], from, to: isLast ? end - body : from + piece[0].length });
       }
       at = end + 1;
     }

@@ -5,8 +5,8 @@
 // is enough: it says that everybody's copies into this buffer have landed, and that everybody has
 // done with the other one, which may now be written.
 //
-//     copy 0 -> wait | copy 1 ........... wait | copy 2 ........... wait | ...
-//              buf 0 | multiply 0        buf 1 | multiply 1        buf 0 | multiply 2
+// Timeline:  cp.async    copy 0 to buffer 0 | copy 1 to buffer 1 | copy 2 to buffer 0 | ...
+//            all         wait for 0         | multiply 0, wait 1 | multiply 1, wait 2 | multiply 2 ...
 //
 // NEAREST: for TF32 a tensor core reads an fp32 number without its last 13 bits, so it loses up to
 // 2^-10 of itself. With NEAREST, cvt.rna rounds it to the nearest tf32 number before, by up to 2^-11

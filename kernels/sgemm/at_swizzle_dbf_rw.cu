@@ -4,8 +4,8 @@
 // global memory before the present step is multiplied, wait in registers while it is, and go to the
 // other buffer after it. Nobody reads that buffer meanwhile, so one barrier a step is enough.
 //
-//     fetch 0, stage 0 | fetch 1   multiply 0   stage 1 | fetch 2   multiply 1   stage 2 | ...
-//                buf 0             buf 0        buf 1               buf 1        buf 0
+// Timeline:  all         fetch 0, stage 0 | fetch 1   multiply 0   stage 1 | fetch 2   multiply 1   stage 2 | ...
+//            buffer      0                |           0            1       |           1            0
 //
 // The words that wait take 16 registers. The text keeps the whole below 128, for with more only one block
 // fits on an SM; here MIN_BLOCKS = 2 asks for that. nvcc 13.0 would keep to it by itself, with neither
