@@ -211,8 +211,8 @@ function timelineDrawing(rows) {
 
 // ---- all of it -------------------------------------------------------------------------------------------------------
 
-/** Draw the tile and the timeline of a kernel of DATA.kernels in an element; nothing where the catalogue does not say
- *  who has which sums. sources: the part of that name, texts by path. */
+/** Draw in an element a kernel's tile, where the catalogue says who has which sums, and its timeline, where its head
+ *  comment has one. kernel: of KERNELS; sources: the part of that name, texts by path. */
 function mountPicture(element, kernel, sources) {
   const lines = headParagraph(sources, kernel.source, 'Timeline'), roles = headParagraph(sources, kernel.source, 'Roles');
   const parts = [];
