@@ -231,9 +231,10 @@ class Variant:
             where, factors = f"{self.name}.sums.{axis}", []
             for share in shares:
                 count, _, who = share.rpartition(" ")
-                factors.append((expand.number(count, self.template, where), who))
+                factors.append((expand.number(count, self.template, where, minimum=0), who))
             if (product := math.prod(count for count, _ in factors)) != self.tile[axis]:
-                raise UserError(f"{where} makes {product}, but the tile has {self.tile[axis]}")
+                reason = f"makes {product}, but the tile has {self.tile[axis]}"
+                raise UserError(f"{where} {reason}; `sums: null` draws no picture")
             lanes *= math.prod(count for count, who in factors if who.startswith("lane"))
             axes.append(f"{axis}: {', '.join(f'{count} {who}' for count, who in factors)}")
         if axes and lanes != 32:

@@ -260,6 +260,7 @@ BROKEN = [  # section and entry, key, value, what the message has beside them
     ("m", "n", "words"),
     [
         (["TM thread", "8 lane"], ["128 lane"], "sums.m makes 64, but the tile has 128"),
+        (["32 * TN // 512 lane"], ["BN lane"], "sums.m makes 0, but the tile has 128"),
         (["128 thread"], ["BN lane"], "sums has 128 lanes, but a warp has 32"),
     ],
 )
