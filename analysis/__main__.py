@@ -26,10 +26,9 @@ COMMANDS = {
     "compare": ("two variants side by side", "analysis.compare"),
     "reproduce": ("measurements beside an archive's", "analysis.reproduce"),
     "render": ("paper and supplement", "analysis.render"),
-    "banks": ("accesses to shared memory on their banks", "analysis.banks"),
 }
 # Those that read no results folder, or name their own
-WITHOUT_FOLDERS = ("reproduce", "render", "banks")
+WITHOUT_FOLDERS = ("reproduce", "render")
 
 
 def main() -> int | None:

@@ -279,18 +279,12 @@ def published(rows: list[Row]) -> list[Row]:
 
 
 def pictures(figures: Path) -> dict[str, Row]:
-    """Bank pictures by name: the SVG, its title, text and accesses, and the variants that it
-    shows.
-    """
+    """Bank pictures by name: title, text and accesses of each, and the variants that it shows."""
     by_name: dict[str, Row] = {}
-    for path in sorted(figures.glob("banks_*.svg")):
-        beside = path.with_suffix(".json")
-        if not beside.is_file():
-            continue
-        described: Row = json.loads(beside.read_text())
+    for path in sorted(figures.glob("banks_*.json")):
+        described: Row = json.loads(path.read_text())
         variants = list(dict.fromkeys(access["variant"] for access in described["accesses"]))
-        name = path.stem.removeprefix("banks_")
-        by_name[name] = described | {"svg": inline(path), "variants": variants}
+        by_name[path.stem.removeprefix("banks_")] = described | {"variants": variants}
     return by_name
 
 

@@ -71,7 +71,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--tables", required=True, type=Path, metavar="DIR", help="claims.csv, findings.json, ..."
     )
     parser.add_argument(
-        "--figures", required=True, type=Path, metavar="DIR", help="bank pictures, banks_NAME.svg"
+        "--figures", required=True, type=Path, metavar="DIR", help="bank pictures, banks_NAME.json"
     )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.html")
 

@@ -143,7 +143,8 @@ function tileSentences({ tile_m: m, tile_n: n, tile_k: k, stages = 0, threads, c
 
 const CELL = [20, 16]; // pixels
 const BANKS_LEGEND = 'Columns: banks. Rows: wavefronts. A cell has the lane that the bank serves, + where several want the same word. '
-  + 'Orange: a bank that must give several words; the darker ones cost a wavefront each.';
+  + 'Orange: a bank that must give several words; the darker ones cost a wavefront each. Rows that stand apart serve parts of '
+  + 'the warp, one after the other.';
 
 /** Wavefronts of an access to shared memory, as `wavefronts` returns them, on the banks; text: what it is, in a sentence. */
 function banksDrawing(rows, text) {

@@ -577,13 +577,17 @@ function publishedTable(rows) {
 views.banks = async () => {
   const pictures = Object.entries(await part('pictures'));
   if (!pictures.length) return fill('banks-pictures', empty('No bank picture was there when this page was made.'));
-  fill('banks-pictures', pictures.map(([name, shown]) => {
-    const rows = shown.accesses.map(access => [labelOf(access.variant), wordsCell(access.says),
-      wordsCell(code(`${access.file}:${access.line}`)), number(access.wavefronts), number(access.ideal)]);
-    return el('article', { class: 'picture', id: `picture-${name}` }, el('h3', {}, shown.title),
-      el('p', { class: 'note' }, shown.text, narrow() && ' The picture scrolls sideways.'), picture(shown.svg, shown.title),
-      el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Accesses' },
-        table(['kernel', 'access', 'line', 'wavefronts', 'without conflicts'], rows)));
-  }));
+  fill('banks-pictures', el('p', { class: 'note' }, BANKS_LEGEND, narrow() && ' The pictures scroll sideways.'),
+    pictures.map(([name, { title, text, accesses }]) => el('article', { class: 'picture', id: `picture-${name}` },
+      el('h3', {}, title), el('p', { class: 'note' }, text), accesses.map(accessOnBanks))));
   byId(`picture-${state.show}`)?.scrollIntoView();
 };
+
+function accessOnBanks({ variant, says, summary, about, file, line, source, parts }) {
+  const rows = parts.flatMap(({ wavefronts: ofPart }, part) => ofPart.map(words => words.map(word => ({ ...word, part }))));
+  const label = `${labelOf(variant)}, ${says}`;
+  return el('div', { class: 'played' },
+    el('p', {}, el('strong', {}, label), `: ${summary}. `, code(`${file}:${line}`), ' ', code(source)),
+    el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': label }, banksDrawing(rows, `${label}: ${summary}`)),
+    small(about.at(-1)));
+}

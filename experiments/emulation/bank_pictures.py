@@ -4,7 +4,7 @@
 
 The pictures are listed in workflow/bank_pictures.yaml. `experiments.emulation` records the accesses
 that they show, for `--emulated FILES`; with `--arch` the kernels are built and emulated here, one
-tile of C each. `analysis banks` draws what is written, banks_NAME.json (contracts/rows.py,
+tile of C each. The explorer draws what is written, banks_NAME.json (contracts/rows.py,
 `BankPicture`).
 """
 

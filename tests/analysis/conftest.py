@@ -151,7 +151,6 @@ def made(once: Callable[..., Path], variants_csv: Path, analytic: Path) -> Path:
         for name, (variant, wavefronts) in PICTURES.items():
             data = picture(variant, wavefronts)
             write_json(figures / f"banks_{name}.json", BankPicture, data)
-        ran("analysis", "banks", *sorted(figures.glob("banks_*.json")))
         places = ("--figures", figures, "--tables")
         ran("analysis", "render", *DOCUMENTS, *places, tables, "--out", folder)
         planted = Path(shutil.copytree(tables, folder / "planted"))

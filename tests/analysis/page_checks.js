@@ -33,14 +33,3 @@ function small() {
     return element.checkVisibility() && target.getBoundingClientRect().height < 24;
   }).map(element => element.outerHTML.slice(0, 80));
 }
-
-// Of every coloured cell of the bank pictures: whether its middle shows it
-function cells() {
-  return [...document.querySelectorAll('.picture svg path')].filter(path => (
-    ['#cfe3f5', '#fbd9b5', '#ee9a4d'].some(colour => path.getAttribute('style')?.includes(`fill: ${colour}`))
-    && path.getAttribute('clip-path'))).map(path => {
-    path.scrollIntoView({ block: 'center' });
-    const { left, top, width, height } = path.getBoundingClientRect();
-    return document.elementsFromPoint(left + width / 2, top + height / 2).includes(path);
-  });
-}

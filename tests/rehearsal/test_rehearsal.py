@@ -61,7 +61,6 @@ def test_each_variant_has_its_windows_checks_and_counters_and_each_row_repeats(
 def test_every_output_says_that_times_are_no_measurements(rehearsal: Rehearsal) -> None:
     results = rehearsal.tree / "results"
     figures = [*(results / "figures").glob("*.svg")]
-    figures = [path for path in figures if not path.name.startswith("banks_")]
     assert len(figures) > 10
     for path in (*figures, results / "explorer.html", rehearsal.tree / "reproduce.txt"):
         assert REHEARSAL in path.read_text(), path.name

@@ -70,7 +70,6 @@ def test_the_report_has_every_figure_and_table(done: Tree) -> None:
     for category in ("Paper", "Speed", "Counters", "Studies", "Experiments", "Tables"):
         assert f'"{category}"' in page, category
     figures = {path.name for path in (done.folder / "results" / "figures").glob("*.svg")}
-    figures = {name for name in figures if not name.startswith("banks_")}
     tables = {path.name for path in (done.folder / "results" / "tables").glob("*.csv")}
     assert len(figures) > 30 and len(tables) >= 9
     assert [name for name in figures | tables if name not in page] == []

@@ -47,25 +47,19 @@ if PICTURES:
             "workflow/bank_pictures.yaml",
             _recorded if _are_there else ["results/toolchain.json", *sources_of(_pictured)],
         output:
-            [f"results/figures/banks_{name}.svg" for name in PICTURES],
-            [
-                f"results/figures/banks_{name}.{suffix}"
-                for name in PICTURES
-                for suffix in ("pdf", "json")
-            ],
+            [f"results/figures/banks_{name}.json" for name in PICTURES],
         log:
             "results/logs/figures/banks.log",
         params:
             emulator=EMULATOR,
             pictures=list(PICTURES),
-            data=[f"results/figures/banks_{name}.json" for name in PICTURES],
             accesses=(
                 f"--emulated {' '.join(_recorded)}" if _are_there else f"--arch {ARCH} {NVCC}"
             ),
             out="results/figures",
         shell:
-            "(python -m experiments.emulation.bank_pictures {params.pictures} {params.accesses} --out-dir {params.out}"
-            " && python -m analysis banks {params.data}) 2>&1 | tee {log}"
+            "python -m experiments.emulation.bank_pictures {params.pictures} {params.accesses} --out-dir {params.out}"
+            " 2>&1 | tee {log}"
 
 
 rule analytic:

@@ -114,11 +114,7 @@ rule readme:
         " --archives {params.archives} 2>&1 | tee {log}"
 
 
-BANK_PICTURES = [
-    f"results/figures/banks_{name}.{suffix}"
-    for name in PICTURES
-    for suffix in ("svg", "pdf", "json")
-]
+BANK_PICTURES = [f"results/figures/banks_{name}.json" for name in PICTURES]
 
 
 rule paper_pdf:
