@@ -92,12 +92,18 @@ def test_a_program(programs, name, kernels, tmp_path):
 def test_cublas(programs, tmp_path):
     report = tmp_path / "report.json"
     done = programs.run("blas", options=["--report", str(report)])
-    assert (done.returncode, done.stdout) == (0, "PASS\n"), done.stderr
+    assert (done.returncode, done.stdout) == (1, "PASS\n"), done.stderr
+    assert "cublasSscal at blas.cu:" in done.stderr and "an increment of -1" in done.stderr
     assert "cublasSgemm: 40 x 48 x 24:" in done.stderr and "by NumPy, not emulated" in done.stderr
     calls = [call["call"] for call in json.loads(report.read_text())["library_calls"]]
     assert calls == ["cublasSgemm"] * 2 + [
         "cublasGemmEx",
         "cublasSgemmStridedBatched",
+        *(
+            f"cublas{name}"
+            for name in ("Sdot", "Snrm2", "Sgemv", "Sgemv", "Saxpy", "Sscal", "Scopy")
+        ),
+        "cublasDotEx",
         "cublasLtMatmul",
     ]
 

@@ -62,6 +62,18 @@ typedef enum {
 #define cublasGetVersion cublasGetVersion_v2
 #define cublasSgemm cublasSgemm_v2
 #define cublasDgemm cublasDgemm_v2
+#define cublasSdot cublasSdot_v2
+#define cublasSnrm2 cublasSnrm2_v2
+#define cublasSaxpy cublasSaxpy_v2
+#define cublasSscal cublasSscal_v2
+#define cublasScopy cublasScopy_v2
+#define cublasSgemv cublasSgemv_v2
+#define cublasDdot cublasDdot_v2
+#define cublasDnrm2 cublasDnrm2_v2
+#define cublasDaxpy cublasDaxpy_v2
+#define cublasDscal cublasDscal_v2
+#define cublasDcopy cublasDcopy_v2
+#define cublasDgemv cublasDgemv_v2
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t*);
 cublasStatus_t cublasDestroy_v2(cublasHandle_t);
@@ -91,6 +103,20 @@ PTXSIM_GEMM_(cublasSgemmStridedBatched, float)
 PTXSIM_GEMM_(cublasDgemmStridedBatched, double)
 PTXSIM_GEMM_(cublasHgemmStridedBatched, __half)
 #undef PTXSIM_GEMM_
+
+#define PTXSIM_VECTORS_(S, type)                                                                                        \
+    cublasStatus_t cublas##S##dot_v2(cublasHandle_t, int n, const type* x, int incx, const type* y, int incy, type*);   \
+    cublasStatus_t cublas##S##nrm2_v2(cublasHandle_t, int n, const type* x, int incx, type*);                           \
+    cublasStatus_t cublas##S##axpy_v2(cublasHandle_t, int n, const type* alpha, const type* x, int incx, type*, int);   \
+    cublasStatus_t cublas##S##scal_v2(cublasHandle_t, int n, const type* alpha, type* x, int incx);                     \
+    cublasStatus_t cublas##S##copy_v2(cublasHandle_t, int n, const type* x, int incx, type* y, int incy);               \
+    cublasStatus_t cublas##S##gemv_v2(cublasHandle_t, cublasOperation_t, int m, int n, const type* alpha, const type* a,\
+                                      int lda, const type* x, int incx, const type* beta, type* y, int incy);
+PTXSIM_VECTORS_(S, float)
+PTXSIM_VECTORS_(D, double)
+#undef PTXSIM_VECTORS_
+cublasStatus_t cublasDotEx(cublasHandle_t, int n, const void* x, cudaDataType, int incx, const void* y, cudaDataType, int incy,
+                           void* result, cudaDataType, cudaDataType);
 
 cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t, cublasOperation_t, int m, int n, int k, const void* alpha,
                             const void* a, cudaDataType a_type, int lda, const void* b, cudaDataType b_type, int ldb,

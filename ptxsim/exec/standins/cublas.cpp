@@ -1,4 +1,6 @@
 // cuBLAS: the matrix products with which programs compare themselves. Column-major, as documented.
+#include <cmath>
+
 #include "gemm.hpp"
 
 using namespace ptxsim;
@@ -7,7 +9,20 @@ namespace {
 struct Handle {
     void* stream = nullptr;
     int pointer_mode = 0, math_mode = 0, atomics = 0;
+    char* scratch = nullptr;  // in device memory: 1 as float and as double, then a result
 };
+
+size_t bytes_of(uint32_t type) { return type == R_64F ? 8 : type == R_16F || type == R_16BF ? 2 : 4; }
+
+char* scratch_of(Handle& h) {
+    if (h.scratch == nullptr && allocate(24, DEVICE, reinterpret_cast<void**>(&h.scratch)) == OK) {
+        const float one = 1;
+        const double wide = 1;
+        memcpy(alias(h.scratch), &one, 4);
+        memcpy(alias(h.scratch + 8), &wide, 8);
+    }
+    return h.scratch;
+}
 
 uint32_t scale_of(uint32_t compute) {  // of cublasComputeType_t, the type of alpha and beta
     switch (compute) {
@@ -36,6 +51,31 @@ int gemm(const char* name, void* handle, int ta, int tb, int64_t m, int64_t n, i
                      {a, at, uint64_t(lda), uint64_t(sa)}, {b, bt, uint64_t(ldb), uint64_t(sb)}, {c, ct, uint64_t(ldc), uint64_t(sc)},
                      {c, ct, uint64_t(ldc), uint64_t(sc)}});
 }
+
+// A vector is a matrix of one row, whose leading dimension is its increment. D = alpha op(A) op(B) + beta C.
+int vectors(const char* name, void* handle, uint64_t m, uint64_t n, uint64_t k, bool ta, bool tb, double alpha, Operand a, Operand b,
+            double beta, Operand c, Operand d) {
+    if (ready()) return EXECUTION_FAILED;
+    if (handle == nullptr) return NOT_INITIALISED;
+    for (const Operand& o : {a, b, c, d})
+        if (int64_t(o.leading) < 1) {
+            note(API_ERROR, "CUBLAS_STATUS_NOT_SUPPORTED: an increment of %lld; those of 1 and more are", (long long)(o.leading));
+            return UNSUPPORTED_PRODUCT;
+        }
+    return multiply({name, static_cast<Handle*>(handle)->stream, m, n, k, ta, tb, 1, alpha, beta, a, b, c, d});
+}
+
+int dot(const char* name, void* handle, uint64_t n, Operand x, Operand y, void* result, uint32_t type) {
+    if (ready()) return EXECUTION_FAILED;
+    if (handle == nullptr) return NOT_INITIALISED;
+    auto* h = static_cast<Handle*>(handle);
+    Operand to{is_device_range(result) ? result : scratch_of(*h) + 16, type, 1, 0};
+    int code = vectors(name, h, 1, 1, n, false, true, 1, x, y, 0, to, to);
+    if (code || to.address == result) return code;
+    order(STREAM_DONE, h->stream);
+    memcpy(result, alias(to.address), bytes_of(type));
+    return SUCCESS;
+}
 }  // namespace
 
 #define CALL PTXSIM_API int
@@ -59,7 +99,12 @@ CALL cublasCreate_v2(void** out) {
     *out = new Handle;
     return SUCCESS;
 }
-CALL cublasDestroy_v2(void* h) { delete static_cast<Handle*>(h); return SUCCESS; }
+CALL cublasDestroy_v2(void* h) {
+    PTXSIM_ENTER;
+    if (h && static_cast<Handle*>(h)->scratch) release(static_cast<Handle*>(h)->scratch, false);
+    delete static_cast<Handle*>(h);
+    return SUCCESS;
+}
 CALL cublasSetStream_v2(void* h, void* s) { static_cast<Handle*>(h)->stream = s; return SUCCESS; }
 CALL cublasGetStream_v2(void* h, void** s) { *s = static_cast<Handle*>(h)->stream; return SUCCESS; }
 CALL cublasSetPointerMode_v2(void* h, int mode) { static_cast<Handle*>(h)->pointer_mode = mode; return SUCCESS; }
@@ -84,6 +129,48 @@ GEMM_OF(cublasDgemm, double, R_64F, int64_t, _v2_64)
 STRIDED_OF(cublasSgemmStridedBatched, float, R_32F)
 STRIDED_OF(cublasDgemmStridedBatched, double, R_64F)
 STRIDED_OF(cublasHgemmStridedBatched, uint16_t, R_16F)
+
+#define VECTORS_OF(S, type, kind)                                                                                                       \
+    CALL cublas##S##dot_v2(void* h, int n, const type* x, int incx, const type* y, int incy, type* result) {                            \
+        PTXSIM_ENTER;                                                                                                                   \
+        return dot("cublas" #S "dot", h, n, {x, kind, uint64_t(incx), 0}, {y, kind, uint64_t(incy), 0}, result, kind);                  \
+    }                                                                                                                                   \
+    CALL cublas##S##nrm2_v2(void* h, int n, const type* x, int incx, type* result) {                                                    \
+        PTXSIM_ENTER;                                                                                                                   \
+        Operand v{x, kind, uint64_t(incx), 0};                                                                                          \
+        int code = dot("cublas" #S "nrm2", h, n, v, v, result, kind);                                                                   \
+        if (!code) *static_cast<type*>(alias(result)) = std::sqrt(*static_cast<type*>(alias(result)));                                  \
+        return code;                                                                                                                    \
+    }                                                                                                                                   \
+    CALL cublas##S##axpy_v2(void* h, int n, const type* alpha, const type* x, int incx, type* y, int incy) {                            \
+        PTXSIM_ENTER;                                                                                                                   \
+        if (ready() || !h) return h ? EXECUTION_FAILED : NOT_INITIALISED;                                                               \
+        Operand one{scratch_of(*static_cast<Handle*>(h)) + (kind == R_64F ? 8 : 0), kind, 1, 0}, to{y, kind, uint64_t(incy), 0};        \
+        return vectors("cublas" #S "axpy", h, 1, n, 1, false, false, scalar(alpha, kind), one, {x, kind, uint64_t(incx), 0}, 1, to, to);\
+    }                                                                                                                                   \
+    CALL cublas##S##scal_v2(void* h, int n, const type* alpha, type* x, int incx) {                                                     \
+        PTXSIM_ENTER;                                                                                                                   \
+        Operand v{x, kind, uint64_t(incx), 0};                                                                                          \
+        return vectors("cublas" #S "scal", h, 1, n, 0, false, false, 0, v, v, scalar(alpha, kind), v, v);                               \
+    }                                                                                                                                   \
+    CALL cublas##S##copy_v2(void* h, int n, const type* x, int incx, type* y, int incy) {                                               \
+        PTXSIM_ENTER;                                                                                                                   \
+        Operand from{x, kind, uint64_t(incx), 0};                                                                                       \
+        return vectors("cublas" #S "copy", h, 1, n, 0, false, false, 0, from, from, 1, from, {y, kind, uint64_t(incy), 0});             \
+    }                                                                                                                                   \
+    CALL cublas##S##gemv_v2(void* h, int transpose, int m, int n, const type* alpha, const type* a, int lda, const type* x, int incx,   \
+                            const type* beta, type* y, int incy) {                                                                      \
+        PTXSIM_ENTER;                                                                                                                   \
+        Operand to{y, kind, uint64_t(incy), 0};                                                                                         \
+        return vectors("cublas" #S "gemv", h, 1, transpose ? n : m, transpose ? m : n, false, !transpose, scalar(alpha, kind),          \
+                       {x, kind, uint64_t(incx), 0}, {a, kind, uint64_t(lda), 0}, scalar(beta, kind), to, to);                          \
+    }
+VECTORS_OF(S, float, R_32F)
+VECTORS_OF(D, double, R_64F)
+CALL cublasDotEx(void* h, int n, const void* x, uint32_t xt, int incx, const void* y, uint32_t yt, int incy, void* result, uint32_t type, int) {
+    PTXSIM_ENTER;
+    return dot("cublasDotEx", h, n, {x, xt, uint64_t(incx), 0}, {y, yt, uint64_t(incy), 0}, result, type);
+}
 
 CALL cublasGemmEx(void* h, int ta, int tb, int m, int n, int k, const void* alpha, const void* a, int at, int lda, const void* b, int bt,
                   int ldb, const void* beta, void* c, int ct, int ldc, int compute, int) {

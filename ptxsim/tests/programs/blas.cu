@@ -77,6 +77,27 @@ int main() {
     result = to_host(dresult, result.size());
     for (size_t i = 0; i < result.size(); ++i) EXPECT(result[i] == x[i % x.size()] * float(1 + i / x.size()));
 
+    // vectors, every second element of one: u . v, |u|, w = A u, w += 2 u, w *= 3; halves
+    std::vector<float> u = {1, 9, 2, 9, 3}, v = {4, 5, 6}, w(4);
+    float *du = to_device(u), *dv = to_device(v), *dw = to_device(w), sum, norm, two = 2, three = 3;
+    BLAS(cublasSdot(handle, 3, du, 2, dv, 1, &sum));
+    BLAS(cublasSnrm2(handle, 3, du, 2, &norm));
+    EXPECT(sum == 32 && fabs(norm - sqrt(14.0f)) < 1e-6f);
+    float* dm = to_device(std::vector<float>{1, 0, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1});  // 4 x 3
+    BLAS(cublasSgemv(handle, CUBLAS_OP_N, 4, 3, &one, dm, 4, du, 2, &nought, dw, 1));
+    EXPECT((to_host(dw, 4) == std::vector<float>{1, 2, 3, 6}));
+    BLAS(cublasSgemv(handle, CUBLAS_OP_T, 4, 3, &one, dm, 4, dw, 1, &one, dv, 1));
+    EXPECT((to_host(dv, 3) == std::vector<float>{11, 13, 15}));
+    BLAS(cublasSaxpy(handle, 3, &two, du, 2, dw, 1));
+    BLAS(cublasSscal(handle, 4, &three, dw, 1));
+    BLAS(cublasScopy(handle, 2, dw + 1, 2, du, 1));
+    EXPECT((to_host(dw, 4) == std::vector<float>{9, 18, 27, 18}) && (to_host(du, 2) == std::vector<float>{18, 18}));
+    BLAS(cublasDotEx(handle, 5, dha, CUDA_R_16F, 1, dha, CUDA_R_16F, 1, &sum, CUDA_R_32F, CUDA_R_32F));
+    float squares = 0;
+    for (int i = 0; i < 5; ++i) squares += a[i] * a[i];
+    EXPECT(sum == squares);
+    EXPECT(cublasSscal(handle, 4, &three, dw, -1) == CUBLAS_STATUS_NOT_SUPPORTED);
+
     // cublasLt, row-major
     cublasLtHandle_t lt;
     cublasLtMatmulDesc_t what;
