@@ -62,7 +62,7 @@ def test_a_matrix_product(programs, tmp_path):
         ("reduce", ["partial", "final_sum"]),
         ("transpose", ["transpose"]),
         ("wgmma", ["hgemm"]),
-        ("features", ["smooth", "fetch", "on_managed", "nothing"]),
+        ("features", ["smooth", "fetch", "on_managed", "add_first", "nothing"]),
         ("driver", ["add"]),
         ("linked", ["apply"]),
         ("launches", ["neighbours", "add", "(anonymous namespace)::hidden", "put"]),

@@ -801,6 +801,23 @@ int allocate(size_t size, Kind kind, void** out, unsigned flags) {
     return OK;
 }
 
+int share(void* first, size_t size, void** out) {
+    if (int code = allocate(size, HOST, out)) return code;
+    memcpy(alias(*out), first, size);
+    if (mmap(first, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory_fd, off_t(uint64_t(*out) - BASE)) != MAP_FAILED) return OK;
+    int why = errno;
+    release(*out, true);
+    return fail(OUT_OF_MEMORY, "mmap: %s", strerror(why));
+}
+
+int unshare(void* first, size_t size, void* shared) {
+    std::string contents(static_cast<const char*>(first), size);
+    if (mmap(first, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        return fail(OUT_OF_MEMORY, "mmap: %s", strerror(errno));
+    memcpy(first, contents.data(), size);
+    return release(shared, true);
+}
+
 int allocate_in_graph(size_t size, void** out) {
     *out = nullptr;
     if (size == 0) return OK;

@@ -172,6 +172,8 @@ PTXSIM_API bool put_off(std::function<int()> work, Ordering what = CREATED, cons
 PTXSIM_API bool reached(Ordering what, const void* a);  // what a query answers, of a stream or an event
 
 PTXSIM_API int allocate(size_t size, Kind kind, void** out, unsigned flags = 0);
+PTXSIM_API int share(void* first, size_t size, void** out);  // puts whole pages of the program's own into memory of kernels, too
+PTXSIM_API int unshare(void* first, size_t size, void* shared);
 PTXSIM_API int release(void* address, bool host);  // in the present call's stream, if it has one
 PTXSIM_API const Block* find(const void* address);  // the allocation that holds an address
 PTXSIM_API bool is_device_range(const void* address);

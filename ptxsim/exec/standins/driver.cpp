@@ -45,7 +45,12 @@ CUcontext current = nullptr;
 bool primary_active = false;
 std::set<CUstream> streams;
 std::set<CUevent> events;
-std::set<void*> registered;  // of cuMemHostRegister
+struct Registered {
+    uint64_t size;
+    void* shared;  // its pages in memory of kernels, once somebody asks for that
+};
+std::map<uint64_t, Registered> registered;  // of cuMemHostRegister
+constexpr uint64_t OF_PAGE = 4095;
 std::set<Module*> live_modules;
 unsigned long long next_id = 3;
 bool capture_failed = false;  // so that a null graph is its consequence
@@ -161,7 +166,7 @@ int attribute(int which, int* value) {
         case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT: case CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT: *value = 512; break;
         case CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT: *value = 32; break;
         case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = g.sms; break;
-        case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP: case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+        case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP: case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY: case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
         case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS: case CU_DEVICE_ATTRIBUTE_ECC_ENABLED:
         case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING: case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
         case CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED: case CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED:
@@ -524,9 +529,18 @@ PTXSIM_API CUresult cuMemFreeHost(void* p) { BEGIN; DO(release(p, true)); }
 PTXSIM_API CUresult cuMemHostGetDevicePointer(CUdeviceptr* out, void* p, unsigned) {
     BEGIN;
     const Block* b = is_device_range(p) ? find(p) : nullptr;
-    if (b == nullptr && registered.count(p))
-        DO(fail(NOT_SUPPORTED, "memory of the host's own cannot be shared with kernels here, as cudaHostRegister would; allocate it by cudaHostAlloc"));
-    NEED(b && b->kind == HOST, "%p is not memory of cudaHostAlloc", p);
+    auto after = registered.upper_bound(uint64_t(p));
+    if (after != registered.begin()) {
+        auto& [start, r] = *std::prev(after);
+        uint64_t first = start & ~OF_PAGE, size = (start + r.size + OF_PAGE & ~OF_PAGE) - first;
+        if (uint64_t(p) < start + r.size) {
+            if (r.shared == nullptr)
+                if (int code = share(reinterpret_cast<void*>(first), size, &r.shared)) DO(code);
+            *out = CUdeviceptr(r.shared) + (uint64_t(p) - first);
+            DO(OK);
+        }
+    }
+    NEED(b && b->kind == HOST, "%p is memory of neither cudaHostAlloc nor cudaHostRegister", p);
     *out = CUdeviceptr(p);
     DO(OK);
 }
@@ -537,15 +551,20 @@ PTXSIM_API CUresult cuMemHostGetFlags(unsigned* flags, void* p) {
     *flags = b->flags;
     DO(OK);
 }
-PTXSIM_API CUresult cuMemHostRegister(void* p, size_t, unsigned) {
-    BEGIN;
-    if (!registered.insert(p).second) DO(fail(712, "%p is registered already", p));
+PTXSIM_API CUresult cuMemHostRegister(void* p, size_t size, unsigned) {
+    BEGIN; NEED(p && size, "no memory");
+    if (!registered.insert({uint64_t(p), {size, nullptr}}).second) DO(fail(712, "%p is registered already", p));
     DO(OK);
 }
 PTXSIM_API CUresult cuMemHostUnregister(void* p) {
     BEGIN;
-    if (!registered.erase(p)) DO(fail(713, "%p is not registered", p));
-    DO(OK);
+    auto it = registered.find(uint64_t(p));
+    if (it == registered.end()) DO(fail(713, "%p is not registered", p));
+    auto [start, r] = *it;
+    uint64_t first = start & ~OF_PAGE;
+    registered.erase(it);
+    if (r.shared == nullptr) DO(OK);
+    DO(unshare(reinterpret_cast<void*>(first), (start + r.size + OF_PAGE & ~OF_PAGE) - first, r.shared));
 }
 PTXSIM_API CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* size, CUdeviceptr p) {
     BEGIN;

@@ -40,6 +40,7 @@ __global__ void on_managed(int* data, int n) {
     if (i < n) atomicAdd(&managed_total, data[i]);
 }
 
+__global__ void add_first(int* data) { data[1] += data[0]; }
 __global__ void __launch_bounds__(64) nothing() {}
 
 int main() {
@@ -105,6 +106,18 @@ int main() {
     on_managed<<<1, 128>>>(seen, n);
     CHECK(cudaDeviceSynchronize());
     EXPECT(managed_total == 7 + n + n * (n - 1) / 2);
+    // memory of the program's own, not at a page's start; it is the program's again afterwards
+    std::vector<int> own(n + 5000, 1);
+    CHECK(cudaHostRegister(own.data() + 7, n * 4, cudaHostRegisterMapped));
+    CHECK(cudaHostGetDevicePointer(&seen, own.data() + 9, 0));
+    add_first<<<1, 1>>>(seen);
+    CHECK(cudaDeviceSynchronize());
+    own[9] = 5;
+    add_first<<<1, 1>>>(seen);
+    CHECK(cudaDeviceSynchronize());
+    EXPECT(own[10] == 7);
+    CHECK(cudaHostUnregister(own.data() + 7));
+    EXPECT(own[10] == 7 && own[9] == 5 && own[n + 4999] == 1);
     cudaPointerAttributes a;
     CHECK(cudaPointerGetAttributes(&a, managed));
     EXPECT(a.type == cudaMemoryTypeManaged);
