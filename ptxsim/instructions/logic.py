@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from ..ptx.types import BITS, TYPES
@@ -45,6 +47,13 @@ def shf(m: Modifiers) -> Elementwise:
     wrap = m.one_of(("wrap", "clamp")) == "wrap"
 
     def compute(a: np.ndarray, b: np.ndarray, by: np.ndarray) -> np.ndarray:
+        if by.strides == (0,):
+            # All threads have one amount, mostly an immediate: a rotation of two operations.
+            amount = int(by[0]) & 31 if wrap else min(int(by[0]), 32)
+            high, low = (amount, 32 - amount) if left else (32 - amount, amount)
+            if not 0 < amount < 32:
+                return b if (amount == 0) == left else a
+            return (b << np.uint32(high)) | (a >> np.uint32(low))
         n = (by & np.uint32(31) if wrap else np.minimum(by, np.uint32(32))).astype(np.uint64)
         pair = (b.astype(np.uint64) << np.uint64(32)) | a
         shifted = (pair << n) >> np.uint64(32) if left else pair >> n
@@ -83,6 +92,8 @@ def prmt(m: Modifiers) -> Elementwise:
     }
 
     def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        if not mode and c.strides == (0,) and not int(c[0]) & 0x8888:
+            return _permuted(a, b, int(c[0]) & 0xFFFF)
         if mode:
             c = np.array(tables[mode], np.uint32)[c & np.uint32(3)]
         pair = (b.astype(np.uint64) << np.uint64(32)) | a
@@ -101,3 +112,20 @@ def prmt(m: Modifiers) -> Elementwise:
         return result
 
     return Elementwise(compute, B32, (B32, B32, B32))
+
+
+def _permuted(a: np.ndarray, b: np.ndarray, selector: int) -> np.ndarray:
+    """Return the bytes of b:a that an immediate selects; those that move together are moved at
+    once.
+    """
+    masks: dict[tuple[bool, int], int] = {}
+    for index in range(4):
+        choice = selector >> 4 * index & 7
+        key = choice >= 4, index - choice % 4
+        masks[key] = masks.get(key, 0) | 0xFF << 8 * index
+    parts = []
+    for (upper, by), mask in masks.items():
+        source, bits = b if upper else a, np.uint32(8 * abs(by))
+        moved = source << bits if by > 0 else source >> bits if by else source
+        parts.append(moved & np.uint32(mask))
+    return functools.reduce(np.bitwise_or, parts)

@@ -1232,3 +1232,22 @@ def test_every_instruction_has_met_its_oracle(request):
         pytest.skip("not all tests of this module were chosen")
     missing = sorted(f"{opcode}.{t or ''}" for opcode, t in set(registry.ELEMENTWISE) - TRIED)
     assert not missing, " ".join(missing)
+
+
+IMMEDIATES = [
+    *(
+        (f"shf.{way}.{mode}.b32", n)
+        for way in "lr"
+        for mode in ("wrap", "clamp")
+        for n in (0, 7, 31, 32, 40, 63)
+    ),
+    *(("prmt.b32", s) for s in (0x5410, 0x7632, 0x3210, 0x0123, 0x4321, 0x7531, 0x1111, 0x6EA1)),
+]
+
+
+def test_an_immediate_gives_what_a_register_does():
+    a, b = np.random.default_rng(7).integers(0, 2**32, (2, 64), dtype=np.uint32)
+    for name, value in IMMEDIATES:
+        lines = f"{name} %o0, %i0, %i1, {value}; {name} %o1, %i0, %i1, %i2;"
+        first, second = execute(lines, [a, b, np.full(64, value, np.uint32)], [32, 32])
+        assert (first == second).all(), (name, value)
