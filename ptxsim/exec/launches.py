@@ -53,6 +53,8 @@ class Launches:
         self.count = 0
         # `under_way` describes the launch that is emulated.
         self.under_way = ""
+        # `told` holds the kernel, kind and place of the faults that were printed.
+        self.told: set[tuple[str, str, str]] = set()
         # `shapes` holds the shapes that were counted, as `--once` asks for the first launch of
         # each.
         self.shapes: set[tuple[object, ...]] = set()
@@ -236,14 +238,23 @@ class Launches:
             kernel.memory = self.memory
 
     def _report(self, run: Run, record: LaunchRecord) -> None:
-        """Print the faults and notes of a launch, and its line; record it."""
-        for fault in run.faults:
+        """Print the faults and notes of a launch, and its line; record it. A kernel's faults of one
+        line and kind are printed at its first launch that has them.
+        """
+        new = [
+            f
+            for f in run.faults
+            if not f.where or (record.kernel, f.kind, f.where) not in self.told
+        ]
+        self.told |= {(record.kernel, fault.kind, fault.where) for fault in new}
+        for fault in new:
             self.reporter.say(fault.text)
         for text in run.notes:
             self.reporter.once(text)
         if not self.options.quiet:
             if self.count <= MAX_LISTED:
-                self.reporter.say(record.line())
+                before = ", printed before" if run.faults and not new else ""
+                self.reporter.say(record.line() + before)
             if self.count == MAX_LISTED:
                 self.reporter.say(
                     f"note: launches after the first {MAX_LISTED} are not listed one by one; --report has them all"

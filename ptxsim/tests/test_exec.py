@@ -195,6 +195,14 @@ def test_all_faults_of_a_launch_are_reported(programs, tmp_path):
     assert done.stderr.rstrip().endswith("4 faults")
 
 
+def test_a_fault_of_several_launches_is_printed_once(programs):
+    done = programs.run("robust", "race", "race")
+    assert done.returncode == 1 and done.stdout.split() == ["64", "64", "end"]
+    assert done.stderr.count("race: reads what") == 1
+    assert re.search(r"block 64: [\d.]+ s, 1 fault, printed before\n", done.stderr)
+    assert "2 launches of 1 kernel" in done.stderr and "2 faults" in done.stderr
+
+
 def test_faults_are_accepted_or_end_a_launch(programs, tmp_path):
     accepted = [
         "--accept",
