@@ -135,7 +135,6 @@ class Interval:
                 self._clash(event, g, clash, after, [event])
 
     def _strong_write(self, event: Noted, writes: list[Noted]) -> None:
-        plain = [e for e in writes if e.strength == PLAIN]
         if self.strong is None or self.unswapped is None:
             self.strong = np.full(self.total, NONE, np.int32)
             self.unswapped = np.zeros(self.total, bool)
@@ -144,7 +143,7 @@ class Interval:
             before = self.owner.take(g)
             clash = (before != lanes) & (before != NONE)
             if np.count_nonzero(clash):
-                self._clash(event, g, clash, before, plain)
+                self._clash(event, g, clash, before, [e for e in writes if e.strength == PLAIN])
             before = self.strong.take(g)
             mixed = (before != NONE) & (before != lanes)
             self.strong[g] = np.where(mixed, MANY, lanes)
@@ -158,13 +157,11 @@ class Interval:
 
     def _read(self, event: Noted, writes: list[Noted]) -> None:
         lanes = event.lanes
-        plain = [e for e in writes if e.strength == PLAIN]
-        strong = [e for e in writes if e.strength != PLAIN]
         for g in event.indices(self.shift):
             writer = self.owner.take(g)
             clash = (writer != lanes) & (writer != NONE)
             if np.count_nonzero(clash):
-                self._clash(event, g, clash, writer, plain)
+                self._clash(event, g, clash, writer, [e for e in writes if e.strength == PLAIN])
             if self.strong is None or self.unswapped is None:
                 continue
             writer = self.strong.take(g)
@@ -173,6 +170,7 @@ class Interval:
                 if event.strength != PLAIN:
                     self.note_volatile(event)
                 elif np.count_nonzero(clash := clash & self.unswapped.take(g)):
+                    strong = [e for e in writes if e.strength != PLAIN]
                     self._clash(event, g, clash, writer, strong)
 
     def _clash(
