@@ -95,7 +95,7 @@ class Order:
         self.copiers = self.threads + 2 * self.warps
         self.width = self.copiers + OBJECTS
         # `row_of` holds the index at which the row of each lane's warp begins.
-        self.row_of = np.arange(state.lanes) // WARP * self.width
+        self.row_of = np.repeat(np.arange(state.warps) * self.width, WARP)
         # `known` has shape [plane, warp, agent].
         self.known: np.ndarray | None = None
         # `objects` holds the agent of each mbarrier, by address.

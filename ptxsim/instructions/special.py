@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import PtxError
 from ..machine.layout import RESERVED_SHARED, reserved
-from ..machine.state import split
+from ..machine.state import component
 from .needs import Machine
 
 WARP = 32
@@ -23,33 +23,46 @@ def special_value(m: Machine, name: str) -> np.ndarray:
     index, state, launch = "xyzw".index(axis or "x"), m.state, m.launch
     if index == 3:
         return state.uniform(np.uint32(0))
-    block = state.blocks[state.block_of]
-    lane = np.arange(state.lanes) % WARP
-    bit = np.uint64(1) << lane.astype(np.uint64)
+
+    def of_blocks(values: np.ndarray) -> np.ndarray:
+        """Return a value for each block as one for each of its threads."""
+        return np.repeat(values.astype(np.uint32), state.padded)
+
+    def of_threads(values: np.ndarray) -> np.ndarray:
+        """Return a value for each thread of a block as one for each thread."""
+        return np.tile(values.astype(np.uint32), len(state.blocks))
+
+    def in_cluster() -> np.ndarray:
+        return of_blocks(
+            component(np.asarray(state.blocks), state.grid, index) // state.cluster[index]
+        )
+
+    thread = np.arange(state.padded)
+    bit = np.uint64(1) << (thread % WARP).astype(np.uint64)
     # Whole numbers are of all threads, and of 32 bits.
     values: dict[str, Callable[[], Any]] = {
-        "%tid": lambda: split(state.thread_of, state.block)[index],
+        "%tid": lambda: of_threads(component(thread, state.block, index)),
         "%ntid": lambda: state.block[index],
-        "%ctaid": lambda: split(block, state.grid)[index],
+        "%ctaid": lambda: of_blocks(component(np.asarray(state.blocks), state.grid, index)),
         "%nctaid": lambda: state.grid[index],
-        "%clusterid": lambda: split(block, state.grid)[index] // state.cluster[index],
+        "%clusterid": in_cluster,
         "%nclusterid": lambda: state.grid[index] // state.cluster[index],
         "%cluster_nctaid": lambda: state.cluster[index],
         "%cluster_nctarank": lambda: state.cluster_size,
         "%cluster_ctaid": lambda: state.index_in_cluster(index),
         "%cluster_ctarank": lambda: state.rank,
         "%is_explicit_cluster": lambda: np.bool_(state.cluster_size > 1),
-        "%laneid": lambda: lane,
-        "%warpid": lambda: state.thread_of // WARP,
+        "%laneid": lambda: of_threads(thread % WARP),
+        "%warpid": lambda: of_threads(thread // WARP),
         "%nwarpid": lambda: 64,
-        "%smid": lambda: block % launch.device.sms,
+        "%smid": lambda: of_blocks(np.asarray(state.blocks) % launch.device.sms),
         "%nsmid": lambda: launch.device.sms,
         "%gridid": lambda: np.uint64(1),
-        "%lanemask_eq": lambda: bit,
-        "%lanemask_lt": lambda: bit - np.uint64(1),
-        "%lanemask_le": lambda: 2 * bit - np.uint64(1),
-        "%lanemask_gt": lambda: ~(2 * bit - np.uint64(1)),
-        "%lanemask_ge": lambda: ~(bit - np.uint64(1)),
+        "%lanemask_eq": lambda: of_threads(bit),
+        "%lanemask_lt": lambda: of_threads(bit - np.uint64(1)),
+        "%lanemask_le": lambda: of_threads(2 * bit - np.uint64(1)),
+        "%lanemask_gt": lambda: of_threads(~(2 * bit - np.uint64(1))),
+        "%lanemask_ge": lambda: of_threads(~(bit - np.uint64(1))),
         # cooperative_groups::grid_group::sync takes these for its workspace's address.
         "%envreg1": lambda: launch.grid_workspace >> 32,
         "%envreg2": lambda: launch.grid_workspace & 0xFFFFFFFF,

@@ -28,6 +28,13 @@ def split(number: Number, sizes: Sequence[int]) -> tuple[Number, Number, Number]
     return number % sizes[0], number // sizes[0] % sizes[1], number // (sizes[0] * sizes[1])
 
 
+def component(number: Number, sizes: Sequence[int], axis: int) -> Number:
+    """Return x, y or z (0 to 2) of a linear number in a grid of these sizes."""
+    below = math.prod(sizes[:axis])
+    number = number // below if below > 1 else number
+    return number % sizes[axis] if axis < 2 else number
+
+
 class State:
     """The state of a running batch, which all parts of the machine share."""
 
@@ -71,6 +78,9 @@ class State:
         # `groups` has threads that can go on, by the pc where they do.
         self.groups: dict[int, np.ndarray] = {}
 
+        # Batches of one layout have the same threads.
+        self._layout = (0, 0, 0)
+
     def new_slot(self) -> int:
         """Allocate a slot for another register."""
         self.registers.append(NOTHING)
@@ -88,10 +98,12 @@ class State:
         self.blocks, self.by_block = blocks, by_block
         self.lanes = len(blocks) * self.padded
         self.warps = self.lanes // WARP
-        self.thread_of = np.tile(np.arange(self.padded), len(blocks))
-        self.block_of = np.repeat(np.arange(len(blocks)), self.padded)
-        # Blocks of a batch stand in the order of their ranks.
-        self.rank = self.block_of % self.cluster_size
+        if self._layout != (len(blocks), self.padded, self.cluster_size):
+            self._layout = len(blocks), self.padded, self.cluster_size
+            self.thread_of = np.tile(np.arange(self.padded), len(blocks))
+            self.block_of = np.repeat(np.arange(len(blocks)), self.padded)
+            # Blocks of a batch stand in the order of their ranks.
+            self.rank = self.block_of % self.cluster_size
         self.thread_numbers = np.asarray(blocks)[self.block_of] * self.padded + self.thread_of
         self.alive = self.thread_of < self.threads
         self.exited, self.wrapped = np.zeros(self.lanes, bool), None

@@ -9,6 +9,7 @@ that a copy is no use of a value under way.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -132,8 +133,8 @@ class Warpgroups:
         self.issued = 0
         self.under_way = 0
         # Each group is known by its last wgmma.
-        self.groups: list[list[int]] = [[] for _ in range(self.count)]
-        self.flights: list[dict[int, Flight]] = [{} for _ in range(self.count)]
+        self.groups: defaultdict[int, list[int]] = defaultdict(list)
+        self.flights: defaultdict[int, dict[int, Flight]] = defaultdict(dict)
         # Tables have a row for each watched register and a column for each warpgroup.
         size = len(watch.rows), self.count
         # A register holds the result of wgmma `pending`, 0 for none; `used` is the last that names
