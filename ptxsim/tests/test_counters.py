@@ -52,15 +52,6 @@ def test_halves_of_a_store_are_not_served_together():
     assert wavefronts.shared((LANE * 0)[None], ON, 16, store=True)[0].tolist() == [4]
 
 
-def test_each_line_of_a_cp_async_arrives_by_itself():
-    far, near = (LANE * 128)[None], (LANE * 4)[None]
-    assert [int(x[0]) for x in wavefronts.cp_async(near, ON, 4, near, ON)] == [1, 1]
-    assert [int(x[0]) for x in wavefronts.cp_async(near, ON, 4, far, ON)] == [32, 1]
-    assert [int(x[0]) for x in wavefronts.cp_async(far, ON, 4, near, ON)] == [32, 1]
-    # zeros: no line
-    assert [int(x[0]) for x in wavefronts.cp_async(near, ON, 4, far, ON & False)] == [1, 1]
-
-
 def test_inactive_lanes_want_nothing():
     active = ON & (LANE < 3)
     assert wavefronts.shared((LANE * 128)[None], active, 4)[0].tolist() == [3]
@@ -73,14 +64,6 @@ def test_ldmatrix_wavefronts(stride, waves):
     assert wavefronts.ldmatrix((LANE % 8 * stride + LANE // 8 * 8192)[None], ON)[0].tolist() == [
         waves
     ]
-
-
-def test_sectors():
-    assert [int(x[0]) for x in wavefronts.sectors((LANE * 4)[None], ON, 4)] == [4, 128]
-    assert [int(x[0]) for x in wavefronts.sectors((LANE * 4 + 4)[None], ON, 4)] == [5, 128]
-    assert [int(x[0]) for x in wavefronts.sectors((LANE * 4096)[None], ON, 4)] == [32, 128]
-    assert [int(x[0]) for x in wavefronts.sectors((LANE * 0)[None], ON, 4)] == [1, 4]
-    assert [int(x[0]) for x in wavefronts.sectors((LANE * 16)[None], ON, 16)] == [16, 512]
 
 
 def one_by_one(values, active) -> int:
@@ -383,7 +366,3 @@ def test_a_loop_that_counts_its_rounds_does_not_poll(compiled):
         if s.instruction.opcode == "atom" or "volatile" in s.instruction.modifiers
     ]
     assert [(s.executed, s.polled) for s in accesses] == [(rounds, 0)] * 2
-
-
-def test_atomics_of_shared_memory_count_among_loads():
-    assert count("atom.shared.add.u32 %r0, [%a], 1;").totals()[WAVES] == 1

@@ -335,39 +335,3 @@ KERNEL group_copies(int* out, const int* in) {  // cooperative_groups::memcpy_as
     cg::wait(block);
     out[ME] = s[threadIdx.x] * 2 + s[255 - threadIdx.x];
 }
-
-// tensor cores
-
-// One mma of integers on fragments given as they are: 4 words of A, 2 of B and 4 of C a lane
-#define MMA(NAME, TEXT, ...)                                                                    \
-    KERNEL NAME(uint32_t* out, const uint32_t* in) {                                            \
-        const uint32_t* a = in + threadIdx.x * 10;                                              \
-        const uint32_t* b = a + 4;                                                              \
-        const uint32_t* c = a + 6;                                                              \
-        uint32_t d[4] = {};                                                                     \
-        asm volatile("mma.sync.aligned." TEXT : __VA_ARGS__);                                   \
-        for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];                            \
-    }
-#define D4 "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-#define A2 "r"(a[0]), "r"(a[1])
-#define A4 A2, "r"(a[2]), "r"(a[3])
-#define B1 "r"(b[0])
-#define B2 B1, "r"(b[1])
-#define C4 "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
-#define F4_4_2_4 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
-#define F4_2_1_4 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
-
-MMA(mma_s8_k32, "m16n8k32.row.col.s32.s8.s8.s32 " F4_4_2_4, D4 : A4, B2, C4)
-MMA(mma_u8_k16, "m16n8k16.row.col.s32.u8.s8.s32 " F4_2_1_4, D4 : A2, B1, C4)
-MMA(mma_s8_sat, "m16n8k32.row.col.satfinite.s32.s8.u8.s32 " F4_4_2_4, D4 : A4, B2, C4)
-MMA(mma_s4_k64, "m16n8k64.row.col.s32.s4.s4.s32 " F4_4_2_4, D4 : A4, B2, C4)
-MMA(mma_b1_k256, "m16n8k256.row.col.s32.b1.b1.s32.and.popc " F4_4_2_4, D4 : A4, B2, C4)
-
-KERNEL mma_f64(double* out, const double* in) {
-    const double a = in[threadIdx.x], b = in[32 + threadIdx.x], c0 = in[64 + 2 * threadIdx.x], c1 = in[65 + 2 * threadIdx.x];
-    double d0, d1;
-    asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%4, %5};"
-                 : "=d"(d0), "=d"(d1)
-                 : "d"(a), "d"(b), "d"(c0), "d"(c1));
-    out[2 * threadIdx.x] = d0, out[2 * threadIdx.x + 1] = d1;
-}
