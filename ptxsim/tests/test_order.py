@@ -32,7 +32,7 @@ FORMS = {
     "shared_flag": (1, 96, [0, 3], {1: WITHIN, 2: WITHIN}),
     "arrivals": (1, 96, [0, 2], {1: WITHIN, 3: WITHIN}),
     "neighbours": (2, 96, [0, 2], {1: r"race: reads what block .* thread .* writes"}),
-    "peer": (2, 96, [0, 2], {1: "accesses shared memory of a block that may not have begun"}),
+    "peer": (2, 96, [0, 2], {1: r"memory of a block that may not have begun.*, of block \([01], 0, 0\)\)"}),
     "landed": (1, 96, [0], {1: WITHIN, 2: r"read before the wait: a cp.async of thread", 3: WITHIN}),
     "staged": (1, 96, [0], {1: r"read before the wait: a cp.async of thread"}),
     "tile": (1, 96, [0], {1: WITHIN}),
