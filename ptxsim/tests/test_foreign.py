@@ -67,19 +67,6 @@ def constants(x):
     )
 
 
-def warp_intrinsics(x, i):
-    warp, lane = x[i // 32 * 32 :][:32], i % 32
-    r = warp[(lane + 5) % 32]
-    r = r * 3 + (warp[lane - 3] if lane % 16 >= 3 else x[i])
-    r = r * 3 + (warp[lane + 7] if lane % 16 + 7 < 16 else x[i])
-    r = r * 3 + (warp[lane ^ 9] if (lane ^ 9) // 8 <= lane // 8 else x[i])
-    r = r * 3 + sum(v & 1 for v in warp) + any(v > 990 for v in warp) + 2
-    r = r * 3 + (sum(1 << j for j in range(32) if warp[j] % 5 == x[i] % 5) & 0xFFFF)
-    r = r * 3 + 1 + sum(warp) + max(warp) - min(warp)
-    r = wrap(r) ^ wrap(int(np.bitwise_xor.reduce(warp)) + int(np.bitwise_or.reduce(warp)))
-    return r + (20 if lane < 20 else 0) + warp[0]
-
-
 def group_algorithms(x, i):
     tile, warp = x[i // 8 * 8 :][:8], x[i // 32 * 32 :][:32]
     r = (
@@ -125,7 +112,6 @@ COMPUTED = {
     "variable_stack": (128, lambda x, i: stack(x[i])),
     "constants": (128, lambda x, i: constants(x[i])),
     "cache_hints": (128, lambda x, i: 255 * x[i]),
-    "warp_intrinsics": (128, warp_intrinsics),
     "group_algorithms": (128, group_algorithms),
     "barriers_of_libcu": (128, lambda x, i: 6 + 10 * x[(i + 37) % 128]),
     "copies_by_barrier": (512, lambda x, i: x[511 - i] + x[i * 3]),
@@ -182,33 +168,6 @@ def test_an_assert_or_a_trap_names_itself_and_the_thread(kernel, entry, value, m
 
 
 # arithmetic
-
-
-def test_atomics_of_all_kinds(kernel):
-    x = ints()
-    got = launch(kernel, "all_atomics", x)
-    bits = int(np.bitwise_or.reduce(1 << (x.astype(np.int64) & 31)))
-    total, counted = int(x.sum()), BLOCK % 41
-    want = [
-        total,
-        -total,
-        x.max(),
-        x.min(),
-        wrap(bits),
-        np.bitwise_xor.reduce(x),
-        counted,
-        (x % 3).sum(),
-    ]
-    assert got[:8].tolist() == want
-    # of 32 and 64 bits, floats and not
-    assert got[8:11].tolist() == [128 + 2500, 128, 128 + 1000 * x.max()]
-    assert got[16:18].tolist() == [128, 256]  # of block and system scope
-
-
-def test_atomics_on_halves(kernel):
-    x = ints()
-    got = launch(kernel, "half_atomics", x, np.zeros(8, np.float32))
-    assert got[:5].tolist() == [64, float((x % 4).sum()), 128, 32, 16]
 
 
 def test_functions_of_floats(kernel):
