@@ -10,7 +10,7 @@ from running import HEADER
 
 import ptxsim
 from ptxsim.count import bounds, wavefronts
-from ptxsim.count.counters import Counters, named
+from ptxsim.count.counters import LOWER_BOUNDS, POLLS, Counters, named
 from ptxsim.count.extrapolation import extrapolate
 from ptxsim.exec import records
 
@@ -229,7 +229,10 @@ def test_all_counters_of_a_kernel_by_hand():
         "l1tex__data_pipe_lsu_wavefronts_mem",
         "l1tex__data_bank_conflicts_pipe_lsu_mem",
     )
-    assert count(lines, threads=64).totals() == {
+    counters = count(lines, threads=64)
+    # of a program without loops that poll, and without st.async
+    assert set(counters.at_least()) == set(LOWER_BOUNDS)
+    assert counters.totals() == {
         f"{wave}_shared_op_ld.sum": 2 * (2 + 4 + 1),
         f"{wave}_shared_op_st.sum": 2 * (4 + 1),
         f"{conflict}_shared_op_ld.sum": 2,
@@ -341,7 +344,7 @@ def test_polls_are_counted_apart(compiled, lanes):
     kernel.launch(blocks, 64, args, observers=[counters], checks=False, limits=limits)
     (looks,) = [s for s in counters.by_instruction() if "acquire" in s.instruction.modifiers]
     assert (looks.executed, looks.requests, looks.sectors) == (blocks - 1, blocks - 1, blocks - 1)
-    assert looks.polled > 0
+    assert looks.polled > 0 and set(counters.at_least()) == {*LOWER_BOUNDS, *POLLS}
 
 
 def test_a_loop_that_counts_its_rounds_does_not_poll(compiled):

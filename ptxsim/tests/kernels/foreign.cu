@@ -142,8 +142,6 @@ KERNEL cache_hints(int* out, const int* in) {
     asm volatile("st.global.L1::no_allocate.u32 [%0], %1;" ::"l"(out + ME), "r"(sum));
 }
 
-// atomics
-
 // warps and groups
 
 KERNEL group_algorithms(int* out, const int* in) {
