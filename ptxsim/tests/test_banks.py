@@ -201,6 +201,11 @@ def test_the_costliest_execution_is_taken_unless_one_is_named() -> None:
 STORE = "shl.b32 %r0, %t, 2; st.shared.b32 [%r0], %t;"
 
 
+def test_a_part_of_a_warp_is_a_warp() -> None:
+    (found,) = access(STORE, width=33, warp=1)
+    assert (found.warp, found.wavefronts, np.flatnonzero(found.active).tolist()) == (1, 1, [0])
+
+
 @pytest.mark.parametrize(
     ("lines", "chosen", "message"),
     [

@@ -19,6 +19,7 @@ from ptxsim.errors import PtxError, PtxsimError
 from ptxsim.ptx import sass, syntax
 from ptxsim.ptx.loading import prepare
 from ptxsim.ptx.sass import Instruction
+from ptxsim.ptx.types import TYPES
 
 SOURCE = """
 extern "C" __global__ void waits(int* flags) {  // each block for the one before
@@ -211,6 +212,41 @@ def test_executions_of_blocks_by_hand(ptx, machine, blocks, estimated):
     found = executions.executions(sass.Function("k", instructions, labels), code, counts)
     assert found.blocks.tolist() == blocks
     assert found.estimated == estimated and found.disagreement == 0
+
+
+@pytest.mark.parametrize(
+    ("loads", "machine", "predicates", "blocks"),
+    [
+        (["f32", "f32"], ["LDS.64"], (None, None), [8]),
+        (["f32", "f32"], ["LDS.64 LDS.64"], (None, None), [4]),
+        (["v4.f32"], ["LDS", "LDS LDS.64"], (None, None), [0, 8 * 128 / 96]),
+        (["f32", "f32"], ["LDS.64"], ("p", None), [0]),
+        (["f32", "f32"], ["LDS.64"], (None, "P0"), [0]),
+        # of another line
+        (["f32", "f32"], ["LDS.64"], (None, "other"), [0]),
+    ],
+)
+def test_loads_of_a_line_keep_their_bits(loads, machine, predicates, blocks):
+    """Loads of shared memory are merged; eight times the PTX's bits are those of the machine code."""
+    guard, ours = predicates
+    register = syntax.Register("%p", TYPES["pred"], 0) if guard else None
+    place = syntax.Location("k.cu", 7)
+    code = [
+        syntax.Instruction("ld", ("shared", *x.split(".")), (), register, False, place, 5, pc=pc)
+        for pc, x in enumerate(loads)
+    ]
+    line, predicate = (8, None) if ours == "other" else (7, ours)
+    names = [name.split() for name in machine]
+    flat = [name for group in names for name in group]
+    instructions = [
+        Instruction(16 * n, name, ("R0", "[R2]"), predicate, "k.cu", line, 99)
+        for n, name in enumerate(flat)
+    ]
+    labels = {str(n): sum(map(len, names[:n])) for n in range(len(names))}
+    function = sass.Function("k", instructions, labels)
+    found = executions.executions(function, code, dict.fromkeys(range(len(loads)), 8.0))
+    assert found.blocks.tolist() == blocks
+    assert (found.compared > 0) == (predicates == (None, None))
 
 
 # work and bounds
