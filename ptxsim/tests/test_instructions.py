@@ -356,10 +356,12 @@ def test_bit_fields(bits):
 
 
 def fns(mask, base, n):
+    n = signed(n, 32)
     if n == 0:
         return base if mask >> base & 1 else 0xFFFFFFFF
-    found = [p for p in range(base, 32) if mask >> p & 1]
-    return found[n - 1] if n <= len(found) else 0xFFFFFFFF
+    places = range(base, 32) if n > 0 else range(base, -1, -1)
+    found = [p for p in places if mask >> p & 1]
+    return found[abs(n) - 1] if abs(n) <= len(found) else 0xFFFFFFFF
 
 
 def test_masks_and_nth_bits():
@@ -375,7 +377,7 @@ def test_masks_and_nth_bits():
     check("bmsk.wrap.b32 %o0, %i0, %i1;", columns, 32, mask, 32)
     check(
         "fns.b32 %o0, %i0, %i1, %i2;",
-        grid([0b1011010, 0xFFFFFFFF, 0], [0, 3, 31], [0, 1, 2]),
+        grid([0b1011011, 0xFFFFFFFF, 0], [0, 3, 31], [0, 1, 2, 2**32 - 1, 2**32 - 3]),
         32,
         fns,
         32,

@@ -216,6 +216,11 @@ def test_clusters_begin_at_multiples_of_their_size(ptx_text):
     assert prediction.edges(ptxsim.load(ptx_text, "edges"), (3, 6, 8), (1, 2, 4)) == firsts
 
 
+def test_the_neighbours_of_a_middle_block():
+    assert prediction._neighbours((3, 4, 5)) == [31, 32, 34, 43]
+    assert prediction._neighbours((2, 1, 3)) == [3, 2, 5]
+
+
 def test_a_large_count_of_trips_is_shortened(ptx_text):
     """So many trips that the whole launch would take minutes, and the counts of it all the same."""
     kernel = ptxsim.load(ptx_text, "columns")

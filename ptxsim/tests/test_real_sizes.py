@@ -105,6 +105,7 @@ AGAIN = f"""selp.b32 %a, {BIG}, 1, %p; mul.lo.s32 %i, %a, %a; add.s32 %i, %i, %i
         ("sub.s32 %a, %t, 31; mul.lo.s32 %i, %a, -69273667;", "", ["2,147,483,677 becomes"]),
         # a sum of numbers without a sign that fits 32 bits, and comes back
         (f"add.u32 %i, %b, {2**32 - 2}; add.u32 %i, %i, 1;", "", []),
+        (f"mov.u32 %a, {-HALF}; sub.s32 %i, %a, {HALF + 1}; @%p add.s32 %i, %b, 1;", "", []),
         # where some lanes compute, and others have what they had
         (f"mov.u32 %i, 5; @%p mad.lo.s32 %i, {BIG}, {BIG}, {HALF};", "", ["2,147,483,648 becomes"]),
         # once for each thread: of four, then of eight, twice
