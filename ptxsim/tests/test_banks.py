@@ -89,6 +89,8 @@ def test_halves_that_pair_up_are_one_part() -> None:
     assert [len(part.lanes) for part in wavefronts.serve(LANE // 2 * 8, ON, 8)] == [32]
     assert [len(part.lanes) for part in wavefronts.serve(LANE // 2 * 8, ON, 8, "st")] == [16, 16]
     assert wavefronts.serve(LANE * 4, ON & False, 4) == []
+    # a copy that reads nothing has no lines
+    assert [len(part.lanes) for part in wavefronts.serve(LANE * 16, ON, 16, "cp_async")] == [32]
 
 
 # ---- what the picture says -----------------------------------------------------------------------

@@ -200,6 +200,12 @@ ROUND = "add.u32 %r2, %r2, 1; setp.lt.u32 %q0, %r2, {}; @%q0 bra L;"
             [],
         ),
         ("L: cp.async.ca.shared.global [%r7], [%y2], 4, %r0; " + ROUND.format("%r0"), [2]),
+        # no whole number
+        (
+            "ld.param.f32 %r6, [n]; cvt.rzi.u32.f32 %r7, %r6; L: ld.global.u32 %r5, [%y2]; "
+            + ROUND.format("%r7"),
+            [],
+        ),
         # half of a parameter
         ("ld.param.u32 %r6, [q+4]; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r6"), []),
         ("mov.u32 %r2, %r3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"), []),
